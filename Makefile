@@ -1,13 +1,15 @@
 # make demo   two network namespaces, a server and a client, a tunnel, measured and removed again: OpenVPN, then WireGuard
 # make test   everything that is checked before a change lands
-# Both install what they need (scripts/install-deps). The namespaces need root: scripts/as-root uses sudo where you are not root.
+# make deb    packages in target/packages (also: make rpm, make tarball); make test-packages tries the debs on fresh systems
+# All install what they need (scripts/install-deps). The namespaces need root: scripts/as-root uses sudo where you are not root.
 
 CARGO ?= cargo
 AS_ROOT := $(CURDIR)/scripts/as-root
 # Test programs run as root, the compiler does not.
 RUN_TESTS := $(CARGO) test --locked --config 'target."cfg(all())".runner = "$(AS_ROOT)"'
 
-.PHONY: help test demo build fmt-check lint deny fuzz-check fuzz-run miri unit doc deps demo-deps lab-peers
+PACKAGES := deb rpm tarball
+.PHONY: help test demo $(PACKAGES) test-packages package-deps build fmt-check lint deny fuzz-check fuzz-run miri unit doc deps demo-deps lab-peers
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -19,6 +21,14 @@ demo: demo-deps build
 	@$(AS_ROOT) target/release/adit-lab demo
 	@echo; echo WireGuard:
 	@$(AS_ROOT) target/release/adit-lab demo --wireguard
+
+$(PACKAGES): package-deps
+	scripts/make-packages $@
+
+# Too slow for every change: it makes two systems from Debian's archive. As root.
+test-packages: deb
+	lintian --fail-on error target/packages/*.deb
+	$(AS_ROOT) scripts/test-packages
 
 build:
 	$(CARGO) build --release --locked -p adit -p adit-lab
@@ -70,6 +80,9 @@ lab-peers:
 
 deps:
 	@scripts/install-deps test
+
+package-deps:
+	@scripts/install-deps package
 
 demo-deps:
 	@scripts/install-deps demo

@@ -101,6 +101,7 @@ impl End {
             max_mss: None,
             roams: false,
             staging: false,
+            by_path: true,
         }));
         let codec = openvpn::session(framing, cipher, (&seal, &open), ReplayWindow::default());
         let (egress, ingress) = install(peer, session, codec.expect("the keys fit"));

@@ -30,6 +30,7 @@ fn client() -> Ingress {
             max_mss: Some(1400),
             roams: false,
             staging: false,
+            by_path: true,
         }),
         DataEvent::Install(Box::new(Install {
             peer: PEER,

@@ -44,6 +44,7 @@ impl End {
             max_mss: None,
             roams: false,
             staging: false,
+            by_path: false,
         }));
         let (cipher, keys) = (Cipher::ChaCha20Poly1305, (&[seal; 32][..], &[open; 32][..]));
         let codec = wireguard::session(other, 1420, cipher, keys, ReplayWindow::default());

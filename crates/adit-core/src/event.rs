@@ -134,6 +134,15 @@ pub enum Command {
         /// The path.
         path: Path,
     },
+    /// The preamble of a connection ([`crate::Preamble`]) is complete: its records may begin. A connection that was asked
+    /// for by [`Event::Open`] and has a preamble is said to be there by this, in place of [`Command::Opened`]; one that a
+    /// listener accepted was said to be there before.
+    Prepared {
+        /// The path.
+        path: Path,
+        /// Index of the remote that was asked for. `None`: a listener accepted the connection.
+        remote: Option<usize>,
+    },
     /// The remote could not be reached.
     OpenFailed {
         /// Index of the remote.

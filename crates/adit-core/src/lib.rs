@@ -15,6 +15,7 @@ mod limits;
 mod notice;
 mod path;
 mod pool;
+mod preamble;
 pub mod prefix_table;
 mod printable;
 mod protocol;
@@ -36,6 +37,7 @@ pub use pool::{
     AddressPool, Claim, EndpointPool, Eviction, FixedAddresses, Lease, LeaseOwner, PoolEntry, PoolRanges,
     SharedPool,
 };
+pub use preamble::{Judgement, Preamble};
 pub use prefix_table::{PrefixShares, PrefixTable, SourcePrefix, TableUsage};
 pub use printable::{escaped, is_unprintable, printable};
 pub use protocol::{Protocol, Rejected};

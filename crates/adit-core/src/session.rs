@@ -186,6 +186,9 @@ pub struct PeerConfig {
     /// Whether packets wait in a short queue while there is no session to seal them with, or no path.
     /// [`crate::Notice::Wanted`] tells the protocol. Without it they are dropped.
     pub staging: bool,
+    /// Whether datagrams may name the peer by its UDP path alone. Of such peers one is at a path, and no other moves there by
+    /// itself. The others may be anywhere, also several at one path, and take it from nobody.
+    pub by_path: bool,
 }
 
 #[cfg(test)]

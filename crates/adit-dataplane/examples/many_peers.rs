@@ -137,6 +137,7 @@ impl Plane {
             max_mss: None,
             roams: true,
             staging: true,
+            by_path: true,
         }));
     }
 

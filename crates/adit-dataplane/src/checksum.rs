@@ -1,32 +1,28 @@
 //! The Internet checksum (RFC 1071), its incremental update (RFC 1624) and the pseudo-headers.
 
+use adit_checksum::WordSum;
+
 /// A one's-complement sum under way. Words are added in the order they lie in memory, so no byte is ever
 /// swapped (RFC 1071 §2 (B)); 64 bits hold the carries of far more than a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum(u64);
 
 impl Sum {
-    /// Adds bytes that start at an even offset of what is summed.
+    /// Adds a header, or other few bytes that start at an even offset of what is summed.
     #[inline]
     pub(crate) fn bytes(self, bytes: &[u8]) -> Self {
-        // Eight independent lanes: the compiler turns this loop into vector adds.
-        let mut lanes = [0u64; 8];
-        let (blocks, rest) = bytes.as_chunks::<32>();
-        for block in blocks {
-            let (words, _) = block.as_chunks::<4>();
-            for (lane, word) in lanes.iter_mut().zip(words) {
-                *lane += u64::from(u32::from_ne_bytes(*word));
-            }
-        }
-        let mut sum = self.0 + lanes.iter().sum::<u64>();
-        let (words, rest) = rest.as_chunks::<2>();
-        for word in words {
-            sum += u64::from(u16::from_ne_bytes(*word));
-        }
+        let (words, rest) = bytes.as_chunks::<2>();
+        let mut sum = self.0 + words.iter().map(|word| u64::from(u16::from_ne_bytes(*word))).sum::<u64>();
         if let [last] = rest {
             sum += u64::from(u16::from_ne_bytes([*last, 0]));
         }
         Sum(sum)
+    }
+
+    /// The same for a payload, by the processor's fastest way to add.
+    #[inline]
+    pub(crate) fn payload(self, words: WordSum, bytes: &[u8]) -> Self {
+        Sum(self.0 + words(bytes))
     }
 
     /// Adds one word given as a number.

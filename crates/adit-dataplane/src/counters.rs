@@ -24,6 +24,10 @@ pub enum DropReason {
     BadSource,
     /// The session's selectors do not match the packet.
     NotSelected,
+    /// The header around it has a congestion mark, which the packet's sender does not know (RFC 6040 §4.2).
+    Congestion,
+    /// A tunnel's datagram that went through too many tunnels, one in the other: they are routed into themselves.
+    Loop,
     /// It does not parse.
     Malformed,
     /// Sealed, it would be longer than a datagram can be.
@@ -38,7 +42,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons, in the order of [`DirectionSnapshot::drops`].
-    pub const ALL: [DropReason; 12] = [
+    pub const ALL: [DropReason; 14] = [
         DropReason::NoRoute,
         DropReason::NoPeer,
         DropReason::NoSession,
@@ -46,6 +50,8 @@ impl DropReason {
         DropReason::BadTag,
         DropReason::BadSource,
         DropReason::NotSelected,
+        DropReason::Congestion,
+        DropReason::Loop,
         DropReason::Malformed,
         DropReason::TooBig,
         DropReason::Compressed,
@@ -63,6 +69,8 @@ impl DropReason {
             DropReason::BadTag => "wrong tag: forged, damaged, or other keys",
             DropReason::BadSource => "inner source address not behind that peer",
             DropReason::NotSelected => "not selected: address, protocol or port",
+            DropReason::Congestion => "marked for congestion, which its sender does not know",
+            DropReason::Loop => "a tunnel's datagrams are routed into the tunnel",
             DropReason::Malformed => "malformed",
             DropReason::TooBig => "too big for a datagram",
             DropReason::Compressed => "compressed (adit never decompresses)",

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use adit_checksum::WordSum;
 use adit_core::{Instant, Notice, Path, PeerConfig, PeerId, SessionId};
 
 use crate::codec::{Place, Run, Sealer};
@@ -11,6 +12,7 @@ use crate::event::{EgressEvent, SealSession};
 use crate::headers::Ip;
 use crate::mss;
 use crate::offload::{Offload, Segmentation};
+use crate::outer::{OuterHeader, OuterPolicy};
 use crate::routes::Routes;
 use crate::segment::{Segments, finish_checksum};
 use crate::slab::Slab;
@@ -24,6 +26,7 @@ struct Session {
     is_keepalive: fn(&[u8]) -> bool,
     /// When it seals no more.
     expires: Option<Instant>,
+    outer: OuterPolicy,
 }
 
 struct Peer {
@@ -44,6 +47,7 @@ struct Peer {
 
 /// The half that seals. Owned by one thread.
 pub struct Egress {
+    words: WordSum,
     peers: Slab<Peer>,
     slots: BTreeMap<PeerId, u32>,
     routes: Routes,
@@ -54,12 +58,15 @@ pub struct Egress {
     staged: StagedBytes,
     /// `None`: senders of packets that cannot be carried are not told.
     unreachable: Option<Unreachable>,
+    /// That of the device. `None`: the sessions know it themselves.
+    mtu: Option<u16>,
     now: Instant,
 }
 
 impl Egress {
-    pub(crate) fn new(counters: Counters) -> Self {
+    pub(crate) fn new(words: WordSum, counters: Counters) -> Self {
         Egress {
+            words,
             peers: Slab::default(),
             slots: BTreeMap::new(),
             routes: Routes::default(),
@@ -68,6 +75,7 @@ impl Egress {
             counters,
             staged: StagedBytes::default(),
             unreachable: None,
+            mtu: None,
             now: Instant::ORIGIN,
         }
     }
@@ -97,6 +105,7 @@ impl Egress {
     /// is there now.
     pub fn apply(&mut self, event: EgressEvent, out: &mut TransmitBatch) {
         match event {
+            EgressEvent::SetMtu(mtu) => self.set_mtu(mtu),
             EgressEvent::AddPeer(config) => {
                 let peer = config.peer;
                 self.add_peer(config, None);
@@ -120,7 +129,10 @@ impl Egress {
                     self.routes.delete(route, slot);
                 }
             }
-            EgressEvent::Install { peer, session, seal } => {
+            EgressEvent::Install { peer, session, mut seal } => {
+                if let Some(mtu) = self.mtu {
+                    seal.codec.set_mtu(mtu);
+                }
                 if let Some(peer) = self.peer(peer) {
                     peer.install(session, seal);
                 }
@@ -245,15 +257,15 @@ impl Egress {
         }
         let sealed = if offload.segmentation == Segmentation::None {
             let packet = packet.get_mut(..ip.len).ok_or(DropReason::Malformed)?;
-            finish_checksum(offload, packet)?;
+            finish_checksum(self.words, offload, packet)?;
             if let Some(max) = peer.max_mss {
                 mss::clamp(packet, &ip, max);
             }
-            peer.seal(packet, out)
+            peer.seal(Some(&ip), packet, out)
         } else {
-            let segments = Segments::new(offload, packet, &ip, &mut self.template)?;
+            let segments = Segments::new(self.words, offload, packet, &ip, &mut self.template)?;
             let run = Run { segments: &segments, template: &self.template, packet, next: 0 };
-            peer.seal_run(run, out)
+            peer.seal_run(&ip, run, out)
         };
         if sealed.is_ok() {
             peer.counter.stamp_data(self.now);
@@ -262,13 +274,20 @@ impl Egress {
         sealed
     }
 
+    fn set_mtu(&mut self, mtu: u16) {
+        self.mtu = Some(mtu);
+        for session in self.peers.iter_mut().flat_map(|peer| &mut peer.sessions) {
+            session.seal.set_mtu(mtu);
+        }
+    }
+
     fn inject(&mut self, id: PeerId, payload: &[u8], out: &mut TransmitBatch) {
         let sealed = match self.slots.get(&id).and_then(|slot| self.peers.get_mut(*slot)) {
             None => Err(DropReason::NoPeer),
             Some(peer) if !peer.is_ready(self.now) => Err(DropReason::NoSession),
             Some(peer) => {
                 let before = peer.counter.bytes();
-                let sealed = peer.seal(payload, out);
+                let sealed = peer.seal(None, payload, out);
                 match sealed {
                     Ok(()) if peer.sends_keepalive(payload) => peer.counter.add_keepalive(self.now),
                     Ok(()) => peer.counter.stamp_other(self.now),
@@ -348,8 +367,8 @@ impl Peer {
     fn install(&mut self, id: SessionId, session: SealSession) {
         // One with the same id is replaced; if it was active, it stops being so until activated anew.
         self.retire(id);
-        let SealSession { codec: seal, is_keepalive, expires } = session;
-        self.sessions.push(Session { id, seal, is_keepalive, expires });
+        let SealSession { codec: seal, is_keepalive, expires, outer } = session;
+        self.sessions.push(Session { id, seal, is_keepalive, expires, outer });
     }
 
     /// False, and no change, if there is no such session.
@@ -382,12 +401,16 @@ impl Peer {
         self.active().is_some_and(|session| (session.is_keepalive)(payload))
     }
 
-    /// Seals one payload.
+    /// Seals one payload: a packet with that header, or something else.
     #[inline]
-    fn seal(&mut self, payload: &[u8], out: &mut TransmitBatch) -> Result<(), DropReason> {
+    fn seal(&mut self, ip: Option<&Ip>, payload: &[u8], out: &mut TransmitBatch) -> Result<(), DropReason> {
         let session =
             self.active.and_then(|index| self.sessions.get_mut(index)).ok_or(DropReason::NoSession)?;
-        let mut place = Place::new(out, self.path.as_ref().ok_or(DropReason::NoSession)?);
+        let outer = match ip {
+            Some(ip) => session.outer.header(ip, payload)?,
+            None => OuterHeader::default(),
+        };
+        let mut place = Place::new(out, self.path.as_ref().ok_or(DropReason::NoSession)?, outer);
         session.seal.seal(payload, &mut place)?;
         place.commit();
         let (datagrams, bytes) = place.taken();
@@ -395,12 +418,13 @@ impl Peer {
         Ok(())
     }
 
-    /// Seals the packets of a super-packet, up to the first that cannot be.
+    /// Seals the packets of a super-packet with that header, up to the first that cannot be.
     #[inline]
-    fn seal_run(&mut self, mut run: Run<'_>, out: &mut TransmitBatch) -> Result<(), DropReason> {
+    fn seal_run(&mut self, ip: &Ip, mut run: Run<'_>, out: &mut TransmitBatch) -> Result<(), DropReason> {
         let session =
             self.active.and_then(|index| self.sessions.get_mut(index)).ok_or(DropReason::NoSession)?;
-        let mut place = Place::new(out, self.path.as_ref().ok_or(DropReason::NoSession)?);
+        let outer = session.outer.header(ip, run.packet)?;
+        let mut place = Place::new(out, self.path.as_ref().ok_or(DropReason::NoSession)?, outer);
         let sealed = session.seal.seal_run(&mut run, &mut place);
         let (datagrams, bytes) = place.taken();
         self.counter.add(datagrams, bytes);

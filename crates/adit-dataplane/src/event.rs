@@ -6,12 +6,14 @@ use adit_core::{DataEvent, Install, Instant, IpNet, Path, PeerConfig, PeerId, Se
 
 use crate::aead::AeadError;
 use crate::codec::{Opener, Sealer, SessionCodec};
+use crate::outer::OuterPolicy;
 
 /// The sealing half of a session, on its way to [`crate::Egress`].
 pub struct SealSession {
     pub(crate) codec: Box<dyn Sealer>,
     pub(crate) is_keepalive: fn(&[u8]) -> bool,
     pub(crate) expires: Option<Instant>,
+    pub(crate) outer: OuterPolicy,
 }
 
 impl fmt::Debug for SealSession {
@@ -25,6 +27,7 @@ pub struct OpenSession {
     pub(crate) codec: Box<dyn Opener>,
     pub(crate) is_keepalive: fn(&[u8]) -> bool,
     pub(crate) expires: Option<Instant>,
+    pub(crate) outer: OuterPolicy,
 }
 
 impl fmt::Debug for OpenSession {
@@ -36,6 +39,8 @@ impl fmt::Debug for OpenSession {
 /// An order to [`crate::Egress`].
 #[derive(Debug)]
 pub enum EgressEvent {
+    /// The MTU of the TUN device, in bytes: for the sessions that are there, and those that come.
+    SetMtu(u16),
     /// A new peer, or new facts about one.
     AddPeer(PeerConfig),
     /// A peer that another worker serves: its routes are known here, its sessions are not.

@@ -36,7 +36,7 @@ const IPV4_OFFSET: u16 = 0x1fff;
 
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
-const FRAGMENT: u8 = 44;
+pub(crate) const FRAGMENT: u8 = 44;
 const DESTINATION_OPTIONS: u8 = 60;
 /// IPv6 extension headers that we walk at most.
 const MAX_EXTENSIONS: usize = 8;

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use adit_checksum::WordSum;
 use adit_core::{ConnectionId, Instant, Notice, Path, PeerId, SessionId};
 use thiserror::Error;
 
@@ -17,7 +18,7 @@ use crate::headers::Ip;
 use crate::peers::{MOVES, Owner, Peers};
 use crate::receive::ReceiveBatch;
 use crate::transmit::MAX_DATAGRAM;
-use crate::{Config, mss};
+use crate::{Config, mss, outer};
 
 /// The longest record on a TCP connection: no longer than the largest datagram.
 pub const MAX_RECORD: usize = MAX_DATAGRAM;
@@ -60,6 +61,7 @@ pub struct Ingress {
     rules: Vec<Rules>,
     sockets: BTreeMap<Socket, usize>,
     client_to_client: bool,
+    words: WordSum,
     /// The session found last: datagrams come in runs.
     last: Option<(SessionId, Owner)>,
     counters: Counters,
@@ -83,10 +85,22 @@ impl From<Arc<dyn Demultiplexer>> for Rules {
     }
 }
 
+/// How datagrams came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// The socket that they came by, as a path.
+    pub socket: Path,
+    /// Their path; its number may be that of a local address at the socket.
+    pub path: Path,
+    /// The traffic class of the IP header around them; 0 where it is not known.
+    pub traffic_class: u8,
+}
+
 /// Where datagrams came from.
 #[derive(Clone, Copy)]
 struct Source {
     path: Path,
+    traffic_class: u8,
     /// The index of the socket's rules.
     rules: usize,
 }
@@ -114,6 +128,7 @@ impl Ingress {
             rules: vec![config.demultiplexer.into()],
             sockets: BTreeMap::new(),
             client_to_client: config.client_to_client,
+            words: config.words,
             last: None,
             counters,
             now: Instant::ORIGIN,
@@ -175,7 +190,7 @@ impl Ingress {
     #[inline]
     fn source(&self, path: Path) -> Source {
         let own = if self.sockets.is_empty() { None } else { self.sockets.get(&Socket::of(&path)) };
-        Source { path, rules: own.copied().unwrap_or(0) }
+        Source { path, traffic_class: 0, rules: own.copied().unwrap_or(0) }
     }
 
     /// Says what time it is: as often as there is something to open, and the clock is cheap. Replay windows are
@@ -215,23 +230,23 @@ impl Ingress {
         segment: usize,
         out: &mut ReceiveBatch,
     ) {
-        self.gather_datagrams_at(&path, path, buffer, within, segment, out);
+        let arrival = Arrival { socket: path, path, traffic_class: 0 };
+        self.gather_datagrams_at(&arrival, buffer, within, segment, out);
     }
 
-    /// The same for datagrams that came by the socket of the path `socket`, while their own path has another number: that
-    /// of a local address there.
+    /// The same for datagrams of which more is known than their path.
     #[inline]
     pub fn gather_datagrams_at(
         &mut self,
-        socket: &Path,
-        path: Path,
+        arrival: &Arrival,
         buffer: &mut [u8],
         within: Range<usize>,
         segment: usize,
         out: &mut ReceiveBatch,
     ) {
         let segment = if segment == 0 { within.len() } else { segment };
-        let source = Source { path, ..self.source(*socket) };
+        let Arrival { socket, path, traffic_class } = *arrival;
+        let source = Source { path, traffic_class, ..self.source(socket) };
         let mut start = within.start;
         if within.len() > segment {
             start = self.open_batches(source, buffer, within.clone(), segment, out);
@@ -308,7 +323,7 @@ impl Ingress {
             Owner::Elsewhere(slot) => {
                 let peer = self.peers.peers.get(slot);
                 let worker = peer.and_then(|peer| peer.worker).ok_or(DropReason::NoPeer)?;
-                out.pass_datagram(worker, source.path, range.clone());
+                out.pass_datagram(worker, (source.path, source.traffic_class), range.clone());
                 Ok(())
             }
         });
@@ -400,6 +415,9 @@ impl Ingress {
         }
         peer.counter.stamp_data(self.now);
         let ip = Ip::parse(bytes_of).ok_or(DropReason::Malformed)?;
+        if session.outer.heeds(source.traffic_class) {
+            outer::decapsulate(source.traffic_class, &ip, bytes_of)?;
+        }
         if let Some(max) = peer.max_mss {
             mss::clamp(bytes_of, &ip, max);
         }
@@ -432,7 +450,7 @@ impl Ingress {
             }
             return Ok(());
         }
-        out.push_packet(bytes, packet, ip);
+        out.push_packet(self.words, bytes, packet, ip);
         Ok(())
     }
 }

@@ -33,6 +33,7 @@ mod ingress;
 mod merge;
 mod mss;
 mod offload;
+mod outer;
 mod peers;
 mod receive;
 mod replay;
@@ -47,12 +48,14 @@ mod unreachable;
 
 use std::sync::Arc;
 
+use adit_checksum::WordSum;
 use codec::Demultiplexer;
 pub use counters::{Counters, DirectionSnapshot, DropReason, PeerSnapshot, Snapshot};
 pub use egress::Egress;
 pub use event::{EgressEvent, IngressEvent, OpenSession, SealSession, install, remote_peer, split};
-pub use ingress::{Ingress, MAX_RECORD, StreamError};
+pub use ingress::{Arrival, Ingress, MAX_RECORD, StreamError};
 pub use offload::{Offload, Segmentation, VNET_HEADER_LEN};
+pub use outer::{OuterHeader, OuterPolicy, TrafficClass};
 pub use receive::{MergePolicy, Passed, ReceiveBatch, TunPacket};
 pub use transmit::{GsoBatch, MAX_DATAGRAM, MAX_SEGMENTS, TransmitBatch};
 
@@ -64,17 +67,24 @@ pub struct Config {
     pub demultiplexer: Arc<dyn Demultiplexer>,
     /// Peers reach each other without passing through the TUN device.
     pub client_to_client: bool,
+    /// How checksums of payloads are summed up: [`adit_checksum::portable`], or what this processor has.
+    pub words: WordSum,
 }
 
 impl Config {
     /// For sockets with that demultiplexer, and peers that do not reach each other.
     pub fn new(demultiplexer: impl Demultiplexer + 'static) -> Self {
-        Config { demultiplexer: Arc::new(demultiplexer), client_to_client: false }
+        Config::of(Arc::new(demultiplexer))
+    }
+
+    /// The same for a demultiplexer that others may have, too.
+    pub fn of(demultiplexer: Arc<dyn Demultiplexer>) -> Self {
+        Config { demultiplexer, client_to_client: false, words: adit_checksum::portable }
     }
 }
 
 /// A new data plane: the half that seals, the half that opens, and the counters of both.
 pub fn new(config: Config) -> (Egress, Ingress, Counters) {
     let counters = Counters::new();
-    (Egress::new(counters.clone()), Ingress::new(config, counters.clone()), counters)
+    (Egress::new(config.words, counters.clone()), Ingress::new(config, counters.clone()), counters)
 }

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use adit_checksum::WordSum;
+
 use crate::checksum::Sum;
 use crate::headers::{Address, IPV4_DF, IPV4_HEADER, IPV6_HEADER, Ip, TCP, TCP_HEADER, UDP, UDP_HEADER};
 use crate::offload::{Offload, Segmentation};
@@ -90,6 +92,7 @@ impl Flows {
     #[inline]
     pub(crate) fn place(
         &mut self,
+        words: WordSum,
         policy: MergePolicy,
         buffer: &[u8],
         items: &mut [Item],
@@ -99,7 +102,7 @@ impl Flows {
         for flow in self.flows.iter().rev() {
             if let Some(Item { packet: first, run: Some(run), .. }) = items.get_mut(flow.item)
                 && let Some(first) = buffer.get(first.clone())
-                && run.take(first, packet)
+                && run.take(words, first, packet)
             {
                 return Placed::Onto { item: flow.item, payload: run.headers };
             }
@@ -192,7 +195,7 @@ impl Run {
 
     /// Takes the packet in if it continues the run whose first packet is `first`.
     #[inline]
-    fn take(&mut self, first: &[u8], packet: &[u8]) -> bool {
+    fn take(&mut self, words: WordSum, first: &[u8], packet: &[u8]) -> bool {
         let size = packet.len().saturating_sub(self.headers);
         let fits = !self.closed
             && size > 0
@@ -204,12 +207,12 @@ impl Run {
         }
         let pseudo = match self.pseudo {
             Some(pseudo) => pseudo,
-            None => match self.verify_first(first) {
+            None => match self.verify_first(words, first) {
                 Some(pseudo) => pseudo,
                 None => return false,
             },
         };
-        if !self.checksums_ok(pseudo, packet) {
+        if !self.checksums_ok(words, pseudo, packet) {
             return false;
         }
         let push =
@@ -271,9 +274,9 @@ impl Run {
 
     /// Verifies the first packet once another would follow it. The pseudo-header's sum (without a length)
     /// is the same for all.
-    fn verify_first(&mut self, first: &[u8]) -> Option<Sum> {
+    fn verify_first(&mut self, words: WordSum, first: &[u8]) -> Option<Sum> {
         let pseudo = pseudo_header(first, self.v6)?.word(u16::from(self.protocol));
-        if self.checksums_ok(pseudo, first) {
+        if self.checksums_ok(words, pseudo, first) {
             self.pseudo = Some(pseudo);
         } else {
             self.closed = true;
@@ -285,9 +288,9 @@ impl Run {
         if self.v6 { IPV6_HEADER } else { IPV4_HEADER }
     }
 
-    fn checksums_ok(&self, pseudo: Sum, packet: &[u8]) -> bool {
+    fn checksums_ok(&self, words: WordSum, pseudo: Sum, packet: &[u8]) -> bool {
         let Some((ip, transport)) = packet.split_at_checked(self.ip_len()) else { return false };
-        pseudo.word(transport.len() as u16).bytes(transport).is_valid()
+        pseudo.word(transport.len() as u16).payload(words, transport).is_valid()
             && (self.v6 || Sum::default().bytes(ip).is_valid())
     }
 

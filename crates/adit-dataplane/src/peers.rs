@@ -9,6 +9,7 @@ use adit_core::{Instant, IpNet, Notice, Path, PeerConfig, PeerId, SessionId, Tra
 use crate::codec::Opener;
 use crate::counters::{Counters, DropReason, Half, PeerCounter};
 use crate::event::{EgressEvent, OpenSession};
+use crate::outer::OuterPolicy;
 use crate::receive::ReceiveBatch;
 use crate::routes::Routes;
 use crate::slab::Slab;
@@ -26,6 +27,7 @@ pub(crate) struct Session {
     pub(crate) is_keepalive: fn(&[u8]) -> bool,
     /// When it opens no more.
     pub(crate) expires: Option<Instant>,
+    pub(crate) outer: OuterPolicy,
     pub(crate) used: bool,
     /// Later sessions have higher numbers, from 1 on.
     pub(crate) number: u64,
@@ -47,6 +49,8 @@ pub(crate) struct Peer {
     /// Another path, which the protocol was told of: it did not answer yet, or refused it.
     pub(crate) moved: Option<Path>,
     pub(crate) roams: bool,
+    /// Whether its path is its own.
+    by_path: bool,
     /// Moves that may still be followed before the next tick.
     pub(crate) moves: u8,
     /// The number of the latest session that opened something. What earlier ones open is older.
@@ -102,10 +106,10 @@ impl Peers {
             // Another worker serves it now: its sessions stay with the one that has their counters.
             self.remove(config.peer);
         }
-        let PeerConfig { peer: id, path, routes, max_mss, roams, .. } = config;
+        let PeerConfig { peer: id, path, routes, max_mss, roams, by_path, .. } = config;
         let slot = match self.slots.get(&id).copied() {
             Some(slot) => {
-                self.change(slot, path, max_mss, roams);
+                self.change(slot, path, max_mss, (roams, by_path));
                 slot
             }
             None => {
@@ -116,23 +120,42 @@ impl Peers {
                 };
                 let sessions = Vec::new();
                 let (moved, moves, latest) = (None, MOVES, 0);
-                let peer = Peer { id, path, moved, roams, moves, latest, max_mss, counter, worker, sessions };
+                let peer = Peer {
+                    id,
+                    path,
+                    moved,
+                    roams,
+                    by_path,
+                    moves,
+                    latest,
+                    max_mss,
+                    counter,
+                    worker,
+                    sessions,
+                };
                 let slot = self.peers.insert(peer);
                 self.slots.insert(id, slot);
                 slot
             }
         };
-        if let Some(path) = path {
+        if let Some(path) = path.filter(|path| owns(path, by_path)) {
             self.paths.insert(path, slot);
         }
         self.routes.replace(slot, routes);
     }
 
     /// New facts about a peer that is known.
-    fn change(&mut self, slot: u32, path: Option<Path>, max_mss: Option<u16>, roams: bool) {
+    fn change(
+        &mut self,
+        slot: u32,
+        path: Option<Path>,
+        max_mss: Option<u16>,
+        (roams, by_path): (bool, bool),
+    ) {
         let Some(peer) = self.peers.get_mut(slot) else { return };
         peer.leave_paths(slot, &mut self.paths);
-        (peer.path, peer.max_mss, peer.roams, peer.moves) = (path, max_mss, roams, MOVES);
+        (peer.path, peer.max_mss, peer.moves) = (path, max_mss, MOVES);
+        (peer.roams, peer.by_path) = (roams, by_path);
     }
 
     pub(crate) fn remove(&mut self, id: PeerId) {
@@ -153,7 +176,9 @@ impl Peers {
         let Some(peer) = self.peers.get_mut(slot) else { return };
         let refused = peer.moved.filter(|_| peer.path == Some(path));
         peer.leave_paths(slot, &mut self.paths);
-        self.paths.insert(path, slot);
+        if owns(&path, peer.by_path) {
+            self.paths.insert(path, slot);
+        }
         peer.path = Some(path);
         // It is not asked about again.
         peer.moved = refused;
@@ -175,13 +200,13 @@ impl Peers {
 
     pub(crate) fn install(&mut self, peer: PeerId, id: SessionId, session: OpenSession) {
         let Some(slot) = self.slots.get(&peer).copied() else { return self.count_no_peer() };
-        let OpenSession { codec: mut open, is_keepalive, expires } = session;
+        let OpenSession { codec: mut open, is_keepalive, expires, outer } = session;
         if let Some(window) = self.retire(id).and_then(|mut replaced| replaced.take_window()) {
             open.adopt_window(window);
         }
         self.installed += 1;
         let number = self.installed;
-        let session = Session { id, peer: slot, open, is_keepalive, expires, used: false, number };
+        let session = Session { id, peer: slot, open, is_keepalive, expires, outer, used: false, number };
         let index = self.sessions.insert(session);
         self.own(slot, id, Owner::Here(index));
     }
@@ -228,6 +253,11 @@ impl Peers {
     }
 }
 
+/// Whether a peer has a path for itself alone: each connection has one peer.
+fn owns(path: &Path, by_path: bool) -> bool {
+    by_path || path.transport() == Transport::Tcp
+}
+
 impl Peer {
     /// The peer's newest datagram came by `path`. Tells the protocol, once, that it is elsewhere than was known, and
     /// sends there at once if the peer may roam and no other is there; or again to where it was known to be.
@@ -253,7 +283,8 @@ impl Peer {
             self.moved = Some(path);
             out.push_notice(Notice::Moved { peer: self.id, path });
         }
-        if self.roams && udp && (is_back || *paths.entry(path).or_insert(slot) == slot) {
+        let follows = self.roams && udp;
+        if follows && (is_back || !self.by_path || *paths.entry(path).or_insert(slot) == slot) {
             out.push_order(EgressEvent::MovePeer { peer: self.id, path });
         }
     }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use adit_checksum::WordSum;
 use adit_core::{Notice, Path};
 
 use crate::event::EgressEvent;
@@ -97,6 +98,8 @@ pub enum Passed {
         worker: u32,
         /// Where they came from.
         path: Path,
+        /// The traffic class of the IP header around them.
+        traffic_class: u8,
         /// Bytes of each, the last may be shorter.
         segment: usize,
         /// The datagrams.
@@ -217,13 +220,13 @@ impl ReceiveBatch {
 
     /// Takes a packet for the TUN device, merging it if it may be.
     #[inline]
-    pub(crate) fn push_packet(&mut self, buffer: &[u8], range: Range<usize>, ip: &Ip) {
+    pub(crate) fn push_packet(&mut self, words: WordSum, buffer: &[u8], range: Range<usize>, ip: &Ip) {
         if self.policy == MergePolicy::Off {
             self.push_item(range, None);
             return;
         }
         let packet = buffer.get(range.clone()).unwrap_or_default();
-        match self.flows.place(self.policy, buffer, &mut self.items, packet, ip) {
+        match self.flows.place(words, self.policy, buffer, &mut self.items, packet, ip) {
             Placed::Onto { item, payload } => self.append(item, range.start + payload..range.end),
             Placed::New(run) => self.push_item(range, run),
         }
@@ -275,9 +278,10 @@ impl ReceiveBatch {
     }
 
     /// Datagrams in a row become one entry.
-    pub(crate) fn pass_datagram(&mut self, to: u32, from: Path, range: Range<usize>) {
-        if let Some(Passed::Datagrams { worker, path, segment, range: last }) = self.passed.last_mut()
-            && (*worker, *path) == (to, from)
+    pub(crate) fn pass_datagram(&mut self, to: u32, from: (Path, u8), range: Range<usize>) {
+        if let Some(Passed::Datagrams { worker, path, traffic_class, segment, range: last }) =
+            self.passed.last_mut()
+            && (*worker, *path, *traffic_class) == (to, from.0, from.1)
             && last.end == range.start
             && last.len() % *segment == 0
             && range.len() <= *segment
@@ -285,7 +289,8 @@ impl ReceiveBatch {
             last.end = range.end;
             return;
         }
-        self.passed.push(Passed::Datagrams { worker: to, path: from, segment: range.len(), range });
+        let (path, traffic_class) = from;
+        self.passed.push(Passed::Datagrams { worker: to, path, traffic_class, segment: range.len(), range });
     }
 
     pub(crate) fn push_notice(&mut self, notice: Notice) {

@@ -1,6 +1,8 @@
 //! Cuts super-packets (TSO, USO) into packets and finishes checksums, where they lie: the cipher then reads
 //! each packet there and writes it where it is sent from, so nothing is copied.
 
+use adit_checksum::WordSum;
+
 use crate::checksum::Sum;
 use crate::counters::DropReason;
 use crate::headers::{IPV4_HEADER, IPV6_HEADER, Ip, TCP, TCP_HEADER, UDP, UDP_HEADER};
@@ -28,24 +30,26 @@ pub(crate) struct Segments {
     pseudo: Sum,
     sequence: u32,
     identification: u16,
+    words: WordSum,
 }
 
 impl Segments {
     /// Plans the cut of a super-packet, whose header was read already, and keeps its headers in `template`,
     /// which is replaced.
     pub(crate) fn new(
+        words: WordSum,
         offload: &Offload,
         packet: &[u8],
         ip: &Ip,
         template: &mut Vec<u8>,
     ) -> Result<Self, DropReason> {
-        let segments = Self::plan(offload, packet, ip).ok_or(DropReason::Malformed)?;
+        let segments = Self::plan(words, offload, packet, ip).ok_or(DropReason::Malformed)?;
         template.clear();
         template.extend_from_slice(packet.get(..segments.headers).ok_or(DropReason::Malformed)?);
         Ok(segments)
     }
 
-    fn plan(offload: &Offload, packet: &[u8], ip: &Ip) -> Option<Self> {
+    fn plan(words: WordSum, offload: &Offload, packet: &[u8], ip: &Ip) -> Option<Self> {
         let v6 = ip.is_v6();
         let protocol = match (offload.segmentation, v6) {
             (Segmentation::TcpV4, false) | (Segmentation::TcpV6, true) => TCP,
@@ -79,6 +83,7 @@ impl Segments {
             pseudo: pseudo_header(packet, v6)?.word(u16::from(protocol)),
             sequence,
             identification: u16::from_be_bytes([*packet.get(4)?, *packet.get(5)?]),
+            words,
         })
     }
 
@@ -142,11 +147,11 @@ impl Segments {
             if index > 0 {
                 header[13] &= !CWR;
             }
-            put_checksum(transport, TCP_CHECKSUM, self.pseudo.word(len), false)
+            put_checksum(self.words, transport, TCP_CHECKSUM, self.pseudo.word(len), false)
         } else {
             let header: &mut [u8; UDP_HEADER] = transport.first_chunk_mut()?;
             header[4..6].copy_from_slice(&len.to_be_bytes());
-            put_checksum(transport, UDP_CHECKSUM, self.pseudo.word(len), true)
+            put_checksum(self.words, transport, UDP_CHECKSUM, self.pseudo.word(len), true)
         }
     }
 }
@@ -165,9 +170,9 @@ pub(crate) fn finish_ipv4(header: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-fn put_checksum(transport: &mut [u8], at: usize, pseudo: Sum, udp: bool) -> Option<()> {
+fn put_checksum(words: WordSum, transport: &mut [u8], at: usize, pseudo: Sum, udp: bool) -> Option<()> {
     transport.get_mut(at..at + 2)?.fill(0);
-    let mut checksum = pseudo.bytes(transport).finish();
+    let mut checksum = pseudo.payload(words, transport).finish();
     if udp && checksum == [0, 0] {
         // Zero would mean that there is none (RFC 768).
         checksum = [0xff, 0xff];
@@ -177,13 +182,17 @@ fn put_checksum(transport: &mut [u8], at: usize, pseudo: Sum, udp: bool) -> Opti
 }
 
 /// Finishes the checksum that the kernel left to us: its field holds the pseudo-header's sum.
-pub(crate) fn finish_checksum(offload: &Offload, packet: &mut [u8]) -> Result<(), DropReason> {
+pub(crate) fn finish_checksum(
+    words: WordSum,
+    offload: &Offload,
+    packet: &mut [u8],
+) -> Result<(), DropReason> {
     if !offload.needs_checksum {
         return Ok(());
     }
     let at = usize::from(offload.checksum_offset);
     let covered = packet.get_mut(usize::from(offload.checksum_start)..).ok_or(DropReason::Malformed)?;
-    let mut checksum = Sum::default().bytes(covered).finish();
+    let mut checksum = Sum::default().payload(words, covered).finish();
     if at == UDP_CHECKSUM && checksum == [0, 0] {
         checksum = [0xff, 0xff];
     }

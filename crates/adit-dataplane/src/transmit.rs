@@ -2,6 +2,8 @@
 
 use adit_core::{Path, Transport};
 
+use crate::outer::OuterHeader;
+
 /// The largest datagram, and the largest GSO batch: UDP's limit over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;
 /// The most datagrams in a GSO batch (`UDP_MAX_SEGMENTS` of older kernels).
@@ -16,7 +18,7 @@ const STREAM_FULL: usize = 60 * 1024;
 /// Bytes a GSO batch can hold: a largest record with its length.
 const GSO_BATCH_BYTES: usize = MAX_DATAGRAM + RECORD_HEADER;
 
-/// Datagrams for one path that can leave in one system call.
+/// Datagrams for one path, with one outer header, that can leave in one system call.
 ///
 /// UDP: all are `segment` bytes long, the last may be shorter; at most [`MAX_SEGMENTS`] of them and
 /// [`MAX_DATAGRAM`] bytes. TCP: whole records with their 16-bit lengths, one after the other, of any sizes;
@@ -25,6 +27,8 @@ const GSO_BATCH_BYTES: usize = MAX_DATAGRAM + RECORD_HEADER;
 pub struct GsoBatch<'a> {
     /// Where to.
     pub path: Path,
+    /// What the IP header around each datagram shall have (UDP).
+    pub outer: OuterHeader,
     /// Bytes of each datagram (UDP).
     pub segment: usize,
     /// The datagrams.
@@ -34,6 +38,7 @@ pub struct GsoBatch<'a> {
 /// A GSO batch under construction. Its buffer is kept from batch to batch.
 struct Slot {
     path: Path,
+    outer: OuterHeader,
     buffer: Vec<u8>,
     used: usize,
     segment: usize,
@@ -78,14 +83,17 @@ impl Limits {
 
 impl Slot {
     #[inline]
-    fn admits(&self, len: usize) -> bool {
+    fn admits(&self, outer: OuterHeader, len: usize) -> bool {
         let limits = &self.limits;
-        !self.closed && len <= limits.longest && self.used + limits.prefix + len <= limits.room
+        // The header around a stream's records is the system's own.
+        let same = self.outer == outer || limits.prefix > 0;
+        same && !self.closed && len <= limits.longest && self.used + limits.prefix + len <= limits.room
     }
 
     fn gso_batch(&self) -> GsoBatch<'_> {
         GsoBatch {
             path: self.path,
+            outer: self.outer,
             segment: self.segment,
             bytes: self.buffer.get(..self.used).unwrap_or_default(),
         }
@@ -163,13 +171,13 @@ impl TransmitBatch {
     /// A place for a datagram of `len` bytes. It is sent if [`TransmitBatch::commit`] follows, and forgotten if
     /// not. `None` if `len` is 0 or more than [`MAX_DATAGRAM`].
     #[inline]
-    pub(crate) fn reserve(&mut self, path: &Path, len: usize) -> Option<&mut [u8]> {
+    pub(crate) fn reserve(&mut self, path: &Path, outer: OuterHeader, len: usize) -> Option<&mut [u8]> {
         if len == 0 || len > MAX_DATAGRAM {
             return None;
         }
-        let index = match self.find(path, len) {
+        let index = match self.find(path, outer, len) {
             Some(index) => index,
-            None => self.start(path, len),
+            None => self.start(path, outer, len),
         };
         self.reserved = (index, len);
         let slot = self.slots.get_mut(index)?;
@@ -182,10 +190,11 @@ impl TransmitBatch {
     pub(crate) fn reserve_run(
         &mut self,
         path: &Path,
+        outer: OuterHeader,
         len: usize,
         most: usize,
     ) -> Option<impl Iterator<Item = &mut [u8]>> {
-        self.reserve(path, len)?;
+        self.reserve(path, outer, len)?;
         let slot = self.slots.get_mut(self.reserved.0)?;
         let stride = slot.limits.prefix + len;
         let room = slot.limits.room.saturating_sub(slot.used) / stride;
@@ -246,27 +255,36 @@ impl TransmitBatch {
     /// The newest GSO batch to that path, if it admits the datagram. An older one never does: the datagram
     /// would overtake others.
     #[inline]
-    fn find(&self, path: &Path, len: usize) -> Option<usize> {
+    fn find(&self, path: &Path, outer: OuterHeader, len: usize) -> Option<usize> {
         let (last, older) = self.slots.get(..self.used)?.split_last()?;
         if last.path == *path {
-            return last.admits(len).then_some(self.used - 1);
+            return last.admits(outer, len).then_some(self.used - 1);
         }
         let oldest = older.len().saturating_sub(LOOK_BACK);
         let recent = older.get(oldest..)?;
         let newest = recent.iter().rposition(|slot| slot.path == *path)?;
-        recent[newest].admits(len).then_some(oldest + newest)
+        recent[newest].admits(outer, len).then_some(oldest + newest)
     }
 
-    fn start(&mut self, path: &Path, len: usize) -> usize {
+    fn start(&mut self, path: &Path, outer: OuterHeader, len: usize) -> usize {
         let index = self.used;
         let limits = Limits::of(path.transport(), len);
         if self.slots.len() <= index {
             // Zeroed memory comes untouched from the system: only pages that are written cost anything.
             let buffer = vec![0; GSO_BATCH_BYTES];
-            self.slots.push(Slot { path: *path, buffer, used: 0, segment: len, limits, closed: false });
+            self.slots.push(Slot {
+                path: *path,
+                outer,
+                buffer,
+                used: 0,
+                segment: len,
+                limits,
+                closed: false,
+            });
         }
         let slot = &mut self.slots[index];
         slot.path = *path;
+        slot.outer = outer;
         slot.used = 0;
         slot.segment = len;
         slot.limits = limits;
@@ -282,8 +300,10 @@ mod tests {
     use super::*;
     use crate::tests::world::{tcp, udp};
 
+    const PLAIN: OuterHeader = OuterHeader { traffic_class: 0, hop_limit: 0 };
+
     fn put(out: &mut TransmitBatch, path: Path, bytes: &[u8]) {
-        out.reserve(&path, bytes.len()).expect("fits").copy_from_slice(bytes);
+        out.reserve(&path, PLAIN, bytes.len()).expect("fits").copy_from_slice(bytes);
         out.commit();
     }
 
@@ -330,14 +350,15 @@ mod tests {
     #[test]
     fn what_is_not_committed_is_forgotten() {
         let mut out = TransmitBatch::new();
-        out.reserve(&udp(1), 10).expect("fits");
+        out.reserve(&udp(1), PLAIN, 10).expect("fits");
         assert!(out.is_empty());
         put(&mut out, udp(2), b"sent");
-        out.reserve(&udp(2), 4).expect("fits").copy_from_slice(b"lost");
+        out.reserve(&udp(2), PLAIN, 4).expect("fits").copy_from_slice(b"lost");
         out.commit();
         out.commit();
         assert_eq!(out.iter().map(|gso_batch| gso_batch.bytes.to_vec()).collect::<Vec<_>>(), [b"sentlost"]);
-        assert!(out.reserve(&udp(1), 0).is_none() && out.reserve(&udp(1), MAX_DATAGRAM + 1).is_none());
+        assert!(out.reserve(&udp(1), PLAIN, 0).is_none());
+        assert!(out.reserve(&udp(1), PLAIN, MAX_DATAGRAM + 1).is_none());
         out.clear();
         assert_eq!(out.len(), 0);
         put(&mut out, tcp(1), &[1; MAX_DATAGRAM]);

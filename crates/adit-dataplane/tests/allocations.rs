@@ -79,6 +79,7 @@ fn end(config: Config, cipher: Cipher, form: Form, provider: Provider) -> (Egres
             max_mss: Some(1400),
             roams: true,
             staging: false,
+            by_path: true,
         }),
         DataEvent::Install(Box::new(Install { peer, session, codec: form(framing) })),
         DataEvent::Activate { peer, session },

@@ -107,8 +107,15 @@ impl End {
         let receive_batch = ReceiveBatch::new(MergePolicy::Off);
         let mut end = End { egress, ingress, transmit_batch: TransmitBatch::new(), receive_batch };
         let routes = vec!["0.0.0.0/0".parse().expect("a network")];
-        let config =
-            PeerConfig { peer: PEER, path: Some(path(0)), routes, max_mss: None, roams: true, staging: true };
+        let config = PeerConfig {
+            peer: PEER,
+            path: Some(path(0)),
+            routes,
+            max_mss: None,
+            roams: true,
+            staging: true,
+            by_path: true,
+        };
         end.apply(DataEvent::AddPeer(config));
         let (egress, ingress) = install(PEER, SESSION, codec(first));
         end.egress.apply(egress, &mut end.transmit_batch);

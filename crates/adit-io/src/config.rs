@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Dns, Transport, TunnelSettings};
+use adit_core::{Dns, Preamble, Transport, TunnelSettings};
 use adit_dataplane::codec::Demultiplexer;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +47,19 @@ pub struct DriverConfig {
     pub execution: Execution,
     /// UDP sockets at which another demultiplexer than that of the data plane tells datagrams apart.
     pub demultiplexers: BTreeMap<UdpSource, Arc<dyn Demultiplexer>>,
+    /// How TCP connections begin.
+    pub streams: StreamOptions,
+}
+
+/// How TCP connections begin. By default they begin with their records.
+#[derive(Clone, Debug, Default)]
+pub struct StreamOptions {
+    /// What is said on connections that listeners accept, before their records.
+    pub accepted: Option<Arc<dyn Preamble>>,
+    /// The same on connections to remotes, by their index into [`DriverConfig::remotes`].
+    pub remotes: BTreeMap<usize, Arc<dyn Preamble>>,
+    /// The firewall mark of what is sent on accepted connections; 0: none. Connections to remotes have [`Remote::mark`].
+    pub mark: u32,
 }
 
 /// How much of [`adit_core::TunnelSettings`] the driver carries out, and when.
@@ -130,6 +143,8 @@ pub struct Remote {
     pub bind: Option<SocketAddr>,
     /// How long a TCP connection may take to come about, for each address.
     pub connect_timeout: Duration,
+    /// The firewall mark of what is sent there. `None`: that of all tunnels of this program.
+    pub mark: Option<u32>,
 }
 
 /// A choice of address family.

@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod aead;
+pub mod checksum;
 mod clock;
 mod config;
 mod dns;
@@ -39,7 +40,7 @@ mod tun;
 mod udp;
 
 pub use clock::{clock, local_time, unix_now};
-pub use config::{Buffers, DriverConfig, Execution, Family, Listen, Remote, UdpSource};
+pub use config::{Buffers, DriverConfig, Execution, Family, Listen, Remote, StreamOptions, UdpSource};
 pub use driver::{
     BindAnswer, Change, Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, MakeCodec,
     Observer, SharedDevice, UdpBinding, UdpSockets, WorkerStatus,

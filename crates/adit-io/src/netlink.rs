@@ -23,6 +23,7 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, recv};
+use socket2::{SockFilter, SockRef};
 
 pub(crate) use self::policy::{IpFamily, ListedRoute, MAIN, Rule, RuleTarget, TableRoute};
 
@@ -310,16 +311,33 @@ pub struct RouteWatch {
     socket: OwnedFd,
 }
 
+/// The multicast group of devices (linux/rtnetlink.h `RTMGRP_LINK`).
+const LINKS: u32 = 0x1;
 /// Multicast groups of rtnetlink (linux/rtnetlink.h `RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR`, `RTMGRP_IPV4_ROUTE`,
 /// `RTMGRP_IPV4_RULE`, `RTMGRP_IPV6_IFADDR`, `RTMGRP_IPV6_ROUTE`, and the bit of `RTNLGRP_IPV6_RULE`). The kernel tells
 /// of no route that went with its device or address.
-const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 1 << 18;
+const GROUPS: u32 = LINKS | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 1 << 18;
 
 impl RouteWatch {
     /// Starts to watch.
     pub fn new() -> io::Result<RouteWatch> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind(&SocketAddr::new(0, GROUPS))?;
+        socket.set_non_blocking(true)?;
+        Ok(RouteWatch { socket: socket.as_fd().try_clone_to_owned()? })
+    }
+
+    /// Starts to watch a device alone: it wakes nobody when others change. That the device goes to another network namespace is
+    /// a change, too.
+    pub fn of_device(index: u32) -> io::Result<RouteWatch> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        // `ifi_index` follows a `struct nlmsghdr` and four bytes, in the byte order of the machine; BPF loads big-endian.
+        let load = SockFilter::new((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, 0, 0, 20);
+        let compare =
+            SockFilter::new((libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, 0, 1, index.to_be());
+        let end = |taken| SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, taken);
+        SockRef::from(&socket).attach_filter(&[load, compare, end(u32::MAX), end(0)])?;
+        socket.bind(&SocketAddr::new(0, LINKS))?;
         socket.set_non_blocking(true)?;
         Ok(RouteWatch { socket: socket.as_fd().try_clone_to_owned()? })
     }

@@ -217,6 +217,7 @@ pub(crate) fn look_up_beside(host: &str, servers: &MarkedServers) -> io::Result<
         family: Family::Any,
         bind: None,
         connect_timeout: RESOLVE_TIMEOUT,
+        mark: None,
     };
     resolve_beside(&remote, servers).map_err(|failure| match failure {
         OpenFailure::UnknownName(text) => io::Error::new(io::ErrorKind::NotFound, text),
@@ -274,7 +275,7 @@ fn open_udp(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::R
                 return Err(io::Error::new(error.kind(), format!("cannot bind to {local}: {error}")));
             }
             Ok(socket) => {
-                mark_own(socket.as_fd());
+                mark_own(remote, socket.as_fd());
                 return Ok(Opened::Udp(socket, address));
             }
         }
@@ -282,8 +283,8 @@ fn open_udp(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::R
 }
 
 /// Without the right to, only tunnels without policy routing work; the driver says so when it meets another.
-fn mark_own(socket: BorrowedFd<'_>) {
-    let _ = mark::set(socket);
+fn mark_own(remote: &Remote, socket: BorrowedFd<'_>) {
+    let _ = mark::set_to(socket, remote.mark.unwrap_or(mark::MARK));
 }
 
 fn any_address(like: SocketAddr, port: u16) -> SocketAddr {
@@ -298,7 +299,7 @@ fn local_end(remote: &Remote, address: SocketAddr) -> Option<SocketAddr> {
 
 fn connect(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::Result<Opened> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    mark_own(socket.as_fd());
+    mark_own(remote, socket.as_fd());
     if let Some(local) = local_end(remote, address) {
         socket.set_reuse_address(true)?;
         socket
@@ -325,6 +326,7 @@ mod tests {
             family,
             bind: None,
             connect_timeout,
+            mark: None,
         }
     }
 

@@ -27,6 +27,8 @@ pub(crate) enum Token {
     Routes,
     /// What other workers hand over.
     Forwards,
+    /// Word of changes of the TUN device.
+    Device,
 }
 
 impl Token {
@@ -39,6 +41,7 @@ impl Token {
             Token::Listener(number) => (4, number),
             Token::Routes => (5, 0),
             Token::Forwards => (6, 0),
+            Token::Device => (7, 0),
         };
         EventData::new_u64(kind << 32 | u64::from(number))
     }
@@ -53,6 +56,7 @@ impl Token {
             4 => Some(Token::Listener(number)),
             5 => Some(Token::Routes),
             6 => Some(Token::Forwards),
+            7 => Some(Token::Device),
             _ => None,
         }
     }

@@ -4,6 +4,7 @@
 mod every_thread;
 mod inherited;
 mod local_address;
+mod outer_header;
 mod tun;
 mod vectors;
 
@@ -14,20 +15,26 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
+use adit_dataplane::OuterHeader;
 use socket2::SockAddr;
 
 pub(crate) use self::every_thread::{Step, in_every_thread};
 pub use self::inherited::{hand_over, inherited};
 pub(crate) use self::local_address::{LocalAddress, learn_local_addresses};
+pub(crate) use self::outer_header::learn_traffic_classes;
 pub(crate) use self::tun::{
     tun_attach, tun_flags, tun_set_group, tun_set_header_size, tun_set_offload, tun_set_owner,
     tun_set_persist,
 };
-pub(crate) use self::vectors::Vectors;
+pub(crate) use self::vectors::{Vectors, word_sums};
+
+/// Bytes of all control messages that one message of ours may have: a segment size, an IPv6 source address, traffic class and
+/// hop limit, each with its header on a 64-bit machine.
+const CONTROL_SIZE: usize = 24 + 40 + 24 + 24;
 
 /// Room for the control messages that we send and receive, aligned as `struct cmsghdr` must be.
 #[repr(C, align(8))]
-struct ControlBuffer([u8; 64]);
+struct ControlBuffer([u8; CONTROL_SIZE]);
 
 impl ControlBuffer {
     /// Appends a control message behind the `used` bytes. Gives how many are used then: the same if there is no room.
@@ -63,6 +70,8 @@ pub(crate) struct Received {
     pub(crate) from: SocketAddr,
     /// Which of our addresses they came to, if the socket was told to say it.
     pub(crate) local: Option<LocalAddress>,
+    /// The traffic class of the header around them, if the socket was told to say it; else 0.
+    pub(crate) traffic_class: u8,
     /// The buffer was too small and the rest is lost.
     pub(crate) truncated: bool,
 }
@@ -168,7 +177,7 @@ impl Place {
             // SAFETY: all-zero is a valid `sockaddr_storage`.
             from: unsafe { mem::zeroed() },
             piece: libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() },
-            control: ControlBuffer([0; 64]),
+            control: ControlBuffer([0; CONTROL_SIZE]),
         }
     }
 
@@ -195,9 +204,10 @@ unsafe fn received(header: &libc::msghdr, at: usize, len: usize) -> io::Result<R
     // zeroed at creation, and the kernel wrote at most its size.
     let from = address(unsafe { &*header.msg_name.cast::<libc::sockaddr_storage>() })?;
     // SAFETY: the caller vouches that the receive succeeded and that the control buffer is alive.
-    let Told { segment, local } = unsafe { control_messages(header) };
+    let Told { segment, local, traffic_class } = unsafe { control_messages(header) };
     let segment = segment.filter(|size| *size > 0).unwrap_or(len.max(1));
-    Ok(Received { at, len, segment, from, local, truncated: header.msg_flags & libc::MSG_TRUNC != 0 })
+    let truncated = header.msg_flags & libc::MSG_TRUNC != 0;
+    Ok(Received { at, len, segment, from, local, traffic_class, truncated })
 }
 
 /// One `recvmsg` without waiting. With UDP_GRO it may bring several datagrams of one sender, all of
@@ -263,6 +273,7 @@ struct Told {
     /// The segment size that UDP_GRO reports.
     segment: Option<usize>,
     local: Option<LocalAddress>,
+    traffic_class: u8,
 }
 
 /// Reads the control messages.
@@ -289,6 +300,14 @@ unsafe fn control_messages(message: &libc::msghdr) -> Told {
                 }
                 (libc::SOL_IPV6, libc::IPV6_PKTINFO) if holds(size_of::<libc::in6_pktinfo>()) => {
                     told.local = LocalAddress::of_v6(&ptr::read_unaligned(data.cast()));
+                }
+                // One byte (ip_cmsg_recv_tos in Linux's net/ipv4/ip_sockglue.c).
+                (libc::SOL_IP, libc::IP_TOS) if holds(size_of::<u8>()) => {
+                    told.traffic_class = ptr::read_unaligned(data.cast::<u8>());
+                }
+                (libc::SOL_IPV6, libc::IPV6_TCLASS) if holds(size_of::<libc::c_int>()) => {
+                    let class = ptr::read_unaligned(data.cast::<libc::c_int>());
+                    told.traffic_class = u8::try_from(class).unwrap_or_default();
                 }
                 _ => {}
             }
@@ -328,6 +347,8 @@ pub(crate) struct Message<'a> {
     pub(crate) to: SocketAddr,
     /// Bytes of each datagram, the last may be shorter; `None` sends one datagram.
     pub(crate) segment: Option<u16>,
+    /// What the IP header around each shall have.
+    pub(crate) outer: OuterHeader,
 }
 
 impl Message<'_> {
@@ -336,6 +357,7 @@ impl Message<'_> {
         bytes: &[],
         to: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)),
         segment: None,
+        outer: OuterHeader { traffic_class: 0, hop_limit: 0 },
     };
 }
 
@@ -357,12 +379,12 @@ impl Parts {
         Parts {
             name: message.to.into(),
             piece: libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() },
-            control: ControlBuffer([0; 64]),
+            control: ControlBuffer([0; CONTROL_SIZE]),
         }
     }
 
     /// A header that points into these parts, which must stay where they are while it is used.
-    fn header(&mut self, segment: Option<u16>, source: Option<LocalAddress>) -> libc::msghdr {
+    fn header(&mut self, message: &Message<'_>, source: Option<LocalAddress>) -> libc::msghdr {
         // SAFETY: all-zero is a valid `msghdr` (null pointers and zero lengths).
         let mut header: libc::msghdr = unsafe { mem::zeroed() };
         header.msg_name = self.name.as_ptr().cast_mut().cast();
@@ -370,11 +392,14 @@ impl Parts {
         header.msg_iov = &mut self.piece;
         header.msg_iovlen = 1;
         let mut used = 0;
-        if let Some(size) = segment {
+        if let Some(size) = message.segment {
             used = self.control.push(used, libc::SOL_UDP, libc::UDP_SEGMENT, size);
         }
         if let Some(source) = source {
             used = source.put(&mut self.control, used);
+        }
+        if message.outer != OuterHeader::default() {
+            used = outer_header::put(message.outer, &message.to, &mut self.control, used);
         }
         if used > 0 {
             header.msg_control = self.control.0.as_mut_ptr().cast();
@@ -391,7 +416,7 @@ pub(crate) fn send(
     source: Option<LocalAddress>,
 ) -> io::Result<()> {
     let mut parts = Parts::of(message);
-    let header = parts.header(message.segment, source);
+    let header = parts.header(message, source);
     // SAFETY: name, iov and control point into `parts` and `message`, which outlive the call; the kernel
     // only reads them.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &header, SEND_FLAGS) };
@@ -409,7 +434,7 @@ pub(crate) fn send_many(
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; SEND_BATCH];
     let mut count: libc::c_uint = 0;
     for ((message, parts), header) in messages.iter().zip(&mut all_parts).zip(&mut headers) {
-        let msg_hdr = parts.write(Parts::of(message)).header(message.segment, source);
+        let msg_hdr = parts.write(Parts::of(message)).header(message, source);
         header.write(libc::mmsghdr { msg_hdr, msg_len: 0 });
         count += 1;
     }

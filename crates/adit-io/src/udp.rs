@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
+use adit_dataplane::OuterHeader;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,17 @@ struct Sharing {
     address: bool,
     /// IPv4, also where it is bound to `[::]` (IPV6_V6ONLY).
     v4: bool,
+}
+
+/// Datagrams to send to one address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Datagrams<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// Bytes of each, the last may be shorter.
+    pub(crate) segment: usize,
+    pub(crate) to: SocketAddr,
+    /// What the IP header around each shall have.
+    pub(crate) outer: OuterHeader,
 }
 
 /// What became of a GSO batch.
@@ -198,6 +210,11 @@ impl UdpSocket {
         sys::learn_local_addresses(self.as_fd(), self.v6)
     }
 
+    /// Says from now on which traffic class the IP header around each datagram had.
+    pub(crate) fn learn_traffic_classes(&self) -> io::Result<()> {
+        sys::learn_traffic_classes(self.as_fd(), self.v6)
+    }
+
     /// Why UDP_SEGMENT, which was in use at first, is in use no more.
     pub(crate) fn gso_refusal(&self) -> Option<io::Error> {
         match self.refusal.load(Ordering::Relaxed) {
@@ -231,26 +248,23 @@ impl UdpSocket {
     /// Sends `bytes` as datagrams of `segment` bytes, the last perhaps shorter. Waits a little while the
     /// socket's buffer is full. When the kernel refuses to cut them, the same bytes go out one by one.
     pub fn send(&self, bytes: &[u8], segment: usize, to: SocketAddr) -> io::Result<()> {
-        self.send_from(None, bytes, segment, to)
+        self.send_from(None, Datagrams { bytes, segment, to, outer: OuterHeader::default() })
     }
 
     /// The same from that address.
     pub(crate) fn send_from(
         &self,
         source: Option<&PinnedSource>,
-        bytes: &[u8],
-        segment: usize,
-        to: SocketAddr,
+        mut datagrams: Datagrams<'_>,
     ) -> io::Result<()> {
-        let mut rest = bytes;
         let mut waited = false;
         loop {
-            match self.try_send(source, rest, segment, to) {
+            match self.try_send(source, datagrams) {
                 Sent::All => return Ok(()),
                 Sent::Refused(error) => return Err(error),
                 Sent::Blocked { .. } if waited => return Err(io::ErrorKind::WouldBlock.into()),
                 Sent::Blocked { taken } => {
-                    rest = rest.get(taken..).unwrap_or_default();
+                    datagrams.bytes = datagrams.bytes.get(taken..).unwrap_or_default();
                     waited = true;
                     wait_writable(self.socket.as_fd(), SEND_TIMEOUT)?;
                 }
@@ -259,12 +273,13 @@ impl UdpSocket {
     }
 
     /// The same without waiting.
-    fn try_send(&self, source: Option<&PinnedSource>, bytes: &[u8], segment: usize, to: SocketAddr) -> Sent {
+    fn try_send(&self, source: Option<&PinnedSource>, datagrams: Datagrams<'_>) -> Sent {
+        let Datagrams { bytes, segment, to, outer } = datagrams;
         let to = self.wire_address(to);
         let segment = segment.max(1);
         if bytes.len() > segment && segment <= self.longest_segment(to) {
             let size = u16::try_from(segment).ok();
-            match self.send_one(source, &Message { bytes, to, segment: size }) {
+            match self.send_one(source, &Message { bytes, to, segment: size, outer }) {
                 Err(error) if self.learn(&error, segment, to) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Sent::Blocked { taken: 0 },
                 Err(error) => return Sent::Refused(error),
@@ -273,7 +288,7 @@ impl UdpSocket {
         }
         let mut outcome = Sent::All;
         for (number, datagram) in bytes.chunks(segment).enumerate() {
-            match self.send_one(source, &Message { bytes: datagram, to, segment: None }) {
+            match self.send_one(source, &Message { bytes: datagram, to, segment: None, outer }) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Sent::Blocked { taken: number * segment };

@@ -441,6 +441,7 @@ impl Protocol for Client {
             Command::OpenFailed { .. }
             | Command::Disconnect { .. }
             | Command::SocketBound { .. }
+            | Command::Prepared { .. }
             | Command::LeasesMoved => {}
             Command::Closed { path, reason } => {
                 if matches!(&self.state, State::Connected(connection) if connection.path() == path) {

@@ -509,7 +509,10 @@ impl Protocol for Server {
             }
             Command::LeasesMoved => self.follow_pool(),
             // Its routes may fail one by one, which the driver reports.
-            Command::NotUp { .. } | Command::OpenFailed { .. } | Command::SocketBound { .. } => {}
+            Command::NotUp { .. }
+            | Command::OpenFailed { .. }
+            | Command::Prepared { .. }
+            | Command::SocketBound { .. } => {}
         }
     }
 

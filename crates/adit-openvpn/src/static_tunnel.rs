@@ -234,6 +234,7 @@ impl StaticTunnel {
             max_mss,
             roams,
             staging: false,
+            by_path: true,
         }));
     }
 
@@ -568,6 +569,7 @@ impl Protocol for StaticTunnel {
             Command::NotUp { reason } => self.end(Ended::Failed(reason)),
             Command::OpenFailed { .. }
             | Command::SocketBound { .. }
+            | Command::Prepared { .. }
             | Command::Restart
             | Command::Rekey { .. }
             | Command::Disconnect { .. }

@@ -172,7 +172,8 @@ impl End {
             Machine::ThirdPartyServer(_) => Arc::new(openvpn::Server),
             _ => Arc::new(openvpn::Client),
         };
-        let (egress, ingress, counters) = adit_dataplane::new(Config { demultiplexer, client_to_client });
+        let (egress, ingress, counters) =
+            adit_dataplane::new(Config { client_to_client, ..Config::of(demultiplexer) });
         End {
             machine,
             egress,

@@ -44,7 +44,15 @@ impl End {
         let routes = vec!["0.0.0.0/0".parse().unwrap()];
         let (path, max_mss, roams, staging) = (Some(PATH), None, true, true);
         for event in [
-            DataEvent::AddPeer(PeerConfig { peer: PEER, path, routes, max_mss, roams, staging }),
+            DataEvent::AddPeer(PeerConfig {
+                peer: PEER,
+                path,
+                routes,
+                max_mss,
+                roams,
+                staging,
+                by_path: true,
+            }),
             DataEvent::Install(Box::new(Install { peer: PEER, session, codec })),
             DataEvent::Activate { peer: PEER, session },
         ] {

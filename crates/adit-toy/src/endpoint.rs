@@ -143,7 +143,10 @@ impl Protocol for Endpoint {
             }
             Command::NotUp { reason } => self.shared.events.push_back(Event::Ended(Ended::Failed(reason))),
             // There are no connections and no pool. and it is the same which address the system chooses.
-            Command::Closed { .. } | Command::SocketBound { .. } | Command::LeasesMoved => {}
+            Command::Closed { .. }
+            | Command::Prepared { .. }
+            | Command::SocketBound { .. }
+            | Command::LeasesMoved => {}
         }
     }
 

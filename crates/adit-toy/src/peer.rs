@@ -128,6 +128,7 @@ impl Peer {
             max_mss: None,
             roams: true,
             staging: true,
+            by_path: true,
         }));
         Peer {
             id,

@@ -6,7 +6,10 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use adit_core::{Command, Ended, Instant, IpNet, Notice, Path, PeerId, Protocol, Rejected, TableUsage};
+use adit_core::{
+    Command, Ended, Instant, IpNet, Notice, OpenFailure, Path, PeerId, Protocol, Rejected, TableUsage,
+    Transport,
+};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
 
@@ -165,12 +168,48 @@ impl Interface {
         self.ended = true;
     }
 
-    fn closed(&mut self, path: Path) {
-        self.with_all_peers(|peer, shared| {
-            if peer.path() == Some(path) {
-                peer.lose_path(shared);
+    fn opened(&mut self, path: Path) {
+        // Remotes are reached by connections with a preamble.
+        if path.transport() == Transport::Tcp {
+            let evicted = self.shared.connections.accepted(self.shared.now, path);
+            evicted.into_iter().for_each(|path| self.shared.emit(Event::Close { path }));
+        }
+    }
+
+    fn prepared(&mut self, path: Path, remote: Option<usize>) {
+        let Some(remote) = remote else { return self.shared.connections.prepared(self.shared.now, path) };
+        match self.awaiting(remote) {
+            Some(id) => {
+                self.with_peer(id, |peer, shared| peer.connected(shared, path));
             }
-        });
+            // The peer is not configured any more.
+            None => self.shared.emit(Event::Close { path }),
+        }
+    }
+
+    fn not_connected(&mut self, remote: usize, failure: &OpenFailure) {
+        if let Some(id) = self.awaiting(remote) {
+            self.with_peer(id, |peer, shared| peer.not_connected(shared, failure));
+        }
+    }
+
+    /// The peer that waits for a connection to that remote.
+    fn awaiting(&self, remote: usize) -> Option<PeerId> {
+        self.peers.iter().find(|(_, peer)| peer.awaits(remote)).map(|(id, _)| *id)
+    }
+
+    fn closed(&mut self, path: Path, reason: &str) {
+        for id in self.shared.connections.closed(path) {
+            self.with_peer(id, |peer, shared| peer.closed(shared, path, reason));
+        }
+    }
+
+    /// What comes on a connection that we have closed is answered to nobody.
+    fn check_connection(&self, path: Path) -> Result<(), Rejected> {
+        match path.transport() == Transport::Udp || self.shared.connections.has(&path) {
+            true => Ok(()),
+            false => Err(Rejected::Unexpected("its connection was closed")),
+        }
     }
 }
 
@@ -182,6 +221,7 @@ impl Protocol for Interface {
 
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         self.shared.now = now;
+        self.check_connection(path)?;
         match Message::parse(datagram)? {
             Message::Initiation(message) => self.initiation(path, &message),
             Message::Response(message) => self.response(path, &message),
@@ -205,12 +245,12 @@ impl Protocol for Interface {
             Command::Disconnect { peer } => {
                 self.with_peer(peer, |peer, shared| peer.wipe(shared, "it was disconnected"));
             }
-            Command::Closed { path, .. } => self.closed(path),
-            // Paths are never asked for, and the adapter says which sockets are ours ([`Reply::Rebound`]).
-            Command::SocketBound { .. }
-            | Command::Opened { .. }
-            | Command::OpenFailed { .. }
-            | Command::LeasesMoved => {}
+            Command::Opened { path } => self.opened(path),
+            Command::Prepared { path, remote } => self.prepared(path, remote),
+            Command::OpenFailed { remote, failure } => self.not_connected(remote, &failure),
+            Command::Closed { path, reason } => self.closed(path, &reason),
+            // The adapter says which sockets are ours ([`Reply::Rebound`]).
+            Command::SocketBound { .. } | Command::LeasesMoved => {}
         }
     }
 
@@ -252,10 +292,14 @@ impl Protocol for Interface {
         {
             self.with_peer(id, |peer, shared| peer.handle_timeout(shared));
         }
+        while let Some(path) = self.shared.connections.take_late(now) {
+            self.shared.emit(Event::Close { path });
+        }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.schedule.first().map(|(due, _)| *due)
+        let of_peers = self.schedule.first().map(|(due, _)| *due);
+        of_peers.into_iter().chain(self.shared.connections.poll_timeout()).min()
     }
 
     fn poll_transmit(&mut self, buf: &mut Vec<u8>) -> Option<Path> {
@@ -270,8 +314,8 @@ impl Protocol for Interface {
         self.peers.iter().filter_map(|(id, peer)| Some((*id, peer.info()?))).collect()
     }
 
-    /// None: unauthenticated peers leave nothing here.
+    /// Unauthenticated peers leave nothing here but TCP connections.
     fn tables(&self) -> Vec<TableUsage> {
-        Vec::new()
+        self.shared.connections.usage().into_iter().collect()
     }
 }

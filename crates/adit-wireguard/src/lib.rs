@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod connections;
 mod crypto;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -19,6 +20,7 @@ mod request;
 mod shared;
 mod tai64n;
 pub mod uapi;
+pub mod upgrade;
 pub mod wire;
 
 pub use interface::Interface;

@@ -96,6 +96,9 @@ pub struct PeerChange {
     pub preshared_key: Option<PresharedKey>,
     /// Where it is.
     pub endpoint: Option<SocketAddr>,
+    /// The number of the driver's remote by which it is reached over TCP. A connection is asked for when something is to be
+    /// sent ([`adit_core::Event::Open`]), and has a preamble ([`crate::upgrade`]).
+    pub remote: Option<usize>,
     /// A new interval of persistent keepalives in seconds; 0: none.
     pub persistent_keepalive: Option<u16>,
     /// Its allowed IPs are removed before those below are looked at.
@@ -117,6 +120,7 @@ impl PeerChange {
             update_only: false,
             preshared_key: None,
             endpoint: None,
+            remote: None,
             persistent_keepalive: None,
             replace_allowed_ips: false,
             allowed_ips: Vec::new(),

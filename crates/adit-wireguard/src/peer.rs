@@ -3,16 +3,18 @@
 mod handshake;
 mod liveness;
 mod sessions;
+mod stream;
 mod timers;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use adit_core::{Instant, IpNet, Path, PeerConfig, PeerId};
+use adit_core::{Instant, IpNet, Path, PeerConfig, PeerId, Transport};
 
 use self::liveness::Heard;
 use self::sessions::Sessions;
+use self::stream::Stream;
 use self::timers::Timers;
 use crate::crypto::{Refused, Secret};
 use crate::keys::{PresharedKey, PublicKey};
@@ -50,9 +52,11 @@ pub(crate) struct Peer {
     /// The agreement of both static keys, once it was computed.
     static_shared: Option<Secret>,
     pub(crate) preshared: PresharedKey,
-    /// Where it is, as configured, or as an authentic datagram showed. There may be no socket to reach it by.
+    /// Where it is over UDP, as configured, or as an authentic datagram showed. There may be no socket to reach it by.
     remote: Option<SocketAddr>,
     path: Option<Path>,
+    /// How it is reached over TCP, if it is.
+    stream: Option<Stream>,
     pub(crate) allowed_ips: BTreeSet<IpNet>,
     persistent_keepalive: u16,
     sessions: Sessions,
@@ -97,6 +101,7 @@ impl Peer {
             preshared: PresharedKey::default(),
             remote: None,
             path: None,
+            stream: None,
             allowed_ips: BTreeSet::new(),
             persistent_keepalive: 0,
             sessions: Sessions::default(),
@@ -126,6 +131,7 @@ impl Peer {
             max_mss: shared.max_mss,
             roams: true,
             staging: true,
+            by_path: false,
         }
     }
 
@@ -139,14 +145,13 @@ impl Peer {
         Ok(secret)
     }
 
-    pub(crate) const fn path(&self) -> Option<Path> {
-        self.path
-    }
-
     fn endpoint(&self) -> Option<SocketAddr> {
-        self.remote.map(|remote| match remote.ip().to_canonical() {
-            IpAddr::V4(address) => (address, remote.port()).into(),
-            IpAddr::V6(_) => remote,
+        let of_connection = self.path.filter(|path| path.transport() == Transport::Tcp);
+        of_connection.map(|path| path.remote()).or(self.remote).map(|remote| {
+            match remote.ip().to_canonical() {
+                IpAddr::V4(address) => (address, remote.port()).into(),
+                IpAddr::V6(_) => remote,
+            }
         })
     }
 
@@ -158,12 +163,25 @@ impl Peer {
 
     /// The peer is reached by that path from now on.
     pub(crate) fn set_path(&mut self, shared: &mut Shared, path: Path) {
-        self.remote = Some(path.remote());
         if self.path != Some(path) {
-            self.path = Some(path);
+            self.change_path(shared, Some(path));
             shared.order(DataEvent::MovePeer { peer: self.id, path });
         }
         self.announce(shared);
+    }
+
+    /// Notes where the peer is, and which connections are used.
+    fn change_path(&mut self, shared: &mut Shared, path: Option<Path>) {
+        let before = std::mem::replace(&mut self.path, path).filter(|before| Some(*before) != path);
+        match path {
+            Some(Path::Udp { remote, .. }) => self.remote = Some(remote),
+            Some(path @ Path::Tcp { .. }) => shared.connections.take(path, self.id),
+            None => {}
+        }
+        if let Some(before @ Path::Tcp { .. }) = before {
+            let is_own = self.stream.as_mut().is_some_and(|stream| stream.leave(before));
+            shared.leave_connection(before, self.id, is_own);
+        }
     }
 
     /// What was sent was not answered, perhaps because of the local address that it left from: the system chooses one from
@@ -189,7 +207,7 @@ impl Peer {
 
     /// The path is of no use any more.
     pub(crate) fn lose_path(&mut self, shared: &mut Shared) {
-        self.path = None;
+        self.change_path(shared, None);
         shared.order(DataEvent::AddPeer(self.config(shared)));
     }
 
@@ -245,7 +263,12 @@ impl Peer {
 
     /// The data plane opened a newer packet than all before from elsewhere: it is answered there from now on.
     pub(crate) fn moved(&mut self, shared: &mut Shared, path: Path) {
-        (self.remote, self.path) = (Some(path.remote()), Some(path));
+        if path.transport() == Transport::Tcp && !shared.connections.has(&path) {
+            // It was closed meanwhile.
+            let before = self.path.map(|path| DataEvent::MovePeer { peer: self.id, path });
+            return before.into_iter().for_each(|order| shared.order(order));
+        }
+        self.change_path(shared, Some(path));
         shared.order(DataEvent::MovePeer { peer: self.id, path });
         self.announce(shared);
     }
@@ -274,6 +297,7 @@ impl Peer {
         self.drop_pending(shared);
         self.timers.clear_handshakes();
         self.announce_end(shared, reason);
+        self.leave_connection(shared);
     }
 
     /// The peer is not configured any more.
@@ -283,6 +307,7 @@ impl Peer {
         }
         self.drop_pending(shared);
         self.announce_end(shared, "it was removed");
+        self.change_path(shared, None);
         shared.order(DataEvent::RemovePeer(self.id));
     }
 
@@ -296,6 +321,7 @@ impl Peer {
         PeerDetail {
             public_key: self.key,
             endpoint: self.endpoint(),
+            transport: self.path.map(|path| path.transport()),
             last_handshake: self.up.as_ref().map(|up| up.last_handshake_wall),
             received_bytes: self.received.total(),
             sent_bytes: self.sent.total(),

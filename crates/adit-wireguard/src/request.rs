@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use adit_core::{Instant, IpNet, ReplayWindow, TunnelSettings};
+use adit_core::{Instant, IpNet, ReplayWindow, Transport, TunnelSettings};
 use zeroize::Zeroizing;
 
 use crate::keys::{KEY_LEN, PresharedKey, PrivateKey, PublicKey};
@@ -94,6 +94,8 @@ pub struct PeerDetail {
     pub public_key: PublicKey,
     /// Where it is, if that is known.
     pub endpoint: Option<SocketAddr>,
+    /// What carries the datagrams there. `None`: it cannot be reached.
+    pub transport: Option<Transport>,
     /// When the last handshake was complete, since 1970-01-01T00:00:00Z by the system's clock of that moment.
     pub last_handshake: Option<Duration>,
     /// Bytes received: data datagrams and handshake messages, whole.

@@ -10,6 +10,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::RngCore as _;
 use zeroize::Zeroizing;
 
+use crate::connections::Connections;
 use crate::crypto::{KeyPair, Refused};
 use crate::keys::{KEY_LEN, PrivateKey};
 use crate::macs::ReceiverKeys;
@@ -50,6 +51,7 @@ pub(crate) struct Shared {
     pub(crate) now: Instant,
     pub(crate) identity: Option<Identity>,
     pub(crate) sockets: Sockets,
+    pub(crate) connections: Connections,
     pub(crate) timestamps: SentTimestamps,
     pub(crate) mtu: u16,
     pub(crate) max_mss: Option<u16>,
@@ -67,6 +69,7 @@ impl Shared {
             now,
             identity: None,
             sockets: params.sockets,
+            connections: Connections::new(),
             timestamps: SentTimestamps::new(params.clock, params.timestamp_floor),
             mtu: params.mtu,
             max_mss: params.max_mss,
@@ -140,6 +143,16 @@ impl Shared {
             IpAddr::V6(_) => self.sockets.ipv6,
         };
         socket.map(|socket| Path::Udp { socket, remote })
+    }
+
+    /// A peer uses that connection no more, which is closed now or if no other does.
+    pub(crate) fn leave_connection(&mut self, path: Path, peer: PeerId, is_closed: bool) {
+        let evicted = self.connections.leave(self.now, path, peer);
+        if is_closed {
+            self.connections.closed(path);
+        }
+        let closed = is_closed.then_some(path).into_iter().chain(evicted);
+        closed.for_each(|path| self.emit(Event::Close { path }));
     }
 
     pub(crate) fn emit(&mut self, event: Event) {

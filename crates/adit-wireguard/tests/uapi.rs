@@ -167,6 +167,7 @@ fn status() -> Status {
     let detail = PeerDetail {
         public_key: PublicKey([0xab; 32]),
         endpoint: Some("[fe80::1%3]:51820".parse().expect("an address")),
+        transport: None,
         last_handshake: Some(Duration::new(1_700_000_000, 5)),
         received_bytes: 7,
         sent_bytes: 8,

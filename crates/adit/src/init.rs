@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::exit;
+use crate::service::Service;
 use crate::setup::{
     Consent, DEFAULT_DEVICE, DeviceName, Endpoint, Proto, SetupError, SystemUser, WireGuardOptions, Workshop,
 };
@@ -42,6 +43,9 @@ pub(crate) struct Args {
     /// The tunnel's device, after which WireGuard's file is named [default: the `dev` of server.conf, or adit0]
     #[arg(long, value_name = "NAME", requires = "wireguard")]
     dev: Option<DeviceName>,
+    /// Serve now and at each boot: as systemd's unit adit@NAME, where NAME is that of the directory
+    #[arg(long, conflicts_with = "wireguard")]
+    start: bool,
 }
 
 /// Runs the command.
@@ -69,6 +73,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
             | SetupError::HasWireGuard(_)
             | SetupError::FileExists(_)
             | SetupError::OtherEndpoint { .. }
+            | SetupError::Service(_)
             | SetupError::Server(_)),
         ) => exit::usage(error),
         Err(error) => exit::failure(error),
@@ -77,14 +82,23 @@ pub(crate) fn run(args: Args) -> ExitCode {
 
 /// Makes the directory.
 fn make(args: &Args, endpoint: &Endpoint, wireguard: Option<&WireGuardOptions>) -> Result<(), SetupError> {
+    let service = args.start.then(|| Service::of(&args.dir)).transpose().map_err(SetupError::Service)?;
     let user = choose_user(args)?;
     Workshop::create(&args.dir, endpoint, args.proto, &user, wireguard)?;
     let dir = args.dir.display();
     exit::say(format_args!(
         "Made {dir}. It holds the keys to the whole VPN: keep it secret, and keep a copy.\n\n\
-         Add a client:     adit add-client {dir} NAME\n\
-         Run the server:   adit up {dir}/server.conf   (openvpn {dir}/server.conf works too)"
+         Add a client:     adit add-client {dir} NAME"
     ));
+    match &service {
+        Some(service) => {
+            service.start().map_err(SetupError::NotStarted)?;
+            exit::say(format_args!("It runs:          systemctl status {}", service.unit()));
+        }
+        None => exit::say(format_args!(
+            "Run the server:   adit up {dir}/server.conf   (openvpn {dir}/server.conf works too)"
+        )),
+    }
     if let Some(options) = wireguard {
         let device = options.device.as_ref().map_or(DEFAULT_DEVICE, DeviceName::as_str);
         say_of_wireguard(&args.dir, &args.dir.join(format!("{device}.conf")));

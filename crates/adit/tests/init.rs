@@ -39,6 +39,19 @@ fn value(text: &str, directive: &str) -> String {
     found.flatten().unwrap_or_else(|| panic!("no `{directive}`")).to_string()
 }
 
+/// What cannot be a service is said before anything is made. (That it runs: scripts/test-packages.)
+#[test]
+fn what_cannot_start_is_not_made() {
+    let scratch = Scratch::create("init-start").unwrap();
+    let dir = scratch.path().join("my office");
+    let said = bad(&["init", dir.to_str().unwrap(), "--endpoint", "vpn.example", "--start"], 2);
+    assert!(said.contains("letters, digits"), "{said}");
+    assert!(!dir.exists());
+    let office = scratch.path().join("office").to_str().unwrap().to_owned();
+    let both = bad(&["init", &office, "--endpoint", "vpn.example", "--start", "--wireguard"], 2);
+    assert!(both.contains("--wireguard"), "{both}");
+}
+
 #[test]
 fn makes_what_only_its_owner_reads_and_overwrites_nothing() {
     let scratch = Scratch::create("init").unwrap();

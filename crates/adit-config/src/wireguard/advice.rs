@@ -31,8 +31,9 @@ pub(super) fn of_interface(interface: &Interface, peers: &[Peer], mtu_line: Opti
         let text = "[Interface] has no PrivateKey: nothing is sent or taken until it has one";
         advice.push((None, text.to_owned()));
     }
-    let is_reachable = interface.listen_port.is_some_and(|port| port != 0);
-    if !peers.is_empty() && !is_reachable && peers.iter().all(|peer| peer.endpoint.is_none()) {
+    let is_reachable = interface.listen_port.is_some_and(|port| port != 0) || interface.listen_tcp.is_some();
+    let is_known = |peer: &Peer| peer.endpoint.is_some() || peer.tcp.is_some();
+    if !peers.is_empty() && !is_reachable && !peers.iter().any(is_known) {
         let text =
             "no peer has an Endpoint and [Interface] has no ListenPort: neither end knows where the other is";
         advice.push((None, text.to_owned()));

@@ -10,6 +10,7 @@ use time::macros::format_description;
 use time::{Date, OffsetDateTime};
 
 use super::model::{Interface, Peer};
+use super::values;
 
 /// What such a comment begins with.
 const PREFIX: &str = "adit:";
@@ -24,12 +25,14 @@ type Row<T> = (&'static str, Read<T>);
 const OF_INTERFACE: &[Row<Interface>] = &[
     ("client-connect", |interface, value| once(&mut interface.client_connect, command(value))),
     ("client-disconnect", |interface, value| once(&mut interface.client_disconnect, command(value))),
+    ("listen-tcp", |interface, value| once(&mut interface.listen_tcp, values::listen_tcp(value))),
 ];
 
 /// The settings of `[Peer]`.
 const OF_PEER: &[Row<Peer>] = &[
     ("name", |peer, value| once(&mut peer.name, name(value))),
     ("expires", |peer, value| once(&mut peer.expires, moment(value))),
+    ("tcp", |peer, value| once(&mut peer.tcp, values::http_url(value))),
     ("session-limit", |peer, value| once(&mut peer.session_limit, period(value))),
 ];
 
@@ -105,8 +108,8 @@ fn unknown(key: &str, is_others: bool, other: &str) -> String {
     format!("{}: adit has no such setting; there are {names}", super::read::shown(key))
 }
 
-fn once<T>(place: &mut Option<T>, value: Result<T, String>) -> Result<(), String> {
-    let value = value?;
+fn once<T, E: Into<String>>(place: &mut Option<T>, value: Result<T, E>) -> Result<(), String> {
+    let value = value.map_err(Into::into)?;
     match place.replace(value) {
         None => Ok(()),
         Some(_) => Err("it stands in the section already".to_owned()),
@@ -177,10 +180,10 @@ mod tests {
 
     #[test]
     fn settings_are_read_and_kept() {
-        let of_interface =
-            "#adit: client-connect = /etc/on up \"two words\"\n# Adit:client-disconnect=/etc/off";
-        let of_peer =
-            "#adit: name = phone\n  #adit:expires = 2027-01-31\n#adit: session-limit = 8h\n# a comment";
+        let of_interface = "#adit: client-connect = /etc/on up \"two words\"\n# Adit:client-disconnect=/etc/off\n\
+                            #adit: listen-tcp = 443";
+        let of_peer = "#adit: name = phone\n  #adit:expires = 2027-01-31\n#adit: session-limit = 8h\n# a comment\n\
+                       #adit: tcp = http://vpn.example:8080/a?b";
         let parsed = parse(file(of_interface, of_peer).as_bytes(), "wg0.conf").expect("a good file");
         let (interface, peer) = (&parsed.config.interface, &parsed.config.peers[0]);
         let words = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
@@ -189,8 +192,12 @@ mod tests {
         assert_eq!(peer.name.as_deref(), Some("phone"));
         assert_eq!(peer.expires, Some(Duration::from_secs(1_801_353_600)));
         assert_eq!(peer.session_limit, Some(Duration::from_secs(8 * 3600)));
-        assert_eq!(peer.directives, ["name = phone", "expires = 2027-01-31", "session-limit = 8h"]);
-        assert_eq!((parsed.report.len(), interface.directives.len()), (8, 2));
+        assert_eq!(interface.listen_tcp, Some("[::]:443".parse().expect("an address")));
+        let tcp = peer.tcp.as_ref().map(|it| (it.host.as_str(), it.port, it.target.as_str()));
+        assert_eq!(tcp, Some(("vpn.example", 8080, "/a?b")));
+        let tcp = "tcp = http://vpn.example:8080/a?b";
+        assert_eq!(peer.directives, ["name = phone", "expires = 2027-01-31", "session-limit = 8h", tcp]);
+        assert_eq!((parsed.report.len(), interface.directives.len()), (10, 3));
     }
 
     #[test]
@@ -209,6 +216,11 @@ mod tests {
             ("", "#adit: session-limit = +8h", "wg0.conf:7: session-limit: it is a number "),
             ("", "#adit: session-limit = 4294967295d", "wg0.conf:7: session-limit: it is a number "),
             ("#adit: client-connect = x", "", "wg0.conf:4: client-connect: it is a program "),
+            ("#adit: listen-tcp = 0", "", "wg0.conf:4: listen-tcp: it is PORT, "),
+            ("#adit: tcp = http://a", "", "wg0.conf:4: tcp: it belongs into [Peer]"),
+            ("", "#adit: tcp = a:80", "wg0.conf:7: tcp: it is http://HOST"),
+            ("", "#adit: tcp = https://a/", "wg0.conf:7: tcp: TLS is not there: "),
+            ("", "#adit: tcp = http://a\nEndpoint = a:1", "wg0.conf:5: it has an Endpoint and `tcp`"),
             (
                 "",
                 "Endpoint = a:1 #adit: name = a",

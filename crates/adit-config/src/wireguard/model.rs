@@ -1,7 +1,7 @@
 //! What a file says, with every value checked.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use adit_core::IpNet;
@@ -50,6 +50,8 @@ pub struct Interface {
     pub client_connect: Option<Vec<String>>,
     /// `client-disconnect`: the program, and its arguments, that is told of a peer that has disconnected.
     pub client_disconnect: Option<Vec<String>>,
+    /// `listen-tcp`: where peers may come by TCP. `[::]`: at all addresses, also of IPv4.
+    pub listen_tcp: Option<SocketAddr>,
     /// adit's own settings as they stand behind `#adit:`, for a file that is written anew.
     pub directives: Vec<String>,
 }
@@ -87,6 +89,8 @@ pub struct Peer {
     pub name: Option<String>,
     /// `expires`: from when on it is refused, since 1970-01-01T00:00:00Z.
     pub expires: Option<Duration>,
+    /// `tcp`: where it is reached over TCP, in place of `Endpoint`.
+    pub tcp: Option<HttpUrl>,
     /// `session-limit`: how long after its first handshake it is refused, until it is allowed anew.
     pub session_limit: Option<Duration>,
     /// adit's own settings as they stand behind `#adit:`, for a file that is written anew.
@@ -109,6 +113,19 @@ pub struct Endpoint {
     pub host: String,
     /// The port.
     pub port: u16,
+}
+
+/// Where an HTTP server is, which switches to WireGuard's datagrams (ProxyGuard).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpUrl {
+    /// An address without brackets, or a name that is to be resolved.
+    pub host: String,
+    /// The port; 80 where none is written.
+    pub port: u16,
+    /// What the request's header `Host` is: host and port as they were written.
+    pub authority: String,
+    /// The path with its query, from its `/` on.
+    pub target: String,
 }
 
 /// A private or preshared key. Wiped when dropped, compared in constant time, never shown.

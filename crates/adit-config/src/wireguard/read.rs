@@ -229,6 +229,10 @@ impl Reader<'_> {
                 self.problem(Some(line), "[Peer] has no PublicKey, or none that can be read".to_owned());
                 continue;
             };
+            if peer.tcp.is_some() && peer.endpoint.is_some() {
+                let text = "it has an Endpoint and `tcp`: it is reached by one of them";
+                self.problem(Some(line), text.to_owned());
+            }
             if let Some(first) = lines.insert(public_key, line) {
                 let text = format!("this peer has the same key as that of line {first}: they are one peer");
                 let file = self.file.to_owned();

@@ -1,12 +1,12 @@
 //! Single values. An error says what would be right, and quotes no key.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use adit_core::IpNet;
 use base64ct::{Base64, Encoding as _};
 use zeroize::Zeroizing;
 
-use super::model::{AllowedIp, Endpoint, Key, Table};
+use super::model::{AllowedIp, Endpoint, HttpUrl, Key, Table};
 
 pub(super) type Value<T> = Result<T, &'static str>;
 
@@ -68,7 +68,7 @@ pub(super) fn endpoint(value: &str) -> Value<Endpoint> {
     let is_v6 = |text: &str| {
         let address =
             text.split_once('%').map_or(text, |(address, scope)| if scope.is_empty() { "" } else { address });
-        address.parse::<std::net::Ipv6Addr>().is_ok()
+        address.parse::<Ipv6Addr>().is_ok()
     };
     let host = match inside {
         Some(inside) if is_v6(inside) => inside,
@@ -77,6 +77,42 @@ pub(super) fn endpoint(value: &str) -> Value<Endpoint> {
     };
     let port = digits(port).filter(|port| *port != 0).ok_or(RIGHT)?;
     Ok(Endpoint { host: host.to_owned(), port })
+}
+
+/// A port, with an address in front of it or without one.
+pub(super) fn listen_tcp(value: &str) -> Value<SocketAddr> {
+    const RIGHT: &str =
+        "it is PORT, or ADDRESS:PORT with an address of this machine, in brackets if it is an IPv6 address";
+    let all = |port| SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+    let found = digits(value).map(all).or_else(|| value.parse().ok());
+    found.filter(|address| address.port() != 0).ok_or(RIGHT)
+}
+
+/// The part of a URL (RFC 3986 §3) that HTTP without TLS has.
+pub(super) fn http_url(value: &str) -> Value<HttpUrl> {
+    const RIGHT: &str = "it is http://HOST[:PORT][/PATH], without a user";
+    let scheme = |scheme: &str| value.get(..scheme.len()).is_some_and(|it| it.eq_ignore_ascii_case(scheme));
+    if scheme("https://") {
+        return Err(
+            "TLS is not there: have a TLS client such as stunnel or socat lead to the server, and name it here with \
+                    http://",
+        );
+    }
+    let rest = value.get("http://".len()..).filter(|_| scheme("http://")).ok_or(RIGHT)?;
+    let is_plain = |c: char| c.is_ascii_graphic() && !"\"<>\\^`{|}#".contains(c);
+    if rest.contains(|c| !is_plain(c)) {
+        return Err(RIGHT);
+    }
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, target) = rest.split_at(end);
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+    let with_port = if has_port { authority.to_owned() } else { format!("{authority}:80") };
+    let Endpoint { host, port } = endpoint(&with_port).map_err(|_| RIGHT)?;
+    if host.contains('@') || authority.contains('%') {
+        return Err(RIGHT);
+    }
+    let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
+    Ok(HttpUrl { host, port, authority: authority.to_owned(), target })
 }
 
 /// An address with its prefix length, which may be left out: then it is a host.
@@ -109,4 +145,51 @@ fn is_off(value: &str) -> bool {
 /// A number of digits alone, where Rust would take a sign.
 fn digits<T: std::str::FromStr>(value: &str) -> Option<T> {
     value.parse().ok().filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        let parts = |value| http_url(value).map(|url| (url.host, url.port, url.authority, url.target)).ok();
+        let url = |host: &str, port, authority: &str, target: &str| {
+            Some((host.to_owned(), port, authority.to_owned(), target.to_owned()))
+        };
+        assert_eq!(parts("http://vpn.example"), url("vpn.example", 80, "vpn.example", "/"));
+        assert_eq!(parts("HTTP://192.0.2.1:8080/a/b"), url("192.0.2.1", 8080, "192.0.2.1:8080", "/a/b"));
+        assert_eq!(parts("http://[2001:db8::1]/"), url("2001:db8::1", 80, "[2001:db8::1]", "/"));
+        assert_eq!(parts("http://[2001:db8::1]:8?x=y"), url("2001:db8::1", 8, "[2001:db8::1]:8", "/?x=y"));
+        for wrong in [
+            "",
+            "http://",
+            "http:///a",
+            "http://a:0/",
+            "http://a:65536/",
+            "http://a:b/",
+            "http://user@a/",
+            "http://a/b c",
+            "http://a/\u{e9}",
+            "http://a/\r\nX: y",
+            "http://a/#b",
+            "http://2001:db8::1/",
+            "http://[fe80::1%eth0]/",
+            "ftp://a/",
+            "\u{e9}ttp://a/",
+        ] {
+            assert_eq!(parts(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn places_to_listen_at() {
+        let of = |value| listen_tcp(value).map(|address| address.to_string()).ok();
+        assert_eq!(of("443").as_deref(), Some("[::]:443"));
+        assert_eq!(of("192.0.2.1:80").as_deref(), Some("192.0.2.1:80"));
+        assert_eq!(of("[2001:db8::1]:80").as_deref(), Some("[2001:db8::1]:80"));
+        for wrong in ["", "0", "+443", "192.0.2.1", "192.0.2.1:0", "vpn.example:443", "65536"] {
+            assert_eq!(of(wrong), None, "{wrong:?}");
+        }
+    }
 }

@@ -27,6 +27,7 @@ pub use self::demultiplexer::{Class, Demultiplexer, Steering, StreamAdvice};
 pub use self::open::{Decode, Opened, Opener, Plain, WindowedOpener};
 pub use self::seal::{CountingSealer, Encode, Layout, Place, Run, Sealer, UsageLimits};
 use crate::event::{OpenSession, SealSession};
+use crate::outer::OuterPolicy;
 pub use crate::replay::Window;
 
 /// Failed tags after which a session opens no more (RFC 9001 §6.6 has 2^36 for ChaCha20-Poly1305, and no
@@ -59,19 +60,29 @@ pub struct SessionCodec {
     /// Whether what the peer sends bears the number that [`Demultiplexer::steering`] goes by. If not, the kernel
     /// brings it to the first worker, which then serves the peer.
     pub steered: bool,
+    /// What the IP headers around the datagrams have to do with the packets inside.
+    pub outer: OuterPolicy,
 }
 
 impl SessionCodec {
-    /// A codec whose keepalives are empty payloads, that does not expire, and whose datagrams can be steered.
+    /// A codec whose keepalives are empty payloads, that does not expire, whose datagrams can be steered, and whose outer
+    /// headers do not depend on the packets inside.
     pub fn new(seal: Box<dyn Sealer>, open: Box<dyn Opener>) -> Self {
-        SessionCodec { seal, open, is_keepalive: <[u8]>::is_empty, expires: None, steered: true }
+        SessionCodec {
+            seal,
+            open,
+            is_keepalive: <[u8]>::is_empty,
+            expires: None,
+            steered: true,
+            outer: OuterPolicy::default(),
+        }
     }
 
     /// What each half of the data plane gets.
     pub(crate) fn halves(self) -> (SealSession, OpenSession) {
-        let SessionCodec { seal, open, is_keepalive, expires, .. } = self;
-        let seal = SealSession { codec: seal, is_keepalive, expires };
-        (seal, OpenSession { codec: open, is_keepalive, expires })
+        let SessionCodec { seal, open, is_keepalive, expires, outer, .. } = self;
+        let seal = SealSession { codec: seal, is_keepalive, expires, outer };
+        (seal, OpenSession { codec: open, is_keepalive, expires, outer })
     }
 }
 

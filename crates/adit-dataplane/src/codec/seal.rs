@@ -5,6 +5,7 @@ use adit_core::{Cipher, Path};
 use super::{GCM_MAX, GCM_WARN, blocks};
 use crate::aead::{Aead, BATCH, Message, TAG_LEN};
 use crate::counters::DropReason;
+use crate::outer::OuterHeader;
 use crate::segment::Segments;
 use crate::transmit::TransmitBatch;
 
@@ -12,14 +13,15 @@ use crate::transmit::TransmitBatch;
 pub struct Place<'a> {
     transmit_batch: &'a mut TransmitBatch,
     path: &'a Path,
+    outer: OuterHeader,
     len: usize,
     datagrams: u64,
     bytes: u64,
 }
 
 impl<'a> Place<'a> {
-    pub(crate) fn new(transmit_batch: &'a mut TransmitBatch, path: &'a Path) -> Self {
-        Place { transmit_batch, path, len: 0, datagrams: 0, bytes: 0 }
+    pub(crate) fn new(transmit_batch: &'a mut TransmitBatch, path: &'a Path, outer: OuterHeader) -> Self {
+        Place { transmit_batch, path, outer, len: 0, datagrams: 0, bytes: 0 }
     }
 
     /// Room for a datagram of `len` bytes. Its content is what lay there before. It is sent if the codec then
@@ -30,7 +32,7 @@ impl<'a> Place<'a> {
     #[inline]
     pub fn datagram(&mut self, len: usize) -> Result<&mut [u8], DropReason> {
         self.len = len;
-        self.transmit_batch.reserve(self.path, len).ok_or(DropReason::TooBig)
+        self.transmit_batch.reserve(self.path, self.outer, len).ok_or(DropReason::TooBig)
     }
 
     /// Takes the datagram that was filled.
@@ -44,7 +46,7 @@ impl<'a> Place<'a> {
     /// Room for datagrams of `len` bytes that follow each other: at least one, at most `most`.
     fn datagrams(&mut self, len: usize, most: usize) -> Result<impl Iterator<Item = &mut [u8]>, DropReason> {
         self.len = len;
-        self.transmit_batch.reserve_run(self.path, len, most).ok_or(DropReason::TooBig)
+        self.transmit_batch.reserve_run(self.path, self.outer, len, most).ok_or(DropReason::TooBig)
     }
 
     /// Takes the first `count` datagrams that were filled.
@@ -114,6 +116,11 @@ pub trait Sealer: Send {
 
     /// Whether new keys are due; true once.
     fn take_limit_near(&mut self) -> bool;
+
+    /// The MTU of the tunnel's device, in bytes, from now on. The default is for formats that do not depend on it.
+    fn set_mtu(&mut self, mtu: u16) {
+        let _ = mtu;
+    }
 }
 
 /// Where things go in a datagram.
@@ -133,6 +140,11 @@ pub trait Encode: Send {
     /// Seals the payload with that counter into a datagram of the length that [`Encode::layout`] gave. `None` if the
     /// length is another, or the cipher refuses.
     fn encode(&self, counter: u64, payload: &[u8], datagram: &mut [u8], layout: Layout) -> Option<()>;
+
+    /// As [`Sealer::set_mtu`].
+    fn set_mtu(&mut self, mtu: u16) {
+        let _ = mtu;
+    }
 
     /// The AEAD, if it gains from batches and [`Encode::lay_out`] is there for it. A layout then does not depend on a
     /// payload's first byte.
@@ -263,6 +275,10 @@ impl<E: Encode> Sealer for CountingSealer<E> {
         self.counter += 1;
         self.used = used;
         self.encoder.encode(counter, payload, datagram, layout).ok_or(DropReason::Exhausted)
+    }
+
+    fn set_mtu(&mut self, mtu: u16) {
+        self.encoder.set_mtu(mtu);
     }
 
     #[inline]

@@ -46,6 +46,10 @@ impl Sealer for SelectingSealer {
     fn take_limit_near(&mut self) -> bool {
         self.sealer.take_limit_near()
     }
+
+    fn set_mtu(&mut self, mtu: u16) {
+        self.sealer.set_mtu(mtu);
+    }
 }
 
 struct SelectingOpener {

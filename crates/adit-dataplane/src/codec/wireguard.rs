@@ -10,6 +10,7 @@ use super::{
 };
 use crate::aead::{Aead, AeadError, Message, NONCE_LEN, Provider, TAG_LEN, aws_lc};
 use crate::counters::DropReason;
+use crate::outer::{OuterPolicy, TrafficClass};
 
 /// `Reject-After-Messages`: 2^64 − 2^13 − 1.
 const COUNTER_MAX: u64 = u64::MAX - (1 << 13) - 1;
@@ -20,8 +21,13 @@ const HEADER: usize = 16;
 const PADDING: usize = 16;
 const DATA: [u8; 4] = [4, 0, 0, 0];
 
+/// ECN as in Linux (`ip_tunnel_ecn_encap` and `INET_ECN_decapsulate` in drivers/net/wireguard), but packets without ECN that
+/// RFC 6040 has dropped are. WireGuard may be within WireGuard, but not for ever.
+const OUTER: OuterPolicy = OuterPolicy { traffic_class: TrafficClass::Ecn, nested: Some(is_message) };
+
 /// The codec of a session. What it seals bears `remote_index`, the receiver index that the peer chose. `mtu` is that
-/// of the tunnel in bytes, beyond which nothing is padded.
+/// of the tunnel in bytes, beyond which nothing is padded, until the data plane hears of another
+/// ([`crate::EgressEvent::SetMtu`]).
 ///
 /// # Errors
 /// The keys do not fit the cipher, which WireGuard has as ChaCha20-Poly1305.
@@ -50,7 +56,8 @@ pub fn session_with(
     let sealer = Sealer { aead: provider(cipher, seal)?, remote_index, mtu };
     let limits = UsageLimits::of(cipher, 0, COUNTER_WARN, COUNTER_MAX);
     let opener = WindowedOpener::new(Opener(provider(cipher, open)?), replay);
-    Ok(SessionCodec::new(Box::new(CountingSealer::new(sealer, limits)), Box::new(opener)))
+    let codec = SessionCodec::new(Box::new(CountingSealer::new(sealer, limits)), Box::new(opener));
+    Ok(SessionCodec { outer: OUTER, ..codec })
 }
 
 /// For all sockets. The id of a session is the receiver index that we chose for it.
@@ -69,15 +76,25 @@ impl Demultiplexer for Sockets {
         }
     }
 
-    /// The four types of message. OpenVPN's first bytes are 8 and above: the opcode is in the upper five bits, and none is 0.
+    /// Only the key says who a peer is: it may come from UDP to a TCP connection, and to another.
+    fn follows_streams(&self) -> bool {
+        true
+    }
+
     fn recognises(&self) -> Option<fn(&[u8]) -> bool> {
-        Some(|datagram| matches!(datagram, [1..=4, 0, 0, 0, ..]))
+        Some(is_message)
     }
 
     /// The index is little-endian: its last byte on the wire is the highest.
     fn steering(&self) -> Option<Steering> {
         Some(Steering { kind_mask: 0xff, kind: 4, offset: 4, mask: 0xffff_ffff })
     }
+}
+
+/// Whether it is one of the four types of message. OpenVPN's first bytes are 8 and above: the opcode is in the upper five bits,
+/// and none is 0.
+fn is_message(datagram: &[u8]) -> bool {
+    matches!(datagram, [1..=4, 0, 0, 0, ..])
 }
 
 /// The one length that a handshake message has (whitepaper §5.4.2, §5.4.3, §5.4.7): initiation, response, cookie
@@ -113,6 +130,10 @@ impl Encode for Sealer {
     #[inline]
     fn layout(&self, _first: Option<u8>, payload_len: usize) -> Layout {
         Layout { payload: HEADER, datagram: HEADER + padded(payload_len, self.mtu) + TAG_LEN }
+    }
+
+    fn set_mtu(&mut self, mtu: u16) {
+        self.mtu = mtu;
     }
 
     #[inline]
@@ -186,13 +207,30 @@ mod tests {
     use crate::codec::testing;
     use crate::tests::packets::Flow;
     use crate::tests::world::{End, udp};
-    use crate::{Offload, Segmentation};
+    use crate::{EgressEvent, Offload, Segmentation};
 
     #[test]
     fn padding_ends_at_the_mtu() {
         let lengths = [(0, 0), (1, 16), (16, 16), (1408, 1408), (1409, 1420), (1420, 1420), (1421, 1421)];
         for (payload, expected) in lengths {
             assert_eq!(padded(payload, 1420), expected, "{payload}");
+        }
+    }
+
+    #[test]
+    fn padding_follows_the_devices_mtu() {
+        let packet = Flow::default().udp(&[7; 1405 - 28]);
+        let mut end = worn(0);
+        assert_eq!(end.send_one(&packet).len(), 32 + 1408);
+        for mtu in [1406, 1500, 1280] {
+            end.egress.apply(EgressEvent::SetMtu(mtu), &mut end.transmit_batch);
+            let expected = 32 + 1408.min(usize::from(mtu)).max(1405);
+            assert_eq!(end.send_one(&packet).len(), expected, "the session that is there");
+            let codec =
+                session(INDEX, 1420, Cipher::ChaCha20Poly1305, (&[1; 32], &[1; 32]), ReplayWindow::default());
+            end.install_codec(PEER, SESSION, codec.expect("the keys fit"));
+            end.apply(DataEvent::Activate { peer: PEER, session: SESSION });
+            assert_eq!(end.send_one(&packet).len(), expected, "one that comes later");
         }
     }
 

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::packets::{self, Flow};
+use adit_checksum::portable;
+
 use crate::headers::{Ip, TCP, UDP};
 use crate::offload::VNET_HEADER_LEN;
 use crate::segment::Segments;
@@ -38,7 +40,7 @@ fn merge_receives(policy: MergePolicy, packets: &[Vec<u8>], together: usize) -> 
     for receive in ranges.chunks(together) {
         for range in receive {
             let ip = Ip::parse(&buffer[range.clone()]).expect("an IP packet");
-            receive_batch.push_packet(&buffer, range.clone(), &ip);
+            receive_batch.push_packet(portable, &buffer, range.clone(), &ip);
         }
         let kept = receive_batch.finish_but_newest(&mut buffer);
         take_out(&mut receive_batch, &buffer, &mut written);
@@ -118,7 +120,7 @@ fn kernel_cut(offload: &Offload, packet: &[u8]) -> Vec<Vec<u8>> {
 fn our_cut(offload: &Offload, packet: &[u8]) -> Vec<Vec<u8>> {
     let ip = Ip::parse(packet).expect("an IP packet");
     let (mut packet, mut template) = (packet.to_vec(), Vec::new());
-    let segments = Segments::new(offload, &packet, &ip, &mut template).expect("a super-packet");
+    let segments = Segments::new(portable, offload, &packet, &ip, &mut template).expect("a super-packet");
     (0..segments.count())
         .map(|index| segments.take(index, &template, &mut packet).expect("there").to_vec())
         .collect()
@@ -431,7 +433,7 @@ fn nothing_overtakes_within_a_flow() {
 fn put(receive_batch: &mut ReceiveBatch, buffer: &[u8], index: usize) {
     let range = index * 140..(index + 1) * 140;
     let ip = Ip::parse(&buffer[range.clone()]).expect("an IP packet");
-    receive_batch.push_packet(buffer, range, &ip);
+    receive_batch.push_packet(portable, buffer, range, &ip);
 }
 
 fn pieces(receive_batch: &ReceiveBatch) -> Vec<Vec<(usize, usize)>> {
@@ -495,7 +497,7 @@ fn a_run_that_cannot_grow_is_not_left_open() {
         let mut receive_batch = ReceiveBatch::new(MergePolicy::Tcp);
         let ip = Ip::parse(&packet).expect("an IP packet");
         let mut buffer = packet;
-        receive_batch.push_packet(&buffer, 0..buffer.len(), &ip);
+        receive_batch.push_packet(portable, &buffer, 0..buffer.len(), &ip);
         assert_eq!(receive_batch.finish_but_newest(&mut buffer), None);
         assert_eq!(receive_batch.packets().count(), 1);
     }
@@ -553,6 +555,6 @@ fn a_udp_checksum_is_never_written_as_none() {
     single[26..28].copy_from_slice(&sum.to_be_bytes());
     let unfinished =
         Offload { needs_checksum: true, checksum_start: 20, checksum_offset: 6, ..Offload::NONE };
-    crate::segment::finish_checksum(&unfinished, &mut single).expect("inside");
+    crate::segment::finish_checksum(portable, &unfinished, &mut single).expect("inside");
     assert_eq!(single[26..28], [0xff, 0xff]);
 }

@@ -3,6 +3,7 @@
 mod garbage;
 mod limits;
 mod merging;
+mod outer;
 pub(crate) mod packets;
 mod peers;
 mod roaming;

@@ -17,7 +17,7 @@ const ONE: PeerId = PeerId(1);
 
 fn config(staging: bool) -> PeerConfig {
     let routes = vec!["10.0.0.1/32".parse().expect("a network")];
-    PeerConfig { peer: ONE, path: None, routes, max_mss: None, roams: true, staging }
+    PeerConfig { peer: ONE, path: None, routes, max_mss: None, roams: true, staging, by_path: true }
 }
 
 fn packet(number: u8) -> Vec<u8> {

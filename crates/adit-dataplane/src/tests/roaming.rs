@@ -6,7 +6,7 @@ use adit_core::{Cipher, DataEvent, Instant, IpNet, Notice, Path, PeerConfig, Pee
 
 use super::packets::Flow;
 use super::world::{End, client, inner, three, udp};
-use crate::codec::testing::{session_id, v2};
+use crate::codec::testing::{Compression, DataHeader, framing, session_id, v2};
 use crate::{DropReason, Offload};
 
 /// Seals a packet of client `n`.
@@ -149,6 +149,7 @@ fn a_peer_that_may_not_roam_stays_until_the_protocol_moves_it() {
         max_mss: None,
         roams: false,
         staging: false,
+        by_path: true,
     }));
     assert_eq!(come(&mut server, &mut one, 1, udp(7)), moved(1, udp(7)));
     assert_eq!(whereabouts(&mut server, 1), udp(1));
@@ -195,4 +196,42 @@ fn a_client_follows_its_server_too() {
     let datagram = server.send_one(&packet);
     assert_eq!(arrive(&mut one, &datagram, udp(8)), moved(0, udp(8)));
     assert_eq!(whereabouts(&mut one, 77), udp(8));
+}
+
+/// Anybody who has a key may send from any address, also from that of a peer whose datagrams only their address names. Two
+/// protocols can be at one port: neither may take the other's peers their addresses.
+#[test]
+fn a_peer_that_its_address_names_keeps_it_against_one_that_its_key_names() {
+    let cipher = Cipher::Aes256Gcm;
+    let (named, other) = (PeerId(1), PeerId(2));
+    let (mut server, mut one, mut two) = three(false);
+    let v1 = framing(DataHeader::V1, 0, Compression::None);
+    server.install(named, session_id(named, 0), v1, cipher, (0x81, 1));
+    one.install(PeerId::SERVER, session_id(PeerId::SERVER, 0), v1, cipher, (1, 0x81));
+    let routes = || inner(2).iter().map(|net| net.parse().expect("a network")).collect();
+    let config = |path| PeerConfig {
+        peer: other,
+        path: Some(path),
+        routes: routes(),
+        max_mss: None,
+        roams: true,
+        staging: false,
+        by_path: false,
+    };
+    server.apply(DataEvent::AddPeer(config(udp(2))));
+    let hears = |server: &mut End, one: &mut End| {
+        let datagram = sealed(one, 1);
+        server.receive(udp(1), &datagram, datagram.len()).packets.len()
+    };
+    assert_eq!(hears(&mut server, &mut one), 1);
+    // The other is followed there at once, and by its protocol, and is told to be there.
+    assert_eq!(come(&mut server, &mut two, 2, udp(1)), moved(2, udp(1)));
+    assert_eq!((whereabouts(&mut server, 1), whereabouts(&mut server, 2)), (udp(1), udp(1)));
+    assert_eq!(hears(&mut server, &mut one), 1, "followed");
+    order(&mut server, 2, udp(1));
+    assert_eq!(hears(&mut server, &mut one), 1, "moved");
+    server.apply(DataEvent::AddPeer(config(udp(1))));
+    assert_eq!(hears(&mut server, &mut one), 1, "added");
+    server.apply(DataEvent::RemovePeer(other));
+    assert_eq!(hears(&mut server, &mut one), 1, "removed");
 }

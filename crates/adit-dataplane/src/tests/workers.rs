@@ -40,6 +40,7 @@ fn know(end: &mut End, n: u8, path: Path) {
         max_mss: None,
         roams: true,
         staging: false,
+        by_path: true,
     };
     let (egress, ingress) = remote_peer(config, u32::from(n % 2));
     end.egress.apply(egress, &mut end.transmit_batch);
@@ -87,7 +88,7 @@ fn datagrams_of_others_peers_are_passed_on_untouched() {
     let [even, odd] = &mut workers;
     let arrived = even.receive(udp(1), &gso_batch, segment);
     assert_eq!(arrived.packets.len(), 1, "its own peer's");
-    let datagrams = |range| Passed::Datagrams { worker: 1, path: udp(1), segment, range };
+    let datagrams = |range| Passed::Datagrams { worker: 1, path: udp(1), traffic_class: 0, segment, range };
     let rows = [datagrams(0..3 * segment), datagrams(4 * segment..gso_batch.len())];
     assert_eq!(arrived.passed, rows, "what is in a row stays together");
     let first = gso_batch[..3 * segment].to_vec();
@@ -164,6 +165,7 @@ fn a_peer_that_changes_hands_leaves_nothing_behind() {
         max_mss: None,
         roams: true,
         staging: false,
+        by_path: true,
     };
     let (egress, ingress) = remote_peer(config.clone(), 1);
     even.egress.apply(egress, &mut even.transmit_batch);

@@ -61,7 +61,8 @@ impl End {
     }
 
     pub(crate) fn new(demultiplexer: Arc<dyn Demultiplexer>, client_to_client: bool) -> Self {
-        let (egress, ingress, counters) = crate::new(Config { demultiplexer, client_to_client });
+        let (egress, ingress, counters) =
+            crate::new(Config { client_to_client, ..Config::of(demultiplexer) });
         End {
             egress,
             ingress,
@@ -90,6 +91,7 @@ impl End {
             max_mss,
             roams: true,
             staging: false,
+            by_path: true,
         }));
     }
 

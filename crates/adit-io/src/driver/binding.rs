@@ -100,6 +100,11 @@ impl Binder {
         self.options.learn_local = true;
     }
 
+    /// See [`super::Driver::learn_traffic_classes`].
+    pub(super) fn learn_traffic_classes(&mut self) {
+        self.options.learn_classes = true;
+    }
+
     /// Whether they learn their local addresses.
     pub(super) fn learns_local_addresses(&self) -> bool {
         self.options.learn_local && self.borrowed.is_empty()
@@ -138,6 +143,10 @@ impl Binder {
             && let Some(Borrowed { sockets, numbered }) = self.borrow(port)?
         {
             no_mark(mark)?;
+            if self.options.learn_classes {
+                let sockets = numbered.iter().flat_map(|(_, group)| group);
+                sockets.map(|socket| socket.learn_traffic_classes()).collect::<io::Result<()>>()?;
+            }
             self.borrowed = numbered.iter().map(|(number, _)| *number).collect();
             (self.sockets, self.mark) = (sockets, 0);
             return Ok(numbered);

@@ -31,6 +31,7 @@ use super::counters::LinkCounters;
 use super::mail::DataMail;
 use super::mail::Mail;
 use super::moderation::Moderation;
+use super::mtu::MtuWatch;
 use super::network::NetworkWatch;
 use super::overflow::Overflow;
 use super::sources::Sources;
@@ -38,7 +39,7 @@ use super::status::{LossCounters, count};
 use super::workers::Workers;
 use super::{Bound, Driver, DriverError, Observer, Order};
 use crate::clock;
-use crate::config::{Remote, UdpSource};
+use crate::config::{Remote, StreamOptions, UdpSource};
 use crate::fair_queue::FairQueue;
 use crate::helper::HelperAccess;
 use crate::mailbox::{MailReceiver, Mailbox};
@@ -69,6 +70,8 @@ pub(super) struct Control<'a, P: Protocol> {
     tun: Arc<Tun>,
     system: System,
     link: LinkCounters,
+    /// `None`: no session depends on the device's MTU.
+    mtu: Option<MtuWatch>,
     /// Who opens paths in place of this process.
     helper: Option<HelperAccess>,
     remotes: Vec<Remote>,
@@ -87,11 +90,16 @@ pub(super) struct Control<'a, P: Protocol> {
     /// The workers' sockets at each address; control datagrams leave by the first worker's.
     sockets: BTreeMap<u32, Vec<Arc<UdpSocket>>>,
     sources: Arc<Sources>,
+    /// The traffic class of control datagrams over UDP.
+    traffic_class: u8,
     /// Those for both address families on one port, and how others are bound in their place.
     binder: Binder,
     /// Those of all sockets that listen, and stay; the others were opened for one remote.
     listening: BTreeSet<u32>,
     connections: BTreeMap<ConnectionId, Path>,
+    streams: StreamOptions,
+    /// Connections to remotes whose preamble is not complete: of which remote, and until when it must be.
+    preparing: BTreeMap<ConnectionId, (usize, Instant)>,
     max_connections: usize,
     /// What was last told of each peer's totals.
     peers: BTreeMap<PeerId, (u64, u64)>,
@@ -136,6 +144,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             tun: Arc::clone(&driver.device.tun),
             system: driver.system,
             link: driver.link,
+            mtu: None,
             helper: driver.helper,
             remotes: driver.config.remotes,
             demultiplexers: driver.config.demultiplexers,
@@ -149,9 +158,12 @@ impl<'a, P: Protocol> Control<'a, P> {
             bound: driver.sockets,
             sockets: BTreeMap::new(),
             sources: Arc::clone(&driver.device.sources),
+            traffic_class: driver.control_class,
             binder: driver.binder,
             listening: BTreeSet::new(),
             connections: BTreeMap::new(),
+            streams: driver.config.streams,
+            preparing: BTreeMap::new(),
             max_connections: driver.config.max_connections,
             peers: BTreeMap::new(),
             losses,
@@ -176,6 +188,10 @@ impl<'a, P: Protocol> Control<'a, P> {
             ended: None,
         };
         control.poller.add(&control.mail, Token::Mail, Interest::Read)?;
+        if driver.follows_mtu {
+            control.mtu = MtuWatch::new(driver.index, &control.poller);
+            control.follow_mtu();
+        }
         // The protocol's first datagrams leave by them; what comes waits in them.
         driver.pair.into_iter().for_each(|numbered| control.know_bound(numbered));
         if changes_routing {
@@ -210,6 +226,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                     Token::Mail => self.mail.acknowledge(),
                     Token::Listener(number) => self.accept(number),
                     Token::Routes => self.network.woke(&self.poller),
+                    Token::Device => self.follow_mtu(),
                     Token::Tun | Token::Udp(_) | Token::Tcp(_) | Token::Forwards => {}
                 }
             }
@@ -309,7 +326,8 @@ impl<'a, P: Protocol> Control<'a, P> {
                 }
                 Mail::Opened { remote, result } => self.opened(now, remote, result),
                 Mail::Broken { connection, reason } => self.broken(now, connection, reason),
-                Mail::NotFramed { connection, error } => self.not_framed(now, connection, error),
+                Mail::Prepared(connection) => self.prepared(now, connection),
+                Mail::NotFramed { connection, why } => self.not_framed(now, connection, why),
                 Mail::DeviceDeleted => self.device_deleted(),
                 Mail::LeasesMoved => self.protocol.handle_command(now, Command::LeasesMoved),
                 #[cfg(debug_assertions)]

@@ -28,6 +28,11 @@ impl LinkCounters {
         self.link().map_or(0, |link| link.tx_dropped)
     }
 
+    /// The MTU in bytes. `None`: the device is in another network namespace.
+    pub(super) fn mtu(&mut self) -> Option<u32> {
+        self.link().map(|link| link.mtu)
+    }
+
     /// Bytes of packets taken from the device and given to it.
     pub(super) fn bytes(&mut self) -> (u64, u64) {
         self.link().map(|link| (link.tx_bytes, link.rx_bytes)).unwrap_or_default()

@@ -152,7 +152,7 @@ impl Running {
                 self.receive_datagrams(number, received)
             }
             Token::Tcp(number) => self.look_after_connection(number, event, received),
-            Token::Listener(_) | Token::Routes => Ok(()),
+            Token::Listener(_) | Token::Routes | Token::Device => Ok(()),
         }
     }
 
@@ -182,13 +182,16 @@ impl Running {
                     self.add_guest(number, socket, guest)?;
                 }
                 DataMail::LeaveSocket { endpoint, number } => self.leave_socket(endpoint, number),
-                DataMail::AddConnection { endpoint, connection, stream, path } => {
+                DataMail::AddConnection { endpoint, connection, stream, path, preamble } => {
                     if let Some(demultiplexer) = self.members.demultiplexer(endpoint) {
                         self.ingress.set_demultiplexer(&path, demultiplexer);
                     }
                     self.links
                         .add_connection((endpoint, connection), stream, path, &self.poller)
                         .map_err(|error| format!("cannot wait for a TCP connection: {error}"))?;
+                    if let Some(preamble) = preamble {
+                        self.links.begin_preamble(connection, preamble, &self.losses);
+                    }
                 }
                 DataMail::CloseConnection(id) => self.close_connection(id),
                 #[cfg(debug_assertions)]

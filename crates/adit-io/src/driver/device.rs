@@ -20,6 +20,7 @@ use super::sources::Sources;
 use super::status::LossCounters;
 use super::threads::Threads;
 use super::workers::{MAX_WORKERS, Worker};
+use crate::checksum;
 use crate::clock;
 use crate::config::DriverConfig;
 use crate::mailbox::{Mailbox, mailbox};
@@ -246,7 +247,8 @@ fn start_workers(
     }
     let mut workers = Vec::new();
     for (number, (tun, forwards)) in queues.into_iter().zip(receivers).enumerate() {
-        let (egress, ingress, counters) = adit_dataplane::new(config.dataplane.clone());
+        let dataplane = adit_dataplane::Config { words: checksum::words(), ..config.dataplane.clone() };
+        let (egress, ingress, counters) = adit_dataplane::new(dataplane);
         let (mail, orders) = mailbox().map_err(DriverError::Start)?;
         let forwarded = Arc::new(AtomicU64::new(0));
         let data_loop = DataLoop {
@@ -256,7 +258,7 @@ fn start_workers(
             ingress,
             mail: orders,
             forwards,
-            others: OtherWorkers::new(boxes.clone(), Arc::clone(&forwarded)),
+            others: OtherWorkers::new(number, boxes.clone(), Arc::clone(&forwarded)),
             losses: Arc::clone(&common.losses),
             sources: Arc::clone(&common.sources),
             back_pressure: config.single_peer,

@@ -79,7 +79,8 @@ impl Running {
     /// Sends what the data plane put into the transmit batch.
     pub(super) fn send(&mut self) {
         let limit = self.queue_limit();
-        self.links.send(self.transmit_batch.iter(), limit, &self.losses);
+        self.links.send(self.transmit_batch.iter(), limit, &mut self.others, &self.losses);
+        self.others.wake();
         self.transmit_batch.clear();
         self.pass_on_notices();
     }
@@ -87,7 +88,8 @@ impl Running {
     /// Sends the GSO batches that nothing can join any more.
     pub(super) fn send_complete(&mut self) {
         let limit = self.queue_limit();
-        self.links.send(self.transmit_batch.complete(), limit, &self.losses);
+        self.links.send(self.transmit_batch.complete(), limit, &mut self.others, &self.losses);
+        self.others.wake();
         self.transmit_batch.clear_complete();
     }
 

@@ -6,10 +6,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use adit_core::Path;
-use adit_dataplane::{Offload, Passed};
+use adit_core::{ConnectionId, Path};
+use adit_dataplane::{Arrival, Offload, Passed};
 
 use super::data::Running;
+use super::links::QUEUE_LIMIT;
 use super::status::{LossCounters, count};
 use crate::mailbox::Mailbox;
 
@@ -24,12 +25,16 @@ pub(super) enum Forward {
     /// A packet to seal: read from the TUN device, or checked and from another worker's client.
     Packet { offload: Offload, bytes: Vec<u8> },
     /// Datagrams to open, `segment` bytes each.
-    Datagrams { path: Path, segment: usize, bytes: Vec<u8> },
+    Datagrams { path: Path, traffic_class: u8, segment: usize, bytes: Vec<u8> },
+    /// Sealed records to send: all connections belong to the first worker.
+    Records { connection: ConnectionId, bytes: Vec<u8> },
 }
 
 /// All workers, as one of them sees them.
 #[derive(Debug)]
 pub(super) struct OtherWorkers {
+    /// The number of this one.
+    own: usize,
     boxes: Vec<Mailbox<Forward>>,
     /// Those that were given something and not yet woken, a bit each.
     to_wake: u64,
@@ -39,8 +44,14 @@ pub(super) struct OtherWorkers {
 
 impl OtherWorkers {
     /// `boxes` are the workers' in their order.
-    pub(super) fn new(boxes: Vec<Mailbox<Forward>>, forwarded: Arc<AtomicU64>) -> Self {
-        OtherWorkers { boxes, to_wake: 0, forwarded }
+    pub(super) fn new(own: usize, boxes: Vec<Mailbox<Forward>>, forwarded: Arc<AtomicU64>) -> Self {
+        OtherWorkers { own, boxes, to_wake: 0, forwarded }
+    }
+
+    /// Whether connections are those of this worker.
+    #[inline]
+    pub(super) fn has_connections(&self) -> bool {
+        self.own == 0
     }
 
     /// Forwards, or drops and counts when too much waits already. [`OtherWorkers::wake`] must follow.
@@ -86,12 +97,16 @@ impl Running {
                         self.send_complete();
                     }
                 }
-                Some(Forward::Datagrams { path, segment, mut bytes }) => {
-                    let (socket, all) = (self.links.socket_path(&path), 0..bytes.len());
+                Some(Forward::Datagrams { path, traffic_class, segment, mut bytes }) => {
+                    let arrival = Arrival { socket: self.links.socket_path(&path), path, traffic_class };
+                    let all = 0..bytes.len();
                     let out = &mut self.receive_batch;
-                    self.ingress.gather_datagrams_at(&socket, path, &mut bytes, all, segment, out);
+                    self.ingress.gather_datagrams_at(&arrival, &mut bytes, all, segment, out);
                     out.finish(&mut bytes);
                     self.deliver(&mut bytes, Origin::OtherWorker);
+                }
+                Some(Forward::Records { connection, bytes }) => {
+                    self.links.write(connection, &bytes, QUEUE_LIMIT, &self.losses);
                 }
             }
         }
@@ -114,8 +129,9 @@ impl Running {
                     count(&self.losses.handover_full);
                     continue;
                 }
-                Passed::Datagrams { path, segment, .. } => {
-                    Forward::Datagrams { path: *path, segment: *segment, bytes }
+                Passed::Datagrams { path, traffic_class, segment, .. } => {
+                    let (path, traffic_class, segment) = (*path, *traffic_class, *segment);
+                    Forward::Datagrams { path, traffic_class, segment, bytes }
                 }
             };
             self.others.forward(*worker, what, &self.losses);

@@ -3,8 +3,8 @@
 use std::io::{self, IoSlice, Read};
 use std::ops::Range;
 
-use adit_core::{ConnectionId, Path};
-use adit_dataplane::TunPacket;
+use adit_core::{ConnectionId, Judgement, Path};
+use adit_dataplane::{Arrival, TunPacket};
 
 use super::data::Running;
 use super::forward::Origin;
@@ -55,8 +55,9 @@ impl Running {
                 };
                 let start = at + message.at;
                 let within = start..(start + message.len).min(buffer.len());
+                let arrival = Arrival { socket, path, traffic_class: message.traffic_class };
                 let out = &mut self.receive_batch;
-                self.ingress.gather_datagrams_at(&socket, path, buffer, within, message.segment, out);
+                self.ingress.gather_datagrams_at(&arrival, buffer, within, message.segment, out);
                 total += message.len;
             }
             let last = !more || total >= RECEIVE_BATCH_BYTES;
@@ -117,22 +118,44 @@ impl Running {
         let path = connection.path;
         self.take_mail()?;
         let Some(bytes) = buffer.get_mut(..kept + count) else { return Ok(()) };
+        let begin = match self.links.judge_preamble(id, bytes, &self.losses) {
+            None => 0,
+            Some(Judgement::Incomplete) => {
+                self.keep(id, bytes);
+                return Ok(());
+            }
+            Some(Judgement::Complete { taken }) => {
+                self.tell_owner(id, Mail::Prepared(id));
+                taken
+            }
+            Some(Judgement::Refused(why)) => {
+                self.links.stop_reading(id);
+                self.tell_owner(id, Mail::NotFramed { connection: id, why });
+                return Ok(());
+            }
+        };
+        let Some(bytes) = bytes.get_mut(begin..) else { return Ok(()) };
         let result = self.ingress.open_stream(path, bytes, &mut self.receive_batch);
         self.deliver(bytes, Origin::Network);
         match result {
             Ok(consumed) => {
-                if let Some(connection) = self.links.connection(id) {
-                    connection.partial.clear();
-                    connection.partial.extend_from_slice(bytes.get(consumed..).unwrap_or_default());
-                }
+                self.keep(id, bytes.get(consumed..).unwrap_or_default());
                 Ok(())
             }
             Err(error) if self.ingress.serves(&path) => self.break_off(id, error.to_string()),
             Err(error) => {
                 self.links.stop_reading(id);
-                self.tell_owner(id, Mail::NotFramed { connection: id, error });
+                self.tell_owner(id, Mail::NotFramed { connection: id, why: error.to_string() });
                 Ok(())
             }
+        }
+    }
+
+    /// Keeps the start of what has not come whole.
+    fn keep(&mut self, id: ConnectionId, start: &[u8]) {
+        if let Some(connection) = self.links.connection(id) {
+            connection.partial.clear();
+            connection.partial.extend_from_slice(start);
         }
     }
 

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use adit_core::{ConnectionId, Instant, Path};
+use adit_core::{ConnectionId, Instant, Judgement, Path, Preamble};
 use adit_dataplane::GsoBatch;
 use adit_dataplane::codec::Demultiplexer;
 
+use super::forward::{Forward, OtherWorkers};
 use super::guests::Guests;
 use super::ids::EndpointId;
 use super::mail::Mail;
@@ -40,8 +41,10 @@ pub(super) struct Connection {
     pub(super) endpoint: EndpointId,
     pub(super) stream: Arc<TcpStream>,
     pub(super) path: Path,
-    /// The start of a record whose end has not come yet.
+    /// The start of a record, or of the preamble, whose end has not come yet.
     pub(super) partial: Vec<u8>,
+    /// What comes before the records, until it is complete.
+    preamble: Option<Arc<dyn Preamble>>,
     /// Nothing is read any more when it is closing or the other end is gone.
     pub(super) reading: bool,
     writer: Writer,
@@ -237,6 +240,7 @@ impl Links {
             stream,
             path,
             partial: Vec::new(),
+            preamble: None,
             reading: true,
             writer,
             watched: None,
@@ -246,6 +250,42 @@ impl Links {
         connection.watch(id, poller)?;
         self.connections.insert(id, connection);
         Ok(())
+    }
+
+    /// Something is said on a new connection before its records.
+    pub(super) fn begin_preamble(
+        &mut self,
+        id: ConnectionId,
+        preamble: Arc<dyn Preamble>,
+        losses: &LossCounters,
+    ) {
+        let opening = preamble.opening();
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.preamble = Some(preamble);
+        }
+        if !opening.is_empty() {
+            self.write(id, &opening, CONTROL_QUEUE_LIMIT, losses);
+        }
+    }
+
+    /// Judges all that came on a connection whose preamble is not complete, and answers it. `None`: it has no preamble, or
+    /// that was complete before.
+    pub(super) fn judge_preamble(
+        &mut self,
+        id: ConnectionId,
+        received: &[u8],
+        losses: &LossCounters,
+    ) -> Option<Judgement> {
+        let connection = self.connections.get_mut(&id)?;
+        let mut answer = Vec::new();
+        let judgement = connection.preamble.as_ref()?.judge(received, &mut answer);
+        if judgement != Judgement::Incomplete {
+            connection.preamble = None;
+        }
+        if !answer.is_empty() {
+            self.write(id, &answer, CONTROL_QUEUE_LIMIT, losses);
+        }
+        Some(judgement)
     }
 
     pub(super) fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection> {
@@ -293,11 +333,12 @@ impl Links {
     }
 
     /// Sends GSO batches in order; those in a row that leave by the same UDP socket go together. `limit` is how
-    /// much may wait for a connection before data is dropped.
+    /// much may wait for a connection before data is dropped. Connections are the first worker's, which `others` knows.
     pub(super) fn send<'a>(
         &mut self,
         gso_batches: impl Iterator<Item = GsoBatch<'a>>,
         limit: usize,
+        others: &mut OtherWorkers,
         losses: &LossCounters,
     ) {
         let mut gso_batches = gso_batches.peekable();
@@ -320,7 +361,13 @@ impl Links {
                     }
                     losses.udp_send.fetch_add(refused, Ordering::Relaxed);
                 }
-                Path::Tcp { connection, .. } => self.write(connection, gso_batch.bytes, limit, losses),
+                Path::Tcp { connection, .. } if others.has_connections() => {
+                    self.write(connection, gso_batch.bytes, limit, losses);
+                }
+                Path::Tcp { connection, .. } => {
+                    let bytes = gso_batch.bytes.to_vec();
+                    others.forward(0, Forward::Records { connection, bytes }, losses);
+                }
             }
         }
     }
@@ -347,7 +394,8 @@ impl Links {
         self.write(connection, &record, CONTROL_QUEUE_LIMIT, losses);
     }
 
-    fn write(&mut self, id: ConnectionId, records: &[u8], limit: usize, losses: &LossCounters) {
+    /// Writes records to a connection, if no more than `limit` bytes wait for it.
+    pub(super) fn write(&mut self, id: ConnectionId, records: &[u8], limit: usize, losses: &LossCounters) {
         let Some(connection) = self.connections.get_mut(&id).filter(|found| found.broken.is_none()) else {
             return count(&losses.no_path);
         };

@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use adit_core::{ConnectionId, Notice, OpenFailure, Path};
+use adit_core::{ConnectionId, Notice, OpenFailure, Path, Preamble};
 use adit_dataplane::codec::Demultiplexer;
-use adit_dataplane::{EgressEvent, IngressEvent, StreamError};
+use adit_dataplane::{EgressEvent, IngressEvent};
 
 use super::guests::Guest;
 use super::ids::EndpointId;
@@ -30,8 +30,10 @@ pub(crate) enum Mail {
     Opened { remote: usize, result: Result<Opened, OpenFailure> },
     /// A connection is broken.
     Broken { connection: ConnectionId, reason: String },
-    /// What came on a connection that no peer uses is not cut into records; it is read no more.
-    NotFramed { connection: ConnectionId, error: StreamError },
+    /// The preamble of a connection is complete.
+    Prepared(ConnectionId),
+    /// What came on a connection that no peer uses is no preamble, or is not cut into records; it is read no more.
+    NotFramed { connection: ConnectionId, why: String },
     /// The TUN device is gone. Each data thread says so.
     DeviceDeleted,
     /// Another endpoint evicted peers from the pool of the tunnel.
@@ -64,10 +66,7 @@ pub(crate) enum DataMail {
     /// For the half that opens.
     Ingress(IngressEvent),
     /// A control datagram for a connection.
-    Control {
-        connection: ConnectionId,
-        datagram: Vec<u8>,
-    },
+    Control { connection: ConnectionId, datagram: Vec<u8> },
     /// An endpoint, before its sockets and peers.
     AddEndpoint(EndpointId, Member),
     /// Close the endpoint's sockets, and its connections after what waits for them.
@@ -80,21 +79,15 @@ pub(crate) enum DataMail {
         demultiplexer: Option<Arc<dyn Demultiplexer>>,
     },
     /// A socket that another endpoint has bound.
-    ShareSocket {
-        number: u32,
-        socket: Arc<UdpSocket>,
-        guest: Guest,
-    },
+    ShareSocket { number: u32, socket: Arc<UdpSocket>, guest: Guest },
     /// The endpoint uses it no more.
-    LeaveSocket {
-        endpoint: EndpointId,
-        number: u32,
-    },
+    LeaveSocket { endpoint: EndpointId, number: u32 },
     AddConnection {
         endpoint: EndpointId,
         connection: ConnectionId,
         stream: TcpStream,
         path: Path,
+        preamble: Option<Arc<dyn Preamble>>,
     },
     /// Read no more, send what waits, then close.
     CloseConnection(ConnectionId),

@@ -21,6 +21,7 @@ mod links;
 mod mail;
 mod members;
 mod moderation;
+mod mtu;
 mod network;
 mod overflow;
 #[cfg(debug_assertions)]
@@ -36,6 +37,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::mpsc;
 
@@ -60,6 +62,7 @@ use crate::config::{DriverConfig, Remote, UdpSource};
 use crate::dns::NameServers;
 use crate::helper::{self, HelperAccess, Policy};
 use crate::mailbox::{MailReceiver, Mailbox, mailbox};
+use crate::mark;
 use crate::privileges::allow_many_descriptors;
 use crate::routing::Routing;
 use crate::system::{System, SystemSettings};
@@ -99,6 +102,9 @@ pub struct Driver<P: Protocol> {
     order_receiver: mpsc::Receiver<Order<P>>,
     helper: Option<HelperAccess>,
     answers_unreachable: bool,
+    /// The traffic class of control datagrams.
+    control_class: u8,
+    follows_mtu: bool,
     make_codec: MakeCodec<P>,
 }
 
@@ -176,7 +182,12 @@ impl<P: Protocol> Driver<P> {
                     }
                 }
                 Transport::Tcp => {
-                    listeners.push(Listener::bind(listen.address, config.buffers).map_err(failed)?)
+                    let listener = Listener::bind(listen.address, config.buffers).map_err(failed)?;
+                    if config.streams.mark != 0 {
+                        // What is accepted inherits it.
+                        mark::set_to(listener.as_fd(), config.streams.mark).map_err(failed)?;
+                    }
+                    listeners.push(listener);
                 }
             }
         }
@@ -189,8 +200,13 @@ impl<P: Protocol> Driver<P> {
         let link = LinkCounters::new(tun.name(), index).map_err(device)?;
         let name_servers = NameServers::new(index, config.resolv_conf.clone());
         let own = &config.dataplane.demultiplexer;
-        let options =
-            PairOptions { count: workers, steering: own.steering(), learn_local: false, udp: udp_options };
+        let options = PairOptions {
+            count: workers,
+            steering: own.steering(),
+            learn_local: false,
+            learn_classes: false,
+            udp: udp_options,
+        };
         let binder = Binder::new(options, own, Arc::clone(&shared.lending));
         Ok(Driver {
             config,
@@ -209,6 +225,8 @@ impl<P: Protocol> Driver<P> {
             order_receiver,
             helper: None,
             answers_unreachable: false,
+            control_class: 0,
+            follows_mtu: false,
             make_codec,
         })
     }
@@ -279,6 +297,23 @@ impl<P: Protocol> Driver<P> {
     /// of others have the number of the socket itself. All are gone with their socket.
     pub fn learn_local_addresses(&mut self) {
         self.binder.learn_local_addresses();
+    }
+
+    /// Has the sockets that [`Driver::bind_udp`] and [`Handle::bind_udp`] bind or use from now on say which traffic class the
+    /// IP header around each datagram has, for sessions that heed it ([`adit_dataplane::TrafficClass`]).
+    pub fn learn_traffic_classes(&mut self) {
+        self.binder.learn_traffic_classes();
+    }
+
+    /// Has all sessions of the device hear of its MTU ([`adit_dataplane::codec::Sealer::set_mtu`]) when the driver begins to run,
+    /// and whenever it changes: 1,280 bytes while the device is in another network namespace, which does not say it.
+    pub fn follow_mtu(&mut self) {
+        self.follows_mtu = true;
+    }
+
+    /// Gives the protocol's own datagrams over UDP this traffic class; 0 at first.
+    pub fn set_control_traffic_class(&mut self, traffic_class: u8) {
+        self.control_class = traffic_class;
     }
 
     /// Binds UDP sockets for both address families, or marks them anew, before the driver runs: see

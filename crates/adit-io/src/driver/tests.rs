@@ -5,6 +5,7 @@ mod codec;
 mod demultiplexers;
 mod device;
 mod endpoints;
+mod preambles;
 mod protocols;
 mod sources;
 mod toy;
@@ -28,7 +29,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 use self::codec::{CONTROL, Codec, Header, Sockets, make_codec, session_id};
 use super::*;
-use crate::config::{Buffers, Execution, Family, Listen, Remote};
+use crate::config::{Buffers, Execution, Family, Listen, Remote, StreamOptions};
 use crate::netlink::Netlink;
 use crate::testing::in_fresh_network;
 use crate::tun::TunConfig;
@@ -53,6 +54,7 @@ enum Heard {
     Notice(Notice),
     Closed(String),
     Bound(u32, SocketAddr),
+    Prepared(Path, Option<usize>),
 }
 
 struct Toy {
@@ -124,6 +126,7 @@ fn peer_events(role: Role, path: Path) -> [DataEvent<Codec>; 3] {
             max_mss: None,
             roams: false,
             staging: false,
+            by_path: true,
         }),
         DataEvent::Install(Box::new(Install { peer, session, codec })),
         DataEvent::Activate { peer, session },
@@ -153,6 +156,9 @@ impl Protocol for Toy {
                 self.add_peer(path);
                 self.establish();
                 self.transmits.push_back((path, vec![CONTROL, b'?']));
+            }
+            Command::Prepared { path, remote } => {
+                let _ = self.heard.send(Heard::Prepared(path, remote));
             }
             Command::OpenFailed { failure, .. } => {
                 let _ = self.heard.send(Heard::Closed(format!("{failure:?}")));
@@ -238,6 +244,7 @@ fn config(role: Role) -> DriverConfig {
         dataplane: Config::new(Sockets(role)),
         execution: Execution::default(),
         demultiplexers: BTreeMap::new(),
+        streams: StreamOptions::default(),
     }
 }
 
@@ -250,6 +257,7 @@ fn client_config(transport: Transport, server: SocketAddr) -> DriverConfig {
         family: Family::Any,
         bind: None,
         connect_timeout: TIMEOUT,
+        mark: None,
     };
     DriverConfig { remotes: vec![remote], ..config(Role::Client) }
 }

@@ -188,6 +188,13 @@ impl Workers {
         others.for_each(|(_, worker)| post(worker, (None, Some(event()))));
     }
 
+    /// Tells all the MTU of the device, before they seal anything else.
+    pub(super) fn set_mtu(&self, mtu: u16) {
+        for worker in &self.all {
+            worker.mail.post_for_later(DataMail::Egress(EgressEvent::SetMtu(mtu)));
+        }
+    }
+
     /// Wakes those that were told something that they must act on at once.
     pub(super) fn wake(&self) {
         self.all.iter().for_each(|worker| worker.mail.wake_for_mail());

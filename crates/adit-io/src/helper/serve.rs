@@ -346,6 +346,7 @@ mod tests {
             family: Family::Any,
             bind: None,
             connect_timeout: std::time::Duration::from_secs(1),
+            mark: None,
         }
     }
 

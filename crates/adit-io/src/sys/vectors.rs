@@ -1,6 +1,7 @@
 //! The one way from ordinary code to code for instructions that not every processor has.
 
 use adit_chacha::{Key, Message};
+use adit_checksum::WordSum;
 
 /// This processor has AVX2, and AVX-512 F and IFMA. A value is there only after it was asked.
 #[derive(Clone, Copy, Debug)]
@@ -47,4 +48,26 @@ impl Vectors {
     pub(crate) fn open(self, _: &Key, _: &mut [Message<'_>]) -> u32 {
         0
     }
+}
+
+/// The sums of the Internet checksum that this processor has, the fastest first; at least one.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn word_sums() -> impl Iterator<Item = WordSum> {
+    // SAFETY: the function is safe but for the instructions that it is compiled to, those of AVX-512 F. It is given out only
+    // where the processor has them and the operating system keeps their registers, which is what the macro below asks.
+    let avx512: WordSum = |bytes| unsafe { adit_checksum::avx512(bytes) };
+    // SAFETY: as above, of AVX2.
+    let avx2: WordSum = |bytes| unsafe { adit_checksum::avx2(bytes) };
+    let known: [(bool, WordSum); 3] = [
+        (is_x86_feature_detected!("avx512f"), avx512),
+        (is_x86_feature_detected!("avx2"), avx2),
+        (true, adit_checksum::portable),
+    ];
+    known.into_iter().filter(|(there, _)| *there).map(|(_, sum)| sum)
+}
+
+/// The sum of the Internet checksum that all processors have.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn word_sums() -> impl Iterator<Item = WordSum> {
+    std::iter::once(adit_checksum::portable as WordSum)
 }

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::{PinnedSource, Sent, UdpSocket};
+use adit_dataplane::OuterHeader;
+
+use super::{Datagrams, PinnedSource, Sent, UdpSocket};
 
 /// Bytes that may wait before more are dropped. The TUN device is not read while anything waits, so this is
 /// what was sealed before that was known, and what clients send each other meanwhile.
@@ -22,7 +24,14 @@ struct Waiting {
     bytes: Vec<u8>,
     segment: usize,
     to: SocketAddr,
+    outer: OuterHeader,
     source: Option<Arc<PinnedSource>>,
+}
+
+impl Waiting {
+    fn datagrams(&self) -> Datagrams<'_> {
+        Datagrams { bytes: &self.bytes, segment: self.segment, to: self.to, outer: self.outer }
+    }
 }
 
 impl Backlog {
@@ -30,20 +39,15 @@ impl Backlog {
         self.waiting.is_empty()
     }
 
-    /// Keeps a copy of `bytes`, datagrams of `segment` bytes, for later. False when too much waits already.
-    pub(super) fn push(
-        &mut self,
-        bytes: &[u8],
-        segment: usize,
-        to: SocketAddr,
-        source: Option<&Arc<PinnedSource>>,
-    ) -> bool {
+    /// Keeps a copy for later. False when too much waits already.
+    pub(super) fn push(&mut self, datagrams: Datagrams<'_>, source: Option<&Arc<PinnedSource>>) -> bool {
+        let Datagrams { bytes, segment, to, outer } = datagrams;
         if self.bytes + bytes.len() > LIMIT {
             return false;
         }
         self.bytes += bytes.len();
         let source = source.map(Arc::clone);
-        self.waiting.push_back(Waiting { bytes: bytes.to_vec(), segment, to, source });
+        self.waiting.push_back(Waiting { bytes: bytes.to_vec(), segment, to, outer, source });
         true
     }
 
@@ -52,7 +56,7 @@ impl Backlog {
         let mut refused = 0;
         while let Some(mut first) = self.waiting.pop_front() {
             self.bytes -= first.bytes.len();
-            match socket.try_send(first.source.as_deref(), &first.bytes, first.segment, first.to) {
+            match socket.try_send(first.source.as_deref(), first.datagrams()) {
                 Sent::All => {}
                 Sent::Refused(_) => refused += 1,
                 Sent::Blocked { taken } => {
@@ -101,8 +105,9 @@ mod tests {
                 let receiver = bind(Buffers::default(), false);
                 let sender = bind(Buffers { sndbuf: Some(20_000), rcvbuf: None }, gso);
                 let path = Path::Udp { socket: 0, remote: receiver.local_address().unwrap() };
+                let outer = OuterHeader { traffic_class: 2, hop_limit: 0 };
                 let gso_batches: Vec<Vec<u8>> = (0..20).map(|number| vec![number; 5_000]).collect();
-                let sent = gso_batches.iter().map(|bytes| GsoBatch { path, segment: 1_000, bytes });
+                let sent = gso_batches.iter().map(|bytes| GsoBatch { path, outer, segment: 1_000, bytes });
                 let mut backlog = Backlog::default();
                 let before = clock();
                 assert_eq!(sender.send_gso_batches(None, sent, &mut backlog), 0);
@@ -129,7 +134,8 @@ mod tests {
     fn what_waits_has_a_limit() {
         let mut backlog = Backlog::default();
         let to = "127.0.0.1:9".parse().unwrap();
-        let fitting = (0..1_000).take_while(|_| backlog.push(&[0; 10_000], 1_000, to, None)).count();
+        let datagrams = Datagrams { bytes: &[0; 10_000], segment: 1_000, to, outer: OuterHeader::default() };
+        let fitting = (0..1_000).take_while(|_| backlog.push(datagrams, None)).count();
         assert_eq!(fitting, LIMIT / 10_000);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use adit_dataplane::GsoBatch;
 
-use super::{Backlog, PinnedSource, RECEIVE_SLOT, Sent, UdpSocket, normalised};
+use super::{Backlog, Datagrams, PinnedSource, RECEIVE_SLOT, Sent, UdpSocket, normalised};
 use crate::sys::{self, Message, Received, SEND_BATCH};
 
 /// A message below this size leaves room for many of its kind in one call. What UDP_GRO gathers under load
@@ -79,14 +79,14 @@ impl UdpSocket {
         let messages = [Message::NONE; SEND_BATCH];
         let mut batch = Batch { socket: self, source, backlog, messages, used: 0, refused: 0 };
         for gso_batch in gso_batches {
-            let to = self.wire_address(gso_batch.path.remote());
+            let (to, outer) = (self.wire_address(gso_batch.path.remote()), gso_batch.outer);
             let segment = gso_batch.segment.max(1);
             if gso_batch.bytes.len() <= segment || segment <= self.longest_segment(to) {
                 let size = if gso_batch.bytes.len() > segment { u16::try_from(segment).ok() } else { None };
-                batch.push(Message { bytes: gso_batch.bytes, to, segment: size });
+                batch.push(Message { bytes: gso_batch.bytes, to, segment: size, outer });
             } else {
                 for bytes in gso_batch.bytes.chunks(segment) {
-                    batch.push(Message { bytes, to, segment: None });
+                    batch.push(Message { bytes, to, segment: None, outer });
                 }
             }
         }
@@ -136,9 +136,11 @@ fn send_or_keep(
     backlog: &mut Backlog,
     message: &Message<'_>,
 ) -> bool {
-    let segment = message.segment.map_or(message.bytes.len(), usize::from);
+    let Message { bytes, to, outer, .. } = *message;
+    let segment = message.segment.map_or(bytes.len(), usize::from);
+    let datagrams = Datagrams { bytes, segment, to, outer };
     let taken = if backlog.is_empty() {
-        match socket.try_send(source.map(|source| &**source), message.bytes, segment, message.to) {
+        match socket.try_send(source.map(|source| &**source), datagrams) {
             Sent::All => return true,
             Sent::Refused(_) => return false,
             Sent::Blocked { taken } => taken,
@@ -146,7 +148,7 @@ fn send_or_keep(
     } else {
         0
     };
-    backlog.push(message.bytes.get(taken..).unwrap_or_default(), segment, message.to, source)
+    backlog.push(Datagrams { bytes: bytes.get(taken..).unwrap_or_default(), ..datagrams }, source)
 }
 
 #[cfg(test)]
@@ -154,6 +156,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use adit_core::Path;
+    use adit_dataplane::OuterHeader;
 
     use super::*;
     use crate::testing::in_fresh_network;
@@ -165,7 +168,8 @@ mod tests {
     }
 
     fn gso_batch(remote: SocketAddr, segment: usize, bytes: &[u8]) -> GsoBatch<'_> {
-        GsoBatch { path: Path::Udp { socket: 0, remote }, segment, bytes }
+        let outer = OuterHeader::default();
+        GsoBatch { path: Path::Udp { socket: 0, remote }, outer, segment, bytes }
     }
 
     /// The datagrams that wait in a socket, and how many receives it took to get them.

@@ -19,6 +19,8 @@ pub(crate) struct PairOptions {
     pub(crate) steering: Option<Steering>,
     /// They say which of our addresses each datagram came to.
     pub(crate) learn_local: bool,
+    /// They say which traffic class each datagram came with.
+    pub(crate) learn_classes: bool,
     /// All else.
     pub(crate) udp: UdpOptions,
 }
@@ -77,6 +79,9 @@ impl UdpPair {
             if options.learn_local {
                 socket.learn_local_addresses()?;
             }
+            if options.learn_classes {
+                socket.learn_traffic_classes()?;
+            }
         }
         Ok(pair)
     }
@@ -103,7 +108,7 @@ mod tests {
     use crate::udp::tests::options;
 
     fn with(count: usize) -> PairOptions {
-        PairOptions { count, steering: None, learn_local: false, udp: options(true) }
+        PairOptions { count, steering: None, learn_local: false, learn_classes: false, udp: options(true) }
     }
 
     fn addresses(pair: &UdpPair) -> Vec<SocketAddr> {

@@ -40,14 +40,16 @@ fn try_offloads() -> io::Result<UdpOffloads> {
     let sender = UdpSocket::bind(loopback, &options)?;
     let to = receiver.local_address()?;
     // Without this the loopback device may be down, which says nothing about offloads.
-    sender.send_one(None, &Message { bytes: &[0], to, segment: None })?;
+    sender.send_one(None, &Message { bytes: &[0], to, ..Message::NONE })?;
     let mut buffer = vec![0; RECEIVE_SLOT];
     wait_readable(&receiver)?;
     receiver.receive_one(&mut buffer)?;
 
     for length in [1500, 1401, 1502] {
         let sent: Vec<u8> = (0..length).map(|index: u32| index.wrapping_mul(31).to_le_bytes()[0]).collect();
-        if let Err(error) = sender.send_one(None, &Message { bytes: &sent, to, segment: Some(300) }) {
+        if let Err(error) =
+            sender.send_one(None, &Message { bytes: &sent, to, segment: Some(300), ..Message::NONE })
+        {
             offloads.gso = Err(format!("a GSO batch to the loopback device was refused: {error}"));
             break;
         }

@@ -54,6 +54,44 @@ fn a_dual_stack_socket_shows_ipv4_as_ipv4() {
     assert_eq!(client.receive_one(&mut buffer).unwrap().len, 4);
 }
 
+/// IPv4, IPv6, and IPv4 at sockets for both families: what is asked for is what arrives, also of a GSO batch.
+#[test]
+fn traffic_classes_are_sent_and_received() {
+    for (server, client) in [
+        ("127.0.0.1:0", "127.0.0.1:0"),
+        ("[::1]:0", "[::1]:0"),
+        ("[::]:0", "127.0.0.1:0"),
+        ("127.0.0.1:0", "[::]:0"),
+        ("[::]:0", "[::]:0"),
+    ] {
+        let [server, client] =
+            [server, client].map(|at| UdpSocket::bind(at.parse().unwrap(), &options(true)).unwrap());
+        let port = server.local_address().unwrap().port();
+        let ip: IpAddr =
+            if server.reaches_ipv4() { [127, 0, 0, 1].into() } else { Ipv6Addr::LOCALHOST.into() };
+        let send = |outer| {
+            let datagrams = Datagrams { bytes: &[7; 250], segment: 100, to: (ip, port).into(), outer };
+            client.send_from(None, datagrams).unwrap();
+            let (mut arrived, mut class, mut buffer) = (0, None, vec![0; RECEIVE_SLOT]);
+            while arrived < 250 {
+                assert!(wait_readable(&server).unwrap(), "nothing came");
+                let received = server.receive_one(&mut buffer).unwrap();
+                assert_eq!(*class.get_or_insert(received.traffic_class), received.traffic_class);
+                arrived += received.len;
+            }
+            class
+        };
+        let ce = OuterHeader { traffic_class: 3, hop_limit: 9 };
+        assert_eq!(send(ce), Some(0), "the socket was not told to say it");
+        server.learn_traffic_classes().unwrap();
+        // Where the other options take room, too.
+        server.learn_local_addresses().unwrap();
+        for traffic_class in [3, 0x88, 0, 0xff] {
+            assert_eq!(send(OuterHeader { traffic_class, hop_limit: 9 }), Some(traffic_class), "{ip}");
+        }
+    }
+}
+
 #[test]
 fn a_link_local_peer_is_answered() {
     in_fresh_network(|| {
@@ -90,7 +128,8 @@ fn a_link_local_peer_is_answered() {
         assert_eq!(local, LocalAddress { ip: "fe80::2".parse().unwrap(), device: right });
         let source = PinnedSource::new(local);
         for source in [None, Some(&source)] {
-            server.send_from(source, b"back", 4, from).unwrap();
+            let back = Datagrams { bytes: b"back", segment: 4, to: from, outer: OuterHeader::default() };
+            server.send_from(source, back).unwrap();
             assert!(wait_readable(&client).unwrap());
             let back = client.receive_one(&mut buffer).unwrap();
             assert_eq!((back.len, back.from.ip().to_string()), (4, "fe80::2".to_owned()));
@@ -257,7 +296,10 @@ fn a_source_that_the_system_refuses_is_done_without() {
             let source = |ip: &str| PinnedSource::new(LocalAddress { ip: ip.parse().unwrap(), device: 0 });
             let send = |source: &PinnedSource| {
                 let batch = [5; 3 * 700];
-                from.send_from(Some(source), &batch, 700, to.local_address().unwrap()).unwrap();
+                let address = to.local_address().unwrap();
+                let batch =
+                    Datagrams { bytes: &batch, segment: 700, to: address, outer: OuterHeader::default() };
+                from.send_from(Some(source), batch).unwrap();
                 assert!(wait_readable(&to).unwrap());
                 let received = to.receive_one(&mut vec![0; RECEIVE_SLOT]).unwrap();
                 assert_eq!((received.len, received.segment), (2100, 700), "one large send");

@@ -220,6 +220,7 @@ impl Connection {
             max_mss: None,
             roams: false,
             staging: false,
+            by_path: true,
         })));
         let settings =
             TunnelSettings { addresses: pushed.addresses.clone(), mtu: 1500, ..TunnelSettings::default() };

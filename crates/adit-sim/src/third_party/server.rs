@@ -181,6 +181,7 @@ impl ThirdPartyServer {
             max_mss: None,
             roams: false,
             staging: false,
+            by_path: true,
         })));
         let first = connection.keys.ready();
         let info = self.connection.as_ref().map(|connection| self.info(connection));

@@ -64,13 +64,13 @@ impl Interface {
         self.shared.emit(Event::Request(Request::Configured { id, outcome }));
     }
 
-    /// Whether changes can be applied.
+    /// Whether changes can be applied. It takes as long as the changes are many, however many peers there are.
     pub(super) fn check(&self, changes: &Changes) -> Result<(), ConfigureError> {
         let added = changes.peers.iter().filter(|change| !change.update_only && !change.remove);
         let added: BTreeSet<PublicKey> = added.map(|change| change.public_key).collect();
         let kept = match changes.replace_peers {
             true => 0,
-            false => self.ids.keys().filter(|key| !added.contains(key)).count(),
+            false => self.ids.len() - added.iter().filter(|key| self.ids.contains_key(key)).count(),
         };
         if kept + added.len() > MAX_PEERS { Err(ConfigureError::TooManyPeers) } else { Ok(()) }
     }
@@ -135,6 +135,9 @@ impl Interface {
             }
             if let Some(endpoint) = change.endpoint {
                 peer.set_endpoint(shared, endpoint);
+            }
+            if let Some(remote) = change.remote {
+                peer.set_stream(remote);
             }
             if let Some(timestamp) = change.last_timestamp {
                 peer.set_last_timestamp(timestamp);

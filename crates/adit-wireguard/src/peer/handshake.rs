@@ -32,7 +32,7 @@ impl Peer {
         if self.blocked {
             return;
         }
-        let Some(path) = self.path else { return };
+        let Some(path) = self.path else { return self.connect(shared) };
         if self.handshake_sent.is_some_and(|sent| shared.now - sent < REKEY_TIMEOUT) {
             return;
         }
@@ -162,6 +162,7 @@ impl Peer {
         self.received.handshakes += len as u64;
         self.heard.note_handshake(shared.now);
         self.timers.unanswered = None;
+        self.stream_is_good();
         self.restart_persistent(shared.now);
     }
 

@@ -57,6 +57,7 @@ impl Peer {
         let sent_data = advance(&mut self.heard.sent_data, sent.last_data);
         if received_any.is_some() {
             self.timers.unanswered = None;
+            self.stream_is_good();
         }
         if let Some(at) = sent_data {
             self.sent_anything(at);

@@ -14,6 +14,7 @@ use adit_core::{Instant, Severity};
 
 use super::Peer;
 use super::sessions::REJECT_AFTER_TIME;
+use super::stream::Stream;
 use crate::request::DataEvent;
 use crate::shared::Shared;
 
@@ -78,11 +79,13 @@ fn expired(timer: &mut Option<Instant>, now: Instant) -> bool {
 impl Peer {
     /// When [`Peer::handle_timeout`] is due.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.timers.due()
+        let reconnects = self.stream.as_ref().and_then(Stream::due);
+        self.timers.due().into_iter().chain(reconnects).min()
     }
 
     pub(crate) fn handle_timeout(&mut self, shared: &mut Shared) {
         let now = shared.now;
+        self.look_at_stream(shared);
         if expired(&mut self.timers.wipe, now) {
             self.wipe(shared, "no handshake for 540 s");
         }
@@ -111,6 +114,9 @@ impl Peer {
             return self.give_up(shared);
         }
         self.timers.attempts += 1;
+        if self.renew_stream(shared) {
+            return;
+        }
         self.forget_source(shared);
         self.initiate(shared, true);
         // Where a response was sent less than 5 s ago, the gate is closed: it is tried again when that has passed.
@@ -124,7 +130,7 @@ impl Peer {
     /// Sends an empty packet, or an initiation where there is no session to send it with.
     pub(super) fn send_keepalive(&mut self, shared: &mut Shared) {
         if self.path.is_none() {
-            return;
+            return self.connect(shared);
         }
         if self.sessions.usable(shared.now).is_none() {
             return self.initiate(shared, false);

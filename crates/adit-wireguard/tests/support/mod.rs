@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use adit_core::{Drive, Ended, Event, Instant, Notice, Path, PeerId, Protocol, Rejected, drive};
+use adit_core::{Command, Drive, Ended, Event, Instant, Notice, Path, PeerId, Protocol, Rejected, drive};
 use adit_wireguard::wire::KEEPALIVE_LEN;
 use adit_wireguard::{
     AllowedIp, Changes, Interface, Params, PeerChange, PrivateKey, PublicKey, Reply, Request, Sockets,
@@ -102,6 +102,10 @@ pub(crate) struct End {
     pub(crate) reports: Vec<String>,
     pub(crate) up: BTreeSet<PeerId>,
     pub(crate) ended: Option<Ended>,
+    /// Remotes to which connections were asked for.
+    pub(crate) opens: Vec<usize>,
+    /// Connections that were closed.
+    pub(crate) closes: Vec<Path>,
     scratch: Vec<u8>,
 }
 
@@ -127,6 +131,8 @@ impl Drive for End {
             }
             Event::PeerDown { peer, .. } => assert!(self.up.remove(&peer), "down without having been up"),
             Event::Ended(ended) => self.ended = Some(ended),
+            Event::Open { remote } => self.opens.push(remote),
+            Event::Close { path } => self.closes.push(path),
             Event::Up(_) => {}
             other => panic!("unexpected: {other:?}"),
         }
@@ -152,6 +158,8 @@ impl End {
             reports: Vec::new(),
             up: BTreeSet::new(),
             ended: None,
+            opens: Vec::new(),
+            closes: Vec::new(),
             scratch: Vec::new(),
         };
         end.drain();
@@ -220,6 +228,12 @@ impl End {
     pub(crate) fn reply(&mut self, now: Instant, reply: Reply) {
         self.now = now;
         self.machine.handle_reply(now, reply);
+        self.drain();
+    }
+
+    pub(crate) fn command(&mut self, now: Instant, command: Command) {
+        self.now = now;
+        self.machine.handle_command(now, command);
         self.drain();
     }
 

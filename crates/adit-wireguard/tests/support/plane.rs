@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use adit_core::{
-    Activity, Install, Instant, IpNet, Notice, Path, PeerActivity, PeerConfig, PeerId, SessionId,
+    Activity, Install, Instant, IpNet, Notice, Path, PeerActivity, PeerConfig, PeerId, SessionId, Transport,
 };
 use adit_wireguard::{Codec, DataEvent};
 
@@ -236,7 +236,11 @@ impl Plane {
         if peer.newest.is_none_or(|newest| newest < age) {
             peer.newest = Some(age);
             if peer.path != Some(path) {
-                peer.path = Some(path);
+                // To a connection, or from one, only the machine moves it.
+                let is_udp = |path: &Path| path.transport() == Transport::Udp;
+                if is_udp(&path) && peer.path.as_ref().is_none_or(is_udp) {
+                    peer.path = Some(path);
+                }
                 notices.push(Notice::Moved { peer: id, path });
             }
         }

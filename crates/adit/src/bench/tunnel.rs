@@ -8,8 +8,8 @@ use adit_core::{
     Cipher, ConnectionId, DataEvent, Install, Notice, Path, PeerConfig, PeerId, ReplayWindow, Transport,
 };
 use adit_dataplane::aead::AeadError;
-use adit_dataplane::codec::SessionCodec;
 use adit_dataplane::codec::openvpn::{self, Compression, DataFraming, DataHeader, Framing, Key, MacKey};
+use adit_dataplane::codec::{Demultiplexer, SessionCodec};
 use adit_dataplane::{
     Config, Counters, Egress, EgressEvent, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, split,
 };
@@ -72,8 +72,8 @@ impl Tunnel {
         };
         let merge = if case.load == Load::Flow { MergePolicy::TcpAndUdp } else { MergePolicy::Off };
         let path = path(case.transport());
-        let (mut egress, _, _) = adit_dataplane::new(Config::new(openvpn::Client));
-        let (_, mut ingress, counters) = adit_dataplane::new(Config::new(openvpn::Server));
+        let (mut egress, _, _) = adit_dataplane::new(config(openvpn::Client));
+        let (_, mut ingress, counters) = adit_dataplane::new(config(openvpn::Server));
         let mut transmit_batch = TransmitBatch::new();
         for event in session(PeerId::SERVER, path, IpNet::V4(Ipv4Net::default()), case) {
             if let (Some(event), _) = split(event, make_codec) {
@@ -219,6 +219,11 @@ struct Codec {
     key: Key,
 }
 
+/// A data plane as the driver makes it.
+fn config(demultiplexer: impl Demultiplexer + 'static) -> Config {
+    Config { words: adit_io::checksum::words(), ..Config::new(demultiplexer) }
+}
+
 fn make_codec(install: &Install<Codec>) -> Result<SessionCodec, AeadError> {
     let Codec { framing, cipher, key } = &install.codec;
     openvpn::session_with(adit_io::aead::provider, *framing, *cipher, (key, key), ReplayWindow::default())
@@ -243,6 +248,7 @@ fn session(peer: PeerId, path: Path, behind: IpNet, case: Case) -> [DataEvent<Co
             max_mss: None,
             roams: false,
             staging: false,
+            by_path: true,
         }),
         DataEvent::Install(Box::new(install)),
         DataEvent::Activate { peer, session },

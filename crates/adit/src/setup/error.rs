@@ -23,6 +23,12 @@ pub(crate) enum SetupError {
         /// What to do.
         advice: String,
     },
+    /// It cannot be a service.
+    #[error("{0}")]
+    Service(String),
+    /// The directory is made, but its service does not run.
+    #[error("the server does not run: {0}")]
+    NotStarted(String),
     /// There is no such client.
     #[error("there is no client {0}; pki/index.json has the names of all")]
     NoSuchClient(String),

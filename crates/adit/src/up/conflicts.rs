@@ -164,6 +164,10 @@ fn wireguard_resources(file: &Path, parsed: &wireguard::Parsed) -> Vec<Taken> {
         let all = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         resources.push((Resource::Address(Transport::Udp, all, port), &["ListenPort"]));
     }
+    if let Some(address) = parsed.config.interface.listen_tcp {
+        let resource = Resource::Address(Transport::Tcp, address.ip(), address.port());
+        resources.push((resource, &["listen-tcp"]));
+    }
     resources
 }
 

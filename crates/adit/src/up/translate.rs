@@ -13,7 +13,9 @@ use adit_config::openvpn::{ClientConfig, Config, PointToPointConfig, ServerConfi
 use adit_core::{Dns, IpNet, Ipv4Net, Ipv6Net, Transport, UnixTime};
 use adit_dataplane as dataplane;
 use adit_dataplane::codec::{Demultiplexer, openvpn as openvpn_codec};
-use adit_io::{Buffers, DriverConfig, Execution, Family, Listen, OffloadSwitches, Remote, TunConfig};
+use adit_io::{
+    Buffers, DriverConfig, Execution, Family, Listen, OffloadSwitches, Remote, StreamOptions, TunConfig,
+};
 use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
 use adit_openvpn::codec::Compression;
 use adit_openvpn::credentials::{self, CredentialError, Credentials, client_tls, server_tls};
@@ -66,9 +68,10 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
         workers: if matches!(config.role, file::Role::PointToPoint(_)) { 1 } else { workers },
         resolv_conf: None,
         kill_switch: false,
-        dataplane: dataplane::Config { demultiplexer: demultiplexer(config), client_to_client },
+        dataplane: dataplane::Config { client_to_client, ..dataplane::Config::of(demultiplexer(config)) },
         execution: execution(config),
         demultiplexers: BTreeMap::new(),
+        streams: StreamOptions::default(),
     }
 }
 
@@ -146,6 +149,7 @@ pub(super) fn remotes(client: &ClientConfig) -> Vec<Remote> {
         family: family(remote.family),
         bind: remote.bind.and_then(|bind| local_end(bind, remote.family)),
         connect_timeout: remote.connect_timeout,
+        mark: None,
     };
     client.remotes.iter().map(remote).collect()
 }

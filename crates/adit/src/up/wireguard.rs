@@ -8,6 +8,7 @@ mod network;
 mod orders;
 mod reload;
 mod save;
+mod streams;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use self::hooks::{Hooks, Moment};
 use self::names::{Endpoints, NamedPeers, Resolver};
 use self::orders::Orders;
 use self::reload::Holds;
+use self::streams::Streams;
 use super::endpoints::Shared;
 use super::notify::Notifier;
 use super::startup::Member;
@@ -80,7 +82,8 @@ impl Tunnel<'_> {
         };
         let endpoints = names::look_up(self.file, &self.parsed, &resolver, &mut self.log)?;
         let (settings, mark) = self.settings(&endpoints)?;
-        let mut tunnel = self.set_up(&interface, (settings.clone(), mark), &endpoints)?;
+        let streams = Streams::new(&self.parsed.config);
+        let mut tunnel = self.set_up(&interface, (settings.clone(), mark), &endpoints, &streams)?;
         let socket = UapiSocket::bind(&interface).map_err(Failure::World)?;
         tunnel.listen(socket).map_err(no_thread)?;
         let shown = self.show(tunnel.orders().handle(), member);
@@ -102,7 +105,7 @@ impl Tunnel<'_> {
         let resolver = access.files().map_err(no_helper)?;
         let _names = named.watch(resolver, tunnel.orders(), self.log.clone()).map_err(no_thread)?;
         let access = peers.words();
-        let holds = Holds { config: config.clone(), settings, access, named, keeps_mark, files };
+        let holds = Holds { config: config.clone(), settings, access, named, streams, keeps_mark, files };
         let beside = (tunnel.orders(), holds);
         let orders = Orders::new(self.file.to_owned(), beside, waiting, self.log.clone());
         member.take_orders(orders.receiver()).map_err(no_signals)?;
@@ -187,6 +190,7 @@ impl Tunnel<'_> {
         interface: &str,
         (tunnel, mark): (TunnelSettings, u32),
         endpoints: &Endpoints,
+        streams: &Streams,
     ) -> Result<wireguard::Tunnel, Failure> {
         let mtu = tunnel.mtu;
         let tun = TunConfig {
@@ -205,12 +209,13 @@ impl Tunnel<'_> {
         // The servers' device may carry larger packets than the links of WireGuard's peers.
         let most = if self.shared.is_some() { mtu.min(wireguard::MTU) } else { mtu };
         driver.resolv_conf.clone_from(&self.args.resolv_conf);
+        streams.set_up(&mut driver, &self.parsed.config, mark);
         let settings = Settings {
             driver,
             mtu,
             max_mss: Some(most.saturating_sub(IPV4_AND_TCP)),
             tunnel: Some(tunnel),
-            configuration: Changes { fwmark: Some(mark), ..changes(&self.parsed.config, endpoints) },
+            configuration: Changes { fwmark: Some(mark), ..changes(&self.parsed.config, endpoints, streams) },
             shared: self
                 .shared
                 .as_ref()
@@ -231,7 +236,7 @@ pub(super) fn kill_switch_mark(args: &Args, file: &Path, parsed: &Parsed) -> u32
 }
 
 /// What `wg` sets of a file: an interface without peers becomes what the file says.
-fn changes(config: &file::Config, endpoints: &Endpoints) -> Changes {
+fn changes(config: &file::Config, endpoints: &Endpoints, streams: &Streams) -> Changes {
     let file::Config { interface, peers } = config;
     let key = interface.private_key.as_ref().map(|key| PrivateKey::new(*key.bytes()));
     let peer = |peer: &file::Peer| PeerChange {
@@ -241,6 +246,7 @@ fn changes(config: &file::Config, endpoints: &Endpoints) -> Changes {
                 .map_or_else(PresharedKey::default, |key| PresharedKey::new(*key.bytes())),
         ),
         endpoint: endpoints.get(&peer.line).copied(),
+        remote: streams.number(peer),
         persistent_keepalive: peer.persistent_keepalive,
         blocked: access::has_expired(peer).then_some(true),
         replace_allowed_ips: true,

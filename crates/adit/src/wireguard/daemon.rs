@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use adit_core::{Ended, Severity, escaped};
 use adit_io::{DriverError, Kept, TunConfig, confine_keeping};
 use adit_wireguard::Changes;
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 
 use self::endings::Endings;
 use self::environment::{Environment, LogLevel};
@@ -61,6 +61,11 @@ struct Cli {
 pub(crate) fn is_called(program: &OsStr) -> bool {
     let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
     NAMES.iter().any(|known| name.starts_with(known))
+}
+
+/// The parser of that program's command line.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Runs the command line of this process as that of `adit-wireguard`.

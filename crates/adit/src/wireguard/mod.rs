@@ -14,11 +14,14 @@ mod uapi;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Instant;
 
 use adit_core::{Ended, Severity, SharedPool, TunnelSettings};
 use adit_dataplane::codec::wireguard;
 use adit_io::{
-    Buffers, Driver, DriverConfig, DriverError, HelperAccess, Policy, SharedDevice, TunConfig, UdpBinding,
+    Buffers, Driver, DriverConfig, DriverError, HelperAccess, Policy, SharedDevice, StreamOptions, TunConfig,
+    TunError, UdpBinding,
 };
 use adit_wireguard::{Changes, Interface, Params};
 use rand_core::{OsRng, TryRngCore as _};
@@ -35,6 +38,9 @@ pub(crate) use self::uapi::{UapiSocket, socket_path};
 
 /// MTU of a new device in bytes: what is left of an Ethernet frame over IPv6, as wireguard-go has it.
 pub(crate) const MTU: u16 = 1420;
+
+/// The traffic class of handshakes: DSCP AF41 (`HANDSHAKE_DSCP` in Linux's drivers/net/wireguard/messages.h).
+const HANDSHAKE_TRAFFIC_CLASS: u8 = 0x88;
 
 /// An interface to run.
 pub(crate) struct Settings {
@@ -83,13 +89,16 @@ impl Tunnel {
         let Settings { driver, mtu, max_mss, tunnel, configuration, shared } = settings;
         let workers = u32::try_from(driver.workers).unwrap_or(1);
         let driver = match &shared {
-            None => Driver::new(driver, codec::session),
+            None => own_driver(&driver),
             Some(shared) => Driver::join(driver, codec::session, &shared.device),
         };
         let mut driver = driver.map_err(|error| error.to_string())?;
         // A peer is answered from the address that it wrote to.
         driver.learn_local_addresses();
         driver.answer_unreachable();
+        driver.learn_traffic_classes();
+        driver.follow_mtu();
+        driver.set_control_traffic_class(HANDSHAKE_TRAFFIC_CLASS);
         let port = configuration.listen_port.unwrap_or_default();
         let binding = UdpBinding { port: Some(port), mark: configuration.fwmark };
         let sockets = driver.bind_udp(binding).map_err(|error| no_socket(port, &error))?;
@@ -192,6 +201,20 @@ impl Tunnel {
     }
 }
 
+/// The driver of a device that the interface has for itself. A device that is in use has a moment to go, as the socket of `wg`
+/// has: that of a process that was just killed, whose descriptors the kernel has not closed yet.
+fn own_driver(config: &DriverConfig) -> Result<Driver<Interface>, DriverError> {
+    let deadline = Instant::now() + uapi::LEAVING;
+    loop {
+        match Driver::new(config.clone(), codec::session) {
+            Err(DriverError::Tun(TunError::Busy(_))) if Instant::now() < deadline => {
+                thread::sleep(uapi::LOOK_EVERY);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
 /// How a device is driven that changes nothing of the system but itself.
 pub(crate) fn driver_config(tun: TunConfig, workers: usize) -> DriverConfig {
     DriverConfig {
@@ -211,6 +234,7 @@ pub(crate) fn driver_config(tun: TunConfig, workers: usize) -> DriverConfig {
         dataplane: adit_dataplane::Config::new(wireguard::Sockets),
         execution: adit_io::Execution::default(),
         demultiplexers: BTreeMap::new(),
+        streams: StreamOptions::default(),
     }
 }
 

@@ -31,9 +31,9 @@ const BACKLOG: i32 = 16;
 /// How many connections are served at once. `wg` makes one for each operation.
 const MAX_CONNECTIONS: usize = 64;
 /// How long a socket that is in use may take to go: that of a process whose device was just deleted.
-const LEAVING: Duration = Duration::from_millis(1500);
+pub(super) const LEAVING: Duration = Duration::from_millis(1500);
 /// How often it is looked at meanwhile.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How much is read at once.
 const BUFFER: usize = 64 << 10;
 

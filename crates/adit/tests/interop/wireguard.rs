@@ -14,6 +14,7 @@ mod many_clients;
 mod names;
 mod nat;
 mod others;
+mod over_tcp;
 mod peer_access;
 mod provisioned;
 mod running_files;

@@ -6,7 +6,7 @@ use super::{Framing, Key, aead, epoch, is_keepalive};
 use crate::aead::aws_lc;
 use crate::codec::testing::{key, v2};
 use crate::codec::{CountingSealer, Sealer, UsageLimits, WindowedOpener};
-use crate::{OpenSession, SealSession};
+use crate::{OpenSession, OuterPolicy, SealSession};
 
 const CIPHER: Cipher = Cipher::Aes256Gcm;
 
@@ -18,7 +18,7 @@ pub(crate) fn worn_sealer(counter: u64, used: u64) -> SealSession {
     let mut sealer = CountingSealer::new(aead::Sealer::new(data, cipher, key.implicit_iv), limits);
     sealer.wear(counter, used);
     let codec: Box<dyn Sealer> = Box::new(sealer);
-    SealSession { codec, is_keepalive, expires: None }
+    SealSession { codec, is_keepalive, expires: None, outer: OuterPolicy::default() }
 }
 
 /// Opens what comes with `v2(1, 0)` and key 1, as if as many tags had failed.
@@ -28,7 +28,7 @@ pub(crate) fn worn_opener(failed_tags: u64) -> OpenSession {
     let opener = aead::Opener::new(data, cipher, key.implicit_iv);
     let mut opener = WindowedOpener::new(opener, ReplayWindow::default());
     opener.wear(failed_tags);
-    OpenSession { codec: Box::new(opener), is_keepalive, expires: None }
+    OpenSession { codec: Box::new(opener), is_keepalive, expires: None, outer: OuterPolicy::default() }
 }
 
 /// Seals in that epoch, with a secret of ones.
@@ -38,5 +38,5 @@ pub(crate) fn sealer_in_epoch(framing: Framing, epoch: u16) -> SealSession {
         epoch::Sealer::new(data, CIPHER, &Key::aead(vec![1; 32].into(), [0; 8])).expect("the key fits");
     sealer.wear(epoch, 1, 0);
     let codec: Box<dyn Sealer> = Box::new(sealer);
-    SealSession { codec, is_keepalive, expires: None }
+    SealSession { codec, is_keepalive, expires: None, outer: OuterPolicy::default() }
 }

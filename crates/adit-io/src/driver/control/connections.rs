@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
 
-use adit_core::{Command, ConnectionId, Instant, Path, Protocol, Severity};
-use adit_dataplane::StreamError;
+use adit_core::{Command, ConnectionId, Instant, OpenFailure, Path, Preamble, Protocol, Severity};
 
 use super::Control;
 use crate::clock;
@@ -14,16 +15,59 @@ use crate::poller::{Interest, Token};
 
 /// Connections accepted before the rest has its turn.
 const ACCEPT_BATCH: usize = 16;
+/// How long the preamble of a connection to a remote may take: an answer that was lost comes within two retransmissions of
+/// TCP (RFC 6298).
+const PREAMBLE_TIME: Duration = Duration::from_secs(10);
 
 impl<P: Protocol> Control<'_, P> {
-    pub(super) fn add_connection(&mut self, stream: TcpStream, remote: SocketAddr) -> Path {
+    pub(super) fn add_connection(
+        &mut self,
+        stream: TcpStream,
+        remote: SocketAddr,
+        preamble: Option<Arc<dyn Preamble>>,
+    ) -> Path {
         let membership = self.workers.membership();
         let (endpoint, connection) = (membership.id, ConnectionId(membership.device.next_connection()));
         let path = Path::Tcp { connection, remote };
         self.connections.insert(connection, path);
-        self.workers.post_first(DataMail::AddConnection { endpoint, connection, stream, path });
+        self.workers.post_first(DataMail::AddConnection { endpoint, connection, stream, path, preamble });
         self.workers.wake();
         path
+    }
+
+    /// A connection to a remote, which the protocol is told of: at once, or when its preamble is complete.
+    pub(super) fn connected(&mut self, now: Instant, remote: usize, stream: TcpStream, address: SocketAddr) {
+        let preamble = self.streams.remotes.get(&remote).map(Arc::clone);
+        let is_prepared = preamble.is_none();
+        let path = self.add_connection(stream, address, preamble);
+        match path {
+            Path::Tcp { connection, .. } if !is_prepared => {
+                self.preparing.insert(connection, (remote, now + PREAMBLE_TIME));
+            }
+            path => self.protocol.handle_command(now, Command::Opened { path }),
+        }
+    }
+
+    /// The preamble of a connection is complete.
+    pub(super) fn prepared(&mut self, now: Instant, connection: ConnectionId) {
+        let Some(path) = self.connections.get(&connection).copied() else { return };
+        let remote = self.preparing.remove(&connection).map(|(remote, _)| remote);
+        self.protocol.handle_command(now, Command::Prepared { path, remote });
+    }
+
+    /// Closes the connections to remotes whose preamble takes too long. Called once a second.
+    pub(super) fn close_unprepared(&mut self, now: Instant) {
+        let late = self.preparing.iter().filter(|(_, (_, until))| *until <= now);
+        let late: Vec<ConnectionId> = late.map(|(connection, _)| *connection).collect();
+        for connection in late {
+            let seconds = PREAMBLE_TIME.as_secs();
+            self.broken(
+                now,
+                connection,
+                format!("no answer to what the connection begins with within {seconds} s"),
+            );
+            self.pump();
+        }
     }
 
     /// The protocol uses the path no more.
@@ -45,19 +89,27 @@ impl<P: Protocol> Control<'_, P> {
         let Some(path) = self.connections.get(&connection).copied() else { return };
         self.forget(connection);
         self.workers.wake();
-        self.protocol.handle_command(now, Command::Closed { path, reason });
+        let command = match self.preparing.remove(&connection) {
+            Some((remote, _)) => {
+                let failure = OpenFailure::Unreachable(format!("{}: {reason}", path.remote()));
+                Command::OpenFailed { remote, failure }
+            }
+            None => Command::Closed { path, reason },
+        };
+        self.protocol.handle_command(now, command);
     }
 
     /// A client hears it by its protocol. A server's protocol has nothing to say of a connection before its first
     /// control packet, and what comes after one may be as wrong.
-    pub(super) fn not_framed(&mut self, now: Instant, connection: ConnectionId, error: StreamError) {
+    pub(super) fn not_framed(&mut self, now: Instant, connection: ConnectionId, why: String) {
         if let Some(path) = self.connections.get(&connection).copied()
             && !self.listeners.is_empty()
+            && !self.preparing.contains_key(&connection)
         {
             count(&self.losses.rejected);
-            self.complain(now, path, format!("closed a connection: {error}"));
+            self.complain(now, path, format!("closed a connection: {why}"));
         }
-        self.broken(now, connection, error.to_string());
+        self.broken(now, connection, why);
     }
 
     pub(super) fn accept(&mut self, number: u32) {
@@ -71,7 +123,8 @@ impl<P: Protocol> Control<'_, P> {
                     count(&self.losses.connections_refused)
                 }
                 Ok((stream, remote)) => {
-                    let path = self.add_connection(stream, remote);
+                    let preamble = self.streams.accepted.clone();
+                    let path = self.add_connection(stream, remote, preamble);
                     self.protocol.handle_command(clock(), Command::Opened { path });
                     self.pump();
                 }

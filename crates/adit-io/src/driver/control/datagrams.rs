@@ -4,11 +4,13 @@ use std::io;
 use std::time::Duration;
 
 use adit_core::{Instant, Path, Protocol, Rejected, Severity};
+use adit_dataplane::OuterHeader;
 
 use super::Control;
 use crate::clock;
 use crate::driver::mail::DataMail;
 use crate::driver::status::count;
+use crate::udp::Datagrams;
 
 /// Between two lines in the log about datagrams that do not parse or verify.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
@@ -70,7 +72,9 @@ impl<P: Protocol> Control<'_, P> {
                 let Some(socket) = self.sockets.get(&number).and_then(|group| group.first()) else {
                     return count(&self.losses.no_path);
                 };
-                let result = socket.send_from(source.as_deref(), datagram, datagram.len(), remote);
+                let outer = OuterHeader { traffic_class: self.traffic_class, ..OuterHeader::default() };
+                let datagram = Datagrams { bytes: datagram, segment: datagram.len(), to: remote, outer };
+                let result = socket.send_from(source.as_deref(), datagram);
                 self.note_send(path, result);
             }
             Path::Tcp { connection, .. } => {

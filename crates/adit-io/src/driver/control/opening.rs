@@ -81,7 +81,7 @@ impl<P: Protocol> Control<'_, P> {
                 self.add_sockets((number, vec![Arc::new(socket)]), demultiplexer.as_ref());
                 Command::Opened { path: Path::Udp { socket: number, remote: address } }
             }
-            Ok(Opened::Tcp(stream, remote)) => Command::Opened { path: self.add_connection(stream, remote) },
+            Ok(Opened::Tcp(stream, address)) => return self.connected(now, remote, stream, address),
             Err(failure) => Command::OpenFailed { remote, failure },
         };
         self.protocol.handle_command(now, command);

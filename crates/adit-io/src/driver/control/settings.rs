@@ -18,6 +18,13 @@ impl<P: Protocol> Control<'_, P> {
         lacks.map_or(Ok(()), Err)
     }
 
+    /// The device's MTU may be another.
+    pub(super) fn follow_mtu(&mut self) {
+        if let Some(mtu) = &mut self.mtu {
+            mtu.follow(&mut self.link, &self.workers);
+        }
+    }
+
     pub(super) fn watch_network(&mut self) {
         let wanted = self.system.depends_on_network();
         self.network.set(wanted, &self.poller, || self.system.watch());

@@ -18,6 +18,7 @@ impl<P: Protocol> Control<'_, P> {
             // Keys that ended are wiped within a second, though nothing passes.
             self.workers.wake_for_rest();
             self.watch_queue(now);
+            self.close_unprepared(now);
             if self.listeners_rest {
                 // If it fails again, so does the next tick.
                 let _ = self.watch_listeners();

@@ -71,6 +71,7 @@ pub(super) fn session(role: Role, number: u8, marks: Marks, path: Path, shift: u
             max_mss: None,
             roams: true,
             staging: false,
+            by_path: true,
         }),
         DataEvent::Install(Box::new(Install { peer, session, codec })),
         DataEvent::Activate { peer, session },

@@ -102,6 +102,7 @@ impl Connection {
             max_mss: max_mss(self.params.data.mssfix, settings.mtu, self.path, &agreement),
             roams: self.params.float,
             staging: false,
+            by_path: true,
         })));
         self.channel.agreed(now, terms.dynamic)?;
         self.data_keys.agree(agreement, &self.channel, events)?;

@@ -48,6 +48,7 @@ impl Peer {
             max_mss,
             roams: true,
             staging: false,
+            by_path: true,
         })));
         let of =
             PushOf { lease: &lease, settings, agreement: &agreement, peer_id, abilities: &self.abilities };

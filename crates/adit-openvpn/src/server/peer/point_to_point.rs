@@ -45,6 +45,7 @@ impl Peer {
             max_mss: max_mss(data.mssfix, data.tun_mtu, self.path, &agreement),
             roams: self.params.point_to_point.as_ref().is_some_and(|point| point.only_from.is_none()),
             staging: false,
+            by_path: true,
         })));
         let cc_exit = terms.has(iv_proto::CC_EXIT);
         self.up = Some(Up { lease, since: now, push_messages: Vec::new(), pushed_at: Some(now), cc_exit });

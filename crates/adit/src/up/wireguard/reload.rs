@@ -10,7 +10,8 @@ use adit_io::HelperFiles;
 use adit_wireguard::{Changes, PeerChange, PublicKey, Reply, Status};
 
 use super::access::Words;
-use super::names::{self, Endpoints, NamedPeers, Resolver};
+use super::names::{self, NamedPeers, Resolver};
+use super::streams::Streams;
 use super::{changes, network};
 use crate::configuration;
 use crate::log::Logger;
@@ -28,6 +29,8 @@ pub(super) struct Holds {
     pub(super) access: Words,
     /// The peers whose endpoints are resolved again.
     pub(super) named: NamedPeers,
+    /// The peers that are reached over TCP.
+    pub(super) streams: Streams,
     /// The firewall mark is that of the start: routing or the kill switch goes by it.
     pub(super) keeps_mark: bool,
     /// Reads and writes the file.
@@ -56,7 +59,8 @@ pub(super) fn reload(
     })?;
     let status = interface.status().ok_or("the tunnel has ended")?;
     let by_mark = matches!(holds.settings.table, RouteTable::ByMark(_));
-    let changes = differences(&parsed.config, &endpoints, &status, holds.keeps_mark);
+    let all = changes(&parsed.config, &endpoints, &holds.streams);
+    let changes = differences(all, &parsed.config, &status, holds.keeps_mark);
     let outcome = interface.configure(Box::new(changes)).ok_or("the tunnel has ended")?;
     outcome.map_err(|error| error.to_string())?;
     let no_helper = |error| format!("{}: the helper process does not take it: {error}", file.display());
@@ -103,6 +107,8 @@ fn fixed(file: &Path, holds: &Holds, parsed: &Parsed) -> Vec<String> {
         ("PostDown", old.post_down != new.post_down),
         ("client-connect", first_program && new.client_connect.is_some()),
         ("client-disconnect", first_program && new.client_disconnect.is_some()),
+        ("listen-tcp", old.listen_tcp != new.listen_tcp),
+        ("tcp", holds.streams.differ(&parsed.config)),
         ("AllowedIPs", first_default && !has_default(&holds.config)),
     ];
     let changed = changed.into_iter().filter(|(_, changed)| *changed);
@@ -115,8 +121,7 @@ fn fixed(file: &Path, holds: &Holds, parsed: &Parsed) -> Vec<String> {
 }
 
 /// What makes a running interface that of the file.
-fn differences(config: &Config, endpoints: &Endpoints, status: &Status, keeps_mark: bool) -> Changes {
-    let mut all = changes(config, endpoints);
+fn differences(mut all: Changes, config: &Config, status: &Status, keeps_mark: bool) -> Changes {
     let stays: BTreeSet<PublicKey> = all.peers.iter().map(|peer| peer.public_key).collect();
     let current = |key: &PublicKey| status.peers.iter().find(|peer| peer.detail.public_key == *key);
     for peer in &mut all.peers {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::io;
 
 use adit_config::wireguard::{Config, Interface, Table};
+use adit_core::Transport;
 use adit_io::HelperFiles;
 use adit_wireguard::{PeerStatus, Status};
 use zeroize::Zeroizing;
@@ -101,7 +102,8 @@ fn peer<'a>(
         let nets: Vec<String> = detail.allowed_ips.iter().map(ToString::to_string).collect();
         let _ = writeln!(text, "AllowedIPs = {}", nets.join(", "));
     }
-    if let Some(endpoint) = detail.endpoint {
+    // Where a connection comes from says nothing about the next one.
+    if let Some(endpoint) = detail.endpoint.filter(|_| detail.transport != Some(Transport::Tcp)) {
         let _ = writeln!(text, "Endpoint = {endpoint}");
     }
     if detail.persistent_keepalive != 0 {
@@ -119,6 +121,7 @@ mod tests {
         let detail = PeerDetail {
             public_key: PublicKey([2; 32]),
             endpoint: Some("[2001:db8::1]:7".parse().expect("an address")),
+            transport: Some(Transport::Udp),
             last_handshake: None,
             received_bytes: 0,
             sent_bytes: 0,

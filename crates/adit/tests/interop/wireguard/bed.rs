@@ -225,6 +225,11 @@ impl End {
         }
     }
 
+    /// The IPv4 address of the other end answers.
+    pub(super) fn reaches_v4(&self, other: &End) {
+        wait_until_reachable(&self.namespace, other.inner(), WAIT).unwrap();
+    }
+
     /// Whether the other end answers within a second.
     pub(super) fn is_answered(&self, target: IpAddr) -> bool {
         let ping = Ping { timeout: Duration::from_millis(500), ..Ping::new(3, Duration::from_millis(100)) };

@@ -1,6 +1,7 @@
 //! `adit up` with an OpenVPN server and a WireGuard interface of the same device: one tunnel, with clients of both.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -60,6 +61,20 @@ impl Bed {
         blocks.map(|(name, text)| format!("<{name}>\n{text}</{name}>\n")).concat()
     }
 
+    /// Writes the interface's file, with these networks behind its peer; without any, there is no peer.
+    fn write_interface(&self, wireguard_port: u16, allowed: &str) -> PathBuf {
+        let [device, _] = &self.devices;
+        let [(private, _), (_, public)] = &self.keys;
+        let peer = match allowed {
+            "" => String::new(),
+            _ => format!("[Peer]\nPublicKey = {public}\nAllowedIPs = {allowed}\n"),
+        };
+        let interface = format!(
+            "[Interface]\nPrivateKey = {private}\nAddress = {SERVER}/24\nListenPort = {wireguard_port}\n{peer}"
+        );
+        self.scratch.write(&format!("{device}.conf"), &interface).unwrap()
+    }
+
     /// Starts the process with both files, and waits until both listen.
     fn up(&self, wireguard_port: u16) -> Process {
         let [device, _] = &self.devices;
@@ -68,15 +83,10 @@ impl Bed {
              verb 3\nkeepalive 5 20\nclient-to-client\n{}",
             self.blocks("server", Purpose::Server)
         );
-        let [(private, _), (_, public)] = &self.keys;
-        let interface = format!(
-            "[Interface]\nPrivateKey = {private}\nAddress = {SERVER}/24\nListenPort = {wireguard_port}\n\
-             [Peer]\nPublicKey = {public}\nAllowedIPs = {PEER}/32\n"
-        );
         let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
         command.env("STATE_DIRECTORY", self.scratch.path()).arg("up");
         // The interface's file first: it waits for the server's sockets.
-        command.arg(self.scratch.write(&format!("{device}.conf"), &interface).unwrap());
+        command.arg(self.write_interface(wireguard_port, &format!("{PEER}/32")));
         command.arg(self.scratch.write("openvpn.conf", &server).unwrap());
         let mut process = self.hub.spawn("both", command).unwrap();
         process.wait_for_line(0, "openvpn: listening on", WAIT).unwrap();
@@ -160,4 +170,52 @@ fn clients_of_openvpn_and_wireguard_reach_each_other_at_one_port() {
     if can_run("openvpn and wireguard at one port", &["openvpn", "wg", "wireguard-go"]) {
         reach_each_other(PORT);
     }
+}
+
+/// What the interface's file says then holds, and OpenVPN's client does not notice, also at one port.
+#[test]
+fn sighup_changes_an_interface_beside_an_openvpn_server() {
+    if !can_run("sighup of an interface beside openvpn", &["openvpn", "wg", "wireguard-go"]) {
+        return;
+    }
+    let bed = Bed::build();
+    let mut server = bed.up(PORT);
+    let mut openvpn = bed.connect_openvpn(&server);
+    let mut wireguard = bed.connect_wireguard(PORT, &server);
+    let inner = bed.inner();
+    let more = "10.80.0.77";
+    bed.wireguard.ip(&["address", "add", &format!("{more}/32"), "dev", &bed.devices[1]]).unwrap();
+    let reach = |from: &Namespace, target: &str| {
+        Ping { timeout: Duration::from_millis(500), ..Ping::new(5, Duration::from_millis(2)) }
+            .run(from, target.parse().unwrap())
+            .unwrap()
+            .received
+    };
+    assert_eq!(reach(&bed.openvpn, more), 0);
+    let hang_up = |server: &mut Process, allowed: &str| {
+        let mark = server.mark();
+        bed.write_interface(PORT, allowed);
+        server.hang_up();
+        server.wait_for_line(mark, &format!("SIGHUP: {}", bed.scratch.path().display()), WAIT).unwrap();
+    };
+
+    hang_up(&mut server, &format!("{PEER}/32, {more}/32"));
+    let answers = [(&bed.openvpn, more), (&bed.openvpn, PEER), (&bed.wireguard, SERVER)];
+    for (from, target) in answers {
+        assert_eq!(reach(from, target), 5, "{target}\n{}", server.log());
+    }
+    let report = Ping::new(5, Duration::from_millis(2)).run(&bed.wireguard, inner).unwrap();
+    assert!(report.is_clean(), "{report:?}");
+
+    hang_up(&mut server, "");
+    wait_until("the peer to go", WAIT, || reach(&bed.openvpn, PEER) == 0).unwrap();
+    assert_eq!(reach(&bed.openvpn, SERVER), 5);
+    hang_up(&mut server, &format!("{PEER}/32"));
+    wait_until("the peer to come back", WAIT, || reach(&bed.openvpn, PEER) > 0).unwrap();
+
+    assert_eq!(openvpn.count_lines(0, "Initialization Sequence Completed"), 1, "{}", openvpn.log());
+    assert_eq!(server.terminate(WAIT).unwrap().code(), Some(0), "{}", server.log());
+    drop(openvpn.terminate(WAIT));
+    drop(wireguard.terminate(WAIT));
+    wait_until("everything to go", WAIT, || bed.is_clean()).unwrap();
 }

@@ -2,6 +2,8 @@
 //! `docs/WIREGUARD.md` lists all steps.
 
 mod configuration;
+mod ecn;
+mod loops;
 mod routing;
 mod sources;
 mod traffic;

@@ -10,7 +10,7 @@ use super::traffic::reaches_at_once;
 use crate::wireguard::bed::{End, PORT, PROGRAMS, Program, WAIT, pair};
 
 /// A second interface beside `outer`, in its namespace, with this address.
-fn beside(outer: &End, number: u8, address: &str) -> End {
+pub(super) fn beside(outer: &End, number: u8, address: &str) -> End {
     let end = End::create(number, Program::Adit);
     outer.namespace.run(end.command()).unwrap();
     let ip = |words: &[&str]| outer.namespace.ip(words).unwrap();

@@ -59,6 +59,44 @@ fn fifty_connections_pass_at_once() {
     });
 }
 
+/// Has all that comes by the wire and is longer dropped, by its length with the outer headers.
+fn drop_longer(end: &End, length: u32) {
+    for words in [
+        "add table inet large".to_owned(),
+        "add chain inet large in { type filter hook input priority 0; }".to_owned(),
+        "flush chain inet large in".to_owned(),
+        format!("add rule inet large in iifname wire meta length > {length} drop"),
+    ] {
+        let mut nft = program("nft").unwrap();
+        nft.arg(words);
+        end.namespace.run(nft).unwrap();
+    }
+}
+
+/// An MTU of 1412, as PPPoE needs it, set while the interfaces run: no datagram is longer than 1,492 bytes over IPv6.
+#[test]
+fn padding_follows_a_change_of_the_mtu() {
+    if !can_run("padding_follows_a_change_of_the_mtu", &[PROGRAMS[0], "nft"]) {
+        return;
+    }
+    let [first, second] = &pair([Program::Adit; 2]);
+    second.add_peer(first, Some(first.outer_v6()));
+    second.reaches(first);
+    for end in [first, second] {
+        drop_longer(end, 1492);
+        end.namespace.ip(&["link", "set", &end.device, "mtu", "1412"]).unwrap();
+    }
+    let passes = |size| {
+        let ping = Ping { size, timeout: Duration::from_millis(500), ..Ping::new(1, Duration::ZERO) };
+        ping.run(&second.namespace, first.inner()).unwrap().is_clean()
+    };
+    // Both daemons have heard of it.
+    wait_until("the padding to be cut", WAIT, || passes(1384)).unwrap();
+    for size in [1360, 1377, 1380, 1381, 1383, 1384] {
+        assert!(passes(size), "{size}");
+    }
+}
+
 /// Linux pads to the MTU of the packet's route at most. A program does not see the route.
 #[test]
 fn padding_ends_at_the_devices_mtu() {
@@ -68,15 +106,7 @@ fn padding_ends_at_the_devices_mtu() {
     let [first, second] = &pair([Program::Adit; 2]);
     for end in [first, second] {
         // 1,420 bytes, 32 of WireGuard, 28 of IPv4 and UDP are 1,480. With padding to 16 they were 1,484.
-        for words in [
-            "add table ip large",
-            "add chain ip large in { type filter hook input priority 0; }",
-            "add rule ip large in iifname wire meta length > 1480 drop",
-        ] {
-            let mut nft = program("nft").unwrap();
-            nft.arg(words);
-            end.namespace.run(nft).unwrap();
-        }
+        drop_longer(end, 1480);
     }
     second.reaches(first);
     for size in [1380, 1389, 1392] {

@@ -1,0 +1,28 @@
+//! What the two ends of a stream say to each other before its first record.
+
+use std::fmt;
+
+/// The words with which a stream begins, as one end says and judges them: bytes in, bytes out. It keeps nothing of a
+/// stream, so that one value serves many.
+pub trait Preamble: fmt::Debug + Send + Sync {
+    /// What this end says first. Empty: it waits for the other.
+    fn opening(&self) -> Vec<u8>;
+
+    /// Judges all that came since the stream began, and appends to `answer` what is to be sent in return. It is called
+    /// with more and more bytes until it is complete or refused, so it must bound what it waits for.
+    fn judge(&self, received: &[u8], answer: &mut Vec<u8>) -> Judgement;
+}
+
+/// What became of a preamble.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// Its end has not come yet.
+    Incomplete,
+    /// It is complete. The records begin behind so many bytes of what was received.
+    Complete {
+        /// The length of what the other end said.
+        taken: usize,
+    },
+    /// The stream is to be closed, once the answer was sent. The text says why, for the log.
+    Refused(String),
+}

@@ -1,0 +1,41 @@
+//! What IP headers around datagrams say, and shall say, beside addresses: traffic class and hop limit (`IP_TOS`, `IP_TTL`,
+//! `IPV6_TCLASS`, `IPV6_HOPLIMIT`).
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+
+use adit_dataplane::OuterHeader;
+
+use super::{ControlBuffer, set_option};
+
+/// Adds the control messages that give a datagram to that address this header; see [`ControlBuffer::push`].
+pub(super) fn put(
+    header: OuterHeader,
+    to: &SocketAddr,
+    control: &mut ControlBuffer,
+    mut used: usize,
+) -> usize {
+    let OuterHeader { traffic_class, hop_limit } = header;
+    // What goes to a mapped address goes by IPv4, also from an IPv6 socket (ip_cmsg_send in Linux's net/ipv4/ip_sockglue.c).
+    let (level, class, limit) = match to.ip().to_canonical().is_ipv4() {
+        true => (libc::SOL_IP, libc::IP_TOS, libc::IP_TTL),
+        false => (libc::SOL_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT),
+    };
+    if traffic_class != 0 {
+        used = control.push(used, level, class, libc::c_int::from(traffic_class));
+    }
+    if hop_limit != 0 {
+        used = control.push(used, level, limit, libc::c_int::from(hop_limit));
+    }
+    used
+}
+
+/// Has the kernel say of each datagram which traffic class the header around it had. A socket for both families hears it
+/// of both.
+pub(crate) fn learn_traffic_classes(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
+    if v6 {
+        set_option(socket, libc::SOL_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+    }
+    set_option(socket, libc::SOL_IP, libc::IP_RECVTOS, 1)
+}

@@ -1,0 +1,33 @@
+//! The completions of bash, zsh and fish.
+
+use adit::manual::Program;
+use clap::Command;
+use clap_complete::{Generator, Shell, generate};
+
+use crate::Files;
+
+/// The files of all programs, each in a directory with the shell's name, called as that shell looks for them.
+pub(crate) fn all(programs: &[Program]) -> Files {
+    let mut files = Files::new();
+    for program in programs {
+        for (shell, directory) in [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")] {
+            let (mut command, mut text) = (without_hidden(&program.command), Vec::new());
+            let name = command.get_name().to_owned();
+            generate(shell, &mut command, &name, &mut text);
+            // bash-completion loads the file that is called as the command.
+            let file = if shell == Shell::Bash { name.clone() } else { shell.file_name(&name) };
+            files.insert(format!("{directory}/{file}").into(), text);
+        }
+    }
+    files
+}
+
+/// The generators would offer hidden commands, too.
+fn without_hidden(command: &Command) -> Command {
+    let visible = command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set());
+    let kept = Command::new(command.get_name().to_owned())
+        .args(command.get_arguments().cloned())
+        .subcommands(visible.cloned())
+        .propagate_version(true);
+    command.get_version().map(str::to_owned).into_iter().fold(kept, Command::version)
+}

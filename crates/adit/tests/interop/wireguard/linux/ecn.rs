@@ -1,0 +1,110 @@
+//! The ECN field around datagrams and in packets (RFC 6040, normal mode), and the DSCP of handshakes.
+
+use std::time::Duration;
+
+use adit_testbed::{Namespace, Ping, can_run, program};
+
+use crate::wireguard::bed::{End, PROGRAMS, Program, pair};
+
+fn nft(namespace: &Namespace, words: &str) -> String {
+    let mut nft = program("nft").unwrap();
+    nft.arg(words);
+    namespace.run(nft).unwrap()
+}
+
+/// Counts what a rule of a chain sees, from the table's making on.
+fn count(namespace: &Namespace, name: &str, (hook, priority): (&str, i32), rule: &str) {
+    let words = format!(
+        "add counter inet ecn {name}; \
+         add chain inet ecn {name} {{ type filter hook {hook} priority {priority}; }}; \
+         add rule inet ecn {name} {rule} counter name {name}"
+    );
+    nft(namespace, &words);
+}
+
+/// Packets counted so far.
+fn counted(namespace: &Namespace, name: &str) -> u64 {
+    let text = nft(namespace, &format!("list counter inet ecn {name}"));
+    let mut words = text.split_whitespace().skip_while(|word| *word != "packets");
+    words.nth(1).unwrap().parse().unwrap()
+}
+
+/// The congestion mark of a router on the way is on the packet that comes out, and a packet whose sender does not know marks
+/// is dropped in place of being marked.
+fn marks_pass([first, second]: &[End; 2], ip: &str, outer: String, inner: std::net::IpAddr) {
+    second.add_peer(first, Some(outer));
+    second.reaches(first);
+    let (from, to) = (&second.namespace, &first.namespace);
+    let requests = match ip {
+        "ip" => "icmp type echo-request",
+        _ => "icmpv6 type echo-request",
+    };
+    [from, to].map(|namespace| nft(namespace, "add table inet ecn"));
+    // What the sender's application says, which is ECT(0) with a DSCP that is not to be seen outside.
+    let (out, wire) = (&second.device, "iifname wire udp dport 51820");
+    nft(from, "add chain inet ecn application { type route hook output priority -150; }");
+    nft(
+        from,
+        &format!("add rule inet ecn application oifname {out} {requests} {ip} dscp set ef {ip} ecn set ect0"),
+    );
+    count(to, "outside", ("prerouting", -200), &format!("{wire} {ip} dscp cs0 {ip} ecn ect0"));
+    count(
+        to,
+        "unmarked",
+        ("input", 0),
+        &format!("iifname {} {requests} {ip} dscp ef {ip} ecn ect0", first.device),
+    );
+    count(
+        to,
+        "marked",
+        ("input", 0),
+        &format!("iifname {} {requests} {ip} dscp ef {ip} ecn ce", first.device),
+    );
+    let ping = Ping { timeout: Duration::from_secs(1), ..Ping::new(10, Duration::from_millis(5)) };
+    assert!(ping.run(from, inner).unwrap().is_clean());
+    let counts = || ["outside", "unmarked", "marked"].map(|name| counted(to, name));
+    assert_eq!(counts(), [10, 10, 0], "{ip}");
+
+    // A router marks all that passes.
+    nft(to, "add chain inet ecn router { type filter hook prerouting priority -190; }");
+    nft(to, &format!("add rule inet ecn router {wire} {ip} ecn set ce"));
+    assert!(ping.run(from, inner).unwrap().is_clean());
+    assert_eq!(counts(), [20, 10, 10], "{ip}");
+    nft(from, "delete chain inet ecn application");
+    let ping = Ping { timeout: Duration::from_millis(300), ..ping };
+    assert_eq!(ping.run(from, inner).unwrap().received, 0, "{ip}: they do not know marks");
+    [from, to].map(|namespace| nft(namespace, "delete table inet ecn"));
+    second.reaches(first);
+}
+
+#[test]
+fn congestion_marks_pass_in_both_families() {
+    if !can_run("congestion_marks_pass_in_both_families", &[PROGRAMS[0], "nft"]) {
+        return;
+    }
+    let ends = pair([Program::Adit; 2]);
+    let first = &ends[0];
+    marks_pass(&ends, "ip", first.outer(), first.inner());
+    marks_pass(&ends, "ip6", first.outer_v6(), first.inner_v6());
+}
+
+/// DSCP AF41, by which routers know what must not wait; data has none.
+#[test]
+fn handshakes_have_a_dscp() {
+    if !can_run("handshakes_have_a_dscp", &[PROGRAMS[0], "nft"]) {
+        return;
+    }
+    let [first, second] = &pair([Program::Adit; 2]);
+    for (namespace, message) in [(&first.namespace, "156"), (&second.namespace, "100")] {
+        nft(namespace, "add table inet ecn");
+        // An initiation of 148 bytes, or a response of 92.
+        let rule = format!("iifname wire udp length {message} ip dscp af41");
+        count(namespace, "handshakes", ("input", 0), &rule);
+        count(namespace, "others", ("input", 0), "iifname wire ip dscp af41");
+    }
+    second.reaches(first);
+    for namespace in [&first.namespace, &second.namespace] {
+        let [handshakes, all] = ["handshakes", "others"].map(|name| counted(namespace, name));
+        assert!(handshakes >= 1 && all == handshakes, "{handshakes} of {all}");
+    }
+}
