@@ -379,6 +379,8 @@ impl End {
             Request::RunScript(script) => Effect::Request(PendingRequest::Script(script, false)),
             Request::CancelScript(id) => Effect::DropScript(id),
             Request::Client(event) => Effect::Management(event),
+            // No end here has scripts of its tunnel.
+            Request::PeerFacts(_) | Request::TunnelFacts(_) | Request::Signal(_) => return,
         });
     }
 
