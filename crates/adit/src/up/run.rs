@@ -277,7 +277,11 @@ impl Tunnel<'_> {
             return Ok(None);
         }
         let launcher = helper.scripts().map_err(no_helper)?;
-        let scripts = Scripts::start(handle.clone(), launcher, self.script_environment())
+        let mut base = self.script_environment();
+        if matches!(self.parsed.config.role, Role::Server(_)) {
+            base = tunnel_scripts::environment::of_clients(&self.parsed.config, base);
+        }
+        let scripts = Scripts::start(handle.clone(), launcher, base)
             .map_err(|error| Failure::World(format!("scripts cannot be run: {error}")))?;
         tables.add(scripts.usage());
         Ok(Some(scripts))
