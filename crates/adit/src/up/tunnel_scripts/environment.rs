@@ -45,8 +45,12 @@ pub(in crate::up) fn base(config: &Config, file: &Path, daemon: bool) -> Vec<(St
 /// The same for scripts about a server's clients, which are told of the device, too.
 pub(in crate::up) fn of_clients(config: &Config, base: Vec<(String, String)>) -> Vec<(String, String)> {
     let mtu = config.device.mtu.to_string();
-    let device =
-        [("dev_type", "tun"), ("tun_mtu", &mtu), ("script_context", "init"), ("redirect_gateway", "0")];
+    let device = [
+        ("dev_type", "tun"),
+        ("tun_mtu", mtu.as_str()),
+        ("script_context", "init"),
+        ("redirect_gateway", "0"),
+    ];
     let device = device.map(|(name, value)| (name.to_owned(), value.to_owned()));
     base.into_iter().chain(device).collect()
 }
