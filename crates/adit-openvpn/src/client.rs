@@ -304,6 +304,9 @@ impl Client {
             let text = format!("the server cannot let us in now (AUTH_FAILED,TEMP): {reason}");
             return self.try_again_after(&text, Next::after(advance), backoff.unwrap_or_default());
         }
+        if !self.user.shows_token() {
+            self.events.push_back(Event::Request(Request::AuthFailed(reason.to_owned())));
+        }
         let by_program = self.user.answers_by_program();
         if let Some(challenge) = Dynamic::parse(reason).filter(|_| !by_program) {
             return self.challenged(challenge);

@@ -69,6 +69,8 @@ pub enum Request {
     Remote(Box<RemoteQuery>),
     /// Words of the server for the person in charge, as it sent them (`INFO`, `INFO_PRE`); nothing is asked.
     ServerInfo(String),
+    /// The server refused what the user showed, in these words, which may be empty; nothing is asked.
+    AuthFailed(String),
     /// The server ended the connection; nothing is asked.
     ServerNotice(ServerNotice),
     /// A message that the server pushed for a program (`echo`); nothing is asked.

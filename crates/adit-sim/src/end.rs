@@ -384,6 +384,7 @@ impl End {
             | Request::MayGoOn { .. }
             | Request::Remote(_)
             | Request::ServerInfo(_)
+            | Request::AuthFailed(_)
             | Request::ServerNotice(_)
             | Request::Echo(_) => return,
         });

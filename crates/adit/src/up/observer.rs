@@ -130,6 +130,7 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
             | Request::MayGoOn { .. }
             | Request::Remote(_)
             | Request::ServerInfo(_)
+            | Request::AuthFailed(_)
             | Request::ServerNotice(_)
             | Request::Echo(_) => {}
         }
