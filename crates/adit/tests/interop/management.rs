@@ -2,6 +2,7 @@
 
 pub(crate) mod commands;
 mod front_end;
+mod push_update;
 pub(crate) mod logs;
 pub(crate) mod status;
 pub(crate) mod status_file;
