@@ -27,6 +27,7 @@ $(PACKAGES): package-deps
 
 # Too slow for every change: it makes two systems from Debian's archive. As root.
 test-packages: deb
+	@scripts/install-deps package-test
 	lintian --fail-on error target/packages/*.deb
 	$(AS_ROOT) scripts/test-packages
 

@@ -131,7 +131,16 @@ impl Model {
             | Event::Up(_)
             | Event::Down
             | Event::LeasesMoved
-            | Event::Request(Request::Leased(_)) => {}
+            | Event::Request(
+                Request::Leased(_)
+                | Request::Progress(_)
+                | Request::MayGoOn { .. }
+                | Request::Remote(_)
+                | Request::ServerInfo(_)
+                | Request::AuthFailed(_)
+                | Request::ServerNotice(_)
+                | Request::Echo(_),
+            ) => {}
         }
     }
 
@@ -163,7 +172,9 @@ impl Model {
             DataEvent::Retire { peer, session } => {
                 self.sessions.entry(peer).or_default().remove(&session);
             }
-            DataEvent::Inject { peer, .. } => assert!(known(&peer), "sends to a peer that is not there"),
+            DataEvent::Inject { peer, .. } | DataEvent::InjectInto { peer, .. } => {
+                assert!(known(&peer), "sends to a peer that is not there");
+            }
         }
     }
 }
@@ -508,8 +519,13 @@ fuzz_target!(|data: &[u8]| {
     if choice & 0x40 != 0 {
         let question = StaticChallenge { text: "which?".to_owned(), echo: true, concat: false };
         let challenge = (choice & 0x10 != 0).then_some(question);
-        client.auth =
-            Some(UserAuth { credentials: None, retry: AuthRetry::Interact, nocache: true, challenge });
+        client.auth = Some(UserAuth {
+            credentials: None,
+            retry: AuthRetry::Interact,
+            nocache: true,
+            by_program: false,
+            challenge,
+        });
     }
     server.push = String::from_utf8_lossy(push).lines().map(str::to_owned).collect();
     let transport = client.remotes[0].transport;

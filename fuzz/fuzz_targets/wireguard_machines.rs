@@ -9,7 +9,7 @@ mod support;
 use std::time::Duration;
 
 use adit_core::{Command, Notice, PeerId, Protocol, SessionId};
-use adit_wireguard::{AllowedIp, Changes, PeerChange, PresharedKey, Reply, WallClock};
+use adit_wireguard::{AllowedIp, Changes, PeerChange, PostQuantum, PresharedKey, Reply, WallClock};
 use libfuzzer_sys::fuzz_target;
 use support::{Datagram, End, Pair, outer, params, path, peer, private, public};
 
@@ -45,6 +45,10 @@ fn changes(end: usize, value: u8) -> Changes {
         6 => change.allowed_ips = vec![AllowedIp::Remove(support::inner(value & 3).into())],
         7 => return Changes { private_key: Some(None), ..Changes::default() },
         8 => return Changes { private_key: Some(Some(private(end as u8 + 1))), ..Changes::default() },
+        10 => {
+            let modes = [PostQuantum::Off, PostQuantum::On, PostQuantum::On, PostQuantum::Required];
+            change.post_quantum = Some(modes[usize::from(value & 3)]);
+        }
         9 => return Changes { listen_port: Some(value.into()), fwmark: Some(1), ..Changes::default() },
         _ => return Changes { replace_peers: true, peers: vec![peer(other, None)], ..Changes::default() },
     }

@@ -112,6 +112,16 @@ pub enum DataEvent<C> {
         /// The payload.
         payload: Vec<u8>,
     },
+    /// The same with that session, which need not be active: a protocol may have to say something in a session that
+    /// carries no packets yet.
+    InjectInto {
+        /// The peer.
+        peer: PeerId,
+        /// The session.
+        session: SessionId,
+        /// The payload.
+        payload: Vec<u8>,
+    },
 }
 
 /// What the driver and the host tell any protocol. What only one protocol understands is its [`Protocol::Reply`].

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod activity;
+mod device_name;
 mod dns;
 mod drive;
 mod event;
@@ -26,6 +27,7 @@ mod time;
 mod tunnel;
 
 pub use activity::{Activity, PeerActivity};
+pub use device_name::{BadDeviceName, DeviceName};
 pub use dns::{DnsOptions, is_domain};
 pub use drive::{Drive, drive, drive_once, drive_with};
 pub use event::{Command, DataEvent, Event, EventOf, OpenFailure, Report, Severity};
@@ -40,7 +42,7 @@ pub use pool::{
 pub use preamble::{Judgement, Preamble};
 pub use prefix_table::{PrefixShares, PrefixTable, SourcePrefix, TableUsage};
 pub use printable::{escaped, is_unprintable, printable};
-pub use protocol::{Protocol, Rejected};
+pub use protocol::{HandshakeStage, Protocol, Rejected};
 pub use rate_limit::{AnswerLimit, ClientLimit, Permit, Rate, silence};
 pub use selector::Selector;
 pub use session::{Cipher, Digest, Install, PeerConfig, ReplayWindow};

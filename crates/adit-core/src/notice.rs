@@ -43,7 +43,7 @@ pub enum Notice {
         peer: PeerId,
         /// The session that opened it.
         session: SessionId,
-        /// The payload, at most 1,024 bytes of it.
+        /// The payload, at most 1,280 bytes of it.
         payload: Vec<u8>,
     },
     /// A packet waits for a peer that has no session to seal it with, or no path; told at most once a second for each

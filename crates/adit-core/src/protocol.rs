@@ -32,6 +32,13 @@ pub trait Protocol {
     /// Why the datagram was dropped.
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected>;
 
+    /// How far the sender of a control datagram seems to have come. It is asked of many datagrams that wait, so the answer
+    /// should cost little beside what [`Protocol::handle_datagram`] does. The default is for protocols with known peers.
+    fn stage_of(&self, path: Path, datagram: &[u8]) -> HandshakeStage {
+        let _ = (path, datagram);
+        HandshakeStage::Established
+    }
+
     /// An order from the driver or the host.
     fn handle_command(&mut self, now: Instant, command: Command);
 
@@ -59,6 +66,18 @@ pub trait Protocol {
 
     /// How full the tables are that unauthenticated peers can fill.
     fn tables(&self) -> Vec<TableUsage>;
+}
+
+/// How far the sender of a control datagram has come, by what can be read of the datagram at a glance. Nothing of it is
+/// authenticated; when many wait, datagrams of each stage have turns of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HandshakeStage {
+    /// It names a control channel, a handshake or a session that is there.
+    Established,
+    /// It seems to return a cookie, that is, to answer what its sender was sent and what nothing was kept of.
+    Returning,
+    /// It asks for an answer, and shows nothing.
+    First,
 }
 
 /// Why a control datagram was dropped. Dropping changes no state.

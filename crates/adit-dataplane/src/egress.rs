@@ -148,7 +148,7 @@ impl Egress {
                     peer.retire(session);
                 }
             }
-            EgressEvent::Inject { peer, payload } => self.inject(peer, &payload, out),
+            EgressEvent::Inject { peer, session, payload } => self.inject(peer, session, &payload, out),
         }
     }
 
@@ -281,15 +281,15 @@ impl Egress {
         }
     }
 
-    fn inject(&mut self, id: PeerId, payload: &[u8], out: &mut TransmitBatch) {
+    fn inject(&mut self, id: PeerId, session: Option<SessionId>, payload: &[u8], out: &mut TransmitBatch) {
         let sealed = match self.slots.get(&id).and_then(|slot| self.peers.get_mut(*slot)) {
             None => Err(DropReason::NoPeer),
-            Some(peer) if !peer.is_ready(self.now) => Err(DropReason::NoSession),
             Some(peer) => {
                 let before = peer.counter.bytes();
-                let sealed = peer.seal(None, payload, out);
+                let session = session.map_or(peer.active, |session| peer.position(session));
+                let sealed = peer.seal_message(session, payload, self.now, out);
                 match sealed {
-                    Ok(()) if peer.sends_keepalive(payload) => peer.counter.add_keepalive(self.now),
+                    Ok(()) if peer.is_keepalive(session, payload) => peer.counter.add_keepalive(self.now),
                     Ok(()) => peer.counter.stamp_other(self.now),
                     Err(_) => {}
                 }
@@ -373,7 +373,7 @@ impl Peer {
 
     /// False, and no change, if there is no such session.
     fn activate(&mut self, id: SessionId) -> bool {
-        let found = self.sessions.iter().position(|session| session.id == id);
+        let found = self.position(id);
         self.active = found.or(self.active);
         found.is_some()
     }
@@ -396,9 +396,32 @@ impl Peer {
         self.path.is_some() && self.active().is_some_and(is_alive)
     }
 
-    /// Whether that payload is a keepalive of its session.
-    fn sends_keepalive(&self, payload: &[u8]) -> bool {
-        self.active().is_some_and(|session| (session.is_keepalive)(payload))
+    /// Where a session is among the peer's.
+    fn position(&self, id: SessionId) -> Option<usize> {
+        self.sessions.iter().position(|session| session.id == id)
+    }
+
+    /// Whether that payload is a keepalive of the session at an index.
+    fn is_keepalive(&self, session: Option<usize>, payload: &[u8]) -> bool {
+        let session = session.and_then(|index| self.sessions.get(index));
+        session.is_some_and(|session| (session.is_keepalive)(payload))
+    }
+
+    /// Seals a message of the protocol's own with the session at an index, if that has not expired.
+    fn seal_message(
+        &mut self,
+        session: Option<usize>,
+        payload: &[u8],
+        now: Instant,
+        out: &mut TransmitBatch,
+    ) -> Result<(), DropReason> {
+        let active = std::mem::replace(&mut self.active, session);
+        let sealed = match self.is_ready(now) {
+            true => self.seal(None, payload, out),
+            false => Err(DropReason::NoSession),
+        };
+        self.active = active;
+        sealed
     }
 
     /// Seals one payload: a packet with that header, or something else.

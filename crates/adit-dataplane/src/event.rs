@@ -100,6 +100,8 @@ pub enum EgressEvent {
     Inject {
         /// The peer.
         peer: PeerId,
+        /// The session to seal with; `None`: the active one.
+        session: Option<SessionId>,
         /// The payload.
         payload: Vec<u8>,
     },
@@ -211,6 +213,11 @@ pub fn split<C>(
         DataEvent::Retire { peer, session } => {
             (Some(EgressEvent::Retire { peer, session }), Some(IngressEvent::Retire { peer, session }))
         }
-        DataEvent::Inject { peer, payload } => (Some(EgressEvent::Inject { peer, payload }), None),
+        DataEvent::Inject { peer, payload } => {
+            (Some(EgressEvent::Inject { peer, session: None, payload }), None)
+        }
+        DataEvent::InjectInto { peer, session, payload } => {
+            (Some(EgressEvent::Inject { peer, session: Some(session), payload }), None)
+        }
     }
 }

@@ -26,7 +26,7 @@ pub const MAX_RECORD: usize = MAX_DATAGRAM;
 /// How often sessions hear the time.
 const TICK: Duration = Duration::from_secs(1);
 /// Bytes of a protocol message that are passed on.
-const MESSAGE_MAX: usize = 1024;
+const MESSAGE_MAX: usize = 1280;
 
 /// Why a TCP connection must be closed: its stream makes no sense from here on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

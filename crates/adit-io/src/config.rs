@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Dns, Preamble, Transport, TunnelSettings};
+use adit_core::{DeviceName, Dns, Preamble, Transport, TunnelSettings};
 use adit_dataplane::codec::Demultiplexer;
 use serde::{Deserialize, Serialize};
 
+use crate::proxy::Proxy;
 use crate::tun::TunConfig;
 
 /// What the driver owns and how it is set up.
@@ -32,6 +33,8 @@ pub struct DriverConfig {
     pub remotes: Vec<Remote>,
     /// Sizes of the socket buffers.
     pub buffers: Buffers,
+    /// How the system routes what the sockets of [`DriverConfig::listen`] and [`DriverConfig::remotes`] send.
+    pub socket_routing: SocketRouting,
     /// Threads that move packets, up to [`crate::MAX_WORKERS`]; a single peer has one in any case.
     pub workers: usize,
     /// TCP connections that listeners hold at once; more are refused. The protocol makes room before that: it closes
@@ -141,8 +144,10 @@ pub struct Remote {
     pub family: Family,
     /// The local address to use; port 0 takes any.
     pub bind: Option<SocketAddr>,
-    /// How long a TCP connection may take to come about, for each address.
+    /// How long a TCP connection may take to come about, for each address; by a proxy, with all that is said to it.
     pub connect_timeout: Duration,
+    /// By whom it is reached; `None`: directly.
+    pub proxy: Option<Proxy>,
     /// The firewall mark of what is sent there. `None`: that of all tunnels of this program.
     pub mark: Option<u32>,
 }
@@ -157,6 +162,17 @@ pub enum Family {
     V4,
     /// IPv6.
     V6,
+}
+
+/// How the system routes what a tunnel's own sockets send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketRouting {
+    /// The firewall mark (SO_MARK) of what they send. By it the rules of policy routing and the kill switch know the tunnel's
+    /// datagrams. `None`: the mark that all tunnels share, for sockets that reach [`DriverConfig::remotes`], and none for
+    /// others.
+    pub mark: Option<u32>,
+    /// The device that they send and receive by (SO_BINDTODEVICE), such as a VRF.
+    pub device: Option<DeviceName>,
 }
 
 /// Sizes of the socket buffers in bytes; `None` leaves the choice to adit (UDP) or the kernel (TCP).

@@ -42,6 +42,15 @@ pub fn address_answer(datagram: &[u8]) -> usize {
     crate::resolver::read_any_answer(datagram)
 }
 
+/// Reads the head of what an HTTP proxy may answer. Gives whether it asks for an authentication that we can do.
+///
+/// # Panics
+///
+/// If what answers the challenge is more than a line, or shows the password.
+pub fn proxy_answer(head: &[u8]) -> bool {
+    crate::proxy::fuzzing::answer(head)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +59,8 @@ mod tests {
     fn what_is_fuzzed_is_reached() {
         // The second kind of request has no content; there is no twentieth kind.
         assert!(helper_message(&[1]) && !helper_message(&[20]));
+        assert!(proxy_answer(b"HTTP/1.0 407 x\r\nProxy-Authenticate: Digest realm=a, nonce=b\r\n\r\n"));
+        assert!(!proxy_answer(b"HTTP/1.0 407 x\r\nProxy-Authenticate: NTLM\r\n\r\n"));
         let servers = vec![IpAddr::from([10, 8, 0, 1])];
         let dns = Dns { servers, search: vec!["corp.example".to_owned()], only_for: Vec::new() };
         let old = "nameserver 192.0.2.53\noptions edns0\nsortlist x\noptions a\0b\r\r\noptions c\td\n";

@@ -27,9 +27,11 @@ mod offload;
 mod opener;
 mod poller;
 mod privileges;
+mod proxy;
 mod replace;
 mod resolver;
 mod routing;
+mod staged_queue;
 mod sync;
 mod sys;
 mod system;
@@ -40,7 +42,9 @@ mod tun;
 mod udp;
 
 pub use clock::{clock, local_time, unix_now};
-pub use config::{Buffers, DriverConfig, Execution, Family, Listen, Remote, StreamOptions, UdpSource};
+pub use config::{
+    Buffers, DriverConfig, Execution, Family, Listen, Remote, SocketRouting, StreamOptions, UdpSource,
+};
 pub use driver::{
     BindAnswer, Change, Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, MakeCodec,
     Observer, SharedDevice, UdpBinding, UdpSockets, WorkerStatus,
@@ -58,6 +62,7 @@ pub use privileges::{
     Account, AccountError, ConfineError, Confined, Kept, Layer, Sandbox, allow_many_descriptors, confine,
     confine_keeping, forbid_core_files, lock_memory, set_niceness, user_and_group,
 };
+pub use proxy::{HttpAuthentication, HttpProxy, Proxy, ProxyCredentials, ProxyKind};
 pub use replace::replace_file;
 pub use routing::Routing;
 pub use sys::{hand_over, inherited};

@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::{Domain, SockRef, Socket, Type};
 
+use crate::config::SocketRouting;
+
 /// `adit` in ASCII. All tunnels share it, so that the datagrams of one do not go into another, and those of that
 /// one into the first.
 pub(crate) const MARK: u32 = 0x6164_6974;
@@ -28,6 +30,22 @@ pub(crate) fn set(socket: BorrowedFd<'_>) -> io::Result<()> {
 /// As [`set`].
 pub(crate) fn set_to(socket: BorrowedFd<'_>, mark: u32) -> io::Result<()> {
     SockRef::from(&socket).set_mark(mark)
+}
+
+/// Has what a fresh socket sends routed as is configured.
+///
+/// # Errors
+/// What the system refuses: `EPERM` for a mark as [`set`] has it, `ENODEV` for a device that is not there.
+pub(crate) fn route(socket: &Socket, routing: SocketRouting) -> io::Result<()> {
+    if let Some(device) = routing.device {
+        socket.bind_device(Some(device.as_str().as_bytes())).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot bind to the device {device}: {error}"))
+        })?;
+    }
+    let Some(mark) = routing.mark else { return Ok(()) };
+    socket
+        .set_mark(mark)
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot set the mark {mark:#x}: {error}")))
 }
 
 /// Whether this thread may mark sockets.

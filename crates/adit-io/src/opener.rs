@@ -1,5 +1,7 @@
 //! Opening a path to a remote: name resolution and connecting, which may take long, on a thread of its own.
 
+mod by_proxy;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
@@ -72,12 +74,32 @@ impl KnownAddresses {
         }
     }
 
+    /// The same, beginning with another address at each attempt. Never empty: a name without addresses is a failure.
+    fn in_turn(
+        &self,
+        remote: &Remote,
+        attempt: usize,
+        resolving: &Resolving,
+    ) -> Result<Vec<SocketAddr>, OpenFailure> {
+        let mut addresses = self.resolve(remote, resolving)?;
+        let first = attempt % addresses.len().max(1);
+        addresses.rotate_left(first);
+        Ok(addresses)
+    }
+
     /// Resolves the names of all remotes while the system's resolver works. What fails is tried again when it is
     /// needed.
     pub(crate) fn learn(&self, remotes: &[Remote], resolving: &Resolving) {
         for remote in remotes {
+            if let Some(proxy) = &remote.proxy {
+                self.learn(&[by_proxy::as_remote(remote, proxy)], resolving);
+            }
             let unknown = !self.lock().contains_key(&key(remote));
-            if unknown && remote.host.parse::<IpAddr>().is_err() && !remote.random_hostname {
+            if unknown
+                && remote.host.parse::<IpAddr>().is_err()
+                && !remote.random_hostname
+                && by_proxy::resolves(remote)
+            {
                 let _ = self.resolve(remote, resolving);
             }
         }
@@ -93,24 +115,25 @@ fn key(remote: &Remote) -> String {
 }
 
 /// Resolves and opens. `attempt` counts the attempts at this remote: each tries the next of its addresses
-/// first. `prepare` is told the addresses before anything is sent there.
+/// first. `prepare` is told the addresses before anything is sent there, those of a proxy and of its relay apart.
 pub(crate) fn open(
     remote: &Remote,
     attempt: usize,
     udp: &UdpOptions,
     (known, resolving): (&KnownAddresses, &Resolving),
-    prepare: impl FnOnce(Vec<IpAddr>),
+    mut prepare: impl FnMut(Vec<IpAddr>),
 ) -> Result<Opened, OpenFailure> {
+    if let Some(proxy) = &remote.proxy {
+        return by_proxy::open((remote, proxy), attempt, udp, (known, resolving), &mut prepare);
+    }
     let mut failures = Vec::new();
-    let mut addresses = known.resolve(remote, resolving)?;
-    // Never empty: a name without addresses is a failure.
-    let first = attempt % addresses.len().max(1);
-    addresses.rotate_left(first);
+    let addresses = known.in_turn(remote, attempt, resolving)?;
     prepare(addresses.iter().map(SocketAddr::ip).collect());
     for address in addresses {
         let result = match remote.transport {
             Transport::Udp => open_udp(remote, address, udp),
-            Transport::Tcp => connect(remote, address, udp),
+            Transport::Tcp => connect(remote, address, udp, remote.connect_timeout)
+                .and_then(|stream| Ok(Opened::Tcp(tcp::prepare(stream)?, address))),
         };
         match result {
             Ok(opened) => return Ok(opened),
@@ -217,6 +240,7 @@ pub(crate) fn look_up_beside(host: &str, servers: &MarkedServers) -> io::Result<
         family: Family::Any,
         bind: None,
         connect_timeout: RESOLVE_TIMEOUT,
+        proxy: None,
         mark: None,
     };
     resolve_beside(&remote, servers).map_err(|failure| match failure {
@@ -275,16 +299,19 @@ fn open_udp(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::R
                 return Err(io::Error::new(error.kind(), format!("cannot bind to {local}: {error}")));
             }
             Ok(socket) => {
-                mark_own(remote, socket.as_fd());
+                mark_own(remote, socket.as_fd(), options);
                 return Ok(Opened::Udp(socket, address));
             }
         }
     }
 }
 
-/// Without the right to, only tunnels without policy routing work; the driver says so when it meets another.
-fn mark_own(remote: &Remote, socket: BorrowedFd<'_>) {
-    let _ = mark::set_to(socket, remote.mark.unwrap_or(mark::MARK));
+/// Puts the mark of the remote, or that of all tunnels, on a socket that has none of its own. Without the right to, only
+/// tunnels without policy routing work; the driver says so when it meets another.
+fn mark_own(remote: &Remote, socket: BorrowedFd<'_>, options: &UdpOptions) {
+    if options.routing.mark.is_none() {
+        let _ = mark::set_to(socket, remote.mark.unwrap_or(mark::MARK));
+    }
 }
 
 fn any_address(like: SocketAddr, port: u16) -> SocketAddr {
@@ -297,9 +324,16 @@ fn local_end(remote: &Remote, address: SocketAddr) -> Option<SocketAddr> {
     Some(if bind.ip().is_unspecified() { any_address(address, bind.port()) } else { bind })
 }
 
-fn connect(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::Result<Opened> {
+/// A connection that waits when it is read and written.
+fn connect(
+    remote: &Remote,
+    address: SocketAddr,
+    options: &UdpOptions,
+    timeout: Duration,
+) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    mark_own(remote, socket.as_fd());
+    mark::route(&socket, options.routing)?;
+    mark_own(remote, socket.as_fd(), options);
     if let Some(local) = local_end(remote, address) {
         socket.set_reuse_address(true)?;
         socket
@@ -307,14 +341,14 @@ fn connect(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::Re
             .map_err(|error| io::Error::new(error.kind(), format!("cannot bind to {local}: {error}")))?;
     }
     set_buffers(&socket, options.buffers);
-    socket.connect_timeout(&SockAddr::from(address), remote.connect_timeout)?;
-    Ok(Opened::Tcp(tcp::prepare(socket.into())?, address))
+    socket.connect_timeout(&SockAddr::from(address), timeout)?;
+    Ok(socket.into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Buffers;
+    use crate::config::{Buffers, SocketRouting};
 
     fn remote(host: &str, transport: Transport, family: Family) -> Remote {
         let connect_timeout = Duration::from_secs(2);
@@ -326,6 +360,7 @@ mod tests {
             family,
             bind: None,
             connect_timeout,
+            proxy: None,
             mark: None,
         }
     }
@@ -338,8 +373,12 @@ mod tests {
         }
     }
 
-    const OPTIONS: UdpOptions =
-        UdpOptions { buffers: Buffers { sndbuf: None, rcvbuf: None }, gso: true, gro: true };
+    const OPTIONS: UdpOptions = UdpOptions {
+        buffers: Buffers { sndbuf: None, rcvbuf: None },
+        gso: true,
+        gro: true,
+        routing: SocketRouting { mark: None, device: None },
+    };
 
     #[test]
     fn failures_say_what_failed() {

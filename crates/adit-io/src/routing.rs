@@ -114,6 +114,11 @@ impl Routing {
         self.netlink.set_group(self.device, DEVICE_GROUP)
     }
 
+    /// The mark of the tunnel's own datagrams; `None`: that of all tunnels. To be called before settings are applied.
+    pub fn set_mark(&mut self, mark: Option<u32>) {
+        self.policy.set_mark(mark.unwrap_or(mark::MARK));
+    }
+
     /// Other endpoints of the tunnel use the device too, and may end later: its addresses, and the routes into it, are
     /// not taken back but go with the device; a route that another endpoint has set is no other program's.
     pub fn share_device(&mut self) {
@@ -163,7 +168,7 @@ impl Routing {
 
     /// The firewall mark of what goes beside the tunnel.
     pub(crate) fn mark(&self) -> u32 {
-        self.by_mark.mark().unwrap_or(mark::MARK)
+        self.by_mark.mark().unwrap_or(self.policy.mark())
     }
 
     /// Whether all traffic of a family goes into the tunnel, or none anywhere.

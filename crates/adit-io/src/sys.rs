@@ -361,6 +361,9 @@ impl Message<'_> {
     };
 }
 
+/// Datagrams that the kernel cuts a message into at most (linux/udp.h `UDP_MAX_SEGMENTS`; later kernels allow more).
+pub(crate) const MOST_SEGMENTS: usize = 64;
+
 /// Messages that one call of [`send_many`] takes at most.
 pub(crate) const SEND_BATCH: usize = 64;
 
@@ -420,6 +423,34 @@ pub(crate) fn send(
     // SAFETY: name, iov and control point into `parts` and `message`, which outlive the call; the kernel
     // only reads them.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &header, SEND_FLAGS) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The same with `header` before each of the message's datagrams. Of more than [`MOST_SEGMENTS`] datagrams those beyond are not
+/// sent.
+pub(crate) fn send_with_header(
+    socket: BorrowedFd<'_>,
+    header: &[u8],
+    message: &Message<'_>,
+    source: Option<LocalAddress>,
+) -> io::Result<()> {
+    let piece =
+        |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut pieces = [const { libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 } }; 2 * MOST_SEGMENTS];
+    let mut count = 0;
+    let segment = message.segment.map_or(message.bytes.len(), usize::from).max(1);
+    for (place, datagram) in pieces.chunks_exact_mut(2).zip(message.bytes.chunks(segment)) {
+        place.copy_from_slice(&[piece(header), piece(datagram)]);
+        count += 2;
+    }
+    let cut = message.segment.and_then(|size| size.checked_add(u16::try_from(header.len()).ok()?));
+    let mut parts = Parts::of(message);
+    let mut whole = parts.header(&Message { segment: cut, ..*message }, source);
+    whole.msg_iov = pieces.as_mut_ptr();
+    whole.msg_iovlen = count;
+    // SAFETY: name and control point into `parts`, iov to the first `count` of `pieces`, and these into `header` and `message`;
+    // all outlive the call, and the kernel only reads them.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &whole, SEND_FLAGS) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::config::Buffers;
+use crate::config::{Buffers, SocketRouting};
+use crate::mark;
 use crate::udp::{is_any_v6, lacks_v6, normalised, set_buffers};
 
 /// Connections that wait to be accepted.
@@ -26,18 +27,23 @@ pub(crate) struct Listener(Socket);
 
 impl Listener {
     /// Binds to `address`; `[::]` means IPv6 and IPv4, or IPv4 alone on a machine without IPv6.
-    /// Connections inherit buffer sizes that `buffers` names.
-    pub(crate) fn bind(address: SocketAddr, buffers: Buffers) -> io::Result<Listener> {
-        match Listener::bind_one(address, buffers) {
+    /// Connections inherit buffer sizes that `buffers` names, and how they are routed.
+    pub(crate) fn bind(
+        address: SocketAddr,
+        buffers: Buffers,
+        routing: SocketRouting,
+    ) -> io::Result<Listener> {
+        match Listener::bind_one(address, buffers, routing) {
             Err(error) if is_any_v6(address) && lacks_v6(&error) => {
-                Listener::bind_one((Ipv4Addr::UNSPECIFIED, address.port()).into(), buffers)
+                Listener::bind_one((Ipv4Addr::UNSPECIFIED, address.port()).into(), buffers, routing)
             }
             result => result,
         }
     }
 
-    fn bind_one(address: SocketAddr, buffers: Buffers) -> io::Result<Listener> {
+    fn bind_one(address: SocketAddr, buffers: Buffers, routing: SocketRouting) -> io::Result<Listener> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        mark::route(&socket, routing)?;
         socket.set_nonblocking(true)?;
         // So that a restart need not wait for the connections of the last run to time out.
         socket.set_reuse_address(true)?;
@@ -171,7 +177,9 @@ mod tests {
     use super::*;
 
     fn pair() -> (Writer, TcpStream) {
-        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), Buffers::default()).unwrap();
+        let listener =
+            Listener::bind("127.0.0.1:0".parse().unwrap(), Buffers::default(), SocketRouting::default())
+                .unwrap();
         let reader = TcpStream::connect(listener.local_address().unwrap()).unwrap();
         let (stream, from) = loop {
             match listener.accept() {

@@ -4,6 +4,7 @@ mod backlog;
 mod batch;
 mod group;
 mod pair;
+mod relay;
 mod segment_limits;
 mod self_test;
 mod source;
@@ -23,12 +24,14 @@ use socket2::{Domain, Protocol, Socket, Type};
 pub(crate) use self::backlog::Backlog;
 pub(crate) use self::batch::Gathered;
 pub(crate) use self::pair::{PairOptions, UdpPair};
+pub(crate) use self::relay::Relay;
 use self::segment_limits::SegmentLimits;
 pub(crate) use self::self_test::self_test;
 pub(crate) use self::source::PinnedSource;
 use crate::clock;
-use crate::config::Buffers;
+use crate::config::{Buffers, SocketRouting};
 use crate::helper::SocketChannel;
+use crate::mark;
 use crate::sys::{self, LocalAddress, Message, Received};
 
 /// Room for the largest message (UDP_GRO gathers up to 64 KiB).
@@ -52,6 +55,8 @@ pub struct UdpOptions {
     pub gso: bool,
     /// Use UDP_GRO.
     pub gro: bool,
+    /// How what they send is routed.
+    pub routing: SocketRouting,
 }
 
 /// What a socket leaves to others.
@@ -96,6 +101,8 @@ pub struct UdpSocket {
     refusal: AtomicI32,
     /// What paths refused.
     limits: SegmentLimits,
+    /// What it sends and receives goes by a relay, with a header before each datagram.
+    relay: Option<Box<Relay>>,
 }
 
 impl UdpSocket {
@@ -143,6 +150,7 @@ impl UdpSocket {
 
     fn bind_one(address: SocketAddr, options: &UdpOptions, sharing: Sharing) -> io::Result<UdpSocket> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        mark::route(&socket, options.routing)?;
         socket.set_reuse_port(sharing.address)?;
         socket.set_nonblocking(true)?;
         if address.is_ipv6() {
@@ -168,6 +176,7 @@ impl UdpSocket {
             gso: options.gso,
             refusal: AtomicI32::new(0),
             limits: SegmentLimits::default(),
+            relay: None,
         }
     }
 
@@ -274,9 +283,17 @@ impl UdpSocket {
 
     /// The same without waiting.
     fn try_send(&self, source: Option<&PinnedSource>, datagrams: Datagrams<'_>) -> Sent {
+        let (to, segment) = (self.wire_address(datagrams.to), datagrams.segment.max(1));
+        let datagrams = Datagrams { to, segment, ..datagrams };
+        match &self.relay {
+            None => self.try_send_message(source, datagrams),
+            Some(relay) => self.try_send_by_relay(relay, source, datagrams),
+        }
+    }
+
+    /// The same with an address of the socket's own family, and no more bytes than go into one message.
+    fn try_send_message(&self, source: Option<&PinnedSource>, datagrams: Datagrams<'_>) -> Sent {
         let Datagrams { bytes, segment, to, outer } = datagrams;
-        let to = self.wire_address(to);
-        let segment = segment.max(1);
         if bytes.len() > segment && segment <= self.longest_segment(to) {
             let size = u16::try_from(segment).ok();
             match self.send_one(source, &Message { bytes, to, segment: size, outer }) {
@@ -335,7 +352,7 @@ impl UdpSocket {
     fn send_message(&self, message: &Message<'_>, source: Option<LocalAddress>) -> io::Result<()> {
         let mut refused = false;
         loop {
-            match sys::send(self.socket.as_fd(), message, source) {
+            match relay::send(self, message, source) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The answer of an ICMP message to an earlier datagram, not to this one.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !refused => refused = true,

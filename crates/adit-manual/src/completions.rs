@@ -25,9 +25,11 @@ pub(crate) fn all(programs: &[Program]) -> Files {
 /// The generators would offer hidden commands, too.
 fn without_hidden(command: &Command) -> Command {
     let visible = command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set());
-    let kept = Command::new(command.get_name().to_owned())
+    // clap wants a name that lives as long as the program.
+    let name: &'static str = command.get_name().to_owned().leak();
+    Command::new(name)
+        .version(env!("CARGO_PKG_VERSION"))
+        .propagate_version(true)
         .args(command.get_arguments().cloned())
         .subcommands(visible.cloned())
-        .propagate_version(true);
-    command.get_version().map(str::to_owned).into_iter().fold(kept, Command::version)
 }

@@ -1,5 +1,6 @@
 //! An OpenVPN client: finds a server, connects, follows its push, and comes back when the server is lost.
 
+mod attempt;
 mod challenge;
 mod connection;
 mod reconfigure;
@@ -19,7 +20,7 @@ use rand_core::{RngCore, SeedableRng};
 use crate::codec::Codec;
 use crate::params::{ClientParams, ControlParams};
 use crate::request::{
-    Challenge, ChallengeResponse, Event, PeerDetail, PeerInfo, Reply, Request, UserPassword,
+    Challenge, ChallengeResponse, Event, PeerDetail, PeerInfo, Progress, Reply, Request, UserPassword,
 };
 use challenge::{Dynamic, TextChallenge};
 use connection::{Connection, Outcome};
@@ -49,6 +50,10 @@ impl Next {
 enum State {
     /// Waiting for the next attempt.
     Waiting(Instant),
+    /// The adapter is asked whether to go on; the wait between attempts is over then.
+    Held(Instant),
+    /// The adapter is asked where to connect.
+    Choosing,
     /// The user is asked for username and password, or for the answer to a challenge.
     Asking,
     /// The driver opens a path to the remote.
@@ -72,6 +77,10 @@ pub struct Client {
     remote: usize,
     /// Attempts since a connection was last up.
     attempts: u32,
+    /// Where this attempt goes in place of the remote, if the adapter said so.
+    instead: Option<(String, u16)>,
+    /// The adapter has said where the next attempt goes.
+    chosen: bool,
     ever_up: bool,
     /// How many remotes in a row have names that do not exist, and since when.
     unknown: (usize, Instant),
@@ -102,6 +111,8 @@ impl Client {
             user,
             remote: 0,
             attempts: 0,
+            instead: None,
+            chosen: false,
             ever_up: false,
             unknown: (0, now),
             questions: 0,
@@ -120,15 +131,14 @@ impl Client {
         self
     }
 
-    fn remote_name(&self) -> &str {
-        self.params.remotes.get(self.remote).map_or("the server", |remote| remote.name.as_str())
-    }
-
     fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {
         self.events.push_back(Event::Report(Report { severity, path, text }));
     }
 
     fn open(&mut self) {
+        if self.params.asks_for_remote && !self.chosen {
+            return self.ask_for_remote();
+        }
         if let Some(need) = self.user.need() {
             self.state = State::Asking;
             return match need {
@@ -140,9 +150,11 @@ impl Client {
             };
         }
         self.state = State::Opening;
+        self.chosen = false;
         let text = format!("connecting to {}", self.remote_name());
         self.report(Severity::Info, None, text);
         self.events.push_back(Event::Open { remote: self.remote });
+        self.tell_opening();
     }
 
     fn ask(&mut self, text: String, echo: bool) {
@@ -222,7 +234,7 @@ impl Client {
         if next == Next::Other || (next == Next::Usual && !was_up) {
             self.remote = (self.remote + 1) % self.params.remotes.len().max(1);
         }
-        self.state = State::Waiting(self.now + wait);
+        self.wait_for_attempt(wait);
     }
 
     /// The server let us in, but the tunnel would be none.
@@ -258,7 +270,10 @@ impl Client {
         self.connections = self.connections.wrapping_add(1);
         let to = (path, remote, self.connections);
         match Connection::new(self.now, to, self.params.clone(), self.control.clone(), credentials, rng) {
-            Ok(connection) => self.state = State::Connected(Box::new(connection)),
+            Ok(connection) => {
+                self.events.push_back(Event::Request(Request::Progress(Progress::Waiting)));
+                self.state = State::Connected(Box::new(connection));
+            }
             Err(error) => {
                 self.events.push_back(Event::Close { path });
                 self.end(Ended::Failed(format!("TLS cannot start: {error}")));
@@ -300,11 +315,15 @@ impl Client {
             let text = format!("the server cannot let us in now (AUTH_FAILED,TEMP): {reason}");
             return self.try_again_after(&text, Next::after(advance), backoff.unwrap_or_default());
         }
-        if let Some(challenge) = Dynamic::parse(reason) {
+        if !self.user.shows_token() {
+            self.events.push_back(Event::Request(Request::AuthFailed(reason.to_owned())));
+        }
+        let by_program = self.user.answers_by_program();
+        if let Some(challenge) = Dynamic::parse(reason).filter(|_| !by_program) {
             return self.challenged(challenge);
         }
         let text = connection::auth_failed(reason, &self.params.data.ciphers);
-        match self.user.refused(&text) {
+        match self.user.refused(if by_program { reason } else { &text }) {
             // This server is there, and knows us.
             AfterRefusal::Again => self.try_again_after(&text, Next::Same, Duration::ZERO),
             AfterRefusal::End => {
@@ -322,7 +341,7 @@ impl Client {
             return self.end(Ended::Failed(format!("{text}; {why}")));
         }
         self.report(Severity::Info, None, text);
-        self.state = State::Waiting(self.now + self.params.retry.0);
+        self.wait_for_attempt(self.params.retry.0);
     }
 
     fn question_answered(&mut self, response: ChallengeResponse) {
@@ -458,7 +477,8 @@ impl Protocol for Client {
                 _ => self.end(Ended::Shutdown),
             },
             Command::Restart => {
-                if !matches!(self.state, State::Ended) {
+                // One that is held back, or asks where to go, begins anew anyway (OpenVPN manage.c, `MANSIG_IGNORE_USR1_HUP`).
+                if !matches!(self.state, State::Ended | State::Held(_) | State::Choosing) {
                     self.signal = matches!(self.state, State::Connected(_)).then_some("sigusr1");
                     self.try_again("told to restart", false);
                 }
@@ -477,6 +497,10 @@ impl Protocol for Client {
         match reply {
             Reply::Credentials(answer) => self.answered(answer),
             Reply::ChallengeResponse(response) => self.question_answered(response),
+            Reply::GoOn { at_once } => self.go_on(at_once),
+            Reply::Remote(decision) => self.remote_decided(decision),
+            Reply::ServerResponse(answer) => self.respond(&answer),
+            Reply::ForgetPasswords => self.user.forget_all(),
             Reply::RevocationList(content) => self.take_revocations(&content),
             Reply::ScriptDone { id, outcome } => {
                 if let State::Connected(connection) = &mut self.state {
@@ -514,7 +538,7 @@ impl Protocol for Client {
         match &self.state {
             State::Waiting(until) => Some(*until),
             State::Connected(connection) => connection.poll_timeout(),
-            State::Asking | State::Opening | State::Ended => None,
+            State::Held(_) | State::Choosing | State::Asking | State::Opening | State::Ended => None,
         }
     }
 

@@ -34,7 +34,8 @@ pub(crate) fn client_hello(params: &ClientParams, path: Path) -> KeyMethod2 {
         | iv_proto::AUTH_FAIL_TEMP
         | iv_proto::DYNAMIC_TLS_CRYPT
         | iv_proto::DATA_EPOCH
-        | iv_proto::DNS_OPTION;
+        | iv_proto::DNS_OPTION
+        | iv_proto::PUSH_UPDATE;
     info.push("IV_PROTO", &known_proto(&params.data, proto).to_string());
     for ability in ["IV_LZO_STUB", "IV_COMP_STUB", "IV_COMP_STUBv2"] {
         info.push(ability, "1");

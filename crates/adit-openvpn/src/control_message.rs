@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 mod push;
 
-pub use push::{BUNDLE_LEN, MAX_PUSH_LEN, PushAssembler, PushError, encode_push_reply};
+pub use push::{BUNDLE_LEN, MAX_PUSH_LEN, PushAssembler, PushError, encode_push_reply, encode_push_update};
 
 /// Longest message in bytes, its NUL not counted. OpenVPN 2 sends no more than 1,023; others send more.
 pub const MAX_MESSAGE_LEN: usize = 65_535;
@@ -64,6 +64,8 @@ pub enum ControlMessage {
     PushRequest,
     /// Options for the client; perhaps not all, see [`PushAssembler`].
     PushReply(Vec<String>),
+    /// Changes to a client's options; perhaps not all, see [`PushAssembler`].
+    PushUpdate(Vec<String>),
     /// The server refuses the client; the reason may be empty, or carry flags (`TEMP…`, `CRV1:…`).
     AuthFailed(String),
     /// The client shall connect anew.
@@ -131,9 +133,8 @@ impl ControlMessage {
         let (name, rest) = message.split_once(',').unwrap_or((message, ""));
         match name {
             "PUSH_REQUEST" => ControlMessage::PushRequest,
-            "PUSH_REPLY" => ControlMessage::PushReply(
-                rest.split(',').filter(|option| !option.is_empty()).map(str::to_owned).collect(),
-            ),
+            "PUSH_REPLY" => ControlMessage::PushReply(options(rest)),
+            "PUSH_UPDATE" => ControlMessage::PushUpdate(options(rest)),
             "RESTART" => ControlMessage::Restart(Disconnect::parse(rest)),
             "HALT" => ControlMessage::Halt(Disconnect::parse(rest)),
             "EXIT" => ControlMessage::Exit,
@@ -158,6 +159,7 @@ impl fmt::Display for ControlMessage {
         match self {
             ControlMessage::PushRequest => f.write_str("PUSH_REQUEST"),
             ControlMessage::PushReply(options) => with(f, "PUSH_REPLY", &options.join(",")),
+            ControlMessage::PushUpdate(options) => with(f, "PUSH_UPDATE", &options.join(",")),
             ControlMessage::AuthFailed(reason) => with(f, "AUTH_FAILED", reason),
             ControlMessage::Restart(how) => with(f, "RESTART", &how.to_string()),
             ControlMessage::Halt(how) => with(f, "HALT", &how.to_string()),
@@ -177,7 +179,7 @@ impl fmt::Display for ControlMessage {
 impl fmt::Debug for ControlMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ControlMessage::PushReply(_) | ControlMessage::Unknown(_) => {
+            ControlMessage::PushReply(_) | ControlMessage::PushUpdate(_) | ControlMessage::Unknown(_) => {
                 let text = self.to_string();
                 let mut comma = "";
                 text.split(',').try_for_each(|option| {
@@ -188,6 +190,10 @@ impl fmt::Debug for ControlMessage {
             other => write!(f, "{other}"),
         }
     }
+}
+
+fn options(text: &str) -> Vec<String> {
+    text.split(',').filter(|option| !option.is_empty()).map(str::to_owned).collect()
 }
 
 /// A pushed option as it may be logged: the value of `auth-token` is hidden.
@@ -250,6 +256,7 @@ mod tests {
                 "PUSH_REPLY,route 10.0.0.0,ping 10",
                 M::PushReply(vec!["route 10.0.0.0".to_owned(), "ping 10".to_owned()]),
             ),
+            ("PUSH_UPDATE,-route,?dns x", M::PushUpdate(vec!["-route".to_owned(), "?dns x".to_owned()])),
             ("AUTH_FAILED", M::AuthFailed(String::new())),
             (
                 "AUTH_FAILED,TEMP[backoff 30,advance no]:later",
@@ -296,6 +303,7 @@ mod tests {
             Just(M::PushRequest),
             Just(M::Exit),
             prop::collection::vec("[!-+--~][ -+--~]{0,20}", 0..5).prop_map(M::PushReply),
+            prop::collection::vec("[!-+--~][ -+--~]{0,20}", 0..5).prop_map(M::PushUpdate),
             "[ -~]{0,30}".prop_map(M::AuthFailed),
             how.clone().prop_map(M::Restart),
             how.prop_map(M::Halt),

@@ -54,7 +54,7 @@ pub mod wrap;
 /// What [`credentials::client_tls`] and [`credentials::server_tls`] ask of the peer's certificate.
 pub use adit_pki::PeerRequirements;
 pub use client::Client;
-pub use server::Server;
+pub use server::{PushUpdateError, Server};
 pub use static_tunnel::StaticTunnel;
 pub use tls::TlsConfig;
 pub use usage::UseLimits;

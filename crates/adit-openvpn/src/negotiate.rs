@@ -33,6 +33,8 @@ pub(crate) mod iv_proto {
     pub(crate) const DATA_EPOCH: u32 = 1 << 10;
     /// The option `dns` is understood.
     pub(crate) const DNS_OPTION: u32 = 1 << 11;
+    /// PUSH_UPDATE is understood.
+    pub(crate) const PUSH_UPDATE: u32 = 1 << 12;
     /// What needs keys that TLS exports.
     pub(crate) const EXPORTS: u32 = TLS_KEY_EXPORT | DYNAMIC_TLS_CRYPT | DATA_EPOCH;
     /// What OpenVPN 2.5 knew.

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Cipher, Digest, Dns, Instant, IpNet, Redirect, ReplayWindow, Route, UnixTime};
+use adit_core::{Cipher, Digest, Dns, Instant, IpNet, Redirect, ReplayWindow, Route, RouteTable, UnixTime};
 use adit_pki::{NameFields, Revocations};
 use rustls::pki_types::CertificateDer;
 
@@ -168,6 +168,8 @@ pub struct Keepalive {
 pub struct LocalSettings {
     /// `route` and `route-ipv6`.
     pub routes: Vec<Route>,
+    /// `route-table`: where all routes into the tunnel go, those that are pushed too.
+    pub table: RouteTable,
     /// `redirect-gateway`.
     pub redirect: Option<Redirect>,
     /// `block-ipv6`.

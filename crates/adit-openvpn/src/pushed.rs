@@ -1,6 +1,7 @@
 //! What a server pushes, read into settings.
 
 mod arguments;
+mod update;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use adit_core::{
 use self::arguments::{
     cipher, first, idle, length, redirect_gateway, route4, route6, seconds, topology, two_addresses,
 };
+pub(crate) use self::update::{Change, Update};
 use crate::codec::Compression;
 use crate::params::{DataParams, Keepalive, LocalSettings, ScriptParams};
 use crate::request::TunnelFacts;
@@ -129,6 +131,11 @@ impl Pushed {
             }
             "ping-exit" => {
                 (self.ping_timeout, self.ping_exit) = (seconds(arguments).ok_or_else(malformed)?, true)
+            }
+            "keepalive" => {
+                let (ping, timeout) = arguments.split_at_checked(1).ok_or_else(malformed)?;
+                let both = (seconds(ping).ok_or_else(malformed)?, seconds(timeout).ok_or_else(malformed)?);
+                (self.ping, self.ping_timeout, self.ping_exit) = (both.0, both.1, false);
             }
             "inactive" => self.limits.idle = Some(idle(arguments).ok_or_else(malformed)?),
             "session-timeout" => self.limits.length = Some(length(arguments).ok_or_else(malformed)?),
@@ -257,6 +264,7 @@ impl Pushed {
     ) -> TunnelSettings {
         let mut settings =
             TunnelSettings { mtu, server: Some(server), dns: local.dns.clone(), ..TunnelSettings::default() };
+        settings.table = local.table;
         settings.redirect = local.redirect;
         settings.block_ipv6 = local.block_ipv6;
         let needed = |address: &&IpNet| match address {
@@ -354,7 +362,7 @@ fn fatal(option: &str) -> Refused {
 mod tests {
     use super::*;
 
-    fn read(options: &[&str]) -> Pushed {
+    pub(super) fn read(options: &[&str]) -> Pushed {
         let mut pushed = Pushed::default();
         for option in options {
             pushed.apply(option).unwrap();
@@ -362,7 +370,7 @@ mod tests {
         pushed
     }
 
-    fn settings(pushed: &Pushed) -> TunnelSettings {
+    pub(super) fn settings(pushed: &Pushed) -> TunnelSettings {
         pushed.settings(&LocalSettings::default(), false, 1500, "192.0.2.1".parse().unwrap())
     }
 

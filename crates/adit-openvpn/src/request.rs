@@ -1,5 +1,6 @@
 //! What the machines and their adapter, the program's part that knows OpenVPN, say to each other.
 
+mod attempt;
 mod challenge;
 mod client_event;
 mod facts;
@@ -8,11 +9,13 @@ mod script;
 
 use std::fmt;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use crate::codec::Codec;
 use adit_core::{PeerId, PoolEntry};
 use zeroize::Zeroizing;
 
+pub use self::attempt::{Progress, RemoteDecision, RemoteQuery, ServerNotice};
 pub use self::challenge::{Challenge, ChallengeResponse};
 pub use self::client_event::{ClientDecision, ClientEvent, ClientStep};
 pub use self::facts::{GatewayVariable, PeerFacts, TunnelFacts};
@@ -62,6 +65,25 @@ pub enum Request {
     TunnelFacts(Box<TunnelFacts>),
     /// Said before the peer or the tunnel is reported as down: why, in the word that scripts know it by (`signal`).
     Signal(&'static str),
+    /// A client has come so far; nothing is asked.
+    Progress(Progress),
+    /// A client is about to try again after `wait`: shall it? Asked only where [`crate::params::ClientParams::asks_to_go_on`]
+    /// says so. Answered with [`Reply::GoOn`].
+    MayGoOn {
+        /// The wait between attempts.
+        wait: Duration,
+    },
+    /// Where the next attempt goes. Asked only where [`crate::params::ClientParams::asks_for_remote`] says so. Answered with
+    /// [`Reply::Remote`].
+    Remote(Box<RemoteQuery>),
+    /// Words of the server for the person in charge, as it sent them (`INFO`, `INFO_PRE`); nothing is asked.
+    ServerInfo(String),
+    /// The server refused what the user showed, in these words, which may be empty; nothing is asked.
+    AuthFailed(String),
+    /// The server ended the connection; nothing is asked.
+    ServerNotice(ServerNotice),
+    /// A message that the server pushed for a program (`echo`); nothing is asked.
+    Echo(String),
 }
 
 /// The adapter's answers to requests, and its orders.
@@ -99,6 +121,17 @@ pub enum Reply {
     /// The addresses that the other end of a point-to-point tunnel may have from now on: those of the names by which
     /// the configuration knows it.
     PeerAddresses(Vec<IpAddr>),
+    /// The answer to [`Request::MayGoOn`].
+    GoOn {
+        /// The client was held back, and the wait between attempts is over by that.
+        at_once: bool,
+    },
+    /// The answer to [`Request::Remote`].
+    Remote(RemoteDecision),
+    /// An answer to the server's question, in base64, from a program that read the question in [`Request::ServerInfo`].
+    ServerResponse(Zeroizing<String>),
+    /// A client forgets the username, the password and the token.
+    ForgetPasswords,
     /// The file of revoked certificates has this new content.
     RevocationList(Vec<u8>),
     /// Disconnect a server's client with a message, also one whose authentication is pending (`client-kill`).

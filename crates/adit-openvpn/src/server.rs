@@ -12,6 +12,7 @@ mod log_budget;
 mod peer;
 mod pre_auth;
 mod pre_check;
+mod push_update;
 mod reconfigure;
 mod reports;
 mod settings;
@@ -27,8 +28,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Command, Ended, EndpointPool, Instant, IpNet, Notice, Path, PeerId, PoolRanges, Protocol, Rejected,
-    Severity, SharedPool, TableUsage, Transport,
+    Command, Ended, EndpointPool, HandshakeStage, Instant, IpNet, Notice, Path, PeerId, PoolRanges, Protocol,
+    Rejected, Severity, SharedPool, TableUsage, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -37,11 +38,12 @@ use zeroize::Zeroizing;
 use crate::codec::Codec;
 use crate::params::{ControlParams, ExitNotify, ServerParams};
 use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Reply, Request, ScriptId};
-use crate::wire::Sid;
+use crate::wire::{Header, Opcode, Sid};
 use half_open::HalfOpen;
 use log_budget::LogBudget;
 use peer::{Peer, Verdict};
 use pre_auth::PreAuth;
+pub use push_update::PushUpdateError;
 use reconfigure::AtRestart;
 use silent::SilentConnections;
 use tls_crypt_v2_verify::TlsCryptV2Verify;
@@ -480,6 +482,19 @@ impl Protocol for Server {
         result
     }
 
+    fn stage_of(&self, path: Path, datagram: &[u8]) -> HandshakeStage {
+        let header = datagram.first().and_then(|byte| Header::from_byte(*byte));
+        match (header.map(|header| header.opcode), peek_sid(datagram)) {
+            (Some(Opcode::Control | Opcode::Ack | Opcode::ControlWkc | Opcode::SoftReset), Some(sid)) => {
+                match self.by_sid.contains_key(&(path, sid)) {
+                    true => HandshakeStage::Established,
+                    false => HandshakeStage::Returning,
+                }
+            }
+            _ => HandshakeStage::First,
+        }
+    }
+
     fn handle_command(&mut self, now: Instant, command: Command) {
         self.now = now;
         match command {
@@ -529,7 +544,12 @@ impl Protocol for Server {
             }
             Reply::RevocationList(content) => self.take_revocations(&content),
             // For clients.
-            Reply::Credentials(_) | Reply::ChallengeResponse(_) => {}
+            Reply::Credentials(_)
+            | Reply::ChallengeResponse(_)
+            | Reply::GoOn { .. }
+            | Reply::Remote(_)
+            | Reply::ServerResponse(_)
+            | Reply::ForgetPasswords => {}
         }
     }
 

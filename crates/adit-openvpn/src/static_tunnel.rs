@@ -157,6 +157,7 @@ impl StaticTunnel {
             peer_address: local.peer_address,
             mtu: self.params.tun_mtu,
             routes: local.routes.clone(),
+            table: local.table,
             redirect: local.redirect,
             block_ipv6: local.block_ipv6,
             dns: local.dns.clone(),

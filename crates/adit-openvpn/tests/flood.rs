@@ -284,6 +284,39 @@ fn client_key(metadata: Metadata) -> ClientKey {
     ServerKey::from_bytes(&[9; 128]).wrap(&StaticKey::from_bytes(&[7; 256]), &metadata).unwrap()
 }
 
+/// Answers to 10,000 first packets from as many addresses, of which there are 256 different ones, in a second.
+fn answered(siege: &Siege, datagram: impl FnMut(u8) -> Vec<u8>) -> usize {
+    let mut flood = Flood::new("first packets", Source::Everywhere, datagram);
+    let mut world = World::new(siege.server());
+    world.answers();
+    let mut answered = 0;
+    for _ in 0..10_000 {
+        let (path, datagram) = flood.next();
+        let _ = world.server.handle_datagram(world.now, path, datagram);
+        answered += world.answers().len();
+    }
+    answered
+}
+
+/// Who has one packet of a client can send it again and again, but cannot wrap another.
+#[test]
+fn copies_of_a_wrapped_first_packet_are_not_answered() {
+    let key = StaticKey::from_bytes(&[7; 256]);
+    let crypt = WrapConfig::tls_crypt(&key, TlsRole::Client);
+    let siege = Siege::new(crypt.clone(), WrapConfig::tls_crypt(&key, TlsRole::Server), None);
+    // Four of each; and two different ones may share their counters.
+    let expected = 1000..=1024;
+    let count = answered(&siege, reset(&crypt, Opcode::HardResetClientV2));
+    assert!(expected.contains(&count), "tls-crypt: {count}");
+    let v2 = WrapConfig::tls_crypt_v2(&client_key(Metadata::User(vec![1; 20])));
+    let siege = Siege::new(v2.clone(), WrapConfig::Plain, Some(ServerKey::from_bytes(&[9; 128])));
+    let count = answered(&siege, reset(&v2, Opcode::HardResetClientV3));
+    assert!(expected.contains(&count), "tls-crypt-v2: {count}");
+    let siege = Siege::new(WrapConfig::Plain, WrapConfig::Plain, None);
+    let count = answered(&siege, reset(&WrapConfig::Plain, Opcode::HardResetClientV2));
+    assert_eq!(count, 10_000, "anybody can make others of these");
+}
+
 #[test]
 fn plain() {
     use Source::{Everywhere, One};

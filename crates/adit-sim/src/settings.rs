@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_core::{Cipher, IpNet, Ipv4Net, Ipv6Net, PeerLimits, PoolEntry, UnixTime};
+use adit_core::{Cipher, IpNet, Ipv4Net, Ipv6Net, PeerLimits, PoolEntry, RouteTable, UnixTime};
 use adit_openvpn::access::{AccessParams, PasswordScript};
 use adit_openvpn::credentials::{client_tls, server_tls};
 use adit_openvpn::params::{
@@ -44,10 +44,9 @@ pub(crate) fn client(scenario: &Scenario, number: usize, skew: i64) -> Result<Cl
         ControlParams::new(scenario.control.wrapping.client(number)?, TlsConfig::Client(tls), wall(skew));
     set_timing(&mut control, scenario, 1);
     let remote = |transport| RemoteParams {
-        name: format!("server ({transport:?})"),
-        transport,
         poll_timeout: scenario.liveness.server_poll_timeout,
         exit_notify: true,
+        ..RemoteParams::new(format!("server ({transport:?})"), transport)
     };
     let remotes = scenario.remotes.iter().copied().map(remote).collect();
     let nocache = number.is_multiple_of(2);
@@ -66,6 +65,7 @@ pub(crate) fn client(scenario: &Scenario, number: usize, skew: i64) -> Result<Cl
             credentials: None,
             retry: AuthRetry::Interact,
             nocache,
+            by_program: false,
             challenge: number.is_multiple_of(3).then_some(challenge),
         }),
         ..ClientParams::new(control, remotes)
@@ -249,6 +249,7 @@ pub(crate) fn server(scenario: &Scenario, skew: i64, leases: Vec<PoolEntry>) -> 
         pool6: Ipv6Net::new(POOL6, 64).ok(),
         push,
         routes: Vec::new(),
+        table: RouteTable::Main,
         keepalive: keepalive(scenario, 0),
         limits: if scenario.server.pushes_limits { PeerLimits::default() } else { scenario.limits },
         client_to_client: scenario.server.client_to_client,

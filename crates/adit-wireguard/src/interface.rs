@@ -7,8 +7,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use adit_core::{
-    Command, Ended, Instant, IpNet, Notice, OpenFailure, Path, PeerId, Protocol, Rejected, TableUsage,
-    Transport,
+    Command, Ended, HandshakeStage, Instant, IpNet, Notice, OpenFailure, Path, PeerId, Protocol, Rejected,
+    TableUsage, Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
@@ -20,7 +20,7 @@ use crate::params::{Changes, Params};
 use crate::peer::Peer;
 use crate::request::{Codec, Event, PeerDetail, PeerInfo, Reply, Request, Status};
 use crate::shared::{Identity, Shared};
-use crate::wire::{CookieReply, Initiation, Message, Response};
+use crate::wire::{CookieReply, Initiation, Message, Response, WithMacs as _};
 
 /// WireGuard as a state machine: one interface, which is initiator and responder at once.
 ///
@@ -230,6 +230,19 @@ impl Protocol for Interface {
         }
     }
 
+    fn stage_of(&self, _path: Path, datagram: &[u8]) -> HandshakeStage {
+        let is_known = |index| self.shared.peer_of(index).is_some();
+        match Message::parse(datagram) {
+            Ok(Message::Initiation(message)) if !message.has_mac2() => HandshakeStage::First,
+            Ok(Message::Response(message)) if is_known(message.receiver()) => HandshakeStage::Established,
+            Ok(Message::CookieReply(message)) if is_known(message.receiver()) => HandshakeStage::Established,
+            Ok(Message::Initiation(_) | Message::Response(_) | Message::CookieReply(_)) => {
+                HandshakeStage::Returning
+            }
+            Ok(Message::Data(_)) | Err(_) => HandshakeStage::First,
+        }
+    }
+
     fn handle_command(&mut self, now: Instant, command: Command) {
         self.shared.now = now;
         if self.ended {
@@ -279,8 +292,7 @@ impl Protocol for Interface {
             Notice::Moved { path, .. } => peer.moved(shared, path),
             Notice::Wanted { .. } => peer.wanted(shared),
             Notice::LimitNear { session, .. } => peer.limit_near(shared, session),
-            // What is inside a tunnel is packets and keepalives; anything else is dropped, as upstream does.
-            Notice::Message { .. } => {}
+            Notice::Message { session, payload, .. } => peer.take_inner(shared, session, &payload),
         });
     }
 

@@ -10,9 +10,12 @@ mod connections;
 mod crypto;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod hybrid;
+pub mod inner;
 mod interface;
 mod keys;
 mod macs;
+mod mark;
 mod noise;
 mod params;
 mod peer;
@@ -25,6 +28,6 @@ pub mod wire;
 
 pub use interface::Interface;
 pub use keys::{KEY_LEN, PresharedKey, PrivateKey, PublicKey};
-pub use params::{AllowedIp, Changes, ConfigureError, MAX_PEERS, Params, PeerChange, Sockets};
+pub use params::{AllowedIp, Changes, ConfigureError, MAX_PEERS, Params, PeerChange, PostQuantum, Sockets};
 pub use request::{Codec, DataEvent, Event, PeerDetail, PeerInfo, PeerStatus, Reply, Request, Status};
 pub use tai64n::{Tai64n, WallClock};

@@ -109,6 +109,20 @@ pub struct PeerChange {
     pub last_timestamp: Option<Tai64n>,
     /// Whether it is blocked: what it has ends, and no handshake with it begins or is answered. A new peer is not.
     pub blocked: Option<bool>,
+    /// Whether post-quantum preshared keys are agreed on with it. With a new peer: [`PostQuantum::Off`].
+    pub post_quantum: Option<PostQuantum>,
+}
+
+/// Whether post-quantum preshared keys are agreed on with a peer (docs/WIREGUARD.md, "The post-quantum key exchange").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PostQuantum {
+    /// No. Its initiations are not asked whether it does.
+    #[default]
+    Off,
+    /// If it does, too. Nothing else shows it to a peer that does not.
+    On,
+    /// The same; and no packet is sent to it in a session whose handshake used no such key.
+    Required,
 }
 
 impl PeerChange {
@@ -126,6 +140,7 @@ impl PeerChange {
             allowed_ips: Vec::new(),
             last_timestamp: None,
             blocked: None,
+            post_quantum: None,
         }
     }
 }

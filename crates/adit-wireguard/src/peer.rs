@@ -2,6 +2,7 @@
 
 mod handshake;
 mod liveness;
+mod post_quantum;
 mod sessions;
 mod stream;
 mod timers;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use adit_core::{Instant, IpNet, Path, PeerConfig, PeerId, Transport};
 
 use self::liveness::Heard;
+use self::post_quantum::Agreement;
 use self::sessions::Sessions;
 use self::stream::Stream;
 use self::timers::Timers;
@@ -28,6 +30,8 @@ use crate::tai64n::Tai64n;
 struct Pending {
     index: u32,
     noise: Initiated,
+    /// The post-quantum key that it names.
+    named: Option<PresharedKey>,
 }
 
 /// Bytes in one direction.
@@ -52,6 +56,8 @@ pub(crate) struct Peer {
     /// The agreement of both static keys, once it was computed.
     static_shared: Option<Secret>,
     pub(crate) preshared: PresharedKey,
+    /// `None`: no post-quantum keys are agreed on with it.
+    post_quantum: Option<Box<Agreement>>,
     /// Where it is over UDP, as configured, or as an authentic datagram showed. There may be no socket to reach it by.
     remote: Option<SocketAddr>,
     path: Option<Path>,
@@ -99,6 +105,7 @@ impl Peer {
             receiver_keys: ReceiverKeys::new(&key),
             static_shared: None,
             preshared: PresharedKey::default(),
+            post_quantum: None,
             remote: None,
             path: None,
             stream: None,
@@ -222,6 +229,14 @@ impl Peer {
         self.last_timestamp = self.last_timestamp.max(Some(timestamp));
     }
 
+    /// The next handshake uses this key; the running session stays.
+    pub(crate) fn set_preshared(&mut self, preshared: PresharedKey) {
+        if self.preshared != preshared {
+            self.preshared = preshared;
+            self.forget_post_quantum_keys();
+        }
+    }
+
     /// Blocks the peer, or lets it connect again.
     pub(crate) fn set_blocked(&mut self, shared: &mut Shared, blocked: bool) {
         self.blocked = blocked;
@@ -242,12 +257,15 @@ impl Peer {
     /// Word that a packet waits.
     pub(crate) fn wanted(&mut self, shared: &mut Shared) {
         self.wanted = true;
-        self.initiate(shared, false);
+        if !self.awaits_exchange(shared.now) {
+            self.initiate(shared, false);
+        }
     }
 
     /// Our private key is another one: nothing of the old one is used any more.
     pub(crate) fn forget_keys(&mut self, shared: &mut Shared) {
         self.wipe(shared, "the private key was changed");
+        self.forget_post_quantum_keys();
         self.static_shared = None;
         self.handshake_sent = None;
     }
@@ -295,6 +313,7 @@ impl Peer {
             self.retire(shared, session);
         }
         self.drop_pending(shared);
+        self.forget_used_keys();
         self.timers.clear_handshakes();
         self.announce_end(shared, reason);
         self.leave_connection(shared);
@@ -317,6 +336,10 @@ impl Peer {
         }
     }
 
+    fn is_post_quantum(&self) -> bool {
+        self.sessions.current.is_some_and(|current| current.post_quantum)
+    }
+
     pub(crate) fn detail(&self) -> PeerDetail {
         PeerDetail {
             public_key: self.key,
@@ -330,6 +353,7 @@ impl Peer {
             last_timestamp: self.last_timestamp,
             unanswered: self.unanswered,
             blocked: self.blocked,
+            post_quantum: self.post_quantum.as_ref().map(|_| self.is_post_quantum()),
         }
     }
 

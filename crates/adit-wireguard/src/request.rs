@@ -112,6 +112,8 @@ pub struct PeerDetail {
     pub unanswered: u32,
     /// It is blocked ([`crate::PeerChange::blocked`]).
     pub blocked: bool,
+    /// Whether the handshake of the current session used a post-quantum key; `None` where none is agreed on.
+    pub post_quantum: Option<bool>,
 }
 
 /// All of an interface, its secrets included: what the cross-platform interface's `get` operation shows.

@@ -12,7 +12,7 @@ use thiserror::Error;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::keys::{KEY_LEN, PresharedKey, PrivateKey, PublicKey};
-use crate::params::{AllowedIp, Changes, ConfigureError, PeerChange};
+use crate::params::{AllowedIp, Changes, ConfigureError, PeerChange, PostQuantum};
 use crate::request::{PeerStatus, Status};
 
 /// Longest operation in bytes. 130,560 allowed IPs, as wireguard-go's `netns.sh` sets them, take about 3 MB.
@@ -174,8 +174,9 @@ fn peer_line(peer: &mut PeerChange, key: &str, value: &str) -> Result<(), Refusa
         }
         "remove" => peer.remove = is_true(key, value)?,
         "update_only" => peer.update_only = is_true(key, value)?,
-        // Ours: upstream's interface has no such key, and `wg` never sends it.
+        // Ours: upstream's interface has no such keys, and `wg` never sends them.
         "adit_blocked" => peer.blocked = Some(boolean(key, value)?),
+        "adit_post_quantum" => peer.post_quantum = Some(post_quantum(key, value)?),
         "protocol_version" if value == "1" => {}
         "protocol_version" => return Err(Refusal::invalid(key, "1")),
         _ => return Err(unknown(key, "a peer")),
@@ -191,6 +192,15 @@ fn unknown(key: &str, of: &str) -> Refusal {
 
 fn is_true(key: &str, value: &str) -> Result<bool, Refusal> {
     if value == "true" { Ok(true) } else { Err(Refusal::invalid(key, "only the value true")) }
+}
+
+fn post_quantum(key: &str, value: &str) -> Result<PostQuantum, Refusal> {
+    match value {
+        "off" => Ok(PostQuantum::Off),
+        "on" => Ok(PostQuantum::On),
+        "required" => Ok(PostQuantum::Required),
+        _ => Err(Refusal::invalid(key, "off, on or required")),
+    }
 }
 
 fn boolean(key: &str, value: &str) -> Result<bool, Refusal> {

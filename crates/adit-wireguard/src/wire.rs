@@ -111,6 +111,11 @@ pub(crate) trait WithMacs {
     fn mac2(&self) -> &[u8; MAC_LEN] {
         field(self.bytes(), self.bytes().len() - MAC_LEN)
     }
+
+    /// Whether there is a mac2: a sender without a cookie leaves it 0 (whitepaper §5.4.4).
+    fn has_mac2(&self) -> bool {
+        *self.mac2() != [0; MAC_LEN]
+    }
 }
 
 /// A handshake's first message.

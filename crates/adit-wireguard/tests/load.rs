@@ -4,9 +4,9 @@ mod support;
 
 use std::time::Duration;
 
-use adit_core::{Rate, Rejected};
+use adit_core::{HandshakeStage, Protocol as _, Rate, Rejected};
 use adit_wireguard::Reply;
-use support::{End, Pair, inner, millis, outer, params, path, peer};
+use support::{Datagram, End, Pair, inner, millis, outer, params, path, peer};
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -27,6 +27,28 @@ fn under_load_a_cookie_is_needed() {
     assert!(with.len() == 1 && with[0].1.kind() == 1);
     pair.ends[1].receive(pair.now, path(outer(1)), &with[0].1).unwrap();
     assert_eq!(pair.ends[1].plane.installed, 1);
+}
+
+#[test]
+fn a_message_shows_how_far_its_sender_has_come() {
+    let mut pair = Pair::new();
+    pair.ends[1].reply(pair.now, Reply::UnderLoad(true));
+    pair.packet(0);
+    let (mut stages, from) = (Vec::new(), path(outer(1)));
+    // The initiation, the cookie, the next initiation, the response.
+    for (begins, other) in [(0, 1), (1, 0), (0, 1), (1, 0)] {
+        let datagram = pair.ends[begins].take_sent().remove(0).1;
+        let Datagram::Control(bytes) = &datagram else { panic!("a handshake message") };
+        stages.push(pair.ends[other].machine.stage_of(from, bytes));
+        let _ = pair.ends[other].receive(pair.now, from, &datagram);
+        let mut unknown = bytes.clone();
+        unknown[4..12].fill(0xaa);
+        let stage = pair.ends[other].machine.stage_of(from, &unknown);
+        assert!(stage != HandshakeStage::Established, "the index of no handshake");
+    }
+    use HandshakeStage::{Established, First, Returning};
+    assert_eq!(stages, [First, Established, Returning, Established]);
+    assert_eq!(pair.ends[1].machine.stage_of(from, &[1, 0, 0, 0, 7]), First, "malformed");
 }
 
 /// A first cookie is answered at once; of a later one the retry has the news.

@@ -176,6 +176,7 @@ fn status() -> Status {
         last_timestamp: None,
         unanswered: 0,
         blocked: false,
+        post_quantum: None,
     };
     let silent = PeerDetail {
         public_key: PublicKey([0xcd; 32]),

@@ -12,7 +12,7 @@ use adit_io::{Allowed, Gathered, Revocations};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use crate::up::privileges;
+use crate::up::{privileges, proxies};
 
 /// The options of this process's command line, where they are its configuration and not a file.
 static OPTIONS: OnceLock<String> = OnceLock::new();
@@ -160,7 +160,11 @@ pub(crate) fn gather(path: &Path) -> std::io::Result<Gathered> {
         // What is wrong with it shows where it is used.
         let _ = load(password);
     }
-    let allowed = parsed.ok().map(|parsed| allowed(path, &parsed.config));
+    let allowed = parsed.ok().and_then(|mut parsed| {
+        // The tunnel is given no remote without the password of its proxy.
+        proxies::read_files(&mut parsed.config, path).ok()?;
+        Some(allowed(path, &parsed.config))
+    });
     Ok(Gathered { text, files: files.into_inner(), allowed })
 }
 

@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex, Once, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use adit_core::{Protocol, TableUsage};
+use adit_core::{Instant, Protocol, TableUsage};
 use adit_io::Handle;
 use adit_openvpn::codec::Codec;
 use adit_openvpn::request::{PeerDetail, Reply, Request};
-use adit_openvpn::{Client, Server, StaticTunnel};
+use adit_openvpn::{Client, PushUpdateError, Server, StaticTunnel};
 use adit_wireguard::Interface;
 use rustix::net::{Shutdown, shutdown};
 use time::OffsetDateTime;
@@ -49,6 +49,16 @@ pub(crate) trait StatusSource:
 {
     /// `client`, `server` or `static key`.
     const ROLE: &'static str;
+
+    /// Sends other settings to one connected client of a server, or to all ([`Server::push_update`]). `None`: it is no server.
+    fn push_update(
+        &mut self,
+        _now: Instant,
+        _client: Option<u64>,
+        _changes: &str,
+    ) -> Option<Result<usize, PushUpdateError>> {
+        None
+    }
 }
 
 /// A protocol whose peers `adit status` shows.
@@ -76,8 +86,13 @@ impl<P: StatusSource> Shown for P {
 impl Shown for Interface {
     const ROLE: &'static str = "wireguard";
 
-    fn handshake(_: &adit_wireguard::PeerDetail) -> String {
-        "Noise_IKpsk2".to_owned()
+    fn handshake(detail: &adit_wireguard::PeerDetail) -> String {
+        let post_quantum = match detail.post_quantum {
+            Some(true) => ", post-quantum (X25519MLKEM768)",
+            Some(false) => ", not post-quantum",
+            None => "",
+        };
+        format!("Noise_IKpsk2{post_quantum}")
     }
 
     fn unconnected(&self) -> Vec<Unconnected> {
@@ -115,6 +130,15 @@ impl StatusSource for Client {
 
 impl StatusSource for Server {
     const ROLE: &'static str = "server";
+
+    fn push_update(
+        &mut self,
+        now: Instant,
+        client: Option<u64>,
+        changes: &str,
+    ) -> Option<Result<usize, PushUpdateError>> {
+        Some(Server::push_update(self, now, client, changes))
+    }
 }
 
 impl StatusSource for StaticTunnel {

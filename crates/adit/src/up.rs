@@ -23,6 +23,7 @@ mod openvpn_lines;
 mod peer_names;
 mod plan;
 pub(crate) mod privileges;
+pub(crate) mod proxies;
 mod reload;
 mod revocations;
 mod run;

@@ -184,7 +184,8 @@ fn a_client_gets_keys_an_address_and_what_openvpn_would_push() {
         let addresses: Vec<_> = client.interface.addresses.iter().map(|net| AllowedIp::Add(*net)).collect();
         assert_eq!((&peer.allowed_ips, addresses.len()), (&addresses, 2));
         assert!(
-            bed.text("adit-setup.conf").contains(&format!("\n[Peer]\n#adit: name = {name}\nPublicKey = "))
+            bed.text("adit-setup.conf")
+                .contains(&format!("\n[Peer]\n#adit: name = {name}\n#adit: post-quantum = on\nPublicKey = "))
         );
     }
     let v4 = |config: &Config| config.interface.addresses[0].to_string();

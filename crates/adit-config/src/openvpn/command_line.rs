@@ -165,6 +165,31 @@ mod tests {
         assert_eq!(text("push", "a \"b\" \\ #c").unwrap(), "push \"a \\\"b\\\" \\\\ #c\"\n");
     }
 
+    /// What network-manager-openvpn calls (src/nm-openvpn-service.c, `nm_openvpn_start_openvpn_binary`), without its script and
+    /// what goes with that.
+    #[test]
+    fn networkmanagers_command_line_is_taken() {
+        let words = "--remote vpn.example 1194 udp --explicit-exit-notify --remote vpn.example 443 tcp-client \
+            --remote-random --allow-pull-fqdn --tun-ipv6 --allow-compression no --float --ping 10 --ping-restart 60 \
+            --connect-timeout 30 --nobind --dev tun --dev-type tun --cipher AES-256-GCM --data-ciphers AES-256-GCM \
+            --data-ciphers-fallback AES-256-CBC --auth SHA256 --auth-nocache --tls-version-min 1.2 or-highest \
+            --verify-x509-name server name --remote-cert-tls server --reneg-sec 0 --verb 10 --syslog nm-openvpn \
+            --tun-mtu 1500 --mssfix --mtu-disc yes --script-security 2 --up-restart --persist-key --persist-tun \
+            --management /var/run/NetworkManager/nm-openvpn-1 unix --management-client-user root \
+            --management-client-group root --management-query-passwords --auth-retry interact --push-peer-info \
+            --client --ca ca.crt --auth-user-pass --user nm-openvpn --group nm-openvpn \
+            --chroot /var/lib/openvpn/chroot";
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        let text = command_line_text(&split_command_line(&words).unwrap()).unwrap();
+        let ca = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let parsed = crate::openvpn::parse(COMMAND_LINE, text.as_bytes(), &|_| Ok(ca.as_bytes().to_vec()));
+        let parsed = parsed.unwrap_or_else(|problems| panic!("{problems:?}"));
+        let management = parsed.config.process.management.unwrap();
+        assert!(management.query_passwords && management.client_user.as_deref() == Some("root"));
+        let about = |name: &str| parsed.report.iter().find(|entry| entry.directive == name);
+        assert!(about("chroot").is_some_and(|entry| format!("{entry:?}").contains("Landlock")));
+    }
+
     proptest! {
         #[test]
         fn a_line_has_the_words_of_its_option(

@@ -10,9 +10,9 @@ use crate::openvpn::handlers::management::ManagementDraft;
 use crate::openvpn::handlers::scripts::ScriptsDraft;
 use crate::openvpn::lexer::{At, Inline};
 use crate::openvpn::model::{
-    Access, AuthRetry, CertProfile, Compression, Crl, Family, Frequency, KeyDirection, KeyPassword, Liveness,
-    Mssfix, NamedRoute, PeerCheck, Process, PullFilter, RedirectGateway, Rekey, SocketOptions,
-    StaticChallenge, TlsName, TlsVersion, UserPass,
+    Access, AuthRetry, CertProfile, Compression, Crl, Family, Frequency, HttpAuthentication, KeyDirection,
+    KeyPassword, Liveness, Mssfix, NamedRoute, PeerCheck, Process, PullFilter, RedirectGateway, Rekey,
+    SocketOptions, StaticChallenge, TlsName, TlsVersion, UserPass,
 };
 
 /// The directives of a file that were read so far, before defaults and checks.
@@ -92,6 +92,7 @@ pub(crate) struct DeviceDraft {
     pub(crate) told_mtu: Option<u16>,
     pub(crate) ifconfig_nowarn: bool,
     pub(crate) txqueuelen: Option<u32>,
+    pub(crate) route_table: Option<u32>,
     pub(crate) ifconfig: Option<(Ipv4Addr, Ipv4Addr, At)>,
     pub(crate) ifconfig_ipv6: Option<(Ipv6Net, Ipv6Addr)>,
     pub(crate) subnet: Option<bool>,
@@ -109,6 +110,9 @@ pub(crate) struct Scope {
     pub(crate) locals: Vec<LocalDraft>,
     pub(crate) connect_timeout: Option<Duration>,
     pub(crate) exit_notify: Option<u8>,
+    pub(crate) proxy: Option<ProxyDraft>,
+    pub(crate) http_version: Option<String>,
+    pub(crate) http_headers: Vec<String>,
     /// `remote` within this block.
     pub(crate) remote: Option<RemoteDraft>,
 }
@@ -118,6 +122,17 @@ pub(crate) struct RemoteDraft {
     pub(crate) host: String,
     pub(crate) port: Option<u16>,
     pub(crate) proto: Option<(Transport, Family)>,
+}
+
+/// `http-proxy` or `socks-proxy`.
+#[derive(Clone)]
+pub(crate) struct ProxyDraft {
+    pub(crate) at: At,
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// It is an HTTP proxy, which may be told so who we are.
+    pub(crate) http: Option<HttpAuthentication>,
+    pub(crate) credentials: Option<UserPass>,
 }
 
 #[derive(Clone)]
@@ -203,6 +218,8 @@ pub(crate) struct ClientDraft {
     pub(crate) dns: Dns,
     /// `dns`, which goes before `dhcp-option`.
     pub(crate) dns_options: DnsOptions,
+    /// `http-proxy-user-pass`.
+    pub(crate) proxy_user: Option<UserPass>,
     pub(crate) auth: Option<UserPass>,
     pub(crate) auth_retry: AuthRetry,
     pub(crate) auth_nocache: bool,

@@ -7,6 +7,7 @@ pub(crate) mod management;
 pub(crate) mod network;
 pub(crate) mod peer_check;
 pub(crate) mod process;
+pub(crate) mod proxy;
 pub(crate) mod pushed;
 pub(crate) mod routes;
 pub(crate) mod scripts;

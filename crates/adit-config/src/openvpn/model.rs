@@ -2,6 +2,7 @@
 
 mod client;
 mod data;
+mod proxy;
 mod scripts;
 mod server;
 mod system;
@@ -13,6 +14,7 @@ use adit_core::{Cipher, Ipv4Net, Ipv6Net, PeerLimits, Route, RouteVia, Transport
 
 pub use self::client::*;
 pub use self::data::*;
+pub use self::proxy::*;
 pub use self::scripts::*;
 pub use self::server::*;
 pub use self::system::*;

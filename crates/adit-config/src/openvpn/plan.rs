@@ -178,6 +178,6 @@ fn device(draft: &Draft, parser: &mut Parser<'_>) -> Option<Device> {
             Some(name.clone())
         }
     };
-    let DeviceDraft { mtu, told_mtu, ifconfig_nowarn, txqueuelen, .. } = draft.device;
-    Some(Device { name, mtu: mtu.unwrap_or(1500), told_mtu, ifconfig_nowarn, txqueuelen })
+    let DeviceDraft { mtu, told_mtu, ifconfig_nowarn, txqueuelen, route_table, .. } = draft.device;
+    Some(Device { name, mtu: mtu.unwrap_or(1500), told_mtu, ifconfig_nowarn, txqueuelen, route_table })
 }

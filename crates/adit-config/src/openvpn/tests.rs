@@ -1,4 +1,5 @@
 mod errors;
 mod parse;
 mod profiles;
+mod proxies;
 mod round_trip;

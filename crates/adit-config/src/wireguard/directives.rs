@@ -9,7 +9,7 @@ use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 use time::{Date, OffsetDateTime};
 
-use super::model::{Interface, Peer};
+use super::model::{Interface, Peer, PostQuantum};
 use super::values;
 
 /// What such a comment begins with.
@@ -26,6 +26,7 @@ const OF_INTERFACE: &[Row<Interface>] = &[
     ("client-connect", |interface, value| once(&mut interface.client_connect, command(value))),
     ("client-disconnect", |interface, value| once(&mut interface.client_disconnect, command(value))),
     ("listen-tcp", |interface, value| once(&mut interface.listen_tcp, values::listen_tcp(value))),
+    ("post-quantum", |interface, value| once(&mut interface.post_quantum, post_quantum(value))),
 ];
 
 /// The settings of `[Peer]`.
@@ -34,6 +35,7 @@ const OF_PEER: &[Row<Peer>] = &[
     ("expires", |peer, value| once(&mut peer.expires, moment(value))),
     ("tcp", |peer, value| once(&mut peer.tcp, values::http_url(value))),
     ("session-limit", |peer, value| once(&mut peer.session_limit, period(value))),
+    ("post-quantum", |peer, value| once(&mut peer.post_quantum, post_quantum(value))),
 ];
 
 /// A line of the file by its comment.
@@ -122,6 +124,15 @@ fn command(value: &str) -> Result<Vec<String>, String> {
     match words.first() {
         Some(program) if program.starts_with('/') => Ok(words),
         _ => Err("it is a program with its whole path, and its arguments".to_owned()),
+    }
+}
+
+fn post_quantum(value: &str) -> Result<PostQuantum, String> {
+    match value {
+        "off" => Ok(PostQuantum::Off),
+        "on" => Ok(PostQuantum::On),
+        "required" => Ok(PostQuantum::Required),
+        _ => Err("it is off, on or required".to_owned()),
     }
 }
 
@@ -215,6 +226,7 @@ mod tests {
             ("", "#adit: session-limit = 0h", "wg0.conf:7: session-limit: it is a number "),
             ("", "#adit: session-limit = +8h", "wg0.conf:7: session-limit: it is a number "),
             ("", "#adit: session-limit = 4294967295d", "wg0.conf:7: session-limit: it is a number "),
+            ("", "#adit: post-quantum = yes", "wg0.conf:7: post-quantum: it is off, on or required"),
             ("#adit: client-connect = x", "", "wg0.conf:4: client-connect: it is a program "),
             ("#adit: listen-tcp = 0", "", "wg0.conf:4: listen-tcp: it is PORT, "),
             ("#adit: tcp = http://a", "", "wg0.conf:4: tcp: it belongs into [Peer]"),
@@ -232,6 +244,25 @@ mod tests {
         }
         let before = parse(b"#adit: name = a\n[Interface]\n", "wg0.conf").expect_err("no section");
         assert!(before.problems[0].to_string().starts_with("wg0.conf:1: it stands before any section"));
+    }
+
+    #[test]
+    fn post_quantum_is_of_both_sections() {
+        for (value, read) in
+            [("off", PostQuantum::Off), ("on", PostQuantum::On), ("required", PostQuantum::Required)]
+        {
+            let setting = format!("#adit: post-quantum = {value}");
+            let config = |of_interface, of_peer| {
+                parse(file(of_interface, of_peer).as_bytes(), "wg0.conf").expect("a good file").config
+            };
+            let of_interface = config(&setting, "");
+            assert_eq!(of_interface.interface.post_quantum, Some(read));
+            assert_eq!(of_interface.post_quantum(&of_interface.peers[0]), read);
+            let of_peer = config("#adit: post-quantum = on", &setting);
+            assert_eq!(of_peer.post_quantum(&of_peer.peers[0]), read, "the peer's own counts");
+        }
+        let none = parse(file("", "").as_bytes(), "wg0.conf").expect("a good file").config;
+        assert_eq!(none.post_quantum(&none.peers[0]), PostQuantum::Off);
     }
 
     #[test]

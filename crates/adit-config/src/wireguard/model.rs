@@ -17,6 +17,13 @@ pub struct Config {
     pub peers: Vec<Peer>,
 }
 
+impl Config {
+    /// What holds for a peer: its own setting, or else the interface's.
+    pub fn post_quantum(&self, peer: &Peer) -> PostQuantum {
+        peer.post_quantum.or(self.interface.post_quantum).unwrap_or_default()
+    }
+}
+
 /// Our end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
@@ -52,8 +59,22 @@ pub struct Interface {
     pub client_disconnect: Option<Vec<String>>,
     /// `listen-tcp`: where peers may come by TCP. `[::]`: at all addresses, also of IPv4.
     pub listen_tcp: Option<SocketAddr>,
+    /// `post-quantum`: what holds for peers whose section says nothing else.
+    pub post_quantum: Option<PostQuantum>,
     /// adit's own settings as they stand behind `#adit:`, for a file that is written anew.
     pub directives: Vec<String>,
+}
+
+/// Whether post-quantum preshared keys are agreed on with a peer (docs/WIREGUARD.md, "The post-quantum key exchange").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PostQuantum {
+    /// No.
+    #[default]
+    Off,
+    /// If the peer does, too.
+    On,
+    /// The same; and no packet is sent to it without such a key.
+    Required,
 }
 
 /// Where the routes of allowed IPs go.
@@ -93,6 +114,8 @@ pub struct Peer {
     pub tcp: Option<HttpUrl>,
     /// `session-limit`: how long after its first handshake it is refused, until it is allowed anew.
     pub session_limit: Option<Duration>,
+    /// `post-quantum` of this peer.
+    pub post_quantum: Option<PostQuantum>,
     /// adit's own settings as they stand behind `#adit:`, for a file that is written anew.
     pub directives: Vec<String>,
 }

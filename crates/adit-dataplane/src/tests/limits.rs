@@ -122,7 +122,7 @@ fn messages_are_bounded() {
     one.apply(DataEvent::Inject { peer: PeerId::SERVER, payload: vec![0x2a; 3000] });
     let gso_batches = one.flush();
     let notices = server.receive(udp(1), &gso_batches[0].2, gso_batches[0].1).notices;
-    assert!(matches!(&notices[..], [Notice::Message { payload, .. }] if payload.len() == 1024));
+    assert!(matches!(&notices[..], [Notice::Message { payload, .. }] if payload.len() == 1280));
     assert_eq!(server.counters.traffic(PeerId(1)), Some((101, 0)));
 }
 

@@ -168,6 +168,26 @@ fn sessions_change_without_loss() {
 }
 
 #[test]
+fn a_message_may_name_a_session_that_is_not_active() {
+    let (mut server, mut one, _) = three(false);
+    let (peer, cipher) = (PeerId(1), Cipher::ChaCha20Poly1305);
+    server.install(peer, session_id(peer, 1), v2(1, 1), cipher, (21, 22));
+    one.install(PeerId::SERVER, session_id(PeerId::SERVER, 1), v2(1, 1), cipher, (22, 21));
+    let mut inject = |key| {
+        let session = session_id(PeerId::SERVER, key);
+        one.apply(DataEvent::InjectInto { peer: PeerId::SERVER, session, payload: vec![0x2a; 16] });
+        one.flush().pop().map(|(_, _, sealed)| sealed)
+    };
+    let sealed = inject(0).expect("the session is there");
+    assert_eq!((sealed[0] & 7, inject(5)), (0, None));
+    let notices = server.receive(udp(1), &sealed, sealed.len()).notices;
+    let old = |notice: &Notice| matches!(notice, Notice::Message { session, .. } if *session == session_id(peer, 0));
+    assert!(notices.iter().any(old), "{notices:?}");
+    assert_eq!(one.dropped_out(DropReason::NoSession), 1);
+    assert_eq!(one.send_one(&packet(1, 77))[0] & 7, 1, "packets go in the active one");
+}
+
+#[test]
 fn a_super_packet_comes_out_as_it_went_in() {
     for (v6, path) in [(false, udp as fn(u8) -> _), (true, udp), (false, tcp), (true, tcp)] {
         let mut server = End::server(false);

@@ -5,6 +5,7 @@ mod datagrams;
 mod events;
 mod inspect;
 mod opening;
+mod outbox;
 mod settings;
 mod sockets;
 mod stages;
@@ -24,6 +25,7 @@ use adit_core::{
 };
 use adit_dataplane::codec::Demultiplexer;
 
+use self::outbox::Outbox;
 use super::MakeCodec;
 use super::binding::Binder;
 use super::counters::LinkCounters;
@@ -40,12 +42,12 @@ use super::workers::Workers;
 use super::{Bound, Driver, DriverError, Observer, Order};
 use crate::clock;
 use crate::config::{Remote, StreamOptions, UdpSource};
-use crate::fair_queue::FairQueue;
 use crate::helper::HelperAccess;
 use crate::mailbox::{MailReceiver, Mailbox};
 use crate::offload::OffloadStatus;
 use crate::opener::KnownAddresses;
 use crate::poller::{Interest, Poller, Token};
+use crate::staged_queue::StagedQueue;
 use crate::system::System;
 use crate::tcp::Listener;
 use crate::tun::Tun;
@@ -60,9 +62,6 @@ const MAIL_BATCH: usize = 256;
 const WORK_BATCHES: usize = 8;
 /// How long the thread rests while control datagrams come by the ten thousands.
 const REST: Duration = Duration::from_micros(100);
-/// Datagrams that may wait for their turn, of all addresses. One alone may have half of it: a thousand clients behind
-/// one address that all come back at once send some five each.
-const DATAGRAM_LIMIT: usize = 16_384;
 
 pub(super) struct Control<'a, P: Protocol> {
     protocol: P,
@@ -107,7 +106,9 @@ pub(super) struct Control<'a, P: Protocol> {
     losses: Arc<LossCounters>,
     mail: MailReceiver<Mail>,
     /// Control datagrams over UDP that wait for their turn.
-    datagrams: FairQueue<SourcePrefix, (Path, Vec<u8>)>,
+    datagrams: StagedQueue<SourcePrefix, (Path, Vec<u8>)>,
+    /// Datagrams that leave together.
+    outbox: Outbox,
     /// For the threads that open paths.
     own_mail: Mailbox<Mail>,
     orders: mpsc::Receiver<Order<P>>,
@@ -168,7 +169,8 @@ impl<'a, P: Protocol> Control<'a, P> {
             peers: BTreeMap::new(),
             losses,
             mail: driver.mail_receiver,
-            datagrams: FairQueue::new(DATAGRAM_LIMIT),
+            datagrams: StagedQueue::new(),
+            outbox: Outbox::default(),
             own_mail: driver.mail,
             orders: driver.order_receiver,
             workers,
@@ -284,8 +286,11 @@ impl<'a, P: Protocol> Control<'a, P> {
     /// Takes what came, and handles some of the datagrams.
     fn work(&mut self) -> Result<(), DriverError> {
         for _ in 0..WORK_BATCHES {
-            let all = self.take_mail()?;
+            self.outbox.gather(self.moderation.is_high());
+            let all = self.take_mail();
             self.handle_datagrams();
+            self.flush();
+            let all = all?;
             if self.ended.is_some() || (all && self.datagrams.is_empty()) {
                 return Ok(());
             }
@@ -301,9 +306,11 @@ impl<'a, P: Protocol> Control<'a, P> {
             let Some(mail) = self.mail.take() else { return Ok(true) };
             let now = clock();
             match mail {
-                // Anybody can send these, so each address has its turn when many wait.
+                // Anybody can send these, so each stage and each address has its turn when many wait.
                 Mail::Datagram { path, bytes } if path.transport() == Transport::Udp && self.is_behind() => {
-                    if !self.datagrams.offer(path.source_prefix(), (path, bytes)) {
+                    let path = self.present_path(path);
+                    let stage = self.protocol.stage_of(path, &bytes);
+                    if !self.datagrams.offer(stage, path.source_prefix(), (path, bytes)) {
                         count(&self.losses.control_full);
                     }
                     continue;

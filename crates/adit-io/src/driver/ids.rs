@@ -55,6 +55,9 @@ impl EndpointId {
                 DataEvent::Retire { peer: self.peer(peer), session: self.session(session) }
             }
             DataEvent::Inject { peer, payload } => DataEvent::Inject { peer: self.peer(peer), payload },
+            DataEvent::InjectInto { peer, session, payload } => {
+                DataEvent::InjectInto { peer: self.peer(peer), session: self.session(session), payload }
+            }
         }
     }
 

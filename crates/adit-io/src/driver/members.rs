@@ -13,7 +13,7 @@ use super::status::count;
 
 /// Mails to the control thread that may wait before control datagrams are dropped: 80 ms of a flood of 100,000 a
 /// second, as the thread may wait that long for a processor.
-const CONTROL_LIMIT: usize = 8192;
+pub(super) const CONTROL_LIMIT: usize = 8192;
 /// The same for messages in the data channel, which only authenticated peers send.
 const NOTICE_LIMIT: usize = 4096;
 

@@ -156,10 +156,12 @@ impl<P: Protocol> Driver<P> {
         if config.execution.leaves_device {
             routing.leave_device();
         }
+        routing.set_mark(config.socket_routing.mark);
         let udp_options = UdpOptions {
             buffers: config.buffers,
             gso: shared.offloads.udp_send.is_on(),
             gro: shared.offloads.udp_receive.is_on(),
+            routing: config.socket_routing,
         };
         let homes = if config.multihome { routing.addresses().map_err(device)? } else { Vec::new() };
         let mut sockets = Vec::new();
@@ -182,7 +184,8 @@ impl<P: Protocol> Driver<P> {
                     }
                 }
                 Transport::Tcp => {
-                    let listener = Listener::bind(listen.address, config.buffers).map_err(failed)?;
+                    let listener = Listener::bind(listen.address, config.buffers, config.socket_routing)
+                        .map_err(failed)?;
                     if config.streams.mark != 0 {
                         // What is accepted inherits it.
                         mark::set_to(listener.as_fd(), config.streams.mark).map_err(failed)?;
@@ -250,12 +253,14 @@ impl<P: Protocol> Driver<P> {
             changes_routing: self.config.changes_routing,
             shared: self.device.is_shared,
             leaves_device: self.config.execution.leaves_device,
+            mark: self.config.socket_routing.mark,
         });
         let is_low = |remote: &Remote| remote.bind.is_some_and(|bind| (1..1024).contains(&bind.port()));
         Policy {
             network,
             low_ports: self.config.remotes.iter().any(is_low),
             remotes: self.config.remotes.clone(),
+            replaces_remotes: false,
             udp: Some(self.udp_options),
             binds_udp: self.binder.is_used(),
             kill_switch: self.config.kill_switch,

@@ -40,6 +40,12 @@ impl Moderation {
         }
     }
 
+    /// Whether they came by the ten thousands when the rate was last measured.
+    #[inline]
+    pub(super) fn is_high(&self) -> bool {
+        self.high
+    }
+
     /// There is something else to do: no rest until the rate was measured once more.
     #[inline]
     pub(super) fn stop(&mut self) {

@@ -21,15 +21,15 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use adit_core::{
-    Command, DataEvent, Install, Instant, IpNet, Notice, Path, PeerConfig, PeerId, PeerInfo, Redirect,
-    Rejected, TableUsage, TunnelSettings,
+    Command, DataEvent, HandshakeStage, Install, Instant, IpNet, Notice, Path, PeerConfig, PeerId, PeerInfo,
+    Redirect, Rejected, TableUsage, TunnelSettings,
 };
 use adit_dataplane::{Config, Egress, Ingress, Offload, ReceiveBatch, TransmitBatch, split};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 use self::codec::{CONTROL, Codec, Header, Sockets, make_codec, session_id};
 use super::*;
-use crate::config::{Buffers, Execution, Family, Listen, Remote, StreamOptions};
+use crate::config::{Buffers, Execution, Family, Listen, Remote, SocketRouting, StreamOptions};
 use crate::netlink::Netlink;
 use crate::testing::in_fresh_network;
 use crate::tun::TunConfig;
@@ -133,6 +133,13 @@ fn peer_events(role: Role, path: Path) -> [DataEvent<Codec>; 3] {
     ]
 }
 
+/// What the second byte of a first packet is. It is answered with itself.
+const FIRST: u8 = 0xf1;
+
+fn is_first(datagram: &[u8]) -> bool {
+    datagram.get(1) == Some(&FIRST)
+}
+
 impl Protocol for Toy {
     type Request = ();
     type Reply = ();
@@ -143,11 +150,22 @@ impl Protocol for Toy {
         assert!(!self.panics, "told to panic");
         thread::sleep(self.slow);
         let _ = self.heard.send(Heard::Datagram(path, datagram.to_vec()));
+        if is_first(datagram) {
+            self.transmits.push_back((path, datagram.to_vec()));
+            return Ok(());
+        }
         if self.role == Role::Server && self.path != Some(path) {
             self.add_peer(path);
             self.transmits.push_back((path, vec![CONTROL, b'!']));
         }
         Ok(())
+    }
+
+    fn stage_of(&self, _path: Path, datagram: &[u8]) -> HandshakeStage {
+        match is_first(datagram) {
+            true => HandshakeStage::First,
+            false => HandshakeStage::Established,
+        }
     }
 
     fn handle_command(&mut self, _now: Instant, command: Command) {
@@ -237,6 +255,7 @@ fn config(role: Role) -> DriverConfig {
         multihome: false,
         remotes: Vec::new(),
         buffers: Buffers::default(),
+        socket_routing: SocketRouting::default(),
         workers: 1,
         max_connections: 100,
         resolv_conf: None,
@@ -257,6 +276,7 @@ fn client_config(transport: Transport, server: SocketAddr) -> DriverConfig {
         family: Family::Any,
         bind: None,
         connect_timeout: TIMEOUT,
+        proxy: None,
         mark: None,
     };
     DriverConfig { remotes: vec![remote], ..config(Role::Client) }

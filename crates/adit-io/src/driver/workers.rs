@@ -115,7 +115,9 @@ impl Workers {
                 self.tell_others(peer, || IngressEvent::Retire { peer: own, session: old });
                 self.tell(peer, event);
             }
-            DataEvent::Activate { peer, .. } | DataEvent::Inject { peer, .. } => self.tell(peer, event),
+            DataEvent::Activate { peer, .. }
+            | DataEvent::Inject { peer, .. }
+            | DataEvent::InjectInto { peer, .. } => self.tell(peer, event),
         }
     }
 
@@ -303,6 +305,7 @@ pub(super) fn or_install<C>(event: DataEvent<C>) -> Result<Order, Box<Install<C>
         DataEvent::Activate { peer, session } => DataEvent::Activate { peer, session },
         DataEvent::Retire { peer, session } => DataEvent::Retire { peer, session },
         DataEvent::Inject { peer, payload } => DataEvent::Inject { peer, payload },
+        DataEvent::InjectInto { peer, session, payload } => DataEvent::InjectInto { peer, session, payload },
     })
 }
 

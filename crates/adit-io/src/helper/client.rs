@@ -24,7 +24,7 @@ use super::sockets::SocketChannel;
 use crate::netlink::RouteWatch;
 use crate::opener::Opened;
 use crate::tcp;
-use crate::udp::{UdpOptions, UdpSocket};
+use crate::udp::{Relay, UdpOptions, UdpSocket};
 
 /// The helper at work. When this is dropped, it has put back what it changed, and ended.
 #[derive(Debug)]
@@ -150,25 +150,30 @@ impl HelperAccess {
         remote: usize,
         attempt: usize,
         udp: &UdpOptions,
-        prepare: impl FnOnce(Vec<IpAddr>),
+        mut prepare: impl FnMut(Vec<IpAddr>),
     ) -> io::Result<Result<Opened, OpenFailure>> {
         let channel = self.channel()?;
         channel.send(&Request::Open { remote, attempt })?;
-        let (mut answer, mut descriptor) = channel.receive()?;
-        if let Opening::Reaching(addresses) = answer {
-            prepare(addresses);
-            channel.send(&())?;
-            (answer, descriptor) = channel.receive()?;
-        }
-        match (answer, descriptor) {
-            (Opening::Failed(failure), _) => Ok(Err(failure)),
-            (Opening::Done(Transport::Udp, address), Some(socket)) => {
-                Ok(Ok(Opened::Udp(UdpSocket::adopt(socket, udp)?, address)))
+        let mut relay = None;
+        loop {
+            match channel.receive()? {
+                (Opening::Reaching(addresses), _) => {
+                    prepare(addresses);
+                    channel.send(&())?;
+                }
+                (Opening::Relay(header), Some(connection)) => {
+                    relay = Some(Relay::new(header, connection.into()));
+                }
+                (Opening::Failed(failure), _) => return Ok(Err(failure)),
+                (Opening::Done(Transport::Udp, address), Some(socket)) => {
+                    let socket = UdpSocket::adopt(socket, udp)?.by_relay(relay);
+                    return Ok(Ok(Opened::Udp(socket, address)));
+                }
+                (Opening::Done(Transport::Tcp, address), Some(socket)) => {
+                    return Ok(Ok(Opened::Tcp(tcp::prepare(socket.into())?, address)));
+                }
+                _ => return Err(io::Error::other("an answer that is none")),
             }
-            (Opening::Done(Transport::Tcp, address), Some(socket)) => {
-                Ok(Ok(Opened::Tcp(tcp::prepare(socket.into())?, address)))
-            }
-            _ => Err(io::Error::other("an answer that is none")),
         }
     }
 }
@@ -326,6 +331,14 @@ impl HelperFiles {
     /// When no configuration without a mistake was read since the last time, or it has no such remote.
     pub fn adopt(&self, remotes: Option<Vec<usize>>) -> io::Result<()> {
         self.ask(FileRequest::Adopt(remotes))
+    }
+
+    /// The next attempts at a remote go to another host and port, or to its own again.
+    ///
+    /// # Errors
+    /// When the policy does not allow it.
+    pub fn replace_remote(&self, remote: usize, instead: Option<(String, u16)>) -> io::Result<()> {
+        self.ask(FileRequest::ReplaceRemote(remote, instead))
     }
 
     /// What the file of `auth-user-pass` holds.

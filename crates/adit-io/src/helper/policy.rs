@@ -17,6 +17,8 @@ pub struct Policy {
     pub network: Option<Network>,
     /// Whom it may reach, in the driver's order.
     pub remotes: Vec<Remote>,
+    /// The tunnel may name another host and port in place of a remote.
+    pub replaces_remotes: bool,
     /// How it makes UDP sockets.
     pub udp: Option<UdpOptions>,
     /// Names whose addresses may be asked for.
@@ -68,6 +70,8 @@ pub struct Network {
     pub shared: bool,
     /// Another program sets the device up ([`crate::Routing::leave_device`]).
     pub leaves_device: bool,
+    /// The mark of the tunnel's own datagrams, if it is not that of all tunnels ([`crate::SocketRouting::mark`]).
+    pub mark: Option<u32>,
 }
 
 /// `crl-verify`.

@@ -84,6 +84,9 @@ impl From<Note> for Report {
 pub(super) enum Opening {
     /// These are its addresses. The helper waits for any message.
     Reaching(Vec<IpAddr>),
+    /// The socket that comes next goes by a relay, with this header before each datagram. The connection to the relay comes
+    /// as a descriptor.
+    Relay(Vec<u8>),
     /// The socket comes as a descriptor.
     Done(Transport, SocketAddr),
     Failed(OpenFailure),
@@ -118,6 +121,8 @@ pub(super) enum FileRequest {
     /// What the configuration that was read last allows holds from now on. Remotes stay, or are those of that
     /// configuration in this order of their places there. Answer: `Result<(), Refusal>`.
     Adopt(Option<Vec<usize>>),
+    /// The next attempts at that remote go to another host and port, or to its own again. Answer: `Result<(), Refusal>`.
+    ReplaceRemote(usize, Option<(String, u16)>),
 }
 
 /// Bytes that hold keys. Without `Debug` for them; wiped when dropped.

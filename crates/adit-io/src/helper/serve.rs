@@ -46,6 +46,8 @@ pub(super) enum Rights {
 struct Helper {
     network: Option<Mutex<SystemSettings>>,
     remotes: Mutex<Vec<Remote>>,
+    /// The host and port in place of one of them, where the policy allows that.
+    replaced: Option<Mutex<Option<(usize, String, u16)>>>,
     udp: Option<UdpOptions>,
     binds_udp: bool,
     known: KnownAddresses,
@@ -102,6 +104,7 @@ fn start(policy: Policy, rights: Rights, gather: Gather) -> io::Result<(Helper, 
     let helper = Helper {
         network,
         remotes: Mutex::new(policy.remotes),
+        replaced: policy.replaces_remotes.then(Mutex::default),
         udp: policy.udp,
         binds_udp: policy.binds_udp,
         known: KnownAddresses::default(),
@@ -123,6 +126,7 @@ fn system_settings(network: Network, reports: &mut Vec<Report>) -> io::Result<Mu
     if network.leaves_device {
         routing.leave_device();
     }
+    routing.set_mark(network.mark);
     let name_servers = NameServers::new(routing.device(), network.resolv_conf);
     let mut settings = SystemSettings::new(routing, name_servers);
     if network.changes_routing {
@@ -165,6 +169,9 @@ impl Helper {
                 Request::File(FileRequest::Adopt(remotes)) => {
                     channel.send(&self.adopt(remotes).map_err(Refusal::from))?;
                 }
+                Request::File(FileRequest::ReplaceRemote(remote, instead)) => {
+                    channel.send(&self.replace_remote(remote, instead).map_err(Refusal::from))?;
+                }
                 Request::File(FileRequest::Name(name)) => {
                     channel.send(&self.look_up(&name).map_err(Refusal::from))?;
                 }
@@ -200,6 +207,23 @@ impl Helper {
             lock(scripts).allow(allowed.scripts.unwrap_or_default());
         }
         Ok(())
+    }
+
+    /// The next attempts at a remote go elsewhere, or to itself again.
+    fn replace_remote(&self, remote: usize, instead: Option<(String, u16)>) -> io::Result<()> {
+        let mut replaced = lock(self.replaced.as_ref().ok_or(io::ErrorKind::PermissionDenied)?);
+        *replaced = instead.map(|(host, port)| (remote, host, port));
+        Ok(())
+    }
+
+    /// Where an attempt at a remote goes.
+    fn target(&self, remote: usize) -> Option<Remote> {
+        let mut target = lock(&self.remotes).get(remote).cloned()?;
+        let replaced = self.replaced.as_ref().and_then(|replaced| lock(replaced).clone());
+        if let Some((_, host, port)) = replaced.filter(|(place, ..)| *place == remote) {
+            (target.host, target.port, target.random_hostname) = (host, port, false);
+        }
+        Some(target)
     }
 
     /// The addresses of a name that the configuration has which holds, or that was read last.
@@ -247,7 +271,7 @@ impl Helper {
     }
 
     fn open(&self, channel: &Channel, remote: usize, attempt: usize) -> io::Result<()> {
-        let target = lock(&self.remotes).get(remote).cloned();
+        let target = self.target(remote);
         let (Some(target), Some(udp)) = (target, &self.udp) else {
             let why = OpenFailure::Unreachable(format!("there is no remote number {remote}"));
             return channel.send(&Opening::Failed(why));
@@ -260,6 +284,10 @@ impl Helper {
         self.learn_ahead(&resolving);
         match opener::open(&target, attempt, udp, (&self.known, &resolving), prepare) {
             Ok(Opened::Udp(socket, address)) => {
+                if let Some(relay) = socket.relay() {
+                    let header = Opening::Relay(relay.header().to_vec());
+                    channel.send_with(&header, Some(relay.connection()))?;
+                }
                 channel.send_with(&Opening::Done(Transport::Udp, address), Some(socket.as_fd()))
             }
             Ok(Opened::Tcp(stream, address)) => {
@@ -346,6 +374,7 @@ mod tests {
             family: Family::Any,
             bind: None,
             connect_timeout: std::time::Duration::from_secs(1),
+            proxy: None,
             mark: None,
         }
     }
@@ -423,5 +452,23 @@ mod tests {
             helper.adopt(Some(Vec::new())).is_err() && hosts() == ["c", "b"],
             "a mistake changes nothing"
         );
+    }
+
+    #[test]
+    fn a_remote_goes_elsewhere_where_the_policy_allows_it() {
+        let started = |replaces_remotes| {
+            let remotes = vec![remote("a"), remote("b")];
+            start(Policy { remotes, replaces_remotes, ..Policy::default() }, Rights::OfTheProcess, gather)
+                .unwrap()
+                .0
+        };
+        let instead = || Some(("other".to_owned(), 443));
+        assert!(started(false).replace_remote(0, instead()).is_err());
+        let helper = started(true);
+        let target = |place| helper.target(place).map(|target| (target.host, target.port));
+        helper.replace_remote(1, instead()).unwrap();
+        assert_eq!([target(0), target(1), target(2)], [Some(("a".to_owned(), 1194)), instead(), None]);
+        helper.replace_remote(1, None).unwrap();
+        assert_eq!(target(1), Some(("b".to_owned(), 1194)));
     }
 }

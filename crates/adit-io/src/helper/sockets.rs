@@ -66,14 +66,14 @@ fn set_mark(socket: Option<OwnedFd>, mark: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Buffers;
+    use crate::config::{Buffers, SocketRouting};
     use crate::helper::{Helper, Policy};
     use crate::testing::in_fresh_network;
 
     #[test]
     fn sockets_are_bound_and_marked_if_the_policy_says_so() {
         let buffers = Buffers { sndbuf: None, rcvbuf: None };
-        let udp = Some(UdpOptions { buffers, gso: true, gro: true });
+        let udp = Some(UdpOptions { buffers, gso: true, gro: true, routing: SocketRouting::default() });
         in_fresh_network(move || {
             let helper = |binds_udp| {
                 let policy = Policy { binds_udp, udp, ..Policy::default() };

@@ -74,6 +74,8 @@ pub(super) fn treatment(settings: &TunnelSettings, family: IpFamily) -> Option<T
 pub(super) struct Policy {
     device: u32,
     name: String,
+    /// That of the tunnel's own datagrams.
+    mark: u32,
     /// The priority of the first rule of each family that has rules.
     priorities: BTreeMap<IpFamily, u32>,
     /// Devices whose `rp_filter` was changed, and what it was.
@@ -91,7 +93,23 @@ struct Wanted {
 impl Policy {
     /// For the TUN device of that index and name.
     pub(super) fn new(device: u32, name: &str) -> Self {
-        Policy { device, name: name.to_owned(), priorities: BTreeMap::new(), filters: BTreeMap::new() }
+        Policy {
+            device,
+            name: name.to_owned(),
+            mark: MARK,
+            priorities: BTreeMap::new(),
+            filters: BTreeMap::new(),
+        }
+    }
+
+    /// The mark of the tunnel's own datagrams, before there are rules by it.
+    pub(super) fn set_mark(&mut self, mark: u32) {
+        self.mark = mark;
+    }
+
+    /// The mark of the tunnel's own datagrams.
+    pub(super) fn mark(&self) -> u32 {
+        self.mark
     }
 
     /// Whether rules of this tunnel are in force.
@@ -174,7 +192,7 @@ impl Policy {
             None => free_priority(&taken).ok_or("no priority is free for rules of policy routing")?,
         };
         self.priorities.insert(family, first);
-        let wanted = rules(family, first, table, treatment);
+        let wanted = rules((family, self.mark), first, table, treatment);
         for rule in &wanted {
             if !listed.iter().any(|listed| listed.own == Some(*rule)) {
                 netlink
@@ -337,9 +355,9 @@ fn everything(family: IpFamily) -> [IpNet; 3] {
     }
 }
 
-fn rules(family: IpFamily, first: u32, table: u32, treatment: Treatment) -> Vec<Rule> {
+fn rules((family, mark): (IpFamily, u32), first: u32, table: u32, treatment: Treatment) -> Vec<Rule> {
     let rule =
-        |offset: u32, target| Rule { family, priority: first + offset, except_mark: Some(MARK), target };
+        |offset: u32, target| Rule { family, priority: first + offset, except_mark: Some(mark), target };
     let unreachable = rule(PRIORITIES - 1, RuleTarget::Unreachable(table));
     match treatment {
         Treatment::Block => vec![unreachable],

@@ -1,10 +1,11 @@
 //! Many messages a system call, where they go to several peers or differ in size: `sendmmsg`, `recvmmsg`.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use adit_dataplane::GsoBatch;
+use adit_dataplane::{GsoBatch, OuterHeader};
 
 use super::{Backlog, Datagrams, PinnedSource, RECEIVE_SLOT, Sent, UdpSocket, normalised};
 use crate::sys::{self, Message, Received, SEND_BATCH};
@@ -62,7 +63,27 @@ impl UdpSocket {
             true
         };
         *many = found.iter().all(|message| message.len < SMALL);
+        if let Some(relay) = self.relay() {
+            relay.strip_all(buffer, found);
+        }
         Ok(more)
+    }
+
+    /// Sends datagrams in order by one system call, without waiting, from the address that the system chooses. Gives how many
+    /// were sent: fewer than there are where one system call takes no more, the socket's buffer is full, or the system
+    /// refuses the next.
+    pub(crate) fn send_datagrams<'a>(
+        &self,
+        outer: OuterHeader,
+        datagrams: impl Iterator<Item = (&'a [u8], SocketAddr)>,
+    ) -> usize {
+        let mut messages = [Message::NONE; SEND_BATCH];
+        let mut used = 0;
+        for (place, (bytes, to)) in messages.iter_mut().zip(datagrams) {
+            *place = Message { bytes, to: self.wire_address(to), segment: None, outer };
+            used += 1;
+        }
+        sys::send_many(self.socket.as_fd(), messages.get(..used).unwrap_or_default(), None).unwrap_or(0)
     }
 
     /// Sends GSO batches in order, as few system calls as there can be: where the kernel cuts GSO batches, each is one
@@ -111,7 +132,7 @@ impl<'a> Batch<'a> {
         while let Some((first, others)) = rest.split_first() {
             let taken = match others {
                 [] => 0,
-                _ if !self.backlog.is_empty() => 0,
+                _ if !self.backlog.is_empty() || self.socket.relay().is_some() => 0,
                 _ => {
                     let source = self.source.and_then(|source| source.get());
                     sys::send_many(self.socket.as_fd(), rest, source).unwrap_or(0)
@@ -153,10 +174,7 @@ fn send_or_keep(
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
-
     use adit_core::Path;
-    use adit_dataplane::OuterHeader;
 
     use super::*;
     use crate::testing::in_fresh_network;
@@ -214,6 +232,25 @@ mod tests {
             assert_eq!(drain(&one, &mut Gathered::default()).0, sent_one, "offloads {offloads}");
             assert_eq!(drain(&two, &mut Gathered::default()).0, sent_two, "offloads {offloads}");
         }
+    }
+
+    #[test]
+    fn datagrams_to_several_peers_leave_by_one_call_up_to_one_that_is_refused() {
+        let (from, one, two) = (bind(true), bind(true), bind(true));
+        let (to_one, to_two) = (one.local_address().unwrap(), two.local_address().unwrap());
+        let oversize = vec![9; 65_535];
+        let datagrams: [(&[u8], SocketAddr); 5] =
+            [(b"a", to_one), (b"bc", to_two), (b"d", to_one), (&oversize, to_one), (b"e", to_two)];
+        let none = OuterHeader::default();
+        assert_eq!(from.send_datagrams(none, datagrams.into_iter()), 3);
+        assert_eq!(from.send_datagrams(none, datagrams.into_iter().skip(3)), 0);
+        assert_eq!(from.send_datagrams(none, datagrams.into_iter().skip(4)), 1);
+        assert_eq!(from.send_datagrams(none, std::iter::empty()), 0);
+        assert_eq!(from.send_datagrams(none, std::iter::repeat_n((&b"f"[..], to_one), 100)), SEND_BATCH);
+        assert!(wait_readable(&one).unwrap() && wait_readable(&two).unwrap());
+        let arrived = drain(&one, &mut Gathered::default()).0;
+        assert_eq!((&arrived[..2], arrived.len()), (&[b"a".to_vec(), b"d".to_vec()][..], 2 + SEND_BATCH));
+        assert_eq!(drain(&two, &mut Gathered::default()).0, [b"bc".to_vec(), b"e".to_vec()]);
     }
 
     #[test]

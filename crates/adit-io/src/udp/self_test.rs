@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{RECEIVE_SLOT, UdpOptions, UdpSocket, wait_readable};
-use crate::config::Buffers;
+use crate::config::{Buffers, SocketRouting};
 use crate::sys::{self, Message};
 
 /// Which UDP offloads this kernel gets right, and what went wrong with the others.
@@ -34,7 +34,12 @@ fn knows(option: libc::c_int) -> Result<(), String> {
 
 fn try_offloads() -> io::Result<UdpOffloads> {
     let mut offloads = UdpOffloads { gso: Ok(()), gro: knows(libc::UDP_GRO) };
-    let options = UdpOptions { buffers: Buffers::default(), gso: false, gro: offloads.gro.is_ok() };
+    let options = UdpOptions {
+        buffers: Buffers::default(),
+        gso: false,
+        gro: offloads.gro.is_ok(),
+        routing: SocketRouting::default(),
+    };
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let receiver = UdpSocket::bind(loopback, &options)?;
     let sender = UdpSocket::bind(loopback, &options)?;

@@ -8,7 +8,12 @@ use crate::testing::in_fresh_network;
 use crate::tun::{READ_BUFFER, Tun, TunConfig, VNET_HEADER};
 
 pub(super) fn options(offloads: bool) -> UdpOptions {
-    UdpOptions { buffers: Buffers::default(), gso: offloads, gro: offloads }
+    UdpOptions {
+        buffers: Buffers::default(),
+        gso: offloads,
+        gro: offloads,
+        routing: SocketRouting::default(),
+    }
 }
 
 /// Sends one GSO batch and gives the datagrams that arrive.

@@ -3,7 +3,9 @@
 mod establish;
 mod facts;
 mod judge;
+mod news;
 mod point_to_point;
+mod update;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
 use self::judge::Judging;
+use self::news::{news, notice};
 use super::challenge::{TextChallenge, response_message};
 use crate::client_hello::client_hello;
 use crate::control_channel::{ControlChannel, ControlOutput};
@@ -29,7 +32,8 @@ use crate::lifetime::{Lifetime, signal_of};
 use crate::liveness::{Due, Liveness};
 use crate::notices::{Heard, Hearing};
 use crate::params::{ClientParams, ControlParams, Keepalive, RemoteParams};
-use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Request, TunnelFacts, UserPassword};
+use crate::pushed::Pushed;
+use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Progress, Request, TunnelFacts, UserPassword};
 use crate::wire::TlsRole;
 
 /// How often to ask for the push reply (OpenVPN `PUSH_REQUEST_INTERVAL`).
@@ -98,6 +102,9 @@ struct Up {
     since: Instant,
     cc_exit: bool,
     exit_notify: bool,
+    /// What the server pushed, and what became of it: an update changes both.
+    pushed: Pushed,
+    settings: TunnelSettings,
 }
 
 /// On what terms a tunnel comes up.
@@ -112,6 +119,7 @@ struct Terms {
     /// The same for scripts, if there are any.
     facts: Option<Box<TunnelFacts>>,
     limits: PeerLimits,
+    pushed: Pushed,
 }
 
 /// One connection to one server, from the first reset to the exit notice.
@@ -125,6 +133,8 @@ pub(super) struct Connection {
     lifetime: Lifetime,
     started: Instant,
     assembler: PushAssembler,
+    /// The parts of an update.
+    updates: PushAssembler,
     ask_at: Option<Instant>,
     push_deadline: Option<Instant>,
     /// How long the server said that it waits for more (`AUTH_PENDING`), and how long we do.
@@ -146,6 +156,8 @@ pub(super) struct Connection {
     challenge: Option<TextChallenge>,
     /// The username for tokens that name none.
     username: String,
+    /// It was told that the server answered.
+    told_heard: bool,
 }
 
 impl Connection {
@@ -176,6 +188,7 @@ impl Connection {
             lifetime: Lifetime::default(),
             started: now,
             assembler: PushAssembler::new(),
+            updates: PushAssembler::new(),
             ask_at: None,
             push_deadline: None,
             pending: None,
@@ -190,6 +203,7 @@ impl Connection {
             token: None,
             challenge: None,
             username: credentials.map(|credentials| credentials.username).unwrap_or_default(),
+            told_heard: false,
             params,
         })
     }
@@ -211,6 +225,12 @@ impl Connection {
     /// Answers the server's question.
     pub(super) fn respond(&mut self, now: Instant, answer: &str) {
         self.channel.send_message(now, &response_message(answer));
+    }
+
+    /// Answers the server's question, in base64.
+    pub(super) fn respond_encoded(&mut self, now: Instant, answer: &str) {
+        let message = ControlMessage::CrResponse(answer.to_owned());
+        self.channel.send_message(now, &Zeroizing::new(message.to_string()));
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -403,6 +423,7 @@ impl Connection {
     /// Works through what the control channel reported, up to a question, which the client takes before what follows it.
     pub(super) fn settle(&mut self, now: Instant, events: &mut VecDeque<Event>) -> Outcome {
         self.follow(events);
+        self.tell_answered(events);
         while self.verdict.is_none() && self.challenge.is_none() {
             let Some(output) = self.channel.poll_output() else { break };
             if let Err(error) = self.handle_output(now, output, events) {
@@ -444,6 +465,7 @@ impl Connection {
                 if self.up.is_none() && self.params.pull && self.push_deadline.is_none() {
                     // Servers since 2.6 answer unasked; older ones wait for the question.
                     self.channel.send_message(now, "PUSH_REQUEST");
+                    news(Request::Progress(Progress::AskingForSettings), events);
                     self.ask_at = Some(now + PUSH_REQUEST_AGAIN);
                     self.push_deadline = Some(now + self.params.control.hand_window);
                 }
@@ -495,6 +517,12 @@ impl Connection {
                 Ok(None) => {}
                 Err(error) => self.verdict = Some(retry(&error.to_string())),
             },
+            ControlMessage::PushUpdate(_) if !self.params.pull => {}
+            ControlMessage::PushUpdate(options) => match self.updates.add(options) {
+                Ok(Some(options)) => self.update(&options, events),
+                Ok(None) => {}
+                Err(error) => self.verdict = Some(retry(&error.to_string())),
+            },
             // At each renegotiation the server may give another token.
             ControlMessage::PushReply(options) => {
                 let tokens = options.iter().filter(|option| option.starts_with("auth-token"));
@@ -503,40 +531,31 @@ impl Connection {
             ControlMessage::AuthFailed(reason) => self.verdict = Some(Outcome::AuthFailed(reason)),
             ControlMessage::AuthPending { timeout } if self.up.is_none() => {
                 self.wait_for_verdict(now, timeout);
+                news(Request::Progress(Progress::Pending(timeout)), events);
                 self.tell(Severity::Info, "the server waits for more to let us in".to_owned(), events);
             }
             ControlMessage::Restart(how) => {
+                notice("server-pushed-connection-reset", &how.to_string(), events);
                 let reason = "the server asks us to reconnect (RESTART)".to_owned();
                 self.signal = "server-pushed-connection-reset";
                 let (advance, keep_token) = (how.next_remote, how.keep_credentials);
                 self.verdict = Some(Outcome::Restart { reason, advance, keep_token });
             }
             ControlMessage::Halt(how) => {
+                notice("server-pushed-halt", &how.to_string(), events);
                 let text = format!("the server ended the connection (HALT): {}", how.reason);
                 self.tell(Severity::Warning, text.trim_end_matches([':', ' ']).to_owned(), events);
                 self.signal = "server-pushed-halt";
                 self.verdict = Some(Outcome::Exited);
             }
-            ControlMessage::Exit => self.peer_left(),
+            ControlMessage::Exit => {
+                notice("remote-exit", "EXIT", events);
+                self.peer_left();
+            }
             ControlMessage::InfoPre(text) | ControlMessage::Info(text) => self.be_told(&text, events),
             _ => {}
         }
         Ok(())
-    }
-
-    /// Words for the person in charge: a question, a page to open, or anything else.
-    fn be_told(&mut self, text: &str, events: &mut VecDeque<Event>) {
-        if let Some(challenge) = TextChallenge::parse(text) {
-            self.challenge = Some(challenge);
-            return;
-        }
-        let page = text.strip_prefix("OPEN_URL:");
-        let page = page.or_else(|| Some(text.strip_prefix("WEB_AUTH:")?.split_once(':')?.1));
-        let text = match page {
-            Some(page) => format!("the server lets us in once this page was opened and done: {page}"),
-            None => format!("the server says: {text}"),
-        };
-        self.tell(Severity::Info, text, events);
     }
 
     /// Authentication takes longer (`AUTH_PENDING`): at most half the life of a key, as OpenVPN

@@ -56,6 +56,24 @@ impl User {
         Some(Need::Answer { text: challenge.text.clone(), echo: challenge.echo })
     }
 
+    /// Whether a program answers that knows OpenVPN's own words.
+    pub(super) fn answers_by_program(&self) -> bool {
+        self.auth.as_ref().is_some_and(|auth| auth.by_program)
+    }
+
+    /// Whether the server is shown a token, which may only have run out.
+    pub(super) fn shows_token(&self) -> bool {
+        self.once.is_none() && self.token.is_some()
+    }
+
+    /// Forgets what the user or a server gave.
+    pub(super) fn forget_all(&mut self) {
+        (self.token, self.once, self.answer) = (None, None, None);
+        if let Some(auth) = &mut self.auth {
+            auth.credentials = None;
+        }
+    }
+
     /// Why the last credentials did not do.
     pub(super) fn why_asked(&mut self) -> Option<String> {
         self.refused.take()

@@ -5,7 +5,6 @@ pub const BUNDLE_LEN: usize = 1024;
 /// Most bytes of options that a client takes from one server: about 8,000 routes.
 pub const MAX_PUSH_LEN: usize = 256 * 1024;
 
-const PREFIX: &str = "PUSH_REPLY";
 const CONTINUATION: &str = "push-continuation";
 /// Room kept in every bundle for `,push-continuation 2` and the NUL.
 const RESERVE: usize = ",push-continuation 2".len() + 1;
@@ -14,7 +13,7 @@ const RESERVE: usize = ",push-continuation 2".len() + 1;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PushError {
     /// An option does not fit one message.
-    #[error("the pushed option \"{0}…\" is too long for a PUSH_REPLY of {BUNDLE_LEN} bytes; shorten it")]
+    #[error("the pushed option \"{0}…\" is too long for a message of {BUNDLE_LEN} bytes; shorten it")]
     TooLong(String),
     /// An option that the peer would read as several, or drop.
     #[error("the pushed option \"{0}\" holds a comma or an unprintable character, which cannot be pushed")]
@@ -30,18 +29,30 @@ pub enum PushError {
 /// # Errors
 /// If an option holds a comma or control character, or does not fit a message by itself.
 pub fn encode_push_reply(options: &[String]) -> Result<Vec<String>, PushError> {
+    encode("PUSH_REPLY", options)
+}
+
+/// Cuts changes to a client's options into PUSH_UPDATE messages in the same way.
+///
+/// # Errors
+/// As with [`encode_push_reply`].
+pub fn encode_push_update(changes: &[String]) -> Result<Vec<String>, PushError> {
+    encode("PUSH_UPDATE", changes)
+}
+
+fn encode(prefix: &str, options: &[String]) -> Result<Vec<String>, PushError> {
     let mut messages = Vec::new();
-    let mut message = PREFIX.to_owned();
+    let mut message = prefix.to_owned();
     for option in options.iter().filter(|option| !option.is_empty()) {
         if option.contains(',') || option.chars().any(char::is_control) {
             return Err(PushError::Illegal(option.escape_debug().to_string()));
         }
-        if PREFIX.len() + 1 + option.len() + RESERVE > BUNDLE_LEN {
+        if prefix.len() + 1 + option.len() + RESERVE > BUNDLE_LEN {
             return Err(PushError::TooLong(option.chars().take(40).collect()));
         }
         if message.len() + 1 + option.len() + RESERVE > BUNDLE_LEN {
             message.push_str(",push-continuation 2");
-            messages.push(std::mem::replace(&mut message, PREFIX.to_owned()));
+            messages.push(std::mem::replace(&mut message, prefix.to_owned()));
         }
         message.push(',');
         message.push_str(option);

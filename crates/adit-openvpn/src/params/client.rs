@@ -10,6 +10,12 @@ use crate::pushed::MAX_PUSHED_MTU;
 pub struct RemoteParams {
     /// As the user wrote it, for messages: `vpn.example.org:1194 (udp)`.
     pub name: String,
+    /// Its name or address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The protocol in the words of a `remote` line.
+    pub protocol: &'static str,
     /// UDP or TCP.
     pub transport: Transport,
     /// `server-poll-timeout`: how long this server may take for its first answer. OpenVPN's default: 120 s.
@@ -19,9 +25,14 @@ pub struct RemoteParams {
 }
 
 impl RemoteParams {
-    /// A server with OpenVPN's defaults.
+    /// A server of that name with OpenVPN's defaults.
     pub fn new(name: String, transport: Transport) -> Self {
-        RemoteParams { name, transport, poll_timeout: Duration::from_secs(120), exit_notify: false }
+        let protocol = match transport {
+            Transport::Udp => "udp",
+            Transport::Tcp => "tcp-client",
+        };
+        let (host, poll_timeout) = (name.clone(), Duration::from_secs(120));
+        RemoteParams { name, host, port: 1194, protocol, transport, poll_timeout, exit_notify: false }
     }
 }
 
@@ -63,6 +74,10 @@ pub struct ClientParams {
     pub ends_when_lost: bool,
     /// `tun-mtu-max`: the largest MTU to take by push. Default 1600.
     pub max_pushed_mtu: u16,
+    /// Ask by [`crate::request::Request::MayGoOn`] before each attempt but the first (`management-hold`).
+    pub asks_to_go_on: bool,
+    /// Ask by [`crate::request::Request::Remote`] before each attempt (`management-query-remote`).
+    pub asks_for_remote: bool,
     /// `pull`: the server says what the tunnel is like. Without, both ends' files do (point-to-point).
     pub pull: bool,
 }
@@ -88,6 +103,8 @@ impl ClientParams {
             tls_exit: false,
             ends_when_lost: false,
             max_pushed_mtu: MAX_PUSHED_MTU,
+            asks_to_go_on: false,
+            asks_for_remote: false,
             pull: true,
         }
     }

@@ -2,7 +2,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Ipv4Net, Ipv6Net, PeerLimits, PoolEntry, Rate, Route};
+use adit_core::{Ipv4Net, Ipv6Net, PeerLimits, PoolEntry, Rate, Route, RouteTable};
 
 use super::{ControlParams, DataParams, Keepalive, LocalSettings, ScriptParams};
 use crate::access::AccessParams;
@@ -28,6 +28,8 @@ pub struct ServerParams {
     pub push: Vec<String>,
     /// Routes of the server's own system into the tunnel.
     pub routes: Vec<Route>,
+    /// `route-table`: where those routes go.
+    pub table: RouteTable,
     /// The server's own side of `keepalive`.
     pub keepalive: Keepalive,
     /// `inactive` and `session-timeout`: clients whose time is over are dropped.
@@ -64,6 +66,7 @@ impl ServerParams {
             pool6: None,
             push: Vec::new(),
             routes: Vec::new(),
+            table: RouteTable::Main,
             keepalive: Keepalive::default(),
             limits: PeerLimits::default(),
             client_to_client: false,

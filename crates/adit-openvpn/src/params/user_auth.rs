@@ -11,6 +11,9 @@ pub struct UserAuth {
     /// `auth-nocache`: forgotten as soon as the server gave a token in their place, or the connection ended;
     /// asked for again when they are needed again.
     pub nocache: bool,
+    /// A program that knows OpenVPN's own words gives username and password (`management-query-passwords`): it is shown a
+    /// server's refusals and questions as the server wrote them, and packs its answers itself.
+    pub by_program: bool,
     /// `static-challenge`: a question of the file's, whose answer goes with the password.
     pub challenge: Option<StaticChallenge>,
 }

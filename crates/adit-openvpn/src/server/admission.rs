@@ -37,6 +37,7 @@ impl Server {
         match pre_check(&self.params, path, datagram)? {
             PreCheck::Answer { larger } => {
                 let (now, foresee) = (self.now, AnswerLimit::foresee);
+                self.pre_auth.check_copies(now, &self.params, datagram, foresee)?;
                 self.pre_auth.check_answer(now, &self.params, path, larger, foresee, &mut self.events)?;
             }
             PreCheck::ControlChannel => self.half_open.check_room(path, false)?,

@@ -48,7 +48,16 @@ impl CookieMaker {
 
     /// Sixteen bits twice, by which a limit finds its counters for a source prefix. An outsider cannot predict them.
     pub(super) fn places(&self, source: SourcePrefix) -> [usize; 2] {
-        let digest = self.digest([b"limit", &source.octets(), &[]]);
+        self.places_of([b"limit", &source.octets(), &[]])
+    }
+
+    /// The same for a packet.
+    pub(super) fn places_of_packet(&self, packet: &[u8]) -> [usize; 2] {
+        self.places_of([b"packet", packet, &[]])
+    }
+
+    fn places_of(&self, parts: [&[u8]; 3]) -> [usize; 2] {
+        let digest = self.digest(parts);
         let place = |at| match digest.get(at..at + 2) {
             Some([high, low]) => usize::from(u16::from_be_bytes([*high, *low])),
             _ => 0,

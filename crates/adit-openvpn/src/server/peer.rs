@@ -308,6 +308,11 @@ impl Peer {
         self.abilities.has(iv_proto::AUTH_FAIL_TEMP)
     }
 
+    /// Whether it follows PUSH_UPDATE.
+    pub(super) fn understands_updates(&self) -> bool {
+        self.params.point_to_point.is_none() && self.abilities.has(iv_proto::PUSH_UPDATE)
+    }
+
     /// Whether the log shall hear of a move now; then not again for a while.
     pub(super) fn may_report_move(&mut self, now: Instant) -> bool {
         let due = self.next_move_report.is_none_or(|at| now >= at);

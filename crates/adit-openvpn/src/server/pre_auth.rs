@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use adit_core::{
-    AnswerLimit, ClientLimit, Instant, Path, Permit, Rate, Rejected, Report, Severity, Transport, UnixTime,
-    silence,
+    AnswerLimit, ClientLimit, Instant, Path, Permit, Rate, Rejected, Report, Severity, SourcePrefix,
+    Transport, UnixTime, silence,
 };
 use zeroize::Zeroizing;
 
@@ -26,6 +26,11 @@ const MAX_ANSWERS: usize = 256;
 /// Answers to one address that are no larger than what they answer. They are of no use for amplification, but an
 /// attacker who replays one recorded first packet could make the server send many.
 const SMALL_ANSWERS: Rate = Rate { count: 50, period: Duration::from_secs(1) };
+/// Answers to copies of one wrapped first packet, wherever they come from. A client that repeats its first packet wraps it anew,
+/// so that more copies than a network makes were recorded and sent again.
+const COPIES: Rate = Rate { count: 4, period: Duration::from_secs(10) };
+/// The bytes at the start of a wrapped packet that tell it from all others: they hold its packet id and its tag, or enough of it.
+const TELLING_BYTES: usize = 64;
 /// The highest packet id in the three packets that begin a control channel.
 const LAST_FIRST_ID: u32 = 1;
 
@@ -62,7 +67,10 @@ pub(super) struct PreAuth {
     cookies: CookieMaker,
     answer_limit: AnswerLimit,
     small_answer_limit: AnswerLimit,
+    copy_limit: AnswerLimit,
     client_limit: ClientLimit,
+    /// The source of the last first packet with its places in the limits, which are asked twice for each.
+    last_source: Option<(SourcePrefix, [usize; 2])>,
     answers: VecDeque<(Path, Vec<u8>)>,
 }
 
@@ -72,7 +80,9 @@ impl PreAuth {
             cookies: CookieMaker::new(secret, params.control.hand_window),
             answer_limit: AnswerLimit::new(params.admission.answers),
             small_answer_limit: AnswerLimit::new(small_answers(params)),
+            copy_limit: AnswerLimit::new(COPIES),
             client_limit: ClientLimit::new(params.admission.clients),
+            last_source: None,
             answers: VecDeque::new(),
         }
     }
@@ -80,6 +90,7 @@ impl PreAuth {
     /// All that was answered so far is void: no control channel begins by it any more.
     pub(super) fn renew(&mut self, params: &ServerParams, secret: Zeroizing<[u8; 32]>) {
         self.cookies = CookieMaker::new(secret, params.control.hand_window);
+        self.last_source = None;
         self.answers.clear();
     }
 
@@ -126,7 +137,7 @@ impl PreAuth {
             (false, Transport::Tcp) => {
                 return Err(Rejected::Unexpected("no control channel here has this session id"));
             }
-            (true, Transport::Udp) => match self.answer(now, params, path, datagram.len(), first, events)? {
+            (true, Transport::Udp) => match self.answer(now, params, path, datagram, first, events)? {
                 Some(old_client) => old_client,
                 None => return Ok(PreAuthOutcome::Answered),
             },
@@ -148,7 +159,7 @@ impl PreAuth {
         now: Instant,
         params: &ServerParams,
         path: Path,
-        length: usize,
+        datagram: &[u8],
         first: FirstPacket,
         events: &mut VecDeque<Event>,
     ) -> Result<Option<PendingClient>, Rejected> {
@@ -166,8 +177,9 @@ impl PreAuth {
         let body = ControlBody { acks: vec![0], peer_sid: Some(client), packet_id: Some(0), payload };
         let mut bytes = Vec::new();
         body.encode(&mut bytes);
-        let larger = answer_length > length;
+        let larger = answer_length > datagram.len();
         self.check_answer(now, params, path, larger, AnswerLimit::ask, events)?;
+        self.check_copies(now, params, datagram, AnswerLimit::ask)?;
         if self.answers.len() >= MAX_ANSWERS {
             return Err(Rejected::Limited("answers that wait to be sent"));
         }
@@ -193,9 +205,38 @@ impl PreAuth {
         ask: fn(&mut AnswerLimit, Instant, [usize; 2]) -> Permit,
         events: &mut VecDeque<Event>,
     ) -> Result<(), Rejected> {
-        let places = self.cookies.places(path.source_prefix());
+        let places = self.places(path.source_prefix());
         let permit = ask(self.limit(larger), now, places);
         check_permit(permit, params, path, larger, events)
+    }
+
+    /// Whether one more copy of that first packet may be answered. Without a wrapping it is no work to make another.
+    pub(super) fn check_copies(
+        &mut self,
+        now: Instant,
+        params: &ServerParams,
+        datagram: &[u8],
+        ask: fn(&mut AnswerLimit, Instant, [usize; 2]) -> Permit,
+    ) -> Result<(), Rejected> {
+        if matches!(params.control.wrap, WrapConfig::Plain) && params.admission.v2.is_none() {
+            return Ok(());
+        }
+        let telling = datagram.get(..TELLING_BYTES).unwrap_or(datagram);
+        match ask(&mut self.copy_limit, now, self.cookies.places_of_packet(telling)) {
+            Permit::Granted => Ok(()),
+            Permit::Refused { .. } => Err(Rejected::Limited("answers to copies of one first packet")),
+        }
+    }
+
+    fn places(&mut self, source: SourcePrefix) -> [usize; 2] {
+        match self.last_source {
+            Some((last, places)) if last == source => places,
+            _ => {
+                let places = self.cookies.places(source);
+                self.last_source = Some((source, places));
+                places
+            }
+        }
     }
 
     fn limit(&mut self, larger: bool) -> &mut AnswerLimit {
@@ -223,7 +264,7 @@ impl PreAuth {
             ));
         };
         check_age(now, params, &first)?;
-        let places = self.cookies.places(path.source_prefix());
+        let places = self.places(path.source_prefix());
         self.answer_limit.credit(places);
         self.small_answer_limit.credit(places);
         Ok(PendingClient { sid: client, wrap: first.wrap, cookie: Some(cookie), metadata: first.metadata })

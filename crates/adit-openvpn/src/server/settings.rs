@@ -20,6 +20,7 @@ pub(super) fn tunnel(params: &ServerParams) -> TunnelSettings {
             peer_address: local.peer_address,
             mtu: params.data.tun_mtu,
             routes: local.routes.clone(),
+            table: local.table,
             dns: local.dns.clone(),
             ..TunnelSettings::default()
         };
@@ -28,6 +29,7 @@ pub(super) fn tunnel(params: &ServerParams) -> TunnelSettings {
         addresses: params.address4.map(IpNet::V4).into_iter().chain(params.address6.map(IpNet::V6)).collect(),
         mtu: params.data.tun_mtu,
         routes: params.routes.clone(),
+        table: params.table,
         ..TunnelSettings::default()
     }
 }

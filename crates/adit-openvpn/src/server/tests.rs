@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Instant, Notice, Path, Protocol, Transport, drive_with};
+use adit_core::{HandshakeStage, Instant, Notice, Path, Protocol, Transport, drive_with};
 use adit_pki::{CertificateDemand, PeerRequirements};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
@@ -156,6 +156,41 @@ impl Rogue {
 /// A path from that address.
 fn path(last: u8) -> Path {
     Path::Udp { socket: 0, remote: ([192, 0, 2, last], 40_000).into() }
+}
+
+#[test]
+fn a_datagram_shows_how_far_its_sender_has_come() {
+    let authority = Authority::new();
+    let params = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
+    let now = Instant::ORIGIN + Duration::from_secs(1);
+    let mut server = Server::new(params, now, [2; 32]);
+    let client = ClientParams::new(Rogue::control(&authority, Some("alice")), Vec::new());
+    let control = Arc::new(client.control.clone());
+    let hello = client_hello(&client, path(2));
+    let mut channel = ControlChannel::client(now, control, hello, ChaCha20Rng::from_seed([1; 32])).unwrap();
+    let mut stages = Vec::new();
+    for _ in 0..4 {
+        let mut datagram = Vec::new();
+        while channel.poll_transmit(now, &mut datagram) {
+            stages.push(server.stage_of(path(2), &datagram));
+            let elsewhere = server.stage_of(path(3), &datagram);
+            assert!(elsewhere != HandshakeStage::Established, "no control channel there");
+            let _ = server.handle_datagram(now, path(2), &datagram);
+            datagram.clear();
+        }
+        drive_with(
+            &mut server,
+            |_, _| {},
+            |_, datagram| {
+                channel.handle(now, datagram).unwrap();
+            },
+        );
+        while channel.poll_output().is_some() {}
+    }
+    assert_eq!(stages[..2], [HandshakeStage::First, HandshakeStage::Returning]);
+    assert!(stages.len() > 4 && stages[2..].iter().all(|stage| *stage == HandshakeStage::Established));
+    let malformed: [&[u8]; 4] = [&[], &[4 << 3], &[0xff; 40], &[31 << 3; 40]];
+    assert!(malformed.iter().all(|bytes| server.stage_of(path(2), bytes) == HandshakeStage::First));
 }
 
 /// The data plane may send to the new address already, so the server answers in any case.

@@ -19,7 +19,13 @@ use super::{Authority, Pair, client_params, environment, server_params};
 pub fn user(password: &str) -> UserAuth {
     let credentials =
         UserPassword { username: "ann".to_owned(), password: Zeroizing::new(password.to_owned()) };
-    UserAuth { credentials: Some(credentials), retry: AuthRetry::None, nocache: false, challenge: None }
+    UserAuth {
+        credentials: Some(credentials),
+        retry: AuthRetry::None,
+        nocache: false,
+        by_program: false,
+        challenge: None,
+    }
 }
 
 /// The client is `alice` by its certificate and `ann` by its password.

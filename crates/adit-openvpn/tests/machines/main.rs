@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod access;
+mod attempts;
 mod certificates;
 mod chains;
 mod challenge;
@@ -17,6 +18,7 @@ mod not_up;
 mod per_client;
 mod point_to_point;
 mod pre_auth;
+mod push_update;
 mod renegotiation;
 mod revocation;
 mod scripts;

@@ -122,8 +122,8 @@ fn answers_that_nobody_takes_do_not_pile_up() {
     let _ = peer.reset();
 }
 
-/// A first packet as a tls-crypt-v2 client of 2.6 or an older one sends it, and the same forged.
-fn v2_resets(key: &ServerKey, old: bool) -> [Vec<u8>; 2] {
+/// A first packet as a tls-crypt-v2 client of 2.6 or an older one sends it, with a session id of its own, and the same forged.
+fn v2_resets(key: &ServerKey, old: bool, sid: u8) -> [Vec<u8>; 2] {
     let client = key.wrap(&StaticKey::from_bytes(&[9; 256]), &Metadata::User(Vec::new())).unwrap();
     let config = WrapConfig::tls_crypt_v2(&client);
     let mut wrap = match old {
@@ -133,7 +133,7 @@ fn v2_resets(key: &ServerKey, old: bool) -> [Vec<u8>; 2] {
     let (mut bytes, mut genuine) = (Vec::new(), Vec::new());
     ControlBody { packet_id: Some(0), ..ControlBody::default() }.encode(&mut bytes);
     let header = Header { opcode: Opcode::HardResetClientV3, key_id: 0 };
-    wrap.seal(header, Sid([7; 8]), &bytes, &mut genuine).unwrap();
+    wrap.seal(header, Sid([sid, 7, 7, 7, 7, 7, 7, 7]), &bytes, &mut genuine).unwrap();
     let mut forged = genuine.clone();
     forged[100] ^= 1;
     [genuine, forged]
@@ -154,7 +154,7 @@ fn v2_server(force_cookie: bool) -> (UnauthenticatedPeer, Arc<ServerKey>) {
 #[test]
 fn what_would_be_refused_anyhow_is_not_opened() {
     let (mut peer, key) = v2_server(false);
-    let [genuine, forged] = v2_resets(&key, false);
+    let [genuine, forged] = v2_resets(&key, false, 50);
     let path = peer.path;
     let mut send = |datagram: &[u8]| {
         let result = peer.server.handle_datagram(NOW, path, datagram);
@@ -164,18 +164,45 @@ fn what_would_be_refused_anyhow_is_not_opened() {
     for _ in 0..100 {
         assert!(matches!(send(&forged), Err(Rejected::Unauthentic(_))), "it does not count");
     }
-    for _ in 0..50 {
+    for sid in 0..50 {
+        let [genuine, _] = v2_resets(&key, false, sid);
         assert_eq!(send(&genuine), Ok(()));
     }
     assert!(matches!(send(&genuine), Err(Rejected::Limited(_))));
     assert!(matches!(send(&forged), Err(Rejected::Limited(_))));
 }
 
+/// Nor are copies of a packet that was answered, wherever they come from; another packet is.
+#[test]
+fn copies_of_a_first_packet_are_not_opened() {
+    let (mut peer, key) = v2_server(false);
+    let [genuine, forged] = v2_resets(&key, false, 1);
+    let [other, _] = v2_resets(&key, false, 2);
+    let mut send = |number: u8, seconds: u64, datagram: &[u8]| {
+        let path = Path::Udp { socket: 0, remote: SocketAddr::from(([192, 0, number, 9], 1194)) };
+        let now = NOW + std::time::Duration::from_secs(seconds);
+        let result = peer.server.handle_datagram(now, path, datagram);
+        while peer.server.poll_transmit(&mut Vec::new()).is_some() {}
+        result
+    };
+    for number in 0..100 {
+        assert!(matches!(send(number, 0, &forged), Err(Rejected::Unauthentic(_))), "it does not count");
+    }
+    for number in 0..4 {
+        assert_eq!(send(number, 0, &genuine), Ok(()));
+    }
+    for datagram in [&genuine, &forged] {
+        assert!(matches!(send(4, 9, datagram), Err(Rejected::Limited(why)) if why.contains("copies")));
+    }
+    assert_eq!(send(4, 9, &other), Ok(()));
+    assert_eq!(send(4, 10, &genuine), Ok(()), "ten seconds later");
+}
+
 /// Likewise of clients that cannot prove their address, for which there is little room, or none.
 #[test]
 fn old_clients_without_room_are_not_opened() {
     let (mut peer, key) = v2_server(false);
-    let [genuine, forged] = v2_resets(&key, true);
+    let [genuine, forged] = v2_resets(&key, true, 7);
     let mut send = |number: u8, datagram: &[u8]| {
         let path = Path::Udp { socket: 0, remote: SocketAddr::from(([192, 0, number, 9], 1194)) };
         peer.server.handle_datagram(NOW, path, datagram)
@@ -188,7 +215,7 @@ fn old_clients_without_room_are_not_opened() {
     assert!(matches!(send(200, &genuine), Err(Rejected::Limited(_))));
 
     let (mut peer, key) = v2_server(true);
-    for datagram in v2_resets(&key, true) {
+    for datagram in v2_resets(&key, true, 7) {
         let result = peer.server.handle_datagram(NOW, peer.path, &datagram);
         assert!(
             matches!(result, Err(Rejected::Unexpected(why)) if why.contains("force-cookie")),

@@ -131,7 +131,10 @@ impl Interface {
         }
         self.with_peer(id, |peer, shared| {
             if let Some(preshared) = change.preshared_key {
-                peer.preshared = preshared;
+                peer.set_preshared(preshared);
+            }
+            if let Some(post_quantum) = change.post_quantum {
+                peer.set_post_quantum(shared, post_quantum);
             }
             if let Some(endpoint) = change.endpoint {
                 peer.set_endpoint(shared, endpoint);

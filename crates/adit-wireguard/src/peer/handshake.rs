@@ -7,6 +7,7 @@ use adit_core::{Path, Rejected, Severity};
 use super::timers::REKEY_TIMEOUT;
 use super::{Peer, Pending, Up};
 use crate::crypto::Refused;
+use crate::keys::PresharedKey;
 use crate::noise::{self, Named};
 use crate::shared::Shared;
 use crate::wire::{CookieReply, INITIATION_LEN, Initiation, RESPONSE_LEN, Response};
@@ -50,11 +51,12 @@ impl Peer {
         let ephemeral = shared.ephemeral()?;
         let own = shared.identity.as_ref().ok_or(Refused)?.pair.public;
         let timestamp = shared.take_timestamp();
+        let (timestamp, named) = self.mark_timestamp(shared, timestamp)?;
         self.drop_pending(shared);
         let index = shared.take_index(self.id);
         match noise::initiate(&own, &self.key, &static_shared, ephemeral, timestamp, index) {
             Ok((noise, mut message)) => {
-                self.pending = Some(Pending { index, noise });
+                self.pending = Some(Pending { index, noise, named });
                 self.cookie.add_macs(shared.now, &self.receiver_keys, &mut message);
                 Ok(message)
             }
@@ -85,10 +87,12 @@ impl Peer {
             return Err(Rejected::Limited("initiations of this peer"));
         }
         let timestamp = proved.timestamp;
+        let mark = self.read_mark(shared, timestamp).map_err(|_| UNPROVED)?;
+        let preshared = mark.key.as_ref().unwrap_or(&self.preshared);
         let ephemeral = shared.ephemeral().map_err(|_| UNPROVED)?;
         let index = shared.take_index(self.id);
         let indices = (index, message.sender());
-        let Ok((keys, mut response)) = proved.respond(&ephemeral, &self.preshared, indices) else {
+        let Ok((keys, mut response)) = proved.respond(&ephemeral, preshared, indices) else {
             shared.free_index(index);
             return Err(UNPROVED);
         };
@@ -102,7 +106,7 @@ impl Peer {
         // The peer is followed to `path` when it uses the session that comes of it: the initiation may be one that was
         // recorded before we last started.
         self.handshake_message_received(shared, INITIATION_LEN);
-        self.begin_as_responder(shared, indices, keys);
+        self.begin_as_responder(shared, indices, keys, &mark);
         self.cookie.add_macs(shared.now, &self.receiver_keys, &mut response);
         shared.send(path, &response);
         self.sent.handshakes += RESPONSE_LEN as u64;
@@ -120,16 +124,23 @@ impl Peer {
         let pending = self.pending.as_ref().filter(|pending| pending.index == message.receiver());
         let pending = pending.ok_or(Rejected::Unexpected("no initiation waits for this response"))?;
         let identity = shared.identity.as_ref().ok_or(Rejected::Unexpected("there is no private key"))?;
-        let keys = pending.noise.finish(&identity.pair, &self.preshared, message).map_err(|_| UNPROVED)?;
+        let finish = |preshared: &PresharedKey| pending.noise.finish(&identity.pair, preshared, message);
+        let with_named = pending.named.as_ref().map(finish).and_then(Result::ok);
+        let post_quantum = with_named.is_some();
+        let keys = with_named.map_or_else(|| finish(&self.preshared), Ok).map_err(|_| UNPROVED)?;
         let indices = (pending.index, message.sender());
         // Its index is the session's from now on.
-        self.pending = None;
+        let named = self.pending.take().and_then(|pending| pending.named);
         self.set_path(shared, path);
         self.handshake_message_received(shared, RESPONSE_LEN);
-        self.begin_as_initiator(shared, indices, keys);
+        if let Some(named) = &named {
+            self.named_key_was_used(named, post_quantum);
+        }
+        let session = self.begin_as_initiator(shared, indices, keys, post_quantum);
         self.handshake_complete(shared);
         // Proves to the responder that we have the keys. Packets that waited went before it.
         self.send_keepalive(shared);
+        self.session_began(shared, session, named.is_some() && !post_quantum);
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use adit_core::{Install, Instant, SessionId};
 
 use super::Peer;
+use super::post_quantum::Mark;
 use super::timers::{REKEY_AFTER_TIME, REKEY_TIMEOUT};
 use crate::noise::SessionKeys;
 use crate::request::{Codec, DataEvent};
@@ -22,6 +23,10 @@ pub(super) struct Session {
     pub(super) made: Instant,
     /// Its last second has come, or so many messages were sealed: new keys are due.
     pub(super) worn: bool,
+    /// Its handshake used a post-quantum key.
+    pub(super) post_quantum: bool,
+    /// As its responder we offer to agree on the next such key.
+    pub(super) offers: bool,
 }
 
 impl Session {
@@ -100,7 +105,11 @@ impl Peer {
         shared.order(DataEvent::Retire { peer: self.id, session: id_of(session.index) });
     }
 
-    fn activate(&mut self, shared: &mut Shared, session: Session) {
+    /// The session seals from now on, unless packets wait for one with a post-quantum key.
+    pub(super) fn activate(&mut self, shared: &mut Shared, session: Session) {
+        if self.is_held(session) {
+            return;
+        }
         self.wanted = false;
         shared.order(DataEvent::Activate { peer: self.id, session: id_of(session.index) });
     }
@@ -111,13 +120,16 @@ impl Peer {
         shared: &mut Shared,
         (index, remote_index): (u32, u32),
         keys: SessionKeys,
-    ) {
-        let session = Session { index, is_initiator: true, made: shared.now, worn: false };
+        post_quantum: bool,
+    ) -> Session {
+        let made = shared.now;
+        let session = Session { index, is_initiator: true, made, worn: false, post_quantum, offers: false };
         self.install(shared, session, remote_index, keys);
         let ended = self.sessions.add_current(session);
         self.activate(shared, session);
         ended.into_iter().flatten().for_each(|session| self.retire(shared, session));
         self.timers.session_derived(shared.now);
+        session
     }
 
     /// The session of a response that we send: it seals once the initiator has used it.
@@ -126,8 +138,16 @@ impl Peer {
         shared: &mut Shared,
         (index, remote_index): (u32, u32),
         keys: SessionKeys,
+        mark: &Mark,
     ) {
-        let session = Session { index, is_initiator: false, made: shared.now, worn: false };
+        let session = Session {
+            index,
+            is_initiator: false,
+            made: shared.now,
+            worn: false,
+            post_quantum: mark.key.is_some(),
+            offers: mark.present,
+        };
         self.install(shared, session, remote_index, keys);
         let ended = self.sessions.add_next(session);
         ended.into_iter().flatten().for_each(|session| self.retire(shared, session));
@@ -143,6 +163,7 @@ impl Peer {
         // A response that came now would be to an initiation older than this session.
         self.drop_pending(shared);
         self.handshake_complete(shared);
+        self.session_began(shared, next, false);
     }
 
     /// A session was used so much that new keys are due.
@@ -155,7 +176,7 @@ impl Peer {
     }
 }
 
-const fn id_of(index: u32) -> SessionId {
+pub(super) const fn id_of(index: u32) -> SessionId {
     SessionId(index as u64)
 }
 
@@ -166,7 +187,7 @@ mod tests {
     /// Each is made 100 s after the one before.
     fn session(index: u32) -> Session {
         let made = Instant::ORIGIN + Duration::from_secs(100) * index;
-        Session { index, is_initiator: true, made, worn: false }
+        Session { index, is_initiator: true, made, worn: false, post_quantum: false, offers: false }
     }
 
     fn shape(sessions: &Sessions) -> [Option<u32>; 3] {

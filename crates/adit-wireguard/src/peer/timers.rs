@@ -13,7 +13,7 @@ use std::time::Duration;
 use adit_core::{Instant, Severity};
 
 use super::Peer;
-use super::sessions::REJECT_AFTER_TIME;
+use super::sessions::{REJECT_AFTER_TIME, id_of};
 use super::stream::Stream;
 use crate::request::DataEvent;
 use crate::shared::Shared;
@@ -80,7 +80,8 @@ impl Peer {
     /// When [`Peer::handle_timeout`] is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         let reconnects = self.stream.as_ref().and_then(Stream::due);
-        self.timers.due().into_iter().chain(reconnects).min()
+        let post_quantum = self.post_quantum.as_ref().and_then(|state| state.due());
+        self.timers.due().into_iter().chain(reconnects).chain(post_quantum).min()
     }
 
     pub(crate) fn handle_timeout(&mut self, shared: &mut Shared) {
@@ -107,6 +108,7 @@ impl Peer {
             self.restart_persistent(now);
             self.send_keepalive(shared);
         }
+        self.handle_post_quantum_timeout(shared);
     }
 
     fn retry(&mut self, shared: &mut Shared) {
@@ -132,10 +134,14 @@ impl Peer {
         if self.path.is_none() {
             return self.connect(shared);
         }
-        if self.sessions.usable(shared.now).is_none() {
+        let Some(session) = self.sessions.usable(shared.now).copied() else {
             return self.initiate(shared, false);
-        }
-        shared.order(DataEvent::Inject { peer: self.id, payload: Vec::new() });
+        };
+        let (peer, payload) = (self.id, Vec::new());
+        shared.order(match self.is_held(session) {
+            false => DataEvent::Inject { peer, payload },
+            true => DataEvent::InjectInto { peer, session: id_of(session.index), payload },
+        });
         self.sent_anything(shared.now);
         self.keep_key_fresh(shared, shared.now);
     }

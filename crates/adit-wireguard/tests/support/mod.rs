@@ -367,10 +367,10 @@ pub(crate) fn initiations(sent: &[(Path, Datagram)]) -> usize {
 }
 
 /// Length of a data datagram.
-pub(crate) const fn length(packet: Option<u64>) -> u64 {
+pub(crate) fn length(packet: Option<u64>, message: &[u8]) -> u64 {
     match packet {
         Some(_) => 128,
-        None => KEEPALIVE_LEN as u64,
+        None => (KEEPALIVE_LEN + message.len().next_multiple_of(16)) as u64,
     }
 }
 

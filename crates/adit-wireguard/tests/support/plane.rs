@@ -24,13 +24,14 @@ pub(crate) struct Ledger {
     used: BTreeSet<([u8; 32], u64)>,
 }
 
-/// A data message. `packet` is `None` for a keepalive.
+/// A data message. `packet` is `None` for a keepalive and for a message of the protocol's own, which is not empty.
 #[derive(Clone, Debug)]
 pub(crate) struct Sealed {
     pub(crate) receiver: u32,
     pub(crate) key: [u8; 32],
     pub(crate) counter: u64,
     pub(crate) packet: Option<u64>,
+    pub(crate) message: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -106,8 +107,21 @@ impl Plane {
                 peer.active = peer.active.filter(|active| *active != session);
             }
             DataEvent::Inject { peer, payload } => {
-                assert!(payload.is_empty(), "only keepalives are sent this way");
-                return self.seal(now, peer, None).into_iter().collect();
+                assert!(
+                    payload.is_empty() || payload[0] == 0xad,
+                    "what goes out must not look like a packet"
+                );
+                return self.seal(now, peer, None, payload).into_iter().collect();
+            }
+            DataEvent::InjectInto { peer, session, payload } => {
+                assert!(
+                    payload.is_empty() || payload[0] == 0xad,
+                    "what goes out must not look like a packet"
+                );
+                let active = std::mem::replace(&mut self.peer(peer).active, Some(session));
+                let sealed = self.seal(now, peer, None, payload);
+                self.peer(peer).active = active;
+                return sealed.into_iter().collect();
             }
         }
         Vec::new()
@@ -151,7 +165,13 @@ impl Plane {
         peer.active = Some(session);
     }
 
-    fn seal(&mut self, now: Instant, id: PeerId, packet: Option<u64>) -> Option<(Path, Sealed)> {
+    fn seal(
+        &mut self,
+        now: Instant,
+        id: PeerId,
+        packet: Option<u64>,
+        message: Vec<u8>,
+    ) -> Option<(Path, Sealed)> {
         let ledger = self.ledger.clone();
         let peer = self.peer(id);
         let path = peer.path?;
@@ -161,17 +181,18 @@ impl Plane {
         assert!(ledger.borrow_mut().used.insert((key, counter)), "a nonce is used twice");
         match packet {
             Some(_) => peer.sent.last_data = Some(now),
+            None if !message.is_empty() => peer.sent.last_other = Some(now),
             None => (peer.sent.last_keepalive, peer.sent.keepalives) = (Some(now), peer.sent.keepalives + 1),
         }
-        peer.sent_bytes += length(packet);
-        Some((path, Sealed { receiver: session.codec.remote_index, key, counter, packet }))
+        peer.sent_bytes += length(packet, &message);
+        Some((path, Sealed { receiver: session.codec.remote_index, key, counter, packet, message }))
     }
 
     /// Sends what waited.
     fn flush(&mut self, now: Instant, id: PeerId) -> Outgoing {
         let mut sent = Vec::new();
         while let Some(number) = self.peer(id).staged.front().copied()
-            && let Some(sealed) = self.seal(now, id, Some(number))
+            && let Some(sealed) = self.seal(now, id, Some(number), Vec::new())
         {
             self.peer(id).staged.pop_front();
             sent.push(sealed);
@@ -189,7 +210,7 @@ impl Plane {
         let Some((_, &id)) = routes.max_by_key(|(route, _)| route.prefix_len()) else {
             return (None, Vec::new());
         };
-        if let Some(sealed) = self.seal(now, id, Some(number)) {
+        if let Some(sealed) = self.seal(now, id, Some(number), Vec::new()) {
             return (Some(sealed), Vec::new());
         }
         self.dropped += 1;
@@ -222,12 +243,13 @@ impl Plane {
         }
         match sealed.packet {
             Some(_) => peer.received.last_data = Some(now),
+            None if !sealed.message.is_empty() => peer.received.last_other = Some(now),
             None => {
                 peer.received.last_keepalive = Some(now);
                 peer.received.keepalives += 1;
             }
         }
-        peer.received_bytes += length(sealed.packet);
+        peer.received_bytes += length(sealed.packet, &sealed.message);
         let mut notices = Vec::new();
         if first {
             notices.push(Notice::FirstOpened { peer: id, session: session_id });
@@ -243,6 +265,11 @@ impl Plane {
                 }
                 notices.push(Notice::Moved { peer: id, path });
             }
+        }
+        if !sealed.message.is_empty() {
+            let mut payload = sealed.message.clone();
+            payload.resize(payload.len().next_multiple_of(16), 0);
+            notices.push(Notice::Message { peer: id, session: session_id, payload });
         }
         (sealed.packet.map(|number| (id, number)), notices)
     }

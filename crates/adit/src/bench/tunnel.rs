@@ -121,7 +121,11 @@ impl Tunnel {
             }
             Input::Messages { payload, count } => {
                 let orders: Vec<EgressEvent> = (0..*count)
-                    .map(|_| EgressEvent::Inject { peer: PeerId::SERVER, payload: payload.clone() })
+                    .map(|_| EgressEvent::Inject {
+                        peer: PeerId::SERVER,
+                        session: None,
+                        payload: payload.clone(),
+                    })
                     .collect();
                 let start = Instant::now();
                 self.transmit_batch.clear();

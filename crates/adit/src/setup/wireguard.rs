@@ -326,7 +326,11 @@ impl Workshop {
         let preshared_key = PresharedKey::new(*preshared_key.bytes());
         let order = running::addition(key.public_key(), &preshared_key, &addresses);
         let why = match running::tell(&socket_path(&device), &order) {
-            Ok(Told::Done) => return,
+            Ok(Told::Done) => {
+                // An interface that is not adit's has no such setting, and loses nothing.
+                let _ = running::tell(&socket_path(&device), &running::post_quantum(key.public_key()));
+                return;
+            }
             Ok(Told::NotRunning) if !is_there(&device) => return,
             Ok(Told::NotRunning) => "it has no socket for `wg`".to_owned(),
             Err(error) => error.to_string(),

@@ -78,8 +78,8 @@ impl CredentialPrompt {
         }
     }
 
-    /// Whether the answer to the question of `static-challenge` comes with the password.
-    pub(super) fn asks_all_at_once(&self) -> bool {
+    /// Whether a program is asked, whose password holds the answer to the question of `static-challenge`, too.
+    pub(super) fn is_program(&self) -> bool {
         matches!(self.source, Source::Management(..))
     }
 
@@ -172,10 +172,8 @@ impl Source {
                 from_file(path, helper.as_ref(), waiting)
             }
             (Source::Text(text), None) => complete(text.text(), waiting),
-            (Source::Management(questions, challenge), reason) => {
-                if reason.is_some() {
-                    questions.was_wrong(Topic::Auth);
-                }
+            // Why the last ones did not do was told when the server said so (`Request::AuthFailed`).
+            (Source::Management(questions, challenge), _) => {
                 let UserPassword { username, password } = questions.ask(Topic::Auth, challenge, waiting)?;
                 checked(username, password)
             }

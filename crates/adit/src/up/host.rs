@@ -275,11 +275,11 @@ fn check_kill_switch(args: &Args, all: &[(&Path, &Dialect)]) -> Result<(), Failu
     }
 }
 
-/// The firewall marks of the datagrams of WireGuard files, where there is a kill switch.
+/// The firewall marks of the tunnels' datagrams, where a file has its own, if there is a kill switch.
 fn marks(args: &Args, all: &[(&Path, &Dialect)]) -> Vec<u32> {
     let mark = |(file, dialect): &(&Path, &Dialect)| match dialect {
         Dialect::WireGuard(parsed) => Some(wireguard::kill_switch_mark(args, file, parsed)),
-        Dialect::OpenVpn(_) => None,
+        Dialect::OpenVpn(parsed) => parsed.config.socket.mark,
     };
     all.iter().filter_map(mark).collect()
 }

@@ -124,8 +124,8 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
         if let Some(scripts) = &mut self.tunnel_scripts {
             scripts.request(&request, tun_name);
         }
-        if let Some(watcher) = &mut self.watcher {
-            watcher.request(&request, tun_name);
+        if let Some(reply) = self.watcher.as_mut().and_then(|watcher| watcher.request(&request, tun_name)) {
+            self.handle.reply(reply);
         }
         match request {
             Request::PeerSettings { peer, name } => {
@@ -160,8 +160,17 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
                     prompt.answer(&challenge, self.handle.clone());
                 }
             }
-            // The management client hears of the first, and the tunnel's scripts of the others.
-            Request::Client(_) | Request::PeerFacts(_) | Request::TunnelFacts(_) | Request::Signal(_) => {}
+            // The tunnel's scripts hear of these.
+            Request::PeerFacts(_) | Request::TunnelFacts(_) | Request::Signal(_) => {}
+            // The management client hears of these, or is asked.
+            Request::Client(_)
+            | Request::Progress(_)
+            | Request::MayGoOn { .. }
+            | Request::Remote(_)
+            | Request::ServerInfo(_)
+            | Request::AuthFailed(_)
+            | Request::ServerNotice(_)
+            | Request::Echo(_) => {}
         }
     }
 }

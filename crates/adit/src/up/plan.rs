@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_config::openvpn::{ClientConfig, Parsed, PointToPointConfig, Role, ServerConfig, SharedSecret};
+use adit_config::openvpn::{
+    ClientConfig, Config, Parsed, PointToPointConfig, Role, ServerConfig, SharedSecret,
+};
 use adit_core::{Severity, UnixTime};
 use adit_openvpn::credentials::{CredentialError, Credentials};
 use adit_openvpn::params::ClientParams;
@@ -20,7 +22,7 @@ use super::run::Watched;
 use super::startup::Member;
 use super::terminal::Terminal;
 use super::tunnel::{Tunnel, no_randomness};
-use super::{Expiry, Failure, clients, revocations, static_tunnel, translate, unlock};
+use super::{Expiry, Failure, clients, proxies, revocations, static_tunnel, translate, unlock};
 
 /// What a server may ask the person at the terminal, in OpenVPN's words: to open a page, or a question.
 const QUESTIONS: &str = "webauth,openurl,crtext";
@@ -41,7 +43,12 @@ impl Tunnel<'_> {
     ///
     /// # Errors
     /// Why it did not come up, or ended unasked.
-    pub(super) fn run_plan(self, management: Option<Management>, member: Member<'_>) -> Result<(), Failure> {
+    pub(super) fn run_plan(
+        mut self,
+        management: Option<Management>,
+        member: Member<'_>,
+    ) -> Result<(), Failure> {
+        self.learn_proxy_passwords(&member)?;
         let parsed = Arc::clone(&self.parsed);
         if let Some(secret) = &parsed.config.secret {
             return self.run_static(secret, management, member);
@@ -52,6 +59,14 @@ impl Tunnel<'_> {
             Role::Server(server) => self.run_server(server, ingredients, management, member),
             Role::PointToPoint(point) => self.run_point_to_point(point, ingredients, management, member),
         }
+    }
+
+    /// Reads the passwords of proxies, and asks for those of `stdin`.
+    fn learn_proxy_passwords(&mut self, member: &Member<'_>) -> Result<(), Failure> {
+        let config = &mut Arc::make_mut(&mut self.parsed).config;
+        let learnt = proxies::read_files(config, self.file)
+            .and_then(|()| proxies::ask(config, &member.startup().early));
+        learnt.map_err(|(directive, why)| self.at_line(directive, &why))
     }
 
     fn run_static(
@@ -119,13 +134,14 @@ impl Tunnel<'_> {
             let answer = prompt.first(&mut self.log, &member.startup().early);
             let answer = answer.map_err(|why| self.at_line("auth-user-pass", &why))?;
             auth.credentials = Some(answer);
-            if prompt.asks_all_at_once() {
-                auth.challenge = None;
+            if prompt.is_program() {
+                (auth.by_program, auth.challenge) = (true, None);
             } else if auth.challenge.is_some() {
                 Terminal::open().map_err(|why| self.at_line("static-challenge", &why))?;
             }
         }
         say_what_can_be_asked(client, &mut params);
+        ask_before_attempts(&self.parsed.config, &mut params);
         let (expiry, lists) = (watched.expiry.clone(), params.control.revocations.clone());
         let remotes = Remotes::of(&self.parsed.config);
         let reloads: Reloads<Client> = Box::new(move |source, handle| {
@@ -205,6 +221,12 @@ pub(super) fn say_what_can_be_asked(client: &ClientConfig, params: &mut ClientPa
     if client.pull && Terminal::is_there() && !says {
         params.peer_info.push(("IV_SSO".to_owned(), QUESTIONS.to_owned()));
     }
+}
+
+/// Has the client ask at the management socket, if there is one, before it connects.
+pub(super) fn ask_before_attempts(config: &Config, params: &mut ClientParams) {
+    let Some(management) = &config.process.management else { return };
+    (params.asks_to_go_on, params.asks_for_remote) = (true, management.query_remote);
 }
 
 /// The wall clock at the origin of our own.

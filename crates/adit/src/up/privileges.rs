@@ -121,7 +121,9 @@ pub(super) fn start_helper(policy: Policy) -> Result<Helper, String> {
 
 /// Files that go when the tunnel does.
 pub(super) fn files_of(config: &Config, status_socket: Option<PathBuf>) -> Vec<PathBuf> {
-    let management = config.process.management.as_ref().and_then(|management| match &management.address {
+    // The socket of a program that we connect to is that program's.
+    let ours = config.process.management.as_ref().filter(|management| !management.as_client);
+    let management = ours.and_then(|management| match &management.address {
         adit_config::openvpn::ManagementAddress::Unix(path) => Some(path.clone()),
         adit_config::openvpn::ManagementAddress::Tcp(..) => None,
     });

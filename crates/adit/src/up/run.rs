@@ -88,7 +88,8 @@ impl Tunnel<'_> {
         let tunnel_scripts = self.start_tunnel_scripts(&access, &handle)?;
         let notifier = Notifier::of(&self.name, self.has_others);
         notifier.status("set up");
-        let beside = (self.log.clone(), reload);
+        let files = management.as_ref().map(|_| access.files()).transpose().map_err(no_helper)?;
+        let beside = (self.log.clone(), reload, files);
         let watcher = management.as_ref().map(|it| it.attach(handle.clone(), shown.form, beside));
         let (asks, log) = ((prompt, scripts), self.log.clone());
         let observer =
@@ -217,6 +218,7 @@ impl Tunnel<'_> {
         policy.removed_at_end = privileges::files_of(config, shown.socket.as_ref().map(status::Socket::path));
         policy.names = watched.names.as_ref().map(PeerNames::hosts).unwrap_or_default();
         policy.without_sandbox = self.args.no_sandbox;
+        policy.replaces_remotes = config.process.management.as_ref().is_some_and(|it| it.query_remote);
         policy.configuration = Some(self.file.to_owned());
         let mut helper = privileges::start_helper(policy).map_err(Failure::World)?;
         helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));

@@ -16,10 +16,14 @@ use adit_io::{Handle, IoStatus, clock, local_time, unix_now};
 use adit_openvpn::request::PeerInfo;
 
 use crate::log::Logger;
+use crate::openvpn::VERSION;
 use crate::status::StatusSource;
 
+#[cfg(test)]
+mod consumers;
+
 /// How long the driver may take to answer.
-const TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is shown.
 pub(super) struct State {
@@ -170,8 +174,7 @@ fn clients_in_columns(state: &State, by: char) -> String {
         let safe: Vec<String> = columns.iter().map(|column| safe(column, by)).collect();
         let _ = writeln!(text, "{}", safe.join(&by.to_string()));
     };
-    let version = concat!("adit ", env!("CARGO_PKG_VERSION"), " [status as of OpenVPN 2.6]");
-    line(&["TITLE", version]);
+    line(&["TITLE", VERSION]);
     line(&["TIME", &local_time(state.wall), &state.wall.0.to_string()]);
     line(&[
         "HEADER",
@@ -273,7 +276,7 @@ mod tests {
     use adit_core::{Cipher, Path};
     use adit_openvpn::request::PeerDetail;
 
-    fn state() -> State {
+    pub(super) fn state() -> State {
         let at = |seconds: u64| Instant::from_nanos(seconds * 1_000_000_000);
         let info = PeerInfo {
             name: "anna, the first\n".to_owned(),

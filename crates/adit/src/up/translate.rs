@@ -10,11 +10,12 @@ use std::time::Duration;
 use adit_config::TokenSecret;
 use adit_config::openvpn as file;
 use adit_config::openvpn::{ClientConfig, Config, PointToPointConfig, ServerConfig};
-use adit_core::{Dns, IpNet, Ipv4Net, Ipv6Net, Transport, UnixTime};
+use adit_core::{Dns, IpNet, Ipv4Net, Ipv6Net, RouteTable, Transport, UnixTime};
 use adit_dataplane as dataplane;
 use adit_dataplane::codec::{Demultiplexer, openvpn as openvpn_codec};
 use adit_io::{
-    Buffers, DriverConfig, Execution, Family, Listen, OffloadSwitches, Remote, StreamOptions, TunConfig,
+    Buffers, DriverConfig, Execution, Family, Listen, OffloadSwitches, Remote, SocketRouting, StreamOptions,
+    TunConfig,
 };
 use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
 use adit_openvpn::codec::Compression;
@@ -32,11 +33,15 @@ use adit_pki::{CertificateDemand, NameCheck, NameField, NameFields, PeerRequirem
 use rustls_pki_types::CertificateDer;
 use zeroize::Zeroizing;
 
+use super::proxies;
 use super::scripts;
 use super::tls::environment;
 
 /// OpenVPN's own default would be 100, which drops packets of fast senders.
 const TXQUEUELEN: u32 = 1000;
+
+/// The default of `mssfix`, 1492, less what a relay puts before each datagram to an IPv6 address (RFC 1928 §7).
+const RELAYED_MTU: u16 = 1492 - 22;
 
 /// What the driver needs for `config`.
 pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers: usize) -> DriverConfig {
@@ -63,6 +68,7 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
             sndbuf: config.socket.sndbuf.and_then(|size| usize::try_from(size).ok()),
             rcvbuf: config.socket.rcvbuf.and_then(|size| usize::try_from(size).ok()),
         },
+        socket_routing: SocketRouting { mark: config.socket.mark, device: config.socket.device },
         // One peer is served by one worker.
         max_connections: max_connections(&config.role),
         workers: if matches!(config.role, file::Role::PointToPoint(_)) { 1 } else { workers },
@@ -149,6 +155,7 @@ pub(super) fn remotes(client: &ClientConfig) -> Vec<Remote> {
         family: family(remote.family),
         bind: remote.bind.and_then(|bind| local_end(bind, remote.family)),
         connect_timeout: remote.connect_timeout,
+        proxy: remote.proxy.as_ref().map(proxies::proxy),
         mark: None,
     };
     client.remotes.iter().map(remote).collect()
@@ -208,12 +215,17 @@ pub(super) fn client_params(
         max_pushed_mtu: client.max_pushed_mtu,
         auth: client.auth.as_ref().map(client_options::user_auth),
         pull: client.pull,
+        asks_to_go_on: false,
+        asks_for_remote: false,
     })
 }
 
 pub(super) fn remote_params(remote: &file::Remote) -> RemoteParams {
     RemoteParams {
         name: format!("{}:{} ({})", remote.host, remote.port, transport_name(remote.transport)),
+        host: remote.host.clone(),
+        port: remote.port,
+        protocol: client_options::protocol(remote.transport, remote.family),
         transport: remote.transport,
         poll_timeout: remote.connect_timeout,
         exit_notify: remote.exit_notify > 0,
@@ -234,6 +246,7 @@ pub(super) fn local_settings(config: &Config, client: &ClientConfig) -> LocalSet
     let (addresses, peer_address) = own_addresses(client.ipv4, client.ipv6);
     LocalSettings {
         routes: config.routes.clone(),
+        table: route_table(config),
         redirect: client.redirect_gateway.map(client_options::redirect),
         block_ipv6: client.block_ipv6,
         dns: client.dns.clone(),
@@ -243,6 +256,13 @@ pub(super) fn local_settings(config: &Config, client: &ClientConfig) -> LocalSet
         untold: config.device.ifconfig_nowarn,
         scripts: script_params(config, client.ipv6.map(|(_, peer)| peer), &client.dns),
     }
+}
+
+/// `route-table`.
+fn route_table(config: &Config) -> RouteTable {
+    /// linux/rtnetlink.h `RT_TABLE_MAIN`.
+    const MAIN: u32 = 254;
+    config.device.route_table.filter(|table| *table != MAIN).map_or(RouteTable::Main, RouteTable::Number)
 }
 
 /// Our addresses, and the other end's, as `ifconfig` and `ifconfig-ipv6` say.
@@ -305,6 +325,7 @@ pub(super) fn point_to_point_settings(config: &Config, point: &PointToPointConfi
     let (addresses, peer_address) = own_addresses(point.ipv4, point.ipv6);
     LocalSettings {
         routes: config.routes.clone(),
+        table: route_table(config),
         addresses,
         peer_address,
         untold: config.device.ifconfig_nowarn,
@@ -336,6 +357,7 @@ pub(super) fn server_params(
         pool6: server.ipv6.and_then(|v6| v6.pool),
         push: server.push.clone(),
         routes: config.routes.clone(),
+        table: route_table(config),
         keepalive: keepalive(config),
         limits: config.limits,
         client_to_client: server.client_to_client,
@@ -531,6 +553,9 @@ pub(super) fn data(config: &Config) -> DataParams {
         tun_mtu: config.device.mtu,
         told_mtu: config.device.told_mtu,
         mssfix: match config.data.mssfix {
+            file::Mssfix::Default if config.device.mtu == 1500 && has_relay(config) => {
+                MssFix::Mtu(RELAYED_MTU)
+            }
             file::Mssfix::Default => MssFix::Default,
             file::Mssfix::Off => MssFix::Off,
             file::Mssfix::Payload(size) => MssFix::Payload(size),
@@ -539,6 +564,12 @@ pub(super) fn data(config: &Config) -> DataParams {
         },
         replay_window: config.data.replay_window,
     }
+}
+
+/// Whether a server is reached over UDP by a proxy.
+fn has_relay(config: &Config) -> bool {
+    let file::Role::Client(client) = &config.role else { return false };
+    client.remotes.iter().any(|remote| remote.transport == Transport::Udp && remote.proxy.is_some())
 }
 
 fn compression(compression: file::Compression) -> Compression {

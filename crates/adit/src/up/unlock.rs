@@ -139,7 +139,7 @@ impl Passwords<'_> {
             tried += 1;
             let opened = open(&password);
             if let (Err(EncryptedKeyError::WrongPassword), Some(questions)) = (&opened, self.questions) {
-                questions.was_wrong(Topic::PrivateKey);
+                questions.was_wrong(Topic::PrivateKey, "");
             }
             match opened {
                 Err(EncryptedKeyError::WrongPassword) if tried < TRIES => {}

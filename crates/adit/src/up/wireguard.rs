@@ -16,7 +16,9 @@ use std::sync::Arc;
 use adit_config::wireguard::{self as file, Parsed};
 use adit_core::{Ended, RouteTable, Severity, TunnelSettings, escaped};
 use adit_io::{DriverError, Handle, Helper, Netlink, TunConfig};
-use adit_wireguard::{AllowedIp, Changes, Interface, PeerChange, PresharedKey, PrivateKey, PublicKey};
+use adit_wireguard::{
+    AllowedIp, Changes, Interface, PeerChange, PostQuantum, PresharedKey, PrivateKey, PublicKey,
+};
 
 use self::access::Access;
 use self::hooks::{Hooks, Moment};
@@ -249,6 +251,7 @@ fn changes(config: &file::Config, endpoints: &Endpoints, streams: &Streams) -> C
         remote: streams.number(peer),
         persistent_keepalive: peer.persistent_keepalive,
         blocked: access::has_expired(peer).then_some(true),
+        post_quantum: Some(post_quantum(config.post_quantum(peer))),
         replace_allowed_ips: true,
         allowed_ips: peer.allowed_ips.iter().map(allowed_ip).collect(),
         ..PeerChange::new(PublicKey(peer.public_key))
@@ -259,6 +262,14 @@ fn changes(config: &file::Config, endpoints: &Endpoints, streams: &Streams) -> C
         fwmark: interface.fwmark,
         replace_peers: true,
         peers: peers.iter().map(peer).collect(),
+    }
+}
+
+const fn post_quantum(setting: file::PostQuantum) -> PostQuantum {
+    match setting {
+        file::PostQuantum::Off => PostQuantum::Off,
+        file::PostQuantum::On => PostQuantum::On,
+        file::PostQuantum::Required => PostQuantum::Required,
     }
 }
 

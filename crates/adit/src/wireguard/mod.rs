@@ -20,8 +20,8 @@ use std::time::Instant;
 use adit_core::{Ended, Severity, SharedPool, TunnelSettings};
 use adit_dataplane::codec::wireguard;
 use adit_io::{
-    Buffers, Driver, DriverConfig, DriverError, HelperAccess, Policy, SharedDevice, StreamOptions, TunConfig,
-    TunError, UdpBinding,
+    Buffers, Driver, DriverConfig, DriverError, HelperAccess, Policy, SharedDevice, SocketRouting,
+    StreamOptions, TunConfig, TunError, UdpBinding,
 };
 use adit_wireguard::{Changes, Interface, Params};
 use rand_core::{OsRng, TryRngCore as _};
@@ -227,6 +227,7 @@ pub(crate) fn driver_config(tun: TunConfig, workers: usize) -> DriverConfig {
         multihome: false,
         remotes: Vec::new(),
         buffers: Buffers::default(),
+        socket_routing: SocketRouting::default(),
         workers,
         max_connections: 0,
         resolv_conf: None,

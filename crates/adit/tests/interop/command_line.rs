@@ -6,3 +6,4 @@ pub(crate) mod personality;
 pub(crate) mod reload;
 pub(crate) mod shared;
 pub(crate) mod tunnels;
+pub(crate) mod units;

@@ -2,4 +2,5 @@
 
 pub(crate) mod lifetime;
 pub(crate) mod outages;
+pub(crate) mod proxies;
 pub(crate) mod roaming;

@@ -2,4 +2,5 @@
 
 pub(crate) mod dns;
 pub(crate) mod leaks;
+pub(crate) mod marks;
 pub(crate) mod routes;

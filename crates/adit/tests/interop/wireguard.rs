@@ -16,6 +16,7 @@ mod nat;
 mod others;
 mod over_tcp;
 mod peer_access;
+mod post_quantum;
 mod provisioned;
 mod running_files;
 mod traffic;

@@ -2,7 +2,7 @@
 
 use super::{Action, Directive, Handler, Side};
 use crate::openvpn::handlers::{
-    access, auth, data, management, network, peer_check, process, routes, scripts, server, tls,
+    access, auth, data, management, network, peer_check, process, proxy, routes, scripts, server, tls,
 };
 
 impl Directive {
@@ -56,7 +56,8 @@ const fn command(name: &'static str, usage: &'static str) -> Directive {
 const NO_PLUGINS: &str = "adit loads no plugins; if this one judges passwords (PAM, LDAP, one-time codes), write \
     `auth-user-pass-verify COMMAND via-file` in its place: without a judge the second factor is lost, and a \
     certificate alone lets a client in";
-const NO_PROXY: &str = "adit connects directly; remove it, or reach the proxy by other means";
+const PROXY_RETRIES: &str =
+    "a connection that fails is tried again, by a proxy too: `connect-retry`, `connect-retry-max`";
 const NO_TAP: &str = "adit carries IP packets (tun) only, no Ethernet; use `dev tun`";
 const NO_PKCS11: &str = "adit reads keys from PEM files only; use `cert` and `key`";
 const NO_LEGACY: &str = "it weakens or breaks the tunnel and OpenVPN drops it too; remove it";
@@ -64,7 +65,6 @@ pub(super) const COMMAND: &str = "it is a command, not a setting; remove it from
 const WINDOWS: &str = "it concerns Windows only";
 const BATCHES: &str = "adit sizes its own buffers and always works in batches";
 const PERSISTS: &str = "adit always keeps keys, device and addresses when it connects anew";
-const NO_ECHO: &str = "it is a message to a program at the management socket, which adit does not pass on";
 
 /// Every directive that OpenVPN 2.7 knows, and those of older versions that still stand in files.
 #[rustfmt::skip]
@@ -86,6 +86,10 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     both("bind", "", network::bind).in_connection(),
     both("nobind", "", network::nobind).in_connection(),
     client("remote", "HOST [PORT] [PROTOCOL]", network::remote).in_connection(),
+    client("http-proxy", "HOST PORT [FILE|stdin|auto|auto-nct] [none|basic|digest]", proxy::http_proxy).in_connection(),
+    client("http-proxy-option", "OPTION VALUE [VALUE]", proxy::http_proxy_option).in_connection(),
+    client("http-proxy-user-pass", "FILE", proxy::http_proxy_user_pass).inline(),
+    client("socks-proxy", "HOST [PORT] [FILE]", proxy::socks_proxy).in_connection(),
     client("remote-random", "", network::remote_random),
     client("resolv-retry", "SECONDS", network::resolv_retry),
     client("connect-retry", "SECONDS [LONGEST]", network::connect_retry).in_connection(),
@@ -96,6 +100,8 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     both("float", "", network::float).in_connection(),
     client("remote-random-hostname", "", network::remote_random_hostname),
     server("multihome", "", network::multihome),
+    both("mark", "MARK", network::mark),
+    both("bind-dev", "DEVICE", network::bind_dev),
     both("tcp-nodelay", "", network::tcp_nodelay),
     both("socket-flags", "FLAG ...", network::socket_flags),
     both("sndbuf", "BYTES", network::sndbuf),
@@ -110,6 +116,7 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     both("route-ipv6", "NETWORK/BITS [GATEWAY] [METRIC]", routes::route_ipv6),
     kept("route-gateway", "ADDRESS|dhcp", network::route_gateway, "routes into the tunnel need no gateway"),
     both("route-metric", "METRIC", network::route_metric),
+    both("route-table", "TABLE", network::route_table),
     client("route-nopull", "", routes::route_nopull),
     client("pull-filter", "accept|ignore|reject TEXT", routes::pull_filter),
     client("redirect-gateway", "[FLAG] ...", routes::redirect_gateway),
@@ -238,6 +245,7 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     both("nice", "LEVEL", process::nice),
     both("mlock", "", process::mlock),
     both("cd", "DIRECTORY", process::cd),
+    client("chroot", "DIRECTORY", process::chroot),
     both("setenv", "NAME [VALUE] ...", access::setenv),
     both("setenv-safe", "NAME [VALUE]", access::setenv),
     both("script-security", "LEVEL", access::script_security),
@@ -262,8 +270,8 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     ignored("persist-remote-ip", "", "a name is looked up anew for each connection; what it stood for last serves while it cannot be"),
     ignored("machine-readable-output", "", "adit's log is one line a message anyway"),
     ignored("errors-to-stderr", "", "errors go to the standard error anyway"),
-    ignored("echo", "[TEXT] ...", NO_ECHO),
-    ignored("parameter", "[TEXT] ...", NO_ECHO),
+    both("echo", "[TEXT] ...", process::echo),
+    both("parameter", "[TEXT] ...", process::echo),
     both("tmp-dir", "DIRECTORY", process::tmp_dir),
     both("management", "ADDRESS|PATH PORT|unix [FILE]", management::management),
     both("management-client-user", "NAME", management::client_user),
@@ -273,7 +281,9 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     both("management-query-passwords", "", management::query_passwords),
     both("management-signal", "", management::signal),
     server("management-client-auth", "", management::client_auth),
-    ignored("management-forget-disconnect", "", "who leaves the socket changes nothing; `auth-nocache` has a client forget its password"),
+    both("management-forget-disconnect", "", management::forget_disconnect),
+    client("management-query-remote", "", management::query_remote),
+    both("management-client", "", management::as_client),
     ignored("management-up-down", "", "the states that `state on` shows tell of it"),
     both("remap-usr1", "SIGNAL", process::remap_usr1),
     ignored("iproute", "COMMAND", "adit speaks to the kernel itself"),
@@ -288,6 +298,9 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     ignored("link-mtu", "BYTES", "the packet size follows from `tun-mtu` and `mssfix`"),
     ignored("udp-mtu", "BYTES", "the packet size follows from `tun-mtu` and `mssfix`"),
     ignored("mtu-disc", "MODE", "adit leaves path MTU discovery to the system"),
+    ignored("http-proxy-retry", "", PROXY_RETRIES),
+    ignored("http-proxy-timeout", "SECONDS", "`connect-timeout` holds for a proxy too"),
+    ignored("socks-proxy-retry", "", PROXY_RETRIES),
     ignored("mtu-test", "", "adit does not measure the path"),
     both("max-packet-size", "BYTES", network::max_packet_size).in_connection(),
     both("tun-mtu-max", "BYTES", network::tun_mtu_max),
@@ -325,18 +338,13 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     refused("auth-token", "only a server pushes it; remove it from the file"),
     refused("auth-token-user", "only a server pushes it; remove it from the file"),
     refused("override-username", "adit takes usernames as clients give them; remove it"),
-    refused("management-client", "adit waits at its management socket for others and connects to none; remove it"),
     refused("management-external-key", "adit signs with keys of its own alone; use `cert` and `key`"),
     refused("management-external-cert", "adit takes its certificate from a file; use `cert`"),
-    refused("management-query-proxy", NO_PROXY),
-    refused("management-query-remote", "adit takes servers from its file; write `remote HOST`, and remove it"),
+    refused("management-query-proxy", "adit takes its proxy from the file; write `http-proxy` or `socks-proxy`, and remove it"),
     refused("plugin", NO_PLUGINS),
     refused("ifconfig-push-constraint", "addresses of `ifconfig-push` are taken as they stand; remove it"),
     refused("client-nat", "adit does not translate addresses; use nftables"),
-    refused("route-table", "adit writes the main table only; remove it"),
     refused("route-ipv6-gateway", "name the gateway in each `route-ipv6`"),
-    refused("mark", "adit does not mark its datagrams yet; remove it"),
-    refused("bind-dev", "adit does not bind to a device yet; use `local ADDRESS`"),
     refused("port-share", "adit does not share its port; put a proxy that tells the protocols apart before it"),
     refused("capath", "write the certificates into one file and name it with `ca`"),
     refused("ns-cert-type", "it rests on a dead certificate extension; write `remote-cert-tls`"),
@@ -346,7 +354,6 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     refused("peer-id", "only a server pushes it; remove it from the file"),
     refused("push-continuation", "only a server pushes it; remove it from the file"),
     refused("keying-material-exporter", "it is only for plugins; remove it"),
-    refused("chroot", "adit needs no chroot; confine it in the service manager (`RootDirectory=`, `ProtectSystem=`)"),
     refused("setcon", "set the security context in the service manager (`SELinuxContext=`)"),
     refused("proto-force", "remove the `remote` lines of the other protocol"),
     refused("msg-channel", "it concerns Windows only; remove it"),
@@ -355,14 +362,7 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     refused("vlan-tagging", NO_TAP),
     refused("vlan-accept", NO_TAP),
     refused("vlan-pvid", NO_TAP),
-    refused("http-proxy", NO_PROXY),
-    refused("http-proxy-option", NO_PROXY),
-    refused("http-proxy-override", NO_PROXY),
-    refused("http-proxy-retry", NO_PROXY),
-    refused("http-proxy-timeout", NO_PROXY),
-    refused("http-proxy-user-pass", NO_PROXY),
-    refused("socks-proxy", NO_PROXY),
-    refused("socks-proxy-retry", NO_PROXY),
+    refused("http-proxy-override", "write `http-proxy` in its place"),
     refused("pkcs11-id", NO_PKCS11),
     refused("pkcs11-id-management", NO_PKCS11),
     refused("pkcs11-providers", NO_PKCS11),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::openvpn::directives::args::Args;
-use crate::openvpn::directives::{Effect, done, done_but};
+use crate::openvpn::directives::{Effect, done};
 use crate::openvpn::draft::Draft;
 use crate::openvpn::lexer::At;
 use crate::openvpn::model::{Management, ManagementAddress};
@@ -21,6 +21,9 @@ pub(crate) struct ManagementDraft {
     hold: bool,
     query_passwords: bool,
     signal: bool,
+    query_remote: bool,
+    forget_disconnect: bool,
+    as_client: bool,
     client_user: Option<String>,
     client_group: Option<String>,
     /// The first line that means nothing without a socket.
@@ -72,7 +75,7 @@ pub(crate) fn log_cache(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(crate) fn hold(draft: &mut Draft, args: &Args<'_>) -> Done {
     modify(draft, args).hold = true;
-    done_but("adit waits for `hold release` when it starts, not each time it connects anew")
+    done()
 }
 
 pub(crate) fn query_passwords(draft: &mut Draft, args: &Args<'_>) -> Done {
@@ -82,6 +85,21 @@ pub(crate) fn query_passwords(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(crate) fn signal(draft: &mut Draft, args: &Args<'_>) -> Done {
     modify(draft, args).signal = true;
+    done()
+}
+
+pub(crate) fn query_remote(draft: &mut Draft, args: &Args<'_>) -> Done {
+    modify(draft, args).query_remote = true;
+    done()
+}
+
+pub(crate) fn forget_disconnect(draft: &mut Draft, args: &Args<'_>) -> Done {
+    modify(draft, args).forget_disconnect = true;
+    done()
+}
+
+pub(crate) fn as_client(draft: &mut Draft, args: &Args<'_>) -> Done {
+    modify(draft, args).as_client = true;
     done()
 }
 
@@ -138,6 +156,9 @@ pub(crate) fn plan(
         hold: draft.hold,
         query_passwords: draft.query_passwords,
         signal: draft.signal,
+        query_remote: draft.query_remote,
+        forget_disconnect: draft.forget_disconnect,
+        as_client: draft.as_client,
         client_user: draft.client_user,
         client_group: draft.client_group,
     })

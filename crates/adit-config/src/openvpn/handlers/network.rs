@@ -224,6 +224,26 @@ pub(crate) fn multihome(draft: &mut Draft, _: &Args<'_>) -> Done {
     done_but("for the addresses that the machine has when adit starts")
 }
 
+pub(crate) fn mark(draft: &mut Draft, args: &Args<'_>) -> Done {
+    // OpenVPN marks nothing with 0.
+    draft.socket.mark = Some(args.number(0, 0..=u32::MAX)?).filter(|mark| *mark != 0);
+    done()
+}
+
+pub(crate) fn bind_dev(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let name = args.get(0)?;
+    let right = "the name of a network device, of at most 15 characters, such as `eth0`";
+    draft.socket.device = Some(name.parse().map_err(|_| args.bad(name, right))?);
+    done()
+}
+
+pub(crate) fn route_table(draft: &mut Draft, args: &Args<'_>) -> Done {
+    draft.device.route_table = Some(args.number(0, 1..=u32::MAX)?);
+    done_but(
+        "for all routes into the tunnel, those that a server pushes too; rules that lead there are for you to make",
+    )
+}
+
 pub(crate) fn max_packet_size(draft: &mut Draft, args: &Args<'_>) -> Done {
     let wanted: u16 = args.number(0, 1..=u16::MAX)?;
     // OpenVPN's limits (ssl_common.h `TLS_CHANNEL_MTU_MIN`, `TLS_CHANNEL_BUF_SIZE`).

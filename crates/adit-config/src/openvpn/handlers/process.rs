@@ -113,8 +113,24 @@ pub(crate) fn cd(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
+/// A server's paths are meant within the directory, so that its file may not have it.
+pub(crate) fn chroot(_: &mut Draft, args: &Args<'_>) -> Done {
+    path(args)?;
+    done_but(
+        "the process of a tunnel opens no file at all once it runs (Landlock), which is less than a directory would leave it; \
+         the helper that sets the network up stays outside",
+    )
+}
+
 /// `config`: its file was read in its place.
 pub(crate) fn nested(_: &mut Draft, _: &Args<'_>) -> Done {
+    done()
+}
+
+/// A message for the program at the management socket: its words with one space between (options.c `add_option`).
+pub(crate) fn echo(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let text = args.all().join(" ");
+    draft.process.echo.extend(Some(text).filter(|text| !text.is_empty()));
     done()
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use adit_core::{Dns, Ipv6Net, Transport};
 
-use super::{Family, StaticIpv4};
+use super::{Family, Proxy, StaticIpv4};
 use crate::Secret;
 
 /// What belongs to a client only.
@@ -141,6 +141,8 @@ pub struct Remote {
     pub bind: Option<Bind>,
     /// How long one attempt may take until the server answers (`connect-timeout`; default 120 s).
     pub connect_timeout: Duration,
+    /// By whom it is reached; `None`: directly.
+    pub proxy: Option<Proxy>,
     /// How many exit notices to send over UDP (`explicit-exit-notify`); 0 not at all.
     pub exit_notify: u8,
 }

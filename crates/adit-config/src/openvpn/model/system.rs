@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use adit_core::DeviceName;
+
 /// The TUN device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
@@ -17,6 +19,8 @@ pub struct Device {
     pub ifconfig_nowarn: bool,
     /// Length of its transmit queue in packets, if given.
     pub txqueuelen: Option<u32>,
+    /// The routing table of all routes into it, if it is not the main one (`route-table`).
+    pub route_table: Option<u32>,
 }
 
 /// Options of the outer sockets.
@@ -30,6 +34,10 @@ pub struct SocketOptions {
     pub float: bool,
     /// A server answers from the address that was written to (`multihome`).
     pub multihome: bool,
+    /// The firewall mark of what they send, not 0 (`mark`).
+    pub mark: Option<u32>,
+    /// The network device that they send and receive by (`bind-dev`).
+    pub device: Option<DeviceName>,
     /// Largest control datagram with its outer headers, 154 to 2048 bytes (`max-packet-size`; default 1250).
     pub control_size: Option<u16>,
     /// Send TCP records at once (`tcp-nodelay`, `socket-flags TCP_NODELAY`).
@@ -63,6 +71,8 @@ pub struct Process {
     pub tmp_dir: Option<PathBuf>,
     /// Where other programs may command this one.
     pub management: Option<Management>,
+    /// Messages for the program at the management socket (`echo`).
+    pub echo: Vec<String>,
 }
 
 impl Default for Process {
@@ -80,6 +90,7 @@ impl Default for Process {
             lock_memory: false,
             tmp_dir: None,
             management: None,
+            echo: Vec::new(),
         }
     }
 }
@@ -124,6 +135,12 @@ pub struct Management {
     pub query_passwords: bool,
     /// The tunnel connects anew when who commanded it is gone (`management-signal`).
     pub signal: bool,
+    /// Each remote is asked about there before it is tried (`management-query-remote`).
+    pub query_remote: bool,
+    /// A client forgets its password when who commanded it is gone (`management-forget-disconnect`).
+    pub forget_disconnect: bool,
+    /// It connects to a program that listens at the address, and ends when that is gone (`management-client`).
+    pub as_client: bool,
     /// Only this user may speak to a Unix socket.
     pub client_user: Option<String>,
     /// Only who has this group may speak to a Unix socket.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use adit_core::Transport;
 
 use super::{PORT, point_to_point};
-use crate::openvpn::draft::{Draft, RemoteDraft, Scope};
+use crate::openvpn::draft::{Draft, ProxyDraft, RemoteDraft, Scope};
 use crate::openvpn::model::*;
 use crate::openvpn::parser::Parser;
 
@@ -16,7 +16,10 @@ pub(super) fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> 
     }
     let mut remotes = Vec::new();
     for (remote, block) in std::mem::take(&mut draft.client.remotes) {
-        remotes.push(resolve_remote(remote, &block.unwrap_or_default(), &draft.general, draft.sides.pull));
+        let block = block.unwrap_or_default();
+        let mut remote = resolve_remote(remote, &block, &draft.general, draft.sides.pull);
+        remote.proxy = proxy(&remote, &block, draft, parser);
+        remotes.push(remote);
     }
     let ipv4 = point_to_point::static_ipv4(draft, parser);
     if !draft.sides.pull {
@@ -99,5 +102,50 @@ fn resolve_remote(remote: RemoteDraft, block: &Scope, general: &Scope, pull: boo
             Transport::Udp => block.exit_notify.or(general.exit_notify).unwrap_or(0),
             Transport::Tcp => 0,
         },
+        proxy: None,
     }
+}
+
+/// The proxy by which a server is reached.
+fn proxy(remote: &Remote, block: &Scope, draft: &Draft, parser: &mut Parser<'_>) -> Option<Proxy> {
+    let general = &draft.general;
+    let ProxyDraft { at, host, port, http, credentials } = block.proxy.as_ref().or(general.proxy.as_ref())?;
+    let from_user_pass = http.and(draft.client.proxy_user.clone());
+    let file = match credentials {
+        Some(UserPass::Prompt) | None => from_user_pass.or(credentials.clone()),
+        other => other.clone(),
+    };
+    let kind = match http {
+        None => ProxyKind::Socks,
+        Some(_) if remote.transport == Transport::Udp => {
+            parser.problems.push(at.problem(format!(
+                "an HTTP proxy carries TCP alone, and the server `{}` is reached over UDP: write `proto tcp`, or \
+                 `socks-proxy` for a proxy that carries both",
+                remote.host
+            )));
+            return None;
+        }
+        Some(authentication) => ProxyKind::Http(HttpProxy {
+            // Who names a username and a password wants them used.
+            authentication: match authentication {
+                HttpAuthentication::None if file.is_some() => HttpAuthentication::Any,
+                other => *other,
+            },
+            version: block
+                .http_version
+                .as_ref()
+                .or(general.http_version.as_ref())
+                .cloned()
+                .unwrap_or_else(|| HttpProxy::VERSION.to_owned()),
+            headers: match block.http_headers.is_empty() {
+                true => general.http_headers.clone(),
+                false => block.http_headers.clone(),
+            },
+        }),
+    };
+    let credentials = file.map(|source| match source {
+        UserPass::File(path) => UserPass::File(draft.directory.join(path)),
+        other => other,
+    });
+    Some(Proxy { host: host.clone(), port: *port, kind, credentials })
 }

@@ -14,6 +14,7 @@ pub(crate) fn print_client(out: &mut Out, client: &ClientConfig, has_secret: boo
     for remote in &client.remotes {
         print_remote(out, remote, client.pull);
     }
+    print_proxy_user(out, client);
     if client.remote_random_hostname {
         out.flag("remote-random-hostname");
     }
@@ -124,11 +125,55 @@ fn print_remote(out: &mut Out, remote: &Remote, pull: bool) {
             out.one("lport", bind.port);
         }
     }
+    if let Some(proxy) = &remote.proxy {
+        print_proxy(out, proxy);
+    }
     out.seconds("connect-timeout", remote.connect_timeout);
     if remote.exit_notify > 0 {
         out.one("explicit-exit-notify", remote.exit_notify);
     }
     out.flag("</connection>");
+}
+
+fn print_proxy(out: &mut Out, proxy: &Proxy) {
+    let mut words = vec![proxy.host.clone(), proxy.port.to_string()];
+    let source = |source: &UserPass| match source {
+        UserPass::File(path) => path.display().to_string(),
+        UserPass::Prompt | UserPass::Inline(_) => "stdin".to_owned(),
+    };
+    let ProxyKind::Http(http) = &proxy.kind else {
+        words.extend(proxy.credentials.as_ref().map(source));
+        return out.line("socks-proxy", &words);
+    };
+    match (http.authentication, &proxy.credentials) {
+        (HttpAuthentication::None, _) | (HttpAuthentication::Basic, None) => {}
+        (HttpAuthentication::Basic, Some(from)) => words.extend([source(from), "basic".to_owned()]),
+        (HttpAuthentication::Digest, Some(from @ UserPass::File(_))) => {
+            words.extend([source(from), "digest".to_owned()]);
+        }
+        (HttpAuthentication::Digest, _) => words.push("auto-nct".to_owned()),
+        (HttpAuthentication::Any, _) => words.push("auto".to_owned()),
+    }
+    out.line("http-proxy", &words);
+    out.line("http-proxy-option", &["VERSION", &http.version]);
+    for header in &http.headers {
+        out.line("http-proxy-option", &["CUSTOM-HEADER", header]);
+    }
+}
+
+/// `http-proxy-user-pass`, which holds for all servers.
+fn print_proxy_user(out: &mut Out, client: &ClientConfig) {
+    let by_itself = |proxy: &&Proxy| match (&proxy.kind, &proxy.credentials) {
+        (ProxyKind::Http(http), Some(UserPass::File(_))) => http.authentication == HttpAuthentication::Any,
+        (ProxyKind::Http(_), Some(UserPass::Inline(_))) => true,
+        _ => false,
+    };
+    let mut proxies = client.remotes.iter().filter_map(|remote| remote.proxy.as_ref());
+    match proxies.find(by_itself).and_then(|proxy| proxy.credentials.as_ref()) {
+        Some(UserPass::File(path)) => out.one("http-proxy-user-pass", path.display()),
+        Some(UserPass::Inline(text)) => out.block("http-proxy-user-pass", text.text()),
+        Some(UserPass::Prompt) | None => {}
+    }
 }
 
 fn print_dns(out: &mut Out, dns: &Dns) {

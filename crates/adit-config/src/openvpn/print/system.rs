@@ -16,6 +16,9 @@ pub(crate) fn print_device(out: &mut Out, device: &Device) {
     if let Some(packets) = device.txqueuelen {
         out.one("txqueuelen", packets);
     }
+    if let Some(table) = device.route_table {
+        out.one("route-table", table);
+    }
 }
 
 pub(crate) fn print_socket(out: &mut Out, socket: &SocketOptions) {
@@ -27,6 +30,12 @@ pub(crate) fn print_socket(out: &mut Out, socket: &SocketOptions) {
     }
     if let Some(bytes) = socket.control_size {
         out.one("max-packet-size", bytes);
+    }
+    if let Some(mark) = socket.mark {
+        out.one("mark", mark);
+    }
+    if let Some(device) = socket.device {
+        out.one("bind-dev", device);
     }
     if socket.multihome {
         out.flag("multihome");
@@ -83,6 +92,7 @@ pub(crate) fn print_process(out: &mut Out, process: &Process) {
     if let Some(management) = &process.management {
         print_management(out, management);
     }
+    process.echo.iter().for_each(|text| out.one("echo", text));
 }
 
 fn print_management(out: &mut Out, management: &Management) {
@@ -97,6 +107,9 @@ fn print_management(out: &mut Out, management: &Management) {
         (management.hold, "management-hold"),
         (management.query_passwords, "management-query-passwords"),
         (management.signal, "management-signal"),
+        (management.query_remote, "management-query-remote"),
+        (management.forget_disconnect, "management-forget-disconnect"),
+        (management.as_client, "management-client"),
     ];
     flags.into_iter().filter(|(set, _)| *set).for_each(|(_, name)| out.flag(name));
     if let Some(user) = &management.client_user {

@@ -62,6 +62,7 @@ fn smallest_client() {
             family: Family::Any,
             bind: None,
             connect_timeout: std::time::Duration::from_secs(120),
+            proxy: None,
             exit_notify: 0,
         }]
     );
@@ -504,6 +505,9 @@ fn a_management_socket() {
         hold: false,
         query_passwords: false,
         signal: false,
+        query_remote: false,
+        forget_disconnect: false,
+        as_client: false,
         client_user: None,
         client_group: None,
     };

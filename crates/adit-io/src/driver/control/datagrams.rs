@@ -1,6 +1,7 @@
 //! Control datagrams, received and sent.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{Instant, Path, Protocol, Rejected, Severity};
@@ -72,7 +73,14 @@ impl<P: Protocol> Control<'_, P> {
                 let Some(socket) = self.sockets.get(&number).and_then(|group| group.first()) else {
                     return count(&self.losses.no_path);
                 };
-                let outer = OuterHeader { traffic_class: self.traffic_class, ..OuterHeader::default() };
+                if source.is_none() && self.outbox.gathers() {
+                    let is_full = self.outbox.push(Arc::clone(socket), path, datagram);
+                    if is_full {
+                        self.send_gathered();
+                    }
+                    return;
+                }
+                let outer = self.outer_header();
                 let datagram = Datagrams { bytes: datagram, segment: datagram.len(), to: remote, outer };
                 let result = socket.send_from(source.as_deref(), datagram);
                 self.note_send(path, result);
@@ -81,6 +89,41 @@ impl<P: Protocol> Control<'_, P> {
                 self.workers.post_first(DataMail::Control { connection, datagram: datagram.to_vec() });
             }
         }
+    }
+
+    /// What the IP header around a control datagram has.
+    fn outer_header(&self) -> OuterHeader {
+        OuterHeader { traffic_class: self.traffic_class, ..OuterHeader::default() }
+    }
+
+    /// Sends what was gathered, and gathers no more.
+    pub(super) fn flush(&mut self) {
+        self.send_gathered();
+        self.outbox.gather(false);
+    }
+
+    fn send_gathered(&mut self) {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        let outer = self.outer_header();
+        let mut number = 0;
+        while let Some(first) = outbox.get(number) {
+            number += match first.socket.send_datagrams(outer, outbox.by_socket_of(number)) {
+                0 => {
+                    // Alone it waits for room, or says what is wrong with it.
+                    let (bytes, to) = (first.bytes, first.path.remote());
+                    let alone = Datagrams { bytes, segment: bytes.len(), to, outer };
+                    let result = first.socket.send_from(None, alone);
+                    self.note_send(first.path, result);
+                    1
+                }
+                sent => {
+                    self.send_error = None;
+                    sent
+                }
+            };
+        }
+        outbox.clear();
+        self.outbox = outbox;
     }
 
     /// Reports a failure to send when it is another one than the last time.

@@ -1,14 +1,23 @@
 //! What status shows of the driver.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use adit_core::{Protocol, TableUsage};
+use adit_core::{HandshakeStage, Protocol, TableUsage};
 
-use super::{Control, DATAGRAM_LIMIT};
+use super::Control;
 use crate::clock;
 use crate::driver::Inspection;
+use crate::driver::members::CONTROL_LIMIT;
 use crate::driver::status::IoStatus;
 use crate::offload::{OffloadState, OffloadStatus};
+use crate::staged_queue::StageUsage;
+
+/// What waits in each queue of control datagrams.
+const STAGES: [(&str, HandshakeStage); 3] = [
+    ("control datagrams of known peers", HandshakeStage::Established),
+    ("control datagrams with cookies", HandshakeStage::Returning),
+    ("first packets", HandshakeStage::First),
+];
 
 impl<P: Protocol> Control<'_, P> {
     pub(super) fn inspect(&mut self, inspection: Inspection<P>) {
@@ -16,6 +25,9 @@ impl<P: Protocol> Control<'_, P> {
         self.tell_totals(clock());
         let (snapshot, workers) = self.workers.snapshot();
         let (tun_read_bytes, tun_written_bytes) = self.link.bytes();
+        let mut losses = self.losses.snapshot().plus(&self.workers.membership().device.losses.snapshot());
+        losses.control_full +=
+            STAGES.map(|(_, stage)| self.datagrams.usage(stage).evicted).iter().sum::<u64>();
         let status = IoStatus {
             tun_name: self.tun.name().to_owned(),
             offloads: self.offloads(),
@@ -26,7 +38,7 @@ impl<P: Protocol> Control<'_, P> {
             workers,
             connections: self.connections.len(),
             tables: self.tables(),
-            losses: self.losses.snapshot().plus(&self.workers.membership().device.losses.snapshot()),
+            losses,
         };
         inspection(&self.protocol, &snapshot, &status);
     }
@@ -37,24 +49,32 @@ impl<P: Protocol> Control<'_, P> {
 
     /// What anybody can fill here, if anybody can reach it.
     fn tables(&self) -> Vec<TableUsage> {
-        let table = |name, entries, share, limit, refused: &AtomicU64| TableUsage {
-            name,
-            entries,
-            share,
-            limit,
-            evicted: 0,
-            refused: refused.load(Ordering::Relaxed),
-        };
-        let (waiting, connections) = (self.datagrams.len(), self.connections.len());
-        let most = self.max_connections;
-        let queue = ("control datagrams that wait", &self.losses.control_full);
         let mut tables = Vec::new();
         if !self.listening.is_empty() {
-            tables.push(table(queue.0, waiting, DATAGRAM_LIMIT / 2, DATAGRAM_LIMIT, queue.1));
+            let stages = STAGES.map(|(name, stage)| queue_usage(name, self.datagrams.usage(stage)));
+            let in_queues: u64 = stages.iter().map(|stage| stage.refused).sum();
+            let lost = self.losses.control_full.load(Ordering::Relaxed);
+            let of_one = StageUsage {
+                waiting: self.mail.waiting(),
+                limit: CONTROL_LIMIT,
+                evicted: 0,
+                refused: lost.saturating_sub(in_queues),
+            };
+            tables.push(TableUsage {
+                share: CONTROL_LIMIT,
+                ..queue_usage("messages to the control thread", of_one)
+            });
+            tables.extend(stages);
         }
         if !self.listeners.is_empty() {
-            let refused = &self.losses.connections_refused;
-            tables.push(table("TCP connections", connections, most, most, refused));
+            tables.push(TableUsage {
+                name: "TCP connections",
+                entries: self.connections.len(),
+                share: self.max_connections,
+                limit: self.max_connections,
+                evicted: 0,
+                refused: self.losses.connections_refused.load(Ordering::Relaxed),
+            });
         }
         tables
     }
@@ -67,4 +87,10 @@ impl<P: Protocol> Control<'_, P> {
         }
         offloads
     }
+}
+
+/// A queue in which one sender may have half.
+fn queue_usage(name: &'static str, usage: StageUsage) -> TableUsage {
+    let StageUsage { waiting, limit, evicted, refused } = usage;
+    TableUsage { name, entries: waiting, share: limit / 2, limit, evicted, refused }
 }

@@ -46,7 +46,6 @@ impl<P: Protocol> Stages<P> {
 
 impl<P: Protocol> Control<'_, P> {
     pub(super) fn come_up(&mut self, settings: TunnelSettings) {
-        self.stages.release();
         let own = self.stages.execution.own_part(&settings);
         if !self.stages.execution.in_stages {
             return self.complete(settings, &own);
@@ -57,8 +56,9 @@ impl<P: Protocol> Control<'_, P> {
             return self.protocol.handle_command(clock(), Command::NotUp { reason });
         }
         let goes_on = self.observer.device_ready(&settings, self.tun.name());
-        self.stages.waiting = Some(settings);
-        if goes_on {
+        // Settings that change while they wait go on with those before them.
+        let waits = self.stages.waiting.replace(settings).is_some();
+        if goes_on && !waits {
             self.go_on();
         }
     }

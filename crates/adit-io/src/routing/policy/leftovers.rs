@@ -1,7 +1,6 @@
 //! Rules and tables of a tunnel whose process was killed.
 
 use super::{FIRST_TABLE, TABLES, UNREACHABLE_TABLE, is_of};
-use crate::mark::MARK;
 use crate::netlink::{IpFamily, Netlink, Rule, RuleTarget};
 
 /// Removes what tunnels left behind whose process was killed.
@@ -37,12 +36,15 @@ pub(super) fn remove_table(netlink: &mut Netlink, family: IpFamily, table: u32) 
     let rules: Vec<Rule> =
         netlink.rules(family).unwrap_or_default().into_iter().filter_map(|listed| listed.own).collect();
     let of_table = |rule: &&Rule| first_table(rule) == Some(table);
+    // Its rules have one mark.
+    let mark = rules.iter().find(of_table).and_then(|rule| rule.except_mark);
     // The rule for the main table does not show whose it is: it stands between the others.
     let before = |priority: u32| rules.iter().any(|rule| of_table(&rule) && rule.priority + 1 == priority);
     let after = |priority: u32| rules.iter().any(|rule| of_table(&rule) && rule.priority == priority + 1);
     let of_tunnel = |rule: &&Rule| {
-        let main =
-            rule.except_mark == Some(MARK) && matches!(rule.target, RuleTarget::TableWithoutDefault(_));
+        let main = mark.is_some()
+            && rule.except_mark == mark
+            && matches!(rule.target, RuleTarget::TableWithoutDefault(_));
         of_table(rule) || (main && (before(rule.priority) || after(rule.priority)))
     };
     for rule in rules.iter().filter(of_tunnel) {

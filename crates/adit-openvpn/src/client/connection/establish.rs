@@ -39,6 +39,7 @@ impl Connection {
                     return Ok(());
                 }
             }
+            Connection::tell_echo(option, events);
             match pushed.apply(option) {
                 Ok(()) => {}
                 Err(Refused::Ignored(reason)) => {
@@ -83,6 +84,7 @@ impl Connection {
             exit_notify: self.remote.exit_notify || pushed.exit_notify,
             settings,
             facts: facts.map(Box::new),
+            pushed,
         };
         self.enter(now, terms, events)
     }
@@ -94,16 +96,9 @@ impl Connection {
         terms: Terms,
         events: &mut VecDeque<Event>,
     ) -> Result<(), KeyStateError> {
-        let (agreement, settings) = (terms.agreement, terms.settings);
-        events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
-            peer: PeerId::SERVER,
-            path: Some(self.path),
-            routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
-            max_mss: max_mss(self.params.data.mssfix, settings.mtu, self.path, &agreement),
-            roams: self.params.float,
-            staging: false,
-            by_path: true,
-        })));
+        let Terms { agreement, settings, facts, pushed, .. } = terms;
+        let max_mss = max_mss(self.params.data.mssfix, settings.mtu, self.path, &agreement);
+        events.push_back(Event::Data(DataEvent::AddPeer(self.peer_config(max_mss))));
         self.channel.agreed(now, terms.dynamic)?;
         self.data_keys.agree(agreement, &self.channel, events)?;
         self.liveness = Liveness::new(now, terms.keepalive);
@@ -116,9 +111,11 @@ impl Connection {
             since: now,
             cc_exit: terms.cc_exit,
             exit_notify: terms.exit_notify,
+            pushed,
+            settings: settings.clone(),
         });
         (self.ask_at, self.push_deadline) = (None, None);
-        events.extend(terms.facts.map(|facts| Event::Request(Request::TunnelFacts(facts))));
+        events.extend(facts.map(|facts| Event::Request(Request::TunnelFacts(facts))));
         events.push_back(Event::Up(settings));
         if let Some(info) = self.peer_info() {
             events.push_back(Event::PeerUp { peer: PeerId::SERVER, info: Box::new(info) });
@@ -126,7 +123,20 @@ impl Connection {
         Ok(())
     }
 
-    fn filter(&self, option: &str) -> PullAction {
+    /// The server in the data plane.
+    pub(super) fn peer_config(&self, max_mss: Option<u16>) -> PeerConfig {
+        PeerConfig {
+            peer: PeerId::SERVER,
+            path: Some(self.path),
+            routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
+            max_mss,
+            roams: self.params.float,
+            staging: false,
+            by_path: true,
+        }
+    }
+
+    pub(super) fn filter(&self, option: &str) -> PullAction {
         let mut filters = self.params.pull_filters.iter();
         filters
             .find(|(_, prefix)| option.starts_with(prefix.as_str()))

@@ -47,6 +47,7 @@ impl Connection {
             exit_notify: self.remote.exit_notify,
             settings,
             facts: facts.map(Box::new),
+            pushed,
         };
         self.enter(now, terms, events)
     }

@@ -54,6 +54,7 @@ pub(super) fn text(
         text,
         "\n\
          [Peer]\n\
+         #adit: post-quantum = on\n\
          PublicKey = {server_key}\n\
          PresharedKey = {preshared_key}\n\
          Endpoint = {endpoint}\n\

@@ -58,6 +58,11 @@ pub(super) fn addition(
     order
 }
 
+/// The order that has post-quantum keys agreed on with a peer, as the server's file says it. adit alone knows it.
+pub(super) fn post_quantum(key: PublicKey) -> String {
+    format!("set=1\npublic_key={}\nupdate_only=true\nadit_post_quantum=on\n\n", hex(&key.0))
+}
+
 /// Blocks a peer of the interface whose socket is at `path`, or lets it connect again.
 ///
 /// # Errors
@@ -99,6 +104,7 @@ mod tests {
     use std::thread;
 
     use adit_testbed::Scratch;
+    use adit_wireguard::PostQuantum;
     use adit_wireguard::uapi::{Operation, parse};
 
     use super::*;
@@ -149,6 +155,13 @@ mod tests {
         let [peer] = changes.peers.as_slice() else { panic!("{} peers", changes.peers.len()) };
         assert_eq!((peer.public_key, peer.preshared_key.as_ref()), (PublicKey([1; 32]), Some(&secret)));
         assert_eq!((peer.allowed_ips.len(), peer.replace_allowed_ips), (2, true));
+        let Ok(Operation::Set(changes)) = parse(post_quantum(PublicKey([1; 32])).as_bytes()) else {
+            panic!("no order")
+        };
+        let on = |peer: &adit_wireguard::PeerChange| {
+            peer.update_only && peer.post_quantum == Some(PostQuantum::On)
+        };
+        assert!(changes.peers.iter().all(on) && changes.peers.len() == 1);
         let Ok(Operation::Set(changes)) =
             parse(removal(&[PublicKey([1; 32]), PublicKey([2; 32])]).as_bytes())
         else {

@@ -57,7 +57,7 @@ pub(super) fn with_peer(text: &str, peer: &Peer<'_>) -> Zeroizing<String> {
     let hosts: Vec<IpNet> = peer.addresses.iter().copied().map(IpNet::from).collect();
     let _ = write!(
         changed,
-        "\n\n[Peer]\n#adit: name = {name}\nPublicKey = {public_key}\nPresharedKey = {preshared_key}\nAllowedIPs = {hosts}\n",
+        "\n\n[Peer]\n#adit: name = {name}\n#adit: post-quantum = on\nPublicKey = {public_key}\nPresharedKey = {preshared_key}\nAllowedIPs = {hosts}\n",
         name = peer.name,
         public_key = peer.public_key,
         preshared_key = *peer.preshared_key.to_base64(),
@@ -152,7 +152,11 @@ mod tests {
         let config = check(&text, "adit0.conf").unwrap();
         assert_eq!(config.interface.addresses, ["10.8.0.1/24", "fd00::1/64"].map(|net| net.parse().unwrap()));
         assert_eq!(config.interface.listen_port, Some(51820));
-        assert!(text.contains("\n\n[Peer]\n#adit: name = bob\nPublicKey = "), "{}", *text);
+        assert!(
+            text.contains("\n\n[Peer]\n#adit: name = bob\n#adit: post-quantum = on\nPublicKey = "),
+            "{}",
+            *text
+        );
         let bob = &config.peers[1];
         assert_eq!((bob.public_key, bob.preshared_key.as_ref().unwrap().bytes()), ([129; 32], &[129; 32]));
         let allowed = ["10.8.0.129/32", "fd00::129/128"].map(|net| net.parse().unwrap());

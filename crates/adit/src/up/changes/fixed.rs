@@ -91,6 +91,8 @@ pub(super) const OF_ALL: &[Fixed] = &[
     fixed(&["txqueuelen"], DEVICE, |new, old| keep(&mut new.device.txqueuelen, &old.device.txqueuelen)),
     fixed(&["sndbuf"], SOCKETS, |new, old| keep(&mut new.socket.sndbuf, &old.socket.sndbuf)),
     fixed(&["rcvbuf"], SOCKETS, |new, old| keep(&mut new.socket.rcvbuf, &old.socket.rcvbuf)),
+    fixed(&["mark"], SOCKETS, |new, old| keep(&mut new.socket.mark, &old.socket.mark)),
+    fixed(&["bind-dev"], SOCKETS, |new, old| keep(&mut new.socket.device, &old.socket.device)),
     fixed(&["multihome"], SOCKETS, |new, old| keep(&mut new.socket.multihome, &old.socket.multihome)),
     fixed(&["user"], PROCESS, |new, old| keep(&mut new.process.user, &old.process.user)),
     fixed(&["group"], PROCESS, |new, old| keep(&mut new.process.group, &old.process.group)),
@@ -100,10 +102,12 @@ pub(super) const OF_ALL: &[Fixed] = &[
     fixed(&["status", "status-version"], FILES, |new, old| keep(&mut new.process.status, &old.process.status)),
     fixed(&["writepid"], FILES, |new, old| keep(&mut new.process.pid_file, &old.process.pid_file)),
     fixed(&["tmp-dir"], FILES, |new, old| keep(&mut new.process.tmp_dir, &old.process.tmp_dir)),
+    fixed(&["echo", "parameter"], FILES, |new, old| keep(&mut new.process.echo, &old.process.echo)),
     fixed(
         &[
             "management", "management-client-user", "management-client-group", "management-log-cache",
             "management-hold", "management-query-passwords", "management-signal",
+            "management-forget-disconnect", "management-client",
         ],
         SOCKETS,
         |new, old| keep(&mut new.process.management, &old.process.management),
@@ -150,6 +154,10 @@ fn keep_routes(new: &mut Config, old: &Config) -> bool {
     keep(&mut new.routes, &old.routes)
 }
 
+fn keep_route_table(new: &mut Config, old: &Config) -> bool {
+    keep(&mut new.device.route_table, &old.device.route_table)
+}
+
 fn keep_named_routes(new: &mut Config, old: &Config) -> bool {
     keep(&mut new.named_routes, &old.named_routes)
 }
@@ -172,6 +180,7 @@ pub(super) const OF_SERVER: &[Fixed] = &[
     fixed(&["client-to-client"], DATA_PLANE, |new, old| of_server(new, old, |server| &mut server.client_to_client)),
     fixed(&["ifconfig-pool-persist"], FILES, |new, old| of_server(new, old, |server| &mut server.per_client.pool_file)),
     fixed(&["route", "route-ipv6"], ROUTES, keep_routes),
+    fixed(&["route-table"], ROUTES, keep_route_table),
     fixed(&["route", "route-ipv6"], ROUTES, keep_named_routes),
 ];
 
@@ -189,6 +198,7 @@ pub(super) const OF_POINT: &[Fixed] = &[
     fixed(&["ifconfig"], Since::Restart, |new, old| of_point(new, old, |point| &mut point.ipv4)),
     fixed(&["ifconfig-ipv6"], Since::Restart, |new, old| of_point(new, old, |point| &mut point.ipv6)),
     fixed(&["route", "route-ipv6"], Since::Restart, keep_routes),
+    fixed(&["route-table"], Since::Restart, keep_route_table),
 ];
 
 /// What it does not change at once where it has a static key: both ends must change it at the same time.

@@ -5,14 +5,16 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use adit_core::{Command, Transport};
+use adit_core::{Command, Severity, Transport};
 use adit_openvpn::request::Reply;
 
 use super::CommandContext;
 use super::client_auth;
+use super::client_commands;
 use super::journal::Kind;
 use super::session::{Next, Output, Session};
 use super::tunnel::{Load, Peer};
+use crate::openvpn::VERSION;
 use crate::up::status_file::Form;
 
 /// What `help` shows.
@@ -25,11 +27,13 @@ client-auth-nt CID KID : Let a client in.
 client-deny CID KID R [M] : Send a client away: R for the log, M for the client.
 client-kill CID [M]    : Disconnect the client of that number, with message M (RESTART).
 client-pending-auth CID KID M S : Tell a client to do M first, within S seconds.
+cr-response B64        : Answer the server's question, in base64.
 echo [on|off] [N|all]  : Like log, for messages by echo.
 env-filter [n]         : Tell less of clients' environments: 0 all, 1, 2, 3 least.
 exit|quit              : Leave.
+forget-passwords       : Forget the passwords that were given.
 help                   : Show this.
-hold [on|off|release]  : Show or set whether the start waits, or let it go on.
+hold [on|off|release]  : Show or set whether each connection waits, or let it go on.
 kill CN                : Disconnect all clients of that name.
 kill [proto:]IP:port   : Disconnect the client at that address.
 load-stats             : Show the number of clients and the bytes in and out.
@@ -38,6 +42,11 @@ mute [n]               : Show or set how many lines that are alike are logged.
 nclients               : Show the number of clients.
 password type p        : Give a password that is asked for.
 pid                    : Show the number of the process.
+push-update-broad O    : Change the options O (parted by commas) of all clients.
+push-update-cid CID O  : Change those of one client.
+remote ACCEPT          : Connect to the remote that was asked about.
+remote MOD HOST PORT   : Connect to that one in its place.
+remote SKIP [n]        : Go on with the next, or the n-th behind it.
 signal s               : Do what the signal does: SIGHUP, SIGTERM, SIGINT, SIGUSR1 or SIGUSR2.
 state [on|off] [N|all] : Like log, for what the tunnel is doing.
 status [n]             : Show the state in form n: 1, 2 or 3.
@@ -87,7 +96,18 @@ pub(super) fn run(
         "verb" => verb(first, context, out),
         "mute" => mute(first, context, out),
         "auth-retry" => auth_retry(first, context, out),
-        "hold" => hold(first, context, out),
+        "push-update-broad" => push_update(name, None, first.unwrap_or_default(), context, out),
+        "push-update-cid" => match first.unwrap_or_default().parse() {
+            Ok(client) => push_update(name, Some(client), at(arguments, 1), context, out),
+            Err(_) => out.line("ERROR: push-update-cid fail during cid parsing"),
+        },
+        "hold" => client_commands::hold(first, context, out),
+        "remote" => client_commands::remote(arguments, context, out),
+        "cr-response" => client_commands::respond(first.unwrap_or_default(), context, out),
+        "forget-passwords" => client_commands::forget_passwords(context, out),
+        // adit asks for neither: they are for smart cards.
+        "needok" => out.line("ERROR: no needok-confirmation is currently needed at this time"),
+        "needstr" => out.line("ERROR: no needstr-string is currently needed at this time"),
         "username" => out.line(&context.questions.take_username(at(arguments, 0), at(arguments, 1))),
         "password" => out.line(&context.questions.take_password(at(arguments, 0), at(arguments, 1))),
         name @ ("client-auth" | "client-auth-nt" | "client-deny" | "client-pending-auth") => {
@@ -106,9 +126,10 @@ fn at<'a>(arguments: &[&'a str], index: usize) -> &'a str {
 /// How many arguments a command takes at least, and whether it may have more.
 fn needed(name: &str) -> (usize, bool) {
     match name {
-        "kill" | "signal" | "bytecount" => (1, false),
-        "client-kill" | "log" | "echo" => (1, true),
-        "username" | "password" | "client-auth" | "client-auth-nt" => (2, false),
+        "kill" | "signal" | "bytecount" | "cr-response" | "push-update-broad" => (1, false),
+        "client-kill" | "log" | "echo" | "remote" => (1, true),
+        "username" | "password" | "needok" | "needstr" | "push-update-cid" | "client-auth"
+        | "client-auth-nt" => (2, false),
         "client-deny" => (3, true),
         "client-pending-auth" => (4, false),
         _ => (0, true),
@@ -122,9 +143,9 @@ pub(super) fn unsupported(name: &str) -> String {
 /// What to say of a command that OpenVPN has, or of one that there is not.
 fn absent(name: &str) -> String {
     match name {
-        "cr-response" | "forget-passwords" | "needok" | "needstr" | "proxy" | "remote"
-        | "remote-entry-count" | "remote-entry-get" | "pkcs11-id-count" | "pkcs11-id-get"
-        | "push-update-broad" | "push-update-cid" => unsupported(name),
+        "proxy" | "remote-entry-count" | "remote-entry-get" | "pkcs11-id-count" | "pkcs11-id-get" => {
+            unsupported(name)
+        }
         "rsa-sig" | "pk-sig" | "certificate" => {
             format!("ERROR: The {name} command is not currently available")
         }
@@ -136,11 +157,8 @@ fn absent(name: &str) -> String {
 /// What a client says it knows is the same to us, but only those of version 4 on expect an answer.
 fn version(given: Option<&str>, out: &mut Output) {
     match given.map(str::parse::<u32>) {
-        None => out.lines(concat!(
-            "OpenVPN Version: adit ",
-            env!("CARGO_PKG_VERSION"),
-            "\nManagement Version: 5\nEND"
-        )),
+        // Programs take the second word behind the colon as the version of OpenVPN that answers (openvpn-monitor).
+        None => out.lines(&format!("OpenVPN Version: {VERSION}\nManagement Version: 5\nEND")),
         Some(Ok(version @ 4..)) => out.line(&format!("SUCCESS: Management client version set to {version}")),
         Some(Ok(_)) => {}
         Some(Err(_)) => out.line("ERROR: Invalid value specified for management client version"),
@@ -302,11 +320,38 @@ fn client_kill(number: &str, message: Option<&str>, context: &CommandContext, ou
     }
 }
 
+/// Other settings for one client, or all, as OpenVPN 2.7 answers (push_util.c, manage.c `man_push_update`).
+fn push_update(
+    name: &str,
+    client: Option<u64>,
+    changes: &str,
+    context: &mut CommandContext,
+    out: &mut Output,
+) {
+    let outcome = context.tunnel().as_ref().and_then(|tunnel| tunnel.push_update(client, changes));
+    match outcome {
+        None => out.line(&unsupported(name)),
+        Some(Ok(clients @ 1..)) => {
+            out.line(&format!("SUCCESS: {clients} client(s) updated"));
+            out.line("SUCCESS: push-update command succeeded");
+        }
+        Some(outcome) => {
+            if let Err(why) = outcome {
+                context.log.log(Severity::Warning, format_args!("management: {name}: {why}"));
+            }
+            out.line("ERROR: no client updated");
+            out.line("ERROR: push-update command failed");
+        }
+    }
+}
+
 fn signal(name: &str, context: &CommandContext, out: &mut Output) {
     if !matches!(name, "SIGTERM" | "SIGINT" | "SIGUSR1" | "SIGHUP" | "SIGUSR2") {
         return out.line(&format!("ERROR: signal '{name}' is not a known signal type"));
     }
     let thrown = match (context.tunnel().as_mut(), name) {
+        // As OpenVPN (manage.c, `MANSIG_IGNORE_USR1_HUP`).
+        (_, "SIGUSR1" | "SIGHUP") if context.questions.is_held() => false,
         (Some(tunnel), "SIGUSR1") => tunnel.command(Command::Restart),
         (Some(tunnel), "SIGHUP") => tunnel.reload(),
         (Some(tunnel), "SIGUSR2") => {
@@ -376,24 +421,5 @@ fn auth_retry(given: Option<&str>, context: &CommandContext, out: &mut Output) {
             out.line("ERROR: adit cannot change auth-retry while it runs: write it into the configuration");
         }
         Some(_) => out.line("ERROR: bad auth-retry parameter"),
-    }
-}
-
-fn hold(given: Option<&str>, context: &CommandContext, out: &mut Output) {
-    match given {
-        None => out.line(&format!("SUCCESS: hold={}", u8::from(context.questions.hold()))),
-        Some("on") => {
-            context.questions.set_hold(true);
-            out.line("SUCCESS: hold flag set to ON");
-        }
-        Some("off") => {
-            context.questions.set_hold(false);
-            out.line("SUCCESS: hold flag set to OFF");
-        }
-        Some("release") => {
-            context.questions.release();
-            out.line("SUCCESS: hold release succeeded");
-        }
-        Some(_) => out.line("ERROR: bad hold command parameter"),
     }
 }

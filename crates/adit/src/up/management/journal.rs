@@ -16,7 +16,7 @@ const MOST_WAITING: usize = 1024;
 const MOST_CLIENT_EVENTS: usize = 8 << 20;
 /// Longest remembered entry in bytes.
 const MAX_ENTRY: usize = 1000;
-/// States that are remembered (OpenVPN manage.h).
+/// States that are remembered, and messages by `echo` (OpenVPN options.c).
 const STATES: usize = 100;
 
 /// A kind of entry.
@@ -26,7 +26,7 @@ pub(super) enum Kind {
     Log,
     /// What the tunnel is doing.
     State,
-    /// What was said by `echo`. adit has no such entries.
+    /// What was said by `echo`.
     Echo,
 }
 
@@ -87,7 +87,7 @@ impl Journal {
     /// A journal of so many lines of the log. `waker` becomes readable at its other end when there is something
     /// to send; it must not block.
     pub(super) fn new(log_cache: usize, waker: UnixStream) -> Self {
-        let pages = [Page::new(log_cache), Page::new(STATES), Page::new(0)];
+        let pages = [Page::new(log_cache), Page::new(STATES), Page::new(STATES)];
         let history = History {
             pages,
             attended: false,

@@ -18,6 +18,8 @@ use rustix::net::{
 };
 use rustix::process::getuid;
 
+use super::outgoing::{self, Connection, Outgoing};
+
 /// A directive at fault, and why.
 type Fault = (&'static str, String);
 
@@ -38,9 +40,11 @@ pub(super) struct ManagementListener {
     group: Option<u32>,
 }
 
-enum Listener {
+pub(super) enum Listener {
     Tcp(TcpListener, SocketAddr),
     Unix(UnixListener, PathBuf),
+    /// We have connected to a program (`management-client`).
+    Outgoing(Outgoing),
 }
 
 impl ManagementListener {
@@ -53,6 +57,7 @@ impl ManagementListener {
         let user = find("management-client-user", settings.client_user.as_deref(), None)?;
         let group = find("management-client-group", None, settings.client_group.as_deref())?;
         let listener = match &settings.address {
+            address if settings.as_client => outgoing::connect_to(address),
             ManagementAddress::Tcp(host, port) => listen_at_port(host, *port),
             ManagementAddress::Unix(path) => listen_at_path(path, mode(settings, path)),
         };
@@ -90,7 +95,18 @@ impl ManagementListener {
                 stream.set_nonblocking(true)?;
                 Ok(self.may_enter(&stream).map(|()| Box::new(stream) as Box<dyn Stream>))
             }
+            Listener::Outgoing(outgoing) => match outgoing.take()? {
+                Connection::Tcp(stream) => Ok(Ok(Box::new(stream))),
+                Connection::Unix(stream) => {
+                    Ok(self.may_enter(&stream).map(|()| Box::new(stream) as Box<dyn Stream>))
+                }
+            },
         }
+    }
+
+    /// Whether there is one connection alone, which we made (`management-client`).
+    pub(super) fn is_outgoing(&self) -> bool {
+        matches!(self.listener, Listener::Outgoing(_))
     }
 
     /// As OpenVPN, the user and the group with which the client made the connection count.
@@ -115,6 +131,7 @@ impl AsFd for ManagementListener {
         match &self.listener {
             Listener::Tcp(listener, _) => listener.as_fd(),
             Listener::Unix(listener, _) => listener.as_fd(),
+            Listener::Outgoing(outgoing) => outgoing.as_fd(),
         }
     }
 }
@@ -127,6 +144,7 @@ impl fmt::Display for ManagementListener {
                 write!(f, "{} (for user {} alone)", path.display(), getuid().as_raw())
             }
             Listener::Unix(_, path) => write!(f, "{}", path.display()),
+            Listener::Outgoing(outgoing) => write!(f, "{outgoing}"),
         }
     }
 }
@@ -233,6 +251,9 @@ mod tests {
             hold: false,
             query_passwords: false,
             signal: false,
+            query_remote: false,
+            forget_disconnect: false,
+            as_client: false,
             client_user: None,
             client_group: None,
         }

@@ -4,9 +4,11 @@
 //! for the thread; what the thread wants to know of the tunnel it asks as `adit status` does.
 
 mod client_auth;
+mod client_commands;
 mod commands;
 mod journal;
 mod listener;
+mod outgoing;
 mod pending_auths;
 mod pending_queries;
 mod serve;
@@ -22,7 +24,7 @@ use std::thread::JoinHandle;
 
 use adit_config::openvpn::{AuthRetry, Config, Role};
 use adit_core::{Protocol, Severity};
-use adit_io::Handle;
+use adit_io::{Handle, HelperFiles};
 use signal_hook::consts::SIGTERM;
 
 use super::reload::Reload;
@@ -31,7 +33,7 @@ use super::terminal::Waiting;
 use super::unlock;
 use crate::log::Logger;
 use crate::status::StatusSource;
-use journal::Journal;
+use journal::{Journal, Kind};
 use listener::ManagementListener;
 use pending_auths::PendingAuths;
 pub(super) use pending_queries::{PendingQueries, Topic};
@@ -72,7 +74,7 @@ impl CommandContext {
         let shown = match name {
             // Asked for again and again.
             "load-stats" | "status" => return,
-            "password" => "...".to_owned(),
+            "password" | "cr-response" => "...".to_owned(),
             // URLs with secrets may follow.
             "client-pending-auth" => format!("{} ...", arguments.get(..2).unwrap_or_default().join(" ")),
             "client-deny" => arguments.get(..3).unwrap_or_default().join(" "),
@@ -112,9 +114,11 @@ impl Management {
         }
         let (waker, woken) = pipe().map_err(|error| fault(error.to_string()))?;
         let journal = Journal::new(usize::try_from(settings.log_cache).unwrap_or(usize::MAX), waker);
+        config.process.echo.iter().for_each(|text| journal.note(Kind::Echo, text));
         let notes = journal.clone();
         log.listen(Box::new(move |severity, text| notes.note_line(severity, text)));
-        log.log(Severity::Info, format_args!("management: listening on {listener}"));
+        let how = if listener.is_outgoing() { "connected to" } else { "listening on" };
+        log.log(Severity::Info, format_args!("management: {how} {listener}"));
         let questions = Arc::new(PendingQueries::new(settings.hold, journal.clone()));
         let (pending_auths, tunnel) = (PendingAuths::default(), Place::default());
         let context = CommandContext {
@@ -125,7 +129,8 @@ impl Management {
             log: log.clone(),
             auth_retry: auth_retry(config),
         };
-        let thread = serve::start(listener, woken, context, password, settings.signal)
+        let on_leave = serve::OnLeave { restart: settings.signal, forget: settings.forget_disconnect };
+        let thread = serve::start(listener, woken, context, password, on_leave)
             .map_err(|error| fault(format!("cannot start a thread: {error}")))?;
         Ok(Some(Management {
             journal,
@@ -152,11 +157,12 @@ impl Management {
         &self,
         handle: Handle<P>,
         form: Form,
-        (log, reload): (Logger, Reload),
+        (log, reload, helper): (Logger, Reload, Option<HelperFiles>),
     ) -> Watcher {
-        let tunnel: Box<dyn Tunnel> = Box::new(Running { handle, form, log, reload });
+        let tunnel: Box<dyn Tunnel> = Box::new(Running { handle, form, log, reload, helper });
         *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
-        Watcher::new(self.journal.clone(), self.pending_auths.clone(), matches!(form, Form::Clients(_)))
+        let asked = (self.pending_auths.clone(), Arc::clone(&self.questions));
+        Watcher::new(self.journal.clone(), asked, matches!(form, Form::Clients(_)))
     }
 }
 

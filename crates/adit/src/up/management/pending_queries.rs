@@ -1,9 +1,9 @@
-//! What the tunnel waits for at the management socket: a release, a username, a password.
+//! What the tunnel waits for at the management socket: a release, a username, a password, a word on where to connect.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use adit_openvpn::request::UserPassword;
+use adit_openvpn::request::{RemoteQuery, UserPassword};
 use zeroize::Zeroizing;
 
 use super::journal::Journal;
@@ -22,6 +22,11 @@ pub(in crate::up) enum Topic {
 }
 
 impl Topic {
+    /// Whether a username goes with it.
+    const fn has_username(self) -> bool {
+        matches!(self, Topic::Auth)
+    }
+
     /// Its name in the management protocol.
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -44,6 +49,25 @@ struct QueryState {
     hold: bool,
     holding: bool,
     pending: Option<Pending>,
+    attempt: Option<Attempt>,
+}
+
+/// What a running client waits for before it connects.
+enum Attempt {
+    /// `hold release`.
+    Held(String),
+    /// `remote`.
+    Remote(RemoteQuery),
+}
+
+impl Attempt {
+    /// What asks for it.
+    fn line(&self) -> String {
+        match self {
+            Attempt::Held(line) => line.clone(),
+            Attempt::Remote(query) => format!(">REMOTE:{},{},{}", query.host, query.port, query.protocol),
+        }
+    }
 }
 
 struct Pending {
@@ -56,7 +80,7 @@ struct Pending {
 
 impl Pending {
     fn is_answered(&self) -> bool {
-        self.password.is_some() && (self.topic != Topic::Auth || self.username.is_some())
+        self.password.is_some() && (!self.topic.has_username() || self.username.is_some())
     }
 }
 
@@ -75,9 +99,9 @@ impl PendingQueries {
     pub(super) fn greeting(&self) -> Option<String> {
         let state = self.state();
         match &state.pending {
-            _ if state.holding => Some(HELD.to_owned()),
+            _ if state.holding => Some(held(0)),
             Some(pending) if !pending.is_answered() => Some(pending.line.clone()),
-            _ => None,
+            _ => state.attempt.as_ref().map(Attempt::line),
         }
     }
 
@@ -88,7 +112,7 @@ impl PendingQueries {
             return true;
         }
         state.holding = true;
-        self.journal.say(HELD.to_owned());
+        self.journal.say(held(0));
         while state.holding && waiting.wants_it() {
             let waited = self.changed.wait_timeout(state, LOOK_EVERY);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -96,10 +120,46 @@ impl PendingQueries {
         !state.holding
     }
 
-    /// `hold release`.
-    pub(super) fn release(&self) {
-        self.state().holding = false;
+    /// `hold release`. True if a running client waited for it.
+    pub(super) fn release(&self) -> bool {
+        let mut state = self.state();
+        state.holding = false;
         self.changed.notify_all();
+        state.attempt.take_if(|attempt| matches!(attempt, Attempt::Held(_))).is_some()
+    }
+
+    /// Holds a running client back before its next attempt, which it would make after `wait` without a management client, if
+    /// `hold` says so. False if it may go on.
+    pub(super) fn hold_attempt(&self, wait: Duration) -> bool {
+        let mut state = self.state();
+        if state.hold {
+            self.expect(&mut state, Attempt::Held(held(wait.as_secs())));
+        }
+        state.hold
+    }
+
+    /// Asks where the running client is to connect.
+    pub(super) fn ask_for_remote(&self, query: RemoteQuery) {
+        self.expect(&mut self.state(), Attempt::Remote(query));
+    }
+
+    fn expect(&self, state: &mut QueryState, attempt: Attempt) {
+        self.journal.say(attempt.line());
+        state.attempt = Some(attempt);
+    }
+
+    /// The remote that was asked about, if one was and there is no answer yet. It is answered by that.
+    pub(super) fn take_remote(&self) -> Option<RemoteQuery> {
+        match self.state().attempt.take_if(|attempt| matches!(attempt, Attempt::Remote(_))) {
+            Some(Attempt::Remote(query)) => Some(query),
+            _ => None,
+        }
+    }
+
+    /// Whether the tunnel waits for `hold release`.
+    pub(super) fn is_held(&self) -> bool {
+        let state = self.state();
+        state.holding || matches!(state.attempt, Some(Attempt::Held(_)))
     }
 
     /// Whether the next start would wait.
@@ -112,9 +172,9 @@ impl PendingQueries {
         self.state().hold = hold;
     }
 
-    /// What was given was wrong.
-    pub(in crate::up) fn was_wrong(&self, topic: Topic) {
-        self.journal.say(format!(">PASSWORD:Verification Failed: '{}'", topic.name()));
+    /// What was given was wrong. `reason` is the other end's, in its own words; it may be empty.
+    pub(in crate::up) fn was_wrong(&self, topic: Topic, reason: &str) {
+        self.journal.say(refusal(topic, reason));
     }
 
     /// Asks, with what `more` says of a further question (OpenVPN doc/management-notes.txt, "SC:"), and waits for
@@ -163,7 +223,7 @@ impl PendingQueries {
     fn take(&self, what: &str, topic: &str, put: impl FnOnce(&mut Pending)) -> String {
         let mut state = self.state();
         let wanted = |pending: &&mut Pending| {
-            !pending.is_answered() && (what == "password" || pending.topic == Topic::Auth)
+            !pending.is_answered() && (what == "password" || pending.topic.has_username())
         };
         let Some(pending) = state.pending.as_mut().filter(wanted) else {
             return format!("ERROR: no {what} is currently needed at this time");
@@ -178,8 +238,17 @@ impl PendingQueries {
     }
 }
 
-/// The 0: the waiting time without a management client.
-const HELD: &str = ">HOLD:Waiting for hold release:0";
+/// The seconds: how long the tunnel would wait without a management client.
+fn held(seconds: u64) -> String {
+    format!(">HOLD:Waiting for hold release:{seconds}")
+}
+
+/// Says that something was wrong, with the reason that the other end gave: a question, if it begins with `CRV1:`
+/// (OpenVPN manage.c, `management_auth_failure`).
+pub(super) fn refusal(topic: Topic, reason: &str) -> String {
+    let reason = if reason.is_empty() { String::new() } else { format!(" ['{reason}']") };
+    format!(">PASSWORD:Verification Failed: '{}'{reason}", topic.name())
+}
 
 #[cfg(test)]
 mod tests {
@@ -257,8 +326,8 @@ mod tests {
         let questions = questions(true);
         let held = Arc::clone(&questions);
         let waiting = thread::spawn(move || held.wait_for_release(&Turns::default().next()));
-        until(|| questions.greeting().as_deref() == Some(HELD));
-        questions.release();
+        until(|| questions.greeting() == Some(held(0)));
+        assert!(questions.is_held() && !questions.release(), "no running client waited");
         assert!(waiting.join().expect("the thread ends"), "released");
         let turns = Turns::default();
         let withdrawn = turns.next();
@@ -267,5 +336,33 @@ mod tests {
         questions.set_hold(false);
         assert!(questions.wait_for_release(&turns.next()), "it does not wait");
         assert!(!questions.hold());
+    }
+
+    #[test]
+    fn a_running_client_waits_before_it_connects() {
+        let questions = questions(false);
+        assert!(!questions.hold_attempt(Duration::from_secs(5)), "it may go on");
+        assert_eq!((questions.greeting(), questions.is_held()), (None, false));
+        questions.set_hold(true);
+        assert!(questions.hold_attempt(Duration::from_secs(5)) && questions.is_held());
+        assert_eq!(questions.greeting().as_deref(), Some(">HOLD:Waiting for hold release:5"));
+        assert_eq!(questions.take_remote(), None);
+        assert!(questions.release() && !questions.release());
+        let query =
+            RemoteQuery { remote: 1, host: "vpn.example".to_owned(), port: 443, protocol: "tcp-client" };
+        questions.ask_for_remote(query.clone());
+        assert_eq!(questions.greeting().as_deref(), Some(">REMOTE:vpn.example,443,tcp-client"));
+        assert!(!questions.is_held() && !questions.release());
+        assert_eq!((questions.take_remote(), questions.take_remote()), (Some(query), None));
+        assert_eq!(questions.greeting(), None);
+    }
+
+    #[test]
+    fn a_refusal_has_the_reason_of_the_other_end() {
+        assert_eq!(refusal(Topic::Auth, ""), ">PASSWORD:Verification Failed: 'Auth'");
+        assert_eq!(
+            refusal(Topic::Auth, "CRV1:R:state:Y3Ix:PIN?"),
+            ">PASSWORD:Verification Failed: 'Auth' ['CRV1:R:state:Y3Ix:PIN?']"
+        );
     }
 }

@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use adit_core::{Command, Severity};
+use adit_openvpn::request::Reply;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use zeroize::Zeroizing;
 
@@ -31,13 +32,21 @@ struct ManagementClient {
     moved: Instant,
 }
 
+/// What follows when a management client has left.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OnLeave {
+    /// The tunnel connects anew (`management-signal`).
+    pub(super) restart: bool,
+    /// A client forgets its passwords (`management-forget-disconnect`).
+    pub(super) forget: bool,
+}
+
 struct Server {
     listener: ManagementListener,
     woken: UnixStream,
     context: CommandContext,
     password: Option<Zeroizing<String>>,
-    /// The tunnel connects anew when a client has left (`management-signal`).
-    restarts: bool,
+    on_leave: OnLeave,
     client: Option<ManagementClient>,
     /// No connection is accepted before.
     rest_until: Option<Instant>,
@@ -49,9 +58,9 @@ pub(super) fn start(
     woken: UnixStream,
     context: CommandContext,
     password: Option<Zeroizing<String>>,
-    restarts: bool,
+    on_leave: OnLeave,
 ) -> io::Result<JoinHandle<()>> {
-    let server = Server { listener, woken, context, password, restarts, client: None, rest_until: None };
+    let server = Server { listener, woken, context, password, on_leave, client: None, rest_until: None };
     thread::Builder::new().name("adit-management".to_owned()).spawn(move || server.run())
 }
 
@@ -133,6 +142,7 @@ impl Server {
                 self.context.log.log(Severity::Warning, "management: a client did not know the password");
                 self.rest_until = Some(Instant::now() + REST);
                 self.context.journal.attend(false);
+                self.end_if_outgoing();
             }
             Ok(Next::SpeaksHttp) => {
                 let why = "it speaks HTTP, as a browser that a web page sends here";
@@ -149,11 +159,28 @@ impl Server {
     fn left(&mut self, client: &ManagementClient, how: &str) {
         self.context.journal.attend(false);
         self.context.log.log(Severity::Debug, format_args!("management: the client {how}"));
-        if self.restarts
-            && client.session.is_admitted()
-            && let Some(tunnel) = self.context.tunnel().as_ref()
-        {
-            tunnel.command(Command::Restart);
+        self.end_if_outgoing();
+        if !client.session.is_admitted() {
+            return;
+        }
+        if let Some(tunnel) = self.context.tunnel().as_ref() {
+            if self.on_leave.forget {
+                tunnel.reply(Reply::ForgetPasswords);
+            }
+            if self.on_leave.restart {
+                tunnel.command(Command::Restart);
+            }
+        }
+    }
+
+    /// The program that we connected to is gone: that is the end of the tunnel (OpenVPN's manual, `management-client`).
+    fn end_if_outgoing(&self) {
+        if !self.listener.is_outgoing() {
+            return;
+        }
+        match self.context.tunnel().as_ref() {
+            Some(tunnel) => drop(tunnel.command(Command::Shutdown)),
+            None => drop(self.context.end_process()),
         }
     }
 
@@ -260,4 +287,95 @@ impl ManagementClient {
 /// There is nothing to read, or no room to write, now.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::Shutdown;
+    use std::sync::Mutex;
+
+    use super::super::pipe;
+    use super::super::testing::{Order, desk_of};
+    use super::*;
+    use crate::up::status_file::Form;
+    use adit_config::openvpn::{Management, ManagementAddress};
+
+    fn settings(name: &str) -> Management {
+        let path = std::env::temp_dir().join(format!("adit-management-{name}-{}", std::process::id()));
+        Management {
+            address: ManagementAddress::Unix(path),
+            password: None,
+            log_cache: 1,
+            hold: false,
+            query_passwords: false,
+            signal: false,
+            query_remote: false,
+            forget_disconnect: false,
+            as_client: false,
+            client_user: None,
+            client_group: None,
+        }
+    }
+
+    fn wait_for(told: &Mutex<Vec<Order>>, orders: usize) {
+        for _ in 0..2000 {
+            if told.lock().expect("no thread panicked").len() >= orders {
+                break;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// angristan's installer pipes `kill NAME` to the socket and is gone at once, without reading the greeting.
+    #[test]
+    fn a_command_is_carried_out_though_its_sender_is_gone() {
+        let settings = settings("gone");
+        let ManagementAddress::Unix(path) = &settings.address else { panic!("a Unix socket") };
+        let listener = ManagementListener::open(&settings).unwrap_or_else(|(_, why)| panic!("{why}"));
+        let (context, told) = desk_of(Form::Clients(1));
+        let (waker, woken) = pipe().expect("a pipe");
+        let journal = context.journal.clone();
+        // The client has left before the server looks at the socket.
+        let mut client = UnixStream::connect(path).expect("a connection");
+        client.write_all(b"kill bert\nkill anna\n").expect("two commands");
+        client.shutdown(Shutdown::Both).expect("an end");
+        drop(client);
+        let thread = start(listener, woken, context, None, OnLeave::default()).expect("a thread");
+        let victims = [42, 40, 41]
+            .map(|client| Order::Reply(Reply::KillClient { client, message: "RESTART".to_owned() }));
+        wait_for(&told, victims.len());
+        journal.close();
+        drop(waker);
+        thread.join().expect("the thread ends");
+        assert_eq!(*told.lock().expect("no thread panicked"), victims);
+    }
+
+    /// `management-client` with a program that listens, and is gone after its first command.
+    #[test]
+    fn a_tunnel_ends_with_the_program_that_it_connected_to() {
+        let program = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = program.local_addr().expect("its address").port();
+        let settings = Management {
+            address: ManagementAddress::Tcp("127.0.0.1".to_owned(), port),
+            as_client: true,
+            ..settings("unused")
+        };
+        let listener = ManagementListener::open(&settings).unwrap_or_else(|(_, why)| panic!("{why}"));
+        drop(program.accept().expect("a connection"));
+        let (context, told) = desk_of(Form::Statistics);
+        let (waker, woken) = pipe().expect("a pipe");
+        let journal = context.journal.clone();
+        let on_leave = OnLeave { forget: true, restart: false };
+        let thread = start(listener, woken, context, None, on_leave).expect("a thread");
+        let orders = [Order::Command(Command::Shutdown), Order::Reply(Reply::ForgetPasswords)];
+        wait_for(&told, orders.len());
+        journal.close();
+        drop(waker);
+        thread.join().expect("the thread ends");
+        assert_eq!(*told.lock().expect("no thread panicked"), orders);
+        drop(program);
+        let (_, why) = ManagementListener::open(&settings).err().expect("no program listens");
+        assert!(why.contains("a program must listen there"), "{why}");
+    }
 }

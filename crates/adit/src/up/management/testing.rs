@@ -20,6 +20,7 @@ pub(super) enum Order {
     Command(Command),
     Reply(Reply),
     Reload,
+    ReplaceRemote(usize, Option<(String, u16)>),
 }
 
 /// A tunnel whose clients are `anna` twice, by UDP and by TCP, and `bert`.
@@ -63,6 +64,21 @@ impl Tunnel for Played {
     fn reply(&self, reply: Reply) -> bool {
         self.told.lock().expect("no thread panicked").push(Order::Reply(reply));
         true
+    }
+
+    fn replace_remote(&self, remote: usize, instead: Option<(String, u16)>) -> bool {
+        self.told.lock().expect("no thread panicked").push(Order::ReplaceRemote(remote, instead));
+        true
+    }
+
+    fn push_update(&self, client: Option<u64>, changes: &str) -> Option<Result<usize, String>> {
+        if self.form == Form::Statistics {
+            return None;
+        }
+        if changes == "bad" {
+            return Some(Err("\"bad\" cannot be changed by an update".to_owned()));
+        }
+        Some(Ok(client.map_or(2, |client| usize::from(client == 40))))
     }
 
     fn reload(&self) -> bool {

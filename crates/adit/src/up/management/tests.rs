@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use adit_core::{Cipher, Command, Ended, Path, PeerId, Report, Route, RouteVia, TunnelSettings};
-use adit_openvpn::request::{ClientEvent, ClientStep, Event, PeerDetail, PeerInfo, Reply, Request};
+use adit_core::{Cipher, Command, Ended, Path, PeerId, Report, Route, RouteVia, Transport, TunnelSettings};
+use adit_openvpn::request::{
+    ClientEvent, ClientStep, Event, PeerDetail, PeerInfo, Progress, RemoteDecision, RemoteQuery, Reply,
+    Request, ServerNotice,
+};
 use zeroize::Zeroizing;
 
 use super::journal::Kind;
@@ -71,6 +74,11 @@ fn a_server_answers_as_openvpn_does() {
         ("version 5", "SUCCESS: Management client version set to 5"),
         ("net", "ERROR: Sorry, this command is currently only implemented on Windows"),
         ("pk-sig", "ERROR: The pk-sig command is not currently available"),
+        ("needok a ok", "ERROR: no needok-confirmation is currently needed at this time"),
+        ("needstr a b", "ERROR: no needstr-string is currently needed at this time"),
+        ("forget-passwords", "SUCCESS: Passwords were forgotten"),
+        ("remote ACCEPT", "ERROR: The 'remote' command is not supported by the current daemon mode"),
+        ("cr-response eA==", "ERROR: The 'cr-response' command is not supported by the current daemon mode"),
     ] {
         assert_eq!(answers(&mut context, command), [answer], "{command}");
     }
@@ -139,6 +147,34 @@ fn clients_are_killed_by_name_address_and_number() {
         let expected: Vec<Order> = victims.iter().map(|id| Order::Reply(kill(id))).collect();
         assert_eq!(*told.lock().expect("no thread panicked"), expected, "{command}");
     }
+}
+
+#[test]
+fn settings_are_pushed_to_clients() {
+    let success = |clients| {
+        vec![
+            format!("SUCCESS: {clients} client(s) updated"),
+            "SUCCESS: push-update command succeeded".to_owned(),
+        ]
+    };
+    let failure =
+        || vec!["ERROR: no client updated".to_owned(), "ERROR: push-update command failed".to_owned()];
+    let (mut context, _) = desk_of(Form::Clients(1));
+    for (command, answer) in [
+        ("push-update-broad \"route 10.1.0.0,-dns\"", success(2)),
+        ("push-update-cid 40 -dns", success(1)),
+        ("push-update-cid 41 -dns", failure()),
+        ("push-update-broad bad", failure()),
+        ("push-update-cid x -dns", vec!["ERROR: push-update-cid fail during cid parsing".to_owned()]),
+    ] {
+        assert_eq!(answers(&mut context, command), answer, "{command}");
+    }
+    let (mut client, _) = desk_of(Form::Statistics);
+    let answer = answers(&mut client, "push-update-broad -dns");
+    assert_eq!(
+        answer,
+        ["ERROR: The 'push-update-broad' command is not supported by the current daemon mode"]
+    );
 }
 
 #[test]
@@ -233,10 +269,20 @@ fn up(addresses: &[&str], routes: &[&str]) -> Event {
     Event::Up(TunnelSettings { addresses, routes, ..TunnelSettings::default() })
 }
 
+fn watcher(context: &CommandContext, server: bool) -> Watcher {
+    let asked = (context.pending_auths.clone(), Arc::clone(&context.questions));
+    Watcher::new(context.journal.clone(), asked, server)
+}
+
 fn states(server: bool, events: &[Event]) -> Vec<String> {
     let context = context();
-    let mut watcher = Watcher::new(context.journal.clone(), context.pending_auths.clone(), server);
-    events.iter().for_each(|event| watcher.event(event));
+    let mut watcher = watcher(&context, server);
+    for event in events {
+        watcher.event(event);
+        if let Event::Request(request) = event {
+            watcher.request(request, "tun0");
+        }
+    }
     let entries = context.journal.last(Kind::State, None);
     entries.iter().filter_map(|entry| Some(entry.split_once(',')?.1.to_owned())).collect()
 }
@@ -259,6 +305,8 @@ fn states_are_noted() {
     );
     let peer_up = || Event::PeerUp { peer: PeerId::SERVER, info: info("[::ffff:127.0.0.1]:11994") };
     let path = info("127.0.0.1:1194").path;
+    let step_of = |request| Event::Request(request);
+    let step = |progress| step_of(Request::Progress(progress));
     let failure = || {
         let text = "the server is silent; next attempt in 1 s".to_owned();
         Event::Report(Report { severity: Severity::Error, path: None, text })
@@ -268,7 +316,14 @@ fn states_are_noted() {
             false,
             &[
                 Event::Open { remote: 0 },
+                step(Progress::Opening { named: true, transport: Transport::Tcp }),
+                step(Progress::Waiting),
                 Event::Open { remote: 1 },
+                step(Progress::Opening { named: false, transport: Transport::Udp }),
+                step(Progress::Waiting),
+                step(Progress::Authenticating),
+                step(Progress::AskingForSettings),
+                step(Progress::Pending(Some(60))),
                 up(&["10.88.0.6/24"], &[]),
                 peer_up(),
                 failure(),
@@ -277,17 +332,29 @@ fn states_are_noted() {
         ),
         [
             "CONNECTING,,,,,,",
+            "RESOLVE,,,,,,",
+            "TCP_CONNECT,,,,,,",
             "WAIT,,,,,,",
             "RECONNECTING,connection-failed,,,,,",
             "WAIT,,,,,,",
+            "AUTH,,,,,,",
+            "GET_CONFIG,,,,,,",
+            "AUTH_PENDING,timeout 60,,,,,",
             "ASSIGN_IP,,10.88.0.6,,,,",
             "CONNECTED,SUCCESS,10.88.0.6,127.0.0.1,11994,,",
             "RECONNECTING,connection-lost,,,,,"
         ]
     );
+    // One that is held back has lost its server before.
+    let held = step_of(Request::MayGoOn { wait: Duration::from_secs(1) });
+    let states_of = states(false, &[Event::Open { remote: 0 }, peer_up(), held.clone()]);
+    assert_eq!(states_of[2..], ["RECONNECTING,connection-lost,,,,,"]);
+    let refused = step_of(Request::AuthFailed(String::new()));
+    let states_of = states(false, &[Event::Open { remote: 0 }, refused, held]);
+    assert_eq!(states_of[1..], ["RECONNECTING,auth-failure,,,,,"]);
     let ended = || Event::Ended(Ended::Failed("no luck".to_owned()));
     let end = [Event::Open { remote: 0 }, peer_up(), Event::Close { path }, Event::Down, ended()];
-    assert_eq!(states(false, &end)[3..], ["EXITING,error,,,,,"], "no word of coming back");
+    assert_eq!(states(false, &end)[2..], ["EXITING,error,,,,,"], "no word of coming back");
     // The listening end of a point-to-point tunnel; the connection of an unauthenticated peer is closed there.
     let down = Event::PeerDown { peer: PeerId::SERVER, reason: "silent".to_owned() };
     assert_eq!(
@@ -299,19 +366,27 @@ fn states_are_noted() {
 #[test]
 fn the_end_has_words_of_its_own() {
     let context = context();
-    let mut watcher = Watcher::new(context.journal.clone(), context.pending_auths.clone(), false);
+    let mut watcher = watcher(&context, false);
     context.journal.attend(true);
-    let why = "vpn.example: the server refused us (AUTH_FAILED); its log says why";
-    watcher.event(&Event::Ended(Ended::Failed(why.to_owned())));
+    assert_eq!(watcher.request(&Request::AuthFailed(String::new()), "tun0"), None);
+    watcher.request(&Request::AuthFailed("locked".to_owned()), "tun0");
+    watcher.event(&Event::Ended(Ended::Failed("no luck".to_owned())));
     let said: Vec<String> = context.journal.take().into();
-    assert_eq!(said, [">PASSWORD:Verification Failed: 'Auth'".to_owned(), format!(">FATAL:{why}")]);
+    assert_eq!(
+        said,
+        [
+            ">PASSWORD:Verification Failed: 'Auth'",
+            ">PASSWORD:Verification Failed: 'Auth' ['locked']",
+            ">FATAL:no luck"
+        ]
+    );
 }
 
 /// The program hears of a server's clients, with how many there are.
 #[test]
 fn clients_are_told_of() {
     let context = context();
-    let mut watcher = Watcher::new(context.journal.clone(), context.pending_auths.clone(), true);
+    let mut watcher = watcher(&context, true);
     context.journal.attend(true);
     let event = |step| Request::Client(Box::new(ClientEvent { client: 9, step, env: Vec::new() }));
     let (peer, reason) = (PeerId(4), "gone".to_owned());
@@ -329,4 +404,66 @@ fn clients_are_told_of() {
     let told: Vec<_> = std::iter::from_fn(|| context.journal.next_client_event()).collect();
     assert_eq!(told.iter().map(|told| told.clients).collect::<Vec<_>>(), [0, 1, 1, 0]);
     assert_eq!((told[0].device.as_str(), told[3].device.as_str()), ("tun0", "tun1"));
+}
+
+/// A client's words to the program at the socket, and the program's answers.
+#[test]
+fn a_front_end_is_told_and_asked() {
+    let (mut context, told) = desk_of(Form::Statistics);
+    let mut watcher = watcher(&context, false);
+    context.journal.attend(true);
+    let query = RemoteQuery { remote: 2, host: "vpn.example".to_owned(), port: 1194, protocol: "udp" };
+    let ask = |watcher: &mut Watcher| watcher.request(&Request::Remote(Box::new(query.clone())), "tun0");
+    answers(&mut context, "echo on");
+    context.journal.follow(Kind::Echo, true);
+    for request in [
+        Request::ServerInfo("WEB_AUTH::https://sso.example/1".to_owned()),
+        Request::ServerNotice(ServerNotice { kind: "remote-exit", text: "EXIT".to_owned() }),
+        Request::Echo("forget-passwords".to_owned()),
+    ] {
+        assert_eq!(watcher.request(&request, "tun0"), None);
+    }
+    let said: Vec<String> = context.journal.take().into();
+    assert_eq!(said[..2], [">INFOMSG:WEB_AUTH::https://sso.example/1", ">NOTIFY:info,remote-exit,EXIT"]);
+    assert!(said[2].starts_with(">ECHO:") && said[2].ends_with(",forget-passwords"), "{said:?}");
+    let replaced = |host: &str, port| Some((host.to_owned(), port));
+    for (command, instead, decision) in [
+        ("remote ACCEPT", None, RemoteDecision::Try { instead: None }),
+        ("remote SKIP", None, RemoteDecision::Skip(1)),
+        ("remote SKIP 3", None, RemoteDecision::Skip(3)),
+        (
+            "remote MOD 192.0.2.1 443",
+            replaced("192.0.2.1", 443),
+            RemoteDecision::Try { instead: replaced("192.0.2.1", 443) },
+        ),
+    ] {
+        assert_eq!(ask(&mut watcher), None);
+        for bad in
+            ["remote", "remote MOD x", "remote MOD x 0", "remote MOD 'a b' 1", "remote SKIP 0", "remote x"]
+        {
+            assert!(answers(&mut context, bad)[0].starts_with("ERROR: "), "{bad}");
+        }
+        assert_eq!(answers(&mut context, command), ["SUCCESS: remote command succeeded"]);
+        let orders = std::mem::take(&mut *told.lock().expect("no thread panicked"));
+        assert_eq!(orders, [Order::ReplaceRemote(2, instead), Order::Reply(Reply::Remote(decision))]);
+        assert_eq!(answers(&mut context, command), ["ERROR: remote command failed"], "once");
+    }
+    // Not held back, and held back.
+    let wait = Duration::from_secs(4);
+    assert_eq!(watcher.request(&Request::MayGoOn { wait }, "tun0"), Some(Reply::GoOn { at_once: false }));
+    answers(&mut context, "hold on");
+    assert_eq!(watcher.request(&Request::MayGoOn { wait }, "tun0"), None);
+    assert_eq!(answers(&mut context, "signal SIGUSR1"), ["ERROR: signal 'SIGUSR1' is currently ignored"]);
+    answers(&mut context, "hold release");
+    assert_eq!(answers(&mut context, "cr-response SGFsbG8="), ["SUCCESS: command succeeded"]);
+    assert_eq!(answers(&mut context, "cr-response !"), ["ERROR: command failed"]);
+    answers(&mut context, "forget-passwords");
+    assert_eq!(
+        *told.lock().expect("no thread panicked"),
+        [
+            Order::Reply(Reply::GoOn { at_once: true }),
+            Order::Reply(Reply::ServerResponse(Zeroizing::new("SGFsbG8=".to_owned()))),
+            Order::Reply(Reply::ForgetPasswords),
+        ]
+    );
 }

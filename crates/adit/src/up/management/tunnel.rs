@@ -1,9 +1,10 @@
 //! What the management socket asks of the running tunnel.
 
 use std::net::SocketAddr;
+use std::sync::mpsc;
 
 use adit_core::{Command, PeerId, Protocol, Transport};
-use adit_io::Handle;
+use adit_io::{Handle, HelperFiles};
 use adit_openvpn::request::{PeerInfo, Reply};
 
 use crate::log::Logger;
@@ -27,6 +28,13 @@ pub(super) trait Tunnel: Send {
 
     /// Gives the protocol an order that only it knows. False when it has ended.
     fn reply(&self, reply: Reply) -> bool;
+
+    /// Has the next attempt at a remote go elsewhere, or to the remote itself. False when that cannot be.
+    fn replace_remote(&self, remote: usize, instead: Option<(String, u16)>) -> bool;
+
+    /// Sends other settings to one client of a server, or to all: to how many, or why to none. `None`: it has no clients, or
+    /// does not answer.
+    fn push_update(&self, client: Option<u64>, changes: &str) -> Option<Result<usize, String>>;
 
     /// Has it read its file again. False when it has ended.
     fn reload(&self) -> bool;
@@ -67,6 +75,8 @@ pub(super) struct Running<P: Protocol> {
     pub(super) form: Form,
     pub(super) log: Logger,
     pub(super) reload: Reload,
+    /// The way to the helper that connects for it.
+    pub(super) helper: Option<HelperFiles>,
 }
 
 impl<P: Protocol + StatusSource> Tunnel for Running<P> {
@@ -95,6 +105,21 @@ impl<P: Protocol + StatusSource> Tunnel for Running<P> {
 
     fn reply(&self, reply: Reply) -> bool {
         self.handle.reply(reply)
+    }
+
+    fn replace_remote(&self, remote: usize, instead: Option<(String, u16)>) -> bool {
+        self.helper.as_ref().is_some_and(|helper| helper.replace_remote(remote, instead).is_ok())
+    }
+
+    fn push_update(&self, client: Option<u64>, changes: &str) -> Option<Result<usize, String>> {
+        let (sender, receiver) = mpsc::channel();
+        let changes = changes.to_owned();
+        self.handle.change(Box::new(move |protocol, now| {
+            // The thread that asked may have given up.
+            let _ = sender.send(protocol.push_update(now, client, &changes));
+        }));
+        let outcome = receiver.recv_timeout(status_file::TIMEOUT).ok()??;
+        Some(outcome.map_err(|error| error.to_string()))
     }
 
     fn reload(&self) -> bool {

@@ -1,13 +1,15 @@
 //! What the tunnel is doing, in the states of OpenVPN (doc/management-notes.txt, "COMMAND -- state").
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
-use adit_core::{Ended, IpNet, Severity, UnixTime};
+use adit_core::{Ended, IpNet, Severity, Transport, UnixTime};
 use adit_io::unix_now;
-use adit_openvpn::request::{ClientEvent, Event, Request};
+use adit_openvpn::request::{ClientEvent, Event, Progress, Reply, Request, ServerNotice};
 
 use super::journal::{Journal, Kind};
 use super::pending_auths::{PendingAuths, Told};
+use super::pending_queries::{PendingQueries, Topic, refusal};
 
 /// Hears what happens in the tunnel and notes its states.
 pub(in crate::up) struct Watcher {
@@ -19,8 +21,13 @@ pub(in crate::up) struct Watcher {
     doing: Doing,
     /// The last event was a failure.
     failed: bool,
+    /// The server refused the user.
+    refused: bool,
     addresses: Vec<IpNet>,
+    /// Where the other end is.
+    remote: Option<SocketAddr>,
     pending_auths: PendingAuths,
+    questions: Arc<PendingQueries>,
     /// A server's clients that are up.
     clients: usize,
     /// When the tunnel was set up.
@@ -42,15 +49,22 @@ enum Doing {
 }
 
 impl Watcher {
-    pub(super) fn new(journal: Journal, pending_auths: PendingAuths, server: bool) -> Self {
+    pub(super) fn new(
+        journal: Journal,
+        (pending_auths, questions): (PendingAuths, Arc<PendingQueries>),
+        server: bool,
+    ) -> Self {
         let mut watcher = Watcher {
             journal,
             server,
             connects: false,
             doing: Doing::Starting,
             failed: false,
+            refused: false,
             addresses: Vec::new(),
+            remote: None,
             pending_auths,
+            questions,
             clients: 0,
             since: unix_now(),
         };
@@ -58,14 +72,59 @@ impl Watcher {
         watcher
     }
 
-    /// The protocol asks something of its adapter; `device` is the tunnel's.
-    pub(in crate::up) fn request(&mut self, request: &Request, device: &str) {
+    /// The protocol asks something of its adapter; `device` is the tunnel's. What is given back is the answer, if it is
+    /// known at once.
+    pub(in crate::up) fn request(&mut self, request: &Request, device: &str) -> Option<Reply> {
         self.failed = false;
-        self.come_back();
-        if let Request::Client(event) = request {
-            self.pending_auths.note(event);
-            let (event, device) = (ClientEvent::clone(event), device.to_owned());
-            self.journal.tell(Told { event, clients: self.clients, device, since: self.since });
+        if matches!(request, Request::MayGoOn { .. }) {
+            self.lose();
+        }
+        // It stands before the failure that it belongs to.
+        if !matches!(request, Request::ServerNotice(_) | Request::AuthFailed(_)) {
+            self.come_back();
+        }
+        match request {
+            Request::Client(event) => {
+                self.pending_auths.note(event);
+                let (event, device) = (ClientEvent::clone(event), device.to_owned());
+                self.journal.tell(Told { event, clients: self.clients, device, since: self.since });
+            }
+            Request::Progress(progress) => self.note_progress(*progress),
+            Request::MayGoOn { wait } if self.questions.hold_attempt(*wait) => {}
+            Request::MayGoOn { .. } => return Some(Reply::GoOn { at_once: false }),
+            Request::Remote(query) => self.questions.ask_for_remote((**query).clone()),
+            Request::ServerInfo(text) => self.journal.say(format!(">INFOMSG:{text}")),
+            Request::AuthFailed(reason) => {
+                self.refused = true;
+                self.journal.say(refusal(Topic::Auth, reason));
+            }
+            Request::ServerNotice(ServerNotice { kind, text }) => {
+                self.journal.say(format!(">NOTIFY:info,{kind},{text}"));
+            }
+            Request::Echo(text) => self.journal.note(Kind::Echo, text),
+            _ => {}
+        }
+        None
+    }
+
+    /// The states between the start and the settings.
+    fn note_progress(&mut self, progress: Progress) {
+        match progress {
+            Progress::Opening { named, transport } => {
+                if named {
+                    self.note("RESOLVE", "", false, None);
+                }
+                if transport == Transport::Tcp {
+                    self.note("TCP_CONNECT", "", false, None);
+                }
+            }
+            Progress::Waiting => self.note("WAIT", "", false, None),
+            Progress::Authenticating => self.note("AUTH", "", false, None),
+            Progress::AskingForSettings => self.note("GET_CONFIG", "", false, None),
+            Progress::Pending(None) => self.note("AUTH_PENDING", "", false, None),
+            Progress::Pending(Some(seconds)) => {
+                self.note("AUTH_PENDING", &format!("timeout {seconds}"), false, None);
+            }
         }
     }
 
@@ -83,7 +142,6 @@ impl Watcher {
                 self.lose();
                 self.come_back();
                 self.doing = Doing::Trying;
-                self.note("WAIT", "", false, None);
             }
             Event::Close { .. } if self.connects => {
                 self.lose();
@@ -98,8 +156,9 @@ impl Watcher {
                 if !settings.routes.is_empty() || settings.redirect.is_some() {
                     self.note("ADD_ROUTES", "", false, None);
                 }
-                if self.server {
-                    self.connected(None);
+                // A connected client whose settings the server changed is connected again (OpenVPN init.c, `do_update`).
+                if self.server || self.doing == Doing::Connected {
+                    self.connected(self.remote);
                 }
             }
             Event::PeerUp { info, .. } if !self.server => self.connected(Some(info.path.remote())),
@@ -108,10 +167,6 @@ impl Watcher {
             Event::PeerDown { .. } => self.clients = self.clients.saturating_sub(1),
             Event::Ended(Ended::Shutdown) => self.note("EXITING", "SIGTERM", false, None),
             Event::Ended(Ended::Failed(why)) => {
-                // The client's own words (its `auth_failed`).
-                if why.contains("(AUTH_FAILED)") {
-                    self.journal.say(">PASSWORD:Verification Failed: 'Auth'".to_owned());
-                }
                 self.note("EXITING", "error", false, None);
                 self.journal.say(format!(">FATAL:{why}"));
             }
@@ -130,12 +185,17 @@ impl Watcher {
     fn come_back(&mut self) {
         let Doing::Lost { connected } = self.doing else { return };
         self.doing = Doing::Starting;
-        let why = if connected { "connection-lost" } else { "connection-failed" };
+        let why = match (std::mem::take(&mut self.refused), connected) {
+            // OpenVPN push.c, `receive_auth_failed`.
+            (true, _) => "auth-failure",
+            (false, true) => "connection-lost",
+            (false, false) => "connection-failed",
+        };
         self.note("RECONNECTING", why, false, None);
     }
 
     fn connected(&mut self, remote: Option<SocketAddr>) {
-        self.doing = Doing::Connected;
+        (self.doing, self.remote) = (Doing::Connected, remote);
         self.note("CONNECTED", "SUCCESS", true, remote);
     }
 

@@ -201,6 +201,7 @@ impl Reconfigure for ClientKind {
             translate::client_params(&new, client, credentials, source.resolve_timeout, lists, self.wall)
                 .map_err(|error| (error.directive(), error.to_string()))?;
         plan::say_what_can_be_asked(client, &mut params);
+        plan::ask_before_attempts(&new, &mut params);
         trust.note(&new, source);
         (self.trust, self.remotes) = (trust.clone(), remotes);
         let (crl, handle) = (source.crl.clone(), self.handle.clone());

@@ -1,7 +1,7 @@
 //! Options of a client, as the machine and the system take them.
 
 use adit_config::openvpn as file;
-use adit_core::Redirect;
+use adit_core::{Redirect, Transport};
 use adit_openvpn::params::{AuthRetry, StaticChallenge, UserAuth};
 
 /// How the client authenticates itself; the username and the password come later.
@@ -14,6 +14,7 @@ pub(super) fn user_auth(auth: &file::UserAuth) -> UserAuth {
             file::AuthRetry::Interact => AuthRetry::Interact,
         },
         nocache: auth.nocache,
+        by_program: false,
         challenge: auth
             .challenge
             .clone()
@@ -26,4 +27,16 @@ pub(super) fn user_auth(auth: &file::UserAuth) -> UserAuth {
 pub(super) fn redirect(flags: file::RedirectGateway) -> Redirect {
     let file::RedirectGateway { ipv4, ipv6, autolocal, block_local, bypass_dns, .. } = flags;
     Redirect { ipv4, ipv6, server_on_link: autolocal, block_local, bypass_dns }
+}
+
+/// The protocol of a remote in the words of a `remote` line (OpenVPN socket_util.c, `proto2ascii`).
+pub(super) fn protocol(transport: Transport, family: file::Family) -> &'static str {
+    match (transport, family) {
+        (Transport::Udp, file::Family::Any) => "udp",
+        (Transport::Udp, file::Family::V4) => "udp4",
+        (Transport::Udp, file::Family::V6) => "udp6",
+        (Transport::Tcp, file::Family::Any) => "tcp-client",
+        (Transport::Tcp, file::Family::V4) => "tcp4-client",
+        (Transport::Tcp, file::Family::V6) => "tcp6-client",
+    }
 }

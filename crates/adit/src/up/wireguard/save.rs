@@ -133,6 +133,7 @@ mod tests {
             last_timestamp: None,
             unanswered: 0,
             blocked: false,
+            post_quantum: None,
         };
         Status {
             private_key: PrivateKey::new([0x40; 32]),

@@ -64,6 +64,7 @@ fn remote(url: &HttpUrl, mark: u32) -> Remote {
         family: Family::Any,
         bind: None,
         connect_timeout: CONNECT_TIMEOUT,
+        proxy: None,
         mark: Some(mark),
     }
 }

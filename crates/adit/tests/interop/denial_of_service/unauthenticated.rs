@@ -72,7 +72,8 @@ fn keyless(authority: &str, number: u8) -> ClientParams {
     let remote = RemoteParams::new("server".to_owned(), Transport::Udp);
     let credentials =
         Some(UserPassword { username: format!("guess{number}"), password: "guess".to_owned().into() });
-    let auth = UserAuth { credentials, retry: AuthRetry::None, nocache: false, challenge: None };
+    let auth =
+        UserAuth { credentials, retry: AuthRetry::None, nocache: false, by_program: false, challenge: None };
     ClientParams { auth: Some(auth), ..ClientParams::new(control, vec![remote]) }
 }
 

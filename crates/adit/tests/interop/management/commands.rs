@@ -24,14 +24,19 @@ pub(crate) struct Talk<S>(BufReader<S>);
 impl Talk<UnixStream> {
     /// Connects to a socket that will be there soon, and reads its first line.
     pub(crate) fn at(path: &std::path::Path) -> Self {
+        Talk::within(path, WAIT)
+    }
+
+    /// The same; neither it nor an answer takes longer than `wait`.
+    pub(crate) fn within(path: &std::path::Path, wait: Duration) -> Self {
         let mut stream = None;
-        wait_until("the management socket", WAIT, || {
+        wait_until("the management socket", wait, || {
             stream = UnixStream::connect(path).ok();
             stream.is_some()
         })
         .unwrap();
         let stream = stream.unwrap();
-        stream.set_read_timeout(Some(WAIT)).unwrap();
+        stream.set_read_timeout(Some(wait)).unwrap();
         let mut talk = Talk(BufReader::new(stream));
         talk.until(">INFO:OpenVPN Management Interface Version 5");
         talk
@@ -55,6 +60,16 @@ impl<S: Read + Write> Talk<S> {
         loop {
             let line = self.line();
             if line.starts_with(start) {
+                return line;
+            }
+        }
+    }
+
+    /// The next line that begins so and has these words.
+    pub(crate) fn until_with(&mut self, start: &str, words: &str) -> String {
+        loop {
+            let line = self.until(start);
+            if line.contains(words) {
                 return line;
             }
         }

@@ -386,22 +386,16 @@ fn a_smart_card_is_refused() {
     );
 }
 
+/// Its proxy is nowhere here; `connections/proxies.rs` connects by some.
 #[test]
-fn a_proxy_is_refused() {
-    let reason = "adit connects directly; remove it, or reach the proxy by other means";
-    refused(
-        "proxy.ovpn",
-        &[
-            (
-                "http-proxy proxy.example.com 3128 auto basic",
-                &format!("`http-proxy` cannot be used: {reason}"),
-            ),
-            (
-                "http-proxy-option AGENT \"Mozilla/5.0 (compatible)\"",
-                &format!("`http-proxy-option` cannot be used: {reason}"),
-            ),
-        ],
-    );
+fn a_proxy_is_good() {
+    if !can_run("a proxy", &PROGRAMS) {
+        return;
+    }
+    let filling = Filling::create(KeyKind::Ecdsa);
+    let (file, _) = filling.fill("proxy.ovpn", "10.9.1.1");
+    let output = adit(&["check"], &file).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]

@@ -23,8 +23,11 @@ fn remote() -> impl Strategy<Value = Remote> {
         option::of(bind),
         seconds(0..1000),
         any::<u8>(),
+        option::weighted(0.3, proxy()),
     )
-        .prop_map(|(host, port, transport, family, bind, connect_timeout, exit_notify)| Remote {
+        .prop_map(|(host, port, transport, family, bind, connect_timeout, exit_notify, proxy)| Remote {
+            // An HTTP proxy carries TCP alone.
+            proxy: proxy.filter(|proxy| proxy.kind == ProxyKind::Socks || transport == Transport::Tcp),
             host,
             port,
             transport,
@@ -33,6 +36,31 @@ fn remote() -> impl Strategy<Value = Remote> {
             connect_timeout,
             exit_notify: if transport == Transport::Udp { exit_notify } else { 0 },
         })
+}
+
+fn proxy() -> impl Strategy<Value = Proxy> {
+    let file = || "/[a-z]{1,9}".prop_map(|path| UserPass::File(path.into()));
+    let http = prop_oneof![
+        Just((HttpAuthentication::None, None)),
+        Just((HttpAuthentication::Any, Some(UserPass::Prompt))),
+        Just((HttpAuthentication::Digest, Some(UserPass::Prompt))),
+        Just((HttpAuthentication::Basic, Some(UserPass::Prompt))),
+        file().prop_map(|file| (HttpAuthentication::Basic, Some(file))),
+        file().prop_map(|file| (HttpAuthentication::Digest, Some(file))),
+    ];
+    let socks = option::of(prop_oneof![Just(UserPass::Prompt), file()]);
+    let http = (http, "[0-9]\\.[0-9]", vec("[A-Za-z-]{1,9}: [ -~]{0,9}", 0..3)).prop_map(
+        |((authentication, credentials), version, headers)| {
+            (ProxyKind::Http(HttpProxy { authentication, version, headers }), credentials)
+        },
+    );
+    let kind = prop_oneof![http, socks.prop_map(|credentials| (ProxyKind::Socks, credentials))];
+    ("[a-z0-9.:-]{1,30}", 1..=u16::MAX, kind).prop_map(|(host, port, (kind, credentials))| Proxy {
+        host,
+        port,
+        kind,
+        credentials,
+    })
 }
 
 fn redirect() -> impl Strategy<Value = RedirectGateway> {

@@ -14,8 +14,12 @@ use crate::openvpn::model::*;
 pub(crate) fn socket() -> impl Strategy<Value = SocketOptions> {
     let flags = any::<[bool; 3]>();
     let control_size = option::of(154..=2048u16);
-    (option::of(1..1_000_000u32), option::of(1..1_000_000u32), flags, control_size).prop_map(
-        |(sndbuf, rcvbuf, [float, multihome, tcp_nodelay], control_size)| SocketOptions {
+    let routing = (option::of(1..=u32::MAX), option::of("[a-z][a-z0-9.-]{0,14}"));
+    let buffers = (option::of(1..1_000_000u32), option::of(1..1_000_000u32));
+    (buffers, flags, control_size, routing).prop_map(
+        |((sndbuf, rcvbuf), [float, multihome, tcp_nodelay], control_size, (mark, device))| SocketOptions {
+            mark,
+            device: device.map(|name| name.parse().unwrap()),
             control_size,
             sndbuf,
             rcvbuf,
@@ -111,11 +115,18 @@ pub(crate) fn process() -> impl Strategy<Value = Process> {
         version,
     });
     let user = || option::of("[a-z]{1,9}");
-    let rest =
-        (option::of(path()), -20..20i32, any::<[bool; 2]>(), option::of(path()), option::of(management()));
+    let echo = proptest::collection::vec(text(), 0..3);
+    let rest = (
+        option::of(path()),
+        -20..20i32,
+        any::<[bool; 2]>(),
+        option::of(path()),
+        option::of(management()),
+        echo,
+    );
     (user(), user(), 0..=15u8, option::of(1..100u32), option::of(log), option::of(status), rest).prop_map(
         |(user, group, verb, mute, log, status, rest)| {
-            let (pid_file, nice, [lock_memory, stamps], tmp_dir, management) = rest;
+            let (pid_file, nice, [lock_memory, stamps], tmp_dir, management, echo) = rest;
             Process {
                 user,
                 group,
@@ -129,6 +140,7 @@ pub(crate) fn process() -> impl Strategy<Value = Process> {
                 stamps,
                 tmp_dir,
                 management,
+                echo,
             }
         },
     )
@@ -141,8 +153,9 @@ fn management() -> impl Strategy<Value = Management> {
     ];
     let password = option::of("/[a-z]{1,9}".prop_map(PathBuf::from));
     let name = || option::of("[a-z]{1,9}");
-    (address, password, 1..1000u32, any::<[bool; 3]>(), name(), name()).prop_map(
-        |(address, password, log_cache, [hold, query_passwords, signal], user, group)| {
+    (address, password, 1..1000u32, any::<[bool; 5]>(), name(), name()).prop_map(
+        |(address, password, log_cache, flags, user, group)| {
+            let [hold, query_passwords, signal, forget_disconnect, as_client] = flags;
             // `management-client-user` holds for Unix sockets only.
             let unix = matches!(address, ManagementAddress::Unix(_));
             let [client_user, client_group] = [user, group].map(|name| name.filter(|_| unix));
@@ -153,6 +166,10 @@ fn management() -> impl Strategy<Value = Management> {
                 hold,
                 query_passwords,
                 signal,
+                // For clients alone.
+                query_remote: false,
+                forget_disconnect,
+                as_client,
                 client_user,
                 client_group,
             }
@@ -163,8 +180,10 @@ fn management() -> impl Strategy<Value = Management> {
 pub(crate) fn device() -> impl Strategy<Value = Device> {
     let name = "[a-su-z0-9][a-z0-9]{0,14}|tun[0-9]{1,12}";
     let queue = option::of(1..100_000u32);
-    (option::of(name), 68..=u16::MAX, option::of(68..=u16::MAX), any::<bool>(), queue).prop_map(
-        |(name, mtu, told, ifconfig_nowarn, txqueuelen)| Device {
+    let table = option::of(1..=u32::MAX);
+    (option::of(name), 68..=u16::MAX, option::of(68..=u16::MAX), any::<bool>(), queue, table).prop_map(
+        |(name, mtu, told, ifconfig_nowarn, txqueuelen, route_table)| Device {
+            route_table,
             name,
             mtu,
             told_mtu: told.filter(|told| *told != mtu),

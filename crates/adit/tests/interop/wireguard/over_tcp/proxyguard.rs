@@ -63,13 +63,17 @@ pub(super) struct Server(Arc<Mutex<Vec<TcpStream>>>);
 impl Server {
     pub(super) fn start(namespace: &Namespace, at: SocketAddr, to: SocketAddr) -> Self {
         let connections = Arc::new(Mutex::new(Vec::new()));
-        let accepted = Arc::clone(&connections);
+        let kept = Arc::downgrade(&connections);
         // Threads stay in the namespace in which they begin.
-        let begin = || -> io::Result<()> {
+        let begin = move || -> io::Result<()> {
             let listener = TcpListener::bind(at)?;
+            listener.set_nonblocking(true)?;
             thread::spawn(move || {
-                for tcp in listener.incoming().map_while(Result::ok) {
-                    accepted.lock().unwrap().extend(accept(tcp, to));
+                while let Some(accepted) = kept.upgrade() {
+                    match listener.accept() {
+                        Ok((tcp, _)) => accepted.lock().unwrap().extend(accept(tcp, to)),
+                        Err(_) => thread::sleep(LOOK_EVERY),
+                    }
                 }
             });
             Ok(())

@@ -1,0 +1,89 @@
+//! Before an attempt: whether it is made now, and where it goes, if the adapter wants a say in it.
+//!
+//! The order is OpenVPN's (init.c, `do_startup_pause` before `next_connection_entry`): first the hold, which takes the place
+//! of the wait between attempts, then the remote.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::{Client, State};
+use crate::request::{Event, Progress, RemoteDecision, RemoteQuery, Request};
+
+impl Client {
+    /// How messages call the server that is being tried.
+    pub(super) fn remote_name(&self) -> String {
+        match (&self.instead, self.params.remotes.get(self.remote)) {
+            (Some((host, port)), Some(remote)) => format!("{host}:{port} ({})", remote.protocol),
+            (None, Some(remote)) => remote.name.clone(),
+            (_, None) => "the server".to_owned(),
+        }
+    }
+
+    /// The next attempt comes after `wait`, unless the adapter holds it back.
+    pub(super) fn wait_for_attempt(&mut self, wait: Duration) {
+        self.instead = None;
+        let until = self.now + wait;
+        if !self.params.asks_to_go_on {
+            self.state = State::Waiting(until);
+            return;
+        }
+        self.state = State::Held(until);
+        self.events.push_back(Event::Request(Request::MayGoOn { wait }));
+    }
+
+    /// The adapter lets the client go on.
+    pub(super) fn go_on(&mut self, at_once: bool) {
+        let State::Held(until) = self.state else { return };
+        self.state = State::Waiting(if at_once { self.now } else { until });
+        if at_once {
+            self.open();
+        }
+    }
+
+    pub(super) fn ask_for_remote(&mut self) {
+        let Some(remote) = self.params.remotes.get(self.remote) else { return };
+        let query = RemoteQuery {
+            remote: self.remote,
+            host: remote.host.clone(),
+            port: remote.port,
+            protocol: remote.protocol,
+        };
+        self.state = State::Choosing;
+        self.events.push_back(Event::Request(Request::Remote(Box::new(query))));
+    }
+
+    /// The adapter says where to connect.
+    pub(super) fn remote_decided(&mut self, decision: RemoteDecision) {
+        if !matches!(self.state, State::Choosing) {
+            return;
+        }
+        match decision {
+            RemoteDecision::Try { instead } => {
+                (self.instead, self.chosen) = (instead, true);
+                self.open();
+            }
+            RemoteDecision::Skip(places) => {
+                let remotes = self.params.remotes.len().max(1);
+                self.remote = (self.remote + places.max(1) % remotes) % remotes;
+                self.ask_for_remote();
+            }
+        }
+    }
+
+    /// Tells those who watch that a path is opened.
+    pub(super) fn tell_opening(&mut self) {
+        let Some(remote) = self.params.remotes.get(self.remote) else { return };
+        let host = self.instead.as_ref().map_or(&remote.host, |(host, _)| host);
+        let progress =
+            Progress::Opening { named: host.parse::<IpAddr>().is_err(), transport: remote.transport };
+        self.events.push_back(Event::Request(Request::Progress(progress)));
+    }
+
+    /// A program answers a question of the server's, in base64.
+    pub(super) fn respond(&mut self, answer: &str) {
+        if let State::Connected(connection) = &mut self.state {
+            self.question = None;
+            connection.respond_encoded(self.now, answer);
+        }
+    }
+}

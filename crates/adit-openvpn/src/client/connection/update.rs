@@ -1,0 +1,90 @@
+//! PUSH_UPDATE at a client: the tunnel changes while it is up.
+
+use std::collections::VecDeque;
+
+use adit_core::{IpNet, Severity};
+
+use super::{Connection, Outcome};
+use crate::control_message::redacted;
+use crate::negotiate::max_mss;
+use crate::params::PullAction;
+use crate::pushed::{Change, Pushed, Refused, Update};
+use crate::request::{DataEvent, Event};
+
+impl Connection {
+    /// An update is complete. All of it holds, or the connection is over.
+    pub(super) fn update(&mut self, options: &[String], events: &mut VecDeque<Event>) {
+        let Some(up) = &self.up else {
+            let text =
+                "an update of settings (PUSH_UPDATE) came before the settings; it is ignored".to_owned();
+            return self.tell(Severity::Warning, text, events);
+        };
+        let mut pushed = up.pushed.clone();
+        match self.changed(options, &mut pushed, events) {
+            Ok(()) => self.take_update(pushed, events),
+            // As OpenVPN (push_util.c, `process_push_update`).
+            Err(why) => {
+                let reason = format!("the server's update of settings (PUSH_UPDATE) is refused: {why}");
+                self.verdict = Some(Outcome::Retry { reason, advance: false });
+            }
+        }
+    }
+
+    fn changed(
+        &self,
+        options: &[String],
+        pushed: &mut Pushed,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), String> {
+        let mut update = Update::default();
+        for option in options {
+            let Some(change) = Change::parse(option).check()? else { continue };
+            match self.filter(change.option) {
+                PullAction::Accept => {}
+                PullAction::Ignore => continue,
+                PullAction::Reject if change.is_optional() => continue,
+                PullAction::Reject => {
+                    return Err(format!("pull-filter rejects \"{}\"", redacted(change.option)));
+                }
+            }
+            match update.apply(change, pushed) {
+                Ok(()) => {}
+                Err(Refused::Ignored(reason) | Refused::Fatal(reason)) if change.is_optional() => {
+                    self.tell_ignored(option, &reason, events);
+                }
+                Err(Refused::Ignored(reason)) => self.tell_ignored(option, &reason, events),
+                Err(Refused::Fatal(reason)) => return Err(reason),
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_ignored(&self, option: &str, reason: &str, events: &mut VecDeque<Event>) {
+        let text = format!("updated option \"{}\" is ignored: {reason}", redacted(option));
+        self.tell(Severity::Warning, text, events);
+    }
+
+    /// The new settings hold. Sessions, and packets on their way, stay.
+    fn take_update(&mut self, pushed: Pushed, events: &mut VecDeque<Event>) {
+        let params = &self.params;
+        let mtu = pushed.tun_mtu.unwrap_or(params.data.tun_mtu);
+        let settings = pushed.settings(&params.local, params.route_nopull, mtu, self.path.remote().ip());
+        self.liveness.set_keepalive(pushed.keepalive(params.keepalive));
+        let (Some(up), Some(agreement)) = (&mut self.up, self.data_keys.agreement()) else { return };
+        up.addresses = settings.addresses.iter().map(IpNet::addr).collect();
+        up.pushed = pushed;
+        let is_other = up.settings != settings;
+        let other_mtu = up.settings.mtu != settings.mtu;
+        up.settings = settings.clone();
+        if other_mtu {
+            let max_mss = max_mss(params.data.mssfix, settings.mtu, self.path, agreement);
+            events.push_back(Event::Data(DataEvent::AddPeer(self.peer_config(max_mss))));
+        }
+        let text =
+            if is_other { "the server changed settings" } else { "the server's update changes no setting" };
+        self.tell(Severity::Info, format!("{text} (PUSH_UPDATE)"), events);
+        if is_other {
+            events.push_back(Event::Up(settings));
+        }
+    }
+}

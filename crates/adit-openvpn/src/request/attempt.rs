@@ -1,0 +1,55 @@
+use adit_core::Transport;
+
+/// What a client does on its way to a server, step by step, for those who watch it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// A path to the remote is opened.
+    Opening {
+        /// The remote is a name, which is looked up.
+        named: bool,
+        /// How it is reached.
+        transport: Transport,
+    },
+    /// There is a path, and the server is to answer.
+    Waiting,
+    /// The server has answered: the handshake goes on.
+    Authenticating,
+    /// The server is asked for its settings.
+    AskingForSettings,
+    /// The server waits for more than a password (`AUTH_PENDING`), at most so many seconds if it says so.
+    Pending(Option<u32>),
+}
+
+/// A remote that the client is about to try, and which may be skipped or replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteQuery {
+    /// Which of the client's remotes.
+    pub remote: usize,
+    /// Its name or address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The protocol in the words of a `remote` line.
+    pub protocol: &'static str,
+}
+
+/// The answer to a [`RemoteQuery`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RemoteDecision {
+    /// Try it. The driver and its helper know where it is, if it was replaced.
+    Try {
+        /// The name or address, and the port, that take its place for this attempt.
+        instead: Option<(String, u16)>,
+    },
+    /// Go on with the one that stands so many places behind it, at least 1.
+    Skip(usize),
+}
+
+/// Why a server ended the connection, in the words of OpenVPN's management protocol (`>NOTIFY`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerNotice {
+    /// `server-pushed-connection-reset`, `server-pushed-halt` or `remote-exit`.
+    pub kind: &'static str,
+    /// What the server said besides.
+    pub text: String,
+}

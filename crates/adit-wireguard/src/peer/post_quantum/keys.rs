@@ -1,0 +1,86 @@
+//! The post-quantum keys of a peer: at most three, of which the peer has one at least unless it has restarted.
+
+use crate::crypto::Secret;
+use crate::hybrid::Agreed;
+use crate::keys::PresharedKey;
+use crate::mark;
+use crate::tai64n::Tai64n;
+
+/// The result of an exchange.
+#[derive(Clone)]
+pub(super) struct Key {
+    pub(super) preshared: PresharedKey,
+    pub(super) mark: Secret,
+    /// A session was made with it.
+    used: bool,
+}
+
+impl Key {
+    pub(super) fn new(agreed: Agreed) -> Self {
+        Key { preshared: agreed.preshared, mark: agreed.mark, used: false }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Keys {
+    /// The newest that the peer is known to have: our initiations name it.
+    newest: Option<Key>,
+    /// The one before: the peer names it until it knows that we have the newest.
+    before: Option<Key>,
+    /// One that we have, and the peer perhaps not: it names it when it does.
+    unconfirmed: Option<Key>,
+}
+
+impl Keys {
+    pub(super) const fn newest(&self) -> Option<&Key> {
+        self.newest.as_ref()
+    }
+
+    /// The peer proved that it has the key.
+    pub(super) fn confirmed(&mut self, key: Key) {
+        self.before = self.newest.replace(key);
+    }
+
+    /// We have the key, and the message is on its way by which the peer gets it.
+    pub(super) fn derived_first(&mut self, key: Key) {
+        self.unconfirmed = Some(key);
+    }
+
+    /// The key that an initiation of the peer names. The peer has it, so ours name it as well from now on; and as the peer
+    /// names the newest that it knows, it needs none before.
+    pub(super) fn named_by(&mut self, timestamp: Tai64n) -> Option<PresharedKey> {
+        let is_named = |key: &mut Key| mark::has(&key.mark, timestamp);
+        let named = [&mut self.newest, &mut self.unconfirmed, &mut self.before]
+            .into_iter()
+            .find_map(|place| place.take_if(is_named));
+        let named = Key { used: true, ..named? };
+        let preshared = named.preshared.clone();
+        (self.newest, self.before) = (Some(named), None);
+        Some(preshared)
+    }
+
+    /// A handshake of ours was complete with the key that it named.
+    pub(super) fn used_by_both(&mut self, named: &PresharedKey) {
+        for key in [&mut self.newest, &mut self.before].into_iter().flatten() {
+            key.used |= key.preshared == *named;
+        }
+        if self.newest.as_ref().is_some_and(|newest| newest.preshared == *named) {
+            self.before = None;
+        }
+    }
+
+    /// The peer named no key: it has none that it knows us to have.
+    pub(super) fn peer_has_none(&mut self) {
+        (self.newest, self.before) = (None, None);
+    }
+
+    /// Forgets the keys of sessions. If the one that is left is not known to be the peer's, it is so in all likelihood.
+    pub(super) fn forget_used(&mut self) {
+        for place in [&mut self.newest, &mut self.before, &mut self.unconfirmed] {
+            place.take_if(|key| key.used);
+        }
+        if self.newest.is_none() {
+            self.newest = self.unconfirmed.take();
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Usernames and passwords for the proxies by which a client reaches its servers: from files, or from the person at the
+//! terminal.
+
+use std::fs;
+use std::path::Path;
+
+use adit_config::Secret;
+use adit_config::openvpn::{self as file, Config, HttpAuthentication, ProxyKind, Role, UserPass};
+use adit_io::{HttpProxy, Proxy, ProxyCredentials};
+use zeroize::Zeroizing;
+
+use super::terminal::{Terminal, Waiting};
+use crate::configuration;
+
+/// Larger files hold no username and password.
+const MAX_FILE: u64 = 16 << 10;
+
+/// A directive, and what is wrong with what it names.
+pub(crate) type Fault = (&'static str, String);
+
+/// Puts what the files hold that proxies name in place of their names. What is asked for stays so.
+///
+/// # Errors
+/// When a file cannot be read, or does not hold both.
+pub(crate) fn read_files(config: &mut Config, file: &Path) -> Result<(), Fault> {
+    each(config, |proxy| {
+        let Some(UserPass::File(path)) = &proxy.credentials else { return Ok(()) };
+        let text = read(&configuration::find(file, path))?;
+        credentials(&text).map_err(|why| format!("{}: {why}", path.display()))?;
+        proxy.credentials = Some(UserPass::Inline(Secret::new(&text)));
+        Ok(())
+    })
+}
+
+/// Asks for those that are used with the first request to a proxy (`stdin`).
+///
+/// # Errors
+/// When there is nobody to ask.
+pub(super) fn ask(config: &mut Config, waiting: &dyn Waiting) -> Result<(), Fault> {
+    each(config, |proxy| {
+        let at_once = match &proxy.kind {
+            ProxyKind::Http(http) => http.authentication == HttpAuthentication::Basic,
+            ProxyKind::Socks => true,
+        };
+        if !at_once || proxy.credentials != Some(UserPass::Prompt) {
+            return Ok(());
+        }
+        let mut terminal = Terminal::open()?;
+        let username = terminal.ask(&format!("Username for the proxy {}: ", proxy.host), true, waiting)?;
+        let password = terminal.ask(&format!("Password for the proxy {}: ", proxy.host), false, waiting)?;
+        let text = Zeroizing::new(format!("{}\n{}\n", username.as_str(), password.as_str()));
+        credentials(&text)?;
+        proxy.credentials = Some(UserPass::Inline(Secret::new(&text)));
+        Ok(())
+    })
+}
+
+/// Does that with each proxy of a client.
+fn each(
+    config: &mut Config,
+    mut act: impl FnMut(&mut file::Proxy) -> Result<(), String>,
+) -> Result<(), Fault> {
+    let Role::Client(client) = &mut config.role else { return Ok(()) };
+    for proxy in client.remotes.iter_mut().filter_map(|remote| remote.proxy.as_mut()) {
+        let directive = match proxy.kind {
+            ProxyKind::Http(_) => "http-proxy",
+            ProxyKind::Socks => "socks-proxy",
+        };
+        act(proxy).map_err(|why| (directive, why))?;
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Zeroizing<String>, String> {
+    let unreadable = |why: &dyn std::fmt::Display| format!("{} cannot be read: {why}", path.display());
+    let length = fs::metadata(path).map_err(|error| unreadable(&error))?.len();
+    if length > MAX_FILE {
+        return Err(format!("{} is too large for a username and a password", path.display()));
+    }
+    let text = fs::read(path).map(Zeroizing::new).map_err(|error| unreadable(&error))?;
+    let text = std::str::from_utf8(&text).map_err(|_| unreadable(&"it is no UTF-8 text"))?;
+    Ok(Zeroizing::new(text.to_owned()))
+}
+
+/// Username and password from the first two lines.
+fn credentials(text: &str) -> Result<ProxyCredentials, String> {
+    let mut lines = text.lines();
+    let (username, password) = (lines.next().unwrap_or_default(), lines.next());
+    let password = password.ok_or("the password is missing: write it on the second line")?;
+    // A colon ends the username of Basic authentication (RFC 7617 §2).
+    if username.is_empty() || username.contains(|c: char| c.is_control() || c == ':') {
+        return Err(
+            "the username on the first line is empty, or has control characters or a colon".to_owned()
+        );
+    }
+    if password.contains(char::is_control) {
+        return Err("the password on the second line has control characters".to_owned());
+    }
+    Ok(ProxyCredentials { username: username.to_owned(), password: password.to_owned() })
+}
+
+/// A proxy as the driver takes it, with the credentials that are known.
+pub(super) fn proxy(proxy: &file::Proxy) -> Proxy {
+    let known = match &proxy.credentials {
+        Some(UserPass::Inline(text)) => credentials(text.text()).ok(),
+        Some(UserPass::File(_) | UserPass::Prompt) | None => None,
+    };
+    let kind = match &proxy.kind {
+        ProxyKind::Socks => adit_io::ProxyKind::Socks,
+        ProxyKind::Http(http) => adit_io::ProxyKind::Http(HttpProxy {
+            authentication: match http.authentication {
+                HttpAuthentication::None => adit_io::HttpAuthentication::None,
+                HttpAuthentication::Basic => adit_io::HttpAuthentication::Basic,
+                HttpAuthentication::Digest => adit_io::HttpAuthentication::Digest,
+                HttpAuthentication::Any => adit_io::HttpAuthentication::Any,
+            },
+            version: http.version.clone(),
+            headers: http.headers.clone(),
+        }),
+    };
+    Proxy { host: proxy.host.clone(), port: proxy.port, kind, credentials: known }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_two_lines() {
+        let read = |text| credentials(text).map(|it| (it.username.clone(), it.password.clone()));
+        let wanted = ("ann".to_owned(), " p:w ".to_owned());
+        assert_eq!(read("ann\n p:w \nmore\n"), Ok(wanted.clone()));
+        assert_eq!(read("ann\r\n p:w \r\n"), Ok(wanted));
+        assert!(read("ann\n").unwrap_err().contains("second line"));
+        assert!(read("\nx\n").is_err() && read("a:b\nx\n").is_err() && read("ann\nx\ty\n").is_err());
+    }
+}
