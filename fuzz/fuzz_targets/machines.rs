@@ -137,6 +137,7 @@ impl Model {
                 | Request::MayGoOn { .. }
                 | Request::Remote(_)
                 | Request::ServerInfo(_)
+                | Request::AuthFailed(_)
                 | Request::ServerNotice(_)
                 | Request::Echo(_),
             ) => {}

@@ -25,6 +25,7 @@ pub use client_file::{ClientSettings, PushChange, client_file_name, parse_client
 pub use command_line::{COMMAND_LINE, CommandLineOption, command_line_text, split_command_line};
 pub use directives::document::documentation;
 pub use directives::{Directive, Side};
+pub use handlers::scripts::sets_name_servers;
 pub use model::*;
 pub use pool_file::{parse_pool_file, print_pool_file};
 

@@ -50,6 +50,17 @@ impl DnsOptions {
         *self == DnsOptions::default()
     }
 
+    /// The servers by priority: their addresses, and the domains that they are for.
+    pub fn servers(&self) -> impl Iterator<Item = (&[IpAddr], &[String])> {
+        let named = self.servers.values().filter(|server| !server.addresses.is_empty());
+        named.map(|server| (server.addresses.as_slice(), server.domains.as_slice()))
+    }
+
+    /// The domains that names are searched in.
+    pub fn search_domains(&self) -> &[String] {
+        &self.search
+    }
+
     /// Adds what was said to `dns`, with what `dhcp-option` said ([`Dns::only_for`] may hold `.`: all names). Where
     /// `dns` lines name a server, `dhcp-option` does not count.
     pub fn settle(&self, dns: &mut Dns, by_dhcp: &Dns) {

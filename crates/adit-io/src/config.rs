@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{DeviceName, Preamble, Transport};
+use adit_core::{DeviceName, Dns, Preamble, Transport, TunnelSettings};
 use adit_dataplane::codec::Demultiplexer;
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +46,8 @@ pub struct DriverConfig {
     pub kill_switch: bool,
     /// The data plane.
     pub dataplane: adit_dataplane::Config,
+    /// What of the tunnel's settings the driver leaves to the program and others.
+    pub execution: Execution,
     /// UDP sockets at which another demultiplexer than that of the data plane tells datagrams apart.
     pub demultiplexers: BTreeMap<UdpSource, Arc<dyn Demultiplexer>>,
     /// How TCP connections begin.
@@ -61,6 +63,45 @@ pub struct StreamOptions {
     pub remotes: BTreeMap<usize, Arc<dyn Preamble>>,
     /// The firewall mark of what is sent on accepted connections; 0: none. Connections to remotes have [`Remote::mark`].
     pub mark: u32,
+}
+
+/// How much of [`adit_core::TunnelSettings`] the driver carries out, and when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Execution {
+    /// Another program gives the device its addresses and its MTU and takes it up.
+    pub leaves_device: bool,
+    /// Another program sets the routes.
+    pub leaves_routes: bool,
+    /// Another program sets the name servers.
+    pub leaves_names: bool,
+    /// The program is asked ([`crate::Observer::device_ready`]) before routes and name servers are set.
+    pub in_stages: bool,
+}
+
+impl Execution {
+    /// What of these settings the driver carries out. ([`crate::Routing::leave_device`] does the rest.)
+    pub(crate) fn own_part(&self, settings: &TunnelSettings) -> TunnelSettings {
+        let mut own = settings.clone();
+        if self.leaves_routes {
+            own.routes.clear();
+            own.redirect = None;
+        }
+        if self.leaves_names {
+            own.dns = Dns::default();
+        }
+        own
+    }
+}
+
+/// What of these settings concerns the device alone.
+pub(crate) fn of_device(settings: &TunnelSettings) -> TunnelSettings {
+    TunnelSettings {
+        addresses: settings.addresses.clone(),
+        peer_address: settings.peer_address,
+        mtu: settings.mtu,
+        server: settings.server,
+        ..TunnelSettings::default()
+    }
 }
 
 impl DriverConfig {

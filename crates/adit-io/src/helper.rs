@@ -32,6 +32,7 @@ pub use self::gathered::{Allowed, Gather, Gathered};
 pub use self::launcher::{ScriptLauncher, ScriptRun};
 pub use self::policy::{Network, Policy, Revocations, Scripts};
 pub use self::request::{LookedUp, LookedUpOne, Mark, ScriptCall, ScriptInput};
+pub use self::scripts::run_script;
 pub(crate) use self::sockets::SocketChannel;
 
 /// Serves a tunnel that started this process by [`Helper::start`], until it is gone. `gather` reads its configuration

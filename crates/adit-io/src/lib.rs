@@ -42,14 +42,17 @@ mod tun;
 mod udp;
 
 pub use clock::{clock, local_time, unix_now};
-pub use config::{Buffers, DriverConfig, Family, Listen, Remote, SocketRouting, StreamOptions, UdpSource};
+pub use config::{
+    Buffers, DriverConfig, Execution, Family, Listen, Remote, SocketRouting, StreamOptions, UdpSource,
+};
 pub use driver::{
     BindAnswer, Change, Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, MakeCodec,
     Observer, SharedDevice, UdpBinding, UdpSockets, WorkerStatus,
 };
 pub use helper::{
     Allowed, Gather, Gathered, Helper, HelperAccess, HelperFiles, LookedUp, LookedUpOne, Mark, Network,
-    Policy, Revocations, ScriptCall, ScriptInput, ScriptLauncher, ScriptRun, Scripts, serve_helper,
+    Policy, Revocations, ScriptCall, ScriptInput, ScriptLauncher, ScriptRun, Scripts, run_script,
+    serve_helper,
 };
 pub use kill_switch::{KillSwitch, KillSwitchError};
 pub use netlink::{KernelRoute, LinkInfo, Netlink, NextHop, RouteWatch, Whose};

@@ -238,6 +238,14 @@ impl Netlink {
         Err(io::Error::from_raw_os_error(libc::ENETUNREACH))
     }
 
+    /// The default route of the main table that counts, of the family of `like`.
+    pub fn default_route(&mut self, like: IpAddr) -> io::Result<Option<KernelRoute>> {
+        let leads_everywhere =
+            |route: &KernelRoute| route.destination.prefix_len() == 0 && route.device.is_some();
+        let routes = self.routes(like, Whose::All)?.into_iter().filter(leads_everywhere);
+        Ok(routes.min_by_key(|route| route.metric.unwrap_or_default()))
+    }
+
     /// The unicast routes of the main table, of the family of `like`.
     pub fn routes(&mut self, like: IpAddr, whose: Whose) -> io::Result<Vec<KernelRoute>> {
         let mut message = RouteMessage::default();

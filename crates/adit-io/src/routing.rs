@@ -39,6 +39,8 @@ pub struct Routing {
     lacks: Option<String>,
     /// Other endpoints of the tunnel use the device too.
     shares_device: bool,
+    /// Another program sets the device up.
+    leaves_device: bool,
 }
 
 impl Routing {
@@ -72,6 +74,7 @@ impl Routing {
             by_mark: ByMark::new(device, name),
             lacks: None,
             shares_device: false,
+            leaves_device: false,
         }
     }
 
@@ -120,6 +123,11 @@ impl Routing {
     /// not taken back but go with the device; a route that another endpoint has set is no other program's.
     pub fn share_device(&mut self) {
         self.shares_device = true;
+    }
+
+    /// Another program gives the device its addresses and its MTU and takes it up.
+    pub fn leave_device(&mut self) {
+        self.leaves_device = true;
     }
 
     /// Makes the system look as `settings` say, instead of what was applied before. What both have in common
@@ -324,6 +332,9 @@ impl Routing {
     }
 
     fn set_device(&mut self, settings: &TunnelSettings, reports: &mut Vec<Report>) {
+        if self.leaves_device {
+            return;
+        }
         if settings.mtu != 0 {
             let result = self.netlink.set_mtu(self.device, u32::from(settings.mtu));
             note(result, &format!("set the MTU of {} to {}", self.name, settings.mtu), reports);

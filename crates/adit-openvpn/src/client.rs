@@ -91,6 +91,10 @@ pub struct Client {
     /// Last words on a path that we leave, and what happens once they are sent.
     last_words: VecDeque<(Path, Vec<u8>)>,
     after_words: Vec<Event>,
+    /// Connections that were begun; numbers them for scripts.
+    connections: u64,
+    /// Why the connection ends, in the word of scripts, if it is not for the connection to say.
+    signal: Option<&'static str>,
 }
 
 impl Client {
@@ -116,6 +120,8 @@ impl Client {
             events: VecDeque::new(),
             last_words: VecDeque::new(),
             after_words: Vec::new(),
+            connections: 0,
+            signal: None,
         }
         .started(now)
     }
@@ -172,6 +178,10 @@ impl Client {
     fn leave_connection(&mut self) -> bool {
         match std::mem::replace(&mut self.state, State::Ended) {
             State::Connected(mut connection) => {
+                let signal = self.signal.take().unwrap_or_else(|| connection.signal());
+                if self.params.local.scripts.is_some() && connection.is_up() {
+                    self.events.push_back(Event::Request(Request::Signal(signal)));
+                }
                 self.user.connection_ended();
                 self.question = None;
                 let mut datagram = Vec::new();
@@ -257,7 +267,8 @@ impl Client {
         let Some(remote) = self.params.remotes.get(self.remote).cloned() else {
             return self.end(Ended::Failed("there is no remote".to_owned()));
         };
-        let to = (path, remote);
+        self.connections = self.connections.wrapping_add(1);
+        let to = (path, remote, self.connections);
         match Connection::new(self.now, to, self.params.clone(), self.control.clone(), credentials, rng) {
             Ok(connection) => {
                 self.events.push_back(Event::Request(Request::Progress(Progress::Waiting)));
@@ -303,6 +314,9 @@ impl Client {
         if let Some(Temporary { backoff, advance, reason }) = Temporary::parse(reason) {
             let text = format!("the server cannot let us in now (AUTH_FAILED,TEMP): {reason}");
             return self.try_again_after(&text, Next::after(advance), backoff.unwrap_or_default());
+        }
+        if !self.user.shows_token() {
+            self.events.push_back(Event::Request(Request::AuthFailed(reason.to_owned())));
         }
         let by_program = self.user.answers_by_program();
         if let Some(challenge) = Dynamic::parse(reason).filter(|_| !by_program) {
@@ -450,17 +464,22 @@ impl Protocol for Client {
             | Command::LeasesMoved => {}
             Command::Closed { path, reason } => {
                 if matches!(&self.state, State::Connected(connection) if connection.path() == path) {
+                    self.signal = Some("connection-reset");
                     self.try_again(&format!("the connection broke: {reason}"), false);
                 }
             }
             Command::Shutdown => match &mut self.state {
-                State::Connected(connection) => connection.send_exit_notice(now, &mut self.events),
+                State::Connected(connection) => {
+                    self.signal = Some("sigterm");
+                    connection.send_exit_notice(now, &mut self.events);
+                }
                 State::Ended => {}
                 _ => self.end(Ended::Shutdown),
             },
             Command::Restart => {
                 // One that is held back, or asks where to go, begins anew anyway (OpenVPN manage.c, `MANSIG_IGNORE_USR1_HUP`).
                 if !matches!(self.state, State::Ended | State::Held(_) | State::Choosing) {
+                    self.signal = matches!(self.state, State::Connected(_)).then_some("sigusr1");
                     self.try_again("told to restart", false);
                 }
             }
@@ -483,9 +502,13 @@ impl Protocol for Client {
             Reply::ServerResponse(answer) => self.respond(&answer),
             Reply::ForgetPasswords => self.user.forget_all(),
             Reply::RevocationList(content) => self.take_revocations(&content),
+            Reply::ScriptDone { id, outcome } => {
+                if let State::Connected(connection) = &mut self.state {
+                    connection.script_done(now, id, &outcome, &mut self.events);
+                }
+            }
             // For servers.
-            Reply::ScriptDone { .. }
-            | Reply::ClientDecision { .. }
+            Reply::ClientDecision { .. }
             | Reply::PeerAddresses(_)
             | Reply::KillClient { .. }
             | Reply::PeerSettings { .. } => {}

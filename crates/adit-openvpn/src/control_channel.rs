@@ -11,6 +11,7 @@ use adit_pki::RevocationLists;
 use rand_chacha::ChaCha20Rng;
 use rand_core::RngCore;
 use rustls::pki_types::CertificateDer;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 use zeroize::Zeroizing;
 
 use self::renewal::jittered;
@@ -32,6 +33,8 @@ const CONTROL_HEADER: usize = 1 + 8 + 1 + 4 * 4 + 8 + 4;
 const LEAST_CHUNK: usize = 64;
 /// ACKs that a SoftEther server takes in one packet.
 const MAX_ACKS_OF_SOFTETHER: usize = 4;
+/// Certificates in a chain that scripts are told of.
+const MAX_CHAIN: usize = 16;
 /// IPv6 and UDP, the larger of the outer headers that `max-packet-size` includes.
 const OUTER_HEADERS: usize = 48;
 
@@ -42,6 +45,8 @@ pub(crate) enum ControlOutput {
     /// A client: data keys can be exported from a renegotiation whose end is still to come. A server may seal with them
     /// in the step that ends it (MirageVPN does), so that its first packets are right behind its key method 2.
     Secured { key_id: u8 },
+    /// A client: scripts judge the server's certificates; then [`ControlChannel::say_hello`] or the end.
+    Judge { key_id: u8 },
     /// An exchange is complete: its data keys can be made.
     Established { key_id: u8 },
     /// A control message.
@@ -250,10 +255,10 @@ impl ControlChannel {
         self.exchanges.first().is_some_and(|exchange| exchange.state.reset_is_acknowledged())
     }
 
-    /// The certificates that the peer showed, its own first.
+    /// The certificates that the peer showed, its own first, and the authorities that issued them.
     pub(crate) fn peer_certificates(&self) -> Vec<CertificateDer<'static>> {
         let shown = self.exchanges.iter().rev().find_map(|exchange| exchange.state.tls().peer_certificates());
-        shown.map(<[_]>::to_vec).unwrap_or_default()
+        shown.map(|shown| complete_chain(shown, &self.params.authorities)).unwrap_or_default()
     }
 
     /// Whether the peer's certificate is on one of the lists.
@@ -402,6 +407,11 @@ impl ControlChannel {
                         self.established(now, index);
                     }
                 }
+                KeyStateOutput::Judge => {
+                    if self.identify(index) {
+                        self.outputs.push_back(ControlOutput::Judge { key_id });
+                    }
+                }
                 KeyStateOutput::Message(message) => self.outputs.push_back(ControlOutput::Message(message)),
             }
         }
@@ -434,6 +444,14 @@ impl ControlChannel {
         match self.exchanges[index].state.send_key_method(now, answer) {
             Ok(()) => self.established(now, index),
             Err(error) => self.fail(now, error),
+        }
+    }
+
+    /// The server's certificates were found good ([`ControlOutput::Judge`]): a client says its key method 2.
+    pub(crate) fn say_hello(&mut self, now: Instant, key_id: u8) {
+        let exchange = self.exchanges.iter_mut().find(|exchange| exchange.state.key_id == key_id);
+        if let Some(Err(error)) = exchange.map(|exchange| exchange.state.say_hello(now)) {
+            self.fail(now, error);
         }
     }
 
@@ -587,6 +605,27 @@ impl ControlChannel {
         }
         false
     }
+}
+
+/// A chain up to its root, as far as there are authorities. TLS has verified it.
+fn complete_chain(
+    shown: &[CertificateDer<'static>],
+    authorities: &[CertificateDer<'static>],
+) -> Vec<CertificateDer<'static>> {
+    let mut chain = shown.to_vec();
+    while chain.len() < MAX_CHAIN {
+        let Some(Ok((_, last))) = chain.last().map(|der| X509Certificate::from_der(der)) else { break };
+        if last.issuer().as_raw() == last.subject().as_raw() {
+            break;
+        }
+        let issued_it = |der: &&CertificateDer<'static>| {
+            let authority = X509Certificate::from_der(der);
+            authority.is_ok_and(|(_, authority)| authority.subject().as_raw() == last.issuer().as_raw())
+        };
+        let Some(issuer) = authorities.iter().find(issued_it).cloned() else { break };
+        chain.push(issuer);
+    }
+    chain
 }
 
 fn random_sid(rng: &mut impl RngCore) -> Sid {

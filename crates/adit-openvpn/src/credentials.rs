@@ -30,6 +30,13 @@ pub struct Credentials {
     pub private_key: Zeroizing<Vec<u8>>,
 }
 
+impl Credentials {
+    /// The certificates in `ca`; none if they cannot be read.
+    pub fn authorities(&self) -> Vec<CertificateDer<'static>> {
+        pem::certificates(&self.ca).unwrap_or_default()
+    }
+}
+
 /// Why credentials cannot be used. Names the configuration's directive.
 #[derive(Debug, Error)]
 pub enum CredentialError {

@@ -56,6 +56,8 @@ pub(crate) enum KeyStateOutput {
     Established,
     /// A control message, still with its NUL.
     Message(Zeroizing<Vec<u8>>),
+    /// A client: the server's certificates are to be judged before anything is said to it.
+    Judge,
 }
 
 /// One key exchange with the peer, and the control channel that stays open after it.
@@ -86,6 +88,8 @@ pub(crate) struct KeyState {
     remote_info: Option<String>,
     /// What a client says in key method 2, until it was said.
     hello: Option<KeyMethod2>,
+    /// It is said when the server's certificates were judged ([`KeyState::say_hello`]).
+    holds_hello: bool,
     shape: PacketShape,
     /// The server asks for our wrapped key once more.
     bring_key: bool,
@@ -139,6 +143,7 @@ impl KeyState {
             remote: None,
             remote_options: None,
             remote_info: None,
+            holds_hello: params.holds_hello && hello.is_some(),
             hello,
             shape,
             bring_key: false,
@@ -293,12 +298,18 @@ impl KeyState {
             if self.role == TlsRole::Client && self.key_id > 0 {
                 self.outputs.push(KeyStateOutput::Secured);
             }
-            if let Some(hello) = self.hello.take() {
-                self.send_key_method(now, hello)?;
+            match self.holds_hello {
+                true => self.outputs.push(KeyStateOutput::Judge),
+                false => self.say_hello(now)?,
             }
         }
         self.flush(now);
         Ok(())
+    }
+
+    /// A client says its key method 2.
+    pub(crate) fn say_hello(&mut self, now: Instant) -> Result<(), KeyStateError> {
+        self.hello.take().map_or(Ok(()), |hello| self.send_key_method(now, hello))
     }
 
     /// Whether keys can be [exported](TlsChannel::may_export) from this exchange.

@@ -23,6 +23,7 @@ pub mod control_message;
 pub mod credentials;
 mod data_keys;
 pub mod data_message;
+mod environment;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod key_method;
@@ -45,6 +46,7 @@ mod static_tunnel;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tls;
+mod tunnel_facts;
 mod usage;
 pub mod wire;
 pub mod wrap;

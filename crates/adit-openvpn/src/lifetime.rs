@@ -63,6 +63,11 @@ impl Lifetime {
     }
 }
 
+/// The word of scripts for what [`Lifetime::over`] said.
+pub(crate) fn signal_of(why: &str) -> &'static str {
+    if why.contains("session-timeout") { "session-timeout" } else { "inactive" }
+}
+
 /// What `inactive` and `session-timeout` take: whole seconds.
 pub(crate) fn whole_seconds(word: &str) -> Option<Duration> {
     word.parse::<u32>().ok().map(|seconds| Duration::from_secs(seconds.into()))

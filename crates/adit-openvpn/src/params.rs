@@ -1,15 +1,18 @@
 //! What the configuration says, as the state machines take it.
 
 mod client;
+mod scripts;
 mod server;
 mod static_tunnel;
 mod user_auth;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{Cipher, Digest, Dns, Instant, IpNet, Redirect, ReplayWindow, Route, RouteTable, UnixTime};
 use adit_pki::{NameFields, Revocations};
+use rustls::pki_types::CertificateDer;
 
 use crate::codec::Compression;
 use crate::tls::TlsConfig;
@@ -19,6 +22,7 @@ use crate::wrap::WrapConfig;
 pub use adit_core::Rate;
 
 pub use self::client::{ClientParams, PullAction, RemoteParams};
+pub use self::scripts::ScriptParams;
 pub use self::server::{
     AdmissionParams, ExitNotify, PerClientParams, PointToPointParams, ServerParams, TlsCryptV2,
 };
@@ -50,6 +54,10 @@ pub struct ControlParams {
     pub revocations: Option<Revocations>,
     /// `x509-username-field`: what names the peer.
     pub name_fields: NameFields,
+    /// Whom we trust (`ca`), for scripts that are told who issued the peer's certificate.
+    pub authorities: Vec<CertificateDer<'static>>,
+    /// A client says nothing of itself before scripts have judged the server's certificates (`tls-verify`).
+    pub holds_hello: bool,
 }
 
 impl ControlParams {
@@ -67,6 +75,8 @@ impl ControlParams {
             wall_at_origin,
             revocations: None,
             name_fields: NameFields::default(),
+            authorities: Vec::new(),
+            holds_hello: false,
         }
     }
 
@@ -174,4 +184,6 @@ pub struct LocalSettings {
     pub route_metric: Option<u32>,
     /// `ifconfig-nowarn`: the other end of a point-to-point tunnel is told nothing of our addresses.
     pub untold: bool,
+    /// Programs run when the tunnel comes up and goes down.
+    pub scripts: Option<Arc<ScriptParams>>,
 }

@@ -3,7 +3,7 @@
 mod arguments;
 mod update;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use adit_core::{
@@ -16,12 +16,16 @@ use self::arguments::{
 };
 pub(crate) use self::update::{Change, Update};
 use crate::codec::Compression;
-use crate::params::{DataParams, Keepalive, LocalSettings};
+use crate::params::{DataParams, Keepalive, LocalSettings, ScriptParams};
+use crate::request::TunnelFacts;
+use crate::tunnel_facts::{Hop, Told};
 
 /// The largest `tun-mtu` we take by push, unless `tun-mtu-max` says otherwise; said to servers as `IV_MTU`.
 pub(crate) const MAX_PUSHED_MTU: u16 = 1600;
 /// The smallest: what IPv4 hosts must take (RFC 791 §3.2).
 const MIN_PUSHED_MTU: u16 = 576;
+/// Variables for scripts that are taken.
+const MAX_VARIABLES: usize = 64;
 
 /// How `ifconfig` is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +51,8 @@ pub(crate) struct Pushed {
     topology: Topology,
     ifconfig: Option<(Ipv4Addr, Ipv4Addr)>,
     ifconfig6: Option<Ipv6Net>,
+    /// The other end's address beside it.
+    peer_ipv6: Option<Ipv6Addr>,
     route_gateway: Option<Ipv4Addr>,
     route_metric: Option<u32>,
     routes: Vec<(IpNet, Gateway, Option<u32>)>,
@@ -54,6 +60,10 @@ pub(crate) struct Pushed {
     block_ipv6: bool,
     /// `dhcp-option`.
     dhcp: Dns,
+    /// The same as it was written, for scripts.
+    dhcp_options: Vec<String>,
+    /// `setenv-safe`, for scripts.
+    variables: Vec<(String, String)>,
     /// `dns`; goes before `dhcp-option`.
     dns: DnsOptions,
     pub(crate) ping: Option<Duration>,
@@ -96,7 +106,10 @@ impl Pushed {
         match *name {
             "topology" => self.topology = topology(arguments).ok_or_else(|| ignored("no such topology"))?,
             "ifconfig" => self.ifconfig = Some(two_addresses(arguments).ok_or_else(|| fatal(option))?),
-            "ifconfig-ipv6" => self.ifconfig6 = Some(first(arguments).ok_or_else(|| fatal(option))?),
+            "ifconfig-ipv6" => {
+                self.ifconfig6 = Some(first(arguments).ok_or_else(|| fatal(option))?);
+                self.peer_ipv6 = arguments.get(1).and_then(|peer| peer.parse().ok());
+            }
             "route-gateway" => self.route_gateway = Some(first(arguments).ok_or_else(malformed)?),
             "route-metric" => self.route_metric = Some(first(arguments).ok_or_else(malformed)?),
             // The server is kept outside the tunnel anyway, and the gateway is in it.
@@ -110,6 +123,7 @@ impl Pushed {
             }
             "block-ipv6" => self.block_ipv6 = true,
             "dhcp-option" => self.dhcp_option(arguments)?,
+            "setenv-safe" => self.set_variable(arguments)?,
             "dns" => self.dns.apply(arguments).map_err(|why| Refused::Ignored(why.to_owned()))?,
             "ping" => self.ping = seconds(arguments).ok_or_else(malformed)?,
             "ping-restart" => {
@@ -185,6 +199,7 @@ impl Pushed {
     }
 
     fn dhcp_option(&mut self, arguments: &[&str]) -> Result<(), Refused> {
+        self.dhcp_options.push(arguments.join(" "));
         match arguments {
             ["DNS" | "DNS6", server] => {
                 self.dhcp.servers.push(server.parse().map_err(|_| ignored("not an address"))?);
@@ -197,6 +212,16 @@ impl Pushed {
             }
             _ => return Err(ignored("this dhcp-option has no use here")),
         }
+        Ok(())
+    }
+
+    /// A script gets it under a name that no program's libraries obey.
+    fn set_variable(&mut self, arguments: &[&str]) -> Result<(), Refused> {
+        let [name, value @ ..] = arguments else { return Err(ignored("it is malformed")) };
+        if self.variables.len() >= MAX_VARIABLES {
+            return Err(ignored("there are too many variables"));
+        }
+        self.variables.push((format!("OPENVPN_{name}"), value.join(" ")));
         Ok(())
     }
 
@@ -267,6 +292,34 @@ impl Pushed {
             self.dns.settle(&mut settings.dns, &self.dhcp);
         }
         settings
+    }
+
+    /// What was pushed, in the words of scripts. `settings` came of it.
+    pub(crate) fn facts(
+        &self,
+        scripts: &ScriptParams,
+        (local, settings): (&LocalSettings, &TunnelSettings),
+        route_nopull: bool,
+    ) -> TunnelFacts {
+        let none = DnsOptions::default();
+        let own = TunnelSettings { routes: local.routes.clone(), ..settings.clone() };
+        let mut told = Told { settings, ..Told::by_file(&own, scripts, &none) };
+        told.peer_ipv6 = self.peer_ipv6.or(told.peer_ipv6);
+        if !route_nopull {
+            told.gateway = self.route_gateway.or(told.gateway);
+            told.dhcp_options.extend(self.dhcp_options.iter().cloned());
+            told.dns = &self.dns;
+            told.routes.extend(self.routes.iter().map(|(to, gateway, metric)| {
+                let hop = match gateway {
+                    Gateway::Tunnel => Hop::Tunnel,
+                    Gateway::System => Hop::System,
+                    Gateway::Address(address) => Hop::Address(*address),
+                };
+                (*to, hop, metric.or(self.route_metric).or(local.route_metric))
+            }));
+        }
+        told.variables = &self.variables;
+        told.facts(scripts)
     }
 
     fn add_ipv4(&self, settings: &mut TunnelSettings, address: Ipv4Addr, second: Ipv4Addr) {

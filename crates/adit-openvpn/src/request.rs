@@ -3,6 +3,7 @@
 mod attempt;
 mod challenge;
 mod client_event;
+mod facts;
 mod peer_settings;
 mod script;
 
@@ -17,6 +18,7 @@ use zeroize::Zeroizing;
 pub use self::attempt::{Progress, RemoteDecision, RemoteQuery, ServerNotice};
 pub use self::challenge::{Challenge, ChallengeResponse};
 pub use self::client_event::{ClientDecision, ClientEvent, ClientStep};
+pub use self::facts::{GatewayVariable, PeerFacts, TunnelFacts};
 pub use self::peer_settings::{PeerSettings, PushChange};
 pub use self::script::{Script, ScriptFile, ScriptId, ScriptOutcome};
 
@@ -56,6 +58,13 @@ pub enum Request {
     },
     /// A name was given an address from the pool, to be remembered.
     Leased(PoolEntry),
+    /// The only peer has authenticated itself, or its address has changed (`ipchange`).
+    PeerFacts(Box<PeerFacts>),
+    /// Said before [`adit_core::Event::Up`], and by who waits for peers when it starts over: what the settings are in the words
+    /// of scripts.
+    TunnelFacts(Box<TunnelFacts>),
+    /// Said before the peer or the tunnel is reported as down: why, in the word that scripts know it by (`signal`).
+    Signal(&'static str),
     /// A client has come so far; nothing is asked.
     Progress(Progress),
     /// A client is about to try again after `wait`: shall it? Asked only where [`crate::params::ClientParams::asks_to_go_on`]
@@ -69,6 +78,8 @@ pub enum Request {
     Remote(Box<RemoteQuery>),
     /// Words of the server for the person in charge, as it sent them (`INFO`, `INFO_PRE`); nothing is asked.
     ServerInfo(String),
+    /// The server refused what the user showed, in these words, which may be empty; nothing is asked.
+    AuthFailed(String),
     /// The server ended the connection; nothing is asked.
     ServerNotice(ServerNotice),
     /// A message that the server pushed for a program (`echo`); nothing is asked.

@@ -4,7 +4,6 @@ mod admission;
 mod authentication;
 mod connect;
 mod cookie;
-mod environment;
 mod establish;
 mod evict;
 mod half_open;
@@ -90,6 +89,8 @@ pub struct Server {
     events: VecDeque<Event>,
     exit_until: Option<Instant>,
     ended: bool,
+    /// Why it ends, in the word of scripts, if it was not told to.
+    signal: Option<&'static str>,
     /// Addresses that `learn-address` was told of and that no client has now; a client that takes over from its own earlier
     /// connection has them again in a moment. Each with the name of the script that would say so.
     vacated: BTreeMap<IpNet, (ScriptId, IpAddr)>,
@@ -111,7 +112,8 @@ impl Server {
     /// A server that shares the pool of its tunnel with other endpoints. Their ranges must be those of `params`, and one
     /// name is one client wherever it comes in, unless a name may be there twice (`duplicate-cn`).
     pub fn with_pool(params: ServerParams, pool: &SharedPool, now: Instant, seed: [u8; 32]) -> Self {
-        let events = VecDeque::from([Event::Up(settings::tunnel(&params))]);
+        let facts = settings::facts(&params).map(|facts| Event::Request(Request::TunnelFacts(facts)));
+        let events = facts.into_iter().chain([Event::Up(settings::tunnel(&params))]).collect();
         let mut rng = ChaCha20Rng::from_seed(seed);
         Server {
             pre_auth: PreAuth::new(&params, secret(&mut rng)),
@@ -140,8 +142,17 @@ impl Server {
             events,
             exit_until: None,
             ended: false,
+            signal: None,
             vacated: BTreeMap::new(),
             params: Arc::new(params),
+        }
+    }
+
+    /// What was said to scripts at the start is said again.
+    fn start_over(&mut self, signal: &'static str) {
+        if let Some(facts) = settings::facts(&self.params) {
+            let requests = [Request::Signal(signal), Request::TunnelFacts(facts)];
+            self.events.extend(requests.map(Event::Request));
         }
     }
 
@@ -193,8 +204,18 @@ impl Server {
         match verdict {
             Verdict::Continue => {}
             Verdict::Authenticated => self.request_client_config(id),
-            Verdict::Remove { reason, severity } => return self.remove(id, &reason, severity),
-            Verdict::End(ended) => return self.end(ended),
+            Verdict::Remove { reason, severity } => {
+                let starts_over = self.peers.get(&id).is_some_and(Peer::starts_over);
+                self.remove(id, &reason, severity);
+                if starts_over {
+                    self.start_over("ping-restart");
+                }
+                return;
+            }
+            Verdict::End { ended, signal } => {
+                self.signal = Some(signal);
+                return self.end(ended);
+            }
         }
         self.reschedule(id);
     }
@@ -377,6 +398,9 @@ impl Server {
         for id in ids {
             self.remove(id, "the server stops", Severity::Info);
         }
+        if let Some(signal) = self.signal {
+            self.after_words.push(Event::Request(Request::Signal(signal)));
+        }
         self.after_words.push(Event::Down);
         self.after_words.push(Event::Ended(ended));
     }
@@ -496,6 +520,7 @@ impl Protocol for Server {
                 self.tls_crypt_v2_verify.clear(&mut self.events);
                 self.pre_auth.renew(&self.params, secret(&mut self.rng));
                 self.take_what_waits();
+                self.start_over("sigusr1");
             }
             Command::LeasesMoved => self.follow_pool(),
             // Its routes may fail one by one, which the driver reports.

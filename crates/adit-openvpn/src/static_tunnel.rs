@@ -4,6 +4,7 @@
 //! begin: each session under the same keys begins at a later time than the one before (OpenVPN packet_id.h, the long
 //! form).
 
+mod facts;
 mod reconfigure;
 
 use std::collections::VecDeque;
@@ -22,7 +23,7 @@ use crate::codec::{Codec, Framing, StaticFraming, session_id};
 use crate::data_message::{self, DataMessage};
 use crate::key_state::earliest;
 use crate::keys::static_directions;
-use crate::lifetime::Lifetime;
+use crate::lifetime::{Lifetime, signal_of};
 use crate::liveness::{Due, Liveness};
 use crate::negotiate::{Shape, max_mss_within};
 use crate::occ::static_options_string;
@@ -89,6 +90,8 @@ pub struct StaticTunnel {
     ever_opened: bool,
     /// The log has heard that the peer is where it may not be.
     told_elsewhere: bool,
+    /// Why what is there ends, in the word of scripts; empty if nothing is to be said.
+    signal: &'static str,
     events: VecDeque<Event>,
 }
 
@@ -115,6 +118,7 @@ impl StaticTunnel {
             unknown: (0, now),
             ever_opened: false,
             told_elsewhere: false,
+            signal: "",
             events: VecDeque::new(),
             next: None,
             params,
@@ -123,7 +127,7 @@ impl StaticTunnel {
         tunnel.begin();
         if tunnel.state == State::Running {
             match tunnel.params.waits() {
-                true => tunnel.events.push_back(Event::Up(tunnel.settings(None))),
+                true => tunnel.come_up(None),
                 false => tunnel.open(),
             }
         }
@@ -160,6 +164,13 @@ impl StaticTunnel {
             server,
             ..TunnelSettings::default()
         }
+    }
+
+    /// The device can be set up: `server` is where the other end is, if we have gone there.
+    fn come_up(&mut self, server: Option<IpAddr>) {
+        let settings = self.settings(server);
+        self.events.extend(self.facts(&settings));
+        self.events.push_back(Event::Up(settings));
     }
 
     fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {
@@ -284,7 +295,7 @@ impl StaticTunnel {
                 self.unknown.0 = 0;
                 self.lifetime = Lifetime::new(self.now, self.params.limits);
                 self.take(path);
-                self.events.push_back(Event::Up(self.settings(Some(path.remote().ip()))));
+                self.come_up(Some(path.remote().ip()));
             }
             State::Running if self.params.waits() && self.may_be_at(path) => self.accepted(path),
             _ => self.events.push_back(Event::Close { path }),
@@ -352,6 +363,7 @@ impl StaticTunnel {
         self.heard = true;
         if self.up.is_some() {
             self.report(Severity::Info, Some(path), "the other end moved here".to_owned());
+            self.tell_peer();
         }
         self.establish();
     }
@@ -363,6 +375,7 @@ impl StaticTunnel {
         }
         self.up = Some(self.now);
         self.attempts = 0;
+        self.tell_peer();
         if let Some(info) = self.peer_info() {
             self.events.push_back(Event::PeerUp { peer: PeerId::SERVER, info: Box::new(info) });
         }
@@ -370,6 +383,10 @@ impl StaticTunnel {
 
     fn come_down(&mut self, reason: &str) {
         self.heard = false;
+        let signal = std::mem::take(&mut self.signal);
+        if self.has_scripts() && !signal.is_empty() {
+            self.events.push_back(Event::Request(Request::Signal(signal)));
+        }
         if self.up.take().is_some() {
             let reason = reason.to_owned();
             self.events.push_back(Event::PeerDown { peer: PeerId::SERVER, reason });
@@ -384,9 +401,14 @@ impl StaticTunnel {
         // An unauthenticated peer can open a connection and close it.
         let severity = if self.up.is_some() { Severity::Warning } else { Severity::Debug };
         self.report(severity, self.path, format!("{reason}; waiting for the other end"));
+        let starts_over = !self.signal.is_empty() && self.next.is_none();
         self.come_down(reason);
         self.leave();
         self.take_next();
+        if starts_over {
+            let facts = self.facts(&self.settings(None));
+            self.events.extend(facts);
+        }
         let newest = self.unproven.newest().map(|(path, ())| *path);
         if let Some(path) = newest {
             self.unproven.remove(&path);
@@ -451,12 +473,14 @@ impl StaticTunnel {
             return;
         }
         if self.state == State::Running {
+            self.signal = "connection-reset";
             self.lose(&format!("the connection broke: {reason}"), false);
         }
     }
 
     /// Ends as the file says, which is no failure.
-    fn be_over(&mut self, why: &str) {
+    fn be_over(&mut self, why: &str, signal: &'static str) {
+        self.signal = signal;
         self.report(Severity::Info, None, format!("{why}; this ends the tunnel"));
         self.shut_down();
     }
@@ -490,7 +514,7 @@ impl StaticTunnel {
 
     fn look_after_peer(&mut self) {
         if let Some(why) = self.lifetime.over(self.now) {
-            return self.be_over(&why);
+            return self.be_over(&why, signal_of(&why));
         }
         if self.path.is_none() {
             return;
@@ -507,8 +531,9 @@ impl StaticTunnel {
                 let seconds = self.liveness.timeout().as_secs();
                 let reason = format!("nothing heard from the other end for {seconds} s ({directive})");
                 if exits {
-                    return self.be_over(&reason);
+                    return self.be_over(&reason, "ping-exit");
                 }
+                self.signal = "ping-restart";
                 self.lose(&reason, true);
                 self.forgive();
             }
@@ -534,8 +559,14 @@ impl Protocol for StaticTunnel {
             Command::Opened { path } => self.opened(path),
             Command::OpenFailed { remote, failure } if remote == self.remote => self.open_failed(failure),
             Command::Closed { path, reason } => self.closed(path, &reason),
-            Command::Shutdown => self.shut_down(),
-            Command::Restart if self.state == State::Running => self.lose("told to restart", false),
+            Command::Shutdown => {
+                self.signal = "sigterm";
+                self.shut_down();
+            }
+            Command::Restart if self.state == State::Running => {
+                self.signal = "sigusr1";
+                self.lose("told to restart", false);
+            }
             Command::NotUp { reason } => self.end(Ended::Failed(reason)),
             Command::OpenFailed { .. }
             | Command::SocketBound { .. }
@@ -573,7 +604,10 @@ impl Protocol for StaticTunnel {
             }
             Notice::Moved { path, .. } => self.moved(path),
             Notice::Message { payload, .. } => match data_message::classify(&payload) {
-                DataMessage::OccExit => self.lose("the other end left (exit notice)", false),
+                DataMessage::OccExit => {
+                    self.signal = "remote-exit";
+                    self.lose("the other end left (exit notice)", false);
+                }
                 DataMessage::OccRequest => self.tell_options(),
                 _ => {}
             },

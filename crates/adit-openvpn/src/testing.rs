@@ -8,7 +8,7 @@ mod pair;
 
 use std::time::Duration;
 
-use adit_core::{Notice, PeerActivity, PeerId, PeerLimits, Transport, UnixTime};
+use adit_core::{Notice, PeerActivity, PeerId, PeerLimits, RouteTable, Transport, UnixTime};
 
 pub use self::authority::{Authority, WALL, environment, serial};
 pub use self::pair::Pair;
@@ -54,6 +54,7 @@ pub fn server_params(credentials: &Credentials, wrap: WrapConfig) -> ServerParam
         pool6: Some("fd00:8::1000/64".parse().unwrap()),
         push: push.map(str::to_owned).to_vec(),
         routes: Vec::new(),
+        table: RouteTable::Main,
         keepalive: Keepalive {
             ping: Some(Duration::from_secs(10)),
             timeout: Some(Duration::from_secs(120)),
@@ -68,6 +69,7 @@ pub fn server_params(credentials: &Credentials, wrap: WrapConfig) -> ServerParam
         access: AccessParams::default(),
         admission: AdmissionParams::default(),
         point_to_point: None,
+        scripts: None,
     }
 }
 

@@ -379,11 +379,14 @@ impl End {
             Request::RunScript(script) => Effect::Request(PendingRequest::Script(script, false)),
             Request::CancelScript(id) => Effect::DropScript(id),
             Request::Client(event) => Effect::Management(event),
+            // No end here has scripts of its tunnel.
+            Request::PeerFacts(_) | Request::TunnelFacts(_) | Request::Signal(_) => return,
             // For those who watch; no scenario has a program that is asked where to connect.
             Request::Progress(_)
             | Request::MayGoOn { .. }
             | Request::Remote(_)
             | Request::ServerInfo(_)
+            | Request::AuthFailed(_)
             | Request::ServerNotice(_)
             | Request::Echo(_) => return,
         });

@@ -240,6 +240,7 @@ pub(crate) fn server(scenario: &Scenario, skew: i64, leases: Vec<PoolEntry>) -> 
         false => POOL4.1,
     };
     Ok(ServerParams {
+        scripts: None,
         control,
         data: data(scenario, 0),
         address4: Ipv4Net::new(SERVER4, 16).ok(),

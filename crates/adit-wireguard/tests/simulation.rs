@@ -6,6 +6,7 @@ mod support;
 
 use std::time::Duration;
 
+use adit_wireguard::PostQuantum;
 use support::world::{CLEAR, Weather, World};
 
 fn seconds(seconds: u64) -> Duration {
@@ -62,10 +63,14 @@ fn heal(world: &mut World, seed: u64) {
     let late: Vec<_> =
         world.missing.iter().filter(|(_, (sent, ..))| window.contains(&(*sent - start))).collect();
     assert!(late.is_empty(), "seed {seed}: {late:?} did not arrive");
+    world.check_post_quantum();
 }
 
 fn simulate(seed: u64, count: usize, rounds: u32) {
-    let mut world = World::new(seed, count);
+    simulate_world(World::new(seed, count), seed, rounds);
+}
+
+fn simulate_world(mut world: World, seed: u64, rounds: u32) {
     for _ in 0..rounds {
         trouble(&mut world);
         if world.below(3) == 0 {
@@ -81,6 +86,23 @@ fn simulate(seed: u64, count: usize, rounds: u32) {
 #[test]
 fn two_ends() {
     (0..150).for_each(|seed| simulate(seed, 2, 12));
+}
+
+/// Both ends agree on post-quantum keys, one does, or packets wait for them.
+#[test]
+fn two_ends_with_post_quantum_keys() {
+    use PostQuantum::{Off, On, Required};
+    for seed in 2000..2040 {
+        let modes = [[On, On], [On, Off], [Required, Required], [Off, On], [On, Required]];
+        simulate_world(World::with(seed, modes[seed as usize % 5].to_vec()), seed, 12);
+    }
+}
+
+#[test]
+fn eight_ends_with_post_quantum_keys() {
+    for seed in 3000..3002 {
+        simulate_world(World::with(seed, vec![PostQuantum::On; 8]), seed, 6);
+    }
 }
 
 #[test]

@@ -36,6 +36,7 @@ mod terminal;
 mod tls;
 mod translate;
 mod tunnel;
+mod tunnel_scripts;
 mod unlock;
 mod wireguard;
 

@@ -7,6 +7,7 @@ use adit_core::{
 };
 
 use crate::openvpn::handlers::management::ManagementDraft;
+use crate::openvpn::handlers::scripts::ScriptsDraft;
 use crate::openvpn::lexer::{At, Inline};
 use crate::openvpn::model::{
     Access, AuthRetry, CertProfile, Compression, Crl, Family, Frequency, HttpAuthentication, KeyDirection,
@@ -36,6 +37,7 @@ pub(crate) struct Draft {
     pub(crate) management: ManagementDraft,
     pub(crate) client: ClientDraft,
     pub(crate) server: ServerDraft,
+    pub(crate) scripts: ScriptsDraft,
     pub(crate) access: Access,
     /// Where scripts stand, with the `script-security` that they need.
     pub(crate) access_at: Vec<(At, u8)>,

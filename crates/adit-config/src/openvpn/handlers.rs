@@ -10,5 +10,6 @@ pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod pushed;
 pub(crate) mod routes;
+pub(crate) mod scripts;
 pub(crate) mod server;
 pub(crate) mod tls;

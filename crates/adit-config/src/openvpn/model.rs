@@ -3,6 +3,7 @@
 mod client;
 mod data;
 mod proxy;
+mod scripts;
 mod server;
 mod system;
 mod tls;
@@ -14,6 +15,7 @@ use adit_core::{Cipher, Ipv4Net, Ipv6Net, PeerLimits, Route, RouteVia, Transport
 pub use self::client::*;
 pub use self::data::*;
 pub use self::proxy::*;
+pub use self::scripts::*;
 pub use self::server::*;
 pub use self::system::*;
 pub use self::tls::*;
@@ -48,6 +50,8 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// Such routes to hosts whose addresses are still to be looked up.
     pub named_routes: Vec<NamedRoute>,
+    /// Programs that are run when the tunnel comes up and goes down.
+    pub scripts: TunnelScripts,
     /// The process: user, log, status.
     pub process: Process,
 }

@@ -14,6 +14,7 @@ pub(crate) use self::process::placed;
 use self::side::{Side, check_sides, check_usage};
 use super::draft::{DeviceDraft, Draft};
 use super::handlers::data::DEFAULT_CIPHERS;
+use super::handlers::scripts;
 use super::model::*;
 use super::parser::Parser;
 use crate::Problem;
@@ -58,6 +59,8 @@ pub(crate) fn plan(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> Opt
         Side::PointToPoint => point_to_point::point_to_point(&mut draft, tls_crypt_v2, file, parser)
             .map(|point| Role::PointToPoint(Box::new(point))),
     };
+    let scripts = scripts::plan(&mut draft, side == Side::Server, &mut parser.problems);
+    let scripts = with_variables(scripts, &draft, &role);
     if let (Some(size), Mssfix::Default) = (draft.socket.control_size, draft.data.mssfix) {
         draft.data.mssfix = Mssfix::Outer(size.max(576));
     }
@@ -85,8 +88,20 @@ pub(crate) fn plan(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> Opt
         socket: draft.socket,
         routes: std::mem::take(&mut draft.routes),
         named_routes: std::mem::take(&mut draft.named_routes),
+        scripts,
         process: process::process(draft, file, parser),
     })
+}
+
+/// A client and the ends of a point-to-point tunnel have the variables of `setenv` here.
+fn with_variables(scripts: TunnelScripts, draft: &Draft, role: &Option<Role>) -> TunnelScripts {
+    let is_sent = |name: &str| match role {
+        Some(Role::Client(client)) => client.peer_info.iter().any(|(known, _)| known == name),
+        _ => false,
+    };
+    let of_others = !matches!(role, Some(Role::Server(_)));
+    let env = draft.access.env.iter().filter(|(name, _)| of_others && !is_sent(name)).cloned().collect();
+    TunnelScripts { env, ..scripts }
 }
 
 fn data_channel(draft: &mut Draft, parser: &mut Parser<'_>) -> DataChannel {

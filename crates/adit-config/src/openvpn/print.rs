@@ -3,6 +3,7 @@
 mod client;
 mod data;
 mod net;
+mod scripts;
 mod server;
 mod system;
 mod tls;
@@ -15,6 +16,7 @@ use zeroize::Zeroizing;
 use self::client::{print_client, print_point_to_point};
 use self::data::{print_data, print_limits, print_liveness, print_rekey};
 use self::net::{print_named_route, print_route};
+use self::scripts::print_scripts;
 use self::server::print_server;
 use self::system::{print_device, print_process, print_socket};
 use self::tls::{print_direction, print_secret, print_tls};
@@ -52,6 +54,8 @@ impl Config {
         print_socket(&mut out, &self.socket);
         self.routes.iter().for_each(|route| print_route(&mut out, route));
         self.named_routes.iter().for_each(|route| print_named_route(&mut out, route));
+        let announced = matches!(&self.role, Role::Server(server) if server.access.has_scripts());
+        print_scripts(&mut out, &self.scripts, announced);
         print_process(&mut out, &self.process);
         match &self.wrap {
             Wrap::None => {}

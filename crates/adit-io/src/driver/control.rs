@@ -8,6 +8,7 @@ mod opening;
 mod outbox;
 mod settings;
 mod sockets;
+mod stages;
 mod time;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,6 +52,7 @@ use crate::system::System;
 use crate::tcp::Listener;
 use crate::tun::Tun;
 use crate::udp::{UdpOptions, UdpSocket};
+use stages::Stages;
 
 /// How often totals are turned into notices.
 const TICK: Duration = Duration::from_secs(1);
@@ -119,6 +121,7 @@ pub(super) struct Control<'a, P: Protocol> {
     txqueuelen: u32,
     next_complaint: Instant,
     network: NetworkWatch,
+    stages: Stages<P>,
     send_error: Option<io::ErrorKind>,
     next_send_complaint: Instant,
     scratch: Vec<u8>,
@@ -178,6 +181,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             txqueuelen: driver.config.tun.txqueuelen,
             next_complaint: clock(),
             network: NetworkWatch::new(),
+            stages: Stages::new(driver.config.execution),
             send_error: None,
             next_send_complaint: clock(),
             scratch: Vec::new(),
@@ -372,6 +376,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                     self.inspect(inspection);
                     continue;
                 }
+                Order::GoOn => self.go_on(),
             }
             self.pump();
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::mpsc;
 
-use adit_core::{Command, EventOf, Instant, Protocol};
+use adit_core::{Command, EventOf, Instant, Protocol, TunnelSettings};
 use adit_dataplane::Snapshot;
 
 use super::binding::{BindAnswer, BindOrder, UdpBinding};
@@ -24,6 +24,22 @@ pub trait Observer<P: Protocol> {
 
     /// What the protocol asks of its adapter. The answer goes to [`Handle::reply`].
     fn request(&mut self, request: P::Request, tun_name: &str);
+
+    /// With [`crate::Execution::in_stages`], before [`Event::Up`]: the device has its addresses, and if the tunnel was not up
+    /// before, routes and name servers are not set yet. False has both, and the event, wait for [`Handle::go_on`].
+    ///
+    /// [`Event::Up`]: adit_core::Event::Up
+    fn device_ready(&mut self, settings: &TunnelSettings, tun_name: &str) -> bool {
+        let _ = (settings, tun_name);
+        true
+    }
+
+    /// Before [`Event::Down`]: what was set up is about to be taken back. The driver waits until this returns.
+    ///
+    /// [`Event::Down`]: adit_core::Event::Down
+    fn going_down(&mut self, tun_name: &str) {
+        let _ = tun_name;
+    }
 
     /// All is set up, and the settings of a server are applied; nothing was received yet. Rights that are needed no
     /// more can be given up here, once.
@@ -48,6 +64,7 @@ pub(crate) enum Order<P: Protocol> {
     Command(Command),
     Reply(P::Reply),
     Inspect(Inspection<P>),
+    GoOn,
 }
 
 /// Speaks to a running driver, from any thread. Orders are carried out in the order in which they were given.
@@ -84,6 +101,11 @@ impl<P: Protocol> Handle<P> {
     /// ends first.
     pub fn inspect(&self, inspection: Inspection<P>) -> bool {
         self.send(Order::Inspect(inspection))
+    }
+
+    /// Has routes and name servers set that wait for this ([`Observer::device_ready`]). False when the driver has ended.
+    pub fn go_on(&self) -> bool {
+        self.send(Order::GoOn)
     }
 
     /// Changes the protocol's settings soon, on the control thread. The change is dropped unmade when the driver has

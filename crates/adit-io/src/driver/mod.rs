@@ -153,6 +153,9 @@ impl<P: Protocol> Driver<P> {
         if shared.is_shared {
             routing.share_device();
         }
+        if config.execution.leaves_device {
+            routing.leave_device();
+        }
         routing.set_mark(config.socket_routing.mark);
         let udp_options = UdpOptions {
             buffers: config.buffers,
@@ -249,6 +252,7 @@ impl<P: Protocol> Driver<P> {
             resolv_conf: self.config.resolv_conf.clone(),
             changes_routing: self.config.changes_routing,
             shared: self.device.is_shared,
+            leaves_device: self.config.execution.leaves_device,
             mark: self.config.socket_routing.mark,
         });
         let is_low = |remote: &Remote| remote.bind.is_some_and(|bind| (1..1024).contains(&bind.port()));

@@ -29,7 +29,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 use self::codec::{CONTROL, Codec, Header, Sockets, make_codec, session_id};
 use super::*;
-use crate::config::{Buffers, Family, Listen, Remote, SocketRouting, StreamOptions};
+use crate::config::{Buffers, Execution, Family, Listen, Remote, SocketRouting, StreamOptions};
 use crate::netlink::Netlink;
 use crate::testing::in_fresh_network;
 use crate::tun::TunConfig;
@@ -261,6 +261,7 @@ fn config(role: Role) -> DriverConfig {
         resolv_conf: None,
         kill_switch: false,
         dataplane: Config::new(Sockets(role)),
+        execution: Execution::default(),
         demultiplexers: BTreeMap::new(),
         streams: StreamOptions::default(),
     }

@@ -38,6 +38,15 @@ impl ScriptLauncher {
         let number = self.ask(ScriptRequest::Run(call))?;
         Ok(ScriptRun { launcher: self.clone(), number })
     }
+
+    /// From now on scripts run as the account of the policy, for good.
+    ///
+    /// # Errors
+    /// When the helper is gone.
+    pub fn give_up_rights(&self) -> io::Result<()> {
+        let channel = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        channel.send(&Request::Script(ScriptRequest::GiveUpRights))
+    }
 }
 
 impl ScriptRun {

@@ -68,6 +68,8 @@ pub struct Network {
     pub changes_routing: bool,
     /// Other endpoints of the tunnel use the device too ([`crate::Routing::share_device`]).
     pub shared: bool,
+    /// Another program sets the device up ([`crate::Routing::leave_device`]).
+    pub leaves_device: bool,
     /// The mark of the tunnel's own datagrams, if it is not that of all tunnels ([`crate::SocketRouting::mark`]).
     pub mark: Option<u32>,
 }
@@ -86,12 +88,16 @@ pub struct Revocations {
 pub struct Scripts {
     /// Programs with the arguments that the configuration gives them; further ones may follow.
     pub commands: Vec<Vec<String>>,
+    /// The same, and a configuration that is read again does not change them.
+    pub lasting: Vec<Vec<String>>,
     /// Names of environment variables that the configuration sets itself (`setenv`).
     pub variables: Vec<String>,
     /// What names of environment variables begin with that scripts get, beside those that begin with a small letter.
     pub prefixes: Vec<String>,
     /// Where their files are made (`tmp-dir`).
     pub directory: PathBuf,
+    /// Whom scripts run as after [`crate::ScriptLauncher::give_up_rights`]. Without, they run as the helper.
+    pub account: Option<Account>,
 }
 
 impl Policy {

@@ -165,6 +165,8 @@ pub(super) enum ScriptRequest {
     FirstFile(u64),
     /// The result is no longer needed: its files are removed. No answer.
     Release(u64),
+    /// From now on scripts run as the account of the policy. No answer.
+    GiveUpRights,
 }
 
 /// Its exit code, or why it has none.
@@ -179,12 +181,14 @@ pub struct ScriptCall {
     pub env: Vec<(String, String)>,
     /// The variables of the environment that are secret.
     pub secrets: Vec<(String, String)>,
-    /// The TUN device, which the environment names `dev`.
+    /// The TUN device, which the environment names `dev`; empty if there is none yet.
     pub device: String,
     /// Files that are made for it and removed afterwards.
     pub files: Vec<ScriptInput>,
     /// A run whose files the environment names too ([`super::ScriptRun::number`]).
     pub beside: Option<u64>,
+    /// Environment variables whose value is the system's default gateway, of IPv6 if true, as far as there is one.
+    pub gateways: Vec<(String, bool)>,
 }
 
 impl Drop for ScriptCall {

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rand_core::{OsRng, TryRngCore as _};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
@@ -15,6 +16,8 @@ use rustix::process::{Pid, Signal, geteuid, kill_process_group};
 use super::channel::Channel;
 use super::policy;
 use super::request::{Exit, Refusal, ScriptCall, ScriptInput, ScriptRequest};
+use crate::netlink::Netlink;
+use crate::privileges::Account;
 
 /// Runs at once, with those that ended and whose files are kept.
 const MAX_RUNS: usize = 8192;
@@ -31,6 +34,8 @@ pub(super) struct Scripts {
     directory: Option<Directory>,
     runs: BTreeMap<u64, Run>,
     next: u64,
+    /// Scripts run as the account of the policy.
+    gave_up: bool,
 }
 
 struct Run {
@@ -44,13 +49,14 @@ struct Run {
 impl Scripts {
     pub(super) fn new(policy: policy::Scripts) -> Self {
         remove_abandoned(&policy.directory);
-        Scripts { policy, directory: None, runs: BTreeMap::new(), next: 0 }
+        Scripts { policy, directory: None, runs: BTreeMap::new(), next: 0, gave_up: false }
     }
 
-    /// From now on these may be run. Where files are made stays.
+    /// From now on these may be run. What lasts stays.
     pub(super) fn allow(&mut self, policy: policy::Scripts) {
-        let directory = std::mem::take(&mut self.policy.directory);
-        self.policy = policy::Scripts { directory, ..policy };
+        let before = std::mem::take(&mut self.policy);
+        let policy::Scripts { lasting, directory, account, .. } = before;
+        self.policy = policy::Scripts { lasting, directory, account, ..policy };
     }
 
     pub(super) fn serve(&mut self, channel: &Channel, request: ScriptRequest) -> io::Result<()> {
@@ -66,25 +72,26 @@ impl Scripts {
                 self.release(run);
                 Ok(())
             }
+            ScriptRequest::GiveUpRights => {
+                self.gave_up = true;
+                Ok(())
+            }
         }
     }
 
     fn run(&mut self, call: &ScriptCall) -> io::Result<u64> {
         self.check(call)?;
-        let (program, arguments) = call.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut made = self.make_files(&call.files)?;
-        let mut command = Command::new(program);
-        // What it starts ends with it.
-        command.process_group(0);
-        command.args(arguments).env_clear().env("PATH", PATH).env("dev", &call.device).stdin(Stdio::null());
-        // The copies that the standard library makes until the program begins are out of reach.
-        command.envs(call.env.iter().chain(&call.secrets).map(|(name, value)| (name, value)));
+        let mut command = command(call)?;
         if let Some(other) = call.beside.and_then(|run| self.runs.get(&run)) {
             command.envs(other.variables.iter().map(|(name, path)| (name, path)));
         }
         command.envs(made.variables.iter().map(|(name, path)| (name, path)));
         let arguments = call.files.iter().zip(&made.files).filter(|(file, _)| file.is_argument);
         command.args(arguments.map(|(_, path)| path));
+        if self.gave_up {
+            self.become_user(&mut command);
+        }
         let child = command.spawn()?;
         let number = self.next;
         self.next += 1;
@@ -98,16 +105,29 @@ impl Scripts {
         Ok(number)
     }
 
+    fn become_user(&self, command: &mut Command) {
+        let (uid, gid) = self.policy.account.as_ref().map(Account::numbers).unwrap_or_default();
+        // The standard library leaves no supplementary group where it sets the user.
+        if let Some(gid) = gid {
+            command.gid(gid);
+        }
+        if let Some(uid) = uid {
+            command.uid(uid);
+        }
+    }
+
     /// Whether the configuration has such a script, and its environment is one that such scripts have. What a
     /// program's libraries obey, such as `LD_PRELOAD`, is not.
     fn check(&self, call: &ScriptCall) -> io::Result<()> {
         let denied = |what: &str| io::Error::new(io::ErrorKind::PermissionDenied, what.to_owned());
-        if !self.policy.commands.iter().any(|command| !command.is_empty() && call.argv.starts_with(command)) {
+        let mut commands = self.policy.commands.iter().chain(&self.policy.lasting);
+        if !commands.any(|command| !command.is_empty() && call.argv.starts_with(command)) {
             return Err(denied("the configuration has no such script"));
         }
         let variables = call.env.iter().chain(&call.secrets).map(|(name, _)| name);
         let files = call.files.iter().filter_map(|file| file.variable.as_ref());
-        if let Some(name) = variables.chain(files).find(|name| !self.is_variable(name)) {
+        let gateways = call.gateways.iter().map(|(name, _)| name);
+        if let Some(name) = variables.chain(files).chain(gateways).find(|name| !self.is_variable(name)) {
             return Err(denied(&format!("scripts get no variable `{name}`")));
         }
         if self.runs.len() >= MAX_RUNS {
@@ -152,7 +172,7 @@ impl Scripts {
 
     fn poll(&mut self, run: u64) -> io::Result<Option<Exit>> {
         let status = self.get(run)?.child.try_wait()?;
-        Ok(status.map(|status| status.code().ok_or_else(|| format!("it ended by {status}"))))
+        Ok(status.map(exit))
     }
 
     fn signal(&mut self, run: u64, kill: bool) -> io::Result<()> {
@@ -215,6 +235,49 @@ impl Drop for InputFiles {
             let _ = fs::remove_dir_all(directory);
         }
     }
+}
+
+/// A script without its files.
+fn command(call: &ScriptCall) -> io::Result<Command> {
+    let (program, arguments) = call.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut command = Command::new(program);
+    // What it starts ends with it.
+    command.process_group(0);
+    command.args(arguments).env_clear().env("PATH", PATH).stdin(Stdio::null());
+    if !call.device.is_empty() {
+        command.env("dev", &call.device);
+    }
+    // The copies that the standard library makes until the program begins are out of reach.
+    command.envs(call.env.iter().chain(&call.secrets).map(|(name, value)| (name, value)));
+    if !call.gateways.is_empty() {
+        command.envs(gateways(&call.gateways));
+    }
+    Ok(command)
+}
+
+/// Runs a script that has no files with the rights of this process, and waits for its end. Gives its exit code, or why it
+/// has none.
+///
+/// # Errors
+/// When it cannot be run.
+pub fn run_script(call: &ScriptCall) -> io::Result<Exit> {
+    Ok(exit(command(call)?.status()?))
+}
+
+fn exit(status: ExitStatus) -> Exit {
+    status.code().ok_or_else(|| format!("it ended by {status}"))
+}
+
+/// The system's default gateways, in these variables.
+fn gateways(variables: &[(String, bool)]) -> Vec<(String, String)> {
+    let gateway = |like: IpAddr| Netlink::open().ok()?.default_route(like).ok()??.gateway;
+    let ipv4 = gateway(Ipv4Addr::UNSPECIFIED.into());
+    let ipv6 = gateway(Ipv6Addr::UNSPECIFIED.into());
+    let value = |(name, is_ipv6): &(String, bool)| {
+        let gateway = if *is_ipv6 { ipv6 } else { ipv4 };
+        gateway.map(|gateway| (name.clone(), gateway.to_string()))
+    };
+    variables.iter().filter_map(value).collect()
 }
 
 fn read_small(path: &Path) -> io::Result<Vec<u8>> {
@@ -301,6 +364,8 @@ mod tests {
             variables: vec!["CONFIGURED".to_owned()],
             prefixes: vec!["IV_".to_owned(), "X509_".to_owned()],
             directory: directory.to_owned(),
+            lasting: vec![vec!["/bin/sh".to_owned(), "-c".to_owned(), "exit 5".to_owned()]],
+            account: None,
         })
     }
 
@@ -312,6 +377,7 @@ mod tests {
             device: "tun0".to_owned(),
             files: vec![ScriptInput { content: b"in".to_vec(), is_argument: true, variable: None }],
             beside: None,
+            gateways: Vec::new(),
         }
     }
 
@@ -343,6 +409,18 @@ mod tests {
         }
         scripts.end();
         assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_lasts_outlasts_a_new_configuration() {
+        let scratch = Scratch::new("lasting");
+        let mut scripts = scripts(scratch.path());
+        let call = |command: &str| call(&["/bin/sh", "-c", command], "config");
+        assert!(scripts.run(&call("exit 3")).is_ok() && scripts.run(&call("exit 5")).is_ok());
+        scripts.allow(policy::Scripts::default());
+        assert!(scripts.run(&call("exit 3")).is_err(), "it is gone from the file");
+        assert!(scripts.run(&call("exit 5")).is_ok());
+        scripts.end();
     }
 
     #[test]

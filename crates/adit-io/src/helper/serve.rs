@@ -123,6 +123,9 @@ fn system_settings(network: Network, reports: &mut Vec<Report>) -> io::Result<Mu
     if network.shared {
         routing.share_device();
     }
+    if network.leaves_device {
+        routing.leave_device();
+    }
     routing.set_mark(network.mark);
     let name_servers = NameServers::new(routing.device(), network.resolv_conf);
     let mut settings = SystemSettings::new(routing, name_servers);

@@ -1,6 +1,8 @@
 //! A client's connection to one server.
 
 mod establish;
+mod facts;
+mod judge;
 mod news;
 mod point_to_point;
 mod update;
@@ -17,6 +19,7 @@ use base64ct::{Base64, Encoding as _};
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
+use self::judge::Judging;
 use self::news::{news, notice};
 use super::challenge::{TextChallenge, response_message};
 use crate::client_hello::client_hello;
@@ -25,12 +28,12 @@ use crate::control_message::{ControlMessage, PushAssembler, split};
 use crate::data_keys::{Agreement, DataKeys};
 use crate::data_message;
 use crate::key_state::{KeyStateError, earliest};
-use crate::lifetime::Lifetime;
+use crate::lifetime::{Lifetime, signal_of};
 use crate::liveness::{Due, Liveness};
 use crate::notices::{Heard, Hearing};
 use crate::params::{ClientParams, ControlParams, Keepalive, RemoteParams};
 use crate::pushed::Pushed;
-use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Progress, Request, UserPassword};
+use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Progress, Request, TunnelFacts, UserPassword};
 use crate::wire::TlsRole;
 
 /// How often to ask for the push reply (OpenVPN `PUSH_REQUEST_INTERVAL`).
@@ -113,6 +116,8 @@ struct Terms {
     cc_exit: bool,
     exit_notify: bool,
     settings: TunnelSettings,
+    /// The same for scripts, if there are any.
+    facts: Option<Box<TunnelFacts>>,
     limits: PeerLimits,
     pushed: Pushed,
 }
@@ -138,6 +143,11 @@ pub(super) struct Connection {
     last_handshake: Instant,
     exit_until: Option<Instant>,
     verdict: Option<Outcome>,
+    /// Why it ends, in the word of scripts.
+    signal: &'static str,
+    /// Scripts were told of the peer.
+    told_peer: bool,
+    judging: Judging,
     /// Where the server's data comes from now (`float`), until the data plane was told.
     moved_to: Option<Path>,
     /// A token that the server gave, until the client takes it.
@@ -153,7 +163,7 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(
         now: Instant,
-        (path, remote): (Path, RemoteParams),
+        (path, remote, owner): (Path, RemoteParams, u64),
         params: Arc<ClientParams>,
         control: Arc<ControlParams>,
         credentials: Option<UserPassword>,
@@ -186,6 +196,9 @@ impl Connection {
             last_handshake: now,
             exit_until: None,
             verdict: None,
+            signal: facts::TLS_ERROR,
+            told_peer: false,
+            judging: Judging::new(owner),
             moved_to: None,
             token: None,
             challenge: None,
@@ -251,6 +264,7 @@ impl Connection {
 
     /// Takes the peer out of the data plane. True if it was up.
     pub(super) fn close(self, events: &mut VecDeque<Event>) -> bool {
+        self.judging.cancel(events);
         if self.up.is_some() {
             events.push_back(Event::Data(DataEvent::RemovePeer(PeerId::SERVER)));
             events.push_back(Event::PeerDown { peer: PeerId::SERVER, reason: "connection ended".to_owned() });
@@ -291,6 +305,8 @@ impl Connection {
         self.tell(Severity::Info, format!("the server moved to {path}"), events);
         self.path = path;
         events.push_back(Event::Data(DataEvent::MovePeer { peer: PeerId::SERVER, path }));
+        self.told_peer = false;
+        self.tell_peer(events);
     }
 
     pub(super) fn handle_notice(&mut self, now: Instant, notice: &Notice) {
@@ -298,7 +314,7 @@ impl Connection {
         let Connection { channel, data_keys, liveness, lifetime, .. } = self;
         match (Hearing { channel, data_keys, liveness, lifetime, limits }).hear(now, notice) {
             Heard::Nothing => {}
-            Heard::ExitNotice => self.verdict = Some(retry("the server left (exit notice)")),
+            Heard::ExitNotice => self.peer_left(),
             // Without `float`, a client follows its server only by connecting anew.
             Heard::Moved(path) => self.moved_to = self.params.float.then_some(path),
         }
@@ -340,6 +356,7 @@ impl Connection {
             return;
         }
         if let Some(why) = self.lifetime.over(now) {
+            self.signal = signal_of(&why);
             return self.end_as_configured(now, &why, events);
         }
         match self.liveness.poll(now) {
@@ -348,9 +365,13 @@ impl Connection {
                 events.push_back(Event::Data(DataEvent::Inject { peer: PeerId::SERVER, payload }));
             }
             Some(Due::Timeout) if self.liveness.exits() => {
+                self.signal = "ping-exit";
                 self.end_as_configured(now, &self.silence("ping-exit"), events);
             }
-            Some(Due::Timeout) => self.verdict = Some(retry(&self.silence("ping-restart"))),
+            Some(Due::Timeout) => {
+                self.signal = "ping-restart";
+                self.verdict = Some(retry(&self.silence("ping-restart")));
+            }
             None => {}
         }
     }
@@ -429,6 +450,7 @@ impl Connection {
             ControlOutput::Secured { key_id } => self.data_keys.prepare(key_id, &self.channel, events)?,
             ControlOutput::Established { key_id } => {
                 self.last_handshake = now;
+                self.tell_peer(events);
                 self.data_keys.established(key_id, &self.channel, events)?;
                 if self.data_keys.rekeys() > 0 {
                     self.tell(
@@ -448,6 +470,7 @@ impl Connection {
                     self.push_deadline = Some(now + self.params.control.hand_window);
                 }
             }
+            ControlOutput::Judge { key_id } => self.judge(now, key_id, events),
             ControlOutput::Activate { key_id } => self.data_keys.activate(key_id, events),
             ControlOutput::Retire { key_id } => self.data_keys.retire(key_id, events),
             ControlOutput::Message(bytes) => self.handle_record(now, bytes, events)?,
@@ -514,6 +537,7 @@ impl Connection {
             ControlMessage::Restart(how) => {
                 notice("server-pushed-connection-reset", &how.to_string(), events);
                 let reason = "the server asks us to reconnect (RESTART)".to_owned();
+                self.signal = "server-pushed-connection-reset";
                 let (advance, keep_token) = (how.next_remote, how.keep_credentials);
                 self.verdict = Some(Outcome::Restart { reason, advance, keep_token });
             }
@@ -521,11 +545,12 @@ impl Connection {
                 notice("server-pushed-halt", &how.to_string(), events);
                 let text = format!("the server ended the connection (HALT): {}", how.reason);
                 self.tell(Severity::Warning, text.trim_end_matches([':', ' ']).to_owned(), events);
+                self.signal = "server-pushed-halt";
                 self.verdict = Some(Outcome::Exited);
             }
             ControlMessage::Exit => {
                 notice("remote-exit", "EXIT", events);
-                self.verdict = Some(retry("the server left (exit notice)"));
+                self.peer_left();
             }
             ControlMessage::InfoPre(text) | ControlMessage::Info(text) => self.be_told(&text, events),
             _ => {}

@@ -61,6 +61,11 @@ impl User {
         self.auth.as_ref().is_some_and(|auth| auth.by_program)
     }
 
+    /// Whether the server is shown a token, which may only have run out.
+    pub(super) fn shows_token(&self) -> bool {
+        self.once.is_none() && self.token.is_some()
+    }
+
     /// Forgets what the user or a server gave.
     pub(super) fn forget_all(&mut self) {
         (self.token, self.once, self.answer) = (None, None, None);

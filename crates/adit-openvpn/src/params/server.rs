@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use adit_core::{Ipv4Net, Ipv6Net, PeerLimits, PoolEntry, Rate, Route, RouteTable};
 
-use super::{ControlParams, DataParams, Keepalive, LocalSettings};
+use super::{ControlParams, DataParams, Keepalive, LocalSettings, ScriptParams};
 use crate::access::AccessParams;
 use crate::wrap::v2::ServerKey;
 
@@ -50,6 +50,8 @@ pub struct ServerParams {
     pub admission: AdmissionParams,
     /// Point-to-point: one peer, to which nothing is pushed. Pool, push and clients' settings then mean nothing.
     pub point_to_point: Option<PointToPointParams>,
+    /// Programs run when the tunnel comes up and goes down.
+    pub scripts: Option<Arc<ScriptParams>>,
 }
 
 impl ServerParams {
@@ -75,6 +77,7 @@ impl ServerParams {
             access: AccessParams::default(),
             admission: AdmissionParams::default(),
             point_to_point: None,
+            scripts: None,
         }
     }
 }

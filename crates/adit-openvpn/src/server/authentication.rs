@@ -16,9 +16,9 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
 use self::management::{ManagementAuth, sanitized};
-use super::environment::Environment;
 use crate::access::{AccessParams, PasswordScript};
 use crate::auth_token::{self, Login, Verified, is_token};
+use crate::environment::Environment;
 use crate::key_method::KeyMethod2;
 use crate::negotiate::{PeerAbilities, iv_proto};
 use crate::params::ServerParams;

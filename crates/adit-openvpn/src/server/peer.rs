@@ -28,7 +28,7 @@ use crate::data_message;
 use crate::key_method::KeyMethod2;
 use crate::key_state::{KeyStateError, earliest};
 use crate::lease::ClientLease;
-use crate::lifetime::Lifetime;
+use crate::lifetime::{Lifetime, signal_of};
 use crate::liveness::{Due, Liveness};
 use crate::negotiate::{PeerAbilities, iv_proto, known_proto};
 use crate::notices::{Heard, Hearing};
@@ -49,7 +49,11 @@ const REPORT_MOVES_EVERY: Duration = Duration::from_secs(60);
 pub(super) enum Verdict {
     Continue,
     /// The whole server ends (`ping-exit`, `inactive`, `session-timeout` of a point-to-point tunnel).
-    End(Ended),
+    End {
+        ended: Ended,
+        /// In the word of scripts.
+        signal: &'static str,
+    },
     /// It proved its name; the server admits it or not.
     Authenticated,
     Remove {
@@ -113,6 +117,7 @@ pub(super) struct Peer {
     /// When the log may hear of its next move.
     next_move_report: Option<Instant>,
     verdict: Option<Verdict>,
+    starts_over: bool,
 }
 
 impl Peer {
@@ -155,6 +160,7 @@ impl Peer {
             lines: Vec::new(),
             next_move_report: None,
             verdict: None,
+            starts_over: false,
         })
     }
 
@@ -249,6 +255,11 @@ impl Peer {
     /// What a program that judges clients said for it alone; once.
     pub(super) fn granted(&mut self) -> Option<Box<PeerSettings>> {
         self.authentication.granted()
+    }
+
+    /// The other end of a point-to-point tunnel is silent: this end starts over.
+    pub(super) fn starts_over(&self) -> bool {
+        self.starts_over
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -384,7 +395,8 @@ impl Peer {
             return;
         }
         if let Some(why) = self.lifetime.over(now) {
-            return self.end_as_configured(now, why, events);
+            let signal = signal_of(&why);
+            return self.end_as_configured(now, (why, signal), events);
         }
         match self.liveness.poll(now) {
             Some(Due::Ping) => {
@@ -395,8 +407,9 @@ impl Peer {
                 let seconds = self.liveness.timeout().as_secs();
                 if self.params.point_to_point.is_some() && self.liveness.exits() {
                     let why = format!("not heard for {seconds} s (ping-exit)");
-                    return self.end_as_configured(now, why, events);
+                    return self.end_as_configured(now, (why, "ping-exit"), events);
                 }
+                self.starts_over = self.params.point_to_point.is_some();
                 self.channel.fall_silent();
                 let reason = format!("not heard for {seconds} s (ping-restart)");
                 self.verdict = Some(Verdict::Remove { reason, severity: Severity::Info });
@@ -407,7 +420,12 @@ impl Peer {
 
     /// `inactive` or `session-timeout`: the client goes; in a point-to-point tunnel that is the end, and no failure,
     /// as with `ping-exit`.
-    fn end_as_configured(&mut self, now: Instant, why: String, events: &mut VecDeque<Event>) {
+    fn end_as_configured(
+        &mut self,
+        now: Instant,
+        (why, signal): (String, &'static str),
+        events: &mut VecDeque<Event>,
+    ) {
         if self.params.point_to_point.is_none() {
             self.channel.fall_silent();
             self.verdict = Some(Verdict::Remove { reason: why, severity: Severity::Info });
@@ -415,7 +433,7 @@ impl Peer {
         }
         self.tell(Severity::Info, format!("{}: {why}; this ends the tunnel", self.name()), events);
         self.send_exit_notice(now, events);
-        self.verdict = Some(Verdict::End(Ended::Shutdown));
+        self.verdict = Some(Verdict::End { ended: Ended::Shutdown, signal });
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
@@ -463,7 +481,8 @@ impl Peer {
                 self.proceed();
             }
             // A server's keys are in the data plane before it sends its key method 2.
-            ControlOutput::Secured { .. } => {}
+            // For clients.
+            ControlOutput::Secured { .. } | ControlOutput::Judge { .. } => {}
             ControlOutput::Activate { key_id } => self.data_keys.activate(key_id, events),
             ControlOutput::Retire { key_id } => self.data_keys.retire(key_id, events),
             ControlOutput::Message(bytes) => self.handle_record(now, bytes, events),

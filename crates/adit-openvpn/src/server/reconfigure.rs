@@ -49,6 +49,7 @@ impl Server {
             address6: old.address6,
             routes: old.routes.clone(),
             client_to_client: old.client_to_client,
+            scripts: old.scripts.clone(),
             point_to_point,
             ..params
         };

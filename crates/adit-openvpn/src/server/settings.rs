@@ -1,15 +1,16 @@
 //! What a server sets up on its own system, and what it pushes.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
-use adit_core::{IpNet, Ipv4Net, Ipv6Net, TunnelSettings};
+use adit_core::{DnsOptions, IpNet, Ipv4Net, Ipv6Net, TunnelSettings};
 
 use crate::codec::Compression;
 use crate::data_keys::Agreement;
 use crate::lease::ClientLease;
 use crate::negotiate::{PeerAbilities, iv_proto};
 use crate::params::{PointToPointParams, ServerParams};
-use crate::request::{PeerSettings, PushChange};
+use crate::request::{PeerSettings, PushChange, TunnelFacts};
+use crate::tunnel_facts::Told;
 
 /// The server's end of the tunnel.
 pub(super) fn tunnel(params: &ServerParams) -> TunnelSettings {
@@ -31,6 +32,22 @@ pub(super) fn tunnel(params: &ServerParams) -> TunnelSettings {
         table: params.table,
         ..TunnelSettings::default()
     }
+}
+
+/// The same in the words of scripts, if there are any.
+pub(super) fn facts(params: &ServerParams) -> Option<Box<TunnelFacts>> {
+    let (settings, none) = (tunnel(params), DnsOptions::default());
+    let scripts = params.point_to_point.as_ref().and_then(|point| point.local.scripts.as_deref());
+    let scripts = scripts.or(params.scripts.as_deref())?;
+    let mut told = Told::by_file(&settings, scripts, &none);
+    if params.point_to_point.is_none() {
+        // OpenVPN's helper.c: the first client's addresses stand for those of all.
+        let second = |network: Ipv4Net| Ipv4Addr::from(u32::from(network.network()).wrapping_add(2));
+        told.gateway = told.gateway.or(params.address4.map(second));
+        let second = |network: Ipv6Net| Ipv6Addr::from(u128::from(network.network()).wrapping_add(2));
+        told.peer_ipv6 = told.peer_ipv6.or(params.address6.map(second));
+    }
+    Some(Box::new(told.facts(scripts)))
 }
 
 /// What is pushed to one client.

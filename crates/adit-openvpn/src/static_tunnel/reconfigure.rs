@@ -55,6 +55,7 @@ impl StaticTunnel {
         }
         let changed = self.settings(None);
         if self.params.waits() && changed != settings {
+            self.events.extend(self.facts(&changed));
             self.events.push_back(Event::Up(changed));
         }
     }

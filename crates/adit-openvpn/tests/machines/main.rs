@@ -21,6 +21,7 @@ mod pre_auth;
 mod push_update;
 mod renegotiation;
 mod revocation;
+mod scripts;
 mod security;
 mod security_access;
 mod servers;

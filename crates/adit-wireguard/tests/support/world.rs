@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use adit_core::{Instant, Path, Protocol};
-use adit_wireguard::{PeerChange, Reply, Request, Tai64n, WallClock};
+use adit_wireguard::{PeerChange, PostQuantum, Reply, Request, Tai64n, WallClock};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 
@@ -46,6 +46,8 @@ pub(crate) struct World {
     number: u64,
     ledger: Rc<RefCell<Ledger>>,
     keepalives: Vec<u16>,
+    /// What each end says of post-quantum keys with all others.
+    post_quantum: Vec<PostQuantum>,
     /// When each packet that has not arrived was sent, and between whom.
     pub(crate) missing: BTreeMap<u64, (Instant, usize, usize)>,
     seen: BTreeSet<u64>,
@@ -54,6 +56,12 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64, count: usize) -> Self {
+        World::with(seed, vec![PostQuantum::Off; count])
+    }
+
+    /// With post-quantum keys: what each end says of them.
+    pub(crate) fn with(seed: u64, post_quantum: Vec<PostQuantum>) -> Self {
+        let count = post_quantum.len();
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
         let keepalives = (0..count).map(|_| [0, 0, 1, 25][rng.next_u32() as usize % 4]).collect();
         let now = at(1000);
@@ -69,6 +77,7 @@ impl World {
             number: 0,
             ledger: Rc::new(RefCell::new(Ledger::default())),
             keepalives,
+            post_quantum,
             missing: BTreeMap::new(),
             seen: BTreeSet::new(),
             restarts: 0,
@@ -96,6 +105,7 @@ impl World {
     fn make(&mut self, index: usize, now: Instant, since_1970: u64) -> End {
         let peers = (0..self.addresses.len()).filter(|other| *other != index).map(|other| PeerChange {
             persistent_keepalive: Some(self.keepalives[index]),
+            post_quantum: Some(self.post_quantum[index]),
             ..peer(other as u8 + 1, Some(self.addresses[other]))
         });
         let mut params = params(index as u8 + 1, now, peers.collect());
@@ -233,6 +243,17 @@ impl World {
             let changes = adit_wireguard::Changes { peers: peers.collect(), ..Default::default() };
             self.ends[index].configure(self.now, changes);
             self.collect(index);
+        }
+    }
+
+    /// Sessions between ends that both want it were made with post-quantum keys, and no others.
+    pub(crate) fn check_post_quantum(&self) {
+        for (index, end) in self.ends.iter().enumerate() {
+            for other in (0..self.ends.len()).filter(|other| *other != index) {
+                let wanted = [index, other].iter().all(|each| self.post_quantum[*each] != PostQuantum::Off);
+                let peer = end.machine.peer(&public(other as u8 + 1)).expect("a peer");
+                assert_eq!(peer.post_quantum.unwrap_or_default(), wanted, "end {index} with {other}");
+            }
         }
     }
 

@@ -67,13 +67,8 @@ pub(super) fn gateways() -> Result<String, String> {
     ];
     let mut lines = Vec::new();
     for (mark, like) in families {
-        let routes = netlink.routes(like, Whose::All).map_err(failed)?;
-        let leads_everywhere =
-            |route: &&KernelRoute| route.destination.prefix_len() == 0 && route.device.is_some();
-        let best =
-            routes.iter().filter(leads_everywhere).min_by_key(|route| route.metric.unwrap_or_default());
-        lines.push(match best {
-            Some(route) => line(mark, route),
+        lines.push(match netlink.default_route(like).map_err(failed)? {
+            Some(route) => line(mark, &route),
             None => format!("{mark} UNDEF"),
         });
     }

@@ -172,10 +172,8 @@ impl Source {
                 from_file(path, helper.as_ref(), waiting)
             }
             (Source::Text(text), None) => complete(text.text(), waiting),
-            (Source::Management(questions, challenge), reason) => {
-                if let Some(reason) = reason {
-                    questions.was_wrong(Topic::Auth, &reason);
-                }
+            // Why the last ones did not do was told when the server said so (`Request::AuthFailed`).
+            (Source::Management(questions, challenge), _) => {
                 let UserPassword { username, password } = questions.ask(Topic::Auth, challenge, waiting)?;
                 checked(username, password)
             }

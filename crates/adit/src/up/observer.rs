@@ -1,6 +1,6 @@
 //! What happens in the tunnel, as lines of the log.
 
-use adit_core::{Ended, Protocol, Severity};
+use adit_core::{Ended, Protocol, Severity, TunnelSettings};
 use adit_io::{Handle, Observer};
 use adit_openvpn::request::{Event, Request};
 
@@ -10,6 +10,7 @@ use super::management::Watcher;
 use super::notify::Notifier;
 use super::openvpn_lines;
 use super::scripts::Scripts;
+use super::tunnel_scripts::TunnelScripts;
 use crate::log::{Logger, Manner};
 use crate::status::StatusSource;
 
@@ -21,6 +22,7 @@ pub(super) struct LogObserver<P: Protocol> {
     clients: Option<Clients>,
     prompt: Option<CredentialPrompt>,
     scripts: Option<Scripts>,
+    tunnel_scripts: Option<TunnelScripts>,
     watcher: Option<Watcher>,
 }
 
@@ -32,9 +34,27 @@ impl<P: Protocol> LogObserver<P> {
         handle: Handle<P>,
         clients: Option<Clients>,
         (prompt, scripts): (Option<CredentialPrompt>, Option<Scripts>),
+        tunnel_scripts: Option<TunnelScripts>,
         watcher: Option<Watcher>,
     ) -> Self {
-        LogObserver { log, notifier, handle, clients, prompt, scripts, watcher }
+        LogObserver { log, notifier, handle, clients, prompt, scripts, tunnel_scripts, watcher }
+    }
+
+    /// The driver has ended: the last script runs. Says why the tunnel failed, if a script has made it fail.
+    pub(super) fn finish(&mut self, tun_name: &str) -> Option<String> {
+        self.tunnel_scripts.as_mut()?.finish(tun_name)
+    }
+
+    fn tell_tunnel_scripts(&mut self, event: &Event, tun_name: &str) {
+        let Some(scripts) = &mut self.tunnel_scripts else { return };
+        match event {
+            Event::Open { .. } => scripts.connecting(tun_name),
+            Event::Report(_) => scripts.settle_loss(tun_name),
+            Event::PeerDown { .. } => scripts.peer_down(),
+            Event::Up(_) => scripts.up(tun_name),
+            Event::Down => scripts.down(tun_name),
+            _ => {}
+        }
     }
 }
 
@@ -43,6 +63,7 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
         if let Some(watcher) = &mut self.watcher {
             watcher.event(event);
         }
+        self.tell_tunnel_scripts(event, tun_name);
         openvpn_lines::tell(event, self.clients.is_some(), &mut self.log);
         match event {
             Event::Report(report) => self.log.log(report.severity, report),
@@ -89,7 +110,20 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
         }
     }
 
+    fn device_ready(&mut self, settings: &TunnelSettings, tun_name: &str) -> bool {
+        self.tunnel_scripts.as_mut().is_none_or(|scripts| scripts.device_ready(settings, tun_name))
+    }
+
+    fn going_down(&mut self, tun_name: &str) {
+        if let Some(scripts) = &mut self.tunnel_scripts {
+            scripts.going_down(tun_name);
+        }
+    }
+
     fn request(&mut self, request: Request, tun_name: &str) {
+        if let Some(scripts) = &mut self.tunnel_scripts {
+            scripts.request(&request, tun_name);
+        }
         if let Some(reply) = self.watcher.as_mut().and_then(|watcher| watcher.request(&request, tun_name)) {
             self.handle.reply(reply);
         }
@@ -106,7 +140,9 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
             }
             Request::RunScript(script) => {
                 if let Some(scripts) = &self.scripts {
-                    scripts.run(script, tun_name);
+                    // As in OpenVPN, where a client's device comes after its server has authenticated itself.
+                    let device = if self.clients.is_some() { tun_name } else { "" };
+                    scripts.run(script, device);
                 }
             }
             Request::CancelScript(id) => {
@@ -124,12 +160,15 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
                     prompt.answer(&challenge, self.handle.clone());
                 }
             }
+            // The tunnel's scripts hear of these.
+            Request::PeerFacts(_) | Request::TunnelFacts(_) | Request::Signal(_) => {}
             // The management client hears of these, or is asked.
             Request::Client(_)
             | Request::Progress(_)
             | Request::MayGoOn { .. }
             | Request::Remote(_)
             | Request::ServerInfo(_)
+            | Request::AuthFailed(_)
             | Request::ServerNotice(_)
             | Request::Echo(_) => {}
         }

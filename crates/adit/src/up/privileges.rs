@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use adit_config::openvpn::{Config, Process, Role, ServerConfig};
 use adit_config::wireguard;
-use adit_core::{EventOf, IpNet, Protocol, RouteVia};
+use adit_core::{EventOf, IpNet, Protocol, RouteVia, TunnelSettings};
 use adit_io::{Account, Confined, Helper, Observer, Policy, Remote, Scripts};
 
 use super::{scripts, translate};
@@ -53,7 +53,13 @@ fn inner_networks(server: &ServerConfig) -> impl Iterator<Item = IpNet> {
 /// Completes what the helper shall do with what the configuration says.
 pub(super) fn complete(policy: &mut Policy, config: &Config, account: Option<&Account>) {
     policy.lock_memory = config.process.lock_memory;
-    let Role::Server(server) = &config.role else { return };
+    policy.scripts = scripts(config);
+    let Role::Server(server) = &config.role else {
+        if let Some(scripts) = &mut policy.scripts {
+            scripts.account = account.cloned();
+        }
+        return;
+    };
     // A client's helper stays root: who it becomes could not write /etc/resolv.conf.
     policy.account = account.cloned();
     policy.pool_file = server
@@ -62,17 +68,23 @@ pub(super) fn complete(policy: &mut Policy, config: &Config, account: Option<&Ac
         .as_ref()
         .filter(|file| file.every.is_some())
         .map(|file| file.path.clone());
-    policy.scripts = scripts(config);
 }
 
-/// The scripts of a server, if it has any.
+/// The scripts of a configuration, if it has any.
 pub(crate) fn scripts(config: &Config) -> Option<Scripts> {
-    let Role::Server(server) = &config.role else { return None };
-    scripts::any(&server.access).then(|| Scripts {
-        commands: scripts::commands(&server.access),
-        variables: server.access.env.iter().map(|(name, _)| name.clone()).collect(),
+    let lasting: Vec<Vec<String>> = config.scripts.commands().cloned().collect();
+    let (commands, env) = match &config.role {
+        Role::Server(server) => (scripts::commands(&server.access), server.access.env.clone()),
+        Role::Client(client) => (Vec::new(), [client.peer_info.clone(), config.scripts.env.clone()].concat()),
+        Role::PointToPoint(_) => (Vec::new(), config.scripts.env.clone()),
+    };
+    (!commands.is_empty() || !lasting.is_empty()).then(|| Scripts {
+        commands,
+        lasting,
+        variables: env.into_iter().map(|(name, _)| name).collect(),
         prefixes: SCRIPT_VARIABLES.map(str::to_owned).to_vec(),
         directory: config.process.tmp_dir.clone().unwrap_or_else(std::env::temp_dir),
+        account: None,
     })
 }
 
@@ -82,9 +94,8 @@ pub(crate) fn programs(interface: &wireguard::Interface) -> Option<Scripts> {
         [&interface.client_connect, &interface.client_disconnect].into_iter().flatten().cloned().collect();
     (!commands.is_empty()).then(|| Scripts {
         commands,
-        variables: Vec::new(),
-        prefixes: Vec::new(),
         directory: std::env::temp_dir(),
+        ..Scripts::default()
     })
 }
 
@@ -144,6 +155,14 @@ where
 
     fn request(&mut self, request: P::Request, tun_name: &str) {
         self.observer.request(request, tun_name);
+    }
+
+    fn device_ready(&mut self, settings: &TunnelSettings, tun_name: &str) -> bool {
+        self.observer.device_ready(settings, tun_name)
+    }
+
+    fn going_down(&mut self, tun_name: &str) {
+        self.observer.going_down(tun_name);
     }
 
     fn started(&mut self) -> Result<(), String> {

@@ -20,6 +20,7 @@ use super::reload::{Reload, Reloads, Source};
 use super::scripts::{self, Scripts};
 use super::startup::Member;
 use super::tunnel::Tunnel;
+use super::tunnel_scripts::{self, Control, End, TunnelScripts};
 use super::{Failure, codec, plan, privileges, revocations, signals, status_file, translate};
 use crate::configuration;
 use crate::status::{self, OtherTables, StatusSource};
@@ -84,22 +85,26 @@ impl Tunnel<'_> {
             self.log.log(Severity::Info, format_args!("listening on {address}"));
         }
         let scripts = self.start_scripts(&access, &handle, &shown.tables)?;
+        let tunnel_scripts = self.start_tunnel_scripts(&access, &handle)?;
         let notifier = Notifier::of(&self.name, self.has_others);
         notifier.status("set up");
         let files = management.as_ref().map(|_| access.files()).transpose().map_err(no_helper)?;
         let beside = (self.log.clone(), reload, files);
         let watcher = management.as_ref().map(|it| it.attach(handle.clone(), shown.form, beside));
         let (asks, log) = ((prompt, scripts), self.log.clone());
-        let observer = LogObserver::new((log, notifier), handle.clone(), clients, asks, watcher);
+        let observer =
+            LogObserver::new((log, notifier), handle.clone(), clients, asks, tunnel_scripts, watcher);
         let begin = || member.set_up(account);
         let mut observer = privileges::Starting { observer, begin: Some(begin) };
+        let device = driver.tun_name().to_owned();
         let ended = driver.run(protocol(adit_io::clock()), &mut observer);
+        let failure = observer.observer.finish(&device);
         // What waits for the helper's answers goes before it.
         drop(observer);
         drop(helper);
         drop(shown);
         match ended.map_err(world)? {
-            Ended::Shutdown => Ok(()),
+            Ended::Shutdown => failure.map_or(Ok(()), |why| Err(Failure::World(why))),
             Ended::Failed(why) => Err(Failure::World(escaped(&why).into_owned())),
         }
     }
@@ -266,14 +271,51 @@ impl Tunnel<'_> {
         handle: &Handle<P>,
         tables: &OtherTables,
     ) -> Result<Option<Scripts>, Failure> {
-        let Role::Server(server) = &self.parsed.config.role else { return Ok(None) };
-        if !scripts::any(&server.access) {
+        let any = match &self.parsed.config.role {
+            Role::Server(server) => scripts::any(&server.access),
+            Role::Client(_) | Role::PointToPoint(_) => self.parsed.config.scripts.tls_verify.is_some(),
+        };
+        if !any {
             return Ok(None);
         }
-        let scripts = Scripts::start(handle.clone(), helper.scripts().map_err(no_helper)?)
+        let launcher = helper.scripts().map_err(no_helper)?;
+        let mut base = self.script_environment();
+        if matches!(self.parsed.config.role, Role::Server(_)) {
+            base = tunnel_scripts::environment::of_clients(&self.parsed.config, base);
+        }
+        let scripts = Scripts::start(handle.clone(), launcher, base)
             .map_err(|error| Failure::World(format!("scripts cannot be run: {error}")))?;
         tables.add(scripts.usage());
         Ok(Some(scripts))
+    }
+
+    fn script_environment(&self) -> Vec<(String, String)> {
+        let parsed = &self.parsed;
+        let daemon = parsed.has("daemon") || self.args.in_background;
+        tunnel_scripts::environment::base(&parsed.config, self.file, daemon)
+    }
+
+    /// The programs that run when the tunnel comes up and goes down, if there are any.
+    fn start_tunnel_scripts<P: StatusSource>(
+        &self,
+        helper: &HelperAccess,
+        handle: &Handle<P>,
+    ) -> Result<Option<TunnelScripts>, Failure> {
+        let config = &self.parsed.config;
+        let any = config.scripts.commands().next().is_some();
+        if !any && config.scripts.route_delay.is_none() {
+            return Ok(None);
+        }
+        let end = match &config.role {
+            Role::Client(_) => End::Connects,
+            Role::PointToPoint(_) => End::Waits,
+            Role::Server(_) => End::Serves,
+        };
+        let launcher = if any { Some(helper.scripts().map_err(no_helper)?) } else { None };
+        let control = Control::new(handle.clone(), self.log.clone());
+        TunnelScripts::start(config.scripts.clone(), end, self.script_environment(), (launcher, control))
+            .map(Some)
+            .map_err(no_thread)
     }
 
     /// Watches what changes outside, until what is given back is dropped.

@@ -74,21 +74,26 @@ pub(super) struct Scripts {
 }
 
 impl Scripts {
-    /// Starts the thread.
+    /// Starts the thread. All scripts have the variables of `base`, unless they have others of these names.
     pub(super) fn start<P: Protocol<Reply = Reply> + 'static>(
         handle: Handle<P>,
         launcher: ScriptLauncher,
+        base: Vec<(String, String)>,
     ) -> io::Result<Self> {
         let answer = move |id, outcome| {
             handle.reply(Reply::ScriptDone { id, outcome });
         };
-        Self::answering(Box::new(answer), launcher)
+        Self::answering(Box::new(answer), launcher, base)
     }
 
     /// The same, with another way to tell what comes of a script.
-    pub(super) fn answering(answer: Answer, launcher: ScriptLauncher) -> io::Result<Self> {
+    pub(super) fn answering(
+        answer: Answer,
+        launcher: ScriptLauncher,
+        base: Vec<(String, String)>,
+    ) -> io::Result<Self> {
         let (jobs, receiver) = mpsc::channel();
-        let runner = Runner::new(answer, launcher);
+        let runner = Runner::new(answer, launcher, base);
         let usage = Arc::clone(&runner.usage);
         let work = move || runner.run(&receiver);
         let thread = thread::Builder::new().name("adit-scripts".to_owned()).spawn(work)?;
@@ -148,7 +153,7 @@ struct Deferred {
 }
 
 /// A script as the helper runs it.
-fn call(script: &Script, device: String, beside: Option<u64>) -> ScriptCall {
+fn call(script: &Script, base: &[(String, String)], (device, beside): (String, Option<u64>)) -> ScriptCall {
     let input = |file: &ScriptFile| ScriptInput {
         content: file.content.to_vec(),
         is_argument: file.is_argument,
@@ -157,11 +162,12 @@ fn call(script: &Script, device: String, beside: Option<u64>) -> ScriptCall {
     let secret = |(name, value): &(&'static str, Zeroizing<String>)| (name.to_string(), value.to_string());
     ScriptCall {
         argv: script.argv.clone(),
-        env: script.env.clone(),
+        env: base.iter().chain(&script.env).cloned().collect(),
         secrets: script.secrets.iter().map(secret).collect(),
         device,
         files: script.files.iter().map(input).collect(),
         beside,
+        gateways: Vec::new(),
     }
 }
 
@@ -174,10 +180,11 @@ struct Runner {
     deferred: Vec<Deferred>,
     look_at_files: Instant,
     launcher: ScriptLauncher,
+    base: Vec<(String, String)>,
 }
 
 impl Runner {
-    fn new(answer: Answer, launcher: ScriptLauncher) -> Self {
+    fn new(answer: Answer, launcher: ScriptLauncher, base: Vec<(String, String)>) -> Self {
         let waiting = Queue::new();
         Runner {
             answer,
@@ -188,6 +195,7 @@ impl Runner {
             deferred: Vec::new(),
             look_at_files: Instant::now(),
             launcher,
+            base,
         }
     }
 
@@ -276,7 +284,7 @@ impl Runner {
         while let Some(Waiting { mut script, device }) = self.next() {
             let beside = script.beside.and_then(|id| self.deferred.iter().find(|it| it.script.id == id));
             let beside = beside.map(|deferred| deferred.run.number());
-            match self.launcher.run(call(&script, device, beside)) {
+            match self.launcher.run(call(&script, &self.base, (device, beside))) {
                 Ok(run) => {
                     script.wipe();
                     let until = Instant::now() + script.timeout;

@@ -10,27 +10,31 @@ use std::time::Duration;
 use adit_config::TokenSecret;
 use adit_config::openvpn as file;
 use adit_config::openvpn::{ClientConfig, Config, PointToPointConfig, ServerConfig};
-use adit_core::{IpNet, Ipv4Net, Ipv6Net, RouteTable, Transport, UnixTime};
+use adit_core::{Dns, IpNet, Ipv4Net, Ipv6Net, RouteTable, Transport, UnixTime};
 use adit_dataplane as dataplane;
 use adit_dataplane::codec::{Demultiplexer, openvpn as openvpn_codec};
 use adit_io::{
-    Buffers, DriverConfig, Family, Listen, OffloadSwitches, Remote, SocketRouting, StreamOptions, TunConfig,
+    Buffers, DriverConfig, Execution, Family, Listen, OffloadSwitches, Remote, SocketRouting, StreamOptions,
+    TunConfig,
 };
 use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
 use adit_openvpn::codec::Compression;
 use adit_openvpn::credentials::{self, CredentialError, Credentials, client_tls, server_tls};
 use adit_openvpn::params::{
     AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, MssFix,
-    PerClientParams, PointToPointParams, PullAction, Rate, RemoteParams, ServerParams, TlsCryptV2,
+    PerClientParams, PointToPointParams, PullAction, Rate, RemoteParams, ScriptParams, ServerParams,
+    TlsCryptV2,
 };
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{ClientKey, ServerKey};
 use adit_openvpn::wrap::{KeyDirection, WrapConfig};
 use adit_openvpn::{TlsConfig, TlsRole, UseLimits};
 use adit_pki::{CertificateDemand, NameCheck, NameField, NameFields, PeerRequirements, Purpose, Revocations};
+use rustls_pki_types::CertificateDer;
 use zeroize::Zeroizing;
 
 use super::proxies;
+use super::scripts;
 use super::tls::environment;
 
 /// OpenVPN's own default would be 100, which drops packets of fast senders.
@@ -71,9 +75,37 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
         resolv_conf: None,
         kill_switch: false,
         dataplane: dataplane::Config { client_to_client, ..dataplane::Config::of(demultiplexer(config)) },
+        execution: execution(config),
         demultiplexers: BTreeMap::new(),
         streams: StreamOptions::default(),
     }
+}
+
+/// What is left to scripts, and whether they are asked first.
+fn execution(config: &Config) -> Execution {
+    let scripts = &config.scripts;
+    Execution {
+        leaves_device: scripts.leaves_device,
+        leaves_routes: scripts.leaves_routes,
+        leaves_names: scripts.leaves_names(),
+        in_stages: scripts.commands().next().is_some() || scripts.route_delay.is_some(),
+    }
+}
+
+/// What the protocol says for scripts, if there are any.
+fn script_params(config: &Config, peer_ipv6: Option<Ipv6Addr>, dns: &Dns) -> Option<Arc<ScriptParams>> {
+    let scripts = &config.scripts;
+    scripts.commands().next()?;
+    let servers = dns.servers.iter().map(|server| format!("DNS {server}"));
+    let search = dns.search.iter().map(|domain| format!("DOMAIN {domain}"));
+    let only_for = dns.only_for.iter().map(|domain| format!("DOMAIN-ROUTE {domain}"));
+    Some(Arc::new(ScriptParams {
+        env: Vec::new(),
+        dhcp_options: servers.chain(search).chain(only_for).collect(),
+        gateway: scripts.gateway,
+        peer_ipv6,
+        tls_verify: scripts.tls_verify.clone(),
+    }))
 }
 
 /// Packets that may wait in the device.
@@ -161,7 +193,11 @@ pub(super) fn client_params(
     let requirements = requirements(config, revocations.clone());
     let tls = client_tls(credentials, requirements, &environment(config))?;
     Ok(ClientParams {
-        control: control(config, TlsConfig::Client(tls), TlsRole::Client, revocations, wall)?,
+        control: ControlParams {
+            authorities: authorities(config, credentials),
+            holds_hello: config.scripts.tls_verify.is_some(),
+            ..control(config, TlsConfig::Client(tls), TlsRole::Client, revocations, wall)?
+        },
         data: data(config),
         remotes: client.remotes.iter().map(remote_params).collect(),
         keepalive: keepalive(config),
@@ -218,6 +254,7 @@ pub(super) fn local_settings(config: &Config, client: &ClientConfig) -> LocalSet
         peer_address,
         route_metric: client.route_metric,
         untold: config.device.ifconfig_nowarn,
+        scripts: script_params(config, client.ipv6.map(|(_, peer)| peer), &client.dns),
     }
 }
 
@@ -264,7 +301,11 @@ pub(super) fn point_to_point_params(
         exit_notify: 0,
         per_client: file::PerClient::default(),
         admission: file::Admission { tls_crypt_v2: point.tls_crypt_v2.clone(), ..Default::default() },
-        access: file::Access::default(),
+        access: file::Access {
+            tls_verify: config.scripts.tls_verify.clone(),
+            env: config.scripts.env.clone(),
+            ..file::Access::default()
+        },
     };
     // There are no tokens to make.
     let no_secret = [0; 32];
@@ -288,6 +329,7 @@ pub(super) fn point_to_point_settings(config: &Config, point: &PointToPointConfi
         addresses,
         peer_address,
         untold: config.device.ifconfig_nowarn,
+        scripts: script_params(config, point.ipv6.map(|(_, peer)| peer), &Dns::default()),
         ..LocalSettings::default()
     }
 }
@@ -304,7 +346,10 @@ pub(super) fn server_params(
     let requirements = requirements(config, revocations.clone());
     let tls = server_tls(credentials, requirements, &environment(config))?;
     Ok(ServerParams {
-        control: control(config, TlsConfig::Server(tls), TlsRole::Server, revocations, wall)?,
+        control: ControlParams {
+            authorities: authorities(config, credentials),
+            ..control(config, TlsConfig::Server(tls), TlsRole::Server, revocations, wall)?
+        },
         data: data(config),
         address4: server.ipv4.map(|v4| v4.address),
         pool4: server.ipv4.and_then(|v4| v4.pool),
@@ -327,6 +372,7 @@ pub(super) fn server_params(
         per_client: PerClientParams { ask: server.per_client.directory.is_some(), remembered: Vec::new() },
         admission: admission(&server.admission),
         point_to_point: None,
+        scripts: script_params(config, None, &Dns::default()),
     })
 }
 
@@ -395,6 +441,15 @@ pub(super) fn warnings(
     };
     let now = rustls_pki_types::UnixTime::since_unix_epoch(Duration::from_secs(adit_io::unix_now().0));
     credentials::warnings(credentials, purpose, now, lists)
+}
+
+/// The authorities that scripts are told of: where there are some, they may be told who issued a certificate.
+fn authorities(config: &Config, credentials: &Credentials) -> Vec<CertificateDer<'static>> {
+    let by_server = matches!(&config.role, file::Role::Server(server) if scripts::any(&server.access) || server.access.management);
+    match by_server || config.scripts.commands().next().is_some() {
+        true => credentials.authorities(),
+        false => Vec::new(),
+    }
 }
 
 fn demand(config: &Config) -> CertificateDemand {

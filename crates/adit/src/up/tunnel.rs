@@ -13,7 +13,7 @@ use super::management::Management;
 use super::signals::StartupSignals;
 use super::startup::Member;
 use super::terminal::Waiting as _;
-use super::{Args, Failure, hosts};
+use super::{Args, Failure, hosts, tunnel_scripts};
 use crate::configuration::{self, Dialect};
 use crate::exit;
 use crate::log::Logger;
@@ -76,6 +76,7 @@ impl Tunnel<'_> {
         for warning in &self.parsed.warnings {
             self.log.log(Severity::Warning, warning);
         }
+        self.check_scripts()?;
         if let Some(shared) = &self.shared {
             let device = self.parsed.config.device.name.as_deref().unwrap_or_default();
             let text = format_args!("an endpoint of the tunnel {device}: {}", shared.names.join(", "));
@@ -88,6 +89,13 @@ impl Tunnel<'_> {
         let outcome = self.hold_and_start(management, early, member);
         early.end();
         outcome
+    }
+
+    fn check_scripts(&mut self) -> Result<(), Failure> {
+        let checked = tunnel_scripts::check::check(&mut Arc::make_mut(&mut self.parsed).config.scripts);
+        let warnings = checked.map_err(|(directive, why)| self.at_line(directive, &why))?;
+        warnings.into_iter().for_each(|warning| self.log.log(Severity::Warning, warning));
+        Ok(())
     }
 
     /// `management-hold`, if the file says so, and then the start.

@@ -233,6 +233,7 @@ pub(crate) fn driver_config(tun: TunConfig, workers: usize) -> DriverConfig {
         resolv_conf: None,
         kill_switch: false,
         dataplane: adit_dataplane::Config::new(wireguard::Sockets),
+        execution: adit_io::Execution::default(),
         demultiplexers: BTreeMap::new(),
         streams: StreamOptions::default(),
     }

@@ -19,6 +19,7 @@ mod privileges;
 mod profiles;
 mod routing;
 mod support;
+mod tunnel_scripts;
 mod wireguard;
 
 use support::{bed, options, relay};

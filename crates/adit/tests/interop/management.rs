@@ -3,5 +3,6 @@
 pub(crate) mod commands;
 mod front_end;
 pub(crate) mod logs;
+mod push_update;
 pub(crate) mod status;
 pub(crate) mod status_file;

@@ -2,7 +2,7 @@
 
 use super::{Action, Directive, Handler, Side};
 use crate::openvpn::handlers::{
-    access, auth, data, management, network, peer_check, process, proxy, routes, server, tls,
+    access, auth, data, management, network, peer_check, process, proxy, routes, scripts, server, tls,
 };
 
 impl Directive {
@@ -56,8 +56,6 @@ const fn command(name: &'static str, usage: &'static str) -> Directive {
 const NO_PLUGINS: &str = "adit loads no plugins; if this one judges passwords (PAM, LDAP, one-time codes), write \
     `auth-user-pass-verify COMMAND via-file` in its place: without a judge the second factor is lost, and a \
     certificate alone lets a client in";
-const NO_SCRIPTS: &str = "adit does not run this script yet; remove it, or run it from the service manager";
-const SETS_NAME_SERVERS: &str = "adit sets the name servers itself";
 const PROXY_RETRIES: &str =
     "a connection that fails is tried again, by a proxy too: `connect-retry`, `connect-retry-max`";
 const NO_TAP: &str = "adit carries IP packets (tun) only, no Ethernet; use `dev tun`";
@@ -153,7 +151,7 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     server("username-as-common-name", "", access::username_as_name),
     server("auth-gen-token", "[LIFETIME] [RENEWAL] [external-auth]", access::tokens),
     server("auth-gen-token-secret", "FILE", access::token_secret).inline(),
-    server("tls-verify", "COMMAND", access::tls_verify),
+    both("tls-verify", "COMMAND", scripts::tls_verify),
     server("client-crresponse", "COMMAND", access::client_crresponse),
     server("client-connect", "COMMAND", access::client_connect),
     server("client-disconnect", "COMMAND", access::client_disconnect),
@@ -251,15 +249,22 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     both("setenv", "NAME [VALUE] ...", access::setenv),
     both("setenv-safe", "NAME [VALUE]", access::setenv),
     both("script-security", "LEVEL", access::script_security),
-    kept("up", "COMMAND ...", process::dns_script, SETS_NAME_SERVERS),
-    kept("down", "COMMAND ...", process::dns_script, SETS_NAME_SERVERS),
+    both("up", "COMMAND", scripts::script),
+    both("down", "COMMAND", scripts::script),
+    both("route-up", "COMMAND", scripts::script),
+    both("route-pre-down", "COMMAND", scripts::script),
+    both("ipchange", "COMMAND", scripts::script),
+    both("up-restart", "", scripts::flag),
+    both("down-pre", "", scripts::flag),
+    both("ifconfig-noexec", "", scripts::flag),
+    both("route-noexec", "", scripts::flag),
+    both("persist-tun", "", scripts::flag),
+    both("route-delay", "[SECONDS] [WINDOW]", scripts::route_delay),
+    both("dns-updown", "COMMAND|disable|force", scripts::dns_updown),
     both("ignore-unknown-option", "NAME ...", process::ignore_unknown),
     both("config", "FILE", process::nested),
     client("connection", "", network::connection).inline(),
-    ignored("down-pre", "", "it belongs to `down`, which adit does not run"),
-    ignored("up-restart", "", "it belongs to `up` and `down`, which adit does not run"),
-    ignored("up-delay", "", "adit configures the device when the server has answered"),
-    ignored("persist-tun", "", PERSISTS),
+    ignored("up-delay", "", "the end that connects waits for the other in any case; the end that listens does not"),
     ignored("persist-key", "", PERSISTS),
     ignored("persist-local-ip", "", "the system chooses our address for each connection, or `local` does"),
     ignored("persist-remote-ip", "", "a name is looked up anew for each connection; what it stood for last serves while it cannot be"),
@@ -282,7 +287,6 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     ignored("management-up-down", "", "the states that `state on` shows tell of it"),
     both("remap-usr1", "SIGNAL", process::remap_usr1),
     ignored("iproute", "COMMAND", "adit speaks to the kernel itself"),
-    ignored("dns-updown", "COMMAND ...", SETS_NAME_SERVERS),
     // Harmless leftovers
     ignored("fast-io", "", BATCHES),
     ignored("bcast-buffers", "BUFFERS", BATCHES),
@@ -301,7 +305,6 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     both("max-packet-size", "BYTES", network::max_packet_size).in_connection(),
     both("tun-mtu-max", "BYTES", network::tun_mtu_max),
     ignored("route-method", "METHOD", WINDOWS),
-    ignored("route-delay", "[SECONDS] [WINDOW]", "the device is ready when routes are set"),
     ignored("max-routes", "[ROUTES]", "OpenVPN has dropped it too"),
     ignored("max-routes-per-client", "ROUTES", "a client has its own addresses and the networks that its file or a script names, no others"),
     ignored("stale-routes-check", "SECONDS [AGE]", "a client has no learned routes"),
@@ -338,13 +341,8 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     refused("management-external-key", "adit signs with keys of its own alone; use `cert` and `key`"),
     refused("management-external-cert", "adit takes its certificate from a file; use `cert`"),
     refused("management-query-proxy", "adit takes its proxy from the file; write `http-proxy` or `socks-proxy`, and remove it"),
-    refused("route-up", NO_SCRIPTS),
-    refused("route-pre-down", NO_SCRIPTS),
-    refused("ipchange", NO_SCRIPTS),
     refused("plugin", NO_PLUGINS),
     refused("ifconfig-push-constraint", "addresses of `ifconfig-push` are taken as they stand; remove it"),
-    refused("route-noexec", "adit sets the routes itself and has no other way yet; use `route-nopull` or `pull-filter`"),
-    refused("ifconfig-noexec", "adit sets the addresses itself and has no other way yet; remove it"),
     refused("client-nat", "adit does not translate addresses; use nftables"),
     refused("route-ipv6-gateway", "name the gateway in each `route-ipv6`"),
     refused("port-share", "adit does not share its port; put a proxy that tells the protocols apart before it"),

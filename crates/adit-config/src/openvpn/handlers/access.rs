@@ -12,7 +12,7 @@ use crate::openvpn::model::{ClientCertificates, PasswordScript, TokenTimes};
 type Done = Result<Effect, String>;
 
 /// The words of a command line that is one argument of its directive. No shell reads it.
-fn command(args: &Args<'_>, index: usize) -> Result<Vec<String>, String> {
+pub(super) fn command(args: &Args<'_>, index: usize) -> Result<Vec<String>, String> {
     let words = split(args.get(index)?)?;
     match words.first().map(String::as_str) {
         None | Some("") => Err(args.usage()),
@@ -34,11 +34,6 @@ pub(crate) fn verify(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.access.verify = Some(PasswordScript { argv, by_file });
     draft.access_at.push((args.entry.at.clone(), if by_file { 2 } else { 3 }));
     done()
-}
-
-pub(crate) fn tls_verify(draft: &mut Draft, args: &Args<'_>) -> Done {
-    draft.access_at.push((args.entry.at.clone(), 2));
-    script(&mut draft.access.tls_verify, args)
 }
 
 pub(crate) fn client_crresponse(draft: &mut Draft, args: &Args<'_>) -> Done {

@@ -1,5 +1,7 @@
 //! Directives on side, device and addresses.
 
+use std::net::IpAddr;
+
 use adit_core::Transport;
 
 use crate::openvpn::directives::args::Args;
@@ -317,9 +319,11 @@ pub(crate) fn route_metric(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
-pub(crate) fn route_gateway(_: &mut Draft, args: &Args<'_>) -> Done {
-    if args.get(0)? != "dhcp" {
-        args.ip(0)?;
+pub(crate) fn route_gateway(draft: &mut Draft, args: &Args<'_>) -> Done {
+    if args.get(0)? != "dhcp"
+        && let IpAddr::V4(gateway) = args.ip(0)?
+    {
+        draft.scripts.scripts.gateway = Some(gateway);
     }
     done()
 }

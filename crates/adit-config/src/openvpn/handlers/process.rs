@@ -138,15 +138,3 @@ pub(crate) fn echo(draft: &mut Draft, args: &Args<'_>) -> Done {
 pub(crate) fn ignore_unknown(_: &mut Draft, _: &Args<'_>) -> Done {
     done()
 }
-
-/// `up` and `down`: the scripts that only set name servers are not needed; others are.
-pub(crate) fn dns_script(_: &mut Draft, args: &Args<'_>) -> Done {
-    let known = ["update-resolv-conf", "update-systemd-resolved", "openvpn-update-resolv-conf", "dns-updown"];
-    let command = args.get(0)?;
-    let program = command.split_ascii_whitespace().next().unwrap_or_default();
-    let file = program.rsplit('/').next().unwrap_or_default().trim_end_matches(".sh");
-    if known.contains(&file) {
-        return done();
-    }
-    Err(format!("`{}`: adit runs no scripts yet; remove it, or run it from the service manager", args.name()))
-}

@@ -75,6 +75,16 @@ pub struct Access {
     pub env: Vec<(String, String)>,
 }
 
+impl Access {
+    /// Whether a script takes part.
+    pub(crate) fn has_scripts(&self) -> bool {
+        let Access { tls_verify, key_verify, client_crresponse, client_connect, client_disconnect, .. } =
+            self;
+        let scripts = [tls_verify, key_verify, client_crresponse, client_connect, client_disconnect];
+        self.verify.is_some() || self.learn_address.is_some() || scripts.iter().any(|script| script.is_some())
+    }
+}
+
 /// `verify-client-cert`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClientCertificates {

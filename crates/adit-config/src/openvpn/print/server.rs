@@ -62,7 +62,7 @@ fn print_access(out: &mut Out, access: &Access) {
         ("client-disconnect", &access.client_disconnect),
         ("learn-address", &access.learn_address),
     ];
-    if access.verify.is_some() || scripts.iter().any(|(_, script)| script.is_some()) {
+    if access.has_scripts() {
         let by_env = access.verify.as_ref().is_some_and(|verify| !verify.by_file);
         out.one("script-security", if by_env { 3 } else { 2 });
     }
@@ -104,7 +104,7 @@ fn print_access(out: &mut Out, access: &Access) {
 }
 
 /// A command line as one word.
-fn command(argv: &[String]) -> String {
+pub(super) fn command(argv: &[String]) -> String {
     let mut line = Out(Zeroizing::new(String::new()));
     for (index, word) in argv.iter().enumerate() {
         if index > 0 {

@@ -56,8 +56,7 @@ pub(crate) fn print_process(out: &mut Out, process: &Process) {
         out.one("group", group);
     }
     if process.user.is_some() || process.group.is_some() {
-        // adit keeps both in any case. OpenVPN could not get them back as another user.
-        out.flag("persist-tun");
+        // adit keeps it in any case. OpenVPN could not get it back as another user.
         out.flag("persist-key");
     }
     out.one("verb", process.verb);

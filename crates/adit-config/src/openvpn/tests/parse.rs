@@ -291,10 +291,48 @@ fn key_files() {
     assert!(bad("client\nremote a\n<tls-crypt>\nx\n</tls-crypt>")[0].contains("BEGIN OpenVPN Static key"));
 }
 
+/// The scripts of a client with these lines.
+fn scripts(lines: &str) -> TunnelScripts {
+    client(lines).0.scripts
+}
+
 #[test]
-fn scripts() {
-    assert!(bad("client\nremote a\nup /etc/openvpn/up.sh")[0].contains("runs no scripts"));
-    client("script-security 2\nup /etc/openvpn/update-resolv-conf\ndown /etc/openvpn/update-resolv-conf");
+fn scripts_need_to_be_allowed() {
+    for name in ["up", "down", "route-up", "route-pre-down", "ipchange", "tls-verify", "dns-updown"] {
+        let line = format!("{name} \"/etc/openvpn/run 'a b' c\"\n");
+        let problem = bad(&format!("client\nremote a\nremote-cert-tls server\n{line}"));
+        assert!(problem.iter().any(|it| it.contains("f:4: write `script-security 2`")), "{problem:?}");
+        let scripts = scripts(&format!("script-security 2\n{line}"));
+        let argv: Vec<&Vec<String>> = scripts.commands().collect();
+        assert_eq!(argv, [&["/etc/openvpn/run".to_owned(), "a b".to_owned(), "c".to_owned()]], "{name}");
+    }
+    // A profile of a provider for systems where something else sets the name servers.
+    let without = scripts("up /etc/openvpn/update-resolv-conf\ndown /etc/openvpn/update-resolv-conf");
+    assert!(without.commands().next().is_none() && !without.leaves_names());
+    let with = scripts("script-security 2\nup /etc/openvpn/update-resolv-conf");
+    assert!(with.commands().count() == 1 && with.leaves_names());
+}
+
+#[test]
+fn who_sets_the_name_servers() {
+    let up = "script-security 2\nup /up\n";
+    for (lines, others) in [
+        ("", false),
+        (up, true),
+        ("script-security 2\nup /up\ndns-updown force\n", false),
+        ("dns-updown disable\n", true),
+        ("script-security 2\ndns-updown /set\n", true),
+    ] {
+        assert_eq!(scripts(lines).leaves_names(), others, "{lines}");
+    }
+}
+
+#[test]
+fn variables_of_a_client_go_to_its_scripts_and_some_to_the_server() {
+    let (config, client) = client("push-peer-info\nsetenv UV_X 1\nsetenv PLAIN 2\nsetenv-safe Y 3\n");
+    let env = config.scripts.env.iter().map(|(name, value)| format!("{name}={value}"));
+    assert_eq!(env.collect::<Vec<_>>(), ["PLAIN=2", "OPENVPN_Y=3"]);
+    assert_eq!(client.peer_info, [("UV_X".to_owned(), "1".to_owned())]);
 }
 
 #[test]

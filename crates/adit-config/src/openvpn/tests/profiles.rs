@@ -117,7 +117,7 @@ fn provider_client() {
     assert_eq!(config.liveness, Liveness { ping: Some(Duration::from_secs(15)), ..Liveness::default() });
     assert_eq!(config.tls.identity.as_ref().unwrap().key.text(), KEY, "line ends are made \\n");
     assert!(client.remote_random);
-    for directive in ["cipher", "fast-io", "tun-mtu-extra", "persist-tun"] {
+    for directive in ["cipher", "fast-io", "tun-mtu-extra", "persist-key"] {
         assert_eq!(kind(&parsed, directive), Kind::Ignored, "{directive}");
     }
 

@@ -20,7 +20,7 @@ use proptest::sample::select;
 use self::client::client;
 use self::data::{data, timers};
 use self::server::{admission, server};
-use self::system::{device, named_route, process, route, socket};
+use self::system::{device, named_route, process, route, scripts, socket};
 use self::tls::{tls, wrap};
 use crate::StaticKey;
 use crate::openvpn::*;
@@ -137,7 +137,8 @@ fn tls_config() -> impl Strategy<Value = Config> {
         point().prop_map(|point| Role::PointToPoint(Box::new(point))),
     ];
     let routes = (vec(route(), 0..4), vec(named_route(), 0..2));
-    (role, device(), tls(), wrap(), data(), timers(), socket(), routes, process()).prop_map(
+    let process = (process(), scripts());
+    (role, device(), tls(), wrap(), data(), timers(), socket(), routes, process).prop_map(
         |(
             mut role,
             device,
@@ -147,7 +148,7 @@ fn tls_config() -> impl Strategy<Value = Config> {
             timers,
             mut socket,
             (mut routes, mut named_routes),
-            process,
+            (process, mut scripts),
         )| {
             let (liveness, limits, rekey) = timers;
             // A server's tls-crypt-v2 stands beside the wrapping.
@@ -177,6 +178,10 @@ fn tls_config() -> impl Strategy<Value = Config> {
             for route in named_routes.iter_mut().filter(|route| route.via != RouteVia::SystemGateway) {
                 route.metric = route.metric.or(metric);
             }
+            // A server has both elsewhere.
+            if matches!(role, Role::Server(_)) {
+                (scripts.tls_verify, scripts.env) = (None, Vec::new());
+            }
             Config {
                 role,
                 device,
@@ -190,6 +195,7 @@ fn tls_config() -> impl Strategy<Value = Config> {
                 socket,
                 routes,
                 named_routes,
+                scripts,
                 process,
             }
         },

@@ -1,9 +1,8 @@
 //! What the protocol wants of the data plane, the driver and the program.
 
-use adit_core::{Command, DataEvent, Event, EventOf, Protocol};
+use adit_core::{DataEvent, Event, EventOf, Protocol};
 
 use super::Control;
-use crate::clock;
 use crate::driver::mail::Mail;
 use crate::driver::workers::or_install;
 
@@ -13,22 +12,18 @@ impl<P: Protocol> Control<'_, P> {
             Event::Data(event) => return self.data(event),
             Event::Open { remote } => self.open(remote),
             Event::Close { path } => self.close(path),
-            Event::Up(ref settings) => {
+            Event::Up(settings) => {
                 // The first packets find the peers that were added before.
                 self.workers.wake();
-                if let Err(reason) = self.up(settings) {
-                    // A tunnel that lacks what it needs is not reported as up.
-                    return self.protocol.handle_command(clock(), Command::NotUp { reason });
-                }
+                return self.come_up(settings);
             }
-            Event::Down => {
-                self.system.undo();
-                self.watch_network();
-            }
+            Event::Down => self.come_down(),
             Event::LeasesMoved => return self.workers.membership().tell_others(|| Mail::LeasesMoved),
             Event::Request(request) => return self.observer.request(request, self.tun.name()),
             Event::Ended(ref ended) => self.ended = Some(ended.clone()),
-            Event::PeerUp { .. } | Event::PeerDown { .. } | Event::Report(_) => {}
+            Event::PeerUp { .. } if self.stages.is_waiting() => return self.stages.hold(event),
+            Event::PeerDown { .. } => self.stages.peer_down(),
+            Event::PeerUp { .. } | Event::Report(_) => {}
         }
         self.observer.event(&event, self.tun.name());
     }

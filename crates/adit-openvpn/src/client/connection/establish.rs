@@ -14,7 +14,7 @@ use crate::liveness::Liveness;
 use crate::negotiate::{client_cipher, max_mss};
 use crate::params::PullAction;
 use crate::pushed::{Pushed, Refused};
-use crate::request::{DataEvent, Event};
+use crate::request::{DataEvent, Event, Request};
 
 impl Connection {
     /// The push is complete: the tunnel can come up.
@@ -72,6 +72,9 @@ impl Connection {
             replay_window: data.replay_window,
         };
         let server = self.path.remote().ip();
+        let (local, nopull) = (&self.params.local, self.params.route_nopull);
+        let settings = pushed.settings(local, nopull, mtu, server);
+        let facts = local.scripts.as_ref().map(|scripts| pushed.facts(scripts, (local, &settings), nopull));
         let terms = Terms {
             agreement,
             dynamic: pushed.dynamic_tls_crypt,
@@ -79,7 +82,8 @@ impl Connection {
             limits: self.params.limits.merged(pushed.limits),
             cc_exit: pushed.cc_exit,
             exit_notify: self.remote.exit_notify || pushed.exit_notify,
-            settings: pushed.settings(&self.params.local, self.params.route_nopull, mtu, server),
+            settings,
+            facts: facts.map(Box::new),
             pushed,
         };
         self.enter(now, terms, events)
@@ -92,7 +96,7 @@ impl Connection {
         terms: Terms,
         events: &mut VecDeque<Event>,
     ) -> Result<(), KeyStateError> {
-        let Terms { agreement, settings, pushed, .. } = terms;
+        let Terms { agreement, settings, facts, pushed, .. } = terms;
         let max_mss = max_mss(self.params.data.mssfix, settings.mtu, self.path, &agreement);
         events.push_back(Event::Data(DataEvent::AddPeer(self.peer_config(max_mss))));
         self.channel.agreed(now, terms.dynamic)?;
@@ -111,6 +115,7 @@ impl Connection {
             settings: settings.clone(),
         });
         (self.ask_at, self.push_deadline) = (None, None);
+        events.extend(facts.map(|facts| Event::Request(Request::TunnelFacts(facts))));
         events.push_back(Event::Up(settings));
         if let Some(info) = self.peer_info() {
             events.push_back(Event::PeerUp { peer: PeerId::SERVER, info: Box::new(info) });

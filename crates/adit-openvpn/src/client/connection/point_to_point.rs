@@ -35,6 +35,9 @@ impl Connection {
         // Nothing was pushed.
         let pushed = Pushed::default();
         let server = self.path.remote().ip();
+        let settings = pushed.settings(&self.params.local, false, data.tun_mtu, server);
+        let scripts = self.params.local.scripts.as_ref();
+        let facts = scripts.map(|scripts| pushed.facts(scripts, (&self.params.local, &settings), false));
         let terms = Terms {
             agreement,
             dynamic: terms.wraps_dynamically(),
@@ -42,7 +45,8 @@ impl Connection {
             limits: self.params.limits,
             cc_exit: terms.has(iv_proto::CC_EXIT) && self.remote.exit_notify,
             exit_notify: self.remote.exit_notify,
-            settings: pushed.settings(&self.params.local, false, data.tun_mtu, server),
+            settings,
+            facts: facts.map(Box::new),
             pushed,
         };
         self.enter(now, terms, events)

@@ -9,9 +9,9 @@ use zeroize::Zeroizing;
 use super::challenge::MAX_RESPONSES;
 use super::{AuthRequest, AuthResult, Authentication, Verified, login_state, refused};
 use crate::auth_token::Login;
+use crate::environment::Environment;
 use crate::params::ControlParams;
 use crate::request::{ClientDecision, ClientEvent, ClientStep, Event, PeerSettings, Request};
-use crate::server::environment::Environment;
 
 /// Longest message to a client in bytes (OpenVPN common.h `PUSH_BUNDLE_SIZE`, with the NUL).
 const MAX_MESSAGE: usize = 1023;

@@ -7,10 +7,10 @@ use adit_core::{Instant, IpNet, Severity};
 
 use super::Peer;
 use super::scripts::plain_script;
+use crate::environment::Environment;
 use crate::lease::ClientLease;
 use crate::params::ServerParams;
 use crate::request::{Event, PeerSettings, Request, ScriptId, ScriptOutcome};
-use crate::server::environment::Environment;
 
 /// A client whose addresses the script is being told of.
 pub(in crate::server) struct Learning {

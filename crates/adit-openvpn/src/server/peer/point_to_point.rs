@@ -50,6 +50,7 @@ impl Peer {
         let cc_exit = terms.has(iv_proto::CC_EXIT);
         self.up = Some(Up { lease, since: now, push_messages: Vec::new(), pushed_at: Some(now), cc_exit });
         self.lifetime = Lifetime::new(now, self.params.limits);
+        self.tell_peer(events);
         self.enter(now, agreement, terms.wraps_dynamically(), events);
     }
 

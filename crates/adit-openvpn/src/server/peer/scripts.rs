@@ -7,15 +7,20 @@ use std::time::Duration;
 use adit_core::{Instant, IpNet};
 
 use super::{Peer, Up};
+use crate::environment::{Environment, place_text};
 use crate::lease::ClientLease;
-use crate::request::{ClientStep, Event, PeerSettings, Request, Script, ScriptId, ScriptOutcome};
+use crate::request::{ClientStep, Event, PeerFacts, PeerSettings, Request, Script, ScriptId, ScriptOutcome};
 use crate::server::connect::{Connected, Connecting};
-use crate::server::environment::Environment;
 
 impl Peer {
     /// What scripts are told of the client once it is authenticated.
     pub(super) fn environment(&self) -> Environment {
         let mut env = Environment::new(&self.params.access.env);
+        self.describe(&mut env);
+        env
+    }
+
+    fn describe(&self, env: &mut Environment) {
         env.peer_info(&self.peer_info);
         env.certificates(&self.channel.peer_certificates());
         env.place(self.path, false);
@@ -24,7 +29,16 @@ impl Peer {
         if !self.authentication.username().is_empty() {
             env.set("username", self.authentication.username());
         }
-        env
+    }
+
+    /// The other end of a point-to-point tunnel has authenticated itself.
+    pub(super) fn tell_peer(&self, events: &mut VecDeque<Event>) {
+        let point = self.params.point_to_point.as_ref();
+        let Some(scripts) = point.and_then(|point| point.local.scripts.as_deref()) else { return };
+        let mut env = Environment::new(&scripts.env);
+        self.describe(&mut env);
+        let facts = PeerFacts { env: env.into_list(), address: place_text(self.path) };
+        events.push_back(Event::Request(Request::PeerFacts(Box::new(facts))));
     }
 
     /// Asks `client-connect` about the client, which would have that lease.

@@ -21,6 +21,7 @@ const NAMES: Since = Since::Start("names are looked up before adit gives up its 
 const ROUTES: Since = Since::Start("a server's routes are set before adit gives up its rights");
 const SCRIPTS: Since =
     Since::Start("it is the first script, and the helper process has given up running programs");
+const TUNNEL_SCRIPTS: Since = Since::Start("the scripts of the start run when the tunnel ends");
 const LOW_PORTS: Since = Since::Start("adit has given up the right to ports below 1024");
 const PASSWORDS: Since =
     Since::Start("where the password comes from is settled before adit gives up its rights");
@@ -110,6 +111,14 @@ pub(super) const OF_ALL: &[Fixed] = &[
         ],
         SOCKETS,
         |new, old| keep(&mut new.process.management, &old.process.management),
+    ),
+    fixed(
+        &[
+            "up", "down", "route-up", "route-pre-down", "ipchange", "dns-updown", "up-restart", "down-pre", "persist-tun",
+            "ifconfig-noexec", "route-noexec", "route-delay", "route-gateway", "tls-verify", "setenv", "setenv-safe",
+        ],
+        TUNNEL_SCRIPTS,
+        |new, old| keep(&mut new.scripts, &old.scripts),
     ),
 ];
 

@@ -324,8 +324,8 @@ mod tests {
     #[test]
     fn a_held_tunnel_waits() {
         let questions = questions(true);
-        let held = Arc::clone(&questions);
-        let waiting = thread::spawn(move || held.wait_for_release(&Turns::default().next()));
+        let shared = Arc::clone(&questions);
+        let waiting = thread::spawn(move || shared.wait_for_release(&Turns::default().next()));
         until(|| questions.greeting() == Some(held(0)));
         assert!(questions.is_held() && !questions.release(), "no running client waited");
         assert!(waiting.join().expect("the thread ends"), "released");

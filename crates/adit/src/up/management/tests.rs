@@ -347,8 +347,11 @@ fn states_are_noted() {
     );
     // One that is held back has lost its server before.
     let held = step_of(Request::MayGoOn { wait: Duration::from_secs(1) });
-    let states_of = states(false, &[Event::Open { remote: 0 }, peer_up(), held]);
+    let states_of = states(false, &[Event::Open { remote: 0 }, peer_up(), held.clone()]);
     assert_eq!(states_of[2..], ["RECONNECTING,connection-lost,,,,,"]);
+    let refused = step_of(Request::AuthFailed(String::new()));
+    let states_of = states(false, &[Event::Open { remote: 0 }, refused, held]);
+    assert_eq!(states_of[1..], ["RECONNECTING,auth-failure,,,,,"]);
     let ended = || Event::Ended(Ended::Failed("no luck".to_owned()));
     let end = [Event::Open { remote: 0 }, peer_up(), Event::Close { path }, Event::Down, ended()];
     assert_eq!(states(false, &end)[2..], ["EXITING,error,,,,,"], "no word of coming back");
@@ -365,14 +368,18 @@ fn the_end_has_words_of_its_own() {
     let context = context();
     let mut watcher = watcher(&context, false);
     context.journal.attend(true);
-    let why = "vpn.example: the server refused us (AUTH_FAILED); its log says why";
-    watcher.event(&Event::Ended(Ended::Failed(why.to_owned())));
+    assert_eq!(watcher.request(&Request::AuthFailed(String::new()), "tun0"), None);
+    watcher.request(&Request::AuthFailed("locked".to_owned()), "tun0");
+    watcher.event(&Event::Ended(Ended::Failed("no luck".to_owned())));
     let said: Vec<String> = context.journal.take().into();
-    assert_eq!(said, [">PASSWORD:Verification Failed: 'Auth'".to_owned(), format!(">FATAL:{why}")]);
-    let why = "vpn.example: the server refused us (AUTH_FAILED): locked";
-    watcher.event(&Event::Ended(Ended::Failed(why.to_owned())));
-    let said: Vec<String> = context.journal.take().into();
-    assert_eq!(said[0], ">PASSWORD:Verification Failed: 'Auth' ['locked']");
+    assert_eq!(
+        said,
+        [
+            ">PASSWORD:Verification Failed: 'Auth'",
+            ">PASSWORD:Verification Failed: 'Auth' ['locked']",
+            ">FATAL:no luck"
+        ]
+    );
 }
 
 /// The program hears of a server's clients, with how many there are.

@@ -21,6 +21,8 @@ pub(in crate::up) struct Watcher {
     doing: Doing,
     /// The last event was a failure.
     failed: bool,
+    /// The server refused the user.
+    refused: bool,
     addresses: Vec<IpNet>,
     /// Where the other end is.
     remote: Option<SocketAddr>,
@@ -58,6 +60,7 @@ impl Watcher {
             connects: false,
             doing: Doing::Starting,
             failed: false,
+            refused: false,
             addresses: Vec::new(),
             remote: None,
             pending_auths,
@@ -77,7 +80,7 @@ impl Watcher {
             self.lose();
         }
         // It stands before the failure that it belongs to.
-        if !matches!(request, Request::ServerNotice(_)) {
+        if !matches!(request, Request::ServerNotice(_) | Request::AuthFailed(_)) {
             self.come_back();
         }
         match request {
@@ -91,6 +94,10 @@ impl Watcher {
             Request::MayGoOn { .. } => return Some(Reply::GoOn { at_once: false }),
             Request::Remote(query) => self.questions.ask_for_remote((**query).clone()),
             Request::ServerInfo(text) => self.journal.say(format!(">INFOMSG:{text}")),
+            Request::AuthFailed(reason) => {
+                self.refused = true;
+                self.journal.say(refusal(Topic::Auth, reason));
+            }
             Request::ServerNotice(ServerNotice { kind, text }) => {
                 self.journal.say(format!(">NOTIFY:info,{kind},{text}"));
             }
@@ -160,11 +167,6 @@ impl Watcher {
             Event::PeerDown { .. } => self.clients = self.clients.saturating_sub(1),
             Event::Ended(Ended::Shutdown) => self.note("EXITING", "SIGTERM", false, None),
             Event::Ended(Ended::Failed(why)) => {
-                // The client's own words (its `auth_failed`), and behind them the server's.
-                if let Some((_, reason)) = why.split_once("(AUTH_FAILED)") {
-                    let reason = reason.strip_prefix(": ").unwrap_or_default();
-                    self.journal.say(refusal(Topic::Auth, reason));
-                }
                 self.note("EXITING", "error", false, None);
                 self.journal.say(format!(">FATAL:{why}"));
             }
@@ -183,7 +185,12 @@ impl Watcher {
     fn come_back(&mut self) {
         let Doing::Lost { connected } = self.doing else { return };
         self.doing = Doing::Starting;
-        let why = if connected { "connection-lost" } else { "connection-failed" };
+        let why = match (std::mem::take(&mut self.refused), connected) {
+            // OpenVPN push.c, `receive_auth_failed`.
+            (true, _) => "auth-failure",
+            (false, true) => "connection-lost",
+            (false, false) => "connection-failed",
+        };
         self.note("RECONNECTING", why, false, None);
     }
 

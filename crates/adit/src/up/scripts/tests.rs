@@ -13,8 +13,8 @@ fn helper() -> Helper {
     let scripts = adit_io::Scripts {
         commands: vec![words(&["/bin/sh", "-c"]), words(&["/nowhere/script"])],
         variables: words(&["WORD"]),
-        prefixes: Vec::new(),
         directory: std::env::temp_dir(),
+        ..adit_io::Scripts::default()
     };
     Helper::within_process(Policy { scripts: Some(scripts), ..Policy::default() }).unwrap()
 }

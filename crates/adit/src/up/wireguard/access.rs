@@ -86,7 +86,11 @@ impl Access {
         let words = Words(words);
         let answers = words.clone();
         let scripts = launcher.map(|launcher| {
-            Scripts::answering(Box::new(move |id, outcome| answers.tell(Word::Script(id, outcome))), launcher)
+            Scripts::answering(
+                Box::new(move |id, outcome| answers.tell(Word::Script(id, outcome))),
+                launcher,
+                Vec::new(),
+            )
         });
         let worker = Worker {
             rules: Rules::new(config),

@@ -40,7 +40,7 @@ fn bed(transport: Transport, lines: &str) -> (Bed, Scratch) {
 
 /// Starts a proxy and waits until it listens.
 fn start(bed: &Bed, name: &str, command: Command) -> Process {
-    let mut process = bed.server.namespace.spawn(name, command).unwrap();
+    let process = bed.server.namespace.spawn(name, command).unwrap();
     let listens = || bed.server.namespace.is_bound(true, PORT).unwrap_or(false);
     wait_until("the proxy to listen", WAIT, listens)
         .unwrap_or_else(|error| panic!("{error}\n{}", process.log_tail()));
@@ -56,7 +56,7 @@ fn carries(bed: &mut Bed, proxy: &Process) {
         .process()
         .wait_for_line(0, Program::Adit.up_line(), WAIT)
         .and_then(|_| wait_until_reachable(&bed.clients[0].namespace, "10.8.0.1".parse().unwrap(), WAIT))
-        .and_then(|()| {
+        .and_then(|_| {
             let mut ping = Ping::new(20, Duration::from_millis(5));
             ping.size = 1300;
             ping.run(&bed.clients[0].namespace, "10.8.0.1".parse().unwrap())

@@ -351,19 +351,20 @@ fn express_is_refused() {
     );
 }
 
+/// Its scripts are where the router's firmware has them.
 #[test]
-fn ddwrt_is_refused() {
-    let scripts = "adit does not run this script yet; remove it, or run it from the service manager";
-    refused(
-        "ddwrt.conf",
-        &[
-            ("route-up /tmp/openvpncl/route-up.sh", &format!("`route-up` cannot be used: {scripts}")),
-            (
-                "route-pre-down /tmp/openvpncl/route-down.sh",
-                &format!("`route-pre-down` cannot be used: {scripts}"),
-            ),
-        ],
-    );
+fn ddwrt_needs_its_scripts() {
+    if !can_run("ddwrt.conf", &PROGRAMS) {
+        return;
+    }
+    let filling = Filling::create(KeyKind::Ecdsa);
+    let (file, text) = filling.fill("ddwrt.conf", "10.9.1.1");
+    let line = text.lines().position(|line| line.starts_with("route-up")).unwrap() + 1;
+    let output = adit(&["up"], &file).output().unwrap();
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{reported}");
+    let place = format!("ddwrt.conf:{line}: /tmp/openvpncl/route-up.sh: No such file");
+    assert!(reported.contains(&place), "{reported}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use adit_core::{IpNet, Route, RouteVia};
+use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
@@ -27,6 +28,47 @@ pub(crate) fn socket() -> impl Strategy<Value = SocketOptions> {
             tcp_nodelay,
         },
     )
+}
+
+/// A program with its arguments.
+fn argv() -> impl Strategy<Value = Vec<String>> {
+    ("/[a-z /]{1,9}", vec("[ -~]{0,9}", 0..2)).prop_map(|(program, mut rest)| {
+        rest.insert(0, program);
+        rest
+    })
+}
+
+pub(crate) fn scripts() -> impl Strategy<Value = TunnelScripts> {
+    let commands = [argv(), argv(), argv(), argv(), argv(), argv()].map(option::of);
+    let names = prop_oneof![
+        Just(NameServerSetting::Default),
+        Just(NameServerSetting::Force),
+        Just(NameServerSetting::Disable),
+        argv().prop_map(NameServerSetting::Script),
+    ];
+    let rest =
+        (option::of(seconds(1..99)), option::of(any::<Ipv4Addr>()), vec(("[a-z]{1,9}", "[ -~]{0,9}"), 0..3));
+    (commands, names, any::<[bool; 5]>(), rest).prop_map(|(commands, names, flags, (delay, gateway, env))| {
+        let [up, down, route_up, route_pre_down, ip_change, tls_verify] = commands;
+        let [at_restarts, down_before_close, keeps_device, leaves_device, leaves_routes] = flags;
+        TunnelScripts {
+            up,
+            down,
+            route_up,
+            route_pre_down,
+            ip_change,
+            tls_verify,
+            names,
+            at_restarts,
+            down_before_close,
+            keeps_device,
+            leaves_device,
+            leaves_routes,
+            route_delay: delay,
+            gateway,
+            env: env.into_iter().filter(|(name, _)| name != "opt").collect(),
+        }
+    })
 }
 
 pub(crate) fn route() -> impl Strategy<Value = Route> {

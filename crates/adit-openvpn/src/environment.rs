@@ -1,4 +1,4 @@
-//! The environment of a server's scripts, in OpenVPN's names (its manual, "Environmental Variables").
+//! The environment of scripts, in OpenVPN's names (its manual, "Environmental Variables").
 
 use std::net::IpAddr;
 
@@ -17,11 +17,11 @@ use crate::peer_info::PeerVariables;
 
 /// Environment variables; a later value takes the place of an earlier one.
 #[derive(Clone, Default)]
-pub(super) struct Environment(Vec<(String, String)>);
+pub(crate) struct Environment(Vec<(String, String)>);
 
 impl Environment {
     /// The variables that hold for all scripts.
-    pub(super) fn new(general: &[(String, String)]) -> Self {
+    pub(crate) fn new(general: &[(String, String)]) -> Self {
         let mut env = Environment::default();
         for (name, value) in general {
             env.set(name, value);
@@ -31,7 +31,7 @@ impl Environment {
 
     /// What no environment can hold becomes `_`: in names all but letters, digits and `_`, in values what is not
     /// [`printable`].
-    pub(super) fn set(&mut self, name: &str, value: &str) {
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' };
         let name: String = name.chars().map(plain).collect();
         let value = printable(value);
@@ -51,7 +51,7 @@ impl Environment {
     }
 
     /// Where the client is: `untrusted_ip` and the like before it is authenticated, `trusted_ip` after.
-    pub(super) fn place(&mut self, path: Path, trusted: bool) {
+    pub(crate) fn place(&mut self, path: Path, trusted: bool) {
         let prefix = if trusted { "trusted" } else { "untrusted" };
         let remote = path.remote();
         let ip = remote.ip().to_canonical();
@@ -61,15 +61,20 @@ impl Environment {
     }
 
     /// What the client told of itself.
-    pub(super) fn peer_info(&mut self, info: &str) {
+    pub(crate) fn peer_info(&mut self, info: &str) {
         for (name, value) in PeerVariables::parse(info).iter() {
             self.set(name, value);
         }
     }
 
     /// What the certificates say, the client's own first.
-    pub(super) fn certificates(&mut self, chain: &[CertificateDer<'_>]) {
-        for (depth, der) in chain.iter().enumerate() {
+    pub(crate) fn certificates(&mut self, chain: &[CertificateDer<'_>]) {
+        self.certificates_from(0, chain);
+    }
+
+    /// What those say that have at least that depth.
+    pub(crate) fn certificates_from(&mut self, least: usize, chain: &[CertificateDer<'_>]) {
+        for (depth, der) in chain.iter().enumerate().skip(least) {
             let Ok((_, certificate)) = X509Certificate::from_der(der) else { continue };
             let serial = &certificate.tbs_certificate.serial;
             self.set(&format!("tls_id_{depth}"), &subject_text(certificate.subject()));
@@ -93,7 +98,7 @@ impl Environment {
     }
 
     /// The client's inner addresses.
-    pub(super) fn addresses(&mut self, addresses: &[IpAddr]) {
+    pub(crate) fn addresses(&mut self, addresses: &[IpAddr]) {
         for address in addresses {
             match address {
                 IpAddr::V4(address) => self.set("ifconfig_pool_remote_ip", &address.to_string()),
@@ -103,7 +108,7 @@ impl Environment {
     }
 
     /// What the client has been given, and since when.
-    pub(super) fn lease(&mut self, params: &ServerParams, lease: &ClientLease, since: Instant) {
+    pub(crate) fn lease(&mut self, params: &ServerParams, lease: &ClientLease, since: Instant) {
         self.addresses(&lease.addresses());
         self.server(params);
         if let Some(network) = params.address4 {
@@ -118,7 +123,7 @@ impl Environment {
     }
 
     /// The server's own inner addresses.
-    pub(super) fn server(&mut self, params: &ServerParams) {
+    pub(crate) fn server(&mut self, params: &ServerParams) {
         if let Some(network) = params.address4 {
             self.set("ifconfig_local", &network.addr().to_string());
             self.set("ifconfig_netmask", &network.netmask().to_string());
@@ -129,15 +134,21 @@ impl Environment {
         }
     }
 
-    pub(super) fn into_list(self) -> Vec<(String, String)> {
+    pub(crate) fn into_list(self) -> Vec<(String, String)> {
         self.0
     }
 
-    pub(super) fn finish(self, script_type: &str) -> Vec<(String, String)> {
+    pub(crate) fn finish(self, script_type: &str) -> Vec<(String, String)> {
         let mut env = self;
         env.set("script_type", script_type);
         env.0
     }
+}
+
+/// Where a peer is, as OpenVPN writes it: `[AF_INET]192.0.2.1 1194`.
+pub(crate) fn place_text(path: Path) -> String {
+    let (ip, port) = (path.remote().ip().to_canonical(), path.remote().port());
+    format!("[{}]{ip} {port}", if ip.is_ipv4() { "AF_INET" } else { "AF_INET6" })
 }
 
 /// A time (in seconds since 1970) as OpenVPN prints it, in UTC: `2026-01-31 08:05:00`.

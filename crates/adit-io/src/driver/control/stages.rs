@@ -1,0 +1,94 @@
+//! A tunnel that comes up in two stages: the device first, routes and name servers when the program lets them be set.
+
+use adit_core::{Command, Event, EventOf, Protocol, TunnelSettings};
+
+use super::Control;
+use crate::clock;
+use crate::config::{Execution, of_device};
+
+/// How far the tunnel is up.
+pub(super) struct Stages<P: Protocol> {
+    execution: Execution,
+    /// Settings whose routes and name servers are not set yet.
+    waiting: Option<TunnelSettings>,
+    /// What is told after that.
+    held: Vec<EventOf<P>>,
+    /// Routes and name servers were set.
+    complete: bool,
+}
+
+impl<P: Protocol> Stages<P> {
+    pub(super) fn new(execution: Execution) -> Self {
+        Stages { execution, waiting: None, held: Vec::new(), complete: false }
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// The peer of a tunnel that is reported as up later is reported after it.
+    pub(super) fn hold(&mut self, event: EventOf<P>) {
+        self.held.push(event);
+    }
+
+    /// The settings of before count no more.
+    fn release(&mut self) {
+        self.waiting = None;
+        self.held.clear();
+    }
+
+    /// A peer is gone: the settings of who connected to it as well.
+    pub(super) fn peer_down(&mut self) {
+        self.held.clear();
+        self.waiting.take_if(|settings| settings.server.is_some());
+    }
+}
+
+impl<P: Protocol> Control<'_, P> {
+    pub(super) fn come_up(&mut self, settings: TunnelSettings) {
+        let own = self.stages.execution.own_part(&settings);
+        if !self.stages.execution.in_stages {
+            return self.complete(settings, &own);
+        }
+        // What leads into a tunnel that comes back stays meanwhile: nothing leaves beside it.
+        let first = if self.stages.complete { own } else { of_device(&own) };
+        if let Err(reason) = self.up(&first) {
+            return self.protocol.handle_command(clock(), Command::NotUp { reason });
+        }
+        let goes_on = self.observer.device_ready(&settings, self.tun.name());
+        // Settings that change while they wait go on with those before them.
+        let waits = self.stages.waiting.replace(settings).is_some();
+        if goes_on && !waits {
+            self.go_on();
+        }
+    }
+
+    /// The program lets routes and name servers be set.
+    pub(super) fn go_on(&mut self) {
+        let Some(settings) = self.stages.waiting.take() else { return };
+        let held = std::mem::take(&mut self.stages.held);
+        let own = self.stages.execution.own_part(&settings);
+        self.complete(settings, &own);
+        if self.stages.complete {
+            held.iter().for_each(|event| self.observer.event(event, self.tun.name()));
+        }
+    }
+
+    fn complete(&mut self, settings: TunnelSettings, own: &TunnelSettings) {
+        let result = self.up(own);
+        self.stages.complete = result.is_ok();
+        match result {
+            Ok(()) => self.observer.event(&Event::Up(settings), self.tun.name()),
+            // A tunnel that lacks what it needs is not reported as up.
+            Err(reason) => self.protocol.handle_command(clock(), Command::NotUp { reason }),
+        }
+    }
+
+    pub(super) fn come_down(&mut self) {
+        self.stages.release();
+        self.stages.complete = false;
+        self.observer.going_down(self.tun.name());
+        self.system.undo();
+        self.watch_network();
+    }
+}

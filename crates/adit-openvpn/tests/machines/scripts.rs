@@ -1,0 +1,161 @@
+//! What an end that connects says for its scripts, and what its `tls-verify` decides.
+
+use std::sync::Arc;
+
+use adit_core::{Command, Protocol as _, Transport};
+use adit_openvpn::credentials::Credentials;
+use adit_openvpn::params::{ClientParams, ScriptParams, ServerParams};
+use adit_openvpn::request::{Event, Reply, Request, Script, ScriptOutcome, TunnelFacts};
+use adit_openvpn::testing::{Authority, Pair, client_params, server_params};
+use adit_openvpn::wrap::WrapConfig;
+use rcgen::ExtendedKeyUsagePurpose;
+
+fn pair(change: impl FnOnce(&mut ClientParams, &mut ServerParams, &mut ScriptParams)) -> Pair {
+    let authority = Authority::new();
+    let issue = |name, usage| -> Credentials { authority.issue(name, usage) };
+    let server = issue("vpn", ExtendedKeyUsagePurpose::ServerAuth);
+    let mut server_params = server_params(&server, WrapConfig::Plain);
+    let client = issue("alice", ExtendedKeyUsagePurpose::ClientAuth);
+    let mut client_params = client_params(&client, WrapConfig::Plain, Transport::Udp);
+    client_params.control.authorities = server.authorities();
+    let mut scripts =
+        ScriptParams { env: vec![("OWN".to_owned(), "1".to_owned())], ..ScriptParams::default() };
+    change(&mut client_params, &mut server_params, &mut scripts);
+    client_params.control.holds_hello = scripts.tls_verify.is_some();
+    client_params.local.scripts = Some(Arc::new(scripts));
+    Pair::new(client_params, server_params)
+}
+
+fn requests(pair: &Pair) -> impl Iterator<Item = &Request> {
+    pair.client_events.iter().filter_map(|event| match event {
+        Event::Request(request) => Some(request),
+        _ => None,
+    })
+}
+
+fn facts(pair: &Pair) -> &TunnelFacts {
+    let found = requests(pair).find_map(|request| match request {
+        Request::TunnelFacts(facts) => Some(facts.as_ref()),
+        _ => None,
+    });
+    found.expect("facts of the tunnel")
+}
+
+fn value<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    env.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+}
+
+fn verify(_: &mut ClientParams, _: &mut ServerParams, scripts: &mut ScriptParams) {
+    scripts.tls_verify = Some(vec!["/verify".to_owned(), "word".to_owned()]);
+}
+
+fn asked(pair: &Pair) -> Vec<&Script> {
+    let script = |request| match request {
+        &Request::RunScript(ref script) => Some(script.as_ref()),
+        _ => None,
+    };
+    requests(pair).filter_map(script).collect()
+}
+
+fn answer(pair: &mut Pair, code: i32) {
+    let id = asked(pair).last().expect("a script").id;
+    let outcome = ScriptOutcome { exit: Ok(code), files: Vec::new(), settings: None };
+    let now = pair.now;
+    pair.client.handle_reply(now, Reply::ScriptDone { id, outcome });
+    pair.exchange();
+}
+
+#[test]
+fn scripts_are_told_of_the_peer_and_then_of_the_tunnel() {
+    let pair = pair(|_, server, scripts| {
+        server.push.push("dhcp-option DNS 10.8.0.1".to_owned());
+        server.push.push("setenv-safe WORD x".to_owned());
+        scripts.dhcp_options.push("DOMAIN a.example".to_owned());
+    });
+    let first: Vec<&Request> = requests(&pair).collect();
+    let [Request::PeerFacts(peer), Request::TunnelFacts(_), ..] = first[..] else { panic!("{first:?}") };
+    for (name, expected) in [
+        ("OWN", "1"),
+        ("common_name", "vpn"),
+        ("X509_0_CN", "vpn"),
+        ("X509_1_CN", "test authority"),
+        ("tls_id_1", "CN=test authority"),
+    ] {
+        assert_eq!(value(&peer.env, name), Some(expected), "{name}");
+    }
+    assert!(peer.address.starts_with("[AF_INET]"), "{}", peer.address);
+    let facts = facts(&pair);
+    assert_eq!((facts.local.as_str(), facts.remote.as_str()), ("10.8.0.2", "255.255.255.0"));
+    for (name, expected) in [
+        ("foreign_option_1", "dhcp-option DOMAIN a.example"),
+        ("foreign_option_2", "dhcp-option DNS 10.8.0.1"),
+        ("OPENVPN_WORD", "x"),
+        ("ifconfig_netmask", "255.255.255.0"),
+    ] {
+        assert_eq!(value(&facts.env, name), Some(expected), "{name}");
+    }
+    for (name, expected) in [
+        ("route_network_1", "10.20.0.0"),
+        ("route_netmask_1", "255.255.0.0"),
+        ("route_gateway_1", "10.8.0.1"),
+        ("route_vpn_gateway", "10.8.0.1"),
+    ] {
+        assert_eq!(value(&facts.routes, name), Some(expected), "{name}");
+    }
+    assert_eq!(facts.gateways[0].name, "route_net_gateway");
+}
+
+#[test]
+fn without_scripts_nothing_is_said_for_them() {
+    let authority = Authority::new();
+    let server = authority.issue("vpn", ExtendedKeyUsagePurpose::ServerAuth);
+    let client = authority.issue("alice", ExtendedKeyUsagePurpose::ClientAuth);
+    let pair = Pair::new(
+        client_params(&client, WrapConfig::Plain, Transport::Udp),
+        server_params(&server, WrapConfig::Plain),
+    );
+    assert!(pair.is_up() && requests(&pair).next().is_none());
+}
+
+#[test]
+fn why_a_connection_ends_is_said_before_it() {
+    let mut pair = pair(|_, _, _| {});
+    pair.client.handle_command(pair.now, Command::Restart);
+    pair.exchange();
+    let position = |wanted: fn(&Event) -> bool| pair.client_events.iter().position(wanted);
+    let signal = position(|event| matches!(event, Event::Request(Request::Signal("sigusr1"))));
+    let down = position(|event| matches!(event, Event::PeerDown { .. }));
+    assert!(signal.is_some() && signal < down, "{signal:?} {down:?}");
+}
+
+#[test]
+fn a_server_is_told_nothing_before_its_certificates_are_found_good() {
+    let mut pair = pair(verify);
+    assert!(!pair.is_up());
+    let words = |pair: &Pair| asked(pair).last().unwrap().argv.clone();
+    assert_eq!(words(&pair), ["/verify", "word", "1", "CN=test authority"]);
+    let env = &asked(&pair)[0].env;
+    assert_eq!((value(env, "X509_1_CN"), value(env, "X509_0_CN")), (Some("test authority"), None));
+    answer(&mut pair, 0);
+    assert!(!pair.is_up());
+    assert_eq!(words(&pair), ["/verify", "word", "0", "CN=vpn"]);
+    assert_eq!(value(&asked(&pair)[1].env, "common_name"), Some("vpn"));
+    answer(&mut pair, 0);
+    assert!(pair.is_up());
+    assert_eq!(asked(&pair).len(), 2);
+}
+
+#[test]
+fn a_certificate_that_the_script_refuses_ends_the_connection() {
+    let mut pair = pair(verify);
+    answer(&mut pair, 1);
+    assert!(!pair.is_up());
+    let says = |event: &Event| match event {
+        Event::Report(report) => {
+            report.text.contains("tls-verify refuses") && report.text.contains("depth 1")
+        }
+        _ => false,
+    };
+    assert!(pair.client_events.iter().any(says), "{:?}", pair.client_events);
+    assert!(pair.server.peers().is_empty());
+}

@@ -1,0 +1,355 @@
+//! The programs that run when the tunnel comes up and goes down (`up`, `down`, `route-up`, `route-pre-down`, `ipchange`,
+//! `dns-updown`), as OpenVPN 2.6 runs them (its init.c, `do_open_tun` and `do_close_tun`). `docs/SCRIPTS.md` has the rules.
+//!
+//! [`TunnelScripts`] lives on the control thread: it keeps their environment and decides what runs. [`worker`] runs one after
+//! the other on a thread of its own, and lets routes be set when `up` has succeeded.
+
+pub(super) mod check;
+pub(super) mod environment;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use adit_config::openvpn as file;
+use adit_config::openvpn::NameServerSetting;
+use adit_core::{Dns, TunnelSettings};
+use adit_io::ScriptCall;
+use adit_openvpn::request::{GatewayVariable, PeerFacts, Request, TunnelFacts};
+
+pub(super) use worker::{Control, Launcher};
+use worker::{Job, OnFailure, Worker};
+
+/// Why a tunnel ends that is told to, in the word of scripts.
+const SIGTERM: &str = "sigterm";
+
+/// Who is at this end of the tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// It connects: each connection sets the tunnel up.
+    Connects,
+    /// It waits for the other end of a point-to-point tunnel.
+    Waits,
+    /// It waits for clients. Its process gives up its rights when the tunnel is set up: what runs then runs before, with
+    /// these rights.
+    Serves,
+}
+
+/// What was opened, as its scripts were told.
+struct Opened {
+    facts: TunnelFacts,
+    mtu: u16,
+    redirects: bool,
+    dns: Dns,
+    /// Variables whose value is the system's gateway.
+    gateways: Vec<GatewayVariable>,
+}
+
+/// The scripts of a tunnel.
+pub(super) struct TunnelScripts {
+    config: Arc<file::TunnelScripts>,
+    end: End,
+    worker: Worker,
+    /// What all scripts are told.
+    base: Vec<(String, String)>,
+    env: BTreeMap<String, String>,
+    /// What the settings are that come next.
+    next: Option<TunnelFacts>,
+    opened: Option<Opened>,
+    /// `route-up` is still to run for what was opened.
+    routes_due: bool,
+    /// Why what is there ends.
+    signal: &'static str,
+    /// The peer of an end that connects is gone: whether it will be looked for again is clear by the next event.
+    lost: bool,
+    /// The connection was complete once.
+    completed: bool,
+}
+
+impl TunnelScripts {
+    /// For a file with these scripts. `base` are the variables of [`environment::base`].
+    ///
+    /// # Errors
+    /// When there is no thread for them.
+    pub(super) fn start(
+        config: file::TunnelScripts,
+        end: End,
+        base: Vec<(String, String)>,
+        (launcher, control): (Launcher, Control),
+    ) -> std::io::Result<Self> {
+        Ok(TunnelScripts {
+            config: Arc::new(config),
+            end,
+            worker: Worker::start(launcher, control)?,
+            base,
+            env: BTreeMap::new(),
+            next: None,
+            opened: None,
+            routes_due: false,
+            signal: SIGTERM,
+            lost: false,
+            completed: false,
+        })
+    }
+
+    /// Takes what the protocol says for scripts.
+    pub(super) fn request(&mut self, request: &Request, device: &str) {
+        match request {
+            Request::PeerFacts(facts) => self.peer_known(facts, device),
+            Request::TunnelFacts(facts) => self.facts_come((**facts).clone(), device),
+            Request::Signal(signal) => self.signal = *signal,
+            _ => {}
+        }
+    }
+
+    fn peer_known(&mut self, facts: &PeerFacts, device: &str) {
+        self.env.extend(facts.env.iter().cloned());
+        if let Some(argv) = self.config.ip_change.clone() {
+            let argv = [argv, vec![facts.address.clone()]].concat();
+            self.run("ipchange", argv, OnFailure::Warn, device);
+        }
+    }
+
+    /// An end that waits starts over by saying its facts again.
+    fn facts_come(&mut self, facts: TunnelFacts, device: &str) {
+        match &self.opened {
+            Some(Opened { mtu, redirects, dns, .. }) if self.end != End::Connects => {
+                let (mtu, redirects, dns) = (*mtu, *redirects, dns.clone());
+                let kept = self.config.keeps_device;
+                self.restart(device);
+                self.begin_environment();
+                self.env.extend(facts.env.iter().cloned());
+                if kept {
+                    self.reopen(facts, mtu, device);
+                } else {
+                    self.open(facts, (mtu, redirects, dns), device);
+                }
+                self.signal = SIGTERM;
+                self.routes_set(device);
+            }
+            _ => self.next = Some(facts),
+        }
+    }
+
+    fn begin_environment(&mut self) {
+        self.env = self.base.iter().cloned().collect();
+    }
+
+    /// The device has its addresses. True if routes may follow at once.
+    pub(super) fn device_ready(&mut self, settings: &TunnelSettings, device: &str) -> bool {
+        let Some(facts) = self.next.take() else { return true };
+        if self.env.is_empty() {
+            self.begin_environment();
+        }
+        self.env.extend(facts.env.iter().cloned());
+        let redirects = settings.redirect.is_some_and(|redirect| redirect.ipv4);
+        let with = (settings.mtu, redirects, settings.dns.clone());
+        let is_same = |opened: &Opened| opened.facts == facts && opened.mtu == settings.mtu;
+        let runs = if self.config.keeps_device && self.opened.as_ref().is_some_and(is_same) {
+            self.reopen(facts, settings.mtu, device)
+        } else {
+            if self.opened.is_some() {
+                // OpenVPN: "Pulled options changed on restart, will need to close and reopen TUN/TAP device".
+                self.close(device);
+            }
+            self.open(facts, with, device)
+        };
+        if self.end == End::Serves && !self.completed {
+            return true;
+        }
+        let delay = self.config.route_delay.filter(|_| self.routes_due);
+        if !runs && delay.is_none() {
+            return true;
+        }
+        if let Some(delay) = delay {
+            self.worker.post(Job::Wait(delay));
+        }
+        self.worker.post(Job::GoOn);
+        false
+    }
+
+    /// The tunnel is up, with its routes.
+    pub(super) fn up(&mut self, device: &str) {
+        self.routes_set(device);
+        if !std::mem::replace(&mut self.completed, true) {
+            self.worker.post(Job::GiveUpRights);
+        }
+    }
+
+    fn routes_set(&mut self, device: &str) {
+        if !std::mem::take(&mut self.routes_due) {
+            return;
+        }
+        if let Some(opened) = self.opened.as_ref().filter(|_| !self.config.leaves_routes) {
+            let redirects = if opened.redirects { "1" } else { "0" };
+            self.set("redirect_gateway", redirects);
+        }
+        if let Some(argv) = self.config.route_up.clone() {
+            self.run("route-up", argv, OnFailure::Warn, device);
+        }
+    }
+
+    /// The peer is gone.
+    pub(super) fn peer_down(&mut self) {
+        self.lost = self.end == End::Connects && self.opened.is_some();
+    }
+
+    /// The peer that was lost is looked for again.
+    pub(super) fn settle_loss(&mut self, device: &str) {
+        if std::mem::take(&mut self.lost) {
+            self.restart(device);
+        }
+    }
+
+    /// A connection is attempted: scripts are told of this one alone.
+    pub(super) fn connecting(&mut self, device: &str) {
+        self.settle_loss(device);
+        self.begin_environment();
+        self.signal = SIGTERM;
+    }
+
+    /// What is there is about to be taken back. Waits for the scripts.
+    pub(super) fn going_down(&mut self, device: &str) {
+        self.lost = false;
+        self.worker.hurry();
+        if self.opened.is_some() {
+            self.routes_go(device);
+        }
+        self.worker.finish_all();
+    }
+
+    /// The routes are gone, the device is there.
+    pub(super) fn down(&mut self, device: &str) {
+        if self.config.down_before_close {
+            self.closed(device);
+            self.worker.finish_all();
+        }
+    }
+
+    /// The device is gone. Says why the tunnel failed, if a script has made it fail.
+    pub(super) fn finish(&mut self, device: &str) -> Option<String> {
+        self.closed(device);
+        self.worker.finish_all();
+        self.worker.failure()
+    }
+
+    /// The connection restarts.
+    fn restart(&mut self, device: &str) {
+        match self.config.keeps_device {
+            false => self.close(device),
+            true if self.config.at_restarts => {
+                self.down_script("restart", device);
+            }
+            true => {}
+        }
+    }
+
+    fn close(&mut self, device: &str) {
+        self.routes_go(device);
+        self.closed(device);
+    }
+
+    fn routes_go(&mut self, device: &str) {
+        if let Some(argv) = self.config.route_pre_down.clone() {
+            self.set("signal", self.signal);
+            let argv = self.with_arguments(argv, "init", device);
+            self.run("route-pre-down", argv, OnFailure::Fail, device);
+        }
+    }
+
+    fn closed(&mut self, device: &str) {
+        if self.opened.is_some() {
+            self.down_script("init", device);
+        }
+        (self.opened, self.routes_due) = (None, false);
+    }
+
+    fn down_script(&mut self, context: &str, device: &str) {
+        self.set("signal", self.signal);
+        self.names("dns-down", device);
+        if let Some(argv) = self.config.down.clone() {
+            let argv = self.with_arguments(argv, context, device);
+            self.run("down", argv, OnFailure::Fail, device);
+        }
+    }
+
+    /// A new device, as scripts see it. True if a script runs.
+    fn open(&mut self, facts: TunnelFacts, with: (u16, bool, Dns), device: &str) -> bool {
+        let (mtu, redirects, dns) = with;
+        self.set("dev_type", "tun");
+        self.env.extend(facts.routes.iter().cloned());
+        let gateways = facts.gateways.clone();
+        self.opened = Some(Opened { facts, mtu, redirects, dns, gateways });
+        self.routes_due = true;
+        self.up_script("init", device)
+    }
+
+    /// The same device as before. True if a script runs.
+    fn reopen(&mut self, facts: TunnelFacts, mtu: u16, device: &str) -> bool {
+        if let Some(opened) = &mut self.opened {
+            (opened.facts, opened.mtu) = (facts, mtu);
+            // OpenVPN computes routes for a new device alone.
+            opened.gateways.clear();
+        }
+        self.routes_due = false;
+        self.config.at_restarts && self.up_script("restart", device)
+    }
+
+    fn up_script(&mut self, context: &str, device: &str) -> bool {
+        let names = self.names("dns-up", device);
+        let Some(argv) = self.config.up.clone() else { return names };
+        let argv = self.with_arguments(argv, context, device);
+        self.run("up", argv, OnFailure::Fail, device);
+        true
+    }
+
+    /// `dns-updown`. True if it runs.
+    fn names(&mut self, kind: &str, device: &str) -> bool {
+        let NameServerSetting::Script(argv) = &self.config.names else { return false };
+        let argv = argv.clone();
+        let before = self.env.clone();
+        if let Some(opened) = &self.opened {
+            environment::set_names(&mut self.env, &opened.dns);
+        }
+        self.run(kind, argv, OnFailure::Warn, device);
+        self.env = before;
+        true
+    }
+
+    fn set(&mut self, name: &str, value: &str) {
+        self.env.insert(name.to_owned(), value.to_owned());
+    }
+
+    /// The arguments of `up` and `down` behind a command (OpenVPN's init.c, `run_up_down`).
+    fn with_arguments(&mut self, argv: Vec<String>, context: &str, device: &str) -> Vec<String> {
+        let (mtu, local, remote) = match &self.opened {
+            Some(Opened { facts, mtu, .. }) => (*mtu, facts.local.clone(), facts.remote.clone()),
+            None => (0, String::new(), String::new()),
+        };
+        self.set("script_context", context);
+        self.set("tun_mtu", &mtu.to_string());
+        self.set("dev", device);
+        let words = [device.to_owned(), mtu.to_string(), "0".to_owned(), local, remote, context.to_owned()];
+        argv.into_iter().chain(words).collect()
+    }
+
+    fn run(&mut self, name: &str, argv: Vec<String>, on_failure: OnFailure, device: &str) {
+        self.set("script_type", name);
+        let gateways = self.opened.as_ref().map(|opened| opened.gateways.as_slice()).unwrap_or_default();
+        let has_device = self.env.contains_key("dev");
+        let call = ScriptCall {
+            argv,
+            env: self.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            secrets: Vec::new(),
+            device: Some(device).filter(|_| has_device).unwrap_or_default().to_owned(),
+            files: Vec::new(),
+            beside: None,
+            gateways: gateways.iter().map(|variable| (variable.name.clone(), variable.ipv6)).collect(),
+        };
+        // Its process is about to give up the rights that these have.
+        let now = self.end == End::Serves && !self.completed;
+        self.worker.run(Job::Run { name: name.to_owned(), call: Box::new(call), on_failure }, now);
+    }
+}

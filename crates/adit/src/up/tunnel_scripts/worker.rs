@@ -1,0 +1,217 @@
+//! The thread that runs scripts one after the other.
+
+use std::io;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use adit_core::{Protocol, Severity};
+use adit_io::{Handle, ScriptCall, ScriptLauncher, run_script};
+use adit_openvpn::request::Reply;
+
+use crate::log::Logger;
+
+/// How often a running script is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How long a script that sets the tunnel up may go on when the tunnel is told to end.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long after SIGTERM it is killed.
+const END_TIME: Duration = Duration::from_secs(1);
+
+/// Runs scripts by the helper. `None` in a tunnel that has none, and only delays its routes.
+pub(in crate::up) type Launcher = Option<ScriptLauncher>;
+
+/// What scripts have the tunnel do.
+pub(in crate::up) struct Control {
+    /// Lets routes and name servers be set.
+    pub(in crate::up) go_on: Box<dyn Fn() + Send>,
+    /// Ends the tunnel.
+    pub(in crate::up) shut_down: Box<dyn Fn() + Send>,
+    /// Takes what is said of scripts.
+    pub(in crate::up) log: Logger,
+}
+
+impl Control {
+    /// That of a driver.
+    pub(in crate::up) fn new<P: Protocol<Reply = Reply> + 'static>(handle: Handle<P>, log: Logger) -> Self {
+        let other = handle.clone();
+        Control {
+            go_on: Box::new(move || drop(handle.go_on())),
+            shut_down: Box::new(move || drop(other.command(adit_core::Command::Shutdown))),
+            log,
+        }
+    }
+}
+
+/// What the failure of a script means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnFailure {
+    /// A warning.
+    Warn,
+    /// The end of the tunnel.
+    Fail,
+}
+
+/// What the thread does, in this order.
+pub(super) enum Job {
+    Run { name: String, call: Box<ScriptCall>, on_failure: OnFailure },
+    Wait(Duration),
+    GoOn,
+    GiveUpRights,
+    Tell(Sender<()>),
+}
+
+/// What the thread and its owner share.
+#[derive(Default)]
+struct Shared {
+    failure: Option<String>,
+    /// When a script ends that runs, or waits to, since before the tunnel was told to end.
+    until: Option<Instant>,
+}
+
+/// The thread, as its owner sees it.
+pub(super) struct Worker {
+    jobs: Option<Sender<Job>>,
+    shared: Arc<Mutex<Shared>>,
+    thread: Option<JoinHandle<()>>,
+    here: Arc<Runner>,
+}
+
+/// What runs a script.
+struct Runner {
+    launcher: Launcher,
+    control: Mutex<Control>,
+    shared: Arc<Mutex<Shared>>,
+}
+
+impl Worker {
+    pub(super) fn start(launcher: Launcher, control: Control) -> io::Result<Self> {
+        let (jobs, receiver) = mpsc::channel();
+        let shared = Arc::<Mutex<Shared>>::default();
+        let here = Arc::new(Runner { launcher, control: Mutex::new(control), shared: Arc::clone(&shared) });
+        let runner = Arc::clone(&here);
+        let work = move || runner.work(&receiver);
+        let thread = thread::Builder::new().name("adit-hooks".to_owned()).spawn(work)?;
+        Ok(Worker { jobs: Some(jobs), shared, thread: Some(thread), here })
+    }
+
+    pub(super) fn post(&self, job: Job) {
+        if let Some(jobs) = &self.jobs {
+            // The thread ends when this value is dropped, not before.
+            let _ = jobs.send(job);
+        }
+    }
+
+    /// Has a script run; `now`: by this process and with its rights, and this waits for it.
+    pub(super) fn run(&self, job: Job, now: bool) {
+        match job {
+            Job::Run { name, call, on_failure } if now => {
+                self.here.judge(&name, on_failure, run_script(&call));
+            }
+            job => self.post(job),
+        }
+    }
+
+    /// The tunnel was told to end: scripts that began before have a moment.
+    pub(super) fn hurry(&self) {
+        self.hurry_within(GRACE);
+    }
+
+    pub(super) fn hurry_within(&self, grace: Duration) {
+        lock(&self.shared).until.get_or_insert(Instant::now() + grace);
+        self.finish_all();
+        lock(&self.shared).until = None;
+    }
+
+    /// Waits until all has run.
+    pub(super) fn finish_all(&self) {
+        let (told, wait) = mpsc::channel();
+        self.post(Job::Tell(told));
+        // It is dropped with a thread that failed.
+        let _ = wait.recv();
+    }
+
+    /// Why a script has made the tunnel fail.
+    pub(super) fn failure(&self) -> Option<String> {
+        lock(&self.shared).failure.clone()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Runner {
+    fn work(&self, jobs: &Receiver<Job>) {
+        for job in jobs {
+            match job {
+                Job::Tell(told) => drop(told.send(())),
+                // OpenVPN ends at once when a script fails that must not.
+                _ if lock(&self.shared).failure.is_some() => {}
+                Job::Run { name, call, on_failure } => {
+                    let exit = self.run(*call);
+                    self.judge(&name, on_failure, exit);
+                }
+                Job::Wait(delay) => self.wait(delay),
+                Job::GoOn => (lock(&self.control).go_on)(),
+                Job::GiveUpRights => {
+                    // A helper that is gone runs nothing.
+                    let _ = self.launcher.as_ref().map(ScriptLauncher::give_up_rights);
+                }
+            }
+        }
+    }
+
+    fn wait(&self, delay: Duration) {
+        let until = Instant::now() + delay;
+        while Instant::now() < until && lock(&self.shared).until.is_none() {
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    fn run(&self, call: ScriptCall) -> io::Result<Result<i32, String>> {
+        let launcher = self.launcher.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let run = launcher.run(call)?;
+        let mut told_to_end = None;
+        loop {
+            if let Some(exit) = run.poll()? {
+                return Ok(exit);
+            }
+            let now = Instant::now();
+            let is_late = lock(&self.shared).until.is_some_and(|until| now >= until);
+            match told_to_end {
+                None if is_late => {
+                    run.terminate();
+                    told_to_end = Some(now + END_TIME);
+                }
+                Some(kill_at) if now >= kill_at => run.kill(),
+                _ => {}
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    fn judge(&self, name: &str, on_failure: OnFailure, exit: io::Result<Result<i32, String>>) {
+        let why = match exit {
+            Ok(Ok(0)) => return,
+            Ok(Ok(code)) => format!("the script {name} failed: it ended with exit code {code}"),
+            Ok(Err(why)) => format!("the script {name} failed: {why}"),
+            Err(error) => format!("the script {name} cannot be run: {error}"),
+        };
+        if on_failure == OnFailure::Warn {
+            return lock(&self.control).log.log(Severity::Warning, why);
+        }
+        lock(&self.shared).failure.get_or_insert(why);
+        (lock(&self.control).shut_down)();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
