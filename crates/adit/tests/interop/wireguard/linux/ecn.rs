@@ -39,7 +39,9 @@ fn marks_pass([first, second]: &[End; 2], ip: &str, outer: String, inner: std::n
         "ip" => "icmp type echo-request",
         _ => "icmpv6 type echo-request",
     };
-    [from, to].map(|namespace| nft(namespace, "add table inet ecn"));
+    for namespace in [from, to] {
+        nft(namespace, "add table inet ecn");
+    }
     // What the sender's application says, which is ECT(0) with a DSCP that is not to be seen outside.
     let (out, wire) = (&second.device, "iifname wire udp dport 51820");
     nft(from, "add chain inet ecn application { type route hook output priority -150; }");
@@ -73,7 +75,9 @@ fn marks_pass([first, second]: &[End; 2], ip: &str, outer: String, inner: std::n
     nft(from, "delete chain inet ecn application");
     let ping = Ping { timeout: Duration::from_millis(300), ..ping };
     assert_eq!(ping.run(from, inner).unwrap().received, 0, "{ip}: they do not know marks");
-    [from, to].map(|namespace| nft(namespace, "delete table inet ecn"));
+    for namespace in [from, to] {
+        nft(namespace, "delete table inet ecn");
+    }
     second.reaches(first);
 }
 
