@@ -131,7 +131,6 @@ pub(super) static SITUATIONS: &[Situation] = &[
     client("a smaller MTU", "server 10.8.0.0 255.255.255.0\ntopology subnet\ntun-mtu 1400\n", "tun-mtu 1400\n"),
     Situation { name: "TCP", kind: Kind::ClientTcp, server: SUBNET, client: "", steps: IS_UP },
     client("two servers", SUBNET, "remote 10.9.1.1 1195 udp4\nremote 10.9.1.1 1194 udp\n"),
-    client("a local port", SUBNET, "lport 0\n"),
     Situation { name: "SIGUSR1", kind: Kind::Client, server: BOTH, client: "", steps: RESTARTS },
     Situation { name: "SIGUSR1 with persist-tun", kind: Kind::Client, server: BOTH, client: "persist-tun\n", steps: RESTARTS_IN_PLACE },
     Situation { name: "SIGUSR1 with up-restart", kind: Kind::Client, server: BOTH, client: "persist-tun\nup-restart\n",
