@@ -1,4 +1,4 @@
-//! Servers that are reached by a proxy alone: Debian's tinyproxy, squid, dante and microsocks.
+//! Servers that are reached by a proxy alone: Debian's tinyproxy, dante and microsocks.
 
 use std::path::Path;
 use std::process::Command;
@@ -87,36 +87,6 @@ fn an_http_proxy_with_basic_authentication() {
     let lines = format!("http-proxy {PROXY} {PORT} USER basic\nredirect-gateway def1\n");
     let (mut bed, files) = bed(Transport::Tcp4, &lines);
     let proxy = start(&bed, "tinyproxy", tinyproxy(&files).unwrap());
-    carries(&mut bed, &proxy);
-}
-
-fn squid(files: &Scratch) -> Result<Command, TestbedError> {
-    let users = files.write("users", "ann:secret\n")?;
-    let text = format!(
-        "http_port {PROXY}:{PORT}\nauth_param digest program /usr/lib/squid/digest_file_auth {}\n\
-         auth_param digest children 1 startup=1\nauth_param digest realm adit\nacl known proxy_auth REQUIRED\n\
-         http_access allow known\nhttp_access deny all\ncache deny all\naccess_log none\n\
-         cache_log stdio:/dev/stderr\npid_filename none\ncoredump_dir /\nshutdown_lifetime 0 seconds\n\
-         cache_effective_user root\nmax_filedescriptors 256\n",
-        users.display()
-    );
-    let file = files.write("squid.conf", &text)?;
-    let mut command = program("squid")?;
-    command.args(["-N", "-f"]).arg(file);
-    Ok(command)
-}
-
-/// `auto` answers the challenge by a digest.
-#[test]
-fn an_http_proxy_with_digest_authentication() {
-    if !can_run("squid", &[&PROGRAMS[..], &["squid"]].concat()) {
-        return;
-    }
-    let lines = format!(
-        "http-proxy {PROXY} {PORT} auto-nct\n<http-proxy-user-pass>\nann\nsecret\n</http-proxy-user-pass>\n"
-    );
-    let (mut bed, files) = bed(Transport::Tcp4, &lines);
-    let proxy = start(&bed, "squid", squid(&files).unwrap());
     carries(&mut bed, &proxy);
 }
 
