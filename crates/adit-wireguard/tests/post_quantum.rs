@@ -4,6 +4,7 @@ mod support;
 
 use std::time::Duration;
 
+use adit_core::{Command, Protocol};
 use adit_wireguard::{Changes, Params, PeerChange, PostQuantum, PresharedKey};
 use support::{Datagram, End, Pair, millis, outer, params, path, peer, public};
 
@@ -238,6 +239,25 @@ fn both_ends_begin_at_once() {
         pair.packet(1);
         run(&mut pair, seconds(20), |_| false);
         assert_eq!(shown(&pair), [Some(true); 2], "seed {seed}");
+        assert!(pair.passes(0) && pair.passes(1));
+    }
+}
+
+/// One end names the newest key while the other, which does not know yet that it may, names the one before.
+#[test]
+fn initiations_that_name_different_keys_may_cross() {
+    let mut pair = Pair::with(enable);
+    pair.connect();
+    run(&mut pair, seconds(8), |_| false);
+    for _ in 0..5 {
+        for end in &mut pair.ends {
+            let peer = end.machine.peers()[0].0;
+            end.machine.handle_command(pair.now, Command::Rekey { peer });
+            end.drain();
+        }
+        let kinds = run(&mut pair, seconds(8), |_| false);
+        assert!((2..=4).contains(&count(&kinds, 1)), "no key was unknown: {kinds:?}");
+        assert_eq!(shown(&pair), [Some(true); 2]);
         assert!(pair.passes(0) && pair.passes(1));
     }
 }

@@ -198,6 +198,8 @@ fn attempts_are_more_and_more_seldom() {
 #[test]
 fn a_dead_connection_is_given_up() {
     let (mut bed, path) = connected();
+    // What is sent is newer than the last answer.
+    bed.run(seconds(2));
     bed.open = None;
     bed.pair.packet(0);
     bed.run(DEAD_AFTER);

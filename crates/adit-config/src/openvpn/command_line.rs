@@ -165,8 +165,7 @@ mod tests {
         assert_eq!(text("push", "a \"b\" \\ #c").unwrap(), "push \"a \\\"b\\\" \\\\ #c\"\n");
     }
 
-    /// What network-manager-openvpn calls (src/nm-openvpn-service.c, `nm_openvpn_start_openvpn_binary`), without its script and
-    /// what goes with that.
+    /// What network-manager-openvpn calls (src/nm-openvpn-service.c, `nm_openvpn_start_openvpn_binary`).
     #[test]
     fn networkmanagers_command_line_is_taken() {
         let words = "--remote vpn.example 1194 udp --explicit-exit-notify --remote vpn.example 443 tcp-client \
@@ -176,10 +175,14 @@ mod tests {
             --verify-x509-name server name --remote-cert-tls server --reneg-sec 0 --verb 10 --syslog nm-openvpn \
             --tun-mtu 1500 --mssfix --mtu-disc yes --script-security 2 --up-restart --persist-key --persist-tun \
             --management /var/run/NetworkManager/nm-openvpn-1 unix --management-client-user root \
-            --management-client-group root --management-query-passwords --auth-retry interact --push-peer-info \
+            --management-client-group root --management-query-passwords --auth-retry interact --route-noexec --ifconfig-noexec \
+            --push-peer-info \
             --client --ca ca.crt --auth-user-pass --user nm-openvpn --group nm-openvpn \
             --chroot /var/lib/openvpn/chroot";
-        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        let mut words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        let script = "/usr/lib/NetworkManager/nm-openvpn-service-openvpn-helper --debug 0 165 --bus-name \
+            org.freedesktop.NetworkManager.openvpn.Connection_4 --tun --";
+        words.extend(["--up".to_owned(), script.to_owned()]);
         let text = command_line_text(&split_command_line(&words).unwrap()).unwrap();
         let ca = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         let parsed = crate::openvpn::parse(COMMAND_LINE, text.as_bytes(), &|_| Ok(ca.as_bytes().to_vec()));

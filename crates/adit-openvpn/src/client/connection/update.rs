@@ -9,7 +9,7 @@ use crate::control_message::redacted;
 use crate::negotiate::max_mss;
 use crate::params::PullAction;
 use crate::pushed::{Change, Pushed, Refused, Update};
-use crate::request::{DataEvent, Event};
+use crate::request::{DataEvent, Event, Request};
 
 impl Connection {
     /// An update is complete. All of it holds, or the connection is over.
@@ -68,7 +68,9 @@ impl Connection {
     fn take_update(&mut self, pushed: Pushed, events: &mut VecDeque<Event>) {
         let params = &self.params;
         let mtu = pushed.tun_mtu.unwrap_or(params.data.tun_mtu);
-        let settings = pushed.settings(&params.local, params.route_nopull, mtu, self.path.remote().ip());
+        let (local, nopull) = (&params.local, params.route_nopull);
+        let settings = pushed.settings(local, nopull, mtu, self.path.remote().ip());
+        let facts = local.scripts.as_ref().map(|scripts| pushed.facts(scripts, (local, &settings), nopull));
         self.liveness.set_keepalive(pushed.keepalive(params.keepalive));
         let (Some(up), Some(agreement)) = (&mut self.up, self.data_keys.agreement()) else { return };
         up.addresses = settings.addresses.iter().map(IpNet::addr).collect();
@@ -84,6 +86,8 @@ impl Connection {
             if is_other { "the server changed settings" } else { "the server's update changes no setting" };
         self.tell(Severity::Info, format!("{text} (PUSH_UPDATE)"), events);
         if is_other {
+            // Scripts run as for a device that is closed and opened (OpenVPN init.c, `do_update`).
+            events.extend(facts.map(|facts| Event::Request(Request::TunnelFacts(Box::new(facts)))));
             events.push_back(Event::Up(settings));
         }
     }
