@@ -89,7 +89,8 @@ impl Bed {
     fn run(&mut self, time: Duration) {
         let end = self.pair.now + time;
         while self.pair.now < end {
-            self.pair.pass(millis(100));
+            // The machines are told of what passed once in a whole second.
+            self.pair.pass(millis(1000).min(end - self.pair.now));
             self.settle();
         }
     }
