@@ -115,7 +115,7 @@ pub(crate) fn process() -> impl Strategy<Value = Process> {
         version,
     });
     let user = || option::of("[a-z]{1,9}");
-    let echo = proptest::collection::vec(text(), 0..3);
+    let echo = vec(text(), 0..3);
     let rest = (
         option::of(path()),
         -20..20i32,
