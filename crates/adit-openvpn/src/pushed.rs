@@ -305,8 +305,9 @@ impl Pushed {
         let own = TunnelSettings { routes: local.routes.clone(), ..settings.clone() };
         let mut told = Told { settings, ..Told::by_file(&own, scripts, &none) };
         told.peer_ipv6 = self.peer_ipv6.or(told.peer_ipv6);
+        // As in OpenVPN, `route-nopull` does not concern it.
+        told.gateway = self.route_gateway.or(told.gateway);
         if !route_nopull {
-            told.gateway = self.route_gateway.or(told.gateway);
             told.dhcp_options.extend(self.dhcp_options.iter().cloned());
             told.dns = &self.dns;
             told.routes.extend(self.routes.iter().map(|(to, gateway, metric)| {

@@ -4,6 +4,7 @@ mod support;
 
 use std::time::Duration;
 
+use adit_core::{Command, Protocol};
 use adit_wireguard::{Changes, Params, PeerChange, PostQuantum, PresharedKey};
 use support::{Datagram, End, Pair, millis, outer, params, path, peer, public};
 
@@ -240,6 +241,35 @@ fn both_ends_begin_at_once() {
         assert_eq!(shown(&pair), [Some(true); 2], "seed {seed}");
         assert!(pair.passes(0) && pair.passes(1));
     }
+}
+
+fn rekey(pair: &mut Pair, end: usize) {
+    let end = &mut pair.ends[end];
+    let peer = end.machine.peers()[0].0;
+    end.machine.handle_command(pair.now, Command::Rekey { peer });
+    end.drain();
+}
+
+/// One end names the newest key while the other, which does not know yet that it may, names the one before. Both keys are
+/// known to both ends afterwards, also if no other is agreed on.
+#[test]
+fn initiations_that_name_different_keys_may_cross() {
+    let mut pair = Pair::with(enable);
+    pair.connect();
+    run(&mut pair, seconds(8), |_| false);
+    let no_exchange = |datagram: &Datagram| kind(datagram).is_some();
+    (0..2).for_each(|end| rekey(&mut pair, end));
+    run(&mut pair, seconds(8), no_exchange);
+    for end in [0, 1, 0] {
+        rekey(&mut pair, end);
+        let kinds = run(&mut pair, seconds(8), no_exchange);
+        assert_eq!(
+            (count(&kinds, 1), shown(&pair)),
+            (1, [Some(true); 2]),
+            "end {end} names a key that is known"
+        );
+    }
+    assert!(pair.passes(0) && pair.passes(1));
 }
 
 fn set_preshared(pair: &mut Pair, end: usize, preshared: [u8; 32]) {

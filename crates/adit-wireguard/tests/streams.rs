@@ -89,7 +89,8 @@ impl Bed {
     fn run(&mut self, time: Duration) {
         let end = self.pair.now + time;
         while self.pair.now < end {
-            self.pair.pass(millis(100));
+            // The machines are told of what passed once in a whole second.
+            self.pair.pass(millis(1000).min(end - self.pair.now));
             self.settle();
         }
     }
@@ -198,6 +199,8 @@ fn attempts_are_more_and_more_seldom() {
 #[test]
 fn a_dead_connection_is_given_up() {
     let (mut bed, path) = connected();
+    // What is sent is newer than the last answer.
+    bed.run(seconds(2));
     bed.open = None;
     bed.pair.packet(0);
     bed.run(DEAD_AFTER);

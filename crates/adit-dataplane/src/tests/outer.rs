@@ -1,11 +1,11 @@
 //! What the IP headers around datagrams have to do with the packets inside.
 
-use adit_core::{Cipher, Path, PeerId, ReplayWindow, SessionId};
+use adit_core::{Cipher, Path, PeerId, SessionId};
 
 use super::packets::{Flow, checksums_ok};
 use super::world::{End, tcp, udp};
-use crate::codec::testing::{indexed, session_id, v2};
-use crate::codec::{SessionCodec, wireguard};
+use crate::codec::SessionCodec;
+use crate::codec::testing::{indexed, session_id, v2, with_outer_headers};
 use crate::{Arrival, DropReason, GsoBatch, MergePolicy, Offload, OuterHeader, Segmentation};
 
 const PEER: PeerId = PeerId(4);
@@ -13,10 +13,7 @@ const SESSION: SessionId = SessionId(7);
 
 /// An end whose session marks what it sends, and heeds marks.
 fn end(path: Path) -> End {
-    let cipher = Cipher::ChaCha20Poly1305;
-    let key = vec![1; cipher.key_len()];
-    let codec = wireguard::session(7, 1420, cipher, (&key, &key), ReplayWindow::default());
-    with_codec(path, codec.expect("the keys fit"))
+    with_codec(path, with_outer_headers(7, 1420).expect("the keys fit"))
 }
 
 fn with_codec(path: Path, codec: SessionCodec) -> End {

@@ -28,6 +28,8 @@ fn pair(change: impl FnOnce(&mut ClientParams, &mut ServerParams, &mut ScriptPar
 
 fn requests(pair: &Pair) -> impl Iterator<Item = &Request> {
     pair.client_events.iter().filter_map(|event| match event {
+        // These are for the management client.
+        Event::Request(Request::Progress(_)) => None,
         Event::Request(request) => Some(request),
         _ => None,
     })

@@ -16,6 +16,9 @@ const REJECT_AFTER: Duration = Duration::from_secs(180);
 const WIPE_AFTER: Duration = Duration::from_secs(540);
 /// `Rekey-Timeout`: the least time between initiations, but for one with a cookie after one without.
 const REKEY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Initiations that may follow each other sooner for the sake of post-quantum keys: one that names no key after one that
+/// named a key which the other end had lost, and one that names the key that was agreed on then.
+const EARLY: u32 = 2;
 /// How much later than it is due something may be found to be done.
 const SLACK: Duration = Duration::from_secs(1);
 /// Sessions of a peer: previous, current, next.
@@ -51,8 +54,10 @@ pub(crate) struct Model {
     /// All keys that were ever installed to open, and by whom.
     openers: BTreeMap<[u8; 32], usize>,
     sessions: BTreeMap<(usize, PeerId), Sessions>,
-    /// When an end last sent an initiation to an address, and whether that had a cookie.
-    initiations: BTreeMap<(usize, SocketAddr), (Instant, bool)>,
+    /// When an end last sent an initiation to an address, whether that had a cookie, and how many in a row were early.
+    initiations: BTreeMap<(usize, SocketAddr), (Instant, bool, u32)>,
+    /// Ends may agree on post-quantum keys.
+    post_quantum: bool,
     /// Several peers may be at one address.
     ignores_initiations: bool,
 }
@@ -123,6 +128,11 @@ impl Model {
         self.ignores_initiations = true;
     }
 
+    /// Ends may agree on post-quantum keys.
+    pub(crate) fn expect_post_quantum(&mut self) {
+        self.post_quantum = true;
+    }
+
     /// How old the session is that an end seals with, if there is one.
     pub(crate) fn age(&self, now: Instant, end: usize, peer: PeerId) -> Option<Duration> {
         let sessions = self.sessions.get(&(end, peer))?;
@@ -169,9 +179,13 @@ impl Model {
             return Ok(());
         }
         let has_cookie = message.last_chunk::<TAG>().is_some_and(|mac2| *mac2 != [0; TAG]);
-        let last = self.initiations.insert((end, to), (now, has_cookie));
-        let may = |(last, had): (Instant, bool)| now - last >= REKEY_TIMEOUT || (has_cookie && !had);
-        ensure(last.is_none_or(may), || format!("end {end} sent two initiations to {to} within 5 s"))
+        let last = self.initiations.get(&(end, to)).copied();
+        let is_early =
+            |(last, had, _): (Instant, bool, u32)| now - last < REKEY_TIMEOUT && (!has_cookie || had);
+        let early = last.filter(|last| is_early(*last)).map_or(0, |(_, _, early)| early + 1);
+        self.initiations.insert((end, to), (now, has_cookie, early));
+        let most = if self.post_quantum { EARLY } else { 0 };
+        ensure(early <= most, || format!("end {end} sent {} initiations to {to} within 5 s", early + 1))
     }
 
     /// An end gave a packet to its device. Returns its sender, and when it was sent.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use adit_wireguard::PostQuantum;
+
 use crate::network::{Delay, Faults};
 use crate::rng::Rng;
 
@@ -45,6 +47,8 @@ pub(crate) struct Pair {
     /// Which of them is told the other's address.
     pub(crate) knows: [bool; 2],
     pub(crate) preshared: bool,
+    /// What each of them says of post-quantum keys. Neither requires them where the other has them off.
+    pub(crate) post_quantum: [PostQuantum; 2],
 }
 
 /// How long what one part of an end has for another takes.
@@ -89,7 +93,7 @@ impl Scenario {
         let rng = &mut Rng::new(seed, 0);
         let count = rng.pick(&[2, 2, 2, 3, 4, 6]);
         let ends: Vec<EndSettings> = (0..count).map(|end| end_settings(rng, end)).collect();
-        let pairs = pairs(rng, &ends);
+        let pairs = pairs(rng, &ends, seed);
         let mut some = |most: u64| if rng.chance(600) { rng.below(most + 1) } else { 0 };
         let (loss, duplication, corruption, reordering) = (some(400), some(200), some(100), some(300));
         let faults = Faults { loss, duplication, corruption, reordering, hold: rng.millis(10, 7000) };
@@ -135,8 +139,21 @@ fn end_settings(rng: &mut Rng, end: usize) -> EndSettings {
     }
 }
 
+/// In two of five seeds: everywhere, or by pair. In the others nowhere: they are as they were before.
+fn post_quantum(rng: &mut Rng, seed: u64) -> [PostQuantum; 2] {
+    use PostQuantum::{Off, On, Required};
+    match seed % 5 {
+        1 => [On; 2],
+        3 => {
+            rng.pick(&[[On, Off], [Off, On], [On, On], [On, Required], [Required, On], [Required, Required]])
+        }
+        _ => [Off; 2],
+    }
+}
+
 /// Two ends that both move could lose each other for good: they are no peers.
-fn pairs(rng: &mut Rng, ends: &[EndSettings]) -> Vec<Pair> {
+fn pairs(rng: &mut Rng, ends: &[EndSettings], seed: u64) -> Vec<Pair> {
+    let mut modes = Rng::new(seed, 4);
     let mut pairs = Vec::new();
     for (other, second) in ends.iter().enumerate() {
         for (one, first) in ends.iter().enumerate().take(other) {
@@ -147,7 +164,8 @@ fn pairs(rng: &mut Rng, ends: &[EndSettings]) -> Vec<Pair> {
                 (false, true) => [false, true],
                 (false, false) => rng.pick(&[[true, true], [true, false], [false, true]]),
             };
-            pairs.push(Pair { ends: [one, other], knows, preshared: rng.chance(300) });
+            let post_quantum = post_quantum(&mut modes, seed);
+            pairs.push(Pair { ends: [one, other], knows, preshared: rng.chance(300), post_quantum });
         }
     }
     pairs

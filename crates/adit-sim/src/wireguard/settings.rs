@@ -61,11 +61,13 @@ pub(crate) fn peer(
 ) -> Option<PeerChange> {
     let is_pair = |ends: &[usize; 2]| ends.contains(&end) && ends.contains(&other);
     let pair = scenario.pairs.iter().find(|pair| end != other && is_pair(&pair.ends))?;
-    let knows = pair.knows[usize::from(pair.ends[1] == end)];
+    let place = usize::from(pair.ends[1] == end);
+    let knows = pair.knows[place];
     Some(PeerChange {
         endpoint: address.filter(|_| knows),
         preshared_key: pair.preshared.then(|| PresharedKey::new([0x77; 32])),
         persistent_keepalive: Some(scenario.ends[end].keepalive),
+        post_quantum: Some(pair.post_quantum[place]),
         allowed_ips: inner(other).into_iter().map(|address| AllowedIp::Add(address.into())).collect(),
         ..PeerChange::new(public_key(other)?)
     })

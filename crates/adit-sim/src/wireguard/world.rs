@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use adit_core::{Instant, Path, PeerId, Protocol};
-use adit_wireguard::{PublicKey, Reply, Tai64n};
+use adit_wireguard::{PostQuantum, PublicKey, Reply, Tai64n};
 
 use super::end::{End, Input, Order};
 use super::model::Model;
@@ -138,6 +138,9 @@ impl World {
         if world.scenario.intervals.attack.is_some() {
             // It may have several peers of an end believed to be at its own address.
             world.model.ignore_initiations();
+        }
+        if world.scenario.pairs.iter().any(|pair| pair.post_quantum != [PostQuantum::Off; 2]) {
+            world.model.expect_post_quantum();
         }
         world.expect_all();
         world.schedule_all();
@@ -313,11 +316,31 @@ impl World {
         // What was recorded while a receiver was about to restart could be taken by it (docs/WIREGUARD.md).
         self.captured.clear();
         match self.unreached.first() {
-            None => Ok(()),
+            None => self.check_post_quantum(),
             Some((from, to)) => Err(Violation::new(format!(
                 "no packet of end {from} reached end {to} for {RECOVERY:?} on a clean net"
             ))),
         }
+    }
+
+    /// The sessions of ends that both want it were made with post-quantum keys; of others, none was.
+    fn check_post_quantum(&mut self) -> Result<(), Violation> {
+        for pair in self.scenario.pairs.clone() {
+            let expected = !pair.post_quantum.contains(&PostQuantum::Off);
+            for (place, end) in pair.ends.into_iter().enumerate() {
+                let key = self.publics[pair.ends[1 - place]];
+                let running = self.hosts[end].end.as_ref();
+                let Some(peer) = running.and_then(|running| running.machine.peer(&key)) else { continue };
+                let found = peer.post_quantum.unwrap_or_default();
+                if found != expected {
+                    return Err(Violation::new(format!(
+                        "end {end}: its session with end {} is post-quantum: {found}",
+                        pair.ends[1 - place]
+                    )));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A packet that was sent then came out at an end.

@@ -170,7 +170,7 @@ impl Peer {
         match was_used {
             true => state.keys.used_by_both(named),
             // The peer has restarted, or does not take part any more.
-            false => state.keys = Keys::default(),
+            false => state.keys.peer_lacks(named),
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_config::openvpn::tls_names;
 use adit_core::{Cipher, Digest};
-use adit_io::{KernelRoute, Netlink, Whose};
+use adit_io::{KernelRoute, Netlink};
 
 /// How a cipher divides what it encrypts: AES has blocks of 128 bits.
 fn division(cipher: Cipher) -> &'static str {

@@ -278,7 +278,6 @@ impl TunnelScripts {
     /// A new device, as scripts see it. True if a script runs.
     fn open(&mut self, facts: TunnelFacts, with: (u16, bool, Dns), device: &str) -> bool {
         let (mtu, redirects, dns) = with;
-        self.set("dev_type", "tun");
         self.env.extend(facts.routes.iter().cloned());
         let gateways = facts.gateways.clone();
         self.opened = Some(Opened { facts, mtu, redirects, dns, gateways });
@@ -298,6 +297,7 @@ impl TunnelScripts {
     }
 
     fn up_script(&mut self, context: &str, device: &str) -> bool {
+        self.set("dev_type", "tun");
         let names = self.names("dns-up", device);
         let Some(argv) = self.config.up.clone() else { return names };
         let argv = self.with_arguments(argv, context, device);

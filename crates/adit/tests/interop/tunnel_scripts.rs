@@ -140,12 +140,12 @@ fn scripts_are_called_as_by_openvpn() {
         return;
     }
     let (found, wrong) = compare_all();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let is_expected = |found: &&Found| DIFFERENCES.iter().any(|it| it.covers(found));
     let mut unexpected: Vec<&Found> = found.iter().filter(|found| !is_expected(found)).collect();
     unexpected.sort();
     let shown: Vec<String> = unexpected.iter().map(|found| format!("{found:?}")).collect();
-    assert!(shown.is_empty(), "{} differences:\n{}", shown.len(), shown.join("\n"));
+    let (shown_text, wrong_text) = (shown.join("\n"), wrong.join("\n"));
+    assert!(shown.is_empty() && wrong.is_empty(), "{} differences:\n{shown_text}\n{wrong_text}", shown.len());
     for difference in DIFFERENCES {
         assert!(found.iter().any(|found| difference.covers(found)), "not found: {difference:?}");
     }

@@ -1,4 +1,4 @@
-//! The post-quantum keys of a peer: at most three, of which the peer has one at least unless it has restarted.
+//! The post-quantum keys of a peer: three at most.
 
 use crate::crypto::Secret;
 use crate::hybrid::Agreed;
@@ -25,7 +25,8 @@ impl Key {
 pub(super) struct Keys {
     /// The newest that the peer is known to have: our initiations name it.
     newest: Option<Key>,
-    /// The one before: the peer names it until it knows that we have the newest.
+    /// The one before. The peer names it until it knows that we have the newest, and that may be on its way when we learn that it
+    /// knows: initiations cross each other.
     before: Option<Key>,
     /// One that we have, and the peer perhaps not: it names it when it does.
     unconfirmed: Option<Key>,
@@ -46,17 +47,16 @@ impl Keys {
         self.unconfirmed = Some(key);
     }
 
-    /// The key that an initiation of the peer names. The peer has it, so ours name it as well from now on; and as the peer
-    /// names the newest that it knows, it needs none before.
+    /// The key that an initiation of the peer names. If the peer was not known to have it, ours name it as well from now on.
     pub(super) fn named_by(&mut self, timestamp: Tai64n) -> Option<PresharedKey> {
         let is_named = |key: &mut Key| mark::has(&key.mark, timestamp);
-        let named = [&mut self.newest, &mut self.unconfirmed, &mut self.before]
-            .into_iter()
-            .find_map(|place| place.take_if(is_named));
-        let named = Key { used: true, ..named? };
-        let preshared = named.preshared.clone();
-        (self.newest, self.before) = (Some(named), None);
-        Some(preshared)
+        if let Some(key) = self.unconfirmed.take_if(is_named) {
+            self.confirmed(key);
+        }
+        let mut known = [&mut self.newest, &mut self.before].into_iter().flatten();
+        let named = known.find(|key| mark::has(&key.mark, timestamp))?;
+        named.used = true;
+        Some(named.preshared.clone())
     }
 
     /// A handshake of ours was complete with the key that it named.
@@ -64,8 +64,13 @@ impl Keys {
         for key in [&mut self.newest, &mut self.before].into_iter().flatten() {
             key.used |= key.preshared == *named;
         }
-        if self.newest.as_ref().is_some_and(|newest| newest.preshared == *named) {
-            self.before = None;
+    }
+
+    /// The peer does not have the key that our initiation named: it has none, unless it proved another since.
+    pub(super) fn peer_lacks(&mut self, named: &PresharedKey) {
+        match self.newest.as_ref().is_some_and(|newest| newest.preshared == *named) {
+            true => *self = Keys::default(),
+            false => self.before = None,
         }
     }
 

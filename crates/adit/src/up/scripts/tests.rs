@@ -30,6 +30,7 @@ fn runner() -> (mpsc::Sender<Job>, Receiver<(ScriptId, ScriptOutcome)>) {
                 let _ = answers.send((id, outcome));
             }),
             helper.access().scripts().unwrap(),
+            Vec::new(),
         )
         .run(&receiver)
     });
@@ -78,7 +79,7 @@ fn environment_files_and_settings() {
 #[test]
 fn secrets_are_wiped_when_a_script_has_begun() {
     let helper = helper();
-    let mut runner = Runner::new(Box::new(|_, _| {}), helper.access().scripts().unwrap());
+    let mut runner = Runner::new(Box::new(|_, _| {}), helper.access().scripts().unwrap(), Vec::new());
     runner.take(shell(1, "exec sleep 60", SOON));
     runner.look();
     let Running { script, .. } = &runner.running[0];

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use adit_core::{Protocol, Severity};
+use adit_core::{Command, Protocol, Severity};
 use adit_io::{Handle, ScriptCall, ScriptLauncher, run_script};
 use adit_openvpn::request::Reply;
 
@@ -37,8 +37,13 @@ impl Control {
     pub(in crate::up) fn new<P: Protocol<Reply = Reply> + 'static>(handle: Handle<P>, log: Logger) -> Self {
         let other = handle.clone();
         Control {
-            go_on: Box::new(move || drop(handle.go_on())),
-            shut_down: Box::new(move || drop(other.command(adit_core::Command::Shutdown))),
+            // A driver that has ended needs neither.
+            go_on: Box::new(move || {
+                handle.go_on();
+            }),
+            shut_down: Box::new(move || {
+                other.command(Command::Shutdown);
+            }),
             log,
         }
     }

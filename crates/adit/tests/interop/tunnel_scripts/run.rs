@@ -13,7 +13,7 @@ use adit_testbed::{
 use super::situations::{Kind, Situation, Step};
 use crate::options::{Part, Program};
 
-const WAIT: Duration = Duration::from_secs(20);
+const WAIT: Duration = Duration::from_secs(60);
 /// How often it is looked at what the script wrote down.
 const PAUSE: Duration = Duration::from_millis(20);
 

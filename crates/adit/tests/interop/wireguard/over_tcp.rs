@@ -124,8 +124,9 @@ fn a_full_tunnel_over_tcp_leaks_nothing() {
     client.namespace.ip(&["route", "add", "default", "via", "10.9.0.1"]).unwrap();
     client.namespace.ip(&["-6", "route", "add", "default", "via", "fd00:9::1"]).unwrap();
     let mut at_server = start_server(&ends, "");
-    let mut at_client = start_client(&ends, "AllowedIPs = 0.0.0.0/0, ::/0");
-    wait_until("the client", LONG, || client.is_served()).unwrap();
+    let mut at_client = start_client(&ends, "AllowedIPs = 0.0.0.0/0, ::/0\nPersistentKeepalive = 1");
+    // Until then the server, as the gateway, answers beside the tunnel.
+    at_client.wait_for_line(0, "= connected", LONG).unwrap();
     let capture = Capture::start(&server.namespace, &["wire"], is_expected).unwrap();
     reaches(client, server, [&at_server, &at_client]);
     // Nobody has this address: it is carried, and answered by nobody.

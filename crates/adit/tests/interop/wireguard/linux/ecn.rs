@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use adit_testbed::{Namespace, Ping, can_run, program};
 
-use crate::wireguard::bed::{End, PROGRAMS, Program, pair};
+use crate::wireguard::bed::{End, PORT, PROGRAMS, Program, pair};
 
 fn nft(namespace: &Namespace, words: &str) -> String {
     let mut nft = program("nft").unwrap();
@@ -15,16 +15,16 @@ fn nft(namespace: &Namespace, words: &str) -> String {
 /// Counts what a rule of a chain sees, from the table's making on.
 fn count(namespace: &Namespace, name: &str, (hook, priority): (&str, i32), rule: &str) {
     let words = format!(
-        "add counter inet ecn {name}; \
-         add chain inet ecn {name} {{ type filter hook {hook} priority {priority}; }}; \
-         add rule inet ecn {name} {rule} counter name {name}"
+        "add counter inet rfc6040 {name}; \
+         add chain inet rfc6040 {name} {{ type filter hook {hook} priority {priority}; }}; \
+         add rule inet rfc6040 {name} {rule} counter name {name}"
     );
     nft(namespace, &words);
 }
 
 /// Packets counted so far.
 fn counted(namespace: &Namespace, name: &str) -> u64 {
-    let text = nft(namespace, &format!("list counter inet ecn {name}"));
+    let text = nft(namespace, &format!("list counter inet rfc6040 {name}"));
     let mut words = text.split_whitespace().skip_while(|word| *word != "packets");
     words.nth(1).unwrap().parse().unwrap()
 }
@@ -39,13 +39,17 @@ fn marks_pass([first, second]: &[End; 2], ip: &str, outer: String, inner: std::n
         "ip" => "icmp type echo-request",
         _ => "icmpv6 type echo-request",
     };
-    [from, to].map(|namespace| nft(namespace, "add table inet ecn"));
+    for namespace in [from, to] {
+        nft(namespace, "add table inet rfc6040");
+    }
     // What the sender's application says, which is ECT(0) with a DSCP that is not to be seen outside.
     let (out, wire) = (&second.device, "iifname wire udp dport 51820");
-    nft(from, "add chain inet ecn application { type route hook output priority -150; }");
+    nft(from, "add chain inet rfc6040 application { type route hook output priority -150; }");
     nft(
         from,
-        &format!("add rule inet ecn application oifname {out} {requests} {ip} dscp set ef {ip} ecn set ect0"),
+        &format!(
+            "add rule inet rfc6040 application oifname {out} {requests} {ip} dscp set ef {ip} ecn set ect0"
+        ),
     );
     count(to, "outside", ("prerouting", -200), &format!("{wire} {ip} dscp cs0 {ip} ecn ect0"));
     count(
@@ -66,14 +70,16 @@ fn marks_pass([first, second]: &[End; 2], ip: &str, outer: String, inner: std::n
     assert_eq!(counts(), [10, 10, 0], "{ip}");
 
     // A router marks all that passes.
-    nft(to, "add chain inet ecn router { type filter hook prerouting priority -190; }");
-    nft(to, &format!("add rule inet ecn router {wire} {ip} ecn set ce"));
+    nft(to, "add chain inet rfc6040 router { type filter hook prerouting priority -190; }");
+    nft(to, &format!("add rule inet rfc6040 router {wire} {ip} ecn set ce"));
     assert!(ping.run(from, inner).unwrap().is_clean());
     assert_eq!(counts(), [20, 10, 10], "{ip}");
-    nft(from, "delete chain inet ecn application");
+    nft(from, "delete chain inet rfc6040 application");
     let ping = Ping { timeout: Duration::from_millis(300), ..ping };
     assert_eq!(ping.run(from, inner).unwrap().received, 0, "{ip}: they do not know marks");
-    [from, to].map(|namespace| nft(namespace, "delete table inet ecn"));
+    for namespace in [from, to] {
+        nft(namespace, "delete table inet rfc6040");
+    }
     second.reaches(first);
 }
 
@@ -95,16 +101,22 @@ fn handshakes_have_a_dscp() {
         return;
     }
     let [first, second] = &pair([Program::Adit; 2]);
-    for (namespace, message) in [(&first.namespace, "156"), (&second.namespace, "100")] {
-        nft(namespace, "add table inet ecn");
-        // An initiation of 148 bytes, or a response of 92.
-        let rule = format!("iifname wire udp length {message} ip dscp af41");
-        count(namespace, "handshakes", ("input", 0), &rule);
-        count(namespace, "others", ("input", 0), "iifname wire ip dscp af41");
+    for (end, message) in [(first, "156"), (second, "100")] {
+        nft(&end.namespace, "add table inet rfc6040");
+        // An initiation of 148 bytes, or a response of 92; and anything else, such as data.
+        let rules = [
+            ("handshakes", format!("iifname wire udp length {message} ip dscp af41")),
+            ("others", "iifname wire udp dport 51820 udp length != { 100, 156 } ip dscp != cs0".to_owned()),
+        ];
+        for (name, rule) in rules {
+            count(&end.namespace, name, ("input", 0), &rule);
+        }
     }
+    // A handshake that nothing was counted of may be there already.
+    second.replace_peer(first, &format!("endpoint {}:{PORT}", first.outer()));
     second.reaches(first);
-    for namespace in [&first.namespace, &second.namespace] {
-        let [handshakes, all] = ["handshakes", "others"].map(|name| counted(namespace, name));
-        assert!(handshakes >= 1 && all == handshakes, "{handshakes} of {all}");
+    for end in [first, second] {
+        let counts = ["handshakes", "others"].map(|name| counted(&end.namespace, name));
+        assert!(counts[0] >= 1 && counts[1] == 0, "{counts:?}");
     }
 }
