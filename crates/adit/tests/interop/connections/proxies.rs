@@ -25,7 +25,9 @@ fn bed(transport: Transport, lines: &str) -> (Bed, Scratch) {
     let lines = lines.replace("USER", &user.display().to_string());
     let options = Options { transport, ..Options::BASE };
     let behind = BEHIND[usize::from(transport.is_v6())];
-    let bed = Bed::build_with(&options, Program::OpenVpn, &[Program::Adit], |_, [_, client]| {
+    let bed = Bed::build_with(&options, Program::OpenVpn, &[Program::Adit], |_, [server, client]| {
+        // It answers from the address that was written to, which the relay of a proxy expects.
+        server.push_str(if transport.is_tcp() { "" } else { "multihome\n" });
         *client = client
             .replace("remote 10.9.1.1 ", &format!("remote {behind} "))
             .replace("remote fd00:9:1::1 ", &format!("remote {behind} "));

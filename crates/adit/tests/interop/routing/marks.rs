@@ -21,7 +21,7 @@ fn a_mark_a_device_and_a_table_of_the_file() {
     for (transport, sockets) in [(Transport::Udp4, "-uan"), (Transport::Tcp4, "-tan")] {
         let options = Options { transport, ..Options::BASE };
         let mut bed = Bed::build_with(&options, Program::Adit, &[Program::Adit], |_, [server, client]| {
-            server.push_str("bind-dev wire1\nmark 5\npush \"route 10.50.0.0 255.255.0.0\"\n");
+            server.push_str("multihome\nbind-dev wire1\nmark 5\npush \"route 10.50.0.0 255.255.0.0\"\n");
             *client = client.replace("remote 10.9.1.1 ", &format!("remote {SERVER} "));
             client.push_str("mark 77\nbind-dev wire1\nroute-table 99\nredirect-gateway def1\n");
         })
