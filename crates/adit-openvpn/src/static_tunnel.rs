@@ -162,7 +162,6 @@ impl StaticTunnel {
             block_ipv6: local.block_ipv6,
             dns: local.dns.clone(),
             server,
-            ..TunnelSettings::default()
         }
     }
 

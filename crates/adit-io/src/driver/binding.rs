@@ -144,8 +144,8 @@ impl Binder {
         {
             no_mark(mark)?;
             if self.options.learn_classes {
-                let sockets = numbered.iter().flat_map(|(_, group)| group);
-                sockets.map(|socket| socket.learn_traffic_classes()).collect::<io::Result<()>>()?;
+                let mut sockets = numbered.iter().flat_map(|(_, group)| group);
+                sockets.try_for_each(|socket| socket.learn_traffic_classes())?;
             }
             self.borrowed = numbered.iter().map(|(number, _)| *number).collect();
             (self.sockets, self.mark) = (sockets, 0);

@@ -185,10 +185,10 @@ fn no_scheme(offered: &[ChallengeRef<'_>], allowed: HttpAuthentication) -> io::E
     let is = |name: &&str| names.iter().any(|other| other.eq_ignore_ascii_case(name));
     let way_out = match allowed {
         HttpAuthentication::None => "name a username and a password for it, and how to use them",
-        _ if ["basic", "digest"].iter().any(|name| is(name)) => {
+        _ if ["basic", "digest"].iter().any(&is) => {
             "the configuration does not allow that one; let it have Basic and Digest"
         }
-        _ if ["ntlm", "negotiate"].iter().any(|name| is(name)) => {
+        _ if ["ntlm", "negotiate"].iter().any(is) => {
             "adit has neither NTLM nor Kerberos: have the proxy take Basic or Digest from this machine, or run a \
              program here that speaks NTLM to it (cntlm), and name that as the proxy"
         }

@@ -246,7 +246,8 @@ fn a_socks_proxy_connects_by_name() {
 
 #[test]
 fn refusals_of_a_socks_proxy_have_words() {
-    let cases: [(&'static [(&'static [u8], &'static [u8])], Option<ProxyCredentials>, &str); 6] = [
+    type Turns = &'static [(&'static [u8], &'static [u8])];
+    let cases: [(Turns, Option<ProxyCredentials>, &str); 6] = [
         (&[(b"\x05\x01\x00", b"\x05\xff")], None, "name a file"),
         (&[(b"\x05\x02\x00\x02", b"\x05\x01")], credentials(), "does not have"),
         (

@@ -118,7 +118,7 @@ impl Plane {
                     payload.is_empty() || payload[0] == 0xad,
                     "what goes out must not look like a packet"
                 );
-                let active = std::mem::replace(&mut self.peer(peer).active, Some(session));
+                let active = self.peer(peer).active.replace(session);
                 let sealed = self.seal(now, peer, None, payload);
                 self.peer(peer).active = active;
                 return sealed.into_iter().collect();
