@@ -135,10 +135,13 @@ fn tls_config() -> impl Strategy<Value = Config> {
         client().prop_map(|client| Role::Client(Box::new(client))),
         server().prop_map(|server| Role::Server(Box::new(server))),
         point().prop_map(|point| Role::PointToPoint(Box::new(point))),
-    ];
+    ]
+    .boxed();
     let routes = (vec(route(), 0..4), vec(named_route(), 0..2));
-    let process = (process(), scripts());
-    (role, device(), tls(), wrap(), data(), timers(), socket(), routes, process).prop_map(
+    // What is made of them is large: on the heap, it leaves the test's stack to the rest.
+    let process = (process().boxed(), scripts().boxed());
+    let (tls, data) = (tls().boxed(), data().boxed());
+    (role, device(), tls, wrap(), data, timers(), socket(), routes, process).prop_map(
         |(
             mut role,
             device,
