@@ -131,10 +131,11 @@ fn config() -> impl Strategy<Value = Config> {
 }
 
 fn tls_config() -> impl Strategy<Value = Config> {
+    // On the heap: without optimization they would fill a thread's stack.
     let role = prop_oneof![
-        client().prop_map(|client| Role::Client(Box::new(client))),
-        server().prop_map(|server| Role::Server(Box::new(server))),
-        point().prop_map(|point| Role::PointToPoint(Box::new(point))),
+        client().prop_map(|client| Role::Client(Box::new(client))).boxed(),
+        server().prop_map(|server| Role::Server(Box::new(server))).boxed(),
+        point().prop_map(|point| Role::PointToPoint(Box::new(point))).boxed(),
     ];
     let routes = (vec(route(), 0..4), vec(named_route(), 0..2));
     let process = (process(), scripts());
