@@ -262,8 +262,9 @@ mod tests {
         assert_eq!(last(None), ["I,b", "I,c", "I,d"]);
         assert_eq!(last(Some(1)), ["I,d"]);
         assert_eq!(last(Some(9)).len(), 3);
-        journal.note(Kind::Echo, "x");
         assert!(journal.last(Kind::Echo, None).is_empty());
+        journal.note(Kind::Echo, "x");
+        assert_eq!(journal.last(Kind::Echo, None).len(), 1);
     }
 
     #[test]

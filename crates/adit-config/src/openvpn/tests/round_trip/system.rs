@@ -103,7 +103,7 @@ pub(crate) fn named_route() -> impl Strategy<Value = NamedRoute> {
     )
 }
 
-pub(crate) fn process() -> impl Strategy<Value = Process> {
+pub(crate) fn process() -> BoxedStrategy<Process> {
     let path = || text().prop_map(PathBuf::from);
     let log = prop_oneof![
         (path(), any::<bool>()).prop_map(|(path, append)| Log::File { path, append }),
@@ -115,7 +115,7 @@ pub(crate) fn process() -> impl Strategy<Value = Process> {
         version,
     });
     let user = || option::of("[a-z]{1,9}");
-    let echo = proptest::collection::vec(text(), 0..3);
+    let echo = vec(text(), 0..3);
     let rest = (
         option::of(path()),
         -20..20i32,
@@ -124,8 +124,8 @@ pub(crate) fn process() -> impl Strategy<Value = Process> {
         option::of(management()),
         echo,
     );
-    (user(), user(), 0..=15u8, option::of(1..100u32), option::of(log), option::of(status), rest).prop_map(
-        |(user, group, verb, mute, log, status, rest)| {
+    (user(), user(), 0..=15u8, option::of(1..100u32), option::of(log), option::of(status), rest)
+        .prop_map(|(user, group, verb, mute, log, status, rest)| {
             let (pid_file, nice, [lock_memory, stamps], tmp_dir, management, echo) = rest;
             Process {
                 user,
@@ -142,19 +142,19 @@ pub(crate) fn process() -> impl Strategy<Value = Process> {
                 management,
                 echo,
             }
-        },
-    )
+        })
+        .boxed()
 }
 
-fn management() -> impl Strategy<Value = Management> {
+fn management() -> BoxedStrategy<Management> {
     let address = prop_oneof![
         ("[a-s0-9.:]{1,15}", any::<u16>()).prop_map(|(host, port)| ManagementAddress::Tcp(host, port)),
         text().prop_map(|path| ManagementAddress::Unix(path.into())),
     ];
     let password = option::of("/[a-z]{1,9}".prop_map(PathBuf::from));
     let name = || option::of("[a-z]{1,9}");
-    (address, password, 1..1000u32, any::<[bool; 5]>(), name(), name()).prop_map(
-        |(address, password, log_cache, flags, user, group)| {
+    (address, password, 1..1000u32, any::<[bool; 5]>(), name(), name())
+        .prop_map(|(address, password, log_cache, flags, user, group)| {
             let [hold, query_passwords, signal, forget_disconnect, as_client] = flags;
             // `management-client-user` holds for Unix sockets only.
             let unix = matches!(address, ManagementAddress::Unix(_));
@@ -173,8 +173,8 @@ fn management() -> impl Strategy<Value = Management> {
                 client_user,
                 client_group,
             }
-        },
-    )
+        })
+        .boxed()
 }
 
 pub(crate) fn device() -> impl Strategy<Value = Device> {
