@@ -129,12 +129,12 @@ impl Proxy {
         timeout: Duration,
         dial: impl FnOnce(Duration) -> io::Result<TcpStream>,
     ) -> io::Result<Association> {
+        if self.kind != ProxyKind::Socks {
+            return Err(io::Error::other("an HTTP proxy carries TCP alone"));
+        }
         let until = Instant::now() + timeout;
         let conversation = Conversation { stream: dial(left(until)?)?, until };
-        match &self.kind {
-            ProxyKind::Http(_) => Err(io::Error::other("an HTTP proxy carries TCP alone")),
-            ProxyKind::Socks => socks::associate(conversation, self.credentials.as_ref(), remote),
-        }
+        socks::associate(conversation, self.credentials.as_ref(), remote)
     }
 }
 

@@ -131,12 +131,12 @@ fn config() -> impl Strategy<Value = Config> {
 }
 
 fn tls_config() -> impl Strategy<Value = Config> {
+    // On the heap: without optimization they would fill a thread's stack.
     let role = prop_oneof![
-        client().prop_map(|client| Role::Client(Box::new(client))),
-        server().prop_map(|server| Role::Server(Box::new(server))),
-        point().prop_map(|point| Role::PointToPoint(Box::new(point))),
-    ]
-    .boxed();
+        client().prop_map(|client| Role::Client(Box::new(client))).boxed(),
+        server().prop_map(|server| Role::Server(Box::new(server))).boxed(),
+        point().prop_map(|point| Role::PointToPoint(Box::new(point))).boxed(),
+    ];
     let routes = (vec(route(), 0..4), vec(named_route(), 0..2));
     // What is made of them is large: on the heap, it leaves the test's stack to the rest.
     let process = (process().boxed(), scripts().boxed());

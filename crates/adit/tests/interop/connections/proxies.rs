@@ -112,7 +112,7 @@ fn dante(files: &Scratch, external: &str) -> Result<Command, TestbedError> {
         "logoutput: stderr\ninternal: {PROXY} port = {PORT}\nexternal: {external}\nclientmethod: none\n\
          socksmethod: none\nuser.privileged: root\nuser.unprivileged: root\n\
          client pass {{ from: 0.0.0.0/0 to: 0.0.0.0/0 }}\n\
-         socks pass {{ from: 0.0.0.0/0 to: 0/0 }}\n"
+         socks pass {{ from: 0/0 to: 0/0 }}\n"
     );
     let file = files.write("danted.conf", &text)?;
     let mut command = program("danted")?;
