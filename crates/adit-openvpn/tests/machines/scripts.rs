@@ -52,11 +52,14 @@ fn verify(_: &mut ClientParams, _: &mut ServerParams, scripts: &mut ScriptParams
 }
 
 fn asked(pair: &Pair) -> Vec<&Script> {
-    let script = |request| match request {
-        &Request::RunScript(ref script) => Some(script.as_ref()),
-        _ => None,
-    };
     requests(pair).filter_map(script).collect()
+}
+
+fn script(request: &Request) -> Option<&Script> {
+    match request {
+        Request::RunScript(script) => Some(script),
+        _ => None,
+    }
 }
 
 fn answer(pair: &mut Pair, code: i32) {
