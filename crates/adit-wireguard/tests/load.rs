@@ -44,7 +44,7 @@ fn a_message_shows_how_far_its_sender_has_come() {
         let mut unknown = bytes.clone();
         unknown[4..12].fill(0xaa);
         let stage = pair.ends[other].machine.stage_of(from, &unknown);
-        assert!(stage != HandshakeStage::Established, "the index of no handshake");
+        assert!(stage != Established, "the index of no handshake");
     }
     use HandshakeStage::{Established, First, Returning};
     assert_eq!(stages, [First, Established, Returning, Established]);
