@@ -9,7 +9,6 @@ pub(super) enum Kind {
     PointConnects,
     PointWaits,
     StaticConnects,
-    StaticWaits,
 }
 
 /// What happens.
@@ -44,7 +43,7 @@ pub(super) struct Situation {
 impl Kind {
     /// The end that has the script is the one that waits.
     pub(super) fn subject_waits(self) -> bool {
-        matches!(self, Kind::Server | Kind::PointWaits | Kind::StaticWaits)
+        matches!(self, Kind::Server | Kind::PointWaits)
     }
 
     pub(super) fn is_server(self) -> bool {
@@ -52,7 +51,7 @@ impl Kind {
     }
 
     pub(super) fn is_static(self) -> bool {
-        matches!(self, Kind::StaticConnects | Kind::StaticWaits)
+        self == Kind::StaticConnects
     }
 
     pub(super) fn is_tcp(self) -> bool {
@@ -77,11 +76,11 @@ impl Kind {
                 "proto udp\ntls-client\nifconfig 10.4.0.2 10.4.0.1\nremote 10.9.1.1 1194\nkeepalive 1 4\nconnect-retry 1 1\n\
                  remote-cert-tls server\n"
             }
-            (Kind::StaticConnects | Kind::StaticWaits, true) => {
+            (Kind::StaticConnects, true) => {
                 "proto udp\ncipher AES-256-CBC\nifconfig 10.4.0.1 10.4.0.2\nkeepalive 1 4\n\
                  setenv opt allow-deprecated-insecure-static-crypto\n"
             }
-            (Kind::StaticConnects | Kind::StaticWaits, false) => {
+            (Kind::StaticConnects, false) => {
                 "proto udp\ncipher AES-256-CBC\nifconfig 10.4.0.2 10.4.0.1\nremote 10.9.1.1 1194\nkeepalive 1 4\n\
                  setenv opt allow-deprecated-insecure-static-crypto\n"
             }
@@ -166,7 +165,5 @@ pub(super) static SITUATIONS: &[Situation] = &[
     Situation { name: "point-to-point, waiting, restart", kind: Kind::PointWaits, server: "", client: "",
         steps: &[Step::Until("ipchange", 1), Step::Restart, Step::Until("route-up", 2), Step::Settle] },
     Situation { name: "static key, connecting", kind: Kind::StaticConnects, server: "", client: "",
-        steps: &[Step::Until("route-up", 1), Step::Until("ipchange", 1)] },
-    Situation { name: "static key, waiting", kind: Kind::StaticWaits, server: "", client: "",
         steps: &[Step::Until("route-up", 1), Step::Until("ipchange", 1)] },
 ];
