@@ -105,29 +105,31 @@ fn compare(situation: &Situation, [openvpn, adit]: [&[Call]; 2]) -> Vec<Found> {
     all
 }
 
-/// What is not the same in any situation, and what went wrong.
-fn compare_all() -> (Vec<Found>, Vec<String>) {
-    let authority = Authority::create(Options::BASE.keys).unwrap();
-    let files = Files::create(&authority).unwrap();
+/// What is not the same in these situations, so many at once; and what went wrong, by situation.
+fn compare_all(
+    situations: &[&'static Situation],
+    at_once: usize,
+    files: &Files,
+) -> (Vec<Found>, Vec<(&'static str, String)>) {
     let next = AtomicUsize::new(0);
     let all = Mutex::new((Vec::new(), Vec::new()));
     let work = || {
-        while let Some(situation) = SITUATIONS.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let calls = |program| run::calls(situation, program, &files);
+        while let Some(situation) = situations.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
+            let calls = |program| run::calls(situation, program, files);
             let outcome = calls(Program::OpenVpn).and_then(|openvpn| {
                 let adit = calls(Program::Adit)?;
                 Ok((compare(situation, [&openvpn, &adit]), openvpn.len()))
             });
             let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
             match outcome {
-                Ok((_, 0)) => all.1.push(format!("{}: no script ran", situation.name)),
+                Ok((_, 0)) => all.1.push((situation.name, "no script ran".to_owned())),
                 Ok((found, _)) => all.0.extend(found),
-                Err(why) => all.1.push(format!("{}: {why}", situation.name)),
+                Err(why) => all.1.push((situation.name, why.to_string())),
             }
         }
     };
     thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..at_once {
             scope.spawn(work);
         }
     });
@@ -139,8 +141,18 @@ fn scripts_are_called_as_by_openvpn() {
     if !can_run("scripts as OpenVPN's", &PROGRAMS) {
         return;
     }
-    let (found, wrong) = compare_all();
+    let authority = Authority::create(Options::BASE.keys).unwrap();
+    let files = Files::create(&authority).unwrap();
+    let (mut found, wrong) = compare_all(&SITUATIONS.iter().collect::<Vec<_>>(), AT_ONCE, &files);
     let is_expected = |found: &&Found| DIFFERENCES.iter().any(|it| it.covers(found));
+    // On a machine with other work an end may be so late that another event comes first. A difference comes again.
+    let mut again: BTreeSet<&str> = wrong.iter().map(|(situation, _)| *situation).collect();
+    again.extend(found.iter().filter(|found| !is_expected(found)).map(|found| found.situation));
+    found.retain(|found| !again.contains(found.situation));
+    let situations: Vec<_> = SITUATIONS.iter().filter(|it| again.contains(it.name)).collect();
+    let (found_again, wrong) = compare_all(&situations, 1, &files);
+    found.extend(found_again);
+    let wrong: Vec<String> = wrong.iter().map(|(situation, why)| format!("{situation}: {why}")).collect();
     let mut unexpected: Vec<&Found> = found.iter().filter(|found| !is_expected(found)).collect();
     unexpected.sort();
     let shown: Vec<String> = unexpected.iter().map(|found| format!("{found:?}")).collect();

@@ -61,7 +61,8 @@ fn a_mark_a_device_and_a_table_of_the_file() {
         let client = &bed.clients[0].namespace;
         let gone = || client.ip(&["route", "show", "table", "99"]).is_ok_and(|table| table.is_empty());
         wait_until("the table to be empty", WAIT, gone).unwrap();
-        let gone = || client.ip(&["rule", "show"]).is_ok_and(|rules| !rules.contains("0x4d "));
-        wait_until("its rules to be gone", WAIT, gone).unwrap();
+        let rules = || client.ip(&["rule", "show"]).unwrap();
+        wait_until("its rules to be gone", WAIT, || !rules().contains("not from all fwmark"))
+            .unwrap_or_else(|error| panic!("{error}\n{}\n{}", rules(), bed.logs()));
     }
 }
