@@ -187,7 +187,7 @@ pub struct PeerConfig {
     /// [`crate::Notice::Wanted`] tells the protocol. Without it they are dropped.
     pub staging: bool,
     /// Whether datagrams may name the peer by its UDP path alone. Of such peers one is at a path, and no other moves there by
-    /// itself. The others may be anywhere, also several at one path, and take it from nobody.
+    /// itself. The others may be anywhere, also several at one path; they never take a path from another peer.
     pub by_path: bool,
 }
 

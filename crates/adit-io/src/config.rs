@@ -146,7 +146,7 @@ pub struct Remote {
     pub bind: Option<SocketAddr>,
     /// How long a TCP connection may take to come about, for each address; by a proxy, with all that is said to it.
     pub connect_timeout: Duration,
-    /// By whom it is reached; `None`: directly.
+    /// The proxy by which it is reached; `None`: directly.
     pub proxy: Option<Proxy>,
     /// The firewall mark of what is sent there. `None`: that of all tunnels of this program.
     pub mark: Option<u32>,

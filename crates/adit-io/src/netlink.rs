@@ -327,7 +327,7 @@ impl RouteWatch {
         Ok(RouteWatch { socket: socket.as_fd().try_clone_to_owned()? })
     }
 
-    /// Starts to watch a device alone: it wakes nobody when others change. That the device goes to another network namespace is
+    /// Starts to watch a device alone: changes of other devices wake no thread. That the device goes to another network namespace is
     /// a change, too.
     pub fn of_device(index: u32) -> io::Result<RouteWatch> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;

@@ -224,7 +224,7 @@ fn a_peer_that_its_address_names_keeps_it_against_one_that_its_key_names() {
         server.receive(udp(1), &datagram, datagram.len()).packets.len()
     };
     assert_eq!(hears(&mut server, &mut one), 1);
-    // The other is followed there at once, and by its protocol, and is told to be there.
+    // The data plane follows the other there at once, and notifies its protocol.
     assert_eq!(come(&mut server, &mut two, 2, udp(1)), moved(2, udp(1)));
     assert_eq!((whereabouts(&mut server, 1), whereabouts(&mut server, 2)), (udp(1), udp(1)));
     assert_eq!(hears(&mut server, &mut one), 1, "followed");

@@ -5,8 +5,8 @@ use super::workers::Workers;
 use crate::netlink::RouteWatch;
 use crate::poller::{Interest, Poller, Token};
 
-/// What is told where the device is in another network namespace, which does not say its MTU: what each link must carry (RFC
-/// 8200 §5).
+/// The MTU that is assumed where the device is in another network namespace, as the kernel does not report it there: what each
+/// link must carry (RFC 8200 §5).
 const UNKNOWN: u16 = 1280;
 
 /// Tells the data threads. Where the system does not allow to listen, sessions go by what their protocol knows.

@@ -141,7 +141,7 @@ pub struct Remote {
     pub bind: Option<Bind>,
     /// How long one attempt may take until the server answers (`connect-timeout`; default 120 s).
     pub connect_timeout: Duration,
-    /// By whom it is reached; `None`: directly.
+    /// The proxy by which it is reached; `None`: directly.
     pub proxy: Option<Proxy>,
     /// How many exit notices to send over UDP (`explicit-exit-notify`); 0 not at all.
     pub exit_notify: u8,

@@ -35,7 +35,7 @@ impl<P: Protocol> Control<'_, P> {
         path
     }
 
-    /// A connection to a remote, which the protocol is told of: at once, or when its preamble is complete.
+    /// Takes a connection to a remote. The protocol hears of it at once, or when its preamble is complete.
     pub(super) fn connected(&mut self, now: Instant, remote: usize, stream: TcpStream, address: SocketAddr) {
         let preamble = self.streams.remotes.get(&remote).map(Arc::clone);
         let is_prepared = preamble.is_none();

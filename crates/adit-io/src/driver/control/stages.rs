@@ -11,7 +11,7 @@ pub(super) struct Stages<P: Protocol> {
     execution: Execution,
     /// Settings whose routes and name servers are not set yet.
     waiting: Option<TunnelSettings>,
-    /// What is told after that.
+    /// Events that are handed on after that.
     held: Vec<EventOf<P>>,
     /// Routes and name servers were set.
     complete: bool,
