@@ -186,7 +186,7 @@ fn sighup_changes_an_interface_beside_an_openvpn_server() {
     let more = "10.80.0.77";
     bed.wireguard.ip(&["address", "add", &format!("{more}/32"), "dev", &bed.devices[1]]).unwrap();
     let reach = |from: &Namespace, target: &str| {
-        Ping { timeout: Duration::from_millis(500), ..Ping::new(5, Duration::from_millis(2)) }
+        Ping { timeout: Duration::from_secs(2), ..Ping::new(5, Duration::from_millis(2)) }
             .run(from, target.parse().unwrap())
             .unwrap()
             .received
