@@ -206,7 +206,8 @@ fn a_script_that_must_not_fail_ends_the_tunnel() {
 
 #[test]
 fn a_script_that_hangs_holds_nothing_up_but_the_routes() {
-    let mut bed = Bed::new("hangs", End::Connects, |config, here| config.up = script(here, "up", "sleep 200"));
+    let mut bed =
+        Bed::new("hangs", End::Connects, |config, here| config.up = script(here, "up", "sleep 200"));
     let began = Instant::now();
     assert!(!bed.connect("a"));
     assert!(began.elapsed() < Duration::from_secs(60), "the driver does not wait");
