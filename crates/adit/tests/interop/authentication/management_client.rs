@@ -194,7 +194,7 @@ fn a_client_without_a_username_is_authenticated_again_by_its_token() {
     }
     for client in [Program::OpenVpn, Program::Adit] {
         let (_scratch, socket) = place();
-        let lines = "reneg-sec 5\nauth-user-pass-optional\nauth-gen-token 3600 external-auth\n";
+        let lines = "reneg-sec 4\nauth-user-pass-optional\nauth-gen-token 3600 external-auth\n";
         let mut bed = bed([Program::Adit, client], &socket, lines, "");
         bed.server.start().unwrap();
         let mut talk = Talk::at(&socket);

@@ -101,7 +101,7 @@ fn reneg_bytes_renews_keys_under_traffic() {
 
 #[test]
 fn adit_client_obeys_session_timeout() {
-    pushed([Program::OpenVpn, Program::Adit], "session-timeout 5", "(session-timeout)");
+    pushed([Program::OpenVpn, Program::Adit], "session-timeout 4", "(session-timeout)");
 }
 
 /// Systems send packets of their own now and then, which alone do not amount to this much.
@@ -117,7 +117,7 @@ fn openvpn_client_obeys_inactive() {
 
 #[test]
 fn a_server_drops_clients() {
-    let Some(mut bed) = up("session-timeout", [Program::Adit, Program::OpenVpn], "session-timeout 5\n")
+    let Some(mut bed) = up("session-timeout", [Program::Adit, Program::OpenVpn], "session-timeout 4\n")
     else {
         return;
     };
