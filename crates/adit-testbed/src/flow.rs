@@ -95,7 +95,7 @@ pub fn while_busy<T>(
     time: Duration,
     work: impl FnOnce() -> Result<T, TestbedError>,
 ) -> Result<T, TestbedError> {
-    let (_server, client) = iperf(ends, time + Duration::from_secs(4))?;
+    let (_server, client) = iperf(ends, time + TIMEOUT)?;
     let mut flow = ends.client.spawn("iperf3", client)?;
     let outcome = work();
     if !flow.is_running() {
