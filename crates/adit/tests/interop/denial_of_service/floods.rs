@@ -16,7 +16,7 @@ use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER, Wrap};
 
 /// Datagrams a second.
-const RATE: u32 = 20_000;
+const RATE: u32 = 10_000;
 /// Addresses that they seem to come from.
 const SOURCES: u32 = 250;
 /// Memory that the server's heap may take for whatever else it does, in KiB.
