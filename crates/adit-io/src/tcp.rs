@@ -217,7 +217,7 @@ mod tests {
     fn writing_to_a_closed_connection_fails() {
         let (mut writer, reader) = pair();
         drop(reader);
-        let broken = (0..100).any(|_| {
+        let broken = (0..5000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));
             writer.write(&[0; 1000], 1 << 20).is_err()
         });

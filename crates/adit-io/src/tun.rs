@@ -403,7 +403,7 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(10));
             Tun::create(config).ok()
         };
-        (0..200).find_map(try_once).expect("the name is free")
+        (0..2000).find_map(try_once).expect("the name is free")
     }
 
     #[test]

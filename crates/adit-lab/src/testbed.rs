@@ -25,7 +25,7 @@ pub(crate) const WIRE: &str = "wire";
 /// What servers listen on.
 pub(crate) const PORT: u16 = 1194;
 /// How long something may take to come up.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes that no handshake exceeds, with all that is sent again.
 const HANDSHAKE: u64 = 60_000;
 /// While a tunnel comes up it is asked for an echo this often, or on a slow link as often as a quarter of it carries:

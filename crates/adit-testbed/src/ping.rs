@@ -1,11 +1,12 @@
 use std::io::{Error, Read as _};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::{Namespace, TestbedError};
+use crate::{Namespace, PATIENCE, TestbedError};
 
 /// Bytes of an ICMP echo header (RFC 792, RFC 4443 §4.1).
 const HEADER: usize = 8;
@@ -13,6 +14,10 @@ const HEADER: usize = 8;
 const STAMP: usize = 8;
 /// How long a receiver sleeps at most before it looks whether it is done.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// A socket's buffer: answers that come while the receiver does not run shall not be lost.
+const BUFFER: usize = 4 << 20;
+/// How often [`wait_until_reachable`] asks.
+const ASK_EVERY: Duration = Duration::from_millis(50);
 
 /// Tells the series apart that run at once.
 static NEXT_IDENTIFIER: AtomicU16 = AtomicU16::new(1);
@@ -27,7 +32,7 @@ pub struct Ping {
     pub interval: Duration,
     /// Bytes of payload in each, at least 8.
     pub size: u16,
-    /// How long to wait for answers after the last request.
+    /// How long to wait for answers after the last request was sent.
     pub timeout: Duration,
 }
 
@@ -92,9 +97,10 @@ impl PingReport {
 }
 
 impl Ping {
-    /// `count` requests of 56 bytes, `interval` apart, with two seconds for late answers.
+    /// `count` requests of 56 bytes, `interval` apart. The last answer may come late; for series that lose some, set a
+    /// shorter time.
     pub fn new(count: u16, interval: Duration) -> Self {
-        Self { count, interval, size: 56, timeout: Duration::from_secs(2) }
+        Self { count, interval, size: 56, timeout: PATIENCE / 4 }
     }
 
     /// Sends them from `namespace` to `target` and collects the answers. That none comes is not an error.
@@ -107,6 +113,7 @@ impl Ping {
             target,
             identifier: NEXT_IDENTIFIER.fetch_add(1, Ordering::Relaxed),
             start: Instant::now(),
+            all_sent: OnceLock::new(),
         };
         std::thread::scope(|scope| {
             let receiver = scope.spawn(|| series.receive(&socket));
@@ -124,15 +131,31 @@ pub fn wait_until_reachable(
     target: IpAddr,
     timeout: Duration,
 ) -> Result<Duration, TestbedError> {
-    let start = Instant::now();
-    let once = Ping { timeout: Duration::from_millis(50), ..Ping::new(1, Duration::ZERO) };
-    while start.elapsed() < timeout {
-        let attempt = Instant::now();
-        if once.run(namespace, target)?.received > 0 {
-            return Ok(start.elapsed());
+    let failed =
+        |source| TestbedError::Network { what: format!("cannot open a socket to ping {target}"), source };
+    let mut socket = namespace.enter(|| open(target))?.map_err(failed)?;
+    let series = Series {
+        ping: &Ping::new(u16::MAX, ASK_EVERY),
+        target,
+        identifier: NEXT_IDENTIFIER.fetch_add(1, Ordering::Relaxed),
+        start: Instant::now(),
+        all_sent: OnceLock::new(),
+    };
+    let (mut sequence, mut buffer) = (0_u16, vec![0; 65_536]);
+    // An answer may take longer than the next request: that to any request will do.
+    while series.start.elapsed() < timeout {
+        if ASK_EVERY * u32::from(sequence) <= series.start.elapsed() {
+            // Without a tunnel there may be no way yet.
+            let _ = series.send_one(&socket, sequence);
+            sequence = sequence.saturating_add(1);
         }
-        // A refused request fails at once.
-        std::thread::sleep(Duration::from_millis(20).saturating_sub(attempt.elapsed()));
+        let answer = match socket.read(&mut buffer) {
+            Ok(length) => echo_message(target, &buffer[..length]).and_then(|message| series.answer(message)),
+            Err(_) => None,
+        };
+        if answer.is_some() {
+            return Ok(series.start.elapsed());
+        }
     }
     Err(TestbedError::TimedOut {
         what: format!("an answer from {target} in {}", namespace.name()),
@@ -147,6 +170,7 @@ fn open(target: IpAddr) -> std::io::Result<Socket> {
     };
     let socket = Socket::new(domain, Type::RAW, Some(protocol))?;
     socket.set_read_timeout(Some(LOOK_EVERY))?;
+    rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER)?;
     Ok(socket)
 }
 
@@ -156,6 +180,8 @@ struct Series<'a> {
     target: IpAddr,
     identifier: u16,
     start: Instant,
+    /// When the last request was sent.
+    all_sent: OnceLock<Instant>,
 }
 
 impl Series<'_> {
@@ -174,32 +200,37 @@ impl Series<'_> {
 
     /// Sends all requests on time. Returns the last refusal: the answer to it is counted as missing.
     fn send(&self, socket: &Socket) -> Option<Error> {
-        let target = SocketAddr::new(self.target, 0).into();
         let mut refused = None;
         for sequence in 0..self.ping.count {
             let due = self.ping.interval * u32::from(sequence);
             std::thread::sleep(due.saturating_sub(self.start.elapsed()));
-            let mut bytes = self.request(sequence);
-            let stamp = self.start.elapsed().as_nanos() as u64;
-            bytes[HEADER..HEADER + STAMP].copy_from_slice(&stamp.to_be_bytes());
-            if self.target.is_ipv4() {
-                let sum = checksum(&bytes);
-                bytes[2..4].copy_from_slice(&sum.to_be_bytes());
-            }
-            if let Err(error) = socket.send_to(&bytes, &target) {
+            if let Err(error) = self.send_one(socket, sequence) {
                 refused = Some(error);
             }
         }
+        self.all_sent.get_or_init(Instant::now);
         refused
+    }
+
+    fn send_one(&self, socket: &Socket, sequence: u16) -> std::io::Result<usize> {
+        let mut bytes = self.request(sequence);
+        let stamp = self.start.elapsed().as_nanos() as u64;
+        bytes[HEADER..HEADER + STAMP].copy_from_slice(&stamp.to_be_bytes());
+        if self.target.is_ipv4() {
+            let sum = checksum(&bytes);
+            bytes[2..4].copy_from_slice(&sum.to_be_bytes());
+        }
+        socket.send_to(&bytes, &SocketAddr::new(self.target, 0).into())
     }
 
     fn receive(&self, mut socket: &Socket) -> PingReport {
         let mut report = PingReport { sent: self.ping.count.into(), ..PingReport::default() };
         let mut answered = vec![false; usize::from(self.ping.count)];
         let mut times = Vec::new();
-        let end = self.ping.interval * u32::from(self.ping.count) + self.ping.timeout;
+        // A sender that is not run in time sends late.
+        let is_over = || self.all_sent.get().is_some_and(|sent| sent.elapsed() >= self.ping.timeout);
         let mut buffer = vec![0; 65_536];
-        while self.start.elapsed() < end && report.received < report.sent {
+        while !is_over() && report.received < report.sent {
             let message = match socket.read(&mut buffer) {
                 Ok(length) => echo_message(self.target, &buffer[..length]),
                 // A timeout, or a router's word about an earlier request: look again until the time is up.
@@ -302,7 +333,8 @@ mod tests {
     fn only_answers_to_this_series_count() {
         let ping = Ping::new(1, Duration::ZERO);
         let target = "10.0.0.1".parse().unwrap();
-        let series = Series { ping: &ping, target, identifier: 7, start: Instant::now() };
+        let series =
+            Series { ping: &ping, target, identifier: 7, start: Instant::now(), all_sent: OnceLock::new() };
         let mut message = series.request(3);
         assert_eq!(series.answer(&message), None, "a request is no answer");
         message[0] = 0;

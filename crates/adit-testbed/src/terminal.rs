@@ -88,7 +88,7 @@ impl Terminal {
     ) -> Result<(), TestbedError> {
         wait_until("a question at the terminal", timeout, || self.shown().matches(question).count() >= time)?;
         // What is typed before the terminal was made to hide it is thrown away.
-        std::thread::sleep(Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(400));
         self.keyboard
             .write_all(bytes)
             .map_err(|source| TestbedError::Network { what: "cannot type at a terminal".to_owned(), source })

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::{Namespace, TestbedError};
+use crate::{Namespace, PATIENCE, TestbedError};
 
 /// How long either end waits for the other's next byte.
-const STALLED: Duration = Duration::from_secs(10);
+const STALLED: Duration = PATIENCE;
 /// Bytes per read.
 const CHUNK: usize = 256 * 1024;
 

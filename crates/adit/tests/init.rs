@@ -9,7 +9,9 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use adit_config::openvpn::parse;
-use adit_testbed::{Namespace, Ping, Scratch, can_run, connect, openvpn_command, wait_until_reachable};
+use adit_testbed::{
+    Namespace, PATIENCE, Ping, Scratch, can_run, connect, openvpn_command, wait_until_reachable,
+};
 
 fn adit(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_adit")).args(arguments).output().unwrap()
@@ -272,7 +274,7 @@ impl Pair {
 
     /// Runs these programs with these files, and pings the server through the tunnel both ways.
     fn run(&self, (server, server_up): (Command, &str), (client, client_up): (Command, &str)) {
-        let wait = Duration::from_secs(30);
+        let wait = PATIENCE;
         let mut server = self.server_side.spawn("server", server).unwrap();
         server.wait_for_line(0, server_up, wait).unwrap();
         let mut client = self.client_side.spawn("client", client).unwrap();

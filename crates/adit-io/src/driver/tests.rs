@@ -37,7 +37,7 @@ use crate::{OffloadState, OffloadStatus, OffloadSwitches, clock};
 
 type Event = adit_core::Event<(), Codec, ()>;
 
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Which end of the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -386,14 +386,14 @@ fn bind_free(address: &str) -> UdpSocket {
             None
         })
     };
-    (0..200).find_map(try_once).expect("the address is free")
+    (0..2000).find_map(try_once).expect("the address is free")
 }
 
 /// The device goes at once, unless a process that another test is just starting still holds a copy of its
 /// descriptor.
 fn assert_no_device() {
     let mut netlink = Netlink::open().unwrap();
-    let gone = (0..200).any(|_| {
+    let gone = (0..2000).any(|_| {
         thread::sleep(Duration::from_millis(10));
         netlink.link("tun0").is_err()
     });

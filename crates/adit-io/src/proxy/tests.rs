@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use super::http::{Answer, answer_to, parse, request};
 use super::*;
 
-const TIMEOUT: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const HOST: (&str, u16) = ("vpn.example", 443);
 
 /// What a proxy does with a connection.

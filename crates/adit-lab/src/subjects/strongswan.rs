@@ -16,7 +16,7 @@ const CHARON: &str = "/usr/lib/ipsec/charon";
 const LIBIPSEC: &str = "/usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so";
 const PACKAGES: &str = "apt-get install --yes strongswan-charon strongswan-swanctl libcharon-extra-plugins";
 /// How long the daemon may take to listen.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const ENDS: [&str; 2] = ["server", "client"];
 
 /// strongSwan at both ends.

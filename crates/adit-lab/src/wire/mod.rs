@@ -156,9 +156,11 @@ mod tests {
         let link = Link { delay_ms: 10.0, loss: 0.05, ..Link::plain("x") };
         let wire = Wire::lay(&server, &client, &link).unwrap();
         let target: IpAddr = OUTER[0].parse().unwrap();
-        let report = Ping::new(400, Duration::from_millis(2)).run(&client, target).unwrap();
-        let median = report.percentile(0.5).unwrap();
-        assert!(median >= Duration::from_millis(20) && median < Duration::from_millis(25), "{median:?}");
+        let ping = Ping { timeout: Duration::from_secs(2), ..Ping::new(400, Duration::from_millis(2)) };
+        let report = ping.run(&client, target).unwrap();
+        // The fastest: of the others the machine may make more.
+        let [least, ..] = report.round_trip.unwrap();
+        assert!(least >= Duration::from_millis(20) && least < Duration::from_millis(30), "{least:?}");
         // Of 400 pairs, 9.75 % lose one or both.
         assert!((15..=70).contains(&report.lost()), "{}", report.lost());
         // A request that is lost has no answer that could be lost; the rest are the neighbours' questions.

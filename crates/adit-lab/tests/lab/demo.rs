@@ -7,7 +7,7 @@ use adit_testbed::{Process, Scratch, can_run, program};
 
 use crate::bench::{adit, lab};
 
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(240);
 
 fn demo(arguments: &[&str]) -> Process {
     let mut command = lab(&["demo"]);

@@ -43,12 +43,12 @@ fn handshakes_are_answered_and_counted() {
         return;
     }
     let scratch = Scratch::create("handshakes").unwrap();
-    let arguments = ["wireguard-handshakes", "--initiators", "20", "--rate", "100", "--seconds", "2"];
+    let arguments = ["wireguard-handshakes", "--initiators", "20", "--rate", "50", "--seconds", "4"];
     let (code, text, results) = run(&scratch, &arguments);
     assert_eq!(code, Some(0), "{text}");
     assert!(value(&results, "answered") > 0.99 && value(&results, "per_core") > 0.0, "{text}");
     let begun = value(&results, "begun_per_s");
-    assert!((80.0..=110.0).contains(&begun), "{begun}: {text}");
+    assert!((40.0..=55.0).contains(&begun), "{begun}: {text}");
 }
 
 #[test]

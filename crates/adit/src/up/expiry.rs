@@ -253,7 +253,7 @@ mod tests {
         let log = Logger::new(&Process { log: file, verb: 1, ..Process::default() }).unwrap();
         expiry(&scratch, 59, 90, 90).watch(log, Duration::from_millis(10), Ending::default()).unwrap();
         let count = || std::fs::read_to_string(&path).unwrap().matches("certificate of own").count();
-        let tries = (0..500).any(|_| {
+        let tries = (0..3000).any(|_| {
             thread::sleep(Duration::from_millis(10));
             count() >= 3
         });

@@ -284,7 +284,7 @@ mod tests {
 
     use super::*;
 
-    const MOMENT: Duration = Duration::from_millis(200);
+    const MOMENT: Duration = Duration::from_secs(1);
 
     /// A place for a socket, which goes with this.
     struct Place(PathBuf);

@@ -85,7 +85,7 @@ fn the_port_changes_while_the_driver_runs() {
             running.wait_for(|heard| *heard == Heard::Event("answered".to_owned()));
             knock(second.port, 2);
             assert_eq!(arrived(&running, 2), numbers(second));
-            let free = (0..200).any(|_| {
+            let free = (0..2000).any(|_| {
                 thread::sleep(Duration::from_millis(10));
                 UdpSocket::bind(("0.0.0.0", first.port)).is_ok()
                     && UdpSocket::bind(("::", first.port)).is_ok()

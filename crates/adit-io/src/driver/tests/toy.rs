@@ -274,7 +274,7 @@ fn ports(responder: &End, initiator: &End, far: &Far) {
         let snapshot = end.look().snapshot;
         [snapshot.egress, snapshot.ingress].map(|half| half.dropped(DropReason::NotSelected))
     };
-    let counted = (0..200).any(|_| {
+    let counted = (0..2000).any(|_| {
         thread::sleep(Duration::from_millis(10));
         (dropped(responder), dropped(initiator)) == ([1, 0], [1, 1])
     });
@@ -285,7 +285,7 @@ fn ports(responder: &End, initiator: &End, far: &Far) {
 fn a_session_that_expires_is_followed_by_one_that_a_packet_asks_for() {
     in_fresh_network(|| {
         let far = Far::new();
-        let (responder, initiator) = start_both(&far, |peer| peer.expires_after = Duration::from_secs(2));
+        let (responder, initiator) = start_both(&far, |peer| peer.expires_after = Duration::from_secs(4));
         let near_app = application("10.9.0.1");
         let far_app = far.run(|| application("10.9.0.2"));
         echo(&far_app, &near_app, b"before");
@@ -295,7 +295,7 @@ fn a_session_that_expires_is_followed_by_one_that_a_packet_asks_for() {
             );
         }
         // The data threads hear of it a moment after the log.
-        thread::sleep(Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(500));
         echo(&far_app, &near_app, b"after");
         initiator.stop();
         responder.stop();

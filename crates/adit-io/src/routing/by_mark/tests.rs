@@ -181,7 +181,7 @@ fn the_next_start_removes_what_a_killed_process_left() {
         std::mem::forget(routing);
         drop(tun);
         // A process that another test is starting may hold the device until it has begun.
-        let is_closed = (0..250).any(|_| {
+        let is_closed = (0..1500).any(|_| {
             thread::sleep(Duration::from_millis(20));
             Netlink::open().unwrap().links().unwrap().len() == links
         });

@@ -247,7 +247,7 @@ fn rules_of_a_killed_process_are_removed_by_the_next() {
         };
         assert_eq!(own(&mut netlink), 8);
         // A process that another test is starting may hold the device until it has begun.
-        let is_closed = (0..250).any(|_| {
+        let is_closed = (0..1500).any(|_| {
             thread::sleep(Duration::from_millis(20));
             netlink.next_hop("8.8.8.8".parse().unwrap()).is_err()
         });

@@ -19,7 +19,7 @@ pub(super) const ENDPOINT: &str = "192.0.2.1";
 /// Between two pings.
 const INTERVAL: Duration = Duration::from_millis(10);
 /// How long the tunnel may take to come up.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(15);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The namespaces, the files and the two ends.
 pub(super) struct Testbed {

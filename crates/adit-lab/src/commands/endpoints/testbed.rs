@@ -20,7 +20,7 @@ const LOAD_LINK: [&str; 2] = ["198.51.100.1", "198.51.100.2"];
 /// The measured server's, on both protocols, and that of the server beside it.
 const PORT: u16 = 1194;
 const OTHER_PORT: u16 = 1195;
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Clients over TCP of one server, all in one process.
 struct LoadClients {

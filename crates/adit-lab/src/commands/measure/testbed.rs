@@ -24,7 +24,7 @@ pub(super) const OUTER: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
 const INNER: [&str; 2] = ["10.8.0.1", "10.8.0.2"];
 const WIRE: &str = "wire";
 pub(super) const PORT: u16 = 1194;
-const TIMEOUT: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The null tunnel's MTU; it has no overhead to leave room for.
 const NULL_MTU: &str = "1500";
 

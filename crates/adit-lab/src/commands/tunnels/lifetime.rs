@@ -11,7 +11,7 @@ use super::testbed::{Testbed, clients_of, server_file, socket};
 use crate::commands::identities::Identities;
 
 /// How long a tunnel may take to read its file, or to end.
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// For so long packets are lost on purpose.

@@ -38,7 +38,7 @@ pub(crate) struct Args {
 }
 
 /// How long all may take to have had their first handshake, beyond what the rate allows.
-const GRACE: Duration = Duration::from_secs(10);
+const GRACE: Duration = Duration::from_secs(30);
 
 const FIGURES: &[Figure] = &[
     ("per_core", "handshakes a second and core", 0, Limit::None),

@@ -21,7 +21,7 @@ pub(super) const PORT: u16 = 1194;
 pub(super) const INNER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 8, 0, 1));
 /// Networks outside of the tunnel (RFC 5737): the server is .1 of each, its peer .2.
 const NETWORKS: [&str; 3] = ["192.0.2", "198.51.100", "203.0.113"];
-const TIMEOUT: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Tells the devices of clients apart.
 static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -24,7 +24,7 @@ use crate::log::Logger;
 use crate::up::{codec, translate};
 use crate::wireguard::{Settings, SharedTunnel, Tunnel, driver_config};
 
-const WAIT: Duration = Duration::from_secs(20);
+const WAIT: Duration = Duration::from_secs(60);
 const WIRE: &str = "wire";
 /// The inner addresses of the server, and of the peer of WireGuard, which is the first of the pool.
 const SERVER: &str = "10.80.0.1";

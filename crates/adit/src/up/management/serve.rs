@@ -319,7 +319,7 @@ mod tests {
     }
 
     fn wait_for(told: &Mutex<Vec<Order>>, orders: usize) {
-        for _ in 0..2000 {
+        for _ in 0..20_000 {
             if told.lock().expect("no thread panicked").len() >= orders {
                 break;
             }

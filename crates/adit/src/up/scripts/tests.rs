@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::mpsc::Receiver;
 use zeroize::Zeroizing;
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 
 /// Runs what the tests have run.
 fn helper() -> Helper {
@@ -89,7 +89,7 @@ fn secrets_are_wiped_when_a_script_has_begun() {
 #[test]
 fn slow_scripts_delay_no_others_and_are_killed() {
     let (jobs, came) = runner();
-    jobs.send(shell(1, "exec sleep 60", Duration::from_millis(300))).unwrap();
+    jobs.send(shell(1, "exec sleep 600", Duration::from_millis(1500))).unwrap();
     jobs.send(shell(2, "exit 3", SOON)).unwrap();
     let (id, outcome) = came.recv_timeout(SOON).unwrap();
     assert_eq!((id.number, outcome.exit), (2, Ok(3)));
@@ -101,7 +101,7 @@ fn slow_scripts_delay_no_others_and_are_killed() {
 #[test]
 fn an_answer_that_was_put_off_comes_later() {
     let (jobs, came) = runner();
-    let text = "(sleep 0.3; printf 1 >\"$control\") >/dev/null 2>&1 & exit 2";
+    let text = "(sleep 1.5; printf 1 >\"$control\") >/dev/null 2>&1 & exit 2";
     jobs.send(shell(1, text, SOON)).unwrap();
     let (_, outcome) = came.recv_timeout(SOON).unwrap();
     assert_eq!((outcome.exit, outcome.files[0].len()), (Ok(2), 0));
@@ -114,7 +114,7 @@ fn an_answer_that_was_put_off_comes_later() {
 #[test]
 fn some_wait_for_each_other() {
     let (jobs, came) = runner();
-    for (number, text) in [(1, "sleep 0.4"), (2, ":"), (3, ":")] {
+    for (number, text) in [(1, "sleep 1.5"), (2, ":"), (3, ":")] {
         let Job::Run { mut script, device } = shell(number, text, SOON) else { unreachable!() };
         script.in_order = (number != 3).then(|| IpAddr::from([10, 8, 0, number as u8]).into());
         jobs.send(Job::Run { script, device }).unwrap();
@@ -203,7 +203,7 @@ fn a_forgotten_script_that_ignores_sigterm_is_killed() {
 #[test]
 fn one_script_of_a_peer_runs_at_once() {
     let (jobs, came) = runner();
-    for (number, text) in [(1, "sleep 0.4"), (2, ":"), (3, ":")] {
+    for (number, text) in [(1, "sleep 1.5"), (2, ":"), (3, ":")] {
         let Job::Run { mut script, device } = shell(number, text, SOON) else { unreachable!() };
         script.id.owner = if number == 3 { 3 } else { 1 };
         jobs.send(Job::Run { script, device }).unwrap();

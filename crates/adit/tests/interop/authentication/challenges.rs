@@ -4,14 +4,14 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use adit_testbed::{Scratch, Terminal, can_run, program, wait_until};
+use adit_testbed::{PATIENCE, Scratch, Terminal, can_run, program, wait_until};
 
 use crate::authentication::passwords::{GOOD, WRONG, bed, script};
 use crate::bed::{Bed, PROGRAMS};
 use crate::certificates::requirements::{block, output};
 use crate::options::{Options, Program};
 
-const WAIT: Duration = Duration::from_secs(10);
+const WAIT: Duration = PATIENCE;
 /// `s3 cret` and `8675309`, packed.
 const PACKED: &str = "SCRV1:czMgY3JldA==:ODY3NTMwOQ==";
 /// Whoever answers has this long, at OpenVPN's server since the handshake began (`send_auth_pending_messages`), and at
@@ -263,7 +263,7 @@ fn openvpn_server_renews_adit_clients_token() {
     let verifier = script(&scratch, "verify", "echo >>\"$HERE/calls\"\n");
     let options = Options::BASE;
     let mut bed = Bed::build_with(&options, Program::OpenVpn, &[Program::Adit], |_, [server, client]| {
-        *server = server.replace("reneg-sec 10", "reneg-sec 2").replace("hand-window 5", "hand-window 1");
+        *server = server.replace("reneg-sec 10", "reneg-sec 3");
         server.push_str(&format!(
             "script-security 2\nauth-user-pass-verify {} via-file\nauth-gen-token 3600\n",
             verifier.display()

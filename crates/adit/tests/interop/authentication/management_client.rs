@@ -5,14 +5,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use adit_testbed::{Scratch, can_run};
+use adit_testbed::{PATIENCE, Scratch, can_run};
 
 use crate::authentication::passwords::GOOD;
 use crate::bed::{Bed, PROGRAMS};
 use crate::management::commands::Talk;
 use crate::options::{Options, Program};
 
-const WAIT: Duration = Duration::from_secs(10);
+const WAIT: Duration = PATIENCE;
 /// Time enough to authenticate a client where many tests share few processors.
 const PATIENT: &str = "hand-window 30\nreneg-sec 0\n";
 
@@ -194,7 +194,7 @@ fn a_client_without_a_username_is_authenticated_again_by_its_token() {
     }
     for client in [Program::OpenVpn, Program::Adit] {
         let (_scratch, socket) = place();
-        let lines = "reneg-sec 3\nauth-user-pass-optional\nauth-gen-token 3600 external-auth\n";
+        let lines = "reneg-sec 4\nauth-user-pass-optional\nauth-gen-token 3600 external-auth\n";
         let mut bed = bed([Program::Adit, client], &socket, lines, "");
         bed.server.start().unwrap();
         let mut talk = Talk::at(&socket);
@@ -234,7 +234,8 @@ fn a_management_client_disconnects() {
         return;
     }
     let (_scratch, socket) = place();
-    let mut bed = bed([Program::Adit, Program::OpenVpn], &socket, "hand-window 2\n", GOOD);
+    let mut bed =
+        bed([Program::Adit, Program::OpenVpn], &socket, "hand-window 4\n", &format!("{GOOD}{PATIENT}"));
     bed.server.start().unwrap();
     let mut talk = Talk::at(&socket);
     bed.clients[0].start().unwrap();

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use adit_testbed::{Scratch, can_run, wait_until, wait_until_reachable};
+use adit_testbed::{PATIENCE, Scratch, can_run, wait_until, wait_until_reachable};
 
 use crate::authentication::passwords::script;
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program};
 
-const WAIT: Duration = Duration::from_secs(10);
+const WAIT: Duration = PATIENCE;
 
 /// A server with these lines, and a client that stays as it is.
 fn bed(client: Program, lines: &str) -> Bed {
@@ -63,7 +63,7 @@ fn connects_and_leaves(client: Program) {
     assert!(env["dev"].starts_with("tun") && env["time_unix"].parse::<u64>().is_ok(), "{env:?}");
 
     // Totals are updated once a second.
-    std::thread::sleep(Duration::from_millis(1200));
+    std::thread::sleep(Duration::from_secs(2));
     bed.clients[0].stop().unwrap();
     let file = scratch.path().join("leave.env");
     wait_until("client-disconnect", WAIT, || file.exists()).unwrap();

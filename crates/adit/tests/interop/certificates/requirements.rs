@@ -1,9 +1,8 @@
 //! What certificates must show, and TLS with less than all that there is, with adit at either end.
 
 use std::process::Command;
-use std::time::Duration;
 
-use adit_testbed::{Scratch, can_run, program};
+use adit_testbed::{PATIENCE, Scratch, can_run, program};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program};
@@ -51,7 +50,7 @@ fn the_servers_order_of_suites() {
         bed.clients[0].start().unwrap();
         // OpenVPN and adit write the suite's name each in its own way.
         let pattern = "_CHACHA20_POLY1305_SHA256";
-        let taken = bed.clients[0].process().wait_for_line(0, pattern, Duration::from_secs(10));
+        let taken = bed.clients[0].process().wait_for_line(0, pattern, PATIENCE);
         assert!(taken.is_ok(), "{}", bed.logs());
     }
 }

@@ -8,15 +8,15 @@ use std::process::Command;
 use std::time::Duration;
 
 use adit_testbed::{
-    Authority, Identity, KeyKind, Namespace, Ping, Process, Purpose, Scratch, Validity, can_run, connect,
-    program, wait_until, wait_until_reachable,
+    Authority, Identity, KeyKind, Namespace, PATIENCE, Ping, Process, Purpose, Scratch, Validity, can_run,
+    connect, program, wait_until, wait_until_reachable,
 };
 use serde_json::Value;
 
 use super::tunnels::{blocks, tunnels_of};
 use crate::bed::PROGRAMS;
 
-const WAIT: Duration = Duration::from_secs(20);
+const WAIT: Duration = PATIENCE;
 /// The device that joins a client to the server.
 const WIRE: &str = "wire";
 /// The server's inner address.

@@ -5,13 +5,13 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use adit_testbed::{Scratch, can_run, transfer, wait_until_reachable};
+use adit_testbed::{PATIENCE, Scratch, can_run, transfer, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER};
 use crate::profiles::variants::BOTH_WAYS;
 
-const WAIT: Duration = Duration::from_secs(10);
+const WAIT: Duration = PATIENCE;
 
 fn up(name: &str, programs: [Program; 2], line: &str) -> Option<Bed> {
     up_with(name, programs, [line, ""])
@@ -53,7 +53,7 @@ fn ends_well(bed: &mut Bed, word: &str) {
 /// A server that is gone without a word is no failure of a client that shall end then.
 #[test]
 fn ping_exit_is_no_failure() {
-    let lines = ["", "pull-filter ignore ping\nping 1\nping-exit 2\n"];
+    let lines = ["", "pull-filter ignore ping\nping 1\nping-exit 4\n"];
     for (programs, word) in BOTH_WAYS.into_iter().zip(["ping-exit", "(ping-exit)"]) {
         let Some(mut bed) = up_with("ping-exit", programs, lines) else { return };
         bed.server.process().kill().unwrap();
@@ -82,7 +82,7 @@ fn a_client_that_is_halted_ends_well() {
 /// second renewal comes when the keys of the first are in use.
 #[test]
 fn reneg_bytes_renews_keys_under_traffic() {
-    let (window, both) = ("hand-window 1\n", "reneg-bytes 300000\nhand-window 1\n");
+    let (window, both) = ("hand-window 3\n", "reneg-bytes 300000\nhand-window 3\n");
     for (programs, lines) in BOTH_WAYS.into_iter().zip([[both, window], [window, both]]) {
         let Some(mut bed) = up_with("reneg-bytes", programs, lines) else { return };
         let adit = if programs[0] == Program::Adit { &bed.server } else { &bed.clients[0] };
@@ -101,23 +101,23 @@ fn reneg_bytes_renews_keys_under_traffic() {
 
 #[test]
 fn adit_client_obeys_session_timeout() {
-    pushed([Program::OpenVpn, Program::Adit], "session-timeout 2", "(session-timeout)");
+    pushed([Program::OpenVpn, Program::Adit], "session-timeout 4", "(session-timeout)");
 }
 
 /// Systems send packets of their own now and then, which alone do not amount to this much.
 #[test]
 fn adit_client_obeys_inactive() {
-    pushed([Program::OpenVpn, Program::Adit], "inactive 2 100000", "(inactive)");
+    pushed([Program::OpenVpn, Program::Adit], "inactive 4 100000", "(inactive)");
 }
 
 #[test]
 fn openvpn_client_obeys_inactive() {
-    pushed([Program::Adit, Program::OpenVpn], "inactive 2 100000", "--inactive");
+    pushed([Program::Adit, Program::OpenVpn], "inactive 4 100000", "--inactive");
 }
 
 #[test]
 fn a_server_drops_clients() {
-    let Some(mut bed) = up("session-timeout", [Program::Adit, Program::OpenVpn], "session-timeout 2\n")
+    let Some(mut bed) = up("session-timeout", [Program::Adit, Program::OpenVpn], "session-timeout 4\n")
     else {
         return;
     };

@@ -3,16 +3,13 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_testbed::{can_run, wait_until_reachable};
+use adit_testbed::{PATIENCE, can_run, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER, Transport};
 
 const PAIRS: [[Program; 2]; 3] =
     [[Program::Adit, Program::OpenVpn], [Program::OpenVpn, Program::Adit], [Program::Adit, Program::Adit]];
-const FIRST: Duration = Duration::from_secs(10);
-/// `keepalive 1 5` gives up after 5 seconds; the rest is for the next connection.
-const AGAIN: Duration = Duration::from_secs(25);
 
 /// Brings a tunnel up between each pair, breaks it, and waits until packets pass again.
 fn check(name: &str, transport: Transport, break_it: impl Fn(&mut Bed)) {
@@ -23,17 +20,18 @@ fn check(name: &str, transport: Transport, break_it: impl Fn(&mut Bed)) {
         let mut bed = Bed::build(&Options { transport, ..Options::BASE }, server, &[client]).unwrap();
         bed.server.start().unwrap();
         bed.clients[0].start().unwrap();
-        reach(name, &bed, FIRST);
+        reach(name, &bed);
         break_it(&mut bed);
-        reach(name, &bed, AGAIN);
+        // `keepalive 1 5` gives up after 5 seconds; the rest is for the next connection.
+        reach(name, &bed);
         bed.clients[0].stop().unwrap_or_else(|error| panic!("{name}: {error}\n{}", bed.logs()));
     }
 }
 
-fn reach(name: &str, bed: &Bed, timeout: Duration) {
+fn reach(name: &str, bed: &Bed) {
     for address in SERVER_INNER {
         let target: IpAddr = address.parse().unwrap();
-        wait_until_reachable(&bed.clients[0].namespace, target, timeout)
+        wait_until_reachable(&bed.clients[0].namespace, target, PATIENCE)
             .unwrap_or_else(|error| panic!("{name}: {error}\n{}", bed.logs()));
     }
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use adit_testbed::{Ping, can_run, wait_until_reachable};
+use adit_testbed::{PATIENCE, Ping, can_run, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, Transport};
 
-const WAIT: Duration = Duration::from_secs(10);
+const WAIT: Duration = PATIENCE;
 /// A second address of the server's, which it does not answer from by itself.
 const SECOND: [&str; 2] = ["10.9.77.1", "fd00:9:77::1"];
 
@@ -83,7 +83,7 @@ fn a_server_follows_a_client_that_moves() {
             let mut bed = Bed::build_with(&Options::BASE, server, &[client], |_, _| {}).unwrap();
             assert!(comes_up(&mut bed, client), "{}", bed.logs());
             let namespace = &bed.clients[0].namespace;
-            let once = Ping { timeout: Duration::from_secs(1), ..Ping::new(1, Duration::ZERO) };
+            let once = Ping::new(1, Duration::ZERO);
             for (old, new) in ADDRESSES.iter().zip(&ADDRESSES[1..]) {
                 namespace.ip(&["address", "add", new, "dev", "wire1"]).unwrap();
                 namespace.ip(&["address", "delete", old, "dev", "wire1"]).unwrap();

@@ -4,25 +4,23 @@
 //! datagrams a second.
 
 use std::cell::RefCell;
-use std::time::Duration;
 
 use adit_config::{KeyOwner, TlsCryptV2Key};
 use adit_core::UnixTime;
 use adit_openvpn::wire::{ControlBody, Header, Opcode, Sid};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::wrap::v2::ClientKey;
-use adit_testbed::{SpoofedFlood, can_run, wait_until, wait_until_reachable};
+use adit_testbed::{PATIENCE, SpoofedFlood, can_run, wait_until, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER, Wrap};
 
 /// Datagrams a second.
-const RATE: u32 = 20_000;
+const RATE: u32 = 10_000;
 /// Addresses that they seem to come from.
 const SOURCES: u32 = 250;
 /// Memory that the server's heap may take for whatever else it does, in KiB.
 const LITTLE: u64 = 8 << 10;
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// First packets of clients with that wrapping.
 fn resets(config: &WrapConfig) -> Vec<Vec<u8>> {
@@ -88,14 +86,14 @@ fn withstand(name: &str, wrap: Wrap) {
     let flood =
         SpoofedFlood::start(attackers, target, Some(RATE), SOURCES, &with_variants(resets(&config))).unwrap();
     // On a busy machine its sender gets little of a processor.
-    wait_until("a flood", Duration::from_secs(60), || flood.sent() > u64::from(RATE)).unwrap();
+    wait_until("a flood", PATIENCE, || flood.sent() > u64::from(RATE)).unwrap();
     let process = bed.server.process();
     let (lines, log) = (process.mark() - mark, process.log_tail());
     assert!(lines <= 2, "{name}: {lines} lines:\n{log}");
     for index in 0..clients.len() {
         bed.clients[index].start().unwrap();
         let inner = SERVER_INNER[0].parse().unwrap();
-        wait_until_reachable(&bed.clients[index].namespace, inner, TIMEOUT)
+        wait_until_reachable(&bed.clients[index].namespace, inner, PATIENCE)
             .unwrap_or_else(|error| panic!("{name}: {error}\n{}", bed.logs()));
     }
     let more = resident(bed.server.process().id()).saturating_sub(memory);

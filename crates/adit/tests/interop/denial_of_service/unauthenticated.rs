@@ -137,7 +137,13 @@ fn logins_without_a_key_do_not_hold_up_the_scripts_of_others() {
             }
         });
     };
-    bed.clients[0].namespace.enter(attack).unwrap();
+    // On a slow machine some leave before they are answered: then there are more.
+    for _ in 0..5 {
+        bed.clients[0].namespace.enter(attack).unwrap();
+        if table(&mut bed, "handshakes")["evicted"].as_u64().unwrap() > 0 {
+            break;
+        }
+    }
     reaches_the_server(&mut bed, 1);
     let handshakes = table(&mut bed, "handshakes");
     assert!(handshakes["entries"].as_u64().unwrap() <= 128, "{handshakes:#}");

@@ -11,17 +11,12 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use adit_testbed::{KeyKind, Ping, can_run, transfer, wait_until_reachable};
+use adit_testbed::{KeyKind, PATIENCE, Ping, can_run, transfer, wait_until_reachable};
 
+use super::rows::{RENEGOTIATE, SWITCH, renegotiated, time_left};
 use crate::bed::{Bed, Host, PROGRAMS};
 use crate::options::{Options, Part, Program, SERVER_INNER, Transport, Wrap};
 
-const TIMEOUT: Duration = Duration::from_secs(15);
-/// Seconds until one side renegotiates, and until both send under the new keys.
-const RENEGOTIATE: u64 = 3;
-const SWITCH: u64 = 2;
-/// How many renegotiations there are at least in a run.
-const RENEGOTIATIONS: u64 = 4;
 /// How many tunnels of one kind are up at once.
 const AT_ONCE: usize = 4;
 /// The set is filled up to this many.
@@ -205,10 +200,10 @@ impl Tunnel<'_> {
         bed.server.start().map_err(text)?;
         bed.clients[0].start().map_err(text)?;
         let server: [IpAddr; 2] = SERVER_INNER.map(|address| address.parse().unwrap());
-        let connected = Instant::now();
         for target in server {
-            wait_until_reachable(&bed.clients[0].namespace, target, TIMEOUT).map_err(text)?;
+            wait_until_reachable(&bed.clients[0].namespace, target, PATIENCE).map_err(text)?;
         }
+        let connected = Instant::now();
         let clients = bed.clients[0].inner_addresses().map_err(text)?;
         let (inside, outside) = (&bed.clients[0].namespace, &bed.server.namespace);
         for (from, targets) in [(inside, &server[..]), (outside, &clients[..])] {
@@ -230,18 +225,12 @@ impl Tunnel<'_> {
             }
         }
         echo(&bed.clients[0], &bed.server, server[1], clients[1])?;
-        let left = (connected + Duration::from_secs(RENEGOTIATE * RENEGOTIATIONS + SWITCH + 2))
-            .saturating_duration_since(Instant::now());
-        let count = u16::try_from(left.as_millis() / 20).unwrap().max(20);
+        let count = u16::try_from(time_left(connected).as_millis() / 20).unwrap();
         let report = Ping::new(count, Duration::from_millis(20)).run(inside, server[0]).map_err(text)?;
         if !report.is_clean() {
             return Err(format!("across renegotiations: {report:?}"));
         }
-        // adit counts all of them, OpenVPN those that it started.
-        let seen = bed.server.renegotiations().max(bed.clients[0].renegotiations()) as u64;
-        if seen < RENEGOTIATIONS {
-            return Err(format!("{seen} renegotiations took place, of {RENEGOTIATIONS}"));
-        }
+        renegotiated(bed)?;
         let logs = [bed.server.process().log(), bed.clients[0].process().log()];
         self.read(&logs)?;
         bed.clients[0].stop()?;
@@ -288,7 +277,7 @@ fn echo(client: &Host, server: &Host, target: IpAddr, from: IpAddr) -> Result<()
     let bind = |host: &Host, address: IpAddr| -> Result<UdpSocket, String> {
         let socket = host.namespace.enter(move || UdpSocket::bind(SocketAddr::new(address, 0)));
         let socket = socket.map_err(text)?.map_err(text)?;
-        socket.set_read_timeout(Some(Duration::from_secs(2))).map_err(text)?;
+        socket.set_read_timeout(Some(PATIENCE)).map_err(text)?;
         Ok(socket)
     };
     let (near, far) = (bind(client, from)?, bind(server, target)?);

@@ -100,8 +100,7 @@ fn openvpn3_sends_the_exit_notice_after_a_renegotiation() {
                 let renegotiated = bed.server.process().wait_for_line(0, "renegotiated keys", WAIT);
                 assert!(renegotiated.is_ok(), "{wrap:?}: {}", bed.logs());
                 bed.clients[0].stop().unwrap();
-                let heard =
-                    bed.server.process().wait_for_line(0, "left (exit notice)", Duration::from_secs(3));
+                let heard = bed.server.process().wait_for_line(0, "left (exit notice)", WAIT);
                 assert!(heard.is_ok(), "{wrap:?}: {}", bed.logs());
             });
         }

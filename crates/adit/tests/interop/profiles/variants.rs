@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_testbed::{Ping, can_run, transfer, wait_until_reachable};
+use adit_testbed::{PATIENCE, Ping, can_run, transfer, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER, Transport, Wrap};
 
-const TIMEOUT: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = PATIENCE;
 /// adit at either end.
 pub(crate) const BOTH_WAYS: [[Program; 2]; 2] =
     [[Program::Adit, Program::OpenVpn], [Program::OpenVpn, Program::Adit]];
@@ -223,7 +223,7 @@ fn kill_in_turns(bed: &mut Bed) -> Result<(), String> {
     let text = |error: adit_testbed::TestbedError| error.to_string();
     let reach = |bed: &Bed| {
         let (inside, target) = (&bed.clients[0].namespace, SERVER_INNER[0].parse().unwrap());
-        wait_until_reachable(inside, target, Duration::from_secs(20)).map_err(text)
+        wait_until_reachable(inside, target, TIMEOUT).map_err(text)
     };
     bed.server.start().map_err(text)?;
     bed.clients[0].start().map_err(text)?;

@@ -129,7 +129,7 @@ fn the_second_server_is_found_by_name_while_pushed_dns_is_dead() {
     rows.add(&bed, "the server is lost; the second by its name", &format!("back after {back:.1?}"));
     assert!(bed.process().count_lines(mark, "connecting to two.example") > 0);
     // An attempt at the first takes 2 s. By the system's resolver alone it took 46 s.
-    assert!(back < Duration::from_secs(15), "{back:?}");
+    assert!(back < Duration::from_secs(30), "{back:?}");
     bed.process().terminate(WAIT).unwrap();
     rows.check();
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adit_testbed::{Namespace, can_run, wait_until, wait_until_reachable};
+use adit_testbed::{Namespace, PATIENCE, can_run, wait_until, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program};
@@ -14,7 +14,7 @@ const BEHIND: [(&str, &str); 4] = [
     ("fd00:50::/32", "fd00:50::1"),
     ("fd00:51::/32", "fd00:51::1"),
 ];
-const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = PATIENCE;
 
 #[test]
 fn pushed_and_local_routes_come_and_go() {
@@ -105,8 +105,8 @@ fn a_redirected_client_changes_its_server_and_its_network() {
     let mut bed = Bed::build_with(&Options::BASE, Program::Adit, &[Program::Adit], |_, [server, client]| {
         // A socket for each address, so that answers come from where the questions went.
         server.push_str("push \"redirect-gateway def1\"\nlocal 10.9.1.1\nlocal 10.9.77.1\n");
-        client.push_str("remote 10.9.77.1 1194\nserver-poll-timeout 1\nconnect-retry 0 1\n");
-        client.push_str("pull-filter ignore ping-restart\nping-restart 2\n");
+        client.push_str("remote 10.9.77.1 1194\nserver-poll-timeout 2\nconnect-retry 0 1\n");
+        client.push_str("pull-filter ignore ping-restart\nping-restart 4\n");
     })
     .unwrap();
     let router = &bed.server.namespace;
@@ -135,7 +135,7 @@ fn a_redirected_client_changes_its_server_and_its_network() {
     bed.server.namespace.ip(&["address", "delete", "10.9.1.1/24", "dev", "wire1"]).unwrap();
     bed.server.namespace.ip(&["address", "add", "10.9.1.99/24", "dev", "wire1"]).unwrap();
     let connected = || bed.logs().matches("tunnel up").count() >= 3;
-    wait_until("the other server", Duration::from_secs(30), connected)
+    wait_until("the other server", TIMEOUT, connected)
         .unwrap_or_else(|error| panic!("{error}\n{}", bed.logs()));
     reach(&bed, "by the other server");
     assert!(inside(&bed), "the gateway is redirected still");

@@ -178,10 +178,11 @@ pub(super) fn calls(situation: &Situation, program: Program, files: &Files) -> R
                 other.terminate(WAIT).map(drop).and_then(|_| start(!waits)).map(|new| *other = new)
             }
             Step::OtherIsGone => other.kill().map(drop),
-            Step::Settle => {
-                std::thread::sleep(Duration::from_millis(500));
-                Ok(())
-            }
+            Step::Settle => wait_until("the last call", WAIT, || {
+                let before = ends.calls().len();
+                std::thread::sleep(Duration::from_secs(1));
+                ends.calls().len() == before
+            }),
             Step::EndsItself => subject.wait(WAIT).map(drop),
         };
         done.map_err(|error| format!("{program:?}: {error}\n{}", logs(&one, &two)))?;

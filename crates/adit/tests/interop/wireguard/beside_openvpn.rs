@@ -6,13 +6,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use adit_testbed::{
-    Authority, KeyKind, Namespace, Ping, Process, Purpose, Scratch, Validity, can_run, connect, program,
-    wait_until, wait_until_reachable, wireguard_socket,
+    Authority, KeyKind, Namespace, PATIENCE, Ping, Process, Purpose, Scratch, Validity, can_run, connect,
+    program, wait_until, wait_until_reachable, wireguard_socket,
 };
 
 use super::bed::device;
 
-const WAIT: Duration = Duration::from_secs(20);
+const WAIT: Duration = PATIENCE;
 const WIRE: &str = "wire";
 /// The inner addresses of the server, and of WireGuard's peer, which is the first of the pool.
 const SERVER: &str = "10.80.0.1";
@@ -186,7 +186,7 @@ fn sighup_changes_an_interface_beside_an_openvpn_server() {
     let more = "10.80.0.77";
     bed.wireguard.ip(&["address", "add", &format!("{more}/32"), "dev", &bed.devices[1]]).unwrap();
     let reach = |from: &Namespace, target: &str| {
-        Ping { timeout: Duration::from_millis(500), ..Ping::new(5, Duration::from_millis(2)) }
+        Ping { timeout: Duration::from_secs(2), ..Ping::new(5, Duration::from_millis(2)) }
             .run(from, target.parse().unwrap())
             .unwrap()
             .received

@@ -5,15 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Now, SystemTime};
 
 use adit_core::{Command, Instant, Protocol as _};
-use adit_testbed::{wait_until, wait_until_reachable};
+use adit_testbed::{PATIENCE, wait_until, wait_until_reachable};
 use adit_wireguard::wire::{INITIATION_LEN, Message};
 use adit_wireguard::{Changes, Interface, Params, PeerChange, PrivateKey, PublicKey, Sockets, WallClock};
 
 use super::bed::{End, PORT, Program, WAIT, pair};
 use super::others::with_each;
-
-/// The first handshake is answered with a cookie, and is tried again after 5 s and the jitter; four such tries.
-const PATIENCE: Duration = Duration::from_secs(24);
 
 with_each! {
     super::cookies as cookies_are_asked_and_returned_under_load,
@@ -29,6 +26,7 @@ fn cookies(programs: [Program; 2]) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| flood(&attacker, &initiation, rate(programs[0]), &is_over));
+        // The first handshake is answered with a cookie, and is tried again after 5 s and the jitter.
         let outcome = wait_until("a cookie", WAIT, || is_given_a_cookie(&probe, &initiation))
             .and_then(|()| wait_until_reachable(&second.namespace, first.inner(), PATIENCE))
             .and_then(|_| wait_until("a cookie", WAIT, || is_given_a_cookie(&probe, &initiation)));
@@ -49,11 +47,11 @@ fn rate(target: Program) -> u32 {
     }
 }
 
-/// Sends as many a second, for a minute at most.
+/// Sends as many a second, for as long as the test may take at most.
 fn flood(socket: &UdpSocket, datagram: &[u8], rate: u32, is_over: &AtomicBool) {
     let start = Now::now();
     let mut sent = 0;
-    while !is_over.load(Ordering::Relaxed) && start.elapsed() < Duration::from_secs(60) {
+    while !is_over.load(Ordering::Relaxed) && start.elapsed() < 3 * PATIENCE {
         let due = (start.elapsed().as_secs_f64() * f64::from(rate)) as u64;
         // What the processors had no time for is left out.
         for _ in sent..due.min(sent + 1000) {

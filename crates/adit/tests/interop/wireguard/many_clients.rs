@@ -14,7 +14,7 @@ use super::provisioned::{Client, ENDPOINT, Server, config, file, start_program};
 const EACH: usize = 50;
 /// OpenVPN's port, and WireGuard's.
 const PORT: u16 = 1194;
-const WAIT: Duration = Duration::from_secs(60);
+const WAIT: Duration = Duration::from_secs(120);
 /// How many namespaces ping at once.
 const THREADS: usize = 4;
 
@@ -31,6 +31,11 @@ impl Connected {
     fn is_answered(&self, target: IpAddr) -> bool {
         let ping = Ping { timeout: Duration::from_millis(500), ..Ping::new(1, Duration::from_millis(1)) };
         (0..2).any(|_| ping.run(&self.client.namespace, target).unwrap().received > 0)
+    }
+
+    /// The same, where an answer must come, if late.
+    fn reaches(&self, target: IpAddr) -> bool {
+        (0..10).any(|_| self.is_answered(target))
     }
 }
 
@@ -77,7 +82,7 @@ fn start_wireguard(server: &Server, number: usize, name: &str) -> Connected {
 fn missing(all: &[Connected]) -> Vec<String> {
     let missing_of = |one: &Connected| {
         let others = all.iter().filter(|other| other.inner != one.inner);
-        let missing = others.filter(|other| !one.is_answered(other.inner));
+        let missing = others.filter(|other| !one.reaches(other.inner));
         missing.map(|other| format!("{} does not reach {}", one.inner, other.inner)).collect::<Vec<_>>()
     };
     thread::scope(|scope| {
@@ -125,7 +130,7 @@ fn fifty_clients_of_each_protocol_share_a_port_and_reach_each_other() {
     assert!(!by_wireguard.is_answered(own), "its session ended");
     wait_until("the OpenVPN client to be out", WAIT, || !by_openvpn.is_answered(own)).unwrap();
     for it in rest {
-        assert!(it.is_answered(own), "{} at {} is out, too\n{}", it.name, it.inner, both.log());
+        assert!(it.reaches(own), "{} at {} is out, too\n{}", it.name, it.inner, both.log());
     }
     drop(all);
     assert_eq!(both.terminate(WAIT).unwrap().code(), Some(0), "{}", both.log());

@@ -1,14 +1,10 @@
 //! Current programs of others at either end.
 
 use std::sync::Barrier;
-use std::time::Duration;
 
-use adit_testbed::{can_run, wait_until_reachable};
+use adit_testbed::{PATIENCE, can_run, wait_until_reachable};
 
 use super::bed::{End, PORT, PROGRAMS, Program, joined, pair};
-
-/// Time for several tries of a handshake, each 5 s and the jitter after the last: two that cross are both in vain.
-const RETRIED: Duration = Duration::from_secs(40);
 
 /// Runs each of these tests with each program at either end. The second end begins.
 macro_rules! with_each {
@@ -113,7 +109,8 @@ fn at_once(programs: [Program; 2]) {
             let start = &start;
             scope.spawn(move || {
                 start.wait();
-                wait_until_reachable(&end.namespace, other.inner(), RETRIED).unwrap();
+                // A handshake is tried each 5 s and the jitter after the last: two that cross are both in vain.
+                wait_until_reachable(&end.namespace, other.inner(), PATIENCE).unwrap();
             });
         }
     });
@@ -137,7 +134,7 @@ fn moving(programs: [Program; 2]) {
         let [before, after] = [end.outer(), format!("{}0", end.outer())];
         end.namespace.ip(&["address", "delete", &format!("{before}/24"), "dev", "wire"]).unwrap();
         end.namespace.ip(&["address", "add", &format!("{after}/24"), "dev", "wire"]).unwrap();
-        wait_until_reachable(&end.namespace, other.inner(), RETRIED).unwrap();
+        wait_until_reachable(&end.namespace, other.inner(), PATIENCE).unwrap();
         assert_eq!(other.endpoint(end), format!("{after}:{port}"), "{programs:?}");
         other.reaches(end);
     }

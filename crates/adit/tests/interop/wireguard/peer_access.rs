@@ -13,7 +13,7 @@ use super::bed::{End, PORT, PROGRAMS, Program, WAIT, joined};
 use super::files::up;
 
 /// A peer that was refused may connect again after 10 s, and tries every 5 s.
-const LONG: Duration = Duration::from_secs(40);
+const LONG: Duration = Duration::from_secs(60);
 
 /// A server that runs a file with these settings, and its client, which begins handshakes by itself.
 struct Server {
@@ -152,7 +152,7 @@ fn peers_expire_and_sessions_have_limits() {
     std::thread::sleep(Duration::from_secs(6));
     assert!(!server.is_connected(), "a peer that has expired was let in");
     // The day is put off for a moment.
-    let soon = OffsetDateTime::from(SystemTime::now() + Duration::from_secs(20)).format(&Rfc3339).unwrap();
+    let soon = OffsetDateTime::from(SystemTime::now() + Duration::from_secs(25)).format(&Rfc3339).unwrap();
     write(server.ends.each_ref(), &server.file, "", &format!("#adit: expires = {soon}"));
     server.adit.hang_up();
     server.connects();

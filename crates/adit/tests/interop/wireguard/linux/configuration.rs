@@ -131,6 +131,7 @@ fn nothing_is_sent_to_points_of_low_order() {
     end.bring_up();
     assert!(socket.recv(&mut [0; 256]).is_err(), "something came");
     // Somebody else is written to.
+    socket.set_read_timeout(Some(WAIT)).unwrap();
     end.wg(&format!("set DEV peer {} persistent-keepalive 1 endpoint 127.0.0.1:1111", nobody(9))).unwrap();
     assert_eq!(socket.recv(&mut [0; 256]).unwrap(), adit_wireguard::wire::INITIATION_LEN);
 }
