@@ -162,7 +162,8 @@ pub(super) fn answer_to(
                 password: &credentials.password,
                 uri: target,
                 method: METHOD,
-                body: Some(&[]),
+                // Quality `auth` alone: http-auth does not hash the content for `auth-int` (RFC 7616 §3.4.3).
+                body: None,
             });
             answer.map(Zeroizing::new).map_err(io::Error::other)
         }

@@ -142,7 +142,7 @@ fn is_right_digest(head: &str) -> bool {
 #[test]
 fn a_challenge_is_answered_over_another_connection_and_the_strongest_is_taken() {
     const BOTH: &str = "Proxy-Authenticate: Basic realm=\"the proxy\"\r\nProxy-Authenticate: NTLM\r\n\
-                        Proxy-Authenticate: Digest realm=\"the proxy\", nonce=\"abc\", qop=\"auth\", algorithm=SHA-256\r\n";
+                        Proxy-Authenticate: Digest realm=\"the proxy\", nonce=\"abc\", qop=\"auth,auth-int\", algorithm=SHA-256\r\n";
     for allowed in [HttpAuthentication::Any, HttpAuthentication::Digest] {
         let scripts = vec![
             http(|head| {
