@@ -13,7 +13,7 @@ pub(super) struct Stages<P: Protocol> {
     waiting: Option<TunnelSettings>,
     /// Events that are handed on after that.
     held: Vec<EventOf<P>>,
-    /// Routes and name servers were set.
+    /// Routes and name servers were set, since the tunnel last went down.
     complete: bool,
 }
 
@@ -48,7 +48,8 @@ impl<P: Protocol> Control<'_, P> {
     pub(super) fn come_up(&mut self, settings: TunnelSettings) {
         let own = self.stages.execution.own_part(&settings);
         if !self.stages.execution.in_stages {
-            return self.complete(settings, &own);
+            self.complete(settings, &own);
+            return;
         }
         // What leads into a tunnel that comes back stays meanwhile: nothing leaves beside it.
         let first = if self.stages.complete { own } else { of_device(&own) };
@@ -68,20 +69,23 @@ impl<P: Protocol> Control<'_, P> {
         let Some(settings) = self.stages.waiting.take() else { return };
         let held = std::mem::take(&mut self.stages.held);
         let own = self.stages.execution.own_part(&settings);
-        self.complete(settings, &own);
-        if self.stages.complete {
+        if self.complete(settings, &own) {
             held.iter().for_each(|event| self.observer.event(event, self.tun.name()));
         }
     }
 
-    fn complete(&mut self, settings: TunnelSettings, own: &TunnelSettings) {
+    /// Whether the tunnel is up.
+    fn complete(&mut self, settings: TunnelSettings, own: &TunnelSettings) -> bool {
         let result = self.up(own);
-        self.stages.complete = result.is_ok();
+        let is_up = result.is_ok();
+        // After a failure what was set before stays for the next attempt, too.
+        self.stages.complete |= is_up;
         match result {
             Ok(()) => self.observer.event(&Event::Up(settings), self.tun.name()),
             // A tunnel that lacks what it needs is not reported as up.
             Err(reason) => self.protocol.handle_command(clock(), Command::NotUp { reason }),
         }
+        is_up
     }
 
     pub(super) fn come_down(&mut self) {
