@@ -221,6 +221,8 @@ fn heads_of_answers_are_read() {
         "HTTP/1.1 407 R\r\nproxy-AUTHENTICATE: Basic realm=\"a\"\r\nA: b\r\nProxy-Authenticate: NTLM\r\n\r\n";
     assert_eq!(read(two), Some(answer(407, &["Basic realm=\"a\"", "NTLM"])));
     assert_eq!(read("HTTP/1.0 200 R\n\n"), Some(answer(200, &[])));
+    let bad = "HTTP/1.1 407 R\r\nA name: x\r\nno colon\r\nProxy-Authenticate: NTLM\r\n\r\n";
+    assert_eq!(read(bad), Some(answer(407, &["NTLM"])), "headers that are none are passed over");
     assert_eq!(read(""), None);
     assert_eq!(read("HTTP/1.1 2000 R\r\n\r\n"), None);
     let wild = ["\u{0}".to_owned(), "Digest realm=".to_owned(), "Digest nonce=\"".repeat(9)];
