@@ -78,6 +78,10 @@ impl<P: Protocol> Control<'_, P> {
     fn complete(&mut self, settings: TunnelSettings, own: &TunnelSettings) -> bool {
         let result = self.up(own);
         let is_up = result.is_ok();
+        if !is_up && self.stages.execution.in_stages && !self.stages.complete {
+            // Of a tunnel that was not up before the device stays. What was set of the rest would lead nowhere.
+            let _ = self.up(&of_device(own));
+        }
         // After a failure what was set before stays for the next attempt, too.
         self.stages.complete |= is_up;
         match result {
