@@ -13,13 +13,16 @@ pub(super) struct Stages<P: Protocol> {
     waiting: Option<TunnelSettings>,
     /// Events that are handed on after that.
     held: Vec<EventOf<P>>,
+    /// How often the program has yet to say that they may be set. Scripts of a connection that was lost meanwhile are among
+    /// those that it waits for.
+    owed: u32,
     /// Routes and name servers were set, since the tunnel last went down.
     complete: bool,
 }
 
 impl<P: Protocol> Stages<P> {
     pub(super) fn new(execution: Execution) -> Self {
-        Stages { execution, waiting: None, held: Vec::new(), complete: false }
+        Stages { execution, waiting: None, held: Vec::new(), owed: 0, complete: false }
     }
 
     pub(super) fn is_waiting(&self) -> bool {
@@ -57,15 +60,23 @@ impl<P: Protocol> Control<'_, P> {
             return self.protocol.handle_command(clock(), Command::NotUp { reason });
         }
         let goes_on = self.observer.device_ready(&settings, self.tun.name());
+        self.stages.owed += u32::from(!goes_on);
         // Settings that change while they wait go on with those before them.
         let waits = self.stages.waiting.replace(settings).is_some();
         if goes_on && !waits {
-            self.go_on();
+            self.complete_waiting();
         }
     }
 
-    /// The program lets routes and name servers be set.
+    /// The program lets routes and name servers be set, as it does once for each time that it has them wait.
     pub(super) fn go_on(&mut self) {
+        self.stages.owed = self.stages.owed.saturating_sub(1);
+        if self.stages.owed == 0 {
+            self.complete_waiting();
+        }
+    }
+
+    fn complete_waiting(&mut self) {
         let Some(settings) = self.stages.waiting.take() else { return };
         let held = std::mem::take(&mut self.stages.held);
         let own = self.stages.execution.own_part(&settings);
@@ -74,7 +85,7 @@ impl<P: Protocol> Control<'_, P> {
         }
     }
 
-    /// Whether the tunnel is up.
+    /// Sets up all that is ours. Gives whether the tunnel is up.
     fn complete(&mut self, settings: TunnelSettings, own: &TunnelSettings) -> bool {
         let result = self.up(own);
         let is_up = result.is_ok();
