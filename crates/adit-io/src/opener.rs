@@ -287,6 +287,11 @@ fn usable(
 
 fn open_udp(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::Result<Opened> {
     let local = local_end(remote, address).unwrap_or_else(|| any_address(address, 0));
+    Ok(Opened::Udp(bind_udp(remote, local, options)?, address))
+}
+
+/// A marked socket with that local address, which the path that was closed just now may still hold.
+fn bind_udp(remote: &Remote, local: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
     let step = Duration::from_millis(50);
     let mut waited = Duration::ZERO;
     loop {
@@ -300,7 +305,7 @@ fn open_udp(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::R
             }
             Ok(socket) => {
                 mark_own(remote, socket.as_fd(), options);
-                return Ok(Opened::Udp(socket, address));
+                return Ok(socket);
             }
         }
     }

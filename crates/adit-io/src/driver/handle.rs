@@ -26,7 +26,8 @@ pub trait Observer<P: Protocol> {
     fn request(&mut self, request: P::Request, tun_name: &str);
 
     /// With [`crate::Execution::in_stages`], before [`Event::Up`]: the device has its addresses, and if the tunnel was not up
-    /// before, routes and name servers are not set yet. False has both, and the event, wait for [`Handle::go_on`].
+    /// before, routes and name servers are not set yet. False has both, and the event, wait for [`Handle::go_on`], which is to
+    /// be called once for each time.
     ///
     /// [`Event::Up`]: adit_core::Event::Up
     fn device_ready(&mut self, settings: &TunnelSettings, tun_name: &str) -> bool {

@@ -2,16 +2,15 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use adit_core::{OpenFailure, Transport};
 
-use super::{KnownAddresses, Opened, Resolving, any_address, connect, mark_own, wanted_name};
+use super::{KnownAddresses, Opened, Resolving, any_address, bind_udp, connect, wanted_name};
 use crate::config::{Family, Remote};
 use crate::proxy::Proxy;
 use crate::tcp;
-use crate::udp::{UdpOptions, UdpSocket};
+use crate::udp::UdpOptions;
 
 /// The proxy as if it were the remote, over TCP.
 pub(super) fn as_remote(remote: &Remote, proxy: &Proxy) -> Remote {
@@ -106,8 +105,6 @@ fn by_datagrams(
         Some(bind) if !bind.ip().is_unspecified() && bind.is_ipv4() == relay.is_ipv4() => bind,
         _ => any_address(relay, port),
     };
-    let socket = UdpSocket::bind(local, options)
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot bind to {local}: {error}")))?;
-    mark_own(remote, socket.as_fd(), options);
+    let socket = bind_udp(remote, local, options)?;
     Ok(Opened::Udp(socket.by_association(association), relay))
 }

@@ -127,7 +127,10 @@ fn read_answer(conversation: &mut Conversation) -> io::Result<Answer> {
 pub(super) fn parse(head: &[u8]) -> Option<Answer> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
-    response.parse(head).ok().filter(httparse::Status::is_complete)?;
+    let mut config = httparse::ParserConfig::default();
+    // Headers that we do not need may be malformed: OpenVPN does not read them either (proxy.c).
+    config.ignore_invalid_headers_in_responses(true);
+    config.parse_response(&mut response, head).ok().filter(httparse::Status::is_complete)?;
     let is_challenge =
         |header: &&httparse::Header<'_>| header.name.eq_ignore_ascii_case("proxy-authenticate");
     let challenges = response.headers.iter().filter(is_challenge);
@@ -162,7 +165,8 @@ pub(super) fn answer_to(
                 password: &credentials.password,
                 uri: target,
                 method: METHOD,
-                body: Some(&[]),
+                // Quality `auth` alone: http-auth does not hash the content for `auth-int` (RFC 7616 §3.4.3).
+                body: None,
             });
             answer.map(Zeroizing::new).map_err(io::Error::other)
         }

@@ -142,7 +142,7 @@ fn is_right_digest(head: &str) -> bool {
 #[test]
 fn a_challenge_is_answered_over_another_connection_and_the_strongest_is_taken() {
     const BOTH: &str = "Proxy-Authenticate: Basic realm=\"the proxy\"\r\nProxy-Authenticate: NTLM\r\n\
-                        Proxy-Authenticate: Digest realm=\"the proxy\", nonce=\"abc\", qop=\"auth\", algorithm=SHA-256\r\n";
+                        Proxy-Authenticate: Digest realm=\"the proxy\", nonce=\"abc\", qop=\"auth,auth-int\", algorithm=SHA-256\r\n";
     for allowed in [HttpAuthentication::Any, HttpAuthentication::Digest] {
         let scripts = vec![
             http(|head| {
@@ -201,7 +201,7 @@ fn a_proxy_that_says_nothing_is_not_waited_for() {
     let (address, thread) = serve(vec![silent]);
     let proxy = http_proxy(HttpAuthentication::None, None);
     let dial = |timeout| TcpStream::connect_timeout(&address, timeout);
-    let error = proxy.connect(HOST, Duration::from_millis(50), dial).unwrap_err();
+    let error = proxy.connect(HOST, Duration::from_secs(1), dial).unwrap_err();
     assert_eq!(
         (error.kind(), error.to_string().as_str()),
         (io::ErrorKind::TimedOut, "it does not answer in time")
@@ -221,6 +221,8 @@ fn heads_of_answers_are_read() {
         "HTTP/1.1 407 R\r\nproxy-AUTHENTICATE: Basic realm=\"a\"\r\nA: b\r\nProxy-Authenticate: NTLM\r\n\r\n";
     assert_eq!(read(two), Some(answer(407, &["Basic realm=\"a\"", "NTLM"])));
     assert_eq!(read("HTTP/1.0 200 R\n\n"), Some(answer(200, &[])));
+    let bad = "HTTP/1.1 407 R\r\nA name: x\r\nno colon\r\nProxy-Authenticate: NTLM\r\n\r\n";
+    assert_eq!(read(bad), Some(answer(407, &["NTLM"])), "headers that are none are passed over");
     assert_eq!(read(""), None);
     assert_eq!(read("HTTP/1.1 2000 R\r\n\r\n"), None);
     let wild = ["\u{0}".to_owned(), "Digest realm=".to_owned(), "Digest nonce=\"".repeat(9)];

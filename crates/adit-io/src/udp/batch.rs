@@ -71,12 +71,15 @@ impl UdpSocket {
 
     /// Sends datagrams in order by one system call, without waiting, from the address that the system chooses. Gives how many
     /// were sent: fewer than there are where one system call takes no more, the socket's buffer is full, or the system
-    /// refuses the next.
+    /// refuses the next; none by a relay, whose header goes before each.
     pub(crate) fn send_datagrams<'a>(
         &self,
         outer: OuterHeader,
         datagrams: impl Iterator<Item = (&'a [u8], SocketAddr)>,
     ) -> usize {
+        if self.relay().is_some() {
+            return 0;
+        }
         let mut messages = [Message::NONE; SEND_BATCH];
         let mut used = 0;
         for (place, (bytes, to)) in messages.iter_mut().zip(datagrams) {

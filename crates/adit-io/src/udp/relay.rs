@@ -190,6 +190,14 @@ mod tests {
         }
     }
 
+    /// The caller then sends each alone.
+    #[test]
+    fn datagrams_to_several_addresses_do_not_leave_without_the_header() {
+        let (ours, relay) = (by_relay(bind(true)), bind(true));
+        let datagrams = [(&b"x"[..], relay.local_address().unwrap())];
+        assert_eq!(ours.send_datagrams(OuterHeader::default(), datagrams.into_iter()), 0);
+    }
+
     #[test]
     fn datagrams_of_others_are_dropped() {
         let (ours, relay) = (by_relay(bind(true)), bind(true));

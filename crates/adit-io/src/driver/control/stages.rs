@@ -13,13 +13,16 @@ pub(super) struct Stages<P: Protocol> {
     waiting: Option<TunnelSettings>,
     /// Events that are handed on after that.
     held: Vec<EventOf<P>>,
-    /// Routes and name servers were set.
+    /// How often the program has yet to say that they may be set. Scripts of a connection that was lost meanwhile are among
+    /// those that it waits for.
+    owed: u32,
+    /// Routes and name servers were set, since the tunnel last went down.
     complete: bool,
 }
 
 impl<P: Protocol> Stages<P> {
     pub(super) fn new(execution: Execution) -> Self {
-        Stages { execution, waiting: None, held: Vec::new(), complete: false }
+        Stages { execution, waiting: None, held: Vec::new(), owed: 0, complete: false }
     }
 
     pub(super) fn is_waiting(&self) -> bool {
@@ -48,7 +51,8 @@ impl<P: Protocol> Control<'_, P> {
     pub(super) fn come_up(&mut self, settings: TunnelSettings) {
         let own = self.stages.execution.own_part(&settings);
         if !self.stages.execution.in_stages {
-            return self.complete(settings, &own);
+            self.complete(settings, &own);
+            return;
         }
         // What leads into a tunnel that comes back stays meanwhile: nothing leaves beside it.
         let first = if self.stages.complete { own } else { of_device(&own) };
@@ -56,32 +60,47 @@ impl<P: Protocol> Control<'_, P> {
             return self.protocol.handle_command(clock(), Command::NotUp { reason });
         }
         let goes_on = self.observer.device_ready(&settings, self.tun.name());
+        self.stages.owed += u32::from(!goes_on);
         // Settings that change while they wait go on with those before them.
         let waits = self.stages.waiting.replace(settings).is_some();
         if goes_on && !waits {
-            self.go_on();
+            self.complete_waiting();
         }
     }
 
-    /// The program lets routes and name servers be set.
+    /// The program lets routes and name servers be set, as it does once for each time that it has them wait.
     pub(super) fn go_on(&mut self) {
+        self.stages.owed = self.stages.owed.saturating_sub(1);
+        if self.stages.owed == 0 {
+            self.complete_waiting();
+        }
+    }
+
+    fn complete_waiting(&mut self) {
         let Some(settings) = self.stages.waiting.take() else { return };
         let held = std::mem::take(&mut self.stages.held);
         let own = self.stages.execution.own_part(&settings);
-        self.complete(settings, &own);
-        if self.stages.complete {
+        if self.complete(settings, &own) {
             held.iter().for_each(|event| self.observer.event(event, self.tun.name()));
         }
     }
 
-    fn complete(&mut self, settings: TunnelSettings, own: &TunnelSettings) {
+    /// Sets up all that is ours. Gives whether the tunnel is up.
+    fn complete(&mut self, settings: TunnelSettings, own: &TunnelSettings) -> bool {
         let result = self.up(own);
-        self.stages.complete = result.is_ok();
+        let is_up = result.is_ok();
+        if !is_up && self.stages.execution.in_stages && !self.stages.complete {
+            // Of a tunnel that was not up before the device stays. What was set of the rest would lead nowhere.
+            let _ = self.up(&of_device(own));
+        }
+        // After a failure what was set before stays for the next attempt, too.
+        self.stages.complete |= is_up;
         match result {
             Ok(()) => self.observer.event(&Event::Up(settings), self.tun.name()),
             // A tunnel that lacks what it needs is not reported as up.
             Err(reason) => self.protocol.handle_command(clock(), Command::NotUp { reason }),
         }
+        is_up
     }
 
     pub(super) fn come_down(&mut self) {
