@@ -102,6 +102,9 @@ impl Connection {
             Err(why) => why.clone(),
         };
         let reason = format!("tls-verify refuses the server's certificate at depth {depth}: {why}");
-        self.verdict = Some(Outcome::Retry { reason, advance: true });
+        self.verdict = Some(match self.params.tls_exit {
+            true => Outcome::Fatal(format!("{reason} (tls-exit)")),
+            false => Outcome::Retry { reason, advance: true },
+        });
     }
 }
