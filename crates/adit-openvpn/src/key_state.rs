@@ -257,7 +257,7 @@ impl KeyState {
             self.outputs.push(KeyStateOutput::Message(record));
             return Ok(());
         }
-        // The exchange would be complete although nobody has judged the server. One that keeps to the protocol answers us.
+        // The exchange would be complete although no script has judged the server. A server answers our message.
         if self.holds_hello && self.hello.is_some() {
             return Err(KeyStateError::Peer("its key method 2 came before ours".to_owned()));
         }

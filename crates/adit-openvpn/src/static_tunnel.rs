@@ -392,7 +392,7 @@ impl StaticTunnel {
         }
     }
 
-    /// What scripts hear of a loss. An end that waits starts over only for a peer that was heard: anybody can open connections,
+    /// What scripts hear of a loss. An end that waits starts over only for a peer that was heard: any host can open connections,
     /// and close them or be silent.
     fn loses_by(&mut self, signal: &'static str) {
         if self.up.is_some() || !self.params.waits() {

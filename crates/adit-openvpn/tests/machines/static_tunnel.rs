@@ -362,7 +362,7 @@ fn unauthenticated_connections_do_not_take_the_peers_place() {
     assert_eq!(loudest(&events), Some(Severity::Debug));
 }
 
-/// Anybody can open a connection and close it: scripts run anew for that of a peer that was heard.
+/// Any host can open a connection and close it: scripts run anew for that of a peer that was heard.
 #[test]
 fn an_end_that_waits_starts_over_for_its_peer_alone() {
     let mut params = waiting();
