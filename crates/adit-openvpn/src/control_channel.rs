@@ -623,7 +623,7 @@ fn complete_chain(
             let issuer = X509Certificate::from_der(der);
             issuer.is_ok_and(|(_, issuer)| issuer.subject().as_raw() == last.issuer().as_raw())
         };
-        // Our own are known to be what they say.
+        // Those of `ca` go first: a peer may show another certificate under the same name.
         let Some(issuer) = authorities.iter().chain(shown).find(issued_it).cloned() else { break };
         chain.push(issuer);
     }
