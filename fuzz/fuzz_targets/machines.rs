@@ -15,7 +15,9 @@ use adit_core::{
 use adit_openvpn::access::PasswordScript;
 use adit_openvpn::codec::{Codec, session_id};
 use adit_openvpn::credentials::Credentials;
-use adit_openvpn::params::{AuthRetry, ClientParams, ServerParams, StaticChallenge, TlsCryptV2, UserAuth};
+use adit_openvpn::params::{
+    AuthRetry, ClientParams, ScriptParams, ServerParams, StaticChallenge, TlsCryptV2, UserAuth,
+};
 use adit_openvpn::request::{
     ChallengeResponse, ClientDecision, ClientStep, DataEvent, Event, PeerDetail, PeerSettings, PushChange,
     Reply, Request, Script, ScriptId, ScriptOutcome, UserPassword,
@@ -109,10 +111,12 @@ impl Model {
             }
             Event::Request(Request::RunScript(script)) => {
                 assert!(self.ran.insert(script.id), "one run of a script twice");
-                let named =
-                    script.env.iter().all(|(name, _)| !name.is_empty() && !name.contains(['=', '\0']));
-                assert!(named && script.env.iter().all(|(_, value)| !value.contains(is_unprintable)));
+                assert!(is_clean(&script.env));
                 self.questions.push(Question::Script(script));
+            }
+            Event::Request(Request::PeerFacts(facts)) => assert!(is_clean(&facts.env)),
+            Event::Request(Request::TunnelFacts(facts)) => {
+                assert!(is_clean(&facts.env) && is_clean(&facts.routes));
             }
             Event::Request(Request::CancelScript(id)) => drop(self.deferred.remove(&id)),
             Event::Request(Request::Client(event)) => {
@@ -133,6 +137,7 @@ impl Model {
             | Event::LeasesMoved
             | Event::Request(
                 Request::Leased(_)
+                | Request::Signal(_)
                 | Request::Progress(_)
                 | Request::MayGoOn { .. }
                 | Request::Remote(_)
@@ -177,6 +182,12 @@ impl Model {
             }
         }
     }
+}
+
+/// Names that an environment can hold, and values that forge no line.
+fn is_clean(env: &[(String, String)]) -> bool {
+    let named = env.iter().all(|(name, _)| !name.is_empty() && !name.contains(['=', '\0']));
+    named && env.iter().all(|(_, value)| !value.contains(is_unprintable))
 }
 
 struct End<P> {
@@ -293,7 +304,12 @@ impl World {
                     let answer = answer.map(|user| user.password);
                     Reply::ChallengeResponse(ChallengeResponse { id, answer })
                 }
-                Question::Settings(..) | Question::Script(_) | Question::Client(..) => continue,
+                Question::Script(script) => {
+                    let exit = Ok(i32::from(value == 0xfe));
+                    let outcome = ScriptOutcome { exit, files: Vec::new(), settings: None };
+                    Reply::ScriptDone { id: script.id, outcome }
+                }
+                Question::Settings(..) | Question::Client(..) => continue,
             };
             self.client.machine.handle_reply(self.now, reply);
             self.client.drain();
@@ -410,6 +426,19 @@ impl World {
         }
     }
 
+    /// The server changes settings of its clients. What it would not send is sent in place of the last words to one.
+    fn update(&mut self, changes: &[u8]) {
+        let changes = String::from_utf8_lossy(changes);
+        if self.server.machine.push_update(self.now, None, &changes).is_err()
+            && let Some((_, info)) = self.server.machine.peers().first()
+        {
+            let message = format!("PUSH_UPDATE,{changes}");
+            let reply = Reply::KillClient { client: info.detail.number, message };
+            self.server.machine.handle_reply(self.now, reply);
+        }
+        self.server.drain();
+    }
+
     fn notice(&mut self, value: u8, payload: &[u8]) {
         let peer = PeerId(u32::from(value >> 7));
         let session = session_id(peer, (value >> 3) & 7);
@@ -480,6 +509,7 @@ impl World {
             }
             11 => self.pass(Duration::from_millis(u64::from(value) * 100)),
             12 => self.pass(Duration::from_secs(u64::from(value) * 20)),
+            13 if value % 6 == 5 => self.update(rest),
             13 => self.order(value),
             14 => self.notice(value, rest),
             _ => self.deliver_all(),
@@ -516,6 +546,11 @@ fuzz_target!(|data: &[u8]| {
     }
     server.per_client.ask = choice & 0x10 != 0;
     server.duplicate_cn = choice & 0x20 != 0;
+    if choice & 0x20 != 0 {
+        let tls_verify = Some(vec!["/verify".to_owned()]);
+        client.local.scripts = Some(Arc::new(ScriptParams { tls_verify, ..ScriptParams::default() }));
+        client.control.holds_hello = true;
+    }
     if choice & 0x40 != 0 {
         let question = StaticChallenge { text: "which?".to_owned(), echo: true, concat: false };
         let challenge = (choice & 0x10 != 0).then_some(question);

@@ -607,22 +607,24 @@ impl ControlChannel {
     }
 }
 
-/// A chain up to its root, as far as there are authorities. TLS has verified it.
+/// The peer's certificate, then who issued it, and so on up to a root, as far as these are there. TLS has verified that there is
+/// such a way. It goes by the names of the issuers: a peer may show other certificates beside or between those of the way.
 fn complete_chain(
     shown: &[CertificateDer<'static>],
     authorities: &[CertificateDer<'static>],
 ) -> Vec<CertificateDer<'static>> {
-    let mut chain = shown.to_vec();
+    let mut chain: Vec<CertificateDer<'static>> = shown.first().cloned().into_iter().collect();
     while chain.len() < MAX_CHAIN {
         let Some(Ok((_, last))) = chain.last().map(|der| X509Certificate::from_der(der)) else { break };
         if last.issuer().as_raw() == last.subject().as_raw() {
             break;
         }
         let issued_it = |der: &&CertificateDer<'static>| {
-            let authority = X509Certificate::from_der(der);
-            authority.is_ok_and(|(_, authority)| authority.subject().as_raw() == last.issuer().as_raw())
+            let issuer = X509Certificate::from_der(der);
+            issuer.is_ok_and(|(_, issuer)| issuer.subject().as_raw() == last.issuer().as_raw())
         };
-        let Some(issuer) = authorities.iter().find(issued_it).cloned() else { break };
+        // Those of `ca` go first: a peer may show another certificate under the same name.
+        let Some(issuer) = authorities.iter().chain(shown).find(issued_it).cloned() else { break };
         chain.push(issuer);
     }
     chain

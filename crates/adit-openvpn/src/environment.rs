@@ -41,7 +41,12 @@ impl Environment {
         }
     }
 
-    /// The same, under a name of its own if that one is taken: `NAME_1`, `NAME_2`, ...
+    /// The same for a plain name that none has so far. It is not looked for, which takes long where there are thousands.
+    pub(crate) fn append(&mut self, name: String, value: String) {
+        self.0.push((name, value));
+    }
+
+    /// Like [`Self::set`], under a name of its own if that one is taken: `NAME_1`, `NAME_2`, ...
     fn add(&mut self, name: &str, value: &str) {
         let taken = |name: &str| self.0.iter().any(|(known, _)| known == name);
         let free = (1..=16).map(|number| format!("{name}_{number}"));

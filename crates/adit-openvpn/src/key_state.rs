@@ -257,6 +257,10 @@ impl KeyState {
             self.outputs.push(KeyStateOutput::Message(record));
             return Ok(());
         }
+        // The exchange would be complete although no script has judged the server. A server answers our message.
+        if self.holds_hello && self.hello.is_some() {
+            return Err(KeyStateError::Peer("its key method 2 came before ours".to_owned()));
+        }
         let sender = self.role.other();
         let message = KeyMethod2::decode(&record, sender)
             .map_err(|error| KeyStateError::Peer(format!("its key method 2 message: {error}")))?;

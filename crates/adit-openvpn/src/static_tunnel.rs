@@ -392,6 +392,14 @@ impl StaticTunnel {
         }
     }
 
+    /// What scripts hear of a loss. An end that waits starts over only for a peer that was heard: any host can open connections,
+    /// and close them or be silent.
+    fn loses_by(&mut self, signal: &'static str) {
+        if self.up.is_some() || !self.params.waits() {
+            self.signal = signal;
+        }
+    }
+
     /// The peer is lost, and looked or waited for anew.
     fn lose(&mut self, reason: &str, advance: bool) {
         if !self.params.waits() {
@@ -472,7 +480,7 @@ impl StaticTunnel {
             return;
         }
         if self.state == State::Running {
-            self.signal = "connection-reset";
+            self.loses_by("connection-reset");
             self.lose(&format!("the connection broke: {reason}"), false);
         }
     }
@@ -532,7 +540,7 @@ impl StaticTunnel {
                 if exits {
                     return self.be_over(&reason, "ping-exit");
                 }
-                self.signal = "ping-restart";
+                self.loses_by("ping-restart");
                 self.lose(&reason, true);
                 self.forgive();
             }

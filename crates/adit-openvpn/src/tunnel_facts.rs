@@ -133,22 +133,26 @@ impl<'a> Told<'a> {
         }
         let own = self.gateway.map(IpAddr::V4).or(self.peer_ipv4());
         // As OpenVPN, where the system has none.
-        env.set("route_net_gateway", &Ipv4Addr::UNSPECIFIED.to_string());
+        env.append("route_net_gateway".to_owned(), Ipv4Addr::UNSPECIFIED.to_string());
         gateways.push(GatewayVariable { name: "route_net_gateway".to_owned(), ipv6: false });
         if let Some(gateway) = own {
-            env.set("route_vpn_gateway", &gateway.to_string());
+            env.append("route_vpn_gateway".to_owned(), gateway.to_string());
         }
         for (number, (to, hop, metric)) in (1..).zip(routes) {
-            env.set(&format!("route_network_{number}"), &to.network().to_string());
-            env.set(&format!("route_netmask_{number}"), &to.netmask().to_string());
+            env.append(format!("route_network_{number}"), to.network().to_string());
+            env.append(format!("route_netmask_{number}"), to.netmask().to_string());
             let name = format!("route_gateway_{number}");
             match hop {
                 Hop::System => gateways.push(GatewayVariable { name, ipv6: false }),
-                Hop::Address(gateway) => env.set(&name, &gateway.to_string()),
-                Hop::Tunnel => own.iter().for_each(|gateway| env.set(&name, &gateway.to_string())),
+                Hop::Address(gateway) => env.append(name, gateway.to_string()),
+                Hop::Tunnel => {
+                    if let Some(gateway) = own {
+                        env.append(name, gateway.to_string());
+                    }
+                }
             }
             if let Some(metric) = metric {
-                env.set(&format!("route_metric_{number}"), &metric.to_string());
+                env.append(format!("route_metric_{number}"), metric.to_string());
             }
         }
     }
@@ -171,17 +175,19 @@ impl<'a> Told<'a> {
         }
         gateways.push(GatewayVariable { name: "net_gateway_ipv6".to_owned(), ipv6: true });
         for (number, (to, hop, metric)) in (1..).zip(routes) {
-            env.set(&format!("route_ipv6_network_{number}"), &to.to_string());
+            env.append(format!("route_ipv6_network_{number}"), to.to_string());
             let name = format!("route_ipv6_gateway_{number}");
             match hop {
                 Hop::System => gateways.push(GatewayVariable { name, ipv6: true }),
-                Hop::Address(gateway) => env.set(&name, &gateway.to_string()),
+                Hop::Address(gateway) => env.append(name, gateway.to_string()),
                 Hop::Tunnel => {
-                    self.peer_ipv6.iter().for_each(|gateway| env.set(&name, &gateway.to_string()));
+                    if let Some(gateway) = self.peer_ipv6 {
+                        env.append(name, gateway.to_string());
+                    }
                 }
             }
             if let Some(metric) = metric {
-                env.set(&format!("route_ipv6_metric_{number}"), &metric.to_string());
+                env.append(format!("route_ipv6_metric_{number}"), metric.to_string());
             }
         }
     }

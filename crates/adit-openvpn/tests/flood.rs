@@ -298,7 +298,7 @@ fn answered(siege: &Siege, datagram: impl FnMut(u8) -> Vec<u8>) -> usize {
     answered
 }
 
-/// Who has one packet of a client can send it again and again, but cannot wrap another.
+/// A sender that has recorded one packet of a client can send it again and again, but cannot wrap another.
 #[test]
 fn copies_of_a_wrapped_first_packet_are_not_answered() {
     let key = StaticKey::from_bytes(&[7; 256]);
@@ -314,7 +314,7 @@ fn copies_of_a_wrapped_first_packet_are_not_answered() {
     assert!(expected.contains(&count), "tls-crypt-v2: {count}");
     let siege = Siege::new(WrapConfig::Plain, WrapConfig::Plain, None);
     let count = answered(&siege, reset(&WrapConfig::Plain, Opcode::HardResetClientV2));
-    assert_eq!(count, 10_000, "anybody can make others of these");
+    assert_eq!(count, 10_000, "any sender can make others of these");
 }
 
 #[test]

@@ -21,7 +21,8 @@ impl Client {
 
     /// The next attempt comes after `wait`, unless the adapter holds it back.
     pub(super) fn wait_for_attempt(&mut self, wait: Duration) {
-        self.instead = None;
+        // Where the next one goes is another question.
+        (self.instead, self.chosen) = (None, false);
         let until = self.now + wait;
         if !self.params.asks_to_go_on {
             self.state = State::Waiting(until);

@@ -229,8 +229,7 @@ impl Connection {
 
     /// Answers the server's question, in base64.
     pub(super) fn respond_encoded(&mut self, now: Instant, answer: &str) {
-        let message = ControlMessage::CrResponse(answer.to_owned());
-        self.channel.send_message(now, &Zeroizing::new(message.to_string()));
+        self.channel.send_message(now, &Zeroizing::new(["CR_RESPONSE,", answer].concat()));
     }
 
     pub(super) fn is_up(&self) -> bool {

@@ -5,6 +5,7 @@
 use adit_core::{Dns, DnsOptions};
 
 use super::{Pushed, Refused, Topology};
+use crate::control_message::redacted;
 
 /// The options that an update may change (OpenVPN 2.7 options_util.c, `updatable_options`).
 const UPDATABLE: [&str; 15] = [
@@ -53,7 +54,7 @@ impl<'a> Change<'a> {
         match UPDATABLE.contains(&self.name()) {
             true => Ok(Some(self)),
             false if self.optional => Ok(None),
-            false => Err(format!("\"{}\" cannot be changed by an update", self.option)),
+            false => Err(format!("\"{}\" cannot be changed by an update", redacted(self.option))),
         }
     }
 
@@ -93,12 +94,11 @@ impl<'a> Update<'a> {
         if self.replaced.contains(&change.kind()) {
             return pushed.apply(change.option);
         }
-        let mut changed = pushed.clone();
-        changed.reset(change.kind());
-        changed.apply(change.option)?;
-        *pushed = changed;
+        // What is malformed replaces nothing. It is read beside `pushed`, of which a copy each time would be much work.
+        Pushed { max_mtu: pushed.max_mtu, ..Pushed::default() }.apply(change.option)?;
+        pushed.reset(change.kind());
         self.replaced.push(change.kind());
-        Ok(())
+        pushed.apply(change.option)
     }
 }
 
@@ -113,9 +113,12 @@ impl Pushed {
             "redirect-gateway" => self.redirect_gateway = None,
             "block-ipv6" => self.block_ipv6 = false,
             "dns" => self.dns = DnsOptions::default(),
-            "dhcp-option" => self.dhcp = Dns::default(),
+            "dhcp-option" => {
+                self.dhcp = Dns::default();
+                self.dhcp_options.clear();
+            }
             "ifconfig" => self.ifconfig = None,
-            "ifconfig-ipv6" => self.ifconfig6 = None,
+            "ifconfig-ipv6" => (self.ifconfig6, self.peer_ipv6) = (None, None),
             // What a server means since 2.7 that names none (OpenVPN helper.c, `helper_setdefault_topology`): a client that
             // knows updates talks to no older one.
             "topology" => self.topology = Topology::Subnet,
@@ -130,6 +133,7 @@ impl Pushed {
 mod tests {
     use super::super::tests::{read, settings};
     use super::*;
+    use crate::params::{LocalSettings, ScriptParams};
 
     /// Applies an update, and says which options were refused.
     fn update(pushed: &mut Pushed, options: &[&str]) -> Vec<String> {
@@ -161,6 +165,31 @@ mod tests {
         assert!(Change::parse("").check().is_err() && Change::parse("-").check().is_err());
         assert_eq!(Change::parse("?cipher AES-256-GCM").check(), Ok(None));
         assert!(Change::parse("routes").check().is_err());
+        let refused = Change::parse("auth-token SESS_ID_AT_x").check().unwrap_err();
+        assert!(refused.contains("auth-token") && !refused.contains("SESS_ID"), "{refused}");
+    }
+
+    /// Scripts are told what holds now: nothing of what an update took away or replaced.
+    #[test]
+    fn scripts_hear_of_new_values_alone() {
+        let mut pushed = read(&[
+            "ifconfig-ipv6 fd00::2/64 fd00::1",
+            "dhcp-option DNS 192.0.2.1",
+            "dhcp-option DOMAIN a.example",
+        ]);
+        let told = |pushed: &Pushed| {
+            let (scripts, local) = (ScriptParams::default(), LocalSettings::default());
+            let env = pushed.facts(&scripts, (&local, &settings(pushed)), false).env;
+            let about = |name: &str| name.starts_with("foreign_option") || name.ends_with("_remote");
+            env.into_iter().filter(|(name, _)| about(name)).map(|(_, value)| value).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&pushed), ["fd00::1", "dhcp-option DNS 192.0.2.1", "dhcp-option DOMAIN a.example"]);
+        let more = ["dhcp-option DNS 192.0.2.2", "ifconfig-ipv6 fd00::3/64 fd00::4"];
+        assert_eq!(update(&mut pushed, &more), [""; 0]);
+        assert_eq!(told(&pushed), ["fd00::4", "dhcp-option DNS 192.0.2.2"]);
+        assert_eq!(update(&mut pushed, &["-dhcp-option", "-ifconfig-ipv6"]), [""; 0]);
+        assert_eq!(told(&pushed), [""; 0]);
+        assert_eq!(pushed.peer_ipv6, None);
     }
 
     #[test]

@@ -26,8 +26,9 @@ const MAX_ANSWERS: usize = 256;
 /// Answers to one address that are no larger than what they answer. They are of no use for amplification, but an
 /// attacker who replays one recorded first packet could make the server send many.
 const SMALL_ANSWERS: Rate = Rate { count: 50, period: Duration::from_secs(1) };
-/// Answers to copies of one wrapped first packet, wherever they come from. A client that repeats its first packet wraps it anew,
-/// so that more copies than a network makes were recorded and sent again.
+/// Answers to copies of one wrapped first packet, wherever they come from. OpenVPN 2 wraps a first packet that it repeats anew.
+/// OpenVPN 3 sends the same bytes once a second until it is answered (its protostack.hpp, `retransmit`), which takes more than
+/// these only when so many answers were lost. Further copies were recorded and sent again.
 const COPIES: Rate = Rate { count: 4, period: Duration::from_secs(10) };
 /// The bytes at the start of a wrapped packet that tell it from all others: they hold its packet id and its tag, or enough of it.
 const TELLING_BYTES: usize = 64;

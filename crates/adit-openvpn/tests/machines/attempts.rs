@@ -102,6 +102,25 @@ fn a_remote_is_accepted_skipped_or_replaced() {
     assert!(pair.is_up());
 }
 
+/// What was decided holds for that attempt alone, also if it ends before a path is opened.
+#[test]
+fn each_attempt_asks_where_to_go() {
+    let mut pair = pair(|client, _| {
+        asking(client);
+        client.asks_to_go_on = false;
+        let auth = client.auth.as_mut().expect("a user");
+        auth.credentials = None;
+    });
+    let instead = Some(("198.51.100.9".to_owned(), 443));
+    reply(&mut pair, Reply::Remote(RemoteDecision::Try { instead }));
+    let wants_password = |request: &&Request| matches!(request, Request::Credentials { .. });
+    assert_eq!(requests(&pair).into_iter().filter(wants_password).count(), 1);
+    pair.client.handle_command(pair.now, Command::Restart);
+    pair.advance(Duration::from_secs(2));
+    assert_eq!(queries(&pair).0.len(), 2);
+    assert!(opened(&pair).is_empty());
+}
+
 #[test]
 fn an_attempt_is_held_back() {
     let mut pair = pair(|client, _| client.asks_to_go_on = true);

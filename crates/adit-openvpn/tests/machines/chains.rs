@@ -1,7 +1,9 @@
 //! Certificate paths of more than one step, and what in `ca` a path may end at.
 use adit_core::Transport;
 use adit_openvpn::credentials::{self, Credentials};
+use adit_openvpn::params::ServerParams;
 use adit_openvpn::request::Event;
+use adit_openvpn::testing::judged::asked;
 use adit_openvpn::testing::{
     Authority, Pair, client_params, environment, requirements, serial, server_params,
 };
@@ -86,6 +88,16 @@ fn judged_by(lists: &[Vec<u8>]) -> PeerRequirements {
 
 /// A server with that `ca` meets a client that shows these certificates, its own first.
 fn meet(ca: &[&Ca], shown: &[&Ca], wanted: PeerRequirements) -> Pair {
+    meet_with(ca, shown, wanted, |_| {})
+}
+
+/// The same, with a change to the server.
+fn meet_with(
+    ca: &[&Ca],
+    shown: &[&Ca],
+    wanted: PeerRequirements,
+    change: impl FnOnce(&mut ServerParams),
+) -> Pair {
     let others = Authority::new();
     let identity = others.issue("server", ServerAuth);
     let text = |certificates: &[&Ca]| certificates.iter().map(|it| it.pem.as_str()).collect::<String>();
@@ -93,6 +105,8 @@ fn meet(ca: &[&Ca], shown: &[&Ca], wanted: PeerRequirements) -> Pair {
     let judging = Credentials { ca: text(ca).into_bytes(), ..identity.clone() };
     params.control.tls =
         TlsConfig::Server(credentials::server_tls(&judging, wanted, &environment()).unwrap());
+    params.control.authorities = judging.authorities();
+    change(&mut params);
     let client = Credentials {
         ca: identity.ca,
         certificate: text(shown).into_bytes(),
@@ -122,6 +136,21 @@ fn extended_key_usage_is_demanded_of_the_leaf_alone() {
     let without = middle.client(&[]);
     comes_in(&meet(&[&root], &[&without, &middle], PeerRequirements::default()));
     is_refused(&meet(&[&root], &[&without, &middle], requirements()), &["extended key usage of a client"]);
+}
+
+/// A certificate that a peer shows beside those of its path is not taken for that of its issuer.
+#[test]
+fn scripts_are_told_who_issued_a_certificate() {
+    let root = Ca::root(any_ca("root"));
+    let [middle, other] = ["middle", "other"].map(|name| root.sign(any_ca(name)));
+    let client = middle.client(&[ClientAuth]);
+    let pair = meet_with(&[&root], &[&client, &other, &middle], requirements(), |server| {
+        server.access.tls_verify = Some(vec!["/verify".to_owned()]);
+    });
+    let scripts = asked(&pair, "tls-verify");
+    let subjects: Vec<&str> =
+        scripts.iter().filter_map(|script| script.argv.last().map(String::as_str)).collect();
+    assert_eq!(subjects, ["CN=root", "CN=middle", "CN=client"]);
 }
 
 /// Both programs refuse it, whatever is demanded.

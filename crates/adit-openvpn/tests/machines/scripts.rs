@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use adit_core::{Command, Protocol as _, Transport};
+use adit_core::{Command, Ended, Protocol as _, Transport};
 use adit_openvpn::credentials::Credentials;
 use adit_openvpn::params::{ClientParams, ScriptParams, ServerParams};
 use adit_openvpn::request::{Event, Reply, Request, Script, ScriptOutcome, TunnelFacts};
@@ -163,4 +163,16 @@ fn a_certificate_that_the_script_refuses_ends_the_connection() {
     };
     assert!(pair.client_events.iter().any(says), "{:?}", pair.client_events);
     assert!(pair.server.peers().is_empty());
+}
+
+#[test]
+fn with_tls_exit_a_certificate_that_the_script_refuses_ends_the_client() {
+    let mut pair = pair(|client, server, scripts| {
+        client.tls_exit = true;
+        verify(client, server, scripts);
+    });
+    answer(&mut pair, 1);
+    let failed =
+        |event: &Event| matches!(event, Event::Ended(Ended::Failed(why)) if why.contains("tls-exit"));
+    assert!(pair.client_events.iter().any(failed), "{:?}", pair.client_events);
 }

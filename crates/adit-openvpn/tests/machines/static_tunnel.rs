@@ -1,4 +1,5 @@
 //! A tunnel with a static key: who finds whom, who is lost, and when.
+use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
@@ -8,8 +9,8 @@ use adit_core::{
 use adit_openvpn::StaticTunnel;
 use adit_openvpn::codec::{DirectionKey, Framing, StaticFraming, session_id};
 use adit_openvpn::data_message::{self, DataMessage};
-use adit_openvpn::params::{Keepalive, LocalSettings, RemoteParams, StaticParams};
-use adit_openvpn::request::{DataEvent, Event, Install};
+use adit_openvpn::params::{Keepalive, LocalSettings, RemoteParams, ScriptParams, StaticParams};
+use adit_openvpn::request::{DataEvent, Event, Install, Request};
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::KeyDirection;
 
@@ -359,6 +360,25 @@ fn unauthenticated_connections_do_not_take_the_peers_place() {
     // As long as nobody was heard, nothing is said aloud.
     let events = end.command(at(8), Command::Closed { path: tcp(98), reason: "gone".to_owned() });
     assert_eq!(loudest(&events), Some(Severity::Debug));
+}
+
+/// Any host can open a connection and close it: scripts run anew for that of a peer that was heard.
+#[test]
+fn an_end_that_waits_starts_over_for_its_peer_alone() {
+    let mut params = waiting();
+    params.local.scripts = Some(Arc::new(ScriptParams::default()));
+    let mut end = End::new(params, at(0));
+    let starts_over = |events: &[Event]| {
+        events.iter().any(|event| matches!(event, Event::Request(Request::TunnelFacts(_))))
+    };
+    let gone = |number| Command::Closed { path: tcp(number), reason: "gone".to_owned() };
+    assert!(starts_over(&end.events), "at the start");
+    end.opened(at(1), tcp(0));
+    assert!(!starts_over(&end.command(at(2), gone(0))));
+    end.opened(at(3), tcp(1));
+    end.first_opened(at(4));
+    assert!(end.is_up());
+    assert!(starts_over(&end.command(at(5), gone(1))));
 }
 
 /// Where both ends have one key, what an end sent in an earlier run can be sent to it, and is later than what its peer

@@ -137,7 +137,7 @@ pub struct Management {
     pub signal: bool,
     /// Each remote is asked about there before it is tried (`management-query-remote`).
     pub query_remote: bool,
-    /// A client forgets its password when who commanded it is gone (`management-forget-disconnect`).
+    /// A client forgets its password when the program that commanded it is gone (`management-forget-disconnect`).
     pub forget_disconnect: bool,
     /// It connects to a program that listens at the address, and ends when that is gone (`management-client`).
     pub as_client: bool,

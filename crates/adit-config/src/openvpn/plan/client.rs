@@ -126,7 +126,7 @@ fn proxy(remote: &Remote, block: &Scope, draft: &Draft, parser: &mut Parser<'_>)
             return None;
         }
         Some(authentication) => ProxyKind::Http(HttpProxy {
-            // Who names a username and a password wants them used.
+            // A username and a password are there to be used.
             authentication: match authentication {
                 HttpAuthentication::None if file.is_some() => HttpAuthentication::Any,
                 other => *other,

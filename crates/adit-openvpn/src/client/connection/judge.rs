@@ -102,6 +102,73 @@ impl Connection {
             Err(why) => why.clone(),
         };
         let reason = format!("tls-verify refuses the server's certificate at depth {depth}: {why}");
-        self.verdict = Some(Outcome::Retry { reason, advance: true });
+        self.verdict = Some(match self.params.tls_exit {
+            true => Outcome::Fatal(format!("{reason} (tls-exit)")),
+            false => Outcome::Retry { reason, advance: true },
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use adit_core::{Instant, Path, Transport};
+    use rand_chacha::ChaCha20Rng;
+    use rand_core::SeedableRng as _;
+    use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
+
+    use crate::client_hello::{client_hello, server_hello};
+    use crate::control_channel::{ControlChannel, ControlOutput};
+    use crate::testing::{Authority, client_params, server_params};
+    use crate::wire::Sid;
+    use crate::wrap::WrapConfig;
+
+    /// It would be connected while the script still judges it.
+    #[test]
+    fn a_server_that_speaks_before_it_was_judged_is_refused() {
+        let authority = Authority::new();
+        let credentials = authority.issue("alice", ClientAuth);
+        let mut client = client_params(&credentials, WrapConfig::Plain, Transport::Udp);
+        client.control.holds_hello = true;
+        let server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
+        let now = Instant::ORIGIN + Duration::from_secs(1);
+        let path = Path::Udp { socket: 0, remote: ([192, 0, 2, 1], 1194).into() };
+        let hello = client_hello(&client, path);
+        let control = Arc::new(client.control.clone());
+        let mut ours = ControlChannel::client(now, control, hello, ChaCha20Rng::from_seed([1; 32])).unwrap();
+        let mut datagram = Vec::new();
+        assert!(ours.poll_transmit(now, &mut datagram));
+        let sid = Sid(datagram[1..9].try_into().unwrap());
+        let (control, rng) = (Arc::new(server.control.clone()), ChaCha20Rng::from_seed([2; 32]));
+        let mut theirs = ControlChannel::server(now, control, WrapConfig::Plain, (sid, None), rng).unwrap();
+        theirs.handle(now, &datagram).unwrap();
+        let mut outputs = Vec::new();
+        for _ in 0..20 {
+            datagram.clear();
+            while theirs.poll_transmit(now, &mut datagram) {
+                // It takes no more once it has failed.
+                let _ = ours.handle(now, &datagram);
+                datagram.clear();
+            }
+            while ours.poll_transmit(now, &mut datagram) {
+                let _ = theirs.handle(now, &datagram);
+                datagram.clear();
+            }
+            let new: Vec<_> = std::iter::from_fn(|| ours.poll_output()).collect();
+            if new.iter().any(|output| matches!(output, ControlOutput::Judge { key_id: 0 })) {
+                theirs.answer_hello(now, 0, server_hello(&server, path, false));
+            }
+            outputs.extend(new);
+        }
+        let count = |is: fn(&ControlOutput) -> bool| outputs.iter().filter(|output| is(output)).count();
+        assert_eq!(count(|output| matches!(output, ControlOutput::Judge { .. })), 1);
+        assert_eq!(count(|output| matches!(output, ControlOutput::Established { .. })), 0);
+        let reason = outputs.iter().find_map(|output| match output {
+            ControlOutput::Failed { reason, .. } => Some(reason.as_str()),
+            _ => None,
+        });
+        assert!(reason.is_some_and(|reason| reason.contains("came before ours")), "{reason:?}");
     }
 }
