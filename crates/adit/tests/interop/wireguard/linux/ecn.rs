@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use adit_testbed::{Namespace, Ping, can_run, program};
 
-use crate::wireguard::bed::{End, PORT, PROGRAMS, Program, pair};
+use crate::wireguard::bed::{End, PORT, PROGRAMS, Program, WAIT, pair};
 
 fn nft(namespace: &Namespace, words: &str) -> String {
     let mut nft = program("nft").unwrap();
@@ -65,7 +65,7 @@ fn marks_pass([first, second]: &[End; 2], ip: &str, outer: String, inner: std::n
         &format!("iifname {} {requests} {ip} dscp ef {ip} ecn ce", first.device),
     );
     // Datagrams that come together would be counted as one: the kernel merges them (UDP_GRO) before they are counted.
-    let ping = Ping { timeout: Duration::from_secs(1), ..Ping::new(10, Duration::from_millis(50)) };
+    let ping = Ping { timeout: WAIT, ..Ping::new(10, Duration::from_millis(50)) };
     assert!(ping.run(from, inner).unwrap().is_clean());
     let counts = || ["outside", "unmarked", "marked"].map(|name| counted(to, name));
     assert_eq!(counts(), [10, 10, 0], "{ip}");
