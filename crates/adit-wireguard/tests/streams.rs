@@ -196,6 +196,18 @@ fn attempts_are_more_and_more_seldom() {
     assert_eq!((bed.client().opens.len(), bed.pair.now - now), (1, seconds(1)));
 }
 
+#[test]
+fn an_order_to_start_over_ends_the_wait() {
+    let mut bed = Bed::new();
+    bed.pair.packet(0);
+    assert_eq!(std::mem::take(&mut bed.client().opens), [REMOTE]);
+    let (now, failure) = (bed.pair.now, OpenFailure::Unreachable("refused".to_owned()));
+    bed.client().command(now, Command::OpenFailed { remote: REMOTE, failure });
+    assert!(bed.client().opens.is_empty());
+    bed.client().command(now, Command::Restart);
+    assert_eq!(bed.client().opens, [REMOTE]);
+}
+
 /// The connection breaks before the initiation on it was answered, and the next one is there when that is due again.
 #[test]
 fn a_handshake_goes_on_when_its_connection_breaks() {
