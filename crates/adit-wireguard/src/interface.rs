@@ -204,7 +204,7 @@ impl Interface {
         }
     }
 
-    /// What comes on a connection that we have closed is answered to nobody.
+    /// What comes on a connection that we have closed is not answered.
     fn check_connection(&self, path: Path) -> Result<(), Rejected> {
         match path.transport() == Transport::Udp || self.shared.connections.has(&path) {
             true => Ok(()),

@@ -274,6 +274,7 @@ impl Peer {
     pub(crate) fn start_over(&mut self, shared: &mut Shared) {
         self.wipe(shared, "starting over");
         self.handshake_sent = None;
+        self.end_wait();
         if self.persistent_keepalive != 0 || self.wanted {
             self.initiate(shared, false);
         }

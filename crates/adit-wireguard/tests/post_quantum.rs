@@ -272,6 +272,55 @@ fn initiations_that_name_different_keys_may_cross() {
     assert!(pair.passes(0) && pair.passes(1));
 }
 
+/// An initiation of before the first exchange that comes when both ends have a key does not make an end forget it.
+#[test]
+fn an_initiation_that_was_held_back_takes_no_key_away() {
+    let mut pair = Pair::with(enable);
+    pair.packet(0);
+    let held = pair.ends[0].take_sent();
+    pair.packet(1);
+    run(&mut pair, seconds(8), |_| false);
+    assert_eq!(shown(&pair), [Some(true); 2]);
+    let now = pair.now;
+    for (_, initiation) in &held {
+        pair.ends[1].receive(now, path(outer(1)), initiation).expect("the first of that end");
+    }
+    let no_exchange = |datagram: &Datagram| kind(datagram).is_some();
+    run(&mut pair, seconds(8), no_exchange);
+    rekey(&mut pair, 1);
+    run(&mut pair, seconds(8), no_exchange);
+    assert_eq!(shown(&pair), [Some(true); 2]);
+    assert!(pair.passes(0) && pair.passes(1));
+}
+
+/// A proof that comes when the next handshake has begun is not taken: the offerer would forget the key that it proves.
+#[test]
+fn a_proof_that_was_held_back_makes_no_key_that_one_end_forgets() {
+    let mut pair = Pair::with(enable);
+    pair.connect();
+    run(&mut pair, seconds(8), |_| false);
+    rekey(&mut pair, 0);
+    let mut held = Vec::new();
+    run(&mut pair, seconds(8), |datagram| {
+        let is_done = kind(datagram) == Some(DONE);
+        held.extend(is_done.then(|| datagram.clone()));
+        is_done
+    });
+    rekey(&mut pair, 0);
+    let (now, sent) = (pair.now, pair.ends[0].take_sent());
+    let proof = held.last().expect("a proof");
+    pair.ends[0].receive(now, path(outer(2)), proof).expect("data");
+    for (_, initiation) in &sent {
+        pair.ends[1].receive(now, path(outer(1)), initiation).expect("an initiation");
+    }
+    let no_proof = |datagram: &Datagram| kind(datagram) == Some(DONE);
+    run(&mut pair, seconds(8), no_proof);
+    rekey(&mut pair, 0);
+    run(&mut pair, seconds(8), no_proof);
+    assert_eq!(shown(&pair), [Some(true); 2]);
+    assert!(pair.passes(0) && pair.passes(1));
+}
+
 fn set_preshared(pair: &mut Pair, end: usize, preshared: [u8; 32]) {
     let other = public(2 - end as u8);
     let change = PeerChange { preshared_key: Some(PresharedKey::new(preshared)), ..PeerChange::new(other) };

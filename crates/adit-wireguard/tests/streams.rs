@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use adit_core::{Command, ConnectionId, OpenFailure, Path, Protocol, Rejected, Transport};
 use adit_wireguard::{Changes, PeerChange};
-use support::{Datagram, End, Pair, millis, outer, params, path, peer, public};
+use support::{Datagram, End, Pair, initiations, millis, outer, params, path, peer, public};
 
 /// The number of the only remote.
 const REMOTE: usize = 7;
@@ -194,6 +194,34 @@ fn attempts_are_more_and_more_seldom() {
     let now = bed.pair.now;
     bed.run(millis(1000));
     assert_eq!((bed.client().opens.len(), bed.pair.now - now), (1, seconds(1)));
+}
+
+#[test]
+fn an_order_to_start_over_ends_the_wait() {
+    let mut bed = Bed::new();
+    bed.pair.packet(0);
+    assert_eq!(std::mem::take(&mut bed.client().opens), [REMOTE]);
+    let (now, failure) = (bed.pair.now, OpenFailure::Unreachable("refused".to_owned()));
+    bed.client().command(now, Command::OpenFailed { remote: REMOTE, failure });
+    assert!(bed.client().opens.is_empty());
+    bed.client().command(now, Command::Restart);
+    assert_eq!(bed.client().opens, [REMOTE]);
+}
+
+/// The connection breaks before the initiation on it was answered, and the next one is there when that is due again.
+#[test]
+fn a_handshake_goes_on_when_its_connection_breaks() {
+    let mut bed = Bed::new();
+    let number = bed.pair.packet(0);
+    assert_eq!(std::mem::take(&mut bed.client().opens), [REMOTE]);
+    let (now, path) = (bed.pair.now, tcp(100));
+    bed.client().command(now, Command::Prepared { path, remote: Some(REMOTE) });
+    assert_eq!(initiations(&bed.client().take_sent()), 1);
+    bed.client().command(now, Command::Closed { path, reason: "cut".to_owned() });
+    bed.run(seconds(12));
+    assert!(!bed.client().reports.iter().any(|text| text.contains("no initiation was answered")));
+    bed.connect();
+    assert!(bed.server().delivered.iter().any(|(_, packet)| *packet == number), "what waited came");
 }
 
 #[test]

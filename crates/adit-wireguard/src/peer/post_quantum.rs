@@ -157,11 +157,7 @@ impl Peer {
             return Ok(Mark { present: true, key: Some(key) });
         }
         let none = mark::key_of_none(&self.static_shared(shared)?);
-        let present = mark::has(&none, timestamp);
-        if let Some(state) = self.post_quantum.as_mut().filter(|_| present) {
-            state.keys.peer_has_none();
-        }
-        Ok(Mark { present, key: None })
+        Ok(Mark { present: mark::has(&none, timestamp), key: None })
     }
 
     /// Our initiation was answered with the key that it named, or without.
@@ -178,6 +174,10 @@ impl Peer {
     /// handshake without it shows whether the peer takes part; to one that does not, it is one initiation more.
     pub(super) fn session_began(&mut self, shared: &mut Shared, session: Session, lost_key: bool) {
         let Some(state) = &mut self.post_quantum else { return };
+        // Not when the initiation came: one of before the first exchange, held back on its way, names no key either.
+        if session.offers && !session.post_quantum {
+            state.keys.peer_has_none();
+        }
         if state.session_changed() {
             self.report_unanswered(shared);
         }
@@ -319,6 +319,11 @@ impl Peer {
         public: PublicKey,
         tag: &[u8; MAC_LEN],
     ) -> Result<(), Refused> {
+        // Our initiation that waits for its response names the key before this one. The offerer would not learn that we have
+        // this one, and would forget it for that of the next session's exchange.
+        if self.pending.is_some() {
+            return Ok(());
+        }
         let own = shared.identity.as_ref().ok_or(Refused)?.pair.public;
         let parties = Parties { offerer: &self.key, answerer: &own, preshared: &self.preshared };
         let Some(state) = &mut self.post_quantum else { return Ok(()) };

@@ -162,6 +162,13 @@ impl Peer {
         }
     }
 
+    /// The next connection need not be waited for.
+    pub(super) fn end_wait(&mut self) {
+        if let Some(stream) = self.stream.as_mut().filter(|it| it.due().is_some()) {
+            stream.state = State::Idle;
+        }
+    }
+
     /// The wait for the next connection is over, if it is.
     pub(super) fn look_at_stream(&mut self, shared: &mut Shared) {
         let is_needed = self.is_needed(shared.now);

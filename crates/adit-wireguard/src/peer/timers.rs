@@ -121,11 +121,14 @@ impl Peer {
         }
         self.forget_source(shared);
         self.initiate(shared, true);
-        // Where a response was sent less than 5 s ago, the gate is closed: it is tried again when that has passed.
+        // Where a response was sent less than 5 s ago, the gate is closed: it is tried again when that has passed. Where there is
+        // no path, perhaps as a connection has broken, it is tried again as if it had been sent.
         if self.timers.retry.is_none()
             && let Some(sent) = self.handshake_sent
         {
-            self.timers.retry = Some(sent + REKEY_TIMEOUT + shared.jitter());
+            let opens = sent + REKEY_TIMEOUT;
+            let due = if opens > shared.now { opens } else { shared.now + REKEY_TIMEOUT };
+            self.timers.retry = Some(due + shared.jitter());
         }
     }
 

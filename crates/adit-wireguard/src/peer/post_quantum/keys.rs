@@ -74,7 +74,7 @@ impl Keys {
         }
     }
 
-    /// The peer named no key: it has none that it knows us to have.
+    /// The peer made a session without naming a key: it has none that it knows us to have.
     pub(super) fn peer_has_none(&mut self) {
         (self.newest, self.before) = (None, None);
     }

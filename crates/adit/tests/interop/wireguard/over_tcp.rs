@@ -40,7 +40,7 @@ fn allowed(other: &End) -> String {
     format!("AllowedIPs = {}/32, {}/128", other.inner(), other.inner_v6())
 }
 
-/// A server over TCP, at a port of UDP that nobody knows.
+/// A server over TCP. Its client does not know the UDP port.
 fn start_server([server, client]: &[End; 2], more: &str) -> Process {
     let listens = format!("ListenPort = {PORT}\n#adit: listen-tcp = {TCP}\n{more}");
     let adit = up(server, &[&file(server, client, &listens, &allowed(client))]);
@@ -129,7 +129,7 @@ fn a_full_tunnel_over_tcp_leaks_nothing() {
     at_client.wait_for_line(0, "= connected", LONG).unwrap();
     let capture = Capture::start(&server.namespace, &["wire"], is_expected).unwrap();
     reaches(client, server, [&at_server, &at_client]);
-    // Nobody has this address: it is carried, and answered by nobody.
+    // No host has these addresses: what is for them is carried, and not answered.
     assert!(!client.is_answered("192.0.2.99".parse().unwrap()));
     assert!(!client.is_answered("2001:db8::99".parse().unwrap()));
     let leaked = capture.take();

@@ -79,7 +79,8 @@ fn others_see_nothing(program: Program) {
         let (adit, other) = if programs[0] == Program::Adit { (first, second) } else { (second, first) };
         set(adit, other, "on");
         ends.iter().for_each(End::bring_up);
-        let report = Ping::new(10, Duration::from_millis(20)).run(&second.namespace, first.inner()).unwrap();
+        let ping = Ping { timeout: WAIT, ..Ping::new(10, Duration::from_millis(20)) };
+        let report = ping.run(&second.namespace, first.inner()).unwrap();
         assert!(report.is_clean(), "{programs:?}: {report:?}");
         let line = adit.wg("show DEV transfer").unwrap();
         let shown = line.trim().strip_prefix(&format!("{}\t", other.public_key)).unwrap();

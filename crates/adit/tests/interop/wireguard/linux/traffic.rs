@@ -86,14 +86,14 @@ fn padding_follows_a_change_of_the_mtu() {
         drop_longer(end, 1492);
         end.namespace.ip(&["link", "set", &end.device, "mtu", "1412"]).unwrap();
     }
-    let passes = |size| {
-        let ping = Ping { size, timeout: Duration::from_millis(500), ..Ping::new(1, Duration::ZERO) };
+    let passes = |size, timeout| {
+        let ping = Ping { size, timeout, ..Ping::new(1, Duration::ZERO) };
         ping.run(&second.namespace, first.inner()).unwrap().is_clean()
     };
     // Both daemons have heard of it.
-    wait_until("the padding to be cut", WAIT, || passes(1384)).unwrap();
+    wait_until("the padding to be cut", WAIT, || passes(1384, Duration::from_millis(500))).unwrap();
     for size in [1360, 1377, 1380, 1381, 1383, 1384] {
-        assert!(passes(size), "{size}");
+        assert!(passes(size, WAIT), "{size}");
     }
 }
 
