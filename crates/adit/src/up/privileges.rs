@@ -166,6 +166,7 @@ where
     }
 
     fn started(&mut self) -> Result<(), String> {
+        self.observer.started()?;
         self.begin.take().map_or(Ok(()), |begin| begin())
     }
 }

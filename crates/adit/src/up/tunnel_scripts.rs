@@ -157,7 +157,8 @@ impl TunnelScripts {
             self.open(facts, with, device)
         };
         if self.end == End::Serves && !self.completed {
-            return true;
+            // `up` has run. Where it failed, there is nothing to set.
+            return self.failure().is_none();
         }
         let delay = self.config.route_delay.filter(|_| self.routes_due);
         if !runs && delay.is_none() {
@@ -230,8 +231,15 @@ impl TunnelScripts {
 
     /// The device is gone. Says why the tunnel failed, if a script has made it fail.
     pub(super) fn finish(&mut self, device: &str) -> Option<String> {
+        // A tunnel that was never up has not gone down: what runs for it has a moment here.
+        self.worker.hurry();
         self.closed(device);
         self.worker.finish_all();
+        self.failure()
+    }
+
+    /// Why a script has made the tunnel fail, if one has.
+    pub(super) fn failure(&self) -> Option<String> {
         self.worker.failure()
     }
 

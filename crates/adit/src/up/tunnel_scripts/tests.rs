@@ -93,11 +93,16 @@ impl Bed {
         self.scripts.request(&request, DEVICE);
     }
 
-    /// A connection up to its device; true if routes may be set.
-    fn connect(&mut self, option: &str) -> bool {
+    /// A connection up to the peer's authentication.
+    fn reach_peer(&mut self) {
         self.scripts.connecting(DEVICE);
         let address = "[AF_INET]192.0.2.1 1194".to_owned();
         self.request(Request::PeerFacts(Box::new(PeerFacts { env: Vec::new(), address })));
+    }
+
+    /// A connection up to its device; true if routes may be set.
+    fn connect(&mut self, option: &str) -> bool {
+        self.reach_peer();
         let facts = TunnelFacts {
             env: vec![("foreign_option_1".to_owned(), option.to_owned())],
             local: "10.8.0.2".to_owned(),
@@ -214,6 +219,29 @@ fn a_script_that_hangs_holds_nothing_up_but_the_routes() {
     bed.scripts.worker.hurry_within(Duration::ZERO);
     assert!(bed.end().is_some_and(|why| why.contains("up failed")));
     assert!(began.elapsed() < Duration::from_secs(20), "it was told to end");
+}
+
+#[test]
+fn a_script_that_hangs_in_a_tunnel_that_was_never_up_does_not_hold_up_its_end() {
+    let mut bed = Bed::new("never-up", End::Connects, |config, here| {
+        config.ip_change = script(here, "ipchange", "exec sleep 600");
+    });
+    bed.reach_peer();
+    let began = Instant::now();
+    assert_eq!(bed.scripts.finish(DEVICE), None, "its failure is a warning");
+    assert!(began.elapsed() < Duration::from_secs(300), "it was told to end");
+}
+
+#[test]
+fn a_server_whose_up_fails_never_begins() {
+    let mut bed = Bed::new("server-fails", End::Serves, |config, here| {
+        config.up = script(here, "up", "exit 3");
+    });
+    bed.request(Request::TunnelFacts(Box::default()));
+    assert!(!bed.scripts.device_ready(&TunnelSettings::default(), DEVICE), "routes are not set");
+    assert!(bed.scripts.failure().is_some_and(|why| why.contains("exit code 3")));
+    assert!(bed.scripts.finish(DEVICE).is_some());
+    assert_eq!(bed.directory.calls().len(), 1, "no other runs: {:?}", bed.directory.calls());
 }
 
 #[test]

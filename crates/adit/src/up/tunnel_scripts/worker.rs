@@ -112,7 +112,9 @@ impl Worker {
     pub(super) fn run(&self, job: Job, now: bool) {
         match job {
             Job::Run { name, call, on_failure } if now => {
-                self.here.judge(&name, on_failure, run_script(&call));
+                if self.failure().is_none() {
+                    self.here.judge(&name, on_failure, run_script(&call));
+                }
             }
             job => self.post(job),
         }
