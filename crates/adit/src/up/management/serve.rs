@@ -126,6 +126,7 @@ impl Server {
                     .log
                     .log(Severity::Warning, format_args!("management: a client was refused: {why}"));
                 self.rest_until = Some(Instant::now() + REST);
+                self.end_if_outgoing();
             }
             Err(error) if is_passing(&error) => {}
             // Descriptors may be short for a while.
@@ -151,6 +152,7 @@ impl Server {
                     .log(Severity::Warning, format_args!("management: a client was closed: {why}"));
                 self.rest_until = Some(Instant::now() + REST);
                 self.context.journal.attend(false);
+                self.end_if_outgoing();
             }
             Err(error) => self.left(&client, &format!("is gone: {error}")),
         }
