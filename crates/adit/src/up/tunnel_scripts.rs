@@ -150,9 +150,10 @@ impl TunnelScripts {
         let runs = if self.config.keeps_device && self.opened.as_ref().is_some_and(is_same) {
             self.reopen(facts, settings.mtu, device)
         } else {
-            if self.opened.is_some() {
+            if let Some(before) = self.opened.as_ref().map(|opened| opened.facts.clone()) {
                 // OpenVPN: "Pulled options changed on restart, will need to close and reopen TUN/TAP device".
                 self.close(device);
+                self.forget(&before, &facts);
             }
             self.open(facts, with, device)
         };
@@ -169,6 +170,17 @@ impl TunnelScripts {
         }
         self.worker.post(Job::GoOn);
         false
+    }
+
+    /// What was told of settings that changed within a connection, and hold no more, is told no more.
+    fn forget(&mut self, before: &TunnelFacts, now: &TunnelFacts) {
+        for (name, _) in before.env.iter().chain(&before.routes) {
+            self.env.remove(name);
+        }
+        for (name, value) in &self.base {
+            self.env.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        self.env.extend(now.env.iter().cloned());
     }
 
     /// The tunnel is up, with its routes.

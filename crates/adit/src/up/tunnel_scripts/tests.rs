@@ -180,6 +180,23 @@ fn a_device_that_is_kept_runs_none_but_for_other_settings() {
     assert_eq!(names.join(" "), format!("ipchange up route-up ipchange {again}"));
 }
 
+/// PUSH_UPDATE takes a name server away.
+#[test]
+fn what_changed_within_a_connection_is_told_no_more() {
+    let mut bed = Bed::new("update", End::Connects, |_, _| {});
+    bed.connect("a");
+    bed.told();
+    bed.scripts.up(DEVICE);
+    bed.request(Request::TunnelFacts(Box::default()));
+    assert!(!bed.scripts.device_ready(&TunnelSettings::default(), DEVICE));
+    bed.told();
+    bed.scripts.up(DEVICE);
+    bed.end();
+    let calls = bed.directory.calls();
+    assert_eq!(calls[4], format!("down {WORDS} init (init sigterm a 0)"));
+    assert_eq!(calls[5..7], ["up tun9 0 0   init (init sigterm  0)", "route-up  (init sigterm  0)"]);
+}
+
 #[test]
 fn up_restart_runs_two_in_place() {
     let mut bed = Bed::new("restart", End::Connects, |config, _| {
