@@ -321,7 +321,7 @@ mod tests {
     }
 
     fn wait_for(told: &Mutex<Vec<Order>>, orders: usize) {
-        for _ in 0..2000 {
+        for _ in 0..20_000 {
             if told.lock().expect("no thread panicked").len() >= orders {
                 break;
             }
@@ -379,5 +379,27 @@ mod tests {
         drop(program);
         let (_, why) = ManagementListener::open(&settings).err().expect("no program listens");
         assert!(why.contains("a program must listen there"), "{why}");
+    }
+
+    /// `management-client` with a program of another user than `management-client-user` names.
+    #[test]
+    fn a_tunnel_ends_where_another_user_listens() {
+        let settings =
+            Management { as_client: true, client_user: Some("nobody".to_owned()), ..settings("stranger") };
+        let ManagementAddress::Unix(path) = &settings.address else { panic!("a Unix socket") };
+        let program = std::os::unix::net::UnixListener::bind(path).expect("a socket");
+        let listener = ManagementListener::open(&settings);
+        std::fs::remove_file(path).expect("the socket");
+        let listener = listener.unwrap_or_else(|(_, why)| panic!("{why}"));
+        let (context, told) = desk_of(Form::Statistics);
+        let (waker, woken) = pipe().expect("a pipe");
+        let journal = context.journal.clone();
+        let thread = start(listener, woken, context, None, OnLeave::default()).expect("a thread");
+        wait_for(&told, 1);
+        journal.close();
+        drop(waker);
+        thread.join().expect("the thread ends");
+        assert_eq!(*told.lock().expect("no thread panicked"), [Order::Command(Command::Shutdown)]);
+        drop(program);
     }
 }
