@@ -256,12 +256,16 @@ fn command(call: &ScriptCall) -> io::Result<Command> {
 }
 
 /// Runs a script that has no files with the rights of this process, and waits for its end. Gives its exit code, or why it
-/// has none.
+/// has none. What it writes goes where this process writes, or nowhere unless `is_heard`.
 ///
 /// # Errors
 /// When it cannot be run.
-pub fn run_script(call: &ScriptCall) -> io::Result<Exit> {
-    Ok(exit(command(call)?.status()?))
+pub fn run_script(call: &ScriptCall, is_heard: bool) -> io::Result<Exit> {
+    let mut command = command(call)?;
+    if !is_heard {
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+    }
+    Ok(exit(command.status()?))
 }
 
 fn exit(status: ExitStatus) -> Exit {

@@ -82,6 +82,7 @@ impl Bed {
             go_on: Box::new(move || tell.send(Told::GoOn).unwrap()),
             shut_down: Box::new(move || other.send(Told::ShutDown).unwrap()),
             log: Logger::new(&Process { log: Some(nowhere), ..Process::default() }).unwrap(),
+            in_background: false,
         };
         let launcher = Some(helper.access().scripts().unwrap());
         let base = vec![("config".to_owned(), "c.conf".to_owned())];

@@ -30,11 +30,18 @@ pub(in crate::up) struct Control {
     pub(in crate::up) shut_down: Box<dyn Fn() + Send>,
     /// Takes what is said of scripts.
     pub(in crate::up) log: Logger,
+    /// What a script of this process writes goes nowhere: another process waits for the word that the tunnel is set up, on
+    /// the standard output.
+    pub(in crate::up) in_background: bool,
 }
 
 impl Control {
     /// That of a driver.
-    pub(in crate::up) fn new<P: Protocol<Reply = Reply> + 'static>(handle: Handle<P>, log: Logger) -> Self {
+    pub(in crate::up) fn new<P: Protocol<Reply = Reply> + 'static>(
+        handle: Handle<P>,
+        log: Logger,
+        in_background: bool,
+    ) -> Self {
         let other = handle.clone();
         Control {
             // A driver that has ended needs neither.
@@ -45,6 +52,7 @@ impl Control {
                 other.command(Command::Shutdown);
             }),
             log,
+            in_background,
         }
     }
 }
@@ -113,7 +121,8 @@ impl Worker {
         match job {
             Job::Run { name, call, on_failure } if now => {
                 if self.failure().is_none() {
-                    self.here.judge(&name, on_failure, run_script(&call));
+                    let is_heard = !lock(&self.here.control).in_background;
+                    self.here.judge(&name, on_failure, run_script(&call, is_heard));
                 }
             }
             job => self.post(job),
