@@ -52,11 +52,13 @@ impl Scripts {
         Scripts { policy, directory: None, runs: BTreeMap::new(), next: 0, gave_up: false }
     }
 
-    /// From now on these may be run. What lasts stays.
+    /// From now on these may be run. What lasts stays, with the variables that it has.
     pub(super) fn allow(&mut self, policy: policy::Scripts) {
         let before = std::mem::take(&mut self.policy);
-        let policy::Scripts { lasting, directory, account, .. } = before;
-        self.policy = policy::Scripts { lasting, directory, account, ..policy };
+        let policy::Scripts { lasting, directory, account, variables, prefixes, .. } = before;
+        let (variables, prefixes) = (both(variables, policy.variables), both(prefixes, policy.prefixes));
+        self.policy =
+            policy::Scripts { lasting, directory, account, variables, prefixes, commands: policy.commands };
     }
 
     pub(super) fn serve(&mut self, channel: &Channel, request: ScriptRequest) -> io::Result<()> {
@@ -202,6 +204,16 @@ impl Scripts {
         runs.into_iter().for_each(|run| self.release(run));
         self.directory = None;
     }
+}
+
+/// All words of both, each once.
+fn both(mut one: Vec<String>, other: Vec<String>) -> Vec<String> {
+    for word in other {
+        if !one.contains(&word) {
+            one.push(word);
+        }
+    }
+    one
 }
 
 impl Run {
@@ -419,11 +431,15 @@ mod tests {
     fn what_lasts_outlasts_a_new_configuration() {
         let scratch = Scratch::new("lasting");
         let mut scripts = scripts(scratch.path());
+        let told = |variable: &str| call(&["/bin/sh", "-c", "exit 5"], variable);
         let call = |command: &str| call(&["/bin/sh", "-c", command], "config");
         assert!(scripts.run(&call("exit 3")).is_ok() && scripts.run(&call("exit 5")).is_ok());
         scripts.allow(policy::Scripts::default());
         assert!(scripts.run(&call("exit 3")).is_err(), "it is gone from the file");
         assert!(scripts.run(&call("exit 5")).is_ok());
+        for variable in ["CONFIGURED", "X509_0_CN"] {
+            assert!(scripts.run(&told(variable)).is_ok(), "{variable}");
+        }
         scripts.end();
     }
 

@@ -15,7 +15,7 @@ use crate::helper;
 
 /// What names of environment variables begin with that OpenVPN gives a script, if not with a small letter (its manual,
 /// "Environmental Variables").
-const SCRIPT_VARIABLES: [&str; 4] = ["IV_", "UV_", "X509_", "OPENVPN_"];
+const SCRIPT_VARIABLES: [&str; 5] = ["IV_", "UV_", "ID", "X509_", "OPENVPN_"];
 
 /// What was given up, once it was: `adit status` shows it.
 pub(crate) type Confinement = Arc<OnceLock<Confined>>;
