@@ -85,6 +85,8 @@ impl Scripts {
         self.check(call)?;
         let mut made = self.make_files(&call.files)?;
         let mut command = command(call)?;
+        // What it starts ends with it.
+        command.process_group(0);
         if let Some(other) = call.beside.and_then(|run| self.runs.get(&run)) {
             command.envs(other.variables.iter().map(|(name, path)| (name, path)));
         }
@@ -253,8 +255,6 @@ impl Drop for InputFiles {
 fn command(call: &ScriptCall) -> io::Result<Command> {
     let (program, arguments) = call.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
-    // What it starts ends with it.
-    command.process_group(0);
     command.args(arguments).env_clear().env("PATH", PATH).stdin(Stdio::null());
     if !call.device.is_empty() {
         command.env("dev", &call.device);
@@ -268,7 +268,7 @@ fn command(call: &ScriptCall) -> io::Result<Command> {
 }
 
 /// Runs a script that has no files with the rights of this process, and waits for its end. Gives its exit code, or why it
-/// has none. What it writes goes where this process writes, or nowhere unless `is_heard`.
+/// has none. What it writes goes where this process writes, or nowhere unless `is_heard`. A signal of the terminal ends both.
 ///
 /// # Errors
 /// When it cannot be run.
