@@ -22,7 +22,7 @@ use adit_openvpn::request::{GatewayVariable, PeerFacts, Request, TunnelFacts};
 pub(super) use worker::{Control, Launcher};
 use worker::{Job, OnFailure, Worker};
 
-/// Why a tunnel ends that is told to, in the word of scripts.
+/// Why a tunnel ends on request, in the word that scripts get.
 const SIGTERM: &str = "sigterm";
 
 /// Who is at this end of the tunnel.

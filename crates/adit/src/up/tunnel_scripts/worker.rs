@@ -14,7 +14,7 @@ use crate::log::Logger;
 
 /// How often a running script is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// How long a script that sets the tunnel up may go on when the tunnel is told to end.
+/// How long a script that sets the tunnel up may go on when the end of the tunnel is asked for.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long after SIGTERM it is killed.
 const END_TIME: Duration = Duration::from_secs(1);
