@@ -8,6 +8,8 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rand_core::{OsRng, TryRngCore as _};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
@@ -23,6 +25,9 @@ use crate::privileges::Account;
 const MAX_RUNS: usize = 8192;
 /// The largest file that is read back.
 const MAX_FILE: u64 = 256 << 10;
+/// How long it may take until one that was killed has ended, and how often it is looked at.
+const KILLED_WITHIN: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// What scripts find programs by.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// What the names of the directories begin with; 16 hexadecimal digits follow.
@@ -196,7 +201,7 @@ impl Scripts {
         if let Some(mut run) = self.runs.remove(&run) {
             // One that still runs ends, as its outcome has no receiver any more.
             run.signal(Signal::KILL);
-            let _ = run.child.wait();
+            run.wait_a_while();
         }
     }
 
@@ -224,6 +229,15 @@ impl Run {
         if matches!(self.child.try_wait(), Ok(None)) {
             // It may have ended meanwhile.
             let _ = kill_process_group(Pid::from_child(&self.child), signal);
+        }
+    }
+
+    /// Waits for the end of one that was killed. One of another user (by `sudo`, or where this process has no `CAP_KILL`) goes
+    /// on.
+    fn wait_a_while(&mut self) {
+        let until = Instant::now() + KILLED_WITHIN;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < until {
+            thread::sleep(LOOK_EVERY);
         }
     }
 }
@@ -369,7 +383,6 @@ fn remove_abandoned(parent: &Path) {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
-    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::testing::Scratch;

@@ -18,6 +18,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 const GRACE: Duration = Duration::from_secs(5);
 /// How long after SIGTERM it is killed.
 const END_TIME: Duration = Duration::from_secs(1);
+/// How long after that it is waited for: one of another user (by `sudo`) goes on.
+const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Runs scripts by the helper. `None` in a tunnel that has none, and only delays its routes.
 pub(in crate::up) type Launcher = Option<ScriptLauncher>;
@@ -205,6 +207,9 @@ impl Runner {
                 None if is_late => {
                     run.terminate();
                     told_to_end = Some(now + END_TIME);
+                }
+                Some(kill_at) if now >= kill_at + KILLED_WITHIN => {
+                    return Ok(Err("it cannot be ended".to_owned()));
                 }
                 Some(kill_at) if now >= kill_at => run.kill(),
                 _ => {}
