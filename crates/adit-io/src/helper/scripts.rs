@@ -429,7 +429,7 @@ mod tests {
                     Some(exit) => break exit,
                     None => assert!(Instant::now() < deadline),
                 }
-                std::thread::sleep(Duration::from_millis(2));
+                thread::sleep(Duration::from_millis(2));
             };
             assert_eq!(exit, Ok(3));
             assert_eq!(scripts.files(run).unwrap(), [b"in"]);

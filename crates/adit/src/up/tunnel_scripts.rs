@@ -24,6 +24,8 @@ use worker::{Job, OnFailure, Worker};
 
 /// Why a tunnel ends on request, in the word that scripts get.
 const SIGTERM: &str = "sigterm";
+/// While so many scripts wait, `ipchange` does not run: a peer causes it as often as it moves.
+const MOST_WAITING: usize = 64;
 
 /// Who is at this end of the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +108,9 @@ impl TunnelScripts {
 
     fn peer_known(&mut self, facts: &PeerFacts, device: &str) {
         self.env.extend(facts.env.iter().cloned());
+        if self.worker.waiting() >= MOST_WAITING {
+            return;
+        }
         if let Some(argv) = self.config.ip_change.clone() {
             let argv = [argv, vec![facts.address.clone()]].concat();
             self.run("ipchange", argv, OnFailure::Warn, device);

@@ -251,6 +251,21 @@ fn a_script_that_hangs_in_a_tunnel_that_was_never_up_does_not_hold_up_its_end() 
 }
 
 #[test]
+fn a_peer_that_moves_makes_no_more_scripts_wait_than_there_may() {
+    let mut bed = Bed::new("moves", End::Connects, |config, here| {
+        config.ip_change = script(here, "ipchange", "exec sleep 600");
+    });
+    for _ in 0..MOST_WAITING + 10 {
+        bed.reach_peer();
+    }
+    // One of them runs, or has still to be taken.
+    let waiting = bed.scripts.worker.waiting();
+    assert!((MOST_WAITING - 1..=MOST_WAITING).contains(&waiting), "{waiting}");
+    bed.scripts.worker.hurry_within(Duration::ZERO);
+    assert_eq!(bed.scripts.worker.waiting(), 0);
+}
+
+#[test]
 fn a_server_whose_up_fails_never_begins() {
     let mut bed = Bed::new("server-fails", End::Serves, |config, here| {
         config.up = script(here, "up", "exit 3");

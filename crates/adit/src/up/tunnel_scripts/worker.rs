@@ -81,6 +81,8 @@ pub(super) enum Job {
 #[derive(Default)]
 struct Shared {
     failure: Option<String>,
+    /// Scripts that wait for those before them.
+    waiting: usize,
     /// When a script ends that runs, or waits to, since before the tunnel was told to end.
     until: Option<Instant>,
 }
@@ -112,6 +114,9 @@ impl Worker {
     }
 
     pub(super) fn post(&self, job: Job) {
+        if matches!(job, Job::Run { .. }) {
+            lock(&self.shared).waiting += 1;
+        }
         if let Some(jobs) = &self.jobs {
             // The thread ends when this value is dropped, not before.
             let _ = jobs.send(job);
@@ -150,6 +155,11 @@ impl Worker {
         let _ = wait.recv();
     }
 
+    /// How many scripts wait for those before them.
+    pub(super) fn waiting(&self) -> usize {
+        lock(&self.shared).waiting
+    }
+
     /// Why a script has made the tunnel fail.
     pub(super) fn failure(&self) -> Option<String> {
         lock(&self.shared).failure.clone()
@@ -168,6 +178,9 @@ impl Drop for Worker {
 impl Runner {
     fn work(&self, jobs: &Receiver<Job>) {
         for job in jobs {
+            if matches!(job, Job::Run { .. }) {
+                lock(&self.shared).waiting -= 1;
+            }
             match job {
                 Job::Tell(told) => drop(told.send(())),
                 // OpenVPN ends at once when a script fails that must not.
