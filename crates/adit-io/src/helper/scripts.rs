@@ -8,6 +8,8 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rand_core::{OsRng, TryRngCore as _};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
@@ -23,6 +25,9 @@ use crate::privileges::Account;
 const MAX_RUNS: usize = 8192;
 /// The largest file that is read back.
 const MAX_FILE: u64 = 256 << 10;
+/// How long it may take until one that was killed has ended, and how often it is looked at.
+const KILLED_WITHIN: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// What scripts find programs by.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// What the names of the directories begin with; 16 hexadecimal digits follow.
@@ -52,11 +57,13 @@ impl Scripts {
         Scripts { policy, directory: None, runs: BTreeMap::new(), next: 0, gave_up: false }
     }
 
-    /// From now on these may be run. What lasts stays.
+    /// From now on these may be run. What lasts stays, with the variables that it has.
     pub(super) fn allow(&mut self, policy: policy::Scripts) {
         let before = std::mem::take(&mut self.policy);
-        let policy::Scripts { lasting, directory, account, .. } = before;
-        self.policy = policy::Scripts { lasting, directory, account, ..policy };
+        let policy::Scripts { lasting, directory, account, variables, prefixes, .. } = before;
+        let (variables, prefixes) = (both(variables, policy.variables), both(prefixes, policy.prefixes));
+        self.policy =
+            policy::Scripts { lasting, directory, account, variables, prefixes, commands: policy.commands };
     }
 
     pub(super) fn serve(&mut self, channel: &Channel, request: ScriptRequest) -> io::Result<()> {
@@ -83,6 +90,8 @@ impl Scripts {
         self.check(call)?;
         let mut made = self.make_files(&call.files)?;
         let mut command = command(call)?;
+        // What it starts ends with it.
+        command.process_group(0);
         if let Some(other) = call.beside.and_then(|run| self.runs.get(&run)) {
             command.envs(other.variables.iter().map(|(name, path)| (name, path)));
         }
@@ -192,7 +201,7 @@ impl Scripts {
         if let Some(mut run) = self.runs.remove(&run) {
             // One that still runs ends, as its outcome has no receiver any more.
             run.signal(Signal::KILL);
-            let _ = run.child.wait();
+            run.wait_a_while();
         }
     }
 
@@ -204,12 +213,31 @@ impl Scripts {
     }
 }
 
+/// All words of both, each once.
+fn both(mut one: Vec<String>, other: Vec<String>) -> Vec<String> {
+    for word in other {
+        if !one.contains(&word) {
+            one.push(word);
+        }
+    }
+    one
+}
+
 impl Run {
     /// Signals the script, and what it started. Only while it was not waited for is its process group still its own.
     fn signal(&mut self, signal: Signal) {
         if matches!(self.child.try_wait(), Ok(None)) {
             // It may have ended meanwhile.
             let _ = kill_process_group(Pid::from_child(&self.child), signal);
+        }
+    }
+
+    /// Waits for the end of one that was killed. One of another user (by `sudo`, or where this process has no `CAP_KILL`) goes
+    /// on.
+    fn wait_a_while(&mut self) {
+        let until = Instant::now() + KILLED_WITHIN;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < until {
+            thread::sleep(LOOK_EVERY);
         }
     }
 }
@@ -241,8 +269,6 @@ impl Drop for InputFiles {
 fn command(call: &ScriptCall) -> io::Result<Command> {
     let (program, arguments) = call.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
-    // What it starts ends with it.
-    command.process_group(0);
     command.args(arguments).env_clear().env("PATH", PATH).stdin(Stdio::null());
     if !call.device.is_empty() {
         command.env("dev", &call.device);
@@ -256,12 +282,16 @@ fn command(call: &ScriptCall) -> io::Result<Command> {
 }
 
 /// Runs a script that has no files with the rights of this process, and waits for its end. Gives its exit code, or why it
-/// has none.
+/// has none. What it writes goes where this process writes, or nowhere unless `is_heard`. A signal of the terminal ends both.
 ///
 /// # Errors
 /// When it cannot be run.
-pub fn run_script(call: &ScriptCall) -> io::Result<Exit> {
-    Ok(exit(command(call)?.status()?))
+pub fn run_script(call: &ScriptCall, is_heard: bool) -> io::Result<Exit> {
+    let mut command = command(call)?;
+    if !is_heard {
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+    }
+    Ok(exit(command.status()?))
 }
 
 fn exit(status: ExitStatus) -> Exit {
@@ -353,7 +383,6 @@ fn remove_abandoned(parent: &Path) {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
-    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::testing::Scratch;
@@ -400,7 +429,7 @@ mod tests {
                     Some(exit) => break exit,
                     None => assert!(Instant::now() < deadline),
                 }
-                std::thread::sleep(Duration::from_millis(2));
+                thread::sleep(Duration::from_millis(2));
             };
             assert_eq!(exit, Ok(3));
             assert_eq!(scripts.files(run).unwrap(), [b"in"]);
@@ -415,11 +444,15 @@ mod tests {
     fn what_lasts_outlasts_a_new_configuration() {
         let scratch = Scratch::new("lasting");
         let mut scripts = scripts(scratch.path());
+        let told = |variable: &str| call(&["/bin/sh", "-c", "exit 5"], variable);
         let call = |command: &str| call(&["/bin/sh", "-c", command], "config");
         assert!(scripts.run(&call("exit 3")).is_ok() && scripts.run(&call("exit 5")).is_ok());
         scripts.allow(policy::Scripts::default());
         assert!(scripts.run(&call("exit 3")).is_err(), "it is gone from the file");
         assert!(scripts.run(&call("exit 5")).is_ok());
+        for variable in ["CONFIGURED", "X509_0_CN"] {
+            assert!(scripts.run(&told(variable)).is_ok(), "{variable}");
+        }
         scripts.end();
     }
 

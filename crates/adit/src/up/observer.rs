@@ -120,6 +120,11 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
         }
     }
 
+    /// A server's `up` has failed: it never begins.
+    fn started(&mut self) -> Result<(), String> {
+        self.tunnel_scripts.as_ref().and_then(TunnelScripts::failure).map_or(Ok(()), Err)
+    }
+
     fn request(&mut self, request: Request, tun_name: &str) {
         if let Some(scripts) = &mut self.tunnel_scripts {
             scripts.request(&request, tun_name);

@@ -2,7 +2,7 @@
 
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use adit_config::openvpn::{Config, Process, Role, ServerConfig};
@@ -15,7 +15,7 @@ use crate::helper;
 
 /// What names of environment variables begin with that OpenVPN gives a script, if not with a small letter (its manual,
 /// "Environmental Variables").
-const SCRIPT_VARIABLES: [&str; 4] = ["IV_", "UV_", "X509_", "OPENVPN_"];
+const SCRIPT_VARIABLES: [&str; 5] = ["IV_", "UV_", "ID", "X509_", "OPENVPN_"];
 
 /// What was given up, once it was: `adit status` shows it.
 pub(crate) type Confinement = Arc<OnceLock<Confined>>;
@@ -107,13 +107,17 @@ pub(crate) fn remotes(config: &Config) -> Vec<Remote> {
     }
 }
 
-/// Starts the helper.
-pub(super) fn start_helper(policy: Policy) -> Result<Helper, String> {
+/// Starts the helper. In the background, what its scripts write goes nowhere: the process that was called listens to this
+/// one alone, and not for long.
+pub(super) fn start_helper(policy: Policy, in_background: bool) -> Result<Helper, String> {
     let start = || {
         let mut command = Command::new(std::env::current_exe()?);
         // What a terminal sends to all of us is for the tunnel alone.
         // The program may have the name of another personality.
         command.arg0("adit").args(helper::arguments()).process_group(0);
+        if in_background {
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+        }
         Helper::start(command, policy)
     };
     start().map_err(|error: std::io::Error| format!("the helper process cannot be started: {error}"))
@@ -166,6 +170,7 @@ where
     }
 
     fn started(&mut self) -> Result<(), String> {
+        self.observer.started()?;
         self.begin.take().map_or(Ok(()), |begin| begin())
     }
 }

@@ -35,8 +35,21 @@ pub(crate) fn read_files(config: &mut Config, file: &Path) -> Result<(), Fault> 
 /// Asks for those that are used with the first request to a proxy (`stdin`).
 ///
 /// # Errors
-/// When there is nobody to ask.
+/// When there is no terminal to ask at.
 pub(super) fn ask(config: &mut Config, waiting: &dyn Waiting) -> Result<(), Fault> {
+    ask_by(config, |host| {
+        let mut terminal = Terminal::open()?;
+        let username = terminal.ask(&format!("Username for the proxy {host}: "), true, waiting)?;
+        let password = terminal.ask(&format!("Password for the proxy {host}: "), false, waiting)?;
+        let text = Zeroizing::new(format!("{}\n{}\n", username.as_str(), password.as_str()));
+        credentials(&text)?;
+        Ok(Secret::new(&text))
+    })
+}
+
+/// Asks once for each proxy, however many servers are reached by it.
+fn ask_by(config: &mut Config, mut ask: impl FnMut(&str) -> Result<Secret, String>) -> Result<(), Fault> {
+    let mut known: Vec<(String, u16, Secret)> = Vec::new();
     each(config, |proxy| {
         let at_once = match &proxy.kind {
             ProxyKind::Http(http) => http.authentication == HttpAuthentication::Basic,
@@ -45,12 +58,13 @@ pub(super) fn ask(config: &mut Config, waiting: &dyn Waiting) -> Result<(), Faul
         if !at_once || proxy.credentials != Some(UserPass::Prompt) {
             return Ok(());
         }
-        let mut terminal = Terminal::open()?;
-        let username = terminal.ask(&format!("Username for the proxy {}: ", proxy.host), true, waiting)?;
-        let password = terminal.ask(&format!("Password for the proxy {}: ", proxy.host), false, waiting)?;
-        let text = Zeroizing::new(format!("{}\n{}\n", username.as_str(), password.as_str()));
-        credentials(&text)?;
-        proxy.credentials = Some(UserPass::Inline(Secret::new(&text)));
+        let same = known.iter().find(|(host, port, _)| *host == proxy.host && *port == proxy.port);
+        let text = match same {
+            Some((_, _, text)) => text.clone(),
+            None => ask(&proxy.host)?,
+        };
+        known.push((proxy.host.clone(), proxy.port, text.clone()));
+        proxy.credentials = Some(UserPass::Inline(text));
         Ok(())
     })
 }
@@ -133,5 +147,20 @@ mod tests {
         assert_eq!(read("ann\r\n p:w \r\n"), Ok(wanted));
         assert!(read("ann\n").unwrap_err().contains("second line"));
         assert!(read("\nx\n").is_err() && read("a:b\nx\n").is_err() && read("ann\nx\ty\n").is_err());
+    }
+
+    #[test]
+    fn a_proxy_of_several_servers_is_asked_about_once() {
+        let mut config = crate::up::tunnel::tests::config("socks-proxy 192.0.2.1 1080 stdin\n");
+        let mut asked = Vec::new();
+        let answer = ask_by(&mut config, |host| {
+            asked.push(host.to_owned());
+            Ok(Secret::new("ann\nx\n"))
+        });
+        assert_eq!((answer, asked), (Ok(()), vec!["192.0.2.1".to_owned()]));
+        let Role::Client(client) = &config.role else { panic!("a client") };
+        let known = client.remotes.iter().filter_map(|remote| remote.proxy.as_ref()).map(proxy);
+        assert!(known.clone().all(|proxy| proxy.credentials.is_some()));
+        assert_eq!(known.count(), 3);
     }
 }

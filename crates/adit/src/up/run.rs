@@ -220,7 +220,7 @@ impl Tunnel<'_> {
         policy.without_sandbox = self.args.no_sandbox;
         policy.replaces_remotes = config.process.management.as_ref().is_some_and(|it| it.query_remote);
         policy.configuration = Some(self.file.to_owned());
-        let mut helper = privileges::start_helper(policy).map_err(Failure::World)?;
+        let mut helper = privileges::start_helper(policy, self.args.in_background).map_err(Failure::World)?;
         helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));
         Ok(helper)
     }
@@ -312,7 +312,7 @@ impl Tunnel<'_> {
             Role::Server(_) => End::Serves,
         };
         let launcher = if any { Some(helper.scripts().map_err(no_helper)?) } else { None };
-        let control = Control::new(handle.clone(), self.log.clone());
+        let control = Control::new(handle.clone(), self.log.clone(), self.args.in_background);
         TunnelScripts::start(config.scripts.clone(), end, self.script_environment(), (launcher, control))
             .map(Some)
             .map_err(no_thread)

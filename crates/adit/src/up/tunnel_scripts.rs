@@ -22,8 +22,10 @@ use adit_openvpn::request::{GatewayVariable, PeerFacts, Request, TunnelFacts};
 pub(super) use worker::{Control, Launcher};
 use worker::{Job, OnFailure, Worker};
 
-/// Why a tunnel ends that is told to, in the word of scripts.
+/// Why a tunnel ends on request, in the word that scripts get.
 const SIGTERM: &str = "sigterm";
+/// While so many scripts wait, `ipchange` does not run: a peer causes it as often as it moves.
+const MOST_WAITING: usize = 64;
 
 /// Who is at this end of the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +108,9 @@ impl TunnelScripts {
 
     fn peer_known(&mut self, facts: &PeerFacts, device: &str) {
         self.env.extend(facts.env.iter().cloned());
+        if self.worker.waiting() >= MOST_WAITING {
+            return;
+        }
         if let Some(argv) = self.config.ip_change.clone() {
             let argv = [argv, vec![facts.address.clone()]].concat();
             self.run("ipchange", argv, OnFailure::Warn, device);
@@ -150,14 +155,16 @@ impl TunnelScripts {
         let runs = if self.config.keeps_device && self.opened.as_ref().is_some_and(is_same) {
             self.reopen(facts, settings.mtu, device)
         } else {
-            if self.opened.is_some() {
+            if let Some(before) = self.opened.as_ref().map(|opened| opened.facts.clone()) {
                 // OpenVPN: "Pulled options changed on restart, will need to close and reopen TUN/TAP device".
                 self.close(device);
+                self.forget(&before, &facts);
             }
             self.open(facts, with, device)
         };
         if self.end == End::Serves && !self.completed {
-            return true;
+            // `up` has run. Where it failed, there is nothing to set.
+            return self.failure().is_none();
         }
         let delay = self.config.route_delay.filter(|_| self.routes_due);
         if !runs && delay.is_none() {
@@ -168,6 +175,17 @@ impl TunnelScripts {
         }
         self.worker.post(Job::GoOn);
         false
+    }
+
+    /// What was told of settings that changed within a connection, and hold no more, is told no more.
+    fn forget(&mut self, before: &TunnelFacts, now: &TunnelFacts) {
+        for (name, _) in before.env.iter().chain(&before.routes) {
+            self.env.remove(name);
+        }
+        for (name, value) in &self.base {
+            self.env.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        self.env.extend(now.env.iter().cloned());
     }
 
     /// The tunnel is up, with its routes.
@@ -230,8 +248,15 @@ impl TunnelScripts {
 
     /// The device is gone. Says why the tunnel failed, if a script has made it fail.
     pub(super) fn finish(&mut self, device: &str) -> Option<String> {
+        // A tunnel that was never up has not gone down: what runs for it has a moment here.
+        self.worker.hurry();
         self.closed(device);
         self.worker.finish_all();
+        self.failure()
+    }
+
+    /// Why a script has made the tunnel fail, if one has.
+    pub(super) fn failure(&self) -> Option<String> {
         self.worker.failure()
     }
 

@@ -146,7 +146,7 @@ impl Tunnel<'_> {
         policy.scripts = allowed.scripts;
         // The firewall's rules are set by `nft`.
         policy.without_sandbox = self.args.no_sandbox || matches!(settings.table, RouteTable::ByMark(_));
-        let mut helper = privileges::start_helper(policy).map_err(Failure::World)?;
+        let mut helper = privileges::start_helper(policy, self.args.in_background).map_err(Failure::World)?;
         helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));
         Ok(helper)
     }

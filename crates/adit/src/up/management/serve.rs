@@ -126,6 +126,7 @@ impl Server {
                     .log
                     .log(Severity::Warning, format_args!("management: a client was refused: {why}"));
                 self.rest_until = Some(Instant::now() + REST);
+                self.end_if_outgoing();
             }
             Err(error) if is_passing(&error) => {}
             // Descriptors may be short for a while.
@@ -151,6 +152,7 @@ impl Server {
                     .log(Severity::Warning, format_args!("management: a client was closed: {why}"));
                 self.rest_until = Some(Instant::now() + REST);
                 self.context.journal.attend(false);
+                self.end_if_outgoing();
             }
             Err(error) => self.left(&client, &format!("is gone: {error}")),
         }
@@ -377,5 +379,27 @@ mod tests {
         drop(program);
         let (_, why) = ManagementListener::open(&settings).err().expect("no program listens");
         assert!(why.contains("a program must listen there"), "{why}");
+    }
+
+    /// `management-client` with a program of another user than `management-client-user` names.
+    #[test]
+    fn a_tunnel_ends_where_another_user_listens() {
+        let settings =
+            Management { as_client: true, client_user: Some("nobody".to_owned()), ..settings("stranger") };
+        let ManagementAddress::Unix(path) = &settings.address else { panic!("a Unix socket") };
+        let program = std::os::unix::net::UnixListener::bind(path).expect("a socket");
+        let listener = ManagementListener::open(&settings);
+        std::fs::remove_file(path).expect("the socket");
+        let listener = listener.unwrap_or_else(|(_, why)| panic!("{why}"));
+        let (context, told) = desk_of(Form::Statistics);
+        let (waker, woken) = pipe().expect("a pipe");
+        let journal = context.journal.clone();
+        let thread = start(listener, woken, context, None, OnLeave::default()).expect("a thread");
+        wait_for(&told, 1);
+        journal.close();
+        drop(waker);
+        thread.join().expect("the thread ends");
+        assert_eq!(*told.lock().expect("no thread panicked"), [Order::Command(Command::Shutdown)]);
+        drop(program);
     }
 }

@@ -42,7 +42,8 @@ pub(in crate::up) fn base(config: &Config, file: &Path, daemon: bool) -> Vec<(St
     env.into_iter().collect()
 }
 
-/// The same for scripts about a server's clients, which are told of the device, too.
+/// The same for scripts about a server's clients, which are told of the device, too. What `setenv` sets comes with each of
+/// them, as it may change while the server runs.
 pub(in crate::up) fn of_clients(config: &Config, base: Vec<(String, String)>) -> Vec<(String, String)> {
     let mtu = config.device.mtu.to_string();
     let device = [
@@ -52,7 +53,12 @@ pub(in crate::up) fn of_clients(config: &Config, base: Vec<(String, String)>) ->
         ("redirect_gateway", "0"),
     ];
     let device = device.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    base.into_iter().chain(device).collect()
+    let own: &[(String, String)] = match &config.role {
+        Role::Server(server) => &server.access.env,
+        Role::Client(_) | Role::PointToPoint(_) => &[],
+    };
+    let is_own = |name: &String| own.iter().any(|(known, _)| known == name);
+    base.into_iter().filter(|(name, _)| !is_own(name)).chain(device).collect()
 }
 
 fn listening(listen: &[Listen], remotes: &[String], set: &mut impl FnMut(&str, String)) {
@@ -100,4 +106,25 @@ pub(super) fn set_names(env: &mut BTreeMap<String, String>, dns: &Dns) {
     set("dns_search_domain", dns.search.clone());
     set("dns_server_1_address", dns.servers.iter().map(ToString::to_string).collect());
     set("dns_server_1_resolve_domain", dns.only_for.clone());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_about_clients_are_not_told_what_setenv_set_at_the_start() {
+        let text = "dev tun0\nserver 10.8.0.0 255.255.255.0\ndh none\nscript-security 2\nclient-connect /bin/true\n\
+                    setenv NAME value\n\
+                    <ca>\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n</ca>\n\
+                    <cert>\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n</cert>\n\
+                    <key>\n-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n</key>\n";
+        let none = |_: &Path| Err("no such file".to_owned());
+        let parsed = adit_config::openvpn::parse("s.conf", text.as_bytes(), &none).expect("a good file");
+        let has = |env: &[(String, String)], name: &str| env.iter().any(|(known, _)| known == name);
+        let base = base(&parsed.config, Path::new("s.conf"), false);
+        assert!(has(&base, "NAME") && has(&base, "config"));
+        let of_clients = of_clients(&parsed.config, base);
+        assert!(!has(&of_clients, "NAME") && has(&of_clients, "config") && has(&of_clients, "tun_mtu"));
+    }
 }

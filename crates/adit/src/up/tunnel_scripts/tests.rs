@@ -82,6 +82,7 @@ impl Bed {
             go_on: Box::new(move || tell.send(Told::GoOn).unwrap()),
             shut_down: Box::new(move || other.send(Told::ShutDown).unwrap()),
             log: Logger::new(&Process { log: Some(nowhere), ..Process::default() }).unwrap(),
+            in_background: false,
         };
         let launcher = Some(helper.access().scripts().unwrap());
         let base = vec![("config".to_owned(), "c.conf".to_owned())];
@@ -93,11 +94,16 @@ impl Bed {
         self.scripts.request(&request, DEVICE);
     }
 
-    /// A connection up to its device; true if routes may be set.
-    fn connect(&mut self, option: &str) -> bool {
+    /// A connection up to the peer's authentication.
+    fn reach_peer(&mut self) {
         self.scripts.connecting(DEVICE);
         let address = "[AF_INET]192.0.2.1 1194".to_owned();
         self.request(Request::PeerFacts(Box::new(PeerFacts { env: Vec::new(), address })));
+    }
+
+    /// A connection up to its device; true if routes may be set.
+    fn connect(&mut self, option: &str) -> bool {
+        self.reach_peer();
         let facts = TunnelFacts {
             env: vec![("foreign_option_1".to_owned(), option.to_owned())],
             local: "10.8.0.2".to_owned(),
@@ -175,6 +181,23 @@ fn a_device_that_is_kept_runs_none_but_for_other_settings() {
     assert_eq!(names.join(" "), format!("ipchange up route-up ipchange {again}"));
 }
 
+/// PUSH_UPDATE takes a name server away.
+#[test]
+fn what_changed_within_a_connection_is_told_no_more() {
+    let mut bed = Bed::new("update", End::Connects, |_, _| {});
+    bed.connect("a");
+    bed.told();
+    bed.scripts.up(DEVICE);
+    bed.request(Request::TunnelFacts(Box::default()));
+    assert!(!bed.scripts.device_ready(&TunnelSettings::default(), DEVICE));
+    bed.told();
+    bed.scripts.up(DEVICE);
+    bed.end();
+    let calls = bed.directory.calls();
+    assert_eq!(calls[4], format!("down {WORDS} init (init sigterm a 0)"));
+    assert_eq!(calls[5..7], ["up tun9 0 0   init (init sigterm  0)", "route-up  (init sigterm  0)"]);
+}
+
 #[test]
 fn up_restart_runs_two_in_place() {
     let mut bed = Bed::new("restart", End::Connects, |config, _| {
@@ -215,6 +238,44 @@ fn a_script_that_hangs_holds_nothing_up_but_the_routes() {
     bed.scripts.worker.hurry_within(Duration::ZERO);
     assert!(bed.end().is_some_and(|why| why.contains("up failed")));
     assert!(began.elapsed() < Duration::from_secs(120), "it was told to end");
+}
+
+#[test]
+fn a_script_that_hangs_in_a_tunnel_that_was_never_up_does_not_hold_up_its_end() {
+    let mut bed = Bed::new("never-up", End::Connects, |config, here| {
+        config.ip_change = script(here, "ipchange", "exec sleep 600");
+    });
+    bed.reach_peer();
+    let began = Instant::now();
+    assert_eq!(bed.scripts.finish(DEVICE), None, "its failure is a warning");
+    assert!(began.elapsed() < Duration::from_secs(300), "it was told to end");
+}
+
+#[test]
+fn a_peer_that_moves_makes_no_more_scripts_wait_than_there_may() {
+    let mut bed = Bed::new("moves", End::Connects, |config, here| {
+        config.ip_change = script(here, "ipchange", "exec sleep 600");
+    });
+    for _ in 0..MOST_WAITING + 10 {
+        bed.reach_peer();
+    }
+    // One of them runs, or has still to be taken.
+    let waiting = bed.scripts.worker.waiting();
+    assert!((MOST_WAITING - 1..=MOST_WAITING).contains(&waiting), "{waiting}");
+    bed.scripts.worker.hurry_within(Duration::ZERO);
+    assert_eq!(bed.scripts.worker.waiting(), 0);
+}
+
+#[test]
+fn a_server_whose_up_fails_never_begins() {
+    let mut bed = Bed::new("server-fails", End::Serves, |config, here| {
+        config.up = script(here, "up", "exit 3");
+    });
+    bed.request(Request::TunnelFacts(Box::default()));
+    assert!(!bed.scripts.device_ready(&TunnelSettings::default(), DEVICE), "routes are not set");
+    assert!(bed.scripts.failure().is_some_and(|why| why.contains("exit code 3")));
+    assert!(bed.scripts.finish(DEVICE).is_some());
+    assert_eq!(bed.directory.calls().len(), 1, "no other runs: {:?}", bed.directory.calls());
 }
 
 #[test]

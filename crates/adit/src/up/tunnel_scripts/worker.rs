@@ -14,10 +14,12 @@ use crate::log::Logger;
 
 /// How often a running script is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// How long a script that sets the tunnel up may go on when the tunnel is told to end.
+/// How long a script that sets the tunnel up may go on when the end of the tunnel is asked for.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long after SIGTERM it is killed.
 const END_TIME: Duration = Duration::from_secs(1);
+/// How long after that it is waited for: one of another user (by `sudo`) goes on.
+const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Runs scripts by the helper. `None` in a tunnel that has none, and only delays its routes.
 pub(in crate::up) type Launcher = Option<ScriptLauncher>;
@@ -30,11 +32,18 @@ pub(in crate::up) struct Control {
     pub(in crate::up) shut_down: Box<dyn Fn() + Send>,
     /// Takes what is said of scripts.
     pub(in crate::up) log: Logger,
+    /// What a script of this process writes goes nowhere: another process waits for the word that the tunnel is set up, on
+    /// the standard output.
+    pub(in crate::up) in_background: bool,
 }
 
 impl Control {
     /// That of a driver.
-    pub(in crate::up) fn new<P: Protocol<Reply = Reply> + 'static>(handle: Handle<P>, log: Logger) -> Self {
+    pub(in crate::up) fn new<P: Protocol<Reply = Reply> + 'static>(
+        handle: Handle<P>,
+        log: Logger,
+        in_background: bool,
+    ) -> Self {
         let other = handle.clone();
         Control {
             // A driver that has ended needs neither.
@@ -45,6 +54,7 @@ impl Control {
                 other.command(Command::Shutdown);
             }),
             log,
+            in_background,
         }
     }
 }
@@ -71,6 +81,8 @@ pub(super) enum Job {
 #[derive(Default)]
 struct Shared {
     failure: Option<String>,
+    /// Scripts that wait for those before them.
+    waiting: usize,
     /// When a script ends that runs, or waits to, since before the tunnel was told to end.
     until: Option<Instant>,
 }
@@ -102,6 +114,9 @@ impl Worker {
     }
 
     pub(super) fn post(&self, job: Job) {
+        if matches!(job, Job::Run { .. }) {
+            lock(&self.shared).waiting += 1;
+        }
         if let Some(jobs) = &self.jobs {
             // The thread ends when this value is dropped, not before.
             let _ = jobs.send(job);
@@ -112,7 +127,10 @@ impl Worker {
     pub(super) fn run(&self, job: Job, now: bool) {
         match job {
             Job::Run { name, call, on_failure } if now => {
-                self.here.judge(&name, on_failure, run_script(&call));
+                if self.failure().is_none() {
+                    let is_heard = !lock(&self.here.control).in_background;
+                    self.here.judge(&name, on_failure, run_script(&call, is_heard));
+                }
             }
             job => self.post(job),
         }
@@ -137,6 +155,11 @@ impl Worker {
         let _ = wait.recv();
     }
 
+    /// How many scripts wait for those before them.
+    pub(super) fn waiting(&self) -> usize {
+        lock(&self.shared).waiting
+    }
+
     /// Why a script has made the tunnel fail.
     pub(super) fn failure(&self) -> Option<String> {
         lock(&self.shared).failure.clone()
@@ -155,6 +178,9 @@ impl Drop for Worker {
 impl Runner {
     fn work(&self, jobs: &Receiver<Job>) {
         for job in jobs {
+            if matches!(job, Job::Run { .. }) {
+                lock(&self.shared).waiting -= 1;
+            }
             match job {
                 Job::Tell(told) => drop(told.send(())),
                 // OpenVPN ends at once when a script fails that must not.
@@ -194,6 +220,9 @@ impl Runner {
                 None if is_late => {
                     run.terminate();
                     told_to_end = Some(now + END_TIME);
+                }
+                Some(kill_at) if now >= kill_at + KILLED_WITHIN => {
+                    return Ok(Err("it cannot be ended".to_owned()));
                 }
                 Some(kill_at) if now >= kill_at => run.kill(),
                 _ => {}

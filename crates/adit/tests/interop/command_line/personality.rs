@@ -222,6 +222,13 @@ fn a_daemon_is_there_when_the_call_ends() {
         name,
         "--writepid",
         &pid_file,
+        // Scripts that write: the first before the call ends, the second when it has ended.
+        "--script-security",
+        "2",
+        "--up",
+        "/bin/echo",
+        "--down",
+        "/bin/echo",
     ];
     let call = |more: &[&str]| {
         let mut process = ours.start(namespace, "daemon", &[&words, more].concat());
@@ -240,6 +247,8 @@ fn a_daemon_is_there_when_the_call_ends() {
     wait_until("the log to say so", WAIT, is_told).unwrap();
     assert!(program("kill").unwrap().arg(&pid).status().unwrap().success());
     wait_until("the daemon to end", WAIT, || !runs()).unwrap();
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(!said.contains("the script"), "{said}");
     bed.server.no_device_left().unwrap();
 }
 
