@@ -17,7 +17,8 @@ use adit_wireguard::ConfigureError;
 use adit_wireguard::uapi::{Operation, Reader, print_outcome, print_refusal, print_status};
 use rustix::fs::{Mode, fchmod};
 use rustix::net::{
-    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, bind, listen, shutdown, socket_with,
+    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, shutdown,
+    socket_with,
 };
 use zeroize::Zeroizing;
 
@@ -101,7 +102,7 @@ impl UapiSocket {
                     return Ok(UapiSocket { listener, file: SocketFile::find(path.to_owned())? });
                 }
             }
-            match UnixStream::connect(path) {
+            match probe(path) {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => remove(path)?,
                 // It went meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -155,6 +156,14 @@ fn private_socket(path: &Path) -> io::Result<UnixListener> {
     bind(&socket, &SocketAddrUnix::new(path)?)?;
     listen(&socket, BACKLOG)?;
     Ok(socket.into())
+}
+
+/// Connects to the socket there, without waiting for a place among the connections that wait to be accepted: the process
+/// that listens may be one that accepts none.
+fn probe(path: &Path) -> io::Result<()> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?).map_err(io::Error::from)
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -357,6 +366,16 @@ mod tests {
         let second = place.bind().unwrap();
         leaving.join().unwrap();
         assert!(second.file().is_there());
+    }
+
+    /// The places among the connections that wait are all taken while it is looked at.
+    #[test]
+    fn a_socket_whose_connections_are_not_accepted_is_in_use() {
+        let place = Place::new("unaccepted");
+        let _first = place.bind().unwrap();
+        let waiting: Vec<_> = (0..=BACKLOG).map(|_| UnixStream::connect(place.path()).unwrap()).collect();
+        assert_eq!(place.bind().map(drop).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(waiting);
     }
 
     #[test]
