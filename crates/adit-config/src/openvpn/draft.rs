@@ -158,6 +158,7 @@ pub(crate) enum Source {
 #[derive(Default)]
 pub(crate) struct TlsDraft {
     pub(crate) ca: Option<Material>,
+    pub(crate) capath: Option<Material>,
     pub(crate) cert: Option<Material>,
     pub(crate) extra: Option<Material>,
     pub(crate) key: Option<Material>,

@@ -158,6 +158,7 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     server("learn-address", "COMMAND", access::learn_address),
     // Certificates and TLS
     both("ca", "FILE", tls::ca).inline(),
+    both("capath", "DIRECTORY", tls::capath),
     both("cert", "FILE", tls::cert).inline(),
     both("extra-certs", "FILE", tls::extra_certs).inline(),
     both("key", "FILE", tls::key).inline(),
@@ -346,7 +347,6 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     refused("client-nat", "adit does not translate addresses; use nftables"),
     refused("route-ipv6-gateway", "name the gateway in each `route-ipv6`"),
     refused("port-share", "adit does not share its port; put a proxy that tells the protocols apart before it"),
-    refused("capath", "write the certificates into one file and name it with `ca`"),
     refused("ns-cert-type", "it rests on a dead certificate extension; write `remote-cert-tls`"),
     refused("force-tls-key-material-export", "adit uses it whenever the peer can; remove it"),
     refused("protocol-flags", "only a server pushes it; remove it from the file"),
