@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use adit_config::openvpn::{Config, PerClient, Role};
 use adit_core::{Ended, Severity, escaped};
-use adit_io::{Account, AccountError, Driver, DriverError, Handle, Helper, HelperAccess, Policy};
+use adit_io::{Account, AccountError, Driver, DriverError, Handle, Helper, HelperAccess, MakeCodec, Policy};
 
 use super::clients::{self, Clients};
 use super::credentials::CredentialPrompt;
@@ -120,9 +120,13 @@ impl Tunnel<'_> {
         config.resolv_conf.clone_from(&args.resolv_conf);
         config.kill_switch = args.kill_switch.is_some();
         privileges::settle_in(&parsed.config.process).map_err(Failure::World)?;
+        let make_codec: MakeCodec<P> = match parsed.config.socket.passtos {
+            true => codec::openvpn_with_dscp,
+            false => codec::openvpn,
+        };
         match &self.shared {
-            None => Driver::new(config, codec::openvpn),
-            Some(shared) => Driver::join(config, codec::openvpn, &shared.device),
+            None => Driver::new(config, make_codec),
+            Some(shared) => Driver::join(config, make_codec, &shared.device),
         }
         .map_err(world)
     }

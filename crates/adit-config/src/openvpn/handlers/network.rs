@@ -237,6 +237,14 @@ pub(crate) fn bind_dev(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
+pub(crate) fn passtos(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.socket.passtos = true;
+    done_but(
+        "the DSCP of each packet, IPv6 too, is that of the datagram around it, and the ECN field is 0; a TCP connection \
+         keeps its own",
+    )
+}
+
 pub(crate) fn route_table(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.device.route_table = Some(args.number(0, 1..=u32::MAX)?);
     done_but(

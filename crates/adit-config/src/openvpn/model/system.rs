@@ -38,6 +38,8 @@ pub struct SocketOptions {
     pub mark: Option<u32>,
     /// The network device that they send and receive by (`bind-dev`).
     pub device: Option<DeviceName>,
+    /// Datagrams have the DSCP of the packets inside (`passtos`).
+    pub passtos: bool,
     /// Largest control datagram with its outer headers, 154 to 2048 bytes (`max-packet-size`; default 1250).
     pub control_size: Option<u16>,
     /// Send TCP records at once (`tcp-nodelay`, `socket-flags TCP_NODELAY`).

@@ -37,6 +37,9 @@ pub(crate) fn print_socket(out: &mut Out, socket: &SocketOptions) {
     if let Some(device) = socket.device {
         out.one("bind-dev", device);
     }
+    if socket.passtos {
+        out.flag("passtos");
+    }
     if socket.multihome {
         out.flag("multihome");
     }

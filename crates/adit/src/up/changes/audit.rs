@@ -48,6 +48,7 @@ const SAMPLES: &[Sample] = &[
     ("multihome", "", "multihome", NextStart),
     ("mark", "", "mark 7", NextStart),
     ("bind-dev", "", "bind-dev eth0", NextStart),
+    ("passtos", "", "passtos", NextStart),
     ("tcp-nodelay", "", "tcp-nodelay", Never),
     ("socket-flags", "", "socket-flags TCP_NODELAY", Never),
     ("sndbuf", "", "sndbuf 100000", NextStart),

@@ -12,20 +12,23 @@ use super::{net4, net6, seconds, text};
 use crate::openvpn::model::*;
 
 pub(crate) fn socket() -> impl Strategy<Value = SocketOptions> {
-    let flags = any::<[bool; 3]>();
+    let flags = any::<[bool; 4]>();
     let control_size = option::of(154..=2048u16);
     let routing = (option::of(1..=u32::MAX), option::of("[a-z][a-z0-9.-]{0,14}"));
     let buffers = (option::of(1..1_000_000u32), option::of(1..1_000_000u32));
     (buffers, flags, control_size, routing).prop_map(
-        |((sndbuf, rcvbuf), [float, multihome, tcp_nodelay], control_size, (mark, device))| SocketOptions {
-            mark,
-            device: device.map(|name| name.parse().unwrap()),
-            control_size,
-            sndbuf,
-            rcvbuf,
-            float,
-            multihome,
-            tcp_nodelay,
+        |((sndbuf, rcvbuf), [float, multihome, tcp_nodelay, passtos], control_size, (mark, device))| {
+            SocketOptions {
+                mark,
+                device: device.map(|name| name.parse().unwrap()),
+                passtos,
+                control_size,
+                sndbuf,
+                rcvbuf,
+                float,
+                multihome,
+                tcp_nodelay,
+            }
         },
     )
 }
