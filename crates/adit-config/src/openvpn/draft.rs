@@ -11,8 +11,8 @@ use crate::openvpn::handlers::scripts::ScriptsDraft;
 use crate::openvpn::lexer::{At, Inline};
 use crate::openvpn::model::{
     Access, AuthRetry, CertProfile, Compression, Crl, Family, Frequency, HttpAuthentication, KeyDirection,
-    KeyPassword, Liveness, Mssfix, NamedRoute, PeerCheck, Process, PullFilter, RedirectGateway, Rekey,
-    SocketOptions, StaticChallenge, TlsName, TlsVersion, UserPass,
+    KeyPassword, Liveness, Mssfix, NamedRoute, PeerCheck, PortShare, Process, PullFilter, RedirectGateway,
+    Rekey, SocketOptions, StaticChallenge, TlsName, TlsVersion, UserPass,
 };
 
 /// The directives of a file that were read so far, before defaults and checks.
@@ -241,6 +241,7 @@ pub(crate) struct ServerDraft {
     pub(crate) push: Vec<String>,
     pub(crate) client_to_client: bool,
     pub(crate) duplicate_cn: bool,
+    pub(crate) port_share: Option<(PortShare, At)>,
     pub(crate) max_clients: Option<u32>,
     pub(crate) connect_freq: Option<Frequency>,
     pub(crate) connect_freq_initial: Option<Frequency>,

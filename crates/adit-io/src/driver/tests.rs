@@ -256,6 +256,7 @@ fn config(role: Role) -> DriverConfig {
         remotes: Vec::new(),
         buffers: Buffers::default(),
         socket_routing: SocketRouting::default(),
+        port_share: None,
         workers: 1,
         max_connections: 100,
         resolv_conf: None,

@@ -14,8 +14,8 @@ use adit_core::{Dns, IpNet, Ipv4Net, Ipv6Net, RouteTable, Transport, UnixTime};
 use adit_dataplane as dataplane;
 use adit_dataplane::codec::{Demultiplexer, openvpn as openvpn_codec};
 use adit_io::{
-    Buffers, DriverConfig, Execution, Family, Listen, OffloadSwitches, Remote, SocketRouting, StreamOptions,
-    TunConfig,
+    Buffers, DriverConfig, Execution, Family, Listen, OffloadSwitches, PortShare, Remote, SocketRouting,
+    StreamOptions, TunConfig,
 };
 use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
 use adit_openvpn::codec::Compression;
@@ -68,6 +68,7 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
             sndbuf: config.socket.sndbuf.and_then(|size| usize::try_from(size).ok()),
             rcvbuf: config.socket.rcvbuf.and_then(|size| usize::try_from(size).ok()),
         },
+        port_share: port_share(&config.role),
         socket_routing: SocketRouting { mark: config.socket.mark, device: config.socket.device },
         // One peer is served by one worker.
         max_connections: max_connections(&config.role),
@@ -106,6 +107,16 @@ fn script_params(config: &Config, peer_ipv6: Option<Ipv6Addr>, dns: &Dns) -> Opt
         peer_ipv6,
         tls_verify: scripts.tls_verify.clone(),
     }))
+}
+
+/// `port-share`.
+fn port_share(role: &file::Role) -> Option<PortShare> {
+    let file::Role::Server(server) = role else { return None };
+    server.port_share.as_ref().map(|share| PortShare {
+        host: share.host.clone(),
+        port: share.port,
+        journal: share.journal.clone(),
+    })
 }
 
 /// Packets that may wait in the device.
@@ -297,6 +308,7 @@ pub(super) fn point_to_point_params(
         push: Vec::new(),
         client_to_client: false,
         duplicate_cn: false,
+        port_share: None,
         max_clients: 1,
         exit_notify: 0,
         per_client: file::PerClient::default(),

@@ -2,5 +2,6 @@
 
 pub(crate) mod lifetime;
 pub(crate) mod outages;
+pub(crate) mod port_share;
 pub(crate) mod proxies;
 pub(crate) mod roaming;

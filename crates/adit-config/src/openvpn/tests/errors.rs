@@ -150,6 +150,8 @@ fn values_of_a_server() {
     check(
         SERVER,
         &[
+            ("port-share 127.0.0.1 443", "`port-share` shares a TCP port, and this server listens on none"),
+            ("port-share a 0", "from 1 to 65535"),
             ("local 10.0.0.1 1194 udp6", "not of the family"),
             ("lport 0", "from 1 to 65535"),
             ("nobind", "a server listens"),

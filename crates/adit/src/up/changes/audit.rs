@@ -74,6 +74,7 @@ const SAMPLES: &[Sample] = &[
     ("push-reset", "push \"route 10.1.0.0 255.255.0.0\"", "push \"route 10.1.0.0 255.255.0.0\"\npush-reset", NextConnection),
     ("push-remove", "push \"route 10.1.0.0 255.255.0.0\"", "push \"route 10.1.0.0 255.255.0.0\"\npush-remove route", NextConnection),
     ("client-to-client", "", "client-to-client", NextStart),
+    ("port-share", "proto tcp", "proto tcp\nport-share 127.0.0.1 443", NextStart),
     ("duplicate-cn", "", "duplicate-cn", AtOnce),
     ("max-clients", "", "max-clients 7", AtOnce),
     ("client-config-dir", "", "client-config-dir /tmp", NextConnection),

@@ -175,6 +175,7 @@ pub(super) const OF_SERVER: &[Fixed] = &[
         keep_from_first_scripts,
     ),
     fixed(&["tun-mtu"], DEVICE, keep_mtu),
+    fixed(&["port-share"], SOCKETS, |new, old| of_server(new, old, |server| &mut server.port_share)),
     fixed(&["local", "port", "lport", "proto"], SOCKETS, |new, old| of_server(new, old, |server| &mut server.listen)),
     fixed(&["server", "ifconfig"], DEVICE, keep_ipv4),
     fixed(&["server-ipv6", "ifconfig-ipv6"], DEVICE, keep_ipv6),
