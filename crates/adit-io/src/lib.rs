@@ -68,5 +68,5 @@ pub use proxy::{HttpAuthentication, HttpProxy, Proxy, ProxyCredentials, ProxyKin
 pub use replace::replace_file;
 pub use routing::Routing;
 pub use sys::{hand_over, inherited};
-pub use tun::{Tun, TunConfig, TunError, TunOffloads};
+pub use tun::{NULL_DEVICE, Tun, TunConfig, TunError, TunOffloads};
 pub use udp::{UdpOptions, UdpSocket};

@@ -88,6 +88,7 @@ impl Sides {
 pub(crate) struct DeviceDraft {
     pub(crate) name: Option<(String, At)>,
     pub(crate) is_tun: bool,
+    pub(crate) is_null: bool,
     pub(crate) mtu: Option<u16>,
     pub(crate) told_mtu: Option<u16>,
     pub(crate) ifconfig_nowarn: bool,
@@ -98,6 +99,14 @@ pub(crate) struct DeviceDraft {
     pub(crate) subnet: Option<bool>,
     /// Where `topology` stands.
     pub(crate) topology_at: Option<At>,
+}
+
+impl DeviceDraft {
+    /// Whether there is to be no device: `dev null` (OpenVPN tun.c `is_dev_type`).
+    pub(crate) fn is_absent(&self) -> bool {
+        let is_named_so = self.name.as_ref().is_some_and(|(name, _)| name.starts_with("null"));
+        self.is_null || (is_named_so && !self.is_tun)
+    }
 }
 
 /// What can differ from one `<connection>` to the next.

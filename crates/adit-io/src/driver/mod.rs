@@ -147,8 +147,13 @@ impl<P: Protocol> Driver<P> {
         let workers = shared.workers.len();
         let device = |source| DriverError::Device { name: tun.name().to_owned(), source };
         let handed_over = config.tun.descriptor.is_some();
-        let routing =
-            if handed_over { Routing::of_any_namespace(tun.name()) } else { Routing::new(tun.name()) };
+        let routing = if config.tun.is_null {
+            Routing::without_device()
+        } else if handed_over {
+            Routing::of_any_namespace(tun.name())
+        } else {
+            Routing::new(tun.name())
+        };
         let mut routing = routing.map_err(device)?;
         if config.changes_routing {
             routing.set_tunnel_group().map_err(device)?;
@@ -204,7 +209,13 @@ impl<P: Protocol> Driver<P> {
         let (orders, order_receiver) = mpsc::channel();
         let index = routing.device();
         let link = LinkCounters::new(tun.name(), index).map_err(device)?;
-        let name_servers = NameServers::new(index, config.resolv_conf.clone());
+        let system = match config.tun.is_null {
+            true => System::Untouched,
+            false => {
+                let name_servers = NameServers::new(index, config.resolv_conf.clone());
+                System::Own(Box::new(SystemSettings::new(routing, name_servers)))
+            }
+        };
         let own = &config.dataplane.demultiplexer;
         let options = PairOptions {
             count: workers,
@@ -217,7 +228,7 @@ impl<P: Protocol> Driver<P> {
         Ok(Driver {
             config,
             device: shared,
-            system: System::Own(Box::new(SystemSettings::new(routing, name_servers))),
+            system,
             index,
             link,
             udp_options,

@@ -55,12 +55,13 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
     DriverConfig {
         tun: TunConfig {
             name: config.device.name.clone(),
+            is_null: config.device.is_null,
             txqueuelen: txqueuelen(config),
             offloads,
             ..TunConfig::default()
         },
         single_peer: matches!(config.role, file::Role::Client(_)),
-        changes_routing: matches!(config.role, file::Role::Client(_)),
+        changes_routing: matches!(config.role, file::Role::Client(_)) && !config.device.is_null,
         listen,
         multihome: config.socket.multihome,
         remotes,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use adit_config::openvpn as file;
 use adit_config::openvpn::NameServerSetting;
 use adit_core::{Dns, TunnelSettings};
-use adit_io::ScriptCall;
+use adit_io::{NULL_DEVICE, ScriptCall};
 use adit_openvpn::request::{GatewayVariable, PeerFacts, Request, TunnelFacts};
 
 pub(super) use worker::{Control, Launcher};
@@ -297,7 +297,7 @@ impl TunnelScripts {
     }
 
     fn up_script(&mut self, context: &str, device: &str) -> bool {
-        self.set("dev_type", "tun");
+        self.set("dev_type", if device == NULL_DEVICE { "null" } else { "tun" });
         let names = self.names("dns-up", device);
         let Some(argv) = self.config.up.clone() else { return names };
         let argv = self.with_arguments(argv, context, device);

@@ -53,15 +53,17 @@ pub(crate) fn dev(draft: &mut Draft, args: &Args<'_>) -> Done {
 }
 
 pub(crate) fn dev_type(draft: &mut Draft, args: &Args<'_>) -> Done {
+    (draft.device.is_tun, draft.device.is_null) = (false, false);
     match args.get(0)? {
         "tun" => draft.device.is_tun = true,
+        "null" => draft.device.is_null = true,
         "tap" => {
             return Err(
                 "`dev-type`: adit carries IP packets (tun) only, no Ethernet (tap); write `dev-type tun`"
                     .into(),
             );
         }
-        other => return Err(args.bad(other, "`tun`")),
+        other => return Err(args.bad(other, "`tun`, or `null` for no device")),
     }
     done()
 }

@@ -10,6 +10,8 @@ use adit_core::DeviceName;
 pub struct Device {
     /// Its name; `None` lets the system number it (`dev tun`).
     pub name: Option<String>,
+    /// There is none: packets from the other end are dropped (`dev null`). It has no name then.
+    pub is_null: bool,
     /// MTU in bytes (default 1500); a server may push another.
     pub mtu: u16,
     /// The MTU that is announced to the other end, if it differs (the second value of `tun-mtu`).

@@ -87,7 +87,10 @@ fn of_client<T: Clone + PartialEq>(
 /// What no kind of tunnel changes while the process runs.
 #[rustfmt::skip]
 pub(super) const OF_ALL: &[Fixed] = &[
-    fixed(&["dev"], DEVICE, |new, old| keep(&mut new.device.name, &old.device.name)),
+    fixed(&["dev"], DEVICE, |new, old| {
+        let is_other = keep(&mut new.device.is_null, &old.device.is_null);
+        keep(&mut new.device.name, &old.device.name) || is_other
+    }),
     fixed(&["txqueuelen"], DEVICE, |new, old| keep(&mut new.device.txqueuelen, &old.device.txqueuelen)),
     fixed(&["sndbuf"], SOCKETS, |new, old| keep(&mut new.socket.sndbuf, &old.socket.sndbuf)),
     fixed(&["rcvbuf"], SOCKETS, |new, old| keep(&mut new.socket.rcvbuf, &old.socket.rcvbuf)),

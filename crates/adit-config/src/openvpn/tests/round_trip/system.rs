@@ -184,10 +184,12 @@ pub(crate) fn device() -> impl Strategy<Value = Device> {
     let name = "[a-su-z0-9][a-z0-9]{0,14}|tun[0-9]{1,12}";
     let queue = option::of(1..100_000u32);
     let table = option::of(1..=u32::MAX);
-    (option::of(name), 68..=u16::MAX, option::of(68..=u16::MAX), any::<bool>(), queue, table).prop_map(
-        |(name, mtu, told, ifconfig_nowarn, txqueuelen, route_table)| Device {
+    let flags = any::<[bool; 2]>();
+    (option::of(name), 68..=u16::MAX, option::of(68..=u16::MAX), flags, queue, table).prop_map(
+        |(name, mtu, told, [ifconfig_nowarn, is_null], txqueuelen, route_table)| Device {
             route_table,
-            name,
+            name: name.filter(|_| !is_null),
+            is_null,
             mtu,
             told_mtu: told.filter(|told| *told != mtu),
             ifconfig_nowarn,
