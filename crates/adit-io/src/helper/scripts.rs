@@ -1,10 +1,12 @@
 //! Runs a configuration's scripts, and keeps their files.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown,
+};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -90,6 +92,7 @@ impl Scripts {
         let arguments = call.files.iter().zip(&made.files).filter(|(file, _)| file.is_argument);
         command.args(arguments.map(|(_, path)| path));
         if self.gave_up {
+            self.give_to_user(&made)?;
             self.become_user(&mut command);
         }
         let child = command.spawn()?;
@@ -103,6 +106,15 @@ impl Scripts {
         };
         self.runs.insert(number, run);
         Ok(number)
+    }
+
+    /// Lets the user that a script becomes enter the directory of its files, read them and write them.
+    fn give_to_user(&self, made: &InputFiles) -> io::Result<()> {
+        let (uid, gid) = self.policy.account.as_ref().map(Account::numbers).unwrap_or_default();
+        let (Some(own), Some(parent)) = (&made.directory, &self.directory) else { return Ok(()) };
+        // Others can enter it, but none of the directories in it.
+        fs::set_permissions(&parent.path, Permissions::from_mode(0o711))?;
+        made.files.iter().chain([own]).try_for_each(|path| chown(path, uid, gid))
     }
 
     fn become_user(&self, command: &mut Command) {
@@ -441,7 +453,7 @@ mod tests {
         fs::create_dir(&alike).unwrap();
         let foreign = scratch.path().join(format!("{PREFIX}{:016x}", 3));
         fs::create_dir(&foreign).unwrap();
-        std::os::unix::fs::chown(&foreign, Some(65_534), None).unwrap();
+        chown(&foreign, Some(65_534), None).unwrap();
 
         drop(scripts(scratch.path()));
         assert!(!abandoned.exists());

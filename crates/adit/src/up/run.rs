@@ -317,9 +317,13 @@ impl Tunnel<'_> {
         };
         let launcher = if any { Some(helper.scripts().map_err(no_helper)?) } else { None };
         let control = Control::new(handle.clone(), self.log.clone());
-        TunnelScripts::start(config.scripts.clone(), end, self.script_environment(), (launcher, control))
-            .map(Some)
-            .map_err(no_thread)
+        let base = self.script_environment();
+        let mut scripts = TunnelScripts::start(config.scripts.clone(), end, base, (launcher, control))
+            .map_err(no_thread)?;
+        if config.process.user.is_some() {
+            scripts.tell_names_by_file();
+        }
+        Ok(Some(scripts))
     }
 
     /// Watches what changes outside, until what is given back is dropped.

@@ -96,18 +96,22 @@ fn execution(config: &Config) -> Execution {
 
 /// What the protocol says for scripts, if there are any.
 fn script_params(config: &Config, peer_ipv6: Option<Ipv6Addr>, dns: &Dns) -> Option<Arc<ScriptParams>> {
+    config.scripts.commands().next()?;
+    Some(Arc::new(said_to_scripts(config, peer_ipv6, dns)))
+}
+
+fn said_to_scripts(config: &Config, peer_ipv6: Option<Ipv6Addr>, dns: &Dns) -> ScriptParams {
     let scripts = &config.scripts;
-    scripts.commands().next()?;
     let servers = dns.servers.iter().map(|server| format!("DNS {server}"));
     let search = dns.search.iter().map(|domain| format!("DOMAIN {domain}"));
     let only_for = dns.only_for.iter().map(|domain| format!("DOMAIN-ROUTE {domain}"));
-    Some(Arc::new(ScriptParams {
+    ScriptParams {
         env: Vec::new(),
         dhcp_options: servers.chain(search).chain(only_for).collect(),
         gateway: scripts.gateway,
         peer_ipv6,
         tls_verify: scripts.tls_verify.clone(),
-    }))
+    }
 }
 
 /// `port-share`.
@@ -385,7 +389,8 @@ pub(super) fn server_params(
         per_client: PerClientParams { ask: server.per_client.directory.is_some(), remembered: Vec::new() },
         admission: admission(&server.admission),
         point_to_point: None,
-        scripts: script_params(config, None, &Dns::default()),
+        // Scripts about its clients are told of its routes, too.
+        scripts: Some(Arc::new(said_to_scripts(config, None, &Dns::default()))),
     })
 }
 
