@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::path::PathBuf;
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -75,18 +76,18 @@ impl Forwarder {
 
     fn to(targets: Vec<SocketAddr>, journal: Option<PathBuf>) -> io::Result<Forwarder> {
         let (mail, receiver) = mailbox()?;
-        let mut work = Work {
-            mail: receiver,
-            poller: Poller::new()?,
-            targets,
-            journal,
-            pairs: PrefixTable::new("forwarded connections", SHARES),
-            opening: BTreeSet::new(),
-            next: 0,
+        let (tell, started) = mpsc::channel();
+        let work = move || match Work::new(receiver, targets, journal) {
+            Ok(mut work) => {
+                let _ = tell.send(Ok(()));
+                work.run();
+            }
+            Err(error) => drop(tell.send(Err(error))),
         };
-        work.poller.add(&work.mail, Token::Mail, Interest::Read)?;
-        let thread = thread::Builder::new().name("adit-forward".to_owned()).spawn(move || work.run())?;
-        Ok(Forwarder { mail, thread: Some(thread) })
+        let thread = thread::Builder::new().name("adit-forward".to_owned()).spawn(work)?;
+        let forwarder = Forwarder { mail, thread: Some(thread) };
+        started.recv().map_err(io::Error::other)??;
+        Ok(forwarder)
     }
 
     /// Forwards a connection that came from `source`.
@@ -134,6 +135,18 @@ struct Work {
 }
 
 impl Work {
+    /// In the thread that runs it: an epoll set stays where it is made.
+    fn new(
+        mail: MailReceiver<Order>,
+        targets: Vec<SocketAddr>,
+        journal: Option<PathBuf>,
+    ) -> io::Result<Self> {
+        let poller = Poller::new()?;
+        poller.add(&mail, Token::Mail, Interest::Read)?;
+        let pairs = PrefixTable::new("forwarded connections", SHARES);
+        Ok(Work { mail, poller, targets, journal, pairs, opening: BTreeSet::new(), next: 0 })
+    }
+
     fn run(&mut self) {
         let mut ready = Vec::new();
         loop {
@@ -230,8 +243,11 @@ impl Work {
     /// Tries the next address for connections that the other server does not accept in time.
     fn try_others(&mut self) {
         let now = clock();
-        let is_late = |number: &&u32| self.pairs.get(number).is_none_or(|forwarded| forwarded.until <= now);
-        let late: Vec<u32> = self.opening.iter().filter(is_late).copied().collect();
+        let pairs = &self.pairs;
+        let opening = self.opening.iter().copied();
+        let late: Vec<u32> = opening
+            .filter(|number| pairs.get(number).is_none_or(|forwarded| forwarded.until <= now))
+            .collect();
         late.into_iter().for_each(|number| self.try_next(number));
     }
 }
