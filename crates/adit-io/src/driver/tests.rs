@@ -5,6 +5,7 @@ mod codec;
 mod demultiplexers;
 mod device;
 mod endpoints;
+mod port_share;
 mod preambles;
 mod protocols;
 mod sources;
