@@ -135,7 +135,7 @@ struct Work {
 }
 
 impl Work {
-    /// In the thread that runs it: an epoll set stays where it is made.
+    /// Made in the thread that runs it, as a [`Poller`] cannot be sent to another.
     fn new(
         mail: MailReceiver<Order>,
         targets: Vec<SocketAddr>,

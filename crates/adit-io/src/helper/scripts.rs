@@ -368,7 +368,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::testing::Scratch;
+    use crate::testing::{Scratch, in_fresh_network};
 
     fn scripts(directory: &Path) -> Scripts {
         Scripts::new(policy::Scripts {
@@ -393,6 +393,37 @@ mod tests {
         }
     }
 
+    fn exit_of(scripts: &mut Scripts, run: u64) -> Exit {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            if let Some(exit) = scripts.poll(run).unwrap() {
+                return exit;
+            }
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// It may enter the directory of its own script's files, and of no other's.
+    #[test]
+    fn a_script_can_read_its_files_as_another_user() {
+        in_fresh_network(|| {
+            let scratch = Scratch::new("given");
+            let mut scripts = scripts(scratch.path());
+            let argv = ["/bin/sh", "-c", "[ \"$(id -u) $(cat \"$1\")\" = \"65534 in\" ] && exit 5", "name"];
+            scripts.policy.lasting = vec![argv.map(str::to_owned).to_vec()];
+            scripts.policy.account = Account::find(Some("nobody"), None).unwrap();
+            scripts.gave_up = true;
+            let run = scripts.run(&call(&argv, "config")).unwrap();
+            assert_eq!(exit_of(&mut scripts, run), Ok(5));
+            let own = scripts.runs[&run].directory.clone().unwrap();
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!((mode(&own), mode(own.parent().unwrap())), (0o700, 0o711));
+            scripts.end();
+            assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+        });
+    }
+
     #[test]
     fn only_the_scripts_of_the_configuration_run() {
         let scratch = Scratch::new("scripts");
@@ -406,15 +437,7 @@ mod tests {
         }
         for known in ["common_name", "IV_VER", "X509_0_CN", "CONFIGURED"] {
             let run = scripts.run(&call(&good, known)).unwrap();
-            let deadline = Instant::now() + Duration::from_secs(20);
-            let exit = loop {
-                match scripts.poll(run).unwrap() {
-                    Some(exit) => break exit,
-                    None => assert!(Instant::now() < deadline),
-                }
-                std::thread::sleep(Duration::from_millis(2));
-            };
-            assert_eq!(exit, Ok(3));
+            assert_eq!(exit_of(&mut scripts, run), Ok(3));
             assert_eq!(scripts.files(run).unwrap(), [b"in"]);
             scripts.release(run);
             assert!(scripts.files(run).is_err());
