@@ -36,6 +36,11 @@ use crate::{Disposition, Failure, Problem};
 /// Loads a file that a configuration names; the error says why it cannot.
 pub type Loader<'a> = &'a dyn Fn(&Path) -> Result<Vec<u8>, String>;
 
+/// The last part of a path that a [`Loader`] gets for `capath`: it stands for all files of the directory whose names are
+/// hashes of the subjects of certificates and of the issuers of revocation lists (openssl-rehash(1)). The loader gives their
+/// contents in one.
+pub const HASHED_FILES: &str = "*";
+
 /// What [`parse`] gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {

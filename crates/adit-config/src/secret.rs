@@ -42,7 +42,8 @@ pub struct Pem(Zeroizing<String>);
 
 impl Pem {
     /// The labels of PEM blocks that count as a certificate.
-    const CERTIFICATE: [&'static str; 3] = ["CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"];
+    pub(crate) const CERTIFICATE: [&'static str; 3] =
+        ["CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"];
 
     /// Takes PEM text as it stands, with line ends made `\n`.
     pub(crate) fn new(text: &str) -> Self {
@@ -61,12 +62,31 @@ impl Pem {
 
     /// The labels of the PEM blocks in order (`-----BEGIN label-----`).
     pub fn labels(&self) -> impl Iterator<Item = &str> {
-        self.0.lines().filter_map(|line| line.trim().strip_prefix("-----BEGIN ")?.strip_suffix("-----"))
+        self.0.lines().filter_map(|line| label_after("-----BEGIN ", line))
     }
 
     /// How many certificates the text holds.
     pub fn certificates(&self) -> usize {
         self.labels().filter(|label| Self::CERTIFICATE.contains(label)).count()
+    }
+
+    /// The PEM blocks whose labels are chosen, without the text between blocks.
+    pub(crate) fn blocks(&self, chosen: impl Fn(&str) -> bool) -> Self {
+        let mut text = Zeroizing::new(String::with_capacity(self.0.len()));
+        let mut is_chosen = false;
+        for line in self.0.lines() {
+            if let Some(label) = label_after("-----BEGIN ", line) {
+                is_chosen = chosen(label);
+            }
+            if is_chosen {
+                text.push_str(line);
+                text.push('\n');
+            }
+            if label_after("-----END ", line).is_some() {
+                is_chosen = false;
+            }
+        }
+        Pem(text)
     }
 
     /// This text followed by another.
@@ -78,6 +98,11 @@ impl Pem {
         self.0 = joined;
         self
     }
+}
+
+/// The label in the first or last line of a PEM block.
+fn label_after<'a>(start: &str, line: &'a str) -> Option<&'a str> {
+    line.trim().strip_prefix(start)?.strip_suffix("-----")
 }
 
 impl PartialEq for Pem {

@@ -14,17 +14,23 @@ const MAX_ENTRIES: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DnsOptions {
     /// By priority: the lowest usable one is taken.
-    servers: BTreeMap<i16, Server>,
+    servers: BTreeMap<i16, DnsServer>,
     search: Vec<String>,
 }
 
 /// One `dns server PRIORITY`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Server {
-    addresses: Vec<IpAddr>,
-    domains: Vec<String>,
-    /// It wants what the system cannot be told: another port or transport.
-    unusable: bool,
+pub struct DnsServer {
+    /// Its addresses, each with the port that was said with it.
+    pub addresses: Vec<(IpAddr, Option<u16>)>,
+    /// The domains that it is for; none: all names.
+    pub domains: Vec<String>,
+    /// `dnssec`: `yes`, `optional` or `no`.
+    pub dnssec: Option<&'static str>,
+    /// `transport`: `plain`, `DoT` or `DoH`.
+    pub transport: Option<&'static str>,
+    /// `sni`: the name that its certificate must have, for `DoT` and `DoH`.
+    pub sni: Option<String>,
 }
 
 impl DnsOptions {
@@ -50,10 +56,9 @@ impl DnsOptions {
         *self == DnsOptions::default()
     }
 
-    /// The servers by priority: their addresses, and the domains that they are for.
-    pub fn servers(&self) -> impl Iterator<Item = (&[IpAddr], &[String])> {
-        let named = self.servers.values().filter(|server| !server.addresses.is_empty());
-        named.map(|server| (server.addresses.as_slice(), server.domains.as_slice()))
+    /// The servers by priority, without those that have no address.
+    pub fn servers(&self) -> impl Iterator<Item = &DnsServer> {
+        self.servers.values().filter(|server| !server.addresses.is_empty())
     }
 
     /// The domains that names are searched in.
@@ -64,14 +69,11 @@ impl DnsOptions {
     /// Adds what was said to `dns`, with what `dhcp-option` said ([`Dns::only_for`] may hold `.`: all names). Where
     /// `dns` lines name a server, `dhcp-option` does not count.
     pub fn settle(&self, dns: &mut Dns, by_dhcp: &Dns) {
-        let usable = |server: &&Server| !server.unusable && !server.addresses.is_empty();
-        match self.servers.values().find(usable) {
+        match self.servers().find(|server| server.is_usable()) {
             Some(server) => {
-                *dns = Dns {
-                    servers: server.addresses.clone(),
-                    search: self.search.clone(),
-                    only_for: server.domains.clone(),
-                };
+                let mut servers = Vec::new();
+                add_new(&mut servers, server.addresses.iter().map(|(address, _)| address));
+                *dns = Dns { servers, search: self.search.clone(), only_for: server.domains.clone() };
             }
             None => {
                 add_new(&mut dns.servers, by_dhcp.servers.iter());
@@ -94,40 +96,47 @@ fn add_new<'a, T: Clone + PartialEq + 'a>(to: &mut Vec<T>, items: impl Iterator<
     }
 }
 
-impl Server {
+impl DnsServer {
+    /// Whether the system's resolver can be told to ask it: at the usual port, without TLS.
+    fn is_usable(&self) -> bool {
+        let is_usual = |(_, port): &(IpAddr, Option<u16>)| port.is_none_or(|port| port == DNS_PORT);
+        self.addresses.iter().all(is_usual) && matches!(self.transport, None | Some("plain"))
+    }
+
     fn apply(&mut self, what: &str, values: &[&str]) -> Result<(), &'static str> {
+        const UNKNOWN: &str = "it is not known, or malformed";
+        let word = |known: &[&'static str], value: &str| known.iter().find(|word| **word == value).copied();
         match (what, values) {
             ("address", addresses) => {
                 for address in addresses {
-                    let (address, port) = endpoint(address).ok_or("a server's address is malformed")?;
-                    // The system's resolver asks at the usual port alone.
-                    self.unusable |= port != DNS_PORT;
+                    let address = endpoint(address).ok_or("a server's address is malformed")?;
                     if self.addresses.len() < MAX_ENTRIES && !self.addresses.contains(&address) {
                         self.addresses.push(address);
                     }
                 }
-                Ok(())
             }
-            ("resolve-domains", domains) => add_domains(&mut self.domains, domains),
-            ("dnssec", ["yes" | "optional" | "no"]) | ("transport", ["plain"]) => Ok(()),
-            ("transport", ["DoH" | "DoT"]) => {
-                self.unusable = true;
-                Ok(())
+            ("resolve-domains", domains) => add_domains(&mut self.domains, domains)?,
+            ("dnssec", [value]) => {
+                self.dnssec = Some(word(&["yes", "optional", "no"], value).ok_or(UNKNOWN)?)
             }
-            ("sni", [name]) if is_domain(name) => Ok(()),
-            _ => Err("it is not known, or malformed"),
+            ("transport", [value]) => {
+                self.transport = Some(word(&["plain", "DoT", "DoH"], value).ok_or(UNKNOWN)?);
+            }
+            ("sni", [name]) if is_domain(name) => self.sni = Some((*name).to_owned()),
+            _ => return Err(UNKNOWN),
         }
+        Ok(())
     }
 }
 
 /// `ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`.
-fn endpoint(text: &str) -> Option<(IpAddr, u16)> {
+fn endpoint(text: &str) -> Option<(IpAddr, Option<u16>)> {
     if let Ok(address) = text.parse() {
-        return Some((address, DNS_PORT));
+        return Some((address, None));
     }
-    let with_port = text.parse().map(|end: SocketAddr| (end.ip(), end.port()));
+    let with_port = text.parse().map(|end: SocketAddr| (end.ip(), Some(end.port())));
     let in_brackets = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
-    with_port.ok().or_else(|| Some((IpAddr::V6(in_brackets()?), DNS_PORT)))
+    with_port.ok().or_else(|| Some((IpAddr::V6(in_brackets()?), None)))
 }
 
 fn add_domains(to: &mut Vec<String>, domains: &[&str]) -> Result<(), &'static str> {
@@ -195,6 +204,36 @@ mod tests {
     }
 
     #[test]
+    fn all_that_is_said_of_a_server_is_kept() {
+        let options = read(&[
+            "server 1 address 10.8.0.1 [fd00::1]:853 10.8.0.1",
+            "server 1 dnssec yes",
+            "server 1 transport DoT",
+            "server 1 sni dns.example",
+            "server 2 sni nowhere.example",
+        ]);
+        let expected = DnsServer {
+            addresses: vec![("10.8.0.1".parse().unwrap(), None), ("fd00::1".parse().unwrap(), Some(853))],
+            domains: Vec::new(),
+            dnssec: Some("yes"),
+            transport: Some("DoT"),
+            sni: Some("dns.example".to_owned()),
+        };
+        assert_eq!(options.servers().collect::<Vec<_>>(), [&expected]);
+    }
+
+    /// The last word on a transport counts.
+    #[test]
+    fn an_address_that_is_said_twice_counts_once() {
+        let dns = settled(&[
+            "server 1 address 10.8.0.1 10.8.0.1:53",
+            "server 1 transport DoH",
+            "server 1 transport plain",
+        ]);
+        assert_eq!(dns.servers, ["10.8.0.1".parse::<IpAddr>().unwrap()]);
+    }
+
+    #[test]
     fn without_a_server_dhcp_options_count() {
         let dns = settled(&["search-domains corp.example"]);
         assert_eq!(dns.servers, ["10.9.9.9".parse::<IpAddr>().unwrap()]);
@@ -210,6 +249,10 @@ mod tests {
             "search-domains a`b`",
             "search-domains",
             "server 1 address",
+            "server 1 dnssec maybe",
+            "server 1 dnssec yes no",
+            "server 1 transport tcp",
+            "server 1 sni a;b",
             "frobnicate",
         ] {
             let mut options = DnsOptions::default();

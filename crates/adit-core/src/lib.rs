@@ -28,7 +28,7 @@ mod tunnel;
 
 pub use activity::{Activity, PeerActivity};
 pub use device_name::{BadDeviceName, DeviceName};
-pub use dns::{DnsOptions, is_domain};
+pub use dns::{DnsOptions, DnsServer, is_domain};
 pub use drive::{Drive, drive, drive_once, drive_with};
 pub use event::{Command, DataEvent, Event, EventOf, OpenFailure, Report, Severity};
 pub use ids::{ConnectionId, PeerId, SessionId};

@@ -36,6 +36,9 @@ pub enum TrafficClass {
     /// DSCP 0 and the packet's ECN field; a congestion mark that is received is put on the packet inside (RFC 6040, normal
     /// mode).
     Ecn,
+    /// The packet's DSCP. The ECN field is 0, as the other end may not put a congestion mark on the packet inside (RFC 6040 §4.1,
+    /// compatibility mode); what is received says nothing.
+    Dscp,
 }
 
 /// How the header around a session's datagrams depends on the packets inside. The default: not at all.
@@ -60,6 +63,7 @@ impl OuterPolicy {
         let traffic_class = match self.traffic_class {
             TrafficClass::Plain => 0,
             TrafficClass::Ecn => ecn(ip, packet),
+            TrafficClass::Dscp => dscp(ip, packet),
         };
         let hop_limit = match self.nested {
             Some(is_nested) if matches!(ip.protocol, UDP | FRAGMENT) => nesting(is_nested, ip, packet)?,
@@ -100,6 +104,17 @@ fn ecn(ip: &Ip, packet: &[u8]) -> u8 {
     let Some(second) = packet.get(1) else { return NOT_ECT };
     let shift = if ip.is_v6() { 4 } else { 0 };
     second >> shift & ECN
+}
+
+/// A packet's traffic class with the ECN field 0.
+#[inline]
+fn dscp(ip: &Ip, packet: &[u8]) -> u8 {
+    let traffic_class = match (ip.is_v6(), packet) {
+        (true, [first, second, ..]) => first << 4 | second >> 4,
+        (false, [_, second, ..]) => *second,
+        _ => 0,
+    };
+    traffic_class & !ECN
 }
 
 /// Puts a congestion mark of the header that was around a packet on the packet (RFC 6040 §4.2, figure 4).
@@ -163,6 +178,20 @@ mod tests {
                 assert_eq!(header(OuterPolicy::default(), &packet), Ok(OuterHeader::default()));
             }
         }
+    }
+
+    /// RFC 6040 §4.1, compatibility mode; RFC 2983 §3.1 for the DSCP.
+    #[test]
+    fn the_dscp_is_copied_and_the_ecn_field_is_not() {
+        let policy = OuterPolicy { traffic_class: TrafficClass::Dscp, nested: None };
+        for v6 in [false, true] {
+            for tos in 0..=u8::MAX {
+                let packet = Flow { v6, tos, ..Flow::default() }.udp(b"x");
+                let expected = OuterHeader { traffic_class: tos & 0xfc, hop_limit: 0 };
+                assert_eq!(header(policy, &packet), Ok(expected));
+            }
+        }
+        assert!((0..=u8::MAX).all(|tos| !policy.heeds(tos)));
     }
 
     /// RFC 6040 §4.2, figure 4, row by row: the packet's ECN field; what becomes of it with Not-ECT, ECT(0), ECT(1) and CE

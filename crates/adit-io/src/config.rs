@@ -10,6 +10,7 @@ use adit_core::{DeviceName, Dns, Preamble, Transport, TunnelSettings};
 use adit_dataplane::codec::Demultiplexer;
 use serde::{Deserialize, Serialize};
 
+use crate::port_share::PortShare;
 use crate::proxy::Proxy;
 use crate::tun::TunConfig;
 
@@ -37,6 +38,9 @@ pub struct DriverConfig {
     pub socket_routing: SocketRouting,
     /// Threads that move packets, up to [`crate::MAX_WORKERS`]; a single peer has one in any case.
     pub workers: usize,
+    /// The other server that gets connections to TCP listeners whose first bytes are not of the protocol
+    /// ([`Demultiplexer::begins_stream`]). `None`: all are the protocol's.
+    pub port_share: Option<PortShare>,
     /// TCP connections that listeners hold at once; more are refused. The protocol makes room before that: it closes
     /// connections of unauthenticated peers by source (`adit_core::prefix_table`).
     pub max_connections: usize,

@@ -26,7 +26,7 @@ pub(crate) mod fuzzing {
 use std::io;
 use std::os::fd::AsFd as _;
 
-pub(crate) use self::client::NetworkChannel;
+pub(crate) use self::client::{ForwardChannel, NetworkChannel};
 pub use self::client::{Helper, HelperAccess, HelperFiles};
 pub use self::gathered::{Allowed, Gather, Gathered};
 pub use self::launcher::{ScriptLauncher, ScriptRun};

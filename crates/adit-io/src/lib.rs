@@ -26,6 +26,7 @@ mod nft;
 mod offload;
 mod opener;
 mod poller;
+mod port_share;
 mod privileges;
 mod proxy;
 mod replace;
@@ -58,6 +59,7 @@ pub use kill_switch::{KillSwitch, KillSwitchError};
 pub use netlink::{KernelRoute, LinkInfo, Netlink, NextHop, RouteWatch, Whose};
 pub use offload::{OffloadState, OffloadStatus, OffloadSwitches};
 pub use opener::look_up_marked;
+pub use port_share::PortShare;
 pub use privileges::{
     Account, AccountError, ConfineError, Confined, Kept, Layer, Sandbox, allow_many_descriptors, confine,
     confine_keeping, forbid_core_files, lock_memory, set_niceness, user_and_group,
@@ -66,5 +68,5 @@ pub use proxy::{HttpAuthentication, HttpProxy, Proxy, ProxyCredentials, ProxyKin
 pub use replace::replace_file;
 pub use routing::Routing;
 pub use sys::{hand_over, inherited};
-pub use tun::{Tun, TunConfig, TunError, TunOffloads};
+pub use tun::{NULL_DEVICE, Tun, TunConfig, TunError, TunOffloads};
 pub use udp::{UdpOptions, UdpSocket};

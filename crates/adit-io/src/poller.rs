@@ -29,6 +29,8 @@ pub(crate) enum Token {
     Forwards,
     /// Word of changes of the TUN device.
     Device,
+    /// TCP connection of that number at a shared port of which it is not known yet whether it is of the protocol.
+    Undecided(u32),
 }
 
 impl Token {
@@ -42,6 +44,7 @@ impl Token {
             Token::Routes => (5, 0),
             Token::Forwards => (6, 0),
             Token::Device => (7, 0),
+            Token::Undecided(number) => (8, number),
         };
         EventData::new_u64(kind << 32 | u64::from(number))
     }
@@ -57,6 +60,7 @@ impl Token {
             5 => Some(Token::Routes),
             6 => Some(Token::Forwards),
             7 => Some(Token::Device),
+            8 => Some(Token::Undecided(number)),
             _ => None,
         }
     }

@@ -14,6 +14,7 @@ use self::by_mark::ByMark;
 use self::policy::{Policy, treatment};
 use crate::mark::{self, DEVICE_GROUP};
 use crate::netlink::{IpFamily, KernelRoute, ListedRoute, MAIN, Netlink, Whose};
+use crate::tun::NULL_DEVICE;
 
 /// An address of the device, and the other end's if it is a point-to-point link.
 type Address = (IpNet, Option<IpAddr>);
@@ -57,6 +58,11 @@ impl Routing {
         let mut netlink = Netlink::open()?;
         let device = netlink.link(name).map_or(0, |link| link.index);
         Ok(Routing::with(netlink, device, name))
+    }
+
+    /// For a tunnel without a device: nothing can be set up.
+    pub(crate) fn without_device() -> io::Result<Routing> {
+        Ok(Routing::with(Netlink::open()?, 0, NULL_DEVICE))
     }
 
     fn with(mut netlink: Netlink, device: u32, name: &str) -> Routing {

@@ -20,6 +20,8 @@ pub(crate) enum System {
     Own(Box<SystemSettings>),
     /// Its helper.
     Helper(NetworkChannel),
+    /// Nothing does: there is no device.
+    Untouched,
 }
 
 /// Routes and name servers, set by this process. They are taken back when this is dropped.
@@ -98,7 +100,7 @@ impl System {
     pub(crate) fn recover(&mut self) -> Vec<Report> {
         match self {
             System::Own(settings) => settings.recover(),
-            System::Helper(_) => Vec::new(),
+            System::Helper(_) | System::Untouched => Vec::new(),
         }
     }
 
@@ -110,6 +112,7 @@ impl System {
                 let text = format!("the tunnel's network is not set up: its helper failed: {error}");
                 vec![Report { severity: Severity::Error, path: None, text }]
             }),
+            System::Untouched => Vec::new(),
         }
     }
 
@@ -118,6 +121,7 @@ impl System {
         match self {
             System::Own(own) => own.bypass(addresses),
             System::Helper(channel) => drop(channel.bypass(addresses)),
+            System::Untouched => {}
         }
     }
 
@@ -126,6 +130,7 @@ impl System {
         match self {
             System::Own(own) => own.follow(),
             System::Helper(channel) => drop(channel.follow()),
+            System::Untouched => {}
         }
     }
 
@@ -134,6 +139,7 @@ impl System {
         match self {
             System::Own(own) => own.undo(),
             System::Helper(channel) => drop(channel.undo()),
+            System::Untouched => {}
         }
     }
 
@@ -142,6 +148,7 @@ impl System {
         match self {
             System::Own(own) => own.depends_on_network(),
             System::Helper(channel) => channel.depends_on_network(),
+            System::Untouched => false,
         }
     }
 
@@ -150,6 +157,7 @@ impl System {
         match self {
             System::Own(own) => own.lacks().map(str::to_owned),
             System::Helper(channel) => channel.lacks(),
+            System::Untouched => None,
         }
     }
 
@@ -158,6 +166,7 @@ impl System {
         match self {
             System::Own(own) => own.takes_all(),
             System::Helper(channel) => channel.takes_all(),
+            System::Untouched => false,
         }
     }
 
@@ -165,14 +174,14 @@ impl System {
     pub(crate) fn resolving(&self, kill_switch: bool) -> Resolving {
         match self {
             System::Own(own) => own.resolving(kill_switch),
-            System::Helper(_) => Resolving::System,
+            System::Helper(_) | System::Untouched => Resolving::System,
         }
     }
 
     /// Watches for changes of the network.
     pub(crate) fn watch(&mut self) -> io::Result<RouteWatch> {
         match self {
-            System::Own(_) => RouteWatch::new(),
+            System::Own(_) | System::Untouched => RouteWatch::new(),
             System::Helper(channel) => channel.watch(),
         }
     }

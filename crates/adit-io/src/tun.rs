@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use thiserror::Error;
 
@@ -22,6 +23,9 @@ pub(crate) const READ_BUFFER: usize = VNET_HEADER + 65_535;
 
 const DEVICE: &str = "/dev/net/tun";
 
+/// What stands for the name of a device where there is none ([`TunConfig::is_null`]).
+pub const NULL_DEVICE: &str = "null";
+
 /// The TUN device to create, or one that is there.
 #[derive(Clone, Debug)]
 pub struct TunConfig {
@@ -31,6 +35,10 @@ pub struct TunConfig {
     /// [`Tun::create_first`]. It is used as it is: name, MTU and queue length are not looked at. The device may be in
     /// another network namespace, where its settings cannot be changed.
     pub descriptor: Option<Arc<OwnedFd>>,
+    /// There is no device: no packet comes from it, and each packet for it is dropped and counted
+    /// ([`crate::Losses::tun_write`]). The tunnel's settings are not applied to the system. What this says of a device is
+    /// not looked at.
+    pub is_null: bool,
     /// Its MTU in bytes, until the tunnel's settings say another; `None`: the kernel's choice, 1500.
     pub mtu: Option<u32>,
     /// Packets that wait in it before it drops.
@@ -44,6 +52,7 @@ impl Default for TunConfig {
         TunConfig {
             name: None,
             descriptor: None,
+            is_null: false,
             mtu: None,
             txqueuelen: 1000,
             offloads: OffloadSwitches::default(),
@@ -101,6 +110,8 @@ pub struct Tun {
     name: String,
     /// The kernel puts no header in front of packets: another program made the device.
     bare: bool,
+    /// There is no device. The file is never readable.
+    is_null: bool,
     offloads: TunOffloads,
     /// Of TCP and UDP super-packets.
     states: [OffloadState; 2],
@@ -121,6 +132,9 @@ impl Tun {
     /// Creates the device with that many queues. The kernel divides packets between them by flow: those of a
     /// flow go to the queue that the flow was last written to.
     pub(crate) fn create_queues(config: &TunConfig, count: usize) -> Result<Vec<Tun>, TunError> {
+        if config.is_null {
+            return (0..count).map(|_| Tun::null()).collect();
+        }
         let first = match &config.descriptor {
             Some(descriptor) => Tun::adopt(descriptor, config)?,
             None => Tun::create_first(config, count)?,
@@ -129,7 +143,7 @@ impl Tun {
         for _ in 1..count {
             let (file, name) = attach(&first.name, libc::IFF_MULTI_QUEUE)?;
             let (offloads, states) = (first.offloads, first.states.clone());
-            queues.push(Tun { file, name, bare: false, offloads, states });
+            queues.push(Tun { file, name, bare: false, is_null: false, offloads, states });
         }
         queues.insert(0, first);
         Ok(queues)
@@ -160,7 +174,21 @@ impl Tun {
         let (file, name) = attach(wanted, flags)?;
         set_up(&name, config).map_err(|error| TunError::SetUp(name.clone(), error))?;
         let (offloads, states) = set_offloads(file.as_fd(), config.offloads);
-        Ok(Tun { file, name, bare: false, offloads, states })
+        Ok(Tun { file, name, bare: false, is_null: false, offloads, states })
+    }
+
+    /// A queue of no device.
+    fn null() -> Result<Tun, TunError> {
+        let other = |error: rustix::io::Errno| TunError::Other(NULL_DEVICE.to_owned(), error.into());
+        let never_readable = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(other)?;
+        Ok(Tun {
+            file: never_readable.into(),
+            name: NULL_DEVICE.to_owned(),
+            bare: false,
+            is_null: true,
+            offloads: TunOffloads::default(),
+            states: [OffloadState::SwitchedOff, OffloadState::SwitchedOff],
+        })
     }
 
     /// A queue of a device that is there.
@@ -183,7 +211,7 @@ impl Tun {
             sys::tun_set_header_size(file.as_fd(), VNET_HEADER).map_err(bad)?;
             set_offloads(file.as_fd(), config.offloads)
         };
-        Ok(Tun { file, name, bare, offloads, states })
+        Ok(Tun { file, name, bare, is_null: false, offloads, states })
     }
 
     /// The device's name.
@@ -215,6 +243,9 @@ impl Tun {
 
     /// Writes one packet: the first piece is a header, or begins with one, and the rest is the packet.
     pub fn write(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.is_null {
+            return Err(io::Error::from_raw_os_error(libc::ENODEV));
+        }
         if !self.bare {
             return Ok(rustix::io::writev(&self.file, pieces)?);
         }

@@ -1,8 +1,8 @@
 //! The environment of scripts, in OpenVPN's names (its manual, "Environmental Variables").
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_core::{Instant, Path, printable};
+use adit_core::{Instant, Ipv4Net, Ipv6Net, Path, printable};
 use adit_pki::certificate::subject_text;
 use rustls::pki_types::CertificateDer;
 use sha1::Sha1;
@@ -121,6 +121,9 @@ impl Environment {
         }
         if let Some(network) = params.address6 {
             self.set("ifconfig_pool_ip6_netbits", &network.prefix_len().to_string());
+            if lease.addresses().iter().any(IpAddr::is_ipv6) {
+                self.set("ifconfig_pool_local_ip6", &network.addr().to_string());
+            }
         }
         let unix = params.control.wall_at_origin.0.saturating_add(since.as_nanos() / 1_000_000_000);
         self.set("time_unix", &unix.to_string());
@@ -136,6 +139,7 @@ impl Environment {
         if let Some(network) = params.address6 {
             self.set("ifconfig_ipv6_local", &network.addr().to_string());
             self.set("ifconfig_ipv6_netbits", &network.prefix_len().to_string());
+            self.set("ifconfig_ipv6_remote", &first_client6(network).to_string());
         }
     }
 
@@ -148,6 +152,16 @@ impl Environment {
         env.set("script_type", script_type);
         env.0
     }
+}
+
+/// The first client's address, which stands for those of all (OpenVPN helper.c, `server`).
+pub(crate) fn first_client4(network: Ipv4Net) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(network.network()).wrapping_add(2))
+}
+
+/// The same of IPv6 (OpenVPN helper.c, `server-ipv6`).
+pub(crate) fn first_client6(network: Ipv6Net) -> Ipv6Addr {
+    Ipv6Addr::from(u128::from(network.network()).wrapping_add(2))
 }
 
 /// Where a peer is, as OpenVPN writes it: `[AF_INET]192.0.2.1 1194`.

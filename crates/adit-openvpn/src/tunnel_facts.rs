@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_core::{DnsOptions, IpNet, Ipv6Net, Redirect, Route, RouteVia, TunnelSettings};
+use adit_core::{DnsOptions, DnsServer, IpNet, Ipv6Net, Redirect, Route, RouteVia, TunnelSettings};
 
 use crate::environment::Environment;
 use crate::params::ScriptParams;
@@ -102,8 +102,8 @@ impl<'a> Told<'a> {
     fn names(&self, env: &mut Environment) {
         let mut options: Vec<String> = self.dhcp_options.clone();
         if self.dns.servers().next().is_some() {
-            let addresses = self.dns.servers().flat_map(|(addresses, _)| addresses);
-            options = addresses.map(|address| format!("DNS {address}")).collect();
+            let addresses = self.dns.servers().flat_map(|server| &server.addresses);
+            options = addresses.map(|(address, _)| format!("DNS {address}")).collect();
             options.extend(self.dns.search_domains().iter().map(|domain| format!("DOMAIN-SEARCH {domain}")));
         }
         for (number, option) in (1..).zip(options) {
@@ -112,13 +112,8 @@ impl<'a> Told<'a> {
         for (number, domain) in (1..).zip(self.dns.search_domains()) {
             env.set(&format!("dns_search_domain_{number}"), domain);
         }
-        for (server, (addresses, domains)) in (1..).zip(self.dns.servers()) {
-            for (number, address) in (1..).zip(addresses) {
-                env.set(&format!("dns_server_{server}_address_{number}"), &address.to_string());
-            }
-            for (number, domain) in (1..).zip(domains) {
-                env.set(&format!("dns_server_{server}_resolve_domain_{number}"), domain);
-            }
+        for (place, server) in (1..).zip(self.dns.servers()) {
+            name_server(place, server, env);
         }
     }
 
@@ -189,6 +184,26 @@ impl<'a> Told<'a> {
             if let Some(metric) = metric {
                 env.append(format!("route_ipv6_metric_{number}"), metric.to_string());
             }
+        }
+    }
+}
+
+/// One server of `dns` lines (OpenVPN dns.c `setenv_dns_options`).
+fn name_server(place: usize, server: &DnsServer, env: &mut Environment) {
+    let mut set = |what: String, value: &str| env.set(&format!("dns_server_{place}_{what}"), value);
+    for (number, (address, port)) in (1..).zip(&server.addresses) {
+        set(format!("address_{number}"), &address.to_string());
+        if let Some(port) = port {
+            set(format!("port_{number}"), &port.to_string());
+        }
+    }
+    for (number, domain) in (1..).zip(&server.domains) {
+        set(format!("resolve_domain_{number}"), domain);
+    }
+    let words = [("dnssec", server.dnssec), ("transport", server.transport), ("sni", server.sni.as_deref())];
+    for (what, value) in words {
+        if let Some(value) = value {
+            set(what.to_owned(), value);
         }
     }
 }

@@ -2,17 +2,21 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use adit_config::openvpn::{COMMAND_LINE, Config, Crl, KeyPassword, Parsed, Role, parse};
+use adit_config::openvpn::{COMMAND_LINE, Config, Crl, HASHED_FILES, KeyPassword, Parsed, Role, parse};
 use adit_config::{Disposition, Failure, Problem, wireguard};
 use adit_io::{Allowed, Gathered, Revocations};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
 use crate::up::{privileges, proxies};
+
+/// The files of a `capath` directory are refused if they hold more bytes in all.
+const MOST_HASHED: usize = 4 << 20;
 
 /// The options of this process's command line, where they are its configuration and not a file.
 static OPTIONS: OnceLock<String> = OnceLock::new();
@@ -126,9 +130,8 @@ fn openvpn_file(path: &Path, text: &[u8]) -> Result<Parsed, Failure> {
         note(path, text);
     }
     let load = |wanted: &Path| {
-        let path = find(path, wanted);
-        let content = std::fs::read(&path).map_err(|error| error.to_string())?;
-        note(&path, &content);
+        let content = load_from(path, wanted)?;
+        note(&find(path, wanted), &content);
         Ok(content)
     };
     let mut parsed = parse(&called(path), text, &load)?;
@@ -149,7 +152,7 @@ pub(crate) fn gather(path: &Path) -> std::io::Result<Gathered> {
     }
     let files = RefCell::new(Vec::new());
     let load = |wanted: &Path| {
-        let content = std::fs::read(find(path, wanted)).map_err(|error| error.to_string());
+        let content = load_from(path, wanted);
         files.borrow_mut().push((wanted.to_owned(), content.clone()));
         content
     };
@@ -254,6 +257,55 @@ fn warning(path: &Path) -> Problem {
     Problem { file: path.to_string(), line: None, text }
 }
 
+/// What a file holds that the configuration `file` names, or what the files of a `capath` directory hold ([`HASHED_FILES`]).
+fn load_from(file: &Path, wanted: &Path) -> Result<Vec<u8>, String> {
+    match (wanted.file_name(), wanted.parent()) {
+        (Some(name), Some(directory)) if name == HASHED_FILES => hashed_files(&find(file, directory)),
+        _ => std::fs::read(find(file, wanted)).map_err(|error| error.to_string()),
+    }
+}
+
+/// The certificates and revocation lists of a directory that OpenSSL would find by hashes of names: `HASH.0`, `HASH.1` …
+/// and `HASH.r0`, `HASH.r1` … up to the first number that is missing (X509_LOOKUP_hash_dir(3)).
+fn hashed_files(directory: &Path) -> Result<Vec<u8>, String> {
+    let mut numbers: BTreeMap<(String, bool), BTreeSet<u32>> = BTreeMap::new();
+    for entry in std::fs::read_dir(directory).map_err(|error| error.to_string())? {
+        let name = entry.map_err(|error| error.to_string())?.file_name();
+        if let Some((hash, is_list, number)) = name.to_str().and_then(hashed_name) {
+            numbers.entry((hash.to_owned(), is_list)).or_default().insert(number);
+        }
+    }
+    let mut content = Vec::new();
+    for ((hash, is_list), numbers) in numbers {
+        for number in (0..).take_while(|number| numbers.contains(number)) {
+            let name = format!("{hash}.{}{number}", if is_list { "r" } else { "" });
+            let one = std::fs::read(directory.join(&name)).map_err(|error| format!("{name}: {error}"))?;
+            content.extend_from_slice(&one);
+            content.push(b'\n');
+            if content.len() > MOST_HASHED {
+                return Err("its files are too large for certificates and revocation lists".to_owned());
+            }
+        }
+    }
+    Ok(content)
+}
+
+/// The hash in the name of a file, whether it is that of a revocation list, and its number.
+fn hashed_name(name: &str) -> Option<(&str, bool, u32)> {
+    let (hash, number) = name.split_once('.')?;
+    let is_hash = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if hash.len() != 8 || !hash.bytes().all(is_hash) {
+        return None;
+    }
+    let (is_list, digits) = match number.strip_prefix('r') {
+        Some(digits) => (true, digits),
+        None => (false, number),
+    };
+    let number: u32 = digits.parse().ok()?;
+    // No sign and no zeros before it.
+    (number.to_string() == digits).then_some((hash, is_list, number))
+}
+
 /// Where a file is that the configuration `file` names. OpenVPN looks from its working directory; a file that
 /// lies beside the configuration is meant too.
 pub(crate) fn find(file: &Path, wanted: &Path) -> PathBuf {
@@ -270,10 +322,57 @@ mod tests {
 
     use super::*;
 
+    fn block(kind: &str, text: &str) -> String {
+        format!("-----BEGIN {kind}-----\n{text}\n-----END {kind}-----\n")
+    }
+
+    #[test]
+    fn a_directory_has_certificates_and_lists_by_hashes() {
+        let scratch = Scratch::create("capath").expect("a directory");
+        let directory = scratch.path().join("ca");
+        std::fs::create_dir(&directory).expect("a directory");
+        let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).expect("a file");
+        write("0123abcd.0", &block("CERTIFICATE", "AAAA"));
+        write("0123abcd.1", &format!("subject=x\n{}", block("CERTIFICATE", "BBBB")));
+        // OpenSSL asks for number 2 before, and finds none.
+        write("0123abcd.3", &block("CERTIFICATE", "DDDD"));
+        write("0123abcd.r0", &block("X509 CRL", "CCCC"));
+        for other in ["ca.crt", "0123abcd.txt", "0123ABCD.0", "123abcd.0", "0123abcd.00", "4567abcd.+0"] {
+            write(other, &block("CERTIFICATE", "EEEE"));
+        }
+        let text = "client\nremote a\nauth-user-pass\ncapath ca\nremote-cert-tls server\n";
+        let file = scratch.write("client.conf", text).expect("a file");
+        let Ok(Dialect::OpenVpn(parsed)) = read(&file) else { panic!("a good configuration") };
+        let tls = &parsed.config.tls;
+        let ca = tls.ca.as_ref().expect("authorities").text();
+        assert_eq!(ca, block("CERTIFICATE", "AAAA") + &block("CERTIFICATE", "BBBB"));
+        assert!(matches!(&tls.crl, Some(Crl::Inline(lists)) if lists.text() == block("X509 CRL", "CCCC")));
+        let gathered = gather(&file).expect("it can be read");
+        assert_eq!(parse_gathered(&file, &gathered).expect("it is good").config, parsed.config);
+        let why = |text: &str| {
+            let file = scratch.write("client.conf", text).expect("a file");
+            read(&file).map(|_| ()).expect_err("a problem").to_string()
+        };
+        let both = why(&format!("{text}crl-verify list.pem\n"));
+        assert!(both.contains("client.conf:4: the directory of `capath` holds revocation lists"), "{both}");
+        // Lists alone are enough beside `ca`.
+        std::fs::remove_file(directory.join("0123abcd.0")).expect("it is ours");
+        let empty = why(text);
+        assert!(empty.contains("client.conf:4: no certificate in the directory"), "{empty}");
+        let beside = format!("{text}<ca>\n{}</ca>\n", block("CERTIFICATE", "FFFF"));
+        let file = scratch.write("client.conf", &beside).expect("a file");
+        let Ok(Dialect::OpenVpn(parsed)) = read(&file) else { panic!("a good configuration") };
+        let ca = parsed.config.tls.ca.as_ref().expect("authorities").text();
+        assert_eq!(ca, block("CERTIFICATE", "FFFF"));
+        std::fs::remove_dir_all(&directory).expect("it is ours");
+        let missing = why(text);
+        assert!(missing.contains("client.conf:4: `ca/*` cannot be read"), "{missing}");
+    }
+
     #[test]
     fn keys_that_others_can_read_are_warned_of() {
         let scratch = Scratch::create("exposed").expect("a directory");
-        let block = |kind: &str| format!("-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----\n");
+        let block = |kind: &str| block(kind, "AAAA");
         let ca = scratch.write("ca.crt", &block("CERTIFICATE")).expect("a file");
         let key = scratch.write("client.key", &block("PRIVATE KEY")).expect("a file");
         scratch.write("client.crt", &block("CERTIFICATE")).expect("a file");

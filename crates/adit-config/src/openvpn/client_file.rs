@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use adit_core::{IpNet, Ipv6Net, PeerLimits};
+use adit_core::{IpNet, Ipv6Net, PeerLimits, is_unprintable};
 
 use crate::openvpn::directives::args::Args;
 use crate::openvpn::directives::suggest;
@@ -13,6 +13,10 @@ use crate::openvpn::handlers::server::pushable;
 use crate::openvpn::lexer::{Entry, lex};
 use crate::openvpn::parser::check_form;
 use crate::{Failure, Problem};
+
+/// Longest username in bytes that `override-username` gives. OpenVPN takes 128 or 4096 (misc.h `USER_PASS_LEN`), and a username
+/// in base64 is pushed.
+const MAX_USERNAME: usize = 128;
 
 /// What the file of one client says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +33,9 @@ pub struct ClientSettings {
     pub push: Vec<PushChange>,
     /// How long its session may last (`inactive`, `session-timeout`).
     pub limits: PeerLimits,
+    /// The username of its session, in place of the one that it gave (`override-username`): 1 to 128 bytes without control
+    /// characters.
+    pub username: Option<String>,
 }
 
 /// One change to what is pushed.
@@ -54,6 +61,7 @@ const PER_CLIENT: &[(&str, Handler)] = &[
     ("push-reset", push_reset),
     ("push-remove", push_remove),
     ("disable", disable),
+    ("override-username", override_username),
     ("inactive", inactive),
     ("session-timeout", session_timeout),
 ];
@@ -150,6 +158,18 @@ fn disable(settings: &mut ClientSettings, _: &Args<'_>) -> Result<Option<String>
     Ok(None)
 }
 
+fn override_username(settings: &mut ClientSettings, args: &Args<'_>) -> Result<Option<String>, String> {
+    let name = args.get(0)?;
+    if name.is_empty() || name.len() > MAX_USERNAME || name.chars().any(is_unprintable) {
+        return Err(args.bad(
+            suggest::shown(name),
+            format_args!("a username of 1 to {MAX_USERNAME} bytes without control characters"),
+        ));
+    }
+    settings.username = Some(name.to_owned());
+    Ok(None)
+}
+
 fn inactive(settings: &mut ClientSettings, args: &Args<'_>) -> Result<Option<String>, String> {
     settings.limits.idle = Some(idle_limit(args)?);
     Ok(None)
@@ -200,15 +220,24 @@ mod tests {
         let limits = parse_client_file("f", b"inactive 60 1000\nsession-timeout 0").unwrap().0.limits;
         assert_eq!(limits.idle, Some(IdleLimit { after: Duration::from_secs(60), bytes: 1000 }));
         assert_eq!(limits.length, Some(Duration::ZERO));
+        let username = parse_client_file("f", b"override-username \"Anna B\"").unwrap().0.username;
+        assert_eq!(username.as_deref(), Some("Anna B"));
     }
 
     #[test]
     fn mistakes_name_file_and_line() {
+        let long = format!("override-username {}", "ä".repeat(65));
         for (text, expected) in [
             ("\ndisabel", "ccd/anna:2: there is no directive `disabel`; did you mean `disable`?"),
             ("ifconfig-push 10.8.0.50", "ccd/anna:1: `ifconfig-push` takes"),
             ("iroute 192.168.0.0 255.255.0.255", "ccd/anna:1: `iroute`: found `255.255.0.255`"),
             ("push \"a,b\"", "ccd/anna:1: `push`: found `a,b`"),
+            ("override-username", "ccd/anna:1: `override-username` takes USERNAME"),
+            (
+                "override-username \"\"",
+                "ccd/anna:1: `override-username`: found ``; write a username of 1 to 128",
+            ),
+            (long.as_str(), "ccd/anna:1: `override-username`: found "),
         ] {
             let failure = parse_client_file("ccd/anna", text.as_bytes()).unwrap_err();
             assert!(failure.to_string().starts_with(expected), "{failure}");

@@ -11,8 +11,8 @@ use crate::openvpn::handlers::scripts::ScriptsDraft;
 use crate::openvpn::lexer::{At, Inline};
 use crate::openvpn::model::{
     Access, AuthRetry, CertProfile, Compression, Crl, Family, Frequency, HttpAuthentication, KeyDirection,
-    KeyPassword, Liveness, Mssfix, NamedRoute, PeerCheck, Process, PullFilter, RedirectGateway, Rekey,
-    SocketOptions, StaticChallenge, TlsName, TlsVersion, UserPass,
+    KeyPassword, Liveness, Mssfix, NamedRoute, PeerCheck, PortShare, Process, PullFilter, RedirectGateway,
+    Rekey, SocketOptions, StaticChallenge, TlsName, TlsVersion, UserPass,
 };
 
 /// The directives of a file that were read so far, before defaults and checks.
@@ -88,6 +88,7 @@ impl Sides {
 pub(crate) struct DeviceDraft {
     pub(crate) name: Option<(String, At)>,
     pub(crate) is_tun: bool,
+    pub(crate) is_null: bool,
     pub(crate) mtu: Option<u16>,
     pub(crate) told_mtu: Option<u16>,
     pub(crate) ifconfig_nowarn: bool,
@@ -98,6 +99,14 @@ pub(crate) struct DeviceDraft {
     pub(crate) subnet: Option<bool>,
     /// Where `topology` stands.
     pub(crate) topology_at: Option<At>,
+}
+
+impl DeviceDraft {
+    /// Whether there is to be no device: `dev null` (OpenVPN tun.c `is_dev_type`).
+    pub(crate) fn is_absent(&self) -> bool {
+        let is_named_so = self.name.as_ref().is_some_and(|(name, _)| name.starts_with("null"));
+        self.is_null || (is_named_so && !self.is_tun)
+    }
 }
 
 /// What can differ from one `<connection>` to the next.
@@ -158,6 +167,7 @@ pub(crate) enum Source {
 #[derive(Default)]
 pub(crate) struct TlsDraft {
     pub(crate) ca: Option<Material>,
+    pub(crate) capath: Option<Material>,
     pub(crate) cert: Option<Material>,
     pub(crate) extra: Option<Material>,
     pub(crate) key: Option<Material>,
@@ -240,6 +250,7 @@ pub(crate) struct ServerDraft {
     pub(crate) push: Vec<String>,
     pub(crate) client_to_client: bool,
     pub(crate) duplicate_cn: bool,
+    pub(crate) port_share: Option<(PortShare, At)>,
     pub(crate) max_clients: Option<u32>,
     pub(crate) connect_freq: Option<Frequency>,
     pub(crate) connect_freq_initial: Option<Frequency>,

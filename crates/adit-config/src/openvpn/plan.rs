@@ -43,6 +43,9 @@ pub(crate) fn plan(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> Opt
     }
     let wrap = parser.wrap(&draft, is_server);
     let tls_crypt_v2 = if is_server { parser.tls_crypt_v2(&draft) } else { None };
+    if side == Side::Server && draft.device.is_absent() {
+        parser.problem_in(file, "`dev null`: a server of many clients needs a device; write `dev tun`");
+    }
     let device = device(&draft, parser);
     let tls = if has_secret { Some(Tls::default()) } else { parser.tls(&mut draft, file) };
     let metric = draft.client.route_metric;
@@ -166,6 +169,7 @@ fn push_once(draft: &mut Draft, option: String) {
 
 fn device(draft: &Draft, parser: &mut Parser<'_>) -> Option<Device> {
     let name = match &draft.device.name {
+        _ if draft.device.is_absent() => None,
         None => None,
         Some((name, _)) if name == "tun" => None,
         Some((name, at)) => {
@@ -179,5 +183,13 @@ fn device(draft: &Draft, parser: &mut Parser<'_>) -> Option<Device> {
         }
     };
     let DeviceDraft { mtu, told_mtu, ifconfig_nowarn, txqueuelen, route_table, .. } = draft.device;
-    Some(Device { name, mtu: mtu.unwrap_or(1500), told_mtu, ifconfig_nowarn, txqueuelen, route_table })
+    Some(Device {
+        name,
+        is_null: draft.device.is_absent(),
+        mtu: mtu.unwrap_or(1500),
+        told_mtu,
+        ifconfig_nowarn,
+        txqueuelen,
+        route_table,
+    })
 }

@@ -39,6 +39,13 @@ pub trait Demultiplexer: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Whether a stream that a peer opened is of this format, by its first three bytes, or fewer if the peer sends no more.
+    /// Asked at a port that is shared with another server.
+    fn begins_stream(&self, first: &[u8]) -> bool {
+        let _ = first;
+        true
+    }
+
     /// What a record of a length that cannot be says about the other end, for the log.
     fn stream_advice(&self) -> StreamAdvice {
         StreamAdvice {

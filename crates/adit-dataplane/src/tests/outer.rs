@@ -6,7 +6,9 @@ use super::packets::{Flow, checksums_ok};
 use super::world::{End, tcp, udp};
 use crate::codec::SessionCodec;
 use crate::codec::testing::{indexed, session_id, v2, with_outer_headers};
-use crate::{Arrival, DropReason, GsoBatch, MergePolicy, Offload, OuterHeader, Segmentation};
+use crate::{
+    Arrival, DropReason, GsoBatch, MergePolicy, Offload, OuterHeader, OuterPolicy, Segmentation, TrafficClass,
+};
 
 const PEER: PeerId = PeerId(4);
 const SESSION: SessionId = SessionId(7);
@@ -47,6 +49,18 @@ fn a_batch_has_one_traffic_class_and_the_order_stays() {
     assert_eq!(classes(&end), [(0, 2), (2, 3), (0, 1), (3, 2)]);
     let counters: Vec<u64> = end.transmit_batch.iter().flat_map(counters).collect();
     assert_eq!(counters, (0..8).collect::<Vec<_>>());
+}
+
+/// A session that shows the DSCP of its packets.
+#[test]
+fn a_batch_has_one_dscp() {
+    let outer = OuterPolicy { traffic_class: TrafficClass::Dscp, nested: None };
+    let codec = SessionCodec { outer, ..with_outer_headers(7, 1420).expect("the keys fit") };
+    let mut end = with_codec(udp(2), codec);
+    for tos in [0, 2, 0xb8, 0xba, 0xbb, 0x88, 0] {
+        seal(&mut end, &packet(tos, b"x"));
+    }
+    assert_eq!(classes(&end), [(0, 2), (0xb8, 3), (0x88, 1), (0, 1)]);
 }
 
 fn counters(batch: GsoBatch<'_>) -> Vec<u64> {

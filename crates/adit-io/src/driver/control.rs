@@ -10,6 +10,7 @@ mod settings;
 mod sockets;
 mod stages;
 mod time;
+mod undecided;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -26,6 +27,8 @@ use adit_core::{
 use adit_dataplane::codec::Demultiplexer;
 
 use self::outbox::Outbox;
+pub(super) use self::undecided::Sharing;
+use self::undecided::Undecided;
 use super::MakeCodec;
 use super::binding::Binder;
 use super::counters::LinkCounters;
@@ -82,6 +85,8 @@ pub(super) struct Control<'a, P: Protocol> {
     offloads: OffloadStatus,
     udp_options: UdpOptions,
     listeners: Vec<Listener>,
+    /// Connections at a shared port that are not the protocol's yet.
+    undecided: Option<Undecided>,
     /// The system had no descriptor left for a connection; the listeners rest until the next tick.
     listeners_rest: bool,
     /// Sockets that nothing is received from yet.
@@ -154,6 +159,9 @@ impl<'a, P: Protocol> Control<'a, P> {
             kill_switch: driver.config.kill_switch,
             offloads: driver.device.offloads.clone(),
             udp_options: driver.udp_options,
+            undecided: driver
+                .sharing
+                .map(|sharing| Undecided::new(sharing, Arc::clone(&driver.config.dataplane.demultiplexer))),
             listeners: driver.listeners,
             listeners_rest: true,
             bound: driver.sockets,
@@ -229,6 +237,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                     Token::Listener(number) => self.accept(number),
                     Token::Routes => self.network.woke(&self.poller),
                     Token::Device => self.follow_mtu(),
+                    Token::Undecided(number) => self.decide(number),
                     Token::Tun | Token::Udp(_) | Token::Tcp(_) | Token::Forwards => {}
                 }
             }

@@ -47,7 +47,7 @@ use adit_dataplane::codec::{Demultiplexer, SessionCodec};
 
 pub use self::binding::{BindAnswer, UdpBinding, UdpSockets};
 use self::binding::{Binder, Numbered};
-use self::control::Control;
+use self::control::{Control, Sharing};
 use self::counters::LinkCounters;
 pub use self::device::SharedDevice;
 use self::device::{Device, Membership};
@@ -63,6 +63,7 @@ use crate::dns::NameServers;
 use crate::helper::{self, HelperAccess, Policy};
 use crate::mailbox::{MailReceiver, Mailbox, mailbox};
 use crate::mark;
+use crate::port_share::Forwarder;
 use crate::privileges::allow_many_descriptors;
 use crate::routing::Routing;
 use crate::system::{System, SystemSettings};
@@ -101,6 +102,8 @@ pub struct Driver<P: Protocol> {
     orders: mpsc::Sender<Order<P>>,
     order_receiver: mpsc::Receiver<Order<P>>,
     helper: Option<HelperAccess>,
+    /// What forwards connections at a shared port that are not of the protocol.
+    sharing: Option<Sharing>,
     answers_unreachable: bool,
     /// The traffic class of control datagrams.
     control_class: u8,
@@ -144,8 +147,13 @@ impl<P: Protocol> Driver<P> {
         let workers = shared.workers.len();
         let device = |source| DriverError::Device { name: tun.name().to_owned(), source };
         let handed_over = config.tun.descriptor.is_some();
-        let routing =
-            if handed_over { Routing::of_any_namespace(tun.name()) } else { Routing::new(tun.name()) };
+        let routing = if config.tun.is_null {
+            Routing::without_device()
+        } else if handed_over {
+            Routing::of_any_namespace(tun.name())
+        } else {
+            Routing::new(tun.name())
+        };
         let mut routing = routing.map_err(device)?;
         if config.changes_routing {
             routing.set_tunnel_group().map_err(device)?;
@@ -201,7 +209,13 @@ impl<P: Protocol> Driver<P> {
         let (orders, order_receiver) = mpsc::channel();
         let index = routing.device();
         let link = LinkCounters::new(tun.name(), index).map_err(device)?;
-        let name_servers = NameServers::new(index, config.resolv_conf.clone());
+        let system = match config.tun.is_null {
+            true => System::Untouched,
+            false => {
+                let name_servers = NameServers::new(index, config.resolv_conf.clone());
+                System::Own(Box::new(SystemSettings::new(routing, name_servers)))
+            }
+        };
         let own = &config.dataplane.demultiplexer;
         let options = PairOptions {
             count: workers,
@@ -214,7 +228,7 @@ impl<P: Protocol> Driver<P> {
         Ok(Driver {
             config,
             device: shared,
-            system: System::Own(Box::new(SystemSettings::new(routing, name_servers))),
+            system,
             index,
             link,
             udp_options,
@@ -227,6 +241,7 @@ impl<P: Protocol> Driver<P> {
             orders,
             order_receiver,
             helper: None,
+            sharing: None,
             answers_unreachable: false,
             control_class: 0,
             follows_mtu: false,
@@ -258,6 +273,7 @@ impl<P: Protocol> Driver<P> {
         let is_low = |remote: &Remote| remote.bind.is_some_and(|bind| (1..1024).contains(&bind.port()));
         Policy {
             network,
+            port_share: self.config.port_share.clone(),
             low_ports: self.config.remotes.iter().any(is_low),
             remotes: self.config.remotes.clone(),
             replaces_remotes: false,
@@ -279,6 +295,9 @@ impl<P: Protocol> Driver<P> {
         }
         if self.binder.is_used() {
             self.binder.use_helper(helper.sockets()?);
+        }
+        if self.config.port_share.is_some() {
+            self.sharing = Some(Sharing::Helper(helper.forwarding()?));
         }
         self.helper = Some(helper);
         Ok(())
@@ -354,7 +373,12 @@ impl<P: Protocol> Driver<P> {
     ///
     /// # Errors
     /// Why it could not go on. [`DriverError::DeviceDeleted`] comes after the protocol has ended in order.
-    pub fn run(self, protocol: P, observer: &mut dyn Observer<P>) -> Result<Ended, DriverError> {
+    pub fn run(mut self, protocol: P, observer: &mut dyn Observer<P>) -> Result<Ended, DriverError> {
+        if self.sharing.is_none()
+            && let Some(share) = &self.config.port_share
+        {
+            self.sharing = Some(Sharing::Own(Forwarder::start(share).map_err(DriverError::Start)?));
+        }
         // A rest of 100 µs is to take 100 µs, not 150. The data threads inherit it from this one.
         let _ = rustix::thread::set_current_timer_slack(TIMER_SLACK);
         let losses = Arc::default();

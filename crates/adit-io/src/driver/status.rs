@@ -52,7 +52,7 @@ pub struct Losses {
     pub udp_send: u64,
     /// UDP datagrams larger than the receive buffer.
     pub udp_truncated: u64,
-    /// Packets that the TUN device refused.
+    /// Packets that the TUN device refused, or for which there is no device ([`crate::TunConfig::is_null`]).
     pub tun_write: u64,
     /// Datagrams for a path that is closed.
     pub no_path: u64,

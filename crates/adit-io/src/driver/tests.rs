@@ -5,6 +5,7 @@ mod codec;
 mod demultiplexers;
 mod device;
 mod endpoints;
+mod port_share;
 mod preambles;
 mod protocols;
 mod sources;
@@ -256,6 +257,7 @@ fn config(role: Role) -> DriverConfig {
         remotes: Vec::new(),
         buffers: Buffers::default(),
         socket_routing: SocketRouting::default(),
+        port_share: None,
         workers: 1,
         max_connections: 100,
         resolv_conf: None,

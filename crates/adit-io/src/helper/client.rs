@@ -1,8 +1,8 @@
 //! The helper as its tunnel sees it.
 
 use std::io;
-use std::net::IpAddr;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -135,6 +135,10 @@ impl HelperAccess {
         Ok(super::ScriptLauncher::new(self.channel()?))
     }
 
+    pub(crate) fn forwarding(&self) -> io::Result<ForwardChannel> {
+        Ok(ForwardChannel { channel: self.channel()? })
+    }
+
     pub(crate) fn sockets(&self) -> io::Result<SocketChannel> {
         Ok(SocketChannel::new(self.channel()?))
     }
@@ -228,6 +232,19 @@ impl NetworkChannel {
     pub(crate) fn watch(&mut self) -> io::Result<RouteWatch> {
         let (_, descriptor) = self.ask(NetworkRequest::Watch)?;
         Ok(RouteWatch::from(descriptor.ok_or(io::ErrorKind::Unsupported)?))
+    }
+}
+
+/// Has the helper forward connections at a shared port that are not of the protocol.
+#[derive(Debug)]
+pub(crate) struct ForwardChannel {
+    channel: Channel,
+}
+
+impl ForwardChannel {
+    /// Hands over a connection that came from `source`.
+    pub(crate) fn forward(&self, connection: BorrowedFd<'_>, source: SocketAddr) -> io::Result<()> {
+        self.channel.send_with(&Request::Forward(source), Some(connection))
     }
 }
 

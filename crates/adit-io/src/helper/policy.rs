@@ -7,6 +7,7 @@ use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Remote;
+use crate::port_share::PortShare;
 use crate::privileges::Account;
 use crate::udp::UdpOptions;
 
@@ -27,6 +28,8 @@ pub struct Policy {
     pub binds_udp: bool,
     /// A firewall holds back what is not marked, also questions for names.
     pub kill_switch: bool,
+    /// The other server at a shared port: it forwards connections there.
+    pub port_share: Option<PortShare>,
     /// Sockets are bound to ports below 1024.
     pub low_ports: bool,
     /// The configuration file of the tunnel, which may be read again with the files that it names then.

@@ -27,6 +27,9 @@ pub(super) enum Request {
     Script(ScriptRequest),
     /// For UDP sockets.
     Socket(SocketRequest),
+    /// Forward the connection whose descriptor comes with this, and which came from that address, to the other server of a
+    /// shared port. No answer.
+    Forward(SocketAddr),
 }
 
 /// For UDP sockets. Answer: `Result<(), Refusal>`.

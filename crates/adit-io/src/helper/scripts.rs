@@ -1,10 +1,12 @@
 //! Runs a configuration's scripts, and keeps their files.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown,
+};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -99,6 +101,7 @@ impl Scripts {
         let arguments = call.files.iter().zip(&made.files).filter(|(file, _)| file.is_argument);
         command.args(arguments.map(|(_, path)| path));
         if self.gave_up {
+            self.give_to_user(&made)?;
             self.become_user(&mut command);
         }
         let child = command.spawn()?;
@@ -112,6 +115,15 @@ impl Scripts {
         };
         self.runs.insert(number, run);
         Ok(number)
+    }
+
+    /// Lets the user that a script becomes enter the directory of its files, read them and write them.
+    fn give_to_user(&self, made: &InputFiles) -> io::Result<()> {
+        let (uid, gid) = self.policy.account.as_ref().map(Account::numbers).unwrap_or_default();
+        let (Some(own), Some(parent)) = (&made.directory, &self.directory) else { return Ok(()) };
+        // Others can enter it, but none of the directories in it.
+        fs::set_permissions(&parent.path, Permissions::from_mode(0o711))?;
+        made.files.iter().chain([own]).try_for_each(|path| chown(path, uid, gid))
     }
 
     fn become_user(&self, command: &mut Command) {
@@ -385,7 +397,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::testing::Scratch;
+    use crate::testing::{Scratch, in_fresh_network};
 
     fn scripts(directory: &Path) -> Scripts {
         Scripts::new(policy::Scripts {
@@ -410,6 +422,37 @@ mod tests {
         }
     }
 
+    fn exit_of(scripts: &mut Scripts, run: u64) -> Exit {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            if let Some(exit) = scripts.poll(run).unwrap() {
+                return exit;
+            }
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// It may enter the directory of its own script's files, and of no other's.
+    #[test]
+    fn a_script_can_read_its_files_as_another_user() {
+        in_fresh_network(|| {
+            let scratch = Scratch::new("given");
+            let mut scripts = scripts(scratch.path());
+            let argv = ["/bin/sh", "-c", "[ \"$(id -u) $(cat \"$1\")\" = \"65534 in\" ] && exit 5", "name"];
+            scripts.policy.lasting = vec![argv.map(str::to_owned).to_vec()];
+            scripts.policy.account = Account::find(Some("nobody"), None).unwrap();
+            scripts.gave_up = true;
+            let run = scripts.run(&call(&argv, "config")).unwrap();
+            assert_eq!(exit_of(&mut scripts, run), Ok(5));
+            let own = scripts.runs[&run].directory.clone().unwrap();
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!((mode(&own), mode(own.parent().unwrap())), (0o700, 0o711));
+            scripts.end();
+            assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+        });
+    }
+
     #[test]
     fn only_the_scripts_of_the_configuration_run() {
         let scratch = Scratch::new("scripts");
@@ -423,15 +466,7 @@ mod tests {
         }
         for known in ["common_name", "IV_VER", "X509_0_CN", "CONFIGURED"] {
             let run = scripts.run(&call(&good, known)).unwrap();
-            let deadline = Instant::now() + Duration::from_secs(20);
-            let exit = loop {
-                match scripts.poll(run).unwrap() {
-                    Some(exit) => break exit,
-                    None => assert!(Instant::now() < deadline),
-                }
-                thread::sleep(Duration::from_millis(2));
-            };
-            assert_eq!(exit, Ok(3));
+            assert_eq!(exit_of(&mut scripts, run), Ok(3));
             assert_eq!(scripts.files(run).unwrap(), [b"in"]);
             scripts.release(run);
             assert!(scripts.files(run).is_err());
@@ -474,7 +509,7 @@ mod tests {
         fs::create_dir(&alike).unwrap();
         let foreign = scratch.path().join(format!("{PREFIX}{:016x}", 3));
         fs::create_dir(&foreign).unwrap();
-        std::os::unix::fs::chown(&foreign, Some(65_534), None).unwrap();
+        chown(&foreign, Some(65_534), None).unwrap();
 
         drop(scripts(scratch.path()));
         assert!(!abandoned.exists());

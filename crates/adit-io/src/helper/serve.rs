@@ -25,7 +25,8 @@ use crate::config::Remote;
 use crate::dns::NameServers;
 use crate::netlink::RouteWatch;
 use crate::opener::{self, KnownAddresses, Opened, Resolving};
-use crate::privileges::{deny_programs, lock_memory, reduce};
+use crate::port_share::{Forwarder, PortShare};
+use crate::privileges::{allow_many_descriptors, deny_programs, lock_memory, reduce};
 use crate::routing::Routing;
 use crate::system::SystemSettings;
 use crate::udp::UdpOptions;
@@ -54,6 +55,7 @@ struct Helper {
     /// The names of all remotes were resolved, or it was tried.
     learnt: AtomicBool,
     kill_switch: bool,
+    forwarder: Mutex<Option<Forwarder>>,
     files: Files,
     scripts: Option<Mutex<Scripts>>,
     /// What the configuration that was read last allows.
@@ -110,12 +112,18 @@ fn start(policy: Policy, rights: Rights, gather: Gather) -> io::Result<(Helper, 
         known: KnownAddresses::default(),
         learnt: AtomicBool::new(false),
         kill_switch: policy.kill_switch,
+        forwarder: Mutex::new(policy.port_share.as_ref().map(forwarder).transpose()?),
         files,
         scripts: scripts.map(Mutex::new),
         proposed: Mutex::new(None),
         channels: AtomicUsize::new(0),
     };
     Ok((helper, reports.into_iter().map(Note::from).collect()))
+}
+
+fn forwarder(share: &PortShare) -> io::Result<Forwarder> {
+    allow_many_descriptors();
+    Forwarder::start(share)
 }
 
 fn system_settings(network: Network, reports: &mut Vec<Report>) -> io::Result<Mutex<SystemSettings>> {
@@ -176,6 +184,12 @@ impl Helper {
                     channel.send(&self.look_up(&name).map_err(Refusal::from))?;
                 }
                 Request::File(request) => self.files.serve(channel, request)?,
+                Request::Forward(source) => {
+                    let forwarder = lock(&self.forwarder);
+                    let forwarder = forwarder.as_ref().ok_or(io::ErrorKind::PermissionDenied)?;
+                    // Without room for one more, here or in the table of descriptors, the connection is closed.
+                    let _ = descriptor.map(|stream| forwarder.take(stream.into(), source));
+                }
                 Request::Socket(request) => self.serve_sockets(channel, request, descriptor)?,
                 Request::Script(request) => {
                     let scripts = self.scripts.as_ref().ok_or(io::ErrorKind::PermissionDenied)?;
@@ -324,6 +338,7 @@ impl Helper {
         if let Some(scripts) = &self.scripts {
             lock(scripts).end();
         }
+        drop(lock(&self.forwarder).take());
         removed_at_end.iter().for_each(Removed::remove);
     }
 }

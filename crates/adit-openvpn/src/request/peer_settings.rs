@@ -19,6 +19,8 @@ pub struct PeerSettings {
     pub push: Vec<PushChange>,
     /// How long it may stay connected.
     pub limits: PeerLimits,
+    /// The username of its session, in place of the one that it gave (`override-username`).
+    pub username: Option<String>,
 }
 
 /// One change to what is pushed.
@@ -41,5 +43,6 @@ impl PeerSettings {
         self.routes.extend(later.routes);
         self.push.extend(later.push);
         self.limits = self.limits.merged(later.limits);
+        self.username = later.username.or(self.username.take());
     }
 }

@@ -4,6 +4,7 @@
 
 mod challenge;
 mod management;
+mod override_username;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub(super) struct AuthRequest<'a> {
     pub(super) now: Instant,
     pub(super) path: Path,
     pub(super) hello: &'a KeyMethod2,
+    /// The username that it gives, or the one that its session has in place of that ([`Authentication::username_for`]).
+    pub(super) user: &'a str,
     /// The name that its certificate proves.
     pub(super) certified: Option<&'a str>,
     /// The certificates it showed, its own first.
@@ -44,7 +47,7 @@ impl AuthRequest<'_> {
     /// and, as in OpenVPN (`key_method_2_read`), without a password: what lets such a client in has judged no name.
     fn username(&self, access: &AccessParams) -> &str {
         let is_judged = access.wants_password() && !self.hello.password.is_empty();
-        if is_judged { &self.hello.username } else { "" }
+        if is_judged { self.user } else { "" }
     }
 }
 
@@ -90,6 +93,8 @@ pub(super) struct Authentication {
     /// The username that is being judged, and then the one that was found true. Empty where nothing judges it.
     username: String,
     locked: bool,
+    /// The username that the client gave, where its session has another (`override-username`).
+    replaced: Option<String>,
     /// The username may be told by the client alone, as its token holds none.
     nameless: bool,
     token: Option<Login>,
@@ -134,6 +139,7 @@ impl Authentication {
             open: false,
             username: String::new(),
             locked: false,
+            replaced: None,
             nameless: false,
             token: None,
             fresh_login,
@@ -266,7 +272,7 @@ impl Authentication {
     fn shown_token(&self, request: &AuthRequest<'_>) -> Option<Option<Verified>> {
         let hello = request.hello;
         let tokens = self.params.access.tokens.as_ref().filter(|_| is_token(&hello.password))?;
-        Some(auth_token::verify(tokens, &hello.username, &hello.password, self.wall(request.now)))
+        Some(auth_token::verify(tokens, request.user, &hello.password, self.wall(request.now)))
     }
 
     /// The token or the password. An error decides at once.
@@ -346,7 +352,7 @@ impl Authentication {
         ];
         if script.by_file {
             let mut content =
-                Zeroizing::new(Vec::with_capacity(hello.username.len() + hello.password.len() + 2));
+                Zeroizing::new(Vec::with_capacity(request.user.len() + hello.password.len() + 2));
             content.extend_from_slice(request.username(&self.params.access).as_bytes());
             content.push(b'\n');
             // One line each, as in OpenVPN: what ends a line is none of it.

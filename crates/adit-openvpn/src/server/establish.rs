@@ -186,6 +186,12 @@ impl Server {
 
     /// The client has its addresses; `learn-address` hears of them first.
     fn bring_up(&mut self, id: PeerId, lease: ClientLease, settings: &PeerSettings) {
+        if let Some(username) = &settings.username
+            && !self.override_username(id, username)
+        {
+            self.pool.release(&lease.addresses);
+            return self.settle(id);
+        }
         if self.params.access.learn_address.is_none() || lease.networks().is_empty() {
             return self.establish(id, lease, settings);
         }
@@ -196,6 +202,18 @@ impl Server {
             self.vacated.retain(|network, _| before.contains(network));
         }
         self.settle(id);
+    }
+
+    /// `override-username`. False if the client is refused or gone.
+    fn override_username(&mut self, id: PeerId, username: &str) -> bool {
+        let Some(peer) = self.peers.get_mut(&id) else { return false };
+        let before = peer.known_name().map(str::to_owned);
+        if let Err(why) = peer.override_username(username, &mut self.events) {
+            peer.refuse(self.now, "", &why, &mut self.events);
+            return false;
+        }
+        // With `username-as-common-name` it has another name now, and that name's earlier connections make room.
+        peer.known_name() == before.as_deref() || self.take_over(id)
     }
 
     /// The client may use its addresses.

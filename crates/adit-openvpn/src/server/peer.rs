@@ -554,7 +554,9 @@ impl Peer {
             }
             AuthResult::Passed if self.up.is_some() => {
                 if let Some(token) = self.authentication.token(now) {
-                    self.channel.send_message(now, &format!("PUSH_REPLY,auth-token {}", *token));
+                    let username = self.authentication.token_username().map(|option| format!(",{option}"));
+                    let username = username.unwrap_or_default();
+                    self.channel.send_message(now, &format!("PUSH_REPLY,auth-token {}{username}", *token));
                 }
             }
             AuthResult::Passed => self.proceed(),
@@ -588,7 +590,8 @@ impl Peer {
         }
         let chain = self.channel.peer_certificates();
         let certified = self.channel.peer_name();
-        let request = AuthRequest { now, path: self.path, hello, certified, chain: &chain };
+        let user = self.authentication.username_for(&hello.username).to_owned();
+        let request = AuthRequest { now, path: self.path, hello, user: &user, certified, chain: &chain };
         let auth_result = self.authentication.judge(&request, events);
         self.follow(now, auth_result, events);
     }

@@ -1,11 +1,12 @@
 //! What a server sets up on its own system, and what it pushes.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv4Addr;
 
 use adit_core::{DnsOptions, IpNet, Ipv4Net, Ipv6Net, TunnelSettings};
 
 use crate::codec::Compression;
 use crate::data_keys::Agreement;
+use crate::environment::{first_client4, first_client6};
 use crate::lease::ClientLease;
 use crate::negotiate::{PeerAbilities, iv_proto};
 use crate::params::{PointToPointParams, ServerParams};
@@ -41,11 +42,8 @@ pub(super) fn facts(params: &ServerParams) -> Option<Box<TunnelFacts>> {
     let scripts = scripts.or(params.scripts.as_deref())?;
     let mut told = Told::by_file(&settings, scripts, &none);
     if params.point_to_point.is_none() {
-        // OpenVPN's helper.c: the first client's addresses stand for those of all.
-        let second = |network: Ipv4Net| Ipv4Addr::from(u32::from(network.network()).wrapping_add(2));
-        told.gateway = told.gateway.or(params.address4.map(second));
-        let second = |network: Ipv6Net| Ipv6Addr::from(u128::from(network.network()).wrapping_add(2));
-        told.peer_ipv6 = told.peer_ipv6.or(params.address6.map(second));
+        told.gateway = told.gateway.or(params.address4.map(first_client4));
+        told.peer_ipv6 = told.peer_ipv6.or(params.address6.map(first_client6));
     }
     Some(Box::new(told.facts(scripts)))
 }

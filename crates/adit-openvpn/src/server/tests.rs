@@ -140,6 +140,31 @@ impl Rogue {
         self.exchange();
     }
 
+    /// The latest `client-connect` succeeds and gives these settings.
+    fn writes(&mut self, settings: PeerSettings) {
+        let id = *self.scripts("client-connect").last().unwrap();
+        let outcome =
+            ScriptOutcome { exit: Ok(0), files: Vec::new(), settings: Some(Ok(Box::new(settings))) };
+        self.server.handle_reply(self.now, Reply::ScriptDone { id, outcome });
+        self.exchange();
+    }
+
+    /// The usernames that scripts were asked to judge.
+    fn judged_usernames(&self) -> Vec<String> {
+        let value = |env: &[(String, String)], wanted: &str| {
+            env.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.clone())
+        };
+        let of_verify = |event: &Event| match event {
+            Event::Request(Request::RunScript(script))
+                if value(&script.env, "script_type").as_deref() == Some(VERIFY) =>
+            {
+                value(&script.env, "username")
+            }
+            _ => None,
+        };
+        self.events.iter().filter_map(of_verify).collect()
+    }
+
     fn log_says(&self, words: &str) -> bool {
         let says = |event: &Event| matches!(event, Event::Report(report) if report.text.contains(words));
         self.events.iter().any(says)
@@ -331,6 +356,29 @@ fn a_client_that_changes_its_username_goes() {
     rogue.renegotiate();
     assert_eq!((rogue.scripts(VERIFY).len(), rogue.server.peers().len()), (1, 0));
     assert!(rogue.log_says("it was ann and now says to be bob"), "{:?}", rogue.events);
+}
+
+/// `override-username`: the username that the client gave stands for the other from then on; a third one is refused.
+#[test]
+fn a_client_whose_username_is_replaced_may_give_either() {
+    for (name, stays) in [("ann", true), ("bea", true), ("cid", false)] {
+        let connect = Some(vec!["/connect".to_owned()]);
+        let mut rogue = Rogue::new(|server| server.access.client_connect = connect);
+        rogue.ends(VERIFY, 0);
+        rogue.writes(PeerSettings { username: Some("bea".to_owned()), ..PeerSettings::default() });
+        rogue.is_told();
+        let user = UserPassword { username: name.to_owned(), password: "s3 cret".to_owned().into() };
+        rogue.channel.set_credentials(&user);
+        rogue.renegotiate();
+        if stays {
+            assert_eq!(rogue.judged_usernames(), ["ann", "bea"], "{name}");
+            rogue.ends(VERIFY, 0);
+        } else {
+            assert_eq!(rogue.judged_usernames(), ["ann"]);
+            assert!(rogue.log_says("it was bea and now says to be cid"), "{:?}", rogue.events);
+        }
+        assert_eq!(rogue.server.peers().len(), usize::from(stays), "{name}: {:?}", rogue.events);
+    }
 }
 
 /// The same name in each exchange, by its certificate; and who has shown none shows none later.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use adit_core::{Command, Ended, Protocol as _, Transport};
+use adit_core::{Command, Ended, Protocol as _, Route, RouteVia, Transport};
 use adit_openvpn::credentials::Credentials;
 use adit_openvpn::params::{ClientParams, ScriptParams, ServerParams};
 use adit_openvpn::request::{Event, Reply, Request, Script, ScriptOutcome, TunnelFacts};
@@ -108,6 +108,55 @@ fn scripts_are_told_of_the_peer_and_then_of_the_tunnel() {
         assert_eq!(value(&facts.routes, name), Some(expected), "{name}");
     }
     assert_eq!(facts.gateways[0].name, "route_net_gateway");
+}
+
+#[test]
+fn scripts_are_told_all_of_a_name_server() {
+    let pair = pair(|_, server, _| {
+        for line in ["address 10.8.0.1:5353 fd00:8::53", "resolve-domains a.example b.example", "dnssec yes"]
+        {
+            server.push.push(format!("dns server 1 {line}"));
+        }
+        server.push.push("dns server 2 address 10.8.0.3".to_owned());
+        server.push.push("dns server 2 transport DoT".to_owned());
+        server.push.push("dns server 2 sni dns.example".to_owned());
+    });
+    let facts = facts(&pair);
+    let found: Vec<(&str, &str)> = facts
+        .env
+        .iter()
+        .filter_map(|(name, value)| Some((name.strip_prefix("dns_server_")?, value.as_str())))
+        .collect();
+    let expected = [
+        ("1_address_1", "10.8.0.1"),
+        ("1_port_1", "5353"),
+        ("1_address_2", "fd00:8::53"),
+        ("1_resolve_domain_1", "a.example"),
+        ("1_resolve_domain_2", "b.example"),
+        ("1_dnssec", "yes"),
+        ("2_address_1", "10.8.0.3"),
+        ("2_transport", "DoT"),
+        ("2_sni", "dns.example"),
+    ];
+    assert_eq!(found, expected);
+}
+
+/// For scripts about its clients.
+#[test]
+fn a_server_says_its_routes() {
+    let pair = pair(|_, server, _| {
+        server.scripts = Some(Arc::default());
+        let route =
+            Route { destination: "10.66.0.0/16".parse().unwrap(), via: RouteVia::Tunnel, metric: None };
+        server.routes.push(route);
+    });
+    let facts = pair.server_events.iter().find_map(|event| match event {
+        Event::Request(Request::TunnelFacts(facts)) => Some(facts),
+        _ => None,
+    });
+    let routes = &facts.expect("facts of the tunnel").routes;
+    assert_eq!(value(routes, "route_network_1"), Some("10.66.0.0"));
+    assert_eq!(value(routes, "route_gateway_1"), Some("10.8.0.2"));
 }
 
 #[test]

@@ -14,11 +14,11 @@ pub(super) fn parse(file: &str, text: &[u8]) -> Result<(PeerSettings, Vec<Proble
 }
 
 fn translated(settings: file::ClientSettings) -> PeerSettings {
-    let file::ClientSettings { disabled, ipv4, ipv6, routes, push, limits } = settings;
+    let file::ClientSettings { disabled, ipv4, ipv6, routes, push, limits, username } = settings;
     let push = push.into_iter().map(|change| match change {
         file::PushChange::Add(option) => PushChange::Add(option),
         file::PushChange::Reset => PushChange::Reset,
         file::PushChange::Remove(prefix) => PushChange::Remove(prefix),
     });
-    PeerSettings { disabled, ipv4, ipv6, routes, push: push.collect(), limits }
+    PeerSettings { disabled, ipv4, ipv6, routes, push: push.collect(), limits, username }
 }

@@ -2,6 +2,7 @@
 
 use adit_dataplane::aead::AeadError;
 use adit_dataplane::codec::{SessionCodec, openvpn};
+use adit_dataplane::{OuterPolicy, TrafficClass};
 use adit_openvpn::codec::{Codec, Compression, DataFraming, DataHeader, DirectionKey, Framing};
 use adit_openvpn::request::Install;
 
@@ -13,6 +14,15 @@ pub(crate) fn openvpn(install: &Install) -> Result<SessionCodec, AeadError> {
     let Codec { framing, cipher, seal, open, replay_window } = &install.codec;
     let keys = (&key(seal), &key(open));
     openvpn::session_with(adit_io::aead::provider, self::framing(*framing), *cipher, keys, *replay_window)
+}
+
+/// The codec of an OpenVPN session whose datagrams have the DSCP of the packets inside (`passtos`).
+///
+/// # Errors
+/// As [`openvpn::session`].
+pub(crate) fn openvpn_with_dscp(install: &Install) -> Result<SessionCodec, AeadError> {
+    let outer = OuterPolicy { traffic_class: TrafficClass::Dscp, nested: None };
+    Ok(SessionCodec { outer, ..self::openvpn(install)? })
 }
 
 fn framing(framing: Framing) -> openvpn::Framing {

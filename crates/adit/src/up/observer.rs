@@ -165,8 +165,13 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
                     prompt.answer(&challenge, self.handle.clone());
                 }
             }
-            // The tunnel's scripts hear of these.
-            Request::PeerFacts(_) | Request::TunnelFacts(_) | Request::Signal(_) => {}
+            // The tunnel's scripts hear of these, and those about a server's clients of its routes.
+            Request::TunnelFacts(facts) => {
+                if let (Some(scripts), true) = (&self.scripts, self.clients.is_some()) {
+                    scripts.tell_routes(*facts);
+                }
+            }
+            Request::PeerFacts(_) | Request::Signal(_) => {}
             // The management client hears of these, or is asked.
             Request::Client(_)
             | Request::Progress(_)

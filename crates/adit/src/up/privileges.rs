@@ -35,6 +35,7 @@ pub(super) fn settle_in(process: &Process) -> Result<(), String> {
 /// settings are applied once, while it is still root.
 pub(super) fn needs_network(config: &Config) -> bool {
     match &config.role {
+        _ if config.device.is_null => false,
         Role::Client(_) | Role::PointToPoint(_) => true,
         Role::Server(server) => config.routes.iter().any(|route| match route.via {
             RouteVia::Tunnel => false,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use adit_config::openvpn::{Config, PerClient, Role};
 use adit_core::{Ended, Severity, escaped};
-use adit_io::{Account, AccountError, Driver, DriverError, Handle, Helper, HelperAccess, Policy};
+use adit_io::{Account, AccountError, Driver, DriverError, Handle, Helper, HelperAccess, MakeCodec, Policy};
 
 use super::clients::{self, Clients};
 use super::credentials::CredentialPrompt;
@@ -120,9 +120,13 @@ impl Tunnel<'_> {
         config.resolv_conf.clone_from(&args.resolv_conf);
         config.kill_switch = args.kill_switch.is_some();
         privileges::settle_in(&parsed.config.process).map_err(Failure::World)?;
+        let make_codec: MakeCodec<P> = match parsed.config.socket.passtos {
+            true => codec::openvpn_with_dscp,
+            false => codec::openvpn,
+        };
         match &self.shared {
-            None => Driver::new(config, codec::openvpn),
-            Some(shared) => Driver::join(config, codec::openvpn, &shared.device),
+            None => Driver::new(config, make_codec),
+            Some(shared) => Driver::join(config, make_codec, &shared.device),
         }
         .map_err(world)
     }
@@ -313,9 +317,13 @@ impl Tunnel<'_> {
         };
         let launcher = if any { Some(helper.scripts().map_err(no_helper)?) } else { None };
         let control = Control::new(handle.clone(), self.log.clone(), self.args.in_background);
-        TunnelScripts::start(config.scripts.clone(), end, self.script_environment(), (launcher, control))
-            .map(Some)
-            .map_err(no_thread)
+        let base = self.script_environment();
+        let mut scripts = TunnelScripts::start(config.scripts.clone(), end, base, (launcher, control))
+            .map_err(no_thread)?;
+        if config.process.user.is_some() {
+            scripts.tell_names_by_file();
+        }
+        Ok(Some(scripts))
     }
 
     /// Watches what changes outside, until what is given back is dropped.

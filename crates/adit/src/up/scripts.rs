@@ -19,7 +19,7 @@ use adit_config::openvpn::Access;
 use adit_core::prefix_table::{SourcePrefix, prefixes};
 use adit_core::{Protocol, TableUsage};
 use adit_io::{Handle, ScriptCall, ScriptInput, ScriptLauncher, ScriptRun};
-use adit_openvpn::request::{PeerSettings, Reply, Script, ScriptFile, ScriptId, ScriptOutcome};
+use adit_openvpn::request::{PeerSettings, Reply, Script, ScriptFile, ScriptId, ScriptOutcome, TunnelFacts};
 use queue::{Queue, Waiting};
 use zeroize::Zeroizing;
 
@@ -48,6 +48,7 @@ pub(super) type Answer = Box<dyn Fn(ScriptId, ScriptOutcome) + Send>;
 
 enum Job {
     Run { script: Box<Script>, device: String },
+    Routes(TunnelFacts),
     Forget(ScriptId),
 }
 
@@ -111,6 +112,11 @@ impl Scripts {
         self.post(Job::Run { script, device: device.to_owned() });
     }
 
+    /// All scripts from now on have the variables of a server's routes.
+    pub(super) fn tell_routes(&self, facts: TunnelFacts) {
+        self.post(Job::Routes(facts));
+    }
+
     /// The result of this script is no longer needed.
     pub(super) fn forget(&self, id: ScriptId) {
         self.post(Job::Forget(id));
@@ -153,7 +159,7 @@ struct Deferred {
 }
 
 /// A script as the helper runs it.
-fn call(script: &Script, base: &[(String, String)], (device, beside): (String, Option<u64>)) -> ScriptCall {
+fn call(script: &Script, base: &Base, (device, beside): (String, Option<u64>)) -> ScriptCall {
     let input = |file: &ScriptFile| ScriptInput {
         content: file.content.to_vec(),
         is_argument: file.is_argument,
@@ -162,13 +168,20 @@ fn call(script: &Script, base: &[(String, String)], (device, beside): (String, O
     let secret = |(name, value): &(&'static str, Zeroizing<String>)| (name.to_string(), value.to_string());
     ScriptCall {
         argv: script.argv.clone(),
-        env: base.iter().chain(&script.env).cloned().collect(),
+        env: base.env.iter().chain(&script.env).cloned().collect(),
         secrets: script.secrets.iter().map(secret).collect(),
         device,
         files: script.files.iter().map(input).collect(),
         beside,
-        gateways: Vec::new(),
+        gateways: base.gateways.clone(),
     }
+}
+
+/// The variables of all scripts.
+struct Base {
+    env: Vec<(String, String)>,
+    /// Further ones, whose value is the system's default gateway; of IPv6 if true.
+    gateways: Vec<(String, bool)>,
 }
 
 struct Runner {
@@ -180,7 +193,7 @@ struct Runner {
     deferred: Vec<Deferred>,
     look_at_files: Instant,
     launcher: ScriptLauncher,
-    base: Vec<(String, String)>,
+    base: Base,
 }
 
 impl Runner {
@@ -195,7 +208,7 @@ impl Runner {
             deferred: Vec::new(),
             look_at_files: Instant::now(),
             launcher,
-            base,
+            base: Base { env: base, gateways: Vec::new() },
         }
     }
 
@@ -225,6 +238,10 @@ impl Runner {
                     let why = "too many scripts wait for peers of its source (see docs/LIMITS.md)";
                     self.fail(&evicted.script, why.to_owned());
                 }
+            }
+            Job::Routes(TunnelFacts { routes, gateways, .. }) => {
+                self.base.env.extend(routes);
+                self.base.gateways = gateways.into_iter().map(|it| (it.name, it.ipv6)).collect();
             }
             Job::Forget(id) => self.forget(id),
         }

@@ -14,8 +14,8 @@ use adit_core::{Dns, IpNet, Ipv4Net, Ipv6Net, RouteTable, Transport, UnixTime};
 use adit_dataplane as dataplane;
 use adit_dataplane::codec::{Demultiplexer, openvpn as openvpn_codec};
 use adit_io::{
-    Buffers, DriverConfig, Execution, Family, Listen, OffloadSwitches, Remote, SocketRouting, StreamOptions,
-    TunConfig,
+    Buffers, DriverConfig, Execution, Family, Listen, OffloadSwitches, PortShare, Remote, SocketRouting,
+    StreamOptions, TunConfig,
 };
 use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
 use adit_openvpn::codec::Compression;
@@ -55,12 +55,13 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
     DriverConfig {
         tun: TunConfig {
             name: config.device.name.clone(),
+            is_null: config.device.is_null,
             txqueuelen: txqueuelen(config),
             offloads,
             ..TunConfig::default()
         },
         single_peer: matches!(config.role, file::Role::Client(_)),
-        changes_routing: matches!(config.role, file::Role::Client(_)),
+        changes_routing: matches!(config.role, file::Role::Client(_)) && !config.device.is_null,
         listen,
         multihome: config.socket.multihome,
         remotes,
@@ -68,6 +69,7 @@ pub(super) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
             sndbuf: config.socket.sndbuf.and_then(|size| usize::try_from(size).ok()),
             rcvbuf: config.socket.rcvbuf.and_then(|size| usize::try_from(size).ok()),
         },
+        port_share: port_share(&config.role),
         socket_routing: SocketRouting { mark: config.socket.mark, device: config.socket.device },
         // One peer is served by one worker.
         max_connections: max_connections(&config.role),
@@ -94,18 +96,32 @@ fn execution(config: &Config) -> Execution {
 
 /// What the protocol says for scripts, if there are any.
 fn script_params(config: &Config, peer_ipv6: Option<Ipv6Addr>, dns: &Dns) -> Option<Arc<ScriptParams>> {
+    config.scripts.commands().next()?;
+    Some(Arc::new(said_to_scripts(config, peer_ipv6, dns)))
+}
+
+fn said_to_scripts(config: &Config, peer_ipv6: Option<Ipv6Addr>, dns: &Dns) -> ScriptParams {
     let scripts = &config.scripts;
-    scripts.commands().next()?;
     let servers = dns.servers.iter().map(|server| format!("DNS {server}"));
     let search = dns.search.iter().map(|domain| format!("DOMAIN {domain}"));
     let only_for = dns.only_for.iter().map(|domain| format!("DOMAIN-ROUTE {domain}"));
-    Some(Arc::new(ScriptParams {
+    ScriptParams {
         env: Vec::new(),
         dhcp_options: servers.chain(search).chain(only_for).collect(),
         gateway: scripts.gateway,
         peer_ipv6,
         tls_verify: scripts.tls_verify.clone(),
-    }))
+    }
+}
+
+/// `port-share`.
+fn port_share(role: &file::Role) -> Option<PortShare> {
+    let file::Role::Server(server) = role else { return None };
+    server.port_share.as_ref().map(|share| PortShare {
+        host: share.host.clone(),
+        port: share.port,
+        journal: share.journal.clone(),
+    })
 }
 
 /// Packets that may wait in the device.
@@ -297,6 +313,7 @@ pub(super) fn point_to_point_params(
         push: Vec::new(),
         client_to_client: false,
         duplicate_cn: false,
+        port_share: None,
         max_clients: 1,
         exit_notify: 0,
         per_client: file::PerClient::default(),
@@ -372,7 +389,8 @@ pub(super) fn server_params(
         per_client: PerClientParams { ask: server.per_client.directory.is_some(), remembered: Vec::new() },
         admission: admission(&server.admission),
         point_to_point: None,
-        scripts: script_params(config, None, &Dns::default()),
+        // Scripts about its clients are told of its routes, too.
+        scripts: Some(Arc::new(said_to_scripts(config, None, &Dns::default()))),
     })
 }
 

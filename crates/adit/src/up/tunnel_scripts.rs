@@ -16,7 +16,7 @@ use std::sync::Arc;
 use adit_config::openvpn as file;
 use adit_config::openvpn::NameServerSetting;
 use adit_core::{Dns, TunnelSettings};
-use adit_io::ScriptCall;
+use adit_io::{NULL_DEVICE, ScriptCall, ScriptInput};
 use adit_openvpn::request::{GatewayVariable, PeerFacts, Request, TunnelFacts};
 
 pub(super) use worker::{Control, Launcher};
@@ -68,6 +68,8 @@ pub(super) struct TunnelScripts {
     lost: bool,
     /// The connection was complete once.
     completed: bool,
+    /// `dns-updown` is told of name servers by a file, too.
+    names_by_file: bool,
 }
 
 impl TunnelScripts {
@@ -93,7 +95,14 @@ impl TunnelScripts {
             signal: SIGTERM,
             lost: false,
             completed: false,
+            names_by_file: false,
         })
+    }
+
+    /// Has `dns-updown` told of name servers by a file, too, as OpenVPN 2.7 does where `user` is named (`dns_vars_file`; its
+    /// dns.c, `run_up_down_command`).
+    pub(super) fn tell_names_by_file(&mut self) {
+        self.names_by_file = true;
     }
 
     /// Takes what the protocol says for scripts.
@@ -322,7 +331,7 @@ impl TunnelScripts {
     }
 
     fn up_script(&mut self, context: &str, device: &str) -> bool {
-        self.set("dev_type", "tun");
+        self.set("dev_type", if device == NULL_DEVICE { "null" } else { "tun" });
         let names = self.names("dns-up", device);
         let Some(argv) = self.config.up.clone() else { return names };
         let argv = self.with_arguments(argv, context, device);
@@ -338,9 +347,22 @@ impl TunnelScripts {
         if let Some(opened) = &self.opened {
             environment::set_names(&mut self.env, &opened.dns);
         }
-        self.run(kind, argv, OnFailure::Warn, device);
+        let files = if self.names_by_file { vec![self.names_file(kind, device)] } else { Vec::new() };
+        self.run_with(kind, argv, (files, OnFailure::Warn), device);
         self.env = before;
         true
+    }
+
+    /// The file that `dns_vars_file` names: variables, one a line.
+    fn names_file(&self, kind: &str, device: &str) -> ScriptInput {
+        let names = self.env.iter().filter(|(name, _)| name.starts_with("dns_"));
+        let lines = names.map(|(name, value)| format!("{name}={value}\n"));
+        let text: String = [format!("dev={device}\nscript_type={kind}\n")].into_iter().chain(lines).collect();
+        ScriptInput {
+            content: text.into_bytes(),
+            is_argument: false,
+            variable: Some("dns_vars_file".to_owned()),
+        }
     }
 
     fn set(&mut self, name: &str, value: &str) {
@@ -361,6 +383,16 @@ impl TunnelScripts {
     }
 
     fn run(&mut self, name: &str, argv: Vec<String>, on_failure: OnFailure, device: &str) {
+        self.run_with(name, argv, (Vec::new(), on_failure), device);
+    }
+
+    fn run_with(
+        &mut self,
+        name: &str,
+        argv: Vec<String>,
+        (files, on_failure): (Vec<ScriptInput>, OnFailure),
+        device: &str,
+    ) {
         self.set("script_type", name);
         let gateways = self.opened.as_ref().map(|opened| opened.gateways.as_slice()).unwrap_or_default();
         let has_device = self.env.contains_key("dev");
@@ -369,7 +401,7 @@ impl TunnelScripts {
             env: self.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
             secrets: Vec::new(),
             device: Some(device).filter(|_| has_device).unwrap_or_default().to_owned(),
-            files: Vec::new(),
+            files,
             beside: None,
             gateways: gateways.iter().map(|variable| (variable.name.clone(), variable.ipv6)).collect(),
         };

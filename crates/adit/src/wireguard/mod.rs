@@ -228,6 +228,7 @@ pub(crate) fn driver_config(tun: TunConfig, workers: usize) -> DriverConfig {
         remotes: Vec::new(),
         buffers: Buffers::default(),
         socket_routing: SocketRouting::default(),
+        port_share: None,
         workers,
         max_connections: 0,
         resolv_conf: None,

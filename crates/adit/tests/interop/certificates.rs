@@ -1,5 +1,6 @@
 //! Certificates: what they must show, paths, revocation.
 
+pub(crate) mod capath;
 pub(crate) mod chains;
 pub(crate) mod requirements;
 pub(crate) mod revocation;

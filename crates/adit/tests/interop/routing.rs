@@ -3,4 +3,5 @@
 pub(crate) mod dns;
 pub(crate) mod leaks;
 pub(crate) mod marks;
+pub(crate) mod passtos;
 pub(crate) mod routes;

@@ -53,15 +53,17 @@ pub(crate) fn dev(draft: &mut Draft, args: &Args<'_>) -> Done {
 }
 
 pub(crate) fn dev_type(draft: &mut Draft, args: &Args<'_>) -> Done {
+    (draft.device.is_tun, draft.device.is_null) = (false, false);
     match args.get(0)? {
         "tun" => draft.device.is_tun = true,
+        "null" => draft.device.is_null = true,
         "tap" => {
             return Err(
                 "`dev-type`: adit carries IP packets (tun) only, no Ethernet (tap); write `dev-type tun`"
                     .into(),
             );
         }
-        other => return Err(args.bad(other, "`tun`")),
+        other => return Err(args.bad(other, "`tun`, or `null` for no device")),
     }
     done()
 }
@@ -235,6 +237,14 @@ pub(crate) fn bind_dev(draft: &mut Draft, args: &Args<'_>) -> Done {
     let right = "the name of a network device, of at most 15 characters, such as `eth0`";
     draft.socket.device = Some(name.parse().map_err(|_| args.bad(name, right))?);
     done()
+}
+
+pub(crate) fn passtos(draft: &mut Draft, _: &Args<'_>) -> Done {
+    draft.socket.passtos = true;
+    done_but(
+        "the DSCP of each packet, IPv6 too, is that of the datagram around it, and the ECN field is 0; a TCP connection \
+         keeps its own",
+    )
 }
 
 pub(crate) fn route_table(draft: &mut Draft, args: &Args<'_>) -> Done {

@@ -7,7 +7,7 @@ use crate::openvpn::directives::{Effect, done, done_but, done_with_doubt};
 use crate::openvpn::draft::Draft;
 use crate::openvpn::handlers::process::path;
 use crate::openvpn::handlers::pushed::doubt;
-use crate::openvpn::model::Frequency;
+use crate::openvpn::model::{Frequency, PortShare};
 
 type Done = Result<Effect, String>;
 
@@ -97,6 +97,18 @@ pub(crate) fn push_remove(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(crate) fn client_to_client(draft: &mut Draft, _: &Args<'_>) -> Done {
     draft.server.client_to_client = true;
+    done()
+}
+
+pub(crate) fn port_share(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let host = args.get(0)?;
+    let odd = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '%'));
+    if host.is_empty() || host.len() > 253 || host.contains(odd) {
+        return Err(args.bad(host, "a host name or an IP address"));
+    }
+    let share =
+        PortShare { host: host.to_owned(), port: args.port(1)?, journal: args.opt(2).map(Into::into) };
+    draft.server.port_share = Some((share, args.entry.at.clone()));
     done()
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::Pem;
+use crate::openvpn::HASHED_FILES;
 use crate::openvpn::directives::args::Args;
 use crate::openvpn::directives::{Effect, done, done_but, skip};
 use crate::openvpn::draft::{Draft, Material, Source};
@@ -28,6 +29,19 @@ fn material(slot: &mut Option<Material>, args: &Args<'_>) -> Done {
 
 pub(crate) fn ca(draft: &mut Draft, args: &Args<'_>) -> Done {
     material(&mut draft.tls.ca, args)
+}
+
+pub(crate) fn capath(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let directory = args.get(0)?;
+    if directory.is_empty() {
+        return Err(args.usage());
+    }
+    let source = Source::File(PathBuf::from(directory).join(HASHED_FILES));
+    draft.tls.capath = Some(Material { at: args.entry.at.clone(), source });
+    done_but(
+        "its certificates `HASH.N` and revocation lists `HASH.rN` (`openssl rehash`) are read with the configuration, \
+         and again when that is",
+    )
 }
 
 pub(crate) fn cert(draft: &mut Draft, args: &Args<'_>) -> Done {

@@ -26,6 +26,8 @@ pub struct ServerConfig {
     pub client_to_client: bool,
     /// Let several clients use the same certificate name (`duplicate-cn`).
     pub duplicate_cn: bool,
+    /// The other server that gets the connections to its TCP ports that are no client's (`port-share`).
+    pub port_share: Option<PortShare>,
     /// How many clients at once (default 1024).
     pub max_clients: u32,
     /// How initial packets of unauthenticated peers are answered.
@@ -37,6 +39,17 @@ pub struct ServerConfig {
     pub per_client: PerClient,
     /// Who is let in, and which scripts run.
     pub access: Access,
+}
+
+/// `port-share`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortShare {
+    /// Name or address of the other server.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// A directory that has a file for each of these connections, with the address that it comes from.
+    pub journal: Option<PathBuf>,
 }
 
 /// Who is let in by a server besides what certificates say, and which scripts run for it. Each command is a

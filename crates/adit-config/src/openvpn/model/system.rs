@@ -10,6 +10,8 @@ use adit_core::DeviceName;
 pub struct Device {
     /// Its name; `None` lets the system number it (`dev tun`).
     pub name: Option<String>,
+    /// There is none: packets from the other end are dropped (`dev null`). It has no name then.
+    pub is_null: bool,
     /// MTU in bytes (default 1500); a server may push another.
     pub mtu: u16,
     /// The MTU that is announced to the other end, if it differs (the second value of `tun-mtu`).
@@ -38,6 +40,8 @@ pub struct SocketOptions {
     pub mark: Option<u32>,
     /// The network device that they send and receive by (`bind-dev`).
     pub device: Option<DeviceName>,
+    /// Datagrams have the DSCP of the packets inside (`passtos`).
+    pub passtos: bool,
     /// Largest control datagram with its outer headers, 154 to 2048 bytes (`max-packet-size`; default 1250).
     pub control_size: Option<u16>,
     /// Send TCP records at once (`tcp-nodelay`, `socket-flags TCP_NODELAY`).

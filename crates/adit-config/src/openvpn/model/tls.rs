@@ -77,7 +77,7 @@ pub enum KeyPassword {
 /// `crl-verify`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Crl {
-    /// Lists in the file itself, which do not change.
+    /// Lists in the file itself or in the directory of `capath`, which are read again with the configuration alone.
     Inline(Pem),
     /// A file of lists, to be read anew when it changes.
     File(PathBuf),

@@ -25,7 +25,8 @@ pub(super) fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> 
     if !draft.sides.pull {
         point_to_point::check_tcp_end(draft, false, parser);
     }
-    if !draft.sides.pull && ipv4.is_none() && draft.device.ifconfig_ipv6.is_none() {
+    let has_address = ipv4.is_some() || draft.device.ifconfig_ipv6.is_some() || draft.device.is_absent();
+    if !draft.sides.pull && !has_address {
         let text = match draft.tls.secret {
             None => "nothing gives this side an address: write `client` to ask the server for one",
             Some(_) => "nothing gives this end an address: write `ifconfig OURS THEIRS`",

@@ -20,10 +20,15 @@ impl Parser<'_> {
         // As in OpenVPN, fingerprints can stand in for an authority, and PKCS#12 files hold authorities.
         let ca = match (&tls.ca, tls.peer.fingerprints.is_empty() && tls.pkcs12.is_none()) {
             (None, false) => Some(None),
+            (None, true) if tls.capath.is_some() => Some(None),
             (ca, _) => self
                 .required(ca, "ca", file)
                 .and_then(|material| self.certificates(material, draft))
                 .map(Some),
+        };
+        let hashed = match &tls.capath {
+            None => Some(None),
+            Some(material) => self.hashed_files(material, draft).map(Some),
         };
         let identity = self.identity(draft, file);
         let pkcs12 = match draft.tls.pkcs12.take() {
@@ -46,8 +51,12 @@ impl Parser<'_> {
             Crl::Directory(path) => Crl::Directory(draft.directory.join(path)),
             inline => inline,
         });
+        let (ca, crl) = match hashed? {
+            None => (ca?, crl),
+            Some((authorities, lists)) => (joined(ca?, authorities), lists.map(Crl::Inline).or(crl)),
+        };
         Some(Tls {
-            ca: ca?,
+            ca,
             identity: identity?,
             pkcs12: pkcs12?,
             key_password,
@@ -60,6 +69,30 @@ impl Parser<'_> {
             peer,
             crl,
         })
+    }
+
+    /// The authorities of `capath`, and its revocation lists if it has any; `None` if there are problems.
+    fn hashed_files(&mut self, material: &Material, draft: &Draft) -> Option<(Pem, Option<Pem>)> {
+        let content = Pem::new(&self.text(material, draft)?);
+        let authorities = content.blocks(|label| Pem::CERTIFICATE.contains(&label));
+        let lists = content.blocks(|label| label == "X509 CRL");
+        let has_lists = lists.labels().next().is_some();
+        let has_others = draft.tls.ca.is_some() || draft.tls.pkcs12.is_some();
+        if authorities.certificates() == 0 && !(has_others && has_lists) {
+            self.problems.push(material.at.problem(
+                "no certificate in the directory: the names of its files are hashes, such as `9d66eef0.0`; \
+                 `openssl rehash DIRECTORY` gives them those names",
+            ));
+            return None;
+        }
+        if has_lists && draft.tls.crl.is_some() {
+            self.problems.push(material.at.problem(
+                "the directory of `capath` holds revocation lists, and `crl-verify` names others; keep all of them \
+                 in one of the two",
+            ));
+            return None;
+        }
+        Some((authorities, has_lists.then_some(lists)))
     }
 
     /// Our certificate and key, which a client with a username can do without; `None` if there are problems.
@@ -270,5 +303,13 @@ impl Parser<'_> {
                 None
             }
         }
+    }
+}
+
+/// The authorities of `ca` and of `capath`, each of which may have none.
+fn joined(ca: Option<Pem>, hashed: Pem) -> Option<Pem> {
+    match ca {
+        Some(ca) => Some(ca.join(&hashed)),
+        None => (hashed.certificates() > 0).then_some(hashed),
     }
 }

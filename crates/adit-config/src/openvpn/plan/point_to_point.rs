@@ -61,7 +61,8 @@ pub(super) fn point_to_point(
     // What `nobind` forbids, this end must do.
     let listen = listen(&draft.general, file, parser);
     let ipv4 = static_ipv4(draft, parser);
-    if ipv4.is_none() && draft.device.ifconfig_ipv6.is_none() && parser.problems.len() == before {
+    let has_address = ipv4.is_some() || draft.device.ifconfig_ipv6.is_some() || draft.device.is_absent();
+    if !has_address && parser.problems.len() == before {
         parser.problem_in(
             file,
             "nothing gives this end an address: write `ifconfig OURS THEIRS` for a point-to-point tunnel, or \

@@ -43,7 +43,17 @@ pub(super) fn server(
         None => None,
         Some(material) => parser.token_secret(&material, draft),
     };
-    let server = std::mem::take(&mut draft.server);
+    let mut server = std::mem::take(&mut draft.server);
+    let port_share = server.port_share.take().map(|(mut share, at)| {
+        if !listen.iter().any(|listen| listen.transport == Transport::Tcp) {
+            parser.problems.push(at.problem(
+                "`port-share` shares a TCP port, and this server listens on none: write `proto tcp`, or remove it",
+            ));
+        }
+        let journal = share.journal.take();
+        share.journal = journal.map(|directory| placed(&draft.directory, directory, file, parser));
+        share
+    });
     if let (Some(at), None) = (&server.ccd_exclusive, &server.client_files) {
         parser.problems.push(at.problem("`ccd-exclusive` needs `client-config-dir DIRECTORY`"));
     }
@@ -65,6 +75,7 @@ pub(super) fn server(
         push: server.push,
         client_to_client: server.client_to_client,
         duplicate_cn: server.duplicate_cn,
+        port_share,
         max_clients: server.max_clients.unwrap_or(1024),
         admission: Admission {
             tls_crypt_v2,

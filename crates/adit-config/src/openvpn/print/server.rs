@@ -40,6 +40,11 @@ pub(crate) fn print_server(out: &mut Out, server: &ServerConfig) {
     if server.duplicate_cn {
         out.flag("duplicate-cn");
     }
+    if let Some(PortShare { host, port, journal }) = &server.port_share {
+        let words =
+            [Some(host.clone()), Some(port.to_string()), journal.as_ref().map(|it| it.display().to_string())];
+        out.line("port-share", &words.into_iter().flatten().collect::<Vec<_>>());
+    }
     out.one("max-clients", server.max_clients);
     print_admission(out, &server.admission);
     if server.exit_notify > 0 {

@@ -4,8 +4,9 @@ use super::Out;
 use crate::openvpn::model::*;
 
 pub(crate) fn print_device(out: &mut Out, device: &Device) {
-    out.one("dev", device.name.as_deref().unwrap_or("tun"));
-    out.one("dev-type", "tun");
+    let kind = if device.is_null { "null" } else { "tun" };
+    out.one("dev", device.name.as_deref().unwrap_or(kind));
+    out.one("dev-type", kind);
     match device.told_mtu {
         Some(told) => out.line("tun-mtu", &[&device.mtu.to_string(), &told.to_string()]),
         None => out.one("tun-mtu", device.mtu),
@@ -36,6 +37,9 @@ pub(crate) fn print_socket(out: &mut Out, socket: &SocketOptions) {
     }
     if let Some(device) = socket.device {
         out.one("bind-dev", device);
+    }
+    if socket.passtos {
+        out.flag("passtos");
     }
     if socket.multihome {
         out.flag("multihome");

@@ -45,6 +45,7 @@ fn values_of_both_sides() {
             ("dev abc0", "write `dev-type tun` too"),
             ("dev tun/../x", "a device name"),
             ("dev-type tap", "write `dev-type tun`"),
+            ("dev-type tunnel", "`dev-type`: found `tunnel`; write `tun`, or `null`"),
             ("tun-mtu 67", "from 68 to 65535"),
             ("mark -1", "`mark`: found `-1`; write a whole number from 0 to 4294967295"),
             (
@@ -150,6 +151,9 @@ fn values_of_a_server() {
     check(
         SERVER,
         &[
+            ("dev null", "a server of many clients needs a device"),
+            ("port-share 127.0.0.1 443", "`port-share` shares a TCP port, and this server listens on none"),
+            ("port-share a 0", "from 1 to 65535"),
             ("local 10.0.0.1 1194 udp6", "not of the family"),
             ("lport 0", "from 1 to 65535"),
             ("nobind", "a server listens"),

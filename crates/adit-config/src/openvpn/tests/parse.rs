@@ -71,6 +71,18 @@ fn smallest_client() {
     assert_eq!(config.wrap, Wrap::None);
 }
 
+/// OpenVPN's `loopback-client` and `loopback-server` have no addresses either.
+#[test]
+fn a_tunnel_without_a_device() {
+    let device = |text: &str| good(text).config.device;
+    assert!(client("dev null").0.device.is_null && client("dev null0").0.device.is_null);
+    assert!(client("dev x\ndev-type null").0.device.is_null);
+    let named = client("dev null\ndev-type tun").0.device;
+    assert_eq!((named.is_null, named.name.as_deref()), (false, Some("null")));
+    assert!(device("dev null\ntls-server").is_null);
+    assert!(device("dev null\ntls-client\nremote localhost\nremote-cert-tls server").is_null);
+}
+
 #[test]
 fn two_points() {
     let point = |text: &str| {

@@ -144,7 +144,7 @@ fn tls_config() -> impl Strategy<Value = Config> {
     (role, device(), tls, wrap(), data, timers(), socket(), routes, process).prop_map(
         |(
             mut role,
-            device,
+            mut device,
             tls,
             mut wrap,
             mut data,
@@ -170,6 +170,7 @@ fn tls_config() -> impl Strategy<Value = Config> {
                 }
             }
             socket.multihome &= matches!(role, Role::Server(_));
+            device.is_null &= !matches!(role, Role::Server(_));
             // A default metric holds for every route that names none.
             let metric = match &role {
                 Role::Client(client) => client.route_metric,

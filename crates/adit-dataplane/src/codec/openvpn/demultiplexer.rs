@@ -11,6 +11,12 @@ const NO_PEER_ID: u32 = 0x00ff_ffff;
 /// wrapped client key of at most 1024, an HMAC and headers.
 const MAX_CONTROL: usize = 4096;
 
+/// The first bytes of resets of a client (OpenVPN ssl_pkt.h `P_CONTROL_HARD_RESET_CLIENT_V2`, `_V3`), with key id 0.
+const HARD_RESET_CLIENT_V2: u8 = 7 << 3;
+const HARD_RESET_CLIENT_V3: u8 = 10 << 3;
+/// The shortest reset: opcode, session id, number of acknowledgements and packet id.
+const SHORTEST_RESET: usize = 1 + 8 + 1 + 4;
+
 const ADVICE: StreamAdvice = StreamAdvice {
     lost_step: "it is no OpenVPN peer, or the stream lost its step",
     too_long: "it is no OpenVPN peer, or leaves out the lengths, as MirageVPN does with `remote ... tcp` and no \
@@ -65,6 +71,14 @@ impl Demultiplexer for Server {
         Some(MAX_CONTROL)
     }
 
+    /// A client's first record is a reset of a first session (OpenVPN ps.c `is_openvpn_protocol`).
+    fn begins_stream(&self, first: &[u8]) -> bool {
+        let Some(&[high, low, first]) = first.first_chunk() else { return false };
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        let is_reset = matches!(first, HARD_RESET_CLIENT_V2 | HARD_RESET_CLIENT_V3);
+        is_reset && (SHORTEST_RESET..=MAX_CONTROL).contains(&length)
+    }
+
     fn stream_advice(&self) -> StreamAdvice {
         ADVICE
     }
@@ -112,5 +126,29 @@ fn data(datagram: &[u8]) -> Result<(u8, Option<PeerId>), Class> {
         // Unauthenticated peers send these, and they wait in memory.
         _ if datagram.len() > MAX_CONTROL => Err(Class::Malformed),
         _ => Err(Class::Control),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_begins_with_a_reset_of_a_client() {
+        let begins = |first: &[u8]| Server.begins_stream(first);
+        // Without wrapping, with tls-crypt, with tls-crypt-v2 and its key.
+        assert!(begins(&[0, 14, 0x38]) && begins(&[0, 54, 0x38]) && begins(&[1, 100, 0x50]));
+        for other in [
+            &b"GET"[..],
+            b"\x16\x03\x01",
+            b"SSH",
+            b"\x00\x0d\x38",
+            b"\x00\x0e\x40",
+            b"\x20\x00\x38",
+            b"\0\x0e",
+            b"",
+        ] {
+            assert!(!begins(other), "{other:?}");
+        }
     }
 }

@@ -70,6 +70,14 @@ impl<P: Protocol> Control<'_, P> {
         }
     }
 
+    /// The protocol has one more connection of a listener.
+    pub(super) fn begin_connection(&mut self, stream: TcpStream, remote: SocketAddr) {
+        let preamble = self.streams.accepted.clone();
+        let path = self.add_connection(stream, remote, preamble);
+        self.protocol.handle_command(clock(), Command::Opened { path });
+        self.pump();
+    }
+
     /// The protocol uses the path no more.
     pub(super) fn close(&mut self, path: Path) {
         match path {
@@ -123,10 +131,9 @@ impl<P: Protocol> Control<'_, P> {
                     count(&self.losses.connections_refused)
                 }
                 Ok((stream, remote)) => {
-                    let preamble = self.streams.accepted.clone();
-                    let path = self.add_connection(stream, remote, preamble);
-                    self.protocol.handle_command(clock(), Command::Opened { path });
-                    self.pump();
+                    if let Some(stream) = self.let_wait(stream, remote) {
+                        self.begin_connection(stream, remote);
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if is_of_the_peer(&error) => {}

@@ -19,6 +19,7 @@ impl<P: Protocol> Control<'_, P> {
             self.workers.wake_for_rest();
             self.watch_queue(now);
             self.close_unprepared(now);
+            self.end_undecided(now);
             if self.listeners_rest {
                 // If it fails again, so does the next tick.
                 let _ = self.watch_listeners();

@@ -132,6 +132,11 @@ impl Demultiplexer for Sockets {
         (self.0 == Role::Server).then_some(4096)
     }
 
+    /// First records have at most 255 bytes.
+    fn begins_stream(&self, first: &[u8]) -> bool {
+        first.len() == 3 && first.starts_with(&[0])
+    }
+
     fn stream_advice(&self) -> StreamAdvice {
         StreamAdvice { lost_step: "it lost its step", too_long: "it leaves out the lengths" }
     }

@@ -96,6 +96,40 @@ fn a_device_without_headers_carries_packets_both_ways() {
     });
 }
 
+/// The tunnel is up, and what the peer sends goes nowhere.
+#[test]
+fn without_a_device_packets_are_dropped_and_counted() {
+    in_fresh_network(|| {
+        let (running, server) = client(|config| config.tun.is_null = true);
+        let mut buffer = [0; 2000];
+        let (_, from) = server.recv_from(&mut buffer).unwrap();
+        let path = Path::Udp { socket: 0, remote: from };
+        // A UDP packet without data from 10.9.0.2 to 10.9.0.1.
+        let mut packet = [0; 28];
+        packet[..10].copy_from_slice(&[0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17]);
+        packet[12..20].copy_from_slice(&[10, 9, 0, 2, 10, 9, 0, 1]);
+        packet[20..26].copy_from_slice(&[0, 9, 0, 9, 0, 8]);
+        server.send_to(&Peer::new(Role::Server, path).seal(&packet), from).unwrap();
+        let status = || {
+            let (tell, told) = channel();
+            running.handle.inspect(Box::new(move |_, counters, status| {
+                let _ = tell.send((counters.ingress.packets, status.clone()));
+            }));
+            told.recv_timeout(TIMEOUT).unwrap()
+        };
+        let counted = (0..500).any(|_| {
+            thread::sleep(Duration::from_millis(2));
+            status().1.losses.tun_write == 1
+        });
+        let (opened, status) = status();
+        assert!(counted && opened == 1, "{opened} {:?}", status.losses);
+        assert_eq!(status.tun_name, "null");
+        let link = |name: &str| Netlink::open().unwrap().link(name);
+        assert!(link("null").is_err() && link("tun0").is_err());
+        running.stop();
+    });
+}
+
 #[test]
 fn what_is_no_device_is_refused() {
     in_fresh_network(|| {

@@ -53,7 +53,10 @@ impl Peer {
         let of =
             PushOf { lease: &lease, settings, agreement: &agreement, peer_id, abilities: &self.abilities };
         let mut options = push_options(&self.params, &of);
-        options.extend(self.authentication.token(now).map(|token| format!("auth-token {}", *token)));
+        if let Some(token) = self.authentication.token(now) {
+            options.push(format!("auth-token {}", *token));
+            options.extend(self.authentication.token_username());
+        }
         let push_messages = match encode_push_reply(&options) {
             Ok(messages) => messages,
             Err(error) => {
@@ -67,6 +70,24 @@ impl Peer {
         if self.abilities.has(iv_proto::REQUEST_PUSH) || self.asked_early {
             self.push(now);
         }
+    }
+
+    /// The client's session has that username from now on (`override-username`).
+    ///
+    /// # Errors
+    /// Why it cannot have it, for the log.
+    pub(in crate::server) fn override_username(
+        &mut self,
+        name: &str,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), String> {
+        let Some(before) = self.authentication.override_username(name)?.map(str::to_owned) else {
+            return Ok(());
+        };
+        let text =
+            format!("{}: its username is {name} from now on, not {before} (override-username)", self.name());
+        self.tell(Severity::Info, text, events);
+        Ok(())
     }
 
     /// The keys go to the data plane, and all hear that the client is up.

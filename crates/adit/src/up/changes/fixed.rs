@@ -87,12 +87,16 @@ fn of_client<T: Clone + PartialEq>(
 /// What no kind of tunnel changes while the process runs.
 #[rustfmt::skip]
 pub(super) const OF_ALL: &[Fixed] = &[
-    fixed(&["dev"], DEVICE, |new, old| keep(&mut new.device.name, &old.device.name)),
+    fixed(&["dev"], DEVICE, |new, old| {
+        let is_other = keep(&mut new.device.is_null, &old.device.is_null);
+        keep(&mut new.device.name, &old.device.name) || is_other
+    }),
     fixed(&["txqueuelen"], DEVICE, |new, old| keep(&mut new.device.txqueuelen, &old.device.txqueuelen)),
     fixed(&["sndbuf"], SOCKETS, |new, old| keep(&mut new.socket.sndbuf, &old.socket.sndbuf)),
     fixed(&["rcvbuf"], SOCKETS, |new, old| keep(&mut new.socket.rcvbuf, &old.socket.rcvbuf)),
     fixed(&["mark"], SOCKETS, |new, old| keep(&mut new.socket.mark, &old.socket.mark)),
     fixed(&["bind-dev"], SOCKETS, |new, old| keep(&mut new.socket.device, &old.socket.device)),
+    fixed(&["passtos"], SOCKETS, |new, old| keep(&mut new.socket.passtos, &old.socket.passtos)),
     fixed(&["multihome"], SOCKETS, |new, old| keep(&mut new.socket.multihome, &old.socket.multihome)),
     fixed(&["user"], PROCESS, |new, old| keep(&mut new.process.user, &old.process.user)),
     fixed(&["group"], PROCESS, |new, old| keep(&mut new.process.group, &old.process.group)),
@@ -174,6 +178,7 @@ pub(super) const OF_SERVER: &[Fixed] = &[
         keep_from_first_scripts,
     ),
     fixed(&["tun-mtu"], DEVICE, keep_mtu),
+    fixed(&["port-share"], SOCKETS, |new, old| of_server(new, old, |server| &mut server.port_share)),
     fixed(&["local", "port", "lport", "proto"], SOCKETS, |new, old| of_server(new, old, |server| &mut server.listen)),
     fixed(&["server", "ifconfig"], DEVICE, keep_ipv4),
     fixed(&["server-ipv6", "ifconfig-ipv6"], DEVICE, keep_ipv6),

@@ -1,6 +1,6 @@
 use super::*;
 use adit_io::{Helper, Policy};
-use adit_openvpn::request::ScriptFile;
+use adit_openvpn::request::{GatewayVariable, ScriptFile};
 use std::fs;
 use std::sync::mpsc::Receiver;
 use zeroize::Zeroizing;
@@ -231,4 +231,17 @@ fn a_source_leaves_room_for_the_scripts_of_others() {
     assert_eq!(came.recv_timeout(SOON).unwrap().0.number, 1000);
     (0..400).for_each(|number| jobs.send(Job::Forget(id(number))).unwrap());
     wait_until("none runs", || running() == 0);
+}
+
+#[test]
+fn scripts_are_told_of_routes() {
+    let (jobs, came) = runner();
+    let variable = GatewayVariable { name: "route_net_gateway".to_owned(), ipv6: false };
+    let routes = vec![("route_network_1".to_owned(), "10.66.0.0".to_owned())];
+    jobs.send(Job::Routes(TunnelFacts { routes, gateways: vec![variable], ..TunnelFacts::default() }))
+        .unwrap();
+    // Whether there is a gateway is the system's.
+    let text = "[ \"$route_network_1\" = 10.66.0.0 ]";
+    jobs.send(shell(1, text, SOON)).unwrap();
+    assert_eq!(came.recv_timeout(SOON).unwrap().1.exit, Ok(0));
 }

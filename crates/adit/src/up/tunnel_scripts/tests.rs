@@ -313,3 +313,27 @@ fn name_servers_are_told_to_their_program() {
     bed.end();
     assert_eq!(bed.directory.calls(), ["dns-up 10.8.0.1", "dns-down 10.8.0.1"]);
 }
+
+/// As OpenVPN's own program reads it: by `.`.
+#[test]
+fn name_servers_are_told_by_a_file() {
+    let mut bed = Bed::new("vars", End::Connects, |config, here| {
+        *config = file::TunnelScripts::default();
+        let told = "$script_type $dev $dns_server_1_address_1 $dns_server_1_port_1";
+        let body = format!(
+            "unset dns_server_1_address_1 dns_server_1_port_1 dev; . \"$dns_vars_file\"; echo \"{told}\" >>{}/calls",
+            here.display()
+        );
+        config.names = NameServerSetting::Script(["/bin/sh", "-c", &body].map(str::to_owned).to_vec());
+    });
+    bed.scripts.tell_names_by_file();
+    bed.scripts.connecting(DEVICE);
+    let env = [("dns_server_1_address_1", "10.8.0.1"), ("dns_server_1_port_1", "53")];
+    let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    bed.request(Request::TunnelFacts(Box::new(TunnelFacts { env, ..TunnelFacts::default() })));
+    assert!(!bed.scripts.device_ready(&TunnelSettings::default(), DEVICE));
+    assert_eq!(bed.told(), Told::GoOn);
+    bed.scripts.up(DEVICE);
+    bed.end();
+    assert_eq!(bed.directory.calls(), ["dns-up tun9 10.8.0.1 53", "dns-down tun9 10.8.0.1 53"]);
+}

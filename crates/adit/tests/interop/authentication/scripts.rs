@@ -38,7 +38,7 @@ fn connects_and_leaves(client: Program) {
     let leave =
         script(&scratch, "leave", "env >\"$HERE/leave.part\"; mv \"$HERE/leave.part\" \"$HERE/leave.env\"\n");
     let lines = format!(
-        "script-security 2\nsetenv PROFILE_ID office\nclient-connect {}\nclient-disconnect {}\n",
+        "script-security 2\nsetenv PROFILE_ID office\nroute 10.66.0.0 255.255.0.0\nclient-connect {}\nclient-disconnect {}\n",
         connect.display(),
         leave.display()
     );
@@ -56,6 +56,12 @@ fn connects_and_leaves(client: Program) {
         ("trusted_ip", "10.9.1.2"),
         ("ifconfig_pool_remote_ip", "10.8.0.2"),
         ("ifconfig_pool_remote_ip6", "fd00:8::1000"),
+        ("ifconfig_pool_local_ip6", "fd00:8::1"),
+        ("ifconfig_ipv6_remote", "fd00:8::2"),
+        ("route_network_1", "10.66.0.0"),
+        ("route_netmask_1", "255.255.0.0"),
+        ("route_gateway_1", "10.8.0.2"),
+        ("route_vpn_gateway", "10.8.0.2"),
         ("IV_PLAT", "linux"),
     ] {
         assert_eq!(env.get(name).map(String::as_str), Some(value), "{name} in {env:?}");

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use adit_core::{Ipv4Net, Ipv6Net};
+use adit_core::{Ipv4Net, Ipv6Net, Transport};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ pub(crate) fn server() -> impl Strategy<Value = ServerConfig> {
         networks,
         push,
         flags,
-        (1..100_000u32, admission()),
+        (1..100_000u32, admission(), option::of(port_share())),
         0..3u8,
         (per_client(), access()),
     )
@@ -58,18 +58,20 @@ pub(crate) fn server() -> impl Strategy<Value = ServerConfig> {
                 (ipv4, ipv6),
                 push,
                 flags,
-                (max_clients, admission),
+                (max_clients, admission, port_share),
                 exit_notify,
                 (per_client, access),
             )| {
                 let [client_to_client, duplicate_cn] = flags;
+                let is_tcp = |listen: &Listen| listen.transport == Transport::Tcp;
                 ServerConfig {
-                    listen,
                     ipv4,
                     ipv6,
                     push,
                     client_to_client,
                     duplicate_cn,
+                    port_share: port_share.filter(|_| listen.iter().any(is_tcp)),
+                    listen,
                     max_clients,
                     admission,
                     exit_notify,
@@ -78,6 +80,15 @@ pub(crate) fn server() -> impl Strategy<Value = ServerConfig> {
                 }
             },
         )
+}
+
+fn port_share() -> impl Strategy<Value = PortShare> {
+    let journal = option::of("/[a-z]{1,9}".prop_map(PathBuf::from));
+    ("[a-z0-9.:-]{1,30}", 1..=u16::MAX, journal).prop_map(|(host, port, journal)| PortShare {
+        host,
+        port,
+        journal,
+    })
 }
 
 fn access() -> impl Strategy<Value = Access> {

@@ -12,20 +12,23 @@ use super::{net4, net6, seconds, text};
 use crate::openvpn::model::*;
 
 pub(crate) fn socket() -> impl Strategy<Value = SocketOptions> {
-    let flags = any::<[bool; 3]>();
+    let flags = any::<[bool; 4]>();
     let control_size = option::of(154..=2048u16);
     let routing = (option::of(1..=u32::MAX), option::of("[a-z][a-z0-9.-]{0,14}"));
     let buffers = (option::of(1..1_000_000u32), option::of(1..1_000_000u32));
     (buffers, flags, control_size, routing).prop_map(
-        |((sndbuf, rcvbuf), [float, multihome, tcp_nodelay], control_size, (mark, device))| SocketOptions {
-            mark,
-            device: device.map(|name| name.parse().unwrap()),
-            control_size,
-            sndbuf,
-            rcvbuf,
-            float,
-            multihome,
-            tcp_nodelay,
+        |((sndbuf, rcvbuf), [float, multihome, tcp_nodelay, passtos], control_size, (mark, device))| {
+            SocketOptions {
+                mark,
+                device: device.map(|name| name.parse().unwrap()),
+                passtos,
+                control_size,
+                sndbuf,
+                rcvbuf,
+                float,
+                multihome,
+                tcp_nodelay,
+            }
         },
     )
 }
@@ -181,10 +184,12 @@ pub(crate) fn device() -> impl Strategy<Value = Device> {
     let name = "[a-su-z0-9][a-z0-9]{0,14}|tun[0-9]{1,12}";
     let queue = option::of(1..100_000u32);
     let table = option::of(1..=u32::MAX);
-    (option::of(name), 68..=u16::MAX, option::of(68..=u16::MAX), any::<bool>(), queue, table).prop_map(
-        |(name, mtu, told, ifconfig_nowarn, txqueuelen, route_table)| Device {
+    let flags = any::<[bool; 2]>();
+    (option::of(name), 68..=u16::MAX, option::of(68..=u16::MAX), flags, queue, table).prop_map(
+        |(name, mtu, told, [ifconfig_nowarn, is_null], txqueuelen, route_table)| Device {
             route_table,
-            name,
+            name: name.filter(|_| !is_null),
+            is_null,
             mtu,
             told_mtu: told.filter(|told| *told != mtu),
             ifconfig_nowarn,

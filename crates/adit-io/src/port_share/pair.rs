@@ -1,0 +1,155 @@
+//! Two connections: what one brings goes to the other.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+
+use crate::poller::Interest;
+
+/// So much of what a connection brought waits at most until the other takes it.
+const BUFFER: usize = 16 << 10;
+/// Reads of one connection before others have their turn.
+const TURNS: usize = 4;
+
+/// One of the two connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// The one that was accepted.
+    Client,
+    /// The one to the other server.
+    Server,
+}
+
+/// What became of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// The other server has not accepted yet.
+    Opening,
+    /// The other server cannot be reached at that address.
+    NotOpened,
+    /// Both are open.
+    Open,
+    /// Both are done, or one failed.
+    Over,
+}
+
+struct End {
+    stream: TcpStream,
+    /// What it brought and the other has not taken.
+    brought: Vec<u8>,
+    /// It brings no more.
+    ended: bool,
+    /// The other was told that it brings no more.
+    told: bool,
+    watched: Option<Interest>,
+}
+
+impl End {
+    fn new(stream: TcpStream, watched: Option<Interest>) -> io::Result<End> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        Ok(End { stream, brought: Vec::new(), ended: false, told: false, watched })
+    }
+
+    fn is_done(&self) -> bool {
+        self.ended && self.brought.is_empty()
+    }
+}
+
+/// Both connections.
+pub(super) struct Pair {
+    client: End,
+    server: End,
+    is_open: bool,
+}
+
+impl Pair {
+    /// A connection that was accepted, and one to the other server that has begun, and is to be watched until it is writable.
+    pub(super) fn new(client: TcpStream, server: TcpStream) -> io::Result<Pair> {
+        // What the client sends meanwhile waits in its socket.
+        let client = End::new(client, None)?;
+        Ok(Pair { client, server: End::new(server, Some(Interest::Write))?, is_open: false })
+    }
+
+    /// Another connection to the other server in place of the one that was not opened.
+    pub(super) fn replace_server(&mut self, server: TcpStream) -> io::Result<()> {
+        self.server = End::new(server, Some(Interest::Write))?;
+        Ok(())
+    }
+
+    /// The connection to the other server.
+    pub(super) fn server(&self) -> &TcpStream {
+        &self.server.stream
+    }
+
+    /// Moves what there is, after something happened at that side.
+    pub(super) fn serve(&mut self, side: Side, writable: bool) -> Progress {
+        if !self.is_open {
+            match (side, self.server.stream.take_error()) {
+                (_, Ok(Some(_)) | Err(_)) => return Progress::NotOpened,
+                (Side::Server, Ok(None)) if writable => self.is_open = true,
+                _ => return Progress::Opening,
+            }
+        }
+        let both = carry(&mut self.client, &mut self.server)
+            .and_then(|()| carry(&mut self.server, &mut self.client));
+        match both.is_err() || (self.client.is_done() && self.server.is_done()) {
+            true => Progress::Over,
+            false => Progress::Open,
+        }
+    }
+
+    /// Each connection with what was waited for, and what is to be waited for from now on: the client's first.
+    pub(super) fn interests(&mut self) -> [(&TcpStream, Option<Interest>, Option<Interest>); 2] {
+        let client = wanted(&self.client, &self.server);
+        let server = wanted(&self.server, &self.client);
+        let before = (
+            std::mem::replace(&mut self.client.watched, client),
+            std::mem::replace(&mut self.server.watched, server),
+        );
+        [(&self.client.stream, before.0, client), (&self.server.stream, before.1, server)]
+    }
+}
+
+/// What an end is to be waited for. Nothing is read from it while the other has not taken what it brought.
+fn wanted(own: &End, other: &End) -> Option<Interest> {
+    match (!own.ended && own.brought.is_empty(), !other.brought.is_empty()) {
+        (true, true) => Some(Interest::Both),
+        (true, false) => Some(Interest::Read),
+        (false, true) => Some(Interest::Write),
+        (false, false) => None,
+    }
+}
+
+/// Reads from one and writes to the other, until one has nothing or the other no room.
+fn carry(from: &mut End, to: &mut End) -> io::Result<()> {
+    for _ in 0..TURNS {
+        if from.brought.is_empty() && !from.ended {
+            let mut buffer = [0; BUFFER];
+            match from.stream.read(&mut buffer) {
+                Ok(0) => from.ended = true,
+                Ok(count) => from.brought.extend_from_slice(buffer.get(..count).unwrap_or_default()),
+                Err(error) if is_for_later(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        if !from.brought.is_empty() {
+            match to.stream.write(&from.brought) {
+                Ok(count) => drop(from.brought.drain(..count)),
+                Err(error) if is_for_later(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        if from.is_done() {
+            if !std::mem::replace(&mut from.told, true) {
+                // The other may have closed it already.
+                let _ = to.stream.shutdown(Shutdown::Write);
+            }
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn is_for_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
