@@ -11,7 +11,8 @@ fn seal_alike(one: &StaticParams, other: &StaticParams) -> bool {
     let of = |params: &StaticParams| {
         (params.direction, params.cipher, params.digest, params.compression, params.replay_window)
     };
-    one.key == other.key && of(one) == of(other)
+    let payloads = |params: &StaticParams| (params.decompress, params.fragment, params.tun_mtu);
+    one.key == other.key && of(one) == of(other) && payloads(one) == payloads(other)
 }
 
 impl StaticTunnel {

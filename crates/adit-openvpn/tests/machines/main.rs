@@ -15,6 +15,7 @@ mod lifetime;
 mod limits;
 mod migrate;
 mod not_up;
+mod payloads;
 mod per_client;
 mod point_to_point;
 mod pre_auth;
