@@ -196,7 +196,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::params::RemoteParams;
+    use crate::params::{Fragment, RemoteParams};
     use crate::static_key::StaticKey;
 
     const CLIENT: OccParams = OccParams {
@@ -284,6 +284,17 @@ mod tests {
             "V4,dev-type tun,link-mtu 1572,tun-mtu 1500,proto UDPv4,tun-ipv6,ifconfig 10.8.0.2 10.8.0.1,\
              keydir 0,cipher AES-256-CBC,auth SHA256,keysize 256,secret"
         );
+        let cut = StaticParams {
+            compression: Compression::LzoNo,
+            fragment: Some(Fragment::Payload(1200)),
+            ..StaticParams::new(key.clone(), KeyDirection::Bidirectional, Cipher::Aes256Cbc, wall)
+        };
+        assert_eq!(
+            static_options_string(&cut, Transport::Udp),
+            "V4,dev-type tun,link-mtu 1565,tun-mtu 1500,proto UDPv4,comp-lzo,mtu-dynamic,cipher AES-256-CBC,\
+             auth SHA1,keysize 256,secret"
+        );
+        assert!(!static_options_string(&cut, Transport::Tcp).contains("mtu-dynamic"));
         let waiting = StaticParams {
             compression: Compression::LzoNo,
             local: LocalSettings { addresses: local.addresses[1..].to_vec(), ..local },

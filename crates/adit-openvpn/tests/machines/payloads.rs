@@ -1,12 +1,16 @@
 //! Compression and `fragment`: what each end makes of its file, of the push and of the other's options string, and what the
 //! data planes get.
 
-use adit_core::Transport;
+use adit_core::{Cipher, Digest, Instant, Protocol, Transport, UnixTime};
+use adit_openvpn::StaticTunnel;
 use adit_openvpn::codec::{Compression, Framing, Payloads};
-use adit_openvpn::params::{ClientParams, DataParams, Fragment, PushedCompression, ServerParams};
+use adit_openvpn::params::{
+    ClientParams, DataParams, Fragment, PushedCompression, ServerParams, StaticParams,
+};
 use adit_openvpn::request::{DataEvent, Event};
+use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::testing::{Authority, Pair, client_params, server_params};
-use adit_openvpn::wrap::WrapConfig;
+use adit_openvpn::wrap::{KeyDirection, WrapConfig};
 use rcgen::ExtendedKeyUsagePurpose;
 
 fn pair(
@@ -78,6 +82,25 @@ fn a_pushed_algorithm_is_decompressed_if_the_file_lets_it() {
     assert_eq!(installed(&pair.client_events), None);
     let failed = |event: &Event| format!("{event:?}").contains("`allow-compression no` here forbids");
     assert!(pair.client_events.iter().any(failed), "{:?}", pair.client_events);
+}
+
+#[test]
+fn a_static_key_has_them_too() {
+    let key = StaticKey::from_bytes(&[7; 256]);
+    let params = StaticParams {
+        digest: Digest::Sha256,
+        decompress: true,
+        fragment: Some(Fragment::Payload(1200)),
+        ..StaticParams::new(key, KeyDirection::Normal, Cipher::Aes256Cbc, UnixTime(1_790_000_000))
+    };
+    let mut tunnel = StaticTunnel::new(params, Instant::ORIGIN, [3; 32]);
+    let payloads = std::iter::from_fn(|| tunnel.poll_event()).find_map(|event| match event {
+        Event::Data(DataEvent::Install(install)) => Some(install.codec.payloads),
+        _ => None,
+    });
+    // HMAC 32, IV 16, and 72 blocks of 16; a byte of padding, packet id 8, header of a part 4.
+    let expected = Payloads { decompress: true, fragment: Some(1139), longest: 1600 };
+    assert_eq!(payloads, Some(expected));
 }
 
 #[test]
