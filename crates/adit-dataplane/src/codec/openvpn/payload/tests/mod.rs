@@ -2,7 +2,10 @@
 
 pub(crate) mod vectors;
 
+use std::collections::BTreeSet;
+
 use adit_core::{Cipher, DataEvent, Notice, PeerId, ReplayWindow, Selector};
+use proptest::prelude::*;
 
 use super::Payloads;
 use crate::aead::aws_lc;
@@ -302,4 +305,43 @@ fn a_batch_of_decompressed_packets_is_bounded() {
     assert_eq!(east.dropped_in(DropReason::Flood), 80 - arrived.packets.len() as u64);
     let again = send_raw(&mut raw, &framed);
     assert_eq!(east.receive(udp(9), &again, again.len()).packets, [large], "the next batch has room again");
+}
+
+proptest! {
+    /// What is complete comes out as it was sent, and nothing else does, whatever is lost and whatever comes a few datagrams late.
+    #[test]
+    fn parts_that_are_lost_or_late_mix_nothing(
+        lens in proptest::collection::vec(1usize..1400, 1..40),
+        fates in proptest::collection::vec((0u8..8, 0usize..6), 1..50),
+    ) {
+        let packet = |number: usize, len: usize| Flow::default().udp(&vec![number as u8; len]);
+        let mut west = end(data(Compression::LzoNo), GCM, (1, 2), IN_PARTS);
+        let mut east = end(data(Compression::LzoNo), GCM, (2, 1), IN_PARTS);
+        let mut datagrams = Vec::new();
+        for (number, len) in lens.iter().enumerate() {
+            let sealed = send(&mut west, &packet(number, *len));
+            datagrams.extend(sealed.into_iter().map(|datagram| (number, datagram)));
+        }
+        let (mut lost, mut arriving) = (BTreeSet::new(), Vec::new());
+        for (index, (number, datagram)) in datagrams.into_iter().enumerate() {
+            let (fate, late) = fates[index % fates.len()];
+            if fate == 0 {
+                lost.insert(number);
+            } else {
+                arriving.push((index + late, datagram));
+            }
+        }
+        arriving.sort_by_key(|(time, _)| *time);
+        let mut found = Vec::new();
+        for (_, datagram) in arriving {
+            found.extend(east.receive(udp(9), &datagram, datagram.len()).packets);
+        }
+        let whole = lens.iter().enumerate().filter(|(number, _)| !lost.contains(number));
+        let mut expected: Vec<Vec<u8>> = whole.map(|(number, len)| packet(number, *len)).collect();
+        found.sort();
+        expected.sort();
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!(east.dropped_in(DropReason::Malformed), 0);
+        prop_assert!(east.dropped_in(DropReason::Incomplete) <= lost.len() as u64);
+    }
 }
