@@ -260,7 +260,7 @@ mod tests {
         let part = |index, is_last, len: usize, size| {
             (Part { sequence: 1, index, is_last, size }.header(), payload(len, index as u8))
         };
-        let malformed = [Err(DropReason::Malformed)];
+        let malformed: [Result<Vec<u8>, DropReason>; 1] = [Err(DropReason::Malformed)];
         for parts in [
             // Behind the last one, and in its place.
             [part(1, true, 8, 8), part(2, false, 8, 8)],
