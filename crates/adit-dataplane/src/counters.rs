@@ -32,17 +32,21 @@ pub enum DropReason {
     Malformed,
     /// Sealed, it would be longer than a datagram can be.
     TooBig,
-    /// The payload is compressed.
+    /// The payload is compressed, and the session decompresses nothing.
     Compressed,
+    /// The payload does not decompress, or to more than a packet holds.
+    Decompression,
+    /// Parts of a packet never came.
+    Incomplete,
     /// The session's counter, or its count of failed tags, is used up.
     Exhausted,
-    /// More protocol messages in one batch than are passed on.
+    /// More protocol messages, or more rebuilt packets, in one batch than are passed on.
     Flood,
 }
 
 impl DropReason {
     /// All reasons, in the order of [`DirectionSnapshot::drops`].
-    pub const ALL: [DropReason; 14] = [
+    pub const ALL: [DropReason; 16] = [
         DropReason::NoRoute,
         DropReason::NoPeer,
         DropReason::NoSession,
@@ -55,6 +59,8 @@ impl DropReason {
         DropReason::Malformed,
         DropReason::TooBig,
         DropReason::Compressed,
+        DropReason::Decompression,
+        DropReason::Incomplete,
         DropReason::Exhausted,
         DropReason::Flood,
     ];
@@ -73,9 +79,11 @@ impl DropReason {
             DropReason::Loop => "a tunnel's datagrams are routed into the tunnel",
             DropReason::Malformed => "malformed",
             DropReason::TooBig => "too big for a datagram",
-            DropReason::Compressed => "compressed (adit never decompresses)",
+            DropReason::Compressed => "compressed, which was not asked for",
+            DropReason::Decompression => "does not decompress, or to more than a packet",
+            DropReason::Incomplete => "parts of a packet are missing",
             DropReason::Exhausted => "session used up, new keys are overdue",
-            DropReason::Flood => "too many protocol messages at once",
+            DropReason::Flood => "too many messages or rebuilt packets at once",
         }
     }
 }

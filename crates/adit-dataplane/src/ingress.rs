@@ -1,6 +1,7 @@
 //! From the net to the TUN device: find the session, open, check, merge.
 
 mod batches;
+mod payload;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,25 +9,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_checksum::WordSum;
-use adit_core::{ConnectionId, Instant, Notice, Path, PeerId, SessionId};
+use adit_core::{ConnectionId, Instant, Notice, Path, SessionId};
 use thiserror::Error;
 
+use self::payload::{Arrived, Destination};
+use crate::Config;
 use crate::codec::{Class, Demultiplexer, Plain, StreamAdvice};
 use crate::counters::{Counters, DropReason, Half};
 use crate::event::IngressEvent;
-use crate::headers::Ip;
 use crate::peers::{MOVES, Owner, Peers};
 use crate::receive::ReceiveBatch;
 use crate::transmit::MAX_DATAGRAM;
-use crate::{Config, mss, outer};
 
 /// The longest record on a TCP connection: no longer than the largest datagram.
 pub const MAX_RECORD: usize = MAX_DATAGRAM;
 
 /// How often sessions hear the time.
 const TICK: Duration = Duration::from_secs(1);
-/// Bytes of a protocol message that are passed on.
-const MESSAGE_MAX: usize = 1280;
 
 /// Why a TCP connection must be closed: its stream makes no sense from here on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -395,76 +394,28 @@ impl Ingress {
             let anywhere = self.rules.get(source.rules).is_some_and(|rules| rules.follows_streams);
             peer.note_path(slot, source.path, anywhere, paths, out);
         }
-        let payload = opened.payload.inspect_err(|_| peer.counter.stamp_other(self.now))?;
+        let payload = match opened.payload {
+            Ok(payload) => payload,
+            Err(why) => return self.take_elsewhere(source, range.len(), index, why, out),
+        };
         let payload = range.start + payload.start..range.start + payload.end;
         let bytes_of = bytes.get_mut(payload.clone()).ok_or(DropReason::Malformed)?;
-        match bytes_of.first().map(|first| first >> 4) {
-            Some(4 | 6) => {}
-            first => {
-                if (session.is_keepalive)(bytes_of) {
-                    peer.counter.add_keepalive(self.now);
-                } else {
-                    peer.counter.stamp_other(self.now);
-                }
-                if first.is_none() {
-                    return Ok(());
-                }
-                peer.counter.add_message(range.len() as u64);
-                return message(peer.id, session.id, bytes_of, out);
-            }
-        }
-        peer.counter.stamp_data(self.now);
-        let ip = Ip::parse(bytes_of).ok_or(DropReason::Malformed)?;
-        if session.outer.heeds(source.traffic_class) {
-            outer::decapsulate(source.traffic_class, &ip, bytes_of)?;
-        }
-        if let Some(max) = peer.max_mss {
-            mss::clamp(bytes_of, &ip, max);
-        }
+        let arrived = Arrived {
+            peer,
+            session: session.id,
+            is_keepalive: session.is_keepalive,
+            outer: &session.outer,
+            traffic_class: source.traffic_class,
+            len: range.len(),
+            now: self.now,
+        };
+        let Some(ip) = arrived.take(bytes_of, out)? else { return Ok(()) };
         let packet = payload.start..payload.start + ip.len;
-        self.deliver(slot, bytes, packet, &ip, out)
-    }
-
-    /// Checks where a packet comes from and sends it on its way.
-    #[inline]
-    fn deliver(
-        &self,
-        slot: u32,
-        bytes: &[u8],
-        packet: Range<usize>,
-        ip: &Ip,
-        out: &mut ReceiveBatch,
-    ) -> Result<(), DropReason> {
-        if self.peers.routes.lookup(ip.source) != Some(slot) {
-            return Err(DropReason::BadSource);
+        match self.destination(slot, &ip)? {
+            Destination::Device => out.push_packet(self.words, bytes, packet, &ip),
+            Destination::Peer => out.push_relay(packet),
+            Destination::Worker(worker) => out.pass_packet(worker, packet),
         }
-        // What is for all, and what no peer has a route for (ourselves), goes to the device.
-        if self.client_to_client
-            && !ip.destination.is_multicast()
-            && let Some(other) = self.peers.routes.lookup(ip.destination)
-            && other != slot
-        {
-            match self.peers.peers.get(other).and_then(|peer| peer.worker) {
-                Some(worker) => out.pass_packet(worker, packet),
-                None => out.push_relay(packet),
-            }
-            return Ok(());
-        }
-        out.push_packet(self.words, bytes, packet, ip);
         Ok(())
     }
-}
-
-fn message(
-    peer: PeerId,
-    session: SessionId,
-    payload: &[u8],
-    out: &mut ReceiveBatch,
-) -> Result<(), DropReason> {
-    if !out.admit_message() {
-        return Err(DropReason::Flood);
-    }
-    let payload = payload.iter().copied().take(MESSAGE_MAX).collect();
-    out.push_notice(Notice::Message { peer, session, payload });
-    Ok(())
 }

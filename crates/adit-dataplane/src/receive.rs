@@ -38,6 +38,10 @@ impl MergePolicy {
 const END: u32 = u32::MAX;
 /// Protocol messages that one batch may bring; more are dropped.
 const MESSAGES_MAX: usize = 64;
+/// Where ranges of rebuilt packets start. No buffer is as long.
+const REBUILT: usize = 1 << 31;
+/// Bytes of rebuilt packets that one batch may bring; more are dropped.
+const REBUILT_MAX: usize = 4 << 20;
 
 /// A range of the buffer, and the next one of the same packet.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +69,9 @@ pub(crate) struct Item {
 }
 
 /// What [`crate::Ingress`] found. Owned by the driver and used over and over. Ranges are offsets into the
-/// buffer given to [`crate::Ingress`].
+/// buffer given to [`crate::Ingress`]; those beyond any buffer are of packets that lay in no datagram as they are, which
+/// are in here ([`ReceiveBatch::slice`]). Only sessions of codecs whose [`crate::codec::Opener::rebuilt`] gives
+/// something have such packets.
 #[derive(Default)]
 pub struct ReceiveBatch {
     policy: MergePolicy,
@@ -80,6 +86,8 @@ pub struct ReceiveBatch {
     notices: Vec<Notice>,
     orders: Vec<EgressEvent>,
     messages: usize,
+    /// Packets that do not lie in the caller's buffer, one after the other.
+    rebuilt: Vec<u8>,
 }
 
 /// What another worker must carry on with.
@@ -112,6 +120,7 @@ pub enum Passed {
 pub struct TunPacket<'a> {
     item: &'a Item,
     pieces: &'a [Piece],
+    rebuilt: &'a [u8],
 }
 
 impl<'a> TunPacket<'a> {
@@ -126,6 +135,24 @@ impl<'a> TunPacket<'a> {
         let first = pieces.get(self.item.first as usize);
         std::iter::successors(first, move |piece| pieces.get(piece.next as usize)).map(Piece::range)
     }
+
+    /// The bytes of the pieces. `buffer` is the one that was given to [`crate::Ingress`].
+    pub fn slices(&self, buffer: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let rebuilt = self.rebuilt;
+        self.pieces().filter_map(move |piece| slice(buffer, rebuilt, &piece))
+    }
+}
+
+/// The bytes of a range: of the caller's buffer, or of rebuilt packets.
+#[inline]
+fn slice<'a>(buffer: &'a [u8], rebuilt: &'a [u8], range: &Range<usize>) -> Option<&'a [u8]> {
+    buffer.get(range.clone()).or_else(|| rebuilt.get(place_of_rebuilt(range)?))
+}
+
+/// Where a rebuilt packet lies among the others; `None` if it is none.
+#[cold]
+fn place_of_rebuilt(range: &Range<usize>) -> Option<Range<usize>> {
+    Some(range.start.checked_sub(REBUILT)?..range.end.checked_sub(REBUILT)?)
 }
 
 impl ReceiveBatch {
@@ -141,7 +168,13 @@ impl ReceiveBatch {
 
     /// Packets for the TUN device that are finished, in order.
     pub fn packets(&self) -> impl Iterator<Item = TunPacket<'_>> {
-        self.items.iter().take(self.finished).map(|item| TunPacket { item, pieces: &self.pieces })
+        let (pieces, rebuilt) = (&self.pieces[..], &self.rebuilt[..]);
+        self.items.iter().take(self.finished).map(move |item| TunPacket { item, pieces, rebuilt })
+    }
+
+    /// The bytes of a range that is in here. `buffer` is the one that was given to [`crate::Ingress`].
+    pub fn slice<'a>(&'a self, buffer: &'a [u8], range: &Range<usize>) -> Option<&'a [u8]> {
+        slice(buffer, &self.rebuilt, range)
     }
 
     /// Control datagrams for the protocol (without TCP's length), in order.
@@ -152,6 +185,19 @@ impl ReceiveBatch {
     /// Packets for other peers, checked, for [`crate::Egress::relay_packet`].
     pub fn relay(&self) -> &[Range<usize>] {
         &self.relay
+    }
+
+    /// Hands out the packets of [`ReceiveBatch::relay`], in order. `buffer` is the one that was given to
+    /// [`crate::Ingress`].
+    pub fn relay_each(&mut self, buffer: &mut [u8], mut relay: impl FnMut(&mut [u8])) {
+        for range in &self.relay {
+            if let Some(packet) = buffer.get_mut(range.clone()) {
+                relay(packet);
+            } else if let Some(packet) = place_of_rebuilt(range).and_then(|place| self.rebuilt.get_mut(place))
+            {
+                relay(packet);
+            }
+        }
     }
 
     /// What other workers must carry on with, in order.
@@ -196,6 +242,8 @@ impl ReceiveBatch {
         self.notices.clear();
         self.orders.clear();
         self.messages = 0;
+        // A run that was left open has no rebuilt packet in it.
+        self.rebuilt.clear();
     }
 
     /// The one item that is left becomes the first, and so do its pieces.
@@ -249,7 +297,8 @@ impl ReceiveBatch {
             return None;
         }
         self.finish_items(newest, buffer);
-        let pieces = TunPacket { item: self.items.get(newest)?, pieces: &self.pieces }.pieces();
+        let item = self.items.get(newest)?;
+        let pieces = TunPacket { item, pieces: &self.pieces, rebuilt: &self.rebuilt }.pieces();
         pieces.reduce(|all, piece| all.start.min(piece.start)..all.end.max(piece.end))
     }
 
@@ -299,6 +348,22 @@ impl ReceiveBatch {
 
     pub(crate) fn push_order(&mut self, order: EgressEvent) {
         self.orders.push(order);
+    }
+
+    /// Takes in a packet that lies in no buffer, and gives the range that stands for it. `None` if there is no room.
+    pub(crate) fn keep_rebuilt(&mut self, packet: &[u8]) -> Option<Range<usize>> {
+        let start = self.rebuilt.len();
+        if start + packet.len() > REBUILT_MAX {
+            return None;
+        }
+        self.rebuilt.extend_from_slice(packet);
+        Some(REBUILT + start..REBUILT + start + packet.len())
+    }
+
+    /// Such a packet is for the TUN device. It is not merged, and no packet that comes later goes before it.
+    pub(crate) fn push_rebuilt(&mut self, range: Range<usize>) {
+        self.flows.clear();
+        self.push_item(range, None);
     }
 
     /// Whether there is room for another message in this batch; takes the room.

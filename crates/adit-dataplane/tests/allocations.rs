@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 
 use adit_core::{Cipher, DataEvent, Digest, Install, Path, PeerConfig, PeerId, ReplayWindow};
 use adit_dataplane::aead::{Aead, AeadError, NONCE_LEN, Provider, TAG_LEN, aws_lc};
-use adit_dataplane::codec::openvpn::{self, Compression, DataFraming, DataHeader, Framing, Key, MacKey};
+use adit_dataplane::codec::openvpn::{
+    self, Compression, DataFraming, DataHeader, Framing, Key, MacKey, Payloads,
+};
 use adit_dataplane::{
     Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, Segmentation, TransmitBatch, split,
 };
@@ -61,7 +63,13 @@ fn batching(cipher: Cipher, key: &[u8]) -> Result<Box<dyn Aead>, AeadError> {
 
 /// An end with one peer, which has the inner addresses 10.0.0.0/8. All keys are the same: what one end
 /// seals the other opens.
-fn end(config: Config, cipher: Cipher, form: Form, provider: Provider) -> (Egress, Ingress) {
+fn end(
+    config: Config,
+    cipher: Cipher,
+    form: Form,
+    provider: Provider,
+    payloads: Payloads,
+) -> (Egress, Ingress) {
     let (mut egress, mut ingress, _) = adit_dataplane::new(config);
     let (peer, session) = (PeerId::SERVER, openvpn::session_id(PeerId::SERVER, 0));
     let mac = MacKey { digest: Digest::Sha256, key: vec![7; 32].into(), iv_key: [7; 16].into() };
@@ -69,7 +77,8 @@ fn end(config: Config, cipher: Cipher, form: Form, provider: Provider) -> (Egres
     let header = DataHeader::V2 { peer_id: 0 };
     let framing = DataFraming { header, key_id: 0, compression: Compression::None };
     let make_codec = |install: &Install<Framing>| {
-        openvpn::session_with(provider, install.codec, cipher, (&key, &key), ReplayWindow::default())
+        let (framing, replay) = (install.codec, ReplayWindow::default());
+        openvpn::session_with_payloads(provider, framing, cipher, (&key, &key), replay, payloads)
     };
     let events = [
         DataEvent::AddPeer(PeerConfig {
@@ -119,21 +128,26 @@ fn super_packet(payload: usize) -> (Offload, Vec<u8>) {
 
 #[test]
 fn sealing_and_opening_allocate_nothing() {
-    sealing_and_opening(Cipher::Aes256Gcm, Framing::Data, aws_lc);
-    sealing_and_opening(Cipher::Aes256Gcm, Framing::Epoch, aws_lc);
-    sealing_and_opening(Cipher::Aes256Cbc, Framing::Data, aws_lc);
-    sealing_and_opening(Cipher::ChaCha20Poly1305, Framing::Data, batching);
+    let plain = Payloads::default();
+    sealing_and_opening(Cipher::Aes256Gcm, Framing::Data, aws_lc, plain, 1);
+    sealing_and_opening(Cipher::Aes256Gcm, Framing::Epoch, aws_lc, plain, 1);
+    sealing_and_opening(Cipher::Aes256Cbc, Framing::Data, aws_lc, plain, 1);
+    sealing_and_opening(Cipher::ChaCha20Poly1305, Framing::Data, batching, plain, 1);
+    // In two parts each; packets that were put together are not merged.
+    let in_parts = Payloads { fragment: Some(800), ..plain };
+    sealing_and_opening(Cipher::Aes256Gcm, Framing::Data, aws_lc, in_parts, 40);
 }
 
-fn sealing_and_opening(cipher: Cipher, form: Form, provider: Provider) {
-    let (mut egress, _) = end(Config::new(openvpn::Client), cipher, form, provider);
-    let (_, mut ingress) = end(Config::new(openvpn::Server), cipher, form, provider);
+/// A super-packet of 40 packets is sealed, and comes out as so many writes for the device.
+fn sealing_and_opening(cipher: Cipher, form: Form, provider: Provider, payloads: Payloads, writes: usize) {
+    let (mut egress, _) = end(Config::new(openvpn::Client), cipher, form, provider, payloads);
+    let (_, mut ingress) = end(Config::new(openvpn::Server), cipher, form, provider, payloads);
     let (mut transmit_batch, mut receive_batch) =
         (TransmitBatch::new(), ReceiveBatch::new(MergePolicy::TcpAndUdp));
     let (offload, original) = super_packet(1400 * 40);
     let mut packet = original.clone();
     let mut buffer = vec![0; 65_536];
-    let mut merged = 0;
+    let (mut written, mut pieces) = (0, 0);
     let mut round = || {
         packet.copy_from_slice(&original);
         egress.seal_packet(offload, &mut packet, &mut transmit_batch);
@@ -141,7 +155,8 @@ fn sealing_and_opening(cipher: Cipher, form: Form, provider: Provider) {
             let bytes = &mut buffer[..gso_batch.bytes.len()];
             bytes.copy_from_slice(gso_batch.bytes);
             ingress.open_datagrams(path(), bytes, gso_batch.segment, &mut receive_batch);
-            merged += receive_batch.packets().filter(|packet| packet.pieces().count() == 40).count();
+            written += receive_batch.packets().count();
+            pieces += receive_batch.packets().flat_map(|packet| packet.pieces()).count();
             receive_batch.notices().clear();
             receive_batch.clear();
         }
@@ -152,7 +167,7 @@ fn sealing_and_opening(cipher: Cipher, form: Form, provider: Provider) {
     round();
     let counted = allocation_counter::measure(|| (0..10).for_each(|_| round()));
     assert_eq!(counted.count_total, 0, "{cipher}: {counted:?}");
-    assert_eq!(merged, 11, "each super-packet came out as one again");
+    assert_eq!((written, pieces), (11 * writes, 11 * 40), "{cipher}");
     let counted = allocation_counter::measure(|| drop(vec![0u8; 100]));
     assert_eq!(counted.count_total, 1, "the counter counts");
 }

@@ -8,7 +8,7 @@ use crate::key_method::KeyMethod2;
 use crate::keys::KeySource;
 use crate::negotiate::{iv_proto, known_proto, point_to_point_proto};
 use crate::occ::{OccParams, OccPointToPoint, options_string};
-use crate::params::{ClientParams, DataParams, ServerParams};
+use crate::params::{ClientParams, DataParams, PushedCompression, ServerParams};
 use crate::peer_info::PeerVariables;
 use crate::wire::TlsRole;
 use crate::wrap::WrapConfig;
@@ -37,13 +37,24 @@ pub(crate) fn client_hello(params: &ClientParams, path: Path) -> KeyMethod2 {
         | iv_proto::DNS_OPTION
         | iv_proto::PUSH_UPDATE;
     info.push("IV_PROTO", &known_proto(&params.data, proto).to_string());
-    for ability in ["IV_LZO_STUB", "IV_COMP_STUB", "IV_COMP_STUBv2"] {
+    for ability in compression_abilities(&params.data) {
         info.push(ability, "1");
     }
     for (name, value) in &params.peer_info {
         info.push(name, value);
     }
     message(TlsRole::Client, &params.data, &params.control.wrap, None, path, info.to_string())
+}
+
+/// What a client says that it understands of compression (OpenVPN comp.c, `comp_generate_peer_info_string`): algorithms
+/// where its file lets the server use them, and otherwise framings alone.
+fn compression_abilities(data: &DataParams) -> &'static [&'static str] {
+    let is_asked =
+        data.compression == Compression::None && data.pushed_compression == PushedCompression::Decompressed;
+    match data.decompress || is_asked {
+        true => &["IV_LZ4", "IV_LZ4v2", "IV_LZO", "IV_COMP_STUB", "IV_COMP_STUBv2"],
+        false => &["IV_LZO_STUB", "IV_COMP_STUB", "IV_COMP_STUBv2"],
+    }
 }
 
 /// A server's key method 2. To a client that `migrates` off compression it names compression, as the client does:
@@ -85,6 +96,7 @@ fn message(
         allowed: cipher.is_some_and(|cipher| data.ciphers.contains(&cipher)),
         digest: data.digest,
         compression: data.compression,
+        fragment: data.fragment_over(path.transport()).is_some(),
         tls_auth: matches!(wrap, WrapConfig::TlsAuth { .. }),
         key_direction: wrap.key_direction(),
         point_to_point,
@@ -132,6 +144,20 @@ mod tests {
         assert_eq!(proto(&kept), proto(&info) & !iv_proto::EXPORTS);
         assert_ne!(proto(&kept), proto(&info));
         assert_eq!(kept.lines().next(), info.lines().next(), "the ciphers stay");
+    }
+
+    #[test]
+    fn algorithms_are_named_where_the_file_lets_them_be_used() {
+        let with = |compression, decompress, pushed_compression| {
+            let data = DataParams { compression, decompress, pushed_compression, ..DataParams::default() };
+            compression_abilities(&data).contains(&"IV_LZ4")
+        };
+        let (alone, decompressed) = (PushedCompression::FramingAlone, PushedCompression::Decompressed);
+        assert!(!with(Compression::None, false, alone));
+        assert!(!with(Compression::LzoNo, false, alone));
+        assert!(!with(Compression::Stub, false, decompressed), "`compress`");
+        assert!(with(Compression::None, false, decompressed), "`allow-compression asym`");
+        assert!(with(Compression::LzoNo, true, decompressed), "`comp-lzo`");
     }
 
     // As OpenVPN 2.6.14 logs it (`Local Options String`) for `tls-auth FILE 1`.

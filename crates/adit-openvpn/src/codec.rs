@@ -28,6 +28,27 @@ pub struct Codec {
     pub open: DirectionKey,
     /// How late packets may come (`replay-window`).
     pub replay_window: ReplayWindow,
+    /// What payloads are besides, for old peers.
+    pub payloads: Payloads,
+}
+
+/// What the wire has besides the compression framing, for old peers. The default: nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Payloads {
+    /// What the peer compressed is decompressed: LZO with [`Compression::LzoNo`], LZ4 with [`Compression::Stub`] and
+    /// [`Compression::StubV2`]. If not, it is dropped.
+    pub decompress: bool,
+    /// Both ends put the header of a part in front of each payload (`fragment`), and cut payloads that are longer than
+    /// this, in bytes of what follows the header.
+    pub fragment: Option<u16>,
+    /// The longest payload in bytes that is cut, put together or decompressed.
+    pub longest: u16,
+}
+
+impl Default for Payloads {
+    fn default() -> Self {
+        Payloads { decompress: false, fragment: None, longest: 1600 }
+    }
 }
 
 /// How a sealed packet looks on the wire.
@@ -77,7 +98,7 @@ pub enum DataHeader {
 }
 
 /// The compression framing: what `comp-lzo` and `compress` add to each payload. adit never compresses; compressed
-/// payloads from the peer are dropped and counted.
+/// payloads from the peer are dropped and counted, unless [`Payloads::decompress`] says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
     /// No compression framing.
@@ -157,6 +178,7 @@ mod tests {
             seal: key.clone(),
             open: key,
             replay_window: ReplayWindow::default(),
+            payloads: Payloads::default(),
         };
         let shown = format!("{codec:?}");
         assert!(shown.contains("seal: DirectionKey(..), open: DirectionKey(..)") && !shown.contains("7, 7"));

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use adit_core::{Cipher, Digest, PeerId, ReplayWindow};
+use adit_core::{Cipher, Digest, Path, PeerId, ReplayWindow};
 
-use crate::codec::{Codec, Compression, DataFraming, DataHeader, Framing, session_id};
+use crate::codec::{Codec, Compression, DataFraming, DataHeader, Framing, Payloads, session_id};
 use crate::control_channel::ControlChannel;
 use crate::key_state::KeyStateError;
-use crate::negotiate::{PointToPointTerms, Shape, iv_proto};
-use crate::params::DataParams;
+use crate::negotiate::{PointToPointTerms, Shape, iv_proto, payloads};
+use crate::params::{DataParams, Fragment};
 use crate::request::{DataEvent, Event, Install};
 use crate::usage::{Traffic, Usage, UseLimits};
 use crate::wire::TlsRole;
@@ -29,9 +29,17 @@ pub(crate) struct Agreement {
     /// The epoch data format; then the header is `DATA_V2` and the cipher an AEAD.
     pub(crate) epoch: bool,
     pub(crate) replay_window: ReplayWindow,
+    pub(crate) fragment: Option<Fragment>,
+    /// What follows for payloads: [`Agreement::with_payloads`].
+    pub(crate) payloads: Payloads,
 }
 
 impl Agreement {
+    /// With what follows for payloads on that path.
+    pub(crate) fn with_payloads(self, path: Path, tun_mtu: u16, decompress: bool) -> Self {
+        Agreement { payloads: payloads(Some(path), tun_mtu, &self.shape(), decompress), ..self }
+    }
+
     /// Whether a key may seal only so many blocks and packets. In the epoch format the data plane sees to that.
     fn blocks_count(&self) -> bool {
         self.cipher.is_aead() && self.cipher != Cipher::ChaCha20Poly1305 && !self.epoch
@@ -48,6 +56,7 @@ impl Agreement {
             cipher: self.cipher,
             digest: self.digest,
             compression: self.compression,
+            fragment: self.fragment,
         }
     }
 
@@ -59,6 +68,7 @@ impl Agreement {
         terms: &PointToPointTerms,
         data: &DataParams,
         channel: &ControlChannel,
+        path: Path,
     ) -> Result<Self, KeyStateError> {
         let exporter = terms.has(iv_proto::TLS_KEY_EXPORT);
         let header = match (terms.has(iv_proto::DATA_V2), exporter) {
@@ -66,7 +76,7 @@ impl Agreement {
             (true, true) => DataHeader::V2 { peer_id: channel.point_to_point_peer_id()? },
             (true, false) => DataHeader::V2 { peer_id: FIXED_PEER_ID },
         };
-        Ok(Agreement {
+        let agreement = Agreement {
             cipher: terms.cipher,
             digest: data.digest,
             header,
@@ -74,7 +84,10 @@ impl Agreement {
             exporter,
             epoch: terms.takes_epochs(),
             replay_window: data.replay_window,
-        })
+            fragment: data.fragment_over(path.transport()),
+            payloads: Payloads::default(),
+        };
+        Ok(agreement.with_payloads(path, data.tun_mtu, data.decompress))
     }
 }
 
@@ -175,7 +188,7 @@ impl DataKeys {
     ) -> Result<(), KeyStateError> {
         let Some(agreement) = self.agreement else { return Ok(()) };
         let material = channel.key_material(key_id, agreement.exporter)?;
-        let Agreement { header, cipher, compression, replay_window, .. } = agreement;
+        let Agreement { header, cipher, compression, replay_window, payloads, .. } = agreement;
         let framing = DataFraming { header, key_id, compression };
         let (framing, (seal, open)) = if agreement.epoch {
             (Framing::Epoch(framing), material.epoch_directions(self.role))
@@ -183,7 +196,7 @@ impl DataKeys {
             (Framing::Data(framing), material.directions(self.role, cipher, agreement.digest))
         };
         let (peer, session) = (self.peer, session_id(self.peer, key_id));
-        let codec = Codec { framing, cipher, seal, open, replay_window };
+        let codec = Codec { framing, cipher, seal, open, replay_window, payloads };
         events.push_back(Event::Data(DataEvent::Install(Box::new(Install { peer, session, codec }))));
         Ok(())
     }

@@ -1,13 +1,13 @@
-//! What two ends agree on: cipher, key derivation, data header, MSS.
+//! What two ends agree on: cipher, key derivation, data header, sizes.
 
-use std::net::SocketAddr;
+mod sizes;
 
-use adit_core::{Cipher, Digest, Path, Transport};
+use adit_core::Cipher;
 
+pub(crate) use self::sizes::{Shape, max_mss, max_mss_within, payloads};
 use crate::codec::Compression;
-use crate::data_keys::Agreement;
 use crate::occ::parse_options;
-use crate::params::{DataParams, MssFix};
+use crate::params::DataParams;
 use crate::peer_info::PeerVariables;
 use crate::wire::TlsRole;
 
@@ -230,88 +230,28 @@ pub(crate) fn point_to_point_terms(
     Ok(PointToPointTerms { cipher, proto: if both & iv_proto::NCP_P2P != 0 { both } else { 0 } })
 }
 
-/// The most TCP payload an inner IPv4 packet may carry, as `mssfix` computes it (OpenVPN mss.c
-/// `frame_calculate_mssfix`). `None`: leave MSS alone.
-pub(crate) fn max_mss(mssfix: MssFix, tun_mtu: u16, path: Path, agreement: &Agreement) -> Option<u16> {
-    max_mss_within(mssfix, tun_mtu, path, &agreement.shape())
-}
-
-/// What a datagram of the data channel holds besides the packet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
-    /// Bytes of opcode and peer-id.
-    pub(crate) header: usize,
-    /// Bytes of the packet id.
-    pub(crate) packet_id: usize,
-    pub(crate) cipher: Cipher,
-    pub(crate) digest: Digest,
-    pub(crate) compression: Compression,
-}
-
-/// The same, for datagrams of that shape.
-pub(crate) fn max_mss_within(mssfix: MssFix, tun_mtu: u16, path: Path, shape: &Shape) -> Option<u16> {
-    const INNER_HEADERS: usize = 20 + 20;
-    const TAG: usize = 16;
-    const BLOCK: usize = 16;
-    let (target, outer_counts) = match mssfix {
-        MssFix::Off => return None,
-        MssFix::Fixed(mtu) => return u16::try_from(usize::from(mtu).saturating_sub(INNER_HEADERS)).ok(),
-        MssFix::Default if tun_mtu != 1500 => {
-            return u16::try_from(usize::from(tun_mtu).saturating_sub(INNER_HEADERS)).ok();
-        }
-        MssFix::Default => (1492, true),
-        MssFix::Payload(size) => (size, false),
-        MssFix::Mtu(size) => (size, true),
-    };
-    let length_prefix = if path.transport() == Transport::Tcp { 2 } else { 0 };
-    let compression_byte = usize::from(matches!(shape.compression, Compression::LzoNo | Compression::Stub));
-    let outer = if outer_counts { outer_headers(path) } else { 0 };
-    let room = usize::from(target).saturating_sub(shape.header + length_prefix + outer);
-    let room = if shape.cipher.is_aead() {
-        room.saturating_sub(shape.packet_id + TAG)
-    } else {
-        // Whole blocks, at least one byte of padding, and the packet id inside.
-        let blocks = room.saturating_sub(BLOCK + shape.digest.output_len()) / BLOCK * BLOCK;
-        blocks.saturating_sub(1 + shape.packet_id)
-    };
-    u16::try_from(room.saturating_sub(compression_byte + INNER_HEADERS)).ok()
-}
-
-/// IP and UDP or TCP headers of a datagram on that path.
-fn outer_headers(path: Path) -> usize {
-    let ip = match path.remote() {
-        SocketAddr::V4(_) => 20,
-        SocketAddr::V6(_) => 40,
-    };
-    let transport = match path.transport() {
-        Transport::Udp => 8,
-        Transport::Tcp => 20,
-    };
-    ip + transport
+/// What is said where one end cuts packets into parts and the other does not, by the options string of the other. `None`: they
+/// agree, or the peer tells no options.
+pub(crate) fn doubtful_fragments(cuts: bool, their_options: Option<&str>) -> Option<&'static str> {
+    let options = parse_options(their_options?);
+    // Versions of the string that may not be compared begin otherwise (OpenVPN options.c, `options_cmp_equal_safe`).
+    if !options.contains_key("V4") {
+        return None;
+    }
+    match (cuts, options.contains_key("mtu-dynamic")) {
+        (true, false) => Some(
+            "`fragment` is in our file and not in the other end's: neither understands the other's packets; write it at both ends or at none",
+        ),
+        (false, true) => Some(
+            "`fragment` is in the other end's file and not in ours: neither understands the other's packets; write it at both ends or at none",
+        ),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use adit_core::ReplayWindow;
-
     use super::*;
-    use crate::codec::DataHeader;
-
-    fn udp(address: &str) -> Path {
-        Path::Udp { socket: 0, remote: address.parse().unwrap() }
-    }
-
-    fn agreement(cipher: Cipher, compression: Compression) -> Agreement {
-        Agreement {
-            cipher,
-            digest: Digest::Sha1,
-            header: DataHeader::V2 { peer_id: 0 },
-            compression,
-            exporter: true,
-            epoch: false,
-            replay_window: ReplayWindow::default(),
-        }
-    }
 
     #[test]
     fn clients_migrate_to_what_they_know() {
@@ -319,45 +259,6 @@ mod tests {
         assert_eq!(migrated("IV_LZO_STUB=1\nIV_COMP_STUB=1\nIV_COMP_STUBv2=1\n"), Compression::StubV2);
         assert_eq!(migrated("IV_LZO=1\nIV_COMP_STUB=1\n"), Compression::LzoNo);
         assert_eq!(migrated("IV_COMP_STUBv2=0\n"), Compression::LzoNo);
-    }
-
-    #[test]
-    fn default_mss_over_udp4_is_1400() {
-        let path = udp("192.0.2.1:1194");
-        let gcm = agreement(Cipher::Aes256Gcm, Compression::None);
-        assert_eq!(max_mss(MssFix::Default, 1500, path, &gcm), Some(1400));
-        assert_eq!(max_mss(MssFix::Default, 1400, path, &gcm), Some(1360));
-        assert_eq!(max_mss(MssFix::Off, 1500, path, &gcm), None);
-        assert_eq!(max_mss(MssFix::Payload(1450), 1500, path, &gcm), Some(1386));
-        assert_eq!(max_mss(MssFix::Fixed(1400), 1500, path, &gcm), Some(1360));
-        let epoch = Agreement { epoch: true, ..gcm };
-        assert_eq!(max_mss(MssFix::Default, 1500, path, &epoch), Some(1396), "packet ids of 8 bytes");
-        let v6 = udp("[2001:db8::1]:1194");
-        let lzo = agreement(Cipher::Aes256Gcm, Compression::LzoNo);
-        assert_eq!(max_mss(MssFix::Default, 1500, v6, &lzo), Some(1379));
-    }
-
-    // As OpenVPN's tests/unit_tests/openvpn/test_crypto.c (`test_mssfix_mtu_calculation`) has it for static
-    // keys and no digest: TLS has 1 byte of header more, packet ids 4 bytes shorter, and SHA1 20 bytes, so
-    // that the steps come 21 bytes later and the value is 4 more.
-    #[test]
-    fn mss_of_cbc_goes_by_blocks() {
-        let path = udp("192.0.2.1:1194");
-        for (compression, byte) in [(Compression::None, 0), (Compression::LzoNo, 1)] {
-            let cbc = Agreement { header: DataHeader::V1, ..agreement(Cipher::Aes128Cbc, compression) };
-            for size in 990..=1010 {
-                let expected = match size {
-                    ..=991 => 911,
-                    1008.. => 943,
-                    _ => 927,
-                };
-                let found = max_mss(MssFix::Payload(size + 21), 1400, path, &cbc);
-                assert_eq!(found, Some(expected + 4 - byte), "{size}");
-                let with_secret = Shape { header: 0, packet_id: 8, ..cbc.shape() };
-                let found = max_mss_within(MssFix::Payload(size + 20), 1400, path, &with_secret);
-                assert_eq!(found, Some(expected - byte), "{size} with a static key");
-            }
-        }
     }
 
     #[test]
@@ -439,5 +340,18 @@ mod tests {
         assert!(
             client_cipher(&DataParams::default(), None, None).unwrap_err().contains("data-ciphers-fallback")
         );
+    }
+
+    #[test]
+    fn a_peer_that_cuts_otherwise_is_told_of() {
+        let cut = "V4,dev-type tun,link-mtu 1553,mtu-dynamic,tls-client";
+        let whole = "V4,dev-type tun,link-mtu 1549,tls-client";
+        assert_eq!(doubtful_fragments(true, Some(cut)), None);
+        assert_eq!(doubtful_fragments(false, Some(whole)), None);
+        assert!(doubtful_fragments(true, Some(whole)).is_some_and(|text| text.contains("not in the other")));
+        assert!(doubtful_fragments(false, Some(cut)).is_some_and(|text| text.contains("not in ours")));
+        for silent in [None, Some(""), Some("V0 UNDEF")] {
+            assert_eq!(doubtful_fragments(true, silent), None);
+        }
     }
 }

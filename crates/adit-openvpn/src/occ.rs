@@ -36,6 +36,8 @@ pub struct OccParams {
     pub digest: Digest,
     /// The compression framing configured.
     pub compression: Compression,
+    /// `fragment` is.
+    pub fragment: bool,
     /// tls-auth is in use.
     pub tls_auth: bool,
     /// `key-direction`.
@@ -96,6 +98,9 @@ pub fn options_string(params: &OccParams) -> String {
     if params.compression != Compression::None {
         options.push("comp-lzo".to_owned());
     }
+    if params.fragment {
+        options.push("mtu-dynamic".to_owned());
+    }
     match params.key_direction {
         KeyDirection::Bidirectional => {}
         KeyDirection::Normal => options.push("keydir 0".to_owned()),
@@ -141,6 +146,7 @@ pub(crate) fn static_options_string(params: &StaticParams, transport: Transport)
         allowed: true,
         digest: params.digest,
         compression: params.compression,
+        fragment: params.fragment.is_some() && transport == Transport::Udp,
         tls_auth: false,
         key_direction: params.direction,
         point_to_point: Some(OccPointToPoint::from(&params.local)),
@@ -169,7 +175,8 @@ fn link_mtu(params: &OccParams) -> usize {
         Compression::LzoNo | Compression::Stub => 1,
         Compression::None | Compression::StubV2 => 0,
     };
-    usize::from(params.tun_mtu) + header + tag + iv + block + length + compression
+    let fragment = if params.fragment { 4 } else { 0 };
+    usize::from(params.tun_mtu) + header + tag + iv + block + length + compression + fragment
 }
 
 /// Reads a peer's options string: each option's first word, and what follows it (perhaps nothing). Of an
@@ -189,7 +196,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::params::RemoteParams;
+    use crate::params::{Fragment, RemoteParams};
     use crate::static_key::StaticKey;
 
     const CLIENT: OccParams = OccParams {
@@ -201,6 +208,7 @@ mod tests {
         allowed: true,
         digest: Digest::Sha1,
         compression: Compression::None,
+        fragment: false,
         tls_auth: false,
         key_direction: KeyDirection::Bidirectional,
         point_to_point: None,
@@ -276,6 +284,17 @@ mod tests {
             "V4,dev-type tun,link-mtu 1572,tun-mtu 1500,proto UDPv4,tun-ipv6,ifconfig 10.8.0.2 10.8.0.1,\
              keydir 0,cipher AES-256-CBC,auth SHA256,keysize 256,secret"
         );
+        let cut = StaticParams {
+            compression: Compression::LzoNo,
+            fragment: Some(Fragment::Payload(1200)),
+            ..StaticParams::new(key.clone(), KeyDirection::Bidirectional, Cipher::Aes256Cbc, wall)
+        };
+        assert_eq!(
+            static_options_string(&cut, Transport::Udp),
+            "V4,dev-type tun,link-mtu 1565,tun-mtu 1500,proto UDPv4,comp-lzo,mtu-dynamic,cipher AES-256-CBC,\
+             auth SHA1,keysize 256,secret"
+        );
+        assert!(!static_options_string(&cut, Transport::Tcp).contains("mtu-dynamic"));
         let waiting = StaticParams {
             compression: Compression::LzoNo,
             local: LocalSettings { addresses: local.addresses[1..].to_vec(), ..local },
@@ -323,6 +342,11 @@ mod tests {
             (
                 OccParams { tun_mtu: 1400, compression: Compression::StubV2, ..CLIENT },
                 "link-mtu 1449,tun-mtu 1400,proto UDPv4,comp-lzo,cipher AES-256-GCM,auth [null-digest],\
+                 keysize 256,key-method 2,tls-client",
+            ),
+            (
+                OccParams { compression: Compression::LzoNo, fragment: true, ..CLIENT },
+                "link-mtu 1554,tun-mtu 1500,proto UDPv4,comp-lzo,mtu-dynamic,cipher AES-256-GCM,auth [null-digest],\
                  keysize 256,key-method 2,tls-client",
             ),
             (

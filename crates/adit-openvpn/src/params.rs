@@ -10,7 +10,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Cipher, Digest, Dns, Instant, IpNet, Redirect, ReplayWindow, Route, RouteTable, UnixTime};
+use adit_core::{
+    Cipher, Digest, Dns, Instant, IpNet, Redirect, ReplayWindow, Route, RouteTable, Transport, UnixTime,
+};
 use adit_pki::{NameFields, Revocations};
 use rustls::pki_types::CertificateDer;
 
@@ -99,6 +101,13 @@ pub struct DataParams {
     pub digest: Digest,
     /// The compression framing our configuration names; a server's push may change a client's.
     pub compression: Compression,
+    /// Our configuration names an algorithm (`comp-lzo`, `compress lzo|lz4|lz4-v2`): what the peer compressed is
+    /// decompressed. We compress nothing.
+    pub decompress: bool,
+    /// What a client makes of compression that its server pushes.
+    pub pushed_compression: PushedCompression,
+    /// `fragment`, over UDP.
+    pub fragment: Option<Fragment>,
     /// `compress migrate`, on a server whose own framing is [`Compression::None`]: clients whose options string
     /// names compression are pushed a framing that compresses nothing.
     pub migrate: bool,
@@ -125,6 +134,9 @@ impl Default for DataParams {
             cipher: None,
             digest: Digest::Sha1,
             compression: Compression::None,
+            decompress: false,
+            pushed_compression: PushedCompression::default(),
+            fragment: None,
             migrate: false,
             before_2_6: false,
             before_2_7: false,
@@ -136,10 +148,41 @@ impl Default for DataParams {
     }
 }
 
+impl DataParams {
+    /// `fragment` where that carries the datagrams.
+    pub(crate) fn fragment_over(&self, transport: Transport) -> Option<Fragment> {
+        self.fragment.filter(|_| transport == Transport::Udp)
+    }
+}
+
+/// What a client makes of a pushed algorithm (`comp-lzo yes`, `compress lz4` and the like). Framings that compress nothing
+/// are always taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PushedCompression {
+    /// Its framing is taken; what the server then compresses is dropped.
+    #[default]
+    FramingAlone,
+    /// What the server compresses is decompressed: our configuration names an algorithm too, or lets one be pushed
+    /// (`compress`, `allow-compression asym`).
+    Decompressed,
+    /// The connection ends (`allow-compression no`).
+    Refused,
+}
+
+/// `fragment`: the largest datagram of the data channel, in bytes. Larger payloads are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fragment {
+    /// Without its outer IP and UDP headers.
+    Payload(u16),
+    /// With them (`mtu`).
+    Mtu(u16),
+}
+
 /// The forms of `mssfix`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MssFix {
-    /// Not given: `1492 mtu` with a tun-mtu of 1500, otherwise the tun-mtu, fixed.
+    /// Not given: the value of `fragment` if there is one; else `1492 mtu` with a tun-mtu of 1500, otherwise the tun-mtu,
+    /// fixed.
     #[default]
     Default,
     /// `mssfix 0`: leave MSS alone.

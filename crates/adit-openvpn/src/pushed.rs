@@ -16,7 +16,7 @@ use self::arguments::{
 };
 pub(crate) use self::update::{Change, Update};
 use crate::codec::Compression;
-use crate::params::{DataParams, Keepalive, LocalSettings, ScriptParams};
+use crate::params::{DataParams, Keepalive, LocalSettings, PushedCompression, ScriptParams};
 use crate::request::TunnelFacts;
 use crate::tunnel_facts::{Hop, Told};
 
@@ -77,7 +77,10 @@ pub(crate) struct Pushed {
     pub(crate) dynamic_tls_crypt: bool,
     /// The data channel has the epoch format.
     pub(crate) epoch: bool,
-    pub(crate) compression: Option<Compression>,
+    /// The framing, and whether what is compressed in it is decompressed.
+    pub(crate) compression: Option<(Compression, bool)>,
+    /// What becomes of algorithms.
+    pushed_compression: PushedCompression,
     pub(crate) tun_mtu: Option<u16>,
     /// The largest that is taken (`tun-mtu-max`).
     max_mtu: Option<u16>,
@@ -155,9 +158,9 @@ impl Pushed {
         Ok(())
     }
 
-    /// For a client that takes no larger MTU than this.
-    pub(crate) fn up_to(max_mtu: u16) -> Self {
-        Pushed { max_mtu: Some(max_mtu), ..Pushed::default() }
+    /// For a client that takes no larger MTU than this, and compression like that.
+    pub(crate) fn accepting(max_mtu: u16, pushed_compression: PushedCompression) -> Self {
+        Pushed { max_mtu: Some(max_mtu), pushed_compression, ..Pushed::default() }
     }
 
     fn accept_mtu(&self, arguments: &[&str]) -> Result<u16, Refused> {
@@ -236,13 +239,18 @@ impl Pushed {
             ("compress", ["migrate"]) => (Compression::None, false),
             _ => return Err(Refused::Fatal("an unknown kind of compression".to_owned())),
         };
-        self.compression = Some(framing);
-        if compresses {
-            return Err(ignored(
-                "packets that the server compresses will be dropped; switch compression off there",
-            ));
+        let decompress = compresses && self.pushed_compression == PushedCompression::Decompressed;
+        self.compression = Some((framing, decompress));
+        match self.pushed_compression {
+            PushedCompression::FramingAlone if compresses => Err(ignored(
+                "packets that the server compresses will be dropped; switch compression off there, or write \
+                 `allow-compression asym` to have them decompressed",
+            )),
+            PushedCompression::Refused if compresses => Err(Refused::Fatal(format!(
+                "the server wants compression ({name}), which `allow-compression no` here forbids; switch it off there"
+            ))),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// The keepalive in force: what was pushed goes before the file's.
@@ -385,6 +393,35 @@ mod tests {
         assert!(whole.refused_epochs(&data, Cipher::Aes256Cbc).is_some());
         assert!(read(&["protocol-flags aead-epoch"]).refused_epochs(&data, gcm).is_some(), "no peer-id");
         assert_eq!(read(&["protocol-flags tls-ekm"]).refused_epochs(&older, Cipher::Aes256Cbc), None);
+    }
+
+    #[test]
+    fn a_pushed_algorithm_is_what_the_file_makes_of_it() {
+        use Compression::{LzoNo, Stub, StubV2};
+        use PushedCompression::{Decompressed, FramingAlone};
+        let read = |option, accepts| {
+            let mut pushed = Pushed::accepting(1600, accepts);
+            (pushed.apply(option), pushed.compression)
+        };
+        for (option, framing) in [
+            ("comp-lzo yes", LzoNo),
+            ("comp-lzo", LzoNo),
+            ("compress lzo", LzoNo),
+            ("compress lz4", Stub),
+            ("compress lz4-v2", StubV2),
+        ] {
+            assert_eq!(read(option, Decompressed), (Ok(()), Some((framing, true))), "{option}");
+            let (outcome, compression) = read(option, FramingAlone);
+            assert!(matches!(outcome, Err(Refused::Ignored(_))), "{option}");
+            assert_eq!(compression, Some((framing, false)), "{option}");
+            let (outcome, _) = read(option, PushedCompression::Refused);
+            assert!(matches!(outcome, Err(Refused::Fatal(_))), "{option}");
+        }
+        for (option, framing) in [("comp-lzo no", LzoNo), ("compress", Stub), ("compress stub-v2", StubV2)] {
+            for accepts in [Decompressed, FramingAlone, PushedCompression::Refused] {
+                assert_eq!(read(option, accepts), (Ok(()), Some((framing, false))), "{option}");
+            }
+        }
     }
 
     #[test]

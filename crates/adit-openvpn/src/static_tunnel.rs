@@ -25,7 +25,7 @@ use crate::key_state::earliest;
 use crate::keys::static_directions;
 use crate::lifetime::{Lifetime, signal_of};
 use crate::liveness::{Due, Liveness};
-use crate::negotiate::{Shape, max_mss_within};
+use crate::negotiate::{max_mss_within, payloads};
 use crate::occ::static_options_string;
 use crate::params::StaticParams;
 use crate::request::{DataEvent, Event, Install, PeerDetail, PeerInfo, Reply, Request};
@@ -40,8 +40,6 @@ const NOWHERE: Path =
 const UNPROVEN: PrefixShares = PrefixShares::new(8, 64);
 /// Attempts before the wait between attempts begins to double (OpenVPN `connect-retry`).
 const STEADY_ATTEMPTS: u32 = 5;
-/// Bytes of a long packet id.
-const PACKET_ID: usize = 8;
 
 /// What the tunnel is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,7 +194,8 @@ impl StaticTunnel {
         let (seal, open) = static_directions(&params.key, params.direction, cipher, digest, &self.iv_key);
         let framing =
             Framing::StaticKey(StaticFraming { began: self.began, compression: params.compression });
-        let codec = Codec { framing, cipher, seal, open, replay_window: params.replay_window };
+        let payloads = payloads(self.path, params.tun_mtu, &params.shape(), params.decompress);
+        let codec = Codec { framing, cipher, seal, open, replay_window: params.replay_window, payloads };
         self.data(DataEvent::Install(Box::new(Install { peer: PeerId::SERVER, session: SESSION, codec })));
     }
 
@@ -216,14 +215,7 @@ impl StaticTunnel {
     /// The peer is reached there from now on.
     fn reach(&mut self, path: Path) {
         let params = &self.params;
-        let shape = Shape {
-            header: 0,
-            packet_id: PACKET_ID,
-            cipher: params.cipher,
-            digest: params.digest,
-            compression: params.compression,
-        };
-        let max_mss = max_mss_within(params.mssfix, params.tun_mtu, path, &shape);
+        let max_mss = max_mss_within(params.mssfix, params.tun_mtu, path, &params.shape());
         // As in `may_be_at`, for any path.
         let anywhere = if params.waits() { params.only_from.is_none() } else { params.float };
         let roams = anywhere && path != NOWHERE;

@@ -1,8 +1,8 @@
 //! The data plane's codecs of the sessions that protocols install: one function a protocol.
 
-use adit_dataplane::aead::AeadError;
+use adit_dataplane::aead::{AeadError, aws_lc};
 use adit_dataplane::codec::{SessionCodec, openvpn, wireguard};
-use adit_openvpn::codec::{Codec, Compression, DataFraming, DataHeader, DirectionKey, Framing};
+use adit_openvpn::codec::{Codec, Compression, DataFraming, DataHeader, DirectionKey, Framing, Payloads};
 use adit_openvpn::request::Install;
 
 /// The codec of an OpenVPN session.
@@ -10,8 +10,9 @@ use adit_openvpn::request::Install;
 /// # Errors
 /// As [`openvpn::session`].
 pub fn openvpn(install: &Install) -> Result<SessionCodec, AeadError> {
-    let Codec { framing, cipher, seal, open, replay_window } = &install.codec;
-    openvpn::session(self::framing(*framing), *cipher, (&key(seal), &key(open)), *replay_window)
+    let Codec { framing, cipher, seal, open, replay_window, payloads } = &install.codec;
+    let (framing, keys) = (self::framing(*framing), (&key(seal), &key(open)));
+    openvpn::session_with_payloads(aws_lc, framing, *cipher, keys, *replay_window, self::payloads(*payloads))
 }
 
 /// The codec of a WireGuard session.
@@ -55,6 +56,11 @@ fn compression(compression: Compression) -> openvpn::Compression {
     }
 }
 
+fn payloads(payloads: Payloads) -> openvpn::Payloads {
+    let Payloads { decompress, fragment, longest } = payloads;
+    openvpn::Payloads { decompress, fragment, longest }
+}
+
 fn key(key: &DirectionKey) -> openvpn::Key {
     let mac = key.mac.as_ref().map(|mac| openvpn::MacKey {
         digest: mac.digest,
@@ -82,5 +88,7 @@ mod tests {
                 }
             }
         }
+        let each = Payloads { decompress: true, fragment: Some(7), longest: 9 };
+        assert_eq!(format!("{:?}", payloads(each)), format!("{each:?}"));
     }
 }

@@ -245,9 +245,14 @@ impl End {
         }
         let slice = |range: &std::ops::Range<usize>| buffer.get(range.clone()).unwrap_or_default().to_vec();
         for packet in self.receive_batch.packets() {
-            self.effects.push(Effect::Packet(packet.pieces().flat_map(|piece| slice(&piece)).collect()));
+            self.effects.push(Effect::Packet(packet.slices(buffer).flatten().copied().collect()));
         }
-        let relay: Vec<Vec<u8>> = self.receive_batch.relay().iter().map(slice).collect();
+        let relay: Vec<Vec<u8>> = self
+            .receive_batch
+            .relay()
+            .iter()
+            .map(|range| self.receive_batch.slice(buffer, range).unwrap_or_default().to_vec())
+            .collect();
         self.inputs.extend(self.receive_batch.notices().drain(..).map(Input::Notice));
         let control = self.receive_batch.control().iter();
         self.inputs.extend(control.map(|(path, range)| Input::Control(*path, slice(range))));

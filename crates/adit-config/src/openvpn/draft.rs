@@ -10,9 +10,9 @@ use crate::openvpn::handlers::management::ManagementDraft;
 use crate::openvpn::handlers::scripts::ScriptsDraft;
 use crate::openvpn::lexer::{At, Inline};
 use crate::openvpn::model::{
-    Access, AuthRetry, CertProfile, Compression, Crl, Family, Frequency, HttpAuthentication, KeyDirection,
-    KeyPassword, Liveness, Mssfix, NamedRoute, PeerCheck, PortShare, Process, PullFilter, RedirectGateway,
-    Rekey, SocketOptions, StaticChallenge, TlsName, TlsVersion, UserPass,
+    Access, AuthRetry, CertProfile, Compression, Crl, Family, Fragment, Frequency, HttpAuthentication,
+    KeyDirection, KeyPassword, Liveness, Mssfix, NamedRoute, PeerCheck, PortShare, Process, PullFilter,
+    RedirectGateway, Rekey, SocketOptions, StaticChallenge, TlsName, TlsVersion, UserPass,
 };
 
 /// The directives of a file that were read so far, before defaults and checks.
@@ -202,6 +202,11 @@ pub(crate) struct DataDraft {
     /// Where `auth none` stands.
     pub(crate) no_auth: Option<At>,
     pub(crate) compression: Compression,
+    /// Where an algorithm is named that compresses.
+    pub(crate) algorithm: Option<At>,
+    /// `allow-compression`: whether it allows any.
+    pub(crate) allow_compression: Option<(bool, At)>,
+    pub(crate) fragment: Option<(Fragment, At)>,
     /// `compress migrate`.
     pub(crate) migrate: bool,
     /// `compat-mode`, as ten thousand times the first number and so on.

@@ -8,11 +8,11 @@ mod server;
 mod side;
 mod static_key;
 
-use adit_core::{Digest, RouteVia};
+use adit_core::{Digest, RouteVia, Transport};
 
 pub(crate) use self::process::placed;
 use self::side::{Side, check_sides, check_usage};
-use super::draft::{DeviceDraft, Draft};
+use super::draft::{DataDraft, DeviceDraft, Draft};
 use super::handlers::data::DEFAULT_CIPHERS;
 use super::handlers::scripts;
 use super::model::*;
@@ -67,7 +67,11 @@ pub(crate) fn plan(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> Opt
     if let (Some(size), Mssfix::Default) = (draft.socket.control_size, draft.data.mssfix) {
         draft.data.mssfix = Mssfix::Outer(size.max(576));
     }
-    let data = data_channel(&mut draft, parser);
+    let decompression = decompression(&draft.data, parser);
+    if let Some(role) = &role {
+        check_fragment(&draft.data, role, parser);
+    }
+    let data = data_channel(&mut draft, decompression, parser);
     let (role, tls) = (role?, tls?);
     if matches!(role, Role::Client(_)) && !has_secret && !tls.peer.is_specific() {
         parser.warnings.push(Problem {
@@ -107,7 +111,56 @@ fn with_variables(scripts: TunnelScripts, draft: &Draft, role: &Option<Role>) ->
     TunnelScripts { env, ..scripts }
 }
 
-fn data_channel(draft: &mut Draft, parser: &mut Parser<'_>) -> DataChannel {
+/// What becomes of what the peer compressed, as in OpenVPN since 2.6 (comp.c, `check_compression_settings_valid`), but that
+/// what nothing asks for is no reason for a client to end: a server that pushes an algorithm may use none.
+fn decompression(draft: &DataDraft, parser: &mut Parser<'_>) -> Decompression {
+    match (&draft.allow_compression, &draft.algorithm) {
+        (Some((false, denied)), Some(named)) => {
+            let (first, last) = if denied.line < named.line { (denied, named) } else { (named, denied) };
+            parser.problems.push(last.problem(format!(
+                "`allow-compression no` forbids the algorithm that the file names; one of the two is in line {}: \
+                 remove it or this",
+                first.line
+            )));
+            Decompression::Refused
+        }
+        (Some((false, _)), None) => Decompression::Refused,
+        (_, Some(_)) => Decompression::Named,
+        (Some((true, _)), None) => Decompression::Pushed,
+        (None, None) => match draft.compression {
+            Compression::Stub | Compression::StubV2 => Decompression::Pushed,
+            Compression::None | Compression::LzoNo => Decompression::Unasked,
+        },
+    }
+}
+
+/// Parts are for datagrams: OpenVPN refuses `fragment` beside TCP too (options.c, `options_postprocess_verify_ce`).
+fn check_fragment(draft: &DataDraft, role: &Role, parser: &mut Parser<'_>) {
+    let Some((fragment, at)) = &draft.fragment else { return };
+    let transports: Vec<Transport> = match role {
+        Role::Client(client) => client.remotes.iter().map(|remote| remote.transport).collect(),
+        Role::Server(server) => server.listen.iter().map(|listen| listen.transport).collect(),
+        Role::PointToPoint(point) => point.listen.iter().map(|listen| listen.transport).collect(),
+    };
+    if transports.contains(&Transport::Tcp) {
+        let text = "`fragment` is for UDP, and this file has TCP too; remove it, or what has `tcp` in `proto` and `remote`";
+        parser.problems.push(at.problem(text));
+    }
+    // As OpenVPN warns (init.c).
+    let sizes = match (fragment, draft.mssfix) {
+        (Fragment::Payload(part), Mssfix::Payload(segment))
+        | (Fragment::Outer(part), Mssfix::Outer(segment)) => Some((*part, segment)),
+        _ => None,
+    };
+    if let Some((part, segment)) = sizes.filter(|(part, segment)| segment > part) {
+        parser.warnings.push(at.problem(format!(
+            "`mssfix {segment}` lets TCP send what `fragment {part}` then cuts into parts; write a smaller `mssfix`, or \
+             none"
+        )));
+    }
+}
+
+fn data_channel(draft: &mut Draft, decompression: Decompression, parser: &mut Parser<'_>) -> DataChannel {
     let draft = &mut draft.data;
     let before = |version: u32| draft.compat.is_some_and(|compat| compat < version);
     let [before_2_5, before_2_6, before_2_7] = [2_05_00, 2_06_00, 2_07_00].map(before);
@@ -123,6 +176,8 @@ fn data_channel(draft: &mut Draft, parser: &mut Parser<'_>) -> DataChannel {
         // OpenVPN's own default.
         auth: draft.auth.unwrap_or(Digest::Sha1),
         compression: draft.compression,
+        decompression,
+        fragment: draft.fragment.as_ref().map(|(fragment, _)| *fragment),
         migrate: draft.migrate,
         before_2_6,
         before_2_7,

@@ -1,5 +1,6 @@
 mod errors;
 mod parse;
+mod payloads;
 mod profiles;
 mod proxies;
 mod round_trip;

@@ -24,7 +24,7 @@ use std::fmt;
 use adit_core::Instant;
 
 pub use self::demultiplexer::{Class, Demultiplexer, Steering, StreamAdvice};
-pub use self::open::{Decode, Opened, Opener, Plain, WindowedOpener};
+pub use self::open::{Decode, NotInPlace, Opened, Opener, Plain, WindowedOpener};
 pub use self::seal::{CountingSealer, Encode, Layout, Place, Run, Sealer, UsageLimits};
 use crate::event::{OpenSession, SealSession};
 use crate::outer::OuterPolicy;

@@ -12,10 +12,27 @@ use crate::replay::{Freshness, Window};
 /// What came out of an authentic datagram that was not there before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// The payload's place in the datagram; or why it is dropped although the datagram is authentic.
-    pub payload: Result<Range<usize>, DropReason>,
+    /// The payload's place in the datagram.
+    pub payload: Result<Range<usize>, NotInPlace>,
     /// Whether it was sent after all others that were opened.
     pub newest: bool,
+}
+
+/// Why the payload of an authentic datagram does not lie in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotInPlace {
+    /// It is dropped.
+    Dropped(DropReason),
+    /// The datagram held a part of it, and other parts have not come yet.
+    Incomplete,
+    /// It is elsewhere: [`Opener::rebuilt`] gives it.
+    Rebuilt,
+}
+
+impl From<DropReason> for NotInPlace {
+    fn from(reason: DropReason) -> Self {
+        NotInPlace::Dropped(reason)
+    }
 }
 
 /// The opening half of a session's codec.
@@ -50,6 +67,12 @@ pub trait Opener: Send {
     ) -> Result<Opened, DropReason> {
         let _ = plain;
         self.open(datagram)
+    }
+
+    /// The payload of the datagram that was opened last, after [`NotInPlace::Rebuilt`]. The default is for formats whose
+    /// payloads always lie in their datagrams.
+    fn rebuilt(&mut self) -> &mut [u8] {
+        &mut []
     }
 
     /// The time goes on; called about once a second. What was late for too long is refused from now on.
@@ -187,7 +210,7 @@ impl<D: Decode> Opener for WindowedOpener<D> {
         match self.window.accept(plain.counter) {
             Freshness::Replayed => Err(DropReason::Replay),
             freshness => Ok(Opened {
-                payload: self.decoder.unframe(datagram, plain.payload),
+                payload: self.decoder.unframe(datagram, plain.payload).map_err(NotInPlace::Dropped),
                 newest: freshness == Freshness::Newest,
             }),
         }

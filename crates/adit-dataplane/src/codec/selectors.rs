@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use adit_core::{Instant, Selector};
 
-use super::{Opened, Opener, Place, Sealer, SessionCodec, Window};
+use super::{NotInPlace, Opened, Opener, Place, Sealer, SessionCodec, Window};
 use crate::counters::DropReason;
 use crate::headers::{Address, Ip, TCP, UDP};
 
@@ -62,12 +62,21 @@ impl Opener for SelectingOpener {
     #[inline]
     fn open(&mut self, datagram: &mut [u8]) -> Result<Opened, DropReason> {
         let mut opened = self.opener.open(datagram)?;
-        opened.payload = opened.payload.and_then(|range| {
-            let payload = datagram.get(range.clone()).ok_or(DropReason::Malformed)?;
-            judge(payload, |flow| self.selectors.iter().any(|selector| flow.is_from_remote(selector)))?;
-            Ok(range)
-        });
+        let payload: &[u8] = match opened.payload.clone() {
+            Ok(range) => datagram.get(range).unwrap_or_default(),
+            Err(NotInPlace::Rebuilt) => self.opener.rebuilt(),
+            Err(NotInPlace::Dropped(_) | NotInPlace::Incomplete) => return Ok(opened),
+        };
+        if let Err(reason) =
+            judge(payload, |flow| self.selectors.iter().any(|selector| flow.is_from_remote(selector)))
+        {
+            opened.payload = Err(NotInPlace::Dropped(reason));
+        }
         Ok(opened)
+    }
+
+    fn rebuilt(&mut self) -> &mut [u8] {
+        self.opener.rebuilt()
     }
 
     fn tick(&mut self, now: Instant) {

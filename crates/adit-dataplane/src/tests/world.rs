@@ -160,10 +160,14 @@ impl End {
             headers: receive_batch.packets().map(|packet| *packet.header()).collect(),
             packets: receive_batch
                 .packets()
-                .map(|packet| packet.pieces().flat_map(|piece| copy(&piece)).collect())
+                .map(|packet| packet.slices(&buffer).flatten().copied().collect())
                 .collect(),
             control: receive_batch.control().iter().map(|(path, range)| (*path, copy(range))).collect(),
-            relay: receive_batch.relay().iter().map(copy).collect(),
+            relay: receive_batch
+                .relay()
+                .iter()
+                .map(|range| receive_batch.slice(&buffer, range).expect("a range of it").to_vec())
+                .collect(),
             passed: receive_batch.passed().to_vec(),
             notices: receive_batch.notices().clone(),
         };

@@ -121,7 +121,7 @@ impl Running {
             let (worker, range) = match passed {
                 Passed::Packet { worker, range } | Passed::Datagrams { worker, range, .. } => (worker, range),
             };
-            let Some(bytes) = bytes.get(range.clone()) else { continue };
+            let Some(bytes) = self.receive_batch.slice(bytes, range) else { continue };
             let bytes = bytes.to_vec();
             let what = match passed {
                 Passed::Packet { .. } => Forward::Packet { offload: Offload::NONE, bytes },

@@ -195,11 +195,8 @@ impl Running {
                 count(&self.losses.tun_write);
             }
         }
-        for range in self.receive_batch.relay() {
-            if let Some(packet) = bytes.get_mut(range.clone()) {
-                self.egress.relay_packet(packet, &mut self.transmit_batch);
-            }
-        }
+        self.receive_batch
+            .relay_each(bytes, |packet| self.egress.relay_packet(packet, &mut self.transmit_batch));
         if !self.receive_batch.passed().is_empty() {
             self.pass_on(bytes, origin);
         }
@@ -238,9 +235,7 @@ fn is_transient(error: &io::Error) -> bool {
 
 /// One write of a header and the pieces of a packet.
 fn write_packet(tun: &Tun, packet: &TunPacket<'_>, bytes: &[u8]) -> io::Result<()> {
-    let mut slices = std::iter::once(&packet.header()[..])
-        .chain(packet.pieces().filter_map(|piece| bytes.get(piece)))
-        .map(IoSlice::new);
+    let mut slices = std::iter::once(&packet.header()[..]).chain(packet.slices(bytes)).map(IoSlice::new);
     let mut few = [IoSlice::new(&[]); PIECES];
     let mut used = 0;
     for place in &mut few {

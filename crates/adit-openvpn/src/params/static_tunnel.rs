@@ -3,8 +3,9 @@ use std::time::Duration;
 
 use adit_core::{Cipher, Digest, PeerLimits, ReplayWindow, UnixTime};
 
-use super::{Keepalive, LocalSettings, MssFix, RemoteParams};
+use super::{Fragment, Keepalive, LocalSettings, MssFix, RemoteParams};
 use crate::codec::Compression;
+use crate::negotiate::Shape;
 use crate::static_key::StaticKey;
 use crate::wrap::KeyDirection;
 
@@ -21,6 +22,10 @@ pub struct StaticParams {
     pub digest: Digest,
     /// The compression framing that both ends' files name.
     pub compression: Compression,
+    /// The files name an algorithm: what the peer compressed is decompressed.
+    pub decompress: bool,
+    /// `fragment`, over UDP.
+    pub fragment: Option<Fragment>,
     /// `replay-window`.
     pub replay_window: ReplayWindow,
     /// `tun-mtu`.
@@ -63,6 +68,8 @@ impl StaticParams {
             cipher,
             digest: Digest::Sha1,
             compression: Compression::None,
+            decompress: false,
+            fragment: None,
             replay_window: ReplayWindow::default(),
             tun_mtu: 1500,
             told_mtu: None,
@@ -78,6 +85,18 @@ impl StaticParams {
             retry_max: None,
             resolve_timeout: Some(Duration::ZERO),
             wall_at_origin,
+        }
+    }
+
+    /// What a datagram holds besides the packet: no header, and a long packet id.
+    pub(crate) fn shape(&self) -> Shape {
+        Shape {
+            header: 0,
+            packet_id: 8,
+            cipher: self.cipher,
+            digest: self.digest,
+            compression: self.compression,
+            fragment: self.fragment,
         }
     }
 

@@ -11,7 +11,12 @@ fn seal_alike(one: &StaticParams, other: &StaticParams) -> bool {
     let of = |params: &StaticParams| {
         (params.direction, params.cipher, params.digest, params.compression, params.replay_window)
     };
-    one.key == other.key && of(one) == of(other)
+    let payloads = |params: &StaticParams| {
+        // Buffers are as long as packets can be.
+        let has_buffers = params.decompress || params.fragment.is_some();
+        (params.decompress, params.fragment, has_buffers.then_some(params.tun_mtu))
+    };
+    one.key == other.key && of(one) == of(other) && payloads(one) == payloads(other)
 }
 
 impl StaticTunnel {

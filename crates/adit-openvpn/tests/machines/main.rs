@@ -16,6 +16,7 @@ mod limits;
 mod migrate;
 mod not_up;
 mod override_username;
+mod payloads;
 mod per_client;
 mod point_to_point;
 mod pre_auth;

@@ -1,6 +1,6 @@
 use adit_core::{Cipher, ReplayWindow};
 use adit_openvpn::codec::{
-    Codec, Compression, DataFraming, DataHeader, DirectionKey, Framing, MacKey, session_id,
+    Codec, Compression, DataFraming, DataHeader, DirectionKey, Framing, MacKey, Payloads, session_id,
 };
 
 use super::*;
@@ -140,6 +140,7 @@ fn install(seed: u8) -> Install {
         seal: key(seed),
         open: key(seed ^ 0x80),
         replay_window: ReplayWindow::default(),
+        payloads: Payloads::default(),
     };
     Install { peer: PeerId(7), session: session_id(PeerId(7), 1), codec }
 }

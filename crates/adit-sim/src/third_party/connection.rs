@@ -6,7 +6,7 @@ use adit_core::{
     TunnelSettings, UnixTime,
 };
 use adit_openvpn::TlsRole;
-use adit_openvpn::codec::{Codec, DataFraming, DataHeader, Framing, session_id};
+use adit_openvpn::codec::{Codec, DataFraming, DataHeader, Framing, Payloads, session_id};
 use adit_openvpn::control_message::{ControlMessage, PushAssembler, split};
 use adit_openvpn::data_message::PING;
 use adit_openvpn::keys::KeyMaterial;
@@ -268,7 +268,8 @@ impl Connection {
             false => (Framing::Data(framing), material.directions(TlsRole::Client, cipher, params.digest)),
         };
         let session = session_id(PeerId::SERVER, key_id);
-        let codec = Codec { framing, cipher, seal, open, replay_window: ReplayWindow::default() };
+        let (replay_window, payloads) = (ReplayWindow::default(), Payloads::default());
+        let codec = Codec { framing, cipher, seal, open, replay_window, payloads };
         let install = Install { peer: PeerId::SERVER, session, codec };
         Some(Event::Data(DataEvent::Install(Box::new(install))))
     }

@@ -13,7 +13,7 @@ use adit_core::{
     ReplayWindow, TableUsage, TunnelSettings, UnixTime,
 };
 use adit_openvpn::TlsRole;
-use adit_openvpn::codec::{Codec, DataFraming, DataHeader, Framing, session_id};
+use adit_openvpn::codec::{Codec, DataFraming, DataHeader, Framing, Payloads, session_id};
 use adit_openvpn::data_message::PING;
 use adit_openvpn::keys::KeyMaterial;
 use adit_openvpn::request::{DataEvent, Event, Install, PeerDetail, PeerInfo, Reply, Request};
@@ -214,7 +214,8 @@ impl ThirdPartyServer {
         let (seal, open) = material.directions(TlsRole::Server, cipher, self.params.digest);
         let header = DataHeader::V2 { peer_id: PEER.0 };
         let framing = Framing::Data(DataFraming { header, key_id, compression: self.params.compression });
-        let codec = Codec { framing, cipher, seal, open, replay_window: ReplayWindow::default() };
+        let (replay_window, payloads) = (ReplayWindow::default(), Payloads::default());
+        let codec = Codec { framing, cipher, seal, open, replay_window, payloads };
         let session = session_id(PEER, key_id);
         Some(DataEvent::Install(Box::new(Install { peer: PEER, session, codec })))
     }

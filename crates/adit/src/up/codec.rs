@@ -3,7 +3,7 @@
 use adit_dataplane::aead::AeadError;
 use adit_dataplane::codec::{SessionCodec, openvpn};
 use adit_dataplane::{OuterPolicy, TrafficClass};
-use adit_openvpn::codec::{Codec, Compression, DataFraming, DataHeader, DirectionKey, Framing};
+use adit_openvpn::codec::{Codec, Compression, DataFraming, DataHeader, DirectionKey, Framing, Payloads};
 use adit_openvpn::request::Install;
 
 /// The codec of an OpenVPN session.
@@ -11,9 +11,10 @@ use adit_openvpn::request::Install;
 /// # Errors
 /// As [`openvpn::session`].
 pub(crate) fn openvpn(install: &Install) -> Result<SessionCodec, AeadError> {
-    let Codec { framing, cipher, seal, open, replay_window } = &install.codec;
-    let keys = (&key(seal), &key(open));
-    openvpn::session_with(adit_io::aead::provider, self::framing(*framing), *cipher, keys, *replay_window)
+    let Codec { framing, cipher, seal, open, replay_window, payloads } = &install.codec;
+    let (framing, keys) = (self::framing(*framing), (&key(seal), &key(open)));
+    let (provider, payloads) = (adit_io::aead::provider, self::payloads(*payloads));
+    openvpn::session_with_payloads(provider, framing, *cipher, keys, *replay_window, payloads)
 }
 
 /// The codec of an OpenVPN session whose datagrams have the DSCP of the packets inside (`passtos`).
@@ -54,6 +55,11 @@ fn compression(compression: Compression) -> openvpn::Compression {
     }
 }
 
+fn payloads(payloads: Payloads) -> openvpn::Payloads {
+    let Payloads { decompress, fragment, longest } = payloads;
+    openvpn::Payloads { decompress, fragment, longest }
+}
+
 fn key(key: &DirectionKey) -> openvpn::Key {
     let mac = key.mac.as_ref().map(|mac| openvpn::MacKey {
         digest: mac.digest,
@@ -81,5 +87,7 @@ mod tests {
                 }
             }
         }
+        let each = Payloads { decompress: true, fragment: Some(7), longest: 9 };
+        assert_eq!(format!("{:?}", payloads(each)), format!("{each:?}"));
     }
 }

@@ -19,11 +19,23 @@ pub(super) fn params(
     resolve_timeout: Option<Duration>,
     (wall_at_origin, only_from): (UnixTime, Option<Vec<IpAddr>>),
 ) -> StaticParams {
-    let DataParams { digest, compression, replay_window, tun_mtu, told_mtu, mssfix, .. } = data(config);
+    let DataParams {
+        digest,
+        compression,
+        decompress,
+        fragment,
+        replay_window,
+        tun_mtu,
+        told_mtu,
+        mssfix,
+        ..
+    } = data(config);
     let (key, direction) = (StaticKey::from_bytes(secret.key.bytes()), key_direction(secret.direction));
     let waiting = StaticParams {
         digest,
         compression,
+        decompress,
+        fragment,
         replay_window,
         tun_mtu,
         told_mtu,

@@ -21,9 +21,9 @@ use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
 use adit_openvpn::codec::Compression;
 use adit_openvpn::credentials::{self, CredentialError, Credentials, client_tls, server_tls};
 use adit_openvpn::params::{
-    AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, MssFix,
-    PerClientParams, PointToPointParams, PullAction, Rate, RemoteParams, ScriptParams, ServerParams,
-    TlsCryptV2,
+    AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Fragment, Keepalive, LocalSettings,
+    MssFix, PerClientParams, PointToPointParams, PullAction, PushedCompression, Rate, RemoteParams,
+    ScriptParams, ServerParams, TlsCryptV2,
 };
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{ClientKey, ServerKey};
@@ -565,13 +565,25 @@ pub(super) fn data(config: &Config) -> DataParams {
         cipher: config.data.cipher,
         digest: config.data.auth,
         compression: compression(config.data.compression),
+        decompress: config.data.decompression == file::Decompression::Named,
+        pushed_compression: match config.data.decompression {
+            file::Decompression::Unasked => PushedCompression::FramingAlone,
+            file::Decompression::Pushed | file::Decompression::Named => PushedCompression::Decompressed,
+            file::Decompression::Refused => PushedCompression::Refused,
+        },
+        fragment: config.data.fragment.map(|fragment| match fragment {
+            file::Fragment::Payload(size) => Fragment::Payload(size),
+            file::Fragment::Outer(size) => Fragment::Mtu(size),
+        }),
         migrate: config.data.migrate,
         before_2_6: config.data.before_2_6,
         before_2_7: config.data.before_2_7,
         tun_mtu: config.device.mtu,
         told_mtu: config.device.told_mtu,
         mssfix: match config.data.mssfix {
-            file::Mssfix::Default if config.device.mtu == 1500 && has_relay(config) => {
+            file::Mssfix::Default
+                if config.device.mtu == 1500 && config.data.fragment.is_none() && has_relay(config) =>
+            {
                 MssFix::Mtu(RELAYED_MTU)
             }
             file::Mssfix::Default => MssFix::Default,

@@ -1,4 +1,5 @@
 //! Configuration files of providers, appliances and older programs.
 
+mod old_peers;
 pub(crate) mod variants;
 pub(crate) mod wild;

@@ -7,7 +7,7 @@ use adit_core::{Cipher, Digest, IdleLimit, ReplayWindow};
 use crate::openvpn::directives::args::Args;
 use crate::openvpn::directives::{Effect, done, done_but, skip};
 use crate::openvpn::draft::Draft;
-use crate::openvpn::model::{Compression, Mssfix, OnTimeout};
+use crate::openvpn::model::{Compression, Fragment, Mssfix, OnTimeout};
 
 type Done = Result<Effect, String>;
 
@@ -120,16 +120,16 @@ pub(crate) fn compat_mode(draft: &mut Draft, args: &Args<'_>) -> Done {
     }
 }
 
-const NEVER_COMPRESSES: &str = "only the framing: adit does not compress, and drops what the peer compressed; turn compression off there";
+const DECOMPRESSES: &str = "what the peer compresses is decompressed; adit itself compresses nothing, as that has been used to break encryption (VORACLE)";
 
 pub(crate) fn comp_lzo(draft: &mut Draft, args: &Args<'_>) -> Done {
-    draft.data.compression = Compression::LzoNo;
+    let compresses = match args.opt(0) {
+        Some("no") => false,
+        None | Some("yes" | "adaptive") => true,
+        Some(other) => return Err(args.bad(other, "`no`, `yes` or `adaptive`")),
+    };
     draft.data.migrate = false;
-    match args.opt(0) {
-        Some("no") => done(),
-        None | Some("yes" | "adaptive") => done_but(NEVER_COMPRESSES),
-        Some(other) => Err(args.bad(other, "`no`")),
-    }
+    frame(draft, args, Compression::LzoNo, compresses)
 }
 
 pub(crate) fn compress(draft: &mut Draft, args: &Args<'_>) -> Done {
@@ -142,18 +142,51 @@ pub(crate) fn compress(draft: &mut Draft, args: &Args<'_>) -> Done {
         Some("lz4-v2") => (Compression::StubV2, true),
         Some("lzo") => (Compression::LzoNo, true),
         Some("migrate") => (Compression::None, false),
-        Some(other) => return Err(args.bad(other, "`stub-v2` or `stub`")),
+        Some(other) => return Err(args.bad(other, "`stub-v2`, `stub`, `lzo`, `lz4` or `lz4-v2`")),
     };
-    draft.data.compression = framing;
     draft.data.migrate = args.opt(0) == Some("migrate");
-    if compresses { done_but(NEVER_COMPRESSES) } else { done() }
+    frame(draft, args, framing, compresses)
 }
 
-pub(crate) fn allow_compression(_: &mut Draft, args: &Args<'_>) -> Done {
-    match args.get(0)? {
-        "no" | "asym" | "yes" => done(),
-        other => Err(args.bad(other, "`no`")),
+/// The last framing counts, and with it whether an algorithm is named.
+fn frame(draft: &mut Draft, args: &Args<'_>, framing: Compression, compresses: bool) -> Done {
+    draft.data.compression = framing;
+    draft.data.algorithm = compresses.then(|| args.entry.at.clone());
+    if compresses { done_but(DECOMPRESSES) } else { done() }
+}
+
+/// OpenVPN takes no permission back that `no` denied (options.c).
+pub(crate) fn allow_compression(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let mode = args.get(0)?;
+    let allows = match mode {
+        "no" => false,
+        "asym" | "yes" => true,
+        other => return Err(args.bad(other, "`no`, `asym` or `yes`")),
+    };
+    if allows && let Some((false, before)) = &draft.data.allow_compression {
+        return Err(format!(
+            "`allow-compression {mode}`: line {} says `no` already; remove one of the two",
+            before.line
+        ));
     }
+    draft.data.allow_compression = Some((allows, args.entry.at.clone()));
+    if mode == "yes" {
+        done_but("as `asym`: what comes is decompressed, and nothing compressed")
+    } else {
+        done()
+    }
+}
+
+pub(crate) fn fragment(draft: &mut Draft, args: &Args<'_>) -> Done {
+    // The least that OpenVPN takes (options.c).
+    let bytes = args.number(0, 68..=u16::MAX)?;
+    let fragment = match args.opt(1) {
+        None => Fragment::Payload(bytes),
+        Some("mtu") => Fragment::Outer(bytes),
+        Some(other) => return Err(args.bad(other, "`mtu`, or nothing")),
+    };
+    draft.data.fragment = Some((fragment, args.entry.at.clone()));
+    done()
 }
 
 pub(crate) fn replay_window(draft: &mut Draft, args: &Args<'_>) -> Done {

@@ -17,6 +17,10 @@ pub struct DataChannel {
     pub auth: Digest,
     /// The compression framing that the file asks for.
     pub compression: Compression,
+    /// What becomes of what the peer compressed.
+    pub decompression: Decompression,
+    /// `fragment`, over UDP alone.
+    pub fragment: Option<Fragment>,
     /// A server pushes to clients that announce compression to send none (`compress migrate`). Then `compression` is
     /// [`Compression::None`].
     pub migrate: bool,
@@ -44,10 +48,34 @@ pub enum Compression {
     StubV2,
 }
 
+/// What becomes of packets that the peer compressed (`comp-lzo`, `compress`, `allow-compression`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Decompression {
+    /// They are dropped: nothing in the file asks for them.
+    #[default]
+    Unasked,
+    /// They are decompressed where the server pushes an algorithm (`compress`, `compress stub-v2`, `allow-compression asym`).
+    Pushed,
+    /// They are decompressed: the file names an algorithm, that of the framing or another one of the same framing.
+    Named,
+    /// They are dropped, and a client accepts no algorithm from its server (`allow-compression no`).
+    Refused,
+}
+
+/// `fragment`: the largest datagram, 68 bytes at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fragment {
+    /// Without its IP and UDP headers.
+    Payload(u16),
+    /// With them (`mtu`).
+    Outer(u16),
+}
+
 /// `mssfix`, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mssfix {
-    /// As OpenVPN does without the directive: an outer size of 1492 if the TUN's MTU is 1500, else its MTU.
+    /// As OpenVPN does without the directive: that of `fragment` if there is one; else an outer size of 1492 if the TUN's
+    /// MTU is 1500, and else its MTU.
     #[default]
     Default,
     /// Leave segments alone.

@@ -18,13 +18,7 @@ pub(crate) fn print_data(out: &mut Out, data: &DataChannel) {
         out.one("compat-mode", if data.before_2_6 { "2.5.0" } else { "2.6.0" });
     }
     out.one("auth", data.auth);
-    match data.compression {
-        Compression::None if data.migrate => out.one("compress", "migrate"),
-        Compression::None => {}
-        Compression::LzoNo => out.one("comp-lzo", "no"),
-        Compression::Stub => out.one("compress", "stub"),
-        Compression::StubV2 => out.one("compress", "stub-v2"),
-    }
+    print_compression(out, data);
     let ReplayWindow { packets, time } = data.replay_window;
     out.line("replay-window", &[packets.to_string(), time.as_secs().to_string()]);
     match data.mssfix {
@@ -33,6 +27,27 @@ pub(crate) fn print_data(out: &mut Out, data: &DataChannel) {
         Mssfix::Payload(bytes) => out.one("mssfix", bytes),
         Mssfix::Outer(bytes) => out.line("mssfix", &[&bytes.to_string(), "mtu"]),
         Mssfix::Fixed(bytes) => out.line("mssfix", &[&bytes.to_string(), "fixed"]),
+    }
+    match data.fragment {
+        None => {}
+        Some(Fragment::Payload(bytes)) => out.one("fragment", bytes),
+        Some(Fragment::Outer(bytes)) => out.line("fragment", &[&bytes.to_string(), "mtu"]),
+    }
+}
+
+fn print_compression(out: &mut Out, data: &DataChannel) {
+    let is_named = data.decompression == Decompression::Named;
+    match data.compression {
+        Compression::None if data.migrate => out.one("compress", "migrate"),
+        Compression::None => {}
+        Compression::LzoNo => out.one("comp-lzo", if is_named { "yes" } else { "no" }),
+        Compression::Stub => out.one("compress", if is_named { "lz4" } else { "stub" }),
+        Compression::StubV2 => out.one("compress", if is_named { "lz4-v2" } else { "stub-v2" }),
+    }
+    match data.decompression {
+        Decompression::Unasked | Decompression::Named => {}
+        Decompression::Pushed => out.one("allow-compression", "asym"),
+        Decompression::Refused => out.one("allow-compression", "no"),
     }
 }
 

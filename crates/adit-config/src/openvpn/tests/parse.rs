@@ -126,19 +126,6 @@ fn two_points() {
 }
 
 #[test]
-fn compress_migrate_is_no_framing_of_its_own() {
-    let compression = |text: &str| {
-        let data = server(text).0.data;
-        (data.compression, data.migrate)
-    };
-    assert_eq!(compression(""), (Compression::None, false));
-    assert_eq!(compression("compress migrate"), (Compression::None, true));
-    // Of two the last counts.
-    assert_eq!(compression("compress stub\ncompress migrate"), (Compression::None, true));
-    assert_eq!(compression("compress migrate\ncomp-lzo no"), (Compression::LzoNo, false));
-}
-
-#[test]
 fn compat_mode_keeps_from_what_came_later() {
     let before = |text: &str| {
         let data = client(text).0.data;

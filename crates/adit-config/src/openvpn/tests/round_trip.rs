@@ -158,6 +158,17 @@ fn tls_config() -> impl Strategy<Value = Config> {
             if let (Role::Server(_) | Role::PointToPoint(_), Wrap::TlsCryptV2 { .. }) = (&role, &wrap) {
                 wrap = Wrap::None;
             }
+            // Parts are for datagrams.
+            let by_tcp = match &role {
+                Role::Client(client) => {
+                    client.remotes.iter().any(|remote| remote.transport == Transport::Tcp)
+                }
+                Role::Server(server) => server.listen.iter().any(|place| place.transport == Transport::Tcp),
+                Role::PointToPoint(point) => {
+                    point.listen.iter().any(|place| place.transport == Transport::Tcp)
+                }
+            };
+            data.fragment = data.fragment.filter(|_| !by_tcp);
             if let (Some(size), Mssfix::Default) = (socket.control_size, data.mssfix) {
                 data.mssfix = Mssfix::Outer(size.max(576));
             }

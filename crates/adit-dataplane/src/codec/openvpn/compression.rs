@@ -1,5 +1,5 @@
 //! OpenVPN's compression framings (OpenVPN comp.c, compstub.c): a byte or two inside the encryption that say
-//! whether the payload is compressed. Ours never is.
+//! whether the payload is compressed, and how. Ours never is.
 
 use std::ops::Range;
 
@@ -12,6 +12,7 @@ const NOT_COMPRESSED: u8 = 0xfa;
 const NOT_COMPRESSED_SWAP: u8 = 0xfb;
 const V2_INDICATOR: u8 = 0x50;
 const V2_UNCOMPRESSED: u8 = 0x00;
+const V2_LZ4: u8 = 0x01;
 /// What OpenVPN 2 writes in place of [`V2_UNCOMPRESSED`].
 const V2_UNCOMPRESSED_ALIAS: u8 = 0x0a;
 
@@ -72,6 +73,35 @@ pub(super) fn unframe(
         }
         (Compression::StubV2, [V2_INDICATOR, ..]) => Err(DropReason::Compressed),
         (Compression::StubV2, _) => Ok(start..end),
+    }
+}
+
+/// How a payload is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Algorithm {
+    /// LZO1X.
+    Lzo,
+    /// An LZ4 block.
+    Lz4,
+}
+
+/// What is compressed in a framed payload, of the kind that goes with the framing. `None`: it is not compressed, or in a
+/// way that [`unframe`] has a reason to drop for.
+pub(super) fn compressed(
+    compression: Compression,
+    datagram: &mut [u8],
+    framed: &Range<usize>,
+) -> Option<(Algorithm, Range<usize>)> {
+    let Range { start, end } = *framed;
+    match (compression, datagram.get_mut(start..end)?) {
+        (Compression::LzoNo, [LZO_COMPRESSED, ..]) => Some((Algorithm::Lzo, start + 1..end)),
+        (Compression::Stub, [first @ LZ4_COMPRESSED, .., last]) => {
+            *first = *last;
+            Some((Algorithm::Lz4, start..end - 1))
+        }
+        (Compression::Stub, [LZ4_COMPRESSED]) => Some((Algorithm::Lz4, end..end)),
+        (Compression::StubV2, [V2_INDICATOR, V2_LZ4, ..]) => Some((Algorithm::Lz4, start + 2..end)),
+        _ => None,
     }
 }
 

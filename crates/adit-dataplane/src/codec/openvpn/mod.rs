@@ -6,6 +6,7 @@ mod cbc;
 mod compression;
 mod demultiplexer;
 mod epoch;
+mod payload;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use adit_core::{Cipher, Digest, ReplayWindow};
 use zeroize::Zeroizing;
 
 pub use self::demultiplexer::{Client, Server, StaticKey, session_id};
+pub use self::payload::Payloads;
 use super::{CountingSealer, Opener, Sealer, SessionCodec, UsageLimits, WindowedOpener};
 use crate::aead::{AeadError, Provider, aws_lc};
 
@@ -67,7 +69,7 @@ pub enum DataHeader {
 }
 
 /// The byte that OpenVPN's compression framings add to each payload. adit never compresses; compressed
-/// payloads from the peer are dropped and counted.
+/// payloads from the peer are dropped and counted, unless [`Payloads::decompress`] says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
     /// No compression framing.
@@ -173,6 +175,26 @@ pub fn session_with(
         opener(provider, framing, cipher, open, replay)?,
     );
     Ok(SessionCodec { is_keepalive, steered, ..codec })
+}
+
+/// The same for a peer with such payloads.
+///
+/// # Errors
+/// As [`session`].
+pub fn session_with_payloads(
+    provider: Provider,
+    framing: Framing,
+    cipher: Cipher,
+    keys: (&Key, &Key),
+    replay: ReplayWindow,
+    payloads: Payloads,
+) -> Result<SessionCodec, AeadError> {
+    if payloads.is_plain(framing) {
+        return session_with(provider, framing, cipher, keys, replay);
+    }
+    let (plain, compression, sequence) = payload::split(framing);
+    let codec = session_with(provider, plain, cipher, keys, replay)?;
+    Ok(payload::wrap(codec, compression, payloads, sequence))
 }
 
 /// The sealing half alone. In the epoch format it does not follow any opening half.

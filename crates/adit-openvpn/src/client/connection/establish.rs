@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use adit_core::{Cipher, Instant, IpNet, Ipv4Net, Ipv6Net, PeerConfig, PeerId, Severity};
 
 use super::{Connection, Outcome, Terms, Up, retry};
-use crate::codec::DataHeader;
+use crate::codec::{DataHeader, Payloads};
 use crate::control_message::redacted;
 use crate::data_keys::Agreement;
 use crate::key_state::KeyStateError;
 use crate::lifetime::Lifetime;
 use crate::liveness::Liveness;
-use crate::negotiate::{client_cipher, max_mss};
+use crate::negotiate::{client_cipher, doubtful_fragments, max_mss};
 use crate::params::PullAction;
 use crate::pushed::{Pushed, Refused};
 use crate::request::{DataEvent, Event, Request};
@@ -24,7 +24,7 @@ impl Connection {
         options: &[String],
         events: &mut VecDeque<Event>,
     ) -> Result<(), KeyStateError> {
-        let mut pushed = Pushed::up_to(self.params.max_pushed_mtu);
+        let mut pushed = Pushed::accepting(self.params.max_pushed_mtu, self.params.data.pushed_compression);
         let is_token = |option: &&String| option.starts_with("auth-token");
         self.take_tokens(options.iter().filter(is_token).map(String::as_str));
         for option in options.iter().filter(|option| !is_token(option)) {
@@ -59,7 +59,8 @@ impl Connection {
             self.verdict = Some(Outcome::Fatal(reason.to_owned()));
             return Ok(());
         }
-        let compression = pushed.compression.unwrap_or(data.compression);
+        let own = (data.compression, data.decompress);
+        let (compression, decompress) = pushed.compression.unwrap_or(own);
         let header = pushed.peer_id.map_or(DataHeader::V1, |peer_id| DataHeader::V2 { peer_id });
         let mtu = pushed.tun_mtu.unwrap_or(data.tun_mtu);
         let agreement = Agreement {
@@ -70,7 +71,10 @@ impl Connection {
             exporter: pushed.exporter,
             epoch: pushed.epoch,
             replay_window: data.replay_window,
-        };
+            fragment: data.fragment_over(self.path.transport()),
+            payloads: Payloads::default(),
+        }
+        .with_payloads(self.path, mtu, decompress);
         let server = self.path.remote().ip();
         let (local, nopull) = (&self.params.local, self.params.route_nopull);
         let settings = pushed.settings(local, nopull, mtu, server);
@@ -97,6 +101,10 @@ impl Connection {
         events: &mut VecDeque<Event>,
     ) -> Result<(), KeyStateError> {
         let Terms { agreement, settings, facts, pushed, .. } = terms;
+        let doubt = doubtful_fragments(agreement.fragment.is_some(), self.channel.peer_options());
+        if let Some(doubt) = doubt {
+            self.tell(Severity::Warning, doubt.to_owned(), events);
+        }
         let max_mss = max_mss(self.params.data.mssfix, settings.mtu, self.path, &agreement);
         events.push_back(Event::Data(DataEvent::AddPeer(self.peer_config(max_mss))));
         self.channel.agreed(now, terms.dynamic)?;

@@ -30,7 +30,7 @@ impl Connection {
                 return Ok(());
             }
         };
-        let agreement = Agreement::of_point_to_point(&terms, &self.params.data, &self.channel)?;
+        let agreement = Agreement::of_point_to_point(&terms, &self.params.data, &self.channel, self.path)?;
         let data = &self.params.data;
         // Nothing was pushed.
         let pushed = Pushed::default();

@@ -6,13 +6,13 @@ use std::time::Duration;
 use adit_core::{Instant, PeerConfig, Severity};
 
 use super::{Peer, Up, Verdict};
-use crate::codec::DataHeader;
+use crate::codec::{DataHeader, Payloads};
 use crate::control_message::encode_push_reply;
 use crate::data_keys::Agreement;
 use crate::lease::ClientLease;
 use crate::lifetime::Lifetime;
 use crate::liveness::Liveness;
-use crate::negotiate::{choose_cipher, iv_proto, max_mss};
+use crate::negotiate::{choose_cipher, doubtful_fragments, iv_proto, max_mss};
 use crate::request::{DataEvent, Event, PeerSettings};
 use crate::server::settings::{PushOf, push_options};
 
@@ -108,6 +108,10 @@ impl Peer {
             return;
         }
         self.authenticated = true;
+        let doubt = doubtful_fragments(agreement.fragment.is_some(), self.channel.peer_options());
+        if let Some(doubt) = doubt {
+            self.tell(Severity::Warning, format!("{}: {doubt}", self.name()), events);
+        }
         if let Some(info) = self.info() {
             events.push_back(Event::PeerUp { peer: self.id, info: Box::new(info) });
         }
@@ -121,7 +125,7 @@ impl Peer {
             true => DataHeader::V2 { peer_id: self.id.0 },
             false => DataHeader::V1,
         };
-        Some(Agreement {
+        let agreement = Agreement {
             cipher,
             digest: data.digest,
             header,
@@ -129,7 +133,10 @@ impl Peer {
             exporter: self.abilities.has(iv_proto::TLS_KEY_EXPORT),
             epoch: self.abilities.takes_epochs(cipher),
             replay_window: data.replay_window,
-        })
+            fragment: data.fragment_over(self.path.transport()),
+            payloads: Payloads::default(),
+        };
+        Some(agreement.with_payloads(self.path, data.tun_mtu, data.decompress))
     }
 
     /// No cipher in common.

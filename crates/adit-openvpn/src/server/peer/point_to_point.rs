@@ -30,7 +30,7 @@ impl Peer {
                 return;
             }
         };
-        let agreement = match Agreement::of_point_to_point(&terms, data, &self.channel) {
+        let agreement = match Agreement::of_point_to_point(&terms, data, &self.channel, self.path) {
             Ok(agreement) => agreement,
             Err(error) => {
                 let reason = error.to_string();

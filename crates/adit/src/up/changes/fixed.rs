@@ -213,7 +213,10 @@ pub(super) const OF_STATIC_POINT: &[Fixed] = &[
         keep(&mut new.secret, &old.secret) | keep(&mut new.data.cipher, &old.data.cipher)
     }),
     fixed(&["auth"], Since::Restart, |new, old| keep(&mut new.data.auth, &old.data.auth)),
-    fixed(&["compress", "comp-lzo"], Since::Restart, |new, old| keep(&mut new.data.compression, &old.data.compression)),
+    fixed(&["compress", "comp-lzo", "allow-compression"], Since::Restart, |new, old| {
+        keep(&mut new.data.compression, &old.data.compression) | keep(&mut new.data.decompression, &old.data.decompression)
+    }),
+    fixed(&["fragment"], Since::Restart, |new, old| keep(&mut new.data.fragment, &old.data.fragment)),
     fixed(&["replay-window"], Since::Restart, |new, old| keep(&mut new.data.replay_window, &old.data.replay_window)),
 ];
 

@@ -80,7 +80,7 @@ tunnels! {
     static_tcp: Kind { transport: Transport::Tcp4, more: "", ..BASE };
     static_udp_one_key: OLD;
     static_tcp_one_key: Kind { transport: Transport::Tcp4, more: "", ..OLD };
-    static_comp_lzo: Kind { more: "comp-lzo no\n", ..BASE };
+    static_parts_of_lzo: Kind { more: "comp-lzo yes\nallow-compression yes\nfragment 1200\n", ..BASE };
 }
 
 /// Each end says where the other is.

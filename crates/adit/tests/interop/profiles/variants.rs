@@ -145,7 +145,7 @@ fn options_strings_are_what_openvpn_expects() {
     let tls_auth = Wrap::TlsAuth("SHA256");
     let cbc = "data-ciphers AES-256-CBC\ndata-ciphers-fallback AES-256-CBC\n";
     for (options, lines) in [
-        (Options::BASE, "comp-lzo no\n"),
+        (Options::BASE, "comp-lzo no\nfragment 1200\n"),
         (Options { wrap: tls_auth, transport: Transport::Tcp4, ..Options::BASE }, cbc),
         (Options { wrap: tls_auth, transport: Transport::Udp6, ..Options::BASE }, "tun-mtu 1400 1380\n"),
     ] {

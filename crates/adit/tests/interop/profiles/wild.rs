@@ -338,16 +338,10 @@ connects! {
 fn express_is_refused() {
     refused(
         "express.crlf.ovpn",
-        &[
-            (
-                "ns-cert-type server",
-                "`ns-cert-type` cannot be used: it rests on a dead certificate extension; write `remote-cert-tls`",
-            ),
-            (
-                "fragment 1300",
-                "`fragment` cannot be used: adit does not fragment; use `mssfix`, and a smaller `tun-mtu` if need be",
-            ),
-        ],
+        &[(
+            "ns-cert-type server",
+            "`ns-cert-type` cannot be used: it rests on a dead certificate extension; write `remote-cert-tls`",
+        )],
     );
 }
 

@@ -10,12 +10,21 @@ use crate::openvpn::model::*;
 
 pub(crate) fn data() -> impl Strategy<Value = DataChannel> {
     let all = Cipher::ALL.to_vec();
+    let (pushed, named, refused) = (Decompression::Pushed, Decompression::Named, Decompression::Refused);
     let framings = vec![
-        (Compression::None, false),
-        (Compression::None, true),
-        (Compression::LzoNo, false),
-        (Compression::Stub, false),
-        (Compression::StubV2, false),
+        (Compression::None, Decompression::Unasked, false),
+        (Compression::None, Decompression::Unasked, true),
+        (Compression::None, pushed, false),
+        (Compression::None, refused, true),
+        (Compression::LzoNo, Decompression::Unasked, false),
+        (Compression::LzoNo, pushed, false),
+        (Compression::LzoNo, named, false),
+        (Compression::LzoNo, refused, false),
+        (Compression::Stub, pushed, false),
+        (Compression::Stub, named, false),
+        (Compression::StubV2, pushed, false),
+        (Compression::StubV2, named, false),
+        (Compression::StubV2, refused, false),
     ];
     let mssfix = prop_oneof![
         Just(Mssfix::Default),
@@ -24,6 +33,8 @@ pub(crate) fn data() -> impl Strategy<Value = DataChannel> {
         (576..=u16::MAX).prop_map(Mssfix::Outer),
         (576..=u16::MAX).prop_map(Mssfix::Fixed),
     ];
+    let fragment =
+        prop_oneof![(68..=u16::MAX).prop_map(Fragment::Payload), (68..=u16::MAX).prop_map(Fragment::Outer),];
     (
         subsequence(all.clone(), 1..=3).prop_shuffle(),
         option::of(select(all.clone())),
@@ -31,7 +42,7 @@ pub(crate) fn data() -> impl Strategy<Value = DataChannel> {
         select(&Digest::ALL[..]),
         select(framings),
         (select(vec![(false, false), (false, true), (true, true)]), replay_window()),
-        mssfix,
+        (mssfix, option::of(fragment)),
     )
         .prop_map(
             |(
@@ -39,9 +50,9 @@ pub(crate) fn data() -> impl Strategy<Value = DataChannel> {
                 cipher,
                 fallback,
                 auth,
-                (compression, migrate),
+                (compression, decompression, migrate),
                 ((before_2_6, before_2_7), replay_window),
-                mssfix,
+                (mssfix, fragment),
             )| {
                 DataChannel {
                     ciphers,
@@ -49,6 +60,8 @@ pub(crate) fn data() -> impl Strategy<Value = DataChannel> {
                     fallback,
                     auth,
                     compression,
+                    decompression,
+                    fragment,
                     migrate,
                     before_2_6,
                     before_2_7,

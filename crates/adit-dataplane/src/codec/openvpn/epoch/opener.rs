@@ -9,7 +9,7 @@ use super::{COUNTER_BITS, COUNTER_MAX, FRONT, PACKET_ID, Wanted, usage_max};
 use crate::aead::{AeadError, TAG_LEN};
 use crate::codec::openvpn::aead::{V2_HEADER, header_len};
 use crate::codec::openvpn::{Compression, DataFraming, Key, compression};
-use crate::codec::{FAILED_TAGS_MAX, FAILED_TAGS_WARN, Opened, Opener as OpenerTrait, blocks};
+use crate::codec::{FAILED_TAGS_MAX, FAILED_TAGS_WARN, NotInPlace, Opened, Opener as OpenerTrait, blocks};
 use crate::counters::DropReason;
 use crate::replay::{Freshness, Window};
 
@@ -137,6 +137,7 @@ impl Opener {
             Freshness::Replayed => Err(DropReason::Replay),
             freshness => {
                 let payload = compression::unframe(self.compression, datagram, FRONT..end - TAG_LEN);
+                let payload = payload.map_err(NotInPlace::Dropped);
                 Ok(Opened { payload, newest: freshness == Freshness::Newest })
             }
         }

@@ -1,0 +1,153 @@
+//! What becomes of the payload of an authentic datagram.
+
+use adit_core::{Instant, Notice, PeerId, SessionId};
+
+use super::{Ingress, Source};
+use crate::codec::NotInPlace;
+use crate::counters::DropReason;
+use crate::headers::Ip;
+use crate::outer::OuterPolicy;
+use crate::peers::{Peer, Peers};
+use crate::receive::ReceiveBatch;
+use crate::{mss, outer};
+
+/// Bytes of a protocol message that are passed on.
+const MESSAGE_MAX: usize = 1280;
+
+impl Ingress {
+    /// The payload of an authentic datagram of `len` bytes does not lie in it.
+    #[cold]
+    pub(super) fn take_elsewhere(
+        &mut self,
+        source: Source,
+        len: usize,
+        index: u32,
+        why: NotInPlace,
+        out: &mut ReceiveBatch,
+    ) -> Result<(), DropReason> {
+        let Peers { peers, sessions, .. } = &mut self.peers;
+        let session = sessions.get_mut(index).ok_or(DropReason::NoSession)?;
+        let slot = session.peer;
+        let peer = peers.get(slot).ok_or(DropReason::NoPeer)?;
+        match why {
+            NotInPlace::Rebuilt => {}
+            NotInPlace::Dropped(reason) => {
+                peer.counter.stamp_other(self.now);
+                return Err(reason);
+            }
+            NotInPlace::Incomplete => {
+                peer.counter.stamp_data(self.now);
+                return Ok(());
+            }
+        }
+        let arrived = Arrived {
+            peer,
+            session: session.id,
+            is_keepalive: session.is_keepalive,
+            outer: &session.outer,
+            traffic_class: source.traffic_class,
+            len,
+            now: self.now,
+        };
+        let payload = session.open.rebuilt();
+        let Some(ip) = arrived.take(payload, out)? else { return Ok(()) };
+        let packet = payload.get(..ip.len).ok_or(DropReason::Malformed)?;
+        let packet = out.keep_rebuilt(packet).ok_or(DropReason::Flood)?;
+        match self.destination(slot, &ip)? {
+            Destination::Device => out.push_rebuilt(packet),
+            Destination::Peer => out.push_relay(packet),
+            Destination::Worker(worker) => out.pass_packet(worker, packet),
+        }
+        Ok(())
+    }
+
+    /// Checks where a packet of that peer comes from, and says where it goes.
+    #[inline]
+    pub(super) fn destination(&self, slot: u32, ip: &Ip) -> Result<Destination, DropReason> {
+        if self.peers.routes.lookup(ip.source) != Some(slot) {
+            return Err(DropReason::BadSource);
+        }
+        // What is for all, and what no peer has a route for (ourselves), goes to the device.
+        if self.client_to_client
+            && !ip.destination.is_multicast()
+            && let Some(other) = self.peers.routes.lookup(ip.destination)
+            && other != slot
+        {
+            return Ok(match self.peers.peers.get(other).and_then(|peer| peer.worker) {
+                Some(worker) => Destination::Worker(worker),
+                None => Destination::Peer,
+            });
+        }
+        Ok(Destination::Device)
+    }
+}
+
+/// Where a packet goes.
+pub(super) enum Destination {
+    /// To the TUN device.
+    Device,
+    /// To another peer of ours.
+    Peer,
+    /// To a peer that this worker serves.
+    Worker(u32),
+}
+
+/// An authentic datagram, and what its payload is judged by.
+pub(super) struct Arrived<'a> {
+    pub(super) peer: &'a Peer,
+    pub(super) session: SessionId,
+    pub(super) is_keepalive: fn(&[u8]) -> bool,
+    pub(super) outer: &'a OuterPolicy,
+    /// The traffic class of the IP header around it.
+    pub(super) traffic_class: u8,
+    /// Its length in bytes.
+    pub(super) len: usize,
+    pub(super) now: Instant,
+}
+
+impl Arrived<'_> {
+    /// Counts the payload. Of a packet, which is made ready to be delivered, gives the header; anything else is dealt
+    /// with by that.
+    #[inline]
+    pub(super) fn take(&self, payload: &mut [u8], out: &mut ReceiveBatch) -> Result<Option<Ip>, DropReason> {
+        let Arrived { peer, now, .. } = *self;
+        match payload.first().map(|first| first >> 4) {
+            Some(4 | 6) => {}
+            first => {
+                if (self.is_keepalive)(payload) {
+                    peer.counter.add_keepalive(now);
+                } else {
+                    peer.counter.stamp_other(now);
+                }
+                if first.is_none() {
+                    return Ok(None);
+                }
+                peer.counter.add_message(self.len as u64);
+                return message(peer.id, self.session, payload, out).map(|()| None);
+            }
+        }
+        peer.counter.stamp_data(now);
+        let ip = Ip::parse(payload).ok_or(DropReason::Malformed)?;
+        if self.outer.heeds(self.traffic_class) {
+            outer::decapsulate(self.traffic_class, &ip, payload)?;
+        }
+        if let Some(max) = peer.max_mss {
+            mss::clamp(payload, &ip, max);
+        }
+        Ok(Some(ip))
+    }
+}
+
+fn message(
+    peer: PeerId,
+    session: SessionId,
+    payload: &[u8],
+    out: &mut ReceiveBatch,
+) -> Result<(), DropReason> {
+    if !out.admit_message() {
+        return Err(DropReason::Flood);
+    }
+    let payload = payload.iter().copied().take(MESSAGE_MAX).collect();
+    out.push_notice(Notice::Message { peer, session, payload });
+    Ok(())
+}

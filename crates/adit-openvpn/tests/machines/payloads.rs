@@ -1,0 +1,126 @@
+//! Compression and `fragment`: what each end makes of its file, of the push and of the other's options string, and what the
+//! data planes get.
+
+use adit_core::{Cipher, Digest, Instant, Protocol, Transport, UnixTime};
+use adit_openvpn::StaticTunnel;
+use adit_openvpn::codec::{Compression, Framing, Payloads};
+use adit_openvpn::params::{
+    ClientParams, DataParams, Fragment, PushedCompression, ServerParams, StaticParams,
+};
+use adit_openvpn::request::{DataEvent, Event};
+use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::testing::{Authority, Pair, client_params, server_params};
+use adit_openvpn::wrap::{KeyDirection, WrapConfig};
+use rcgen::ExtendedKeyUsagePurpose;
+
+fn pair(
+    transport: Transport,
+    client: impl FnOnce(&mut ClientParams),
+    server: impl FnOnce(&mut ServerParams),
+) -> Pair {
+    let authority = Authority::new();
+    let identity = authority.issue("server", ExtendedKeyUsagePurpose::ServerAuth);
+    let mut server_params = server_params(&identity, WrapConfig::Plain);
+    server(&mut server_params);
+    let identity = authority.issue("client", ExtendedKeyUsagePurpose::ClientAuth);
+    let mut client_params = client_params(&identity, WrapConfig::Plain, transport);
+    client(&mut client_params);
+    Pair::new(client_params, server_params)
+}
+
+/// What the data plane got first.
+fn installed(events: &[Event]) -> Option<(Compression, Payloads)> {
+    events.iter().find_map(|event| match event {
+        Event::Data(DataEvent::Install(install)) => match install.codec.framing {
+            Framing::Data(framing) | Framing::Epoch(framing) => {
+                Some((framing.compression, install.codec.payloads))
+            }
+            Framing::StaticKey(_) => None,
+        },
+        _ => None,
+    })
+}
+
+fn is_told(events: &[Event], words: &str) -> bool {
+    events.iter().any(|event| matches!(event, Event::Report(report) if report.text.contains(words)))
+}
+
+/// Our file, as `comp-lzo` makes it.
+fn names_lzo(data: &mut DataParams) {
+    data.compression = Compression::LzoNo;
+    data.decompress = true;
+    data.pushed_compression = PushedCompression::Decompressed;
+}
+
+#[test]
+fn each_end_decompresses_what_its_file_asks_for() {
+    let pair =
+        pair(Transport::Udp, |client| names_lzo(&mut client.data), |server| names_lzo(&mut server.data));
+    assert!(pair.is_up());
+    let expected = Some((Compression::LzoNo, Payloads { decompress: true, ..Payloads::default() }));
+    assert_eq!(installed(&pair.client_events), expected);
+    assert_eq!(installed(&pair.server_events), expected);
+    let plain = self::pair(Transport::Udp, |_| {}, |_| {});
+    assert_eq!(installed(&plain.client_events), Some((Compression::None, Payloads::default())));
+    assert_eq!(installed(&plain.server_events), Some((Compression::None, Payloads::default())));
+}
+
+#[test]
+fn a_pushed_algorithm_is_decompressed_if_the_file_lets_it() {
+    let push = |server: &mut ServerParams| server.push.push("compress lz4".to_owned());
+    for (accepts, decompress) in
+        [(PushedCompression::Decompressed, true), (PushedCompression::FramingAlone, false)]
+    {
+        let pair = pair(Transport::Udp, |client| client.data.pushed_compression = accepts, push);
+        assert!(pair.is_up());
+        let expected = Some((Compression::Stub, Payloads { decompress, ..Payloads::default() }));
+        assert_eq!(installed(&pair.client_events), expected);
+        assert_eq!(is_told(&pair.client_events, "allow-compression asym"), !decompress);
+    }
+    let refusing = |client: &mut ClientParams| client.data.pushed_compression = PushedCompression::Refused;
+    let pair = pair(Transport::Udp, refusing, push);
+    assert_eq!(installed(&pair.client_events), None);
+    let failed = |event: &Event| format!("{event:?}").contains("`allow-compression no` here forbids");
+    assert!(pair.client_events.iter().any(failed), "{:?}", pair.client_events);
+}
+
+#[test]
+fn a_static_key_has_them_too() {
+    let key = StaticKey::from_bytes(&[7; 256]);
+    let params = StaticParams {
+        digest: Digest::Sha256,
+        decompress: true,
+        fragment: Some(Fragment::Payload(1200)),
+        ..StaticParams::new(key, KeyDirection::Normal, Cipher::Aes256Cbc, UnixTime(1_790_000_000))
+    };
+    let mut tunnel = StaticTunnel::new(params, Instant::ORIGIN, [3; 32]);
+    let payloads = std::iter::from_fn(|| tunnel.poll_event()).find_map(|event| match event {
+        Event::Data(DataEvent::Install(install)) => Some(install.codec.payloads),
+        _ => None,
+    });
+    // HMAC 32, IV 16, and 72 blocks of 16; a byte of padding, packet id 8, header of a part 4.
+    let expected = Payloads { decompress: true, fragment: Some(1139), longest: 1600 };
+    assert_eq!(payloads, Some(expected));
+}
+
+#[test]
+fn fragment_holds_over_udp_alone_and_at_both_ends() {
+    let cuts = |data: &mut DataParams| data.fragment = Some(Fragment::Payload(1200));
+    let both = pair(Transport::Udp, |client| cuts(&mut client.data), |server| cuts(&mut server.data));
+    assert!(both.is_up());
+    for events in [&both.client_events, &both.server_events] {
+        // Header 4, packet id 8 in the epoch format, tag 16, header of a part 4.
+        let (_, payloads) = installed(events).unwrap();
+        assert_eq!(payloads, Payloads { fragment: Some(1168), ..Payloads::default() });
+        assert!(!is_told(events, "`fragment`"));
+    }
+    let by_tcp = pair(Transport::Tcp, |client| cuts(&mut client.data), |server| cuts(&mut server.data));
+    assert!(by_tcp.is_up());
+    for events in [&by_tcp.client_events, &by_tcp.server_events] {
+        assert_eq!(installed(events), Some((Compression::None, Payloads::default())));
+    }
+    let one = pair(Transport::Udp, |client| cuts(&mut client.data), |_| {});
+    assert!(one.is_up(), "as with OpenVPN");
+    assert!(is_told(&one.client_events, "`fragment` is in our file and not in the other end's"));
+    assert!(is_told(&one.server_events, "`fragment` is in the other end's file and not in ours"));
+}
