@@ -409,6 +409,7 @@ fn access(config: &Config, server: &ServerConfig, secret: &[u8; 32]) -> AccessPa
             .verify
             .as_ref()
             .map(|script| PasswordScript { argv: script.argv.clone(), by_file: script.by_file }),
+        back_ends: Vec::new(),
         management: access.management,
         optional: access.optional,
         username_as_name: access.username_as_name,
