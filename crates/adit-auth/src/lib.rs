@@ -5,6 +5,7 @@
 //! directories live in a process of their own for the time of one login, and what goes wrong there ends that process alone.
 #![forbid(unsafe_code)]
 
+pub mod ldap;
 pub mod login;
 pub mod pam;
 pub mod verdict;
