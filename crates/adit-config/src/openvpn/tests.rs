@@ -1,5 +1,6 @@
 mod errors;
 mod parse;
+mod plugins;
 mod profiles;
 mod proxies;
 mod round_trip;

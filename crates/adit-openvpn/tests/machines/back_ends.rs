@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use adit_core::Protocol as _;
-use adit_openvpn::access::PasswordScript;
+use adit_core::{Protocol as _, Transport};
+use adit_openvpn::access::{PasswordScript, TokenParams};
 use adit_openvpn::params::ServerParams;
 use adit_openvpn::request::{Reply, ScriptOutcome};
-use adit_openvpn::testing::Pair;
 use adit_openvpn::testing::judged::{
     accepted, asked, end_of, log_says, pair, renegotiate, tokens, user, variable,
 };
+use adit_openvpn::testing::{Authority, Pair, client_params, server_params};
+use adit_openvpn::wrap::WrapConfig;
+use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 
 const VERIFY: &str = "user-pass-verify";
 
@@ -94,7 +96,7 @@ fn a_back_end_is_not_asked_where_a_token_is_shown() {
             user.nocache = true;
             client.auth = Some(user);
             client.control.reneg = None;
-            server.access.tokens = Some(adit_openvpn::access::TokenParams { external, ..tokens() });
+            server.access.tokens = Some(TokenParams { external, ..tokens() });
         });
         ends(&mut pair, "/pam", 0, &[]);
         assert!(pair.is_up(), "{external}");
@@ -108,4 +110,25 @@ fn a_back_end_is_not_asked_where_a_token_is_shown() {
         assert!(pair.server.peers().is_empty(), "{external}");
         assert_eq!(asked(&pair, VERIFY).len(), 1, "{external}");
     }
+}
+
+/// Their programs are made ready at the start: other settings do not change them.
+#[test]
+fn back_ends_stay_when_the_settings_change() {
+    let authority = Authority::new();
+    let identity = authority.issue("server", ServerAuth);
+    let params = |back_ends: Vec<PasswordScript>| {
+        let mut server = server_params(&identity, WrapConfig::Plain);
+        server.access.back_ends = back_ends;
+        server
+    };
+    let mut client = client_params(&authority.issue("alice", ClientAuth), WrapConfig::Plain, Transport::Udp);
+    client.auth = Some(user("s3 cret"));
+    let mut pair = Pair::new(client, params(vec![back_end("/pam")]));
+    ends(&mut pair, "/pam", 0, &[]);
+    assert!(pair.is_up());
+    pair.server.reconfigure(params(Vec::new()));
+    pair.advance(Duration::from_secs(1));
+    renegotiate(&mut pair);
+    assert_eq!(asked(&pair, VERIFY).len(), 2);
 }

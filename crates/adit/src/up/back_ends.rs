@@ -1,0 +1,177 @@
+//! The programs that judge passwords in the place of OpenVPN's plugins: `adit-pam` and `adit-ldap`, of the package `adit-auth`.
+//!
+//! Each login has a process of its own. A helper process that is there for them alone starts them, with the rights of who
+//! started adit, whatever `user` says, as OpenVPN's auth-pam keeps them in a process of its own: what PAM's modules read is
+//! root's. They have a thread and a queue of their own, so that a back end that is slow holds up no script.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use adit_config::auth_ldap;
+use adit_config::openvpn::{Access, Config, PasswordBackEnd, Role};
+use adit_io::Policy;
+use adit_openvpn::request::{Script, ScriptId};
+use zeroize::Zeroizing;
+
+use super::privileges;
+use super::scripts::Scripts;
+use super::tunnel_scripts::check::is_program;
+use crate::configuration;
+
+const PAM: &str = "adit-pam";
+const LDAP: &str = "adit-ldap";
+
+/// The programs of a server, with the arguments that the configuration gives them.
+pub(super) fn commands(access: &Access) -> Vec<Vec<String>> {
+    access.back_ends.iter().map(command).collect()
+}
+
+fn command(back_end: &PasswordBackEnd) -> Vec<String> {
+    match back_end {
+        PasswordBackEnd::Pam { service, answers } => {
+            let pairs = answers.iter().flat_map(|(question, answer)| [question.clone(), answer.clone()]);
+            [program(PAM), service.clone()].into_iter().chain(pairs).collect()
+        }
+        PasswordBackEnd::Ldap { file } => vec![program(LDAP), file.display().to_string()],
+    }
+}
+
+/// Where a program is: in `../libexec/adit` as packages have it, or else beside this one.
+fn program(name: &str) -> String {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    let directory = DIRECTORY.get_or_init(|| {
+        let own = std::env::current_exe().unwrap_or_default();
+        let beside = own.parent().unwrap_or(Path::new("/"));
+        std::fs::canonicalize(beside.join("../libexec/adit")).unwrap_or_else(|_| beside.to_owned())
+    });
+    directory.join(name).display().to_string()
+}
+
+/// Makes the names of files whole paths, and reads them: what is wrong with one would show at the first login. Gives what
+/// is to be said of them.
+///
+/// # Errors
+/// What is wrong, a problem a line.
+pub(crate) fn read_files(config: &mut Config, configuration: &Path) -> Result<Vec<String>, String> {
+    let Role::Server(server) = &mut config.role else { return Ok(Vec::new()) };
+    let mut warnings = Vec::new();
+    for back_end in &mut server.access.back_ends {
+        let PasswordBackEnd::Ldap { file } = back_end else { continue };
+        let found = configuration::find(configuration, file);
+        *file = std::path::absolute(&found).map_err(|error| format!("{}: {error}", found.display()))?;
+        let name = file.display().to_string();
+        let text = std::fs::read(&*file).map_err(|error| format!("{name}: {error}"))?;
+        let parsed = auth_ldap::parse(&Zeroizing::new(text), &name).map_err(|problems| {
+            problems.iter().map(ToString::to_string).collect::<Vec<String>>().join("\n")
+        })?;
+        warnings.extend(parsed.warnings.iter().map(ToString::to_string));
+    }
+    Ok(warnings)
+}
+
+/// Whether the programs are there.
+///
+/// # Errors
+/// Which is not.
+pub(super) fn check_programs(config: &Config) -> Result<(), String> {
+    let Role::Server(server) = &config.role else { return Ok(()) };
+    for program in commands(&server.access).iter().filter_map(|command| command.first()) {
+        is_program(program).map_err(|why| {
+            format!("{why}; `plugin` needs the programs of the package adit-auth: install it")
+        })?;
+    }
+    Ok(())
+}
+
+/// What the helper may do that runs them, if there are any.
+pub(super) fn policy(config: &Config) -> Option<Policy> {
+    let Role::Server(server) = &config.role else { return None };
+    let commands = commands(&server.access);
+    (!commands.is_empty()).then(|| Policy {
+        scripts: Some(adit_io::Scripts { commands, ..privileges::without_commands(config) }),
+        lock_memory: config.process.lock_memory,
+        ..Policy::default()
+    })
+}
+
+/// What has scripts and back ends run.
+#[derive(Default)]
+pub(super) struct Programs {
+    /// The scripts of the configuration.
+    pub(super) scripts: Option<Scripts>,
+    /// The back ends, with their commands.
+    pub(super) back_ends: Option<(Scripts, Vec<Vec<String>>)>,
+}
+
+impl Programs {
+    /// Runs a script, or a back end; `device` is the tunnel's.
+    pub(super) fn run(&self, script: Box<Script>, device: &str) {
+        let is_back_end = |(_, commands): &&(Scripts, Vec<Vec<String>>)| commands.contains(&script.argv);
+        let back_ends = self.back_ends.as_ref().filter(is_back_end).map(|(back_ends, _)| back_ends);
+        if let Some(runner) = back_ends.or(self.scripts.as_ref()) {
+            runner.run(script, device);
+        }
+    }
+
+    /// The result of this one is no longer needed.
+    pub(super) fn forget(&self, id: ScriptId) {
+        let back_ends = self.back_ends.as_ref().map(|(back_ends, _)| back_ends);
+        self.scripts.iter().chain(back_ends).for_each(|runner| runner.forget(id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use adit_testbed::Scratch;
+
+    use super::*;
+
+    fn server(lines: &str) -> Config {
+        let text = format!(
+            "dev tun0\nserver 10.8.0.0 255.255.255.0\ndh none\n{lines}\n\
+             <ca>\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n</ca>\n\
+             <cert>\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n</cert>\n\
+             <key>\n-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n</key>\n"
+        );
+        let none = |_: &Path| Err("no such file".to_owned());
+        adit_config::openvpn::parse("s.conf", text.as_bytes(), &none).unwrap().config
+    }
+
+    const LINES: &str =
+        "plugin openvpn-plugin-auth-pam.so \"openvpn login USERNAME\"\nplugin openvpn-auth-ldap.so ldap.conf";
+    const GOOD: &str = "<LDAP>\nURL ldap://a\n</LDAP>\n<Authorization>\nBaseDN dc=x\nSearchFilter (uid=%u)\n</Authorization>\n";
+
+    #[test]
+    fn commands_are_what_a_helper_of_their_own_may_run() {
+        let policy = policy(&server(LINES)).unwrap();
+        let scripts = policy.scripts.as_ref().unwrap();
+        let [pam, ldap] = &scripts.commands[..] else { panic!("{:?}", scripts.commands) };
+        assert!(pam[0].ends_with("/adit-pam") && pam[1..] == ["openvpn", "login", "USERNAME"], "{pam:?}");
+        assert!(ldap[0].ends_with("/adit-ldap") && ldap[1..] == ["ldap.conf"], "{ldap:?}");
+        assert!(scripts.lasting.is_empty() && policy.account.is_none() && policy.network.is_none());
+        assert!(self::policy(&server("")).is_none());
+    }
+
+    /// The helper of the scripts has nothing to do with them.
+    #[test]
+    fn back_ends_are_no_scripts() {
+        assert!(privileges::scripts(&server(LINES)).is_none());
+    }
+
+    #[test]
+    fn files_are_read_before_the_first_login() {
+        let scratch = Scratch::create("back-ends").unwrap();
+        let configuration = scratch.path().join("server.conf");
+        let why = read_files(&mut server(LINES), &configuration).unwrap_err();
+        assert!(why.contains("ldap.conf: No such file"), "{why}");
+        let file = scratch.write("ldap.conf", GOOD).unwrap();
+        let mut config = server(LINES);
+        let warnings = read_files(&mut config, &configuration).unwrap();
+        assert!(warnings.len() == 1 && warnings[0].contains("in the clear"), "{warnings:?}");
+        let Role::Server(found) = &config.role else { panic!("a server") };
+        assert_eq!(found.access.back_ends[1], PasswordBackEnd::Ldap { file: file.clone() });
+        scratch.write("ldap.conf", &GOOD.replace("URL", "Url x\nURL")).unwrap();
+        let why = read_files(&mut config, &configuration).unwrap_err();
+        assert!(why.contains("ldap.conf:3: `URL` stands twice"), "{why}");
+    }
+}
