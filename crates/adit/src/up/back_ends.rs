@@ -122,6 +122,10 @@ impl Programs {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use adit_io::Helper;
     use adit_testbed::Scratch;
 
     use super::*;
@@ -173,5 +177,58 @@ mod tests {
         scratch.write("ldap.conf", &GOOD.replace("URL", "Url x\nURL")).unwrap();
         let why = read_files(&mut config, &configuration).unwrap_err();
         assert!(why.contains("ldap.conf:3: `URL` stands twice"), "{why}");
+    }
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    fn script(owner: u64, argv: &[String]) -> Box<Script> {
+        Box::new(Script {
+            id: ScriptId { owner, number: 0 },
+            source: None,
+            authenticated: false,
+            argv: argv.to_vec(),
+            env: Vec::new(),
+            secrets: Vec::new(),
+            files: Vec::new(),
+            settings: None,
+            defers: false,
+            in_order: None,
+            beside: None,
+            timeout: Duration::from_secs(60),
+        })
+    }
+
+    /// More logins than run at once, which take long, and then a script.
+    #[test]
+    fn slow_back_ends_hold_up_no_script() {
+        let (slow, quick) = (words(&["/bin/sleep", "60"]), words(&["/bin/true"]));
+        let helpers = [&slow, &quick].map(|command| {
+            let scripts = adit_io::Scripts {
+                commands: vec![command.clone()],
+                directory: std::env::temp_dir(),
+                ..adit_io::Scripts::default()
+            };
+            Helper::within_process(Policy { scripts: Some(scripts), ..Policy::default() }).unwrap()
+        });
+        let (answers, came) = mpsc::channel();
+        let [back_ends, scripts] = helpers.each_ref().map(|helper| {
+            let answers = answers.clone();
+            let answer = move |id, outcome| {
+                let _ = answers.send((id, outcome));
+            };
+            Scripts::answering(Box::new(answer), helper.access().scripts().unwrap(), Vec::new()).unwrap()
+        });
+        let programs = Programs { scripts: Some(scripts), back_ends: Some((back_ends, vec![slow.clone()])) };
+        for owner in 0..20 {
+            programs.run(script(owner, &slow), "");
+        }
+        programs.run(script(100, &quick), "");
+        let (id, outcome) = came.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert_eq!((id.owner, outcome.exit), (100, Ok(0)));
+        for owner in 0..20 {
+            programs.forget(ScriptId { owner, number: 0 });
+        }
     }
 }
