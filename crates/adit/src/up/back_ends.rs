@@ -94,28 +94,34 @@ pub(super) fn policy(config: &Config) -> Option<Policy> {
     })
 }
 
+/// What has back ends run, and which.
+pub(super) struct BackEnds {
+    /// The thread that has them run.
+    pub(super) runner: Scripts,
+    /// Their commands.
+    pub(super) commands: Vec<Vec<String>>,
+}
+
 /// What has scripts and back ends run.
-#[derive(Default)]
 pub(super) struct Programs {
     /// The scripts of the configuration.
     pub(super) scripts: Option<Scripts>,
-    /// The back ends, with their commands.
-    pub(super) back_ends: Option<(Scripts, Vec<Vec<String>>)>,
+    /// What judges passwords.
+    pub(super) back_ends: Option<BackEnds>,
 }
 
 impl Programs {
     /// Runs a script, or a back end; `device` is the tunnel's.
     pub(super) fn run(&self, script: Box<Script>, device: &str) {
-        let is_back_end = |(_, commands): &&(Scripts, Vec<Vec<String>>)| commands.contains(&script.argv);
-        let back_ends = self.back_ends.as_ref().filter(is_back_end).map(|(back_ends, _)| back_ends);
-        if let Some(runner) = back_ends.or(self.scripts.as_ref()) {
+        let back_ends = self.back_ends.as_ref().filter(|it| it.commands.contains(&script.argv));
+        if let Some(runner) = back_ends.map(|it| &it.runner).or(self.scripts.as_ref()) {
             runner.run(script, device);
         }
     }
 
     /// The result of this one is no longer needed.
     pub(super) fn forget(&self, id: ScriptId) {
-        let back_ends = self.back_ends.as_ref().map(|(back_ends, _)| back_ends);
+        let back_ends = self.back_ends.as_ref().map(|it| &it.runner);
         self.scripts.iter().chain(back_ends).for_each(|runner| runner.forget(id));
     }
 }
@@ -220,7 +226,8 @@ mod tests {
             };
             Scripts::answering(Box::new(answer), helper.access().scripts().unwrap(), Vec::new()).unwrap()
         });
-        let programs = Programs { scripts: Some(scripts), back_ends: Some((back_ends, vec![slow.clone()])) };
+        let back_ends = BackEnds { runner: back_ends, commands: vec![slow.clone()] };
+        let programs = Programs { scripts: Some(scripts), back_ends: Some(back_ends) };
         for owner in 0..20 {
             programs.run(script(owner, &slow), "");
         }

@@ -8,7 +8,7 @@ use adit_config::openvpn::{Config, PerClient, Role};
 use adit_core::{Ended, Severity, escaped};
 use adit_io::{Account, AccountError, Driver, DriverError, Handle, Helper, HelperAccess, Policy};
 
-use super::back_ends::{self, Programs};
+use super::back_ends::{self, BackEnds, Programs};
 use super::clients::{self, Clients};
 use super::credentials::CredentialPrompt;
 use super::ending::{EndOnDrop, Ending};
@@ -304,15 +304,15 @@ impl Tunnel<'_> {
         helper: Option<&Helper>,
         handle: &Handle<P>,
         tables: &OtherTables,
-    ) -> Result<Option<(Scripts, Vec<Vec<String>>)>, Failure> {
+    ) -> Result<Option<BackEnds>, Failure> {
         let (Some(helper), Role::Server(server)) = (helper, &self.parsed.config.role) else {
             return Ok(None);
         };
         let launcher = helper.access().scripts().map_err(no_helper)?;
-        let back_ends = Scripts::start_back_ends(handle.clone(), launcher, self.client_environment());
-        let back_ends = back_ends.map_err(no_scripts)?;
-        tables.add(back_ends.usage());
-        Ok(Some((back_ends, back_ends::commands(&server.access))))
+        let runner = Scripts::start_back_ends(handle.clone(), launcher, self.client_environment());
+        let runner = runner.map_err(no_scripts)?;
+        tables.add(runner.usage());
+        Ok(Some(BackEnds { runner, commands: back_ends::commands(&server.access) }))
     }
 
     /// What programs about clients are told besides what the protocol knows.
