@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use adit_core::is_unprintable;
 use zeroize::Zeroizing;
 
 use super::{AuthLdap, Directory, Filter, Group, LdapPlace, LdapTls, LdapUrl, Membership, SearchAccount};
@@ -28,7 +29,7 @@ pub fn parse(text: &[u8], file: &str) -> Result<Parsed, Vec<Problem>> {
         reader.problem(None, "it is not UTF-8 text");
         return Err(reader.problems);
     };
-    let sections = reader.sections(text);
+    let sections = reader.sections(text.strip_prefix('\u{feff}').unwrap_or(text));
     let config = reader.config(sections);
     match config {
         Some(config) if reader.problems.is_empty() => Ok(Parsed { config, warnings: reader.warnings }),
@@ -113,6 +114,12 @@ impl Reader<'_> {
         let mut open: Vec<usize> = Vec::new();
         for (number, line) in (1_u32..).zip(text.lines()) {
             let line = line.trim();
+            // What is wrong is shown on terminals.
+            if let Some(odd) = line.chars().find(|c| is_unprintable(*c) && *c != '\t') {
+                let text = format!("the line holds the character U+{:04X}; remove it", u32::from(odd));
+                self.problem(Some(number), text);
+                continue;
+            }
             let tag = line.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).map(str::trim);
             let innermost = open.last().and_then(|index| sections.get_mut(*index));
             if line.is_empty() || line.starts_with('#') {

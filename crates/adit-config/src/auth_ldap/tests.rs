@@ -100,6 +100,7 @@ fn each_mistake_has_its_line() {
         ("URL http://x.example", USERS, "write `ldap://HOST`"),
         ("URL ldap://", USERS, "write `ldap://HOST`"),
         ("URL ldap://x:0", USERS, "write `ldap://HOST`"),
+        ("URL ldap://x\u{1b}[2J", USERS, "f:2: the line holds the character U+001B; remove it"),
         ("", USERS, "f:1: `URL` is missing in `<LDAP>`"),
         ("URL ldaps://a\nURL ldaps://b", USERS, "f:3: `URL` stands twice"),
         ("URL ldaps://a\nTimeout soon", USERS, "f:3: `Timeout`: found `soon`"),
@@ -143,6 +144,7 @@ fn each_mistake_has_its_line() {
     assert!(problems("<LDAP>\nURL ldaps://a\n").contains("f:1: `<LDAP>` has no end"));
     assert!(problems(&(file(SERVER, USERS) + &file(SERVER, USERS))).contains("`<LDAP>` stands twice"));
     assert_eq!(parse(b"\xff", "f").unwrap_err().len(), 1);
+    good(&format!("\u{feff}{}", file(SERVER, USERS)));
 }
 
 /// A message may reach a log that others read.
