@@ -54,23 +54,23 @@ impl Connection {
         match place {
             LdapPlace::Unix(path) => {
                 let stream = Stream::unix(path, timeout);
-                stream.map(of).map_err(|error| format!("{}: {error}", path.display()))
+                stream.map(of).map_err(|error| format!("{}: {}", path.display(), said(&error)))
             }
             LdapPlace::Tls { host, port } => {
                 let stream = Stream::tcp(host, *port, timeout);
                 let stream = stream.and_then(|stream| Stream::with_tls(stream, host, trust));
-                stream.map(of).map_err(|error| format!("{host}:{port}: {error}"))
+                stream.map(of).map_err(|error| format!("{host}:{port}: {}", said(&error)))
             }
             LdapPlace::Tcp { host, port } => {
-                let failed = |error: &dyn std::fmt::Display| format!("{host}:{port}: {error}");
-                let stream = Stream::tcp(host, *port, timeout).map_err(|error| failed(&error))?;
+                let failed = |why: String| format!("{host}:{port}: {why}");
+                let stream = Stream::tcp(host, *port, timeout).map_err(|error| failed(said(&error)))?;
                 let connection = of(Stream::Tcp(stream));
                 if !start_tls {
                     return Ok(connection);
                 }
-                let stream = connection.start_tls().map_err(|error| failed(&error))?;
+                let stream = connection.start_tls().map_err(failed)?;
                 let stream = Stream::with_tls(stream, host, trust);
-                stream.map(of).map_err(|error| failed(&error))
+                stream.map(of).map_err(|error| failed(said(&error)))
             }
         }
     }
