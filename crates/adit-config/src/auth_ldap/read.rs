@@ -210,7 +210,7 @@ impl Reader<'_> {
 
     fn timeout(&mut self, setting: Option<Setting>) -> Duration {
         let Some(setting) = setting else { return USUAL_TIMEOUT };
-        match setting.value.parse() {
+        match setting.value.parse::<u64>() {
             Ok(seconds @ 1..=3600) => Duration::from_secs(seconds),
             _ => {
                 let text = format!(

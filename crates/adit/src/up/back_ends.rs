@@ -47,6 +47,9 @@ fn program(name: &str) -> String {
     directory.join(name).display().to_string()
 }
 
+/// Where PAM looks for a service's file.
+const SERVICES: [&str; 2] = ["/etc/pam.d", "/usr/lib/pam.d"];
+
 /// Makes the names of files whole paths, and reads them: what is wrong with one would show at the first login. Gives what
 /// is to be said of them.
 ///
@@ -56,17 +59,35 @@ pub(crate) fn read_files(config: &mut Config, configuration: &Path) -> Result<Ve
     let Role::Server(server) = &mut config.role else { return Ok(Vec::new()) };
     let mut warnings = Vec::new();
     for back_end in &mut server.access.back_ends {
-        let PasswordBackEnd::Ldap { file } = back_end else { continue };
-        let found = configuration::find(configuration, file);
-        *file = std::path::absolute(&found).map_err(|error| format!("{}: {error}", found.display()))?;
-        let name = file.display().to_string();
-        let text = std::fs::read(&*file).map_err(|error| format!("{name}: {error}"))?;
-        let parsed = auth_ldap::parse(&Zeroizing::new(text), &name).map_err(|problems| {
-            problems.iter().map(ToString::to_string).collect::<Vec<String>>().join("\n")
-        })?;
-        warnings.extend(parsed.warnings.iter().map(ToString::to_string));
+        match back_end {
+            PasswordBackEnd::Pam { service, .. } => warnings.extend(missing_service(service)),
+            PasswordBackEnd::Ldap { file } => {
+                let found = configuration::find(configuration, file);
+                *file =
+                    std::path::absolute(&found).map_err(|error| format!("{}: {error}", found.display()))?;
+                warnings.extend(read_ldap(file)?);
+            }
+        }
     }
     Ok(warnings)
+}
+
+/// libpam looks for the name in small letters, and takes another service where there is none.
+fn missing_service(service: &str) -> Option<String> {
+    let name = service.to_ascii_lowercase();
+    let is_there = SERVICES.iter().any(|directory| Path::new(directory).join(&name).is_file());
+    let text =
+        || format!("plugin: there is no service `{name}` in /etc/pam.d: PAM takes `other` in its place");
+    (!is_there).then(text)
+}
+
+/// Reads the file of a directory. Gives its doubtful points.
+fn read_ldap(file: &Path) -> Result<Vec<String>, String> {
+    let name = file.display().to_string();
+    let text = std::fs::read(file).map_err(|error| format!("{name}: {error}"))?;
+    let parsed = auth_ldap::parse(&Zeroizing::new(text), &name)
+        .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<String>>().join("\n"))?;
+    Ok(parsed.warnings.iter().map(ToString::to_string).collect())
 }
 
 /// Whether the programs are there.
@@ -147,8 +168,7 @@ mod tests {
         adit_config::openvpn::parse("s.conf", text.as_bytes(), &none).unwrap().config
     }
 
-    const LINES: &str =
-        "plugin openvpn-plugin-auth-pam.so \"openvpn login USERNAME\"\nplugin openvpn-auth-ldap.so ldap.conf";
+    const LINES: &str = "plugin openvpn-plugin-auth-pam.so \"No-such-service login USERNAME\"\nplugin openvpn-auth-ldap.so ldap.conf";
     const GOOD: &str = "<LDAP>\nURL ldap://a\n</LDAP>\n<Authorization>\nBaseDN dc=x\nSearchFilter (uid=%u)\n</Authorization>\n";
 
     #[test]
@@ -156,7 +176,10 @@ mod tests {
         let policy = policy(&server(LINES)).unwrap();
         let scripts = policy.scripts.as_ref().unwrap();
         let [pam, ldap] = &scripts.commands[..] else { panic!("{:?}", scripts.commands) };
-        assert!(pam[0].ends_with("/adit-pam") && pam[1..] == ["openvpn", "login", "USERNAME"], "{pam:?}");
+        assert!(
+            pam[0].ends_with("/adit-pam") && pam[1..] == ["No-such-service", "login", "USERNAME"],
+            "{pam:?}"
+        );
         assert!(ldap[0].ends_with("/adit-ldap") && ldap[1..] == ["ldap.conf"], "{ldap:?}");
         assert!(scripts.lasting.is_empty() && policy.account.is_none() && policy.network.is_none());
         assert!(self::policy(&server("")).is_none());
@@ -177,7 +200,9 @@ mod tests {
         let file = scratch.write("ldap.conf", GOOD).unwrap();
         let mut config = server(LINES);
         let warnings = read_files(&mut config, &configuration).unwrap();
-        assert!(warnings.len() == 1 && warnings[0].contains("in the clear"), "{warnings:?}");
+        let [pam, ldap] = &warnings[..] else { panic!("{warnings:?}") };
+        assert!(pam.contains("no service `no-such-service` in /etc/pam.d"), "{pam}");
+        assert!(ldap.contains("in the clear"), "{ldap}");
         let Role::Server(found) = &config.role else { panic!("a server") };
         assert_eq!(found.access.back_ends[1], PasswordBackEnd::Ldap { file: file.clone() });
         scratch.write("ldap.conf", &GOOD.replace("URL", "Url x\nURL")).unwrap();
