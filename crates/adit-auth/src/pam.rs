@@ -188,7 +188,7 @@ mod tests {
     }
 
     proptest! {
-        /// What a user calls itself is told as it is, whatever it is.
+        /// Words in what a user calls itself stand for themselves.
         #[test]
         fn names_are_not_looked_at_for_words(name in "[A-ZOTPUSERNAMEäß ]{1,40}") {
             let answers = vec![("q".to_owned(), "<USERNAME>".to_owned())];

@@ -71,3 +71,15 @@ fn several_back_ends_beside_a_script() {
     assert!(access.verify.is_none() && access.username_as_name);
     assert_eq!(access.certificates, ClientCertificates::None);
 }
+
+/// A file that could do without an option cannot do without a judge.
+#[test]
+fn a_plugin_is_not_optional() {
+    for lines in ["setenv opt plugin radiusplugin.so", "ignore-unknown-option plugin\nplugin radiusplugin.so"]
+    {
+        let none = |_: &Path| Err("no such file".to_owned());
+        let text = format!("server 10.8.0.0 255.255.255.0\n{lines}\n{MATERIAL}");
+        let failure = parse("f", text.as_bytes(), &none).expect_err(lines);
+        assert!(failure.to_string().contains("`plugin` cannot be used"), "{failure}");
+    }
+}
