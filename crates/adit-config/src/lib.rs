@@ -5,11 +5,12 @@
 //! each directive is reported as data ([`Disposition`]): used, ignored and why that is safe, or refused and what
 //! to write instead. All errors in a file are collected before any is reported.
 //!
-//! [`wireguard::parse`] does the same for wg-quick's files.
+//! [`wireguard::parse`] does the same for wg-quick's files, [`auth_ldap::parse`] for those of openvpn-auth-ldap.
 //!
 //! This crate does no I/O, reads no clock and draws no random numbers.
 #![forbid(unsafe_code)]
 
+pub mod auth_ldap;
 pub mod openvpn;
 mod report;
 mod secret;

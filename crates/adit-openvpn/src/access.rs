@@ -10,6 +10,9 @@ use zeroize::Zeroizing;
 pub struct AccessParams {
     /// `auth-user-pass-verify`: who judges usernames and passwords.
     pub verify: Option<PasswordScript>,
+    /// `plugin`: programs that judge usernames and passwords, too. All must say yes. They judge passwords alone: where a good
+    /// token is shown, none is asked.
+    pub back_ends: Vec<PasswordScript>,
     /// `management-client-auth`: a program judges usernames and passwords, too, and hears of clients
     /// ([`crate::request::Request::Client`]).
     pub management: bool,
@@ -37,7 +40,7 @@ pub struct AccessParams {
     pub env: Vec<(String, String)>,
 }
 
-/// `auth-user-pass-verify`.
+/// `auth-user-pass-verify`, or a program in the place of a `plugin`.
 #[derive(Clone, Debug)]
 pub struct PasswordScript {
     /// The program and its arguments.
@@ -73,7 +76,7 @@ impl fmt::Debug for TokenParams {
 impl AccessParams {
     /// Whether clients are asked for usernames and passwords.
     pub(crate) fn wants_password(&self) -> bool {
-        self.verify.is_some() || self.management
+        self.verify.is_some() || !self.back_ends.is_empty() || self.management
     }
 
     /// Whether a script or the management client authenticates clients and is informed of their connections.

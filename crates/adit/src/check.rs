@@ -49,7 +49,10 @@ pub(crate) fn run(args: Args) -> ExitCode {
 /// Says what becomes of one file. An error is the exit code.
 fn check(file: &Path, all: bool) -> Result<Dialect, ExitCode> {
     match configuration::read(file) {
-        Ok(dialect) => {
+        Ok(mut dialect) => {
+            let beside = files_beside(&mut dialect, file)
+                .map_err(|why| exit::usage(format_args!("{}: cannot be used:\n{why}", file.display())))?;
+            beside.iter().for_each(|warning| exit::say(format_args!("{warning} (warning)")));
             let (report, warnings) = (dialect.report(), dialect.warnings());
             tell(report, all);
             warnings.iter().filter(|warning| !is_told(warning, report)).for_each(|warning| {
@@ -63,6 +66,14 @@ fn check(file: &Path, all: bool) -> Result<Dialect, ExitCode> {
             Err(exit::usage(format_args!("{}: cannot be used:\n{failure}", file.display())))
         }
         Err(error) => Err(exit::usage(error)),
+    }
+}
+
+/// Reads the files of a dialect of their own that a configuration names (`plugin`). Gives what is to be said of them.
+fn files_beside(dialect: &mut Dialect, file: &Path) -> Result<Vec<String>, String> {
+    match dialect {
+        Dialect::OpenVpn(parsed) => up::back_ends::read_files(&mut parsed.config, file),
+        Dialect::WireGuard(_) => Ok(Vec::new()),
     }
 }
 

@@ -4,6 +4,7 @@
 //! of OpenVPN's, and is set up and run on a thread of its own ([`run`]); [`wireguard`] has the same for one of wg-quick's
 //! files. [`startup`] is where they wait for each other.
 
+pub(crate) mod back_ends;
 mod changes;
 mod client_settings;
 mod clients;

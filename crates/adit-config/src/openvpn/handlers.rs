@@ -6,6 +6,7 @@ pub(crate) mod data;
 pub(crate) mod management;
 pub(crate) mod network;
 pub(crate) mod peer_check;
+pub(crate) mod plugin;
 pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod pushed;

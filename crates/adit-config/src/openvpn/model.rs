@@ -1,5 +1,6 @@
 //! A configuration, with every value checked and every default filled in.
 
+mod back_ends;
 mod client;
 mod data;
 mod proxy;
@@ -12,6 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_core::{Cipher, Ipv4Net, Ipv6Net, PeerLimits, Route, RouteVia, Transport};
 
+pub use self::back_ends::*;
 pub use self::client::*;
 pub use self::data::*;
 pub use self::proxy::*;

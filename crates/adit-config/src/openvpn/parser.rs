@@ -117,7 +117,8 @@ impl Parser<'_> {
             entry.words.remove(0);
             optional = true;
         }
-        let optional = optional || tolerant.names.contains(&entry.name);
+        // OpenVPN would load it: what judges passwords is not left out.
+        let optional = (optional || tolerant.names.contains(&entry.name)) && entry.name != "plugin";
         let Some(directive) = find(&entry.name) else {
             if optional || tolerant.all {
                 self.record(&entry, Kind::Ignored, "unknown, and the file says to go on without it");

@@ -1,6 +1,7 @@
 mod errors;
 mod parse;
 mod payloads;
+mod plugins;
 mod profiles;
 mod proxies;
 mod round_trip;

@@ -20,6 +20,9 @@ const ADIT: &[&str] = &[
     "usr/lib/tmpfiles.d/adit.conf",
 ];
 
+/// What `adit-auth` installs.
+const AUTH: &[&str] = &["usr/libexec/adit/adit-ldap", "usr/libexec/adit/adit-pam"];
+
 /// What `adit-openvpn` installs.
 const OPENVPN: &[&str] = &[
     "etc/apparmor.d/local/openvpn",
@@ -62,6 +65,9 @@ fn stage() -> Scratch {
     assert!(made.success());
     fs::write(pages.join("LICENCES.txt"), "").unwrap();
     let binary = scratch.write("adit", "").unwrap();
+    for name in ["adit-pam", "adit-ldap"] {
+        scratch.write(name, "").unwrap();
+    }
     let to = scratch.path().join("stage");
     let mut stage = Command::new(Path::new(ROOT).join("scripts/stage"));
     let output = stage.arg(binary).arg(&pages).arg(&to).output().unwrap();
@@ -93,10 +99,11 @@ fn listing(root: &Path) -> BTreeSet<String> {
 #[test]
 fn everything_has_its_place() {
     let scratch = stage();
-    let [adit, openvpn] =
-        ["adit", "adit-openvpn"].map(|package| listing(&scratch.path().join("stage").join(package)));
+    let [adit, auth, openvpn] = ["adit", "adit-auth", "adit-openvpn"]
+        .map(|package| listing(&scratch.path().join("stage").join(package)));
     let expected = |files: &[&str]| files.iter().map(|file| (*file).to_owned()).collect::<BTreeSet<_>>();
     assert_eq!(openvpn, expected(OPENVPN));
+    assert_eq!(auth, expected(AUTH));
     let own: BTreeSet<String> = adit.iter().filter(|file| !file.starts_with("usr/share/")).cloned().collect();
     assert_eq!(own, expected(ADIT));
     for file in [

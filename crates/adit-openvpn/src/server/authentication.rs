@@ -65,6 +65,8 @@ pub(super) enum AuthResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Password,
+    /// `plugin`.
+    BackEnd,
     Certificate,
     /// `client-crresponse`.
     Response,
@@ -292,10 +294,14 @@ impl Authentication {
         match token {
             Some(verified) if !external => self.take_token(verified),
             token => {
-                if let Some(Some(verified)) = &token
-                    && !verified.expired
-                {
-                    self.take_token(Some(*verified))?;
+                // Back ends say no to any token: one that is not good is refused without asking them.
+                let is_good = matches!(token, Some(Some(Verified { expired: false, .. })));
+                if let Some(verified) = token.filter(|_| is_good || !access.back_ends.is_empty()) {
+                    self.take_token(verified)?;
+                }
+                for back_end in access.back_ends.iter().filter(|_| token.is_none()) {
+                    let script = self.password_script(request, back_end, None);
+                    self.start(script, Kind::BackEnd, events);
                 }
                 if let Some(script) = &access.verify {
                     let script = self.password_script(request, script, token);
@@ -514,6 +520,7 @@ pub(super) fn deferred_result(outcome: &ScriptOutcome) -> Option<bool> {
 fn reason(kind: Kind, outcome: &ScriptOutcome) -> String {
     let what = match kind {
         Kind::Password => "auth-user-pass-verify",
+        Kind::BackEnd => "plugin",
         Kind::Certificate => "tls-verify",
         Kind::Response => "client-crresponse",
     };

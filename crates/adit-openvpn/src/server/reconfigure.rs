@@ -23,7 +23,8 @@ impl Server {
     ///
     /// What belongs to the device and to the data plane stays, whatever `params` say: our addresses, the MTU, our own
     /// routes, `client-to-client`, and whether this is a point-to-point tunnel. Such a tunnel takes its own addresses,
-    /// routes and MTU at the next [`adit_core::Command::Restart`]; [`PointToPointParams::only_from`] stays. Who is on other
+    /// routes and MTU at the next [`adit_core::Command::Restart`]; [`PointToPointParams::only_from`] stays. So do
+    /// [`crate::access::AccessParams::back_ends`], whose programs were made ready at the start. Who is on other
     /// [`crate::params::ControlParams::revocations`] than before goes.
     pub fn reconfigure(&mut self, params: ServerParams) {
         let old = Arc::clone(&self.params);
@@ -55,6 +56,7 @@ impl Server {
         };
         params.data.tun_mtu = old.data.tun_mtu;
         params.data.told_mtu = old.data.told_mtu;
+        params.access.back_ends.clone_from(&old.access.back_ends);
         if (params.pool4, params.pool6) != (old.pool4, old.pool6) && !self.set_pool(&params) {
             (params.pool4, params.pool6) = (old.pool4, old.pool6);
             let text = "the pool (server, ifconfig-pool) is shared with other endpoints of the tunnel: other ranges hold \

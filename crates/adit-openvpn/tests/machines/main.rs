@@ -4,6 +4,7 @@
 
 mod access;
 mod attempts;
+mod back_ends;
 mod certificates;
 mod chains;
 mod challenge;

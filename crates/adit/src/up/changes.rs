@@ -91,6 +91,8 @@ fn fixed_settings(new: &Config, old: &Config) -> Result<Vec<&'static [Fixed]>, &
 mod tests {
     use std::path::Path;
 
+    use adit_config::openvpn::ClientCertificates;
+
     use super::*;
 
     fn server(lines: &str) -> Parsed {
@@ -145,6 +147,21 @@ mod tests {
         }
         let changes = of("", "").now;
         assert_eq!(changes, server("").config);
+    }
+
+    /// Without the back end, which is started with adit, anyone could come in.
+    #[test]
+    fn what_rests_on_a_back_end_waits_with_it() {
+        const LINES: &str = "plugin openvpn-plugin-auth-pam.so openvpn\nverify-client-cert none\n";
+        let certificates = |changes: &Changes| {
+            let Role::Server(now) = &changes.now.role else { panic!("a server") };
+            (now.access.certificates, now.access.back_ends.len(), now.max_clients)
+        };
+        let added = of("", &format!("{LINES}max-clients 7\n"));
+        assert!(added.later.iter().any(|(one, _)| one[0] == "plugin"), "{:?}", added.later);
+        assert_eq!(certificates(&added), (ClientCertificates::Require, 0, 7));
+        let removed = of(LINES, "max-clients 7\n");
+        assert_eq!(certificates(&removed), (ClientCertificates::None, 1, 7));
     }
 
     /// What becomes of these lines at the end of a point-to-point tunnel that waits, with a static key or with TLS.

@@ -4,12 +4,12 @@ use adit_core::{Ended, Protocol, Severity, TunnelSettings};
 use adit_io::{Handle, Observer};
 use adit_openvpn::request::{Event, Request};
 
+use super::back_ends::Programs;
 use super::clients::Clients;
 use super::credentials::CredentialPrompt;
 use super::management::Watcher;
 use super::notify::Notifier;
 use super::openvpn_lines;
-use super::scripts::Scripts;
 use super::tunnel_scripts::TunnelScripts;
 use crate::log::{Logger, Manner};
 use crate::status::StatusSource;
@@ -21,7 +21,7 @@ pub(super) struct LogObserver<P: Protocol> {
     handle: Handle<P>,
     clients: Option<Clients>,
     prompt: Option<CredentialPrompt>,
-    scripts: Option<Scripts>,
+    programs: Programs,
     tunnel_scripts: Option<TunnelScripts>,
     watcher: Option<Watcher>,
 }
@@ -33,11 +33,11 @@ impl<P: Protocol> LogObserver<P> {
         (log, notifier): (Logger, Notifier),
         handle: Handle<P>,
         clients: Option<Clients>,
-        (prompt, scripts): (Option<CredentialPrompt>, Option<Scripts>),
+        (prompt, programs): (Option<CredentialPrompt>, Programs),
         tunnel_scripts: Option<TunnelScripts>,
         watcher: Option<Watcher>,
     ) -> Self {
-        LogObserver { log, notifier, handle, clients, prompt, scripts, tunnel_scripts, watcher }
+        LogObserver { log, notifier, handle, clients, prompt, programs, tunnel_scripts, watcher }
     }
 
     /// The driver has ended: the last script runs. Says why the tunnel failed, if a script has made it fail.
@@ -144,17 +144,11 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
                 }
             }
             Request::RunScript(script) => {
-                if let Some(scripts) = &self.scripts {
-                    // As in OpenVPN, where a client's device comes after its server has authenticated itself.
-                    let device = if self.clients.is_some() { tun_name } else { "" };
-                    scripts.run(script, device);
-                }
+                // As in OpenVPN, where a client's device comes after its server has authenticated itself.
+                let device = if self.clients.is_some() { tun_name } else { "" };
+                self.programs.run(script, device);
             }
-            Request::CancelScript(id) => {
-                if let Some(scripts) = &self.scripts {
-                    scripts.forget(id);
-                }
-            }
+            Request::CancelScript(id) => self.programs.forget(id),
             Request::Credentials { reason } => {
                 if let Some(prompt) = &mut self.prompt {
                     prompt.ask(reason, self.handle.clone());

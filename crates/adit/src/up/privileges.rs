@@ -74,19 +74,30 @@ pub(super) fn complete(policy: &mut Policy, config: &Config, account: Option<&Ac
 /// The scripts of a configuration, if it has any.
 pub(crate) fn scripts(config: &Config) -> Option<Scripts> {
     let lasting: Vec<Vec<String>> = config.scripts.commands().cloned().collect();
-    let (commands, env) = match &config.role {
-        Role::Server(server) => (scripts::commands(&server.access), server.access.env.clone()),
-        Role::Client(client) => (Vec::new(), [client.peer_info.clone(), config.scripts.env.clone()].concat()),
-        Role::PointToPoint(_) => (Vec::new(), config.scripts.env.clone()),
+    let commands = match &config.role {
+        Role::Server(server) => scripts::commands(&server.access),
+        Role::Client(_) | Role::PointToPoint(_) => Vec::new(),
     };
     (!commands.is_empty() || !lasting.is_empty()).then(|| Scripts {
         commands,
         lasting,
+        ..without_commands(config)
+    })
+}
+
+/// What programs get, whichever they are.
+pub(super) fn without_commands(config: &Config) -> Scripts {
+    let env = match &config.role {
+        Role::Server(server) => server.access.env.clone(),
+        Role::Client(client) => [client.peer_info.clone(), config.scripts.env.clone()].concat(),
+        Role::PointToPoint(_) => config.scripts.env.clone(),
+    };
+    Scripts {
         variables: env.into_iter().map(|(name, _)| name).collect(),
         prefixes: SCRIPT_VARIABLES.map(str::to_owned).to_vec(),
         directory: config.process.tmp_dir.clone().unwrap_or_else(std::env::temp_dir),
-        account: None,
-    })
+        ..Scripts::default()
+    }
 }
 
 /// The programs of a WireGuard file, if it has any.

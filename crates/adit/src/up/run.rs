@@ -8,6 +8,7 @@ use adit_config::openvpn::{Config, PerClient, Role};
 use adit_core::{Ended, Severity, escaped};
 use adit_io::{Account, AccountError, Driver, DriverError, Handle, Helper, HelperAccess, MakeCodec, Policy};
 
+use super::back_ends::{self, BackEnds, Programs};
 use super::clients::{self, Clients};
 use super::credentials::CredentialPrompt;
 use super::ending::{EndOnDrop, Ending};
@@ -84,14 +85,18 @@ impl Tunnel<'_> {
         for address in driver.local_addresses() {
             self.log.log(Severity::Info, format_args!("listening on {address}"));
         }
-        let scripts = self.start_scripts(&access, &handle, &shown.tables)?;
+        let back_end_helper = self.back_end_helper()?;
+        let programs = Programs {
+            scripts: self.start_scripts(&access, &handle, &shown.tables)?,
+            back_ends: self.start_back_ends(back_end_helper.as_ref(), &handle, &shown.tables)?,
+        };
         let tunnel_scripts = self.start_tunnel_scripts(&access, &handle)?;
         let notifier = Notifier::of(&self.name, self.has_others);
         notifier.status("set up");
         let files = management.as_ref().map(|_| access.files()).transpose().map_err(no_helper)?;
         let beside = (self.log.clone(), reload, files);
         let watcher = management.as_ref().map(|it| it.attach(handle.clone(), shown.form, beside));
-        let (asks, log) = ((prompt, scripts), self.log.clone());
+        let (asks, log) = ((prompt, programs), self.log.clone());
         let observer =
             LogObserver::new((log, notifier), handle.clone(), clients, asks, tunnel_scripts, watcher);
         let begin = || member.set_up(account);
@@ -101,6 +106,7 @@ impl Tunnel<'_> {
         let failure = observer.observer.finish(&device);
         // What waits for the helper's answers goes before it.
         drop(observer);
+        drop(back_end_helper);
         drop(helper);
         drop(shown);
         match ended.map_err(world)? {
@@ -283,14 +289,43 @@ impl Tunnel<'_> {
             return Ok(None);
         }
         let launcher = helper.scripts().map_err(no_helper)?;
-        let mut base = self.script_environment();
-        if matches!(self.parsed.config.role, Role::Server(_)) {
-            base = tunnel_scripts::environment::of_clients(&self.parsed.config, base);
-        }
-        let scripts = Scripts::start(handle.clone(), launcher, base)
-            .map_err(|error| Failure::World(format!("scripts cannot be run: {error}")))?;
+        let scripts =
+            Scripts::start(handle.clone(), launcher, self.client_environment()).map_err(no_scripts)?;
         tables.add(scripts.usage());
         Ok(Some(scripts))
+    }
+
+    /// The helper of the programs that judge passwords, if there are any.
+    fn back_end_helper(&mut self) -> Result<Option<Helper>, Failure> {
+        let Some(policy) = back_ends::policy(&self.parsed.config) else { return Ok(None) };
+        let mut helper = privileges::start_helper(policy).map_err(Failure::World)?;
+        helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));
+        Ok(Some(helper))
+    }
+
+    fn start_back_ends<P: StatusSource>(
+        &self,
+        helper: Option<&Helper>,
+        handle: &Handle<P>,
+        tables: &OtherTables,
+    ) -> Result<Option<BackEnds>, Failure> {
+        let (Some(helper), Role::Server(server)) = (helper, &self.parsed.config.role) else {
+            return Ok(None);
+        };
+        let launcher = helper.access().scripts().map_err(no_helper)?;
+        let runner = Scripts::start_back_ends(handle.clone(), launcher, self.client_environment());
+        let runner = runner.map_err(no_scripts)?;
+        tables.add(runner.usage());
+        Ok(Some(BackEnds { runner, commands: back_ends::commands(&server.access) }))
+    }
+
+    /// What programs about clients are told besides what the protocol knows.
+    fn client_environment(&self) -> Vec<(String, String)> {
+        let base = self.script_environment();
+        match self.parsed.config.role {
+            Role::Server(_) => tunnel_scripts::environment::of_clients(&self.parsed.config, base),
+            Role::Client(_) | Role::PointToPoint(_) => base,
+        }
     }
 
     fn script_environment(&self) -> Vec<(String, String)> {
@@ -348,6 +383,10 @@ impl Tunnel<'_> {
         }
         Ok(ending.on_drop())
     }
+}
+
+fn no_scripts(error: io::Error) -> Failure {
+    Failure::World(format!("scripts cannot be run: {error}"))
 }
 
 fn no_helper(error: io::Error) -> Failure {

@@ -43,6 +43,10 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The exit code by which a script puts its answer off.
 const DEFERRED: i32 = 2;
 
+/// What those that wait are called in the status.
+const WAITING_SCRIPTS: &str = "scripts that wait";
+const WAITING_BACK_ENDS: &str = "logins that wait for `plugin`";
+
 /// Takes what came of a script.
 pub(super) type Answer = Box<dyn Fn(ScriptId, ScriptOutcome) + Send>;
 
@@ -81,10 +85,16 @@ impl Scripts {
         launcher: ScriptLauncher,
         base: Vec<(String, String)>,
     ) -> io::Result<Self> {
-        let answer = move |id, outcome| {
-            handle.reply(Reply::ScriptDone { id, outcome });
-        };
-        Self::answering(Box::new(answer), launcher, base)
+        Self::spawn(WAITING_SCRIPTS, reply_by(handle), launcher, base)
+    }
+
+    /// The same, for the programs that judge passwords (`plugin`).
+    pub(super) fn start_back_ends<P: Protocol<Reply = Reply> + 'static>(
+        handle: Handle<P>,
+        launcher: ScriptLauncher,
+        base: Vec<(String, String)>,
+    ) -> io::Result<Self> {
+        Self::spawn(WAITING_BACK_ENDS, reply_by(handle), launcher, base)
     }
 
     /// The same, with another way to tell what comes of a script.
@@ -93,8 +103,17 @@ impl Scripts {
         launcher: ScriptLauncher,
         base: Vec<(String, String)>,
     ) -> io::Result<Self> {
+        Self::spawn(WAITING_SCRIPTS, answer, launcher, base)
+    }
+
+    fn spawn(
+        name: &'static str,
+        answer: Answer,
+        launcher: ScriptLauncher,
+        base: Vec<(String, String)>,
+    ) -> io::Result<Self> {
         let (jobs, receiver) = mpsc::channel();
-        let runner = Runner::new(answer, launcher, base);
+        let runner = Runner::new(name, answer, launcher, base);
         let usage = Arc::clone(&runner.usage);
         let work = move || runner.run(&receiver);
         let thread = thread::Builder::new().name("adit-scripts".to_owned()).spawn(work)?;
@@ -128,6 +147,13 @@ impl Scripts {
             let _ = jobs.send(job);
         }
     }
+}
+
+/// Tells the protocol.
+fn reply_by<P: Protocol<Reply = Reply> + 'static>(handle: Handle<P>) -> Answer {
+    Box::new(move |id, outcome| {
+        handle.reply(Reply::ScriptDone { id, outcome });
+    })
 }
 
 impl Drop for Scripts {
@@ -197,8 +223,13 @@ struct Runner {
 }
 
 impl Runner {
-    fn new(answer: Answer, launcher: ScriptLauncher, base: Vec<(String, String)>) -> Self {
-        let waiting = Queue::new();
+    fn new(
+        name: &'static str,
+        answer: Answer,
+        launcher: ScriptLauncher,
+        base: Vec<(String, String)>,
+    ) -> Self {
+        let waiting = Queue::new(name);
         Runner {
             answer,
             usage: Arc::new(Mutex::new(waiting.usage())),

@@ -33,6 +33,7 @@ use adit_pki::{CertificateDemand, NameCheck, NameField, NameFields, PeerRequirem
 use rustls_pki_types::CertificateDer;
 use zeroize::Zeroizing;
 
+use super::back_ends;
 use super::proxies;
 use super::scripts;
 use super::tls::environment;
@@ -427,6 +428,10 @@ fn access(config: &Config, server: &ServerConfig, secret: &[u8; 32]) -> AccessPa
             .verify
             .as_ref()
             .map(|script| PasswordScript { argv: script.argv.clone(), by_file: script.by_file }),
+        back_ends: back_ends::commands(access)
+            .into_iter()
+            .map(|argv| PasswordScript { argv, by_file: true })
+            .collect(),
         management: access.management,
         optional: access.optional,
         username_as_name: access.username_as_name,

@@ -13,7 +13,7 @@ use super::management::Management;
 use super::signals::StartupSignals;
 use super::startup::Member;
 use super::terminal::Waiting as _;
-use super::{Args, Failure, hosts, tunnel_scripts};
+use super::{Args, Failure, back_ends, hosts, tunnel_scripts};
 use crate::configuration::{self, Dialect};
 use crate::exit;
 use crate::log::Logger;
@@ -77,6 +77,7 @@ impl Tunnel<'_> {
             self.log.log(Severity::Warning, warning);
         }
         self.check_scripts()?;
+        self.check_back_ends()?;
         if let Some(shared) = &self.shared {
             let device = self.parsed.config.device.name.as_deref().unwrap_or_default();
             let text = format_args!("an endpoint of the tunnel {device}: {}", shared.names.join(", "));
@@ -94,6 +95,16 @@ impl Tunnel<'_> {
     fn check_scripts(&mut self) -> Result<(), Failure> {
         let checked = tunnel_scripts::check::check(&mut Arc::make_mut(&mut self.parsed).config.scripts);
         let warnings = checked.map_err(|(directive, why)| self.at_line(directive, &why))?;
+        warnings.into_iter().for_each(|warning| self.log.log(Severity::Warning, warning));
+        Ok(())
+    }
+
+    /// `plugin`: its programs and files must be there before anything is set up.
+    fn check_back_ends(&mut self) -> Result<(), Failure> {
+        let config = &mut Arc::make_mut(&mut self.parsed).config;
+        let read = back_ends::read_files(config, self.file);
+        let read = read.and_then(|warnings| back_ends::check_programs(config).map(|()| warnings));
+        let warnings = read.map_err(|why| self.at_line("plugin", &why))?;
         warnings.into_iter().for_each(|warning| self.log.log(Severity::Warning, warning));
         Ok(())
     }

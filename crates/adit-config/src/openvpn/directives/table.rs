@@ -2,7 +2,7 @@
 
 use super::{Action, Directive, Handler, Side};
 use crate::openvpn::handlers::{
-    access, auth, data, management, network, peer_check, process, proxy, routes, scripts, server, tls,
+    access, auth, data, management, network, peer_check, plugin, process, proxy, routes, scripts, server, tls,
 };
 
 impl Directive {
@@ -53,9 +53,6 @@ const fn command(name: &'static str, usage: &'static str) -> Directive {
     new(name, usage, Side::Any, Action::Refuse(COMMAND)).in_connection().inline()
 }
 
-const NO_PLUGINS: &str = "adit loads no plugins; if this one judges passwords (PAM, LDAP, one-time codes), write \
-    `auth-user-pass-verify COMMAND via-file` in its place: without a judge the second factor is lost, and a \
-    certificate alone lets a client in";
 const PROXY_RETRIES: &str =
     "a connection that fails is tried again, by a proxy too: `connect-retry`, `connect-retry-max`";
 const NO_TAP: &str = "adit carries IP packets (tun) only, no Ethernet; use `dev tun`";
@@ -150,6 +147,7 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     server("connect-freq-initial", "ANSWERS SECONDS", server::connect_freq_initial),
     server("verify-client-cert", "[none|optional|require]", access::client_certificates),
     server("auth-user-pass-verify", "COMMAND via-file|via-env", access::verify),
+    server("plugin", "MODULE [ARGUMENT] ...", plugin::plugin),
     server("auth-user-pass-optional", "", access::optional),
     server("username-as-common-name", "", access::username_as_name),
     server("auth-gen-token", "[LIFETIME] [RENEWAL] [external-auth]", access::tokens),
@@ -344,7 +342,6 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     refused("management-external-key", "adit signs with keys of its own alone; use `cert` and `key`"),
     refused("management-external-cert", "adit takes its certificate from a file; use `cert`"),
     refused("management-query-proxy", "adit takes its proxy from the file; write `http-proxy` or `socks-proxy`, and remove it"),
-    refused("plugin", NO_PLUGINS),
     refused("ifconfig-push-constraint", "addresses of `ifconfig-push` are taken as they stand; remove it"),
     refused("client-nat", "adit does not translate addresses; use nftables"),
     refused("route-ipv6-gateway", "name the gateway in each `route-ipv6`"),

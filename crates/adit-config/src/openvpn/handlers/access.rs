@@ -151,7 +151,8 @@ pub(crate) fn check(draft: &Draft, problems: &mut Vec<Problem>) {
             "only what `auth-user-pass-verify` asks is answered: write `auth-user-pass-verify COMMAND via-file` too",
         ));
     }
-    let verified = draft.access.verify.is_some() || draft.access.management;
+    let verified =
+        draft.access.verify.is_some() || !draft.access.back_ends.is_empty() || draft.access.management;
     for at in draft.needs_verifier_at.iter().filter(|_| !verified) {
         problems.push(at.problem(
             "nothing judges usernames and passwords, so a client could give any: write `auth-user-pass-verify COMMAND \

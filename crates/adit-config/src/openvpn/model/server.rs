@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use adit_core::{Ipv4Net, Ipv6Net};
 
-use super::Listen;
+use super::{Listen, PasswordBackEnd};
 use crate::{TlsCryptV2Key, TokenSecret};
 
 /// What belongs to a server only. Its topology is always `subnet`.
@@ -60,6 +60,8 @@ pub struct Access {
     pub certificates: ClientCertificates,
     /// The script that verifies usernames and passwords (`auth-user-pass-verify`).
     pub verify: Option<PasswordScript>,
+    /// What judges usernames and passwords, too (`plugin`). All must say yes.
+    pub back_ends: Vec<PasswordBackEnd>,
     /// The management client authenticates clients, too, and gets their events (`management-client-auth`).
     pub management: bool,
     /// Clients without username and password are passed to the script, too (`auth-user-pass-optional`).

@@ -57,6 +57,14 @@ pub(super) fn server(
     if let (Some(at), None) = (&server.ccd_exclusive, &server.client_files) {
         parser.problems.push(at.problem("`ccd-exclusive` needs `client-config-dir DIRECTORY`"));
     }
+    let back_ends = std::mem::take(&mut draft.access.back_ends).into_iter();
+    let back_ends = back_ends.map(|back_end| match back_end {
+        PasswordBackEnd::Ldap { file: path } => {
+            PasswordBackEnd::Ldap { file: placed(&draft.directory, path, file, parser) }
+        }
+        pam @ PasswordBackEnd::Pam { .. } => pam,
+    });
+    let back_ends = back_ends.collect();
     let per_client = {
         let mut from = |path: PathBuf| placed(&draft.directory, path, file, parser);
         PerClient {
@@ -84,7 +92,7 @@ pub(super) fn server(
         },
         exit_notify: draft.general.exit_notify.unwrap_or(0),
         per_client,
-        access: Access { token_secret, ..std::mem::take(&mut draft.access) },
+        access: Access { token_secret, back_ends, ..std::mem::take(&mut draft.access) },
     })
 }
 

@@ -75,6 +75,16 @@ fn print_access(out: &mut Out, access: &Access) {
         let via = if verify.by_file { "via-file" } else { "via-env" };
         out.line("auth-user-pass-verify", &[&command(&verify.argv), via]);
     }
+    for back_end in &access.back_ends {
+        let (module, words): (&str, Vec<String>) = match back_end {
+            PasswordBackEnd::Pam { service, answers } => {
+                let pairs = answers.iter().flat_map(|(question, answer)| [question.clone(), answer.clone()]);
+                ("openvpn-plugin-auth-pam.so", std::iter::once(service.clone()).chain(pairs).collect())
+            }
+            PasswordBackEnd::Ldap { file } => ("openvpn-auth-ldap.so", vec![file.display().to_string()]),
+        };
+        out.line("plugin", &[module, &command(&words)]);
+    }
     if access.management {
         out.flag("management-client-auth");
     }

@@ -142,6 +142,8 @@ fn values_of_a_client() {
             ("<connection>\nremote a\nremote b\n</connection>", "holds one"),
             ("<connection>\nremote a\ndev tun\n</connection>", "cannot stand in a `<connection>` block"),
             ("verify-client-cert none", "belongs into a server's file"),
+            ("plugin openvpn-plugin-auth-pam.so openvpn", "belongs into a server's file"),
+            ("plugin openvpn-plugin-down-root.so /bin/x", "write `down COMMAND`"),
         ],
     );
 }
@@ -172,11 +174,21 @@ fn values_of_a_server() {
             ("tls-auth a\ntls-crypt b", "cannot both be used"),
             ("iroute 10.0.0.0", "belongs into a client's own file"),
             ("verify-client-cert none", "must show a password"),
-            (
-                "plugin /usr/lib/openvpn/plugins/openvpn-plugin-auth-pam.so login",
-                "write `auth-user-pass-verify COMMAND",
-            ),
+            ("plugin", "`plugin` takes MODULE [ARGUMENT] ...; found none"),
             ("plugin /x", "without a judge the second factor is lost"),
+            ("plugin radiusplugin.so /x.cnf", "`plugin` cannot be used: adit loads no plugins"),
+            ("plugin openvpn-plugin-down-root.so /bin/x", "write `down COMMAND` in place of this one"),
+            (
+                "plugin /usr/lib/openvpn/openvpn-plugin-auth-pam.so",
+                "`plugin`: the arguments are missing; write the PAM service",
+            ),
+            (
+                "plugin openvpn-plugin-auth-pam.so ../x",
+                "found `../x`; write the name of a file in /etc/pam.d",
+            ),
+            ("plugin openvpn-plugin-auth-pam.so \"openvpn login\"", "`login` has no answer after it"),
+            ("plugin openvpn-plugin-auth-pam.so openvpn \"\" x", "a question that begins with nothing"),
+            ("plugin openvpn-auth-ldap.so", "`plugin`: the file is missing"),
             ("verify-client-cert never", "`require` or `optional` or `none`"),
             ("auth-user-pass-verify /check via-file", "`script-security 2`"),
             ("script-security 2\nauth-user-pass-verify /check via-env", "`script-security 3`"),
@@ -219,6 +231,7 @@ fn what_rests_on_usernames_needs_a_judge_of_them() {
         );
         for judge in [
             "script-security 2\nauth-user-pass-verify /check via-file",
+            "plugin openvpn-plugin-auth-pam.so openvpn",
             "management /run/vpn.sock unix\nmanagement-client-auth",
         ] {
             let text = format!("{SERVER}\n{name}\n{judge}\n{MATERIAL}");

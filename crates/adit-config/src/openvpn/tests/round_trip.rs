@@ -175,7 +175,7 @@ fn tls_config() -> impl Strategy<Value = Config> {
             // Nobody judges clients at a socket that is not there.
             if let (Role::Server(server), None) = (&mut role, &process.management) {
                 server.access.management = false;
-                if server.access.verify.is_none() {
+                if server.access.verify.is_none() && server.access.back_ends.is_empty() {
                     server.access.certificates = ClientCertificates::Require;
                     (server.access.optional, server.access.username_as_name) = (false, false);
                 }

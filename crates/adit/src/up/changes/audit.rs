@@ -84,6 +84,7 @@ const SAMPLES: &[Sample] = &[
     ("connect-freq-initial", "", "connect-freq-initial 3 10", AtOnce),
     ("verify-client-cert", PASSWORDS, "script-security 2\nauth-user-pass-verify /bin/true via-file\nverify-client-cert none", NextHandshake),
     ("auth-user-pass-verify", SCRIPT, "script-security 2\nclient-connect /bin/true\nauth-user-pass-verify /bin/true via-file", AtOnce),
+    ("plugin", "", "plugin openvpn-plugin-auth-pam.so openvpn", NextStart),
     ("auth-user-pass-optional", PASSWORDS, "script-security 2\nauth-user-pass-verify /bin/true via-file\nauth-user-pass-optional", AtOnce),
     ("username-as-common-name", PASSWORDS, "script-security 2\nauth-user-pass-verify /bin/true via-file\nusername-as-common-name", NextConnection),
     ("auth-gen-token", PASSWORDS, "script-security 2\nauth-user-pass-verify /bin/true via-file\nauth-gen-token 60", AtOnce),

@@ -21,6 +21,7 @@ const NAMES: Since = Since::Start("names are looked up before adit gives up its 
 const ROUTES: Since = Since::Start("a server's routes are set before adit gives up its rights");
 const SCRIPTS: Since =
     Since::Start("it is the first script, and the helper process has given up running programs");
+const BACK_ENDS: Since = Since::Start("a process that was started with more rights runs its program");
 const TUNNEL_SCRIPTS: Since = Since::Start("the scripts of the start run when the tunnel ends");
 const LOW_PORTS: Since = Since::Start("adit has given up the right to ports below 1024");
 const PASSWORDS: Since =
@@ -133,6 +134,13 @@ fn keep_from_first_scripts(new: &mut Config, old: &Config) -> bool {
     first && of_server(new, old, |server| &mut server.access)
 }
 
+/// What judges passwords stays as a whole: what of it rests on a back end must not hold without it.
+fn keep_with_back_ends(new: &mut Config, old: &Config) -> bool {
+    let (Role::Server(server), Role::Server(before)) = (&new.role, &old.role) else { return false };
+    let differs = server.access.back_ends != before.access.back_ends;
+    differs && of_server(new, old, |server| &mut server.access)
+}
+
 /// Our address and network; the pool within it may change.
 fn keep_ipv4(new: &mut Config, old: &Config) -> bool {
     let address = |config: &Config| match &config.role {
@@ -177,6 +185,7 @@ pub(super) const OF_SERVER: &[Fixed] = &[
         SCRIPTS,
         keep_from_first_scripts,
     ),
+    fixed(&["plugin"], BACK_ENDS, keep_with_back_ends),
     fixed(&["tun-mtu"], DEVICE, keep_mtu),
     fixed(&["port-share"], SOCKETS, |new, old| of_server(new, old, |server| &mut server.port_share)),
     fixed(&["local", "port", "lport", "proto"], SOCKETS, |new, old| of_server(new, old, |server| &mut server.listen)),

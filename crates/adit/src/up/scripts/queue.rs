@@ -28,12 +28,9 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new() -> Self {
-        Queue {
-            table: PrefixTable::new("scripts that wait", SHARES),
-            turns: Turns::default(),
-            of_network: BTreeMap::new(),
-        }
+    /// `name` is for the status.
+    pub(super) fn new(name: &'static str) -> Self {
+        Queue { table: PrefixTable::new(name, SHARES), turns: Turns::default(), of_network: BTreeMap::new() }
     }
 
     /// One more. Gives the one that makes room for it.
@@ -191,7 +188,7 @@ mod tests {
 
     #[test]
     fn sources_have_their_turns() {
-        let mut queue = Queue::new();
+        let mut queue = Queue::new("scripts");
         for owner in 0..100 {
             assert!(queue.push(waiting(owner, "192.0.2.1", false)).is_none());
         }
@@ -209,7 +206,7 @@ mod tests {
     /// That an address is gone is told before that another client has it, whose source has its turn earlier.
     #[test]
     fn scripts_about_one_network_keep_their_order() {
-        let mut queue = Queue::new();
+        let mut queue = Queue::new("scripts");
         let network = |last: u8| Some(IpNet::from(std::net::IpAddr::from([10, 8, 0, last])));
         let learn = |owner, from: &str, last| {
             let mut waiting = waiting(owner, from, true);
@@ -229,7 +226,7 @@ mod tests {
 
     #[test]
     fn who_may_not_begin_keeps_its_turn() {
-        let mut queue = Queue::new();
+        let mut queue = Queue::new("scripts");
         for owner in 0..4 {
             let from = format!("192.0.2.{owner}");
             assert!(queue.push(waiting(owner, &from, false)).is_none());
@@ -240,7 +237,7 @@ mod tests {
 
     #[test]
     fn of_a_source_with_its_share_the_oldest_of_no_authenticated_peer_makes_room() {
-        let mut queue = Queue::new();
+        let mut queue = Queue::new("scripts");
         assert!(queue.push(waiting(9999, "192.0.2.2", false)).is_none());
         assert!(queue.push(waiting(0, "192.0.2.1", true)).is_none());
         let evicted = (1..600).filter_map(|owner| queue.push(waiting(owner, "192.0.2.1", false)));

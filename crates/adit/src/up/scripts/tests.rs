@@ -26,6 +26,7 @@ fn runner() -> (mpsc::Sender<Job>, Receiver<(ScriptId, ScriptOutcome)>) {
     let helper = helper();
     thread::spawn(move || {
         Runner::new(
+            WAITING_SCRIPTS,
             Box::new(move |id, outcome| {
                 let _ = answers.send((id, outcome));
             }),

@@ -41,7 +41,11 @@ pub(in crate::up) fn check(scripts: &mut TunnelScripts) -> Result<Vec<String>, (
     Ok(warnings)
 }
 
-fn is_program(path: &str) -> Result<(), String> {
+/// Whether a file is there that can be run.
+///
+/// # Errors
+/// Why not.
+pub(in crate::up) fn is_program(path: &str) -> Result<(), String> {
     let file = std::fs::metadata(Path::new(path)).map_err(|error| format!("{path}: {error}"))?;
     match file.is_file() && file.permissions().mode() & 0o111 != 0 {
         true => Ok(()),

@@ -175,6 +175,14 @@ impl Host {
         self.start_command(shell)
     }
 
+    /// The same, with this directory in the place of `/etc/pam.d`.
+    pub(crate) fn start_with_services(&mut self, directory: &std::path::Path) -> Result<(), TestbedError> {
+        let (mut apart, command) = (program("unshare")?, self.command()?);
+        apart.args(["--mount", "sh", "-c", "mount --bind \"$0\" /etc/pam.d && exec \"$@\""]).arg(directory);
+        apart.arg(command.get_program()).args(command.get_args());
+        self.start_command(apart)
+    }
+
     fn start_command(&mut self, command: Command) -> Result<(), TestbedError> {
         self.process = Some(self.namespace.spawn(&self.label, command)?);
         if self.part == Part::Server {

@@ -99,6 +99,11 @@ fn access() -> impl Strategy<Value = Access> {
         })
     };
     let verify = (argv(), any::<bool>()).prop_map(|(argv, by_file)| PasswordScript { argv, by_file });
+    let back_end = prop_oneof![
+        ("[a-z]{1,9}", vec(("[ -~]{1,9}", "[ -~]{0,9}"), 0..3))
+            .prop_map(|(service, answers)| PasswordBackEnd::Pam { service, answers }),
+        text().prop_map(|file| PasswordBackEnd::Ldap { file: file.into() }),
+    ];
     let times = (option::of(seconds(1..99)), option::of(seconds(1..99)), any::<bool>())
         .prop_map(|(lifetime, renewal, external)| TokenTimes { lifetime, renewal, external });
     let secret = any::<[u8; 32]>().prop_map(|part| {
@@ -108,7 +113,7 @@ fn access() -> impl Strategy<Value = Access> {
     });
     let modes = vec![ClientCertificates::Require, ClientCertificates::Optional, ClientCertificates::None];
     (
-        (option::of(verify), any::<[bool; 4]>(), select(modes)),
+        (option::of(verify), vec(back_end, 0..3), any::<[bool; 4]>(), select(modes)),
         (option::of(times), option::of(secret)),
         [
             option::of(argv()),
@@ -122,13 +127,13 @@ fn access() -> impl Strategy<Value = Access> {
     )
         .prop_map(
             |(
-                (verify, [management, optional, username_as_name, export_certificates], mode),
+                (verify, back_ends, [management, optional, username_as_name, export_certificates], mode),
                 (tokens, token_secret),
                 scripts,
                 env,
             )| {
                 let has_verify = verify.is_some();
-                let is_judged = has_verify || management;
+                let is_judged = has_verify || management || !back_ends.is_empty();
                 let certificates = if is_judged { mode } else { ClientCertificates::Require };
                 let [
                     tls_verify,
@@ -142,6 +147,7 @@ fn access() -> impl Strategy<Value = Access> {
                 Access {
                     certificates,
                     verify,
+                    back_ends,
                     management,
                     optional: optional && is_judged,
                     username_as_name: username_as_name && is_judged,

@@ -1,0 +1,193 @@
+//! Whether a login is let in.
+
+use adit_config::auth_ldap::{AuthLdap, Directory, Filter, Group, LdapPlace, LdapUrl, Membership};
+
+use super::Trust;
+use super::connection::{Connection, Manner};
+use super::message::SUCCESS;
+use crate::login::{Answered, Login, dynamic_answer, static_answer};
+use crate::verdict::Refusal;
+
+/// Other servers that a search goes on at, one after the other.
+const MAX_REFERRALS: u32 = 8;
+/// Groups that a filter may find.
+const MAX_GROUPS: u32 = 1024;
+
+/// Judges a login.
+///
+/// # Errors
+/// When it is not let in, and why.
+pub fn judge(config: &AuthLdap, trust: &Trust, login: &Login) -> Result<(), Refusal> {
+    let refused = |why: &str| Err(Refusal::Refused(why.to_owned()));
+    let answered = match config.password_is_response {
+        false => Answered { password: login.password.clone(), answer: zeroize::Zeroizing::default() },
+        true => match static_answer(&login.password).or_else(|| dynamic_answer(&login.password)) {
+            Some(answered) => answered,
+            None => return refused("its password has no answer to a question with it (PasswordIsCR)"),
+        },
+    };
+    // A directory takes a name without a password for an anonymous bind, and accepts it (RFC 4513, 5.1.2).
+    if answered.password.is_empty() {
+        return refused("it gave an empty password");
+    }
+    let user = if config.by_common_name { &login.common_name } else { &login.username };
+    if user.is_empty() {
+        return refused("it has no name");
+    }
+    let mut judge = Judge { directory: &config.directory, trust, referrals_left: MAX_REFERRALS };
+    let mut connection = judge.connect()?;
+    let filter = Filter::parse(&config.filter, user).map_err(Refusal::failed)?;
+    let found = judge.find(&mut connection, None, &config.base, &filter)?;
+    let Some(entry) = found else { return refused("the directory has no such user") };
+    judge.prove(&entry, &answered.password)?;
+    if config.groups.is_empty() || judge.is_member(&mut connection, &config.groups, (&entry.name, user))? {
+        return Ok(());
+    }
+    refused("it is in no group that is let in (RequireGroup)")
+}
+
+/// The entry of a user.
+struct Entry {
+    name: String,
+    /// The server that has it, if it is another one.
+    place: Option<LdapPlace>,
+}
+
+struct Judge<'a> {
+    directory: &'a Directory,
+    trust: &'a Trust,
+    referrals_left: u32,
+}
+
+impl Judge<'_> {
+    /// A connection to the first server that can be reached.
+    fn open(&self) -> Result<Connection, Refusal> {
+        let mut failures = Vec::new();
+        for url in &self.directory.urls {
+            match Connection::open(&url.place, self.manner(self.directory.tls.start)) {
+                Ok(connection) => return Ok(connection),
+                Err(why) => failures.push(why),
+            }
+        }
+        Err(Refusal::Failed(format!("no directory can be reached: {}", failures.join("; "))))
+    }
+
+    /// The same, with the rights to search.
+    fn connect(&self) -> Result<Connection, Refusal> {
+        let mut connection = self.open()?;
+        if let Some(account) = &self.directory.search_as {
+            let outcome = connection.bind(&account.dn, account.password.text()).map_err(Refusal::failed)?;
+            if outcome.code != SUCCESS {
+                return Err(Refusal::Failed(format!(
+                    "the directory refuses `{}` (BindDN): {outcome}",
+                    account.dn
+                )));
+            }
+        }
+        Ok(connection)
+    }
+
+    fn manner(&self, start_tls: bool) -> Manner<'_> {
+        Manner { trust: self.trust, start_tls, timeout: self.directory.timeout }
+    }
+
+    /// The entry of a user, also at other servers that this one names. `place` is where the connection leads, if that is
+    /// no server of the file.
+    fn find(
+        &mut self,
+        connection: &mut Connection,
+        place: Option<&LdapPlace>,
+        base: &str,
+        filter: &Filter,
+    ) -> Result<Option<Entry>, Refusal> {
+        let mut found = connection.search(base, filter, 2).map_err(Refusal::failed)?;
+        if found.entries.len() > 1 {
+            let why = "several entries of the directory match (SearchFilter), and one user is one entry";
+            return Err(Refusal::Refused(why.to_owned()));
+        }
+        if let Some(name) = found.entries.pop() {
+            return Ok(Some(Entry { name, place: place.cloned() }));
+        }
+        if !self.directory.follow_referrals {
+            return Ok(None);
+        }
+        for url in found.references {
+            if self.referrals_left == 0 {
+                break;
+            }
+            self.referrals_left -= 1;
+            let url = LdapUrl::parse(&url).map_err(|why| Refusal::failed(format!("a referral: {why}")))?;
+            let mut other = self.follow(&url.place)?;
+            let base = url.entry.as_deref().unwrap_or(base);
+            if let Some(entry) = self.find(&mut other, Some(&url.place), base, filter)? {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Connects to a server that another one has named, anonymously. Where the file wants TLS, this connection has it too,
+    /// as the password will be shown there.
+    fn follow(&self, place: &LdapPlace) -> Result<Connection, Refusal> {
+        let start_tls = self.directory.tls.start || self.directory.urls.iter().any(has_tls);
+        match place {
+            LdapPlace::Unix(_) => Err(Refusal::failed("a referral leads to a socket of this system")),
+            LdapPlace::Tcp { .. } | LdapPlace::Tls { .. } => {
+                Connection::open(place, self.manner(start_tls)).map_err(Refusal::failed)
+            }
+        }
+    }
+
+    /// Whether the password is that of the entry: the directory says so, on a connection of its own.
+    fn prove(&self, entry: &Entry, password: &str) -> Result<(), Refusal> {
+        // As without a password.
+        if entry.name.is_empty() {
+            return Err(Refusal::Failed("the directory's entry has no name".to_owned()));
+        }
+        let mut connection = match &entry.place {
+            Some(place) => self.follow(place)?,
+            None => self.open()?,
+        };
+        let outcome = connection.bind(&entry.name, password).map_err(Refusal::failed)?;
+        match outcome.code {
+            SUCCESS => Ok(()),
+            _ => Err(Refusal::Refused(format!("the directory refuses it as `{}`: {outcome}", entry.name))),
+        }
+    }
+
+    /// Whether an entry, or its username, is in one of the groups.
+    fn is_member(
+        &self,
+        connection: &mut Connection,
+        groups: &[Group],
+        (entry, user): (&str, &str),
+    ) -> Result<bool, Refusal> {
+        for group in groups {
+            let member = match group.membership {
+                Membership::Name => entry,
+                Membership::Username => user,
+            };
+            let filter = Filter::parse(&group.filter, user).map_err(Refusal::failed)?;
+            let found = connection.search(&group.base, &filter, MAX_GROUPS).map_err(Refusal::failed)?;
+            for name in found.entries {
+                if holds(connection, group, &name, member).map_err(Refusal::failed)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Whether the group of that name has the member.
+fn holds(connection: &mut Connection, group: &Group, name: &str, member: &str) -> Result<bool, String> {
+    if group.by_search {
+        let filter = Filter::Equal(group.attribute.clone(), member.as_bytes().to_vec());
+        return Ok(!connection.search(name, &filter, MAX_GROUPS)?.entries.is_empty());
+    }
+    connection.compare(name, &group.attribute, member)
+}
+
+fn has_tls(url: &LdapUrl) -> bool {
+    matches!(url.place, LdapPlace::Tls { .. })
+}
