@@ -507,6 +507,11 @@ impl Protocol for Client {
                     connection.script_done(now, id, &outcome, &mut self.events);
                 }
             }
+            Reply::TlsStepDone(step) => {
+                if let State::Connected(connection) = &mut self.state {
+                    connection.step_done(now, &step);
+                }
+            }
             // For servers.
             Reply::ClientDecision { .. }
             | Reply::PeerAddresses(_)

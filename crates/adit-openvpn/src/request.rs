@@ -21,6 +21,7 @@ pub use self::client_event::{ClientDecision, ClientEvent, ClientStep};
 pub use self::facts::{GatewayVariable, PeerFacts, TunnelFacts};
 pub use self::peer_settings::{PeerSettings, PushChange};
 pub use self::script::{Script, ScriptFile, ScriptId, ScriptOutcome};
+pub use crate::tls::TlsStep;
 
 /// The events of the machines.
 pub type Event = adit_core::Event<Request, Codec, PeerDetail>;
@@ -84,6 +85,10 @@ pub enum Request {
     ServerNotice(ServerNotice),
     /// A message that the server pushed for a program (`echo`); nothing is asked.
     Echo(String),
+    /// A step of the TLS handshake in which our private key, which is held elsewhere, may have to sign: to be
+    /// [run](TlsStep::run) on a thread that may wait for the signature. Answered with [`Reply::TlsStepDone`]. A later step takes
+    /// the place of one that is not [wanted](TlsStep::is_wanted) any more.
+    TlsStep(TlsStep),
 }
 
 /// The adapter's answers to requests, and its orders.
@@ -132,6 +137,8 @@ pub enum Reply {
     ServerResponse(Zeroizing<String>),
     /// A client forgets the username, the password and the token.
     ForgetPasswords,
+    /// The step of [`Request::TlsStep`] has run.
+    TlsStepDone(TlsStep),
     /// The file of revoked certificates has this new content.
     RevocationList(Vec<u8>),
     /// Disconnect a server's client with a message, also one whose authentication is pending (`client-kill`).

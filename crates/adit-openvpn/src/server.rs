@@ -549,7 +549,8 @@ impl Protocol for Server {
             | Reply::GoOn { .. }
             | Reply::Remote(_)
             | Reply::ServerResponse(_)
-            | Reply::ForgetPasswords => {}
+            | Reply::ForgetPasswords
+            | Reply::TlsStepDone(_) => {}
         }
     }
 

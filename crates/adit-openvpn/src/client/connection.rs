@@ -34,6 +34,7 @@ use crate::notices::{Heard, Hearing};
 use crate::params::{ClientParams, ControlParams, Keepalive, RemoteParams};
 use crate::pushed::Pushed;
 use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Progress, Request, TunnelFacts, UserPassword};
+use crate::tls::TlsStep;
 use crate::wire::TlsRole;
 
 /// How often to ask for the push reply (OpenVPN `PUSH_REQUEST_INTERVAL`).
@@ -231,6 +232,11 @@ impl Connection {
     pub(super) fn respond_encoded(&mut self, now: Instant, answer: &str) {
         let message = ControlMessage::CrResponse(answer.to_owned());
         self.channel.send_message(now, &Zeroizing::new(message.to_string()));
+    }
+
+    /// A step of the TLS handshake was made.
+    pub(super) fn step_done(&mut self, now: Instant, step: &TlsStep) {
+        self.channel.step_done(now, step);
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -471,6 +477,7 @@ impl Connection {
                 }
             }
             ControlOutput::Judge { key_id } => self.judge(now, key_id, events),
+            ControlOutput::Step(step) => events.push_back(Event::Request(Request::TlsStep(step))),
             ControlOutput::Activate { key_id } => self.data_keys.activate(key_id, events),
             ControlOutput::Retire { key_id } => self.data_keys.retire(key_id, events),
             ControlOutput::Message(bytes) => self.handle_record(now, bytes, events)?,

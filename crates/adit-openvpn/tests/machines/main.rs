@@ -9,6 +9,7 @@ mod chains;
 mod challenge;
 mod client_auth;
 mod endpoints;
+mod external_key;
 mod handshake;
 mod learn_address;
 mod lifetime;

@@ -160,6 +160,8 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
                     prompt.answer(&challenge, self.handle.clone());
                 }
             }
+            // Our key is in memory.
+            Request::TlsStep(_) => {}
             // The tunnel's scripts hear of these.
             Request::PeerFacts(_) | Request::TunnelFacts(_) | Request::Signal(_) => {}
             // The management client hears of these, or is asked.
