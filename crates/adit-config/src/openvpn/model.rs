@@ -2,6 +2,7 @@
 
 mod client;
 mod data;
+mod external;
 mod proxy;
 mod scripts;
 mod server;
@@ -14,6 +15,7 @@ use adit_core::{Cipher, Ipv4Net, Ipv6Net, PeerLimits, Route, RouteVia, Transport
 
 pub use self::client::*;
 pub use self::data::*;
+pub use self::external::*;
 pub use self::proxy::*;
 pub use self::scripts::*;
 pub use self::server::*;

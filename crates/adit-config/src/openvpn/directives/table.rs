@@ -2,7 +2,8 @@
 
 use super::{Action, Directive, Handler, Side};
 use crate::openvpn::handlers::{
-    access, auth, data, management, network, peer_check, process, proxy, routes, scripts, server, tls,
+    access, auth, data, external, management, network, peer_check, process, proxy, routes, scripts, server,
+    tls,
 };
 
 impl Directive {
@@ -284,6 +285,8 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     both("management-forget-disconnect", "", management::forget_disconnect),
     client("management-query-remote", "", management::query_remote),
     both("management-client", "", management::as_client),
+    client("management-external-key", "[FORM] ...", external::key),
+    client("management-external-cert", "HINT", external::certificate),
     ignored("management-up-down", "", "the states that `state on` shows tell of it"),
     both("remap-usr1", "SIGNAL", process::remap_usr1),
     ignored("iproute", "COMMAND", "adit speaks to the kernel itself"),
@@ -338,8 +341,6 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     refused("auth-token", "only a server pushes it; remove it from the file"),
     refused("auth-token-user", "only a server pushes it; remove it from the file"),
     refused("override-username", "adit takes usernames as clients give them; remove it"),
-    refused("management-external-key", "adit signs with keys of its own alone; use `cert` and `key`"),
-    refused("management-external-cert", "adit takes its certificate from a file; use `cert`"),
     refused("management-query-proxy", "adit takes its proxy from the file; write `http-proxy` or `socks-proxy`, and remove it"),
     refused("plugin", NO_PLUGINS),
     refused("ifconfig-push-constraint", "addresses of `ifconfig-push` are taken as they stand; remove it"),

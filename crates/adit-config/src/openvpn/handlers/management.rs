@@ -32,7 +32,7 @@ pub(crate) struct ManagementDraft {
     client_at: Option<At>,
 }
 
-fn modify<'d>(draft: &'d mut Draft, args: &Args<'_>) -> &'d mut ManagementDraft {
+pub(super) fn modify<'d>(draft: &'d mut Draft, args: &Args<'_>) -> &'d mut ManagementDraft {
     let draft = &mut draft.management;
     draft.modifier.get_or_insert_with(|| (args.name().to_owned(), args.entry.at.clone()));
     draft

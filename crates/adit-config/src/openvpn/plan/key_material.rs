@@ -25,7 +25,11 @@ impl Parser<'_> {
                 .and_then(|material| self.certificates(material, draft))
                 .map(Some),
         };
-        let identity = self.identity(draft, file);
+        let external = self.external(draft, file);
+        let identity = match &external {
+            Some(None) => self.identity(draft, file),
+            Some(Some(_)) | None => Some(None),
+        };
         let pkcs12 = match draft.tls.pkcs12.take() {
             None => Some(None),
             Some(material) => self.packed(&material, draft).map(Some),
@@ -49,6 +53,7 @@ impl Parser<'_> {
         Some(Tls {
             ca: ca?,
             identity: identity?,
+            external: external?,
             pkcs12: pkcs12?,
             key_password,
             version_min,
@@ -119,7 +124,7 @@ impl Parser<'_> {
         }
     }
 
-    fn required<'m>(
+    pub(super) fn required<'m>(
         &mut self,
         material: &'m Option<Material>,
         name: &str,
@@ -211,7 +216,7 @@ impl Parser<'_> {
         }
     }
 
-    fn certificates(&mut self, material: &Material, draft: &Draft) -> Option<Pem> {
+    pub(super) fn certificates(&mut self, material: &Material, draft: &Draft) -> Option<Pem> {
         let pem = Pem::new(&self.text(material, draft)?);
         if pem.certificates() == 0 {
             self.problems

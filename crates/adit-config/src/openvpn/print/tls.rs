@@ -19,6 +19,23 @@ pub(crate) fn print_secret(out: &mut Out, secret: &SharedSecret) {
     out.block("secret", &secret.key.to_text());
 }
 
+/// Our certificate, where its key is held elsewhere.
+pub(crate) fn print_external(out: &mut Out, external: &ExternalIdentity) {
+    let ExternalIdentity::Management(ManagementIdentity { certificate, forms }) = external;
+    let mut forms = *forms;
+    let words: Vec<&str> = forms.words().into_iter().filter(|(_, set)| **set).map(|(word, _)| word).collect();
+    out.line("management-external-key", &words);
+    match certificate {
+        ManagementCertificate::Given(cert) => out.block("cert", cert.text()),
+        ManagementCertificate::Asked { hint, extra } => {
+            out.one("management-external-cert", hint);
+            if let Some(extra) = extra {
+                out.block("extra-certs", extra.text());
+            }
+        }
+    }
+}
+
 fn version(version: TlsVersion) -> &'static str {
     match version {
         TlsVersion::V1_2 => "1.2",

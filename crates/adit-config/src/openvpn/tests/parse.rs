@@ -421,6 +421,43 @@ fn keys_behind_a_password() {
 }
 
 #[test]
+fn a_key_that_is_held_at_the_management_socket() {
+    const SOCKET: &str =
+        "client\nremote a\n<ca>\n-----BEGIN CERTIFICATE-----\n</ca>\nmanagement 127.0.0.1 7505\n";
+    const CERT_BLOCK: &str = "<cert>\n-----BEGIN CERTIFICATE-----\n</cert>\n";
+    let read = |text: &str| parse("test.conf", format!("{SOCKET}{text}").as_bytes(), &load);
+    let identity = |text: &str| match read(text).expect("a good file").config.tls.external {
+        Some(ExternalIdentity::Management(identity)) => identity,
+        None => panic!("{text}"),
+    };
+    let given = identity(&format!("management-external-key\n{CERT_BLOCK}"));
+    assert!(matches!(given.certificate, ManagementCertificate::Given(_)));
+    assert_eq!(given.forms, SignatureForms { pkcs1: true, ..SignatureForms::default() }, "as OpenVPN");
+    let asked = identity(
+        "management-external-cert \"macosx-keychain:subject:o=x\"\nmanagement-external-key nopadding pss digest\n",
+    );
+    let hint = "macosx-keychain:subject:o=x".to_owned();
+    assert_eq!(asked.certificate, ManagementCertificate::Asked { hint, extra: None });
+    assert_eq!(asked.forms, SignatureForms { nopadding: true, pkcs1: false, pss: true, digest: true });
+    for (text, words) in [
+        ("management-external-key pkcs7\n", "write any of `nopadding`"),
+        ("management-external-key\n", "`cert` is missing"),
+        ("management-external-cert x\n", "write `management-external-key`"),
+        ("management-external-key\n<key>\n-----BEGIN PRIVATE KEY-----\n</key>\n", "`key` beside"),
+        (
+            "management-external-key\nmanagement-external-cert x\n<cert>\n-----BEGIN CERTIFICATE-----\n</cert>\n",
+            "`cert` beside `management-external-cert`",
+        ),
+    ] {
+        let failure = read(text).expect_err(text).to_string();
+        assert!(failure.contains(words), "{text}: {failure}");
+    }
+    let without = format!("client\nremote a\nca ca.crt\n{CERT_BLOCK}management-external-key\n");
+    let failure = parse("test.conf", without.as_bytes(), &load).expect_err("no socket").to_string();
+    assert!(failure.contains("`management`, which is missing"), "{failure}");
+}
+
+#[test]
 fn routes_to_hosts_wait_for_their_addresses() {
     let text =
         "route a.example\nroute b.example 255.255.0.0 net_gateway 7\nroute-ipv6 c.example\nroute-metric 5\n";

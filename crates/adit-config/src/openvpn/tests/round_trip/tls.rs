@@ -91,6 +91,7 @@ pub(crate) fn tls() -> impl Strategy<Value = Tls> {
                 Tls {
                     ca: (has_ca || peer.fingerprints.is_empty()).then_some(ca),
                     identity: packed.is_none().then_some(Identity { cert, key }),
+                    external: None,
                     pkcs12: packed.map(|text| Secret::new(&text)),
                     key_password: match password {
                         Some(path) if path != "stdin" => KeyPassword::File(path.into()),
@@ -107,6 +108,18 @@ pub(crate) fn tls() -> impl Strategy<Value = Tls> {
                 }
             },
         )
+}
+
+pub(crate) fn external() -> impl Strategy<Value = ExternalIdentity> {
+    let certificate = prop_oneof![
+        pem("CERTIFICATE").prop_map(ManagementCertificate::Given),
+        (text(), option::of(pem("CERTIFICATE")))
+            .prop_map(|(hint, extra)| ManagementCertificate::Asked { hint, extra }),
+    ];
+    (certificate, any::<[bool; 4]>()).prop_map(|(certificate, [nopadding, pkcs1, pss, digest])| {
+        let forms = SignatureForms { nopadding, pkcs1: pkcs1 || !nopadding, pss, digest };
+        ExternalIdentity::Management(ManagementIdentity { certificate, forms })
+    })
 }
 
 pub(crate) fn wrap() -> impl Strategy<Value = Wrap> {
