@@ -172,7 +172,7 @@ pub fn client_tls_with_external_key(
         environment.versions.retain(|version| version.version != ProtocolVersion::TLSv1_3);
         if environment.versions.is_empty() {
             return Err(CredentialError::External(
-                "it signs by PKCS #1 v1.5 alone, which TLS 1.3 does not have, and tls-version-min asks for that                  version: let management-external-key name `pss` or `nopadding`"
+                "it signs by PKCS #1 v1.5 alone, which TLS 1.3 does not have, and tls-version-min asks for that version: let management-external-key name `pss` or `nopadding`"
                     .to_owned(),
             ));
         }

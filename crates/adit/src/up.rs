@@ -13,6 +13,7 @@ mod credentials;
 mod ending;
 mod endpoints;
 mod expiry;
+mod external_key;
 mod host;
 mod hosts;
 mod management;

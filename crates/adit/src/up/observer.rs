@@ -6,6 +6,7 @@ use adit_openvpn::request::{Event, Request};
 
 use super::clients::Clients;
 use super::credentials::CredentialPrompt;
+use super::external_key::Signing;
 use super::management::Watcher;
 use super::notify::Notifier;
 use super::openvpn_lines;
@@ -22,22 +23,23 @@ pub(super) struct LogObserver<P: Protocol> {
     clients: Option<Clients>,
     prompt: Option<CredentialPrompt>,
     scripts: Option<Scripts>,
+    signing: Option<Signing>,
     tunnel_scripts: Option<TunnelScripts>,
     watcher: Option<Watcher>,
 }
 
 impl<P: Protocol> LogObserver<P> {
     /// `clients` answers a server that asks about its clients, `prompt` a client that needs
-    /// a password or an answer, `watcher` the management client.
+    /// a password or an answer, `signing` one whose key is held elsewhere, `watcher` the management client.
     pub(super) fn new(
         (log, notifier): (Logger, Notifier),
         handle: Handle<P>,
         clients: Option<Clients>,
-        (prompt, scripts): (Option<CredentialPrompt>, Option<Scripts>),
+        (prompt, scripts, signing): (Option<CredentialPrompt>, Option<Scripts>, Option<Signing>),
         tunnel_scripts: Option<TunnelScripts>,
         watcher: Option<Watcher>,
     ) -> Self {
-        LogObserver { log, notifier, handle, clients, prompt, scripts, tunnel_scripts, watcher }
+        LogObserver { log, notifier, handle, clients, prompt, scripts, signing, tunnel_scripts, watcher }
     }
 
     /// The driver has ended: the last script runs. Says why the tunnel failed, if a script has made it fail.
@@ -160,8 +162,11 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
                     prompt.answer(&challenge, self.handle.clone());
                 }
             }
-            // Our key is in memory.
-            Request::TlsStep(_) => {}
+            Request::TlsStep(step) => {
+                if let Some(signing) = &self.signing {
+                    signing.make(step);
+                }
+            }
             // The tunnel's scripts hear of these.
             Request::PeerFacts(_) | Request::TunnelFacts(_) | Request::Signal(_) => {}
             // The management client hears of these, or is asked.

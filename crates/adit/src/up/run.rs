@@ -12,6 +12,7 @@ use super::clients::{self, Clients};
 use super::credentials::CredentialPrompt;
 use super::ending::{EndOnDrop, Ending};
 use super::expiry::{self, Expiry};
+use super::external_key::{ExternalKey, Signing};
 use super::management::Management;
 use super::notify::Notifier;
 use super::observer::LogObserver;
@@ -35,6 +36,9 @@ pub(super) struct Watched {
     pub(super) names: Option<PeerNames>,
 }
 
+/// What authenticates us: username and password, and the key that is held elsewhere.
+pub(super) type Own = (Option<CredentialPrompt>, Option<ExternalKey>);
+
 /// What others can ask of the tunnel, there until this is dropped.
 struct Shown {
     _pid_file: Option<RemovedOnDrop>,
@@ -50,7 +54,7 @@ impl Tunnel<'_> {
     pub(super) fn run_protocol<P: StatusSource>(
         mut self,
         watched: Watched,
-        (mut prompt, management, reloads): (Option<CredentialPrompt>, Option<Management>, Reloads<P>),
+        ((mut prompt, key), management, reloads): (Own, Option<Management>, Reloads<P>),
         member: Member<'_>,
         protocol: impl FnOnce(adit_core::Instant) -> P,
     ) -> Result<(), Failure> {
@@ -91,7 +95,8 @@ impl Tunnel<'_> {
         let files = management.as_ref().map(|_| access.files()).transpose().map_err(no_helper)?;
         let beside = (self.log.clone(), reload, files);
         let watcher = management.as_ref().map(|it| it.attach(handle.clone(), shown.form, beside));
-        let (asks, log) = ((prompt, scripts), self.log.clone());
+        let signing = key.map(|key| Signing::start(&key, handle.clone())).transpose().map_err(no_thread)?;
+        let (asks, log) = ((prompt, scripts, signing), self.log.clone());
         let observer =
             LogObserver::new((log, notifier), handle.clone(), clients, asks, tunnel_scripts, watcher);
         let begin = || member.set_up(account);

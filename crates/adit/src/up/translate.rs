@@ -19,7 +19,9 @@ use adit_io::{
 };
 use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
 use adit_openvpn::codec::Compression;
-use adit_openvpn::credentials::{self, CredentialError, Credentials, client_tls, server_tls};
+use adit_openvpn::credentials::{
+    self, CredentialError, Credentials, client_tls, client_tls_with_external_key, server_tls,
+};
 use adit_openvpn::params::{
     AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Keepalive, LocalSettings, MssFix,
     PerClientParams, PointToPointParams, PullAction, Rate, RemoteParams, ScriptParams, ServerParams,
@@ -33,6 +35,7 @@ use adit_pki::{CertificateDemand, NameCheck, NameField, NameFields, PeerRequirem
 use rustls_pki_types::CertificateDer;
 use zeroize::Zeroizing;
 
+use super::external_key::ExternalKey;
 use super::proxies;
 use super::scripts;
 use super::tls::environment;
@@ -181,21 +184,28 @@ fn family(family: file::Family) -> Family {
     }
 }
 
-/// A client's parameters; `config` is a client's.
+/// A client's parameters; `config` is a client's. The key of `credentials` may be held elsewhere.
 pub(super) fn client_params(
     config: &Config,
     client: &ClientConfig,
-    credentials: &Credentials,
+    (credentials, key): (&Credentials, Option<&ExternalKey>),
     resolve_timeout: Option<Duration>,
     revocations: Option<Revocations>,
     wall: UnixTime,
 ) -> Result<ClientParams, CredentialError> {
     let requirements = requirements(config, revocations.clone());
-    let tls = client_tls(credentials, requirements, &environment(config))?;
+    let environment = environment(config);
+    let tls = match key {
+        None => client_tls(credentials, requirements, &environment)?,
+        Some(key) => {
+            client_tls_with_external_key(credentials, key.holder.clone(), requirements, &environment)?
+        }
+    };
     Ok(ClientParams {
         control: ControlParams {
             authorities: authorities(config, credentials),
             holds_hello: config.scripts.tls_verify.is_some(),
+            signs_outside: key.is_some(),
             ..control(config, TlsConfig::Client(tls), TlsRole::Client, revocations, wall)?
         },
         data: data(config),

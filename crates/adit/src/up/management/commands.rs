@@ -13,6 +13,7 @@ use super::client_auth;
 use super::client_commands;
 use super::journal::Kind;
 use super::session::{Next, Output, Session};
+use super::texts;
 use super::tunnel::{Load, Peer};
 use crate::openvpn::VERSION;
 use crate::up::status_file::Form;
@@ -22,6 +23,7 @@ const HELP: &str = "Management Interface for adit
 Commands:
 auth-retry             : Show what happens after a refused password.
 bytecount n            : Tell the bytes in and out every n seconds; 0 for no more.
+certificate            : Give the certificate that is asked for, in the lines that follow until END.
 client-auth CID KID    : Let a client in, with the lines that follow until END.
 client-auth-nt CID KID : Let a client in.
 client-deny CID KID R [M] : Send a client away: R for the log, M for the client.
@@ -42,6 +44,7 @@ mute [n]               : Show or set how many lines that are alike are logged.
 nclients               : Show the number of clients.
 password type p        : Give a password that is asked for.
 pid                    : Show the number of the process.
+pk-sig                 : Give the signature that is asked for, in base64, in the lines that follow until END.
 push-update-broad O    : Change the options O (parted by commas) of all clients.
 push-update-cid CID O  : Change those of one client.
 remote ACCEPT          : Connect to the remote that was asked about.
@@ -80,7 +83,7 @@ pub(super) fn run(
     match *name {
         "exit" | "quit" => return Next::Leave,
         "help" => out.lines(HELP),
-        "version" => version(first, out),
+        "version" => version(first, context, out),
         "pid" => out.line(&format!("SUCCESS: pid={}", std::process::id())),
         "status" => status(first, context, out),
         "load-stats" => load_stats(context, out),
@@ -108,6 +111,7 @@ pub(super) fn run(
         // adit asks for neither: they are for smart cards.
         "needok" => out.line("ERROR: no needok-confirmation is currently needed at this time"),
         "needstr" => out.line("ERROR: no needstr-string is currently needed at this time"),
+        "pk-sig" | "rsa-sig" | "certificate" => texts::run(name, session, context, out),
         "username" => out.line(&context.questions.take_username(at(arguments, 0), at(arguments, 1))),
         "password" => out.line(&context.questions.take_password(at(arguments, 0), at(arguments, 1))),
         name @ ("client-auth" | "client-auth-nt" | "client-deny" | "client-pending-auth") => {
@@ -146,17 +150,18 @@ fn absent(name: &str) -> String {
         "proxy" | "remote-entry-count" | "remote-entry-get" | "pkcs11-id-count" | "pkcs11-id-get" => {
             unsupported(name)
         }
-        "rsa-sig" | "pk-sig" | "certificate" => {
-            format!("ERROR: The {name} command is not currently available")
-        }
         "net" => "ERROR: Sorry, this command is currently only implemented on Windows".to_owned(),
         _ => "ERROR: unknown command, enter 'help' for more options".to_owned(),
     }
 }
 
-/// What a client says it knows is the same to us, but only those of version 4 on expect an answer.
-fn version(given: Option<&str>, out: &mut Output) {
-    match given.map(str::parse::<u32>) {
+/// What a client says it knows decides how it is asked for signatures. Only those of version 4 on expect an answer.
+fn version(given: Option<&str>, context: &CommandContext, out: &mut Output) {
+    let given = given.map(str::parse::<u32>);
+    if let Some(Ok(version)) = given {
+        context.questions.set_version(version);
+    }
+    match given {
         // Programs take the second word behind the colon as the version of OpenVPN that answers (openvpn-monitor).
         None => out.lines(&format!("OpenVPN Version: {VERSION}\nManagement Version: 5\nEND")),
         Some(Ok(version @ 4..)) => out.line(&format!("SUCCESS: Management client version set to {version}")),

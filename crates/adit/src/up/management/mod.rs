@@ -13,6 +13,7 @@ mod pending_auths;
 mod pending_queries;
 mod serve;
 mod session;
+mod texts;
 mod tunnel;
 mod watcher;
 mod words;
@@ -145,6 +146,11 @@ impl Management {
     /// Waits for `hold release` if the configuration says so. False if the start was cancelled.
     pub(super) fn hold(&self, waiting: &dyn Waiting) -> bool {
         self.questions.wait_for_release(waiting)
+    }
+
+    /// Whom to ask for what only the program at the socket has.
+    pub(super) fn front_end(&self) -> Arc<PendingQueries> {
+        Arc::clone(&self.questions)
     }
 
     /// Whom to ask for passwords, if here.

@@ -1,5 +1,7 @@
 //! What the tunnel waits for at the management socket: a release, a username, a password, a word on where to connect.
 
+mod texts;
+
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use zeroize::Zeroizing;
 
 use super::journal::Journal;
 use crate::up::terminal::Waiting;
+pub(in crate::up) use texts::TextTopic;
+use texts::{DEFAULT_VERSION, PendingText};
 
 /// How often is looked whether the question still stands.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -50,6 +54,10 @@ struct QueryState {
     holding: bool,
     pending: Option<Pending>,
     attempt: Option<Attempt>,
+    /// What is to be answered by lines.
+    text: Option<PendingText>,
+    /// What the connected client says it knows (`version`).
+    version: u32,
 }
 
 /// What a running client waits for before it connects.
@@ -87,7 +95,7 @@ impl Pending {
 impl PendingQueries {
     /// `hold` says whether the tunnel waits for its release.
     pub(super) fn new(hold: bool, journal: Journal) -> Self {
-        let state = QueryState { hold, ..QueryState::default() };
+        let state = QueryState { hold, version: DEFAULT_VERSION, ..QueryState::default() };
         PendingQueries { state: Mutex::new(state), changed: Condvar::new(), journal }
     }
 
@@ -95,13 +103,15 @@ impl PendingQueries {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first line for a new client.
+    /// The first line for a new client, which has not told yet what it knows.
     pub(super) fn greeting(&self) -> Option<String> {
-        let state = self.state();
+        let mut state = self.state();
+        state.version = DEFAULT_VERSION;
+        let text = state.text.as_mut().and_then(PendingText::ask_again);
         match &state.pending {
             _ if state.holding => Some(held(0)),
             Some(pending) if !pending.is_answered() => Some(pending.line.clone()),
-            _ => state.attempt.as_ref().map(Attempt::line),
+            _ => text.or_else(|| state.attempt.as_ref().map(Attempt::line)),
         }
     }
 
@@ -259,13 +269,13 @@ mod tests {
     use super::*;
     use crate::up::terminal::Turns;
 
-    fn questions(hold: bool) -> Arc<PendingQueries> {
+    pub(super) fn questions(hold: bool) -> Arc<PendingQueries> {
         let (waker, _woken) = UnixStream::pair().expect("a pair of sockets");
         waker.set_nonblocking(true).expect("a socket that does not block");
         Arc::new(PendingQueries::new(hold, Journal::new(1, waker)))
     }
 
-    fn until(what: impl Fn() -> bool) {
+    pub(super) fn until(what: impl Fn() -> bool) {
         while !what() {
             thread::sleep(Duration::from_millis(1));
         }
