@@ -157,7 +157,7 @@ mod tests {
     fn pss_as_openssl_verifies_it() {
         let salt: Vec<u8> = (0..32).collect();
         for (bits, length, start, digest) in [
-            (2048, 256, [0x74, 0x0b], "2a28b31f37849b857ab6a3f74b3a919cc8e9c3f07d79c4a807e02ae1965b1478"),
+            (2048, 256, [0x74_u8, 0x0b], "2a28b31f37849b857ab6a3f74b3a919cc8e9c3f07d79c4a807e02ae1965b1478"),
             (2047, 256, [0x34, 0x0b], "6e9e349f98ed0fcf1bc01b100ae69a9f98b92853d509c078d1a04984fc8c3453"),
             (2041, 256, [0x00, 0xf4], "62665ff7f9e0ebbac4d40f238e3593c58dc49565d0e9a9c668f7056e1f32ad70"),
             (2049, 257, [0x00, 0xf4], "15e24d8ce986f69c6241604e02445256f2e0670dd7e7f78bffab03004499ff48"),
@@ -172,13 +172,13 @@ mod tests {
     #[test]
     fn pkcs1_fills_the_modulus() {
         let block = pkcs1_block(Hash::Sha256, b"message", 2048).expect("a long key");
-        assert_eq!((block.len(), &block[..3]), (256, &[0, 1, 0xff][..]));
+        assert_eq!((block.len(), &block[..3]), (256, &[0_u8, 1, 0xff][..]));
         let info = digest_info(Hash::Sha256, b"message");
         assert_eq!(
             info[..19],
-            [0x30, 0x31, 0x30, 13, 6, 9, 0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 1, 5, 0, 4, 32]
+            [0x30_u8, 0x31, 0x30, 13, 6, 9, 0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 1, 5, 0, 4, 32]
         );
-        assert!(block.ends_with(&[&[0xff, 0][..], &info].concat()));
+        assert!(block.ends_with(&[&[0xff_u8, 0][..], &info].concat()));
         assert!(pkcs1_block(Hash::Sha512, b"message", 512).is_err());
     }
 
