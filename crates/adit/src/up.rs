@@ -162,6 +162,15 @@ pub(crate) fn run_one(args: &Args, dialect: Dialect) -> Result<(), Failure> {
     args.files.first().map_or(Ok(()), |file| host::run_read(args, file, dialect))
 }
 
+/// The certificates that a PKCS#11 module has, as OpenVPN lists them. Those that can be seen with a PIN alone are asked for
+/// with it if they are `private`.
+///
+/// # Errors
+/// When the module cannot be used.
+pub(crate) fn show_pkcs11_ids(provider: &str, private: bool) -> Result<String, String> {
+    crate::pkcs11::show(provider.into(), private, external_key::ask_at_terminal)
+}
+
 /// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
     host::run(&args)

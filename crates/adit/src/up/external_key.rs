@@ -5,20 +5,26 @@
 
 mod encoding;
 mod management;
+mod pkcs11;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 
-use adit_config::openvpn::{Config, ExternalIdentity, ManagementCertificate};
+use adit_config::openvpn::{
+    Config, ExternalIdentity, ManagementCertificate, ManagementIdentity, Pkcs11Identity,
+};
 use adit_core::Protocol;
 use adit_io::Handle;
 use adit_openvpn::credentials::Credentials;
 use adit_openvpn::request::{Reply, TlsStep};
 use adit_openvpn::tls::KeyHolder;
+use adit_pki::pem;
 
 use self::management::ManagementKey;
+pub(super) use self::pkcs11::ask_at_terminal;
+use self::pkcs11::{Pins, TokenKey};
 use super::management::Management;
 use super::terminal::Waiting;
 use super::unlock::Fault;
@@ -61,12 +67,35 @@ pub(super) fn find(
     management: Option<&Management>,
     waiting: &dyn Waiting,
 ) -> Result<Option<ExternalKey>, Fault> {
-    let Some(ExternalIdentity::Management(identity)) = &config.tls.external else { return Ok(None) };
+    let current = Arc::new(CurrentStep::default());
+    let (holder, certificate) = match &config.tls.external {
+        None => return Ok(None),
+        Some(ExternalIdentity::Management(identity)) => {
+            at_management(identity, management, Arc::clone(&current), waiting)?
+        }
+        Some(ExternalIdentity::Pkcs11(identity)) => {
+            let pins = Pins(management.and_then(Management::questions));
+            on_a_token(identity, (pins, Arc::clone(&current)), waiting)?
+        }
+    };
+    credentials.certificate = certificate;
+    Ok(Some(ExternalKey { holder, current }))
+}
+
+/// Who signs, and the certificate in PEM.
+type Holder = (Arc<dyn KeyHolder>, Vec<u8>);
+
+fn at_management(
+    identity: &ManagementIdentity,
+    management: Option<&Management>,
+    current: Arc<CurrentStep>,
+    waiting: &dyn Waiting,
+) -> Result<Holder, Fault> {
     let Some(management) = management else {
         return Err(("management-external-key", "there is no management socket to ask at".to_owned()));
     };
     let questions = management.front_end();
-    credentials.certificate = match &identity.certificate {
+    let certificate = match &identity.certificate {
         ManagementCertificate::Given(certificate) => certificate.text().as_bytes().to_vec(),
         ManagementCertificate::Asked { hint, extra } => {
             let asked = questions.ask_for_certificate(hint, waiting);
@@ -76,9 +105,20 @@ pub(super) fn find(
             certificate.into_bytes()
         }
     };
-    let current = Arc::new(CurrentStep::default());
-    let holder = Arc::new(ManagementKey::new(questions, identity.forms, Arc::clone(&current)));
-    Ok(Some(ExternalKey { holder, current }))
+    let holder: Arc<dyn KeyHolder> = Arc::new(ManagementKey::new(questions, identity.forms, current));
+    Ok((holder, certificate))
+}
+
+fn on_a_token(
+    identity: &Pkcs11Identity,
+    with: (Pins, Arc<CurrentStep>),
+    waiting: &dyn Waiting,
+) -> Result<Holder, Fault> {
+    let (key, certificate) = TokenKey::find(identity, with, waiting)?;
+    let mut pem = pem::certificate(&certificate);
+    pem.extend_from_slice(identity.extra.as_ref().map_or("", |extra| extra.text()).as_bytes());
+    let holder: Arc<dyn KeyHolder> = Arc::new(key);
+    Ok((holder, pem))
 }
 
 /// The thread that makes the steps.

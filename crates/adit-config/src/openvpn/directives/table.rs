@@ -60,7 +60,7 @@ const NO_PLUGINS: &str = "adit loads no plugins; if this one judges passwords (P
 const PROXY_RETRIES: &str =
     "a connection that fails is tried again, by a proxy too: `connect-retry`, `connect-retry-max`";
 const NO_TAP: &str = "adit carries IP packets (tun) only, no Ethernet; use `dev tun`";
-const NO_PKCS11: &str = "adit reads keys from PEM files only; use `cert` and `key`";
+const NO_STORE: &str = "it concerns Windows only; a key on a smart card is reached by `pkcs11-id`";
 const NO_LEGACY: &str = "it weakens or breaks the tunnel and OpenVPN drops it too; remove it";
 pub(super) const COMMAND: &str = "it is a command, not a setting; remove it from the file";
 const WINDOWS: &str = "it concerns Windows only";
@@ -164,6 +164,12 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     both("key", "FILE", tls::key).inline(),
     both("pkcs12", "FILE", tls::pkcs12).inline(),
     both("askpass", "[FILE]", tls::askpass),
+    client("pkcs11-providers", "PROVIDER ...", external::providers),
+    client("pkcs11-id", "ID", external::id),
+    client("pkcs11-pin-cache", "SECONDS", external::pin_cache),
+    client("pkcs11-protected-authentication", "0|1 ...", external::protected),
+    client("pkcs11-cert-private", "0|1 ...", external::private_certificates),
+    ignored("pkcs11-private-mode", "MASK ...", "a key signs by `C_Sign` in any case"),
     both("tls-auth", "FILE [DIRECTION]", tls::tls_auth).inline(),
     both("tls-crypt", "FILE", tls::tls_crypt).inline(),
     both("tls-crypt-v2", "FILE [force-cookie|allow-noncookie]", tls::tls_crypt_v2).inline(),
@@ -364,14 +370,8 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     refused("vlan-accept", NO_TAP),
     refused("vlan-pvid", NO_TAP),
     refused("http-proxy-override", "write `http-proxy` in its place"),
-    refused("pkcs11-id", NO_PKCS11),
-    refused("pkcs11-id-management", NO_PKCS11),
-    refused("pkcs11-providers", NO_PKCS11),
-    refused("pkcs11-private-mode", NO_PKCS11),
-    refused("pkcs11-protected-authentication", NO_PKCS11),
-    refused("pkcs11-cert-private", NO_PKCS11),
-    refused("pkcs11-pin-cache", NO_PKCS11),
-    refused("cryptoapicert", NO_PKCS11),
+    refused("pkcs11-id-management", "name the certificate by `pkcs11-id`; `openvpn --show-pkcs11-ids PROVIDER` shows those that are there"),
+    refused("cryptoapicert", NO_STORE),
     // Never
     refused("fragment", "adit does not fragment; use `mssfix`, and a smaller `tun-mtu` if need be"),
     refused("no-replay", NO_LEGACY),

@@ -1,5 +1,8 @@
 //! Our certificate, where its private key is held elsewhere.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use crate::Pem;
 
 /// Our certificate, and who holds its private key.
@@ -7,6 +10,37 @@ use crate::Pem;
 pub enum ExternalIdentity {
     /// A program at the management socket signs (`management-external-key`).
     Management(ManagementIdentity),
+    /// A smart card or the like (`pkcs11-id`).
+    Pkcs11(Pkcs11Identity),
+}
+
+/// Our certificate and key on a token that a PKCS#11 module speaks to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pkcs11Identity {
+    /// The name of the certificate, in either form of pkcs11-helper (`pkcs11-id`).
+    pub id: String,
+    /// The modules (`pkcs11-providers`), at least one.
+    pub providers: Vec<Pkcs11Provider>,
+    /// How long a PIN holds; `None`: until the token is taken out (`pkcs11-pin-cache`).
+    pub pin_cache: Option<Duration>,
+    /// Certificates that link ours to an authority (`extra-certs`).
+    pub extra: Option<Pem>,
+}
+
+/// A PKCS#11 module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pkcs11Provider {
+    /// The shared library; a name without a slash is looked for where the system has its libraries.
+    pub path: PathBuf,
+    /// Its tokens ask for the PIN themselves (`pkcs11-protected-authentication`).
+    pub protected: bool,
+    /// Its certificates can be seen with the PIN alone (`pkcs11-cert-private`).
+    pub private_certificates: bool,
+}
+
+impl Pkcs11Provider {
+    /// The module that gives access to all those that the system knows of (p11-kit), OpenVPN's default where it is there.
+    pub const DEFAULT: &str = "p11-kit-proxy.so";
 }
 
 /// Our certificate, for which a program at the management socket signs.

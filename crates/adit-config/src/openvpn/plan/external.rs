@@ -1,13 +1,22 @@
 //! Our certificate, where its private key is held elsewhere.
 
+use std::path::PathBuf;
+
+use crate::Pem;
 use crate::openvpn::draft::{Draft, Material};
-use crate::openvpn::model::{ExternalIdentity, ManagementCertificate, ManagementIdentity, SignatureForms};
+use crate::openvpn::model::{
+    ExternalIdentity, ManagementCertificate, ManagementIdentity, Pkcs11Identity, Pkcs11Provider,
+    SignatureForms,
+};
 use crate::openvpn::parser::Parser;
 
 impl Parser<'_> {
     /// Who holds our key, if the file says that it is held elsewhere; `None` if there are problems.
     pub(super) fn external(&mut self, draft: &Draft, file: &str) -> Option<Option<ExternalIdentity>> {
         let external = &draft.tls.external;
+        if external.providers.is_some() || external.id.is_some() {
+            return Some(Some(ExternalIdentity::Pkcs11(self.on_a_token(draft)?)));
+        }
         match (&external.key, &external.certificate) {
             (Some((forms, _)), _) => {
                 let identity = self.held_by_management(draft, *forms, file)?;
@@ -40,10 +49,7 @@ impl Parser<'_> {
         if !alone {
             return None;
         }
-        let extra = match &tls.extra {
-            None => None,
-            Some(material) => Some(self.certificates(material, draft)?),
-        };
+        let extra = self.extra(draft)?;
         let certificate = match asked {
             Some((hint, _)) => ManagementCertificate::Asked { hint: hint.clone(), extra },
             None => {
@@ -56,6 +62,53 @@ impl Parser<'_> {
             }
         };
         Some(ManagementIdentity { certificate, forms })
+    }
+
+    fn on_a_token(&mut self, draft: &Draft) -> Option<Pkcs11Identity> {
+        let (tls, external) = (&draft.tls, &draft.tls.external);
+        for (at, name) in [
+            (external.key.as_ref().map(|(_, at)| at), "management-external-key"),
+            (external.certificate.as_ref().map(|(_, at)| at), "management-external-cert"),
+        ] {
+            if let Some(at) = at {
+                self.problems.push(at.problem(format!("`{name}` beside `pkcs11-id`; remove one of the two")));
+                return None;
+            }
+        }
+        let others = [(&tls.cert, "cert"), (&tls.key, "key"), (&tls.pkcs12, "pkcs12")];
+        if !self.stands_alone("pkcs11-id", &others) {
+            return None;
+        }
+        let Some((id, _)) = &external.id else {
+            let (_, at) = external.providers.as_ref()?;
+            self.problems.push(at.problem(
+                "`pkcs11-providers` without `pkcs11-id`, which names the certificate; \
+                 `openvpn --show-pkcs11-ids PROVIDER` shows those that are there",
+            ));
+            return None;
+        };
+        let default: Vec<PathBuf> = vec![Pkcs11Provider::DEFAULT.into()];
+        let paths = external.providers.as_ref().map_or(&default, |(paths, _)| paths);
+        let at = |switches: &[bool], index: usize| switches.get(index).copied().unwrap_or_default();
+        let provider = |(index, path): (usize, &PathBuf)| Pkcs11Provider {
+            path: path.clone(),
+            protected: at(&external.protected, index),
+            private_certificates: at(&external.private_certificates, index),
+        };
+        Some(Pkcs11Identity {
+            id: id.clone(),
+            providers: paths.iter().enumerate().map(provider).collect(),
+            pin_cache: external.pin_cache,
+            extra: self.extra(draft)?,
+        })
+    }
+
+    /// `extra-certs`, if there are any; `None` if there are problems.
+    fn extra(&mut self, draft: &Draft) -> Option<Option<Pem>> {
+        match &draft.tls.extra {
+            None => Some(None),
+            Some(material) => self.certificates(material, draft).map(Some),
+        }
     }
 
     /// Whether none of these is there, which `directive` takes the place of. Each that is there is a problem.

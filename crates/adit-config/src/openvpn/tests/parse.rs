@@ -428,7 +428,7 @@ fn a_key_that_is_held_at_the_management_socket() {
     let read = |text: &str| parse("test.conf", format!("{SOCKET}{text}").as_bytes(), &load);
     let identity = |text: &str| match read(text).expect("a good file").config.tls.external {
         Some(ExternalIdentity::Management(identity)) => identity,
-        None => panic!("{text}"),
+        other => panic!("{text}: {other:?}"),
     };
     let given = identity(&format!("management-external-key\n{CERT_BLOCK}"));
     assert!(matches!(given.certificate, ManagementCertificate::Given(_)));
@@ -455,6 +455,44 @@ fn a_key_that_is_held_at_the_management_socket() {
     let without = format!("client\nremote a\nca ca.crt\n{CERT_BLOCK}management-external-key\n");
     let failure = parse("test.conf", without.as_bytes(), &load).expect_err("no socket").to_string();
     assert!(failure.contains("`management`, which is missing"), "{failure}");
+}
+
+#[test]
+fn a_key_on_a_smart_card() {
+    const START: &str = "client\nremote a\n<ca>\n-----BEGIN CERTIFICATE-----\n</ca>\n";
+    let read = |text: &str| parse("test.conf", format!("{START}{text}").as_bytes(), &load);
+    let identity = |text: &str| match read(text).expect("a good file").config.tls.external {
+        Some(ExternalIdentity::Pkcs11(identity)) => identity,
+        other => panic!("{text}: {other:?}"),
+    };
+    let least = identity("pkcs11-id 'pkcs11:id=%01'\n");
+    assert_eq!((least.id.as_str(), least.pin_cache), ("pkcs11:id=%01", None));
+    assert_eq!(least.providers[0].path, Path::new(Pkcs11Provider::DEFAULT));
+    let full = identity(
+        "pkcs11-providers /a.so /b.so\npkcs11-id x\npkcs11-pin-cache 300\npkcs11-private-mode 1\n\
+         pkcs11-protected-authentication 0 1\npkcs11-cert-private 1\n",
+    );
+    let provider = |path: &str, protected, private_certificates| Pkcs11Provider {
+        path: path.into(),
+        protected,
+        private_certificates,
+    };
+    assert_eq!(full.providers, [provider("/a.so", false, true), provider("/b.so", true, false)]);
+    assert_eq!(full.pin_cache, Some(std::time::Duration::from_secs(300)));
+    assert_eq!(identity("pkcs11-id x\npkcs11-pin-cache -1\n").pin_cache, None);
+    for (text, words) in [
+        ("pkcs11-providers /a.so\n", "`openvpn --show-pkcs11-ids PROVIDER` shows"),
+        ("pkcs11-id x\n<cert>\n-----BEGIN CERTIFICATE-----\n</cert>\n", "`cert` beside `pkcs11-id`"),
+        ("pkcs11-id x\npkcs11-protected-authentication yes\n", "write `0` or `1`"),
+        (
+            "pkcs11-id x\nmanagement 127.0.0.1 1\nmanagement-external-key\n",
+            "`management-external-key` beside",
+        ),
+        ("pkcs11-id-management\n", "name the certificate by `pkcs11-id`"),
+    ] {
+        let failure = read(text).expect_err(text).to_string();
+        assert!(failure.contains(words), "{text}: {failure}");
+    }
 }
 
 #[test]

@@ -106,7 +106,10 @@ pub(super) const OF_ALL: &[Fixed] = &[
     fixed(&["tmp-dir"], FILES, |new, old| keep(&mut new.process.tmp_dir, &old.process.tmp_dir)),
     fixed(&["echo", "parameter"], FILES, |new, old| keep(&mut new.process.echo, &old.process.echo)),
     fixed(
-        &["management-external-key", "management-external-cert", "cert", "extra-certs"],
+        &[
+            "management-external-key", "management-external-cert", "pkcs11-id", "pkcs11-providers", "pkcs11-pin-cache",
+            "pkcs11-protected-authentication", "pkcs11-cert-private", "cert", "extra-certs",
+        ],
         KEY_HOLDER,
         keep_key_holder,
     ),

@@ -143,6 +143,37 @@ fn mgf1(hash: Hash, seed: &[u8], length: usize) -> Vec<u8> {
     mask
 }
 
+/// An ECDSA signature of two numbers of the same length, in DER (RFC 3279 section 2.2.3); `None` if it is none.
+pub(super) fn ecdsa_der(raw: &[u8]) -> Option<Vec<u8>> {
+    if raw.is_empty() || !raw.len().is_multiple_of(2) {
+        return None;
+    }
+    let (r, s) = raw.split_at(raw.len() / 2);
+    let body = [integer(r)?, integer(s)?].concat();
+    element(0x30, &body)
+}
+
+/// A positive INTEGER.
+fn integer(number: &[u8]) -> Option<Vec<u8>> {
+    let first = number.iter().position(|byte| *byte != 0)?;
+    let digits = number.get(first..)?;
+    // A first bit that is set would make it negative.
+    let sign: &[u8] = if digits.first()? >= &0x80 { &[0] } else { &[] };
+    element(0x02, &[sign, digits].concat())
+}
+
+/// An element of DER with so short a content as signatures have.
+fn element(tag: u8, content: &[u8]) -> Option<Vec<u8>> {
+    let length = u8::try_from(content.len()).ok()?;
+    let mut der = vec![tag];
+    if length >= 0x80 {
+        der.push(0x81);
+    }
+    der.push(length);
+    der.extend_from_slice(content);
+    Some(der)
+}
+
 fn too_short(bits: usize) -> String {
     format!("an RSA key of {bits} bits is too short for this signature")
 }
@@ -180,6 +211,18 @@ mod tests {
         );
         assert!(block.ends_with(&[&[0xff_u8, 0][..], &info].concat()));
         assert!(pkcs1_block(Hash::Sha512, b"message", 512).is_err());
+    }
+
+    #[test]
+    fn two_numbers_are_a_signature() {
+        let raw: [u8; 6] = [0, 0, 1, 0, 0x80, 2];
+        assert_eq!(ecdsa_der(&raw), Some(vec![0x30, 8, 2, 1, 1, 2, 3, 0, 0x80, 2]));
+        let long = ecdsa_der(&[0xff; 132]).expect("P-521");
+        assert_eq!((long[..4].to_vec(), long.len()), (vec![0x30, 0x81, 138, 2], 141));
+        let none: [&[u8]; 4] = [&[], &[1], &[0, 0], &[1, 0]];
+        for raw in none {
+            assert_eq!(ecdsa_der(raw), None);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod texts;
 
+use std::borrow::Cow;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,25 +18,29 @@ use texts::{DEFAULT_VERSION, PendingText};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A password that is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::up) enum Topic {
     /// That of `auth-user-pass`, with the username.
     Auth,
     /// That of our private key.
     PrivateKey,
+    /// The PIN of the token with that label.
+    Token(String),
 }
 
 impl Topic {
     /// Whether a username goes with it.
-    const fn has_username(self) -> bool {
+    const fn has_username(&self) -> bool {
         matches!(self, Topic::Auth)
     }
 
     /// Its name in the management protocol.
-    pub(super) const fn name(self) -> &'static str {
+    pub(super) fn name(&self) -> Cow<'static, str> {
         match self {
-            Topic::Auth => "Auth",
-            Topic::PrivateKey => "Private Key",
+            Topic::Auth => "Auth".into(),
+            Topic::PrivateKey => "Private Key".into(),
+            // OpenVPN pkcs11.c, `_pkcs11_openvpn_pin_prompt`.
+            Topic::Token(label) => format!("{label} token").into(),
         }
     }
 }

@@ -116,10 +116,22 @@ pub(crate) fn external() -> impl Strategy<Value = ExternalIdentity> {
         (text(), option::of(pem("CERTIFICATE")))
             .prop_map(|(hint, extra)| ManagementCertificate::Asked { hint, extra }),
     ];
-    (certificate, any::<[bool; 4]>()).prop_map(|(certificate, [nopadding, pkcs1, pss, digest])| {
-        let forms = SignatureForms { nopadding, pkcs1: pkcs1 || !nopadding, pss, digest };
-        ExternalIdentity::Management(ManagementIdentity { certificate, forms })
-    })
+    let management =
+        (certificate, any::<[bool; 4]>()).prop_map(|(certificate, [nopadding, pkcs1, pss, digest])| {
+            let forms = SignatureForms { nopadding, pkcs1: pkcs1 || !nopadding, pss, digest };
+            ExternalIdentity::Management(ManagementIdentity { certificate, forms })
+        });
+    prop_oneof![management, pkcs11().prop_map(ExternalIdentity::Pkcs11)]
+}
+
+fn pkcs11() -> impl Strategy<Value = Pkcs11Identity> {
+    let provider =
+        (text(), any::<bool>(), any::<bool>()).prop_map(|(path, protected, private_certificates)| {
+            Pkcs11Provider { path: path.into(), protected, private_certificates }
+        });
+    let pin_cache = option::of((0..10_000_u64).prop_map(std::time::Duration::from_secs));
+    (text(), vec(provider, 1..4), pin_cache, option::of(pem("CERTIFICATE")))
+        .prop_map(|(id, providers, pin_cache, extra)| Pkcs11Identity { id, providers, pin_cache, extra })
 }
 
 pub(crate) fn wrap() -> impl Strategy<Value = Wrap> {
