@@ -94,7 +94,8 @@ impl Tunnel<'_> {
         notifier.status("set up");
         let files = management.as_ref().map(|_| access.files()).transpose().map_err(no_helper)?;
         let beside = (self.log.clone(), reload, files);
-        let watcher = management.as_ref().map(|it| it.attach(handle.clone(), shown.form, beside));
+        let watcher =
+            management.as_ref().map(|it| it.attach(handle.clone(), shown.form, beside, self.up_down()));
         let signing = key.map(|key| Signing::start(&key, handle.clone())).transpose().map_err(no_thread)?;
         let (asks, log) = ((prompt, scripts, signing), self.log.clone());
         let observer =
@@ -292,6 +293,13 @@ impl Tunnel<'_> {
             .map_err(|error| Failure::World(format!("scripts cannot be run: {error}")))?;
         tables.add(scripts.usage());
         Ok(Some(scripts))
+    }
+
+    /// `management-up-down`: the variables of scripts, and whether the device stays while a server is looked for.
+    fn up_down(&self) -> Option<(Vec<(String, String)>, bool)> {
+        let config = &self.parsed.config;
+        let tells = config.process.management.as_ref().is_some_and(|management| management.up_down);
+        tells.then(|| (self.script_environment(), config.scripts.keeps_device))
     }
 
     fn script_environment(&self) -> Vec<(String, String)> {

@@ -95,10 +95,13 @@ fn execution(config: &Config) -> Execution {
     }
 }
 
-/// What the protocol says for scripts, if there are any.
+/// What the protocol says for scripts, if there are any, or a program at the management socket hears of the same.
 fn script_params(config: &Config, peer_ipv6: Option<Ipv6Addr>, dns: &Dns) -> Option<Arc<ScriptParams>> {
     let scripts = &config.scripts;
-    scripts.commands().next()?;
+    let is_told = config.process.management.as_ref().is_some_and(|management| management.up_down);
+    if scripts.commands().next().is_none() && !is_told {
+        return None;
+    }
     let servers = dns.servers.iter().map(|server| format!("DNS {server}"));
     let search = dns.search.iter().map(|domain| format!("DOMAIN {domain}"));
     let only_for = dns.only_for.iter().map(|domain| format!("DOMAIN-ROUTE {domain}"));

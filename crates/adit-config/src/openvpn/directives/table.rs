@@ -290,10 +290,10 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     server("management-client-auth", "", management::client_auth),
     both("management-forget-disconnect", "", management::forget_disconnect),
     client("management-query-remote", "", management::query_remote),
+    both("management-up-down", "", management::up_down),
     both("management-client", "", management::as_client),
     client("management-external-key", "[FORM] ...", external::key),
     client("management-external-cert", "HINT", external::certificate),
-    ignored("management-up-down", "", "the states that `state on` shows tell of it"),
     both("remap-usr1", "SIGNAL", process::remap_usr1),
     ignored("iproute", "COMMAND", "adit speaks to the kernel itself"),
     // Harmless leftovers

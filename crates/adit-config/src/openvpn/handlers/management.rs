@@ -22,6 +22,7 @@ pub(crate) struct ManagementDraft {
     query_passwords: bool,
     signal: bool,
     query_remote: bool,
+    up_down: bool,
     forget_disconnect: bool,
     as_client: bool,
     client_user: Option<String>,
@@ -93,6 +94,11 @@ pub(crate) fn query_remote(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
+pub(crate) fn up_down(draft: &mut Draft, args: &Args<'_>) -> Done {
+    modify(draft, args).up_down = true;
+    done()
+}
+
 pub(crate) fn forget_disconnect(draft: &mut Draft, args: &Args<'_>) -> Done {
     modify(draft, args).forget_disconnect = true;
     done()
@@ -157,6 +163,7 @@ pub(crate) fn plan(
         query_passwords: draft.query_passwords,
         signal: draft.signal,
         query_remote: draft.query_remote,
+        up_down: draft.up_down,
         forget_disconnect: draft.forget_disconnect,
         as_client: draft.as_client,
         client_user: draft.client_user,

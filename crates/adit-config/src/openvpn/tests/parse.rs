@@ -581,6 +581,7 @@ fn a_management_socket() {
         query_passwords: false,
         signal: false,
         query_remote: false,
+        up_down: false,
         forget_disconnect: false,
         as_client: false,
         client_user: None,

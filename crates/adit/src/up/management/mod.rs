@@ -15,6 +15,7 @@ mod serve;
 mod session;
 mod texts;
 mod tunnel;
+mod up_down;
 mod watcher;
 mod words;
 
@@ -39,6 +40,7 @@ use listener::ManagementListener;
 use pending_auths::PendingAuths;
 pub(super) use pending_queries::{PendingQueries, Topic};
 use tunnel::{Running, Tunnel};
+use up_down::UpDown;
 pub(super) use watcher::Watcher;
 
 /// Where the tunnel is put once it runs.
@@ -158,17 +160,20 @@ impl Management {
         self.queries.then(|| Arc::clone(&self.questions))
     }
 
-    /// From now on there is a tunnel to ask and command. What is given back is to hear what happens in it.
+    /// From now on there is a tunnel to ask and command. What is given back is to hear what happens in it. With `up_down`, the
+    /// program hears when it comes up and goes down: the variables of its scripts, and whether it keeps its device.
     pub(super) fn attach<P: Protocol + StatusSource>(
         &self,
         handle: Handle<P>,
         form: Form,
         (log, reload, helper): (Logger, Reload, Option<HelperFiles>),
+        up_down: Option<(Vec<(String, String)>, bool)>,
     ) -> Watcher {
         let tunnel: Box<dyn Tunnel> = Box::new(Running { handle, form, log, reload, helper });
         *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
         let asked = (self.pending_auths.clone(), Arc::clone(&self.questions));
-        Watcher::new(self.journal.clone(), asked, matches!(form, Form::Clients(_)))
+        let up_down = up_down.map(|(env, keeps)| UpDown::new(self.journal.clone(), env, keeps));
+        Watcher::new(self.journal.clone(), asked, matches!(form, Form::Clients(_)), up_down)
     }
 }
 

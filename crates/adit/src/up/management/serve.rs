@@ -311,6 +311,7 @@ mod tests {
             query_passwords: false,
             signal: false,
             query_remote: false,
+            up_down: false,
             forget_disconnect: false,
             as_client: false,
             client_user: None,

@@ -271,7 +271,7 @@ fn up(addresses: &[&str], routes: &[&str]) -> Event {
 
 fn watcher(context: &CommandContext, server: bool) -> Watcher {
     let asked = (context.pending_auths.clone(), Arc::clone(&context.questions));
-    Watcher::new(context.journal.clone(), asked, server)
+    Watcher::new(context.journal.clone(), asked, server, None)
 }
 
 fn states(server: bool, events: &[Event]) -> Vec<String> {

@@ -10,6 +10,7 @@ use adit_openvpn::request::{ClientEvent, Event, Progress, Reply, Request, Server
 use super::journal::{Journal, Kind};
 use super::pending_auths::{PendingAuths, Told};
 use super::pending_queries::{PendingQueries, Topic, refusal};
+use super::up_down::UpDown;
 
 /// Hears what happens in the tunnel and notes its states.
 pub(in crate::up) struct Watcher {
@@ -32,6 +33,7 @@ pub(in crate::up) struct Watcher {
     clients: usize,
     /// When the tunnel was set up.
     since: UnixTime,
+    up_down: Option<UpDown>,
 }
 
 /// What was noted last.
@@ -53,6 +55,7 @@ impl Watcher {
         journal: Journal,
         (pending_auths, questions): (PendingAuths, Arc<PendingQueries>),
         server: bool,
+        up_down: Option<UpDown>,
     ) -> Self {
         let mut watcher = Watcher {
             journal,
@@ -67,6 +70,7 @@ impl Watcher {
             questions,
             clients: 0,
             since: unix_now(),
+            up_down,
         };
         watcher.note("CONNECTING", "", false, None);
         watcher
@@ -82,6 +86,9 @@ impl Watcher {
         // It stands before the failure that it belongs to.
         if !matches!(request, Request::ServerNotice(_) | Request::AuthFailed(_)) {
             self.come_back();
+        }
+        if let Some(up_down) = &mut self.up_down {
+            up_down.request(request, device);
         }
         match request {
             Request::Client(event) => {
@@ -142,6 +149,9 @@ impl Watcher {
                 self.lose();
                 self.come_back();
                 self.doing = Doing::Trying;
+                if let Some(up_down) = &mut self.up_down {
+                    up_down.connecting();
+                }
             }
             Event::Close { .. } if self.connects => {
                 self.lose();
@@ -151,6 +161,9 @@ impl Watcher {
                 }
             }
             Event::Up(settings) => {
+                if let Some(up_down) = &mut self.up_down {
+                    up_down.up(settings);
+                }
                 self.addresses.clone_from(&settings.addresses);
                 self.note("ASSIGN_IP", "", true, None);
                 if !settings.routes.is_empty() || settings.redirect.is_some() {
@@ -165,6 +178,11 @@ impl Watcher {
             Event::PeerDown { .. } if !self.server => self.lose(),
             Event::PeerUp { .. } => self.clients += 1,
             Event::PeerDown { .. } => self.clients = self.clients.saturating_sub(1),
+            Event::Down => {
+                if let Some(up_down) = &mut self.up_down {
+                    up_down.down();
+                }
+            }
             Event::Ended(Ended::Shutdown) => self.note("EXITING", "SIGTERM", false, None),
             Event::Ended(Ended::Failed(why)) => {
                 self.note("EXITING", "error", false, None);
@@ -185,6 +203,9 @@ impl Watcher {
     fn come_back(&mut self) {
         let Doing::Lost { connected } = self.doing else { return };
         self.doing = Doing::Starting;
+        if let Some(up_down) = self.up_down.as_mut().filter(|_| connected) {
+            up_down.lost();
+        }
         let why = match (std::mem::take(&mut self.refused), connected) {
             // OpenVPN push.c, `receive_auth_failed`.
             (true, _) => "auth-failure",
