@@ -23,6 +23,7 @@ use super::serve;
 use super::sockets::SocketChannel;
 use crate::netlink::RouteWatch;
 use crate::opener::Opened;
+use crate::proxy::Proxy;
 use crate::tcp;
 use crate::udp::{Relay, UdpOptions, UdpSocket};
 
@@ -339,6 +340,14 @@ impl HelperFiles {
     /// When the policy does not allow it.
     pub fn replace_remote(&self, remote: usize, instead: Option<(String, u16)>) -> io::Result<()> {
         self.ask(FileRequest::ReplaceRemote(remote, instead))
+    }
+
+    /// The next attempts at a remote go by that proxy, or as the policy has it again.
+    ///
+    /// # Errors
+    /// When the policy does not allow it.
+    pub fn replace_proxy(&self, remote: usize, proxy: Option<Proxy>) -> io::Result<()> {
+        self.ask(FileRequest::ReplaceProxy(remote, proxy))
     }
 
     /// What the file of `auth-user-pass` holds.

@@ -232,7 +232,8 @@ pub(super) fn say_what_can_be_asked(client: &ClientConfig, params: &mut ClientPa
 /// Has the client ask at the management socket, if there is one, before it connects.
 pub(super) fn ask_before_attempts(config: &Config, params: &mut ClientParams) {
     let Some(management) = &config.process.management else { return };
-    (params.asks_to_go_on, params.asks_for_remote) = (true, management.query_remote);
+    params.asks_to_go_on = true;
+    params.asks_for_remote = management.query_remote || management.query_proxy;
 }
 
 /// The wall clock at the origin of our own.

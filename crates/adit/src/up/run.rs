@@ -225,6 +225,7 @@ impl Tunnel<'_> {
         policy.names = watched.names.as_ref().map(PeerNames::hosts).unwrap_or_default();
         policy.without_sandbox = self.args.no_sandbox;
         policy.replaces_remotes = config.process.management.as_ref().is_some_and(|it| it.query_remote);
+        policy.replaces_proxies = config.process.management.as_ref().is_some_and(|it| it.query_proxy);
         policy.configuration = Some(self.file.to_owned());
         let mut helper = privileges::start_helper(policy).map_err(Failure::World)?;
         helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));

@@ -22,6 +22,7 @@ pub(crate) struct ManagementDraft {
     query_passwords: bool,
     signal: bool,
     query_remote: bool,
+    query_proxy: bool,
     up_down: bool,
     forget_disconnect: bool,
     as_client: bool,
@@ -94,6 +95,11 @@ pub(crate) fn query_remote(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
+pub(crate) fn query_proxy(draft: &mut Draft, args: &Args<'_>) -> Done {
+    modify(draft, args).query_proxy = true;
+    done()
+}
+
 pub(crate) fn up_down(draft: &mut Draft, args: &Args<'_>) -> Done {
     modify(draft, args).up_down = true;
     done()
@@ -163,6 +169,7 @@ pub(crate) fn plan(
         query_passwords: draft.query_passwords,
         signal: draft.signal,
         query_remote: draft.query_remote,
+        query_proxy: draft.query_proxy,
         up_down: draft.up_down,
         forget_disconnect: draft.forget_disconnect,
         as_client: draft.as_client,

@@ -582,6 +582,7 @@ fn a_management_socket() {
         signal: false,
         query_remote: false,
         up_down: false,
+        query_proxy: false,
         forget_disconnect: false,
         as_client: false,
         client_user: None,

@@ -117,7 +117,7 @@ pub(super) const OF_ALL: &[Fixed] = &[
         &[
             "management", "management-client-user", "management-client-group", "management-log-cache",
             "management-hold", "management-query-passwords", "management-signal",
-            "management-forget-disconnect", "management-client", "management-up-down",
+            "management-forget-disconnect", "management-client", "management-up-down", "management-query-proxy",
         ],
         SOCKETS,
         |new, old| keep(&mut new.process.management, &old.process.management),

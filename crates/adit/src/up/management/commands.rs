@@ -45,6 +45,8 @@ nclients               : Show the number of clients.
 password type p        : Give a password that is asked for.
 pid                    : Show the number of the process.
 pk-sig                 : Give the signature that is asked for, in base64, in the lines that follow until END.
+proxy NONE             : Connect to the remote that was asked about, as the file says.
+proxy HTTP|SOCKS HOST PORT [nct] : Connect to it by that proxy.
 push-update-broad O    : Change the options O (parted by commas) of all clients.
 push-update-cid CID O  : Change those of one client.
 remote ACCEPT          : Connect to the remote that was asked about.
@@ -106,6 +108,7 @@ pub(super) fn run(
         },
         "hold" => client_commands::hold(first, context, out),
         "remote" => client_commands::remote(arguments, context, out),
+        "proxy" => client_commands::proxy(arguments, context, out),
         "cr-response" => client_commands::respond(first.unwrap_or_default(), context, out),
         "forget-passwords" => client_commands::forget_passwords(context, out),
         // adit asks for neither: they are for smart cards.
@@ -131,7 +134,7 @@ fn at<'a>(arguments: &[&'a str], index: usize) -> &'a str {
 fn needed(name: &str) -> (usize, bool) {
     match name {
         "kill" | "signal" | "bytecount" | "cr-response" | "push-update-broad" => (1, false),
-        "client-kill" | "log" | "echo" | "remote" => (1, true),
+        "client-kill" | "log" | "echo" | "remote" | "proxy" => (1, true),
         "username" | "password" | "needok" | "needstr" | "push-update-cid" | "client-auth"
         | "client-auth-nt" => (2, false),
         "client-deny" => (3, true),
@@ -147,9 +150,7 @@ pub(super) fn unsupported(name: &str) -> String {
 /// What to say of a command that OpenVPN has, or of one that there is not.
 fn absent(name: &str) -> String {
     match name {
-        "proxy" | "remote-entry-count" | "remote-entry-get" | "pkcs11-id-count" | "pkcs11-id-get" => {
-            unsupported(name)
-        }
+        "remote-entry-count" | "remote-entry-get" | "pkcs11-id-count" | "pkcs11-id-get" => unsupported(name),
         "net" => "ERROR: Sorry, this command is currently only implemented on Windows".to_owned(),
         _ => "ERROR: unknown command, enter 'help' for more options".to_owned(),
     }

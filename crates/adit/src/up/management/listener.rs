@@ -253,6 +253,7 @@ mod tests {
             signal: false,
             query_remote: false,
             up_down: false,
+            query_proxy: false,
             forget_disconnect: false,
             as_client: false,
             client_user: None,

@@ -51,6 +51,8 @@ pub(super) struct Management {
     journal: Journal,
     questions: Arc<PendingQueries>,
     queries: bool,
+    /// Of a remote only the proxy is asked for.
+    queries_proxy: bool,
     pending_auths: PendingAuths,
     tunnel: Place,
     thread: Option<JoinHandle<()>>,
@@ -139,6 +141,7 @@ impl Management {
             journal,
             questions,
             queries: settings.query_passwords,
+            queries_proxy: settings.query_proxy && !settings.query_remote,
             pending_auths,
             tunnel,
             thread: Some(thread),
@@ -173,7 +176,12 @@ impl Management {
         *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
         let asked = (self.pending_auths.clone(), Arc::clone(&self.questions));
         let up_down = up_down.map(|(env, keeps)| UpDown::new(self.journal.clone(), env, keeps));
-        Watcher::new(self.journal.clone(), asked, matches!(form, Form::Clients(_)), up_down)
+        let mut watcher =
+            Watcher::new(self.journal.clone(), asked, matches!(form, Form::Clients(_)), up_down);
+        if self.queries_proxy {
+            watcher.ask_for_proxies();
+        }
+        watcher
     }
 }
 

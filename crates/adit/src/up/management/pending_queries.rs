@@ -71,6 +71,8 @@ enum Attempt {
     Held(String),
     /// `remote`.
     Remote(RemoteQuery),
+    /// `proxy`.
+    Proxy(RemoteQuery),
 }
 
 impl Attempt {
@@ -79,6 +81,10 @@ impl Attempt {
         match self {
             Attempt::Held(line) => line.clone(),
             Attempt::Remote(query) => format!(">REMOTE:{},{},{}", query.host, query.port, query.protocol),
+            Attempt::Proxy(query) => {
+                let transport = if query.protocol.starts_with("tcp") { "TCP" } else { "UDP" };
+                format!(">PROXY:{},{transport},{}", query.remote + 1, query.host)
+            }
         }
     }
 }
@@ -158,6 +164,11 @@ impl PendingQueries {
         self.expect(&mut self.state(), Attempt::Remote(query));
     }
 
+    /// Asks by which proxy the running client is to connect.
+    pub(super) fn ask_for_proxy(&self, query: RemoteQuery) {
+        self.expect(&mut self.state(), Attempt::Proxy(query));
+    }
+
     fn expect(&self, state: &mut QueryState, attempt: Attempt) {
         self.journal.say(attempt.line());
         state.attempt = Some(attempt);
@@ -167,6 +178,14 @@ impl PendingQueries {
     pub(super) fn take_remote(&self) -> Option<RemoteQuery> {
         match self.state().attempt.take_if(|attempt| matches!(attempt, Attempt::Remote(_))) {
             Some(Attempt::Remote(query)) => Some(query),
+            _ => None,
+        }
+    }
+
+    /// The same of [`Self::ask_for_proxy`].
+    pub(super) fn take_proxy(&self) -> Option<RemoteQuery> {
+        match self.state().attempt.take_if(|attempt| matches!(attempt, Attempt::Proxy(_))) {
+            Some(Attempt::Proxy(query)) => Some(query),
             _ => None,
         }
     }

@@ -34,6 +34,8 @@ pub(in crate::up) struct Watcher {
     /// When the tunnel was set up.
     since: UnixTime,
     up_down: Option<UpDown>,
+    /// Of a remote only the proxy is asked for.
+    asks_for_proxy: bool,
 }
 
 /// What was noted last.
@@ -71,9 +73,15 @@ impl Watcher {
             clients: 0,
             since: unix_now(),
             up_down,
+            asks_for_proxy: false,
         };
         watcher.note("CONNECTING", "", false, None);
         watcher
+    }
+
+    /// From now on only the proxy is asked for when the client asks where to connect (`management-query-proxy`).
+    pub(super) fn ask_for_proxies(&mut self) {
+        self.asks_for_proxy = true;
     }
 
     /// The protocol asks something of its adapter; `device` is the tunnel's. What is given back is the answer, if it is
@@ -99,6 +107,7 @@ impl Watcher {
             Request::Progress(progress) => self.note_progress(*progress),
             Request::MayGoOn { wait } if self.questions.hold_attempt(*wait) => {}
             Request::MayGoOn { .. } => return Some(Reply::GoOn { at_once: false }),
+            Request::Remote(query) if self.asks_for_proxy => self.questions.ask_for_proxy((**query).clone()),
             Request::Remote(query) => self.questions.ask_for_remote((**query).clone()),
             Request::ServerInfo(text) => self.journal.say(format!(">INFOMSG:{text}")),
             Request::AuthFailed(reason) => {

@@ -168,6 +168,7 @@ fn management() -> BoxedStrategy<Management> {
                 signal,
                 // For clients alone.
                 query_remote: false,
+                query_proxy: false,
                 up_down,
                 forget_disconnect,
                 as_client,
