@@ -77,6 +77,15 @@ pub enum Request {
     /// Where the next attempt goes. Asked only where [`crate::params::ClientParams::asks_for_remote`] says so. Answered with
     /// [`Reply::Remote`].
     Remote(Box<RemoteQuery>),
+    /// The proxy by which a remote is reached wants a username and a password. Asked only where
+    /// [`crate::params::ClientParams::asks_for_proxy_credentials`] says so. What opens paths is to be told of them; then
+    /// [`Reply::ProxyCredentials`].
+    ProxyCredentials {
+        /// Which of the client's remotes.
+        remote: usize,
+        /// There were some, and the proxy refused them.
+        refused: bool,
+    },
     /// Words of the server for the person in charge, as it sent them (`INFO`, `INFO_PRE`); nothing is asked.
     ServerInfo(String),
     /// The server refused what the user showed, in these words, which may be empty; nothing is asked.
@@ -133,6 +142,8 @@ pub enum Reply {
     },
     /// The answer to [`Request::Remote`].
     Remote(RemoteDecision),
+    /// The proxy of [`Request::ProxyCredentials`] can be told who we are; or why not.
+    ProxyCredentials(Result<(), String>),
     /// An answer to the server's question, in base64, from a program that read the question in [`Request::ServerInfo`].
     ServerResponse(Zeroizing<String>),
     /// A client forgets the username, the password and the token.

@@ -550,6 +550,7 @@ impl Protocol for Server {
             | Reply::Remote(_)
             | Reply::ServerResponse(_)
             | Reply::ForgetPasswords
+            | Reply::ProxyCredentials(_)
             | Reply::TlsStepDone(_) => {}
         }
     }

@@ -23,7 +23,7 @@ use super::serve;
 use super::sockets::SocketChannel;
 use crate::netlink::RouteWatch;
 use crate::opener::Opened;
-use crate::proxy::Proxy;
+use crate::proxy::{Proxy, ProxyCredentials};
 use crate::tcp;
 use crate::udp::{Relay, UdpOptions, UdpSocket};
 
@@ -348,6 +348,14 @@ impl HelperFiles {
     /// When the policy does not allow it.
     pub fn replace_proxy(&self, remote: usize, proxy: Option<Proxy>) -> io::Result<()> {
         self.ask(FileRequest::ReplaceProxy(remote, proxy))
+    }
+
+    /// Who we are, for the proxy by which a remote is reached: from the next attempt on.
+    ///
+    /// # Errors
+    /// When there is no such proxy.
+    pub fn proxy_credentials(&self, remote: usize, credentials: ProxyCredentials) -> io::Result<()> {
+        self.ask(FileRequest::ProxyCredentials(remote, credentials))
     }
 
     /// What the file of `auth-user-pass` holds.

@@ -1,5 +1,6 @@
 //! The helper's own process.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
@@ -26,7 +27,7 @@ use crate::dns::NameServers;
 use crate::netlink::RouteWatch;
 use crate::opener::{self, KnownAddresses, Opened, Resolving};
 use crate::privileges::{deny_programs, lock_memory, reduce};
-use crate::proxy::Proxy;
+use crate::proxy::{Proxy, ProxyCredentials};
 use crate::routing::Routing;
 use crate::system::SystemSettings;
 use crate::udp::UdpOptions;
@@ -51,6 +52,8 @@ struct Helper {
     replaced: Option<Mutex<Option<(usize, String, u16)>>>,
     /// The proxy in place of that of one of them, where the policy allows that.
     replaced_proxy: Option<Mutex<Option<(usize, Proxy)>>>,
+    /// Who we are, by the host and the port of a proxy, where that was said later.
+    proxy_credentials: Mutex<BTreeMap<(String, u16), ProxyCredentials>>,
     udp: Option<UdpOptions>,
     binds_udp: bool,
     known: KnownAddresses,
@@ -109,6 +112,7 @@ fn start(policy: Policy, rights: Rights, gather: Gather) -> io::Result<(Helper, 
         remotes: Mutex::new(policy.remotes),
         replaced: policy.replaces_remotes.then(Mutex::default),
         replaced_proxy: policy.replaces_proxies.then(Mutex::default),
+        proxy_credentials: Mutex::default(),
         udp: policy.udp,
         binds_udp: policy.binds_udp,
         known: KnownAddresses::default(),
@@ -179,6 +183,9 @@ impl Helper {
                 Request::File(FileRequest::ReplaceProxy(remote, proxy)) => {
                     channel.send(&self.replace_proxy(remote, proxy).map_err(Refusal::from))?;
                 }
+                Request::File(FileRequest::ProxyCredentials(remote, credentials)) => {
+                    channel.send(&self.introduce(remote, credentials).map_err(Refusal::from))?;
+                }
                 Request::File(FileRequest::Name(name)) => {
                     channel.send(&self.look_up(&name).map_err(Refusal::from))?;
                 }
@@ -230,6 +237,13 @@ impl Helper {
         Ok(())
     }
 
+    /// The proxy of a remote hears who we are from the next attempt on.
+    fn introduce(&self, remote: usize, credentials: ProxyCredentials) -> io::Result<()> {
+        let proxy = self.target(remote).and_then(|target| target.proxy).ok_or(io::ErrorKind::NotFound)?;
+        lock(&self.proxy_credentials).insert((proxy.host.clone(), proxy.port), credentials);
+        Ok(())
+    }
+
     /// Where an attempt at a remote goes.
     fn target(&self, remote: usize) -> Option<Remote> {
         let mut target = lock(&self.remotes).get(remote).cloned()?;
@@ -240,6 +254,10 @@ impl Helper {
         let by = self.replaced_proxy.as_ref().and_then(|replaced| lock(replaced).clone());
         if let Some((_, proxy)) = by.filter(|(place, _)| *place == remote) {
             target.proxy = Some(proxy);
+        }
+        if let Some(proxy) = &mut target.proxy {
+            let known = lock(&self.proxy_credentials).get(&(proxy.host.clone(), proxy.port)).cloned();
+            proxy.credentials = known.or(proxy.credentials.take());
         }
         Some(target)
     }
@@ -506,7 +524,11 @@ mod tests {
         let by = |place| helper.target(place).and_then(|target| target.proxy);
         helper.replace_proxy(1, proxy()).unwrap();
         assert_eq!((by(0), by(1)), (None, proxy()));
+        let who = || ProxyCredentials { username: "ann".to_owned(), password: "secret".to_owned() };
+        helper.introduce(1, who()).unwrap();
+        assert_eq!(by(1).and_then(|proxy| proxy.credentials), Some(who()));
         helper.replace_proxy(1, None).unwrap();
         assert_eq!(by(1), None);
+        assert!(helper.introduce(1, who()).is_err(), "there is no proxy");
     }
 }

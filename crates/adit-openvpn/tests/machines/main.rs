@@ -19,6 +19,7 @@ mod not_up;
 mod per_client;
 mod point_to_point;
 mod pre_auth;
+mod proxies;
 mod push_update;
 mod renegotiation;
 mod revocation;

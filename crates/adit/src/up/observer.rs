@@ -10,10 +10,23 @@ use super::external_key::Signing;
 use super::management::Watcher;
 use super::notify::Notifier;
 use super::openvpn_lines;
+use super::proxies::ProxyPrompt;
 use super::scripts::Scripts;
 use super::tunnel_scripts::TunnelScripts;
 use crate::log::{Logger, Manner};
 use crate::status::StatusSource;
+
+/// What the protocol can ask.
+pub(super) struct Asks {
+    /// For a username, a password or an answer.
+    pub(super) prompt: Option<CredentialPrompt>,
+    /// For the username and the password of a proxy.
+    pub(super) proxy_prompt: Option<ProxyPrompt>,
+    /// To run programs.
+    pub(super) scripts: Option<Scripts>,
+    /// To make a step of a TLS handshake, as our key is held elsewhere.
+    pub(super) signing: Option<Signing>,
+}
 
 /// Writes events to the log, and does what the protocol asks of the program.
 pub(super) struct LogObserver<P: Protocol> {
@@ -21,25 +34,23 @@ pub(super) struct LogObserver<P: Protocol> {
     notifier: Notifier,
     handle: Handle<P>,
     clients: Option<Clients>,
-    prompt: Option<CredentialPrompt>,
-    scripts: Option<Scripts>,
-    signing: Option<Signing>,
+    asks: Asks,
     tunnel_scripts: Option<TunnelScripts>,
     watcher: Option<Watcher>,
 }
 
 impl<P: Protocol> LogObserver<P> {
-    /// `clients` answers a server that asks about its clients, `prompt` a client that needs
-    /// a password or an answer, `signing` one whose key is held elsewhere, `watcher` the management client.
+    /// `clients` answers a server that asks about its clients, `asks` what else a protocol asks; `watcher` is for the management
+    /// client.
     pub(super) fn new(
         (log, notifier): (Logger, Notifier),
         handle: Handle<P>,
         clients: Option<Clients>,
-        (prompt, scripts, signing): (Option<CredentialPrompt>, Option<Scripts>, Option<Signing>),
+        asks: Asks,
         tunnel_scripts: Option<TunnelScripts>,
         watcher: Option<Watcher>,
     ) -> Self {
-        LogObserver { log, notifier, handle, clients, prompt, scripts, signing, tunnel_scripts, watcher }
+        LogObserver { log, notifier, handle, clients, asks, tunnel_scripts, watcher }
     }
 
     /// The driver has ended: the last script runs. Says why the tunnel failed, if a script has made it fail.
@@ -141,29 +152,34 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
                 }
             }
             Request::RunScript(script) => {
-                if let Some(scripts) = &self.scripts {
+                if let Some(scripts) = &self.asks.scripts {
                     // As in OpenVPN, where a client's device comes after its server has authenticated itself.
                     let device = if self.clients.is_some() { tun_name } else { "" };
                     scripts.run(script, device);
                 }
             }
             Request::CancelScript(id) => {
-                if let Some(scripts) = &self.scripts {
+                if let Some(scripts) = &self.asks.scripts {
                     scripts.forget(id);
                 }
             }
             Request::Credentials { reason } => {
-                if let Some(prompt) = &mut self.prompt {
+                if let Some(prompt) = &mut self.asks.prompt {
                     prompt.ask(reason, self.handle.clone());
                 }
             }
             Request::Challenge(challenge) => {
-                if let Some(prompt) = &mut self.prompt {
+                if let Some(prompt) = &mut self.asks.prompt {
                     prompt.answer(&challenge, self.handle.clone());
                 }
             }
+            Request::ProxyCredentials { remote, refused } => {
+                if let Some(prompt) = &mut self.asks.proxy_prompt {
+                    prompt.ask((remote, refused), self.handle.clone());
+                }
+            }
             Request::TlsStep(step) => {
-                if let Some(signing) = &self.signing {
+                if let Some(signing) = &self.asks.signing {
                     signing.make(step);
                 }
             }

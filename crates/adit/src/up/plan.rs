@@ -18,8 +18,9 @@ use super::credentials::CredentialPrompt;
 use super::external_key::{self, ExternalKey};
 use super::management::{Management, PendingQueries};
 use super::peer_names::PeerNames;
+use super::proxies::ProxyPrompt;
 use super::reload::{self, ClientKind, PointKind, Reloads, Remotes, ServerKind, StaticKind, Trust};
-use super::run::Watched;
+use super::run::{Own, Watched};
 use super::startup::Member;
 use super::terminal::Terminal;
 use super::tunnel::{Tunnel, no_randomness};
@@ -51,7 +52,7 @@ impl Tunnel<'_> {
         management: Option<Management>,
         member: Member<'_>,
     ) -> Result<(), Failure> {
-        self.learn_proxy_passwords(&member)?;
+        self.learn_proxy_passwords(management.as_ref(), &member)?;
         let parsed = Arc::clone(&self.parsed);
         if let Some(secret) = &parsed.config.secret {
             return self.run_static(secret, management, member);
@@ -65,10 +66,15 @@ impl Tunnel<'_> {
     }
 
     /// Reads the passwords of proxies, and asks for those of `stdin`.
-    fn learn_proxy_passwords(&mut self, member: &Member<'_>) -> Result<(), Failure> {
+    fn learn_proxy_passwords(
+        &mut self,
+        management: Option<&Management>,
+        member: &Member<'_>,
+    ) -> Result<(), Failure> {
+        let questions = management.and_then(Management::questions);
         let config = &mut Arc::make_mut(&mut self.parsed).config;
         let learnt = proxies::read_files(config, self.file)
-            .and_then(|()| proxies::ask(config, &member.startup().early));
+            .and_then(|()| proxies::ask(config, questions.as_deref(), &member.startup().early));
         learnt.map_err(|(directive, why)| self.at_line(directive, &why))
     }
 
@@ -90,7 +96,7 @@ impl Tunnel<'_> {
             true => reload::reload(source, StaticKind::<false> { handle, remotes, wall }),
             false => reload::reload(source, StaticKind::<true> { handle, remotes, wall }),
         });
-        let with = ((None, None), management, reloads);
+        let with = (Own::default(), management, reloads);
         self.run_protocol(watched, with, member, |now| StaticTunnel::new(params, now, seed))
     }
 
@@ -133,6 +139,7 @@ impl Tunnel<'_> {
         let own = (&credentials, key.as_ref());
         let mut params = translate::client_params(&self.parsed.config, client, own, timeout, lists, wall)
             .map_err(|error| self.locate(&error))?;
+        let proxy_prompt = ProxyPrompt::new(questions.clone());
         let prompt = CredentialPrompt::new(client.auth.as_ref(), self.file, questions);
         if let Some(auth) = &mut params.auth {
             let answer = prompt.first(&mut self.log, &member.startup().early);
@@ -153,7 +160,8 @@ impl Tunnel<'_> {
             let trust = Trust { credentials, key, lists, expiry };
             reload::reload(source, ClientKind { handle, remotes, trust, wall })
         });
-        let with = ((Some(prompt), signs), management, reloads);
+        let own = Own { prompt: Some(prompt), proxy_prompt: Some(proxy_prompt), key: signs };
+        let with = (own, management, reloads);
         self.run_protocol(watched, with, member, |now| Client::new(params, now, seed))
     }
 
@@ -178,7 +186,7 @@ impl Tunnel<'_> {
             let trust = Trust { credentials, key: None, lists, expiry };
             reload::reload(source, ServerKind { handle, trust, secret, wall })
         });
-        let with = ((None, None), management, reloads);
+        let with = (Own::default(), management, reloads);
         let pool = self.shared.as_ref().map(|shared| shared.pool.clone()).unwrap_or_default();
         self.run_protocol(watched, with, member, move |now| Server::with_pool(params, &pool, now, seed))
     }
@@ -201,7 +209,7 @@ impl Tunnel<'_> {
             let trust = Trust { credentials, key: None, lists, expiry };
             reload::reload(source, PointKind { handle, trust, wall })
         });
-        let with = ((None, None), management, reloads);
+        let with = (Own::default(), management, reloads);
         self.run_protocol(watched, with, member, |now| Server::new(params, now, seed))
     }
 
@@ -229,8 +237,9 @@ pub(super) fn say_what_can_be_asked(client: &ClientConfig, params: &mut ClientPa
     }
 }
 
-/// Has the client ask at the management socket, if there is one, before it connects.
+/// Has the client ask at the management socket, if there is one, before it connects, and for what a proxy wants to know.
 pub(super) fn ask_before_attempts(config: &Config, params: &mut ClientParams) {
+    params.asks_for_proxy_credentials = proxies::ask_later(config);
     let Some(management) = &config.process.management else { return };
     params.asks_to_go_on = true;
     params.asks_for_remote = management.query_remote || management.query_proxy;

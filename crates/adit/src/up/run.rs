@@ -15,8 +15,9 @@ use super::expiry::{self, Expiry};
 use super::external_key::{ExternalKey, Signing};
 use super::management::Management;
 use super::notify::Notifier;
-use super::observer::LogObserver;
+use super::observer::{Asks, LogObserver};
 use super::peer_names::PeerNames;
+use super::proxies::ProxyPrompt;
 use super::reload::{Reload, Reloads, Source};
 use super::scripts::{self, Scripts};
 use super::startup::Member;
@@ -36,8 +37,16 @@ pub(super) struct Watched {
     pub(super) names: Option<PeerNames>,
 }
 
-/// What authenticates us: username and password, and the key that is held elsewhere.
-pub(super) type Own = (Option<CredentialPrompt>, Option<ExternalKey>);
+/// What authenticates us.
+#[derive(Default)]
+pub(super) struct Own {
+    /// Username and password.
+    pub(super) prompt: Option<CredentialPrompt>,
+    /// The same for proxies.
+    pub(super) proxy_prompt: Option<ProxyPrompt>,
+    /// The key that is held elsewhere.
+    pub(super) key: Option<ExternalKey>,
+}
 
 /// What others can ask of the tunnel, there until this is dropped.
 struct Shown {
@@ -54,10 +63,11 @@ impl Tunnel<'_> {
     pub(super) fn run_protocol<P: StatusSource>(
         mut self,
         watched: Watched,
-        ((mut prompt, key), management, reloads): (Own, Option<Management>, Reloads<P>),
+        (own, management, reloads): (Own, Option<Management>, Reloads<P>),
         member: Member<'_>,
         protocol: impl FnOnce(adit_core::Instant) -> P,
     ) -> Result<(), Failure> {
+        let Own { mut prompt, mut proxy_prompt, key } = own;
         let account = self.account()?;
         let mut driver: Driver<P> = self.driver()?;
         drop(self.unbound.take());
@@ -73,6 +83,9 @@ impl Tunnel<'_> {
         let access = helper.access();
         driver.use_helper(access.clone(), network).map_err(no_helper)?;
         if let Some(prompt) = &mut prompt {
+            prompt.use_helper(access.clone());
+        }
+        if let Some(prompt) = &mut proxy_prompt {
             prompt.use_helper(access.clone());
         }
         let clients = self.start_clients(per_client.clone(), &access, &handle)?;
@@ -97,7 +110,7 @@ impl Tunnel<'_> {
         let watcher =
             management.as_ref().map(|it| it.attach(handle.clone(), shown.form, beside, self.up_down()));
         let signing = key.map(|key| Signing::start(&key, handle.clone())).transpose().map_err(no_thread)?;
-        let (asks, log) = ((prompt, scripts, signing), self.log.clone());
+        let (asks, log) = (Asks { prompt, proxy_prompt, scripts, signing }, self.log.clone());
         let observer =
             LogObserver::new((log, notifier), handle.clone(), clients, asks, tunnel_scripts, watcher);
         let begin = || member.set_up(account);

@@ -230,6 +230,7 @@ pub(super) fn client_params(
         pull: client.pull,
         asks_to_go_on: false,
         asks_for_remote: false,
+        asks_for_proxy_credentials: false,
     })
 }
 

@@ -26,12 +26,16 @@ pub(in crate::up) enum Topic {
     PrivateKey,
     /// The PIN of the token with that label.
     Token(String),
+    /// That of an HTTP proxy, with the username.
+    HttpProxy,
+    /// That of a SOCKS proxy, with the username.
+    SocksProxy,
 }
 
 impl Topic {
     /// Whether a username goes with it.
     const fn has_username(&self) -> bool {
-        matches!(self, Topic::Auth)
+        matches!(self, Topic::Auth | Topic::HttpProxy | Topic::SocksProxy)
     }
 
     /// Its name in the management protocol.
@@ -41,6 +45,9 @@ impl Topic {
             Topic::PrivateKey => "Private Key".into(),
             // OpenVPN pkcs11.c, `_pkcs11_openvpn_pin_prompt`.
             Topic::Token(label) => format!("{label} token").into(),
+            // OpenVPN proxy.h and socks.c, `UP_TYPE_PROXY` and `UP_TYPE_SOCKS`.
+            Topic::HttpProxy => "HTTP Proxy".into(),
+            Topic::SocksProxy => "SOCKS Proxy".into(),
         }
     }
 }
@@ -219,7 +226,7 @@ impl PendingQueries {
         more: &str,
         waiting: &dyn Waiting,
     ) -> Result<UserPassword, String> {
-        let what = if topic == Topic::Auth { "username/password" } else { "password" };
+        let what = if topic.has_username() { "username/password" } else { "password" };
         let space = if more.is_empty() { "" } else { " " };
         let line = format!(">PASSWORD:Need '{}' {what}{space}{more}", topic.name());
         let mut state = self.state();
