@@ -70,7 +70,7 @@ fn params(credentials: &Credentials, holder: Arc<Held>, tls13: bool) -> ClientPa
     if !tls13 {
         environment.versions = vec![&rustls::version::TLS12];
     }
-    let without_key = Credentials { private_key: Vec::new().into(), ..credentials.clone() };
+    let without_key = Credentials { private_key: Vec::<u8>::new().into(), ..credentials.clone() };
     let tls = client_tls_with_external_key(&without_key, holder, requirements(), &environment).unwrap();
     client.control.tls = TlsConfig::Client(tls);
     client.control.signs_outside = true;
