@@ -92,9 +92,13 @@ impl Identity {
 
     /// Whether the certificate `other` is meant, of which all is known. What this does not name may be anything.
     pub(crate) fn means(&self, other: &Identity) -> bool {
+        self.id == other.id && self.is_on_token_of(other)
+    }
+
+    /// Whether the token of the certificate `other` is meant, of which all is known.
+    pub(crate) fn is_on_token_of(&self, other: &Identity) -> bool {
         let fits = |named: &str, found: &str| named.is_empty() || named == found;
-        self.id == other.id
-            && fits(&self.manufacturer, &other.manufacturer)
+        fits(&self.manufacturer, &other.manufacturer)
             && fits(&self.model, &other.model)
             && fits(&self.serial, &other.serial)
             && fits(&self.label, &other.label)
@@ -171,7 +175,8 @@ mod tests {
         assert_eq!(Identity::parse(path), Ok(wanted.clone()));
         let less = Identity::parse("pkcs11:id=%0a%01;token=Ann%27s%20card").expect("a good name");
         assert!(less.means(&wanted) && !wanted.means(&less));
-        assert!(!Identity::parse("pkcs11:id=%0a").expect("a good name").means(&wanted));
+        let other = Identity::parse("pkcs11:id=%0a").expect("a good name");
+        assert!(!other.means(&wanted) && other.is_on_token_of(&wanted) && !wanted.is_on_token_of(&other));
     }
 
     #[test]

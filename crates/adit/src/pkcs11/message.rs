@@ -87,6 +87,8 @@ pub(crate) enum Outcome {
     PinNeeded(String),
     /// It was wrong.
     PinWrong(String),
+    /// The token is not there.
+    Absent,
     /// It failed, for that reason.
     Failed(String),
 }

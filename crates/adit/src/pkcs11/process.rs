@@ -118,7 +118,7 @@ fn unexpected(outcome: Outcome) -> String {
         Outcome::PinNeeded(label) | Outcome::PinWrong(label) => {
             format!("the PIN of the token {label} is needed")
         }
-        Outcome::Loaded | Outcome::Found(_) | Outcome::Signed(_) => {
+        Outcome::Loaded | Outcome::Found(_) | Outcome::Signed(_) | Outcome::Absent => {
             "the process for smart cards answers something else".to_owned()
         }
     }

@@ -103,7 +103,7 @@ impl Modules {
 
 fn outcome(trouble: Trouble) -> Outcome {
     match trouble {
-        Trouble::Absent => Outcome::Failed("the token with our key is not there".to_owned()),
+        Trouble::Absent => Outcome::Absent,
         Trouble::PinNeeded(label) => Outcome::PinNeeded(label),
         Trouble::PinWrong(label) => Outcome::PinWrong(label),
         Trouble::Failed(why) => Outcome::Failed(why),

@@ -166,6 +166,7 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     both("askpass", "[FILE]", tls::askpass),
     client("pkcs11-providers", "PROVIDER ...", external::providers),
     client("pkcs11-id", "ID", external::id),
+    client("pkcs11-id-management", "", external::id_by_management),
     client("pkcs11-pin-cache", "SECONDS", external::pin_cache),
     client("pkcs11-protected-authentication", "0|1 ...", external::protected),
     client("pkcs11-cert-private", "0|1 ...", external::private_certificates),
@@ -370,7 +371,6 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     refused("vlan-accept", NO_TAP),
     refused("vlan-pvid", NO_TAP),
     refused("http-proxy-override", "write `http-proxy` in its place"),
-    refused("pkcs11-id-management", "name the certificate by `pkcs11-id`; `openvpn --show-pkcs11-ids PROVIDER` shows those that are there"),
     refused("cryptoapicert", NO_STORE),
     // Never
     refused("fragment", "adit does not fragment; use `mssfix`, and a smaller `tun-mtu` if need be"),

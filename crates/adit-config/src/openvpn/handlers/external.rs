@@ -23,6 +23,8 @@ pub(crate) struct ExternalDraft {
     pub(crate) providers: Option<(Vec<PathBuf>, At)>,
     /// `pkcs11-id`.
     pub(crate) id: Option<(String, At)>,
+    /// `pkcs11-id-management`.
+    pub(crate) id_by_management: Option<At>,
     /// `pkcs11-protected-authentication`, for the providers in their order.
     pub(crate) protected: Vec<bool>,
     /// `pkcs11-cert-private`, likewise.
@@ -65,6 +67,12 @@ pub(crate) fn providers(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(crate) fn id(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.tls.external.id = Some((args.get(0)?.to_owned(), args.entry.at.clone()));
+    done()
+}
+
+pub(crate) fn id_by_management(draft: &mut Draft, args: &Args<'_>) -> Done {
+    modify(draft, args);
+    draft.tls.external.id_by_management = Some(args.entry.at.clone());
     done()
 }
 

@@ -10,15 +10,16 @@ use crate::Pem;
 pub enum ExternalIdentity {
     /// A program at the management socket signs (`management-external-key`).
     Management(ManagementIdentity),
-    /// A smart card or the like (`pkcs11-id`).
+    /// A smart card or the like (`pkcs11-id`, `pkcs11-id-management`).
     Pkcs11(Pkcs11Identity),
 }
 
 /// Our certificate and key on a token that a PKCS#11 module speaks to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pkcs11Identity {
-    /// The name of the certificate, in either form of pkcs11-helper (`pkcs11-id`).
-    pub id: String,
+    /// The name of the certificate, in either form of pkcs11-helper (`pkcs11-id`); `None`: the program at the management
+    /// socket names it (`pkcs11-id-management`).
+    pub id: Option<String>,
     /// The modules (`pkcs11-providers`), at least one.
     pub providers: Vec<Pkcs11Provider>,
     /// How long a PIN holds; `None`: until the token is taken out (`pkcs11-pin-cache`).

@@ -14,7 +14,7 @@ impl Parser<'_> {
     /// Who holds our key, if the file says that it is held elsewhere; `None` if there are problems.
     pub(super) fn external(&mut self, draft: &Draft, file: &str) -> Option<Option<ExternalIdentity>> {
         let external = &draft.tls.external;
-        if external.providers.is_some() || external.id.is_some() {
+        if external.providers.is_some() || external.id.is_some() || external.id_by_management.is_some() {
             return Some(Some(ExternalIdentity::Pkcs11(self.on_a_token(draft)?)));
         }
         match (&external.key, &external.certificate) {
@@ -79,13 +79,22 @@ impl Parser<'_> {
         if !self.stands_alone("pkcs11-id", &others) {
             return None;
         }
-        let Some((id, _)) = &external.id else {
-            let (_, at) = external.providers.as_ref()?;
-            self.problems.push(at.problem(
-                "`pkcs11-providers` without `pkcs11-id`, which names the certificate; \
-                 `openvpn --show-pkcs11-ids PROVIDER` shows those that are there",
-            ));
-            return None;
+        let id = match (&external.id, &external.id_by_management) {
+            (Some((id, _)), None) => Some(id.clone()),
+            (None, Some(_)) => None,
+            (Some(_), Some(at)) => {
+                self.problems
+                    .push(at.problem("`pkcs11-id-management` beside `pkcs11-id`; remove one of the two"));
+                return None;
+            }
+            (None, None) => {
+                let (_, at) = external.providers.as_ref()?;
+                self.problems.push(at.problem(
+                    "`pkcs11-providers` without `pkcs11-id`, which names the certificate; \
+                     `openvpn --show-pkcs11-ids PROVIDER` shows those that are there",
+                ));
+                return None;
+            }
         };
         let default: Vec<PathBuf> = vec![Pkcs11Provider::DEFAULT.into()];
         let paths = external.providers.as_ref().map_or(&default, |(paths, _)| paths);
@@ -96,7 +105,7 @@ impl Parser<'_> {
             private_certificates: at(&external.private_certificates, index),
         };
         Some(Pkcs11Identity {
-            id: id.clone(),
+            id,
             providers: paths.iter().enumerate().map(provider).collect(),
             pin_cache: external.pin_cache,
             extra: self.extra(draft)?,

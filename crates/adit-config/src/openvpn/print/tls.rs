@@ -43,7 +43,10 @@ fn print_pkcs11(out: &mut Out, identity: &Pkcs11Identity) {
     let Pkcs11Identity { id, providers, pin_cache, extra } = identity;
     let paths: Vec<String> = providers.iter().map(|it| it.path.display().to_string()).collect();
     out.line("pkcs11-providers", &paths);
-    out.one("pkcs11-id", id);
+    match id {
+        Some(id) => out.one("pkcs11-id", id),
+        None => out.flag("pkcs11-id-management"),
+    }
     let switches: [(&str, fn(&Pkcs11Provider) -> bool); 2] = [
         ("pkcs11-protected-authentication", |provider| provider.protected),
         ("pkcs11-cert-private", |provider| provider.private_certificates),

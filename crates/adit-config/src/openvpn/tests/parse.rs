@@ -466,7 +466,7 @@ fn a_key_on_a_smart_card() {
         other => panic!("{text}: {other:?}"),
     };
     let least = identity("pkcs11-id 'pkcs11:id=%01'\n");
-    assert_eq!((least.id.as_str(), least.pin_cache), ("pkcs11:id=%01", None));
+    assert_eq!((least.id.as_deref(), least.pin_cache), (Some("pkcs11:id=%01"), None));
     assert_eq!(least.providers[0].path, Path::new(Pkcs11Provider::DEFAULT));
     let full = identity(
         "pkcs11-providers /a.so /b.so\npkcs11-id x\npkcs11-pin-cache 300\npkcs11-private-mode 1\n\
@@ -480,6 +480,7 @@ fn a_key_on_a_smart_card() {
     assert_eq!(full.providers, [provider("/a.so", false, true), provider("/b.so", true, false)]);
     assert_eq!(full.pin_cache, Some(std::time::Duration::from_secs(300)));
     assert_eq!(identity("pkcs11-id x\npkcs11-pin-cache -1\n").pin_cache, None);
+    assert_eq!(identity("pkcs11-id-management\nmanagement 127.0.0.1 1\n").id, None);
     for (text, words) in [
         ("pkcs11-providers /a.so\n", "`openvpn --show-pkcs11-ids PROVIDER` shows"),
         ("pkcs11-id x\n<cert>\n-----BEGIN CERTIFICATE-----\n</cert>\n", "`cert` beside `pkcs11-id`"),
@@ -488,7 +489,8 @@ fn a_key_on_a_smart_card() {
             "pkcs11-id x\nmanagement 127.0.0.1 1\nmanagement-external-key\n",
             "`management-external-key` beside",
         ),
-        ("pkcs11-id-management\n", "name the certificate by `pkcs11-id`"),
+        ("pkcs11-id-management\n", "`management`, which is missing"),
+        ("pkcs11-id x\npkcs11-id-management\nmanagement 127.0.0.1 1\n", "`pkcs11-id-management` beside"),
     ] {
         let failure = read(text).expect_err(text).to_string();
         assert!(failure.contains(words), "{text}: {failure}");

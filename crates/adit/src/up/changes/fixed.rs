@@ -108,7 +108,7 @@ pub(super) const OF_ALL: &[Fixed] = &[
     fixed(
         &[
             "management-external-key", "management-external-cert", "pkcs11-id", "pkcs11-providers", "pkcs11-pin-cache",
-            "pkcs11-protected-authentication", "pkcs11-cert-private", "cert", "extra-certs",
+            "pkcs11-protected-authentication", "pkcs11-cert-private", "pkcs11-id-management", "cert", "extra-certs",
         ],
         KEY_HOLDER,
         keep_key_holder,

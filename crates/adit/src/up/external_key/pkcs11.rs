@@ -12,7 +12,7 @@ use rustls::SignatureScheme;
 use super::CurrentStep;
 use super::encoding::{Hash, Kind, digest_info, ecdsa_der, pss_block};
 use crate::pkcs11::{self, Ability, Cards, Found, Identity, Operation, Outcome, Pin, Provider};
-use crate::up::management::{PendingQueries, Topic};
+use crate::up::management::{Listed, PendingQueries, Topic};
 use crate::up::terminal::{Terminal, Turns, Waiting};
 use crate::up::unlock::Fault;
 
@@ -20,12 +20,13 @@ use crate::up::unlock::Fault;
 /// default, too).
 const TRIES: usize = 3;
 
-/// Whom to ask for a PIN.
+/// Whom to ask for a PIN and a token: the program at the management socket, if that answers such questions, or else the
+/// person at the terminal.
 #[derive(Clone)]
-pub(super) struct Pins(pub(super) Option<Arc<PendingQueries>>);
+pub(super) struct Holders(pub(super) Option<Arc<PendingQueries>>);
 
-impl Pins {
-    fn ask(&self, label: &str, waiting: &dyn Waiting) -> Result<Pin, String> {
+impl Holders {
+    fn ask_for_pin(&self, label: &str, waiting: &dyn Waiting) -> Result<Pin, String> {
         let pin = match &self.0 {
             Some(questions) => questions.ask(Topic::Token(label.to_owned()), "", waiting)?.password,
             None => {
@@ -39,22 +40,39 @@ impl Pins {
         }
     }
 
+    /// Waits until someone says that the token with that label is there now.
+    fn ask_for_token(&self, label: &str, waiting: &dyn Waiting) -> Result<(), String> {
+        let answer = match &self.0 {
+            Some(questions) => questions.ask(Topic::Insertion(label.to_owned()), "", waiting)?.password,
+            None => {
+                let mut terminal = Terminal::open()?;
+                terminal.ask(&format!("Insert the token {label}, and press Enter: "), true, waiting)?;
+                return Ok(());
+            }
+        };
+        match answer.as_str() {
+            "ok" => Ok(()),
+            _ => Err(format!("the token {label} is not there")),
+        }
+    }
+
     fn was_wrong(&self, label: &str) {
         if let Some(questions) = &self.0 {
             questions.was_wrong(Topic::Token(label.to_owned()), "");
         }
     }
 
-    /// Does that, with a PIN as soon as one is asked for.
-    fn with_pin(
+    /// Does that with the token of that label, as soon as it is there, and a PIN, as soon as one is asked for.
+    fn with_token(
         &self,
+        label: &str,
         waiting: &dyn Waiting,
         mut act: impl FnMut(Option<Pin>) -> Result<Outcome, String>,
     ) -> Result<Outcome, String> {
         let (mut pin, mut tried) = (None, 0);
         loop {
             match act(pin.take())? {
-                Outcome::PinNeeded(label) => pin = Some(self.ask(&label, waiting)?),
+                Outcome::PinNeeded(label) => pin = Some(self.ask_for_pin(&label, waiting)?),
                 Outcome::PinWrong(label) => {
                     self.was_wrong(&label);
                     tried += 1;
@@ -62,6 +80,7 @@ impl Pins {
                         return Err(format!("the PIN of the token {label} is wrong"));
                     }
                 }
+                Outcome::Absent => self.ask_for_token(label, waiting)?,
                 Outcome::Failed(why) => return Err(why),
                 done => return Ok(done),
             }
@@ -74,7 +93,51 @@ impl Pins {
 /// # Errors
 /// When there is no terminal, or no PIN was given.
 pub(in crate::up) fn ask_at_terminal(label: &str) -> Result<Pin, String> {
-    Pins(None).ask(label, &Turns::default().next())
+    Holders(None).ask_for_pin(label, &Turns::default().next())
+}
+
+/// Asks the program at the management socket which certificate it is to be.
+fn choose(
+    (cards, holders): (&Cards, &Holders),
+    chooser: Option<&PendingQueries>,
+    waiting: &dyn Waiting,
+) -> Result<Identity, String> {
+    let chooser = chooser.ok_or("there is no management socket to ask at")?;
+    // A PIN that is needed to see certificates is asked for here.
+    holders.with_token("", waiting, |pin| cards.find(pin))?;
+    let list = || -> Option<Vec<Listed>> {
+        match cards.find(None) {
+            Ok(Outcome::Found(found)) => Some(found.into_iter().map(listed).collect()),
+            _ => None,
+        }
+    };
+    Identity::parse(&chooser.ask_which(list, waiting)?)
+}
+
+fn listed(found: Found) -> Listed {
+    Listed { name: found.identity.to_string(), certificate: found.certificate }
+}
+
+/// The certificate that is wanted, as soon as its token is there.
+fn look_for(
+    wanted: &Identity,
+    (cards, holders): (&Cards, &Holders),
+    waiting: &dyn Waiting,
+) -> Result<Found, String> {
+    loop {
+        let outcome = holders.with_token(&wanted.label, waiting, |pin| cards.find(pin))?;
+        let Outcome::Found(found) = outcome else {
+            return Err("the process for smart cards answers something else".to_owned());
+        };
+        if let Some(it) = found.iter().find(|found| wanted.means(&found.identity)) {
+            return Ok(it.clone());
+        }
+        let why = absent(&found);
+        if found.iter().any(|found| wanted.is_on_token_of(&found.identity)) {
+            return Err(why);
+        }
+        holders.ask_for_token(&wanted.label, waiting).map_err(|refusal| format!("{why}; {refusal}"))?;
+    }
 }
 
 /// The token, by the process that speaks to it.
@@ -82,22 +145,22 @@ pub(super) struct TokenKey {
     cards: Cards,
     identity: Identity,
     signs_by: Vec<Ability>,
-    pins: Pins,
+    holders: Holders,
     current: Arc<CurrentStep>,
 }
 
 impl TokenKey {
-    /// Loads the modules, and finds the certificate: gives it in DER.
+    /// Loads the modules, and finds the certificate: gives it in DER. Where the file does not name it, `chooser` is asked.
     ///
     /// # Errors
     /// The directive at fault, and why.
     pub(super) fn find(
         config: &Pkcs11Identity,
-        (pins, current): (Pins, Arc<CurrentStep>),
+        (holders, chooser, current): (Holders, Option<&PendingQueries>, Arc<CurrentStep>),
         waiting: &dyn Waiting,
     ) -> Result<(Self, Vec<u8>), Fault> {
         let of_id = |why: String| ("pkcs11-id", format!("pkcs11-id: {why}"));
-        let wanted = Identity::parse(&config.id).map_err(of_id)?;
+        let named = config.id.as_deref().map(Identity::parse).transpose().map_err(of_id)?;
         let providers: Vec<Provider> = config
             .providers
             .iter()
@@ -109,16 +172,14 @@ impl TokenKey {
             .collect();
         let cards = Cards::start(&providers, config.pin_cache)
             .map_err(|why| ("pkcs11-providers", format!("pkcs11-providers: {why}")))?;
-        let outcome = pins.with_pin(waiting, |pin| cards.find(pin)).map_err(of_id)?;
-        let Outcome::Found(found) = outcome else {
-            return Err(of_id("the process for smart cards answers something else".to_owned()));
+        let wanted = match named {
+            Some(named) => named,
+            None => choose((&cards, &holders), chooser, waiting)
+                .map_err(|why| ("pkcs11-id-management", format!("pkcs11-id-management: {why}")))?,
         };
-        let Some(Found { identity, certificate, signs_by }) =
-            found.iter().find(|found| wanted.means(&found.identity)).cloned()
-        else {
-            return Err(of_id(absent(&found)));
-        };
-        Ok((TokenKey { cards, identity, signs_by, pins, current }, certificate))
+        let Found { identity, certificate, signs_by } =
+            look_for(&wanted, (&cards, &holders), waiting).map_err(of_id)?;
+        Ok((TokenKey { cards, identity, signs_by, holders, current }, certificate))
     }
 
     fn can(&self, ability: Ability) -> bool {
@@ -184,7 +245,7 @@ impl KeyHolder for TokenKey {
         let (operation, data) = self.task(kind, key, message)?;
         let wanted = || self.current.wants_it();
         let act = |pin| self.cards.sign(&self.identity, (operation, data.as_slice()), pin, &wanted);
-        match self.pins.with_pin(&*self.current, act)? {
+        match self.holders.with_token(&self.identity.label, &*self.current, act)? {
             Outcome::Signed(signature) if matches!(kind, Kind::Ecdsa(_)) => ecdsa_der(&signature)
                 .ok_or_else(|| "the token's signature has not the form of ECDSA".to_owned()),
             Outcome::Signed(signature) => Ok(signature),

@@ -42,8 +42,12 @@ load-stats             : Show the number of clients and the bytes in and out.
 log [on|off] [N|all]   : Tell new lines of the log, or show the last N or all.
 mute [n]               : Show or set how many lines that are alike are logged.
 nclients               : Show the number of clients.
+needok type ok|cancel  : Say whether what is asked for is done.
+needstr type text      : Give a text that is asked for.
 password type p        : Give a password that is asked for.
 pid                    : Show the number of the process.
+pkcs11-id-count        : Show how many certificates are on tokens, while one is asked for.
+pkcs11-id-get n        : Show the n-th of them, from 0 on.
 pk-sig                 : Give the signature that is asked for, in base64, in the lines that follow until END.
 proxy NONE             : Connect to the remote that was asked about, as the file says.
 proxy HTTP|SOCKS HOST PORT [nct] : Connect to it by that proxy.
@@ -111,9 +115,13 @@ pub(super) fn run(
         "proxy" => client_commands::proxy(arguments, context, out),
         "cr-response" => client_commands::respond(first.unwrap_or_default(), context, out),
         "forget-passwords" => client_commands::forget_passwords(context, out),
-        // adit asks for neither: they are for smart cards.
-        "needok" => out.line("ERROR: no needok-confirmation is currently needed at this time"),
-        "needstr" => out.line("ERROR: no needstr-string is currently needed at this time"),
+        "needok" => out.line(&context.questions.take_confirmation(at(arguments, 0), at(arguments, 1))),
+        "needstr" => out.line(&context.questions.take_string(at(arguments, 0), at(arguments, 1))),
+        "pkcs11-id-count" => out.line(&context.questions.count_certificates()),
+        "pkcs11-id-get" => {
+            let index = at(arguments, 0).parse().unwrap_or_default();
+            out.line(&context.questions.certificate(index));
+        }
         "pk-sig" | "rsa-sig" | "certificate" => texts::run(name, session, context, out),
         "username" => out.line(&context.questions.take_username(at(arguments, 0), at(arguments, 1))),
         "password" => out.line(&context.questions.take_password(at(arguments, 0), at(arguments, 1))),
@@ -133,7 +141,7 @@ fn at<'a>(arguments: &[&'a str], index: usize) -> &'a str {
 /// How many arguments a command takes at least, and whether it may have more.
 fn needed(name: &str) -> (usize, bool) {
     match name {
-        "kill" | "signal" | "bytecount" | "cr-response" | "push-update-broad" => (1, false),
+        "kill" | "signal" | "bytecount" | "cr-response" | "push-update-broad" | "pkcs11-id-get" => (1, false),
         "client-kill" | "log" | "echo" | "remote" | "proxy" => (1, true),
         "username" | "password" | "needok" | "needstr" | "push-update-cid" | "client-auth"
         | "client-auth-nt" => (2, false),
@@ -150,7 +158,7 @@ pub(super) fn unsupported(name: &str) -> String {
 /// What to say of a command that OpenVPN has, or of one that there is not.
 fn absent(name: &str) -> String {
     match name {
-        "remote-entry-count" | "remote-entry-get" | "pkcs11-id-count" | "pkcs11-id-get" => unsupported(name),
+        "remote-entry-count" | "remote-entry-get" => unsupported(name),
         "net" => "ERROR: Sorry, this command is currently only implemented on Windows".to_owned(),
         _ => "ERROR: unknown command, enter 'help' for more options".to_owned(),
     }

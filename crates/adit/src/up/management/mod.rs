@@ -38,7 +38,7 @@ use crate::status::StatusSource;
 use journal::{Journal, Kind};
 use listener::ManagementListener;
 use pending_auths::PendingAuths;
-pub(super) use pending_queries::{PendingQueries, Topic};
+pub(super) use pending_queries::{Listed, PendingQueries, Topic};
 use tunnel::{Running, Tunnel};
 use up_down::UpDown;
 pub(super) use watcher::Watcher;

@@ -1,5 +1,6 @@
 //! What the tunnel waits for at the management socket: a release, a username, a password, a word on where to connect.
 
+mod certificates;
 mod texts;
 
 use std::borrow::Cow;
@@ -11,13 +12,14 @@ use zeroize::Zeroizing;
 
 use super::journal::Journal;
 use crate::up::terminal::Waiting;
+pub(in crate::up) use certificates::Listed;
 pub(in crate::up) use texts::TextTopic;
 use texts::{DEFAULT_VERSION, PendingText};
 
 /// How often is looked whether the question still stands.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A password that is asked for.
+/// A password that is asked for, or another word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::up) enum Topic {
     /// That of `auth-user-pass`, with the username.
@@ -26,6 +28,10 @@ pub(in crate::up) enum Topic {
     PrivateKey,
     /// The PIN of the token with that label.
     Token(String),
+    /// Whether the token with that label is there now: `ok` or `cancel`.
+    Insertion(String),
+    /// The name of a certificate on a token.
+    Certificate,
     /// That of an HTTP proxy, with the username.
     HttpProxy,
     /// That of a SOCKS proxy, with the username.
@@ -38,6 +44,34 @@ impl Topic {
         matches!(self, Topic::Auth | Topic::HttpProxy | Topic::SocksProxy)
     }
 
+    /// What is asked for, in the management protocol, with what `more` says of it.
+    fn question(&self, more: &str) -> String {
+        let name = self.name();
+        let what = match self {
+            Topic::Auth | Topic::HttpProxy | Topic::SocksProxy => "username/password",
+            Topic::PrivateKey | Topic::Token(_) => "password",
+            // OpenVPN pkcs11.c, `_pkcs11_openvpn_token_prompt` and `tls_ctx_use_pkcs11`.
+            Topic::Insertion(label) => {
+                return format!(">NEED-OK:Need '{name}' confirmation MSG:Please insert {label} token");
+            }
+            Topic::Certificate => {
+                return format!(">NEED-STR:Need '{name}' string MSG:Please specify PKCS#11 id to use");
+            }
+        };
+        let space = if more.is_empty() { "" } else { " " };
+        format!(">PASSWORD:Need '{name}' {what}{space}{more}")
+    }
+
+    /// Whether that kind of answer belongs to it.
+    fn takes(&self, what: &str) -> bool {
+        match self {
+            Topic::Auth | Topic::HttpProxy | Topic::SocksProxy => matches!(what, "username" | "password"),
+            Topic::PrivateKey | Topic::Token(_) => what == "password",
+            Topic::Insertion(_) => what == "needok-confirmation",
+            Topic::Certificate => what == "needstr-string",
+        }
+    }
+
     /// Its name in the management protocol.
     pub(super) fn name(&self) -> Cow<'static, str> {
         match self {
@@ -45,6 +79,8 @@ impl Topic {
             Topic::PrivateKey => "Private Key".into(),
             // OpenVPN pkcs11.c, `_pkcs11_openvpn_pin_prompt`.
             Topic::Token(label) => format!("{label} token").into(),
+            Topic::Insertion(_) => "token-insertion-request".into(),
+            Topic::Certificate => "pkcs11-id-request".into(),
             // OpenVPN proxy.h and socks.c, `UP_TYPE_PROXY` and `UP_TYPE_SOCKS`.
             Topic::HttpProxy => "HTTP Proxy".into(),
             Topic::SocksProxy => "SOCKS Proxy".into(),
@@ -68,6 +104,8 @@ struct QueryState {
     attempt: Option<Attempt>,
     /// What is to be answered by lines.
     text: Option<PendingText>,
+    /// The certificates on tokens, of which the client names one.
+    certificates: Vec<Listed>,
     /// What the connected client says it knows (`version`).
     version: u32,
 }
@@ -226,9 +264,18 @@ impl PendingQueries {
         more: &str,
         waiting: &dyn Waiting,
     ) -> Result<UserPassword, String> {
-        let what = if topic.has_username() { "username/password" } else { "password" };
-        let space = if more.is_empty() { "" } else { " " };
-        let line = format!(">PASSWORD:Need '{}' {what}{space}{more}", topic.name());
+        self.ask_and(topic, more, waiting, || ())
+    }
+
+    /// The same; does something else now and then while it waits.
+    fn ask_and(
+        &self,
+        topic: Topic,
+        more: &str,
+        waiting: &dyn Waiting,
+        mut meanwhile: impl FnMut(),
+    ) -> Result<UserPassword, String> {
+        let line = topic.question(more);
         let mut state = self.state();
         state.pending = Some(Pending { topic, line: line.clone(), username: None, password: None });
         self.journal.say(line);
@@ -246,8 +293,9 @@ impl PendingQueries {
                 state.pending = None;
                 return Err("the question was withdrawn".to_owned());
             }
-            let waited = self.changed.wait_timeout(state, LOOK_EVERY);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            drop(self.changed.wait_timeout(state, LOOK_EVERY));
+            meanwhile();
+            state = self.state();
         }
     }
 
@@ -261,11 +309,21 @@ impl PendingQueries {
         self.take("password", topic, |pending| pending.password = Some(Zeroizing::new(text.to_owned())))
     }
 
+    /// `needok TYPE ok|cancel`.
+    pub(super) fn take_confirmation(&self, topic: &str, text: &str) -> String {
+        let put = |pending: &mut Pending| pending.password = Some(Zeroizing::new(text.to_owned()));
+        self.take("needok-confirmation", topic, put)
+    }
+
+    /// `needstr TYPE TEXT`.
+    pub(super) fn take_string(&self, topic: &str, text: &str) -> String {
+        let put = |pending: &mut Pending| pending.password = Some(Zeroizing::new(text.to_owned()));
+        self.take("needstr-string", topic, put)
+    }
+
     fn take(&self, what: &str, topic: &str, put: impl FnOnce(&mut Pending)) -> String {
         let mut state = self.state();
-        let wanted = |pending: &&mut Pending| {
-            !pending.is_answered() && (what == "password" || pending.topic.has_username())
-        };
+        let wanted = |pending: &&mut Pending| !pending.is_answered() && pending.topic.takes(what);
         let Some(pending) = state.pending.as_mut().filter(wanted) else {
             return format!("ERROR: no {what} is currently needed at this time");
         };

@@ -73,8 +73,9 @@ impl Token {
     }
 }
 
-/// What is asked for at the socket of a client whose key is on a token of that kind.
-fn dialogue(client: Program, keys: KeyKind) -> Vec<String> {
+/// What is asked for at the socket of a client whose key is on a token of that kind. Its file names the certificate, or the
+/// program at the socket does.
+fn dialogue(client: Program, keys: KeyKind, named: bool) -> Vec<String> {
     let authority = std::cell::RefCell::new(None);
     let options = Options { keys, ..Options::BASE };
     let scratch = Scratch::create("smart-card").unwrap();
@@ -89,8 +90,9 @@ fn dialogue(client: Program, keys: KeyKind) -> Vec<String> {
             let (from, to) = (client.find(&start).unwrap(), client.find(&end).unwrap());
             client.replace_range(from..to + end.len(), "");
         }
+        let which = if named { format!("pkcs11-id '{name}'") } else { "pkcs11-id-management".to_owned() };
         client.push_str(&format!(
-            "pkcs11-providers {}\npkcs11-id '{name}'\nhand-window 30\nconnect-retry 1\n\
+            "pkcs11-providers {}\n{which}\nhand-window 30\nconnect-retry 1\n\
              management {} unix\nmanagement-hold\nmanagement-query-passwords\n",
             token.module.display(),
             socket.display()
@@ -106,7 +108,21 @@ fn dialogue(client: Program, keys: KeyKind) -> Vec<String> {
     talk.until(">HOLD:");
     talk.answer("state on");
     talk.answer("hold release");
-    let mut heard = vec![talk.until(">PASSWORD:")];
+    let mut heard = Vec::new();
+    if !named {
+        heard.push(talk.until(">NEED-STR:"));
+        talk.say("pkcs11-id-count");
+        heard.push(talk.until(">PKCS11ID-COUNT:"));
+        talk.say("pkcs11-id-get 1");
+        heard.push(talk.until(">PKCS11ID-ENTRY:"));
+        talk.say("pkcs11-id-get 0");
+        let entry = talk.until(">PKCS11ID-ENTRY:");
+        let words: Vec<&str> = entry.split('\'').collect();
+        // The serial number of the token and the certificate differ from one token to the next.
+        heard.push(format!("{} {} {}", words[0], words[2], words[4]));
+        heard.extend(talk.answer(&format!("needstr pkcs11-id-request '{}'", words[3])));
+    }
+    heard.push(talk.until(">PASSWORD:"));
     heard.extend(talk.answer(&format!("password \"adit token\" {PIN}")));
     talk.until_with(">STATE:", ",CONNECTED,");
     heard
@@ -117,11 +133,23 @@ fn a_token_signs_for_a_client() {
     if !can_run("smart cards", &PROGRAMS) {
         return;
     }
-    let [theirs, ours] = [Program::OpenVpn, Program::Adit].map(|client| dialogue(client, KeyKind::Ecdsa));
+    let [theirs, ours] =
+        [Program::OpenVpn, Program::Adit].map(|client| dialogue(client, KeyKind::Ecdsa, true));
     assert_eq!(ours, theirs);
     assert_eq!(ours[0], ">PASSWORD:Need 'adit token' password");
     // PSS on the token.
-    assert_eq!(dialogue(Program::Adit, KeyKind::Rsa), ours);
+    assert_eq!(dialogue(Program::Adit, KeyKind::Rsa, true), ours);
+}
+
+#[test]
+fn a_program_names_the_certificate_on_a_token() {
+    if !can_run("smart cards", &PROGRAMS) {
+        return;
+    }
+    let [theirs, ours] =
+        [Program::OpenVpn, Program::Adit].map(|client| dialogue(client, KeyKind::Ecdsa, false));
+    assert_eq!(ours, theirs);
+    assert_eq!(ours[1..3], [">PKCS11ID-COUNT:1", ">PKCS11ID-ENTRY:'1'"]);
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn pkcs11() -> impl Strategy<Value = Pkcs11Identity> {
             Pkcs11Provider { path: path.into(), protected, private_certificates }
         });
     let pin_cache = option::of((0..10_000_u64).prop_map(std::time::Duration::from_secs));
-    (text(), vec(provider, 1..4), pin_cache, option::of(pem("CERTIFICATE")))
+    (option::of(text()), vec(provider, 1..4), pin_cache, option::of(pem("CERTIFICATE")))
         .prop_map(|(id, providers, pin_cache, extra)| Pkcs11Identity { id, providers, pin_cache, extra })
 }
 
