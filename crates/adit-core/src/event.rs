@@ -200,6 +200,25 @@ pub enum OpenFailure {
     UnknownName(String),
     /// Anything else: the resolver did not answer, the connection was refused or timed out, ...
     Unreachable(String),
+    /// Something on the way, such as a proxy, asks for a username and a password that there are not, or refuses those that
+    /// there are.
+    NeedsCredentials {
+        /// What it is, and what it said.
+        text: String,
+        /// There were some.
+        refused: bool,
+    },
+}
+
+impl OpenFailure {
+    /// What happened, for people.
+    pub fn text(&self) -> &str {
+        match self {
+            OpenFailure::UnknownName(text)
+            | OpenFailure::Unreachable(text)
+            | OpenFailure::NeedsCredentials { text, .. } => text,
+        }
+    }
 }
 
 /// How much a report matters.

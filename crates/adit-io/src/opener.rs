@@ -245,7 +245,9 @@ pub(crate) fn look_up_beside(host: &str, servers: &MarkedServers) -> io::Result<
     };
     resolve_beside(&remote, servers).map_err(|failure| match failure {
         OpenFailure::UnknownName(text) => io::Error::new(io::ErrorKind::NotFound, text),
-        OpenFailure::Unreachable(text) => io::Error::new(io::ErrorKind::TimedOut, text),
+        OpenFailure::Unreachable(text) | OpenFailure::NeedsCredentials { text, .. } => {
+            io::Error::new(io::ErrorKind::TimedOut, text)
+        }
     })
 }
 
@@ -374,7 +376,7 @@ mod tests {
         match open(remote, 0, &OPTIONS, (&KnownAddresses::default(), &Resolving::System), |_| ()).unwrap_err()
         {
             OpenFailure::UnknownName(text) => format!("unknown: {text}"),
-            OpenFailure::Unreachable(text) => text,
+            OpenFailure::Unreachable(text) | OpenFailure::NeedsCredentials { text, .. } => text,
         }
     }
 

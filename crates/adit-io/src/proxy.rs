@@ -86,6 +86,35 @@ impl fmt::Debug for ProxyCredentials {
     }
 }
 
+/// A proxy asks for a username and a password that there are not, or refuses those that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CredentialsWanted {
+    /// There were some.
+    pub(crate) refused: bool,
+}
+
+impl CredentialsWanted {
+    /// Whether this is what the error says.
+    pub(crate) fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+
+    fn error(refused: bool) -> io::Error {
+        io::Error::new(io::ErrorKind::PermissionDenied, CredentialsWanted { refused })
+    }
+}
+
+impl std::error::Error for CredentialsWanted {}
+
+impl fmt::Display for CredentialsWanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.refused {
+            true => "it refuses the username and password",
+            false => "it asks for a username and a password; name a file with both",
+        })
+    }
+}
+
 /// Datagrams by a proxy.
 #[derive(Debug)]
 pub(crate) struct Association {

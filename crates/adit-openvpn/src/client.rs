@@ -58,6 +58,8 @@ enum State {
     Asking,
     /// The driver opens a path to the remote.
     Opening,
+    /// The user is asked for the username and the password of a proxy, which said this.
+    AskingForProxy(String),
     /// There is a path.
     Connected(Box<Connection>),
     /// Over for good.
@@ -292,7 +294,13 @@ impl Client {
                 )));
             }
             OpenFailure::UnknownName(text) => self.try_again(&text, true),
-            OpenFailure::Unreachable(text) => {
+            OpenFailure::NeedsCredentials { text, refused } if self.params.asks_for_proxy_credentials => {
+                self.unknown.0 = 0;
+                self.state = State::AskingForProxy(text);
+                let request = Request::ProxyCredentials { remote: self.remote, refused };
+                self.events.push_back(Event::Request(request));
+            }
+            OpenFailure::Unreachable(text) | OpenFailure::NeedsCredentials { text, .. } => {
                 self.unknown.0 = 0;
                 self.try_again(&text, true);
             }
@@ -499,12 +507,18 @@ impl Protocol for Client {
             Reply::ChallengeResponse(response) => self.question_answered(response),
             Reply::GoOn { at_once } => self.go_on(at_once),
             Reply::Remote(decision) => self.remote_decided(decision),
+            Reply::ProxyCredentials(answer) => self.proxy_answered(answer),
             Reply::ServerResponse(answer) => self.respond(&answer),
             Reply::ForgetPasswords => self.user.forget_all(),
             Reply::RevocationList(content) => self.take_revocations(&content),
             Reply::ScriptDone { id, outcome } => {
                 if let State::Connected(connection) = &mut self.state {
                     connection.script_done(now, id, &outcome, &mut self.events);
+                }
+            }
+            Reply::TlsStepDone(step) => {
+                if let State::Connected(connection) = &mut self.state {
+                    connection.step_done(now, &step);
                 }
             }
             // For servers.
@@ -538,7 +552,12 @@ impl Protocol for Client {
         match &self.state {
             State::Waiting(until) => Some(*until),
             State::Connected(connection) => connection.poll_timeout(),
-            State::Held(_) | State::Choosing | State::Asking | State::Opening | State::Ended => None,
+            State::Held(_)
+            | State::Choosing
+            | State::Asking
+            | State::Opening
+            | State::AskingForProxy(_)
+            | State::Ended => None,
         }
     }
 

@@ -20,6 +20,7 @@ use crate::key_state::{KeyState, KeyStateError, KeyStateOutput, PacketShape, ear
 use crate::keys::KeyMaterial;
 use crate::params::ControlParams;
 use crate::request::UserPassword;
+use crate::tls::TlsStep;
 use crate::wire::{ControlBody, Header, MAX_ACKS, Opcode, SID_LEN, Sid, TlsRole};
 use crate::wrap::{Opened, Wrap, WrapConfig, WrapReplay};
 
@@ -47,6 +48,8 @@ pub(crate) enum ControlOutput {
     Secured { key_id: u8 },
     /// A client: scripts judge the server's certificates; then [`ControlChannel::say_hello`] or the end.
     Judge { key_id: u8 },
+    /// A client: a step of TLS that is to be made outside; then [`ControlChannel::step_done`].
+    Step(TlsStep),
     /// An exchange is complete: its data keys can be made.
     Established { key_id: u8 },
     /// A control message.
@@ -412,6 +415,7 @@ impl ControlChannel {
                         self.outputs.push_back(ControlOutput::Judge { key_id });
                     }
                 }
+                KeyStateOutput::Step(step) => self.outputs.push_back(ControlOutput::Step(step)),
                 KeyStateOutput::Message(message) => self.outputs.push_back(ControlOutput::Message(message)),
             }
         }
@@ -452,6 +456,20 @@ impl ControlChannel {
         let exchange = self.exchanges.iter_mut().find(|exchange| exchange.state.key_id == key_id);
         if let Some(Err(error)) = exchange.map(|exchange| exchange.state.say_hello(now)) {
             self.fail(now, error);
+        }
+    }
+
+    /// A step of TLS was made outside ([`ControlOutput::Step`]). One that is not awaited any more changes nothing.
+    pub(crate) fn step_done(&mut self, now: Instant, step: &TlsStep) {
+        let Some(index) = self.exchanges.iter().position(|exchange| exchange.state.awaits(step)) else {
+            return;
+        };
+        if self.failed {
+            return;
+        }
+        match self.exchanges[index].state.step_done(now) {
+            Ok(()) => self.collect(now, index),
+            Err(error) => self.fail(now, error),
         }
     }
 

@@ -9,15 +9,17 @@ use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::NoServerSessionStorage;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::time_provider::TimeProvider;
 use rustls::{
-    CipherSuite, ClientConfig, NamedGroup, ServerConfig, SignatureScheme, SupportedProtocolVersion,
+    CipherSuite, ClientConfig, NamedGroup, ProtocolVersion, ServerConfig, SignatureScheme,
+    SupportedProtocolVersion,
 };
 use thiserror::Error;
 use webpki::aws_lc_rs as algorithms;
 use zeroize::Zeroizing;
 
-use crate::tls::TlsVerifier;
+use crate::tls::{ExternalKey, KeyHolder, TlsVerifier};
 
 /// What one end needs to authenticate itself and its peer, as PEM.
 #[derive(Clone)]
@@ -61,6 +63,9 @@ pub enum CredentialError {
         "key: this private key does not belong to the certificate in cert; they were mixed up or one is outdated"
     )]
     Mismatch,
+    /// The key that is held elsewhere cannot be used.
+    #[error("the key of our certificate is held elsewhere, and cannot be used: {0}")]
+    External(String),
     /// TLS refuses the combination.
     #[error("TLS cannot be set up with these certificates: {0}")]
     Tls(#[from] rustls::Error),
@@ -71,7 +76,9 @@ impl CredentialError {
     pub fn directive(&self) -> &'static str {
         match self {
             CredentialError::Pem { directive, .. } => directive,
-            CredentialError::Validity { .. } | CredentialError::Tls(_) => "cert",
+            CredentialError::Validity { .. } | CredentialError::Tls(_) | CredentialError::External(_) => {
+                "cert"
+            }
             CredentialError::Mismatch => "key",
         }
     }
@@ -136,14 +143,58 @@ pub fn client_tls(
     environment: &TlsEnvironment,
 ) -> Result<Arc<ClientConfig>, CredentialError> {
     let parts = Parts::parse(credentials, &requirements, environment)?;
+    let certified = match parts.identity {
+        Some((chain, key)) => {
+            Some(CertifiedKey::from_der(chain, key, &environment.provider).map_err(key_error)?)
+        }
+        None => None,
+    };
+    client_config(parts.authorities, certified, requirements, environment)
+}
+
+/// The TLS configuration of a client whose private key `holder` has; `credentials` have none. A connection that it makes
+/// needs [`crate::params::ControlParams::signs_outside`].
+///
+/// # Errors
+/// When the credentials cannot be used, or their key makes no signatures that the versions of TLS allow.
+pub fn client_tls_with_external_key(
+    credentials: &Credentials,
+    holder: Arc<dyn KeyHolder>,
+    requirements: PeerRequirements,
+    environment: &TlsEnvironment,
+) -> Result<Arc<ClientConfig>, CredentialError> {
+    let authorities = trusted(credentials, &requirements)?;
+    let chain = own_chain(credentials, environment)?;
+    let own = chain.first().ok_or_else(|| pem_error("cert", "there is no certificate in it"))?;
+    let key = ExternalKey::new(own, holder).map_err(|error| CredentialError::External(error.0))?;
+    let mut environment = environment.clone();
+    if !key.can_do_tls13() {
+        environment.versions.retain(|version| version.version != ProtocolVersion::TLSv1_3);
+        if environment.versions.is_empty() {
+            return Err(CredentialError::External(
+                "it signs by PKCS #1 v1.5 alone, which TLS 1.3 does not have, and tls-version-min asks for that version: let management-external-key name `pss` or `nopadding`"
+                    .to_owned(),
+            ));
+        }
+    }
+    let certified = CertifiedKey::new(chain, Arc::new(key));
+    client_config(authorities, Some(certified), requirements, &environment)
+}
+
+fn client_config(
+    authorities: Option<Authorities>,
+    certified: Option<CertifiedKey>,
+    requirements: PeerRequirements,
+    environment: &TlsEnvironment,
+) -> Result<Arc<ClientConfig>, CredentialError> {
     let algorithms = environment.provider.signature_verification_algorithms;
-    let verifier = TlsVerifier::new(Purpose::Server, parts.authorities, requirements, algorithms);
+    let verifier = TlsVerifier::new(Purpose::Server, authorities, requirements, algorithms);
     let config = ClientConfig::builder_with_details(environment.provider.clone(), environment.time.clone())
         .with_protocol_versions(&environment.versions)?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
-    let mut config = match parts.identity {
-        Some((chain, key)) => config.with_client_auth_cert(chain, key).map_err(key_error)?,
+    let mut config = match certified {
+        Some(certified) => config.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified))),
         None => config.with_no_client_auth(),
     };
     // Each OpenVPN key exchange is a full handshake; the peer is known by its certificate, not by a host name.
@@ -237,19 +288,36 @@ impl Parts {
         requirements: &PeerRequirements,
         environment: &TlsEnvironment,
     ) -> Result<Self, CredentialError> {
-        let authorities = match credentials.ca.is_empty() && !requirements.fingerprints.is_empty() {
-            true => None,
-            false => Some(authorities(&credentials.ca)?),
-        };
+        let authorities = trusted(credentials, requirements)?;
         if credentials.certificate.is_empty() && credentials.private_key.is_empty() {
             return Ok(Parts { authorities, identity: None });
         }
-        let chain = certificates("cert", &credentials.certificate)?;
-        if let (Some(own), Some(now)) = (chain.first(), environment.time.current_time()) {
-            check_validity(own, now)?;
-        }
+        let chain = own_chain(credentials, environment)?;
         Ok(Parts { authorities, identity: Some((chain, private_key(&credentials.private_key)?)) })
     }
+}
+
+/// Whom we trust; `None` where fingerprints decide alone.
+fn trusted(
+    credentials: &Credentials,
+    requirements: &PeerRequirements,
+) -> Result<Option<Authorities>, CredentialError> {
+    match credentials.ca.is_empty() && !requirements.fingerprints.is_empty() {
+        true => Ok(None),
+        false => authorities(&credentials.ca).map(Some),
+    }
+}
+
+/// Our certificate, which is valid now, and those that link it to an authority.
+fn own_chain(
+    credentials: &Credentials,
+    environment: &TlsEnvironment,
+) -> Result<Vec<CertificateDer<'static>>, CredentialError> {
+    let chain = certificates("cert", &credentials.certificate)?;
+    if let (Some(own), Some(now)) = (chain.first(), environment.time.current_time()) {
+        check_validity(own, now)?;
+    }
+    Ok(chain)
 }
 
 fn authorities(ca: &[u8]) -> Result<Authorities, CredentialError> {

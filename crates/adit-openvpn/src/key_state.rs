@@ -15,7 +15,7 @@ use crate::keys::{KeyMaterial, KeySource, derive_prf};
 use crate::params::ControlParams;
 use crate::reliable::{Accept, AckQueue, ReceiveWindow, SendWindow};
 use crate::static_key::{STATIC_KEY_LEN, StaticKey};
-use crate::tls::TlsChannel;
+use crate::tls::{TlsChannel, TlsStep};
 use crate::wire::{ControlBody, Opcode, Sid, TlsRole};
 use crate::wrap::v2::asks_for_wrapped_key;
 
@@ -58,6 +58,8 @@ pub(crate) enum KeyStateOutput {
     Message(Zeroizing<Vec<u8>>),
     /// A client: the server's certificates are to be judged before anything is said to it.
     Judge,
+    /// A step of TLS that is to be made outside; then [`KeyState::step_done`].
+    Step(TlsStep),
 }
 
 /// One key exchange with the peer, and the control channel that stays open after it.
@@ -125,6 +127,10 @@ impl KeyState {
         if let Some(reset) = reset {
             send.push(now, reset, Vec::new());
         }
+        let mut tls = TlsChannel::new(&params.tls)?;
+        if params.signs_outside {
+            tls.make_steps();
+        }
         Ok(KeyState {
             key_id,
             started: now,
@@ -138,7 +144,7 @@ impl KeyState {
             send,
             receive: ReceiveWindow::new(first),
             acks: AckQueue::new(),
-            tls: TlsChannel::new(&params.tls)?,
+            tls,
             local: None,
             remote: None,
             remote_options: None,
@@ -231,10 +237,8 @@ impl KeyState {
             Opcode::Control | Opcode::ControlWkc => {
                 // OpenVPN 3 and MirageVPN answer a SOFT_RESET with their TLS and send no reset of their own.
                 self.begun |= self.key_id > 0;
-                for record in self.tls.receive(payload)? {
-                    self.handle_record(now, record)?;
-                }
-                Ok(())
+                let records = self.tls.receive(payload);
+                self.handle_records(now, records)
             }
             // It says no more than its header. MirageVPN's server sends two (OpenVPN reads them as TLS of no length).
             Opcode::SoftReset => {
@@ -250,6 +254,31 @@ impl KeyState {
             }
             _ => Err(KeyStateError::Peer("a reset in the middle of a key exchange".to_owned())),
         }
+    }
+
+    /// What TLS made of the peer's bytes. The rest may be made outside.
+    fn handle_records(
+        &mut self,
+        now: Instant,
+        records: Result<Vec<Zeroizing<Vec<u8>>>, rustls::Error>,
+    ) -> Result<(), KeyStateError> {
+        self.outputs.extend(self.tls.take_step().map(KeyStateOutput::Step));
+        for record in records? {
+            self.handle_record(now, record)?;
+        }
+        Ok(())
+    }
+
+    /// Whether it waits for this step of TLS.
+    pub(crate) fn awaits(&self, step: &TlsStep) -> bool {
+        self.tls.awaits(step)
+    }
+
+    /// The step of TLS that it waits for was made outside.
+    pub(crate) fn step_done(&mut self, now: Instant) -> Result<(), KeyStateError> {
+        let records = self.tls.finish_step();
+        self.handle_records(now, records)?;
+        self.advance(now)
     }
 
     fn handle_record(&mut self, now: Instant, record: Zeroizing<Vec<u8>>) -> Result<(), KeyStateError> {

@@ -60,6 +60,9 @@ pub struct ControlParams {
     pub authorities: Vec<CertificateDer<'static>>,
     /// A client says nothing of itself before scripts have judged the server's certificates (`tls-verify`).
     pub holds_hello: bool,
+    /// A client's private key is held elsewhere ([`crate::credentials::client_tls_with_external_key`]): the adapter makes the
+    /// steps of the TLS handshake ([`crate::request::Request::TlsStep`]).
+    pub signs_outside: bool,
 }
 
 impl ControlParams {
@@ -79,6 +82,7 @@ impl ControlParams {
             name_fields: NameFields::default(),
             authorities: Vec::new(),
             holds_hello: false,
+            signs_outside: false,
         }
     }
 

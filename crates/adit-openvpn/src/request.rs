@@ -21,6 +21,7 @@ pub use self::client_event::{ClientDecision, ClientEvent, ClientStep};
 pub use self::facts::{GatewayVariable, PeerFacts, TunnelFacts};
 pub use self::peer_settings::{PeerSettings, PushChange};
 pub use self::script::{Script, ScriptFile, ScriptId, ScriptOutcome};
+pub use crate::tls::TlsStep;
 
 /// The events of the machines.
 pub type Event = adit_core::Event<Request, Codec, PeerDetail>;
@@ -76,6 +77,15 @@ pub enum Request {
     /// Where the next attempt goes. Asked only where [`crate::params::ClientParams::asks_for_remote`] says so. Answered with
     /// [`Reply::Remote`].
     Remote(Box<RemoteQuery>),
+    /// The proxy by which a remote is reached wants a username and a password. Asked only where
+    /// [`crate::params::ClientParams::asks_for_proxy_credentials`] says so. What opens paths is to be told of them; then
+    /// [`Reply::ProxyCredentials`].
+    ProxyCredentials {
+        /// Which of the client's remotes.
+        remote: usize,
+        /// There were some, and the proxy refused them.
+        refused: bool,
+    },
     /// Words of the server for the person in charge, as it sent them (`INFO`, `INFO_PRE`); nothing is asked.
     ServerInfo(String),
     /// The server refused what the user showed, in these words, which may be empty; nothing is asked.
@@ -84,6 +94,10 @@ pub enum Request {
     ServerNotice(ServerNotice),
     /// A message that the server pushed for a program (`echo`); nothing is asked.
     Echo(String),
+    /// A step of the TLS handshake in which our private key, which is held elsewhere, may have to sign: to be
+    /// [run](TlsStep::run) on a thread that may wait for the signature. Answered with [`Reply::TlsStepDone`]. A later step takes
+    /// the place of one that is not [wanted](TlsStep::is_wanted) any more.
+    TlsStep(TlsStep),
 }
 
 /// The adapter's answers to requests, and its orders.
@@ -128,10 +142,14 @@ pub enum Reply {
     },
     /// The answer to [`Request::Remote`].
     Remote(RemoteDecision),
+    /// The proxy of [`Request::ProxyCredentials`] can be told who we are; or why not.
+    ProxyCredentials(Result<(), String>),
     /// An answer to the server's question, in base64, from a program that read the question in [`Request::ServerInfo`].
     ServerResponse(Zeroizing<String>),
     /// A client forgets the username, the password and the token.
     ForgetPasswords,
+    /// The step of [`Request::TlsStep`] has run.
+    TlsStepDone(TlsStep),
     /// The file of revoked certificates has this new content.
     RevocationList(Vec<u8>),
     /// Disconnect a server's client with a message, also one whose authentication is pending (`client-kill`).

@@ -549,7 +549,9 @@ impl Protocol for Server {
             | Reply::GoOn { .. }
             | Reply::Remote(_)
             | Reply::ServerResponse(_)
-            | Reply::ForgetPasswords => {}
+            | Reply::ForgetPasswords
+            | Reply::ProxyCredentials(_)
+            | Reply::TlsStepDone(_) => {}
         }
     }
 

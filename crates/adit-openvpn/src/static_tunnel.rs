@@ -459,7 +459,7 @@ impl StaticTunnel {
                 }
                 self.try_again(&text, true);
             }
-            OpenFailure::Unreachable(text) => {
+            OpenFailure::Unreachable(text) | OpenFailure::NeedsCredentials { text, .. } => {
                 self.unknown.0 = 0;
                 self.try_again(&text, true);
             }

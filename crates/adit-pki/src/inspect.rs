@@ -112,6 +112,12 @@ pub fn serials_listed(list: &str) -> BTreeSet<String> {
     list.iter_revoked_certificates().map(|revoked| hex(revoked.raw_serial())).collect()
 }
 
+/// A certificate's subject, as OpenVPN prints it, and its serial number in hexadecimal; `None` if it cannot be read.
+pub fn subject_and_serial(certificate: &CertificateDer<'_>) -> Option<(String, String)> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    Some((subject_text(certificate.subject()), hex(certificate.raw_serial()).to_uppercase()))
+}
+
 /// Bytes as a number in hexadecimal, in lower case.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -49,6 +49,11 @@ pub fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, PemError> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|_| PemError::NoPrivateKey)
 }
 
+/// A certificate in DER as PEM text.
+pub fn certificate(der: &[u8]) -> Vec<u8> {
+    armor("CERTIFICATE", der).to_vec()
+}
+
 /// PEM text (RFC 7468) of these bytes.
 pub(crate) fn armor(label: &str, der: &[u8]) -> Zeroizing<Vec<u8>> {
     let mut encoded = Zeroizing::new(vec![0; Base64::encoded_len(der)]);

@@ -384,8 +384,14 @@ impl End {
             Request::RunScript(script) => Effect::Request(PendingRequest::Script(script, false)),
             Request::CancelScript(id) => Effect::DropScript(id),
             Request::Client(event) => Effect::Management(event),
-            // No end here has scripts of its tunnel.
-            Request::PeerFacts(_) | Request::TunnelFacts(_) | Request::Signal(_) => return,
+            // No end here has scripts of its tunnel, a key that is held elsewhere, or a proxy.
+            Request::PeerFacts(_)
+            | Request::TunnelFacts(_)
+            | Request::Signal(_)
+            | Request::ProxyCredentials { .. }
+            | Request::TlsStep(_) => {
+                return;
+            }
             // For those who watch; no scenario has a program that is asked where to connect.
             Request::Progress(_)
             | Request::MayGoOn { .. }

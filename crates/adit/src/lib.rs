@@ -20,6 +20,7 @@ mod kill_switch;
 mod log;
 pub mod manual;
 mod openvpn;
+mod pkcs11;
 mod renew;
 mod revoke;
 mod service;
@@ -61,6 +62,8 @@ enum Command {
     Demo(demo::Args),
     #[command(name = helper::NAME, hide = true)]
     Helper(helper::Args),
+    #[command(name = pkcs11::NAME, hide = true)]
+    Pkcs11(pkcs11::Args),
 }
 
 /// Runs the command line of this process, and gives its exit code. If it is called by a name of [`main_of_wireguard`]'s, that
@@ -90,6 +93,7 @@ pub fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::Helper(args) => helper::run(args),
+        Command::Pkcs11(args) => pkcs11::run(&args),
     }
 }
 

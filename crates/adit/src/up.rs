@@ -14,6 +14,7 @@ mod credentials;
 mod ending;
 mod endpoints;
 mod expiry;
+mod external_key;
 mod host;
 mod hosts;
 mod management;
@@ -160,6 +161,15 @@ pub(crate) fn read(file: &Path) -> Result<Dialect, Failure> {
 /// Why it did not come up, or ended unasked.
 pub(crate) fn run_one(args: &Args, dialect: Dialect) -> Result<(), Failure> {
     args.files.first().map_or(Ok(()), |file| host::run_read(args, file, dialect))
+}
+
+/// The certificates that a PKCS#11 module has, as OpenVPN lists them. Those that can be seen with a PIN alone are asked for
+/// with it if they are `private`.
+///
+/// # Errors
+/// When the module cannot be used.
+pub(crate) fn show_pkcs11_ids(provider: &str, private: bool) -> Result<String, String> {
+    crate::pkcs11::show(provider.into(), private, external_key::ask_at_terminal)
 }
 
 /// Runs the command.

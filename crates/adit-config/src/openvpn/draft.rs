@@ -6,6 +6,7 @@ use adit_core::{
     Cipher, Digest, Dns, DnsOptions, Ipv4Net, Ipv6Net, PeerLimits, ReplayWindow, Route, Transport,
 };
 
+use crate::openvpn::handlers::external::ExternalDraft;
 use crate::openvpn::handlers::management::ManagementDraft;
 use crate::openvpn::handlers::scripts::ScriptsDraft;
 use crate::openvpn::lexer::{At, Inline};
@@ -172,6 +173,7 @@ pub(crate) struct TlsDraft {
     pub(crate) extra: Option<Material>,
     pub(crate) key: Option<Material>,
     pub(crate) pkcs12: Option<Material>,
+    pub(crate) external: ExternalDraft,
     pub(crate) key_password: KeyPassword,
     /// `secret`, which takes the place of TLS.
     pub(crate) secret: Option<Material>,

@@ -3,6 +3,7 @@
 pub(crate) mod access;
 pub(crate) mod auth;
 pub(crate) mod data;
+pub(crate) mod external;
 pub(crate) mod management;
 pub(crate) mod network;
 pub(crate) mod peer_check;

@@ -3,6 +3,7 @@
 mod back_ends;
 mod client;
 mod data;
+mod external;
 mod proxy;
 mod scripts;
 mod server;
@@ -16,6 +17,7 @@ use adit_core::{Cipher, Ipv4Net, Ipv6Net, PeerLimits, Route, RouteVia, Transport
 pub use self::back_ends::*;
 pub use self::client::*;
 pub use self::data::*;
+pub use self::external::*;
 pub use self::proxy::*;
 pub use self::scripts::*;
 pub use self::server::*;

@@ -1,6 +1,7 @@
 //! From the draft of a file to a configuration: defaults, and checks that need the whole file.
 
 mod client;
+mod external;
 mod key_material;
 mod point_to_point;
 mod process;

@@ -19,7 +19,7 @@ use self::net::{print_named_route, print_route};
 use self::scripts::print_scripts;
 use self::server::print_server;
 use self::system::{print_device, print_process, print_socket};
-use self::tls::{print_direction, print_secret, print_tls};
+use self::tls::{print_direction, print_external, print_secret, print_tls};
 use crate::openvpn::model::*;
 
 impl Config {
@@ -72,6 +72,9 @@ impl Config {
         if let Some(identity) = &self.tls.identity {
             out.block("cert", identity.cert.text());
             out.block("key", identity.key.text());
+        }
+        if let Some(external) = &self.tls.external {
+            print_external(&mut out, external);
         }
         if let Some(packed) = &self.tls.pkcs12 {
             out.block("pkcs12", packed.text());

@@ -277,6 +277,7 @@ impl<P: Protocol> Driver<P> {
             low_ports: self.config.remotes.iter().any(is_low),
             remotes: self.config.remotes.clone(),
             replaces_remotes: false,
+            replaces_proxies: false,
             udp: Some(self.udp_options),
             binds_udp: self.binder.is_used(),
             kill_switch: self.config.kill_switch,

@@ -23,6 +23,7 @@ use super::serve;
 use super::sockets::SocketChannel;
 use crate::netlink::RouteWatch;
 use crate::opener::Opened;
+use crate::proxy::{Proxy, ProxyCredentials};
 use crate::tcp;
 use crate::udp::{Relay, UdpOptions, UdpSocket};
 
@@ -356,6 +357,22 @@ impl HelperFiles {
     /// When the policy does not allow it.
     pub fn replace_remote(&self, remote: usize, instead: Option<(String, u16)>) -> io::Result<()> {
         self.ask(FileRequest::ReplaceRemote(remote, instead))
+    }
+
+    /// The next attempts at a remote go by that proxy, or as the policy has it again.
+    ///
+    /// # Errors
+    /// When the policy does not allow it.
+    pub fn replace_proxy(&self, remote: usize, proxy: Option<Proxy>) -> io::Result<()> {
+        self.ask(FileRequest::ReplaceProxy(remote, proxy))
+    }
+
+    /// Who we are, for the proxy by which a remote is reached: from the next attempt on.
+    ///
+    /// # Errors
+    /// When there is no such proxy.
+    pub fn proxy_credentials(&self, remote: usize, credentials: ProxyCredentials) -> io::Result<()> {
+        self.ask(FileRequest::ProxyCredentials(remote, credentials))
     }
 
     /// What the file of `auth-user-pass` holds.

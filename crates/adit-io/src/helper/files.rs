@@ -137,9 +137,10 @@ impl Files {
             // The caller takes these, as scripts, remotes and the network depend on them too.
             FileRequest::Configuration => channel.send(&Err::<Gathered, _>(Refusal::from(not_named()))),
             FileRequest::ProposedRevocations => channel.send(&Err::<Vec<u8>, _>(Refusal::from(not_named()))),
-            FileRequest::Adopt(_) | FileRequest::ReplaceRemote(..) => {
-                channel.send(&Err::<(), _>(Refusal::from(not_named())))
-            }
+            FileRequest::Adopt(_)
+            | FileRequest::ReplaceRemote(..)
+            | FileRequest::ReplaceProxy(..)
+            | FileRequest::ProxyCredentials(..) => channel.send(&Err::<(), _>(Refusal::from(not_named()))),
             FileRequest::Name(_) => channel.send(&Err::<LookedUpOne, _>(Refusal::from(not_named()))),
         }
     }

@@ -20,6 +20,8 @@ pub struct Policy {
     pub remotes: Vec<Remote>,
     /// The tunnel may name another host and port in place of a remote.
     pub replaces_remotes: bool,
+    /// The tunnel may name a proxy by which a remote is reached.
+    pub replaces_proxies: bool,
     /// How it makes UDP sockets.
     pub udp: Option<UdpOptions>,
     /// Names whose addresses may be asked for.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroize as _;
 
 use super::policy::Policy;
+use crate::proxy::{Proxy, ProxyCredentials};
 
 /// The first request on a channel says what the channel is for; all on it are of that kind.
 #[derive(Debug, Serialize, Deserialize)]
@@ -126,6 +127,10 @@ pub(super) enum FileRequest {
     Adopt(Option<Vec<usize>>),
     /// The next attempts at that remote go to another host and port, or to its own again. Answer: `Result<(), Refusal>`.
     ReplaceRemote(usize, Option<(String, u16)>),
+    /// The next attempts at that remote go by that proxy, or as the policy has it again. Answer: `Result<(), Refusal>`.
+    ReplaceProxy(usize, Option<Proxy>),
+    /// Who we are, for the proxy by which that remote is reached. Answer: `Result<(), Refusal>`.
+    ProxyCredentials(usize, ProxyCredentials),
 }
 
 /// Bytes that hold keys. Without `Debug` for them; wiped when dropped.

@@ -1,5 +1,6 @@
 //! The helper's own process.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
@@ -27,6 +28,7 @@ use crate::netlink::RouteWatch;
 use crate::opener::{self, KnownAddresses, Opened, Resolving};
 use crate::port_share::{Forwarder, PortShare};
 use crate::privileges::{allow_many_descriptors, deny_programs, lock_memory, reduce};
+use crate::proxy::{Proxy, ProxyCredentials};
 use crate::routing::Routing;
 use crate::system::SystemSettings;
 use crate::udp::UdpOptions;
@@ -49,6 +51,10 @@ struct Helper {
     remotes: Mutex<Vec<Remote>>,
     /// The host and port in place of one of them, where the policy allows that.
     replaced: Option<Mutex<Option<(usize, String, u16)>>>,
+    /// The proxy in place of that of one of them, where the policy allows that.
+    replaced_proxy: Option<Mutex<Option<(usize, Proxy)>>>,
+    /// Who we are, by the host and the port of a proxy, where that was said later.
+    proxy_credentials: Mutex<BTreeMap<(String, u16), ProxyCredentials>>,
     udp: Option<UdpOptions>,
     binds_udp: bool,
     known: KnownAddresses,
@@ -107,6 +113,8 @@ fn start(policy: Policy, rights: Rights, gather: Gather) -> io::Result<(Helper, 
         network,
         remotes: Mutex::new(policy.remotes),
         replaced: policy.replaces_remotes.then(Mutex::default),
+        replaced_proxy: policy.replaces_proxies.then(Mutex::default),
+        proxy_credentials: Mutex::default(),
         udp: policy.udp,
         binds_udp: policy.binds_udp,
         known: KnownAddresses::default(),
@@ -180,6 +188,12 @@ impl Helper {
                 Request::File(FileRequest::ReplaceRemote(remote, instead)) => {
                     channel.send(&self.replace_remote(remote, instead).map_err(Refusal::from))?;
                 }
+                Request::File(FileRequest::ReplaceProxy(remote, proxy)) => {
+                    channel.send(&self.replace_proxy(remote, proxy).map_err(Refusal::from))?;
+                }
+                Request::File(FileRequest::ProxyCredentials(remote, credentials)) => {
+                    channel.send(&self.introduce(remote, credentials).map_err(Refusal::from))?;
+                }
                 Request::File(FileRequest::Name(name)) => {
                     channel.send(&self.look_up(&name).map_err(Refusal::from))?;
                 }
@@ -230,12 +244,34 @@ impl Helper {
         Ok(())
     }
 
+    /// The next attempts at a remote go by that proxy, or as the policy has it again.
+    fn replace_proxy(&self, remote: usize, proxy: Option<Proxy>) -> io::Result<()> {
+        let mut replaced = lock(self.replaced_proxy.as_ref().ok_or(io::ErrorKind::PermissionDenied)?);
+        *replaced = proxy.map(|proxy| (remote, proxy));
+        Ok(())
+    }
+
+    /// The proxy of a remote hears who we are from the next attempt on.
+    fn introduce(&self, remote: usize, credentials: ProxyCredentials) -> io::Result<()> {
+        let proxy = self.target(remote).and_then(|target| target.proxy).ok_or(io::ErrorKind::NotFound)?;
+        lock(&self.proxy_credentials).insert((proxy.host.clone(), proxy.port), credentials);
+        Ok(())
+    }
+
     /// Where an attempt at a remote goes.
     fn target(&self, remote: usize) -> Option<Remote> {
         let mut target = lock(&self.remotes).get(remote).cloned()?;
         let replaced = self.replaced.as_ref().and_then(|replaced| lock(replaced).clone());
         if let Some((_, host, port)) = replaced.filter(|(place, ..)| *place == remote) {
             (target.host, target.port, target.random_hostname) = (host, port, false);
+        }
+        let by = self.replaced_proxy.as_ref().and_then(|replaced| lock(replaced).clone());
+        if let Some((_, proxy)) = by.filter(|(place, _)| *place == remote) {
+            target.proxy = Some(proxy);
+        }
+        if let Some(proxy) = &mut target.proxy {
+            let known = lock(&self.proxy_credentials).get(&(proxy.host.clone(), proxy.port)).cloned();
+            proxy.credentials = known.or(proxy.credentials.take());
         }
         Some(target)
     }
@@ -378,6 +414,7 @@ mod tests {
 
     use super::*;
     use crate::config::Family;
+    use crate::proxy::ProxyKind;
     use crate::testing::Scratch;
 
     fn remote(host: &str) -> Remote {
@@ -485,5 +522,28 @@ mod tests {
         assert_eq!([target(0), target(1), target(2)], [Some(("a".to_owned(), 1194)), instead(), None]);
         helper.replace_remote(1, None).unwrap();
         assert_eq!(target(1), Some(("b".to_owned(), 1194)));
+    }
+
+    #[test]
+    fn a_remote_goes_by_another_proxy_where_the_policy_allows_it() {
+        let started = |replaces_proxies| {
+            let policy =
+                Policy { remotes: vec![remote("a"), remote("b")], replaces_proxies, ..Policy::default() };
+            start(policy, Rights::OfTheProcess, gather).unwrap().0
+        };
+        let proxy = || {
+            Some(Proxy { host: "proxy".to_owned(), port: 1080, kind: ProxyKind::Socks, credentials: None })
+        };
+        assert!(started(false).replace_proxy(0, proxy()).is_err());
+        let helper = started(true);
+        let by = |place| helper.target(place).and_then(|target| target.proxy);
+        helper.replace_proxy(1, proxy()).unwrap();
+        assert_eq!((by(0), by(1)), (None, proxy()));
+        let who = || ProxyCredentials { username: "ann".to_owned(), password: "secret".to_owned() };
+        helper.introduce(1, who()).unwrap();
+        assert_eq!(by(1).and_then(|proxy| proxy.credentials), Some(who()));
+        helper.replace_proxy(1, None).unwrap();
+        assert_eq!(by(1), None);
+        assert!(helper.introduce(1, who()).is_err(), "there is no proxy");
     }
 }

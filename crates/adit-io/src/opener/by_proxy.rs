@@ -8,7 +8,7 @@ use adit_core::{OpenFailure, Transport};
 
 use super::{KnownAddresses, Opened, Resolving, any_address, bind_udp, connect, wanted_name};
 use crate::config::{Family, Remote};
-use crate::proxy::Proxy;
+use crate::proxy::{CredentialsWanted, Proxy};
 use crate::tcp;
 use crate::udp::UdpOptions;
 
@@ -53,7 +53,7 @@ pub(super) fn open(
         Transport::Udp => known.in_turn(remote, attempt, resolving)?.first().copied(),
     };
     prepare(proxies.iter().map(SocketAddr::ip).collect());
-    let mut failures = Vec::new();
+    let (mut failures, mut refused) = (Vec::new(), None);
     for address in proxies {
         let dial = |timeout: Duration| connect(&to_proxy, address, options, timeout);
         let result = match target {
@@ -62,12 +62,18 @@ pub(super) fn open(
         };
         match result {
             Ok(opened) => return Ok(opened),
-            Err(error) => failures.push(format!("{address}: {error}")),
+            Err(error) => {
+                refused = CredentialsWanted::of(&error).map(|wanted| wanted.refused).or(refused);
+                failures.push(format!("{address}: {error}"));
+            }
         }
     }
     let why = failures.join("; ");
     let text = format!("cannot reach `{}` by the proxy `{}` at {why}", remote.host, proxy.host);
-    Err(OpenFailure::Unreachable(text))
+    Err(match refused {
+        Some(refused) => OpenFailure::NeedsCredentials { text, refused },
+        None => OpenFailure::Unreachable(text),
+    })
 }
 
 fn of_proxy(proxy: &Proxy, failure: OpenFailure) -> OpenFailure {
@@ -75,6 +81,8 @@ fn of_proxy(proxy: &Proxy, failure: OpenFailure) -> OpenFailure {
     match failure {
         OpenFailure::UnknownName(text) => OpenFailure::UnknownName(named(text)),
         OpenFailure::Unreachable(text) => OpenFailure::Unreachable(named(text)),
+        // It was not asked yet.
+        other @ OpenFailure::NeedsCredentials { .. } => other,
     }
 }
 
@@ -83,9 +91,7 @@ fn by_connection(
     proxy: &Proxy,
     dial: impl Fn(Duration) -> io::Result<TcpStream>,
 ) -> io::Result<TcpStream> {
-    let host = wanted_name(remote).map_err(|failure| match failure {
-        OpenFailure::UnknownName(text) | OpenFailure::Unreachable(text) => io::Error::other(text),
-    })?;
+    let host = wanted_name(remote).map_err(|failure| io::Error::other(failure.text().to_owned()))?;
     let stream = proxy.connect((host.as_ref(), remote.port), remote.connect_timeout, dial)?;
     tcp::prepare(stream)
 }

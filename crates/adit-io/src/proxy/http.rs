@@ -8,7 +8,7 @@ use http_auth::basic::encode_credentials;
 use http_auth::{ChallengeRef, DigestClient, PasswordParams, parse_challenges};
 use zeroize::Zeroizing;
 
-use super::{Conversation, HttpAuthentication, HttpProxy, ProxyCredentials};
+use super::{Conversation, CredentialsWanted, HttpAuthentication, HttpProxy, ProxyCredentials};
 
 const METHOD: &str = "CONNECT";
 /// The head of an answer has no more bytes.
@@ -16,6 +16,8 @@ const LONGEST_HEAD: usize = 16 << 10;
 /// ... and no more headers.
 const MOST_HEADERS: usize = 64;
 const AUTHENTICATION_REQUIRED: u16 = 407;
+/// What tinyproxy says of a wrong password (its reqs.c).
+const UNAUTHORIZED: u16 = 401;
 
 /// What a proxy answered.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,19 +44,24 @@ pub(super) fn connect(
     };
     let has_answered = first.is_some();
     let (conversation, answer) = ask(http, &target, first, dial)?;
+    if has_answered && is_refusal(&answer) {
+        return Err(wrong_credentials());
+    }
     if answer.code != AUTHENTICATION_REQUIRED {
         return finish(conversation, &answer);
-    }
-    if has_answered {
-        return Err(wrong_credentials());
     }
     drop(conversation);
     let authorization = answer_to(&answer.challenges, http.authentication, credentials, &target)?;
     let (conversation, answer) = ask(http, &target, Some(authorization), dial)?;
-    match answer.code {
-        AUTHENTICATION_REQUIRED => Err(wrong_credentials()),
-        _ => finish(conversation, &answer),
+    match is_refusal(&answer) {
+        true => Err(wrong_credentials()),
+        false => finish(conversation, &answer),
     }
+}
+
+/// Whether the username and the password that were shown are wrong.
+fn is_refusal(answer: &Answer) -> bool {
+    matches!(answer.code, AUTHENTICATION_REQUIRED | UNAUTHORIZED)
 }
 
 /// Sends a request, and reads the answer.
@@ -203,11 +210,11 @@ fn no_scheme(offered: &[ChallengeRef<'_>], allowed: HttpAuthentication) -> io::E
 }
 
 fn no_credentials() -> io::Error {
-    refused("it asks for a username and a password; name a file with both".to_owned())
+    CredentialsWanted::error(false)
 }
 
 fn wrong_credentials() -> io::Error {
-    refused("it refuses the username and password".to_owned())
+    CredentialsWanted::error(true)
 }
 
 fn refused(why: String) -> io::Error {

@@ -71,6 +71,21 @@ impl Client {
         }
     }
 
+    /// The proxy can be told who we are, and the same attempt goes on; or it has failed.
+    pub(super) fn proxy_answered(&mut self, answer: Result<(), String>) {
+        let State::AskingForProxy(text) = &self.state else { return };
+        match answer {
+            Ok(()) => {
+                self.chosen = true;
+                self.open();
+            }
+            Err(why) => {
+                let text = format!("{text}; {why}");
+                self.try_again(&text, true);
+            }
+        }
+    }
+
     /// Tells those who watch that a path is opened.
     pub(super) fn tell_opening(&mut self) {
         let Some(remote) = self.params.remotes.get(self.remote) else { return };

@@ -34,6 +34,7 @@ use crate::notices::{Heard, Hearing};
 use crate::params::{ClientParams, ControlParams, Keepalive, RemoteParams};
 use crate::pushed::Pushed;
 use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Progress, Request, TunnelFacts, UserPassword};
+use crate::tls::TlsStep;
 use crate::wire::TlsRole;
 
 /// How often to ask for the push reply (OpenVPN `PUSH_REQUEST_INTERVAL`).
@@ -230,6 +231,11 @@ impl Connection {
     /// Answers the server's question, in base64.
     pub(super) fn respond_encoded(&mut self, now: Instant, answer: &str) {
         self.channel.send_message(now, &Zeroizing::new(["CR_RESPONSE,", answer].concat()));
+    }
+
+    /// A step of the TLS handshake was made.
+    pub(super) fn step_done(&mut self, now: Instant, step: &TlsStep) {
+        self.channel.step_done(now, step);
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -470,6 +476,7 @@ impl Connection {
                 }
             }
             ControlOutput::Judge { key_id } => self.judge(now, key_id, events),
+            ControlOutput::Step(step) => events.push_back(Event::Request(Request::TlsStep(step))),
             ControlOutput::Activate { key_id } => self.data_keys.activate(key_id, events),
             ControlOutput::Retire { key_id } => self.data_keys.retire(key_id, events),
             ControlOutput::Message(bytes) => self.handle_record(now, bytes, events)?,

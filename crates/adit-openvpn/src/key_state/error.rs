@@ -54,6 +54,8 @@ fn tls_text(error: &rustls::Error) -> String {
         Error::AlertReceived(alert) => format!(
             "the peer refused our TLS handshake (alert {alert:?}): its log says why; often our certificate expired, is revoked, or is signed by another CA"
         ),
+        // Our key is held elsewhere, and did not sign.
+        Error::Other(why) => why.to_string(),
         Error::NoCertificatesPresented => "the peer showed no certificate".to_owned(),
         other => format!("TLS: {other}"),
     }

@@ -78,6 +78,9 @@ pub struct ClientParams {
     pub asks_to_go_on: bool,
     /// Ask by [`crate::request::Request::Remote`] before each attempt (`management-query-remote`).
     pub asks_for_remote: bool,
+    /// Ask by [`crate::request::Request::ProxyCredentials`] where a proxy wants a username and a password; otherwise such an
+    /// attempt has failed.
+    pub asks_for_proxy_credentials: bool,
     /// `pull`: the server says what the tunnel is like. Without, both ends' files do (point-to-point).
     pub pull: bool,
 }
@@ -105,6 +108,7 @@ impl ClientParams {
             max_pushed_mtu: MAX_PUSHED_MTU,
             asks_to_go_on: false,
             asks_for_remote: false,
+            asks_for_proxy_credentials: false,
             pull: true,
         }
     }

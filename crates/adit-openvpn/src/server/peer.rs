@@ -481,7 +481,7 @@ impl Peer {
                 self.proceed();
             }
             // A server's keys are in the data plane before it sends its key method 2; it judges clients after theirs.
-            ControlOutput::Secured { .. } | ControlOutput::Judge { .. } => {}
+            ControlOutput::Secured { .. } | ControlOutput::Judge { .. } | ControlOutput::Step(_) => {}
             ControlOutput::Activate { key_id } => self.data_keys.activate(key_id, events),
             ControlOutput::Retire { key_id } => self.data_keys.retire(key_id, events),
             ControlOutput::Message(bytes) => self.handle_record(now, bytes, events),

@@ -108,8 +108,7 @@ impl Peer {
     pub(crate) fn not_connected(&mut self, shared: &mut Shared, failure: &OpenFailure) {
         let Some(stream) = &mut self.stream else { return };
         stream.wait(shared.now);
-        let (OpenFailure::UnknownName(why) | OpenFailure::Unreachable(why)) = failure;
-        let text = format!("{}: it cannot be reached over TCP: {why}", self.key);
+        let text = format!("{}: it cannot be reached over TCP: {}", self.key, failure.text());
         shared.report(Severity::Warning, None, text);
     }
 

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use adit_config::Kind;
-use adit_config::openvpn::{COMMAND_LINE, CommandLineOption, directive, directives};
+use adit_config::openvpn::{COMMAND_LINE, CommandLineOption, Pkcs11Provider, directive, directives};
 
 use super::{VERSION, device, key_files, lists};
-use crate::exit;
 use crate::up::Failure;
+use crate::{exit, up};
 
 /// Runs the command that is among the options, if one is. `None`: they are for a tunnel.
 ///
@@ -45,12 +45,28 @@ pub(super) fn run(options: &[CommandLineOption]) -> Result<Option<ExitCode>, Fai
         "show-tls" => exit::say(lists::tls()),
         "show-curves" | "show-groups" => exit::say(lists::groups()),
         "show-engines" => exit::say("adit brings its own cryptography and loads no engine."),
+        "show-pkcs11-ids" => exit::say(smart_cards(&command.arguments)?),
         "show-gateway" => exit::say(lists::gateways().map_err(Failure::World)?),
         name => {
             return Err(Failure::Configuration(format!("--{name} cannot be used: adit does not have it")));
         }
     }
     Ok(Some(ExitCode::SUCCESS))
+}
+
+/// `--show-pkcs11-ids [PROVIDER] [PRIVATE]`.
+fn smart_cards(arguments: &[String]) -> Result<String, Failure> {
+    let provider = arguments.first().map_or(Pkcs11Provider::DEFAULT, String::as_str);
+    let private = match arguments.get(1).map(String::as_str) {
+        None | Some("0") => false,
+        Some("1") => true,
+        Some(other) => {
+            return Err(Failure::Configuration(format!(
+                "--show-pkcs11-ids: found \"{other}\"; write 0 or 1"
+            )));
+        }
+    };
+    up::show_pkcs11_ids(provider, private).map_err(Failure::World)
 }
 
 /// The first argument of the last option of that name.

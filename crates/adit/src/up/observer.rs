@@ -7,12 +7,26 @@ use adit_openvpn::request::{Event, Request};
 use super::back_ends::Programs;
 use super::clients::Clients;
 use super::credentials::CredentialPrompt;
+use super::external_key::Signing;
 use super::management::Watcher;
 use super::notify::Notifier;
 use super::openvpn_lines;
+use super::proxies::ProxyPrompt;
 use super::tunnel_scripts::TunnelScripts;
 use crate::log::{Logger, Manner};
 use crate::status::StatusSource;
+
+/// What the protocol can ask.
+pub(super) struct Asks {
+    /// For a username, a password or an answer.
+    pub(super) prompt: Option<CredentialPrompt>,
+    /// For the username and the password of a proxy.
+    pub(super) proxy_prompt: Option<ProxyPrompt>,
+    /// To run programs.
+    pub(super) scripts: Option<Scripts>,
+    /// To make a step of a TLS handshake, as our key is held elsewhere.
+    pub(super) signing: Option<Signing>,
+}
 
 /// Writes events to the log, and does what the protocol asks of the program.
 pub(super) struct LogObserver<P: Protocol> {
@@ -20,24 +34,23 @@ pub(super) struct LogObserver<P: Protocol> {
     notifier: Notifier,
     handle: Handle<P>,
     clients: Option<Clients>,
-    prompt: Option<CredentialPrompt>,
-    programs: Programs,
+    asks: Asks,
     tunnel_scripts: Option<TunnelScripts>,
     watcher: Option<Watcher>,
 }
 
 impl<P: Protocol> LogObserver<P> {
-    /// `clients` answers a server that asks about its clients, `prompt` a client that needs
-    /// a password or an answer, `watcher` the management client.
+    /// `clients` answers a server that asks about its clients, `asks` what else a protocol asks; `watcher` is for the management
+    /// client.
     pub(super) fn new(
         (log, notifier): (Logger, Notifier),
         handle: Handle<P>,
         clients: Option<Clients>,
-        (prompt, programs): (Option<CredentialPrompt>, Programs),
+        asks: Asks,
         tunnel_scripts: Option<TunnelScripts>,
         watcher: Option<Watcher>,
     ) -> Self {
-        LogObserver { log, notifier, handle, clients, prompt, programs, tunnel_scripts, watcher }
+        LogObserver { log, notifier, handle, clients, asks, tunnel_scripts, watcher }
     }
 
     /// The driver has ended: the last script runs. Says why the tunnel failed, if a script has made it fail.
@@ -146,22 +159,32 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
             Request::RunScript(script) => {
                 // As in OpenVPN, where a client's device comes after its server has authenticated itself.
                 let device = if self.clients.is_some() { tun_name } else { "" };
-                self.programs.run(script, device);
+                self.asks.programs.run(script, device);
             }
             Request::CancelScript(id) => self.programs.forget(id),
             Request::Credentials { reason } => {
-                if let Some(prompt) = &mut self.prompt {
+                if let Some(prompt) = &mut self.asks.prompt {
                     prompt.ask(reason, self.handle.clone());
                 }
             }
             Request::Challenge(challenge) => {
-                if let Some(prompt) = &mut self.prompt {
+                if let Some(prompt) = &mut self.asks.prompt {
                     prompt.answer(&challenge, self.handle.clone());
+                }
+            }
+            Request::ProxyCredentials { remote, refused } => {
+                if let Some(prompt) = &mut self.asks.proxy_prompt {
+                    prompt.ask((remote, refused), self.handle.clone());
+                }
+            }
+            Request::TlsStep(step) => {
+                if let Some(signing) = &self.asks.signing {
+                    signing.make(step);
                 }
             }
             // The tunnel's scripts hear of these, and those about a server's clients of its routes.
             Request::TunnelFacts(facts) => {
-                if let (Some(scripts), true) = (&self.scripts, self.clients.is_some()) {
+                if let (Some(scripts), true) = (&self.asks.programs.scripts, self.clients.is_some()) {
                     scripts.tell_routes(*facts);
                 }
             }

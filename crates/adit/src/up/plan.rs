@@ -15,10 +15,12 @@ use rand_core::{OsRng, TryRngCore as _};
 use zeroize::Zeroizing;
 
 use super::credentials::CredentialPrompt;
+use super::external_key::{self, ExternalKey};
 use super::management::{Management, PendingQueries};
 use super::peer_names::PeerNames;
+use super::proxies::ProxyPrompt;
 use super::reload::{self, ClientKind, PointKind, Reloads, Remotes, ServerKind, StaticKind, Trust};
-use super::run::Watched;
+use super::run::{Own, Watched};
 use super::startup::Member;
 use super::terminal::Terminal;
 use super::tunnel::{Tunnel, no_randomness};
@@ -30,6 +32,8 @@ const QUESTIONS: &str = "webauth,openurl,crtext";
 /// What a protocol over TLS is made of, whichever end it is.
 struct Ingredients {
     credentials: Credentials,
+    /// The key of `credentials`, where it is held elsewhere.
+    key: Option<ExternalKey>,
     lists: Option<Revocations>,
     watched: Watched,
     questions: Option<Arc<PendingQueries>>,
@@ -48,7 +52,7 @@ impl Tunnel<'_> {
         management: Option<Management>,
         member: Member<'_>,
     ) -> Result<(), Failure> {
-        self.learn_proxy_passwords(&member)?;
+        self.learn_proxy_passwords(management.as_ref(), &member)?;
         let parsed = Arc::clone(&self.parsed);
         if let Some(secret) = &parsed.config.secret {
             return self.run_static(secret, management, member);
@@ -62,10 +66,15 @@ impl Tunnel<'_> {
     }
 
     /// Reads the passwords of proxies, and asks for those of `stdin`.
-    fn learn_proxy_passwords(&mut self, member: &Member<'_>) -> Result<(), Failure> {
+    fn learn_proxy_passwords(
+        &mut self,
+        management: Option<&Management>,
+        member: &Member<'_>,
+    ) -> Result<(), Failure> {
+        let questions = management.and_then(Management::questions);
         let config = &mut Arc::make_mut(&mut self.parsed).config;
         let learnt = proxies::read_files(config, self.file)
-            .and_then(|()| proxies::ask(config, &member.startup().early));
+            .and_then(|()| proxies::ask(config, questions.as_deref(), &member.startup().early));
         learnt.map_err(|(directive, why)| self.at_line(directive, &why))
     }
 
@@ -87,9 +96,8 @@ impl Tunnel<'_> {
             true => reload::reload(source, StaticKind::<false> { handle, remotes, wall }),
             false => reload::reload(source, StaticKind::<true> { handle, remotes, wall }),
         });
-        self.run_protocol(watched, (None, management, reloads), member, |now| {
-            StaticTunnel::new(params, now, seed)
-        })
+        let with = (Own::default(), management, reloads);
+        self.run_protocol(watched, with, member, |now| StaticTunnel::new(params, now, seed))
     }
 
     /// Certificates, keys and lists; asks for what is encrypted.
@@ -105,8 +113,10 @@ impl Tunnel<'_> {
         let questions = management.and_then(Management::questions);
         let mut log = self.log.clone();
         let early = &member.startup().early;
-        let credentials = unlock::credentials(config, self.file, &mut log, early, questions.as_deref())
-            .map_err(|(directive, why)| self.at_line(directive, &why))?;
+        let at_line = |(directive, why): unlock::Fault| self.at_line(directive, &why);
+        let mut credentials =
+            unlock::credentials(config, self.file, &mut log, early, questions.as_deref()).map_err(at_line)?;
+        let key = external_key::find(config, &mut credentials, management, early).map_err(at_line)?;
         expiry.note_certificates(&credentials);
         source.iter_mut().for_each(|source| source.set_authorities(&credentials.ca));
         for warning in translate::warnings(config, &credentials, lists.as_ref()) {
@@ -114,7 +124,7 @@ impl Tunnel<'_> {
         }
         let names = PeerNames::look_up(config);
         let watched = Watched { revocations: source, expiry, names };
-        Ok(Ingredients { credentials, lists, watched, questions, wall: wall(), seed })
+        Ok(Ingredients { credentials, key, lists, watched, questions, wall: wall(), seed })
     }
 
     fn run_client(
@@ -124,11 +134,12 @@ impl Tunnel<'_> {
         management: Option<Management>,
         member: Member<'_>,
     ) -> Result<(), Failure> {
-        let Ingredients { credentials, lists, watched, questions, wall, seed } = with;
+        let Ingredients { credentials, key, lists, watched, questions, wall, seed } = with;
         let timeout = resolve_timeout(&self.parsed);
-        let mut params =
-            translate::client_params(&self.parsed.config, client, &credentials, timeout, lists, wall)
-                .map_err(|error| self.locate(&error))?;
+        let own = (&credentials, key.as_ref());
+        let mut params = translate::client_params(&self.parsed.config, client, own, timeout, lists, wall)
+            .map_err(|error| self.locate(&error))?;
+        let proxy_prompt = ProxyPrompt::new(questions.clone());
         let prompt = CredentialPrompt::new(client.auth.as_ref(), self.file, questions);
         if let Some(auth) = &mut params.auth {
             let answer = prompt.first(&mut self.log, &member.startup().early);
@@ -144,11 +155,13 @@ impl Tunnel<'_> {
         ask_before_attempts(&self.parsed.config, &mut params);
         let (expiry, lists) = (watched.expiry.clone(), params.control.revocations.clone());
         let remotes = Remotes::of(&self.parsed.config);
+        let signs = key.clone();
         let reloads: Reloads<Client> = Box::new(move |source, handle| {
-            let trust = Trust { credentials, lists, expiry };
+            let trust = Trust { credentials, key, lists, expiry };
             reload::reload(source, ClientKind { handle, remotes, trust, wall })
         });
-        let with = (Some(prompt), management, reloads);
+        let own = Own { prompt: Some(prompt), proxy_prompt: Some(proxy_prompt), key: signs };
+        let with = (own, management, reloads);
         self.run_protocol(watched, with, member, |now| Client::new(params, now, seed))
     }
 
@@ -170,10 +183,10 @@ impl Tunnel<'_> {
         params.per_client.remembered = remembered;
         let (expiry, lists) = (watched.expiry.clone(), params.control.revocations.clone());
         let reloads: Reloads<Server> = Box::new(move |source, handle| {
-            let trust = Trust { credentials, lists, expiry };
+            let trust = Trust { credentials, key: None, lists, expiry };
             reload::reload(source, ServerKind { handle, trust, secret, wall })
         });
-        let with = (None, management, reloads);
+        let with = (Own::default(), management, reloads);
         let pool = self.shared.as_ref().map(|shared| shared.pool.clone()).unwrap_or_default();
         self.run_protocol(watched, with, member, move |now| Server::with_pool(params, &pool, now, seed))
     }
@@ -193,10 +206,11 @@ impl Tunnel<'_> {
                 .map_err(|error| self.locate(&error))?;
         let expiry = watched.expiry.clone();
         let reloads: Reloads<Server> = Box::new(move |source, handle| {
-            let trust = Trust { credentials, lists, expiry };
+            let trust = Trust { credentials, key: None, lists, expiry };
             reload::reload(source, PointKind { handle, trust, wall })
         });
-        self.run_protocol(watched, (None, management, reloads), member, |now| Server::new(params, now, seed))
+        let with = (Own::default(), management, reloads);
+        self.run_protocol(watched, with, member, |now| Server::new(params, now, seed))
     }
 
     /// An error of the credentials, with the line of the directive at fault.
@@ -223,10 +237,12 @@ pub(super) fn say_what_can_be_asked(client: &ClientConfig, params: &mut ClientPa
     }
 }
 
-/// Has the client ask at the management socket, if there is one, before it connects.
+/// Has the client ask at the management socket, if there is one, before it connects, and for what a proxy wants to know.
 pub(super) fn ask_before_attempts(config: &Config, params: &mut ClientParams) {
+    params.asks_for_proxy_credentials = proxies::ask_later(config);
     let Some(management) = &config.process.management else { return };
-    (params.asks_to_go_on, params.asks_for_remote) = (true, management.query_remote);
+    params.asks_to_go_on = true;
+    params.asks_for_remote = management.query_remote || management.query_proxy;
 }
 
 /// The wall clock at the origin of our own.

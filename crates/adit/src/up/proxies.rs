@@ -1,15 +1,20 @@
 //! Usernames and passwords for the proxies by which a client reaches its servers: from files, or from the person at the
-//! terminal.
+//! terminal or the program at the management socket, before the first request to a proxy or when that asks.
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 
 use adit_config::Secret;
 use adit_config::openvpn::{self as file, Config, HttpAuthentication, ProxyKind, Role, UserPass};
-use adit_io::{HttpProxy, Proxy, ProxyCredentials};
+use adit_core::Protocol;
+use adit_io::{Handle, HelperAccess, HttpProxy, Proxy, ProxyCredentials};
+use adit_openvpn::request::{Reply, UserPassword};
 use zeroize::Zeroizing;
 
-use super::terminal::{Terminal, Waiting};
+use super::management::{PendingQueries, Topic};
+use super::terminal::{Terminal, Turns, Waiting};
 use crate::configuration;
 
 /// Larger files hold no username and password.
@@ -35,20 +40,23 @@ pub(crate) fn read_files(config: &mut Config, file: &Path) -> Result<(), Fault> 
 /// Asks for those that are used with the first request to a proxy (`stdin`).
 ///
 /// # Errors
-/// When there is no terminal to ask at.
-pub(super) fn ask(config: &mut Config, waiting: &dyn Waiting) -> Result<(), Fault> {
-    ask_by(config, |host| {
-        let mut terminal = Terminal::open()?;
-        let username = terminal.ask(&format!("Username for the proxy {host}: "), true, waiting)?;
-        let password = terminal.ask(&format!("Password for the proxy {host}: "), false, waiting)?;
-        let text = Zeroizing::new(format!("{}\n{}\n", username.as_str(), password.as_str()));
-        credentials(&text)?;
+/// When no one can be asked.
+pub(super) fn ask(
+    config: &mut Config,
+    questions: Option<&PendingQueries>,
+    waiting: &dyn Waiting,
+) -> Result<(), Fault> {
+    ask_by(config, |topic, host| {
+        let text = ask_person(topic, host, questions, waiting)?;
         Ok(Secret::new(&text))
     })
 }
 
 /// Asks once for each proxy, however many servers are reached by it.
-fn ask_by(config: &mut Config, mut ask: impl FnMut(&str) -> Result<Secret, String>) -> Result<(), Fault> {
+fn ask_by(
+    config: &mut Config,
+    mut ask: impl FnMut(Topic, &str) -> Result<Secret, String>,
+) -> Result<(), Fault> {
     let mut known: Vec<(String, u16, Secret)> = Vec::new();
     each(config, |proxy| {
         let at_once = match &proxy.kind {
@@ -58,15 +66,122 @@ fn ask_by(config: &mut Config, mut ask: impl FnMut(&str) -> Result<Secret, Strin
         if !at_once || proxy.credentials != Some(UserPass::Prompt) {
             return Ok(());
         }
+        let topic = match proxy.kind {
+            ProxyKind::Http(_) => Topic::HttpProxy,
+            ProxyKind::Socks => Topic::SocksProxy,
+        };
         let same = known.iter().find(|(host, port, _)| *host == proxy.host && *port == proxy.port);
         let text = match same {
             Some((_, _, text)) => text.clone(),
-            None => ask(&proxy.host)?,
+            None => ask(topic, &proxy.host)?,
         };
         known.push((proxy.host.clone(), proxy.port, text.clone()));
         proxy.credentials = Some(UserPass::Inline(text));
         Ok(())
     })
+}
+
+/// Asks for both; gives them in two lines.
+fn ask_person(
+    topic: Topic,
+    host: &str,
+    questions: Option<&PendingQueries>,
+    waiting: &dyn Waiting,
+) -> Result<Zeroizing<String>, String> {
+    let text = match questions {
+        Some(questions) => {
+            let UserPassword { username, password } = questions.ask(topic, "", waiting)?;
+            Zeroizing::new(format!("{username}\n{}\n", password.as_str()))
+        }
+        None => {
+            let mut terminal = Terminal::open()?;
+            let username = terminal.ask(&format!("Username for the proxy {host}: "), true, waiting)?;
+            let password = terminal.ask(&format!("Password for the proxy {host}: "), false, waiting)?;
+            Zeroizing::new(format!("{}\n{}\n", username.as_str(), password.as_str()))
+        }
+    };
+    credentials(&text)?;
+    Ok(text)
+}
+
+/// Whether a proxy may want to know who we are when it is asked to connect.
+pub(super) fn ask_later(config: &Config) -> bool {
+    let Role::Client(client) = &config.role else { return false };
+    let named = config.process.management.as_ref().is_some_and(|management| management.query_proxy);
+    let may_ask = |proxy: &file::Proxy| match (&proxy.kind, &proxy.credentials) {
+        (ProxyKind::Http(http), None | Some(UserPass::Prompt)) => {
+            http.authentication != HttpAuthentication::None
+        }
+        _ => false,
+    };
+    named || client.remotes.iter().filter_map(|remote| remote.proxy.as_ref()).any(may_ask)
+}
+
+/// Asks for the username and the password of a proxy that wants them, and tells the helper, which connects.
+pub(super) struct ProxyPrompt {
+    questions: Option<Arc<PendingQueries>>,
+    helper: Option<HelperAccess>,
+    turns: Turns,
+    /// The thread that asks, which is done when its turn is over.
+    asking: Option<JoinHandle<()>>,
+}
+
+impl ProxyPrompt {
+    /// `questions` are asked in place of the terminal.
+    pub(super) fn new(questions: Option<Arc<PendingQueries>>) -> Self {
+        ProxyPrompt { questions, helper: None, turns: Turns::default(), asking: None }
+    }
+
+    /// From now on the helper connects.
+    pub(super) fn use_helper(&mut self, access: HelperAccess) {
+        self.helper = Some(access);
+    }
+
+    /// Asks for those of the proxy of that remote, which may have refused others; the calling thread does not wait.
+    pub(super) fn ask<P>(&mut self, (remote, refused): (usize, bool), handle: Handle<P>)
+    where
+        P: Protocol<Reply = Reply> + 'static,
+    {
+        let (turn, before) = (self.turns.next(), self.asking.take());
+        let (questions, helper, giver) = (self.questions.clone(), self.helper.clone(), handle.clone());
+        let thread = thread::Builder::new().name("adit-proxy".to_owned()).spawn(move || {
+            if let Some(before) = before {
+                let _ = before.join();
+            }
+            let questions = questions.as_deref();
+            if let Some(questions) = questions.filter(|_| refused) {
+                questions.was_wrong(Topic::HttpProxy, "");
+            }
+            let given = ask_person(Topic::HttpProxy, "by which the server is reached", questions, &turn);
+            let answer = given.and_then(|text| tell_helper(helper.as_ref(), remote, &text));
+            if !turn.is_over() {
+                giver.reply(Reply::ProxyCredentials(answer));
+            }
+        });
+        match thread {
+            Ok(thread) => self.asking = Some(thread),
+            Err(error) => {
+                handle.reply(Reply::ProxyCredentials(Err(format!("cannot start a thread: {error}"))));
+            }
+        }
+    }
+}
+
+impl Drop for ProxyPrompt {
+    /// The terminal is left as it was found.
+    fn drop(&mut self) {
+        self.turns.next();
+        if let Some(asking) = self.asking.take() {
+            let _ = asking.join();
+        }
+    }
+}
+
+fn tell_helper(helper: Option<&HelperAccess>, remote: usize, text: &str) -> Result<(), String> {
+    let helper = helper.ok_or("there is no helper process that connects")?;
+    let known = credentials(text)?;
+    let told = helper.files().and_then(|files| files.proxy_credentials(remote, known));
+    told.map_err(|error| format!("the helper process does not take them: {error}"))
 }
 
 /// Does that with each proxy of a client.
@@ -153,7 +268,7 @@ mod tests {
     fn a_proxy_of_several_servers_is_asked_about_once() {
         let mut config = crate::up::tunnel::tests::config("socks-proxy 192.0.2.1 1080 stdin\n");
         let mut asked = Vec::new();
-        let answer = ask_by(&mut config, |host| {
+        let answer = ask_by(&mut config, |_, host| {
             asked.push(host.to_owned());
             Ok(Secret::new("ann\nx\n"))
         });

@@ -13,10 +13,12 @@ use super::clients::{self, Clients};
 use super::credentials::CredentialPrompt;
 use super::ending::{EndOnDrop, Ending};
 use super::expiry::{self, Expiry};
+use super::external_key::{ExternalKey, Signing};
 use super::management::Management;
 use super::notify::Notifier;
-use super::observer::LogObserver;
+use super::observer::{Asks, LogObserver};
 use super::peer_names::PeerNames;
+use super::proxies::ProxyPrompt;
 use super::reload::{Reload, Reloads, Source};
 use super::scripts::{self, Scripts};
 use super::startup::Member;
@@ -36,6 +38,17 @@ pub(super) struct Watched {
     pub(super) names: Option<PeerNames>,
 }
 
+/// What authenticates us.
+#[derive(Default)]
+pub(super) struct Own {
+    /// Username and password.
+    pub(super) prompt: Option<CredentialPrompt>,
+    /// The same for proxies.
+    pub(super) proxy_prompt: Option<ProxyPrompt>,
+    /// The key that is held elsewhere.
+    pub(super) key: Option<ExternalKey>,
+}
+
 /// What others can ask of the tunnel, there until this is dropped.
 struct Shown {
     _pid_file: Option<RemovedOnDrop>,
@@ -51,10 +64,11 @@ impl Tunnel<'_> {
     pub(super) fn run_protocol<P: StatusSource>(
         mut self,
         watched: Watched,
-        (mut prompt, management, reloads): (Option<CredentialPrompt>, Option<Management>, Reloads<P>),
+        (own, management, reloads): (Own, Option<Management>, Reloads<P>),
         member: Member<'_>,
         protocol: impl FnOnce(adit_core::Instant) -> P,
     ) -> Result<(), Failure> {
+        let Own { mut prompt, mut proxy_prompt, key } = own;
         let account = self.account()?;
         let mut driver: Driver<P> = self.driver()?;
         drop(self.unbound.take());
@@ -70,6 +84,9 @@ impl Tunnel<'_> {
         let access = helper.access();
         driver.use_helper(access.clone(), network).map_err(no_helper)?;
         if let Some(prompt) = &mut prompt {
+            prompt.use_helper(access.clone());
+        }
+        if let Some(prompt) = &mut proxy_prompt {
             prompt.use_helper(access.clone());
         }
         let clients = self.start_clients(per_client.clone(), &access, &handle)?;
@@ -95,8 +112,10 @@ impl Tunnel<'_> {
         notifier.status("set up");
         let files = management.as_ref().map(|_| access.files()).transpose().map_err(no_helper)?;
         let beside = (self.log.clone(), reload, files);
-        let watcher = management.as_ref().map(|it| it.attach(handle.clone(), shown.form, beside));
-        let (asks, log) = ((prompt, programs), self.log.clone());
+        let watcher =
+            management.as_ref().map(|it| it.attach(handle.clone(), shown.form, beside, self.up_down()));
+        let signing = key.map(|key| Signing::start(&key, handle.clone())).transpose().map_err(no_thread)?;
+        let (asks, log) = (Asks { prompt, proxy_prompt, programs, signing }, self.log.clone());
         let observer =
             LogObserver::new((log, notifier), handle.clone(), clients, asks, tunnel_scripts, watcher);
         let begin = || member.set_up(account);
@@ -229,6 +248,7 @@ impl Tunnel<'_> {
         policy.names = watched.names.as_ref().map(PeerNames::hosts).unwrap_or_default();
         policy.without_sandbox = self.args.no_sandbox;
         policy.replaces_remotes = config.process.management.as_ref().is_some_and(|it| it.query_remote);
+        policy.replaces_proxies = config.process.management.as_ref().is_some_and(|it| it.query_proxy);
         policy.configuration = Some(self.file.to_owned());
         let mut helper = privileges::start_helper(policy, self.args.in_background).map_err(Failure::World)?;
         helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));
@@ -298,7 +318,7 @@ impl Tunnel<'_> {
     /// The helper of the programs that judge passwords, if there are any.
     fn back_end_helper(&mut self) -> Result<Option<Helper>, Failure> {
         let Some(policy) = back_ends::policy(&self.parsed.config) else { return Ok(None) };
-        let mut helper = privileges::start_helper(policy).map_err(Failure::World)?;
+        let mut helper = privileges::start_helper(policy, self.args.in_background).map_err(Failure::World)?;
         helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));
         Ok(Some(helper))
     }
@@ -326,6 +346,13 @@ impl Tunnel<'_> {
             Role::Server(_) => tunnel_scripts::environment::of_clients(&self.parsed.config, base),
             Role::Client(_) | Role::PointToPoint(_) => base,
         }
+    }
+
+    /// `management-up-down`: the variables of scripts, and whether the device stays while a server is looked for.
+    fn up_down(&self) -> Option<(Vec<(String, String)>, bool)> {
+        let config = &self.parsed.config;
+        let tells = config.process.management.as_ref().is_some_and(|management| management.up_down);
+        tells.then(|| (self.script_environment(), config.scripts.keeps_device))
     }
 
     fn script_environment(&self) -> Vec<(String, String)> {

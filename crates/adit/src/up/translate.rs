@@ -19,7 +19,9 @@ use adit_io::{
 };
 use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
 use adit_openvpn::codec::Compression;
-use adit_openvpn::credentials::{self, CredentialError, Credentials, client_tls, server_tls};
+use adit_openvpn::credentials::{
+    self, CredentialError, Credentials, client_tls, client_tls_with_external_key, server_tls,
+};
 use adit_openvpn::params::{
     AdmissionParams, ClientParams, ControlParams, DataParams, ExitNotify, Fragment, Keepalive, LocalSettings,
     MssFix, PerClientParams, PointToPointParams, PullAction, PushedCompression, Rate, RemoteParams,
@@ -34,6 +36,7 @@ use rustls_pki_types::CertificateDer;
 use zeroize::Zeroizing;
 
 use super::back_ends;
+use super::external_key::ExternalKey;
 use super::proxies;
 use super::scripts;
 use super::tls::environment;
@@ -95,9 +98,12 @@ fn execution(config: &Config) -> Execution {
     }
 }
 
-/// What the protocol says for scripts, if there are any.
+/// What the protocol says for scripts, if there are any, or a program at the management socket hears of the same.
 fn script_params(config: &Config, peer_ipv6: Option<Ipv6Addr>, dns: &Dns) -> Option<Arc<ScriptParams>> {
-    config.scripts.commands().next()?;
+    let is_told = config.process.management.as_ref().is_some_and(|management| management.up_down);
+    if config.scripts.commands().next().is_none() && !is_told {
+        return None;
+    }
     Some(Arc::new(said_to_scripts(config, peer_ipv6, dns)))
 }
 
@@ -198,21 +204,28 @@ fn family(family: file::Family) -> Family {
     }
 }
 
-/// A client's parameters; `config` is a client's.
+/// A client's parameters; `config` is a client's. The key of `credentials` may be held elsewhere.
 pub(super) fn client_params(
     config: &Config,
     client: &ClientConfig,
-    credentials: &Credentials,
+    (credentials, key): (&Credentials, Option<&ExternalKey>),
     resolve_timeout: Option<Duration>,
     revocations: Option<Revocations>,
     wall: UnixTime,
 ) -> Result<ClientParams, CredentialError> {
     let requirements = requirements(config, revocations.clone());
-    let tls = client_tls(credentials, requirements, &environment(config))?;
+    let environment = environment(config);
+    let tls = match key {
+        None => client_tls(credentials, requirements, &environment)?,
+        Some(key) => {
+            client_tls_with_external_key(credentials, key.holder.clone(), requirements, &environment)?
+        }
+    };
     Ok(ClientParams {
         control: ControlParams {
             authorities: authorities(config, credentials),
             holds_hello: config.scripts.tls_verify.is_some(),
+            signs_outside: key.is_some(),
             ..control(config, TlsConfig::Client(tls), TlsRole::Client, revocations, wall)?
         },
         data: data(config),
@@ -234,6 +247,7 @@ pub(super) fn client_params(
         pull: client.pull,
         asks_to_go_on: false,
         asks_for_remote: false,
+        asks_for_proxy_credentials: false,
     })
 }
 

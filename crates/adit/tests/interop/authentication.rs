@@ -5,3 +5,4 @@ pub(crate) mod challenges;
 pub(crate) mod management_client;
 pub(crate) mod passwords;
 pub(crate) mod scripts;
+mod smart_cards;

@@ -2,7 +2,8 @@
 
 use super::{Action, Directive, Handler, Side};
 use crate::openvpn::handlers::{
-    access, auth, data, management, network, peer_check, plugin, process, proxy, routes, scripts, server, tls,
+    access, auth, data, external, management, network, peer_check, plugin, process, proxy, routes, scripts,
+    server, tls,
 };
 
 impl Directive {
@@ -56,7 +57,7 @@ const fn command(name: &'static str, usage: &'static str) -> Directive {
 const PROXY_RETRIES: &str =
     "a connection that fails is tried again, by a proxy too: `connect-retry`, `connect-retry-max`";
 const NO_TAP: &str = "adit carries IP packets (tun) only, no Ethernet; use `dev tun`";
-const NO_PKCS11: &str = "adit reads keys from PEM files only; use `cert` and `key`";
+const NO_STORE: &str = "it concerns Windows only; a key on a smart card is reached by `pkcs11-id`";
 const NO_LEGACY: &str = "it weakens or breaks the tunnel and OpenVPN drops it too; remove it";
 pub(super) const COMMAND: &str = "it is a command, not a setting; remove it from the file";
 const WINDOWS: &str = "it concerns Windows only";
@@ -165,6 +166,13 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     both("key", "FILE", tls::key).inline(),
     both("pkcs12", "FILE", tls::pkcs12).inline(),
     both("askpass", "[FILE]", tls::askpass),
+    client("pkcs11-providers", "PROVIDER ...", external::providers),
+    client("pkcs11-id", "ID", external::id),
+    client("pkcs11-id-management", "", external::id_by_management),
+    client("pkcs11-pin-cache", "SECONDS", external::pin_cache),
+    client("pkcs11-protected-authentication", "0|1 ...", external::protected),
+    client("pkcs11-cert-private", "0|1 ...", external::private_certificates),
+    ignored("pkcs11-private-mode", "MASK ...", "a key signs by `C_Sign` in any case"),
     both("tls-auth", "FILE [DIRECTION]", tls::tls_auth).inline(),
     both("tls-crypt", "FILE", tls::tls_crypt).inline(),
     both("tls-crypt-v2", "FILE [force-cookie|allow-noncookie]", tls::tls_crypt_v2).inline(),
@@ -286,8 +294,11 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     server("management-client-auth", "", management::client_auth),
     both("management-forget-disconnect", "", management::forget_disconnect),
     client("management-query-remote", "", management::query_remote),
+    client("management-query-proxy", "", management::query_proxy),
+    both("management-up-down", "", management::up_down),
     both("management-client", "", management::as_client),
-    ignored("management-up-down", "", "the states that `state on` shows tell of it"),
+    client("management-external-key", "[FORM] ...", external::key),
+    client("management-external-cert", "HINT", external::certificate),
     both("remap-usr1", "SIGNAL", process::remap_usr1),
     ignored("iproute", "COMMAND", "adit speaks to the kernel itself"),
     // Harmless leftovers
@@ -339,9 +350,6 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     refused("client-cert-not-required", "write `verify-client-cert none`"),
     refused("auth-token", "only a server pushes it; remove it from the file"),
     refused("auth-token-user", "only a server pushes it; remove it from the file"),
-    refused("management-external-key", "adit signs with keys of its own alone; use `cert` and `key`"),
-    refused("management-external-cert", "adit takes its certificate from a file; use `cert`"),
-    refused("management-query-proxy", "adit takes its proxy from the file; write `http-proxy` or `socks-proxy`, and remove it"),
     refused("ifconfig-push-constraint", "addresses of `ifconfig-push` are taken as they stand; remove it"),
     refused("client-nat", "adit does not translate addresses; use nftables"),
     refused("route-ipv6-gateway", "name the gateway in each `route-ipv6`"),
@@ -361,14 +369,7 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     refused("vlan-accept", NO_TAP),
     refused("vlan-pvid", NO_TAP),
     refused("http-proxy-override", "write `http-proxy` in its place"),
-    refused("pkcs11-id", NO_PKCS11),
-    refused("pkcs11-id-management", NO_PKCS11),
-    refused("pkcs11-providers", NO_PKCS11),
-    refused("pkcs11-private-mode", NO_PKCS11),
-    refused("pkcs11-protected-authentication", NO_PKCS11),
-    refused("pkcs11-cert-private", NO_PKCS11),
-    refused("pkcs11-pin-cache", NO_PKCS11),
-    refused("cryptoapicert", NO_PKCS11),
+    refused("cryptoapicert", NO_STORE),
     // Never
     refused("no-replay", NO_LEGACY),
     refused("no-iv", NO_LEGACY),

@@ -22,6 +22,8 @@ pub(crate) struct ManagementDraft {
     query_passwords: bool,
     signal: bool,
     query_remote: bool,
+    query_proxy: bool,
+    up_down: bool,
     forget_disconnect: bool,
     as_client: bool,
     client_user: Option<String>,
@@ -32,7 +34,7 @@ pub(crate) struct ManagementDraft {
     client_at: Option<At>,
 }
 
-fn modify<'d>(draft: &'d mut Draft, args: &Args<'_>) -> &'d mut ManagementDraft {
+pub(super) fn modify<'d>(draft: &'d mut Draft, args: &Args<'_>) -> &'d mut ManagementDraft {
     let draft = &mut draft.management;
     draft.modifier.get_or_insert_with(|| (args.name().to_owned(), args.entry.at.clone()));
     draft
@@ -90,6 +92,16 @@ pub(crate) fn signal(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(crate) fn query_remote(draft: &mut Draft, args: &Args<'_>) -> Done {
     modify(draft, args).query_remote = true;
+    done()
+}
+
+pub(crate) fn query_proxy(draft: &mut Draft, args: &Args<'_>) -> Done {
+    modify(draft, args).query_proxy = true;
+    done()
+}
+
+pub(crate) fn up_down(draft: &mut Draft, args: &Args<'_>) -> Done {
+    modify(draft, args).up_down = true;
     done()
 }
 
@@ -157,6 +169,8 @@ pub(crate) fn plan(
         query_passwords: draft.query_passwords,
         signal: draft.signal,
         query_remote: draft.query_remote,
+        query_proxy: draft.query_proxy,
+        up_down: draft.up_down,
         forget_disconnect: draft.forget_disconnect,
         as_client: draft.as_client,
         client_user: draft.client_user,

@@ -2,7 +2,7 @@
 
 use crate::Secret;
 use crate::openvpn::directives::args::Args;
-use crate::openvpn::directives::{Effect, done, done_but};
+use crate::openvpn::directives::{Effect, done};
 use crate::openvpn::draft::{Draft, ProxyDraft};
 use crate::openvpn::model::{HttpAuthentication, UserPass};
 
@@ -10,18 +10,12 @@ type Done = Result<Effect, String>;
 
 /// IANA's port of SOCKS, OpenVPN's default.
 const SOCKS_PORT: u16 = 1080;
-/// What becomes of a proxy that asks later.
-const NO_QUESTION: &str =
-    "a username and a password, if the proxy asks for them, come from `http-proxy-user-pass`";
 /// Headers at most, as in OpenVPN (proxy.h `MAX_CUSTOM_HTTP_HEADER`).
 const MOST_HEADERS: usize = 10;
 
 pub(crate) fn http_proxy(draft: &mut Draft, args: &Args<'_>) -> Done {
     let (authentication, credentials) = http_authentication(args)?;
-    let asks = matches!(authentication, HttpAuthentication::Any | HttpAuthentication::Digest)
-        && credentials == Some(UserPass::Prompt);
-    let effect = set(draft, args, args.port(1)?, Some(authentication), credentials)?;
-    if asks { done_but(NO_QUESTION) } else { Ok(effect) }
+    set(draft, args, args.port(1)?, Some(authentication), credentials)
 }
 
 /// The third and the fourth argument: a file and how to use what is in it, or which ways may be used when the proxy asks.

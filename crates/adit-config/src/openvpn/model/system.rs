@@ -141,6 +141,10 @@ pub struct Management {
     pub signal: bool,
     /// Each remote is asked about there before it is tried (`management-query-remote`).
     pub query_remote: bool,
+    /// For each remote a proxy is asked for there before it is tried (`management-query-proxy`), unless the remote itself is.
+    pub query_proxy: bool,
+    /// The program there hears when the tunnel comes up and goes down (`management-up-down`).
+    pub up_down: bool,
     /// A client forgets its password when the program that commanded it is gone (`management-forget-disconnect`).
     pub forget_disconnect: bool,
     /// It connects to a program that listens at the address, and ends when that is gone (`management-client`).

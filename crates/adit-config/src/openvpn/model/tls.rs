@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::PeerCheck;
+use super::{ExternalIdentity, PeerCheck};
 use crate::{Pem, Secret, StaticKey, TlsCryptV2Key};
 
 /// Certificates and TLS.
@@ -13,7 +13,9 @@ pub struct Tls {
     pub ca: Option<Pem>,
     /// Who we are; a client may be known by its username alone.
     pub identity: Option<Identity>,
-    /// The same, and perhaps authorities, in one PKCS#12 file, as base64 (`pkcs12`). Secret.
+    /// Our certificate, if its private key is held elsewhere.
+    pub external: Option<ExternalIdentity>,
+    /// The same as `identity`, and perhaps authorities, in one PKCS#12 file, as base64 (`pkcs12`). Secret.
     pub pkcs12: Option<Secret>,
     /// Where the password is, if the private key or the PKCS#12 file has one (`askpass`).
     pub key_password: KeyPassword,
@@ -41,6 +43,7 @@ impl Default for Tls {
         Tls {
             ca: None,
             identity: None,
+            external: None,
             pkcs12: None,
             key_password: KeyPassword::default(),
             version_min: TlsVersion::V1_2,

@@ -30,7 +30,11 @@ impl Parser<'_> {
             None => Some(None),
             Some(material) => self.hashed_files(material, draft).map(Some),
         };
-        let identity = self.identity(draft, file);
+        let external = self.external(draft, file);
+        let identity = match &external {
+            Some(None) => self.identity(draft, file),
+            Some(Some(_)) | None => Some(None),
+        };
         let pkcs12 = match draft.tls.pkcs12.take() {
             None => Some(None),
             Some(material) => self.packed(&material, draft).map(Some),
@@ -58,6 +62,7 @@ impl Parser<'_> {
         Some(Tls {
             ca,
             identity: identity?,
+            external: external?,
             pkcs12: pkcs12?,
             key_password,
             version_min,
@@ -152,7 +157,7 @@ impl Parser<'_> {
         }
     }
 
-    fn required<'m>(
+    pub(super) fn required<'m>(
         &mut self,
         material: &'m Option<Material>,
         name: &str,
@@ -244,7 +249,7 @@ impl Parser<'_> {
         }
     }
 
-    fn certificates(&mut self, material: &Material, draft: &Draft) -> Option<Pem> {
+    pub(super) fn certificates(&mut self, material: &Material, draft: &Draft) -> Option<Pem> {
         let pem = Pem::new(&self.text(material, draft)?);
         if pem.certificates() == 0 {
             self.problems

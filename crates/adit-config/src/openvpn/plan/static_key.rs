@@ -14,6 +14,8 @@ use crate::{Kind, Problem};
 const WITH_TLS_ALONE: &[&str] = &[
     "client", "pull", "tls-client", "tls-server", "auth-user-pass",
     "ca", "cert", "extra-certs", "key", "pkcs12", "dh", "crl-verify", "askpass",
+    "management-external-key", "management-external-cert", "pkcs11-providers", "pkcs11-id",
+    "pkcs11-id-management",
     "tls-auth", "tls-crypt", "tls-crypt-v2",
     "tls-cipher", "tls-ciphersuites", "tls-groups", "tls-cert-profile", "tls-version-min", "tls-version-max",
     "peer-fingerprint", "verify-hash", "verify-x509-name", "x509-username-field",

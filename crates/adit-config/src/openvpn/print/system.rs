@@ -112,6 +112,8 @@ fn print_management(out: &mut Out, management: &Management) {
         (management.query_passwords, "management-query-passwords"),
         (management.signal, "management-signal"),
         (management.query_remote, "management-query-remote"),
+        (management.query_proxy, "management-query-proxy"),
+        (management.up_down, "management-up-down"),
         (management.forget_disconnect, "management-forget-disconnect"),
         (management.as_client, "management-client"),
     ];

@@ -19,6 +19,52 @@ pub(crate) fn print_secret(out: &mut Out, secret: &SharedSecret) {
     out.block("secret", &secret.key.to_text());
 }
 
+/// Our certificate, where its key is held elsewhere.
+pub(crate) fn print_external(out: &mut Out, external: &ExternalIdentity) {
+    let ManagementIdentity { certificate, forms } = match external {
+        ExternalIdentity::Management(identity) => identity,
+        ExternalIdentity::Pkcs11(identity) => return print_pkcs11(out, identity),
+    };
+    let mut forms = *forms;
+    let words: Vec<&str> = forms.words().into_iter().filter(|(_, set)| **set).map(|(word, _)| word).collect();
+    out.line("management-external-key", &words);
+    match certificate {
+        ManagementCertificate::Given(cert) => out.block("cert", cert.text()),
+        ManagementCertificate::Asked { hint, extra } => {
+            out.one("management-external-cert", hint);
+            if let Some(extra) = extra {
+                out.block("extra-certs", extra.text());
+            }
+        }
+    }
+}
+
+fn print_pkcs11(out: &mut Out, identity: &Pkcs11Identity) {
+    let Pkcs11Identity { id, providers, pin_cache, extra } = identity;
+    let paths: Vec<String> = providers.iter().map(|it| it.path.display().to_string()).collect();
+    out.line("pkcs11-providers", &paths);
+    match id {
+        Some(id) => out.one("pkcs11-id", id),
+        None => out.flag("pkcs11-id-management"),
+    }
+    let switches: [(&str, fn(&Pkcs11Provider) -> bool); 2] = [
+        ("pkcs11-protected-authentication", |provider| provider.protected),
+        ("pkcs11-cert-private", |provider| provider.private_certificates),
+    ];
+    for (name, is_on) in switches {
+        if providers.iter().any(is_on) {
+            let words: Vec<&str> = providers.iter().map(|it| if is_on(it) { "1" } else { "0" }).collect();
+            out.line(name, &words);
+        }
+    }
+    if let Some(pin_cache) = pin_cache {
+        out.one("pkcs11-pin-cache", pin_cache.as_secs());
+    }
+    if let Some(extra) = extra {
+        out.block("extra-certs", extra.text());
+    }
+}
+
 fn version(version: TlsVersion) -> &'static str {
     match version {
         TlsVersion::V1_2 => "1.2",

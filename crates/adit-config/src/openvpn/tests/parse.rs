@@ -420,6 +420,83 @@ fn keys_behind_a_password() {
 }
 
 #[test]
+fn a_key_that_is_held_at_the_management_socket() {
+    const SOCKET: &str =
+        "client\nremote a\n<ca>\n-----BEGIN CERTIFICATE-----\n</ca>\nmanagement 127.0.0.1 7505\n";
+    const CERT_BLOCK: &str = "<cert>\n-----BEGIN CERTIFICATE-----\n</cert>\n";
+    let read = |text: &str| parse("test.conf", format!("{SOCKET}{text}").as_bytes(), &load);
+    let identity = |text: &str| match read(text).expect("a good file").config.tls.external {
+        Some(ExternalIdentity::Management(identity)) => identity,
+        other => panic!("{text}: {other:?}"),
+    };
+    let given = identity(&format!("management-external-key\n{CERT_BLOCK}"));
+    assert!(matches!(given.certificate, ManagementCertificate::Given(_)));
+    assert_eq!(given.forms, SignatureForms { pkcs1: true, ..SignatureForms::default() }, "as OpenVPN");
+    let asked = identity(
+        "management-external-cert \"macosx-keychain:subject:o=x\"\nmanagement-external-key nopadding pss digest\n",
+    );
+    let hint = "macosx-keychain:subject:o=x".to_owned();
+    assert_eq!(asked.certificate, ManagementCertificate::Asked { hint, extra: None });
+    assert_eq!(asked.forms, SignatureForms { nopadding: true, pkcs1: false, pss: true, digest: true });
+    for (text, words) in [
+        ("management-external-key pkcs7\n", "write any of `nopadding`"),
+        ("management-external-key\n", "`cert` is missing"),
+        ("management-external-cert x\n", "write `management-external-key`"),
+        ("management-external-key\n<key>\n-----BEGIN PRIVATE KEY-----\n</key>\n", "`key` beside"),
+        (
+            "management-external-key\nmanagement-external-cert x\n<cert>\n-----BEGIN CERTIFICATE-----\n</cert>\n",
+            "`cert` beside `management-external-cert`",
+        ),
+    ] {
+        let failure = read(text).expect_err(text).to_string();
+        assert!(failure.contains(words), "{text}: {failure}");
+    }
+    let without = format!("client\nremote a\nca ca.crt\n{CERT_BLOCK}management-external-key\n");
+    let failure = parse("test.conf", without.as_bytes(), &load).expect_err("no socket").to_string();
+    assert!(failure.contains("`management`, which is missing"), "{failure}");
+}
+
+#[test]
+fn a_key_on_a_smart_card() {
+    const START: &str = "client\nremote a\n<ca>\n-----BEGIN CERTIFICATE-----\n</ca>\n";
+    let read = |text: &str| parse("test.conf", format!("{START}{text}").as_bytes(), &load);
+    let identity = |text: &str| match read(text).expect("a good file").config.tls.external {
+        Some(ExternalIdentity::Pkcs11(identity)) => identity,
+        other => panic!("{text}: {other:?}"),
+    };
+    let least = identity("pkcs11-id 'pkcs11:id=%01'\n");
+    assert_eq!((least.id.as_deref(), least.pin_cache), (Some("pkcs11:id=%01"), None));
+    assert_eq!(least.providers[0].path, Path::new(Pkcs11Provider::DEFAULT));
+    let full = identity(
+        "pkcs11-providers /a.so /b.so\npkcs11-id x\npkcs11-pin-cache 300\npkcs11-private-mode 1\n\
+         pkcs11-protected-authentication 0 1\npkcs11-cert-private 1\n",
+    );
+    let provider = |path: &str, protected, private_certificates| Pkcs11Provider {
+        path: path.into(),
+        protected,
+        private_certificates,
+    };
+    assert_eq!(full.providers, [provider("/a.so", false, true), provider("/b.so", true, false)]);
+    assert_eq!(full.pin_cache, Some(std::time::Duration::from_secs(300)));
+    assert_eq!(identity("pkcs11-id x\npkcs11-pin-cache -1\n").pin_cache, None);
+    assert_eq!(identity("pkcs11-id-management\nmanagement 127.0.0.1 1\n").id, None);
+    for (text, words) in [
+        ("pkcs11-providers /a.so\n", "`openvpn --show-pkcs11-ids PROVIDER` shows"),
+        ("pkcs11-id x\n<cert>\n-----BEGIN CERTIFICATE-----\n</cert>\n", "`cert` beside `pkcs11-id`"),
+        ("pkcs11-id x\npkcs11-protected-authentication yes\n", "write `0` or `1`"),
+        (
+            "pkcs11-id x\nmanagement 127.0.0.1 1\nmanagement-external-key\n",
+            "`management-external-key` beside",
+        ),
+        ("pkcs11-id-management\n", "`management`, which is missing"),
+        ("pkcs11-id x\npkcs11-id-management\nmanagement 127.0.0.1 1\n", "`pkcs11-id-management` beside"),
+    ] {
+        let failure = read(text).expect_err(text).to_string();
+        assert!(failure.contains(words), "{text}: {failure}");
+    }
+}
+
+#[test]
 fn routes_to_hosts_wait_for_their_addresses() {
     let text =
         "route a.example\nroute b.example 255.255.0.0 net_gateway 7\nroute-ipv6 c.example\nroute-metric 5\n";
@@ -505,6 +582,8 @@ fn a_management_socket() {
         query_passwords: false,
         signal: false,
         query_remote: false,
+        up_down: false,
+        query_proxy: false,
         forget_disconnect: false,
         as_client: false,
         client_user: None,

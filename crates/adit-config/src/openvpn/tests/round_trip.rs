@@ -21,7 +21,7 @@ use self::client::client;
 use self::data::{data, timers};
 use self::server::{admission, server};
 use self::system::{device, named_route, process, route, scripts, socket};
-use self::tls::{tls, wrap};
+use self::tls::{external, tls, wrap};
 use crate::StaticKey;
 use crate::openvpn::*;
 
@@ -140,12 +140,12 @@ fn tls_config() -> impl Strategy<Value = Config> {
     let routes = (vec(route(), 0..4), vec(named_route(), 0..2));
     // What is made of them is large: on the heap, it leaves the test's stack to the rest.
     let process = (process().boxed(), scripts().boxed());
-    let (tls, data) = (tls().boxed(), data().boxed());
+    let (tls, data) = ((tls(), option::of(external())).boxed(), data().boxed());
     (role, device(), tls, wrap(), data, timers(), socket(), routes, process).prop_map(
         |(
             mut role,
             mut device,
-            tls,
+            (mut tls, external),
             mut wrap,
             mut data,
             timers,
@@ -179,6 +179,10 @@ fn tls_config() -> impl Strategy<Value = Config> {
                     server.access.certificates = ClientCertificates::Require;
                     (server.access.optional, server.access.username_as_name) = (false, false);
                 }
+            }
+            // A client's key may be held at the socket that is there.
+            if let (Role::Client(_), Some(_), Some(external)) = (&role, &process.management, external) {
+                tls = Tls { identity: None, pkcs12: None, external: Some(external), ..tls };
             }
             socket.multihome &= matches!(role, Role::Server(_));
             device.is_null &= !matches!(role, Role::Server(_));

@@ -192,6 +192,7 @@ const SAMPLES: &[Sample] = &[
     ("management-hold", "management /tmp/m.sock unix", "management /tmp/m.sock unix\nmanagement-hold", NextStart),
     ("management-query-passwords", "management /tmp/m.sock unix", "management /tmp/m.sock unix\nmanagement-query-passwords", NextStart),
     ("management-signal", "management /tmp/m.sock unix", "management /tmp/m.sock unix\nmanagement-signal", NextStart),
+    ("management-up-down", "management /tmp/m.sock unix", "management /tmp/m.sock unix\nmanagement-up-down", NextStart),
     ("management-forget-disconnect", "management /tmp/m.sock unix", "management /tmp/m.sock unix\nmanagement-forget-disconnect", NextStart),
     ("management-client", "management /tmp/m.sock unix", "management /tmp/m.sock unix\nmanagement-client", NextStart),
     ("echo", "", "echo text", NextStart),

@@ -26,6 +26,8 @@ const TUNNEL_SCRIPTS: Since = Since::Start("the scripts of the start run when th
 const LOW_PORTS: Since = Since::Start("adit has given up the right to ports below 1024");
 const PASSWORDS: Since =
     Since::Start("where the password comes from is settled before adit gives up its rights");
+const KEY_HOLDER: Since =
+    Since::Start("who holds our private key is settled before adit gives up its rights");
 const DATA_PLANE: Since = Since::Start("packets are forwarded by the setting of the start");
 
 /// Something that a running tunnel does not change at once.
@@ -110,9 +112,17 @@ pub(super) const OF_ALL: &[Fixed] = &[
     fixed(&["echo", "parameter"], FILES, |new, old| keep(&mut new.process.echo, &old.process.echo)),
     fixed(
         &[
+            "management-external-key", "management-external-cert", "pkcs11-id", "pkcs11-providers", "pkcs11-pin-cache",
+            "pkcs11-protected-authentication", "pkcs11-cert-private", "pkcs11-id-management", "cert", "extra-certs",
+        ],
+        KEY_HOLDER,
+        keep_key_holder,
+    ),
+    fixed(
+        &[
             "management", "management-client-user", "management-client-group", "management-log-cache",
             "management-hold", "management-query-passwords", "management-signal",
-            "management-forget-disconnect", "management-client",
+            "management-forget-disconnect", "management-client", "management-up-down", "management-query-proxy",
         ],
         SOCKETS,
         |new, old| keep(&mut new.process.management, &old.process.management),
@@ -126,6 +136,16 @@ pub(super) const OF_ALL: &[Fixed] = &[
         |new, old| keep(&mut new.scripts, &old.scripts),
     ),
 ];
+
+/// Who holds our key stays, and whether it is held elsewhere; with it our certificate.
+fn keep_key_holder(new: &mut Config, old: &Config) -> bool {
+    let changed = keep(&mut new.tls.external, &old.tls.external);
+    if changed {
+        new.tls.identity.clone_from(&old.tls.identity);
+        new.tls.pkcs12.clone_from(&old.tls.pkcs12);
+    }
+    changed
+}
 
 /// A helper without scripts has given up running programs.
 fn keep_from_first_scripts(new: &mut Config, old: &Config) -> bool {

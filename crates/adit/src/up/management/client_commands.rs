@@ -2,6 +2,8 @@
 //!
 //! Source: OpenVPN doc/management-notes.txt, and manage.c for what is answered.
 
+use adit_config::openvpn as file;
+use adit_io::{HttpAuthentication, HttpProxy, Proxy, ProxyKind};
 use adit_openvpn::request::{RemoteDecision, Reply};
 use base64ct::{Base64, Encoding as _};
 use zeroize::Zeroizing;
@@ -74,13 +76,60 @@ fn decision(arguments: &[&str]) -> Option<RemoteDecision> {
         ["SKIP", places, ..] => Some(RemoteDecision::Skip(places.parse().ok().filter(|places| *places > 0)?)),
         ["MOD", host, port, ..] => {
             let port = port.parse().ok().filter(|port| *port > 0)?;
-            let is_host = !host.is_empty()
-                && host.len() <= MAX_HOST
-                && !host.chars().any(|c| c.is_whitespace() || c.is_control());
-            is_host.then(|| RemoteDecision::Try { instead: Some(((*host).to_owned(), port)) })
+            is_host(host).then(|| RemoteDecision::Try { instead: Some(((*host).to_owned(), port)) })
         }
         _ => None,
     }
+}
+
+/// `proxy`: the answer to `>PROXY:`.
+pub(super) fn proxy(arguments: &[&str], context: &CommandContext, out: &mut Output) {
+    let tunnel = context.tunnel();
+    if tunnel.as_ref().is_some_and(|tunnel| matches!(tunnel.form(), Form::Clients(_))) {
+        return out.line(&unsupported("proxy"));
+    }
+    let decided = chosen_proxy(arguments).and_then(|proxy| {
+        let tunnel = tunnel.as_ref()?;
+        let query = context.questions.take_proxy()?;
+        // An HTTP proxy carries TCP alone.
+        let is_http = proxy.as_ref().is_some_and(|proxy| matches!(proxy.kind, ProxyKind::Http(_)));
+        let fits = !is_http || query.protocol.starts_with("tcp");
+        let remote = query.remote;
+        if !fits || !tunnel.replace_proxy(remote, proxy) {
+            // The question stands.
+            context.questions.ask_for_proxy(query);
+            return None;
+        }
+        tunnel.reply(Reply::Remote(RemoteDecision::Try { instead: None })).then_some(())
+    });
+    match decided {
+        Some(()) => out.line("SUCCESS: proxy command succeeded"),
+        None => out.line("ERROR: proxy command failed"),
+    }
+}
+
+/// The proxy that was named, or none besides that of the file; `None` if it is no answer.
+fn chosen_proxy(arguments: &[&str]) -> Option<Option<Proxy>> {
+    let (kind, host, port) = match arguments {
+        ["NONE", ..] => return Some(None),
+        ["HTTP", host, port, rest @ ..] => {
+            let authentication = match rest.first() {
+                Some(&"nct") => HttpAuthentication::Digest,
+                _ => HttpAuthentication::Any,
+            };
+            let version = file::HttpProxy::VERSION.to_owned();
+            (ProxyKind::Http(HttpProxy { authentication, version, headers: Vec::new() }), host, port)
+        }
+        ["SOCKS", host, port, ..] => (ProxyKind::Socks, host, port),
+        _ => return None,
+    };
+    let port = port.parse().ok().filter(|port| *port > 0)?;
+    is_host(host).then(|| Some(Proxy { host: (*host).to_owned(), port, kind, credentials: None }))
+}
+
+/// Whether this can be the name or address of a host.
+fn is_host(host: &str) -> bool {
+    !host.is_empty() && host.len() <= MAX_HOST && !host.chars().any(|c| c.is_whitespace() || c.is_control())
 }
 
 /// `cr-response`: the answer to a question of the server's (`CR_TEXT`).

@@ -13,6 +13,7 @@ use super::client_auth;
 use super::client_commands;
 use super::journal::Kind;
 use super::session::{Next, Output, Session};
+use super::texts;
 use super::tunnel::{Load, Peer};
 use crate::openvpn::VERSION;
 use crate::up::status_file::Form;
@@ -22,6 +23,7 @@ const HELP: &str = "Management Interface for adit
 Commands:
 auth-retry             : Show what happens after a refused password.
 bytecount n            : Tell the bytes in and out every n seconds; 0 for no more.
+certificate            : Give the certificate that is asked for, in the lines that follow until END.
 client-auth CID KID    : Let a client in, with the lines that follow until END.
 client-auth-nt CID KID : Let a client in.
 client-deny CID KID R [M] : Send a client away: R for the log, M for the client.
@@ -40,8 +42,15 @@ load-stats             : Show the number of clients and the bytes in and out.
 log [on|off] [N|all]   : Tell new lines of the log, or show the last N or all.
 mute [n]               : Show or set how many lines that are alike are logged.
 nclients               : Show the number of clients.
+needok type ok|cancel  : Say whether what is asked for is done.
+needstr type text      : Give a text that is asked for.
 password type p        : Give a password that is asked for.
 pid                    : Show the number of the process.
+pkcs11-id-count        : Show how many certificates are on tokens, while one is asked for.
+pkcs11-id-get n        : Show the n-th of them, from 0 on.
+pk-sig                 : Give the signature that is asked for, in base64, in the lines that follow until END.
+proxy NONE             : Connect to the remote that was asked about, as the file says.
+proxy HTTP|SOCKS HOST PORT [nct] : Connect to it by that proxy.
 push-update-broad O    : Change the options O (parted by commas) of all clients.
 push-update-cid CID O  : Change those of one client.
 remote ACCEPT          : Connect to the remote that was asked about.
@@ -80,7 +89,7 @@ pub(super) fn run(
     match *name {
         "exit" | "quit" => return Next::Leave,
         "help" => out.lines(HELP),
-        "version" => version(first, out),
+        "version" => version(first, context, out),
         "pid" => out.line(&format!("SUCCESS: pid={}", std::process::id())),
         "status" => status(first, context, out),
         "load-stats" => load_stats(context, out),
@@ -103,11 +112,17 @@ pub(super) fn run(
         },
         "hold" => client_commands::hold(first, context, out),
         "remote" => client_commands::remote(arguments, context, out),
+        "proxy" => client_commands::proxy(arguments, context, out),
         "cr-response" => client_commands::respond(first.unwrap_or_default(), context, out),
         "forget-passwords" => client_commands::forget_passwords(context, out),
-        // adit asks for neither: they are for smart cards.
-        "needok" => out.line("ERROR: no needok-confirmation is currently needed at this time"),
-        "needstr" => out.line("ERROR: no needstr-string is currently needed at this time"),
+        "needok" => out.line(&context.questions.take_confirmation(at(arguments, 0), at(arguments, 1))),
+        "needstr" => out.line(&context.questions.take_string(at(arguments, 0), at(arguments, 1))),
+        "pkcs11-id-count" => out.line(&context.questions.count_certificates()),
+        "pkcs11-id-get" => {
+            let index = at(arguments, 0).parse().unwrap_or_default();
+            out.line(&context.questions.certificate(index));
+        }
+        "pk-sig" | "rsa-sig" | "certificate" => texts::run(name, session, context, out),
         "username" => out.line(&context.questions.take_username(at(arguments, 0), at(arguments, 1))),
         "password" => out.line(&context.questions.take_password(at(arguments, 0), at(arguments, 1))),
         name @ ("client-auth" | "client-auth-nt" | "client-deny" | "client-pending-auth") => {
@@ -126,8 +141,8 @@ fn at<'a>(arguments: &[&'a str], index: usize) -> &'a str {
 /// How many arguments a command takes at least, and whether it may have more.
 fn needed(name: &str) -> (usize, bool) {
     match name {
-        "kill" | "signal" | "bytecount" | "cr-response" | "push-update-broad" => (1, false),
-        "client-kill" | "log" | "echo" | "remote" => (1, true),
+        "kill" | "signal" | "bytecount" | "cr-response" | "push-update-broad" | "pkcs11-id-get" => (1, false),
+        "client-kill" | "log" | "echo" | "remote" | "proxy" => (1, true),
         "username" | "password" | "needok" | "needstr" | "push-update-cid" | "client-auth"
         | "client-auth-nt" => (2, false),
         "client-deny" => (3, true),
@@ -143,20 +158,19 @@ pub(super) fn unsupported(name: &str) -> String {
 /// What to say of a command that OpenVPN has, or of one that there is not.
 fn absent(name: &str) -> String {
     match name {
-        "proxy" | "remote-entry-count" | "remote-entry-get" | "pkcs11-id-count" | "pkcs11-id-get" => {
-            unsupported(name)
-        }
-        "rsa-sig" | "pk-sig" | "certificate" => {
-            format!("ERROR: The {name} command is not currently available")
-        }
+        "remote-entry-count" | "remote-entry-get" => unsupported(name),
         "net" => "ERROR: Sorry, this command is currently only implemented on Windows".to_owned(),
         _ => "ERROR: unknown command, enter 'help' for more options".to_owned(),
     }
 }
 
-/// What a client says it knows is the same to us, but only those of version 4 on expect an answer.
-fn version(given: Option<&str>, out: &mut Output) {
-    match given.map(str::parse::<u32>) {
+/// What a client says it knows decides how it is asked for signatures. Only those of version 4 on expect an answer.
+fn version(given: Option<&str>, context: &CommandContext, out: &mut Output) {
+    let given = given.map(str::parse::<u32>);
+    if let Some(Ok(version)) = given {
+        context.questions.set_version(version);
+    }
+    match given {
         // Programs take the second word behind the colon as the version of OpenVPN that answers (openvpn-monitor).
         None => out.lines(&format!("OpenVPN Version: {VERSION}\nManagement Version: 5\nEND")),
         Some(Ok(version @ 4..)) => out.line(&format!("SUCCESS: Management client version set to {version}")),

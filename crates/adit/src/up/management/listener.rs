@@ -252,6 +252,8 @@ mod tests {
             query_passwords: false,
             signal: false,
             query_remote: false,
+            up_down: false,
+            query_proxy: false,
             forget_disconnect: false,
             as_client: false,
             client_user: None,

@@ -13,7 +13,9 @@ mod pending_auths;
 mod pending_queries;
 mod serve;
 mod session;
+mod texts;
 mod tunnel;
+mod up_down;
 mod watcher;
 mod words;
 
@@ -36,8 +38,9 @@ use crate::status::StatusSource;
 use journal::{Journal, Kind};
 use listener::ManagementListener;
 use pending_auths::PendingAuths;
-pub(super) use pending_queries::{PendingQueries, Topic};
+pub(super) use pending_queries::{Listed, PendingQueries, Topic};
 use tunnel::{Running, Tunnel};
+use up_down::UpDown;
 pub(super) use watcher::Watcher;
 
 /// Where the tunnel is put once it runs.
@@ -48,6 +51,8 @@ pub(super) struct Management {
     journal: Journal,
     questions: Arc<PendingQueries>,
     queries: bool,
+    /// Of a remote only the proxy is asked for.
+    queries_proxy: bool,
     pending_auths: PendingAuths,
     tunnel: Place,
     thread: Option<JoinHandle<()>>,
@@ -136,6 +141,7 @@ impl Management {
             journal,
             questions,
             queries: settings.query_passwords,
+            queries_proxy: settings.query_proxy && !settings.query_remote,
             pending_auths,
             tunnel,
             thread: Some(thread),
@@ -147,22 +153,35 @@ impl Management {
         self.questions.wait_for_release(waiting)
     }
 
+    /// Whom to ask for what only the program at the socket has.
+    pub(super) fn front_end(&self) -> Arc<PendingQueries> {
+        Arc::clone(&self.questions)
+    }
+
     /// Whom to ask for passwords, if here.
     pub(super) fn questions(&self) -> Option<Arc<PendingQueries>> {
         self.queries.then(|| Arc::clone(&self.questions))
     }
 
-    /// From now on there is a tunnel to ask and command. What is given back is to hear what happens in it.
+    /// From now on there is a tunnel to ask and command. What is given back is to hear what happens in it. With `up_down`, the
+    /// program hears when it comes up and goes down: the variables of its scripts, and whether it keeps its device.
     pub(super) fn attach<P: Protocol + StatusSource>(
         &self,
         handle: Handle<P>,
         form: Form,
         (log, reload, helper): (Logger, Reload, Option<HelperFiles>),
+        up_down: Option<(Vec<(String, String)>, bool)>,
     ) -> Watcher {
         let tunnel: Box<dyn Tunnel> = Box::new(Running { handle, form, log, reload, helper });
         *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
         let asked = (self.pending_auths.clone(), Arc::clone(&self.questions));
-        Watcher::new(self.journal.clone(), asked, matches!(form, Form::Clients(_)))
+        let up_down = up_down.map(|(env, keeps)| UpDown::new(self.journal.clone(), env, keeps));
+        let mut watcher =
+            Watcher::new(self.journal.clone(), asked, matches!(form, Form::Clients(_)), up_down);
+        if self.queries_proxy {
+            watcher.ask_for_proxies();
+        }
+        watcher
     }
 }
 

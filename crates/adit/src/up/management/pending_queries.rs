@@ -1,5 +1,9 @@
 //! What the tunnel waits for at the management socket: a release, a username, a password, a word on where to connect.
 
+mod certificates;
+mod texts;
+
+use std::borrow::Cow;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,30 +12,78 @@ use zeroize::Zeroizing;
 
 use super::journal::Journal;
 use crate::up::terminal::Waiting;
+pub(in crate::up) use certificates::Listed;
+pub(in crate::up) use texts::TextTopic;
+use texts::{DEFAULT_VERSION, PendingText};
 
 /// How often is looked whether the question still stands.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A password that is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A password that is asked for, or another word.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::up) enum Topic {
     /// That of `auth-user-pass`, with the username.
     Auth,
     /// That of our private key.
     PrivateKey,
+    /// The PIN of the token with that label.
+    Token(String),
+    /// Whether the token with that label is there now: `ok` or `cancel`.
+    Insertion(String),
+    /// The name of a certificate on a token.
+    Certificate,
+    /// That of an HTTP proxy, with the username.
+    HttpProxy,
+    /// That of a SOCKS proxy, with the username.
+    SocksProxy,
 }
 
 impl Topic {
     /// Whether a username goes with it.
-    const fn has_username(self) -> bool {
-        matches!(self, Topic::Auth)
+    const fn has_username(&self) -> bool {
+        matches!(self, Topic::Auth | Topic::HttpProxy | Topic::SocksProxy)
+    }
+
+    /// What is asked for, in the management protocol, with what `more` says of it.
+    fn question(&self, more: &str) -> String {
+        let name = self.name();
+        let what = match self {
+            Topic::Auth | Topic::HttpProxy | Topic::SocksProxy => "username/password",
+            Topic::PrivateKey | Topic::Token(_) => "password",
+            // OpenVPN pkcs11.c, `_pkcs11_openvpn_token_prompt` and `tls_ctx_use_pkcs11`.
+            Topic::Insertion(label) => {
+                return format!(">NEED-OK:Need '{name}' confirmation MSG:Please insert {label} token");
+            }
+            Topic::Certificate => {
+                return format!(">NEED-STR:Need '{name}' string MSG:Please specify PKCS#11 id to use");
+            }
+        };
+        let space = if more.is_empty() { "" } else { " " };
+        format!(">PASSWORD:Need '{name}' {what}{space}{more}")
+    }
+
+    /// Whether that kind of answer belongs to it.
+    fn takes(&self, what: &str) -> bool {
+        match self {
+            Topic::Auth | Topic::HttpProxy | Topic::SocksProxy => matches!(what, "username" | "password"),
+            Topic::PrivateKey | Topic::Token(_) => what == "password",
+            Topic::Insertion(_) => what == "needok-confirmation",
+            Topic::Certificate => what == "needstr-string",
+        }
     }
 
     /// Its name in the management protocol.
-    pub(super) const fn name(self) -> &'static str {
+    pub(super) fn name(&self) -> Cow<'static, str> {
         match self {
-            Topic::Auth => "Auth",
-            Topic::PrivateKey => "Private Key",
+            Topic::Auth => "Auth".into(),
+            Topic::PrivateKey => "Private Key".into(),
+            // OpenVPN pkcs11.c, `_pkcs11_openvpn_pin_prompt`.
+            Topic::Token(label) => format!("{label} token").into(),
+            Topic::Insertion(_) => "token-insertion-request".into(),
+            Topic::Certificate => "pkcs11-id-request".into(),
+            // OpenVPN proxy.h and socks.c, `UP_TYPE_PROXY` and `UP_TYPE_SOCKS`.
+            Topic::HttpProxy => "HTTP Proxy".into(),
+            Topic::SocksProxy => "SOCKS Proxy".into(),
         }
     }
 }
@@ -50,6 +102,12 @@ struct QueryState {
     holding: bool,
     pending: Option<Pending>,
     attempt: Option<Attempt>,
+    /// What is to be answered by lines.
+    text: Option<PendingText>,
+    /// The certificates on tokens, of which the client names one.
+    certificates: Vec<Listed>,
+    /// What the connected client says it knows (`version`).
+    version: u32,
 }
 
 /// What a running client waits for before it connects.
@@ -58,6 +116,8 @@ enum Attempt {
     Held(String),
     /// `remote`.
     Remote(RemoteQuery),
+    /// `proxy`.
+    Proxy(RemoteQuery),
 }
 
 impl Attempt {
@@ -66,6 +126,10 @@ impl Attempt {
         match self {
             Attempt::Held(line) => line.clone(),
             Attempt::Remote(query) => format!(">REMOTE:{},{},{}", query.host, query.port, query.protocol),
+            Attempt::Proxy(query) => {
+                let transport = if query.protocol.starts_with("tcp") { "TCP" } else { "UDP" };
+                format!(">PROXY:{},{transport},{}", query.remote + 1, query.host)
+            }
         }
     }
 }
@@ -87,7 +151,7 @@ impl Pending {
 impl PendingQueries {
     /// `hold` says whether the tunnel waits for its release.
     pub(super) fn new(hold: bool, journal: Journal) -> Self {
-        let state = QueryState { hold, ..QueryState::default() };
+        let state = QueryState { hold, version: DEFAULT_VERSION, ..QueryState::default() };
         PendingQueries { state: Mutex::new(state), changed: Condvar::new(), journal }
     }
 
@@ -95,13 +159,15 @@ impl PendingQueries {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first line for a new client.
+    /// The first line for a new client, which has not told yet what it knows.
     pub(super) fn greeting(&self) -> Option<String> {
-        let state = self.state();
+        let mut state = self.state();
+        state.version = DEFAULT_VERSION;
+        let text = state.text.as_mut().and_then(PendingText::ask_again);
         match &state.pending {
             _ if state.holding => Some(held(0)),
             Some(pending) if !pending.is_answered() => Some(pending.line.clone()),
-            _ => state.attempt.as_ref().map(Attempt::line),
+            _ => text.or_else(|| state.attempt.as_ref().map(Attempt::line)),
         }
     }
 
@@ -143,6 +209,11 @@ impl PendingQueries {
         self.expect(&mut self.state(), Attempt::Remote(query));
     }
 
+    /// Asks by which proxy the running client is to connect.
+    pub(super) fn ask_for_proxy(&self, query: RemoteQuery) {
+        self.expect(&mut self.state(), Attempt::Proxy(query));
+    }
+
     fn expect(&self, state: &mut QueryState, attempt: Attempt) {
         self.journal.say(attempt.line());
         state.attempt = Some(attempt);
@@ -152,6 +223,14 @@ impl PendingQueries {
     pub(super) fn take_remote(&self) -> Option<RemoteQuery> {
         match self.state().attempt.take_if(|attempt| matches!(attempt, Attempt::Remote(_))) {
             Some(Attempt::Remote(query)) => Some(query),
+            _ => None,
+        }
+    }
+
+    /// The same of [`Self::ask_for_proxy`].
+    pub(super) fn take_proxy(&self) -> Option<RemoteQuery> {
+        match self.state().attempt.take_if(|attempt| matches!(attempt, Attempt::Proxy(_))) {
+            Some(Attempt::Proxy(query)) => Some(query),
             _ => None,
         }
     }
@@ -185,9 +264,18 @@ impl PendingQueries {
         more: &str,
         waiting: &dyn Waiting,
     ) -> Result<UserPassword, String> {
-        let what = if topic == Topic::Auth { "username/password" } else { "password" };
-        let space = if more.is_empty() { "" } else { " " };
-        let line = format!(">PASSWORD:Need '{}' {what}{space}{more}", topic.name());
+        self.ask_and(topic, more, waiting, || ())
+    }
+
+    /// The same; does something else now and then while it waits.
+    fn ask_and(
+        &self,
+        topic: Topic,
+        more: &str,
+        waiting: &dyn Waiting,
+        mut meanwhile: impl FnMut(),
+    ) -> Result<UserPassword, String> {
+        let line = topic.question(more);
         let mut state = self.state();
         state.pending = Some(Pending { topic, line: line.clone(), username: None, password: None });
         self.journal.say(line);
@@ -205,8 +293,9 @@ impl PendingQueries {
                 state.pending = None;
                 return Err("the question was withdrawn".to_owned());
             }
-            let waited = self.changed.wait_timeout(state, LOOK_EVERY);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            drop(self.changed.wait_timeout(state, LOOK_EVERY));
+            meanwhile();
+            state = self.state();
         }
     }
 
@@ -220,11 +309,21 @@ impl PendingQueries {
         self.take("password", topic, |pending| pending.password = Some(Zeroizing::new(text.to_owned())))
     }
 
+    /// `needok TYPE ok|cancel`.
+    pub(super) fn take_confirmation(&self, topic: &str, text: &str) -> String {
+        let put = |pending: &mut Pending| pending.password = Some(Zeroizing::new(text.to_owned()));
+        self.take("needok-confirmation", topic, put)
+    }
+
+    /// `needstr TYPE TEXT`.
+    pub(super) fn take_string(&self, topic: &str, text: &str) -> String {
+        let put = |pending: &mut Pending| pending.password = Some(Zeroizing::new(text.to_owned()));
+        self.take("needstr-string", topic, put)
+    }
+
     fn take(&self, what: &str, topic: &str, put: impl FnOnce(&mut Pending)) -> String {
         let mut state = self.state();
-        let wanted = |pending: &&mut Pending| {
-            !pending.is_answered() && (what == "password" || pending.topic.has_username())
-        };
+        let wanted = |pending: &&mut Pending| !pending.is_answered() && pending.topic.takes(what);
         let Some(pending) = state.pending.as_mut().filter(wanted) else {
             return format!("ERROR: no {what} is currently needed at this time");
         };
@@ -259,13 +358,13 @@ mod tests {
     use super::*;
     use crate::up::terminal::Turns;
 
-    fn questions(hold: bool) -> Arc<PendingQueries> {
+    pub(super) fn questions(hold: bool) -> Arc<PendingQueries> {
         let (waker, _woken) = UnixStream::pair().expect("a pair of sockets");
         waker.set_nonblocking(true).expect("a socket that does not block");
         Arc::new(PendingQueries::new(hold, Journal::new(1, waker)))
     }
 
-    fn until(what: impl Fn() -> bool) {
+    pub(super) fn until(what: impl Fn() -> bool) {
         while !what() {
             thread::sleep(Duration::from_millis(1));
         }

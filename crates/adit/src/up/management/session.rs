@@ -8,6 +8,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 use super::CommandContext;
 use super::client_auth::Settings;
 use super::commands;
+use super::texts::TextBlock;
 use super::words::{Input, Line, MAX_LINE, words};
 
 /// As much may wait to be sent before further commands do. A single answer may be longer.
@@ -129,6 +130,8 @@ enum Block {
     Skipped(String),
     /// Those of `client-auth`.
     Settings(Settings),
+    /// Those of a signature or a certificate.
+    Text(TextBlock),
 }
 
 impl Session {
@@ -231,6 +234,15 @@ impl Session {
                 self.block = None;
                 return Next::Stay;
             }
+            (Some(Block::Text(text)), "END") => {
+                text.end(context, out);
+                self.block = None;
+                return Next::Stay;
+            }
+            (Some(Block::Text(text)), line) => {
+                text.add(line);
+                return Next::Stay;
+            }
             (Some(Block::Settings(settings)), line) => {
                 settings.add(line);
                 return Next::Stay;
@@ -257,6 +269,11 @@ impl Session {
     /// Takes lines until `END`.
     pub(super) fn take_block(&mut self, settings: Settings) {
         self.block = Some(Block::Settings(settings));
+    }
+
+    /// Takes the lines of an answer until `END`.
+    pub(super) fn take_text(&mut self, text: TextBlock) {
+        self.block = Some(Block::Text(text));
     }
 
     /// From now on, of clients' environments only what passes this filter is told.

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use adit_config::openvpn::{Log, Process};
 use adit_core::{Command, Transport};
+use adit_io::Proxy;
 use adit_openvpn::request::Reply;
 
 use super::journal::Journal;
@@ -21,6 +22,7 @@ pub(super) enum Order {
     Reply(Reply),
     Reload,
     ReplaceRemote(usize, Option<(String, u16)>),
+    ReplaceProxy(usize, Option<Proxy>),
 }
 
 /// A tunnel whose clients are `anna` twice, by UDP and by TCP, and `bert`.
@@ -68,6 +70,11 @@ impl Tunnel for Played {
 
     fn replace_remote(&self, remote: usize, instead: Option<(String, u16)>) -> bool {
         self.told.lock().expect("no thread panicked").push(Order::ReplaceRemote(remote, instead));
+        true
+    }
+
+    fn replace_proxy(&self, remote: usize, proxy: Option<Proxy>) -> bool {
+        self.told.lock().expect("no thread panicked").push(Order::ReplaceProxy(remote, proxy));
         true
     }
 

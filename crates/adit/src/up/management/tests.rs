@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use adit_core::{Cipher, Command, Ended, Path, PeerId, Report, Route, RouteVia, Transport, TunnelSettings};
+use adit_io::{HttpAuthentication, HttpProxy, Proxy, ProxyKind};
 use adit_openvpn::request::{
     ClientEvent, ClientStep, Event, PeerDetail, PeerInfo, Progress, RemoteDecision, RemoteQuery, Reply,
     Request, ServerNotice,
@@ -76,6 +77,9 @@ fn a_server_answers_as_openvpn_does() {
         ("pk-sig", "ERROR: The pk-sig command is not currently available"),
         ("needok a ok", "ERROR: no needok-confirmation is currently needed at this time"),
         ("needstr a b", "ERROR: no needstr-string is currently needed at this time"),
+        ("pkcs11-id-count", ">PKCS11ID-COUNT:0"),
+        ("pkcs11-id-get 1", ">PKCS11ID-ENTRY:'1'"),
+        ("pkcs11-id-get", "ERROR: the 'pkcs11-id-get' command requires 1 parameter"),
         ("forget-passwords", "SUCCESS: Passwords were forgotten"),
         ("remote ACCEPT", "ERROR: The 'remote' command is not supported by the current daemon mode"),
         ("cr-response eA==", "ERROR: The 'cr-response' command is not supported by the current daemon mode"),
@@ -271,7 +275,7 @@ fn up(addresses: &[&str], routes: &[&str]) -> Event {
 
 fn watcher(context: &CommandContext, server: bool) -> Watcher {
     let asked = (context.pending_auths.clone(), Arc::clone(&context.questions));
-    Watcher::new(context.journal.clone(), asked, server)
+    Watcher::new(context.journal.clone(), asked, server, None)
 }
 
 fn states(server: bool, events: &[Event]) -> Vec<String> {
@@ -466,4 +470,46 @@ fn a_front_end_is_told_and_asked() {
             Order::Reply(Reply::ForgetPasswords),
         ]
     );
+}
+
+#[test]
+fn a_front_end_names_the_proxy_of_an_attempt() {
+    let (mut context, told) = desk_of(Form::Statistics);
+    let mut watcher = watcher(&context, false);
+    watcher.ask_for_proxies();
+    let by = |kind| Some(Proxy { host: "proxy.example".to_owned(), port: 8080, kind, credentials: None });
+    let http = |authentication| {
+        by(ProxyKind::Http(HttpProxy { authentication, version: "1.0".to_owned(), headers: Vec::new() }))
+    };
+    for (protocol, line, command, proxy) in [
+        ("udp", ">PROXY:3,UDP,vpn.example", "proxy NONE", None),
+        ("udp", ">PROXY:3,UDP,vpn.example", "proxy SOCKS proxy.example 8080", by(ProxyKind::Socks)),
+        (
+            "tcp-client",
+            ">PROXY:3,TCP,vpn.example",
+            "proxy HTTP proxy.example 8080",
+            http(HttpAuthentication::Any),
+        ),
+        (
+            "tcp-client",
+            ">PROXY:3,TCP,vpn.example",
+            "proxy HTTP proxy.example 8080 nct",
+            http(HttpAuthentication::Digest),
+        ),
+    ] {
+        let query = RemoteQuery { remote: 2, host: "vpn.example".to_owned(), port: 1194, protocol };
+        assert_eq!(watcher.request(&Request::Remote(Box::new(query)), "tun0"), None);
+        assert_eq!(context.questions.greeting().as_deref(), Some(line));
+        for bad in ["proxy", "proxy HTTP x", "proxy SOCKS x 0", "proxy FTP x 1", "remote ACCEPT"] {
+            assert!(answers(&mut context, bad)[0].starts_with("ERROR: "), "{bad}");
+        }
+        if protocol == "udp" {
+            assert_eq!(answers(&mut context, "proxy HTTP x 1"), ["ERROR: proxy command failed"]);
+        }
+        assert_eq!(answers(&mut context, command), ["SUCCESS: proxy command succeeded"]);
+        let orders = std::mem::take(&mut *told.lock().expect("no thread panicked"));
+        let goes_on = Order::Reply(Reply::Remote(RemoteDecision::Try { instead: None }));
+        assert_eq!(orders, [Order::ReplaceProxy(2, proxy), goes_on]);
+        assert_eq!(answers(&mut context, command), ["ERROR: proxy command failed"], "once");
+    }
 }

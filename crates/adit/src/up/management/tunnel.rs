@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc;
 
 use adit_core::{Command, PeerId, Protocol, Transport};
-use adit_io::{Handle, HelperFiles};
+use adit_io::{Handle, HelperFiles, Proxy};
 use adit_openvpn::request::{PeerInfo, Reply};
 
 use crate::log::Logger;
@@ -31,6 +31,9 @@ pub(super) trait Tunnel: Send {
 
     /// Has the next attempt at a remote go elsewhere, or to the remote itself. False when that cannot be.
     fn replace_remote(&self, remote: usize, instead: Option<(String, u16)>) -> bool;
+
+    /// Has the next attempt at a remote go by a proxy, or as the file says. False when that cannot be.
+    fn replace_proxy(&self, remote: usize, proxy: Option<Proxy>) -> bool;
 
     /// Sends other settings to one client of a server, or to all: to how many, or why to none. `None`: it has no clients, or
     /// does not answer.
@@ -109,6 +112,10 @@ impl<P: Protocol + StatusSource> Tunnel for Running<P> {
 
     fn replace_remote(&self, remote: usize, instead: Option<(String, u16)>) -> bool {
         self.helper.as_ref().is_some_and(|helper| helper.replace_remote(remote, instead).is_ok())
+    }
+
+    fn replace_proxy(&self, remote: usize, proxy: Option<Proxy>) -> bool {
+        self.helper.as_ref().is_some_and(|helper| helper.replace_proxy(remote, proxy).is_ok())
     }
 
     fn push_update(&self, client: Option<u64>, changes: &str) -> Option<Result<usize, String>> {

@@ -10,6 +10,7 @@ use adit_openvpn::request::{ClientEvent, Event, Progress, Reply, Request, Server
 use super::journal::{Journal, Kind};
 use super::pending_auths::{PendingAuths, Told};
 use super::pending_queries::{PendingQueries, Topic, refusal};
+use super::up_down::UpDown;
 
 /// Hears what happens in the tunnel and notes its states.
 pub(in crate::up) struct Watcher {
@@ -32,6 +33,9 @@ pub(in crate::up) struct Watcher {
     clients: usize,
     /// When the tunnel was set up.
     since: UnixTime,
+    up_down: Option<UpDown>,
+    /// Of a remote only the proxy is asked for.
+    asks_for_proxy: bool,
 }
 
 /// What was noted last.
@@ -53,6 +57,7 @@ impl Watcher {
         journal: Journal,
         (pending_auths, questions): (PendingAuths, Arc<PendingQueries>),
         server: bool,
+        up_down: Option<UpDown>,
     ) -> Self {
         let mut watcher = Watcher {
             journal,
@@ -67,9 +72,16 @@ impl Watcher {
             questions,
             clients: 0,
             since: unix_now(),
+            up_down,
+            asks_for_proxy: false,
         };
         watcher.note("CONNECTING", "", false, None);
         watcher
+    }
+
+    /// From now on only the proxy is asked for when the client asks where to connect (`management-query-proxy`).
+    pub(super) fn ask_for_proxies(&mut self) {
+        self.asks_for_proxy = true;
     }
 
     /// The protocol asks something of its adapter; `device` is the tunnel's. What is given back is the answer, if it is
@@ -83,6 +95,9 @@ impl Watcher {
         if !matches!(request, Request::ServerNotice(_) | Request::AuthFailed(_)) {
             self.come_back();
         }
+        if let Some(up_down) = &mut self.up_down {
+            up_down.request(request, device);
+        }
         match request {
             Request::Client(event) => {
                 self.pending_auths.note(event);
@@ -92,6 +107,7 @@ impl Watcher {
             Request::Progress(progress) => self.note_progress(*progress),
             Request::MayGoOn { wait } if self.questions.hold_attempt(*wait) => {}
             Request::MayGoOn { .. } => return Some(Reply::GoOn { at_once: false }),
+            Request::Remote(query) if self.asks_for_proxy => self.questions.ask_for_proxy((**query).clone()),
             Request::Remote(query) => self.questions.ask_for_remote((**query).clone()),
             Request::ServerInfo(text) => self.journal.say(format!(">INFOMSG:{text}")),
             Request::AuthFailed(reason) => {
@@ -142,6 +158,9 @@ impl Watcher {
                 self.lose();
                 self.come_back();
                 self.doing = Doing::Trying;
+                if let Some(up_down) = &mut self.up_down {
+                    up_down.connecting();
+                }
             }
             Event::Close { .. } if self.connects => {
                 self.lose();
@@ -151,6 +170,9 @@ impl Watcher {
                 }
             }
             Event::Up(settings) => {
+                if let Some(up_down) = &mut self.up_down {
+                    up_down.up(settings);
+                }
                 self.addresses.clone_from(&settings.addresses);
                 self.note("ASSIGN_IP", "", true, None);
                 if !settings.routes.is_empty() || settings.redirect.is_some() {
@@ -165,6 +187,11 @@ impl Watcher {
             Event::PeerDown { .. } if !self.server => self.lose(),
             Event::PeerUp { .. } => self.clients += 1,
             Event::PeerDown { .. } => self.clients = self.clients.saturating_sub(1),
+            Event::Down => {
+                if let Some(up_down) = &mut self.up_down {
+                    up_down.down();
+                }
+            }
             Event::Ended(Ended::Shutdown) => self.note("EXITING", "SIGTERM", false, None),
             Event::Ended(Ended::Failed(why)) => {
                 self.note("EXITING", "error", false, None);
@@ -185,6 +212,9 @@ impl Watcher {
     fn come_back(&mut self) {
         let Doing::Lost { connected } = self.doing else { return };
         self.doing = Doing::Starting;
+        if let Some(up_down) = self.up_down.as_mut().filter(|_| connected) {
+            up_down.lost();
+        }
         let why = match (std::mem::take(&mut self.refused), connected) {
             // OpenVPN push.c, `receive_auth_failed`.
             (true, _) => "auth-failure",

@@ -11,6 +11,7 @@ use adit_openvpn::{Client, Server, StaticTunnel};
 use adit_pki::Revocations;
 use zeroize::Zeroizing;
 
+use super::super::external_key::ExternalKey;
 use super::super::revocations::{self, Other};
 use super::super::unlock::{self, Fault};
 use super::super::{Expiry, plan, static_tunnel, translate, tunnel};
@@ -35,13 +36,20 @@ fn credentials(
     let password = password.and_then(|(_, content)| content.as_ref().ok());
     let line =
         password.map(|text| String::from_utf8_lossy(text).lines().next().unwrap_or_default().to_owned());
-    unlock::again(new, line.map(Zeroizing::new))
+    let mut credentials = unlock::again(new, line.map(Zeroizing::new))?;
+    // Its holder, and with it the certificate, stays.
+    if now.external.is_some() {
+        credentials.certificate.clone_from(&in_use.certificate);
+    }
+    Ok(credentials)
 }
 
 /// Certificates and revocation lists of a tunnel with TLS.
 #[derive(Clone)]
 pub(in crate::up) struct Trust {
     pub(in crate::up) credentials: Credentials,
+    /// The key of `credentials`, where it is held elsewhere.
+    pub(in crate::up) key: Option<ExternalKey>,
     pub(in crate::up) lists: Option<Revocations>,
     pub(in crate::up) expiry: Expiry,
 }
@@ -196,9 +204,9 @@ impl Reconfigure for ClientKind {
         let others = remotes.take(old, &mut new)?;
         let Role::Client(client) = &new.role else { return nothing() };
         let lists = trust.lists.clone();
-        let credentials = &trust.credentials;
+        let own = (&trust.credentials, trust.key.as_ref());
         let mut params =
-            translate::client_params(&new, client, credentials, source.resolve_timeout, lists, self.wall)
+            translate::client_params(&new, client, own, source.resolve_timeout, lists, self.wall)
                 .map_err(|error| (error.directive(), error.to_string()))?;
         plan::say_what_can_be_asked(client, &mut params);
         plan::ask_before_attempts(&new, &mut params);

@@ -9,6 +9,7 @@ use adit_testbed::{
 };
 
 use crate::bed::{Bed, PROGRAMS};
+use crate::management::commands::Talk;
 use crate::options::{Options, Program, Transport};
 
 const WAIT: Duration = Duration::from_secs(30);
@@ -91,6 +92,40 @@ fn an_http_proxy_with_basic_authentication() {
     let (mut bed, files) = bed(Transport::Tcp4, &lines);
     let proxy = start(&bed, "tinyproxy", tinyproxy(&files).unwrap());
     carries(&mut bed, proxy);
+}
+
+/// What the program at the client's socket hears of a proxy that wants a password: first a wrong one, then the right one.
+#[test]
+fn an_http_proxy_whose_password_is_asked_for() {
+    if !can_run("tinyproxy", &[&PROGRAMS[..], &["tinyproxy"]].concat()) {
+        return;
+    }
+    let scratch = Scratch::create("proxy-password").unwrap();
+    let socket = scratch.path().join("socket");
+    let lines = format!(
+        "http-proxy {PROXY} {PORT} auto\nmanagement {} unix\nmanagement-hold\nmanagement-query-passwords\n",
+        socket.display()
+    );
+    let (mut bed, files) = bed(Transport::Tcp4, &lines);
+    let _proxy = start(&bed, "tinyproxy", tinyproxy(&files).unwrap());
+    bed.server.start().unwrap();
+    bed.clients[0].start().unwrap();
+    let mut talk = Talk::within(&socket, WAIT);
+    talk.until(">HOLD:");
+    talk.answer("state on");
+    talk.answer("hold release");
+    let asks = ">PASSWORD:Need 'HTTP Proxy' username/password";
+    for (password, before) in
+        [("wrong", None), ("secret", Some(">PASSWORD:Verification Failed: 'HTTP Proxy'"))]
+    {
+        if let Some(before) = before {
+            assert_eq!(talk.until(">PASSWORD:"), before);
+        }
+        assert_eq!(talk.until(">PASSWORD:"), asks);
+        talk.answer("username \"HTTP Proxy\" ann");
+        talk.answer(&format!("password \"HTTP Proxy\" {password}"));
+    }
+    talk.until_with(">STATE:", ",CONNECTED,");
 }
 
 /// The errors name the proxy, and say what it said.

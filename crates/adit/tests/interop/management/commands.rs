@@ -44,7 +44,8 @@ impl Talk<UnixStream> {
 }
 
 impl<S: Read + Write> Talk<S> {
-    fn say(&mut self, line: &str) {
+    /// Sends a line.
+    pub(crate) fn say(&mut self, line: &str) {
         self.0.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 

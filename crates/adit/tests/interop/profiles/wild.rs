@@ -375,7 +375,7 @@ fn a_smart_card_is_refused() {
         "smartcard.bom.crlf.ovpn",
         &[(
             "cryptoapicert \"THUMB:f6 49 24 41 01 b4 fb 44 0c ce f4 36 ae d0 c4 c9 df 7a b6 28\"",
-            "`cryptoapicert` cannot be used: adit reads keys from PEM files only; use `cert` and `key`",
+            "`cryptoapicert` cannot be used: it concerns Windows only; a key on a smart card is reached by `pkcs11-id`",
         )],
     );
 }

@@ -31,6 +31,7 @@ pub(crate) struct Host {
     label: String,
     arguments: Vec<String>,
     openssl_config: Option<std::path::PathBuf>,
+    environment: Vec<(String, std::path::PathBuf)>,
     process: Option<Process>,
     directory: Scratch,
 }
@@ -116,6 +117,7 @@ impl Host {
             label: format!("{name} ({program:?})"),
             arguments: Vec::new(),
             openssl_config: None,
+            environment: Vec::new(),
             process: None,
             directory,
         })
@@ -137,8 +139,14 @@ impl Host {
         Ok(())
     }
 
+    /// An environment variable of the program that names a file.
+    pub(crate) fn set_environment(&mut self, name: &str, file: &std::path::Path) {
+        self.environment.push((name.to_owned(), file.to_owned()));
+    }
+
     fn command(&self) -> Result<Command, TestbedError> {
         let mut command = self.program.command(self.part, &self.config)?;
+        command.envs(self.environment.iter().map(|(name, file)| (name, file)));
         command.envs(self.openssl_config.iter().map(|file| ("OPENSSL_CONF", file)));
         if self.program == Program::Adit {
             command.args(&self.arguments);

@@ -156,9 +156,9 @@ fn management() -> BoxedStrategy<Management> {
     ];
     let password = option::of("/[a-z]{1,9}".prop_map(PathBuf::from));
     let name = || option::of("[a-z]{1,9}");
-    (address, password, 1..1000u32, any::<[bool; 5]>(), name(), name())
+    (address, password, 1..1000u32, any::<[bool; 6]>(), name(), name())
         .prop_map(|(address, password, log_cache, flags, user, group)| {
-            let [hold, query_passwords, signal, forget_disconnect, as_client] = flags;
+            let [hold, query_passwords, signal, forget_disconnect, as_client, up_down] = flags;
             // `management-client-user` holds for Unix sockets only.
             let unix = matches!(address, ManagementAddress::Unix(_));
             let [client_user, client_group] = [user, group].map(|name| name.filter(|_| unix));
@@ -171,6 +171,8 @@ fn management() -> BoxedStrategy<Management> {
                 signal,
                 // For clients alone.
                 query_remote: false,
+                query_proxy: false,
+                up_down,
                 forget_disconnect,
                 as_client,
                 client_user,

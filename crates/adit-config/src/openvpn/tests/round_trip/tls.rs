@@ -91,6 +91,7 @@ pub(crate) fn tls() -> impl Strategy<Value = Tls> {
                 Tls {
                     ca: (has_ca || peer.fingerprints.is_empty()).then_some(ca),
                     identity: packed.is_none().then_some(Identity { cert, key }),
+                    external: None,
                     pkcs12: packed.map(|text| Secret::new(&text)),
                     key_password: match password {
                         Some(path) if path != "stdin" => KeyPassword::File(path.into()),
@@ -107,6 +108,30 @@ pub(crate) fn tls() -> impl Strategy<Value = Tls> {
                 }
             },
         )
+}
+
+pub(crate) fn external() -> impl Strategy<Value = ExternalIdentity> {
+    let certificate = prop_oneof![
+        pem("CERTIFICATE").prop_map(ManagementCertificate::Given),
+        (text(), option::of(pem("CERTIFICATE")))
+            .prop_map(|(hint, extra)| ManagementCertificate::Asked { hint, extra }),
+    ];
+    let management =
+        (certificate, any::<[bool; 4]>()).prop_map(|(certificate, [nopadding, pkcs1, pss, digest])| {
+            let forms = SignatureForms { nopadding, pkcs1: pkcs1 || !nopadding, pss, digest };
+            ExternalIdentity::Management(ManagementIdentity { certificate, forms })
+        });
+    prop_oneof![management, pkcs11().prop_map(ExternalIdentity::Pkcs11)]
+}
+
+fn pkcs11() -> impl Strategy<Value = Pkcs11Identity> {
+    let provider =
+        (text(), any::<bool>(), any::<bool>()).prop_map(|(path, protected, private_certificates)| {
+            Pkcs11Provider { path: path.into(), protected, private_certificates }
+        });
+    let pin_cache = option::of((0..10_000_u64).prop_map(std::time::Duration::from_secs));
+    (option::of(text()), vec(provider, 1..4), pin_cache, option::of(pem("CERTIFICATE")))
+        .prop_map(|(id, providers, pin_cache, extra)| Pkcs11Identity { id, providers, pin_cache, extra })
 }
 
 pub(crate) fn wrap() -> impl Strategy<Value = Wrap> {

@@ -1,0 +1,184 @@
+//! What a tunnel and the process with the modules say to each other.
+
+use std::fmt;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use zeroize::{Zeroize as _, Zeroizing};
+
+use super::Identity;
+
+/// Longest message in bytes: the certificates of some tokens.
+const MAX_MESSAGE: usize = 1 << 20;
+
+/// A module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Provider {
+    /// The shared library; a name without a slash is looked for where the system has its libraries.
+    pub(crate) path: PathBuf,
+    /// Its tokens ask for the PIN themselves.
+    pub(crate) protected: bool,
+    /// Its certificates can be seen with the PIN alone.
+    pub(crate) private_certificates: bool,
+}
+
+/// A PIN, which is wiped after use and not shown.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Pin(String);
+
+impl Pin {
+    pub(crate) fn new(text: &str) -> Self {
+        Pin(text.to_owned())
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl fmt::Debug for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pin(..)")
+    }
+}
+
+/// What is asked of the process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Request {
+    /// To load these modules. Once, before all others.
+    Load {
+        providers: Vec<Provider>,
+        /// How long a PIN holds; `None`: until the token is taken out.
+        pin_cache: Option<Duration>,
+    },
+    /// Which certificates there are.
+    Find { pin: Option<Pin> },
+    /// A signature.
+    Sign { identity: Identity, operation: Operation, data: Vec<u8>, pin: Option<Pin> },
+}
+
+/// Numbers a request, so that the answer to one that was given up is told apart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Numbered<T> {
+    pub(super) number: u32,
+    pub(super) content: T,
+}
+
+/// What came of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Outcome {
+    /// The modules are loaded.
+    Loaded,
+    /// These certificates are there.
+    Found(Vec<Found>),
+    /// The signature, as the token gave it.
+    Signed(Vec<u8>),
+    /// The PIN of the token with that label is needed.
+    PinNeeded(String),
+    /// It was wrong.
+    PinWrong(String),
+    /// The token is not there.
+    Absent,
+    /// It failed, for that reason.
+    Failed(String),
+}
+
+/// A certificate on a token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Found {
+    /// Its name.
+    pub(crate) identity: Identity,
+    /// In DER.
+    pub(crate) certificate: Vec<u8>,
+    /// What the token signs by.
+    pub(crate) signs_by: Vec<Ability>,
+}
+
+/// A way in which a token signs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Ability {
+    /// `CKM_RSA_PKCS`.
+    RsaPkcs1,
+    /// `CKM_RSA_PKCS_PSS`.
+    RsaPss,
+    /// `CKM_RSA_X_509`.
+    RsaRaw,
+    /// `CKM_ECDSA`.
+    Ecdsa,
+    /// `CKM_EDDSA`.
+    Eddsa,
+}
+
+/// What a token is to do with the data of a [`Request::Sign`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Operation {
+    /// A DigestInfo is padded by PKCS #1 v1.5.
+    RsaPkcs1,
+    /// A digest is padded by PSS, with a salt as long as it.
+    RsaPss(Hash),
+    /// What is padded already.
+    RsaRaw,
+    /// A digest; the signature is two numbers of the same length.
+    Ecdsa,
+    /// A message.
+    Eddsa,
+}
+
+/// The digest of PSS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Hash {
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+/// Sends a message: its length (4 bytes, little-endian) and its content in postcard's form.
+pub(super) fn send(mut stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
+    // In one piece: a buffer that grows would leave copies of a PIN behind.
+    let size = postcard::experimental::serialized_size(message).map_err(io::Error::other)?;
+    let length = u32::try_from(size).ok().filter(|_| size <= MAX_MESSAGE);
+    let length = length.ok_or_else(|| io::Error::other("too long a message"))?;
+    let mut body = Zeroizing::new(vec![0; size]);
+    postcard::to_slice(message, &mut body).map_err(io::Error::other)?;
+    stream.write_all(&length.to_le_bytes())?;
+    stream.write_all(&body)
+}
+
+/// Waits for a message.
+pub(super) fn receive<T: DeserializeOwned>(mut stream: &UnixStream) -> io::Result<T> {
+    let mut head = [0; 4];
+    stream.read_exact(&mut head)?;
+    let length = usize::try_from(u32::from_le_bytes(head)).unwrap_or(usize::MAX);
+    if length > MAX_MESSAGE {
+        return Err(io::Error::other("too long a message"));
+    }
+    let mut body = Zeroizing::new(vec![0; length]);
+    stream.read_exact(&mut body)?;
+    postcard::from_bytes(&body).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_arrive_as_they_were_sent() {
+        let (one, other) = UnixStream::pair().expect("a pair of sockets");
+        let request = Numbered { number: 7, content: Request::Find { pin: Some(Pin::new("1234")) } };
+        send(&one, &request).expect("room");
+        assert_eq!(receive::<Numbered<Request>>(&other).expect("a message"), request);
+        assert_eq!(format!("{request:?}"), "Numbered { number: 7, content: Find { pin: Some(Pin(..)) } }");
+        (&one).write_all(&[0xff; 8]).expect("room");
+        assert!(receive::<Numbered<Request>>(&other).is_err());
+    }
+}

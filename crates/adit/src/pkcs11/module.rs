@@ -1,0 +1,235 @@
+//! One module, in the process that has loaded it.
+
+use std::time::{Duration, Instant};
+
+use cryptoki::context::{CInitializeArgs, CInitializeFlags, Pkcs11};
+use cryptoki::error::{Error, RvError};
+use cryptoki::mechanism::eddsa::{EddsaParams, EddsaSignatureScheme};
+use cryptoki::mechanism::rsa::{PkcsMgfType, PkcsPssParams};
+use cryptoki::mechanism::{Mechanism, MechanismType};
+use cryptoki::object::{Attribute, AttributeType, CertificateType, ObjectClass};
+use cryptoki::session::{Session, UserType};
+use cryptoki::slot::{Slot, TokenInfo};
+use cryptoki::types::{AuthPin, Ulong};
+
+use super::{Ability, Found, Hash, Identity, Operation, Pin, Provider};
+
+/// Why something is not done.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// The token is not there.
+    Absent,
+    /// The PIN of the token with that label is needed.
+    PinNeeded(String),
+    /// It was wrong.
+    PinWrong(String),
+    /// The module said so.
+    Failed(String),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Trouble::Failed(error.to_string())
+    }
+}
+
+/// A module that is loaded and initialized.
+pub(super) struct Module {
+    provider: Provider,
+    pkcs11: Pkcs11,
+    /// The token that was used last. The user stays logged in as long as its session is open.
+    open: Option<OpenToken>,
+}
+
+struct OpenToken {
+    slot: Slot,
+    serial: String,
+    session: Session,
+    logged_in: Option<Instant>,
+}
+
+impl Module {
+    /// Loads a module: its code runs from here on.
+    ///
+    /// # Errors
+    /// Why it cannot be used, with its path.
+    pub(super) fn load(provider: &Provider) -> Result<Self, String> {
+        let named = |error: Error| format!("{}: {error}", provider.path.display());
+        let pkcs11 = Pkcs11::new(&provider.path).map_err(named)?;
+        pkcs11.initialize(CInitializeArgs::new(CInitializeFlags::OS_LOCKING_OK)).map_err(named)?;
+        Ok(Module { provider: provider.clone(), pkcs11, open: None })
+    }
+
+    /// The certificates on its tokens.
+    pub(super) fn find(&mut self, pin: Option<&Pin>) -> Result<Vec<Found>, Trouble> {
+        let mut found = Vec::new();
+        for slot in self.pkcs11.get_slots_with_initialized_token()? {
+            let token = self.pkcs11.get_token_info(slot)?;
+            self.open_token(slot, &token)?;
+            if self.provider.private_certificates {
+                self.log_in(&token, pin, None)?;
+            }
+            let signs_by = self.abilities(slot)?;
+            let Some(open) = &self.open else { continue };
+            let template = [
+                Attribute::Class(ObjectClass::CERTIFICATE),
+                Attribute::CertificateType(CertificateType::X_509),
+            ];
+            for object in open.session.find_objects(&template)? {
+                let attributes =
+                    open.session.get_attributes(object, &[AttributeType::Id, AttributeType::Value])?;
+                let (mut id, mut certificate) = (Vec::new(), Vec::new());
+                for attribute in attributes {
+                    match attribute {
+                        Attribute::Id(value) => id = value,
+                        Attribute::Value(value) => certificate = value,
+                        _ => {}
+                    }
+                }
+                if !id.is_empty() && !certificate.is_empty() {
+                    let identity = Identity { id, ..name(&token) };
+                    found.push(Found { identity, certificate, signs_by: signs_by.clone() });
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Has a token sign. A PIN that was given before holds for `cache`, or as long as the token is there.
+    pub(super) fn sign(
+        &mut self,
+        identity: &Identity,
+        (operation, data): (Operation, &[u8]),
+        pin: Option<&Pin>,
+        cache: Option<Duration>,
+    ) -> Result<Vec<u8>, Trouble> {
+        let (slot, token) = self.slot_of(identity)?;
+        self.open_token(slot, &token)?;
+        self.log_in(&token, pin, cache)?;
+        let signed = self.sign_with(identity, operation, data);
+        if signed.is_err() {
+            // The card may have been taken out meanwhile, or was reset by another program.
+            self.open = None;
+        }
+        signed
+    }
+
+    fn sign_with(&self, identity: &Identity, operation: Operation, data: &[u8]) -> Result<Vec<u8>, Trouble> {
+        let session = &self.open.as_ref().ok_or(Trouble::Absent)?.session;
+        let template = [Attribute::Class(ObjectClass::PRIVATE_KEY), Attribute::Id(identity.id.clone())];
+        let key = session.find_objects(&template)?.into_iter().next();
+        let key = key.ok_or_else(|| Trouble::Failed(format!("there is no private key for {identity}")))?;
+        Ok(session.sign(&mechanism(operation), key, data)?)
+    }
+
+    /// Where the token of that certificate is.
+    fn slot_of(&self, identity: &Identity) -> Result<(Slot, TokenInfo), Trouble> {
+        for slot in self.pkcs11.get_slots_with_initialized_token()? {
+            let token = self.pkcs11.get_token_info(slot)?;
+            if identity.means(&Identity { id: identity.id.clone(), ..name(&token) }) {
+                return Ok((slot, token));
+            }
+        }
+        Err(Trouble::Absent)
+    }
+
+    /// Makes that token the open one.
+    fn open_token(&mut self, slot: Slot, token: &TokenInfo) -> Result<(), Trouble> {
+        let is_it = |open: &OpenToken| {
+            open.slot == slot
+                && open.serial == token.serial_number()
+                && open.session.get_session_info().is_ok()
+        };
+        if self.open.as_ref().is_some_and(is_it) {
+            return Ok(());
+        }
+        self.open = None;
+        let session = self.pkcs11.open_ro_session(slot)?;
+        self.open =
+            Some(OpenToken { slot, serial: token.serial_number().to_owned(), session, logged_in: None });
+        Ok(())
+    }
+
+    /// Logs the user in at the open token, if that has to be.
+    fn log_in(
+        &mut self,
+        token: &TokenInfo,
+        pin: Option<&Pin>,
+        cache: Option<Duration>,
+    ) -> Result<(), Trouble> {
+        let open = self.open.as_mut().ok_or(Trouble::Absent)?;
+        if let (Some(since), Some(cache)) = (open.logged_in, cache)
+            && since.elapsed() >= cache
+        {
+            // What it says changes nothing: it may have logged the user out already.
+            let _ = open.session.logout();
+            open.logged_in = None;
+        }
+        if open.logged_in.is_some() || !token.login_required() {
+            return Ok(());
+        }
+        let by_itself = self.provider.protected || token.protected_authentication_path();
+        let pin = match (by_itself, pin) {
+            (true, _) => None,
+            (false, Some(pin)) => Some(AuthPin::new(pin.text().into())),
+            (false, None) => return Err(Trouble::PinNeeded(token.label().to_owned())),
+        };
+        match open.session.login(UserType::User, pin.as_ref()) {
+            Ok(()) | Err(Error::Pkcs11(RvError::UserAlreadyLoggedIn, _)) => {
+                open.logged_in = Some(Instant::now());
+                Ok(())
+            }
+            Err(Error::Pkcs11(RvError::PinIncorrect | RvError::PinInvalid | RvError::PinLenRange, _)) => {
+                Err(Trouble::PinWrong(token.label().to_owned()))
+            }
+            Err(Error::Pkcs11(RvError::PinLocked, _)) => Err(Trouble::Failed(format!(
+                "the PIN of the token {} is locked, as a wrong one was given too often",
+                token.label()
+            ))),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What a token signs by.
+    fn abilities(&self, slot: Slot) -> Result<Vec<Ability>, Trouble> {
+        let known = [
+            (MechanismType::RSA_PKCS, Ability::RsaPkcs1),
+            (MechanismType::RSA_PKCS_PSS, Ability::RsaPss),
+            (MechanismType::RSA_X_509, Ability::RsaRaw),
+            (MechanismType::ECDSA, Ability::Ecdsa),
+            (MechanismType::EDDSA, Ability::Eddsa),
+        ];
+        let listed = self.pkcs11.get_mechanism_list(slot)?;
+        let has =
+            |(mechanism, ability): (MechanismType, Ability)| listed.contains(&mechanism).then_some(ability);
+        Ok(known.into_iter().filter_map(has).collect())
+    }
+}
+
+/// The name of a token, without a certificate.
+fn name(token: &TokenInfo) -> Identity {
+    Identity {
+        manufacturer: token.manufacturer_id().to_owned(),
+        model: token.model().to_owned(),
+        serial: token.serial_number().to_owned(),
+        label: token.label().to_owned(),
+        id: Vec::new(),
+    }
+}
+
+fn mechanism(operation: Operation) -> Mechanism<'static> {
+    match operation {
+        Operation::RsaPkcs1 => Mechanism::RsaPkcs,
+        Operation::RsaPss(hash) => {
+            let (hash_alg, mgf, length) = match hash {
+                Hash::Sha256 => (MechanismType::SHA256, PkcsMgfType::MGF1_SHA256, 32),
+                Hash::Sha384 => (MechanismType::SHA384, PkcsMgfType::MGF1_SHA384, 48),
+                Hash::Sha512 => (MechanismType::SHA512, PkcsMgfType::MGF1_SHA512, 64),
+            };
+            Mechanism::RsaPkcsPss(PkcsPssParams { hash_alg, mgf, s_len: Ulong::new(length) })
+        }
+        Operation::RsaRaw => Mechanism::RsaX509,
+        Operation::Ecdsa => Mechanism::Ecdsa,
+        Operation::Eddsa => Mechanism::Eddsa(EddsaParams::new(EddsaSignatureScheme::Pure)),
+    }
+}
