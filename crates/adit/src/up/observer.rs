@@ -161,7 +161,7 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
                 let device = if self.clients.is_some() { tun_name } else { "" };
                 self.asks.programs.run(script, device);
             }
-            Request::CancelScript(id) => self.programs.forget(id),
+            Request::CancelScript(id) => self.asks.programs.forget(id),
             Request::Credentials { reason } => {
                 if let Some(prompt) = &mut self.asks.prompt {
                     prompt.ask(reason, self.handle.clone());

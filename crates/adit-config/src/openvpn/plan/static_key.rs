@@ -13,7 +13,7 @@ use crate::{Kind, Problem};
 #[rustfmt::skip]
 const WITH_TLS_ALONE: &[&str] = &[
     "client", "pull", "tls-client", "tls-server", "auth-user-pass",
-    "ca", "cert", "extra-certs", "key", "pkcs12", "dh", "crl-verify", "askpass",
+    "ca", "capath", "cert", "extra-certs", "key", "pkcs12", "dh", "crl-verify", "askpass",
     "management-external-key", "management-external-cert", "pkcs11-providers", "pkcs11-id",
     "pkcs11-id-management",
     "tls-auth", "tls-crypt", "tls-crypt-v2",
@@ -232,9 +232,13 @@ mod tests {
             let failure = parse("f", format!("{BASE}\n{lines}").as_bytes(), &load).expect_err(&lines);
             assert!(failure.to_string().contains(expected), "{lines}\n{expected}\n{failure}");
         }
-        for line in
-            ["ca x", "tls-auth x", "verify-x509-name a name", "<peer-fingerprint>\n</peer-fingerprint>"]
-        {
+        for line in [
+            "ca x",
+            "capath x",
+            "tls-auth x",
+            "verify-x509-name a name",
+            "<peer-fingerprint>\n</peer-fingerprint>",
+        ] {
             let failure = parse("f", format!("{BASE}\n{key}\n{line}").as_bytes(), &load);
             assert!(failure.is_err(), "{line}");
         }

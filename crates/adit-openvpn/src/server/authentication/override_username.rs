@@ -25,8 +25,8 @@ impl Authentication {
     pub(in crate::server) fn override_username(&mut self, name: &str) -> Result<Option<&str>, String> {
         if self.username().is_empty() {
             return Err(
-                "override-username, but nothing has judged a username of it (auth-user-pass-verify, \
-                        management-client-auth)"
+                "override-username, but nothing has judged a username of it (auth-user-pass-verify, plugin, \
+                 management-client-auth)"
                     .to_owned(),
             );
         }

@@ -80,7 +80,8 @@ fn environment_files_and_settings() {
 #[test]
 fn secrets_are_wiped_when_a_script_has_begun() {
     let helper = helper();
-    let mut runner = Runner::new(Box::new(|_, _| {}), helper.access().scripts().unwrap(), Vec::new());
+    let launcher = helper.access().scripts().unwrap();
+    let mut runner = Runner::new(WAITING_SCRIPTS, Box::new(|_, _| {}), launcher, Vec::new());
     runner.take(shell(1, "exec sleep 60", SOON));
     runner.look();
     let Running { script, .. } = &runner.running[0];
