@@ -98,8 +98,14 @@ impl Bed {
         self.scripts.connecting(DEVICE);
         let address = "[AF_INET]192.0.2.1 1194".to_owned();
         self.request(Request::PeerFacts(Box::new(PeerFacts { env: Vec::new(), address })));
+        self.settings_come(Some(option))
+    }
+
+    /// The server said what the settings are, with that option for scripts; true if routes may be set.
+    fn settings_come(&mut self, option: Option<&str>) -> bool {
+        let name = "foreign_option_1".to_owned();
         let facts = TunnelFacts {
-            env: vec![("foreign_option_1".to_owned(), option.to_owned())],
+            env: option.into_iter().map(|option| (name.clone(), option.to_owned())).collect(),
             local: "10.8.0.2".to_owned(),
             remote: "255.255.255.0".to_owned(),
             ..TunnelFacts::default()
@@ -173,6 +179,36 @@ fn a_device_that_is_kept_runs_none_but_for_other_settings() {
         bed.directory.calls().iter().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
     let again = "ipchange route-pre-down down up route-up route-pre-down down";
     assert_eq!(names.join(" "), format!("ipchange up route-up ipchange {again}"));
+}
+
+/// OpenVPN 2.7 init.c, `do_update`: also where the device would be kept over a restart.
+#[test]
+fn an_update_runs_all_and_leaves_nothing_of_before() {
+    let mut bed = Bed::new("update", End::Connects, |config, _| config.keeps_device = true);
+    bed.connect("a");
+    bed.told();
+    bed.scripts.up(DEVICE);
+    for option in [Some("b"), Some("b"), None] {
+        assert!(!bed.settings_come(option), "routes wait for `up`");
+        assert_eq!(bed.told(), Told::GoOn);
+        bed.scripts.up(DEVICE);
+    }
+    bed.lose("sigterm");
+    assert_eq!(bed.end(), None);
+    let update = |option: &str| {
+        [
+            format!("route-pre-down {WORDS} init (init UNKNOWN {option} 0)"),
+            format!("down {WORDS} init (init UNKNOWN {option} 0)"),
+            format!("up {WORDS} init (init UNKNOWN {option} 0)"),
+            format!("route-up  (init UNKNOWN {option} 0)"),
+        ]
+    };
+    let calls = bed.directory.calls();
+    assert_eq!(calls[3..15], [update("b"), update("b"), update("")].concat());
+    assert_eq!(
+        calls[15..],
+        ["route-pre-down", "down"].map(|name| format!("{name} {WORDS} init (init sigterm  0)"))
+    );
 }
 
 #[test]
