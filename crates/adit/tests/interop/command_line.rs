@@ -2,6 +2,7 @@
 
 pub(crate) mod endpoints;
 pub(crate) mod errors;
+pub(crate) mod option_lists;
 pub(crate) mod personality;
 pub(crate) mod reload;
 pub(crate) mod shared;
