@@ -146,7 +146,7 @@ impl Bed {
             return Ok(said);
         }
         let drop_in = unit.drop_in(&found)?;
-        let peer_of = |_| peer_comes.then(|| "laptop".to_owned());
+        let peer_of = |_: u32| peer_comes.then(|| "laptop".to_owned());
         let within = Duration::from_millis(1);
         unit.adopt(&found, &drop_in, &Patience { within, interrupted, peer_of: &peer_of })
     }
