@@ -269,15 +269,15 @@ impl<'a> Unit<'a> {
 
     fn wait_for_peer(&self, patience: &Patience<'_>) -> Result<String, String> {
         let Patience { within, interrupted, peer_of } = *patience;
-        if within.is_zero() {
-            return Ok("no peer was waited for".to_owned());
-        }
         let start = Instant::now();
         loop {
             if interrupted.load(Ordering::Relaxed) {
                 return Err("the command was interrupted".to_owned());
             }
             let main = self.systemd.main_process(&self.name)?.ok_or("adit ended")?;
+            if within.is_zero() {
+                return Ok("no peer was waited for".to_owned());
+            }
             let elapsed = start.elapsed();
             if let Some(peer) = peer_of(main) {
                 let peer = adit_core::printable(&peer);
