@@ -6,6 +6,7 @@
 mod drop_in;
 mod names;
 mod process;
+mod running;
 mod systemd;
 mod unit;
 
@@ -40,7 +41,7 @@ const MARGIN: Duration = Duration::from_secs(15);
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The unit (openvpn-server@office), the name of a configuration in /etc/openvpn/server, /etc/openvpn/client or
-    /// /etc/openvpn (office), or its file
+    /// /etc/openvpn (office), its file, or that of another OpenVPN that runs
     #[arg(value_name = "NAME")]
     name: String,
     /// Say what would be done, and do nothing
@@ -68,7 +69,8 @@ pub(crate) fn run(args: Args) -> ExitCode {
 }
 
 fn adopt(args: &Args) -> Result<String, Failure> {
-    let name = names::unit(&args.name, Path::new(DIRECTORY)).map_err(Failure::Configuration)?;
+    let name =
+        names::unit(&args.name, Path::new(DIRECTORY), &running::unit).map_err(Failure::Configuration)?;
     let systemd = Systemd::of_system().map_err(Failure::World)?;
     let unit = Unit::new(&systemd, name);
     let _lock = unit.lock().map_err(Failure::World)?;

@@ -6,13 +6,18 @@ use std::path::Path;
 const PLACES: [(&str, &str); 3] =
     [("server", "openvpn-server"), ("client", "openvpn-client"), ("", "openvpn")];
 
-/// The unit that a name means: of a unit, of a configuration below `directory` without its ending, or of its file.
+/// The unit that a name means: of a unit, of a configuration below `directory` without its ending, or of a file. `running` finds
+/// the unit that runs a file which is elsewhere.
 ///
 /// # Errors
 /// When it means none or several.
-pub(super) fn unit(name: &str, directory: &Path) -> Result<String, String> {
+pub(super) fn unit(
+    name: &str,
+    directory: &Path,
+    running: &dyn Fn(&Path) -> Result<String, String>,
+) -> Result<String, String> {
     if name.contains('/') || name.ends_with(".conf") {
-        return of_file(Path::new(name), directory);
+        return of_file(Path::new(name), directory, running);
     }
     if name.ends_with(".service") {
         return Ok(name.to_owned());
@@ -32,22 +37,22 @@ pub(super) fn unit(name: &str, directory: &Path) -> Result<String, String> {
     }
 }
 
-fn of_file(file: &Path, directory: &Path) -> Result<String, String> {
+fn of_file(
+    file: &Path,
+    directory: &Path,
+    running: &dyn Fn(&Path) -> Result<String, String>,
+) -> Result<String, String> {
     let absolute = std::path::absolute(file).map_err(|error| format!("{}: {error}", file.display()))?;
     if !absolute.is_file() {
         return Err(format!("{}: there is no such file", file.display()));
     }
-    // `join("")` would end with a slash, which a comparison of paths does not see.
     let is_in = |place: &str| absolute.parent().is_some_and(|parent| parent == directory.join(place));
     let place = PLACES.iter().find(|(place, _)| is_in(place));
     let is_conf = absolute.extension().is_some_and(|ending| ending == "conf");
     let stem = absolute.file_stem().and_then(|stem| stem.to_str()).filter(|_| is_conf);
     match (place, stem) {
         (Some((_, template)), Some(stem)) if is_instance(stem) => Ok(format!("{template}@{stem}.service")),
-        _ => Err(format!(
-            "{}: no unit of OpenVPN has this file: name the unit, or run `adit openvpn --config FILE` in the place of `openvpn`",
-            file.display()
-        )),
+        _ => running(&absolute),
     }
 }
 
@@ -73,7 +78,8 @@ mod tests {
         {
             scratch.write(file, "").expect("a file");
         }
-        let unit = |name: &str| unit(name, scratch.path());
+        let running = |file: &Path| Err(format!("{} does not run", file.display()));
+        let unit = |name: &str| unit(name, scratch.path(), &running);
         assert_eq!(unit("openvpn-server@x"), Ok("openvpn-server@x.service".to_owned()));
         assert_eq!(unit("my-vpn.service"), Ok("my-vpn.service".to_owned()));
         assert_eq!(unit("my-vpn"), Ok("my-vpn.service".to_owned()));
@@ -83,7 +89,7 @@ mod tests {
         let file = |name: &str| unit(scratch.path().join(name).to_str().expect("text"));
         assert_eq!(file("both.conf"), Ok("openvpn@both.service".to_owned()));
         assert_eq!(file("server/both.conf"), Ok("openvpn-server@both.service".to_owned()));
-        assert!(file("server/a b.conf").is_err_and(|why| why.contains("name the unit")));
+        assert!(file("server/a b.conf").is_err_and(|why| why.ends_with("a b.conf does not run")));
         assert!(file("server/none.conf").is_err_and(|why| why.contains("no such file")));
     }
 }
