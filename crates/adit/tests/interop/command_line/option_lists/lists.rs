@@ -13,11 +13,11 @@ const SEED: u64 = 0x6164_6974;
 const OPTIONS: &str = include_str!("options.txt");
 
 /// An end, and what its lists begin with.
-const ENDS: [(char, &[&str]); 3] = [
-    ('c', &["client", "dev tun", "remote 192.0.2.1", "ca ca", "cert cert", "key key"]),
-    ('s', &["server 10.8.0.0 255.255.255.0", "dev tun", "ca ca", "cert cert", "key key", "dh none"]),
+const ENDS: [(&str, &[&str]); 3] = [
+    ("c", &["client", "dev tun", "remote 192.0.2.1", "ca ca", "cert cert", "key key"]),
+    ("s", &["server 10.8.0.0 255.255.255.0", "dev tun", "ca ca", "cert cert", "key key", "dh none"]),
     (
-        'p',
+        "p",
         &[
             "tls-client",
             "dev tun",
@@ -93,7 +93,7 @@ fn options_of_ends() -> [Vec<OptionWords>; 3] {
     for line in lines {
         let (end, option) = line.split_once(' ').unwrap();
         for (index, (name, _)) in ENDS.iter().enumerate() {
-            if end == "a" || end == name.to_string() {
+            if end == "a" || end == *name {
                 all[index].push(words(option));
             }
         }
