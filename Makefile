@@ -9,7 +9,7 @@ AS_ROOT := $(CURDIR)/scripts/as-root
 RUN_TESTS := $(CARGO) test --locked --config 'target."cfg(all())".runner = "$(AS_ROOT)"'
 
 PACKAGES := deb rpm tarball
-.PHONY: help test demo $(PACKAGES) test-packages package-deps build fmt-check lint deny fuzz-check fuzz-run miri unit doc deps demo-deps lab-peers
+.PHONY: help test demo $(PACKAGES) test-packages build fmt-check lint deny fuzz-check fuzz-run miri unit doc deps demo-deps lab-peers
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -22,7 +22,8 @@ demo: demo-deps build
 	@echo; echo WireGuard:
 	@$(AS_ROOT) target/release/adit-lab demo --wireguard
 
-$(PACKAGES): package-deps
+$(PACKAGES):
+	@scripts/install-deps $@
 	scripts/make-packages $@
 
 # Too slow for every change: it makes two systems from Debian's archive. As root.
@@ -81,9 +82,6 @@ lab-peers:
 
 deps:
 	@scripts/install-deps test
-
-package-deps:
-	@scripts/install-deps package
 
 demo-deps:
 	@scripts/install-deps demo

@@ -128,7 +128,9 @@ impl Model {
                         self.questions.push(Question::Client(event.client, key));
                     }
                     ClientStep::Disconnected => assert!(self.left.insert(event.client), "left twice"),
-                    ClientStep::Established { .. } | ClientStep::ChallengeResponse { .. } => {}
+                    ClientStep::Established { .. }
+                    | ClientStep::Addressed { .. }
+                    | ClientStep::ChallengeResponse { .. } => {}
                 }
             }
             Event::Close { .. }

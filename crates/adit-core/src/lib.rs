@@ -36,8 +36,8 @@ pub use limits::{IdleLimit, PeerLimits};
 pub use notice::Notice;
 pub use path::{Path, Transport};
 pub use pool::{
-    AddressPool, Claim, EndpointPool, Eviction, FixedAddresses, Lease, LeaseOwner, PoolEntry, PoolRanges,
-    SharedPool,
+    AddressChange, AddressPool, Claim, EndpointPool, Eviction, FixedAddresses, Lease, LeaseOwner, PoolEntry,
+    PoolRanges, SharedPool,
 };
 pub use preamble::{Judgement, Preamble};
 pub use prefix_table::{PrefixShares, PrefixTable, SourcePrefix, TableUsage};

@@ -56,6 +56,23 @@ pub struct FixedAddresses {
     pub v6: Option<Ipv6Net>,
 }
 
+/// Other addresses for a peer that has some. Of a family that is `None` they stay; `Some(None)` takes them away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AddressChange {
+    /// Its IPv4 address.
+    pub v4: Option<Option<Ipv4Addr>>,
+    /// Its IPv6 address, with the prefix length that is sent to the peer.
+    pub v6: Option<Option<Ipv6Net>>,
+}
+
+impl AddressChange {
+    /// The addresses that it gives.
+    pub fn given(&self) -> Vec<IpAddr> {
+        let v6 = self.v6.flatten().map(|net| IpAddr::V6(net.addr()));
+        self.v4.flatten().map(IpAddr::V4).into_iter().chain(v6).collect()
+    }
+}
+
 /// The addresses of one peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
@@ -228,15 +245,38 @@ impl AddressPool {
     pub fn holders(&self, lease: &Lease) -> BTreeMap<LeaseOwner, bool> {
         let mut holders = BTreeMap::new();
         for address in lease.addresses() {
-            let [first, last] = [0, u32::MAX].map(PeerId);
-            let from = (address, LeaseOwner { endpoint: 0, peer: first });
-            let to = (address, LeaseOwner { endpoint: u16::MAX, peer: last });
-            for ((_, owner), fixed) in self.held.range(from..=to) {
-                *holders.entry(*owner).or_default() |= *fixed;
+            for (owner, fixed) in self.held_by(address) {
+                *holders.entry(owner).or_default() |= fixed;
             }
         }
         holders.remove(&lease.owner);
         holders
+    }
+
+    /// An owner other than this one that holds an address.
+    pub fn other_holder(&self, owner: LeaseOwner, address: IpAddr) -> Option<LeaseOwner> {
+        self.held_by(address).map(|(holder, _)| holder).find(|holder| *holder != owner)
+    }
+
+    /// The owners that hold an address, and whether by their settings.
+    fn held_by(&self, address: IpAddr) -> impl Iterator<Item = (LeaseOwner, bool)> {
+        let [first, last] = [0, u32::MAX].map(PeerId);
+        let from = (address, LeaseOwner { endpoint: 0, peer: first });
+        let to = (address, LeaseOwner { endpoint: u16::MAX, peer: last });
+        self.held.range(from..=to).map(|((_, owner), fixed)| (*owner, *fixed))
+    }
+
+    /// Gives the owner of a lease other addresses, which are its own by its settings from now on. Those that it had before are
+    /// free again. [`other_holder`](Self::other_holder) says of each whether another has it.
+    pub fn change(&mut self, lease: &mut Lease, change: AddressChange) {
+        self.release(lease);
+        if let Some(v4) = change.v4 {
+            (lease.v4, lease.fixed.v4) = (v4, v4);
+        }
+        if let Some(v6) = change.v6 {
+            (lease.v6, lease.fixed.v6) = (v6, v6);
+        }
+        self.adopt(lease);
     }
 
     /// Holds the fixed addresses of a lease, and keeps the pool from giving them to other peers.

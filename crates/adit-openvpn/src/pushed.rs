@@ -14,7 +14,7 @@ use adit_core::{
 use self::arguments::{
     cipher, first, idle, length, redirect_gateway, route4, route6, seconds, topology, two_addresses,
 };
-pub(crate) use self::update::{Change, Update};
+pub(crate) use self::update::{Change, Update, address_change};
 use crate::codec::Compression;
 use crate::params::{DataParams, Keepalive, LocalSettings, PushedCompression, ScriptParams};
 use crate::request::TunnelFacts;

@@ -74,6 +74,7 @@ impl Management {
                 let first = !std::mem::replace(&mut known.established, true);
                 first && known.accepted && !known.denied && networks.iter().any(|(_, own)| *own)
             }
+            ClientStep::Addressed { .. } => known.established && !known.denied,
             ClientStep::Disconnected => {
                 self.clients.remove(&event.client);
                 self.gone.insert(event.client)
@@ -128,7 +129,9 @@ impl World {
             ClientStep::Established { networks } => {
                 self.check_addresses(event, networks.iter().filter(|(_, own)| *own))
             }
-            ClientStep::ChallengeResponse { .. } | ClientStep::Disconnected => Ok(()),
+            ClientStep::Addressed { .. }
+            | ClientStep::ChallengeResponse { .. }
+            | ClientStep::Disconnected => Ok(()),
         }
     }
 

@@ -53,16 +53,12 @@ fn check(file: &Path, all: bool) -> Result<Dialect, ExitCode> {
             let beside = files_beside(&mut dialect, file)
                 .map_err(|why| exit::usage(format_args!("{}: cannot be used:\n{why}", file.display())))?;
             beside.iter().for_each(|warning| exit::say(format_args!("{warning} (warning)")));
-            let (report, warnings) = (dialect.report(), dialect.warnings());
-            tell(report, all);
-            warnings.iter().filter(|warning| !is_told(warning, report)).for_each(|warning| {
-                exit::say(format_args!("{warning} (warning)"));
-            });
+            remarks(&dialect, all).iter().for_each(exit::say);
             exit::say(format_args!("{}: can be used", file.display()));
             Ok(dialect)
         }
         Err(Unusable::Wrong(failure)) => {
-            tell(&failure.report, all);
+            lines(&failure.report, all).iter().for_each(exit::say);
             Err(exit::usage(format_args!("{}: cannot be used:\n{failure}", file.display())))
         }
         Err(error) => Err(exit::usage(error)),
@@ -70,21 +66,32 @@ fn check(file: &Path, all: bool) -> Result<Dialect, ExitCode> {
 }
 
 /// Reads the files of a dialect of their own that a configuration names (`plugin`). Gives what is to be said of them.
-fn files_beside(dialect: &mut Dialect, file: &Path) -> Result<Vec<String>, String> {
+///
+/// # Errors
+/// What is wrong with one, a problem a line.
+pub(crate) fn files_beside(dialect: &mut Dialect, file: &Path) -> Result<Vec<String>, String> {
     match dialect {
         Dialect::OpenVpn(parsed) => up::back_ends::read_files(&mut parsed.config, file),
         Dialect::WireGuard(_) => Ok(Vec::new()),
     }
 }
 
+/// What there is to say of a configuration that can be used, one remark a line: what becomes of its directives, unless they are
+/// used as they stand and `all` is false, and its doubtful points.
+pub(crate) fn remarks(dialect: &Dialect, all: bool) -> Vec<String> {
+    let report = dialect.report();
+    let untold = dialect.warnings().iter().filter(|warning| !is_told(warning, report));
+    lines(report, all).into_iter().chain(untold.map(|warning| format!("{warning} (warning)"))).collect()
+}
+
 /// What is refused comes with the problems.
-fn tell(report: &[Disposition], all: bool) {
+fn lines(report: &[Disposition], all: bool) -> Vec<String> {
     let worth_a_line = |entry: &&Disposition| match entry.kind {
         Kind::Used => all || !entry.reason.is_empty(),
         Kind::Ignored => true,
         Kind::Refused => false,
     };
-    report.iter().filter(worth_a_line).for_each(exit::say);
+    report.iter().filter(worth_a_line).map(ToString::to_string).collect()
 }
 
 /// Whether the report says what the warning does.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod add_client;
+mod adopt;
 mod background;
 mod bench;
 mod block;
@@ -50,6 +51,7 @@ enum Command {
     Block(block::Block),
     Allow(block::Allow),
     Check(check::Args),
+    Adopt(adopt::Args),
     Up(up::Args),
     #[command(name = "openvpn")]
     OpenVpn(openvpn::Args),
@@ -85,6 +87,7 @@ pub fn main() -> ExitCode {
         Command::Block(args) => block::block(args),
         Command::Allow(args) => block::allow(args),
         Command::Check(args) => check::run(args),
+        Command::Adopt(args) => adopt::run(args),
         Command::Up(args) => up::run(args),
         Command::OpenVpn(args) => openvpn::run(args),
         Command::WireGuard(args) => wireguard::daemon::run(&args),

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -18,13 +19,23 @@ pub(crate) fn is_there() -> bool {
 /// # Errors
 /// What it says, when it fails or is not there.
 pub(crate) fn systemctl(arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new("systemctl").args(arguments).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| format!("systemctl: {error}"))?;
+    output_of(Path::new("systemctl"), arguments)
+}
+
+/// Runs a program of the service manager, and gives what it writes. What a person types to end this process does not reach
+/// it.
+///
+/// # Errors
+/// What it says, when it fails or is not there.
+pub(crate) fn output_of(program: &Path, arguments: &[&str]) -> Result<String, String> {
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).process_group(0).output();
+    let output = output.map_err(|error| format!("{name}: {error}"))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("systemctl {}: {} ({})", arguments.join(" "), said.trim().replace('\n', "; "), output.status))
+    Err(format!("{name} {}: {} ({})", arguments.join(" "), said.trim().replace('\n', "; "), output.status))
 }
 
 /// A server of `adit init` as a service: the unit `adit@NAME` runs /etc/adit/NAME.conf, which is a link to the server's file.

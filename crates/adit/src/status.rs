@@ -242,11 +242,21 @@ fn refuses(socket: &Path) -> bool {
 /// Whether there is a process of the number in a socket's name. One with our own was left by another of that number:
 /// in a container all are number 1.
 fn has_process(socket: &Path) -> bool {
-    let stem = socket.file_stem().unwrap_or_default().to_string_lossy();
-    let number = stem.rsplit_once('-').and_then(|(_, number)| number.parse::<u32>().ok());
-    number.is_some_and(|number| {
+    process_of(socket).is_some_and(|number| {
         number != std::process::id() && Path::new("/proc").join(number.to_string()).exists()
     })
+}
+
+/// The number of the process in a socket's name.
+fn process_of(socket: &Path) -> Option<u32> {
+    let stem = socket.file_stem().unwrap_or_default().to_string_lossy();
+    stem.rsplit_once('-').and_then(|(_, number)| number.parse().ok())
+}
+
+/// The name of a peer that is connected to a tunnel of that process, if one is.
+pub(crate) fn peer_of(process: u32) -> Option<String> {
+    let own = sockets().into_iter().filter(|path| process_of(path) == Some(process));
+    own.filter_map(|path| ask(&path).ok()).flat_map(|report| report.peers).map(|peer| peer.name).next()
 }
 
 fn sockets() -> Vec<PathBuf> {

@@ -5,6 +5,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use adit_config::Kind;
+use adit_config::openvpn::{Directive, directive, directives};
+
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 #[test]
@@ -30,6 +33,21 @@ fn every_fuzz_target_has_a_row() {
         });
         assert!(has_row, "docs/FUZZING.md says nothing of {name}");
     }
+}
+
+#[test]
+fn what_is_refused_is_in_the_table_of_what_is_missing() {
+    let page = std::fs::read_to_string(Path::new(ROOT).join("docs/MISSING.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").nth(1));
+    let named: BTreeSet<&str> = rows.flat_map(|column| column.split('`').skip(1).step_by(2)).collect();
+    let is_missing = |known: &&Directive| known.kind() == Kind::Refused && !known.is_command();
+    let refused: BTreeSet<&str> = directives().iter().filter(is_missing).map(|known| known.name).collect();
+    let untold: Vec<&&str> = refused.difference(&named).collect();
+    assert!(untold.is_empty(), "docs/MISSING.md does not name {untold:?}");
+    // What has no argument there is missing as a whole.
+    let is_used = |name: &&&str| directive(name).is_none_or(|known| known.kind() == Kind::Used);
+    let used: Vec<&&str> = named.iter().filter(|name| !name.contains(' ')).filter(is_used).collect();
+    assert!(used.is_empty(), "docs/MISSING.md names {used:?}, which adit has");
 }
 
 /// The pages beside the README, and those in `docs` and `docs/results`.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ipnet::IpNet;
 
-use super::{AddressPool, FixedAddresses, Lease, LeaseOwner, PoolEntry, PoolRanges};
+use super::{AddressChange, AddressPool, FixedAddresses, Lease, LeaseOwner, PoolEntry, PoolRanges};
 use crate::PeerId;
 
 /// The pool of a tunnel before its endpoints have joined. Clones are the same pool.
@@ -214,6 +214,16 @@ impl EndpointPool {
     /// See [`AddressPool::holders`].
     pub fn holders(&self, lease: &Lease) -> BTreeMap<LeaseOwner, bool> {
         self.with(|pool| pool.holders(lease)).unwrap_or_default()
+    }
+
+    /// See [`AddressPool::other_holder`].
+    pub fn other_holder(&self, peer: PeerId, address: IpAddr) -> Option<LeaseOwner> {
+        self.with(|pool| pool.other_holder(self.owner(peer), address)).flatten()
+    }
+
+    /// See [`AddressPool::change`].
+    pub fn change(&self, lease: &mut Lease, change: AddressChange) {
+        self.with(|pool| pool.change(lease, change));
     }
 
     /// See [`AddressPool::reserve`].

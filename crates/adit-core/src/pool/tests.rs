@@ -121,3 +121,31 @@ fn an_address_has_the_holders_of_all_endpoints() {
     assert_eq!(pool.holders(&dora), BTreeMap::new());
     assert_eq!(pool.holders(&clara), BTreeMap::new());
 }
+
+#[test]
+fn a_peer_gets_other_addresses_and_leaves_its_own_to_others() {
+    let mut pool = pool(3);
+    let mut anna = take(&mut pool, 1, "anna").unwrap();
+    let berta = take(&mut pool, 2, "berta").unwrap();
+    let address = |last| IpAddr::from([10, 8, 0, last]);
+    assert_eq!(pool.other_holder(owner(1), address(3)), Some(owner(2)));
+    assert_eq!(pool.other_holder(owner(2), address(3)), None);
+    // Of the pool, and free; IPv6 stays, so does its slot.
+    let change = AddressChange { v4: Some(Some([10, 8, 0, 4].into())), v6: None };
+    pool.change(&mut anna, change);
+    assert_eq!((v4(&anna), anna.v6().unwrap().to_string().as_str()), (4, "fd00::1000/64"));
+    assert_eq!(pool.other_holder(owner(2), address(4)), Some(owner(1)));
+    assert_eq!(pool.other_holder(owner(2), address(2)), None, "the old one is free");
+    assert_eq!(take(&mut pool, 3, "clara"), None, "two slots are anna's");
+    // Outside of the pool, and none at all.
+    pool.change(&mut anna, AddressChange { v4: Some(Some([10, 9, 0, 1].into())), v6: Some(None) });
+    assert_eq!((anna.v4(), anna.v6()), (Some([10, 9, 0, 1].into()), None));
+    assert_eq!(anna.addresses(), anna.fixed());
+    let clara = take(&mut pool, 3, "clara").unwrap();
+    pool.change(&mut anna, AddressChange { v4: Some(None), ..AddressChange::default() });
+    assert!(anna.addresses().is_empty());
+    for lease in [&anna, &berta, &clara] {
+        pool.release(lease);
+    }
+    assert!(pool.used.is_empty() && pool.held.is_empty());
+}

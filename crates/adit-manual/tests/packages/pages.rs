@@ -22,7 +22,15 @@ fn run(mut program: Program) -> (Option<i32>, String) {
 #[test]
 fn each_command_has_a_page() {
     let pages: Vec<String> = pages().keys().map(|path| path.display().to_string()).collect();
-    for name in ["adit.1", "adit-up.1", "adit-init.1", "adit-check.1", "adit-wireguard.8", "adit-openvpn.8"] {
+    for name in [
+        "adit.1",
+        "adit-up.1",
+        "adit-init.1",
+        "adit-check.1",
+        "adit-adopt.1",
+        "adit-wireguard.8",
+        "adit-openvpn.8",
+    ] {
         assert!(pages.contains(&format!("man/{name}")), "{name}: {pages:?}");
     }
     for name in ["adit-helper.1", "adit-demo.1", "adit-help.1", "adit-wireguard.1", "adit-openvpn.1"] {

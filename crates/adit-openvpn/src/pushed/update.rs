@@ -2,7 +2,7 @@
 //!
 //! Source: OpenVPN 2.7 options_util.c (`check_push_update_option_flags`), options.c (`update_option`, `remove_option`).
 
-use adit_core::{Dns, DnsOptions};
+use adit_core::{AddressChange, Dns, DnsOptions};
 
 use super::{Pushed, Refused, Topology};
 use crate::control_message::redacted;
@@ -63,11 +63,6 @@ impl<'a> Change<'a> {
         self.optional
     }
 
-    /// Whether it is about the addresses of the client.
-    pub(crate) fn is_address(self) -> bool {
-        matches!(self.name(), "ifconfig" | "ifconfig-ipv6" | "topology")
-    }
-
     fn name(self) -> &'a str {
         self.option.split(' ').next().unwrap_or_default()
     }
@@ -100,6 +95,28 @@ impl<'a> Update<'a> {
         self.replaced.push(change.kind());
         pushed.apply(change.option)
     }
+}
+
+/// What an update makes of a client's addresses, which its server has to follow (OpenVPN 2.7 push_util.c,
+/// `send_single_push_update`).
+///
+/// # Errors
+/// The option that gives an address, and does not name one.
+pub(crate) fn address_change(changes: &[Change<'_>]) -> Result<AddressChange, String> {
+    let (mut update, mut pushed) = (Update::default(), Pushed::default());
+    let mut outcome = AddressChange::default();
+    for change in changes {
+        let name = change.name();
+        if !matches!(name, "ifconfig" | "ifconfig-ipv6") {
+            continue;
+        }
+        update.apply(*change, &mut pushed).map_err(|_| format!("\"{}\" names no address", change.option))?;
+        match name {
+            "ifconfig" => outcome.v4 = Some(pushed.ifconfig.map(|(own, _)| own)),
+            _ => outcome.v6 = Some(pushed.ifconfig6),
+        }
+    }
+    Ok(outcome)
 }
 
 impl Pushed {
@@ -214,6 +231,43 @@ mod tests {
         let before = settings(&pushed);
         assert_eq!(update(&mut pushed, &["route here", "ifconfig x y", "tun-mtu 9", "peer-id 4"]).len(), 4);
         assert_eq!(settings(&pushed), before);
+    }
+
+    #[test]
+    fn a_server_reads_what_becomes_of_addresses() {
+        let of = |options: &[&str]| {
+            let changes: Vec<Change<'_>> = options.iter().map(|text| Change::parse(text)).collect();
+            address_change(&changes)
+        };
+        let (v4, v6) = ("10.8.0.9".parse().unwrap(), "fd00::9/64".parse().unwrap());
+        assert_eq!(of(&["route 10.0.0.0", "topology subnet"]), Ok(AddressChange::default()));
+        let both = ["ifconfig 10.8.0.9 255.255.255.0", "ifconfig-ipv6 fd00::9/64 fd00::1"];
+        assert_eq!(of(&both), Ok(AddressChange { v4: Some(Some(v4)), v6: Some(Some(v6)) }));
+        assert_eq!(
+            of(&["-ifconfig", "-ifconfig-ipv6"]),
+            Ok(AddressChange { v4: Some(None), v6: Some(None) })
+        );
+        // The last word counts.
+        let again = of(&[both[0], "-ifconfig", "?ifconfig 10.8.0.9 10.8.0.10"]);
+        assert_eq!(again, Ok(AddressChange { v4: Some(Some(v4)), v6: None }));
+        for wrong in
+            ["ifconfig", "ifconfig x 255.255.255.0", "ifconfig-ipv6 fd00::9", "ifconfig-ipv6 10.8.0.9/24"]
+        {
+            assert!(of(&[wrong]).is_err_and(|why| why.contains(wrong)), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_scripts_are_told_goes_with_its_option() {
+        let mut pushed = read(&[
+            "dhcp-option DNS 192.0.2.53",
+            "ifconfig-ipv6 fd00::9/64 fd00::1",
+            "dhcp-option DOMAIN a.example",
+        ]);
+        assert!(update(&mut pushed, &["dhcp-option DNS 192.0.2.54"]).is_empty());
+        assert_eq!(pushed.dhcp_options, ["DNS 192.0.2.54"]);
+        assert!(update(&mut pushed, &["-dhcp-option", "-ifconfig-ipv6"]).is_empty());
+        assert!(pushed.dhcp_options.is_empty() && pushed.peer_ipv6.is_none());
     }
 
     #[test]

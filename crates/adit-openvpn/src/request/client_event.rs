@@ -42,6 +42,11 @@ pub enum ClientStep {
         /// The networks.
         networks: Vec<(IpNet, bool)>,
     },
+    /// It is connected, and has this address from now on (`ADDRESS`, by itself).
+    Addressed {
+        /// The address.
+        network: IpNet,
+    },
     /// It is gone, or was refused (`DISCONNECT`). Once for every client that asked, with no more than its number if it
     /// was never connected.
     Disconnected,
@@ -64,6 +69,7 @@ impl fmt::Debug for ClientStep {
             }
             ClientStep::ChallengeResponse { key, .. } => write!(f, "ChallengeResponse {{ key: {key} }}"),
             ClientStep::Established { networks } => write!(f, "Established {{ networks: {networks:?} }}"),
+            ClientStep::Addressed { network } => write!(f, "Addressed {{ network: {network} }}"),
             ClientStep::Disconnected => f.write_str("Disconnected"),
         }
     }

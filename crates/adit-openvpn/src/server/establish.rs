@@ -132,7 +132,7 @@ impl Server {
         let Some((&id, peer)) = self.peers.iter_mut().find(owner) else { return };
         match peer.address_learned(script, outcome, &mut self.events) {
             Learned::NotOurs => {}
-            Learned::NotYet => return,
+            Learned::NotYet | Learned::More => return,
             // Judged again meanwhile, in a renegotiation.
             Learned::All { lease, .. } if peer.is_refused() => {
                 self.vacate(id, lease.networks());
@@ -270,7 +270,7 @@ impl Server {
     }
 
     /// These addresses are free now.
-    fn vacate(&mut self, id: PeerId, networks: Vec<IpNet>) {
+    pub(super) fn vacate(&mut self, id: PeerId, networks: Vec<IpNet>) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let source = peer.path().remote().ip();
         let gone = networks.into_iter().filter(|network| self.pool.withdraw(id, network));

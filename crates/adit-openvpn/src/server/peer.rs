@@ -5,11 +5,11 @@ mod learn;
 mod point_to_point;
 mod scripts;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Ended, Instant, Notice, Path, PeerId, Rejected, Report, Severity, Transport};
+use adit_core::{Ended, Instant, IpNet, Notice, Path, PeerId, Rejected, Report, Severity, Transport};
 use adit_pki::RevocationLists;
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
@@ -70,6 +70,8 @@ struct Up {
     pushed_at: Option<Instant>,
     /// It takes `EXIT` on the control channel.
     cc_exit: bool,
+    /// What `learn-address` is asked about addresses that it was given since: they are refused as long.
+    learning: BTreeMap<ScriptId, IpNet>,
 }
 
 /// One client, from its first reset to its end.
@@ -276,6 +278,10 @@ impl Peer {
 
     pub(super) fn lease(&self) -> Option<&ClientLease> {
         self.up.as_ref().map(|up| &up.lease)
+    }
+
+    pub(super) fn lease_mut(&mut self) -> Option<&mut ClientLease> {
+        self.up.as_mut().map(|up| &mut up.lease)
     }
 
     /// It has addresses, but scripts have still to say whether it may come up.

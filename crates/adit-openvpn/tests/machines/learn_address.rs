@@ -137,3 +137,52 @@ fn a_client_that_leaves_before_the_answer_leaves_nothing() {
     assert!(words(&learned(&pair)[3..]).iter().all(|line| line.contains(" delete ")));
     assert_eq!(learned(&pair).len(), 6);
 }
+
+/// PUSH_UPDATE gives the client another address: OpenVPN 2.7 multi.c, `update_vhash`.
+#[test]
+fn an_address_that_an_update_gives_is_learned_first() {
+    let mut pair = pair();
+    answer(&mut pair, 0, "");
+    let routed = |pair: &Pair| {
+        let order = |event: &Event| match event {
+            Event::Data(DataEvent::AddRoute { route, .. }) => Some(format!("+{route}")),
+            Event::Data(DataEvent::RemoveRoute { route, .. }) => Some(format!("-{route}")),
+            _ => None,
+        };
+        pair.server_events.iter().filter_map(order).collect::<Vec<_>>()
+    };
+    let update = |pair: &mut Pair, last: u8| {
+        let options = format!("ifconfig 10.8.0.{last} 255.255.255.0");
+        assert_eq!(pair.server.push_update(pair.now, Some(0), &options), Ok(1));
+        pair.exchange();
+    };
+    update(&mut pair, 77);
+    assert_eq!(
+        words(&learned(&pair)[3..]),
+        ["/learn word delete 10.8.0.2", "/learn word add 10.8.0.77 alice"]
+    );
+    assert_eq!(variable(learned(&pair)[4], "ifconfig_pool_remote_ip"), Some("10.8.0.77"));
+    assert_eq!(routed(&pair), ["-10.8.0.2/32"], "not before the script has answered");
+    answer(&mut pair, 4, "");
+    assert_eq!(routed(&pair)[1..], ["+10.8.0.77/32"]);
+    // One that the script says no to is not reached, and not taken back.
+    update(&mut pair, 78);
+    answer(&mut pair, 6, "10.8.0.78");
+    assert_eq!(routed(&pair)[2..], ["-10.8.0.77/32"]);
+    // Another comes before the script has answered.
+    update(&mut pair, 79);
+    let pending = learned(&pair).len() - 1;
+    update(&mut pair, 80);
+    answer(&mut pair, pending, "");
+    let lines = words(&learned(&pair)[5..]);
+    let expected = [
+        "delete 10.8.0.77",
+        "add 10.8.0.78 alice",
+        "add 10.8.0.79 alice",
+        "delete 10.8.0.79",
+        "add 10.8.0.80 alice",
+    ];
+    assert_eq!(lines, expected.map(|line| format!("/learn word {line}")));
+    assert_eq!(routed(&pair)[3..], ["+10.8.0.80/32"]);
+    assert!(pair.is_up());
+}

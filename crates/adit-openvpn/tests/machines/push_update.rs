@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use adit_core::{IpNet, Protocol, Transport, TunnelSettings};
+use adit_core::{FixedAddresses, IpNet, PeerId, PoolRanges, Protocol, SharedPool, Transport, TunnelSettings};
 use adit_openvpn::PushUpdateError;
 use adit_openvpn::params::{ClientParams, PullAction, ServerParams};
-use adit_openvpn::request::{DataEvent, Event, Reply};
+use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::testing::{Authority, Pair, client_params, server_params};
 use adit_openvpn::wrap::WrapConfig;
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
@@ -117,8 +117,8 @@ fn what_clients_would_refuse_is_not_sent() {
         " , ",
         "cipher AES-128-GCM",
         "route 10.1.0.0,peer-id 7",
-        "ifconfig 10.8.0.77 255.255.255.0",
-        "-ifconfig",
+        "route 10.1.0.0,ifconfig 10.8.0.77",
+        "ifconfig-ipv6 fd00:8::77",
     ] {
         assert!(update(&mut pair, None, options).is_err(), "{options}");
     }
@@ -145,14 +145,65 @@ fn a_client_filters_updates() {
     );
 }
 
+/// The orders to the server's data plane about the client's addresses, one a line.
+fn routed(pair: &Pair) -> Vec<String> {
+    let order = |event: &Event| match event {
+        Event::Data(DataEvent::AddRoute { route, .. }) => Some(format!("+{route}")),
+        Event::Data(DataEvent::RemoveRoute { route, .. }) => Some(format!("-{route}")),
+        _ => None,
+    };
+    pair.server_events.iter().filter_map(order).collect()
+}
+
+fn addresses(pair: &Pair) -> Vec<String> {
+    let peers = pair.server.peers();
+    peers.iter().flat_map(|(_, info)| &info.addresses).map(ToString::to_string).collect()
+}
+
+/// Both ends follow, and the pool (OpenVPN 2.7 push_util.c, `send_single_push_update`).
 #[test]
-fn addresses_change_where_a_server_says_so() {
+fn a_clients_addresses_change() {
     let mut pair = pair(|_, _| {});
-    // Our own server gives addresses by its pool alone; this way it sends any message, and forgets the client.
-    let message = "PUSH_UPDATE,ifconfig 10.8.0.77 255.255.255.0".to_owned();
-    pair.server.handle_reply(pair.now, Reply::KillClient { client: 0, message });
-    pair.exchange();
-    let expected: IpNet = "10.8.0.77/24".parse().unwrap();
-    let last = settings(&pair)[1];
-    assert!(last.addresses.contains(&expected), "{last:?}");
+    assert_eq!(addresses(&pair), ["10.8.0.2", "fd00:8::1000"]);
+    let options = "ifconfig 10.8.0.77 255.255.255.0,ifconfig-ipv6 fd00:8::77/64 fd00:8::1,topology subnet";
+    assert_eq!(update(&mut pair, Some(0), options), Ok(1));
+    let expected: [IpNet; 2] = ["10.8.0.77/24", "fd00:8::77/64"].map(|text| text.parse().unwrap());
+    assert_eq!(settings(&pair)[1].addresses, expected);
+    assert_eq!(addresses(&pair), ["10.8.0.77", "fd00:8::77"]);
+    assert_eq!(routed(&pair), ["-10.8.0.2/32", "-fd00:8::1000/128", "+10.8.0.77/32", "+fd00:8::77/128"]);
+    // The same again, and one of them taken away.
+    assert_eq!(update(&mut pair, None, "ifconfig 10.8.0.77 255.255.255.0,-ifconfig-ipv6"), Ok(1));
+    assert_eq!(settings(&pair)[2].addresses, expected[..1]);
+    assert_eq!(addresses(&pair), ["10.8.0.77"]);
+    assert_eq!(routed(&pair)[4..], ["-fd00:8::77/128"]);
+    assert!(pair.is_up());
+}
+
+#[test]
+fn no_client_gets_the_address_of_another() {
+    let authority = Authority::new();
+    let pool = SharedPool::default();
+    let client = client_params(&authority.issue("alice", ClientAuth), WrapConfig::Plain, Transport::Udp);
+    let server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
+    let ranges = PoolRanges { v4: server.pool4, v6: server.pool6 };
+    let mut pair = Pair::with_pool(client, server, &pool);
+    assert!(pair.is_up());
+    // A client of another endpoint.
+    let other = pool.join(ranges, &[]);
+    let lease = other.lease(PeerId(5), None, FixedAddresses::default()).unwrap();
+    other.claim(PeerId(5), "berta");
+    assert_eq!(lease.v4(), Some([10, 8, 0, 3].into()));
+    let options = "route 10.60.0.0 255.255.0.0,ifconfig 10.8.0.3 255.255.255.0";
+    let taken = PushUpdateError::Taken([10, 8, 0, 3].into(), "berta".to_owned());
+    assert_eq!(update(&mut pair, None, options), Err(taken));
+    assert_eq!((settings(&pair).len(), routed(&pair).len()), (1, 0), "nothing is sent, nothing changes");
+    other.release(&lease);
+    assert_eq!(update(&mut pair, None, options), Ok(1));
+    assert_eq!(
+        other.lease(PeerId(6), None, FixedAddresses::default()).unwrap().v4(),
+        Some([10, 8, 0, 4].into())
+    );
+    // alice has left the first address, which is the pool's again.
+    let fixed = FixedAddresses { v4: Some([10, 8, 0, 2].into()), v6: None };
+    assert!(other.holders(&other.lease(PeerId(7), None, fixed).unwrap()).is_empty());
 }

@@ -21,7 +21,7 @@ use crate::up::Failure;
 use crate::{background, exit, up};
 
 /// What the program is called.
-const NAME: &str = "openvpn";
+pub(crate) const NAME: &str = "openvpn";
 
 /// The first line of `--version` and of a log. The second word is the version of OpenVPN whose command line this is, which
 /// programs compare.
@@ -103,7 +103,7 @@ impl Asked {
 }
 
 /// The file that the options name first. The tunnel is called after it.
-fn first_file(options: &[CommandLineOption]) -> PathBuf {
+pub(crate) fn first_file(options: &[CommandLineOption]) -> PathBuf {
     let mut directory = PathBuf::new();
     for CommandLineOption { name, arguments } in options {
         match (name.as_str(), arguments.first()) {

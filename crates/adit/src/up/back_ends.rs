@@ -94,7 +94,7 @@ fn read_ldap(file: &Path) -> Result<Vec<String>, String> {
 ///
 /// # Errors
 /// Which is not.
-pub(super) fn check_programs(config: &Config) -> Result<(), String> {
+pub(crate) fn check_programs(config: &Config) -> Result<(), String> {
     let Role::Server(server) = &config.role else { return Ok(()) };
     for program in commands(&server.access).iter().filter_map(|command| command.first()) {
         is_program(program).map_err(|why| {

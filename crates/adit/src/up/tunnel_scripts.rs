@@ -26,6 +26,10 @@ use worker::{Job, OnFailure, Worker};
 const SIGTERM: &str = "sigterm";
 /// While so many scripts wait, `ipchange` does not run: a peer causes it as often as it moves.
 const MOST_WAITING: usize = 64;
+/// What stands there while a server's update closes the device and opens it: no signal (OpenVPN's sig.c, `signal_name`).
+const NO_SIGNAL: &str = "UNKNOWN";
+/// How the variables of pushed `dhcp-option`s begin.
+const FOREIGN_OPTION: &str = "foreign_option_";
 
 /// Who is at this end of the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +70,8 @@ pub(super) struct TunnelScripts {
     signal: &'static str,
     /// The peer of an end that connects is gone: whether it will be looked for again is clear by the next event.
     lost: bool,
+    /// A connection was attempted since the device had its addresses last.
+    reconnects: bool,
     /// The connection was complete once.
     completed: bool,
     /// `dns-updown` is told of name servers by a file, too.
@@ -94,6 +100,7 @@ impl TunnelScripts {
             routes_due: false,
             signal: SIGTERM,
             lost: false,
+            reconnects: false,
             completed: false,
             names_by_file: false,
         })
@@ -157,19 +164,13 @@ impl TunnelScripts {
         if self.env.is_empty() {
             self.begin_environment();
         }
-        self.env.extend(facts.env.iter().cloned());
         let redirects = settings.redirect.is_some_and(|redirect| redirect.ipv4);
         let with = (settings.mtu, redirects, settings.dns.clone());
-        let is_same = |opened: &Opened| opened.facts == facts && opened.mtu == settings.mtu;
-        let runs = if self.config.keeps_device && self.opened.as_ref().is_some_and(is_same) {
-            self.reopen(facts, settings.mtu, device)
-        } else {
-            if let Some(before) = self.opened.as_ref().map(|opened| opened.facts.clone()) {
-                // OpenVPN: "Pulled options changed on restart, will need to close and reopen TUN/TAP device".
-                self.close(device);
-                self.forget(&before, &facts);
-            }
-            self.open(facts, with, device)
+        let reconnects = std::mem::take(&mut self.reconnects);
+        let before = self.opened.as_ref().filter(|_| !reconnects).map(|opened| opened.facts.clone());
+        let runs = match before {
+            Some(before) => self.update(&before, facts, with, device),
+            None => self.connected(facts, with, device),
         };
         if self.end == End::Serves && !self.completed {
             // `up` has run. Where it failed, there is nothing to set.
@@ -186,15 +187,47 @@ impl TunnelScripts {
         false
     }
 
-    /// What was told of settings that changed within a connection, and hold no more, is told no more.
-    fn forget(&mut self, before: &TunnelFacts, now: &TunnelFacts) {
-        for (name, _) in before.env.iter().chain(&before.routes) {
-            self.env.remove(name);
+    /// A connection was made. True if a script runs.
+    fn connected(&mut self, facts: TunnelFacts, with: (u16, bool, Dns), device: &str) -> bool {
+        self.env.extend(facts.env.iter().cloned());
+        let is_same = |opened: &Opened| opened.facts == facts && opened.mtu == with.0;
+        if self.config.keeps_device && self.opened.as_ref().is_some_and(is_same) {
+            return self.reopen(facts, with.0, device);
         }
+        if self.opened.is_some() {
+            // OpenVPN: "Pulled options changed on restart, will need to close and reopen TUN/TAP device".
+            self.close(device);
+        }
+        self.open(facts, with, device)
+    }
+
+    /// The server has changed settings of a connection that goes on: the device is closed and opened, whatever the file says of
+    /// restarts (OpenVPN 2.7's init.c, `do_update`). True if a script runs.
+    fn update(
+        &mut self,
+        before: &TunnelFacts,
+        facts: TunnelFacts,
+        with: (u16, bool, Dns),
+        device: &str,
+    ) -> bool {
+        // OpenVPN has read the new options when it closes the device, and has set these variables by then.
+        self.env.retain(|name, _| !name.starts_with(FOREIGN_OPTION));
+        let is_option = |(name, _): &&(String, String)| name.starts_with(FOREIGN_OPTION);
+        self.env.extend(facts.env.iter().filter(is_option).cloned());
+        let signal = std::mem::replace(&mut self.signal, NO_SIGNAL);
+        self.close(device);
+        self.signal = signal;
+        self.forget(before);
+        self.env.extend(facts.env.iter().cloned());
+        self.open(facts, with, device)
+    }
+
+    /// What was told of settings that hold no more is told no more.
+    fn forget(&mut self, before: &TunnelFacts) {
+        before.env.iter().chain(&before.routes).for_each(|(name, _)| drop(self.env.remove(name)));
         for (name, value) in &self.base {
             self.env.entry(name.clone()).or_insert_with(|| value.clone());
         }
-        self.env.extend(now.env.iter().cloned());
     }
 
     /// The tunnel is up, with its routes.
@@ -235,6 +268,7 @@ impl TunnelScripts {
         self.settle_loss(device);
         self.begin_environment();
         self.signal = SIGTERM;
+        self.reconnects = true;
     }
 
     /// What is there is about to be taken back. Waits for the scripts.

@@ -1,7 +1,9 @@
 //! `adit` as its users run it: errors, several tunnels and endpoints in one process, a file that is read again.
 
+pub(crate) mod adopt;
 pub(crate) mod endpoints;
 pub(crate) mod errors;
+pub(crate) mod option_lists;
 pub(crate) mod personality;
 pub(crate) mod reload;
 pub(crate) mod shared;

@@ -1,6 +1,6 @@
 //! The server let a client in: what both agree on, and what it is pushed.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use adit_core::{Instant, PeerConfig, Severity};
@@ -64,7 +64,8 @@ impl Peer {
                 return;
             }
         };
-        self.up = Some(Up { lease, since: now, push_messages, pushed_at: None, cc_exit: false });
+        let learning = BTreeMap::new();
+        self.up = Some(Up { lease, since: now, push_messages, pushed_at: None, cc_exit: false, learning });
         self.lifetime = Lifetime::new(now, self.params.limits.merged(settings.limits));
         self.enter(now, agreement, self.abilities.wraps_dynamically(), events);
         if self.abilities.has(iv_proto::REQUEST_PUSH) || self.asked_early {

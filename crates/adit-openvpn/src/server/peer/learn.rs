@@ -10,7 +10,7 @@ use super::scripts::plain_script;
 use crate::environment::Environment;
 use crate::lease::ClientLease;
 use crate::params::ServerParams;
-use crate::request::{Event, PeerSettings, Request, ScriptId, ScriptOutcome};
+use crate::request::{ClientStep, DataEvent, Event, PeerSettings, Request, ScriptId, ScriptOutcome};
 
 /// A client whose addresses the script is being told of.
 pub(in crate::server) struct Learning {
@@ -35,6 +35,8 @@ pub(in crate::server) enum Learned {
     NotOurs,
     /// It has not answered for all addresses yet.
     NotYet,
+    /// That was about an address more of a client that is up.
+    More,
     /// It has; those that it said no to are not reached.
     All { lease: Box<ClientLease>, settings: Box<PeerSettings> },
 }
@@ -56,17 +58,94 @@ impl Peer {
         let mut asked = BTreeMap::new();
         for network in lease.networks() {
             let how = if before.remove(&network) { "update" } else { "add" };
-            let mut argv = command.clone();
-            argv.extend([how.to_owned(), shown(network), self.name().to_owned()]);
-            let id = self.authentication.next_script();
-            let timeout = self.params.control.hand_window;
-            let source = self.path.remote().ip();
-            let script = plain_script((id, source), argv, env.clone(), timeout, Some(network));
-            events.push_back(Event::Request(Request::RunScript(Box::new(script))));
-            asked.insert(id, network);
+            asked.insert(self.ask(&command, how, network, &env, events), network);
         }
         self.learning = Some(Box::new(Learning { lease, settings: settings.clone(), asked }));
         self.wait_for_settings(now);
+    }
+
+    /// Asks about one network.
+    fn ask(
+        &mut self,
+        command: &[String],
+        how: &str,
+        network: IpNet,
+        env: &[(String, String)],
+        events: &mut VecDeque<Event>,
+    ) -> ScriptId {
+        let mut argv = command.to_vec();
+        argv.extend([how.to_owned(), shown(network), self.name().to_owned()]);
+        let id = self.authentication.next_script();
+        let timeout = self.params.control.hand_window;
+        let source = self.path.remote().ip();
+        let script = plain_script((id, source), argv, env.to_vec(), timeout, Some(network));
+        events.push_back(Event::Request(Request::RunScript(Box::new(script))));
+        id
+    }
+
+    /// Asks about addresses that a client which is up was given. Nothing is sent there before the script has said yes.
+    /// `before`: those that a client of another endpoint had until now.
+    pub(in crate::server) fn ask_learn_more(
+        &mut self,
+        now: Instant,
+        addresses: &[IpNet],
+        before: &BTreeSet<IpNet>,
+        events: &mut VecDeque<Event>,
+    ) {
+        let Some(command) = self.params.access.learn_address.clone() else { return };
+        let mut env = self.environment();
+        let Some(up) = &mut self.up else { return };
+        env.lease(&self.params, &up.lease, now);
+        up.lease.refused.extend(addresses);
+        let env = env.finish("learn-address");
+        for network in addresses {
+            let how = if before.contains(network) { "update" } else { "add" };
+            let id = self.ask(&command, how, *network, &env, events);
+            if let Some(up) = &mut self.up {
+                up.learning.insert(id, *network);
+            }
+        }
+    }
+
+    /// Addresses of a client that is up are its own no more. Gives those that `learn-address` was told of.
+    pub(in crate::server) fn forget_addresses(
+        &mut self,
+        addresses: &[IpNet],
+        events: &mut VecDeque<Event>,
+    ) -> Vec<IpNet> {
+        let Some(up) = &mut self.up else { return Vec::new() };
+        let is_reached = |network: &IpNet| !up.lease.refused.contains(network);
+        let (reached, refused): (Vec<IpNet>, Vec<IpNet>) = addresses.iter().copied().partition(is_reached);
+        let is_asked = |network: &IpNet| up.learning.values().any(|asked| asked == network);
+        let told: Vec<IpNet> = refused.into_iter().filter(is_asked).chain(reached.iter().copied()).collect();
+        up.lease.refused.retain(|network| !addresses.contains(network));
+        up.learning.retain(|_, network| !addresses.contains(network));
+        let peer = self.id;
+        events.extend(reached.into_iter().map(|route| Event::Data(DataEvent::RemoveRoute { peer, route })));
+        told
+    }
+
+    /// Addresses of a client that is up are reached by it from now on.
+    pub(in crate::server) fn reach(&mut self, addresses: &[IpNet], events: &mut VecDeque<Event>) {
+        let peer = self.id;
+        for route in addresses.iter().copied() {
+            events.push_back(Event::Data(DataEvent::AddRoute { peer, route }));
+            if self.params.access.management && self.authentication.has_asked_program() {
+                let step = ClientStep::Addressed { network: route };
+                events.push_back(self.authentication.client_event(step, Environment::default()));
+            }
+        }
+    }
+
+    /// The script has answered about an address more.
+    fn more_learned(&mut self, network: IpNet, outcome: &ScriptOutcome, events: &mut VecDeque<Event>) {
+        if let Some(why) = refusal(network, outcome) {
+            let text = format!("{}: {why}; nothing is sent there", self.name());
+            return self.tell(Severity::Warning, text, events);
+        }
+        let Some(up) = &mut self.up else { return };
+        up.lease.refused.retain(|refused| *refused != network);
+        self.reach(&[network], events);
     }
 
     /// `learn-address` said something.
@@ -76,13 +155,13 @@ impl Peer {
         outcome: &ScriptOutcome,
         events: &mut VecDeque<Event>,
     ) -> Learned {
+        if let Some(network) = self.up.as_mut().and_then(|up| up.learning.remove(&id)) {
+            self.more_learned(network, outcome, events);
+            return Learned::More;
+        }
         let Some(learning) = &mut self.learning else { return Learned::NotOurs };
         let Some(network) = learning.asked.remove(&id) else { return Learned::NotOurs };
-        let refusal = match &outcome.exit {
-            Ok(0) => None,
-            Ok(code) => Some(format!("learn-address says no to {} (exit code {code})", shown(network))),
-            Err(why) => Some(format!("learn-address, asked about {}: {why}", shown(network))),
-        };
+        let refusal = refusal(network, outcome);
         if refusal.is_some() {
             learning.lease.refused.push(network);
         }
@@ -110,7 +189,8 @@ impl Peer {
             return Vec::new();
         }
         let lease = self.learning.as_ref().map(|learning| &learning.lease).or(self.lease());
-        lease.map(ClientLease::networks).unwrap_or_default()
+        let pending = self.up.iter().flat_map(|up| up.learning.values().copied());
+        lease.map(ClientLease::networks).unwrap_or_default().into_iter().chain(pending).collect()
     }
 
     /// Names one more run of a script for this client.
@@ -131,6 +211,15 @@ pub(in crate::server) fn delete_address(
     let env = Environment::new(&params.access.env).finish("learn-address");
     let script = plain_script(script, argv, env, params.control.hand_window, Some(network));
     events.push_back(Event::Request(Request::RunScript(Box::new(script))));
+}
+
+/// Why the script does not let an address be reached.
+fn refusal(network: IpNet, outcome: &ScriptOutcome) -> Option<String> {
+    match &outcome.exit {
+        Ok(0) => None,
+        Ok(code) => Some(format!("learn-address says no to {} (exit code {code})", shown(network))),
+        Err(why) => Some(format!("learn-address, asked about {}: {why}", shown(network))),
+    }
 }
 
 /// As OpenVPN writes it (mroute.c): a single address without its length.

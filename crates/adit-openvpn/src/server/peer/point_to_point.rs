@@ -1,6 +1,6 @@
 //! The peer of a point-to-point tunnel: nothing is pushed to it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
 use adit_core::{Instant, IpNet, Ipv4Net, Ipv6Net, PeerConfig, Severity, Transport};
@@ -48,7 +48,14 @@ impl Peer {
             by_path: true,
         })));
         let cc_exit = terms.has(iv_proto::CC_EXIT);
-        self.up = Some(Up { lease, since: now, push_messages: Vec::new(), pushed_at: Some(now), cc_exit });
+        self.up = Some(Up {
+            lease,
+            since: now,
+            push_messages: Vec::new(),
+            pushed_at: Some(now),
+            cc_exit,
+            learning: BTreeMap::new(),
+        });
         self.lifetime = Lifetime::new(now, self.params.limits);
         self.tell_peer(events);
         self.enter(now, agreement, terms.wraps_dynamically(), events);

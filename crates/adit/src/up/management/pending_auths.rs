@@ -37,7 +37,9 @@ impl PendingAuths {
             ClientStep::Disconnected => {
                 self.clients().remove(&event.client);
             }
-            ClientStep::Established { .. } | ClientStep::ChallengeResponse { .. } => {}
+            ClientStep::Established { .. }
+            | ClientStep::Addressed { .. }
+            | ClientStep::ChallengeResponse { .. } => {}
         }
     }
 
@@ -83,7 +85,7 @@ impl Told {
             ClientStep::AuthRequest { password, .. } => password.len(),
             ClientStep::ChallengeResponse { response, .. } => response.len(),
             ClientStep::Established { networks } => networks.len() * size_of::<(IpNet, bool)>(),
-            ClientStep::Disconnected => 0,
+            ClientStep::Addressed { .. } | ClientStep::Disconnected => 0,
         };
         size_of::<Told>() + env + step
     }
@@ -98,6 +100,10 @@ impl Told {
             }
             ClientStep::ChallengeResponse { key, response } => {
                 out.secret(&[&format!(">CLIENT:CR_RESPONSE,{client},{key},"), response]);
+            }
+            // As OpenVPN's `management_learn_addr`: a line without an environment.
+            ClientStep::Addressed { network } => {
+                return out.line(&format!(">CLIENT:ADDRESS,{client},{},1", shown(*network)));
             }
             ClientStep::Established { networks } => {
                 for (network, own) in networks {
@@ -271,6 +277,11 @@ mod tests {
                 ">CLIENT:ENV,n_clients=2",
                 ">CLIENT:ENV,END",
             ]
+        );
+        let network = "10.8.0.9/32".parse().expect("a network");
+        assert_eq!(
+            printed(&told(ClientStep::Addressed { network }, &[]), 0),
+            [">CLIENT:ADDRESS,7,10.8.0.9,1"]
         );
         let response = ClientStep::ChallengeResponse { key: 3, response: "MTIz".to_owned().into() };
         assert_eq!(printed(&told(response, &[]), 3), [">CLIENT:CR_RESPONSE,7,3,MTIz", ">CLIENT:ENV,END"]);

@@ -104,8 +104,14 @@ impl Bed {
     /// A connection up to its device; true if routes may be set.
     fn connect(&mut self, option: &str) -> bool {
         self.reach_peer();
+        self.settings_come(Some(option))
+    }
+
+    /// The server said what the settings are, with that option for scripts; true if routes may be set.
+    fn settings_come(&mut self, option: Option<&str>) -> bool {
+        let name = "foreign_option_1".to_owned();
         let facts = TunnelFacts {
-            env: vec![("foreign_option_1".to_owned(), option.to_owned())],
+            env: option.into_iter().map(|option| (name.clone(), option.to_owned())).collect(),
             local: "10.8.0.2".to_owned(),
             remote: "255.255.255.0".to_owned(),
             ..TunnelFacts::default()
@@ -181,21 +187,34 @@ fn a_device_that_is_kept_runs_none_but_for_other_settings() {
     assert_eq!(names.join(" "), format!("ipchange up route-up ipchange {again}"));
 }
 
-/// PUSH_UPDATE takes a name server away.
+/// OpenVPN 2.7 init.c, `do_update`: also where the device would be kept over a restart.
 #[test]
-fn what_changed_within_a_connection_is_told_no_more() {
-    let mut bed = Bed::new("update", End::Connects, |_, _| {});
+fn an_update_runs_all_and_leaves_nothing_of_before() {
+    let mut bed = Bed::new("update", End::Connects, |config, _| config.keeps_device = true);
     bed.connect("a");
     bed.told();
     bed.scripts.up(DEVICE);
-    bed.request(Request::TunnelFacts(Box::default()));
-    assert!(!bed.scripts.device_ready(&TunnelSettings::default(), DEVICE));
-    bed.told();
-    bed.scripts.up(DEVICE);
-    bed.end();
+    for option in [Some("b"), Some("b"), None] {
+        assert!(!bed.settings_come(option), "routes wait for `up`");
+        assert_eq!(bed.told(), Told::GoOn);
+        bed.scripts.up(DEVICE);
+    }
+    bed.lose("sigterm");
+    assert_eq!(bed.end(), None);
+    let update = |option: &str| {
+        [
+            format!("route-pre-down {WORDS} init (init UNKNOWN {option} 0)"),
+            format!("down {WORDS} init (init UNKNOWN {option} 0)"),
+            format!("up {WORDS} init (init UNKNOWN {option} 0)"),
+            format!("route-up  (init UNKNOWN {option} 0)"),
+        ]
+    };
     let calls = bed.directory.calls();
-    assert_eq!(calls[4], format!("down {WORDS} init (init sigterm a 0)"));
-    assert_eq!(calls[5..7], ["up tun9 0 0   init (init sigterm  0)", "route-up  (init sigterm  0)"]);
+    assert_eq!(calls[3..15], [update("b"), update("b"), update("")].concat());
+    assert_eq!(
+        calls[15..],
+        ["route-pre-down", "down"].map(|name| format!("{name} {WORDS} init (init sigterm  0)"))
+    );
 }
 
 #[test]

@@ -1,0 +1,114 @@
+//! The drop-in by which a unit of OpenVPN runs adit.
+
+use std::path::Path;
+
+use super::systemd::Systemd;
+use crate::openvpn;
+
+/// What it is called: after an administrator's `override.conf`, as the last of several commands is the one that holds.
+pub(super) const NAME: &str = "zz-adit.conf";
+
+/// How it begins.
+pub(super) const MARK: &str = "# Made by `adit adopt`";
+
+/// Processes and threads that a unit must allow: packaging/systemd/10-adit.conf.
+const TASKS: u64 = 64;
+
+/// What a unit allows too little of.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Lacks {
+    tasks: bool,
+    processes: bool,
+    /// A server that runs as its `user` reads its files again by CAP_DAC_READ_SEARCH.
+    capability: bool,
+}
+
+impl Lacks {
+    /// Those of a unit.
+    ///
+    /// # Errors
+    /// When systemd does not say.
+    pub(super) fn of(systemd: &Systemd, unit: &str) -> Result<Self, String> {
+        let is_low = |name: &str| -> Result<bool, String> {
+            // `infinity` is no number.
+            Ok(systemd.property(unit, name)?.parse::<u64>().is_ok_and(|limit| limit < TASKS))
+        };
+        let capabilities = systemd.property(unit, "CapabilityBoundingSet")?;
+        Ok(Lacks {
+            tasks: is_low("TasksMax")?,
+            processes: is_low("LimitNPROC")?,
+            capability: !capabilities.split_whitespace().any(|name| name == "cap_dac_read_search"),
+        })
+    }
+}
+
+/// Its text: the unit runs that program with OpenVPN's arguments, and what the unit lacks.
+///
+/// # Errors
+/// When an argument cannot stand in a unit.
+pub(super) fn text(program: &Path, words: &[String], lacks: &Lacks) -> Result<String, String> {
+    let program = program.to_str().ok_or_else(|| format!("{} is not UTF-8 text", program.display()))?;
+    let mut line = format!("ExecStart={} {}", quoted(program)?, openvpn::NAME);
+    for word in words {
+        line.push(' ');
+        line.push_str(&quoted(word)?);
+    }
+    let more = [
+        (lacks.tasks, format!("TasksMax={TASKS}\n")),
+        (lacks.processes, "LimitNPROC=infinity\n".to_owned()),
+        // It joins those of the unit.
+        (lacks.capability, "CapabilityBoundingSet=CAP_DAC_READ_SEARCH\n".to_owned()),
+    ];
+    let more: String = more.into_iter().filter(|(is_lacking, _)| *is_lacking).map(|(_, line)| line).collect();
+    Ok(format!(
+        "{MARK}: adit runs this unit's tunnel. `adit adopt --back` has OpenVPN run it again.\n\
+         [Service]\nExecStart=\n{line}\n{more}"
+    ))
+}
+
+/// A word as systemd reads it (systemd.service(5), "Command lines"). Variables (`$NAME`) stay such.
+fn quoted(word: &str) -> Result<String, String> {
+    if word.contains(char::is_control) {
+        return Err(format!("its command has a control character in {}", word.escape_debug()));
+    }
+    Ok(format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_says_the_words_as_they_are() {
+        let words = ["--setenv", "a b", "100% \"$HOME\" \\"].map(str::to_owned);
+        let said = text(Path::new("/usr/bin/adit"), &words, &Lacks::default()).expect("good words");
+        let line = "ExecStart=\"/usr/bin/adit\" openvpn \"--setenv\" \"a b\" \"100%% \\\"$HOME\\\" \\\\\"";
+        assert!(
+            said.starts_with(MARK) && said.ends_with(&format!("[Service]\nExecStart=\n{line}\n")),
+            "{said}"
+        );
+        assert!(text(Path::new("/usr/bin/adit"), &["a\nUser=x".to_owned()], &Lacks::default()).is_err());
+    }
+
+    #[test]
+    fn it_gives_what_the_unit_lacks() {
+        let of = |tasks: &str, processes: &str, capabilities: &str| {
+            let values =
+                [("TasksMax", tasks), ("LimitNPROC", processes), ("CapabilityBoundingSet", capabilities)]
+                    .map(|(name, value)| (name, value.to_owned()));
+            let run = move |_: &str, arguments: &[&str]| {
+                let value = values.iter().find(|(name, _)| arguments.contains(name));
+                value.map(|(_, value)| value.clone()).ok_or_else(String::new)
+            };
+            let systemd = Systemd::new(Box::new(run), "/nonexistent".into(), "/nonexistent".into());
+            Lacks::of(&systemd, "a.service").expect("properties")
+        };
+        assert_eq!(of("infinity", "63000", "cap_chown cap_dac_read_search"), Lacks::default());
+        let all = of("20", "10", "cap_net_admin cap_setuid");
+        assert_eq!(all, Lacks { tasks: true, processes: true, capability: true });
+        let said = text(Path::new("/usr/bin/adit"), &[], &all).expect("good words");
+        assert!(
+            said.ends_with("TasksMax=64\nLimitNPROC=infinity\nCapabilityBoundingSet=CAP_DAC_READ_SEARCH\n")
+        );
+    }
+}

@@ -1,0 +1,108 @@
+//! The unit of an OpenVPN that runs, by a configuration that its command line names.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use adit_config::openvpn::split_command_line;
+
+use super::process;
+
+/// The unit whose process has that configuration.
+///
+/// # Errors
+/// When there is none, or there are several.
+pub(super) fn unit(file: &Path) -> Result<String, String> {
+    let shown = file.display();
+    let processes = fs::read_dir("/proc").map_err(|error| format!("/proc: {error}"))?;
+    let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let found: Vec<u32> = pids.filter(|pid| has(*pid, file)).collect();
+    match found[..] {
+        [] => Err(format!("{shown}: no OpenVPN runs with this file, and it is in no directory of OpenVPN's units")),
+        [pid] => unit_of(pid).ok_or_else(|| {
+            format!("{shown}: no unit of systemd runs process {pid}: put `adit openvpn` in the place of `openvpn` where it is called")
+        }),
+        _ => Err(format!("{shown}: several run with this file, {found:?}: name the unit")),
+    }
+}
+
+/// Whether the command line of a process names the file.
+fn has(pid: u32, file: &Path) -> bool {
+    let Ok(words) = process::arguments(pid) else { return false };
+    fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|directory| names(&words, &directory, file))
+}
+
+/// Whether options name the file. Its path counts from the directory that `--cd` names, in which OpenVPN is then.
+fn names(words: &[String], directory: &Path, file: &Path) -> bool {
+    let mut below = PathBuf::new();
+    split_command_line(words).unwrap_or_default().iter().any(|option| {
+        match (option.name.as_str(), option.arguments.first()) {
+            ("cd", Some(path)) => {
+                below.push(path);
+                false
+            }
+            ("config", Some(path)) => {
+                let paths = [directory.join(path), directory.join(&below).join(path)];
+                paths.iter().any(|path| is_same(path, file))
+            }
+            _ => false,
+        }
+    })
+}
+
+fn is_same(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+/// The service in whose control group a process is.
+fn unit_of(pid: u32) -> Option<String> {
+    unit_in(&fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?)
+}
+
+/// Reads cgroups(7), "/proc/pid/cgroup".
+fn unit_in(groups: &str) -> Option<String> {
+    let last =
+        |line: &str| line.rsplit('/').next().filter(|name| name.ends_with(".service")).map(str::to_owned);
+    groups.lines().find_map(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use adit_testbed::Scratch;
+
+    use super::*;
+
+    #[test]
+    fn a_command_line_names_its_file_from_its_directory() {
+        let scratch = Scratch::create("adopt-running").expect("a directory");
+        let file = scratch.write("office.conf", "").expect("a file");
+        let parent = scratch.path().parent().expect("it has one");
+        let below = scratch.path().file_name().and_then(|name| name.to_str()).expect("a name");
+        let is_named = |words: &[&str], directory: &Path| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            names(&words, directory, &file)
+        };
+        assert!(is_named(&["office.conf"], scratch.path()));
+        assert!(is_named(&["--config", file.to_str().expect("text")], Path::new("/")));
+        // The process is where it started, or where it went.
+        let words = ["--verb", "1", "--cd", below, "--config", "office.conf"];
+        assert!(is_named(&words, parent) && is_named(&words, scratch.path()));
+        assert!(!is_named(&["--config", "office.conf"], parent));
+        assert!(!is_named(&["--status", "office.conf"], scratch.path()));
+        assert!(unit(&file).is_err_and(|why| why.contains("no OpenVPN runs with this file")));
+    }
+
+    #[test]
+    fn a_control_group_names_its_unit() {
+        let of = |text: &str| unit_in(text);
+        let service = Some("openvpn-server@office.service".to_owned());
+        assert_eq!(
+            of("0::/system.slice/system-openvpn\\x2dserver.slice/openvpn-server@office.service\n"),
+            service
+        );
+        let older = "2:cpu:/\n1:name=systemd:/system.slice/openvpn-server@office.service\n";
+        assert_eq!(of(older), service);
+        for other in ["", "0::/\n", "0::/user.slice/user-0.slice/session-1.scope\n"] {
+            assert_eq!(of(other), None, "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! The steps from OpenVPN to adit in a unit, and back.
+//!
+//! While adit is tried, its drop-in is in `/run`: the machine's next start has OpenVPN again. When a client was connected it is
+//! written to `/etc`, and then taken from `/run`. So either OpenVPN or adit is what the unit runs, whenever this process is killed
+//! or the power fails; and the files tell a repeated command how far the one before came.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::drop_in::{self, Lacks};
+use super::process;
+use super::systemd::{Command, Systemd};
+use crate::openvpn;
+
+/// How often it is looked whether a client is there.
+const TICK: Duration = Duration::from_millis(250);
+
+/// A unit whose tunnel OpenVPN runs, or adit in its place.
+pub(super) struct Unit<'a> {
+    systemd: &'a Systemd,
+    name: String,
+}
+
+/// What a unit is found to be.
+pub(super) struct Found {
+    /// The drop-in stays for good.
+    pub(super) is_kept: bool,
+    /// adit was tried, and that has no outcome yet.
+    pub(super) is_tried: bool,
+    /// What it starts.
+    command: Command,
+    /// What it runs.
+    pub(super) main: Option<Main>,
+}
+
+/// The main process of a unit.
+#[derive(Clone, Copy)]
+pub(super) struct Main {
+    pid: u32,
+    is_adit: bool,
+}
+
+/// How long, and for what, a tunnel is watched.
+pub(super) struct Patience<'a> {
+    /// How long a peer may take; with none, no peer is waited for.
+    pub(super) within: Duration,
+    /// A person wants the command to end.
+    pub(super) interrupted: &'a AtomicBool,
+    /// The name of a peer that is connected to a tunnel of that process.
+    pub(super) peer_of: &'a dyn Fn(u32) -> Option<String>,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.main {
+            Some(Main { pid, is_adit: true }) => write!(f, "run by adit on trial as process {pid}"),
+            Some(Main { pid, is_adit: false }) => write!(f, "run by OpenVPN as process {pid}"),
+            None => write!(f, "which does not run"),
+        }
+    }
+}
+
+impl Found {
+    /// OpenVPN's arguments, as the unit has them.
+    fn words(&self) -> &[String] {
+        match &self.command.words[..] {
+            [first, rest @ ..] if first == openvpn::NAME && process::is_adit(&self.command.program) => rest,
+            all => all,
+        }
+    }
+}
+
+impl<'a> Unit<'a> {
+    /// The unit of that name.
+    pub(super) fn new(systemd: &'a Systemd, name: String) -> Self {
+        Unit { systemd, name }
+    }
+
+    /// What it is called.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The drop-in that stays for good.
+    pub(super) fn kept(&self) -> PathBuf {
+        self.in_directory(&self.systemd.lasting)
+    }
+
+    /// The drop-in of a trial.
+    fn tried(&self) -> PathBuf {
+        self.in_directory(&self.systemd.runtime)
+    }
+
+    fn in_directory(&self, directory: &Path) -> PathBuf {
+        directory.join(format!("{}.d", self.name)).join(drop_in::NAME)
+    }
+
+    /// Keeps other such commands away until the file is dropped.
+    ///
+    /// # Errors
+    /// When another is at work.
+    pub(super) fn lock(&self) -> Result<File, String> {
+        let directory = &self.systemd.runtime;
+        let file = File::open(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| "another `adit adopt` is at work".to_owned())?;
+        Ok(file)
+    }
+
+    /// Looks at it, after systemd has read its files again: an earlier command may have been interrupted before that.
+    ///
+    /// # Errors
+    /// When there is no such unit, or it is not OpenVPN's.
+    pub(super) fn look(&self) -> Result<Found, String> {
+        self.systemd.reload()?;
+        let state = self.systemd.property(&self.name, "LoadState")?;
+        if state != "loaded" {
+            return Err(format!("{}: there is no such unit ({state})", self.name));
+        }
+        let command = self.systemd.command(&self.name)?;
+        let program = &command.program;
+        if !openvpn::is_called(program.as_os_str()) && !process::is_adit(program) {
+            return Err(format!("{} does not run OpenVPN but {}", self.name, program.display()));
+        }
+        let main = self.systemd.main_process(&self.name)?;
+        Ok(Found {
+            is_kept: is_ours(&self.kept())?,
+            is_tried: is_ours(&self.tried())?,
+            command,
+            main: main.map(|pid| Main { pid, is_adit: process::runs_adit(pid) }),
+        })
+    }
+
+    /// What there is to say where adit runs it already, for good. `None`: it has to be adopted.
+    ///
+    /// # Errors
+    /// When what an interrupted command left cannot be removed.
+    pub(super) fn settle(&self, found: &Found, dry_run: bool) -> Result<Option<String>, String> {
+        let name = &self.name;
+        if found.is_kept && found.main.is_none_or(|main| main.is_adit) {
+            if !dry_run {
+                remove(&self.tried())?;
+            }
+            return Ok(Some(match found.main {
+                Some(_) => format!("adit runs {name} already"),
+                None => from_next_start(name),
+            }));
+        }
+        let program = &found.command.program;
+        let is_other_way = !found.is_kept && !found.is_tried && process::is_adit(program);
+        Ok(is_other_way.then(|| format!("adit runs {name} already: {} is adit", program.display())))
+    }
+
+    /// OpenVPN's arguments and working directory, without variables.
+    ///
+    /// # Errors
+    /// When they are not known.
+    pub(super) fn command_line(&self, found: &Found) -> Result<(Vec<String>, PathBuf), String> {
+        let words = match found.main {
+            Some(main) => process::arguments(main.pid)?,
+            None if found.words().iter().any(|word| word.contains('$')) => {
+                let name = &self.name;
+                return Err(format!(
+                    "{name} has variables in its command: start it, so that their values show"
+                ));
+            }
+            None => found.words().to_vec(),
+        };
+        let directory = self.systemd.property(&self.name, "WorkingDirectory")?;
+        // `!` says that it may be missing.
+        let directory = directory.trim_start_matches('!');
+        Ok((words, PathBuf::from(if directory.is_empty() { "/" } else { directory })))
+    }
+
+    /// The text of its drop-in: that of an earlier command, if it left one.
+    ///
+    /// # Errors
+    /// When none can be made.
+    pub(super) fn drop_in(&self, found: &Found) -> Result<String, String> {
+        for (is_there, path) in [(found.is_tried, self.tried()), (found.is_kept, self.kept())] {
+            if is_there {
+                return fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()));
+            }
+        }
+        let own = std::env::current_exe().map_err(|error| format!("where adit is: {error}"))?;
+        drop_in::text(&own, found.words(), &Lacks::of(self.systemd, &self.name)?)
+    }
+
+    /// Has adit run it, and keeps that if it has a peer in time. One that does not run is left so.
+    ///
+    /// # Errors
+    /// Why OpenVPN runs it as before.
+    pub(super) fn adopt(
+        &self,
+        found: &Found,
+        drop_in: &str,
+        patience: &Patience<'_>,
+    ) -> Result<String, String> {
+        let name = &self.name;
+        if found.main.is_none() && !found.is_tried {
+            self.install(&self.kept(), drop_in)?;
+            return Ok(from_next_start(name));
+        }
+        let is_on_trial = found.is_tried && found.main.is_some_and(|main| main.is_adit);
+        let started = if is_on_trial {
+            Ok(())
+        } else {
+            self.install(&self.tried(), drop_in)?;
+            self.systemd.restart(name)
+        };
+        match started.and_then(|()| self.wait_for_peer(patience)) {
+            Ok(said) => {
+                self.keep(drop_in).map_err(|error| {
+                    format!("adit runs {name}, but OpenVPN will after the machine's next start: {error}")
+                })?;
+                Ok(format!("adit runs {name}: {said}. To go back: adit adopt --back {name}"))
+            }
+            Err(why) => Err(self.go_back(&why)),
+        }
+    }
+
+    /// Has OpenVPN run it again.
+    ///
+    /// # Errors
+    /// When OpenVPN does not run again.
+    pub(super) fn give_back(&self) -> Result<String, String> {
+        let found = self.look()?;
+        let name = &self.name;
+        let is_adit = found.main.is_some_and(|main| main.is_adit);
+        // Without a drop-in adit is what an interrupted command has not restarted yet, or what the unit's own command runs.
+        let is_left = is_adit && !process::is_adit(&found.command.program);
+        if !found.is_kept && !found.is_tried && !is_left {
+            return Ok(format!("{name} is not adopted"));
+        }
+        self.remove_drop_ins()?;
+        if found.main.is_none() {
+            return Ok(format!("OpenVPN runs {name} from its next start on: systemctl start {name}"));
+        }
+        self.restart_openvpn()?;
+        Ok(format!("OpenVPN runs {name}"))
+    }
+
+    /// Writes the drop-in. If another one has the last word, or systemd does not read it, it is removed.
+    fn install(&self, path: &Path, text: &str) -> Result<(), String> {
+        write(path, text)?;
+        let outcome = self.systemd.reload().and_then(|()| self.systemd.command(&self.name));
+        let outcome = outcome.and_then(|command| match process::is_adit(&command.program) {
+            true => Ok(()),
+            false => Err(format!(
+                "another drop-in of {0} has an ExecStart that comes after {1}: see `systemctl cat {0}`",
+                self.name,
+                path.display()
+            )),
+        });
+        if outcome.is_err() {
+            self.remove_drop_ins()?;
+        }
+        outcome
+    }
+
+    fn wait_for_peer(&self, patience: &Patience<'_>) -> Result<String, String> {
+        let Patience { within, interrupted, peer_of } = *patience;
+        let start = Instant::now();
+        loop {
+            if interrupted.load(Ordering::Relaxed) {
+                return Err("the command was interrupted".to_owned());
+            }
+            let main = self.systemd.main_process(&self.name)?.ok_or("adit ended")?;
+            if within.is_zero() {
+                return Ok("no peer was waited for".to_owned());
+            }
+            let elapsed = start.elapsed();
+            if let Some(peer) = peer_of(main) {
+                let peer = adit_core::printable(&peer);
+                return Ok(format!("{peer} is connected after {:.1} s", elapsed.as_secs_f32()));
+            }
+            if elapsed >= within {
+                return Err(format!(
+                    "no peer is connected within {} s (if there was none before, give `--within 0`)",
+                    within.as_secs()
+                ));
+            }
+            std::thread::sleep(TICK.min(within - elapsed));
+        }
+    }
+
+    /// The drop-in stays. It is in both places for a moment, never in none.
+    fn keep(&self, text: &str) -> Result<(), String> {
+        write(&self.kept(), text)?;
+        remove(&self.tried())?;
+        self.systemd.reload()
+    }
+
+    /// OpenVPN runs it as before. Gives what there is to say of that.
+    fn go_back(&self, why: &str) -> String {
+        let log = match self.systemd.last_lines(&self.name) {
+            lines if lines.is_empty() => format!("the log of {} says more", self.name),
+            lines => format!("the last lines of its log:\n{lines}"),
+        };
+        match self.remove_drop_ins().and_then(|()| self.restart_openvpn()) {
+            Ok(()) => format!("OpenVPN runs {} again, because {why}; {log}", self.name),
+            Err(error) => format!("{why}; and OpenVPN does not run {} again: {error}; {log}", self.name),
+        }
+    }
+
+    fn remove_drop_ins(&self) -> Result<(), String> {
+        remove(&self.tried())?;
+        remove(&self.kept())?;
+        self.systemd.reload()
+    }
+
+    fn restart_openvpn(&self) -> Result<(), String> {
+        self.systemd.forget_failures(&self.name);
+        self.systemd.restart(&self.name)
+    }
+}
+
+fn from_next_start(name: &str) -> String {
+    format!("adit runs {name} from its next start on: systemctl start {name}")
+}
+
+/// Whether there is a drop-in, and this command made it.
+///
+/// # Errors
+/// When there is one that another made.
+fn is_ours(path: &Path) -> Result<bool, String> {
+    match fs::read(path) {
+        Ok(text) if text.starts_with(drop_in::MARK.as_bytes()) => Ok(true),
+        Ok(_) => Err(format!("{}: `adit adopt` did not make this file", path.display())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    adit_io::replace_file(path, text.as_bytes()).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Removes a drop-in, if it is there, and its directory, if it is empty then. The disk has it when this returns.
+fn remove(path: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        outcome => outcome.map_err(failed)?,
+    }
+    let Some(directory) = path.parent() else { return Ok(()) };
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed)?;
+    // An administrator's drop-ins may be there.
+    let _ = fs::remove_dir(directory);
+    Ok(())
+}

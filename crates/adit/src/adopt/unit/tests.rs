@@ -1,0 +1,313 @@
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use adit_testbed::Scratch;
+
+use super::*;
+
+const UNIT: &str = "openvpn-server@office.service";
+
+/// What a unit runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Program {
+    OpenVpn,
+    Adit,
+}
+
+/// In the place of systemd: one unit.
+struct Fake {
+    /// Where drop-ins stay, and where they do not.
+    directories: [PathBuf; 2],
+    /// What the unit's command is, as far as systemd has read.
+    loaded: Program,
+    running: Option<Program>,
+    restarts: usize,
+    /// Another drop-in has the last word.
+    is_overridden: bool,
+    /// adit does not come up.
+    adit_fails: bool,
+    /// The process is killed before it calls systemd as often again.
+    calls_left: Option<usize>,
+}
+
+impl Fake {
+    fn run(&mut self, program: &str, arguments: &[&str]) -> Result<String, String> {
+        match &mut self.calls_left {
+            Some(0) => panic!("killed"),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        match (program, arguments) {
+            ("systemctl", ["daemon-reload"]) => self.reload(),
+            ("systemctl", ["restart", "--", UNIT]) => return self.restart(),
+            ("systemctl", ["reset-failed", "--", UNIT]) => {}
+            ("systemctl", ["show", "--property", name, "--value", "--", UNIT]) => {
+                return Ok(format!("{}\n", self.property(name)));
+            }
+            ("busctl", _) => return Ok(self.command()),
+            ("journalctl", _) => return Ok("the key is no key\n".to_owned()),
+            other => panic!("not known: {other:?}"),
+        }
+        Ok(String::new())
+    }
+
+    fn reload(&mut self) {
+        let drop_in = |directory: &PathBuf| directory.join(format!("{UNIT}.d")).join(drop_in::NAME);
+        let is_there = self.directories.iter().map(drop_in).any(|path| path.is_file());
+        self.loaded = if is_there && !self.is_overridden { Program::Adit } else { Program::OpenVpn };
+    }
+
+    fn restart(&mut self) -> Result<String, String> {
+        self.restarts += 1;
+        let fails = self.adit_fails && self.loaded == Program::Adit;
+        self.running = (!fails).then_some(self.loaded);
+        if fails { Err("the job failed".to_owned()) } else { Ok(String::new()) }
+    }
+
+    fn property(&self, name: &str) -> String {
+        match name {
+            "LoadState" => "loaded".to_owned(),
+            "MainPID" => match self.running {
+                Some(Program::Adit) => std::process::id().to_string(),
+                // Its program is another.
+                Some(Program::OpenVpn) => std::os::unix::process::parent_id().to_string(),
+                None => "0".to_owned(),
+            },
+            "TasksMax" => "20".to_owned(),
+            "LimitNPROC" => "infinity".to_owned(),
+            "CapabilityBoundingSet" => "cap_net_admin".to_owned(),
+            "WorkingDirectory" => "/etc/openvpn/server".to_owned(),
+            other => panic!("not known: {other}"),
+        }
+    }
+
+    fn command(&self) -> String {
+        let (program, first) = match self.loaded {
+            Program::OpenVpn => (PathBuf::from("/usr/sbin/openvpn"), None),
+            Program::Adit => (std::env::current_exe().expect("it runs"), Some("openvpn")),
+        };
+        let words: Vec<&str> =
+            std::iter::once("name").chain(first).chain(["--config", "office.conf"]).collect();
+        serde_json::json!({ "type": "a(sasbttttuii)", "data": [[program, words, false, 0, 0, 0, 0, 0, 0, 0]] })
+            .to_string()
+    }
+
+    /// The power fails: what is in `/run` goes, and the unit starts at boot.
+    fn lose_power(&mut self) {
+        let _ = fs::remove_dir_all(self.directories[1].join(format!("{UNIT}.d")));
+        self.reload();
+        self.running = Some(self.loaded);
+    }
+}
+
+/// A unit that OpenVPN runs.
+struct Bed {
+    fake: Rc<RefCell<Fake>>,
+    systemd: Systemd,
+    _scratch: Scratch,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let scratch = Scratch::create("adopt").expect("a directory");
+        let directories = ["etc", "run"].map(|name| scratch.path().join(name));
+        directories.iter().for_each(|path| fs::create_dir(path).expect("a directory"));
+        let [lasting, runtime] = directories.clone();
+        let fake = Rc::new(RefCell::new(Fake {
+            directories,
+            loaded: Program::OpenVpn,
+            running: Some(Program::OpenVpn),
+            restarts: 0,
+            is_overridden: false,
+            adit_fails: false,
+            calls_left: None,
+        }));
+        let run = Rc::clone(&fake);
+        let run = move |program: &str, arguments: &[&str]| run.borrow_mut().run(program, arguments);
+        let systemd = Systemd::new(Box::new(run), lasting, runtime);
+        Bed { fake, systemd, _scratch: scratch }
+    }
+
+    fn unit(&self) -> Unit<'_> {
+        Unit::new(&self.systemd, UNIT.to_owned())
+    }
+
+    /// All of the command, with a peer that comes back or none.
+    fn adopt(&self, peer_comes: bool) -> Result<String, String> {
+        self.adopt_unless(peer_comes, &AtomicBool::new(false))
+    }
+
+    fn adopt_unless(&self, peer_comes: bool, interrupted: &AtomicBool) -> Result<String, String> {
+        let unit = self.unit();
+        let _lock = unit.lock()?;
+        let found = unit.look()?;
+        if let Some(said) = unit.settle(&found, false)? {
+            return Ok(said);
+        }
+        let drop_in = unit.drop_in(&found)?;
+        let peer_of = |_: u32| peer_comes.then(|| "laptop".to_owned());
+        let within = Duration::from_millis(1);
+        unit.adopt(&found, &drop_in, &Patience { within, interrupted, peer_of: &peer_of })
+    }
+
+    /// The same, killed before it calls systemd the nth time. False if it ended before.
+    fn adopt_until_killed(&self, call: usize, peer_comes: bool) -> bool {
+        self.fake.borrow_mut().calls_left = Some(call);
+        let is_killed = catch_unwind(AssertUnwindSafe(|| self.adopt(peer_comes))).is_err();
+        self.fake.borrow_mut().calls_left = None;
+        is_killed
+    }
+
+    fn running(&self) -> Option<Program> {
+        self.fake.borrow().running
+    }
+
+    /// Whether the drop-in of a trial is there, and the one that stays.
+    fn files(&self) -> (bool, bool) {
+        (self.unit().tried().exists(), self.unit().kept().exists())
+    }
+
+    fn is_as_before(&self) {
+        assert_eq!((self.running(), self.files()), (Some(Program::OpenVpn), (false, false)));
+        let left = fs::read_dir(&self.systemd.lasting).expect("a directory").count();
+        assert_eq!(left, 0, "a directory is left");
+    }
+}
+
+#[test]
+fn a_peer_that_comes_back_keeps_adit() {
+    let bed = Bed::new();
+    let said = bed.adopt(true).expect("adopted");
+    assert!(said.contains("laptop is connected") && said.contains("--back"), "{said}");
+    assert_eq!((bed.running(), bed.files()), (Some(Program::Adit), (false, true)));
+    assert_eq!(bed.fake.borrow().restarts, 1, "one reconnect");
+    let text = fs::read_to_string(bed.unit().kept()).expect("it is there");
+    assert!(text.contains("openvpn \"--config\" \"office.conf\"\nTasksMax=64\n"), "{text}");
+    assert!(bed.adopt(false).is_ok_and(|said| said.contains("already")));
+    bed.fake.borrow_mut().lose_power();
+    assert_eq!(bed.running(), Some(Program::Adit));
+    assert_eq!(bed.unit().give_back(), Ok(format!("OpenVPN runs {UNIT}")));
+    bed.is_as_before();
+    assert_eq!(bed.unit().give_back(), Ok(format!("{UNIT} is not adopted")));
+}
+
+#[test]
+fn without_a_peer_openvpn_runs_again() {
+    let bed = Bed::new();
+    let why = bed.adopt(false).expect_err("no peer came");
+    assert!(why.contains("no peer is connected within") && why.contains("the key is no key"), "{why}");
+    bed.is_as_before();
+    let why = bed.adopt_unless(true, &AtomicBool::new(true)).expect_err("it was interrupted");
+    assert!(why.contains("interrupted"), "{why}");
+    bed.is_as_before();
+    bed.fake.borrow_mut().adit_fails = true;
+    let why = bed.adopt(true).expect_err("adit does not come up");
+    assert!(why.contains("the job failed"), "{why}");
+    bed.is_as_before();
+}
+
+#[test]
+fn another_drop_in_that_has_the_last_word_is_named_and_nothing_is_restarted() {
+    let bed = Bed::new();
+    bed.fake.borrow_mut().is_overridden = true;
+    assert!(bed.adopt(true).is_err_and(|why| why.contains("systemctl cat")));
+    bed.is_as_before();
+    assert_eq!(bed.fake.borrow().restarts, 0);
+}
+
+#[test]
+fn a_unit_that_does_not_run_is_left_so() {
+    let bed = Bed::new();
+    bed.fake.borrow_mut().running = None;
+    for _ in 0..2 {
+        assert!(bed.adopt(false).is_ok_and(|said| said.contains("from its next start on")));
+        assert_eq!((bed.running(), bed.files()), (None, (false, true)));
+    }
+    assert!(bed.unit().give_back().is_ok_and(|said| said.contains("from its next start on")));
+    assert_eq!((bed.running(), bed.files()), (None, (false, false)));
+}
+
+#[test]
+fn the_file_of_another_is_left_alone() {
+    let bed = Bed::new();
+    let path = bed.unit().kept();
+    write(&path, "[Service]\nNice=5\n").expect("a file");
+    assert!(bed.adopt(true).is_err_and(|why| why.contains("did not make")));
+    assert!(bed.unit().give_back().is_err() && path.exists());
+}
+
+/// It is killed before each call of systemd; then the machine starts anew, or not; then the command is repeated.
+#[test]
+fn a_command_that_is_killed_can_be_repeated() {
+    for (came, comes, power_fails) in [
+        (true, true, false),
+        (true, true, true),
+        (true, false, false),
+        (false, true, false),
+        (false, false, false),
+        (false, false, true),
+    ] {
+        let mut call = 0;
+        loop {
+            let bed = Bed::new();
+            if !bed.adopt_until_killed(call, came) {
+                break;
+            }
+            let at = format!("call {call}: {came} {comes} {power_fails}");
+            // adit is kept for good only after a peer has come.
+            assert!(came || !bed.files().1, "{at}");
+            if power_fails {
+                let is_kept = bed.files().1;
+                bed.fake.borrow_mut().lose_power();
+                assert_eq!(
+                    bed.running(),
+                    Some(if is_kept { Program::Adit } else { Program::OpenVpn }),
+                    "{at}"
+                );
+            }
+            assert!(bed.running().is_some(), "{at}: one of the two runs");
+            let (is_kept, outcome) = (bed.files().1, bed.adopt(comes));
+            match comes || is_kept {
+                true => {
+                    assert!(outcome.is_ok(), "{at}: {outcome:?}");
+                    assert_eq!((bed.running(), bed.files()), (Some(Program::Adit), (false, true)), "{at}");
+                }
+                false => {
+                    assert!(outcome.is_err(), "{at}: {outcome:?}");
+                    bed.is_as_before();
+                }
+            }
+            call += 1;
+        }
+        assert!(call > 8, "only {call} calls");
+    }
+}
+
+#[test]
+fn a_way_back_that_is_killed_can_be_repeated() {
+    let mut call = 0;
+    loop {
+        let bed = Bed::new();
+        bed.adopt(true).expect("adopted");
+        bed.fake.borrow_mut().calls_left = Some(call);
+        let is_killed = catch_unwind(AssertUnwindSafe(|| bed.unit().give_back())).is_err();
+        bed.fake.borrow_mut().calls_left = None;
+        bed.unit().give_back().expect("OpenVPN runs");
+        bed.is_as_before();
+        if !is_killed {
+            break;
+        }
+        call += 1;
+    }
+    assert!(call > 3, "only {call} calls");
+}
+
+#[test]
+fn one_command_at_a_time() {
+    let bed = Bed::new();
+    let lock = bed.unit().lock().expect("free");
+    assert!(bed.adopt(true).is_err_and(|why| why.contains("at work")));
+    drop(lock);
+    bed.adopt(true).expect("adopted");
+}
