@@ -298,10 +298,14 @@ mod tests {
 
     #[test]
     fn a_mark_hides_earlier_lines() {
-        let mut process = shell("trap 'echo ready again' HUP; echo ready; while :; do sleep 0.1; done");
+        let scratch = crate::Scratch::create("mark").unwrap();
+        let go_on = scratch.path().join("go-on");
+        let script =
+            format!("echo ready; until [ -e {} ]; do sleep 0.1; done; echo ready again", go_on.display());
+        let mut process = shell(&script);
         process.wait_for_line(0, "ready", PATIENCE).unwrap();
         let mark = process.mark();
-        process.hang_up();
+        std::fs::write(&go_on, "").unwrap();
         assert_eq!(process.wait_for_line(mark, "ready", PATIENCE).unwrap(), "ready again");
     }
 

@@ -263,7 +263,8 @@ fn openvpn_server_renews_adit_clients_token() {
     let verifier = script(&scratch, "verify", "echo >>\"$HERE/calls\"\n");
     let options = Options::BASE;
     let mut bed = Bed::build_with(&options, Program::OpenVpn, &[Program::Adit], |_, [server, client]| {
-        *server = server.replace("reneg-sec 10", "reneg-sec 3");
+        // OpenVPN wants a token to live for two `hand-window`s at least, and that is `reneg-sec` here.
+        *server = server.replace("reneg-sec 10", "reneg-sec 5").replace("hand-window 5", "hand-window 2");
         server.push_str(&format!(
             "script-security 2\nauth-user-pass-verify {} via-file\nauth-gen-token 3600\n",
             verifier.display()

@@ -86,12 +86,11 @@ fn others_see_nothing(program: Program) {
         let shown = line.trim().strip_prefix(&format!("{}\t", other.public_key)).unwrap();
         let numbers: Vec<u64> = shown.split('\t').map(|number| number.parse().unwrap()).collect();
         let [received, sent] = numbers[..] else { panic!("{shown}") };
-        let (begun, answered) =
-            if programs[1] == Program::Adit { (sent, received) } else { (received, sent) };
-        // An initiation, a response, ten datagrams of 128 bytes each way; and keepalives of 32.
-        let keepalives = 0..=64;
-        assert!(keepalives.contains(&(begun - 1428)), "{programs:?}: {shown}");
-        assert!(keepalives.contains(&(answered - 1372)), "{programs:?}: {shown}");
+        // An initiation, or a response to it; ten datagrams of 128 bytes each way, 116 from boringtun, which does not pad; and
+        // keepalives of 32.
+        let (ours, theirs) = if programs[1] == Program::Adit { (148, 92) } else { (92, 148) };
+        assert!((ours + 1280..=ours + 1344).contains(&sent), "{programs:?}: {shown}");
+        assert!((theirs + 1160..=theirs + 1344).contains(&received), "{programs:?}: {shown}");
     }
 }
 
