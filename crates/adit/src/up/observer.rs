@@ -23,7 +23,7 @@ pub(super) struct Asks {
     /// For the username and the password of a proxy.
     pub(super) proxy_prompt: Option<ProxyPrompt>,
     /// To run programs.
-    pub(super) scripts: Option<Scripts>,
+    pub(super) programs: Programs,
     /// To make a step of a TLS handshake, as our key is held elsewhere.
     pub(super) signing: Option<Signing>,
 }
