@@ -4,13 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use adit_testbed::{Scratch, can_run};
+use adit_testbed::{PATIENCE, Scratch, can_run};
 
 use super::passwords::{GOOD, script};
 use crate::bed::Bed;
 use crate::options::{Options, Program};
 
-const WAIT: Duration = Duration::from_secs(10);
+const WAIT: Duration = PATIENCE;
 
 /// `adit-pam`, which is built beside adit.
 fn can_run_pam() -> bool {

@@ -3,13 +3,15 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_testbed::{Content, Ping, TestbedError, can_run, transfer_with_timeout, wait_until_reachable};
+use adit_testbed::{
+    Content, PATIENCE, Ping, TestbedError, can_run, transfer_with_timeout, wait_until_reachable,
+};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER, Transport};
 use crate::profiles::variants::BOTH_WAYS;
 
-const TIMEOUT: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = PATIENCE;
 const ADIT_CONNECTS: [Program; 2] = [Program::OpenVpn, Program::Adit];
 
 /// Each: options, and lines for both files. OpenVPN compresses by `allow-compression yes`, and adit never does.
