@@ -168,7 +168,6 @@ fn time_text(unix: u64) -> String {
     })
 }
 
-/// Bytes as OpenVPN prints them: `0a:1b`.
 /// The bytes of a number of DER without the zero that shows it to be positive (X.690 section 8.3.2).
 fn without_sign(number: &[u8]) -> &[u8] {
     match number {
@@ -177,6 +176,7 @@ fn without_sign(number: &[u8]) -> &[u8] {
     }
 }
 
+/// Bytes as OpenVPN prints them: `0a:1b`.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
 }

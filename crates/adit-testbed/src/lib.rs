@@ -41,7 +41,7 @@ pub use loss::{LossCounter, Losses};
 pub use namespace::{Namespace, connect, remove_everything};
 pub use openvpn::{openvpn_command, static_key, tls_crypt_v2_client_key, tls_crypt_v2_keys};
 pub use ping::{Ping, PingReport, wait_until_reachable};
-pub use process::{PATIENCE, Process, wait_until};
+pub use process::{MAX_WAIT, Process, wait_until};
 pub use programs::{can_run, is_root, missing_prerequisites, program};
 pub use scratch::Scratch;
 pub use spoofed::SpoofedFlood;

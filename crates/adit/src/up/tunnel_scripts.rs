@@ -177,7 +177,7 @@ impl TunnelScripts {
         false
     }
 
-    /// What was told of settings that changed within a connection, and hold no more, is told no more.
+    /// Removes the variables of the settings before that the new ones do not set. Those that were set at the start hold again.
     fn forget(&mut self, before: &TunnelFacts, now: &TunnelFacts) {
         for (name, _) in before.env.iter().chain(&before.routes) {
             self.env.remove(name);

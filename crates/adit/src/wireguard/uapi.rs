@@ -73,8 +73,8 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 impl UapiSocket {
-    /// Begins to listen for the interface with this name. A file that nobody listens at makes room; one that is in use
-    /// has a moment to go.
+    /// Begins to listen for the interface with this name. A file that no process listens at is replaced; one that is in
+    /// use has a moment to go.
     ///
     /// # Errors
     /// Why it cannot.

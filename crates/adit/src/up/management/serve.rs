@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn a_tunnel_ends_where_another_user_listens() {
         let settings =
-            Management { as_client: true, client_user: Some("nobody".to_owned()), ..settings("stranger") };
+            Management { as_client: true, client_user: Some("nobody".to_owned()), ..settings("other-user") };
         let ManagementAddress::Unix(path) = &settings.address else { panic!("a Unix socket") };
         let program = std::os::unix::net::UnixListener::bind(path).expect("a socket");
         let listener = ManagementListener::open(&settings);
