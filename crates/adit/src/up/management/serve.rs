@@ -302,6 +302,7 @@ mod tests {
     use super::*;
     use crate::up::status_file::Form;
     use adit_config::openvpn::{Management, ManagementAddress};
+    use adit_testbed::stop_listening;
 
     fn settings(name: &str) -> Management {
         let path = std::env::temp_dir().join(format!("adit-management-{name}-{}", std::process::id()));
@@ -376,7 +377,7 @@ mod tests {
         drop(waker);
         thread.join().expect("the thread ends");
         assert_eq!(*told.lock().expect("no thread panicked"), orders);
-        drop(program);
+        stop_listening(program);
         let (_, why) = ManagementListener::open(&settings).err().expect("no program listens");
         assert!(why.contains("a program must listen there"), "{why}");
     }
