@@ -84,7 +84,7 @@ impl Environment {
             let serial = &certificate.tbs_certificate.serial;
             self.set(&format!("tls_id_{depth}"), &subject_text(certificate.subject()));
             self.set(&format!("tls_serial_{depth}"), &serial.to_string());
-            self.set(&format!("tls_serial_hex_{depth}"), &hex(certificate.raw_serial()));
+            self.set(&format!("tls_serial_hex_{depth}"), &hex(without_sign(certificate.raw_serial())));
             self.set(&format!("tls_digest_{depth}"), &hex(&Sha1::digest(der.as_ref())));
             self.set(&format!("tls_digest_sha256_{depth}"), &hex(&Sha256::digest(der.as_ref())));
             for attribute in certificate.subject().iter_attributes() {
@@ -182,6 +182,14 @@ fn time_text(unix: u64) -> String {
     })
 }
 
+/// The bytes of a number of DER without the zero that shows it to be positive (X.690 section 8.3.2).
+fn without_sign(number: &[u8]) -> &[u8] {
+    match number {
+        [0, rest @ ..] if !rest.is_empty() => rest,
+        _ => number,
+    }
+}
+
 /// Bytes as OpenVPN prints them: `0a:1b`.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
@@ -193,6 +201,13 @@ mod tests {
 
     fn get<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {
         env.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    #[test]
+    fn a_serial_number_has_no_sign() {
+        assert_eq!(without_sign(&[0, 0xf6, 1]), [0xf6, 1]);
+        assert_eq!(without_sign(&[0x76, 0]), [0x76, 0]);
+        assert_eq!(without_sign(&[0]), [0]);
     }
 
     #[test]

@@ -61,8 +61,8 @@ pub enum Request {
     Leased(PoolEntry),
     /// The only peer has authenticated itself, or its address has changed (`ipchange`).
     PeerFacts(Box<PeerFacts>),
-    /// Said before [`adit_core::Event::Up`], and by an end that waits for peers when it starts over: what the settings are in the words
-    /// of scripts.
+    /// The tunnel's settings as variables of scripts: before [`adit_core::Event::Up`], and from an end that waits for peers
+    /// when it starts over.
     TunnelFacts(Box<TunnelFacts>),
     /// Said before the peer or the tunnel is reported as down: why, in the word that scripts know it by (`signal`).
     Signal(&'static str),

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::{Ends, PATIENCE, Process, TestbedError, program, wait_until};
+use crate::{Ends, MAX_WAIT, Process, TestbedError, program, wait_until};
 
 /// iperf3's own.
 const IPERF_PORT: u16 = 5201;
@@ -45,7 +45,7 @@ fn iperf(ends: &Ends<'_>, time: Duration) -> Result<(Process, Command), TestbedE
     server.args(["--server", "--one-off", "--bind", &target]);
     let server = ends.server.spawn("the iperf3 server", server)?;
     let listens = || ends.server.is_bound(true, IPERF_PORT).unwrap_or(false);
-    wait_until("iperf3 to listen", PATIENCE, listens)?;
+    wait_until("iperf3 to listen", MAX_WAIT, listens)?;
     let mut client = program("iperf3")?;
     client.args(["--client", &target, "--json", "--time"]).arg(time.as_secs().max(1).to_string());
     Ok((server, client))
@@ -76,7 +76,7 @@ pub fn tcp_flow(ends: &Ends<'_>, load: TcpLoad) -> Result<TcpFlow, TestbedError>
             output: text.trim().to_owned(),
         });
     }
-    server.wait(PATIENCE)?;
+    server.wait(MAX_WAIT)?;
     // Both streams are in it: a warning may stand around the report.
     let report = text.find('{').zip(text.rfind('}')).and_then(|(start, end)| text.get(start..=end));
     let json: serde_json::Value = serde_json::from_str(report.unwrap_or_default()).unwrap_or_default();
@@ -101,7 +101,7 @@ pub fn while_busy<T>(
     if !flow.is_running() {
         return Err(TestbedError::Output { command: "iperf3 (ended early)".to_owned(), output: flow.log() });
     }
-    flow.terminate(PATIENCE)?;
+    flow.terminate(MAX_WAIT)?;
     outcome
 }
 

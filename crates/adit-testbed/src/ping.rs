@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::{Namespace, PATIENCE, TestbedError};
+use crate::{MAX_WAIT, Namespace, TestbedError};
 
 /// Bytes of an ICMP echo header (RFC 792, RFC 4443 §4.1).
 const HEADER: usize = 8;
@@ -100,7 +100,7 @@ impl Ping {
     /// `count` requests of 56 bytes, `interval` apart. The last answer may come late; for series that lose some, set a
     /// shorter time.
     pub fn new(count: u16, interval: Duration) -> Self {
-        Self { count, interval, size: 56, timeout: PATIENCE / 4 }
+        Self { count, interval, size: 56, timeout: MAX_WAIT / 4 }
     }
 
     /// Sends them from `namespace` to `target` and collects the answers. That none comes is not an error.

@@ -13,7 +13,7 @@ use crate::programs::command_line;
 /// How many lines of a log an error shows.
 const SHOWN: usize = 60;
 /// How long a test waits for what must happen, on a machine that is busy and slow: the wait ends as soon as it has happened.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const MAX_WAIT: Duration = Duration::from_secs(60);
 /// How often something that gives no signal is looked at again.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -171,7 +171,7 @@ impl Process {
     pub fn kill(&mut self) -> Result<ExitStatus, TestbedError> {
         self.signal(Signal::KILL);
         // The kernel takes the process's device away first, and does one such thing at a time on the whole machine.
-        self.wait(PATIENCE)
+        self.wait(MAX_WAIT)
     }
 
     /// Waits for the end, and for the last line of its output.
@@ -287,9 +287,9 @@ mod tests {
     #[test]
     fn both_streams_are_kept_and_searched() {
         let mut process = shell("echo one; echo two >&2");
-        process.wait_for_line(0, "one", PATIENCE).unwrap();
-        process.wait_for_line(0, "two", PATIENCE).unwrap();
-        assert!(process.wait(PATIENCE).unwrap().success());
+        process.wait_for_line(0, "one", MAX_WAIT).unwrap();
+        process.wait_for_line(0, "two", MAX_WAIT).unwrap();
+        assert!(process.wait(MAX_WAIT).unwrap().success());
         assert_eq!(process.mark(), 2);
         assert_eq!(process.count_lines(0, "o"), 2);
         assert_eq!(process.last_line("one").as_deref(), Some("one"));
@@ -303,10 +303,10 @@ mod tests {
         let script =
             format!("echo ready; until [ -e {} ]; do sleep 0.1; done; echo ready again", go_on.display());
         let mut process = shell(&script);
-        process.wait_for_line(0, "ready", PATIENCE).unwrap();
+        process.wait_for_line(0, "ready", MAX_WAIT).unwrap();
         let mark = process.mark();
         std::fs::write(&go_on, "").unwrap();
-        assert_eq!(process.wait_for_line(mark, "ready", PATIENCE).unwrap(), "ready again");
+        assert_eq!(process.wait_for_line(mark, "ready", MAX_WAIT).unwrap(), "ready again");
     }
 
     #[test]
@@ -320,8 +320,8 @@ mod tests {
     fn terminate_says_how_it_ended() {
         use std::os::unix::process::ExitStatusExt as _;
         let mut process = shell("echo up; exec sleep 60");
-        process.wait_for_line(0, "up", PATIENCE).unwrap();
-        assert_eq!(process.terminate(PATIENCE).unwrap().signal(), Some(15));
+        process.wait_for_line(0, "up", MAX_WAIT).unwrap();
+        assert_eq!(process.terminate(MAX_WAIT).unwrap().signal(), Some(15));
         assert!(!process.is_running());
     }
 }

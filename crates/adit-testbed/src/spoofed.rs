@@ -183,7 +183,7 @@ impl Sender {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{PATIENCE, can_run, connect, wait_until};
+    use crate::{MAX_WAIT, can_run, connect, wait_until};
     use std::collections::BTreeSet;
     use std::net::{SocketAddr, UdpSocket};
 
@@ -197,7 +197,7 @@ mod tests {
         SpoofedFlood::route(&attackers, &target).unwrap();
         let address: SocketAddrV4 = "198.51.100.1:1194".parse().unwrap();
         let socket = target.enter(|| UdpSocket::bind(address)).unwrap().unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(MAX_WAIT)).unwrap();
         let datagrams = [b"one".to_vec(), b"other".to_vec()];
         let flood = SpoofedFlood::start(&attackers, address, Some(2_000), 100, &datagrams).unwrap();
         let mut sources = BTreeSet::new();
@@ -211,6 +211,6 @@ mod tests {
         }
         assert!((50..=100).contains(&sources.len()), "{}", sources.len());
         // The sender counts after the receiver has what was sent.
-        wait_until("the count", PATIENCE, || flood.sent() >= 300).unwrap();
+        wait_until("the count", MAX_WAIT, || flood.sent() >= 300).unwrap();
     }
 }

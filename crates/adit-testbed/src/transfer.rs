@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::{Namespace, PATIENCE, TestbedError};
+use crate::{MAX_WAIT, Namespace, TestbedError};
 
 /// How long either end waits for the other's next byte.
-const STALLED: Duration = PATIENCE;
+const STALLED: Duration = MAX_WAIT;
 /// Bytes per read.
 const CHUNK: usize = 256 * 1024;
 

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use crate::{PATIENCE, TestbedError, program, wait_until};
+use crate::{MAX_WAIT, TestbedError, program, wait_until};
 
 /// Where their sockets are, in every namespace.
 const SOCKETS: &str = "/var/run/wireguard";
@@ -86,7 +86,7 @@ pub fn configure_wireguard(
 ) -> Result<(), TestbedError> {
     let path = wireguard_socket(device);
     let connected = || UnixStream::connect(&path);
-    wait_until("the device's socket", PATIENCE, || connected().is_ok())?;
+    wait_until("the device's socket", MAX_WAIT, || connected().is_ok())?;
     let mut request = format!("set=1\nprivate_key={}\n", own.private);
     if let Some(port) = port {
         request += &format!("listen_port={port}\n");
@@ -99,7 +99,7 @@ pub fn configure_wireguard(
     let mut answer = String::new();
     let mut exchange = || -> std::io::Result<()> {
         let mut socket = connected()?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(MAX_WAIT))?;
         socket.write_all(request.as_bytes())?;
         let mut byte = [0];
         while !answer.ends_with("\n\n") && socket.read(&mut byte)? == 1 {

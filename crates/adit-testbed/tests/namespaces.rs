@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use adit_testbed::{
-    Namespace, PATIENCE, Ping, StreamLoad, Streams, can_run, connect, first_answers, program, transfer,
+    MAX_WAIT, Namespace, Ping, StreamLoad, Streams, can_run, connect, first_answers, program, transfer,
     wait_until_reachable,
 };
 
@@ -26,7 +26,7 @@ fn two_namespaces_reach_each_other_and_move_a_file() {
     let (left, right) = pair();
     for address in ["10.90.0.2", "fd00:90::2"] {
         let address: IpAddr = address.parse().unwrap();
-        wait_until_reachable(&left, address, PATIENCE).unwrap();
+        wait_until_reachable(&left, address, MAX_WAIT).unwrap();
         let report = Ping::new(20, Duration::from_millis(10)).run(&left, address).unwrap();
         assert_eq!(report.sent, 20);
         assert!(report.is_clean(), "{report:?}");
@@ -69,13 +69,13 @@ fn a_stream_counts_what_it_loses_and_the_others_lose_nothing() {
     let streams = Streams::start(&left, &right, &targets[..3], load).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     // The second target goes away for a while; the third stream ends before.
-    let third = streams.close(2, PATIENCE);
+    let third = streams.close(2, MAX_WAIT);
     right.ip(&["address", "delete", "10.90.0.3/24", "dev", "wire"]).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     right.ip(&["address", "add", "10.90.0.3/24", "dev", "wire"]).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     let second = streams.close(1, Duration::from_secs(1));
-    let first = streams.close(0, PATIENCE);
+    let first = streams.close(0, MAX_WAIT);
     assert!(first.is_clean() && first.sent > 100, "{first:?}");
     assert!(third.is_clean() && third.sent < first.sent, "{third:?}");
     assert!(second.lost() > 20 && second.answered > 50 && second.longest_gap == second.lost(), "{second:?}");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use adit_config::openvpn::parse;
 use adit_testbed::{
-    Namespace, PATIENCE, Ping, Scratch, can_run, connect, openvpn_command, wait_until_reachable,
+    MAX_WAIT, Namespace, Ping, Scratch, can_run, connect, openvpn_command, wait_until_reachable,
 };
 
 fn adit(arguments: &[&str]) -> Output {
@@ -274,7 +274,7 @@ impl Pair {
 
     /// Runs these programs with these files, and pings the server through the tunnel both ways.
     fn run(&self, (server, server_up): (Command, &str), (client, client_up): (Command, &str)) {
-        let wait = PATIENCE;
+        let wait = MAX_WAIT;
         let mut server = self.server_side.spawn("server", server).unwrap();
         server.wait_for_line(0, server_up, wait).unwrap();
         let mut client = self.client_side.spawn("client", client).unwrap();

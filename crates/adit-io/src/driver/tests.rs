@@ -5,11 +5,13 @@ mod codec;
 mod demultiplexers;
 mod device;
 mod endpoints;
+mod not_up;
 mod port_share;
 mod preambles;
 mod protocols;
 mod sources;
 mod toy;
+mod transfers;
 mod turns;
 mod workers;
 
@@ -613,125 +615,12 @@ fn a_full_queue_is_counted_and_told() {
     });
 }
 
-/// Sends `total` bytes through the tunnel by TCP, both ways at once, between two drivers in namespaces of
-/// their own that a veth pair connects.
-fn transfer(transport: Transport, offloads: OffloadSwitches, total: usize) {
-    in_fresh_network(move || {
-        let (give_tid, tid) = channel();
-        let (go, wait) = channel();
-        let far = thread::spawn(move || {
-            crate::sys::enter_fresh_network_namespace().unwrap();
-            give_tid.send(rustix::thread::gettid()).unwrap();
-            wait.recv().unwrap();
-            ip("addr add 192.0.2.2/24 dev v1");
-            ip("link set v1 up");
-            let mut config = client_config(transport, "192.0.2.1:1194".parse().unwrap());
-            config.tun.offloads = offloads;
-            let running = start(config, "10.9.0.2/24");
-            running.wait_until_up();
-            running.wait_for(|heard| matches!(heard, Heard::Datagram(..)));
-            let stream = TcpStream::connect("10.9.0.1:5000").unwrap();
-            exchange(stream, total);
-            // What was sent may still be on its way.
-            wait.recv().unwrap();
-            running.stop();
-        });
-        let tid = tid.recv().unwrap().as_raw_nonzero();
-        ip(&format!("link add v0 type veth peer name v1 netns {tid}"));
-        ip("addr add 192.0.2.1/24 dev v0");
-        ip("link set v0 up");
-        let mut config = server_config(transport, "0.0.0.0:1194");
-        config.tun.offloads = offloads;
-        let running = start(config, "10.9.0.1/24");
-        running.wait_until_up();
-        let listener = TcpListener::bind("10.9.0.1:5000").unwrap();
-        go.send(()).unwrap();
-        let (stream, _) = listener.accept().unwrap();
-        exchange(stream, total);
-        go.send(()).unwrap();
-        far.join().unwrap();
-        running.stop();
-    });
-}
-
 fn ip(arguments: &str) {
     let status = process::Command::new("ip").args(arguments.split(' ')).status().unwrap();
     assert!(status.success(), "ip {arguments}");
 }
 
-/// Byte number `index` of what both ends send.
-fn pattern(index: usize) -> u8 {
-    (index.wrapping_mul(0x9E37_79B9) >> 16).to_le_bytes()[0]
-}
-
-fn exchange(stream: TcpStream, total: usize) {
-    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
-    let mut writer = stream.try_clone().unwrap();
-    let sending = thread::spawn(move || {
-        let bytes: Vec<u8> = (0..total).map(pattern).collect();
-        writer.write_all(&bytes).unwrap();
-        writer.shutdown(std::net::Shutdown::Write).unwrap();
-    });
-    let mut reader = stream;
-    let mut received = Vec::new();
-    reader.read_to_end(&mut received).unwrap();
-    assert_eq!(received.len(), total);
-    assert!(received.iter().enumerate().all(|(index, byte)| *byte == pattern(index)));
-    sending.join().unwrap();
-}
-
-#[test]
-fn a_transfer_over_udp() {
-    transfer(Transport::Udp, OffloadSwitches::default(), 8 << 20);
-}
-
-#[test]
-fn a_transfer_over_udp_without_offloads() {
-    let off = OffloadSwitches { tun_tcp: false, tun_udp: false, udp_send: false, udp_receive: false };
-    transfer(Transport::Udp, off, 2 << 20);
-}
-
-#[test]
-fn a_transfer_over_tcp() {
-    transfer(Transport::Tcp, OffloadSwitches::default(), 8 << 20);
-}
-
 #[test]
 fn clock_is_the_drivers() {
     assert!(clock() >= Instant::from_nanos(1_000_000_000), "a second ago exists");
-}
-
-/// M7: what cannot be routed is not up, and nothing says that it is.
-#[test]
-fn a_tunnel_that_cannot_mark_its_datagrams_is_not_up() {
-    for in_stages in [false, true] {
-        in_fresh_network(move || is_not_up_without_marks(in_stages));
-    }
-}
-
-fn is_not_up_without_marks(in_stages: bool) {
-    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let mut config = client_config(Transport::Udp, server.local_addr().unwrap());
-    config.execution.in_stages = in_stages;
-    let (mut toy, heard) = Toy::new(Role::Client, "10.9.0.1/24");
-    toy.redirect = Some(Redirect { ipv4: true, ..Redirect::default() });
-    let driver = Driver::new(config, make_codec).unwrap();
-    let (handle, addresses) = (driver.handle(), driver.local_addresses());
-    let mut log = Log(toy.heard.clone());
-    let none = CapabilitySets {
-        effective: CapabilitySet::empty(),
-        permitted: CapabilitySet::empty(),
-        inheritable: CapabilitySet::empty(),
-    };
-    let thread = thread::spawn(move || {
-        set_capabilities(None, none).unwrap();
-        driver.run(toy, &mut log)
-    });
-    let running = Running { handle, heard, addresses, thread };
-    let is_up = |heard: &Heard| matches!(heard, Heard::Event(word) if word.starts_with("up"));
-    let heard = running.wait_for(|heard| matches!(heard, Heard::Closed(_)) || is_up(heard));
-    let Heard::Closed(why) = heard else { panic!("not {heard:?}") };
-    assert!(why.contains("SO_MARK") && why.contains("CAP_NET_ADMIN"), "{why}");
-    running.stop();
 }

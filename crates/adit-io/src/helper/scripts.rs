@@ -294,13 +294,14 @@ fn command(call: &ScriptCall) -> io::Result<Command> {
 }
 
 /// Runs a script that has no files with the rights of this process, and waits for its end. Gives its exit code, or why it
-/// has none. What it writes goes where this process writes, or nowhere unless `is_heard`. A signal of the terminal ends both.
+/// has none. What it writes goes where this process writes, or nowhere unless `inherits_output`. A signal of the terminal
+/// ends both.
 ///
 /// # Errors
 /// When it cannot be run.
-pub fn run_script(call: &ScriptCall, is_heard: bool) -> io::Result<Exit> {
+pub fn run_script(call: &ScriptCall, inherits_output: bool) -> io::Result<Exit> {
     let mut command = command(call)?;
-    if !is_heard {
+    if !inherits_output {
         command.stdout(Stdio::null()).stderr(Stdio::null());
     }
     Ok(exit(command.status()?))

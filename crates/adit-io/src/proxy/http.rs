@@ -135,7 +135,7 @@ pub(super) fn parse(head: &[u8]) -> Option<Answer> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
     let mut config = httparse::ParserConfig::default();
-    // Headers that we do not need may be malformed: a tunnel is not to fail for them.
+    // The status and the challenges decide. A malformed header beside them is passed over.
     config.ignore_invalid_headers_in_responses(true);
     config.parse_response(&mut response, head).ok().filter(httparse::Status::is_complete)?;
     let is_challenge =

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use adit_testbed::{PATIENCE, Process, Scratch, can_run, wait_until};
+use adit_testbed::{MAX_WAIT, Process, Scratch, can_run, wait_until};
 
 use crate::bench::{NEEDED, adit, json, lab, said, small_plan};
 
@@ -112,9 +112,9 @@ fn who_ends_a_run_early_finds_nothing_left_and_can_go_on() {
     let place = Path::new("/run/netns");
     // Before there is a plan, the lab only looks at the link.
     let is_there = || Path::new(&out).join("plan.toml").exists() && left(place, &tag) == 2;
-    wait_until("the tunnel's namespaces", PATIENCE, is_there).unwrap();
+    wait_until("the tunnel's namespaces", MAX_WAIT, is_there).unwrap();
     ended.interrupt();
-    assert_eq!(ended.wait(PATIENCE).unwrap().code(), Some(130), "{}", ended.log());
+    assert_eq!(ended.wait(MAX_WAIT).unwrap().code(), Some(130), "{}", ended.log());
     assert_eq!((left(place, &tag), left(&std::env::temp_dir(), &tag)), (0, 0));
     // What the end broke off is no failure of the subject's.
     let records = std::fs::read_to_string(Path::new(&out).join("records.jsonl")).unwrap_or_default();
@@ -144,7 +144,7 @@ fn the_next_run_removes_what_a_killed_one_left() {
     let places = [Path::new("/run/netns").to_owned(), std::env::temp_dir()];
     let is_begun = || Path::new(&out("killed")).join("plan.toml").exists();
     let is_there = || is_begun() && left(&places[0], &tag) == 2 && left(&places[1], &tag) == 1;
-    wait_until("the tunnel's namespaces", PATIENCE, is_there).unwrap();
+    wait_until("the tunnel's namespaces", MAX_WAIT, is_there).unwrap();
     killed.kill().unwrap();
     assert!(is_there(), "nothing is left to remove: this test says nothing");
 

@@ -174,7 +174,7 @@ impl Peer {
     /// handshake without it shows whether the peer takes part; to one that does not, it is one initiation more.
     pub(super) fn session_began(&mut self, shared: &mut Shared, session: Session, lost_key: bool) {
         let Some(state) = &mut self.post_quantum else { return };
-        // Not when the initiation came: one of before the first exchange, held back on its way, names no key either.
+        // Not when the initiation arrives: an old one that an attacker held back names no key either.
         if session.offers && !session.post_quantum {
             state.keys.peer_has_none();
         }
@@ -319,8 +319,8 @@ impl Peer {
         public: PublicKey,
         tag: &[u8; MAC_LEN],
     ) -> Result<(), Refused> {
-        // Our initiation that waits for its response names the key before this one. The offerer would not learn that we have
-        // this one, and would forget it for that of the next session's exchange.
+        // While our own initiation waits for its response, it names the previous key. If the new key were taken now, the
+        // offerer would not see it named, and would replace it in the next session's exchange: the ends would differ.
         if self.pending.is_some() {
             return Ok(());
         }

@@ -121,8 +121,8 @@ impl Peer {
         }
         self.forget_source(shared);
         self.initiate(shared, true);
-        // Where a response was sent less than 5 s ago, the gate is closed: it is tried again when that has passed. Where there is
-        // no path, perhaps as a connection has broken, it is tried again as if it had been sent.
+        // Where a response was sent less than 5 s ago, the gate is closed: it is tried again when that has passed. Without
+        // a path, as when a TCP connection broke, it is tried again as if it had been sent.
         if self.timers.retry.is_none()
             && let Some(sent) = self.handshake_sent
         {

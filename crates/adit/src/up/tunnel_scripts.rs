@@ -217,17 +217,19 @@ impl TunnelScripts {
         let signal = std::mem::replace(&mut self.signal, NO_SIGNAL);
         self.close(device);
         self.signal = signal;
-        self.forget(before);
-        self.env.extend(facts.env.iter().cloned());
+        self.forget(before, &facts);
         self.open(facts, with, device)
     }
 
-    /// What was told of settings that hold no more is told no more.
-    fn forget(&mut self, before: &TunnelFacts) {
-        before.env.iter().chain(&before.routes).for_each(|(name, _)| drop(self.env.remove(name)));
+    /// Removes the variables of the settings before that the new ones do not set. Those that were set at the start hold again.
+    fn forget(&mut self, before: &TunnelFacts, now: &TunnelFacts) {
+        for (name, _) in before.env.iter().chain(&before.routes) {
+            self.env.remove(name);
+        }
         for (name, value) in &self.base {
             self.env.entry(name.clone()).or_insert_with(|| value.clone());
         }
+        self.env.extend(now.env.iter().cloned());
     }
 
     /// The tunnel is up, with its routes.

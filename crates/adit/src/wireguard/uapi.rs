@@ -73,8 +73,8 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 impl UapiSocket {
-    /// Begins to listen for the interface with this name. A file that nobody listens at makes room; one that is in use
-    /// has a moment to go.
+    /// Begins to listen for the interface with this name. A file that no process listens at is replaced; one that is in
+    /// use has a moment to go.
     ///
     /// # Errors
     /// Why it cannot.
@@ -291,6 +291,8 @@ fn answer(operation: Operation, orders: &Orders) -> Option<Zeroizing<String>> {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
+    use adit_testbed::stop_listening;
+
     use super::*;
 
     const MOMENT: Duration = Duration::from_secs(1);
@@ -345,7 +347,7 @@ mod tests {
     #[test]
     fn what_nobody_listens_at_makes_room() {
         let place = Place::new("stale");
-        drop(UnixListener::bind(place.path()).unwrap());
+        stop_listening(UnixListener::bind(place.path()).unwrap());
         assert!(place.path().exists());
         let socket = place.bind().unwrap();
         assert!(UnixStream::connect(place.path()).is_ok());

@@ -15,14 +15,14 @@ pub(super) struct Stages<P: Protocol> {
     held: Vec<EventOf<P>>,
     /// How often the program has yet to say that they may be set. Scripts of a connection that was lost meanwhile are among
     /// those that it waits for.
-    owed: u32,
+    outstanding: u32,
     /// Routes and name servers were set, since the tunnel last went down.
     complete: bool,
 }
 
 impl<P: Protocol> Stages<P> {
     pub(super) fn new(execution: Execution) -> Self {
-        Stages { execution, waiting: None, held: Vec::new(), owed: 0, complete: false }
+        Stages { execution, waiting: None, held: Vec::new(), outstanding: 0, complete: false }
     }
 
     pub(super) fn is_waiting(&self) -> bool {
@@ -60,7 +60,7 @@ impl<P: Protocol> Control<'_, P> {
             return self.protocol.handle_command(clock(), Command::NotUp { reason });
         }
         let goes_on = self.observer.device_ready(&settings, self.tun.name());
-        self.stages.owed += u32::from(!goes_on);
+        self.stages.outstanding += u32::from(!goes_on);
         // Settings that change while they wait go on with those before them.
         let waits = self.stages.waiting.replace(settings).is_some();
         if goes_on && !waits {
@@ -70,8 +70,8 @@ impl<P: Protocol> Control<'_, P> {
 
     /// The program lets routes and name servers be set, as it does once for each time that it has them wait.
     pub(super) fn go_on(&mut self) {
-        self.stages.owed = self.stages.owed.saturating_sub(1);
-        if self.stages.owed == 0 {
+        self.stages.outstanding = self.stages.outstanding.saturating_sub(1);
+        if self.stages.outstanding == 0 {
             self.complete_waiting();
         }
     }

@@ -103,7 +103,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::thread;
 
-    use adit_testbed::Scratch;
+    use adit_testbed::{Scratch, stop_listening};
     use adit_wireguard::PostQuantum;
     use adit_wireguard::uapi::{Operation, parse};
 
@@ -140,7 +140,7 @@ mod tests {
         let scratch = Scratch::create("running").unwrap();
         let path = scratch.path().join("socket");
         assert_eq!(tell(&path, "").unwrap(), Told::NotRunning);
-        drop(UnixListener::bind(&path).unwrap());
+        stop_listening(UnixListener::bind(&path).unwrap());
         assert_eq!(tell(&path, "").unwrap(), Told::NotRunning);
     }
 

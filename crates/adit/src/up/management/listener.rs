@@ -14,7 +14,8 @@ use adit_io::Account;
 use rustix::fs::{Mode, fchmod};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, shutdown,
+    socket_with,
 };
 use rustix::process::getuid;
 
@@ -151,8 +152,16 @@ impl fmt::Display for ManagementListener {
 
 impl Drop for ManagementListener {
     fn drop(&mut self) {
-        if let Listener::Unix(_, path) = &self.listener {
-            let _ = fs::remove_file(path);
+        // A script that another thread starts has a copy of the socket until its `exec`: closing alone leaves it listening.
+        match &self.listener {
+            Listener::Tcp(listener, _) => {
+                let _ = shutdown(listener, Shutdown::Both);
+            }
+            Listener::Unix(listener, path) => {
+                let _ = shutdown(listener, Shutdown::Both);
+                let _ = fs::remove_file(path);
+            }
+            Listener::Outgoing(_) => {}
         }
     }
 }
@@ -241,6 +250,8 @@ fn is_served(path: &Path) -> bool {
 mod tests {
     use std::os::unix::fs::MetadataExt as _;
 
+    use adit_testbed::stop_listening;
+
     use super::*;
 
     fn settings(address: ManagementAddress) -> Management {
@@ -286,7 +297,7 @@ mod tests {
         drop(listener);
         assert!(!path.exists());
         // As one leaves it that was killed.
-        drop(UnixListener::bind(&path).expect("a socket"));
+        stop_listening(UnixListener::bind(&path).expect("a socket"));
         let listener = ManagementListener::open(&settings).unwrap_or_else(|(_, why)| panic!("{why}"));
         drop(listener);
         fs::write(&path, "precious").expect("a file");

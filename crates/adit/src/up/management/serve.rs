@@ -302,6 +302,7 @@ mod tests {
     use super::*;
     use crate::up::status_file::Form;
     use adit_config::openvpn::{Management, ManagementAddress};
+    use adit_testbed::stop_listening;
 
     fn settings(name: &str) -> Management {
         let path = std::env::temp_dir().join(format!("adit-management-{name}-{}", std::process::id()));
@@ -378,7 +379,7 @@ mod tests {
         drop(waker);
         thread.join().expect("the thread ends");
         assert_eq!(*told.lock().expect("no thread panicked"), orders);
-        drop(program);
+        stop_listening(program);
         let (_, why) = ManagementListener::open(&settings).err().expect("no program listens");
         assert!(why.contains("a program must listen there"), "{why}");
     }
@@ -387,7 +388,7 @@ mod tests {
     #[test]
     fn a_tunnel_ends_where_another_user_listens() {
         let settings =
-            Management { as_client: true, client_user: Some("nobody".to_owned()), ..settings("stranger") };
+            Management { as_client: true, client_user: Some("nobody".to_owned()), ..settings("other-user") };
         let ManagementAddress::Unix(path) = &settings.address else { panic!("a Unix socket") };
         let program = std::os::unix::net::UnixListener::bind(path).expect("a socket");
         let listener = ManagementListener::open(&settings);

@@ -128,8 +128,8 @@ impl Worker {
         match job {
             Job::Run { name, call, on_failure } if now => {
                 if self.failure().is_none() {
-                    let is_heard = !lock(&self.here.control).in_background;
-                    self.here.judge(&name, on_failure, run_script(&call, is_heard));
+                    let inherits_output = !lock(&self.here.control).in_background;
+                    self.here.judge(&name, on_failure, run_script(&call, inherits_output));
                 }
             }
             job => self.post(job),

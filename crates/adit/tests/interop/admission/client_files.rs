@@ -4,12 +4,12 @@ use std::fs;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_testbed::{PATIENCE, Scratch, can_run, wait_until, wait_until_reachable};
+use adit_testbed::{MAX_WAIT, Scratch, can_run, wait_until, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER};
 
-const TIMEOUT: Duration = PATIENCE;
+const TIMEOUT: Duration = MAX_WAIT;
 
 /// Addresses of its own, a network behind the client, one route less; and the pool's memory.
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_testbed::{PATIENCE, Ping, can_run, wait_until_reachable};
+use adit_testbed::{MAX_WAIT, Ping, can_run, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER, Wrap};
@@ -39,7 +39,7 @@ fn play(bed: &mut Bed, client_to_client: bool) -> Result<(), String> {
     let mut addresses = Vec::new();
     for client in &bed.clients {
         for target in server {
-            wait_until_reachable(&client.namespace, target, PATIENCE).map_err(|e| e.to_string())?;
+            wait_until_reachable(&client.namespace, target, MAX_WAIT).map_err(|e| e.to_string())?;
         }
         addresses.push(client.inner_addresses().map_err(|e| e.to_string())?);
     }

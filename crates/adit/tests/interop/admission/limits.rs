@@ -5,12 +5,12 @@ use std::fs;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_testbed::{PATIENCE, Ping, Scratch, can_run, wait_until, wait_until_reachable};
+use adit_testbed::{MAX_WAIT, Ping, Scratch, can_run, wait_until, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER};
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 const BOTH: [Program; 2] = [Program::OpenVpn, Program::Adit];
 
 /// A server with these lines, and clients that stay as they are.

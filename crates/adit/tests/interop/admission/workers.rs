@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use adit_testbed::{PATIENCE, Ping, can_run, transfer, wait_until_reachable};
+use adit_testbed::{MAX_WAIT, Ping, can_run, transfer, wait_until_reachable};
 use serde_json::Value;
 
 use crate::admission::five_clients::each_pings_each;
@@ -51,7 +51,7 @@ fn play(bed: &mut Bed) -> Result<(), String> {
         client.start().map_err(text)?;
         // One after the other, so that the peer-ids are known: even and odd ones.
         for target in server {
-            wait_until_reachable(&client.namespace, target, PATIENCE).map_err(text)?;
+            wait_until_reachable(&client.namespace, target, MAX_WAIT).map_err(text)?;
         }
         addresses.push(client.inner_addresses().map_err(text)?);
     }
@@ -71,7 +71,7 @@ fn play(bed: &mut Bed) -> Result<(), String> {
 /// All clients ping the server for four seconds, or, on a slow machine, again until every one has renegotiated.
 fn no_loss_across_renegotiations(bed: &Bed, server: IpAddr) -> Result<(), String> {
     let ping = Ping::new(800, Duration::from_millis(5));
-    let (before, end) = (bed.server.renegotiations(), Instant::now() + PATIENCE);
+    let (before, end) = (bed.server.renegotiations(), Instant::now() + MAX_WAIT);
     while bed.server.renegotiations() - before < bed.clients.len() {
         if Instant::now() > end {
             return Err("not every client renegotiated in the meantime".to_owned());

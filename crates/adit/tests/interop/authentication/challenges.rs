@@ -4,14 +4,14 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use adit_testbed::{PATIENCE, Scratch, Terminal, can_run, program, wait_until};
+use adit_testbed::{MAX_WAIT, Scratch, Terminal, can_run, program, wait_until};
 
 use crate::authentication::passwords::{GOOD, WRONG, bed, script};
 use crate::bed::{Bed, PROGRAMS};
 use crate::certificates::requirements::{block, output};
 use crate::options::{Options, Program};
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 /// `s3 cret` and `8675309`, packed.
 const PACKED: &str = "SCRV1:czMgY3JldA==:ODY3NTMwOQ==";
 /// Whoever answers has this long, at OpenVPN's server since the handshake began (`send_auth_pending_messages`), and at

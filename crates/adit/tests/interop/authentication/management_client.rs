@@ -5,14 +5,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use adit_testbed::{PATIENCE, Scratch, can_run};
+use adit_testbed::{MAX_WAIT, Scratch, can_run};
 
 use crate::authentication::passwords::GOOD;
 use crate::bed::{Bed, PROGRAMS};
 use crate::management::commands::Talk;
 use crate::options::{Options, Program};
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 /// Time enough to authenticate a client where many tests share few processors.
 const PATIENT: &str = "hand-window 30\nreneg-sec 0\n";
 

@@ -4,12 +4,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use adit_testbed::{PATIENCE, Scratch, can_run};
+use adit_testbed::{MAX_WAIT, Scratch, can_run};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program};
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 
 /// A script that verifies `user\npassword` in the file that is its argument, and notes each call.
 fn verify(scratch: &Scratch) -> PathBuf {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use adit_testbed::{PATIENCE, Scratch, can_run, wait_until, wait_until_reachable};
+use adit_testbed::{MAX_WAIT, Scratch, can_run, wait_until, wait_until_reachable};
 
 use crate::authentication::passwords::script;
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program};
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 
 /// A server with these lines, and a client that stays as it is.
 fn bed(client: Program, lines: &str) -> Bed {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use adit_testbed::{PATIENCE, Scratch, can_run, program};
+use adit_testbed::{MAX_WAIT, Scratch, can_run, program};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program};
@@ -50,7 +50,7 @@ fn the_servers_order_of_suites() {
         bed.clients[0].start().unwrap();
         // OpenVPN and adit write the suite's name each in its own way.
         let pattern = "_CHACHA20_POLY1305_SHA256";
-        let taken = bed.clients[0].process().wait_for_line(0, pattern, PATIENCE);
+        let taken = bed.clients[0].process().wait_for_line(0, pattern, MAX_WAIT);
         assert!(taken.is_ok(), "{}", bed.logs());
     }
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use adit_testbed::{Namespace, PATIENCE, Process, Scratch, can_run, connect};
+use adit_testbed::{MAX_WAIT, Namespace, Process, Scratch, can_run, connect};
 
 use crate::bed::PROGRAMS;
 use crate::options::{Part, Program};
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 
 fn adit(arguments: &[&str]) {
     let output = Command::new(env!("CARGO_BIN_EXE_adit")).args(arguments).output().unwrap();

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use adit_testbed::{
-    Authority, Identity, KeyKind, Namespace, PATIENCE, Ping, Process, Purpose, Scratch, Validity, can_run,
+    Authority, Identity, KeyKind, MAX_WAIT, Namespace, Ping, Process, Purpose, Scratch, Validity, can_run,
     connect, program, wait_until, wait_until_reachable,
 };
 use serde_json::Value;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::tunnels::{blocks, tunnels_of};
 use crate::bed::PROGRAMS;
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 /// The device that joins a client to the server.
 const WIRE: &str = "wire";
 /// The server's inner address.

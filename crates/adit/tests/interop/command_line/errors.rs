@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use adit_testbed::{
-    Authority, Identity, KeyKind, Namespace, PATIENCE, Purpose, Scratch, Validity, can_run, program,
+    Authority, Identity, KeyKind, MAX_WAIT, Namespace, Purpose, Scratch, Validity, can_run, program,
     static_key,
 };
 
@@ -17,7 +17,7 @@ use crate::certificates::requirements::output;
 use crate::options::{Options, Program, Wrap};
 
 /// Long enough for any of the errors here; a program that goes on trying is a failure.
-const TIMEOUT: Duration = PATIENCE;
+const TIMEOUT: Duration = MAX_WAIT;
 
 /// A namespace, an authority with a server's and a client's certificate, and a directory for the file at fault.
 struct ErrorCase {

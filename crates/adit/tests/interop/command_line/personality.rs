@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use adit_config::Kind;
 use adit_config::openvpn::{Directive, directives};
-use adit_testbed::{Namespace, PATIENCE, Process, Scratch, can_run, program, wait_until};
+use adit_testbed::{MAX_WAIT, Namespace, Process, Scratch, can_run, program, wait_until};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program};
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 
 /// adit, called `openvpn`.
 struct Personality {

@@ -5,13 +5,13 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use adit_testbed::{PATIENCE, Scratch, can_run, transfer, wait_until_reachable};
+use adit_testbed::{MAX_WAIT, Scratch, can_run, transfer, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER};
 use crate::profiles::variants::BOTH_WAYS;
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 
 fn up(name: &str, programs: [Program; 2], line: &str) -> Option<Bed> {
     up_with(name, programs, [line, ""])

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_testbed::{PATIENCE, can_run, wait_until_reachable};
+use adit_testbed::{MAX_WAIT, can_run, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER, Transport};
@@ -31,7 +31,7 @@ fn check(name: &str, transport: Transport, break_it: impl Fn(&mut Bed)) {
 fn reach(name: &str, bed: &Bed) {
     for address in SERVER_INNER {
         let target: IpAddr = address.parse().unwrap();
-        wait_until_reachable(&bed.clients[0].namespace, target, PATIENCE)
+        wait_until_reachable(&bed.clients[0].namespace, target, MAX_WAIT)
             .unwrap_or_else(|error| panic!("{name}: {error}\n{}", bed.logs()));
     }
 }

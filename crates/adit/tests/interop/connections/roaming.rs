@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use adit_testbed::{PATIENCE, Ping, can_run, wait_until_reachable};
+use adit_testbed::{MAX_WAIT, Ping, can_run, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, Transport};
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 /// A second address of the server's, which it does not answer from by itself.
 const SECOND: [&str; 2] = ["10.9.77.1", "fd00:9:77::1"];
 

@@ -10,7 +10,7 @@ use adit_core::UnixTime;
 use adit_openvpn::wire::{ControlBody, Header, Opcode, Sid};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::wrap::v2::ClientKey;
-use adit_testbed::{PATIENCE, SpoofedFlood, can_run, wait_until, wait_until_reachable};
+use adit_testbed::{MAX_WAIT, SpoofedFlood, can_run, wait_until, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER, Wrap};
@@ -86,14 +86,14 @@ fn withstand(name: &str, wrap: Wrap) {
     let flood =
         SpoofedFlood::start(attackers, target, Some(RATE), SOURCES, &with_variants(resets(&config))).unwrap();
     // On a busy machine its sender gets little of a processor.
-    wait_until("a flood", PATIENCE, || flood.sent() > u64::from(RATE)).unwrap();
+    wait_until("a flood", MAX_WAIT, || flood.sent() > u64::from(RATE)).unwrap();
     let process = bed.server.process();
     let (lines, log) = (process.mark() - mark, process.log_tail());
     assert!(lines <= 2, "{name}: {lines} lines:\n{log}");
     for index in 0..clients.len() {
         bed.clients[index].start().unwrap();
         let inner = SERVER_INNER[0].parse().unwrap();
-        wait_until_reachable(&bed.clients[index].namespace, inner, PATIENCE)
+        wait_until_reachable(&bed.clients[index].namespace, inner, MAX_WAIT)
             .unwrap_or_else(|error| panic!("{name}: {error}\n{}", bed.logs()));
     }
     let more = resident(bed.server.process().id()).saturating_sub(memory);

@@ -1,6 +1,6 @@
 //! TLS 1.2 with and without the extended master secret (RFC 7627): only with it may data keys be exported from TLS.
 
-use adit_testbed::{PATIENCE, can_run, wait_until};
+use adit_testbed::{MAX_WAIT, can_run, wait_until};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::handshake::point_to_point::points;
@@ -74,6 +74,6 @@ fn a_push_does_not_make_keys_exportable() {
     bed.clients[0].start().unwrap();
     let client = bed.clients[0].process();
     let refused = || client.log().contains("TLS 1.2 without extended master secret");
-    let outcome = wait_until("the refusal", PATIENCE, refused);
+    let outcome = wait_until("the refusal", MAX_WAIT, refused);
     assert!(outcome.is_ok(), "{}", bed.logs());
 }

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use adit_testbed::{KeyKind, PATIENCE, Ping, can_run, transfer, wait_until_reachable};
+use adit_testbed::{KeyKind, MAX_WAIT, Ping, can_run, transfer, wait_until_reachable};
 
 use super::rows::{RENEGOTIATE, SWITCH, renegotiated, time_left};
 use crate::bed::{Bed, Host, PROGRAMS};
@@ -201,7 +201,7 @@ impl Tunnel<'_> {
         bed.clients[0].start().map_err(text)?;
         let server: [IpAddr; 2] = SERVER_INNER.map(|address| address.parse().unwrap());
         for target in server {
-            wait_until_reachable(&bed.clients[0].namespace, target, PATIENCE).map_err(text)?;
+            wait_until_reachable(&bed.clients[0].namespace, target, MAX_WAIT).map_err(text)?;
         }
         let connected = Instant::now();
         let clients = bed.clients[0].inner_addresses().map_err(text)?;
@@ -277,7 +277,7 @@ fn echo(client: &Host, server: &Host, target: IpAddr, from: IpAddr) -> Result<()
     let bind = |host: &Host, address: IpAddr| -> Result<UdpSocket, String> {
         let socket = host.namespace.enter(move || UdpSocket::bind(SocketAddr::new(address, 0)));
         let socket = socket.map_err(text)?.map_err(text)?;
-        socket.set_read_timeout(Some(PATIENCE)).map_err(text)?;
+        socket.set_read_timeout(Some(MAX_WAIT)).map_err(text)?;
         Ok(socket)
     };
     let (near, far) = (bind(client, from)?, bind(server, target)?);

@@ -1,6 +1,6 @@
 //! Point-to-point: `tls-server` and `tls-client` that push and pull nothing.
 
-use adit_testbed::{PATIENCE, can_run};
+use adit_testbed::{MAX_WAIT, can_run};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, Transport, Wrap};
@@ -88,7 +88,7 @@ fn point_remote_by_name() {
         bed.server.start().unwrap();
         bed.clients[0].start().unwrap();
         let word = if lets_in { Program::OpenVpn.up_line() } else { "Connection reset" };
-        let came = bed.clients[0].process().wait_for_line(0, word, PATIENCE);
+        let came = bed.clients[0].process().wait_for_line(0, word, MAX_WAIT);
         assert!(came.is_ok(), "{lines}{}", bed.logs());
         let ups = bed.clients[0].process().count_lines(0, Program::OpenVpn.up_line());
         assert_eq!(ups, usize::from(lets_in), "{lines}{}", bed.logs());

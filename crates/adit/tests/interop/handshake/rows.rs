@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use adit_testbed::{
-    KeyKind, PATIENCE, Ping, PingReport, can_run, transfer, wait_until, wait_until_reachable,
+    KeyKind, MAX_WAIT, Ping, PingReport, can_run, transfer, wait_until, wait_until_reachable,
 };
 
 use crate::bed::{Bed, PROGRAMS};
@@ -182,7 +182,7 @@ fn text(error: impl std::error::Error) -> String {
 /// Waits until the client reaches the server in both families.
 fn reach(bed: &Bed, server: [IpAddr; 2]) -> Result<(), String> {
     for address in server {
-        wait_until_reachable(&bed.clients[0].namespace, address, PATIENCE).map_err(text)?;
+        wait_until_reachable(&bed.clients[0].namespace, address, MAX_WAIT).map_err(text)?;
     }
     Ok(())
 }
@@ -251,6 +251,6 @@ pub(super) fn time_left(connected: Instant) -> Duration {
 pub(super) fn renegotiated(bed: &Bed) -> Result<(), String> {
     // adit counts all of them, OpenVPN those that it started.
     let seen = || bed.server.renegotiations().max(bed.clients[0].renegotiations()) as u64;
-    wait_until("renegotiations", PATIENCE, || seen() >= RENEGOTIATIONS)
+    wait_until("renegotiations", MAX_WAIT, || seen() >= RENEGOTIATIONS)
         .map_err(|error| format!("{error}: {} took place, of {RENEGOTIATIONS}", seen()))
 }

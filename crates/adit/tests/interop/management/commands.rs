@@ -8,13 +8,13 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
-use adit_testbed::{PATIENCE, Scratch, can_run, wait_until, wait_until_reachable};
+use adit_testbed::{MAX_WAIT, Scratch, can_run, wait_until, wait_until_reachable};
 
 use crate::authentication::passwords::script;
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER};
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 /// signal(7).
 const SIGTERM: i32 = 15;
 

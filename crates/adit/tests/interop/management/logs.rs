@@ -4,12 +4,12 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::time::Duration;
 
-use adit_testbed::{PATIENCE, Process, Scratch, can_run};
+use adit_testbed::{MAX_WAIT, Process, Scratch, can_run};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program};
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 
 /// A client whose file fails late: it is in the log too.
 #[test]

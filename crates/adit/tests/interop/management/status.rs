@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use adit_testbed::{PATIENCE, Ping, can_run, wait_until, wait_until_reachable};
+use adit_testbed::{MAX_WAIT, Ping, can_run, wait_until, wait_until_reachable};
 use serde_json::Value;
 
 use crate::bed::{Bed, PROGRAMS};
@@ -34,13 +34,13 @@ fn it_shows_each_peer() {
     let mut connected = Vec::new();
     for client in &mut bed.clients {
         client.start().unwrap();
-        wait_until_reachable(&client.namespace, target, PATIENCE).unwrap();
+        wait_until_reachable(&client.namespace, target, MAX_WAIT).unwrap();
         connected.push(Instant::now());
     }
     let ping = Ping::new(100, Duration::from_millis(2));
     assert!(ping.run(&bed.clients[0].namespace, target).unwrap().is_clean());
     let (server, mut ours) = (bed.server.process().id(), Value::Null);
-    let renegotiated = wait_until("a renegotiation of each", PATIENCE, || {
+    let renegotiated = wait_until("a renegotiation of each", MAX_WAIT, || {
         std::thread::sleep(Duration::from_millis(200));
         ours = status_of(server);
         ours["peers"]

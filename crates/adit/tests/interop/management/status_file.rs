@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use adit_testbed::{PATIENCE, Scratch, can_run, wait_until, wait_until_reachable};
+use adit_testbed::{MAX_WAIT, Scratch, can_run, wait_until, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Part, Program, SERVER_INNER};
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 
 /// The file that `program` writes as a server or client of the other program, once there is a client in it.
 fn file_of(program: Program, part: Part, lines: &str) -> String {

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
-use adit_testbed::{Namespace, PATIENCE, Process, Scratch, can_run, connect, wait_until};
+use adit_testbed::{MAX_WAIT, Namespace, Process, Scratch, can_run, connect, wait_until};
 
 use crate::authentication::passwords::script;
 use crate::bed::{Bed, PROGRAMS};
@@ -13,7 +13,7 @@ use crate::management::status::status_of;
 use crate::options::{Options, Program};
 use crate::privileges::user_and_group::{NET_ADMIN, Rights, helper_of, rights, rights_of_threads};
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 /// Asks a build for tests to try what must not be possible (adit-io, `driver/probe.rs`).
 const PROBE: &str = "ADIT_TEST_CONFINEMENT";
 

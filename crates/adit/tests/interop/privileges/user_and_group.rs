@@ -5,12 +5,12 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use adit_testbed::{PATIENCE, Scratch, can_run, wait_until, wait_until_reachable};
+use adit_testbed::{MAX_WAIT, Scratch, can_run, wait_until, wait_until_reachable};
 
 use crate::bed::{Bed, Host, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER};
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 /// `CAP_NET_ADMIN` in the kernel's masks (capability.h).
 pub(crate) const NET_ADMIN: u64 = 1 << 12;
 

@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_testbed::{PATIENCE, Ping, can_run, transfer, wait_until_reachable};
+use adit_testbed::{MAX_WAIT, Ping, can_run, transfer, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER, Transport, Wrap};
 
-const TIMEOUT: Duration = PATIENCE;
+const TIMEOUT: Duration = MAX_WAIT;
 /// adit at either end.
 pub(crate) const BOTH_WAYS: [[Program; 2]; 2] =
     [[Program::Adit, Program::OpenVpn], [Program::OpenVpn, Program::Adit]];

@@ -10,14 +10,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use adit_testbed::{
-    Authority, KeyKind, Namespace, PATIENCE, Process, Purpose, Scratch, Validity, can_run, connect,
+    Authority, KeyKind, MAX_WAIT, Namespace, Process, Purpose, Scratch, Validity, can_run, connect,
     openvpn_command, static_key, wait_until_reachable,
 };
 
 use crate::authentication::passwords::script;
 use crate::bed::PROGRAMS;
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 /// Hosts of this network stay as they are: no host answers there.
 const NOBODY: &str = "192.0.2.";
 

@@ -5,14 +5,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use adit_testbed::{PATIENCE, Scratch, can_run, wait_until};
+use adit_testbed::{MAX_WAIT, Scratch, can_run, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program};
 use crate::privileges::user_and_group::helper_of;
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 const BEFORE: &str =
     "# the machine's own\nnameserver 192.0.2.53\nsearch home.example\noptions edns0 timeout:2\n";
 

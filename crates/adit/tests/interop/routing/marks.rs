@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use adit_testbed::{PATIENCE, can_run, program, wait_until, wait_until_reachable};
+use adit_testbed::{MAX_WAIT, can_run, program, wait_until, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, Transport};
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 /// The server's address, which the client has a route to for marked datagrams alone.
 const SERVER: &str = "10.77.0.1";
 

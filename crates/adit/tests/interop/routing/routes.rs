@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adit_testbed::{Namespace, PATIENCE, can_run, wait_until, wait_until_reachable};
+use adit_testbed::{MAX_WAIT, Namespace, can_run, wait_until, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program};
@@ -14,7 +14,7 @@ const BEHIND: [(&str, &str); 4] = [
     ("fd00:50::/32", "fd00:50::1"),
     ("fd00:51::/32", "fd00:51::1"),
 ];
-const TIMEOUT: Duration = PATIENCE;
+const TIMEOUT: Duration = MAX_WAIT;
 
 #[test]
 fn pushed_and_local_routes_come_and_go() {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::process::Command;
 
 use adit_testbed::{
-    Authority, Namespace, PATIENCE, Process, Purpose, Scratch, Terminal, TestbedError, Validity, connect,
+    Authority, MAX_WAIT, Namespace, Process, Purpose, Scratch, Terminal, TestbedError, Validity, connect,
     program, static_key, tls_crypt_v2_keys, wait_until,
 };
 
@@ -195,7 +195,7 @@ impl Host {
         self.process = Some(self.namespace.spawn(&self.label, command)?);
         if self.part == Part::Server {
             let listens = || self.namespace.is_bound(self.tcp, 1194).unwrap_or(false);
-            wait_until("the server to listen", PATIENCE, listens)?;
+            wait_until("the server to listen", MAX_WAIT, listens)?;
         }
         Ok(())
     }
@@ -207,7 +207,7 @@ impl Host {
 
     /// Sends SIGTERM. The program must end by itself, say that all went well, and leave no device.
     pub(crate) fn stop(&mut self) -> Result<(), String> {
-        let status = self.process().terminate(PATIENCE).map_err(|e| e.to_string())?;
+        let status = self.process().terminate(MAX_WAIT).map_err(|e| e.to_string())?;
         if !status.success() {
             return Err(format!("{} ended with {status} after SIGTERM", self.label));
         }
@@ -220,7 +220,7 @@ impl Host {
             let devices = self.namespace.devices().unwrap_or_else(|error| vec![error.to_string()]);
             devices.into_iter().filter(|device| !device.starts_with(WIRE)).collect()
         };
-        wait_until("devices to go", PATIENCE, || others().is_empty())
+        wait_until("devices to go", MAX_WAIT, || others().is_empty())
             .map_err(|_| format!("{} left {:?}", self.label, others()))
     }
 

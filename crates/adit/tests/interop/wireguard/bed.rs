@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use adit_testbed::{
-    Namespace, PATIENCE, Ping, Scratch, TestbedError, connect, program, wait_until, wait_until_reachable,
+    MAX_WAIT, Namespace, Ping, Scratch, TestbedError, connect, program, wait_until, wait_until_reachable,
     wireguard_socket,
 };
 
 /// What the tests drive besides `ip`.
 pub(super) const PROGRAMS: [&str; 1] = ["wg"];
 /// How long anything may take.
-pub(super) const WAIT: Duration = PATIENCE;
+pub(super) const WAIT: Duration = MAX_WAIT;
 /// The device that joins the namespaces.
 const WIRE: &str = "wire";
 /// The port of every interface: they are in namespaces of their own.

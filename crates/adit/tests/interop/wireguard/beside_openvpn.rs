@@ -6,13 +6,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use adit_testbed::{
-    Authority, KeyKind, Namespace, PATIENCE, Ping, Process, Purpose, Scratch, Validity, can_run, connect,
+    Authority, KeyKind, MAX_WAIT, Namespace, Ping, Process, Purpose, Scratch, Validity, can_run, connect,
     program, wait_until, wait_until_reachable, wireguard_socket,
 };
 
 use super::bed::device;
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 const WIRE: &str = "wire";
 /// The inner addresses of the server, and of WireGuard's peer, which is the first of the pool.
 const SERVER: &str = "10.80.0.1";

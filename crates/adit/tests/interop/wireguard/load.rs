@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Now, SystemTime};
 
 use adit_core::{Command, Instant, Protocol as _};
-use adit_testbed::{PATIENCE, wait_until, wait_until_reachable};
+use adit_testbed::{MAX_WAIT, wait_until, wait_until_reachable};
 use adit_wireguard::wire::{INITIATION_LEN, Message};
 use adit_wireguard::{Changes, Interface, Params, PeerChange, PrivateKey, PublicKey, Sockets, WallClock};
 
@@ -28,7 +28,7 @@ fn cookies(programs: [Program; 2]) {
         scope.spawn(|| flood(&attacker, &initiation, rate(programs[0]), &is_over));
         // The first handshake is answered with a cookie, and is tried again after 5 s and the jitter.
         let outcome = wait_until("a cookie", WAIT, || is_given_a_cookie(&probe, &initiation))
-            .and_then(|()| wait_until_reachable(&second.namespace, first.inner(), PATIENCE))
+            .and_then(|()| wait_until_reachable(&second.namespace, first.inner(), MAX_WAIT))
             .and_then(|_| wait_until("a cookie", WAIT, || is_given_a_cookie(&probe, &initiation)));
         is_over.store(true, Ordering::Relaxed);
         assert!(outcome.is_ok(), "{programs:?}: {outcome:?}");
@@ -51,7 +51,7 @@ fn rate(target: Program) -> u32 {
 fn flood(socket: &UdpSocket, datagram: &[u8], rate: u32, is_over: &AtomicBool) {
     let start = Now::now();
     let mut sent = 0;
-    while !is_over.load(Ordering::Relaxed) && start.elapsed() < 3 * PATIENCE {
+    while !is_over.load(Ordering::Relaxed) && start.elapsed() < 3 * MAX_WAIT {
         let due = (start.elapsed().as_secs_f64() * f64::from(rate)) as u64;
         // What the processors had no time for is left out.
         for _ in sent..due.min(sent + 1000) {

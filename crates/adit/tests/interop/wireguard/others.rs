@@ -2,7 +2,7 @@
 
 use std::sync::Barrier;
 
-use adit_testbed::{PATIENCE, can_run, wait_until_reachable};
+use adit_testbed::{MAX_WAIT, can_run, wait_until_reachable};
 
 use super::bed::{End, PORT, PROGRAMS, Program, joined, pair};
 
@@ -110,7 +110,7 @@ fn at_once(programs: [Program; 2]) {
             scope.spawn(move || {
                 start.wait();
                 // A handshake is tried each 5 s and the jitter after the last: two that cross are both in vain.
-                wait_until_reachable(&end.namespace, other.inner(), PATIENCE).unwrap();
+                wait_until_reachable(&end.namespace, other.inner(), MAX_WAIT).unwrap();
             });
         }
     });
@@ -134,7 +134,7 @@ fn moving(programs: [Program; 2]) {
         let [before, after] = [end.outer(), format!("{}0", end.outer())];
         end.namespace.ip(&["address", "delete", &format!("{before}/24"), "dev", "wire"]).unwrap();
         end.namespace.ip(&["address", "add", &format!("{after}/24"), "dev", "wire"]).unwrap();
-        wait_until_reachable(&end.namespace, other.inner(), PATIENCE).unwrap();
+        wait_until_reachable(&end.namespace, other.inner(), MAX_WAIT).unwrap();
         assert_eq!(other.endpoint(end), format!("{after}:{port}"), "{programs:?}");
         other.reaches(end);
     }
