@@ -4,13 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use adit_testbed::{PATIENCE, Scratch, can_run};
+use adit_testbed::{MAX_WAIT, Scratch, can_run};
 
 use super::passwords::{GOOD, script};
 use crate::bed::Bed;
 use crate::options::{Options, Program};
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 
 /// `adit-pam`, which is built beside adit.
 fn can_run_pam() -> bool {

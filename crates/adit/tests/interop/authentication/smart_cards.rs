@@ -4,14 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use adit_testbed::{Authority, KeyKind, PATIENCE, Purpose, Scratch, Validity, can_run, program};
+use adit_testbed::{Authority, KeyKind, MAX_WAIT, Purpose, Scratch, Validity, can_run, program};
 
 use crate::bed::Bed;
 use crate::management::commands::Talk;
 use crate::options::{Options, Program};
 
 const PROGRAMS: [&str; 4] = ["openvpn", "openssl", "softhsm2-util", "pkcs11-tool"];
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 const PIN: &str = "1234";
 
 /// A token that holds a client's certificate and key.

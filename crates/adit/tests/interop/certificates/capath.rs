@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use adit_testbed::{PATIENCE, Scratch, can_run, program};
+use adit_testbed::{MAX_WAIT, Scratch, can_run, program};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program};
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 
 #[test]
 fn the_authority_is_found_by_the_hash_of_its_name() {

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use adit_testbed::{PATIENCE, Ping, can_run, wait_until};
+use adit_testbed::{MAX_WAIT, Ping, can_run, wait_until};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::management::status::status_of;
 use crate::options::{Options, Program};
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 
 #[test]
 fn a_client_without_a_device_is_connected() {

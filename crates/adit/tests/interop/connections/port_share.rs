@@ -5,12 +5,12 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use adit_testbed::{PATIENCE, Scratch, can_run, wait_until, wait_until_reachable};
+use adit_testbed::{MAX_WAIT, Scratch, can_run, wait_until, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, Transport};
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 
 #[test]
 fn other_connections_reach_the_other_server_and_clients_the_tunnel() {

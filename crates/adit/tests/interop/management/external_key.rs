@@ -5,14 +5,14 @@ use std::cell::RefCell;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use adit_testbed::{KeyKind, PATIENCE, Scratch, can_run, program};
+use adit_testbed::{KeyKind, MAX_WAIT, Scratch, can_run, program};
 use base64ct::{Base64, Encoding as _};
 
 use super::commands::Talk;
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program};
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 const HINT: &str = "macosx-keychain:subject:o=OpenVPN-TEST";
 
 /// Takes an inline block out of a configuration.

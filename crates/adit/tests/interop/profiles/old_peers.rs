@@ -4,14 +4,14 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use adit_testbed::{
-    Content, PATIENCE, Ping, TestbedError, can_run, transfer_with_timeout, wait_until_reachable,
+    Content, MAX_WAIT, Ping, TestbedError, can_run, transfer_with_timeout, wait_until_reachable,
 };
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program, SERVER_INNER, Transport};
 use crate::profiles::variants::BOTH_WAYS;
 
-const TIMEOUT: Duration = PATIENCE;
+const TIMEOUT: Duration = MAX_WAIT;
 const ADIT_CONNECTS: [Program; 2] = [Program::OpenVpn, Program::Adit];
 
 /// Each: options, and lines for both files. OpenVPN compresses by `allow-compression yes`, and adit never does.

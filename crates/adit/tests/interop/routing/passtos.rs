@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use adit_testbed::{Namespace, PATIENCE, Ping, can_run, program, wait_until_reachable};
+use adit_testbed::{MAX_WAIT, Namespace, Ping, can_run, program, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program};
 
-const WAIT: Duration = PATIENCE;
+const WAIT: Duration = MAX_WAIT;
 const SERVER: &str = "10.8.0.1";
 /// How many echo requests are sent.
 const COUNT: u16 = 10;

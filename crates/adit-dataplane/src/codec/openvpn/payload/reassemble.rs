@@ -12,7 +12,7 @@ use crate::counters::DropReason;
 /// the other, so that only what the network reorders mixes at all.
 const PLACES: usize = 16;
 /// How long a payload waits for its next part (OpenVPN fragment.h, `FRAG_TTL_SEC`).
-const PATIENCE: Duration = Duration::from_secs(10);
+const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a datagram held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +155,7 @@ impl Reassembly {
     pub(super) fn tick(&mut self, now: Instant) {
         self.now = now;
         for partial in self.places.iter_mut().filter(|partial| partial.is_open) {
-            if now - partial.heard >= PATIENCE {
+            if now - partial.heard >= REASSEMBLY_TIMEOUT {
                 partial.is_open = false;
                 self.lost = self.lost.saturating_add(1);
             }
