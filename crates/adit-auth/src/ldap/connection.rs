@@ -24,6 +24,8 @@ pub(super) struct Found {
     pub(super) entries: Vec<String>,
     /// URLs of servers that have more.
     pub(super) references: Vec<String>,
+    /// More entries match than the server gave.
+    pub(super) is_cut: bool,
 }
 
 /// How to connect.
@@ -116,6 +118,7 @@ impl Connection {
                     let mut outcome = Outcome::read(&content).map_err(malformed)?;
                     found.references.append(&mut outcome.referrals);
                     found.references.truncate(MAX_REFERENCES);
+                    found.is_cut = outcome.code == SIZE_LIMIT_EXCEEDED;
                     return match outcome.code {
                         SUCCESS | SIZE_LIMIT_EXCEEDED | REFERRAL => Ok(found),
                         _ => Err(format!("the search below `{base}` failed: {outcome}")),

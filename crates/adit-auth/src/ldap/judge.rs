@@ -101,7 +101,7 @@ impl Judge<'_> {
         filter: &Filter,
     ) -> Result<Option<Entry>, Refusal> {
         let mut found = connection.search(base, filter, 2).map_err(Refusal::failed)?;
-        if found.entries.len() > 1 {
+        if found.entries.len() > 1 || found.is_cut {
             let why = "several entries of the directory match (SearchFilter), and one user is one entry";
             return Err(Refusal::Refused(why.to_owned()));
         }
