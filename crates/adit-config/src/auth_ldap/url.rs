@@ -74,7 +74,7 @@ fn host_and_port(authority: &str, usual: u16) -> Option<(String, u16)> {
         },
     };
     let port = match port {
-        Some(port) => port.parse().ok().filter(|port| *port != 0)?,
+        Some(port) => port.parse::<u16>().ok().filter(|port| *port != 0)?,
         None => usual,
     };
     let is_good = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c.is_control());
