@@ -71,7 +71,7 @@ fn a_service_judges_a_password() {
     let (code, said) = bed.verdict("simple", "wrong");
     assert_eq!(code, Some(1), "{said}");
     assert!(said.starts_with("adit-pam: ann: PAM service simple: ") && !said.contains("wrong"), "{said}");
-    // Whoever the user is, the account must be good.
+    // Whatever the password, the account must be good.
     assert_eq!(bed.verdict("no-account", "s3 cret").0, Some(1));
     let (code, said) = bed.verdict("simple", "");
     assert_eq!((code, said.as_str()), (Some(1), "adit-pam: ann: it gave an empty password\n"));

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use adit_testbed::{Scratch, can_run, program};
+use adit_testbed::{MAX_WAIT, Scratch, can_run, program};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 const PROGRAMS: [&str; 2] = ["slapd", "slapadd"];
@@ -92,12 +92,14 @@ impl Slapd {
         command.arg("-d").arg("0").arg("-f").arg(configuration);
         command.arg("-h").arg(format!("ldap://127.0.0.1:{plain} ldaps://127.0.0.1:{tls}"));
         let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let until = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(("127.0.0.1", plain)).is_err() {
+        // From now on it ends with this.
+        let slapd = Slapd { scratch, process, plain, tls };
+        let until = Instant::now() + MAX_WAIT;
+        while [plain, tls].iter().any(|port| TcpStream::connect(("127.0.0.1", *port)).is_err()) {
             assert!(Instant::now() < until, "slapd does not answer");
             thread::sleep(Duration::from_millis(20));
         }
-        Slapd { scratch, process, plain, tls }
+        slapd
     }
 
     /// What `adit-ldap` says of a login, by a file with these lines in `<LDAP>` and `<Authorization>`.
