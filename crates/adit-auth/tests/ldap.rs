@@ -329,6 +329,28 @@ fn referrals_are_followed_if_the_file_says_so() {
     assert!(refused(judge(&follows_not, USERS, ("ann", "s3 cret"))).contains("no such user"));
 }
 
+/// One of the servers that a directory names is down, and the next one has the entry.
+#[test]
+fn a_referral_that_fails_hides_no_other() {
+    let holder = Server::start(directory, None);
+    // Of a listener that is gone.
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let urls = [format!("ldap://{closed}/ou=People"), format!("{}/ou=People", holder.url())];
+    let refers = move |request: &Request| match request.kind {
+        SEARCH => {
+            let references = urls.iter().map(|url| element(0x73, &element(OCTETS, url.as_bytes())));
+            references.chain([result(0x65, 0)]).collect::<Vec<Vec<u8>>>()
+        }
+        _ => directory(request),
+    };
+    let server = Server::start(refers, None);
+    let follows = format!("URL {}\nFollowReferrals yes", server.url());
+    assert_eq!(judge(&follows, USERS, ("ann", "s3 cret")), Ok(()));
+    // Whether the one that is down has this user is not known.
+    let why = failed(judge(&follows, USERS, ("joe", "s3 cret")));
+    assert!(why.contains(&closed.to_string()), "{why}");
+}
+
 #[test]
 fn referrals_that_lead_round_end() {
     let port = Arc::new(Mutex::new(0));

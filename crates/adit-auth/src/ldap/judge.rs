@@ -111,19 +111,28 @@ impl Judge<'_> {
         if !self.directory.follow_referrals {
             return Ok(None);
         }
+        let mut failure = None;
         for url in found.references {
             if self.referrals_left == 0 {
                 break;
             }
             self.referrals_left -= 1;
-            let url = LdapUrl::parse(&url).map_err(|why| Refusal::failed(format!("a referral: {why}")))?;
-            let mut other = self.follow(&url.place)?;
-            let base = url.entry.as_deref().unwrap_or(base);
-            if let Some(entry) = self.find(&mut other, Some(&url.place), base, filter)? {
-                return Ok(Some(entry));
+            match self.find_at(&url, base, filter) {
+                Ok(None) => {}
+                // Another server may have the entry.
+                Err(why @ Refusal::Failed(_)) => failure = Some(why),
+                decided => return decided,
             }
         }
-        Ok(None)
+        failure.map_or(Ok(None), Err)
+    }
+
+    /// The same at a server that another one has named.
+    fn find_at(&mut self, url: &str, base: &str, filter: &Filter) -> Result<Option<Entry>, Refusal> {
+        let url = LdapUrl::parse(url).map_err(|why| Refusal::failed(format!("a referral: {why}")))?;
+        let mut other = self.follow(&url.place)?;
+        let base = url.entry.as_deref().unwrap_or(base);
+        self.find(&mut other, Some(&url.place), base, filter)
     }
 
     /// Connects to a server that another one has named, anonymously. Where the file wants TLS, this connection has it too,
