@@ -86,7 +86,7 @@ fn check(
 fn start(bed: &mut Bed) -> Result<(), TestbedError> {
     bed.server.start()?;
     bed.clients[0].start()?;
-    wait_until_reachable(&bed.clients[0].namespace, SERVER_INNER[0].parse().unwrap(), TIMEOUT)
+    wait_until_reachable(&bed.clients[0].namespace, SERVER_INNER[0].parse().unwrap(), TIMEOUT).map(drop)
 }
 
 /// Packets of all sizes that compress well go both ways, and a file that does, and one that does not.
