@@ -10,7 +10,8 @@ use adit_testbed::{Scratch, can_run, program};
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program};
 
-const WAIT: Duration = Duration::from_secs(90);
+/// For all steps; only what has to happen ends one.
+const WAIT: Duration = Duration::from_secs(240);
 
 /// systemd's programs, as far as adit calls them.
 const STAND_IN: [(&str, &str); 3] = [

@@ -5,14 +5,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use adit_testbed::{
-    Ping, Process, Scratch, TestbedError, can_run, program, wait_until, wait_until_reachable,
+    MAX_WAIT, Ping, Process, Scratch, TestbedError, can_run, program, wait_until, wait_until_reachable,
 };
 
 use crate::bed::{Bed, PROGRAMS};
 use crate::management::commands::Talk;
 use crate::options::{Options, Program, Transport};
 
-const WAIT: Duration = Duration::from_secs(30);
+const WAIT: Duration = MAX_WAIT;
 /// An address of the server that the client has no route to, for IPv4 and IPv6.
 const BEHIND: [&str; 2] = ["10.77.0.1", "fd00:77::1"];
 /// The proxy's address, in the same namespace.

@@ -22,6 +22,12 @@ const EVERY: usize = 60;
 /// So many at once.
 const THREADS: usize = 4;
 
+/// Seconds for one, on a machine that is busy and slow.
+const TIME: &str = "30";
+
+/// The exit code of timeout(1) when that was too short.
+const KILLED: i32 = 124;
+
 /// What stands last in each list: what is accepted shows its parameters (show_settings), and its name after that.
 const LAST: [&str; 3] = ["--suppress-timestamps", "--verb", "4"];
 
@@ -124,11 +130,15 @@ fn files() -> Scratch {
 
 fn ask(list: &OptionList, directory: &Path) -> Verdict {
     let mut command = program("timeout").unwrap();
-    command.arg("10").arg(program("openvpn").unwrap().get_program()).args(list.words()).args(LAST);
+    command.arg(TIME).arg(program("openvpn").unwrap().get_program()).args(list.words()).args(LAST);
     let output = command.current_dir(directory).stdin(Stdio::null()).output().unwrap();
     let text =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    if text.contains("Options error: ") || !text.contains(NAME) {
+    if text.contains("Options error: ") {
+        return None;
+    }
+    if !text.contains(NAME) {
+        assert_ne!(output.status.code(), Some(KILLED), "{:?}: no verdict in {TIME} s", list.words());
         return None;
     }
     let value = |(parameter, _): &(&str, &[&str])| {
