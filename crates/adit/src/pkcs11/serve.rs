@@ -47,7 +47,8 @@ fn serve() -> io::Result<()> {
                 break;
             }
         }
-        std::process::exit(0);
+        // At once: what a library does at the end of its process may wait for the module that hangs.
+        signal_hook::low_level::exit(0);
     })?;
     let mut modules = Modules::default();
     for Numbered { number, content } in requests {
