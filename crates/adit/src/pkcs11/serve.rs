@@ -73,8 +73,9 @@ impl Modules {
                 self.load(&providers)
             }
             Request::Find { pin } => {
+                let mut pin = pin.as_ref();
                 let found: Result<Vec<_>, Trouble> =
-                    self.modules.iter_mut().map(|module| module.find(pin.as_ref())).collect();
+                    self.modules.iter_mut().map(|module| module.find(&mut pin)).collect();
                 found.map_or_else(outcome, |found| Outcome::Found(found.into_iter().flatten().collect()))
             }
             Request::Sign { identity, operation, data, pin } => {
