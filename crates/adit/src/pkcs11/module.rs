@@ -64,8 +64,7 @@ impl Module {
     /// of one token must not count as a wrong one at another.
     pub(super) fn find(&mut self, pin: &mut Option<&Pin>) -> Result<Vec<Found>, Trouble> {
         let mut found = Vec::new();
-        for slot in self.pkcs11.get_slots_with_initialized_token()? {
-            let token = self.pkcs11.get_token_info(slot)?;
+        for (slot, token) in self.tokens()? {
             let index = self.open_token(slot, &token)?;
             if self.provider.private_certificates {
                 self.log_in(index, &token, pin, None)?;
@@ -128,10 +127,19 @@ impl Module {
         Ok(session.sign(&mechanism(operation), key, data)?)
     }
 
+    /// The tokens that are there. One that cannot be read, such as a card that the module does not know, hides no other.
+    fn tokens(&self) -> Result<Vec<(Slot, TokenInfo)>, Trouble> {
+        let slots = self.pkcs11.get_slots_with_token()?;
+        let token = |slot: Slot| {
+            let token = self.pkcs11.get_token_info(slot).ok()?;
+            token.token_initialized().then_some((slot, token))
+        };
+        Ok(slots.into_iter().filter_map(token).collect())
+    }
+
     /// Where the token of that certificate is.
     fn slot_of(&self, identity: &Identity) -> Result<(Slot, TokenInfo), Trouble> {
-        for slot in self.pkcs11.get_slots_with_initialized_token()? {
-            let token = self.pkcs11.get_token_info(slot)?;
+        for (slot, token) in self.tokens()? {
             if identity.means(&Identity { id: identity.id.clone(), ..name(&token) }) {
                 return Ok((slot, token));
             }
