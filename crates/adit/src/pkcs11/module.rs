@@ -37,8 +37,8 @@ impl From<Error> for Trouble {
 pub(super) struct Module {
     provider: Provider,
     pkcs11: Pkcs11,
-    /// The token that was used last. The user stays logged in as long as its session is open.
-    open: Option<OpenToken>,
+    /// The tokens that were used. The user stays logged in at one as long as its session is open.
+    open: Vec<OpenToken>,
 }
 
 struct OpenToken {
@@ -57,20 +57,20 @@ impl Module {
         let named = |error: Error| format!("{}: {error}", provider.path.display());
         let pkcs11 = Pkcs11::new(&provider.path).map_err(named)?;
         pkcs11.initialize(CInitializeArgs::new(CInitializeFlags::OS_LOCKING_OK)).map_err(named)?;
-        Ok(Module { provider: provider.clone(), pkcs11, open: None })
+        Ok(Module { provider: provider.clone(), pkcs11, open: Vec::new() })
     }
 
-    /// The certificates on its tokens.
-    pub(super) fn find(&mut self, pin: Option<&Pin>) -> Result<Vec<Found>, Trouble> {
+    /// The certificates on its tokens. The first token that needs a PIN takes it: it is that which asked for it, and the PIN
+    /// of one token must not count as a wrong one at another.
+    pub(super) fn find(&mut self, pin: &mut Option<&Pin>) -> Result<Vec<Found>, Trouble> {
         let mut found = Vec::new();
-        for slot in self.pkcs11.get_slots_with_initialized_token()? {
-            let token = self.pkcs11.get_token_info(slot)?;
-            self.open_token(slot, &token)?;
+        for (slot, token) in self.tokens()? {
+            let index = self.open_token(slot, &token)?;
             if self.provider.private_certificates {
-                self.log_in(&token, pin, None)?;
+                self.log_in(index, &token, pin, None)?;
             }
             let signs_by = self.abilities(slot)?;
-            let Some(open) = &self.open else { continue };
+            let Some(open) = self.open.get(index) else { continue };
             let template = [
                 Attribute::Class(ObjectClass::CERTIFICATE),
                 Attribute::CertificateType(CertificateType::X_509),
@@ -100,32 +100,46 @@ impl Module {
         &mut self,
         identity: &Identity,
         (operation, data): (Operation, &[u8]),
-        pin: Option<&Pin>,
+        mut pin: Option<&Pin>,
         cache: Option<Duration>,
     ) -> Result<Vec<u8>, Trouble> {
         let (slot, token) = self.slot_of(identity)?;
-        self.open_token(slot, &token)?;
-        self.log_in(&token, pin, cache)?;
-        let signed = self.sign_with(identity, operation, data);
+        let index = self.open_token(slot, &token)?;
+        self.log_in(index, &token, &mut pin, cache)?;
+        let signed = self.sign_with(index, identity, (operation, data));
         if signed.is_err() {
             // The card may have been taken out meanwhile, or was reset by another program.
-            self.open = None;
+            self.open.retain(|open| open.slot != slot);
         }
         signed
     }
 
-    fn sign_with(&self, identity: &Identity, operation: Operation, data: &[u8]) -> Result<Vec<u8>, Trouble> {
-        let session = &self.open.as_ref().ok_or(Trouble::Absent)?.session;
+    fn sign_with(
+        &self,
+        index: usize,
+        identity: &Identity,
+        (operation, data): (Operation, &[u8]),
+    ) -> Result<Vec<u8>, Trouble> {
+        let session = &self.open.get(index).ok_or(Trouble::Absent)?.session;
         let template = [Attribute::Class(ObjectClass::PRIVATE_KEY), Attribute::Id(identity.id.clone())];
         let key = session.find_objects(&template)?.into_iter().next();
         let key = key.ok_or_else(|| Trouble::Failed(format!("there is no private key for {identity}")))?;
         Ok(session.sign(&mechanism(operation), key, data)?)
     }
 
+    /// The tokens that are there. One that cannot be read, such as a card that the module does not know, hides no other.
+    fn tokens(&self) -> Result<Vec<(Slot, TokenInfo)>, Trouble> {
+        let slots = self.pkcs11.get_slots_with_token()?;
+        let token = |slot: Slot| {
+            let token = self.pkcs11.get_token_info(slot).ok()?;
+            token.token_initialized().then_some((slot, token))
+        };
+        Ok(slots.into_iter().filter_map(token).collect())
+    }
+
     /// Where the token of that certificate is.
     fn slot_of(&self, identity: &Identity) -> Result<(Slot, TokenInfo), Trouble> {
-        for slot in self.pkcs11.get_slots_with_initialized_token()? {
-            let token = self.pkcs11.get_token_info(slot)?;
+        for (slot, token) in self.tokens()? {
             if identity.means(&Identity { id: identity.id.clone(), ..name(&token) }) {
                 return Ok((slot, token));
             }
@@ -133,31 +147,32 @@ impl Module {
         Err(Trouble::Absent)
     }
 
-    /// Makes that token the open one.
-    fn open_token(&mut self, slot: Slot, token: &TokenInfo) -> Result<(), Trouble> {
+    /// Opens that token, if it is not open; gives its place among the open ones.
+    fn open_token(&mut self, slot: Slot, token: &TokenInfo) -> Result<usize, Trouble> {
         let is_it = |open: &OpenToken| {
             open.slot == slot
                 && open.serial == token.serial_number()
                 && open.session.get_session_info().is_ok()
         };
-        if self.open.as_ref().is_some_and(is_it) {
-            return Ok(());
+        if let Some(index) = self.open.iter().position(is_it) {
+            return Ok(index);
         }
-        self.open = None;
+        self.open.retain(|open| open.slot != slot);
         let session = self.pkcs11.open_ro_session(slot)?;
-        self.open =
-            Some(OpenToken { slot, serial: token.serial_number().to_owned(), session, logged_in: None });
-        Ok(())
+        let serial = token.serial_number().to_owned();
+        self.open.push(OpenToken { slot, serial, session, logged_in: None });
+        Ok(self.open.len() - 1)
     }
 
-    /// Logs the user in at the open token, if that has to be.
+    /// Logs the user in at an open token, if that has to be. Takes the PIN if it is used.
     fn log_in(
         &mut self,
+        index: usize,
         token: &TokenInfo,
-        pin: Option<&Pin>,
+        pin: &mut Option<&Pin>,
         cache: Option<Duration>,
     ) -> Result<(), Trouble> {
-        let open = self.open.as_mut().ok_or(Trouble::Absent)?;
+        let open = self.open.get_mut(index).ok_or(Trouble::Absent)?;
         if let (Some(since), Some(cache)) = (open.logged_in, cache)
             && since.elapsed() >= cache
         {
@@ -169,10 +184,12 @@ impl Module {
             return Ok(());
         }
         let by_itself = self.provider.protected || token.protected_authentication_path();
-        let pin = match (by_itself, pin) {
-            (true, _) => None,
-            (false, Some(pin)) => Some(AuthPin::new(pin.text().into())),
-            (false, None) => return Err(Trouble::PinNeeded(token.label().to_owned())),
+        let pin = match by_itself {
+            true => None,
+            false => match pin.take() {
+                Some(pin) => Some(AuthPin::new(pin.text().into())),
+                None => return Err(Trouble::PinNeeded(token.label().to_owned())),
+            },
         };
         match open.session.login(UserType::User, pin.as_ref()) {
             Ok(()) | Err(Error::Pkcs11(RvError::UserAlreadyLoggedIn, _)) => {

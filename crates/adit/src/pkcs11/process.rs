@@ -46,12 +46,13 @@ impl Cards {
         }
     }
 
-    /// The certificates that are there, or [`Outcome::PinNeeded`] or [`Outcome::PinWrong`].
+    /// The certificates that are there, or [`Outcome::PinNeeded`] or [`Outcome::PinWrong`]. Waits as long as `wanted` says
+    /// so.
     ///
     /// # Errors
-    /// When they cannot be read.
-    pub(crate) fn find(&self, pin: Option<Pin>) -> Result<Outcome, String> {
-        self.ask(Request::Find { pin }, &|| true)
+    /// When they cannot be read, or are not wanted any more.
+    pub(crate) fn find(&self, pin: Option<Pin>, wanted: &dyn Fn() -> bool) -> Result<Outcome, String> {
+        self.ask(Request::Find { pin }, wanted)
     }
 
     /// The signature by the key of that certificate, or what hinders it. Waits as long as `wanted` says so.
@@ -89,7 +90,7 @@ impl Cards {
                 Err(error) => return Err(broken(error.into())),
             }
             if !wanted() {
-                return Err("the signature is not wanted any more".to_owned());
+                return Err("the answer of the process for smart cards is not wanted any more".to_owned());
             }
         }
     }

@@ -47,7 +47,8 @@ fn serve() -> io::Result<()> {
                 break;
             }
         }
-        std::process::exit(0);
+        // At once: what a library does at the end of its process may wait for the module that hangs.
+        signal_hook::low_level::exit(0);
     })?;
     let mut modules = Modules::default();
     for Numbered { number, content } in requests {
@@ -72,8 +73,9 @@ impl Modules {
                 self.load(&providers)
             }
             Request::Find { pin } => {
+                let mut pin = pin.as_ref();
                 let found: Result<Vec<_>, Trouble> =
-                    self.modules.iter_mut().map(|module| module.find(pin.as_ref())).collect();
+                    self.modules.iter_mut().map(|module| module.find(&mut pin)).collect();
                 found.map_or_else(outcome, |found| Outcome::Found(found.into_iter().flatten().collect()))
             }
             Request::Sign { identity, operation, data, pin } => {

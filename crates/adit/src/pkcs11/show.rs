@@ -24,8 +24,8 @@ pub(crate) fn show(
     ask: impl FnOnce(&str) -> Result<Pin, String>,
 ) -> Result<String, String> {
     let cards = Cards::start(&[Provider { path, protected: false, private_certificates: private }], None)?;
-    let outcome = match cards.find(None)? {
-        Outcome::PinNeeded(label) => cards.find(Some(ask(&label)?))?,
+    let outcome = match cards.find(None, &|| true)? {
+        Outcome::PinNeeded(label) => cards.find(Some(ask(&label)?), &|| true)?,
         other => other,
     };
     Ok(list(&found(outcome)?))

@@ -103,10 +103,11 @@ fn choose(
     waiting: &dyn Waiting,
 ) -> Result<Identity, String> {
     let chooser = chooser.ok_or("there is no management socket to ask at")?;
+    let wanted = || waiting.wants_it();
     // A PIN that is needed to see certificates is asked for here.
-    holders.with_token("", waiting, |pin| cards.find(pin))?;
+    holders.with_token("", waiting, |pin| cards.find(pin, &wanted))?;
     let list = || -> Option<Vec<Listed>> {
-        match cards.find(None) {
+        match cards.find(None, &wanted) {
             Ok(Outcome::Found(found)) => Some(found.into_iter().map(listed).collect()),
             _ => None,
         }
@@ -125,7 +126,8 @@ fn look_for(
     waiting: &dyn Waiting,
 ) -> Result<Found, String> {
     loop {
-        let outcome = holders.with_token(&wanted.label, waiting, |pin| cards.find(pin))?;
+        let outcome =
+            holders.with_token(&wanted.label, waiting, |pin| cards.find(pin, &|| waiting.wants_it()))?;
         let Outcome::Found(found) = outcome else {
             return Err("the process for smart cards answers something else".to_owned());
         };
