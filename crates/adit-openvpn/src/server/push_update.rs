@@ -93,7 +93,7 @@ impl Server {
         Err(PushUpdateError::Taken(address, name.unwrap_or_else(|| "another client".to_owned())))
     }
 
-    /// A client has other addresses: those that it had are nobody's, and its new ones are reached by it.
+    /// A client has other addresses: those that it had are free, and its new ones are reached by it.
     fn change_addresses(&mut self, id: PeerId, change: AddressChange) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Some(lease) = peer.lease_mut() else { return };

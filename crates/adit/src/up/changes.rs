@@ -10,6 +10,8 @@ use adit_config::openvpn::{Config, Parsed, Role};
 pub(super) use fixed::Since;
 use fixed::{Fixed, OF_ALL, OF_CLIENT, OF_POINT, OF_SERVER, OF_STATIC_POINT};
 
+use super::scripts;
+
 /// What reading a configuration again came to.
 #[derive(Debug)]
 pub(super) struct Changes {
@@ -26,7 +28,7 @@ pub(super) struct Changes {
 /// Compares a configuration with the one that holds.
 ///
 /// # Errors
-/// When the new one is of another kind of tunnel.
+/// When the new one is of another kind of tunnel, or a server's `plugin` lines change and scripts that run are gone.
 pub(super) fn compare(new: &Parsed, old: &Config) -> Result<Changes, &'static str> {
     let mut now = new.config.clone();
     // What holds until the next restart.
@@ -84,7 +86,22 @@ fn fixed_settings(new: &Config, old: &Config) -> Result<Vec<&'static [Fixed]>, &
         (Some(_), Some(_)) | (None, None) => &[],
         _ => return Err("it is another kind of tunnel now: one of both has a static key (`secret`)"),
     };
+    if loses_scripts_in_use(new, old) {
+        return Err(
+            "`plugin` changed, which holds from the next start of adit on, and a script that runs until then is no \
+                    longer in the file: restart adit, or put the script's line back",
+        );
+    }
     Ok(vec![OF_ALL, kind, of_secret])
+}
+
+/// Whether a server keeps scripts, as its back ends are others now, that the helper process would refuse: it runs those of the
+/// new file alone.
+fn loses_scripts_in_use(new: &Config, old: &Config) -> bool {
+    let (Role::Server(new), Role::Server(old)) = (&new.role, &old.role) else { return false };
+    let allowed = scripts::commands(&new.access);
+    new.access.back_ends != old.access.back_ends
+        && scripts::commands(&old.access).iter().any(|command| !allowed.contains(command))
 }
 
 #[cfg(test)]
@@ -162,6 +179,16 @@ mod tests {
         assert_eq!(certificates(&added), (ClientCertificates::Require, 0, 7));
         let removed = of(LINES, "max-clients 7\n");
         assert_eq!(certificates(&removed), (ClientCertificates::None, 1, 7));
+    }
+
+    /// The tunnel would ask for the script of before, and the helper would refuse it.
+    #[test]
+    fn a_back_end_takes_no_scripts_place_while_adit_runs() {
+        const SCRIPT: &str = "script-security 2\nauth-user-pass-verify /bin/true via-file\n";
+        const PLUGIN: &str = "plugin openvpn-plugin-auth-pam.so openvpn\n";
+        let why = compare(&server(PLUGIN), &server(SCRIPT).config).map(|_| ());
+        assert!(why.is_err_and(|why| why.contains("restart adit")));
+        assert!(compare(&server(&format!("{SCRIPT}{PLUGIN}")), &server(SCRIPT).config).is_ok());
     }
 
     /// What becomes of these lines at the end of a point-to-point tunnel that waits, with a static key or with TLS.
