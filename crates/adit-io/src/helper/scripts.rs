@@ -323,9 +323,15 @@ fn gateways(variables: &[(String, bool)]) -> Vec<(String, String)> {
     variables.iter().filter_map(value).collect()
 }
 
+/// Reads a file that a script may have changed, and which the script's user may have replaced: by a link to what that user
+/// cannot read, or by a pipe.
 fn read_small(path: &Path) -> io::Result<Vec<u8>> {
-    let file = fs::File::open(path)?;
-    if file.metadata()?.len() > MAX_FILE {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.nlink() != 1 {
+        return Err(io::Error::other("it is no file of its own"));
+    }
+    if metadata.len() > MAX_FILE {
         return Err(io::Error::other("too large"));
     }
     let mut content = Vec::new();
@@ -432,6 +438,20 @@ mod tests {
             assert!(Instant::now() < deadline);
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    #[test]
+    fn what_a_script_links_to_is_not_read_back() {
+        let scratch = Scratch::new("linked");
+        let [file, by_name, other_name] =
+            ["file", "by-name", "other-name"].map(|name| scratch.path().join(name));
+        fs::write(&file, "secret").unwrap();
+        assert_eq!(read_small(&file).unwrap(), b"secret");
+        symlink(&file, &by_name).unwrap();
+        assert!(read_small(&by_name).is_err());
+        fs::hard_link(&file, &other_name).unwrap();
+        assert!(read_small(&other_name).is_err());
+        assert!(read_small(scratch.path()).is_err(), "a directory");
     }
 
     /// It may enter the directory of its own script's files, and of no other's.

@@ -127,7 +127,8 @@ impl<P: Protocol> Control<'_, P> {
                 return;
             };
             match listener.accept() {
-                Ok(_) if self.connections.len() >= self.max_connections => {
+                // At a shared port it may be the other server's.
+                Ok(_) if self.undecided.is_none() && self.connections.len() >= self.max_connections => {
                     count(&self.losses.connections_refused)
                 }
                 Ok((stream, remote)) => {

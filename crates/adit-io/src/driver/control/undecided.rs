@@ -13,6 +13,7 @@ use adit_dataplane::codec::Demultiplexer;
 
 use super::Control;
 use crate::clock;
+use crate::driver::status::count;
 use crate::helper::ForwardChannel;
 use crate::poller::{Interest, Token};
 use crate::port_share::Forwarder;
@@ -79,15 +80,19 @@ impl<P: Protocol> Control<'_, P> {
         let Some(Waiting { stream, source, .. }) = undecided.waiting.remove(&number) else { return };
         self.poller.remove(&stream);
         let mut first = [0; DECIDING];
-        let count = match stream.peek(&mut first) {
+        let peeked = match stream.peek(&mut first) {
             Ok(0) | Err(_) => return,
-            Ok(count) => count,
+            Ok(peeked) => peeked,
         };
         if sys::set_option(stream.as_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1).is_err() {
             return;
         }
-        let first = first.get(..count).unwrap_or_default();
+        let first = first.get(..peeked).unwrap_or_default();
         if undecided.demultiplexer.begins_stream(first) {
+            // Others may have come since this one was accepted.
+            if self.connections.len() >= self.max_connections {
+                return count(&self.losses.connections_refused);
+            }
             self.begin_connection(stream, source);
         } else if let Err(error) = forward(&undecided.sharing, stream, source) {
             self.report(Severity::Warning, None, format!("cannot forward a connection of {source}: {error}"));
