@@ -258,10 +258,15 @@ impl ControlChannel {
         self.exchanges.first().is_some_and(|exchange| exchange.state.reset_is_acknowledged())
     }
 
-    /// The certificates that the peer showed, its own first, and the authorities that issued them.
+    /// The peer's certificate and the authorities that issued it, for scripts. To find them takes time in each handshake.
     pub(crate) fn peer_certificates(&self) -> Vec<CertificateDer<'static>> {
+        complete_chain(self.shown_certificates(), &self.params.authorities)
+    }
+
+    /// The certificates that the peer showed, its own first.
+    pub(crate) fn shown_certificates(&self) -> &[CertificateDer<'static>] {
         let shown = self.exchanges.iter().rev().find_map(|exchange| exchange.state.tls().peer_certificates());
-        shown.map(|shown| complete_chain(shown, &self.params.authorities)).unwrap_or_default()
+        shown.unwrap_or_default()
     }
 
     /// Whether the peer's certificate is on one of the lists.

@@ -38,7 +38,7 @@ pub(super) struct AuthRequest<'a> {
     pub(super) user: &'a str,
     /// The name that its certificate proves.
     pub(super) certified: Option<&'a str>,
-    /// The certificates it showed, its own first.
+    /// The certificates it showed, its own first; where scripts or the management client are asked, completed up to a root.
     pub(super) chain: &'a [CertificateDer<'a>],
 }
 

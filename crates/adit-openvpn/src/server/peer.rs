@@ -594,10 +594,11 @@ impl Peer {
         if self.is_refused() {
             return;
         }
-        let chain = self.channel.peer_certificates();
+        let complete = self.params.access.asks_others().then(|| self.channel.peer_certificates());
+        let chain = complete.as_deref().unwrap_or_else(|| self.channel.shown_certificates());
         let certified = self.channel.peer_name();
         let user = self.authentication.username_for(&hello.username).to_owned();
-        let request = AuthRequest { now, path: self.path, hello, user: &user, certified, chain: &chain };
+        let request = AuthRequest { now, path: self.path, hello, user: &user, certified, chain };
         let auth_result = self.authentication.judge(&request, events);
         self.follow(now, auth_result, events);
     }
