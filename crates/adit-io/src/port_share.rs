@@ -156,14 +156,16 @@ impl Work {
                 return;
             }
             for event in ready.drain(..) {
-                match event.token {
-                    Token::Mail => {
-                        if !self.take_orders() {
-                            return;
-                        }
+                let goes_on = match event.token {
+                    Token::Mail => self.take_orders(),
+                    Token::Tcp(number) => {
+                        self.serve(number, event);
+                        true
                     }
-                    Token::Tcp(number) => self.serve(number, event),
-                    _ => {}
+                    _ => true,
+                };
+                if !goes_on {
+                    return;
                 }
             }
             self.try_others();

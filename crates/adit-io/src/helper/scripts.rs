@@ -436,7 +436,7 @@ mod tests {
                 return exit;
             }
             assert!(Instant::now() < deadline);
-            std::thread::sleep(Duration::from_millis(2));
+            thread::sleep(Duration::from_millis(2));
         }
     }
 

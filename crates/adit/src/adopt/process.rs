@@ -69,9 +69,9 @@ mod tests {
             of_openvpn(&words).map(|rest| rest.join(" "))
         };
         assert_eq!(of("/usr/sbin/openvpn\0--config\0a b.conf\0"), Some("--config a b.conf".to_owned()));
-        assert_eq!(of("/usr/bin/adit\0openvpn\0--verb\03\0"), Some("--verb 3".to_owned()));
+        assert_eq!(of("/usr/bin/adit\0openvpn\0--verb\x003\0"), Some("--verb 3".to_owned()));
         assert_eq!(of("openvpn\0"), Some(String::new()));
-        for other in ["/usr/bin/adit\0up\0openvpn\0", "sleep\05\0", ""] {
+        for other in ["/usr/bin/adit\0up\0openvpn\0", "sleep\x005\0", ""] {
             assert_eq!(of(other), None, "{other:?}");
         }
         assert!(words(b"openvpn\0\xff\0").is_err());

@@ -23,7 +23,7 @@ pub(crate) fn openvpn(install: &Install) -> Result<SessionCodec, AeadError> {
 /// As [`openvpn::session`].
 pub(crate) fn openvpn_with_dscp(install: &Install) -> Result<SessionCodec, AeadError> {
     let outer = OuterPolicy { traffic_class: TrafficClass::Dscp, nested: None };
-    Ok(SessionCodec { outer, ..self::openvpn(install)? })
+    Ok(SessionCodec { outer, ..openvpn(install)? })
 }
 
 fn framing(framing: Framing) -> openvpn::Framing {

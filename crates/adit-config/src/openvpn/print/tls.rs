@@ -47,21 +47,26 @@ fn print_pkcs11(out: &mut Out, identity: &Pkcs11Identity) {
         Some(id) => out.one("pkcs11-id", id),
         None => out.flag("pkcs11-id-management"),
     }
-    let switches: [(&str, fn(&Pkcs11Provider) -> bool); 2] = [
-        ("pkcs11-protected-authentication", |provider| provider.protected),
-        ("pkcs11-cert-private", |provider| provider.private_certificates),
-    ];
-    for (name, is_on) in switches {
-        if providers.iter().any(is_on) {
-            let words: Vec<&str> = providers.iter().map(|it| if is_on(it) { "1" } else { "0" }).collect();
-            out.line(name, &words);
-        }
-    }
+    print_switches(out, "pkcs11-protected-authentication", providers, |provider| provider.protected);
+    print_switches(out, "pkcs11-cert-private", providers, |provider| provider.private_certificates);
     if let Some(pin_cache) = pin_cache {
         out.one("pkcs11-pin-cache", pin_cache.as_secs());
     }
     if let Some(extra) = extra {
         out.block("extra-certs", extra.text());
+    }
+}
+
+/// One word for each provider, where the option is on for any of them.
+fn print_switches(
+    out: &mut Out,
+    name: &str,
+    providers: &[Pkcs11Provider],
+    is_on: fn(&Pkcs11Provider) -> bool,
+) {
+    if providers.iter().any(is_on) {
+        let words: Vec<&str> = providers.iter().map(|it| if is_on(it) { "1" } else { "0" }).collect();
+        out.line(name, &words);
     }
 }
 

@@ -10,7 +10,7 @@ use rand_core::{OsRng, TryRngCore as _};
 use rustls::SignatureScheme;
 
 use super::CurrentStep;
-use super::encoding::{Hash, Kind, digest_info, pkcs1_block, pss_block};
+use super::encoding::{Kind, digest_info, pkcs1_block, pss_block};
 use crate::up::management::PendingQueries;
 
 /// The program, and what it can sign.
@@ -97,6 +97,7 @@ fn bits(key: KeyKind) -> Result<usize, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::encoding::Hash;
     use super::*;
 
     const RSA: KeyKind = KeyKind::Rsa { bits: 2048 };
