@@ -25,6 +25,12 @@ pub enum PushUpdateError {
     /// An address that another client has.
     #[error("{0} is the address of {1}")]
     Taken(IpAddr, String),
+    /// The address that the server itself has in the tunnel.
+    #[error("{0} is the address of the server")]
+    OfServer(IpAddr),
+    /// An address of the server's network that no host can have, what it is, and the network.
+    #[error("{0} is the {1} address of {2}, which no client can have")]
+    NotOfHost(IpAddr, &'static str, IpNet),
     /// An option that does not fit a message.
     #[error(transparent)]
     Encoding(#[from] PushError),
@@ -39,7 +45,7 @@ impl Server {
     /// `learn-address` follow. What clients are pushed when they connect stays as it was.
     ///
     /// # Errors
-    /// Nothing is sent when a client would refuse part of it, or has an address that another is to get.
+    /// Nothing is sent when a client would refuse part of it, or cannot have the address that it is to get.
     pub fn push_update(
         &mut self,
         now: Instant,
@@ -76,7 +82,7 @@ impl Server {
         able
     }
 
-    /// Whether the addresses are free for the only client that is to get them.
+    /// Whether the only client that is to get the addresses can have them, and no other has them.
     fn check_addresses(&self, clients: &[PeerId], change: &AddressChange) -> Result<(), PushUpdateError> {
         let given = change.given();
         let id = match clients {
@@ -85,12 +91,27 @@ impl Server {
             [id] => *id,
             several => return Err(PushUpdateError::Several(several.len())),
         };
+        given.iter().try_for_each(|address| self.check_network(*address))?;
         let taken =
             given.into_iter().find_map(|address| Some((address, self.pool.other_holder(id, address)?)));
         let Some((address, owner)) = taken else { return Ok(()) };
         let own = self.peers.get(&owner.peer).filter(|_| self.pool.is_own(owner));
         let name = own.map(|peer| peer.name().to_owned()).or_else(|| self.pool.name_of(owner));
         Err(PushUpdateError::Taken(address, name.unwrap_or_else(|| "another client".to_owned())))
+    }
+
+    /// Whether the server's networks leave an address for a client.
+    fn check_network(&self, address: IpAddr) -> Result<(), PushUpdateError> {
+        let own = [self.params.address4.map(IpNet::V4), self.params.address6.map(IpNet::V6)];
+        for network in own.into_iter().flatten() {
+            if address == network.addr() {
+                return Err(PushUpdateError::OfServer(address));
+            }
+            if let Some(what) = reserved_as(address, network) {
+                return Err(PushUpdateError::NotOfHost(address, what, network.trunc()));
+            }
+        }
+        Ok(())
     }
 
     /// A client has other addresses: those that it had are free, and its new ones are reached by it.
@@ -124,6 +145,19 @@ impl Server {
     }
 }
 
+/// What the address is in that network if no host can have it: the network's own (RFC 1122 section 3.2.1.3; for IPv6 that of
+/// all its routers, RFC 4291 section 2.6.1), or the broadcast address of IPv4. A network of one or two addresses reserves none
+/// (RFC 3021, RFC 6164).
+fn reserved_as(address: IpAddr, network: IpNet) -> Option<&'static str> {
+    if network.max_prefix_len() - network.prefix_len() < 2 {
+        return None;
+    }
+    if address == network.network() {
+        return Some("network");
+    }
+    (address.is_ipv4() && address == network.broadcast()).then_some("broadcast")
+}
+
 /// The control messages of an update, and what it makes of a client's addresses.
 fn read(changes: &str) -> Result<(Vec<String>, AddressChange), PushUpdateError> {
     let options: Vec<&str> = changes.split(',').map(str::trim).filter(|text| !text.is_empty()).collect();
@@ -137,4 +171,26 @@ fn read(changes: &str) -> Result<(Vec<String>, AddressChange), PushUpdateError> 
     let addresses = address_change(&changes).map_err(PushUpdateError::NotUpdatable)?;
     let options: Vec<String> = options.into_iter().map(str::to_owned).collect();
     Ok((encode_push_update(&options)?, addresses))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_reserves_its_first_address_and_the_last_of_ipv4() {
+        let reserved =
+            |address: &str, network: &str| reserved_as(address.parse().unwrap(), network.parse().unwrap());
+        assert_eq!(reserved("10.8.0.0", "10.8.0.1/24"), Some("network"));
+        assert_eq!(reserved("10.8.0.255", "10.8.0.1/24"), Some("broadcast"));
+        assert_eq!(reserved("10.8.0.128", "10.8.0.1/24"), None);
+        assert_eq!(reserved("10.8.1.255", "10.8.0.1/24"), None);
+        assert_eq!(reserved("10.8.0.3", "10.8.0.1/30"), Some("broadcast"));
+        assert_eq!(reserved("10.8.0.0", "10.8.0.1/31"), None);
+        assert_eq!(reserved("10.8.0.1", "10.8.0.1/32"), None);
+        assert_eq!(reserved("fd00::", "fd00::1/64"), Some("network"));
+        assert_eq!(reserved("fd00::ffff:ffff:ffff:ffff", "fd00::1/64"), None);
+        assert_eq!(reserved("fd00::", "fd00::1/127"), None);
+        assert_eq!(reserved("fd00::", "10.8.0.1/24"), None);
+    }
 }

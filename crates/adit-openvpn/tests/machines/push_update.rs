@@ -179,6 +179,33 @@ fn a_clients_addresses_change() {
     assert!(pair.is_up());
 }
 
+/// The address of the server, and those that no host can have in its networks.
+#[test]
+fn no_client_gets_an_address_that_the_servers_networks_do_not_leave() {
+    let mut pair = pair(|_, _| {});
+    for (option, why) in [
+        ("ifconfig 10.8.0.1 255.255.255.0", "10.8.0.1 is the address of the server"),
+        ("ifconfig-ipv6 fd00:8::1/64 fd00:8::2", "fd00:8::1 is the address of the server"),
+        (
+            "ifconfig 10.8.0.0 255.255.255.0",
+            "10.8.0.0 is the network address of 10.8.0.0/24, which no client can have",
+        ),
+        (
+            "ifconfig 10.8.0.255 255.255.255.0",
+            "10.8.0.255 is the broadcast address of 10.8.0.0/24, which no client can have",
+        ),
+        (
+            "ifconfig-ipv6 fd00:8::/64 fd00:8::1",
+            "fd00:8:: is the network address of fd00:8::/64, which no client can have",
+        ),
+    ] {
+        let options = format!("route 10.60.0.0 255.255.0.0,{option}");
+        assert_eq!(update(&mut pair, Some(0), &options).unwrap_err().to_string(), why);
+    }
+    assert_eq!((settings(&pair).len(), routed(&pair).len()), (1, 0), "nothing is sent, nothing changes");
+    assert_eq!(addresses(&pair), ["10.8.0.2", "fd00:8::1000"]);
+}
+
 #[test]
 fn no_client_gets_the_address_of_another() {
     let authority = Authority::new();
