@@ -5,16 +5,16 @@ mod learn;
 mod point_to_point;
 mod scripts;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Ended, Instant, IpNet, Notice, Path, PeerId, Rejected, Report, Severity, Transport};
+use adit_core::{Ended, Instant, Notice, Path, PeerId, Rejected, Report, Severity, Transport};
 use adit_pki::RevocationLists;
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
-use self::learn::Learning;
+use self::learn::{Learning, LearningMore};
 pub(super) use self::learn::{Learned, delete_address};
 use super::authentication::{AuthRequest, AuthResult, Authentication};
 use super::connect::Connecting;
@@ -70,8 +70,8 @@ struct Up {
     pushed_at: Option<Instant>,
     /// It takes `EXIT` on the control channel.
     cc_exit: bool,
-    /// What `learn-address` is asked about addresses that it was given since: they are refused as long.
-    learning: BTreeMap<ScriptId, IpNet>,
+    /// What `learn-address` is asked about addresses that it was given since.
+    learning: LearningMore,
 }
 
 /// One client, from its first reset to its end.

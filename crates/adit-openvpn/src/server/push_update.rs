@@ -10,6 +10,10 @@ use super::peer::Peer;
 use crate::control_message::{PushError, encode_push_update};
 use crate::pushed::{Change, address_change};
 
+/// So many runs of `learn-address` about new addresses of one client may wait: a program that changes them quicker than the
+/// script answers would take the room of other clients' scripts.
+const MOST_UNANSWERED: usize = 16;
+
 /// Why an update is sent to no client.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PushUpdateError {
@@ -31,6 +35,9 @@ pub enum PushUpdateError {
     /// An address of the server's network that no host can have, what it is, and the network.
     #[error("{0} is the {1} address of {2}, which no client can have")]
     NotOfHost(IpAddr, &'static str, IpNet),
+    /// An address for a client of whose earlier new addresses `learn-address` has so many still to judge.
+    #[error("learn-address has not answered about {0} addresses of {1} yet; try again when it has")]
+    Unanswered(usize, String),
     /// An option that does not fit a message.
     #[error(transparent)]
     Encoding(#[from] PushError),
@@ -45,7 +52,8 @@ impl Server {
     /// `learn-address` follow. What clients are pushed when they connect stays as it was.
     ///
     /// # Errors
-    /// Nothing is sent when a client would refuse part of it, or cannot have the address that it is to get.
+    /// Nothing is sent when a client would refuse part of it, or cannot have the address that it is to get; nor while
+    /// `learn-address` has not answered about the last 16 addresses that the client got so.
     pub fn push_update(
         &mut self,
         now: Instant,
@@ -92,6 +100,9 @@ impl Server {
             several => return Err(PushUpdateError::Several(several.len())),
         };
         given.iter().try_for_each(|address| self.check_network(*address))?;
+        if let Some(peer) = self.peers.get(&id).filter(|peer| peer.unanswered() >= MOST_UNANSWERED) {
+            return Err(PushUpdateError::Unanswered(peer.unanswered(), peer.name().to_owned()));
+        }
         let taken =
             given.into_iter().find_map(|address| Some((address, self.pool.other_holder(id, address)?)));
         let Some((address, owner)) = taken else { return Ok(()) };

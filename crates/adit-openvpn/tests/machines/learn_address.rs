@@ -138,6 +138,33 @@ fn a_client_that_leaves_before_the_answer_leaves_nothing() {
     assert_eq!(learned(&pair).len(), 6);
 }
 
+/// A program that changes a client's address quicker than the script answers does not fill the queue of scripts.
+#[test]
+fn updates_do_not_outrun_the_script() {
+    let mut pair = pair();
+    answer(&mut pair, 0, "");
+    let update = |pair: &mut Pair, last: u8| {
+        let options = format!("ifconfig 10.8.0.{last} 255.255.255.0");
+        let sent = pair.server.push_update(pair.now, Some(0), &options);
+        pair.exchange();
+        sent
+    };
+    for last in 100..116 {
+        assert_eq!(update(&mut pair, last), Ok(1));
+    }
+    let refused = update(&mut pair, 116).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "learn-address has not answered about 16 addresses of alice yet; try again when it has"
+    );
+    let runs = learned(&pair).len();
+    assert_eq!(runs, 3 + 16 + 16, "each address was deleted before the next was added");
+    answer(&mut pair, 3, "");
+    assert_eq!(update(&mut pair, 116), Ok(1));
+    assert_eq!(learned(&pair).len(), runs + 2);
+    assert!(pair.is_up());
+}
+
 /// PUSH_UPDATE gives the client another address: OpenVPN 2.7 multi.c, `update_vhash`.
 #[test]
 fn an_address_that_an_update_gives_is_learned_first() {

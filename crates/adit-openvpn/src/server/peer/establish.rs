@@ -1,11 +1,11 @@
 //! The server let a client in: what both agree on, and what it is pushed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use adit_core::{Instant, PeerConfig, Severity};
 
-use super::{Peer, Up, Verdict};
+use super::{LearningMore, Peer, Up, Verdict};
 use crate::codec::{DataHeader, Payloads};
 use crate::control_message::encode_push_reply;
 use crate::data_keys::Agreement;
@@ -64,7 +64,7 @@ impl Peer {
                 return;
             }
         };
-        let learning = BTreeMap::new();
+        let learning = LearningMore::default();
         self.up = Some(Up { lease, since: now, push_messages, pushed_at: None, cc_exit: false, learning });
         self.lifetime = Lifetime::new(now, self.params.limits.merged(settings.limits));
         self.enter(now, agreement, self.abilities.wraps_dynamically(), events);

@@ -29,6 +29,15 @@ impl Learning {
     }
 }
 
+/// What the script is asked about addresses that a client was given since it is up.
+#[derive(Default)]
+pub(super) struct LearningMore {
+    /// Its addresses that are refused until the script has answered.
+    asked: BTreeMap<ScriptId, IpNet>,
+    /// Runs about addresses that were taken from it before the script had answered.
+    superseded: BTreeSet<ScriptId>,
+}
+
 /// What the script says.
 pub(in crate::server) enum Learned {
     /// That was another script.
@@ -102,7 +111,7 @@ impl Peer {
             let how = if before.contains(network) { "update" } else { "add" };
             let id = self.ask(&command, how, *network, &env, events);
             if let Some(up) = &mut self.up {
-                up.learning.insert(id, *network);
+                up.learning.asked.insert(id, *network);
             }
         }
     }
@@ -116,10 +125,12 @@ impl Peer {
         let Some(up) = &mut self.up else { return Vec::new() };
         let is_reached = |network: &IpNet| !up.lease.refused.contains(network);
         let (reached, refused): (Vec<IpNet>, Vec<IpNet>) = addresses.iter().copied().partition(is_reached);
-        let is_asked = |network: &IpNet| up.learning.values().any(|asked| asked == network);
+        let is_asked = |network: &IpNet| up.learning.asked.values().any(|asked| asked == network);
         let told: Vec<IpNet> = refused.into_iter().filter(is_asked).chain(reached.iter().copied()).collect();
         up.lease.refused.retain(|network| !addresses.contains(network));
-        up.learning.retain(|_, network| !addresses.contains(network));
+        let superseded = up.learning.asked.iter().filter(|(_, network)| addresses.contains(network));
+        up.learning.superseded.extend(superseded.map(|(id, _)| *id));
+        up.learning.asked.retain(|_, network| !addresses.contains(network));
         let peer = self.id;
         events.extend(reached.into_iter().map(|route| Event::Data(DataEvent::RemoveRoute { peer, route })));
         told
@@ -155,9 +166,14 @@ impl Peer {
         outcome: &ScriptOutcome,
         events: &mut VecDeque<Event>,
     ) -> Learned {
-        if let Some(network) = self.up.as_mut().and_then(|up| up.learning.remove(&id)) {
-            self.more_learned(network, outcome, events);
-            return Learned::More;
+        if let Some(up) = &mut self.up {
+            if up.learning.superseded.remove(&id) {
+                return Learned::More;
+            }
+            if let Some(network) = up.learning.asked.remove(&id) {
+                self.more_learned(network, outcome, events);
+                return Learned::More;
+            }
         }
         let Some(learning) = &mut self.learning else { return Learned::NotOurs };
         let Some(network) = learning.asked.remove(&id) else { return Learned::NotOurs };
@@ -189,8 +205,13 @@ impl Peer {
             return Vec::new();
         }
         let lease = self.learning.as_ref().map(|learning| &learning.lease).or(self.lease());
-        let pending = self.up.iter().flat_map(|up| up.learning.values().copied());
+        let pending = self.up.iter().flat_map(|up| up.learning.asked.values().copied());
         lease.map(ClientLease::networks).unwrap_or_default().into_iter().chain(pending).collect()
+    }
+
+    /// How many runs of `learn-address` about addresses that it was given since it is up have not ended.
+    pub(in crate::server) fn unanswered(&self) -> usize {
+        self.up.as_ref().map_or(0, |up| up.learning.asked.len() + up.learning.superseded.len())
     }
 
     /// Names one more run of a script for this client.

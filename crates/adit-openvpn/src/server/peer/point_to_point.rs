@@ -1,11 +1,11 @@
 //! The peer of a point-to-point tunnel: nothing is pushed to it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use adit_core::{Instant, IpNet, Ipv4Net, Ipv6Net, PeerConfig, Severity, Transport};
 
-use super::{Peer, Up, Verdict};
+use super::{LearningMore, Peer, Up, Verdict};
 use crate::data_keys::Agreement;
 use crate::data_message;
 use crate::lease::ClientLease;
@@ -54,7 +54,7 @@ impl Peer {
             push_messages: Vec::new(),
             pushed_at: Some(now),
             cc_exit,
-            learning: BTreeMap::new(),
+            learning: LearningMore::default(),
         });
         self.lifetime = Lifetime::new(now, self.params.limits);
         self.tell_peer(events);
