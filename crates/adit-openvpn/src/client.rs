@@ -58,8 +58,13 @@ enum State {
     Asking,
     /// The driver opens a path to the remote.
     Opening,
-    /// The user is asked for the username and the password of a proxy, which said this.
-    AskingForProxy(String),
+    /// The user is asked for the username and the password of a proxy.
+    AskingForProxy {
+        /// What the proxy said.
+        text: String,
+        /// It refused others, and that was an attempt: when the next one may come.
+        not_before: Option<Instant>,
+    },
     /// There is a path.
     Connected(Box<Connection>),
     /// Over for good.
@@ -217,6 +222,14 @@ impl Client {
         if was_up {
             self.attempts = 0;
         }
+        let Some(wait) = self.count_attempt(reason, was_up) else { return };
+        let advance = next == Next::Other || (next == Next::Usual && !was_up);
+        self.wait_to_try_again(reason, advance, wait.max(least));
+    }
+
+    /// One more attempt, or a connection that was up, is over. Gives the wait before the next attempt; `None`, and the client
+    /// ends, if `connect-retry-max` allows no further one.
+    fn count_attempt(&mut self, reason: &str, was_up: bool) -> Option<Duration> {
         self.attempts = self.attempts.saturating_add(1);
         let remotes = u32::try_from(self.params.remotes.len()).unwrap_or(u32::MAX).max(1);
         let round = (self.attempts - 1) / remotes;
@@ -228,12 +241,16 @@ impl Client {
             let text =
                 format!("{}: {reason}; connect-retry-max allows no further attempt", self.remote_name());
             self.end(Ended::Failed(text));
-            return;
+            return None;
         }
-        let wait = self.wait_after(round).max(least);
+        Some(self.wait_after(round))
+    }
+
+    /// Says why the last attempt is over, and waits for the next one. `advance`: it goes to the next remote.
+    fn wait_to_try_again(&mut self, reason: &str, advance: bool, wait: Duration) {
         let text = format!("{}: {reason}; next attempt in {} s", self.remote_name(), wait.as_secs());
         self.report(Severity::Error, None, text);
-        if next == Next::Other || (next == Next::Usual && !was_up) {
+        if advance {
             self.remote = (self.remote + 1) % self.params.remotes.len().max(1);
         }
         self.wait_for_attempt(wait);
@@ -296,9 +313,7 @@ impl Client {
             OpenFailure::UnknownName(text) => self.try_again(&text, true),
             OpenFailure::NeedsCredentials { text, refused } if self.params.asks_for_proxy_credentials => {
                 self.unknown.0 = 0;
-                self.state = State::AskingForProxy(text);
-                let request = Request::ProxyCredentials { remote: self.remote, refused };
-                self.events.push_back(Event::Request(request));
+                self.ask_for_proxy(text, refused);
             }
             OpenFailure::Unreachable(text) | OpenFailure::NeedsCredentials { text, .. } => {
                 self.unknown.0 = 0;
@@ -556,7 +571,7 @@ impl Protocol for Client {
             | State::Choosing
             | State::Asking
             | State::Opening
-            | State::AskingForProxy(_)
+            | State::AskingForProxy { .. }
             | State::Ended => None,
         }
     }

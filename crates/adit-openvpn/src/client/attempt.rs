@@ -6,6 +6,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use adit_core::Severity;
+
 use super::{Client, State};
 use crate::request::{Event, Progress, RemoteDecision, RemoteQuery, Request};
 
@@ -71,15 +73,47 @@ impl Client {
         }
     }
 
-    /// The proxy can be told who we are, and the same attempt goes on; or it has failed.
-    pub(super) fn proxy_answered(&mut self, answer: Result<(), String>) {
-        let State::AskingForProxy(text) = &self.state else { return };
-        match answer {
-            Ok(()) => {
-                self.chosen = true;
-                self.open();
+    /// The proxy wants to know who we are. If it knows and refused that, the attempt has failed: the user is asked at once,
+    /// but the next attempt waits as after any other that failed (`connect-retry`), and is at the same remote.
+    pub(super) fn ask_for_proxy(&mut self, text: String, refused: bool) {
+        let mut not_before = None;
+        if refused {
+            if self.params.ends_when_lost {
+                return self.try_again(&text, false);
             }
-            Err(why) => {
+            let Some(wait) = self.count_attempt(&text, false) else { return };
+            not_before = Some(self.now + wait);
+            let text = format!(
+                "{}: {text}; next attempt in {} s at the earliest",
+                self.remote_name(),
+                wait.as_secs()
+            );
+            self.report(Severity::Error, None, text);
+        }
+        self.state = State::AskingForProxy { text, not_before };
+        let request = Request::ProxyCredentials { remote: self.remote, refused };
+        self.events.push_back(Event::Request(request));
+    }
+
+    /// The proxy can be told who we are: the same attempt goes on, or the next one comes in its time. Or the attempt has
+    /// failed.
+    pub(super) fn proxy_answered(&mut self, answer: Result<(), String>) {
+        let State::AskingForProxy { text, not_before } = &self.state else { return };
+        let not_before = *not_before;
+        match (answer, not_before) {
+            (Ok(()), not_before) => {
+                self.chosen = true;
+                match not_before.filter(|at| *at > self.now) {
+                    Some(at) => self.state = State::Waiting(at),
+                    None => self.open(),
+                }
+            }
+            // That attempt was counted when the proxy refused it.
+            (Err(why), Some(at)) => {
+                let text = format!("{text}; {why}");
+                self.wait_to_try_again(&text, true, at.saturating_since(self.now));
+            }
+            (Err(why), None) => {
                 let text = format!("{text}; {why}");
                 self.try_again(&text, true);
             }
