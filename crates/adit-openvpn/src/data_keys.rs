@@ -40,6 +40,13 @@ impl Agreement {
         Agreement { payloads: payloads(Some(path), tun_mtu, &self.shape(), decompress), ..self }
     }
 
+    /// The same on another path.
+    fn on(self, path: Path) -> Self {
+        // The longest payload follows from the MTU alone, and is never shorter than that.
+        let Payloads { decompress, longest, .. } = self.payloads;
+        self.with_payloads(path, longest, decompress)
+    }
+
     /// Whether a key may seal only so many blocks and packets. In the epoch format the data plane sees to that.
     fn blocks_count(&self) -> bool {
         self.cipher.is_aead() && self.cipher != Cipher::ChaCha20Poly1305 && !self.epoch
@@ -144,6 +151,15 @@ impl DataKeys {
             self.activate(key_id, events);
         }
         Ok(())
+    }
+
+    /// The peer is reached by another path from now on, which `fragment` may mean other parts for. Sessions that the data plane
+    /// has keep theirs: installed again, they would use numbers of packets twice. True if these parts are too long for the path.
+    pub(crate) fn move_to(&mut self, path: Path) -> bool {
+        let Some(agreement) = &mut self.agreement else { return false };
+        let before = agreement.payloads.fragment;
+        *agreement = agreement.on(path);
+        agreement.payloads.fragment < before
     }
 
     /// An exchange is complete.

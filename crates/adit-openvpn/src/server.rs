@@ -334,9 +334,8 @@ impl Server {
         self.by_sid.remove(&(old, sid));
         self.by_sid.insert((path, sid), id);
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.move_to(path);
+            peer.move_to(self.now, path, &mut self.events);
         }
-        self.events.push_back(Event::Data(DataEvent::MovePeer { peer: data_id, path }));
         self.report_move(id, Severity::Info, path, format!("{name} moved here from {old}"));
     }
 

@@ -194,7 +194,8 @@ impl StaticTunnel {
         let (seal, open) = static_directions(&params.key, params.direction, cipher, digest, &self.iv_key);
         let framing =
             Framing::StaticKey(StaticFraming { began: self.began, compression: params.compression });
-        let payloads = payloads(self.path, params.tun_mtu, &params.shape(), params.decompress);
+        // The session stays when the path becomes one of the other address family.
+        let payloads = payloads(None, params.tun_mtu, &params.shape(), params.decompress);
         let codec = Codec { framing, cipher, seal, open, replay_window: params.replay_window, payloads };
         self.data(DataEvent::Install(Box::new(Install { peer: PeerId::SERVER, session: SESSION, codec })));
     }

@@ -5,6 +5,7 @@ mod facts;
 mod judge;
 mod news;
 mod point_to_point;
+mod roaming;
 mod update;
 
 use std::collections::VecDeque;
@@ -292,28 +293,6 @@ impl Connection {
         Ok(())
     }
 
-    /// With `float`, a server's first answer may come from another of its addresses. Later only its data shows
-    /// where it is.
-    fn may_answer_from(&self, path: Path) -> bool {
-        let same_socket = match (self.path, path) {
-            (Path::Udp { socket, .. }, Path::Udp { socket: other, .. }) => socket == other,
-            _ => false,
-        };
-        self.params.float && same_socket && !self.channel.heard()
-    }
-
-    /// The server's data comes from another address, and `float` says to go after it.
-    fn follow(&mut self, events: &mut VecDeque<Event>) {
-        let Some(path) = self.moved_to.take().filter(|path| self.up.is_some() && *path != self.path) else {
-            return;
-        };
-        self.tell(Severity::Info, format!("the server moved to {path}"), events);
-        self.path = path;
-        events.push_back(Event::Data(DataEvent::MovePeer { peer: PeerId::SERVER, path }));
-        self.told_peer = false;
-        self.tell_peer(events);
-    }
-
     pub(super) fn handle_notice(&mut self, now: Instant, notice: &Notice) {
         let limits = self.params.control.reneg_use;
         let Connection { channel, data_keys, liveness, lifetime, .. } = self;
@@ -427,7 +406,7 @@ impl Connection {
 
     /// Works through what the control channel reported, up to a question, which the client takes before what follows it.
     pub(super) fn settle(&mut self, now: Instant, events: &mut VecDeque<Event>) -> Outcome {
-        self.follow(events);
+        self.follow(now, events);
         self.tell_answered(events);
         while self.verdict.is_none() && self.challenge.is_none() {
             let Some(output) = self.channel.poll_output() else { break };

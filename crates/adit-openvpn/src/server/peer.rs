@@ -3,6 +3,7 @@
 mod establish;
 mod learn;
 mod point_to_point;
+mod roaming;
 mod scripts;
 
 use std::collections::VecDeque;
@@ -14,8 +15,8 @@ use adit_pki::RevocationLists;
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
-use self::learn::{Learning, LearningMore};
 pub(super) use self::learn::{Learned, delete_address};
+use self::learn::{Learning, LearningMore};
 use super::authentication::{AuthRequest, AuthResult, Authentication};
 use super::connect::Connecting;
 use super::half_open::{HalfOpenState, Progress};
@@ -41,9 +42,6 @@ use crate::wire::{Sid, TlsRole};
 
 /// How long a client that is refused or halted gets to hear why.
 const REFUSAL_TIME: Duration = Duration::from_secs(5);
-
-/// The log hears of one move of a client in this time.
-const REPORT_MOVES_EVERY: Duration = Duration::from_secs(60);
 
 /// What the server shall do with a peer after an input.
 pub(super) enum Verdict {
@@ -317,19 +315,6 @@ impl Peer {
     /// Whether it follows PUSH_UPDATE.
     pub(super) fn understands_updates(&self) -> bool {
         self.params.point_to_point.is_none() && self.abilities.has(iv_proto::PUSH_UPDATE)
-    }
-
-    /// Whether the log shall hear of a move now; then not again for a while.
-    pub(super) fn may_report_move(&mut self, now: Instant) -> bool {
-        let due = self.next_move_report.is_none_or(|at| now >= at);
-        if due {
-            self.next_move_report = Some(now + REPORT_MOVES_EVERY);
-        }
-        due
-    }
-
-    pub(super) fn move_to(&mut self, path: Path) {
-        self.path = path;
     }
 
     pub(super) fn info(&self) -> Option<PeerInfo> {

@@ -1,9 +1,9 @@
 //! Compression and `fragment`: what each end makes of its file, of the push and of the other's options string, and what the
 //! data planes get.
 
-use adit_core::{Cipher, Digest, Instant, Protocol, Transport, UnixTime};
+use adit_core::{Cipher, Digest, Instant, Notice, Path, PeerId, Protocol, Transport, UnixTime};
 use adit_openvpn::StaticTunnel;
-use adit_openvpn::codec::{Compression, Framing, Payloads};
+use adit_openvpn::codec::{Compression, Framing, Payloads, session_id};
 use adit_openvpn::params::{
     ClientParams, DataParams, Fragment, PushedCompression, ServerParams, StaticParams,
 };
@@ -123,4 +123,96 @@ fn fragment_holds_over_udp_alone_and_at_both_ends() {
     assert!(one.is_up(), "as with OpenVPN");
     assert!(is_told(&one.client_events, "`fragment` is in our file and not in the other end's"));
     assert!(is_told(&one.server_events, "`fragment` is in the other end's file and not in ours"));
+}
+
+/// The longest parts of each session that the data plane got, and each MSS that it got for the peer.
+fn sizes(events: &[Event]) -> (Vec<u16>, Vec<u16>) {
+    let parts = events.iter().filter_map(|event| match event {
+        Event::Data(DataEvent::Install(install)) => install.codec.payloads.fragment,
+        _ => None,
+    });
+    let segments = events.iter().filter_map(|event| match event {
+        Event::Data(DataEvent::AddPeer(config)) => config.max_mss,
+        _ => None,
+    });
+    (parts.collect(), segments.collect())
+}
+
+/// Delivers everything until both ends are silent. The server sees the client on the first path, the client the server on
+/// the second.
+fn exchange(pair: &mut Pair, client_path: Path, server_path: Path) {
+    let Pair { client, server, now, client_events, server_events, .. } = pair;
+    loop {
+        let (mut datagram, mut quiet) = (Vec::new(), true);
+        while client.poll_transmit(&mut datagram).is_some() {
+            let _ = server.handle_datagram(*now, client_path, &datagram);
+            datagram.clear();
+            quiet = false;
+        }
+        while server.poll_transmit(&mut datagram).is_some() {
+            let _ = client.handle_datagram(*now, server_path, &datagram);
+            datagram.clear();
+            quiet = false;
+        }
+        client_events.extend(std::iter::from_fn(|| client.poll_event()));
+        server_events.extend(std::iter::from_fn(|| server.poll_event()));
+        if quiet {
+            return;
+        }
+    }
+}
+
+/// The outer headers of IPv6 are 20 bytes longer.
+#[test]
+fn parts_and_segments_fit_the_path_to_which_a_peer_moves() {
+    let cuts = |data: &mut DataParams| data.fragment = Some(Fragment::Mtu(1200));
+    let floats = |client: &mut ClientParams| {
+        cuts(&mut client.data);
+        client.float = true;
+    };
+    let v6 = |path: Path| match path {
+        Path::Udp { socket, .. } => Path::Udp { socket, remote: "[2001:db8::9]:1194".parse().unwrap() },
+        path => path,
+    };
+    for client_moves in [true, false] {
+        let mut pair = pair(Transport::Udp, floats, |server| cuts(&mut server.data));
+        assert!(pair.is_up());
+        let (client, server) = (pair.client_path(), pair.server_path());
+        let before = if client_moves { client } else { server };
+        for path in [v6(before), before] {
+            if client_moves {
+                pair.server.handle_notice(pair.now, Notice::Moved { peer: PeerId(0), path });
+                exchange(&mut pair, path, server);
+            } else {
+                pair.client.handle_notice(pair.now, Notice::Moved { peer: PeerId::SERVER, path });
+                exchange(&mut pair, client, path);
+            }
+        }
+        assert!(pair.is_up());
+        let events = if client_moves { &pair.server_events } else { &pair.client_events };
+        // 1200 without IPv4 20 and UDP 8; header 4, packet id 8 in the epoch format, tag 16, header of a part 4. Back on IPv4,
+        // the keys are left as they are: parts are shorter than they might be.
+        assert_eq!(sizes(events), (vec![1140, 1120], vec![1100, 1080, 1100]), "client moves: {client_moves}");
+    }
+}
+
+/// A session goes on when the other end moves to an address of the other family.
+#[test]
+fn parts_of_a_static_key_fit_both_address_families() {
+    let params = StaticParams {
+        fragment: Some(Fragment::Mtu(1200)),
+        ..StaticParams::new(
+            StaticKey::from_bytes(&[7; 256]),
+            KeyDirection::Normal,
+            Cipher::Aes256Cbc,
+            UnixTime(1_790_000_000),
+        )
+    };
+    let mut tunnel = StaticTunnel::new(params, Instant::ORIGIN, [3; 32]);
+    let (peer, path) = (PeerId::SERVER, Path::Udp { socket: 0, remote: ([192, 0, 2, 1], 1194).into() });
+    tunnel.handle_notice(Instant::ORIGIN, Notice::Moved { peer, path });
+    tunnel.handle_notice(Instant::ORIGIN, Notice::LimitNear { peer, session: session_id(peer, 0) });
+    let events: Vec<Event> = std::iter::from_fn(|| tunnel.poll_event()).collect();
+    // 1200 without IPv6 40 and UDP 8; HMAC 20, IV 16, and 69 blocks of 16; a byte of padding, packet id 8, header of a part 4.
+    assert_eq!(sizes(&events).0, [1091, 1091]);
 }

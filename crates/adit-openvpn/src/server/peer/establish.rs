@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use adit_core::{Instant, PeerConfig, Severity};
+use adit_core::{Instant, Severity};
 
 use super::{LearningMore, Peer, Up, Verdict};
 use crate::codec::{DataHeader, Payloads};
@@ -41,15 +41,7 @@ impl Peer {
         };
         let data = &self.params.data;
         let max_mss = max_mss(data.mssfix, data.tun_mtu, self.path, &agreement);
-        events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
-            peer: self.id,
-            path: Some(self.path),
-            routes: lease.networks(),
-            max_mss,
-            roams: true,
-            staging: false,
-            by_path: true,
-        })));
+        events.push_back(Event::Data(DataEvent::AddPeer(self.peer_config(&lease, max_mss))));
         let of =
             PushOf { lease: &lease, settings, agreement: &agreement, peer_id, abilities: &self.abilities };
         let mut options = push_options(&self.params, &of);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use adit_core::{Instant, IpNet, Ipv4Net, Ipv6Net, PeerConfig, Severity, Transport};
+use adit_core::{Instant, Severity, Transport};
 
 use super::{LearningMore, Peer, Up, Verdict};
 use crate::data_keys::Agreement;
@@ -38,15 +38,8 @@ impl Peer {
                 return;
             }
         };
-        events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
-            peer: self.id,
-            path: Some(self.path),
-            routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
-            max_mss: max_mss(data.mssfix, data.tun_mtu, self.path, &agreement),
-            roams: self.params.point_to_point.as_ref().is_some_and(|point| point.only_from.is_none()),
-            staging: false,
-            by_path: true,
-        })));
+        let max_mss = max_mss(data.mssfix, data.tun_mtu, self.path, &agreement);
+        events.push_back(Event::Data(DataEvent::AddPeer(self.peer_config(&lease, max_mss))));
         let cc_exit = terms.has(iv_proto::CC_EXIT);
         self.up = Some(Up {
             lease,

@@ -1,0 +1,67 @@
+//! A client whose outer address changes (roaming).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use adit_core::{Instant, IpNet, Ipv4Net, Ipv6Net, Path, PeerConfig};
+
+use super::Peer;
+use crate::lease::ClientLease;
+use crate::negotiate::max_mss;
+use crate::request::{DataEvent, Event};
+
+/// The log hears of one move of a client in this time.
+const REPORT_MOVES_EVERY: Duration = Duration::from_secs(60);
+
+impl Peer {
+    /// Whether the log shall hear of a move now; then not again for a while.
+    pub(in crate::server) fn may_report_move(&mut self, now: Instant) -> bool {
+        let due = self.next_move_report.is_none_or(|at| now >= at);
+        if due {
+            self.next_move_report = Some(now + REPORT_MOVES_EVERY);
+        }
+        due
+    }
+
+    /// It is up and has another address, to which the data plane sends from now on. What depends on the length of the outer
+    /// headers follows: the MSS of packets inside at once, parts (`fragment`) with the next keys, which are made now if parts
+    /// of the present ones are too long there.
+    pub(in crate::server) fn move_to(&mut self, now: Instant, path: Path, events: &mut VecDeque<Event>) {
+        let before = self.max_mss();
+        self.path = path;
+        events.push_back(Event::Data(DataEvent::MovePeer { peer: self.id, path }));
+        let max_mss = self.max_mss();
+        if max_mss != before
+            && let Some(up) = &self.up
+        {
+            let config = self.peer_config(&up.lease, max_mss);
+            events.push_back(Event::Data(DataEvent::AddPeer(config)));
+        }
+        if self.data_keys.move_to(path) {
+            self.channel.rekey(now);
+        }
+    }
+
+    /// The most TCP payload of packets inside, once it is known how they are sealed.
+    fn max_mss(&self) -> Option<u16> {
+        let data = &self.params.data;
+        max_mss(data.mssfix, data.tun_mtu, self.path, self.data_keys.agreement()?)
+    }
+
+    /// The client in the data plane.
+    pub(super) fn peer_config(&self, lease: &ClientLease, max_mss: Option<u16>) -> PeerConfig {
+        let point = self.params.point_to_point.as_ref();
+        PeerConfig {
+            peer: self.id,
+            path: Some(self.path),
+            routes: match point {
+                Some(_) => vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
+                None => lease.networks(),
+            },
+            max_mss,
+            roams: point.is_none_or(|point| point.only_from.is_none()),
+            staging: false,
+            by_path: true,
+        }
+    }
+}
