@@ -1,28 +1,27 @@
 //! The control channel with one peer: wrapping, session ids, and the key exchanges one after another.
 
+mod peer;
+mod receive;
 mod renewal;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Instant, Rejected};
-use adit_pki::RevocationLists;
+use adit_core::Instant;
 use rand_chacha::ChaCha20Rng;
 use rand_core::RngCore;
-use rustls::pki_types::CertificateDer;
-use x509_parser::prelude::{FromDer as _, X509Certificate};
 use zeroize::Zeroizing;
 
 use self::renewal::jittered;
 use crate::key_method::KeyMethod2;
-use crate::key_state::{KeyState, KeyStateError, KeyStateOutput, PacketShape, earliest};
+use crate::key_state::{KeyState, KeyStateError, PacketShape, earliest};
 use crate::keys::KeyMaterial;
 use crate::params::ControlParams;
 use crate::request::UserPassword;
 use crate::tls::TlsStep;
-use crate::wire::{ControlBody, Header, MAX_ACKS, Opcode, SID_LEN, Sid, TlsRole};
-use crate::wrap::{Opened, Wrap, WrapConfig, WrapReplay};
+use crate::wire::{Header, MAX_ACKS, Opcode, SID_LEN, Sid, TlsRole};
+use crate::wrap::{Wrap, WrapConfig, WrapReplay};
 
 /// Key exchanges that can be alive at once: retiring, current, next.
 const MAX_KEY_STATES: usize = 3;
@@ -34,8 +33,6 @@ const CONTROL_HEADER: usize = 1 + 8 + 1 + 4 * 4 + 8 + 4;
 const LEAST_CHUNK: usize = 64;
 /// ACKs that a SoftEther server takes in one packet.
 const MAX_ACKS_OF_SOFTETHER: usize = 4;
-/// Certificates in a chain that scripts are told of.
-const MAX_CHAIN: usize = 16;
 /// IPv6 and UDP, the larger of the outer headers that `max-packet-size` includes.
 const OUTER_HEADERS: usize = 48;
 
@@ -215,17 +212,6 @@ impl ControlChannel {
         }
     }
 
-    /// Takes a datagram's wrapping off; says whether it was the one of renegotiations. From the first of them on, OpenVPN
-    /// 3 wraps packets of the first exchange so, too (proto.hpp `set_dynamic_tls_crypt`): its `EXIT`, until the new keys
-    /// are its primary ones.
-    fn open(&self, key_id: u8, datagram: &[u8]) -> Result<(Opened, bool), Rejected> {
-        let dynamic = self.dynamic.as_ref().map(|(wrap, _)| wrap.open(datagram));
-        match dynamic {
-            Some(opened) if key_id > 0 || opened.is_ok() => Ok((opened?, true)),
-            _ => Ok((self.wrap.open(datagram)?, false)),
-        }
-    }
-
     fn packet_shape(&mut self, key_id: u8) -> PacketShape {
         let overhead = self.wrapping(key_id).overhead();
         let headers = OUTER_HEADERS + CONTROL_HEADER + overhead;
@@ -238,210 +224,14 @@ impl ControlChannel {
         }
     }
 
-    /// The common name the peer proved.
-    pub(crate) fn peer_name(&self) -> Option<&str> {
-        self.peer_name.as_deref()
-    }
-
-    /// TLS of an exchange is complete: the peer has proved its name, or that it has none.
-    pub(crate) fn is_identified(&self) -> bool {
-        self.identified
-    }
-
-    /// A server: it answered the TLS of the peer.
-    pub(crate) fn has_answered_tls(&self) -> bool {
-        self.exchanges.iter().any(|exchange| exchange.state.tls().has_answered())
-    }
-
-    /// The peer acknowledged our first reset, and with it the session id that we sent to its address.
-    pub(crate) fn reset_is_acknowledged(&self) -> bool {
-        self.exchanges.first().is_some_and(|exchange| exchange.state.reset_is_acknowledged())
-    }
-
-    /// The peer's certificate and the authorities that issued it, for scripts. To find them takes time in each handshake.
-    pub(crate) fn peer_certificates(&self) -> Vec<CertificateDer<'static>> {
-        complete_chain(self.shown_certificates(), &self.params.authorities)
-    }
-
-    /// The certificates that the peer showed, its own first.
-    pub(crate) fn shown_certificates(&self) -> &[CertificateDer<'static>] {
-        let shown = self.exchanges.iter().rev().find_map(|exchange| exchange.state.tls().peer_certificates());
-        shown.unwrap_or_default()
-    }
-
-    /// Whether the peer's certificate is on one of the lists.
-    pub(crate) fn is_revoked(&self, lists: &RevocationLists) -> bool {
-        let mut proven = self.exchanges.iter().filter_map(|exchange| exchange.state.tls().peer_certificate());
-        proven.any(|certificate| lists.names(certificate))
-    }
-
-    /// The peer's options string, from the newest exchange that has one.
-    pub(crate) fn peer_options(&self) -> Option<&str> {
-        self.exchanges.iter().rev().find_map(|exchange| exchange.state.remote_options())
-    }
-
-    /// The `IV_` lines that the peer told in the first exchange.
-    pub(crate) fn peer_info(&self) -> Option<&str> {
-        self.exchanges.first().and_then(|exchange| exchange.state.remote_info())
-    }
-
-    /// Whether keys can be [exported](crate::tls::TlsChannel::may_export) from the present exchanges.
-    pub(crate) fn may_export(&self) -> bool {
-        self.exchanges.iter().all(|exchange| exchange.state.may_export())
-    }
-
-    /// The peer-id of a point-to-point tunnel whose ends can export.
-    pub(crate) fn point_to_point_peer_id(&self) -> Result<u32, KeyStateError> {
-        let first = self.exchanges.first().ok_or(KeyStateError::MissingKeySource)?;
-        first.state.export_point_to_point_peer_id()
-    }
-
     /// A server may speak first: a point-to-point one does that knows where we are.
     pub(crate) fn let_server_begin(&mut self) {
         self.server_may_begin = true;
     }
 
-    /// Version and suite of the control channel, for people.
-    pub(crate) fn tls_description(&self) -> &str {
-        &self.tls_description
-    }
-
-    /// The peer answered at least once.
-    pub(crate) fn heard(&self) -> bool {
-        self.exchanges.iter().any(|exchange| exchange.state.heard())
-    }
-
     /// Everything we sent was acknowledged.
     pub(crate) fn is_quiet(&self) -> bool {
         self.exchanges.iter().all(|exchange| exchange.state.is_quiet())
-    }
-
-    /// Takes one control datagram. An error changes nothing.
-    pub(crate) fn handle(&mut self, now: Instant, datagram: &[u8]) -> Result<(), Rejected> {
-        if self.failed {
-            return Err(Rejected::Unexpected("the control channel has failed"));
-        }
-        let key_id = datagram.first().map_or(0, |byte| byte & MAX_KEY_ID);
-        let (opened, alike) = self.open(key_id, datagram)?;
-        let body = ControlBody::decode(opened.header.opcode, &opened.body)?;
-        self.check_sids(opened.sid, opened.header.opcode, &body)?;
-        let index = self.find_exchange(opened.header, &body)?;
-        if let Some(id) = opened.wrap_id {
-            match &mut self.dynamic {
-                Some((_, replay)) if alike => replay.check(now, id)?,
-                _ => self.replay.check(now, id)?,
-            }
-        }
-        self.peer_wraps_alike |= alike && key_id == 0;
-        self.peer_sid = Some(opened.sid);
-        let outcome = match index {
-            Some(index) => Ok(index),
-            None => self
-                .begin_for_peer(now, opened.header.key_id)
-                .map(|()| self.exchanges.len().saturating_sub(1)),
-        };
-        let outcome = outcome.and_then(|index| {
-            self.exchanges[index].state.handle(now, opened.header.opcode, body).map(|()| index)
-        });
-        match outcome {
-            Ok(index) => self.collect(now, index),
-            Err(error) => self.fail(now, error),
-        }
-        Ok(())
-    }
-
-    fn check_sids(&self, sid: Sid, opcode: Opcode, body: &ControlBody) -> Result<(), Rejected> {
-        if self.peer_sid.is_some_and(|known| known != sid) {
-            return Err(Rejected::Unexpected("another session id of the peer"));
-        }
-        match body.peer_sid {
-            Some(own) if own != self.own_sid => {
-                Err(Rejected::Unexpected("acknowledges another control channel of ours"))
-            }
-            None if self.server_may_begin && opcode == Opcode::HardResetServerV2 => Ok(()),
-            // A server's first packet must prove that it saw our reset.
-            None if self.peer_sid.is_none() => Err(Rejected::Unexpected("does not acknowledge our reset")),
-            _ => Ok(()),
-        }
-    }
-
-    /// Which exchange a packet belongs to; `None`: it starts a new one.
-    fn find_exchange(&self, header: Header, body: &ControlBody) -> Result<Option<usize>, Rejected> {
-        let reset_allowed = match header.opcode {
-            Opcode::Control | Opcode::Ack => true,
-            Opcode::SoftReset => header.key_id != 0,
-            // The wrapping lets these pass only where tls-crypt-v2 has a place.
-            Opcode::ControlWkc => self.role == TlsRole::Server && header.key_id == 0,
-            Opcode::HardResetClientV2 | Opcode::HardResetClientV3 => {
-                self.role == TlsRole::Server && header.key_id == 0
-            }
-            Opcode::HardResetServerV2 => self.role == TlsRole::Client && header.key_id == 0,
-            _ => false,
-        };
-        if !reset_allowed {
-            return Err(Rejected::Unexpected("this opcode has no place here"));
-        }
-        let is_hard_reset =
-            !matches!(header.opcode, Opcode::Control | Opcode::ControlWkc | Opcode::Ack | Opcode::SoftReset);
-        if is_hard_reset && body.packet_id != Some(0) {
-            return Err(Rejected::Unexpected("a hard reset whose packet id is not 0"));
-        }
-        if let Some(index) = self.exchanges.iter().position(|exchange| exchange.state.key_id == header.key_id)
-        {
-            return Ok(Some(index));
-        }
-        if self.is_beginning(header, body) {
-            return Ok(None);
-        }
-        Err(Rejected::Unexpected("no key exchange with this key id"))
-    }
-
-    fn collect(&mut self, now: Instant, index: usize) {
-        let key_id = self.exchanges[index].state.key_id;
-        while let Some(output) = self.exchanges[index].state.poll_output() {
-            match output {
-                KeyStateOutput::ClientHello(message) => {
-                    if self.identify(index) {
-                        self.outputs.push_back(ControlOutput::Hello { key_id, message });
-                    }
-                }
-                KeyStateOutput::Secured => {
-                    if self.identify(index) {
-                        self.outputs.push_back(ControlOutput::Secured { key_id });
-                    }
-                }
-                KeyStateOutput::Established => {
-                    if self.identify(index) {
-                        self.established(now, index);
-                    }
-                }
-                KeyStateOutput::Judge => {
-                    if self.identify(index) {
-                        self.outputs.push_back(ControlOutput::Judge { key_id });
-                    }
-                }
-                KeyStateOutput::Step(step) => self.outputs.push_back(ControlOutput::Step(step)),
-                KeyStateOutput::Message(message) => self.outputs.push_back(ControlOutput::Message(message)),
-            }
-        }
-    }
-
-    /// Notes who the peer is; a later exchange must prove the same name.
-    fn identify(&mut self, index: usize) -> bool {
-        let tls = self.exchanges[index].state.tls();
-        let name = tls.peer_certificate().and_then(|it| self.params.name_fields.name(it));
-        self.tls_description = tls.description();
-        if self.identified && self.peer_name != name {
-            let text = format!(
-                "the peer proved to be \"{}\" and then, in a renegotiation, \"{}\"",
-                self.peer_name.as_deref().unwrap_or_default(),
-                name.as_deref().unwrap_or_default()
-            );
-            self.give_up(text, true);
-            return false;
-        }
-        (self.peer_name, self.identified) = (name, true);
-        true
     }
 
     /// A server's answer to [`ControlOutput::Hello`].
@@ -628,29 +418,6 @@ impl ControlChannel {
         }
         false
     }
-}
-
-/// The peer's certificate, then who issued it, and so on up to a root, as far as these are there. TLS has verified that there is
-/// such a way. It goes by the names of the issuers: a peer may show other certificates beside or between those of the way.
-fn complete_chain(
-    shown: &[CertificateDer<'static>],
-    authorities: &[CertificateDer<'static>],
-) -> Vec<CertificateDer<'static>> {
-    let mut chain: Vec<CertificateDer<'static>> = shown.first().cloned().into_iter().collect();
-    while chain.len() < MAX_CHAIN {
-        let Some(Ok((_, last))) = chain.last().map(|der| X509Certificate::from_der(der)) else { break };
-        if last.issuer().as_raw() == last.subject().as_raw() {
-            break;
-        }
-        let issued_it = |der: &&CertificateDer<'static>| {
-            let issuer = X509Certificate::from_der(der);
-            issuer.is_ok_and(|(_, issuer)| issuer.subject().as_raw() == last.issuer().as_raw())
-        };
-        // Those of `ca` go first: a peer may show another certificate under the same name.
-        let Some(issuer) = authorities.iter().chain(shown).find(issued_it).cloned() else { break };
-        chain.push(issuer);
-    }
-    chain
 }
 
 fn random_sid(rng: &mut impl RngCore) -> Sid {
