@@ -4,42 +4,35 @@
 //! begin: each session under the same keys begins at a later time than the one before (OpenVPN packet_id.h, the long
 //! form).
 
+mod attempt;
 mod facts;
+mod path;
 mod reconfigure;
+mod session;
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::IpAddr;
 
 use adit_core::{
-    Command, Ended, Instant, IpNet, Ipv4Net, Ipv6Net, Notice, OpenFailure, Path, PeerConfig, PeerId,
-    PrefixShares, PrefixTable, Protocol, Rejected, Report, SessionId, Severity, TableUsage, Transport,
-    TunnelSettings,
+    Command, Ended, Instant, Notice, Path, PeerId, PrefixShares, PrefixTable, Protocol, Rejected, Report,
+    Severity, TableUsage, Transport, TunnelSettings,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use zeroize::Zeroizing;
 
-use crate::codec::{Codec, Framing, StaticFraming, session_id};
+use self::path::NOWHERE;
+use crate::codec::Codec;
 use crate::data_message::{self, DataMessage};
 use crate::key_state::earliest;
-use crate::keys::static_directions;
 use crate::lifetime::{Lifetime, signal_of};
 use crate::liveness::{Due, Liveness};
-use crate::negotiate::{max_mss_within, payloads};
 use crate::occ::static_options_string;
 use crate::params::StaticParams;
-use crate::request::{DataEvent, Event, Install, PeerDetail, PeerInfo, Reply, Request};
-use crate::wrap::KeyDirection;
+use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Reply, Request};
 
-/// The one session.
-const SESSION: SessionId = session_id(PeerId::SERVER, 0);
-/// Where a peer is that was not heard yet: no socket has this number.
-const NOWHERE: Path =
-    Path::Udp { socket: u32::MAX, remote: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)) };
 /// Accepted connections on which the peer was not heard, besides the present one. Unauthenticated peers can open them.
 const UNPROVEN: PrefixShares = PrefixShares::new(8, 64);
-/// Attempts before the wait between attempts begins to double (OpenVPN `connect-retry`).
-const STEADY_ATTEMPTS: u32 = 5;
 
 /// What the tunnel is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,186 +171,11 @@ impl StaticTunnel {
         self.events.push_back(Event::Data(event));
     }
 
-    /// A session begins, later than all before it. That must not come about more than once a second, least of all by
-    /// what unauthenticated peers do: sessions would run ahead of the clock, and the peer would not hear us after our next start.
-    fn begin(&mut self) {
-        let passed = (self.now - Instant::ORIGIN).as_secs();
-        let wall = self.params.wall_at_origin.0.saturating_add(passed);
-        let began = u32::try_from(wall).ok().zip(self.began.checked_add(1));
-        let Some((wall, least)) = began else {
-            let text = "the system's clock is beyond the year 2106, and a static key's packet ids end there";
-            return self.end(Ended::Failed(text.to_owned()));
-        };
-        self.began = wall.max(least);
-        let params = &self.params;
-        let (cipher, digest) = (params.cipher, params.digest);
-        let (seal, open) = static_directions(&params.key, params.direction, cipher, digest, &self.iv_key);
-        let framing =
-            Framing::StaticKey(StaticFraming { began: self.began, compression: params.compression });
-        // The session stays when the path becomes one of the other address family.
-        let payloads = payloads(None, params.tun_mtu, &params.shape(), params.decompress);
-        let codec = Codec { framing, cipher, seal, open, replay_window: params.replay_window, payloads };
-        self.data(DataEvent::Install(Box::new(Install { peer: PeerId::SERVER, session: SESSION, codec })));
-    }
-
-    /// Nothing was heard. With one key for both directions, an attacker may have replayed to us what we sent in an earlier run,
-    /// and that is later than all that the peer sends: what was taken must be forgotten, as OpenVPN does. With keys
-    /// for each direction that cannot be, and nothing is taken twice.
-    fn forgive(&mut self) {
-        if self.params.direction == KeyDirection::Bidirectional {
-            self.data(DataEvent::Retire { peer: PeerId::SERVER, session: SESSION });
-            self.begin();
-            if self.seals {
-                self.activate();
-            }
-        }
-    }
-
-    /// The peer is reached there from now on.
-    fn reach(&mut self, path: Path) {
-        let params = &self.params;
-        let max_mss = max_mss_within(params.mssfix, params.tun_mtu, path, &params.shape());
-        // As in `may_be_at`, for any path.
-        let anywhere = if params.waits() { params.only_from.is_none() } else { params.float };
-        let roams = anywhere && path != NOWHERE;
-        self.data(DataEvent::AddPeer(PeerConfig {
-            peer: PeerId::SERVER,
-            path: Some(path),
-            routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
-            max_mss,
-            roams,
-            staging: false,
-            by_path: true,
-        }));
-    }
-
-    /// What is sent goes there.
-    fn take(&mut self, path: Path) {
-        self.path = Some(path);
-        self.told_elsewhere = false;
-        self.reach(path);
-        if !std::mem::replace(&mut self.seals, true) {
-            self.activate();
-        }
-        self.liveness.restart(self.now);
-    }
-
-    fn activate(&mut self) {
-        self.data(DataEvent::Activate { peer: PeerId::SERVER, session: SESSION });
-    }
-
     /// The peer asks what our file says, to warn of what differs in its own.
     fn tell_options(&mut self) {
         let Some(path) = self.path else { return };
         let payload = data_message::occ_reply(&static_options_string(&self.params, path.transport()));
         self.data(DataEvent::Inject { peer: PeerId::SERVER, payload });
-    }
-
-    /// There is no way to the peer for now.
-    fn leave(&mut self) {
-        if let Some(path) = self.path.take() {
-            self.events.push_back(Event::Close { path });
-            self.reach(NOWHERE);
-        }
-    }
-
-    fn open(&mut self) {
-        self.take_next();
-        self.state = State::Opening;
-        let text = format!("connecting to {}", self.remote_name());
-        self.report(Severity::Info, None, text);
-        self.events.push_back(Event::Open { remote: self.remote });
-    }
-
-    fn remote_name(&self) -> &str {
-        self.params.remotes.get(self.remote).map_or("the other end", |remote| remote.name.as_str())
-    }
-
-    /// There is a path to the remote, or a connection was accepted.
-    fn opened(&mut self, path: Path) {
-        match self.state {
-            // It may be the way to a remote of before.
-            State::Opening if self.next.is_some() => {
-                self.events.push_back(Event::Close { path });
-                self.try_again("the settings changed", false);
-            }
-            State::Opening => {
-                self.state = State::Running;
-                self.ever_opened = true;
-                self.unknown.0 = 0;
-                self.lifetime = Lifetime::new(self.now, self.params.limits);
-                self.take(path);
-                self.come_up(Some(path.remote().ip()));
-            }
-            State::Running if self.params.waits() && self.may_be_at(path) => self.accepted(path),
-            _ => self.events.push_back(Event::Close { path }),
-        }
-    }
-
-    /// Until the peer was heard, the newest connection is taken for its.
-    fn accepted(&mut self, path: Path) {
-        if self.up.is_some() {
-            self.keep(path);
-        } else {
-            if let Some(before) = self.path.filter(|before| before.transport() == Transport::Tcp) {
-                self.keep(before);
-            }
-            self.take(path);
-        }
-    }
-
-    /// Keeps a connection on which the peer may be heard later.
-    fn keep(&mut self, path: Path) {
-        if let Some((path, ())) = self.unproven.insert(path.remote().ip(), path, (), ()) {
-            self.events.push_back(Event::Close { path });
-        }
-    }
-
-    /// Whether the peer may be there.
-    fn may_be_at(&self, path: Path) -> bool {
-        match self.params.waits() {
-            true => {
-                let address = path.remote().ip().to_canonical();
-                self.params.only_from.as_ref().is_none_or(|addresses| addresses.contains(&address))
-            }
-            false => self.params.float || self.path == Some(path),
-        }
-    }
-
-    /// What the peer sealed came from there.
-    fn moved(&mut self, path: Path) {
-        if self.state != State::Running || self.path == Some(path) {
-            return;
-        }
-        if !self.may_be_at(path) {
-            // An attacker who sees both ends' datagrams can replay them from any number of addresses.
-            if std::mem::replace(&mut self.told_elsewhere, true) {
-                return;
-            }
-            let answers = match self.path {
-                Some(known) => format!("answers still go to {} alone", known.remote()),
-                None => "it gets no answer".to_owned(),
-            };
-            let text = format!(
-                "datagrams of the other end come from here, where it is not by `remote`: {answers}, as anyone who \
-                 overhears its datagrams can send them again from any address. If the other end may change its \
-                 address, write `float`; if it is here for good, correct `remote`"
-            );
-            return self.report(Severity::Warning, Some(path), text);
-        }
-        if path.transport() == Transport::Tcp && self.unproven.remove(&path).is_none() {
-            return;
-        }
-        if let Some(before) = self.path.filter(|before| before.transport() == Transport::Tcp) {
-            self.events.push_back(Event::Close { path: before });
-        }
-        self.take(path);
-        self.heard = true;
-        if self.up.is_some() {
-            self.report(Severity::Info, Some(path), "the other end moved here".to_owned());
-            self.tell_peer();
-        }
-        self.establish();
     }
 
     /// The peer was heard.
@@ -413,57 +231,6 @@ impl StaticTunnel {
         if let Some(path) = newest {
             self.unproven.remove(&path);
             self.take(path);
-        }
-    }
-
-    fn try_again(&mut self, reason: &str, advance: bool) {
-        let was_up = self.up.is_some();
-        self.come_down(reason);
-        self.leave();
-        self.take_next();
-        self.attempts = self.attempts.saturating_add(1);
-        let remotes = u32::try_from(self.params.remotes.len()).unwrap_or(u32::MAX).max(1);
-        let round = (self.attempts - 1) / remotes;
-        let last = self.attempts.is_multiple_of(remotes) && !was_up;
-        if self.params.retry_max.is_some_and(|max| last && round + 1 >= max) {
-            let name = self.remote_name();
-            let text = format!("{name}: {reason}; connect-retry-max allows no further attempt");
-            return self.end(Ended::Failed(text));
-        }
-        let (first, longest) = self.params.retry;
-        let doublings = (round + 1).saturating_sub(STEADY_ATTEMPTS).min(16);
-        let wait = (first * (1 << doublings)).min(longest.max(first));
-        let text = format!("{}: {reason}; next attempt in {} s", self.remote_name(), wait.as_secs());
-        self.report(Severity::Error, None, text);
-        if advance && !was_up {
-            self.remote = (self.remote + 1) % self.params.remotes.len().max(1);
-        }
-        self.state = State::Waiting(self.now + wait);
-    }
-
-    fn open_failed(&mut self, failure: OpenFailure) {
-        if self.state != State::Opening {
-            return;
-        }
-        match failure {
-            OpenFailure::UnknownName(text) => {
-                if self.unknown.0 == 0 {
-                    self.unknown.1 = self.now;
-                }
-                self.unknown.0 = self.unknown.0.saturating_add(1);
-                let all = self.unknown.0 >= self.params.remotes.len();
-                let over = |limit| self.now - self.unknown.1 >= limit;
-                if all && !self.ever_opened && self.params.resolve_timeout.is_some_and(over) {
-                    return self.end(Ended::Failed(format!(
-                        "{text}; check the remote line, or write \"resolv-retry infinite\" to keep trying"
-                    )));
-                }
-                self.try_again(&text, true);
-            }
-            OpenFailure::Unreachable(text) | OpenFailure::NeedsCredentials { text, .. } => {
-                self.unknown.0 = 0;
-                self.try_again(&text, true);
-            }
         }
     }
 

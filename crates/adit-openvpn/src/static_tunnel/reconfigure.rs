@@ -2,7 +2,9 @@
 
 use adit_core::PeerId;
 
-use super::{NOWHERE, SESSION, StaticTunnel};
+use super::StaticTunnel;
+use super::path::NOWHERE;
+use super::session::SESSION;
 use crate::params::StaticParams;
 use crate::request::{DataEvent, Event};
 

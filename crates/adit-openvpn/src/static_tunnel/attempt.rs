@@ -1,0 +1,96 @@
+//! Attempts to reach the peer at its remotes, and the waits between them.
+
+use adit_core::{Ended, OpenFailure, Path, Severity};
+
+use super::{State, StaticTunnel};
+use crate::lifetime::Lifetime;
+use crate::request::Event;
+
+/// Attempts before the wait between attempts begins to double (OpenVPN `connect-retry`).
+const STEADY_ATTEMPTS: u32 = 5;
+
+impl StaticTunnel {
+    pub(super) fn open(&mut self) {
+        self.take_next();
+        self.state = State::Opening;
+        let text = format!("connecting to {}", self.remote_name());
+        self.report(Severity::Info, None, text);
+        self.events.push_back(Event::Open { remote: self.remote });
+    }
+
+    pub(super) fn remote_name(&self) -> &str {
+        self.params.remotes.get(self.remote).map_or("the other end", |remote| remote.name.as_str())
+    }
+
+    /// There is a path to the remote, or a connection was accepted.
+    pub(super) fn opened(&mut self, path: Path) {
+        match self.state {
+            // It may be the way to a remote of before.
+            State::Opening if self.next.is_some() => {
+                self.events.push_back(Event::Close { path });
+                self.try_again("the settings changed", false);
+            }
+            State::Opening => {
+                self.state = State::Running;
+                self.ever_opened = true;
+                self.unknown.0 = 0;
+                self.lifetime = Lifetime::new(self.now, self.params.limits);
+                self.take(path);
+                self.come_up(Some(path.remote().ip()));
+            }
+            State::Running if self.params.waits() && self.may_be_at(path) => self.accepted(path),
+            _ => self.events.push_back(Event::Close { path }),
+        }
+    }
+
+    pub(super) fn try_again(&mut self, reason: &str, advance: bool) {
+        let was_up = self.up.is_some();
+        self.come_down(reason);
+        self.leave();
+        self.take_next();
+        self.attempts = self.attempts.saturating_add(1);
+        let remotes = u32::try_from(self.params.remotes.len()).unwrap_or(u32::MAX).max(1);
+        let round = (self.attempts - 1) / remotes;
+        let last = self.attempts.is_multiple_of(remotes) && !was_up;
+        if self.params.retry_max.is_some_and(|max| last && round + 1 >= max) {
+            let name = self.remote_name();
+            let text = format!("{name}: {reason}; connect-retry-max allows no further attempt");
+            return self.end(Ended::Failed(text));
+        }
+        let (first, longest) = self.params.retry;
+        let doublings = (round + 1).saturating_sub(STEADY_ATTEMPTS).min(16);
+        let wait = (first * (1 << doublings)).min(longest.max(first));
+        let text = format!("{}: {reason}; next attempt in {} s", self.remote_name(), wait.as_secs());
+        self.report(Severity::Error, None, text);
+        if advance && !was_up {
+            self.remote = (self.remote + 1) % self.params.remotes.len().max(1);
+        }
+        self.state = State::Waiting(self.now + wait);
+    }
+
+    pub(super) fn open_failed(&mut self, failure: OpenFailure) {
+        if self.state != State::Opening {
+            return;
+        }
+        match failure {
+            OpenFailure::UnknownName(text) => {
+                if self.unknown.0 == 0 {
+                    self.unknown.1 = self.now;
+                }
+                self.unknown.0 = self.unknown.0.saturating_add(1);
+                let all = self.unknown.0 >= self.params.remotes.len();
+                let over = |limit| self.now - self.unknown.1 >= limit;
+                if all && !self.ever_opened && self.params.resolve_timeout.is_some_and(over) {
+                    return self.end(Ended::Failed(format!(
+                        "{text}; check the remote line, or write \"resolv-retry infinite\" to keep trying"
+                    )));
+                }
+                self.try_again(&text, true);
+            }
+            OpenFailure::Unreachable(text) | OpenFailure::NeedsCredentials { text, .. } => {
+                self.unknown.0 = 0;
+                self.try_again(&text, true);
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Where the peer is reached, and where it may be heard.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
+use adit_core::{IpNet, Ipv4Net, Ipv6Net, Path, PeerConfig, PeerId, Severity, Transport};
+
+use super::{State, StaticTunnel};
+use crate::negotiate::max_mss_within;
+use crate::request::{DataEvent, Event};
+
+/// Where a peer is that was not heard yet: no socket has this number.
+pub(super) const NOWHERE: Path =
+    Path::Udp { socket: u32::MAX, remote: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)) };
+
+impl StaticTunnel {
+    /// The peer is reached there from now on.
+    pub(super) fn reach(&mut self, path: Path) {
+        let params = &self.params;
+        let max_mss = max_mss_within(params.mssfix, params.tun_mtu, path, &params.shape());
+        // As in `may_be_at`, for any path.
+        let anywhere = if params.waits() { params.only_from.is_none() } else { params.float };
+        let roams = anywhere && path != NOWHERE;
+        self.data(DataEvent::AddPeer(PeerConfig {
+            peer: PeerId::SERVER,
+            path: Some(path),
+            routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
+            max_mss,
+            roams,
+            staging: false,
+            by_path: true,
+        }));
+    }
+
+    /// What is sent goes there.
+    pub(super) fn take(&mut self, path: Path) {
+        self.path = Some(path);
+        self.told_elsewhere = false;
+        self.reach(path);
+        if !std::mem::replace(&mut self.seals, true) {
+            self.activate();
+        }
+        self.liveness.restart(self.now);
+    }
+
+    /// There is no way to the peer for now.
+    pub(super) fn leave(&mut self) {
+        if let Some(path) = self.path.take() {
+            self.events.push_back(Event::Close { path });
+            self.reach(NOWHERE);
+        }
+    }
+
+    /// Until the peer was heard, the newest connection is taken for its.
+    pub(super) fn accepted(&mut self, path: Path) {
+        if self.up.is_some() {
+            self.keep(path);
+        } else {
+            if let Some(before) = self.path.filter(|before| before.transport() == Transport::Tcp) {
+                self.keep(before);
+            }
+            self.take(path);
+        }
+    }
+
+    /// Keeps a connection on which the peer may be heard later.
+    fn keep(&mut self, path: Path) {
+        if let Some((path, ())) = self.unproven.insert(path.remote().ip(), path, (), ()) {
+            self.events.push_back(Event::Close { path });
+        }
+    }
+
+    /// Whether the peer may be there.
+    pub(super) fn may_be_at(&self, path: Path) -> bool {
+        match self.params.waits() {
+            true => {
+                let address = path.remote().ip().to_canonical();
+                self.params.only_from.as_ref().is_none_or(|addresses| addresses.contains(&address))
+            }
+            false => self.params.float || self.path == Some(path),
+        }
+    }
+
+    /// What the peer sealed came from there.
+    pub(super) fn moved(&mut self, path: Path) {
+        if self.state != State::Running || self.path == Some(path) {
+            return;
+        }
+        if !self.may_be_at(path) {
+            // An attacker who sees both ends' datagrams can replay them from any number of addresses.
+            if std::mem::replace(&mut self.told_elsewhere, true) {
+                return;
+            }
+            let answers = match self.path {
+                Some(known) => format!("answers still go to {} alone", known.remote()),
+                None => "it gets no answer".to_owned(),
+            };
+            let text = format!(
+                "datagrams of the other end come from here, where it is not by `remote`: {answers}, as anyone who \
+                 overhears its datagrams can send them again from any address. If the other end may change its \
+                 address, write `float`; if it is here for good, correct `remote`"
+            );
+            return self.report(Severity::Warning, Some(path), text);
+        }
+        if path.transport() == Transport::Tcp && self.unproven.remove(&path).is_none() {
+            return;
+        }
+        if let Some(before) = self.path.filter(|before| before.transport() == Transport::Tcp) {
+            self.events.push_back(Event::Close { path: before });
+        }
+        self.take(path);
+        self.heard = true;
+        if self.up.is_some() {
+            self.report(Severity::Info, Some(path), "the other end moved here".to_owned());
+            self.tell_peer();
+        }
+        self.establish();
+    }
+}
