@@ -1,6 +1,8 @@
 //! One client of a server.
 
 mod establish;
+mod info;
+mod judge;
 mod learn;
 mod point_to_point;
 mod roaming;
@@ -8,40 +10,29 @@ mod scripts;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use adit_core::{Ended, Instant, Notice, Path, PeerId, Rejected, Report, Severity, Transport};
-use adit_pki::RevocationLists;
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
 pub(super) use self::learn::{Learned, delete_address};
 use self::learn::{Learning, LearningMore};
-use super::authentication::{AuthRequest, AuthResult, Authentication};
+use super::authentication::Authentication;
 use super::connect::Connecting;
-use super::half_open::{HalfOpenState, Progress};
 use super::pre_auth::PendingClient;
-use crate::client_hello::server_hello;
 use crate::control_channel::{ControlChannel, ControlOutput};
 use crate::control_message::{ControlMessage, split};
 use crate::data_keys::DataKeys;
 use crate::data_message;
-use crate::key_method::KeyMethod2;
 use crate::key_state::{KeyStateError, earliest};
 use crate::lease::ClientLease;
 use crate::lifetime::{Lifetime, signal_of};
 use crate::liveness::{Due, Liveness};
-use crate::negotiate::{PeerAbilities, iv_proto, known_proto};
+use crate::negotiate::PeerAbilities;
 use crate::notices::{Heard, Hearing};
-use crate::occ::parse_options;
 use crate::params::{ControlParams, Keepalive, ServerParams};
-use crate::request::{
-    ClientDecision, DataEvent, Event, PeerDetail, PeerInfo, PeerSettings, ScriptId, ScriptOutcome,
-};
+use crate::request::{DataEvent, Event};
 use crate::wire::{Sid, TlsRole};
-
-/// How long a client that is refused or halted gets to hear why.
-const REFUSAL_TIME: Duration = Duration::from_secs(5);
 
 /// What the server shall do with a peer after an input.
 pub(super) enum Verdict {
@@ -164,11 +155,6 @@ impl Peer {
         })
     }
 
-    /// The settings that hold for it.
-    pub(super) fn params(&self) -> &Arc<ServerParams> {
-        &self.params
-    }
-
     /// Takes other settings, which hold where they do not depend on what was agreed. A client of many was told when to
     /// ping; the other end of a point-to-point tunnel was not, and is judged by the new times.
     pub(super) fn reconfigure(&mut self, params: &Arc<ServerParams>) {
@@ -190,101 +176,9 @@ impl Peer {
         up.into_iter().chain(connecting).chain(learning)
     }
 
-    /// Its id in the data plane.
-    pub(super) fn data_id(&self) -> PeerId {
-        self.id
-    }
-
-    pub(super) fn path(&self) -> Path {
-        self.path
-    }
-
-    pub(super) fn sid(&self) -> Sid {
-        self.sid
-    }
-
-    /// How far it is on its way in; `None` once it is up, or was.
-    pub(super) fn half_open_state(&self) -> Option<HalfOpenState> {
-        let progress = match (self.channel.is_identified(), self.channel.has_answered_tls()) {
-            (true, _) => Progress::Identified,
-            (false, true) => Progress::Tls,
-            (false, false) => Progress::Begun,
-        };
-        let proven = self.proven || self.channel.reset_is_acknowledged();
-        (!self.authenticated).then(|| HalfOpenState { progress, proven, put_off: self.is_put_off() })
-    }
-
-    /// It was up once.
-    pub(super) fn is_authenticated(&self) -> bool {
-        self.authenticated
-    }
-
     /// What the log shall say of it, as far as there is room for peers that have not authenticated.
     pub(super) fn take_lines(&mut self) -> Vec<(Severity, String)> {
         std::mem::take(&mut self.lines)
-    }
-
-    /// Whether its authentication was deferred to wait for the user.
-    pub(super) fn is_put_off(&self) -> bool {
-        self.authentication.is_put_off()
-    }
-
-    /// The proven name, or what stands for it.
-    pub(super) fn name(&self) -> &str {
-        self.known_name().unwrap_or("unknown client")
-    }
-
-    /// The common name of its certificate, or the username that was judged. A client without either is not the earlier connection of any other, and
-    /// has no later one.
-    pub(super) fn known_name(&self) -> Option<&str> {
-        let username = Some(self.authentication.username()).filter(|name| !name.is_empty());
-        let certified = self.channel.peer_name();
-        if self.params.access.username_as_name { username.or(certified) } else { certified.or(username) }
-    }
-
-    /// By what scripts know it.
-    pub(super) fn owner(&self) -> u64 {
-        self.authentication.owner()
-    }
-
-    /// By what people know it, and programs that judge it.
-    pub(super) fn number(&self) -> u64 {
-        self.authentication.number()
-    }
-
-    /// What a program that judges clients said for it alone; once.
-    pub(super) fn granted(&mut self) -> Option<Box<PeerSettings>> {
-        self.authentication.granted()
-    }
-
-    /// The other end of a point-to-point tunnel is silent: this end starts over.
-    pub(super) fn starts_over(&self) -> bool {
-        self.starts_over
-    }
-
-    pub(super) fn is_up(&self) -> bool {
-        self.up.is_some()
-    }
-
-    pub(super) fn is_revoked(&self, lists: &RevocationLists) -> bool {
-        self.channel.is_revoked(lists)
-    }
-
-    pub(super) fn is_quiet(&self) -> bool {
-        self.channel.is_quiet()
-    }
-
-    pub(super) fn lease(&self) -> Option<&ClientLease> {
-        self.up.as_ref().map(|up| &up.lease)
-    }
-
-    pub(super) fn lease_mut(&mut self) -> Option<&mut ClientLease> {
-        self.up.as_mut().map(|up| &mut up.lease)
-    }
-
-    /// It has addresses, but scripts have still to say whether it may come up.
-    pub(super) fn is_judged(&self) -> bool {
-        self.connecting.is_some() || self.learning.is_some()
     }
 
     /// Its settings were asked for.
@@ -300,42 +194,6 @@ impl Peer {
     /// Another control channel took its place: what it still has to say would only confuse the client.
     pub(super) fn fall_silent(&mut self) {
         self.channel.fall_silent();
-    }
-
-    /// It is being sent away.
-    pub(super) fn is_refused(&self) -> bool {
-        self.refused_until.is_some()
-    }
-
-    /// Whether it comes back after `AUTH_FAILED,TEMP`; to older clients any `AUTH_FAILED` is the end.
-    pub(super) fn understands_later(&self) -> bool {
-        self.abilities.has(iv_proto::AUTH_FAIL_TEMP)
-    }
-
-    /// Whether it follows PUSH_UPDATE.
-    pub(super) fn understands_updates(&self) -> bool {
-        self.params.point_to_point.is_none() && self.abilities.has(iv_proto::PUSH_UPDATE)
-    }
-
-    pub(super) fn info(&self) -> Option<PeerInfo> {
-        let (up, agreement) = (self.up.as_ref()?, self.data_keys.agreement()?);
-        Some(PeerInfo {
-            name: self.name().to_owned(),
-            path: self.path,
-            addresses: self.inner_addresses(&up.lease),
-            cipher: agreement.cipher,
-            rekeys: self.data_keys.rekeys(),
-            last_handshake: self.last_handshake,
-            since: up.since,
-            heard: self.liveness.last_heard(),
-            routes: up.lease.routes.clone(),
-            detail: PeerDetail {
-                epochs: agreement.epoch,
-                tls: self.channel.tls_description().to_owned(),
-                username: self.authentication.username().to_owned(),
-                number: self.authentication.number(),
-            },
-        })
     }
 
     pub(super) fn handle_datagram(&mut self, now: Instant, datagram: &[u8]) -> Result<(), Rejected> {
@@ -500,116 +358,6 @@ impl Peer {
         if self.established && self.authentication.is_open() && self.up.is_none() && !waits {
             self.verdict.get_or_insert(Verdict::Authenticated);
         }
-    }
-
-    /// A script answered that judges the client.
-    pub(super) fn script_done(
-        &mut self,
-        now: Instant,
-        id: ScriptId,
-        outcome: &ScriptOutcome,
-        events: &mut VecDeque<Event>,
-    ) {
-        if let Some(auth_result) = self.authentication.script_done(now, id, outcome, events) {
-            self.follow(now, auth_result, events);
-        }
-    }
-
-    /// A program judges the client, which has this number.
-    pub(super) fn decided(
-        &mut self,
-        now: Instant,
-        key: u32,
-        decision: &ClientDecision,
-        events: &mut VecDeque<Event>,
-    ) {
-        // What it says of one that is being sent away changes nothing.
-        if !self.is_refused()
-            && let Some(auth_result) = self.authentication.decided(now, key, decision, events)
-        {
-            self.follow(now, auth_result, events);
-        }
-    }
-
-    fn follow(&mut self, now: Instant, auth_result: AuthResult, events: &mut VecDeque<Event>) {
-        if self.is_refused() {
-            return;
-        }
-        match auth_result {
-            AuthResult::Pending(messages) => {
-                messages.iter().for_each(|message| self.channel.send_message(now, message));
-            }
-            AuthResult::Passed if self.known_name().is_none() && !self.authentication.is_vouched_for() => {
-                let reason = "nothing names it: there is neither a certificate nor a username";
-                self.refuse(now, "", reason, events);
-            }
-            AuthResult::Passed if self.up.is_some() => {
-                if let Some(token) = self.authentication.token(now) {
-                    let username = self.authentication.token_username().map(|option| format!(",{option}"));
-                    let username = username.unwrap_or_default();
-                    self.channel.send_message(now, &format!("PUSH_REPLY,auth-token {}{username}", *token));
-                }
-            }
-            AuthResult::Passed => self.proceed(),
-            AuthResult::Refused { told, reason } if self.up.is_some() => {
-                self.refuse(now, &told, &reason, events);
-                let reason = "was refused at a renegotiation".to_owned();
-                self.verdict = Some(Verdict::Remove { reason, severity: Severity::Warning });
-            }
-            AuthResult::Refused { told, reason } => self.refuse(now, &told, &reason, events),
-        }
-    }
-
-    fn answer_hello(&mut self, now: Instant, key_id: u8, hello: &KeyMethod2, events: &mut VecDeque<Event>) {
-        if self.up.is_none() {
-            self.peer_info.clone_from(&hello.peer_info);
-            self.abilities = PeerAbilities::parse(&hello.peer_info);
-            self.abilities.proto = known_proto(&self.params.data, self.abilities.proto);
-            if !self.channel.may_export() {
-                self.abilities.proto &= !iv_proto::EXPORTS;
-            }
-            let options = parse_options(&hello.options);
-            self.occ_cipher = options.get("cipher").map(|name| (*name).to_owned());
-            // The word stands for every kind of compression (OpenVPN ssl.c, `remote_usescomp`).
-            let may_migrate = self.params.data.migrate && self.params.point_to_point.is_none();
-            self.migrates = may_migrate && options.contains_key("comp-lzo");
-        }
-        self.channel.answer_hello(now, key_id, server_hello(&self.params, self.path, self.migrates));
-        // A refused client is not judged again: whether `AUTH_FAILED` follows would tell if its password was right.
-        if self.is_refused() {
-            return;
-        }
-        let complete = self.params.access.asks_others().then(|| self.channel.peer_certificates());
-        let chain = complete.as_deref().unwrap_or_else(|| self.channel.shown_certificates());
-        let certified = self.channel.peer_name();
-        let user = self.authentication.username_for(&hello.username).to_owned();
-        let request = AuthRequest { now, path: self.path, hello, user: &user, certified, chain };
-        let auth_result = self.authentication.judge(&request, events);
-        self.follow(now, auth_result, events);
-    }
-
-    /// The client is told `AUTH_FAILED`, with words for it if there are any, and goes when it had time to
-    /// hear it. The log says `reason`. Judges that have not answered are asked no more.
-    pub(super) fn refuse(&mut self, now: Instant, told: &str, reason: &str, events: &mut VecDeque<Event>) {
-        let comma = if told.is_empty() { "" } else { "," };
-        self.channel.send_message(now, &format!("AUTH_FAILED{comma}{told}"));
-        // Whatever it says meanwhile does not put its end off.
-        self.refused_until.get_or_insert(now + REFUSAL_TIME);
-        self.authentication.forget(events);
-        self.tell(Severity::Warning, format!("{}: refused: {reason}", self.name()), events);
-    }
-
-    /// The client has neither addresses nor data keys any more. A message says why; the client is removed after the time
-    /// that it has to receive that message.
-    ///
-    /// With HALT it stays away and shows the reason: OpenVPN 2 ends (`server_pushed_signal`), OpenVPN 3 ends with
-    /// CLIENT_HALT (cliproto.hpp `recv_halt_restart`). RESTART would have both try again without end, each time refused
-    /// by an alert of TLS that says less.
-    pub(super) fn halt(&mut self, now: Instant, told: &str) {
-        self.channel.send_message(now, &format!("HALT,{told}"));
-        self.up = None;
-        self.data_keys = DataKeys::new(self.id, TlsRole::Server);
-        self.refused_until.get_or_insert(now + REFUSAL_TIME);
     }
 
     fn handle_record(&mut self, now: Instant, mut record: Zeroizing<Vec<u8>>, events: &mut VecDeque<Event>) {
