@@ -6,6 +6,7 @@ mod connect;
 mod cookie;
 mod establish;
 mod evict;
+mod exit;
 mod half_open;
 mod limits;
 mod log_budget;
@@ -14,7 +15,10 @@ mod pre_auth;
 mod pre_check;
 mod push_update;
 mod reconfigure;
+mod removal;
 mod reports;
+mod revocation;
+mod roaming;
 mod settings;
 mod shared_pool;
 mod silent;
@@ -25,19 +29,18 @@ mod tls_crypt_v2_verify;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use adit_core::{
-    Command, Ended, EndpointPool, HandshakeStage, Instant, IpNet, Notice, Path, PeerId, PoolRanges, Protocol,
-    Rejected, Severity, SharedPool, TableUsage, Transport,
+    Command, EndpointPool, HandshakeStage, Instant, IpNet, Notice, Path, PeerId, PoolRanges, Protocol,
+    Rejected, Severity, SharedPool, TableUsage,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use zeroize::Zeroizing;
 
 use crate::codec::Codec;
-use crate::params::{ControlParams, ExitNotify, ServerParams};
-use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Reply, Request, ScriptId};
+use crate::params::{ControlParams, ServerParams};
+use crate::request::{Event, PeerDetail, PeerInfo, Reply, Request, ScriptId};
 use crate::wire::{Header, Opcode, Sid};
 use half_open::HalfOpen;
 use log_budget::LogBudget;
@@ -47,9 +50,6 @@ pub use push_update::PushUpdateError;
 use reconfigure::AtRestart;
 use silent::SilentConnections;
 use tls_crypt_v2_verify::TlsCryptV2Verify;
-
-/// How long clients get to acknowledge the exit notice.
-const EXIT_NOTICE_TIME: Duration = Duration::from_secs(1);
 
 /// An OpenVPN server as a state machine.
 pub struct Server {
@@ -156,16 +156,6 @@ impl Server {
         }
     }
 
-    /// Disconnects a client after telling it why.
-    fn kill(&mut self, now: Instant, client: u64, message: &str) {
-        let Some((&id, peer)) = self.peers.iter_mut().find(|(_, peer)| peer.number() == client) else {
-            return;
-        };
-        peer.send_message(now, message);
-        // It is sent once: a client that does not receive it notices by the silence.
-        self.remove(id, "disconnected on request", Severity::Info);
-    }
-
     /// Clients in the middle of their first handshake.
     pub fn half_open(&self) -> usize {
         self.half_open.len()
@@ -174,12 +164,6 @@ impl Server {
     /// Clients whose control packets come along this path.
     fn at(&self, path: Path) -> impl Iterator<Item = PeerId> {
         self.by_sid.range((path, Sid([0; 8]))..=(path, Sid([0xff; 8]))).map(|(_, id)| *id)
-    }
-
-    /// Whether a peer may have this outer address.
-    fn may_be_at(&self, path: Path) -> bool {
-        let address = path.remote().ip().to_canonical();
-        self.only_from.as_ref().is_none_or(|addresses| addresses.contains(&address))
     }
 
     /// The peer whose id in the data plane this is.
@@ -243,194 +227,6 @@ impl Server {
     fn unschedule(&mut self, id: PeerId) {
         if let Some(at) = self.deadline_of.remove(&id) {
             self.deadlines.remove(&(at, id));
-        }
-    }
-
-    fn remove(&mut self, id: PeerId, reason: &str, severity: Severity) {
-        let Some(mut peer) = self.peers.remove(&id) else { return };
-        self.unschedule(id);
-        let path = peer.path();
-        let mut datagram = Vec::new();
-        while peer.poll_transmit(self.now, &mut datagram) {
-            self.last_words.push_back((path, std::mem::take(&mut datagram)));
-        }
-        self.by_sid.remove(&(path, peer.sid()));
-        self.take_down(id, &mut peer, reason);
-        self.report_lines(path, peer.take_lines());
-        let text = format!("{}: {reason}", peer.name());
-        match peer.is_authenticated() {
-            true => self.report(severity, Some(path), text),
-            false => self.report_unauthenticated(severity, path, text),
-        }
-        if path.transport() == Transport::Tcp && self.at(path).next().is_none() {
-            self.after_words.push(Event::Close { path });
-        }
-    }
-
-    /// The client's addresses are free and the data plane forgets it; its control channel is left.
-    fn take_down(&mut self, id: PeerId, peer: &mut Peer, reason: &str) {
-        self.half_open.remove(id);
-        self.pool.leave(id);
-        for network in peer.learned() {
-            if self.pool.withdraw(id, &network) {
-                self.vacated.insert(network, (peer.next_script(), peer.path().remote().ip()));
-            }
-        }
-        if let Some(lease) = peer.leave(self.now, &mut self.events) {
-            self.pool.release(&lease.addresses);
-        }
-        if let Some(lease) = peer.lease() {
-            self.pool.release(&lease.addresses);
-            let peer = peer.data_id();
-            self.events.push_back(Event::Data(DataEvent::RemovePeer(peer)));
-            self.events.push_back(Event::PeerDown { peer, reason: reason.to_owned() });
-        }
-        if peer.is_up() {
-            self.up -= 1;
-            if self.by_name.get(peer.name()) == Some(&id) {
-                self.by_name.remove(peer.name());
-            }
-        }
-    }
-
-    /// A client that is up carries no data from now on, and has a moment to hear why it shall stop.
-    fn halt(&mut self, id: PeerId, told: &str, reason: &str) {
-        let Some(mut peer) = self.peers.remove(&id) else { return };
-        self.take_down(id, &mut peer, reason);
-        peer.halt(self.now, told);
-        self.report(Severity::Warning, Some(peer.path()), format!("{}: {reason}", peer.name()));
-        self.peers.insert(id, peer);
-        self.settle(id);
-    }
-
-    /// The data plane opened a packet from a new address.
-    fn moved(&mut self, id: PeerId, path: Path) {
-        // A late word about a peer that is gone, whose id another took over.
-        let Some(peer) = self.peers.get(&id).filter(|peer| peer.is_up()) else { return };
-        // The data plane did not follow a peer whose addresses are limited: there is nothing to take back.
-        if peer.path() == path || !self.may_be_at(path) {
-            return;
-        }
-        let (old, data_id) = (peer.path(), peer.data_id());
-        let (name, sid) = (peer.name().to_owned(), peer.sid());
-        let known = peer.known_name().map(str::to_owned);
-        // A taken address changes hands only within one name (OpenVPN multi.c `multi_process_float`).
-        let is_up = |other: &PeerId| self.peers.get(other).is_some_and(Peer::is_up);
-        let taken: Vec<PeerId> = self.at(path).filter(|other| *other != id && is_up(other)).collect();
-        let is_same = |peer: &Peer| known.is_some() && peer.known_name() == known.as_deref();
-        if taken.iter().any(|other| self.peers.get(other).is_some_and(|peer| !is_same(peer))) {
-            self.report_move(
-                id,
-                Severity::Warning,
-                path,
-                format!("{name} seems to have moved here, but another client is there"),
-            );
-            self.events.push_back(Event::Data(DataEvent::MovePeer { peer: data_id, path: old }));
-            return;
-        }
-        for other in taken {
-            self.remove(other, "replaced by the same client, which moved here", Severity::Info);
-        }
-        self.by_sid.remove(&(old, sid));
-        self.by_sid.insert((path, sid), id);
-        if let Some(peer) = self.peers.get_mut(&id) {
-            peer.move_to(self.now, path, &mut self.events);
-        }
-        self.report_move(id, Severity::Info, path, format!("{name} moved here from {old}"));
-    }
-
-    /// Tells of a client's moves, one in a minute: it may move as often as it likes.
-    fn report_move(&mut self, id: PeerId, severity: Severity, path: Path, text: String) {
-        let now = self.now;
-        if self.peers.get_mut(&id).is_some_and(|peer| peer.may_report_move(now)) {
-            self.report(severity, Some(path), text);
-        }
-    }
-
-    fn closed(&mut self, path: Path, reason: &str) {
-        self.silent.remove(path);
-        self.tls_crypt_v2_verify.closed(path, &mut self.events);
-        let gone: Vec<PeerId> = self.at(path).collect();
-        for id in gone {
-            self.remove(id, &format!("connection closed: {reason}"), Severity::Info);
-        }
-    }
-
-    fn shut_down(&mut self) {
-        if self.exit_until.is_some() || self.ended {
-            return;
-        }
-        let message = match self.params.exit_notify {
-            ExitNotify::Off => None,
-            ExitNotify::Restart => Some("RESTART"),
-            ExitNotify::NextServer => Some("RESTART,[N]"),
-        };
-        let sends_exit_notice =
-            message.is_some() || self.params.point_to_point.as_ref().is_some_and(|point| point.exit_notify);
-        self.exit_until = Some(if sends_exit_notice { self.now + EXIT_NOTICE_TIME } else { self.now });
-        let ids: Vec<PeerId> = self.peers.keys().copied().collect();
-        for id in ids {
-            let Some(peer) = self.peers.get_mut(&id) else { continue };
-            match message {
-                Some(text) => peer.send_message(self.now, text),
-                None => peer.send_exit_notice(self.now, &mut self.events),
-            }
-            self.settle(id);
-        }
-        self.check_exit();
-    }
-
-    fn check_exit(&mut self) {
-        let Some(until) = self.exit_until else { return };
-        let quiet = self.peers.values().all(|peer| !peer.is_up() || peer.is_quiet());
-        if self.ended || (self.now < until && !quiet) {
-            return;
-        }
-        self.end(Ended::Shutdown);
-    }
-
-    fn end(&mut self, ended: Ended) {
-        if std::mem::replace(&mut self.ended, true) {
-            return;
-        }
-        let ids: Vec<PeerId> = self.peers.keys().copied().collect();
-        for id in ids {
-            self.remove(id, "the server stops", Severity::Info);
-        }
-        if let Some(signal) = self.signal {
-            self.after_words.push(Event::Request(Request::Signal(signal)));
-        }
-        self.after_words.push(Event::Down);
-        self.after_words.push(Event::Ended(ended));
-    }
-
-    /// The next handshakes are judged by the new lists, and who is on them goes now.
-    fn take_revocations(&mut self, content: &[u8]) {
-        let Some(revocations) = self.params.control.revocations.clone() else { return };
-        if let Err(error) = revocations.update(content) {
-            let text = format!("crl-verify: {error}; the list read before stays in force");
-            return self.report(Severity::Error, None, text);
-        }
-        self.report(Severity::Info, None, "crl-verify: read anew".to_owned());
-        self.remove_revoked();
-    }
-
-    /// Who is on the lists in force goes.
-    fn remove_revoked(&mut self) {
-        let Some(revocations) = &self.params.control.revocations else { return };
-        let lists = revocations.current();
-        // One that was refused or halted goes soon by itself, and shall hear why.
-        let goes = |peer: &Peer| !peer.is_refused() && peer.is_revoked(&lists);
-        let revoked: Vec<PeerId> =
-            self.peers.iter().filter(|(_, peer)| goes(peer)).map(|(id, _)| *id).collect();
-        let reason = "its certificate was revoked (crl-verify)";
-        for id in revoked {
-            // A peer without `pull` knows no HALT (OpenVPN push.c `server_pushed_signal`).
-            if self.params.point_to_point.is_none() && self.peers.get(&id).is_some_and(Peer::is_up) {
-                self.halt(id, "your certificate was revoked", reason);
-            } else {
-                self.remove(id, reason, Severity::Warning);
-            }
         }
     }
 
