@@ -3,9 +3,11 @@
 mod establish;
 mod facts;
 mod judge;
+mod messages;
 mod news;
 mod point_to_point;
 mod roaming;
+mod timeouts;
 mod update;
 
 use std::collections::VecDeque;
@@ -13,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Instant, Notice, Path, PeerId, PeerLimits, Rejected, Report, Severity, Transport, TunnelSettings,
+    Cipher, Instant, Notice, Path, PeerId, PeerLimits, Rejected, Report, Severity, TunnelSettings,
 };
 use adit_pki::RevocationLists;
 use base64ct::{Base64, Encoding as _};
@@ -21,16 +23,15 @@ use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
 use self::judge::Judging;
-use self::news::{news, notice};
+use self::news::news;
 use super::challenge::{TextChallenge, response_message};
 use crate::client_hello::client_hello;
 use crate::control_channel::{ControlChannel, ControlOutput};
-use crate::control_message::{ControlMessage, PushAssembler, split};
+use crate::control_message::PushAssembler;
 use crate::data_keys::{Agreement, DataKeys};
-use crate::data_message;
-use crate::key_state::{KeyStateError, earliest};
-use crate::lifetime::{Lifetime, signal_of};
-use crate::liveness::{Due, Liveness};
+use crate::key_state::KeyStateError;
+use crate::lifetime::Lifetime;
+use crate::liveness::Liveness;
 use crate::notices::{Heard, Hearing};
 use crate::params::{ClientParams, ControlParams, Keepalive, RemoteParams};
 use crate::pushed::Pushed;
@@ -38,13 +39,9 @@ use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Progress, Request, 
 use crate::tls::TlsStep;
 use crate::wire::TlsRole;
 
-/// How often to ask for the push reply (OpenVPN `PUSH_REQUEST_INTERVAL`).
-const PUSH_REQUEST_INTERVAL: Duration = Duration::from_secs(5);
 /// After which time to ask for the second time: OpenVPN 2.4's server takes the first question, if it comes as soon
 /// as the keys are there, for the beginning of its work and answers the next.
 const PUSH_REQUEST_AGAIN: Duration = Duration::from_secs(1);
-/// How long the exit notice may take.
-const EXIT_NOTICE_TIME: Duration = Duration::from_secs(1);
 
 /// What came of the last input.
 pub(super) enum Outcome {
@@ -308,98 +305,6 @@ impl Connection {
         self.channel.rekey(now);
     }
 
-    /// Tells the server, as far as it can be told, and ends soon.
-    pub(super) fn send_exit_notice(&mut self, now: Instant, events: &mut VecDeque<Event>) {
-        self.exit_until.get_or_insert(now);
-        let Some(up) = &self.up else { return };
-        if up.cc_exit {
-            self.channel.send_message(now, "EXIT");
-            self.exit_until = Some(now + EXIT_NOTICE_TIME);
-        } else if up.exit_notify && self.path.transport() == Transport::Udp {
-            let payload = data_message::occ_exit();
-            events.push_back(Event::Data(DataEvent::Inject { peer: PeerId::SERVER, payload }));
-        }
-    }
-
-    /// Whether it was told to end.
-    pub(super) fn is_exiting(&self) -> bool {
-        self.exit_until.is_some()
-    }
-
-    pub(super) fn handle_timeout(&mut self, now: Instant, events: &mut VecDeque<Event>) {
-        self.channel.handle_timeout(now);
-        if self.ask_at.is_some_and(|at| now >= at) {
-            self.ask_at = Some(now + PUSH_REQUEST_INTERVAL);
-            self.channel.send_message(now, "PUSH_REQUEST");
-        }
-        if self.up.is_none() {
-            self.check_patience(now);
-            return;
-        }
-        if self.is_exiting() {
-            return;
-        }
-        if let Some(why) = self.lifetime.over(now) {
-            self.signal = signal_of(&why);
-            return self.end_as_configured(now, &why, events);
-        }
-        match self.liveness.poll(now) {
-            Some(Due::Ping) => {
-                let payload = data_message::PING.to_vec();
-                events.push_back(Event::Data(DataEvent::Inject { peer: PeerId::SERVER, payload }));
-            }
-            Some(Due::Timeout) if self.liveness.exits() => {
-                self.signal = "ping-exit";
-                self.end_as_configured(now, &self.silence("ping-exit"), events);
-            }
-            Some(Due::Timeout) => {
-                self.signal = "ping-restart";
-                self.verdict = Some(retry(&self.silence("ping-restart")));
-            }
-            None => {}
-        }
-    }
-
-    /// The connection is over, as the configuration wants it to be: that ends the client for good, and is no failure
-    /// (as in OpenVPN, which ends itself by SIGTERM here and exits with 0).
-    fn end_as_configured(&mut self, now: Instant, why: &str, events: &mut VecDeque<Event>) {
-        self.tell(Severity::Info, format!("{why}; this ends the tunnel"), events);
-        self.send_exit_notice(now, events);
-    }
-
-    fn silence(&self, directive: &str) -> String {
-        let seconds = self.liveness.timeout().as_secs();
-        format!("nothing heard from the server for {seconds} s ({directive})")
-    }
-
-    fn check_patience(&mut self, now: Instant) {
-        if !self.channel.heard() && now >= self.started + self.remote.poll_timeout {
-            let seconds = self.remote.poll_timeout.as_secs();
-            let reason = format!(
-                "no answer within {seconds} s (server-poll-timeout): a firewall is in the way, the server is not running there, or its tls-auth/tls-crypt key is another"
-            );
-            self.verdict = Some(Outcome::Retry { reason, advance: true });
-        } else if self.push_deadline.is_some_and(|at| now >= at) {
-            self.verdict = Some(retry(&match self.pending {
-                Some(pending) => pending.reason(),
-                None => "the server accepted us but sent no settings (PUSH_REPLY)".to_owned(),
-            }));
-        }
-    }
-
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let mut next = earliest(self.channel.poll_timeout(), self.ask_at);
-        next = earliest(next, self.exit_until);
-        if self.up.is_some() && self.is_exiting() {
-            return next;
-        }
-        if self.up.is_some() {
-            return earliest(earliest(next, self.lifetime.poll_timeout()), self.liveness.poll_timeout());
-        }
-        let unheard = (!self.channel.heard()).then(|| self.started + self.remote.poll_timeout);
-        earliest(earliest(next, unheard), self.push_deadline)
-    }
-
     pub(super) fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Path> {
         self.channel.poll_transmit(now, buf).then_some(self.path)
     }
@@ -469,109 +374,6 @@ impl Connection {
             ControlOutput::Failed { reason, refused: false } => self.verdict = Some(retry(&reason)),
         }
         Ok(())
-    }
-
-    fn handle_record(
-        &mut self,
-        now: Instant,
-        mut record: Zeroizing<Vec<u8>>,
-        events: &mut VecDeque<Event>,
-    ) -> Result<(), KeyStateError> {
-        record.push(0);
-        for message in split(&mut record) {
-            match message {
-                Ok(text) => self.handle_message(now, &text, events)?,
-                Err(error) => {
-                    self.tell(Severity::Warning, format!("a control message was dropped: {error}"), events)
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn handle_message(
-        &mut self,
-        now: Instant,
-        text: &str,
-        events: &mut VecDeque<Event>,
-    ) -> Result<(), KeyStateError> {
-        match ControlMessage::parse(text) {
-            ControlMessage::PushReply(_) if !self.params.pull => {}
-            ControlMessage::PushReply(options) if self.up.is_none() => match self.assembler.add(options) {
-                Ok(Some(options)) => self.establish(now, &options, events)?,
-                Ok(None) => {}
-                Err(error) => self.verdict = Some(retry(&error.to_string())),
-            },
-            ControlMessage::PushUpdate(_) if !self.params.pull => {}
-            ControlMessage::PushUpdate(options) => match self.updates.add(options) {
-                Ok(Some(options)) => self.update(&options, events),
-                Ok(None) => {}
-                Err(error) => self.verdict = Some(retry(&error.to_string())),
-            },
-            // At each renegotiation the server may give another token.
-            ControlMessage::PushReply(options) => {
-                let tokens = options.iter().filter(|option| option.starts_with("auth-token"));
-                self.take_tokens(tokens.map(String::as_str));
-            }
-            ControlMessage::AuthFailed(reason) => self.verdict = Some(Outcome::AuthFailed(reason)),
-            ControlMessage::AuthPending { timeout } if self.up.is_none() => {
-                self.wait_for_verdict(now, timeout);
-                news(Request::Progress(Progress::Pending(timeout)), events);
-                self.tell(Severity::Info, "the server waits for more to let us in".to_owned(), events);
-            }
-            ControlMessage::Restart(how) => {
-                notice("server-pushed-connection-reset", &how.to_string(), events);
-                let reason = "the server asks us to reconnect (RESTART)".to_owned();
-                self.signal = "server-pushed-connection-reset";
-                let (advance, keep_token) = (how.next_remote, how.keep_credentials);
-                self.verdict = Some(Outcome::Restart { reason, advance, keep_token });
-            }
-            ControlMessage::Halt(how) => {
-                notice("server-pushed-halt", &how.to_string(), events);
-                let text = format!("the server ended the connection (HALT): {}", how.reason);
-                self.tell(Severity::Warning, text.trim_end_matches([':', ' ']).to_owned(), events);
-                self.signal = "server-pushed-halt";
-                self.verdict = Some(Outcome::Exited);
-            }
-            ControlMessage::Exit => {
-                notice("remote-exit", "EXIT", events);
-                self.peer_left();
-            }
-            ControlMessage::InfoPre(text) | ControlMessage::Info(text) => self.be_told(&text, events),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Authentication takes longer (`AUTH_PENDING`): at most half the life of a key, as OpenVPN
-    /// (`receive_auth_pending`).
-    fn wait_for_verdict(&mut self, now: Instant, timeout: Option<u32>) {
-        let control = &self.params.control;
-        let most = control.reneg.unwrap_or_default().div_f64(2.0).max(control.hand_window);
-        let theirs = timeout.map(|seconds| Duration::from_secs(seconds.into()));
-        let ours = theirs.unwrap_or(control.hand_window).min(most);
-        self.pending = Some(Pending { theirs, ours });
-        self.push_deadline = Some(now + ours);
-    }
-
-    /// `auth-token` and `auth-token-user`: what to show in place of username and password from now on.
-    fn take_tokens<'a>(&mut self, options: impl Iterator<Item = &'a str>) {
-        let mut password = None;
-        for option in options {
-            match option.split_once(' ') {
-                Some(("auth-token", token)) => password = Some(Zeroizing::new(token.trim().to_owned())),
-                Some(("auth-token-user", name)) => {
-                    if let Some(name) = decode_name(name.trim()) {
-                        self.username = name;
-                    }
-                }
-                _ => {}
-            }
-        }
-        let Some(password) = password else { return };
-        let token = UserPassword { username: self.username.clone(), password };
-        self.channel.set_credentials(&token);
-        self.token = Some(token);
     }
 
     fn tell(&self, severity: Severity, text: String, events: &mut VecDeque<Event>) {
