@@ -1,50 +1,29 @@
 //! An OpenVPN client: finds a server, connects, follows its push, and comes back when the server is lost.
 
 mod attempt;
+mod authentication;
 mod challenge;
 mod connection;
+mod open;
 mod reconfigure;
+mod retry;
 mod user;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use adit_core::{
-    Command, Ended, Instant, Notice, OpenFailure, Path, PeerId, Protocol, Rejected, Report, Severity,
-    TableUsage,
+    Command, Ended, Instant, Notice, Path, PeerId, Protocol, Rejected, Report, Severity, TableUsage,
 };
 use rand_chacha::ChaCha20Rng;
-use rand_core::{RngCore, SeedableRng};
+use rand_core::SeedableRng;
 
 use crate::codec::Codec;
 use crate::params::{ClientParams, ControlParams};
-use crate::request::{
-    Challenge, ChallengeResponse, Event, PeerDetail, PeerInfo, Progress, Reply, Request, UserPassword,
-};
-use challenge::{Dynamic, TextChallenge};
+use crate::request::{Event, PeerDetail, PeerInfo, Reply, Request};
+use challenge::TextChallenge;
 use connection::{Connection, Outcome};
-use user::{AfterRefusal, Need, Temporary, User};
-
-/// Attempts at one remote before the wait between attempts begins to double (OpenVPN `connect-retry`).
-const STEADY_ATTEMPTS: u32 = 5;
-
-/// Where the next attempt goes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
-    /// To the same remote.
-    Same,
-    /// To the same remote if it was just there; one that was not makes room for the next.
-    Usual,
-    /// To the next remote.
-    Other,
-}
-
-impl Next {
-    fn after(advance: bool) -> Self {
-        if advance { Next::Other } else { Next::Usual }
-    }
-}
+use user::User;
 
 /// What the client is doing.
 enum State {
@@ -142,38 +121,6 @@ impl Client {
         self.events.push_back(Event::Report(Report { severity, path, text }));
     }
 
-    fn open(&mut self) {
-        if self.params.asks_for_remote && !self.chosen {
-            return self.ask_for_remote();
-        }
-        if let Some(need) = self.user.need() {
-            self.state = State::Asking;
-            return match need {
-                Need::Credentials => {
-                    let reason = self.user.why_asked();
-                    self.events.push_back(Event::Request(Request::Credentials { reason }));
-                }
-                Need::Answer { text, echo } => self.ask(text, echo),
-            };
-        }
-        self.state = State::Opening;
-        self.chosen = false;
-        let text = format!("connecting to {}", self.remote_name());
-        self.report(Severity::Info, None, text);
-        self.events.push_back(Event::Open { remote: self.remote });
-        self.tell_opening();
-    }
-
-    fn ask(&mut self, text: String, echo: bool) {
-        self.questions = self.questions.wrapping_add(1);
-        self.question = Some(self.questions);
-        self.events.push_back(Event::Request(Request::Challenge(Challenge {
-            id: self.questions,
-            text,
-            echo,
-        })));
-    }
-
     fn end(&mut self, ended: Ended) {
         self.leave_connection();
         self.after_words.push(Event::Down);
@@ -199,207 +146,6 @@ impl Client {
                 connection.close(&mut self.events)
             }
             _ => false,
-        }
-    }
-
-    /// The connection or the attempt is over: the next one after a while.
-    fn try_again(&mut self, reason: &str, advance: bool) {
-        self.try_again_after(reason, Next::after(advance), Duration::ZERO);
-    }
-
-    /// The same, but not before `least` has passed.
-    fn try_again_after(&mut self, reason: &str, next: Next, least: Duration) {
-        // The server, or the network, may be quicker to end what we were told to end.
-        if matches!(&self.state, State::Connected(connection) if connection.is_exiting()) {
-            return self.end(Ended::Shutdown);
-        }
-        if self.params.ends_when_lost {
-            let text = format!("{}: {reason}; this ends the tunnel (remap-usr1)", self.remote_name());
-            self.report(Severity::Error, None, text);
-            return self.end(Ended::Shutdown);
-        }
-        let was_up = self.leave_connection();
-        if was_up {
-            self.attempts = 0;
-        }
-        let Some(wait) = self.count_attempt(reason, was_up) else { return };
-        let advance = next == Next::Other || (next == Next::Usual && !was_up);
-        self.wait_to_try_again(reason, advance, wait.max(least));
-    }
-
-    /// One more attempt, or a connection that was up, is over. Gives the wait before the next attempt; `None`, and the client
-    /// ends, if `connect-retry-max` allows no further one.
-    fn count_attempt(&mut self, reason: &str, was_up: bool) -> Option<Duration> {
-        self.attempts = self.attempts.saturating_add(1);
-        let remotes = u32::try_from(self.params.remotes.len()).unwrap_or(u32::MAX).max(1);
-        let round = (self.attempts - 1) / remotes;
-        if self
-            .params
-            .retry_max
-            .is_some_and(|max| !was_up && round + 1 >= max && self.attempts.is_multiple_of(remotes))
-        {
-            let text =
-                format!("{}: {reason}; connect-retry-max allows no further attempt", self.remote_name());
-            self.end(Ended::Failed(text));
-            return None;
-        }
-        Some(self.wait_after(round))
-    }
-
-    /// Says why the last attempt is over, and waits for the next one. `advance`: it goes to the next remote.
-    fn wait_to_try_again(&mut self, reason: &str, advance: bool, wait: Duration) {
-        let text = format!("{}: {reason}; next attempt in {} s", self.remote_name(), wait.as_secs());
-        self.report(Severity::Error, None, text);
-        if advance {
-            self.remote = (self.remote + 1) % self.params.remotes.len().max(1);
-        }
-        self.wait_for_attempt(wait);
-    }
-
-    /// The server let us in, but the tunnel would be none.
-    fn not_up(&mut self, reason: &str) {
-        if matches!(&self.state, State::Connected(connection) if connection.is_up()) {
-            let untold = self.events.iter().any(|event| matches!(event, Event::PeerUp { .. }));
-            self.try_again(reason, false);
-            // Who was never told that the peer is there need not hear that it is gone.
-            self.events
-                .retain(|event| !(untold && matches!(event, Event::PeerUp { .. } | Event::PeerDown { .. })));
-        }
-    }
-
-    fn wait_after(&self, round: u32) -> Duration {
-        let (first, longest) = self.params.retry;
-        let doublings = (round + 1).saturating_sub(STEADY_ATTEMPTS).min(16);
-        (first * (1 << doublings)).min(longest.max(first))
-    }
-
-    fn opened(&mut self, path: Path) {
-        if !matches!(self.state, State::Opening) {
-            self.events.push_back(Event::Close { path });
-            return;
-        }
-        self.unknown.0 = 0;
-        let mut seed = [0; 32];
-        self.rng.fill_bytes(&mut seed);
-        let rng = ChaCha20Rng::from_seed(seed);
-        let credentials = self.user.credentials();
-        let Some(remote) = self.params.remotes.get(self.remote).cloned() else {
-            return self.end(Ended::Failed("there is no remote".to_owned()));
-        };
-        self.connections = self.connections.wrapping_add(1);
-        let to = (path, remote, self.connections);
-        match Connection::new(self.now, to, self.params.clone(), self.control.clone(), credentials, rng) {
-            Ok(connection) => {
-                self.events.push_back(Event::Request(Request::Progress(Progress::Waiting)));
-                self.state = State::Connected(Box::new(connection));
-            }
-            Err(error) => {
-                self.events.push_back(Event::Close { path });
-                self.end(Ended::Failed(format!("TLS cannot start: {error}")));
-            }
-        }
-    }
-
-    fn open_failed(&mut self, failure: OpenFailure) {
-        if !matches!(self.state, State::Opening) {
-            return;
-        }
-        match failure {
-            OpenFailure::UnknownName(text) if self.tires_of_unknown_names() => {
-                self.end(Ended::Failed(format!(
-                    "{text}; check the remote line, or write \"resolv-retry infinite\" to keep trying"
-                )));
-            }
-            OpenFailure::UnknownName(text) => self.try_again(&text, true),
-            OpenFailure::NeedsCredentials { text, refused } if self.params.asks_for_proxy_credentials => {
-                self.unknown.0 = 0;
-                self.ask_for_proxy(text, refused);
-            }
-            OpenFailure::Unreachable(text) | OpenFailure::NeedsCredentials { text, .. } => {
-                self.unknown.0 = 0;
-                self.try_again(&text, true);
-            }
-        }
-    }
-
-    /// One more name does not exist: whether that is the end, as no other does and `resolv-retry` is over.
-    fn tires_of_unknown_names(&mut self) -> bool {
-        if self.unknown.0 == 0 {
-            self.unknown.1 = self.now;
-        }
-        self.unknown.0 = self.unknown.0.saturating_add(1);
-        let all = self.unknown.0 >= self.params.remotes.len();
-        let over = self.params.resolve_timeout.is_some_and(|limit| self.now - self.unknown.1 >= limit);
-        all && over && !self.ever_up
-    }
-
-    fn auth_failed(&mut self, reason: &str) {
-        if let Some(Temporary { backoff, advance, reason }) = Temporary::parse(reason) {
-            let text = format!("the server cannot let us in now (AUTH_FAILED,TEMP): {reason}");
-            return self.try_again_after(&text, Next::after(advance), backoff.unwrap_or_default());
-        }
-        if !self.user.shows_token() {
-            self.events.push_back(Event::Request(Request::AuthFailed(reason.to_owned())));
-        }
-        let by_program = self.user.answers_by_program();
-        if let Some(challenge) = Dynamic::parse(reason).filter(|_| !by_program) {
-            return self.challenged(challenge);
-        }
-        let text = connection::auth_failed(reason, &self.params.data.ciphers);
-        match self.user.refused(if by_program { reason } else { &text }) {
-            // This server is there, and knows us.
-            AfterRefusal::Again => self.try_again_after(&text, Next::Same, Duration::ZERO),
-            AfterRefusal::End => {
-                let text = format!("{}: {text}", self.remote_name());
-                self.end(Ended::Failed(text));
-            }
-        }
-    }
-
-    /// The server's question is asked at once: the answer goes with the next connection, to the same server.
-    fn challenged(&mut self, challenge: Dynamic) {
-        let text = format!("{}: the server asks (AUTH_FAILED,CRV1): {}", self.remote_name(), challenge.text);
-        self.leave_connection();
-        if let Err(why) = self.user.challenged(challenge) {
-            return self.end(Ended::Failed(format!("{text}; {why}")));
-        }
-        self.report(Severity::Info, None, text);
-        self.wait_for_attempt(self.params.retry.0);
-    }
-
-    fn question_answered(&mut self, response: ChallengeResponse) {
-        if self.question != Some(response.id) {
-            let text = "an answer to the server's question came too late".to_owned();
-            return self.report(Severity::Warning, None, text);
-        }
-        self.question = None;
-        let answer = match response.answer {
-            Ok(answer) => answer,
-            Err(why) => {
-                let text = format!("{}: no answer to the server's question: {why}", self.remote_name());
-                return self.end(Ended::Failed(text));
-            }
-        };
-        match &mut self.state {
-            State::Asking => {
-                self.user.answered_question(answer);
-                self.open();
-            }
-            State::Connected(connection) => connection.respond(self.now, &answer),
-            _ => {}
-        }
-    }
-
-    fn answered(&mut self, answer: Result<UserPassword, String>) {
-        if !matches!(self.state, State::Asking) {
-            return;
-        }
-        match answer {
-            Ok(credentials) => {
-                self.user.answered(credentials);
-                self.open();
-            }
-            Err(why) => self.end(Ended::Failed(format!("no username and password (auth-user-pass): {why}"))),
         }
     }
 

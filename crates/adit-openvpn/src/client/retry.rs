@@ -1,0 +1,101 @@
+//! An attempt or a connection is over: which remote is next, and after which wait (`connect-retry`, `connect-retry-max`).
+
+use std::time::Duration;
+
+use adit_core::{Ended, Severity};
+
+use super::{Client, State};
+use crate::request::Event;
+
+/// Attempts at one remote before the wait between attempts begins to double (OpenVPN `connect-retry`).
+const STEADY_ATTEMPTS: u32 = 5;
+
+/// Where the next attempt goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// To the same remote.
+    Same,
+    /// To the same remote if it was just there; one that was not makes room for the next.
+    Usual,
+    /// To the next remote.
+    Other,
+}
+
+impl Next {
+    pub(super) fn after(advance: bool) -> Self {
+        if advance { Next::Other } else { Next::Usual }
+    }
+}
+
+impl Client {
+    /// The connection or the attempt is over: the next one after a while.
+    pub(super) fn try_again(&mut self, reason: &str, advance: bool) {
+        self.try_again_after(reason, Next::after(advance), Duration::ZERO);
+    }
+
+    /// The same, but not before `least` has passed.
+    pub(super) fn try_again_after(&mut self, reason: &str, next: Next, least: Duration) {
+        // The server, or the network, may be quicker to end what we were told to end.
+        if matches!(&self.state, State::Connected(connection) if connection.is_exiting()) {
+            return self.end(Ended::Shutdown);
+        }
+        if self.params.ends_when_lost {
+            let text = format!("{}: {reason}; this ends the tunnel (remap-usr1)", self.remote_name());
+            self.report(Severity::Error, None, text);
+            return self.end(Ended::Shutdown);
+        }
+        let was_up = self.leave_connection();
+        if was_up {
+            self.attempts = 0;
+        }
+        let Some(wait) = self.count_attempt(reason, was_up) else { return };
+        let advance = next == Next::Other || (next == Next::Usual && !was_up);
+        self.wait_to_try_again(reason, advance, wait.max(least));
+    }
+
+    /// One more attempt, or a connection that was up, is over. Gives the wait before the next attempt; `None`, and the client
+    /// ends, if `connect-retry-max` allows no further one.
+    pub(super) fn count_attempt(&mut self, reason: &str, was_up: bool) -> Option<Duration> {
+        self.attempts = self.attempts.saturating_add(1);
+        let remotes = u32::try_from(self.params.remotes.len()).unwrap_or(u32::MAX).max(1);
+        let round = (self.attempts - 1) / remotes;
+        if self
+            .params
+            .retry_max
+            .is_some_and(|max| !was_up && round + 1 >= max && self.attempts.is_multiple_of(remotes))
+        {
+            let text =
+                format!("{}: {reason}; connect-retry-max allows no further attempt", self.remote_name());
+            self.end(Ended::Failed(text));
+            return None;
+        }
+        Some(self.wait_after(round))
+    }
+
+    /// Says why the last attempt is over, and waits for the next one. `advance`: it goes to the next remote.
+    pub(super) fn wait_to_try_again(&mut self, reason: &str, advance: bool, wait: Duration) {
+        let text = format!("{}: {reason}; next attempt in {} s", self.remote_name(), wait.as_secs());
+        self.report(Severity::Error, None, text);
+        if advance {
+            self.remote = (self.remote + 1) % self.params.remotes.len().max(1);
+        }
+        self.wait_for_attempt(wait);
+    }
+
+    /// The server let us in, but the tunnel would be none.
+    pub(super) fn not_up(&mut self, reason: &str) {
+        if matches!(&self.state, State::Connected(connection) if connection.is_up()) {
+            let untold = self.events.iter().any(|event| matches!(event, Event::PeerUp { .. }));
+            self.try_again(reason, false);
+            // Who was never told that the peer is there need not hear that it is gone.
+            self.events
+                .retain(|event| !(untold && matches!(event, Event::PeerUp { .. } | Event::PeerDown { .. })));
+        }
+    }
+
+    fn wait_after(&self, round: u32) -> Duration {
+        let (first, longest) = self.params.retry;
+        let doublings = (round + 1).saturating_sub(STEADY_ATTEMPTS).min(16);
+        (first * (1 << doublings)).min(longest.max(first))
+    }
+}
