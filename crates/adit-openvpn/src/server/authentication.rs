@@ -5,29 +5,25 @@
 mod challenge;
 mod management;
 mod override_username;
+mod scripts;
+mod token;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use adit_core::{Instant, Path};
-use adit_pki::certificate::subject_text;
-use base64ct::{Base64, Encoding as _};
 use rustls::pki_types::CertificateDer;
-use x509_parser::prelude::{FromDer, X509Certificate};
-use zeroize::Zeroizing;
 
-use self::management::{ManagementAuth, sanitized};
-use crate::access::{AccessParams, PasswordScript};
-use crate::auth_token::{self, Login, Verified, is_token};
+use self::management::ManagementAuth;
+pub(super) use self::scripts::deferred_result;
+use crate::access::AccessParams;
+use crate::auth_token::{Login, Verified};
 use crate::environment::Environment;
 use crate::key_method::KeyMethod2;
 use crate::negotiate::{PeerAbilities, iv_proto};
 use crate::params::ServerParams;
 use crate::peer_info::PeerVariables;
-use crate::request::{Event, Request, Script, ScriptFile, ScriptId, ScriptOutcome};
-
-/// The exit code by which a script puts off its answer (OpenVPN run_command.h).
-const DEFERRED: i32 = 2;
+use crate::request::{Event, Request, ScriptId};
 
 /// What is known of a client when it is judged.
 pub(super) struct AuthRequest<'a> {
@@ -111,20 +107,6 @@ pub(super) struct Authentication {
     management: ManagementAuth,
     /// The client was told to do something first, and to wait.
     put_off: bool,
-}
-
-/// A certificate for a script, as PEM (RFC 7468).
-fn exported(der: &[u8]) -> ScriptFile {
-    let text = Base64::encode_string(der);
-    let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
-    for (number, letter) in text.chars().enumerate() {
-        if number > 0 && number % 64 == 0 {
-            pem.push('\n');
-        }
-        pem.push(letter);
-    }
-    pem.push_str("\n-----END CERTIFICATE-----\n");
-    ScriptFile { content: Zeroizing::new(pem.into_bytes()), is_argument: false, variable: Some("peer_cert") }
 }
 
 impl Authentication {
@@ -254,29 +236,6 @@ impl Authentication {
         AuthResult::Passed
     }
 
-    /// `tls-verify`, for each certificate shown, the client's own last.
-    fn check_certificates(&mut self, request: &AuthRequest<'_>, events: &mut impl Extend<Event>) {
-        let Some(argv) = self.params.access.tls_verify.clone() else { return };
-        for (depth, der) in request.chain.iter().enumerate().rev() {
-            let subject = X509Certificate::from_der(der)
-                .map(|(_, certificate)| subject_text(certificate.subject()))
-                .unwrap_or_default();
-            let mut argv = argv.clone();
-            argv.extend([depth.to_string(), subject]);
-            let env = self.told.clone().finish("tls-verify");
-            let files = if self.params.access.export_certificates { vec![exported(der)] } else { Vec::new() };
-            let script = self.script(argv, env, files, false);
-            self.start(script, Kind::Certificate, events);
-        }
-    }
-
-    /// What its password is worth if it is a token.
-    fn shown_token(&self, request: &AuthRequest<'_>) -> Option<Option<Verified>> {
-        let hello = request.hello;
-        let tokens = self.params.access.tokens.as_ref().filter(|_| is_token(&hello.password))?;
-        Some(auth_token::verify(tokens, request.user, &hello.password, self.wall(request.now)))
-    }
-
     /// The token or the password. An error decides at once.
     fn check_password(
         &mut self,
@@ -315,145 +274,6 @@ impl Authentication {
         }
     }
 
-    fn take_token(&mut self, verified: Option<Verified>) -> Result<(), AuthResult> {
-        match verified {
-            None => Err(refused("", "its token is none of ours".to_owned())),
-            Some(verified) if verified.expired => {
-                Err(refused("SESSION: token expired", "its token has run out".to_owned()))
-            }
-            Some(verified) if self.token.is_some_and(|known| known.id != verified.login.id) => {
-                Err(refused("", "its token is of another login".to_owned()))
-            }
-            Some(verified) => {
-                self.token = Some(verified.login);
-                self.nameless = verified.nameless;
-                if verified.nameless {
-                    self.username.clear();
-                }
-                Ok(())
-            }
-        }
-    }
-
-    fn password_script(
-        &mut self,
-        request: &AuthRequest<'_>,
-        script: &PasswordScript,
-        token: Option<Option<Verified>>,
-    ) -> Script {
-        let hello = request.hello;
-        let mut env = self.told.clone();
-        if self.params.access.tokens.as_ref().is_some_and(|tokens| tokens.external) {
-            self.tell_login(&mut env, token);
-        }
-        let control = |variable| ScriptFile {
-            content: Zeroizing::default(),
-            is_argument: false,
-            variable: Some(variable),
-        };
-        let mut files = vec![
-            control("auth_control_file"),
-            control("auth_pending_file"),
-            control("auth_failed_reason_file"),
-        ];
-        if script.by_file {
-            let mut content =
-                Zeroizing::new(Vec::with_capacity(request.user.len() + hello.password.len() + 2));
-            content.extend_from_slice(request.username(&self.params.access).as_bytes());
-            content.push(b'\n');
-            // One line each, as in OpenVPN: what ends a line is none of it.
-            content.extend_from_slice(sanitized(&hello.password).as_bytes());
-            content.push(b'\n');
-            files.push(ScriptFile { content, is_argument: true, variable: None });
-        }
-        let mut run = self.script(script.argv.clone(), env.finish("user-pass-verify"), files, true);
-        if !script.by_file {
-            run.secrets.push(("password", sanitized(&hello.password)));
-        }
-        run
-    }
-
-    fn login_id(&self) -> [u8; 12] {
-        self.token.map_or(self.fresh_login, |token| token.id)
-    }
-
-    fn environment(&self, request: &AuthRequest<'_>) -> Environment {
-        let mut env = Environment::new(&self.params.access.env);
-        env.peer_info(&request.hello.peer_info);
-        env.certificates(request.chain);
-        env.place(request.path, false);
-        if let Some(name) = request.certified {
-            env.set("common_name", name);
-        }
-        if self.params.access.wants_password() {
-            env.set("username", request.username(&self.params.access));
-        }
-        env
-    }
-
-    fn script(
-        &mut self,
-        argv: Vec<String>,
-        env: Vec<(String, String)>,
-        files: Vec<ScriptFile>,
-        defers: bool,
-    ) -> Script {
-        let timeout = self.params.control.hand_window;
-        Script {
-            id: self.next_script(),
-            source: self.source,
-            authenticated: self.open,
-            argv,
-            env,
-            secrets: Vec::new(),
-            files,
-            settings: None,
-            defers,
-            in_order: None,
-            beside: None,
-            timeout,
-        }
-    }
-
-    fn start(&mut self, script: Script, kind: Kind, events: &mut impl Extend<Event>) {
-        self.checks.push(Check { script: script.id, kind, deferred: false });
-        events.extend([Event::Request(Request::RunScript(Box::new(script)))]);
-    }
-
-    /// A script answered. `None` if it was not one of those that are waited for.
-    pub(super) fn script_done(
-        &mut self,
-        now: Instant,
-        id: ScriptId,
-        outcome: &ScriptOutcome,
-        events: &mut impl Extend<Event>,
-    ) -> Option<AuthResult> {
-        let index = self.checks.iter().position(|check| check.script == id)?;
-        let kind = self.checks.get(index)?.kind;
-        let passed = match (&outcome.exit, deferred_result(outcome)) {
-            (Ok(0), _) => true,
-            (Ok(DEFERRED), Some(result)) if kind == Kind::Password => result,
-            (Ok(DEFERRED), None) if kind == Kind::Password => {
-                self.checks.get_mut(index)?.deferred = true;
-                return Some(self.put_off(now, outcome, events));
-            }
-            _ => false,
-        };
-        if passed {
-            self.checks.remove(index);
-            events.extend([Event::Request(Request::CancelScript(id))]);
-            return Some(self.settled());
-        }
-        self.forget(events);
-        Some(refused(&self.words_for_client(outcome), reason(kind, outcome)))
-    }
-
-    /// What the script wants the client to hear (`auth_failed_reason_file`).
-    fn words_for_client(&self, outcome: &ScriptOutcome) -> String {
-        let words = printable(outcome.files.get(2).map_or(&[][..], Vec::as_slice));
-        if words.starts_with("TEMP") && !self.knows_temporary { String::new() } else { words }
-    }
-
     /// When a result must be there.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.deadline
@@ -476,58 +296,10 @@ impl Authentication {
         self.management.forget();
         events.extend(self.checks.drain(..).map(|check| Event::Request(Request::CancelScript(check.script))));
     }
-
-    /// What to push to the client that passed, so that it needs its password no more.
-    pub(super) fn token(&mut self, now: Instant) -> Option<Zeroizing<String>> {
-        let params = self.params.clone();
-        let tokens = params.access.tokens.as_ref().filter(|_| params.access.wants_password())?;
-        if self.username.is_empty() && !self.nameless && !params.access.optional {
-            return None;
-        }
-        let wall = self.wall(now);
-        let id = self.login_id();
-        let login = self.token.get_or_insert(Login { id, since: wall });
-        let name = if self.nameless { "" } else { self.username.as_str() };
-        Some(login.token(tokens, name, wall))
-    }
-
-    fn wall(&self, now: Instant) -> u64 {
-        self.params.control.wall_at_origin.0.saturating_add(now.as_nanos() / 1_000_000_000)
-    }
 }
 
 fn refused(told: &str, reason: String) -> AuthResult {
     AuthResult::Refused { told: told.to_owned(), reason }
-}
-
-/// The words for it in OpenVPN's `session_state`.
-fn login_state(token: Option<Option<Verified>>) -> &'static str {
-    match token {
-        None => "Initial",
-        Some(None) => "Invalid",
-        Some(Some(Verified { expired: false, nameless: false, .. })) => "Authenticated",
-        Some(Some(Verified { expired: true, nameless: false, .. })) => "Expired",
-        Some(Some(Verified { expired: false, nameless: true, .. })) => "AuthenticatedEmptyUser",
-        Some(Some(Verified { expired: true, nameless: true, .. })) => "ExpiredEmptyUser",
-    }
-}
-
-/// What the first file says, as soon as it says anything: `1` is yes, `2` not yet, all else no.
-pub(super) fn deferred_result(outcome: &ScriptOutcome) -> Option<bool> {
-    outcome.files.first()?.first().filter(|first| **first != b'2').map(|first| *first == b'1')
-}
-
-fn reason(kind: Kind, outcome: &ScriptOutcome) -> String {
-    let what = match kind {
-        Kind::Password => "auth-user-pass-verify",
-        Kind::BackEnd => "plugin",
-        Kind::Certificate => "tls-verify",
-        Kind::Response => "client-crresponse",
-    };
-    match &outcome.exit {
-        Ok(code) => format!("{what} says no (exit code {code})"),
-        Err(why) => format!("{what}: {why}"),
-    }
 }
 
 /// The first line, without what a control message cannot hold.

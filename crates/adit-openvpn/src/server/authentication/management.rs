@@ -7,7 +7,8 @@ use adit_core::Instant;
 use zeroize::Zeroizing;
 
 use super::challenge::MAX_RESPONSES;
-use super::{AuthRequest, AuthResult, Authentication, Verified, login_state, refused};
+use super::token::login_state;
+use super::{AuthRequest, AuthResult, Authentication, Verified, refused};
 use crate::auth_token::Login;
 use crate::environment::Environment;
 use crate::params::ControlParams;
