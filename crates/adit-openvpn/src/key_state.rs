@@ -1,30 +1,24 @@
 //! One key exchange: reliability layer, TLS, key method 2.
 
 mod error;
+mod key_material;
 
 use std::time::Duration;
 
 use adit_core::Instant;
-use rand_core::RngCore;
 use zeroize::Zeroizing;
 
 pub(crate) use self::error::KeyStateError;
+pub(crate) use self::key_material::key_source;
 use crate::client_hello::without_exports;
 use crate::key_method::KeyMethod2;
-use crate::keys::{KeyMaterial, KeySource, derive_prf};
+use crate::keys::KeySource;
 use crate::params::ControlParams;
 use crate::reliable::{Accept, AckQueue, ReceiveWindow, SendWindow};
-use crate::static_key::{STATIC_KEY_LEN, StaticKey};
 use crate::tls::{TlsChannel, TlsStep};
 use crate::wire::{ControlBody, Opcode, Sid, TlsRole};
 use crate::wrap::v2::asks_for_wrapped_key;
 
-/// TLS exporter label of the data keys (OpenVPN `EXPORT_KEY_DATA_LABEL`).
-const EXPORT_DATA_KEYS: &str = "EXPORTER-OpenVPN-datakeys";
-/// TLS exporter label of the key that wraps renegotiations (`EXPORT_DYNAMIC_TLS_CRYPT_LABEL`).
-const EXPORT_DYNAMIC_TLS_CRYPT: &str = "EXPORTER-OpenVPN-dynamic-tls-crypt";
-/// TLS exporter label of the peer-id that both ends of a point-to-point tunnel use (`EXPORT_P2P_PEERID_LABEL`).
-const EXPORT_POINT_PEER_ID: &str = "EXPORTER-OpenVPN-p2p-peerid";
 /// ACKs in a packet that carries something else; ACK_V1 takes up to 8 (OpenVPN ssl_pkt.h).
 const MAX_ACKS_WITH_DATA: usize = 4;
 /// TLS in a packet that brings a wrapped key, however long the key is.
@@ -345,11 +339,6 @@ impl KeyState {
         self.hello.take().map_or(Ok(()), |hello| self.send_key_method(now, hello))
     }
 
-    /// Whether keys can be [exported](TlsChannel::may_export) from this exchange.
-    pub(crate) fn may_export(&self) -> bool {
-        self.tls.may_export()
-    }
-
     /// Sends our key method 2. A server's completes the exchange.
     pub(crate) fn send_key_method(
         &mut self,
@@ -464,56 +453,6 @@ impl KeyState {
     pub(crate) fn is_given_up(&self) -> bool {
         self.given_up
     }
-
-    /// What dynamic tls-crypt makes its key of.
-    pub(crate) fn export_wrapping(&self) -> Result<StaticKey, KeyStateError> {
-        let mut bytes = Zeroizing::new([0; STATIC_KEY_LEN]);
-        self.tls.export(EXPORT_DYNAMIC_TLS_CRYPT, bytes.as_mut_slice())?;
-        Ok(StaticKey::from_bytes(&bytes))
-    }
-
-    /// The peer-id of a point-to-point tunnel whose ends can export.
-    pub(crate) fn export_point_to_point_peer_id(&self) -> Result<u32, KeyStateError> {
-        let mut id = [0; 3];
-        self.tls.export(EXPORT_POINT_PEER_ID, &mut id)?;
-        let [a, b, c] = id;
-        Ok(u32::from_be_bytes([0, a, b, c]))
-    }
-
-    /// The data keys: by TLS exporter, or by OpenVPN's own PRF for peers before 2.6.
-    pub(crate) fn key_material(
-        &self,
-        exporter: bool,
-        own_sid: Sid,
-        peer_sid: Sid,
-    ) -> Result<KeyMaterial, KeyStateError> {
-        if exporter {
-            let mut bytes = Zeroizing::new([0; 256]);
-            self.tls.export(EXPORT_DATA_KEYS, bytes.as_mut_slice())?;
-            return Ok(KeyMaterial::from_bytes(&bytes));
-        }
-        let (Some(local), Some(remote)) = (&self.local, &self.remote) else {
-            return Err(KeyStateError::MissingKeySource);
-        };
-        match self.role {
-            TlsRole::Client => derive_prf(local, remote, own_sid, peer_sid),
-            TlsRole::Server => derive_prf(remote, local, peer_sid, own_sid),
-        }
-        .ok_or(KeyStateError::MissingKeySource)
-    }
-}
-
-/// Fresh random numbers for one side's key method 2.
-pub(crate) fn key_source(rng: &mut impl RngCore, role: TlsRole) -> KeySource {
-    let mut source = KeySource { pre_master: None, random1: [0; 32], random2: [0; 32] };
-    if role == TlsRole::Client {
-        let mut pre_master = [0; 48];
-        rng.fill_bytes(&mut pre_master);
-        source.pre_master = Some(pre_master);
-    }
-    rng.fill_bytes(&mut source.random1);
-    rng.fill_bytes(&mut source.random2);
-    source
 }
 
 /// The earlier of two moments that may not be set.
