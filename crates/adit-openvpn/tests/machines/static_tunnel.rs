@@ -1,4 +1,8 @@
 //! A tunnel with a static key: who finds whom, who is lost, and when.
+
+mod reconfigure;
+mod sessions;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +11,7 @@ use adit_core::{
     PeerActivity, PeerConfig, PeerId, PeerLimits, Protocol, SessionId, Severity, Transport, UnixTime,
 };
 use adit_openvpn::StaticTunnel;
-use adit_openvpn::codec::{DirectionKey, Framing, StaticFraming, session_id};
+use adit_openvpn::codec::{Framing, StaticFraming, session_id};
 use adit_openvpn::data_message::{self, DataMessage};
 use adit_openvpn::params::{Keepalive, LocalSettings, RemoteParams, ScriptParams, StaticParams};
 use adit_openvpn::request::{DataEvent, Event, Install, Request};
@@ -381,69 +385,6 @@ fn an_end_that_waits_starts_over_for_its_peer_alone() {
     assert!(starts_over(&end.command(at(5), gone(1))));
 }
 
-/// Where both ends have one key, what an end sent in an earlier run can be sent to it, and is later than what its peer
-/// sends.
-#[test]
-fn a_silent_peer_is_heard_anew_where_there_is_one_key() {
-    for direction in [KeyDirection::Normal, KeyDirection::Bidirectional] {
-        let mut end = End::new(StaticParams { direction, ..waiting() }, at(0));
-        end.moved(at(1), udp(1));
-        let events = end.timeout(at(61));
-        let retired = events.iter().any(|event| matches!(event, Event::Data(DataEvent::Retire { .. })));
-        assert_eq!(retired, direction == KeyDirection::Bidirectional);
-        let starts: Vec<u64> = installs(&events).into_iter().map(began).collect();
-        assert_eq!(starts, Vec::from_iter(retired.then_some(WALL + 61)));
-        assert_eq!(activates(&events), retired);
-    }
-}
-
-#[test]
-fn packet_ids_begin_later_each_time() {
-    let mut end = End::new(connecting(Transport::Udp), at(0));
-    end.opened(at(0), udp(1));
-    let near = Notice::LimitNear { peer: PeerId::SERVER, session: SESSION };
-    for (now, expected) in [(at(0), WALL + 1), (at(0), WALL + 2), (at(100), WALL + 100)] {
-        let events = end.notice(now, near.clone());
-        assert_eq!(began(installs(&events)[0]), expected);
-        assert!(activates(&events));
-    }
-    let params = StaticParams { wall_at_origin: UnixTime(1 << 32), ..waiting() };
-    let end = End::new(params, at(0));
-    assert!(matches!(ended(&end.events), Some(Ended::Failed(why)) if why.contains("2106")));
-}
-
-#[test]
-fn both_ends_have_each_others_keys_and_ivs_of_their_own() {
-    let key = |seed: [u8; 32], params: StaticParams| {
-        let mut machine = StaticTunnel::new(params, at(0), seed);
-        let events: Vec<Event> = std::iter::from_fn(|| machine.poll_event()).collect();
-        installs(&events)[0].clone()
-    };
-    let mut halves = [0; 256];
-    halves[128..].fill(1);
-    let with_key = |params| StaticParams { key: StaticKey::from_bytes(&halves), ..params };
-    let parts = |key: &DirectionKey| (key.key.clone(), key.mac.as_ref().unwrap().key.clone());
-    let ivs = |key: &DirectionKey| *key.mac.as_ref().unwrap().iv_key;
-    let west = key([1; 32], with_key(waiting()));
-    let east = key([2; 32], with_key(connecting(Transport::Udp)));
-    assert_eq!(
-        (parts(&west.codec.seal), parts(&west.codec.open)),
-        (parts(&east.codec.open), parts(&east.codec.seal))
-    );
-    assert_ne!(west.codec.seal.key, west.codec.open.key);
-    assert_ne!(ivs(&west.codec.seal), ivs(&east.codec.seal));
-    assert_eq!(ivs(&west.codec.seal), ivs(&west.codec.open), "our own, by which we know what comes back");
-
-    let both = |params| StaticParams { direction: KeyDirection::Bidirectional, ..with_key(params) };
-    let (west, again) = (key([1; 32], both(waiting())), key([2; 32], both(waiting())));
-    assert_eq!(
-        (parts(&west.codec.seal), parts(&west.codec.open)),
-        (parts(&again.codec.open), parts(&again.codec.seal))
-    );
-    assert_eq!(west.codec.seal.key, west.codec.open.key);
-    assert_ne!(ivs(&west.codec.seal), ivs(&again.codec.seal), "no IV comes twice");
-}
-
 #[test]
 fn it_ends_politely() {
     let mut end = End::new(connecting(Transport::Udp), at(0));
@@ -509,71 +450,4 @@ fn the_options_are_told_to_who_asks() {
     for _ in 0..2 {
         assert_eq!(answers(&end.notice(at(3), request())), [told]);
     }
-}
-
-/// What is installed, in these events.
-fn installed(events: &[Event]) -> Vec<&Install> {
-    let install = |event| match event {
-        &Event::Data(DataEvent::Install(ref install)) => Some(&**install),
-        _ => None,
-    };
-    events.iter().filter_map(install).collect()
-}
-
-#[test]
-fn other_settings_hold_at_once_or_when_the_peer_is_waited_for_anew() {
-    let mut end = End::new(waiting(), at(0));
-    end.notice(at(1), Notice::Moved { peer: PeerId::SERVER, path: udp(1) });
-    let other = StaticParams {
-        key: StaticKey::from_bytes(&[8; 256]),
-        keepalive: Keepalive { timeout: Some(Duration::from_secs(20)), ..waiting().keepalive },
-        local: LocalSettings { addresses: vec!["10.5.0.1/32".parse().unwrap()], ..LocalSettings::default() },
-        ..waiting()
-    };
-    let events = end.after(|machine| machine.reconfigure(other.clone()));
-    assert!(installed(&events).is_empty(), "the other end has the old key: {events:?}");
-    assert!(!events.iter().any(|event| matches!(event, Event::Up(_))), "{events:?}");
-    assert_eq!(end.machine.peers().len(), 1, "it stays");
-    end.traffic(at(2), 1, 0);
-
-    // The new timeout holds already, and the loss brings the rest.
-    assert!(end.timeout(at(21)).iter().all(|event| !matches!(event, Event::PeerDown { .. })));
-    let events = end.timeout(at(22));
-    assert!(events.iter().any(|event| matches!(event, Event::PeerDown { .. })), "{events:?}");
-    let [install] = installed(&events)[..] else { panic!("{events:?}") };
-    let retired = |event: &Event| matches!(event, Event::Data(DataEvent::Retire { .. }));
-    assert!(events.iter().any(retired), "{events:?}");
-    let mut with_it = End { machine: StaticTunnel::new(other.clone(), at(0), [3; 32]), events: Vec::new() };
-    with_it.drain();
-    assert_eq!(install.codec.open.key, installed(&with_it.events)[0].codec.open.key, "the new key");
-    let up = events.iter().find_map(|event| match event {
-        Event::Up(settings) => Some(settings.addresses.clone()),
-        _ => None,
-    });
-    assert_eq!(up, Some(other.local.addresses), "the new address");
-}
-
-#[test]
-fn keys_that_stay_keep_what_was_taken_under_them() {
-    let mut end = End::new(waiting(), at(0));
-    end.notice(at(1), Notice::Moved { peer: PeerId::SERVER, path: udp(1) });
-    let other = StaticParams { exit_notify: false, ..waiting() };
-    end.after(|machine| machine.reconfigure(other));
-    let events = end.command(at(2), Command::Restart);
-    assert!(installed(&events).is_empty(), "a second session would take datagrams twice: {events:?}");
-}
-
-#[test]
-fn a_way_to_a_remote_of_before_is_not_taken() {
-    let mut end = End::new(connecting(Transport::Udp), at(0));
-    let other = StaticParams {
-        remotes: vec![RemoteParams::new("west".to_owned(), Transport::Udp)],
-        ..connecting(Transport::Udp)
-    };
-    end.after(|machine| machine.reconfigure(other));
-    let events = end.command(at(1), Command::Opened { path: udp(1) });
-    assert!(events.iter().any(|event| matches!(event, Event::Close { .. })), "{events:?}");
-    let events = end.timeout(at(2));
-    let text = format!("{events:?}");
-    assert!(text.contains("connecting to west") && text.contains("Open { remote: 0 }"), "{text}");
 }
