@@ -305,7 +305,10 @@ fn start(config: DriverConfig, address: &str) -> Running {
 }
 
 fn start_toy(config: DriverConfig, toy: Toy, heard: Receiver<Heard>) -> Running {
-    let driver = Driver::new(config, make_codec).unwrap();
+    run_driver(Driver::new(config, make_codec).unwrap(), toy, heard)
+}
+
+fn run_driver(driver: Driver<Toy>, toy: Toy, heard: Receiver<Heard>) -> Running {
     let (handle, addresses) = (driver.handle(), driver.local_addresses());
     let mut log = Log(toy.heard.clone());
     let thread = thread::spawn(move || driver.run(toy, &mut log));

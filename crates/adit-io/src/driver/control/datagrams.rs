@@ -13,8 +13,9 @@ use crate::driver::mail::DataMail;
 use crate::driver::status::count;
 use crate::udp::Datagrams;
 
-/// Between two lines in the log about datagrams that do not parse or verify.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+/// Between two lines in the log about what unauthenticated peers sent that does not parse or verify, and between two about
+/// connections that cannot be forwarded.
+pub(super) const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 /// Datagrams handled before mails are taken again.
 const DATAGRAM_BATCH: usize = 32;
 /// Between two lines in the log about datagrams that a listening socket could not send.
