@@ -25,6 +25,10 @@ use crate::privileges::Account;
 
 /// Runs at once, with those that ended and whose files are kept.
 const MAX_RUNS: usize = 8192;
+/// Arguments that may follow those of the configuration: the most that any script gets (docs/SCRIPTS.md). What they say (a
+/// device, an address, a certificate's subject) is of the moment, so that the policy cannot hold it. It means nothing to a
+/// script but what the script makes of it; but a program that runs its arguments, such as a shell without `-c`, would run these.
+const MOST_FOLLOWING: usize = 6;
 /// The largest file that is read back.
 const MAX_FILE: u64 = 256 << 10;
 /// How long it may take until one that was killed has ended, and how often it is looked at.
@@ -141,8 +145,12 @@ impl Scripts {
     /// program's libraries obey, such as `LD_PRELOAD`, is not.
     fn check(&self, call: &ScriptCall) -> io::Result<()> {
         let denied = |what: &str| io::Error::new(io::ErrorKind::PermissionDenied, what.to_owned());
-        let mut commands = self.policy.commands.iter().chain(&self.policy.lasting);
-        if !commands.any(|command| !command.is_empty() && call.argv.starts_with(command)) {
+        let paths = call.files.iter().filter(|file| file.is_argument).count();
+        let is_allowed = |command: &Vec<String>| {
+            let following = call.argv.strip_prefix(command.as_slice());
+            !command.is_empty() && following.is_some_and(|words| words.len() + paths <= MOST_FOLLOWING)
+        };
+        if !self.policy.commands.iter().chain(&self.policy.lasting).any(is_allowed) {
             return Err(denied("the configuration has no such script"));
         }
         let variables = call.env.iter().chain(&call.secrets).map(|(name, _)| name);
@@ -492,6 +500,10 @@ mod tests {
             scripts.release(run);
             assert!(scripts.files(run).is_err());
         }
+        // The path of its file is one more.
+        let followed = |count| [&good[..3], &["further"; MOST_FOLLOWING][..count]].concat();
+        assert!(scripts.run(&call(&followed(MOST_FOLLOWING - 1), "common_name")).is_ok());
+        assert!(scripts.run(&call(&followed(MOST_FOLLOWING), "common_name")).is_err());
         scripts.end();
         assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
     }
