@@ -20,9 +20,9 @@ use crate::poller::{Interest, Token};
 use crate::port_share::Forwarder;
 use crate::sys;
 
-/// Connections that have not sent enough: of one IPv4 address or IPv6 /64, and in all. As many as may be without a control
-/// channel.
-const SHARES: PrefixShares = PrefixShares::new(64, 1024);
+/// Connections that have not sent enough: of one IPv4 address or IPv6 /64, and in all. Where a reverse proxy is before this
+/// port, all are of its address, and browsers open some before they have a request.
+const SHARES: PrefixShares = PrefixShares::new(256, 1024);
 /// How long a connection may take to send enough.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// So many bytes decide ([`Demultiplexer::begins_stream`]).
