@@ -28,8 +28,8 @@ use crate::mailbox::{MailReceiver, Mailbox, mailbox};
 use crate::poller::{Interest, Poller, Ready, Token};
 
 /// Forwarded connections at once: of one IPv4 address or IPv6 /64, and in all. When a share is full, the source with the most
-/// loses its oldest.
-const SHARES: PrefixShares = PrefixShares::new(256, 1024);
+/// loses its oldest. Where a reverse proxy is before this port, all connections are of its address.
+const SHARES: PrefixShares = PrefixShares::new(1024, 2048);
 /// How long each address of the other server has to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often the time of connections is looked at that the other server has not accepted.
@@ -71,13 +71,13 @@ impl Forwarder {
             io::Error::new(error.kind(), format!("port-share: cannot resolve `{}`: {error}", share.host))
         })?;
         share.journal.as_deref().map_or(Ok(()), check)?;
-        Self::to(resolved.collect(), share.journal.clone())
+        Self::to(resolved.collect(), share.journal.clone(), SHARES)
     }
 
-    fn to(targets: Vec<SocketAddr>, journal: Option<PathBuf>) -> io::Result<Forwarder> {
+    fn to(targets: Vec<SocketAddr>, journal: Option<PathBuf>, shares: PrefixShares) -> io::Result<Forwarder> {
         let (mail, receiver) = mailbox()?;
         let (tell, started) = mpsc::channel();
-        let work = move || match Work::new(receiver, targets, journal) {
+        let work = move || match Work::new(receiver, targets, journal, shares) {
             Ok(mut work) => {
                 let _ = tell.send(Ok(()));
                 work.run();
@@ -140,10 +140,11 @@ impl Work {
         mail: MailReceiver<Order>,
         targets: Vec<SocketAddr>,
         journal: Option<PathBuf>,
+        shares: PrefixShares,
     ) -> io::Result<Self> {
         let poller = Poller::new()?;
         poller.add(&mail, Token::Mail, Interest::Read)?;
-        let pairs = PrefixTable::new("forwarded connections", SHARES);
+        let pairs = PrefixTable::new("forwarded connections", shares);
         Ok(Work { mail, poller, targets, journal, pairs, opening: BTreeSet::new(), next: 0 })
     }
 

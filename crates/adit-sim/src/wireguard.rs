@@ -13,6 +13,8 @@
 //! Beside what must hold of packets, the model knows keys: each seals in one session of one end, with counters from 0
 //! on, one by one, not before the other end has it, and not after 180 s; three sessions a peer at most, none 540 s after
 //! the last was made; initiations to a peer 5 s apart; no padding beyond the MTU.
+//!
+//! `streams` has two ends over TCP, as a test.
 
 mod effects;
 mod end;
@@ -21,6 +23,8 @@ mod model;
 mod net;
 mod scenario;
 mod settings;
+#[cfg(test)]
+mod streams;
 #[cfg(test)]
 mod tests;
 mod workload;

@@ -461,6 +461,29 @@ fn no_packet_goes_without_the_key_where_it_is_required() {
     assert!(!pair.passes(0), "the session has ended");
 }
 
+/// Nothing is sealed with the session before, which the other end has lost.
+#[test]
+fn packets_wait_for_the_key_of_an_end_that_restarted() {
+    let mut pair = Pair::new();
+    (0..2).for_each(|end| set_mode(&mut pair, end, PostQuantum::Required));
+    pair.packet(0);
+    run(&mut pair, seconds(1), |_| false);
+    assert_eq!(shown(&pair), [Some(true); 2]);
+    restart(&mut pair, 1);
+    set_mode(&mut pair, 1, PostQuantum::Required);
+    pair.packet(1);
+    run(&mut pair, seconds(1), |datagram| kind(datagram).is_some());
+    assert_eq!(shown(&pair), [Some(false); 2], "the exchange is dropped");
+    pair.packet(0);
+    run(&mut pair, seconds(1), |datagram| {
+        assert!(!has_packet(datagram), "a packet without the key");
+        kind(datagram).is_some()
+    });
+    run(&mut pair, seconds(20), |_| false);
+    assert_eq!((shown(&pair), pair.ends[1].delivered.len()), ([Some(true); 2], 1));
+    assert!(pair.passes(0) && pair.passes(1));
+}
+
 /// Either end restarts, and each message may be lost once: packets pass soon after.
 #[test]
 fn what_is_required_comes_back_after_a_restart_and_loss() {

@@ -22,10 +22,11 @@ use std::time::Duration;
 
 use adit_core::{
     Command, ConnectionId, Drive, Ended, Event, EventOf, Instant, Notice, Path, PeerId, Protocol, Report,
-    Severity, SourcePrefix, Transport, drive,
+    Severity, SourcePrefix, drive,
 };
 use adit_dataplane::codec::Demultiplexer;
 
+use self::datagrams::Waiting;
 use self::outbox::Outbox;
 pub(super) use self::undecided::Sharing;
 use self::undecided::Undecided;
@@ -110,8 +111,8 @@ pub(super) struct Control<'a, P: Protocol> {
     /// What was lost here; the device has its own.
     losses: Arc<LossCounters>,
     mail: MailReceiver<Mail>,
-    /// Control datagrams over UDP that wait for their turn.
-    datagrams: StagedQueue<SourcePrefix, (Path, Vec<u8>)>,
+    /// Control datagrams that wait for their turn, and the ends of connections behind those that came by them.
+    datagrams: StagedQueue<SourcePrefix, Waiting>,
     /// Datagrams that leave together.
     outbox: Outbox,
     /// For the threads that open paths.
@@ -316,15 +317,14 @@ impl<'a, P: Protocol> Control<'a, P> {
             let now = clock();
             match mail {
                 // Anybody can send these, so each stage and each address has its turn when many wait.
-                Mail::Datagram { path, bytes } if path.transport() == Transport::Udp && self.is_behind() => {
+                Mail::Datagram { path, bytes } if self.is_behind() => {
                     let path = self.present_path(path);
                     let stage = self.protocol.stage_of(path, &bytes);
-                    if !self.datagrams.offer(stage, path.source_prefix(), (path, bytes)) {
+                    if !self.datagrams.offer(stage, path.source_prefix(), Waiting::Datagram(path, bytes)) {
                         count(&self.losses.control_full);
                     }
                     continue;
                 }
-                // Those of a connection keep their order with the news that it broke in any case.
                 Mail::Datagram { path, bytes } => self.datagram(now, path, &bytes),
                 Mail::Notice(Notice::Moved { peer, path }) => {
                     let path = self.present_path(path);
@@ -341,9 +341,13 @@ impl<'a, P: Protocol> Control<'a, P> {
                     let _ = go.try_send(());
                 }
                 Mail::Opened { remote, result } => self.opened(now, remote, result),
-                Mail::Broken { connection, reason } => self.broken(now, connection, reason),
+                Mail::Broken { connection, reason } => {
+                    self.end_in_turn(now, connection, Waiting::Broken(connection, reason));
+                }
                 Mail::Prepared(connection) => self.prepared(now, connection),
-                Mail::NotFramed { connection, why } => self.not_framed(now, connection, why),
+                Mail::NotFramed { connection, why } => {
+                    self.end_in_turn(now, connection, Waiting::NotFramed(connection, why));
+                }
                 Mail::DeviceDeleted => self.device_deleted(),
                 Mail::LeasesMoved => self.protocol.handle_command(now, Command::LeasesMoved),
                 #[cfg(debug_assertions)]

@@ -64,7 +64,7 @@ pub struct Losses {
     pub notices_full: u64,
     /// Packets and receives that came faster than the worker they are for took them.
     pub handover_full: u64,
-    /// TCP connections refused because there were too many.
+    /// TCP connections refused because there were too many, or because they could not be forwarded.
     pub connections_refused: u64,
     /// Control datagrams that the protocol rejected.
     pub rejected: u64,

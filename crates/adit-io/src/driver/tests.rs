@@ -10,9 +10,11 @@ mod port_share;
 mod preambles;
 mod protocols;
 mod sources;
+mod tcp;
 mod toy;
 mod transfers;
 mod turns;
+mod udp;
 mod workers;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -305,7 +307,10 @@ fn start(config: DriverConfig, address: &str) -> Running {
 }
 
 fn start_toy(config: DriverConfig, toy: Toy, heard: Receiver<Heard>) -> Running {
-    let driver = Driver::new(config, make_codec).unwrap();
+    run_driver(Driver::new(config, make_codec).unwrap(), toy, heard)
+}
+
+fn run_driver(driver: Driver<Toy>, toy: Toy, heard: Receiver<Heard>) -> Running {
     let (handle, addresses) = (driver.handle(), driver.local_addresses());
     let mut log = Log(toy.heard.clone());
     let thread = thread::spawn(move || driver.run(toy, &mut log));
@@ -405,152 +410,6 @@ fn assert_no_device() {
 }
 
 #[test]
-fn a_udp_client_carries_control_and_data() {
-    in_fresh_network(|| {
-        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
-        server.set_read_timeout(Some(TIMEOUT)).unwrap();
-        let running = start(client_config(Transport::Udp, server.local_addr().unwrap()), "10.9.0.1/24");
-        let bound = running.wait_for(|heard| matches!(heard, Heard::Bound(..)));
-        let Heard::Bound(own_socket, own_address) = bound else { unreachable!() };
-        let mut buffer = [0; 2000];
-        // The kernel may speak into the tunnel at once (IPv6 router solicitations): that is data.
-        let client = loop {
-            let (length, client) = server.recv_from(&mut buffer).unwrap();
-            if buffer[..length] == [CONTROL, b'?'] {
-                break client;
-            }
-        };
-        server.send_to(&[CONTROL, 1, 2, 3], client).unwrap();
-        let heard = running.wait_for(|heard| matches!(heard, Heard::Datagram(..)));
-        let Heard::Datagram(path, bytes) = heard else { unreachable!() };
-        assert_eq!((path.remote(), bytes), (server.local_addr().unwrap(), vec![CONTROL, 1, 2, 3]));
-        assert!(matches!(path, Path::Udp { socket, .. } if socket == own_socket));
-        assert_eq!(own_address.port(), client.port());
-
-        running_echo(&server, client);
-
-        running.wait_for(|heard| matches!(heard, Heard::Notice(Notice::FirstOpened { .. })));
-        let traffic = |heard: &Heard| matches!(heard, Heard::Notice(Notice::Traffic { received, sent, .. }) if *received >= 1 && *sent >= 1);
-        running.wait_for(traffic);
-        let (tell, told) = channel();
-        running.handle.inspect(Box::new(move |toy, counters, status| {
-            let _ = tell.send((toy.address, counters.ingress.packets, status.clone()));
-        }));
-        let (address, opened, status) = told.recv_timeout(TIMEOUT).unwrap();
-        assert_eq!((address, opened), ("10.9.0.1/24".parse().unwrap(), 1));
-        assert_eq!(status.tun_name, "tun0");
-        let on = OffloadState::On;
-        let all =
-            OffloadStatus { tun_tcp: on.clone(), tun_udp: on.clone(), udp_send: on.clone(), udp_receive: on };
-        assert_eq!(status.offloads, all);
-        assert_eq!(status.losses, Losses::default());
-
-        let handle = running.handle.clone();
-        running.stop();
-        while server.recv_from(&mut buffer).unwrap().0 != 2 || buffer[1] != b'.' {}
-        assert!(!handle.command(Command::Shutdown), "the driver has ended");
-        assert_no_device();
-    });
-}
-
-/// An application behind the tunnel sends a packet; `server` opens it and sends it back.
-fn running_echo(server: &UdpSocket, client: SocketAddr) {
-    let path = Path::Udp { socket: 0, remote: client };
-    let mut peer = Peer::new(Role::Server, path);
-    let application = UdpSocket::bind("10.9.0.1:0").unwrap();
-    application.set_read_timeout(Some(TIMEOUT)).unwrap();
-    application.send_to(b"through the tunnel", "10.9.0.2:7").unwrap();
-    let mut buffer = [0; 2000];
-    let packet = loop {
-        let (length, _) = server.recv_from(&mut buffer).unwrap();
-        if let Some(packet) = peer.open(path, &mut buffer[..length]) {
-            break packet;
-        }
-    };
-    assert!(packet.ends_with(b"through the tunnel"));
-    server.send_to(&peer.seal(&turned_around(packet)), client).unwrap();
-    let (length, from) = application.recv_from(&mut buffer).unwrap();
-    assert_eq!((&buffer[..length], from), (&b"through the tunnel"[..], "10.9.0.2:7".parse().unwrap()));
-}
-
-#[test]
-fn a_tcp_server_takes_records_in_any_pieces() {
-    in_fresh_network(|| {
-        let running = start(server_config(Transport::Tcp, "[::]:0"), "10.9.0.1/24");
-        running.wait_until_up();
-        let mut client = TcpStream::connect(("127.0.0.1", running.addresses[0].port())).unwrap();
-        client.set_read_timeout(Some(TIMEOUT)).unwrap();
-        for byte in [0, 3, CONTROL, 7, 8, 0, 2, CONTROL] {
-            client.write_all(&[byte]).unwrap();
-            thread::sleep(Duration::from_millis(3));
-        }
-        client.write_all(&[9]).unwrap();
-        for expected in [vec![CONTROL, 7, 8], vec![CONTROL, 9]] {
-            running.wait_for(|heard| matches!(heard, Heard::Datagram(_, bytes) if *bytes == expected));
-        }
-        let mut answer = [0; 4];
-        client.read_exact(&mut answer).unwrap();
-        assert_eq!(answer, [0, 2, CONTROL, b'!']);
-
-        // A record of length 0 kills the connection, and only that.
-        client.write_all(&[0, 0]).unwrap();
-        running.wait_for(|heard| matches!(heard, Heard::Closed(why) if why.contains("length 0")));
-        assert!(client.read_to_end(&mut Vec::new()).is_ok_and(|rest| rest < 1000));
-        let mut second = TcpStream::connect(("127.0.0.1", running.addresses[0].port())).unwrap();
-        second.write_all(&[0, 2, CONTROL, 1]).unwrap();
-        running.wait_for(|heard| matches!(heard, Heard::Datagram(..)));
-        second.read_exact(&mut answer).unwrap();
-        drop(second);
-        running.wait_for(|heard| matches!(heard, Heard::Closed(why) if why.contains("other end closed")));
-        running.stop();
-    });
-}
-
-#[test]
-fn a_tcp_client_that_sends_no_lengths_is_sent_away_at_once() {
-    in_fresh_network(|| {
-        let running = start(server_config(Transport::Tcp, "127.0.0.1:0"), "10.9.0.1/24");
-        running.wait_until_up();
-        let mut client = TcpStream::connect(running.addresses[0]).unwrap();
-        client.set_read_timeout(Some(TIMEOUT)).unwrap();
-        // The first datagram of a client, as over UDP: its first two bytes are taken for a length.
-        client.write_all(&[0x38, 0xd6, 1, 2, 3, 4, 5, 6, 7, 0, 0, 0, 0, 0]).unwrap();
-        let from = client.local_addr().unwrap().to_string();
-        let said = |word: &str| {
-            ["closed a connection", "14550", "4096", "leaves out the lengths"].map(|part| word.contains(part))
-        };
-        running.wait_for(
-            |heard| matches!(heard, Heard::Event(word) if word.contains(&from) && said(word) == [true; 4]),
-        );
-        running.wait_for(|heard| matches!(heard, Heard::Closed(why) if why.contains("14550")));
-        assert!(client.read_to_end(&mut Vec::new()).is_ok_and(|rest| rest == 0));
-        // The log hears of the next one after a while.
-        let mut next = TcpStream::connect(running.addresses[0]).unwrap();
-        next.write_all(&[0x38, 0xd7, 1, 2]).unwrap();
-        let word = running.wait_for(|heard| matches!(heard, Heard::Closed(_) | Heard::Event(_)));
-        assert!(matches!(word, Heard::Closed(why) if why.contains("14551")));
-        running.stop();
-    });
-}
-
-#[test]
-fn goodbyes_leave_before_a_tcp_connection_closes() {
-    in_fresh_network(|| {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let running = start(client_config(Transport::Tcp, listener.local_addr().unwrap()), "10.9.0.1/24");
-        let (mut server, _) = listener.accept().unwrap();
-        server.set_read_timeout(Some(TIMEOUT)).unwrap();
-        running.wait_until_up();
-        running.stop();
-        let mut all = Vec::new();
-        server.read_to_end(&mut all).unwrap();
-        // The kernel may have sent something through the tunnel before, after and in between.
-        let place = |word| all.windows(4).position(|record| record == [0, 2, CONTROL, word]);
-        assert!(place(b'?').is_some() && place(b'?') < place(b'.'), "{all:?}");
-    });
-}
-
-#[test]
 fn setup_errors_name_port_and_way_out() {
     in_fresh_network(|| {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -563,15 +422,6 @@ fn setup_errors_name_port_and_way_out() {
             Driver::<Toy>::new(server_config(Transport::Tcp, "192.0.2.1:1194"), make_codec).unwrap_err();
         assert!(error.to_string().contains("no address of this machine"), "{error}");
         assert_no_device();
-    });
-}
-
-#[test]
-fn a_failure_to_open_is_told() {
-    in_fresh_network(|| {
-        let running = start(client_config(Transport::Tcp, "127.0.0.1:9".parse().unwrap()), "10.9.0.1/24");
-        running.wait_for(|heard| matches!(heard, Heard::Closed(why) if why.contains("127.0.0.1:9")));
-        running.stop();
     });
 }
 

@@ -91,7 +91,7 @@ pub struct Revocations {
 /// The scripts of a configuration.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Scripts {
-    /// Programs with the arguments that the configuration gives them; further ones may follow.
+    /// Programs with the arguments that the configuration gives them. Up to six further ones follow, which the tunnel names.
     pub commands: Vec<Vec<String>>,
     /// The same, and a configuration that is read again does not change them.
     pub lasting: Vec<Vec<String>>,

@@ -1,5 +1,9 @@
 //! Runs a configuration's scripts, and keeps their files.
 
+mod directory;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
@@ -13,10 +17,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rand_core::{OsRng, TryRngCore as _};
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
-use rustix::process::{Pid, Signal, geteuid, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group};
 
+use self::directory::{Directory, remove_abandoned};
 use super::channel::Channel;
 use super::policy;
 use super::request::{Exit, Refusal, ScriptCall, ScriptInput, ScriptRequest};
@@ -25,6 +28,10 @@ use crate::privileges::Account;
 
 /// Runs at once, with those that ended and whose files are kept.
 const MAX_RUNS: usize = 8192;
+/// Arguments that may follow those of the configuration: the most that any script gets (docs/SCRIPTS.md). What they say (a
+/// device, an address, a certificate's subject) is of the moment, so that the policy cannot hold it. It means nothing to a
+/// script but what the script makes of it; but a program that runs its arguments, such as a shell without `-c`, would run these.
+const MOST_FOLLOWING: usize = 6;
 /// The largest file that is read back.
 const MAX_FILE: u64 = 256 << 10;
 /// How long it may take until one that was killed has ended, and how often it is looked at.
@@ -32,8 +39,6 @@ const KILLED_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// What scripts find programs by.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// What the names of the directories begin with; 16 hexadecimal digits follow.
-const PREFIX: &str = "adit-scripts-";
 
 /// All runs.
 pub(super) struct Scripts {
@@ -141,8 +146,12 @@ impl Scripts {
     /// program's libraries obey, such as `LD_PRELOAD`, is not.
     fn check(&self, call: &ScriptCall) -> io::Result<()> {
         let denied = |what: &str| io::Error::new(io::ErrorKind::PermissionDenied, what.to_owned());
-        let mut commands = self.policy.commands.iter().chain(&self.policy.lasting);
-        if !commands.any(|command| !command.is_empty() && call.argv.starts_with(command)) {
+        let paths = call.files.iter().filter(|file| file.is_argument).count();
+        let is_allowed = |command: &Vec<String>| {
+            let following = call.argv.strip_prefix(command.as_slice());
+            !command.is_empty() && following.is_some_and(|words| words.len() + paths <= MOST_FOLLOWING)
+        };
+        if !self.policy.commands.iter().chain(&self.policy.lasting).any(is_allowed) {
             return Err(denied("the configuration has no such script"));
         }
         let variables = call.env.iter().chain(&call.secrets).map(|(name, _)| name);
@@ -337,205 +346,4 @@ fn read_small(path: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     file.take(MAX_FILE).read_to_end(&mut content)?;
     Ok(content)
-}
-
-/// The directory of one helper. It is locked while the helper runs, and goes with this.
-struct Directory {
-    path: PathBuf,
-    _lock: fs::File,
-}
-
-impl Directory {
-    fn make(parent: &Path) -> io::Result<Self> {
-        loop {
-            let tag = OsRng.try_next_u64().map_err(|error| io::Error::other(error.to_string()))?;
-            let path = parent.join(format!("{PREFIX}{tag:016x}"));
-            DirBuilder::new().mode(0o700).create(&path)?;
-            // Another start may take it for abandoned before it is locked, and remove it.
-            match lock(&path) {
-                Ok(Some(lock)) if path.is_dir() => return Ok(Directory { path, _lock: lock }),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
-    }
-}
-
-/// Opens a directory, never through a link, and locks it. `None` if another has it locked.
-fn lock(path: &Path) -> io::Result<Option<fs::File>> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = fs::File::from(open(path, flags, Mode::empty())?);
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(file)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Removes the directories of helpers that were killed: ours, of the name that [`Directory`] gives, and not locked.
-fn remove_abandoned(parent: &Path) {
-    let Ok(entries) = fs::read_dir(parent) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let tag = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-        let named =
-            tag.is_some_and(|tag| tag.len() == 16 && tag.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        if !named {
-            continue;
-        }
-        let path = entry.path();
-        let Ok(Some(lock)) = lock(&path) else { continue };
-        if lock.metadata().is_ok_and(|metadata| metadata.uid() == geteuid().as_raw()) {
-            // It does not follow links either. What cannot be removed is tried again by the next start.
-            let _ = fs::remove_dir_all(&path);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-    use crate::testing::{Scratch, in_fresh_network};
-
-    fn scripts(directory: &Path) -> Scripts {
-        Scripts::new(policy::Scripts {
-            commands: vec![vec!["/bin/sh".to_owned(), "-c".to_owned(), "exit 3".to_owned()]],
-            variables: vec!["CONFIGURED".to_owned()],
-            prefixes: vec!["IV_".to_owned(), "X509_".to_owned()],
-            directory: directory.to_owned(),
-            lasting: vec![vec!["/bin/sh".to_owned(), "-c".to_owned(), "exit 5".to_owned()]],
-            account: None,
-        })
-    }
-
-    fn call(argv: &[&str], variable: &str) -> ScriptCall {
-        ScriptCall {
-            argv: argv.iter().map(|word| (*word).to_owned()).collect(),
-            env: vec![(variable.to_owned(), "x".to_owned())],
-            secrets: Vec::new(),
-            device: "tun0".to_owned(),
-            files: vec![ScriptInput { content: b"in".to_vec(), is_argument: true, variable: None }],
-            beside: None,
-            gateways: Vec::new(),
-        }
-    }
-
-    fn exit_of(scripts: &mut Scripts, run: u64) -> Exit {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        loop {
-            if let Some(exit) = scripts.poll(run).unwrap() {
-                return exit;
-            }
-            assert!(Instant::now() < deadline);
-            thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    #[test]
-    fn what_a_script_links_to_is_not_read_back() {
-        let scratch = Scratch::new("linked");
-        let [file, by_name, other_name] =
-            ["file", "by-name", "other-name"].map(|name| scratch.path().join(name));
-        fs::write(&file, "secret").unwrap();
-        assert_eq!(read_small(&file).unwrap(), b"secret");
-        symlink(&file, &by_name).unwrap();
-        assert!(read_small(&by_name).is_err());
-        fs::hard_link(&file, &other_name).unwrap();
-        assert!(read_small(&other_name).is_err());
-        assert!(read_small(scratch.path()).is_err(), "a directory");
-    }
-
-    /// It may enter the directory of its own script's files, and of no other's.
-    #[test]
-    fn a_script_can_read_its_files_as_another_user() {
-        in_fresh_network(|| {
-            let scratch = Scratch::new("given");
-            let mut scripts = scripts(scratch.path());
-            let argv = ["/bin/sh", "-c", "[ \"$(id -u) $(cat \"$1\")\" = \"65534 in\" ] && exit 5", "name"];
-            scripts.policy.lasting = vec![argv.map(str::to_owned).to_vec()];
-            scripts.policy.account = Account::find(Some("nobody"), None).unwrap();
-            scripts.gave_up = true;
-            let run = scripts.run(&call(&argv, "config")).unwrap();
-            assert_eq!(exit_of(&mut scripts, run), Ok(5));
-            let own = scripts.runs[&run].directory.clone().unwrap();
-            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-            assert_eq!((mode(&own), mode(own.parent().unwrap())), (0o700, 0o711));
-            scripts.end();
-            assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
-        });
-    }
-
-    #[test]
-    fn only_the_scripts_of_the_configuration_run() {
-        let scratch = Scratch::new("scripts");
-        let mut scripts = scripts(scratch.path());
-        let good = ["/bin/sh", "-c", "exit 3", "further"];
-        for bad in [&["/bin/sh", "-c", "exit 4"][..], &["/bin/sh", "-c"], &["/bin/true"], &[]] {
-            assert!(scripts.run(&call(bad, "common_name")).is_err(), "{bad:?}");
-        }
-        for bad in ["LD_PRELOAD", "PATH", "BASH_ENV", "", "a=b", "_x", "configured\n"] {
-            assert!(scripts.run(&call(&good, bad)).is_err(), "{bad}");
-        }
-        for known in ["common_name", "IV_VER", "X509_0_CN", "CONFIGURED"] {
-            let run = scripts.run(&call(&good, known)).unwrap();
-            assert_eq!(exit_of(&mut scripts, run), Ok(3));
-            assert_eq!(scripts.files(run).unwrap(), [b"in"]);
-            scripts.release(run);
-            assert!(scripts.files(run).is_err());
-        }
-        scripts.end();
-        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn what_lasts_outlasts_a_new_configuration() {
-        let scratch = Scratch::new("lasting");
-        let mut scripts = scripts(scratch.path());
-        let told = |variable: &str| call(&["/bin/sh", "-c", "exit 5"], variable);
-        let call = |command: &str| call(&["/bin/sh", "-c", command], "config");
-        assert!(scripts.run(&call("exit 3")).is_ok() && scripts.run(&call("exit 5")).is_ok());
-        scripts.allow(policy::Scripts::default());
-        assert!(scripts.run(&call("exit 3")).is_err(), "it is gone from the file");
-        assert!(scripts.run(&call("exit 5")).is_ok());
-        for variable in ["CONFIGURED", "X509_0_CN"] {
-            assert!(scripts.run(&told(variable)).is_ok(), "{variable}");
-        }
-        scripts.end();
-    }
-
-    #[test]
-    fn the_directories_of_killed_helpers_are_removed() {
-        let scratch = Scratch::new("abandoned");
-        let running = Directory::make(scratch.path()).unwrap();
-        // A file of another, to which a link leads.
-        let other = scratch.path().join("other");
-        fs::create_dir(&other).unwrap();
-        fs::write(other.join("precious"), "x").unwrap();
-        let abandoned = scratch.path().join(format!("{PREFIX}{:016x}", 1));
-        fs::create_dir_all(abandoned.join("7")).unwrap();
-        fs::write(abandoned.join("7/0"), "password").unwrap();
-        symlink(&other, abandoned.join("7/link")).unwrap();
-        let link = scratch.path().join(format!("{PREFIX}{:016x}", 2));
-        symlink(&other, &link).unwrap();
-        let alike = scratch.path().join(format!("{PREFIX}notes"));
-        fs::create_dir(&alike).unwrap();
-        let foreign = scratch.path().join(format!("{PREFIX}{:016x}", 3));
-        fs::create_dir(&foreign).unwrap();
-        chown(&foreign, Some(65_534), None).unwrap();
-
-        drop(scripts(scratch.path()));
-        assert!(!abandoned.exists());
-        assert!(running.path.is_dir(), "of a process that runs");
-        assert!(link.is_symlink() && alike.is_dir() && other.join("precious").is_file());
-        assert!(foreign.is_dir(), "of another user");
-    }
 }

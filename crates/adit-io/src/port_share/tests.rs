@@ -102,22 +102,23 @@ fn a_connection_that_cannot_be_forwarded_is_closed() {
 
 #[test]
 fn one_source_does_not_take_the_room_of_others() {
-    crate::privileges::allow_many_descriptors();
-    let (listener, forwarder) = forwarder(None);
-    let mut held = Vec::new();
-    let source = |last: u8| SocketAddr::from(([192, 0, 2, last], 9));
-    let (mut other, theirs) = connection();
-    forwarder.take(theirs, source(2)).unwrap();
-    let (mut answering, _) = listener.accept().unwrap();
-    for _ in 0..=SHARES.ipv4 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let targets = vec![listener.local_addr().unwrap()];
+    let forwarder = Forwarder::to(targets, None, PrefixShares::new(4, 6)).unwrap();
+    let forwarded = |last: u8| {
         let (client, theirs) = connection();
-        forwarder.take(theirs, source(1)).unwrap();
-        held.push((client, listener.accept().unwrap()));
+        forwarder.take(theirs, SocketAddr::from(([192, 0, 2, last], 9))).unwrap();
+        (client, listener.accept().unwrap().0)
+    };
+    let mut first = forwarded(1);
+    let mut of_one: Vec<(TcpStream, TcpStream)> = (0..5).map(|_| forwarded(2)).collect();
+    assert!(is_closed(&mut of_one[0].0), "its oldest made room");
+    let [mut third, mut fourth] = [3, 4].map(forwarded);
+    assert!(is_closed(&mut of_one[1].0), "of all the sources, that with the most makes room");
+    for (client, server) in of_one[2..].iter_mut().chain([&mut first, &mut third, &mut fourth]) {
+        server.write_all(b"x").unwrap();
+        client.read_exact(&mut [0]).unwrap();
     }
-    let (first, _) = held.first_mut().unwrap();
-    assert!(is_closed(first), "its oldest made room");
-    answering.write_all(b"x").unwrap();
-    other.read_exact(&mut [0]).unwrap();
 }
 
 /// A name such as `localhost` has addresses that the other server does not listen at.
@@ -127,7 +128,7 @@ fn the_next_address_is_tried() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
     let targets = vec![closed, listener.local_addr().unwrap()];
-    let forwarder = Forwarder::to(targets, Some(scratch.path().to_owned())).unwrap();
+    let forwarder = Forwarder::to(targets, Some(scratch.path().to_owned()), SHARES).unwrap();
     let (mut client, theirs) = connection();
     forwarder.take(theirs, client.local_addr().unwrap()).unwrap();
     let (mut server, seen) = listener.accept().unwrap();

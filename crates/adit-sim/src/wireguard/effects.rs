@@ -65,6 +65,11 @@ impl World {
                 *saved = Some(timestamp);
             }
             Effect::Request(_) => {}
+            // Only the ends of `streams` have connections.
+            Effect::Open(remote) => self.log(format_args!("end {end} asks for a connection to {remote}")),
+            Effect::Close(path) => {
+                self.log(format_args!("end {end} closes its connection to {}", path.remote()))
+            }
             Effect::Up => self.stats.handshakes += 1,
             Effect::Report(text) => self.log(format_args!("end {end}: {text}")),
         }

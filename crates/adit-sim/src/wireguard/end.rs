@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use adit_core::{
     Command, DataEvent, Drive, Event, EventOf, Install, Instant, Notice, Path, PeerId, Protocol, SessionId,
-    drive,
+    Transport, drive,
 };
 use adit_dataplane::codec::wireguard::Sockets;
 use adit_dataplane::{
@@ -22,7 +22,7 @@ use crate::codec;
 pub(crate) enum Effect {
     /// A handshake message.
     Control(Path, Vec<u8>),
-    /// Sealed data.
+    /// Sealed data: a datagram, or whole records for a connection.
     Sealed(Path, Vec<u8>),
     /// A packet for the device.
     Packet(Vec<u8>),
@@ -36,6 +36,10 @@ pub(crate) enum Effect {
     Removed(PeerId),
     /// An order for half of the data plane, to be given to [`End::apply`].
     Order(Order),
+    /// The machine wants a connection to that remote.
+    Open(usize),
+    /// The machine has closed a connection.
+    Close(Path),
     /// A request of the adapter.
     Request(Request),
     /// A peer has finished its first handshake.
@@ -126,9 +130,15 @@ impl End {
         self.drain();
     }
 
-    /// A datagram arrived.
+    /// A datagram arrived, or whole records by a connection.
     pub(crate) fn receive(&mut self, path: Path, mut datagram: Vec<u8>) {
-        self.ingress.open_datagrams(path, &mut datagram, 0, &mut self.receive_batch);
+        match path.transport() {
+            Transport::Udp => self.ingress.open_datagrams(path, &mut datagram, 0, &mut self.receive_batch),
+            Transport::Tcp => {
+                // What makes no sense is not delivered.
+                let _ = self.ingress.open_stream(path, &mut datagram, &mut self.receive_batch);
+            }
+        }
         for order in self.receive_batch.orders().drain(..) {
             self.egress.apply(order, &mut self.transmit_batch);
         }
@@ -219,7 +229,11 @@ impl End {
 
     fn flush(&mut self) {
         for batch in self.transmit_batch.iter() {
-            let datagrams = batch.bytes.chunks(batch.segment.max(1));
+            let size = match batch.path.transport() {
+                Transport::Udp => batch.segment,
+                Transport::Tcp => batch.bytes.len(),
+            };
+            let datagrams = batch.bytes.chunks(size.max(1));
             self.effects.extend(datagrams.map(|bytes| Effect::Sealed(batch.path, bytes.to_vec())));
         }
         self.transmit_batch.clear();
@@ -238,6 +252,8 @@ impl Drive for End {
         match event {
             Event::Data(order) => self.order(order),
             Event::Request(request) => self.effects.push(Effect::Request(request)),
+            Event::Open { remote } => self.effects.push(Effect::Open(remote)),
+            Event::Close { path } => self.effects.push(Effect::Close(path)),
             Event::PeerUp { .. } => self.effects.push(Effect::Up),
             Event::Report(report) => self.effects.push(Effect::Report(report.text)),
             _ => {}

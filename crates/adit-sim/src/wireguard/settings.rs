@@ -29,7 +29,7 @@ pub(crate) fn inner(end: usize) -> [IpAddr; 2] {
     [Ipv4Addr::new(10, 7, 0, number).into(), v6.into()]
 }
 
-fn private_key(end: usize) -> Option<PrivateKey> {
+pub(crate) fn private_key(end: usize) -> Option<PrivateKey> {
     PrivateKey::new([end as u8 + 1; 32])
 }
 

@@ -85,6 +85,11 @@ impl Sessions {
         std::mem::replace(&mut self.superseded, previous)
     }
 
+    /// Takes out those before the current one.
+    fn take_former(&mut self) -> impl Iterator<Item = Session> + use<> {
+        [self.previous.take(), self.superseded.take()].into_iter().flatten()
+    }
+
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Session> + use<> {
         let Sessions { previous, current, next, superseded } = std::mem::take(self);
         [previous, current, next, superseded].into_iter().flatten()
@@ -105,9 +110,11 @@ impl Peer {
         shared.order(DataEvent::Retire { peer: self.id, session: id_of(session.index) });
     }
 
-    /// The session seals from now on, unless packets wait for one with a post-quantum key.
+    /// The session seals from now on, unless packets wait for one with a post-quantum key. Those before it then end, as the
+    /// data plane would go on sealing with them, and the other end, which has no key, has lost them.
     pub(super) fn activate(&mut self, shared: &mut Shared, session: Session) {
         if self.is_held(session) {
+            self.sessions.take_former().for_each(|former| self.retire(shared, former));
             return;
         }
         self.wanted = false;

@@ -1,5 +1,8 @@
 //! What each directive means: defaults, values, blocks, both sides.
 
+mod keys;
+mod management;
+
 use std::collections::BTreeSet;
 
 use adit_core::RouteVia;
@@ -398,105 +401,6 @@ fn tls_lists() {
 }
 
 #[test]
-fn keys_behind_a_password() {
-    let load = |path: &Path| match path.to_str() {
-        Some("/etc/a.p12") => Ok(vec![0x30, 0xff, 0x00]),
-        _ => load(path),
-    };
-    let read = |text: &str| parse("test.conf", format!("client\nremote a\n{text}").as_bytes(), &load);
-    let tls = read("cd /etc\npkcs12 a.p12\naskpass pass\n").unwrap().config.tls;
-    assert_eq!(tls.pkcs12.unwrap().text(), "MP8A");
-    assert_eq!(tls.key_password, KeyPassword::File("/etc/pass".into()));
-    assert!(tls.ca.is_none() && tls.identity.is_none());
-    let tls = read("<pkcs12>\nMP\n8A\n</pkcs12>\nca ca.crt\naskpass\n").unwrap().config.tls;
-    assert_eq!(tls.pkcs12.unwrap().text(), "MP8A");
-    assert!(tls.ca.is_some() && tls.key_password == KeyPassword::Prompt);
-    let locked = KEY.replace("PRIVATE", "ENCRYPTED PRIVATE");
-    let tls = read(&format!("ca ca.crt\ncert cert.crt\n<key>\n{locked}</key>\n")).unwrap().config.tls;
-    assert_eq!(tls.identity.unwrap().key.text(), locked);
-    let failure = read("cd /etc\npkcs12 a.p12\ncert cert.crt\n").unwrap_err().to_string();
-    assert!(failure.contains("test.conf:5: `cert` beside `pkcs12`"), "{failure}");
-    assert!(read("<pkcs12>\n</pkcs12>\n").unwrap_err().to_string().contains("it is empty"));
-}
-
-#[test]
-fn a_key_that_is_held_at_the_management_socket() {
-    const SOCKET: &str =
-        "client\nremote a\n<ca>\n-----BEGIN CERTIFICATE-----\n</ca>\nmanagement 127.0.0.1 7505\n";
-    const CERT_BLOCK: &str = "<cert>\n-----BEGIN CERTIFICATE-----\n</cert>\n";
-    let read = |text: &str| parse("test.conf", format!("{SOCKET}{text}").as_bytes(), &load);
-    let identity = |text: &str| match read(text).expect("a good file").config.tls.external {
-        Some(ExternalIdentity::Management(identity)) => identity,
-        other => panic!("{text}: {other:?}"),
-    };
-    let given = identity(&format!("management-external-key\n{CERT_BLOCK}"));
-    assert!(matches!(given.certificate, ManagementCertificate::Given(_)));
-    assert_eq!(given.forms, SignatureForms { pkcs1: true, ..SignatureForms::default() }, "as OpenVPN");
-    let asked = identity(
-        "management-external-cert \"macosx-keychain:subject:o=x\"\nmanagement-external-key nopadding pss digest\n",
-    );
-    let hint = "macosx-keychain:subject:o=x".to_owned();
-    assert_eq!(asked.certificate, ManagementCertificate::Asked { hint, extra: None });
-    assert_eq!(asked.forms, SignatureForms { nopadding: true, pkcs1: false, pss: true, digest: true });
-    for (text, words) in [
-        ("management-external-key pkcs7\n", "write any of `nopadding`"),
-        ("management-external-key\n", "`cert` is missing"),
-        ("management-external-cert x\n", "write `management-external-key`"),
-        ("management-external-key\n<key>\n-----BEGIN PRIVATE KEY-----\n</key>\n", "`key` beside"),
-        (
-            "management-external-key\nmanagement-external-cert x\n<cert>\n-----BEGIN CERTIFICATE-----\n</cert>\n",
-            "`cert` beside `management-external-cert`",
-        ),
-    ] {
-        let failure = read(text).expect_err(text).to_string();
-        assert!(failure.contains(words), "{text}: {failure}");
-    }
-    let without = format!("client\nremote a\nca ca.crt\n{CERT_BLOCK}management-external-key\n");
-    let failure = parse("test.conf", without.as_bytes(), &load).expect_err("no socket").to_string();
-    assert!(failure.contains("`management`, which is missing"), "{failure}");
-}
-
-#[test]
-fn a_key_on_a_smart_card() {
-    const START: &str = "client\nremote a\n<ca>\n-----BEGIN CERTIFICATE-----\n</ca>\n";
-    let read = |text: &str| parse("test.conf", format!("{START}{text}").as_bytes(), &load);
-    let identity = |text: &str| match read(text).expect("a good file").config.tls.external {
-        Some(ExternalIdentity::Pkcs11(identity)) => identity,
-        other => panic!("{text}: {other:?}"),
-    };
-    let least = identity("pkcs11-id 'pkcs11:id=%01'\n");
-    assert_eq!((least.id.as_deref(), least.pin_cache), (Some("pkcs11:id=%01"), None));
-    assert_eq!(least.providers[0].path, Path::new(Pkcs11Provider::DEFAULT));
-    let full = identity(
-        "pkcs11-providers /a.so /b.so\npkcs11-id x\npkcs11-pin-cache 300\npkcs11-private-mode 1\n\
-         pkcs11-protected-authentication 0 1\npkcs11-cert-private 1\n",
-    );
-    let provider = |path: &str, protected, private_certificates| Pkcs11Provider {
-        path: path.into(),
-        protected,
-        private_certificates,
-    };
-    assert_eq!(full.providers, [provider("/a.so", false, true), provider("/b.so", true, false)]);
-    assert_eq!(full.pin_cache, Some(std::time::Duration::from_secs(300)));
-    assert_eq!(identity("pkcs11-id x\npkcs11-pin-cache -1\n").pin_cache, None);
-    assert_eq!(identity("pkcs11-id-management\nmanagement 127.0.0.1 1\n").id, None);
-    for (text, words) in [
-        ("pkcs11-providers /a.so\n", "`openvpn --show-pkcs11-ids PROVIDER` shows"),
-        ("pkcs11-id x\n<cert>\n-----BEGIN CERTIFICATE-----\n</cert>\n", "`cert` beside `pkcs11-id`"),
-        ("pkcs11-id x\npkcs11-protected-authentication yes\n", "write `0` or `1`"),
-        (
-            "pkcs11-id x\nmanagement 127.0.0.1 1\nmanagement-external-key\n",
-            "`management-external-key` beside",
-        ),
-        ("pkcs11-id-management\n", "`management`, which is missing"),
-        ("pkcs11-id x\npkcs11-id-management\nmanagement 127.0.0.1 1\n", "`pkcs11-id-management` beside"),
-    ] {
-        let failure = read(text).expect_err(text).to_string();
-        assert!(failure.contains(words), "{text}: {failure}");
-    }
-}
-
-#[test]
 fn routes_to_hosts_wait_for_their_addresses() {
     let text =
         "route a.example\nroute b.example 255.255.0.0 net_gateway 7\nroute-ipv6 c.example\nroute-metric 5\n";
@@ -568,65 +472,4 @@ fn a_lost_connection_is_an_end_if_the_file_says_so() {
     assert!(ends("remap-usr1 SIGTERM") && !ends("") && !ends("remap-usr1 SIGTERM\nremap-usr1 SIGHUP"));
     let server = bad("server 10.8.0.0 255.255.255.0\nremap-usr1 SIGTERM");
     assert!(server.iter().any(|problem| problem.contains("ends a TLS client alone")), "{server:?}");
-}
-
-#[test]
-fn a_management_socket() {
-    let management = |text: &str| client(text).0.process.management;
-    assert_eq!(management(""), None);
-    let plain = Management {
-        address: ManagementAddress::Tcp("127.0.0.1".into(), 7505),
-        password: None,
-        log_cache: 250,
-        hold: false,
-        query_passwords: false,
-        signal: false,
-        query_remote: false,
-        up_down: false,
-        query_proxy: false,
-        forget_disconnect: false,
-        as_client: false,
-        client_user: None,
-        client_group: None,
-    };
-    assert_eq!(management("management 127.0.0.1 7505"), Some(plain.clone()));
-    let unix = Management {
-        address: ManagementAddress::Unix("/etc/s.sock".into()),
-        password: Some("/etc/pw".into()),
-        log_cache: 9,
-        hold: true,
-        client_group: Some("vpn".into()),
-        ..plain
-    };
-    let text = "cd /etc\nmanagement-client-group vpn\nmanagement s.sock unix pw\nmanagement-hold\n\
-                management-log-cache 9";
-    assert_eq!(management(text), Some(unix));
-}
-
-#[test]
-fn a_program_that_judges_clients() {
-    let text = "management 127.0.0.1 7505\nmanagement-client-auth\nverify-client-cert none";
-    assert!(server(text).1.access.management);
-    assert!(!server("").1.access.management);
-    let problems = bad("server 10.8.0.0 255.255.255.0\nmanagement-client-auth");
-    assert!(problems.iter().any(|it| it.contains("`management`, which is missing")), "{problems:?}");
-    let problems = bad("client\nremote vpn.example\nmanagement 127.0.0.1 7505\nmanagement-client-auth");
-    assert!(problems.iter().any(|it| it.contains("belongs into a server's file")), "{problems:?}");
-}
-
-#[test]
-fn management_sockets_that_cannot_be() {
-    for (line, words) in [
-        ("management 127.0.0.1", "`management` takes"),
-        ("management 127.0.0.1 seven", "0 to 65535"),
-        ("management tunnel 7505", "`management tunnel`"),
-        ("management 127.0.0.1 7505 stdin", "name it in place of `stdin`"),
-        ("management-hold", "`management`, which is missing"),
-        ("management 127.0.0.1 7505\nmanagement-client-user ann", "Unix socket"),
-    ] {
-        let problems = bad(&format!("client\nremote vpn.example\n{line}"));
-        assert!(problems.len() == 1 && problems[0].contains(words), "{line}: {problems:?}");
-        let number = if line.contains('\n') { 4 } else { 3 };
-        assert!(problems[0].starts_with(&format!("test.conf:{number}: ")), "{line}: {problems:?}");
-    }
 }

@@ -1,10 +1,10 @@
-//! Control datagrams, received and sent.
+//! Control datagrams, received and sent, and their turns.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Instant, Path, Protocol, Rejected, Severity};
+use adit_core::{ConnectionId, HandshakeStage, Instant, Path, Protocol, Rejected, Severity};
 use adit_dataplane::OuterHeader;
 
 use super::Control;
@@ -13,12 +13,23 @@ use crate::driver::mail::DataMail;
 use crate::driver::status::count;
 use crate::udp::Datagrams;
 
-/// Between two lines in the log about datagrams that do not parse or verify.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+/// Between two lines in the log about what unauthenticated peers sent that does not parse or verify, and between two about
+/// connections that cannot be forwarded.
+pub(super) const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 /// Datagrams handled before mails are taken again.
 const DATAGRAM_BATCH: usize = 32;
 /// Between two lines in the log about datagrams that a listening socket could not send.
 const SEND_COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+
+/// What waits for its turn.
+#[derive(Clone, Debug)]
+pub(super) enum Waiting {
+    Datagram(Path, Vec<u8>),
+    /// A connection is broken, and why.
+    Broken(ConnectionId, String),
+    /// What came on a connection is not cut into records, and why not.
+    NotFramed(ConnectionId, String),
+}
 
 impl<P: Protocol> Control<'_, P> {
     /// Whether more datagrams wait than are handled in a moment.
@@ -32,9 +43,35 @@ impl<P: Protocol> Control<'_, P> {
             if self.ended.is_some() {
                 return;
             }
-            let Some((path, bytes)) = self.datagrams.take() else { return };
-            self.datagram(clock(), path, &bytes);
+            let Some(waiting) = self.datagrams.take() else { return };
+            self.take_turn(clock(), waiting);
             self.pump();
+        }
+    }
+
+    fn take_turn(&mut self, now: Instant, waiting: Waiting) {
+        match waiting {
+            // It was closed meanwhile.
+            Waiting::Datagram(Path::Tcp { connection, .. }, _)
+                if !self.connections.contains_key(&connection) =>
+            {
+                count(&self.losses.no_path);
+            }
+            Waiting::Datagram(path, bytes) => self.datagram(now, path, &bytes),
+            Waiting::Broken(connection, reason) => self.broken(now, connection, reason),
+            Waiting::NotFramed(connection, why) => self.not_framed(now, connection, why),
+        }
+    }
+
+    /// Handles the end of a connection, behind those of its datagrams that wait: the last may say why it ends. Without room
+    /// for it they are dropped.
+    pub(super) fn end_in_turn(&mut self, now: Instant, connection: ConnectionId, end: Waiting) {
+        let source = self.connections.get(&connection).map(|path| path.source_prefix());
+        let waits = !self.datagrams.is_empty()
+            && source
+                .is_some_and(|source| self.datagrams.offer(HandshakeStage::Established, source, end.clone()));
+        if !waits {
+            self.take_turn(now, end);
         }
     }
 

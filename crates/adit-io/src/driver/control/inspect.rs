@@ -50,7 +50,7 @@ impl<P: Protocol> Control<'_, P> {
     /// What anybody can fill here, if anybody can reach it.
     fn tables(&self) -> Vec<TableUsage> {
         let mut tables = Vec::new();
-        if !self.listening.is_empty() {
+        if !self.listening.is_empty() || !self.listeners.is_empty() {
             let stages = STAGES.map(|(name, stage)| queue_usage(name, self.datagrams.usage(stage)));
             let in_queues: u64 = stages.iter().map(|stage| stage.refused).sum();
             let lost = self.losses.control_full.load(Ordering::Relaxed);

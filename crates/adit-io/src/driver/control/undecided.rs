@@ -12,6 +12,7 @@ use adit_core::{Instant, PrefixShares, PrefixTable, Protocol, Severity};
 use adit_dataplane::codec::Demultiplexer;
 
 use super::Control;
+use super::datagrams::COMPLAIN_EVERY;
 use crate::clock;
 use crate::driver::status::count;
 use crate::helper::ForwardChannel;
@@ -19,9 +20,9 @@ use crate::poller::{Interest, Token};
 use crate::port_share::Forwarder;
 use crate::sys;
 
-/// Connections that have not sent enough: of one IPv4 address or IPv6 /64, and in all. As many as may be without a control
-/// channel.
-const SHARES: PrefixShares = PrefixShares::new(64, 1024);
+/// Connections that have not sent enough: of one IPv4 address or IPv6 /64, and in all. Where a reverse proxy is before this
+/// port, all are of its address, and browsers open some before they have a request.
+const SHARES: PrefixShares = PrefixShares::new(256, 1024);
 /// How long a connection may take to send enough.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// So many bytes decide ([`Demultiplexer::begins_stream`]).
@@ -41,6 +42,7 @@ pub(crate) struct Undecided {
     demultiplexer: Arc<dyn Demultiplexer>,
     waiting: PrefixTable<u32, Waiting>,
     next: u32,
+    next_complaint: Instant,
 }
 
 struct Waiting {
@@ -52,7 +54,7 @@ struct Waiting {
 impl Undecided {
     pub(super) fn new(sharing: Sharing, demultiplexer: Arc<dyn Demultiplexer>) -> Self {
         let waiting = PrefixTable::new("undecided connections", SHARES);
-        Undecided { sharing, demultiplexer, waiting, next: 0 }
+        Undecided { sharing, demultiplexer, waiting, next: 0, next_complaint: clock() }
     }
 }
 
@@ -95,7 +97,14 @@ impl<P: Protocol> Control<'_, P> {
             }
             self.begin_connection(stream, source);
         } else if let Err(error) = forward(&undecided.sharing, stream, source) {
-            self.report(Severity::Warning, None, format!("cannot forward a connection of {source}: {error}"));
+            count(&self.losses.connections_refused);
+            let now = clock();
+            // Anybody can open such connections, so the log hears of few.
+            if now >= undecided.next_complaint {
+                undecided.next_complaint = now + COMPLAIN_EVERY;
+                let text = format!("cannot forward a connection of {source}: {error}");
+                self.report(Severity::Warning, None, text);
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use std::net::Shutdown;
 
 use super::*;
 use crate::PortShare;
+use crate::helper::Helper;
 
 #[test]
 fn connections_go_by_their_first_bytes() {
@@ -43,6 +44,41 @@ fn connections_go_by_their_first_bytes() {
         let mut answer = [0; 4];
         client.read_exact(&mut answer).unwrap();
         assert_eq!(answer, [0, 2, CONTROL, b'!']);
+        running.stop();
+    });
+}
+
+/// Anybody can open connections that are to be forwarded.
+#[test]
+fn the_log_hears_once_a_minute_that_connections_cannot_be_forwarded() {
+    in_fresh_network(|| {
+        // The helper's policy has no other server, so it ends the channel at the first connection.
+        let helper = Helper::within_process(Policy::default()).unwrap();
+        let share = PortShare { host: "127.0.0.1".to_owned(), port: 9, journal: None };
+        let config = DriverConfig { port_share: Some(share), ..server_config(Transport::Tcp, "127.0.0.1:0") };
+        let (toy, heard) = Toy::new(Role::Server, "10.9.0.1/24");
+        let mut driver = Driver::<Toy>::new(config, make_codec).unwrap();
+        driver.use_helper(helper.access(), false).unwrap();
+        let running = run_driver(driver, toy, heard);
+        running.wait_until_up();
+        for _ in 0..10 {
+            let mut client = TcpStream::connect(running.addresses[0]).unwrap();
+            client.set_read_timeout(Some(TIMEOUT)).unwrap();
+            client.write_all(b"GET / HTTP/1.0").unwrap();
+            // It is closed with bytes that were not read.
+            let closed = client.read(&mut [0]).map_err(|error| error.kind());
+            assert!(matches!(closed, Ok(0) | Err(io::ErrorKind::ConnectionReset)), "{closed:?}");
+            thread::sleep(Duration::from_millis(2));
+        }
+        let (tell, told) = channel();
+        running.handle.inspect(Box::new(move |_, _, status| {
+            let _ = tell.send(status.losses.connections_refused);
+        }));
+        let refused = told.recv_timeout(TIMEOUT).unwrap();
+        assert!(refused > 1, "{refused}");
+        let is_said =
+            |heard: &Heard| matches!(heard, Heard::Event(word) if word.starts_with("cannot forward"));
+        assert_eq!(running.heard.try_iter().filter(is_said).count(), 1);
         running.stop();
     });
 }

@@ -1,5 +1,7 @@
 //! Many control datagrams of one address, or first packets, do not make others wait; and the answers to many leave.
 
+use socket2::{Domain, Socket, Type};
+
 use super::*;
 
 /// Datagrams that wait before another comes.
@@ -37,6 +39,45 @@ fn each_address_has_its_turn() {
         assert!(at < 120, "it was number {at}");
         let of_crowd: Vec<u8> = order.into_iter().filter(|number| *number != CROWD).collect();
         assert_eq!(of_crowd, (0..CROWD).collect::<Vec<u8>>(), "in their own order");
+        server.stop();
+    });
+}
+
+/// A connection from that address.
+fn connect_from(own: [u8; 4], server: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((own, 0)).into()).unwrap();
+    socket.connect(&server.into()).unwrap();
+    socket.into()
+}
+
+#[test]
+fn connections_have_their_turns_and_end_behind_what_came_by_them() {
+    in_fresh_network(|| {
+        let (mut toy, heard) = Toy::new(Role::Server, "10.9.0.1/24");
+        toy.slow = SLOW;
+        let server = start_toy(server_config(Transport::Tcp, "127.0.0.1:0"), toy, heard);
+        server.wait_until_up();
+        let [mut crowd, mut other] =
+            [[127, 0, 0, 2], [127, 0, 0, 3]].map(|own| connect_from(own, server.addresses[0]));
+        // Both are accepted before the rest comes.
+        for client in [&mut crowd, &mut other] {
+            client.write_all(&[0, 2, CONTROL, u8::MAX]).unwrap();
+            server.wait_for(|heard| number_of(heard) == Some(u8::MAX));
+        }
+        let records: Vec<u8> = (0..CROWD).flat_map(|number| [0, 2, CONTROL, number]).collect();
+        crowd.write_all(&records).unwrap();
+        other.write_all(&[0, 2, CONTROL, CROWD]).unwrap();
+        drop(crowd);
+        let of_interest = |heard: &Heard| number_of(heard).is_some() || matches!(heard, Heard::Closed(_));
+        let mut order: Vec<u8> = Vec::new();
+        while let Some(number) = number_of(&server.wait_for(of_interest)) {
+            order.push(number);
+        }
+        let at = order.iter().position(|number| *number == CROWD).unwrap();
+        assert!(at < 120, "it was number {at}");
+        let of_crowd: Vec<u8> = order.into_iter().filter(|number| *number != CROWD).collect();
+        assert_eq!(of_crowd, (0..CROWD).collect::<Vec<u8>>(), "all, before their connection ends");
         server.stop();
     });
 }

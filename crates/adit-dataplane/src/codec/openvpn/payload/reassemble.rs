@@ -37,8 +37,8 @@ struct Partial {
     /// How many parts there are and the bytes of all; 0 until the last one came.
     count: usize,
     len: usize,
-    /// When a part came last.
-    heard: Instant,
+    /// When a part came last. `None`: before the time was known.
+    heard: Option<Instant>,
     bytes: Box<[u8]>,
 }
 
@@ -51,7 +51,7 @@ impl Partial {
             came: 0,
             count: 0,
             len: 0,
-            heard: Instant::ORIGIN,
+            heard: None,
             bytes: vec![0; longest].into_boxed_slice(),
         }
     }
@@ -102,14 +102,15 @@ pub(super) struct Reassembly {
     places: Vec<Partial>,
     /// Payloads that were given up and are not yet counted.
     lost: u32,
-    now: Instant,
+    /// `None` until the first tick: a session is there for a moment before it.
+    now: Option<Instant>,
 }
 
 impl Reassembly {
     /// For payloads of at most that many bytes, framing included.
     pub(super) fn new(longest: usize) -> Self {
         let places = (0..PLACES).map(|_| Partial::new(longest)).collect();
-        Reassembly { places, lost: 0, now: Instant::ORIGIN }
+        Reassembly { places, lost: 0, now: None }
     }
 
     /// Takes in what a datagram held: a header, and the bytes that follow it.
@@ -153,9 +154,9 @@ impl Reassembly {
 
     /// The time goes on. Payloads that waited too long are given up.
     pub(super) fn tick(&mut self, now: Instant) {
-        self.now = now;
+        self.now = Some(now);
         for partial in self.places.iter_mut().filter(|partial| partial.is_open) {
-            if now - partial.heard >= REASSEMBLY_TIMEOUT {
+            if now - *partial.heard.get_or_insert(now) >= REASSEMBLY_TIMEOUT {
                 partial.is_open = false;
                 self.lost = self.lost.saturating_add(1);
             }
@@ -240,6 +241,7 @@ mod tests {
         let found = take_all(&mut reassembly, parts(7, 4));
         assert_eq!(found, [Err(DropReason::Incomplete), Ok(payload(1200, 4))]);
         // By time, which is counted when the next part comes.
+        reassembly.tick(at(0));
         assert!(take_all(&mut reassembly, parts(9, 5).drain(..1)).is_empty());
         reassembly.tick(at(9));
         reassembly.tick(at(10));
@@ -253,6 +255,19 @@ mod tests {
         assert_eq!(take_all(&mut reassembly, late.drain(..1)), [Err(DropReason::Incomplete)]);
         let rest = parts(20 + PLACES as u8, 7).split_off(1);
         assert_eq!(take_all(&mut reassembly, rest), [Ok(payload(1200, 7))]);
+    }
+
+    /// A session begins at any time, and its first parts may come before the time is said.
+    #[test]
+    fn parts_before_the_first_tick_wait_as_others_do() {
+        for (seconds, expected) in [(9, Ok(payload(1200, 1))), (10, Err(DropReason::Incomplete))] {
+            let mut reassembly = Reassembly::new(LONGEST);
+            let mut parts = cut(&payload(1200, 1), 3, 700);
+            assert!(take_all(&mut reassembly, parts.drain(..1)).is_empty());
+            reassembly.tick(at(100_000));
+            reassembly.tick(at(100_000 + seconds));
+            assert_eq!(take_all(&mut reassembly, parts), [expected]);
+        }
     }
 
     #[test]

@@ -1,0 +1,141 @@
+use std::os::unix::fs::symlink;
+
+use super::directory::PREFIX;
+use super::*;
+use crate::testing::{Scratch, in_fresh_network};
+
+fn scripts(directory: &Path) -> Scripts {
+    Scripts::new(policy::Scripts {
+        commands: vec![vec!["/bin/sh".to_owned(), "-c".to_owned(), "exit 3".to_owned()]],
+        variables: vec!["CONFIGURED".to_owned()],
+        prefixes: vec!["IV_".to_owned(), "X509_".to_owned()],
+        directory: directory.to_owned(),
+        lasting: vec![vec!["/bin/sh".to_owned(), "-c".to_owned(), "exit 5".to_owned()]],
+        account: None,
+    })
+}
+
+fn call(argv: &[&str], variable: &str) -> ScriptCall {
+    ScriptCall {
+        argv: argv.iter().map(|word| (*word).to_owned()).collect(),
+        env: vec![(variable.to_owned(), "x".to_owned())],
+        secrets: Vec::new(),
+        device: "tun0".to_owned(),
+        files: vec![ScriptInput { content: b"in".to_vec(), is_argument: true, variable: None }],
+        beside: None,
+        gateways: Vec::new(),
+    }
+}
+
+fn exit_of(scripts: &mut Scripts, run: u64) -> Exit {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(exit) = scripts.poll(run).unwrap() {
+            return exit;
+        }
+        assert!(Instant::now() < deadline);
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn what_a_script_links_to_is_not_read_back() {
+    let scratch = Scratch::new("linked");
+    let [file, by_name, other_name] = ["file", "by-name", "other-name"].map(|name| scratch.path().join(name));
+    fs::write(&file, "secret").unwrap();
+    assert_eq!(read_small(&file).unwrap(), b"secret");
+    symlink(&file, &by_name).unwrap();
+    assert!(read_small(&by_name).is_err());
+    fs::hard_link(&file, &other_name).unwrap();
+    assert!(read_small(&other_name).is_err());
+    assert!(read_small(scratch.path()).is_err(), "a directory");
+}
+
+/// It may enter the directory of its own script's files, and of no other's.
+#[test]
+fn a_script_can_read_its_files_as_another_user() {
+    in_fresh_network(|| {
+        let scratch = Scratch::new("given");
+        let mut scripts = scripts(scratch.path());
+        let argv = ["/bin/sh", "-c", "[ \"$(id -u) $(cat \"$1\")\" = \"65534 in\" ] && exit 5", "name"];
+        scripts.policy.lasting = vec![argv.map(str::to_owned).to_vec()];
+        scripts.policy.account = Account::find(Some("nobody"), None).unwrap();
+        scripts.gave_up = true;
+        let run = scripts.run(&call(&argv, "config")).unwrap();
+        assert_eq!(exit_of(&mut scripts, run), Ok(5));
+        let own = scripts.runs[&run].directory.clone().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&own), mode(own.parent().unwrap())), (0o700, 0o711));
+        scripts.end();
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+    });
+}
+
+#[test]
+fn only_the_scripts_of_the_configuration_run() {
+    let scratch = Scratch::new("scripts");
+    let mut scripts = scripts(scratch.path());
+    let good = ["/bin/sh", "-c", "exit 3", "further"];
+    for bad in [&["/bin/sh", "-c", "exit 4"][..], &["/bin/sh", "-c"], &["/bin/true"], &[]] {
+        assert!(scripts.run(&call(bad, "common_name")).is_err(), "{bad:?}");
+    }
+    for bad in ["LD_PRELOAD", "PATH", "BASH_ENV", "", "a=b", "_x", "configured\n"] {
+        assert!(scripts.run(&call(&good, bad)).is_err(), "{bad}");
+    }
+    for known in ["common_name", "IV_VER", "X509_0_CN", "CONFIGURED"] {
+        let run = scripts.run(&call(&good, known)).unwrap();
+        assert_eq!(exit_of(&mut scripts, run), Ok(3));
+        assert_eq!(scripts.files(run).unwrap(), [b"in"]);
+        scripts.release(run);
+        assert!(scripts.files(run).is_err());
+    }
+    // The path of its file is one more.
+    let followed = |count: usize| [&good[..3], &["further"; MOST_FOLLOWING][..count]].concat();
+    assert!(scripts.run(&call(&followed(MOST_FOLLOWING - 1), "common_name")).is_ok());
+    assert!(scripts.run(&call(&followed(MOST_FOLLOWING), "common_name")).is_err());
+    scripts.end();
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_lasts_outlasts_a_new_configuration() {
+    let scratch = Scratch::new("lasting");
+    let mut scripts = scripts(scratch.path());
+    let told = |variable: &str| call(&["/bin/sh", "-c", "exit 5"], variable);
+    let call = |command: &str| call(&["/bin/sh", "-c", command], "config");
+    assert!(scripts.run(&call("exit 3")).is_ok() && scripts.run(&call("exit 5")).is_ok());
+    scripts.allow(policy::Scripts::default());
+    assert!(scripts.run(&call("exit 3")).is_err(), "it is gone from the file");
+    assert!(scripts.run(&call("exit 5")).is_ok());
+    for variable in ["CONFIGURED", "X509_0_CN"] {
+        assert!(scripts.run(&told(variable)).is_ok(), "{variable}");
+    }
+    scripts.end();
+}
+
+#[test]
+fn the_directories_of_killed_helpers_are_removed() {
+    let scratch = Scratch::new("abandoned");
+    let running = Directory::make(scratch.path()).unwrap();
+    // A file of another, to which a link leads.
+    let other = scratch.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("precious"), "x").unwrap();
+    let abandoned = scratch.path().join(format!("{PREFIX}{:016x}", 1));
+    fs::create_dir_all(abandoned.join("7")).unwrap();
+    fs::write(abandoned.join("7/0"), "password").unwrap();
+    symlink(&other, abandoned.join("7/link")).unwrap();
+    let link = scratch.path().join(format!("{PREFIX}{:016x}", 2));
+    symlink(&other, &link).unwrap();
+    let alike = scratch.path().join(format!("{PREFIX}notes"));
+    fs::create_dir(&alike).unwrap();
+    let foreign = scratch.path().join(format!("{PREFIX}{:016x}", 3));
+    fs::create_dir(&foreign).unwrap();
+    chown(&foreign, Some(65_534), None).unwrap();
+
+    drop(scripts(scratch.path()));
+    assert!(!abandoned.exists());
+    assert!(running.path.is_dir(), "of a process that runs");
+    assert!(link.is_symlink() && alike.is_dir() && other.join("precious").is_file());
+    assert!(foreign.is_dir(), "of another user");
+}
