@@ -42,13 +42,18 @@ impl Lacks {
     }
 }
 
-/// Its text: the unit runs that program with OpenVPN's arguments, and what the unit lacks.
+/// Its text: the unit runs that program with OpenVPN's arguments, in the way that the prefixes of its command say, and what
+/// the unit lacks.
 ///
 /// # Errors
 /// When an argument cannot stand in a unit.
-pub(super) fn text(program: &Path, words: &[String], lacks: &Lacks) -> Result<String, String> {
+pub(super) fn text(
+    program: &Path,
+    (prefixes, words): (&str, &[String]),
+    lacks: &Lacks,
+) -> Result<String, String> {
     let program = program.to_str().ok_or_else(|| format!("{} is not UTF-8 text", program.display()))?;
-    let mut line = format!("ExecStart={} {}", quoted(program)?, openvpn::NAME);
+    let mut line = format!("ExecStart={prefixes}{} {}", quoted(program)?, openvpn::NAME);
     for word in words {
         line.push(' ');
         line.push_str(&quoted(word)?);
@@ -81,13 +86,15 @@ mod tests {
     #[test]
     fn it_says_the_words_as_they_are() {
         let words = ["--setenv", "a b", "100% \"$HOME\" \\"].map(str::to_owned);
-        let said = text(Path::new("/usr/bin/adit"), &words, &Lacks::default()).expect("good words");
-        let line = "ExecStart=\"/usr/bin/adit\" openvpn \"--setenv\" \"a b\" \"100%% \\\"$HOME\\\" \\\\\"";
+        let said = text(Path::new("/usr/bin/adit"), ("-+", words.as_slice()), &Lacks::default())
+            .expect("good words");
+        let line = "ExecStart=-+\"/usr/bin/adit\" openvpn \"--setenv\" \"a b\" \"100%% \\\"$HOME\\\" \\\\\"";
         assert!(
             said.starts_with(MARK) && said.ends_with(&format!("[Service]\nExecStart=\n{line}\n")),
             "{said}"
         );
-        assert!(text(Path::new("/usr/bin/adit"), &["a\nUser=x".to_owned()], &Lacks::default()).is_err());
+        let words = ["a\nUser=x".to_owned()];
+        assert!(text(Path::new("/usr/bin/adit"), ("", words.as_slice()), &Lacks::default()).is_err());
     }
 
     #[test]
@@ -104,9 +111,10 @@ mod tests {
             Lacks::of(&systemd, "a.service").expect("properties")
         };
         assert_eq!(of("infinity", "63000", "cap_chown cap_dac_read_search"), Lacks::default());
+        let no_words: [String; 0] = [];
         let all = of("20", "10", "cap_net_admin cap_setuid");
         assert_eq!(all, Lacks { tasks: true, processes: true, capability: true });
-        let said = text(Path::new("/usr/bin/adit"), &[], &all).expect("good words");
+        let said = text(Path::new("/usr/bin/adit"), ("", no_words.as_slice()), &all).expect("good words");
         assert!(
             said.ends_with("TasksMax=64\nLimitNPROC=infinity\nCapabilityBoundingSet=CAP_DAC_READ_SEARCH\n")
         );
