@@ -102,6 +102,8 @@ struct QueryState {
     holding: bool,
     pending: Option<Pending>,
     attempt: Option<Attempt>,
+    /// The remote whose proxy was named last, and what that proxy may ask for.
+    named_proxy: Option<(usize, Topic)>,
     /// What is to be answered by lines.
     text: Option<PendingText>,
     /// The certificates on tokens, of which the client names one.
@@ -233,6 +235,18 @@ impl PendingQueries {
             Some(Attempt::Proxy(query)) => Some(query),
             _ => None,
         }
+    }
+
+    /// From now on a remote is reached by a proxy that asks for that; `None`: by that of the file.
+    pub(super) fn name_proxy(&self, remote: usize, topic: Option<Topic>) {
+        self.state().named_proxy = topic.map(|topic| (remote, topic));
+    }
+
+    /// What the proxy may ask for that was named for a remote, if one was.
+    pub(in crate::up) fn named_proxy(&self, remote: usize) -> Option<Topic> {
+        let state = self.state();
+        let (_, topic) = state.named_proxy.as_ref().filter(|(place, _)| *place == remote)?;
+        Some(topic.clone())
     }
 
     /// Whether the tunnel waits for `hold release`.

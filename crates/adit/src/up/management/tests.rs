@@ -509,6 +509,12 @@ fn a_front_end_names_the_proxy_of_an_attempt() {
         assert_eq!(answers(&mut context, command), ["SUCCESS: proxy command succeeded"]);
         let orders = std::mem::take(&mut *told.lock().expect("no thread panicked"));
         let goes_on = Order::Reply(Reply::Remote(RemoteDecision::Try { instead: None }));
+        let topic = proxy.as_ref().map(|proxy| match proxy.kind {
+            ProxyKind::Http(_) => Topic::HttpProxy,
+            ProxyKind::Socks => Topic::SocksProxy,
+        });
+        assert_eq!(context.questions.named_proxy(2), topic, "{command}");
+        assert_eq!(context.questions.named_proxy(1), None, "of another remote");
         assert_eq!(orders, [Order::ReplaceProxy(2, proxy), goes_on]);
         assert_eq!(answers(&mut context, command), ["ERROR: proxy command failed"], "once");
     }
