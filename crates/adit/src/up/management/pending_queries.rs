@@ -22,7 +22,7 @@ pub(in crate::up) use topic::Topic;
 /// How often is looked whether the question still stands.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Queries for the client at the management socket, one at a time.
+/// Queries for the client at the management socket.
 pub(in crate::up) struct PendingQueries {
     state: Mutex<QueryState>,
     changed: Condvar,
@@ -34,7 +34,10 @@ struct QueryState {
     /// What `hold` shows.
     hold: bool,
     holding: bool,
-    pending: Option<Pending>,
+    /// What is to be answered by a word, or two. Threads ask beside each other: for a username, for the PIN of a token.
+    pending: Vec<Pending>,
+    /// The number of the last of them.
+    last: u64,
     attempt: Option<Attempt>,
     /// The remote whose proxy was named last, and what that proxy may ask for.
     named_proxy: Option<(usize, Topic)>,
@@ -81,16 +84,19 @@ impl PendingQueries {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first line for a new client, which has not told yet what it knows.
-    pub(super) fn greeting(&self) -> Option<String> {
+    /// The lines for a new client, which has not told yet what it knows: each question that is open. OpenVPN waits for one at a
+    /// time, and says that one (manage.c, `man_welcome`).
+    pub(super) fn greeting(&self) -> Vec<String> {
         let mut state = self.state();
         state.version = DEFAULT_VERSION;
-        let text = state.text.as_mut().and_then(PendingText::ask_again);
-        match &state.pending {
-            _ if state.holding => Some(held(0)),
-            Some(pending) if !pending.is_answered() => Some(pending.line.clone()),
-            _ => text.or_else(|| state.attempt.as_ref().map(Attempt::line)),
+        let mut lines = Vec::new();
+        if state.holding {
+            lines.push(held(0));
         }
+        lines.extend(state.pending.iter().filter_map(Pending::open_line));
+        lines.extend(state.text.as_mut().and_then(PendingText::ask_again));
+        lines.extend(state.attempt.as_ref().map(Attempt::line));
+        lines
     }
 
     /// Waits for `hold release`, if the tunnel is to wait at all. False if the start was cancelled.
@@ -217,7 +223,7 @@ mod tests {
         let questions = questions(true);
         let shared = Arc::clone(&questions);
         let waiting = thread::spawn(move || shared.wait_for_release(&Turns::default().next()));
-        until(|| questions.greeting() == Some(held(0)));
+        until(|| questions.greeting() == [held(0)]);
         assert!(questions.is_held() && !questions.release(), "no running client waited");
         assert!(waiting.join().expect("the thread ends"), "released");
         let turns = Turns::default();
@@ -233,18 +239,18 @@ mod tests {
     fn a_running_client_waits_before_it_connects() {
         let questions = questions(false);
         assert!(!questions.hold_attempt(Duration::from_secs(5)), "it may go on");
-        assert_eq!((questions.greeting(), questions.is_held()), (None, false));
+        assert_eq!((questions.greeting(), questions.is_held()), (Vec::new(), false));
         questions.set_hold(true);
         assert!(questions.hold_attempt(Duration::from_secs(5)) && questions.is_held());
-        assert_eq!(questions.greeting().as_deref(), Some(">HOLD:Waiting for hold release:5"));
+        assert_eq!(questions.greeting(), [">HOLD:Waiting for hold release:5"]);
         assert_eq!(questions.take_remote(), None);
         assert!(questions.release() && !questions.release());
         let query =
             RemoteQuery { remote: 1, host: "vpn.example".to_owned(), port: 443, protocol: "tcp-client" };
         questions.ask_for_remote(query.clone());
-        assert_eq!(questions.greeting().as_deref(), Some(">REMOTE:vpn.example,443,tcp-client"));
+        assert_eq!(questions.greeting(), [">REMOTE:vpn.example,443,tcp-client"]);
         assert!(!questions.is_held() && !questions.release());
         assert_eq!((questions.take_remote(), questions.take_remote()), (Some(query), None));
-        assert_eq!(questions.greeting(), None);
+        assert!(questions.greeting().is_empty());
     }
 }

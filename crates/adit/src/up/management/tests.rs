@@ -499,7 +499,7 @@ fn a_front_end_names_the_proxy_of_an_attempt() {
     ] {
         let query = RemoteQuery { remote: 2, host: "vpn.example".to_owned(), port: 1194, protocol };
         assert_eq!(watcher.request(&Request::Remote(Box::new(query)), "tun0"), None);
-        assert_eq!(context.questions.greeting().as_deref(), Some(line));
+        assert_eq!(context.questions.greeting(), [line]);
         for bad in ["proxy", "proxy HTTP x", "proxy SOCKS x 0", "proxy FTP x 1", "remote ACCEPT"] {
             assert!(answers(&mut context, bad)[0].starts_with("ERROR: "), "{bad}");
         }

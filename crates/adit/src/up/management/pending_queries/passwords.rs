@@ -8,16 +8,27 @@ use crate::up::terminal::Waiting;
 
 /// A question that is to be answered by a word, or two.
 pub(super) struct Pending {
+    number: u64,
     topic: Topic,
     /// What asks for it.
-    pub(super) line: String,
+    line: String,
     username: Option<String>,
     password: Option<Zeroizing<String>>,
 }
 
 impl Pending {
-    pub(super) fn is_answered(&self) -> bool {
+    fn is_answered(&self) -> bool {
         self.password.is_some() && (!self.topic.has_username() || self.username.is_some())
+    }
+
+    /// Whether that kind of answer is missing.
+    fn wants(&self, what: &str) -> bool {
+        !self.is_answered() && self.topic.takes(what)
+    }
+
+    /// What asks for it, while it is not answered.
+    pub(super) fn open_line(&self) -> Option<String> {
+        (!self.is_answered()).then(|| self.line.clone())
     }
 }
 
@@ -48,20 +59,21 @@ impl PendingQueries {
     ) -> Result<UserPassword, String> {
         let line = topic.question(more);
         let mut state = self.state();
-        state.pending = Some(Pending { topic, line: line.clone(), username: None, password: None });
+        state.last += 1;
+        let number = state.last;
+        state.pending.push(Pending { number, topic, line: line.clone(), username: None, password: None });
         self.journal.say(line);
         loop {
-            if state.pending.as_ref().is_none_or(Pending::is_answered) {
-                let pending = state.pending.take();
-                let (username, password) =
-                    pending.map(|pending| (pending.username, pending.password)).unwrap_or_default();
+            let is_done = |pending: &Pending| pending.number == number && pending.is_answered();
+            if let Some(place) = state.pending.iter().position(is_done) {
+                let Pending { username, password, .. } = state.pending.remove(place);
                 return Ok(UserPassword {
                     username: username.unwrap_or_default(),
                     password: password.unwrap_or_default(),
                 });
             }
             if !waiting.wants_it() {
-                state.pending = None;
+                state.pending.retain(|pending| pending.number != number);
                 return Err("the question was withdrawn".to_owned());
             }
             drop(self.changed.wait_timeout(state, LOOK_EVERY));
@@ -94,14 +106,14 @@ impl PendingQueries {
 
     fn take(&self, what: &str, topic: &str, put: impl FnOnce(&mut Pending)) -> String {
         let mut state = self.state();
-        let wanted = |pending: &&mut Pending| !pending.is_answered() && pending.topic.takes(what);
-        let Some(pending) = state.pending.as_mut().filter(wanted) else {
+        let Some(first) = state.pending.iter().find(|pending| pending.wants(what)) else {
             return format!("ERROR: no {what} is currently needed at this time");
         };
-        let needed = pending.topic.name();
-        if topic != needed {
+        let needed = first.topic.name();
+        let is_named = |pending: &&mut Pending| pending.wants(what) && pending.topic.name() == topic;
+        let Some(pending) = state.pending.iter_mut().find(is_named) else {
             return format!("ERROR: {what} of type '{topic}' entered, but we need one of type '{needed}'");
-        }
+        };
         put(pending);
         self.changed.notify_all();
         format!("SUCCESS: '{topic}' {what} entered, but not yet verified")
@@ -136,9 +148,9 @@ mod tests {
             let turns = Turns::default();
             prompt.ask(Topic::Auth, "SC:1,PIN?", &turns.next())
         });
-        until(|| questions.greeting().is_some());
+        until(|| !questions.greeting().is_empty());
         let line = ">PASSWORD:Need 'Auth' username/password SC:1,PIN?";
-        assert_eq!(questions.greeting().as_deref(), Some(line));
+        assert_eq!(questions.greeting(), [line]);
         assert_eq!(
             questions.take_password("Private Key", "x"),
             "ERROR: password of type 'Private Key' entered, but we need one of type 'Auth'"
@@ -148,7 +160,7 @@ mod tests {
         assert!(questions.take_username("Auth", "ann").starts_with("SUCCESS: "));
         let answer = asking.join().expect("the thread ends").expect("an answer");
         assert_eq!((answer.username.as_str(), answer.password.as_str()), ("ann", "s3 cret"));
-        assert_eq!(questions.greeting(), None);
+        assert!(questions.greeting().is_empty());
     }
 
     #[test]
@@ -156,7 +168,7 @@ mod tests {
         let questions = questions(false);
         let prompt = Arc::clone(&questions);
         let asking = thread::spawn(move || prompt.ask(Topic::PrivateKey, "", &Turns::default().next()));
-        until(|| questions.greeting().is_some());
+        until(|| !questions.greeting().is_empty());
         assert_eq!(
             questions.take_username("Private Key", "x"),
             "ERROR: no username is currently needed at this time"
@@ -171,7 +183,36 @@ mod tests {
         let turn = turns.next();
         turns.next();
         assert!(questions.ask(Topic::Auth, "", &turn).is_err());
-        assert_eq!(questions.greeting(), None);
+        assert!(questions.greeting().is_empty());
+    }
+
+    /// A handshake asks for the PIN of a token while another thread asks for a username and a password.
+    #[test]
+    fn questions_beside_each_other_get_their_own_answers() {
+        let questions = questions(false);
+        let asked = |topic: Topic| {
+            let questions = Arc::clone(&questions);
+            thread::spawn(move || questions.ask(topic, "", &Turns::default().next()))
+        };
+        let auth = asked(Topic::Auth);
+        until(|| questions.greeting().len() == 1);
+        let token = asked(Topic::Token("Ann's card".to_owned()));
+        until(|| questions.greeting().len() == 2);
+        let [first, second] =
+            [">PASSWORD:Need 'Auth' username/password", ">PASSWORD:Need 'Ann's card token' password"];
+        assert_eq!(questions.greeting(), [first, second], "each that is open");
+        assert_eq!(
+            questions.take_password("Private Key", "x"),
+            "ERROR: password of type 'Private Key' entered, but we need one of type 'Auth'"
+        );
+        assert!(questions.take_password("Ann's card token", "1234").starts_with("SUCCESS: "));
+        let pin = token.join().expect("the thread ends").expect("an answer");
+        assert_eq!((pin.username.as_str(), pin.password.as_str()), ("", "1234"));
+        assert_eq!(questions.greeting(), [first]);
+        assert!(questions.take_username("Auth", "ann").starts_with("SUCCESS: "));
+        assert!(questions.take_password("Auth", "s3 cret").starts_with("SUCCESS: "));
+        let answer = auth.join().expect("the thread ends").expect("an answer");
+        assert_eq!((answer.username.as_str(), answer.password.as_str()), ("ann", "s3 cret"));
     }
 
     #[test]
