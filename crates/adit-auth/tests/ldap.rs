@@ -300,6 +300,57 @@ fn groups_are_asked_about() {
     }
 }
 
+/// The outcome of a login where a search for groups, or for a member of one, has other answers.
+fn judge_groups(
+    searched: &'static str,
+    answers: Vec<Vec<u8>>,
+    more: &str,
+    user: &str,
+) -> Result<(), Refusal> {
+    let answer = move |request: &Request| match request.kind {
+        SEARCH if asked_for(&request.content).0 == searched => answers.clone(),
+        _ => directory(request),
+    };
+    let server = Server::start(answer, None);
+    let group =
+        format!("<Group>\nBaseDN ou=Groups\nSearchFilter (cn=vpn)\nMemberAttribute member\n{more}\n</Group>");
+    let lines = format!("{USERS}RequireGroup true\n{group}");
+    judge(&format!("URL {}", server.url()), &lines, (user, "s3 cret"))
+}
+
+/// What is not known of groups is neither a yes nor a no of the directory.
+#[test]
+fn groups_that_are_not_all_given_let_no_one_in() {
+    let url = element(OCTETS, b"ldap://elsewhere.example/ou=Groups");
+    let reference = || element(0x73, &url);
+    let empty = element(OCTETS, b"");
+    let referral = [number(ENUMERATED, 10), empty.clone(), empty, element(0xa3, &url)].concat();
+    let group = || found(&["cn=vpn,ou=Groups"]).swap_remove(0);
+    for (answers, said) in [
+        // The group that was given has ann.
+        (vec![group(), result(0x65, 4)], "sizeLimitExceeded"),
+        (vec![group(), result(0x65, 3)], "timeLimitExceeded (3)"),
+        (vec![group(), result(0x65, 11)], "result 11"),
+        (vec![element(0x65, &referral)], "ldap://elsewhere.example/ou=Groups"),
+        (vec![reference(), result(0x65, 0)], "ldap://elsewhere.example/ou=Groups"),
+    ] {
+        let why = failed(judge_groups("ou=Groups", answers, "", "ann"));
+        assert!(why.contains(said), "{said}: {why}");
+    }
+    let by_search = "UseCompareOperation false";
+    let cut = vec![group(), result(0x65, 4)];
+    let why = failed(judge_groups("cn=vpn,ou=Groups", cut, by_search, "ann"));
+    assert!(why.contains("sizeLimitExceeded"), "{why}");
+    let refers = vec![reference(), result(0x65, 0)];
+    let why = failed(judge_groups("cn=vpn,ou=Groups", refers, by_search, "ann"));
+    assert!(why.contains("ldap://elsewhere.example"), "{why}");
+    // Active Directory names other parts of the forest beside what it has: who is in a group here is let in.
+    let both = || vec![group(), reference(), result(0x65, 0)];
+    assert_eq!(judge_groups("ou=Groups", both(), "", "ann"), Ok(()));
+    let why = failed(judge_groups("ou=Groups", both(), "", "ben"));
+    assert!(why.contains("ldap://elsewhere.example"), "{why}");
+}
+
 #[test]
 fn the_next_server_is_asked_where_one_cannot_be_reached() {
     let server = Server::start(directory, None);

@@ -86,6 +86,9 @@ fn adopt(args: &Args) -> Result<String, Failure> {
     let within = args.within.unwrap_or_else(|| patience(parsed.config.liveness.timeout));
     exit::say(format_args!("{}: {}, {found}", unit.name(), role(&parsed.config.role)));
     tell_differences(&dialect, &beside);
+    if found.is_active() && !within.is_zero() {
+        unit.check_visible(&found).map_err(Failure::World)?;
+    }
     let drop_in = unit.drop_in(&found).map_err(Failure::World)?;
     if args.dry_run {
         return Ok(plan(&unit, &found, &drop_in, within));
@@ -136,13 +139,13 @@ fn tell_differences(dialect: &Dialect, beside: &[String]) {
 }
 
 fn plan(unit: &Unit<'_>, found: &Found, drop_in: &str, within: Duration) -> String {
-    let what = match found.main {
-        Some(_) => format!(
+    let what = match found.is_active() {
+        true => format!(
             "restart {} with it, and go back if no peer is connected within {} s",
             unit.name(),
             within.as_secs()
         ),
-        None => "start nothing".to_owned(),
+        false => "start nothing".to_owned(),
     };
     format!("Would write {}, and {what}:\n\n{}", unit.kept().display(), drop_in.trim_end())
 }

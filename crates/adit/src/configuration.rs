@@ -1,8 +1,9 @@
 //! A configuration from its file.
 
+mod hashed;
+
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -14,9 +15,6 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 use crate::up::{privileges, proxies};
-
-/// The files of a `capath` directory are refused if they hold more bytes in all.
-const MOST_HASHED: usize = 4 << 20;
 
 /// The options of this process's command line, where they are its configuration and not a file.
 static OPTIONS: OnceLock<String> = OnceLock::new();
@@ -260,50 +258,9 @@ fn warning(path: &Path) -> Problem {
 /// What a file holds that the configuration `file` names, or what the files of a `capath` directory hold ([`HASHED_FILES`]).
 fn load_from(file: &Path, wanted: &Path) -> Result<Vec<u8>, String> {
     match (wanted.file_name(), wanted.parent()) {
-        (Some(name), Some(directory)) if name == HASHED_FILES => hashed_files(&find(file, directory)),
+        (Some(name), Some(directory)) if name == HASHED_FILES => hashed::read(&find(file, directory)),
         _ => std::fs::read(find(file, wanted)).map_err(|error| error.to_string()),
     }
-}
-
-/// The certificates and revocation lists of a directory that OpenSSL would find by hashes of names: `HASH.0`, `HASH.1` …
-/// and `HASH.r0`, `HASH.r1` … up to the first number that is missing (X509_LOOKUP_hash_dir(3)).
-fn hashed_files(directory: &Path) -> Result<Vec<u8>, String> {
-    let mut numbers: BTreeMap<(String, bool), BTreeSet<u32>> = BTreeMap::new();
-    for entry in std::fs::read_dir(directory).map_err(|error| error.to_string())? {
-        let name = entry.map_err(|error| error.to_string())?.file_name();
-        if let Some((hash, is_list, number)) = name.to_str().and_then(hashed_name) {
-            numbers.entry((hash.to_owned(), is_list)).or_default().insert(number);
-        }
-    }
-    let mut content = Vec::new();
-    for ((hash, is_list), numbers) in numbers {
-        for number in (0..).take_while(|number| numbers.contains(number)) {
-            let name = format!("{hash}.{}{number}", if is_list { "r" } else { "" });
-            let one = std::fs::read(directory.join(&name)).map_err(|error| format!("{name}: {error}"))?;
-            content.extend_from_slice(&one);
-            content.push(b'\n');
-            if content.len() > MOST_HASHED {
-                return Err("its files are too large for certificates and revocation lists".to_owned());
-            }
-        }
-    }
-    Ok(content)
-}
-
-/// The hash in the name of a file, whether it is that of a revocation list, and its number.
-fn hashed_name(name: &str) -> Option<(&str, bool, u32)> {
-    let (hash, number) = name.split_once('.')?;
-    let is_hash = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    if hash.len() != 8 || !hash.bytes().all(is_hash) {
-        return None;
-    }
-    let (is_list, digits) = match number.strip_prefix('r') {
-        Some(digits) => (true, digits),
-        None => (false, number),
-    };
-    let number: u32 = digits.parse().ok()?;
-    // No sign and no zeros before it.
-    (number.to_string() == digits).then_some((hash, is_list, number))
 }
 
 /// Where a file is that the configuration `file` names. OpenVPN looks from its working directory; a file that

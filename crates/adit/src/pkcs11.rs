@@ -11,7 +11,7 @@ mod serve;
 mod show;
 
 pub(crate) use identity::Identity;
-pub(crate) use message::{Ability, Found, Hash, Operation, Outcome, Pin, Provider};
+pub(crate) use message::{Ability, Found, Hash, Listing, Operation, Outcome, Pin, Provider, Unreadable};
 pub(crate) use process::Cards;
 pub(crate) use serve::{Args, NAME, run};
 pub(crate) use show::show;

@@ -165,34 +165,73 @@ impl Judge<'_> {
     }
 
     /// Whether an entry, or its username, is in one of the groups.
+    ///
+    /// # Errors
+    /// When a search failed or was cut, or none of the groups has it and another server has more of them.
     fn is_member(
         &self,
         connection: &mut Connection,
         groups: &[Group],
         (entry, user): (&str, &str),
     ) -> Result<bool, Refusal> {
+        let mut elsewhere = None;
         for group in groups {
             let member = match group.membership {
                 Membership::Name => entry,
                 Membership::Username => user,
             };
             let filter = Filter::parse(&group.filter, user).map_err(Refusal::failed)?;
-            let found = connection.search(&group.base, &filter, MAX_GROUPS).map_err(Refusal::failed)?;
-            for name in found.entries {
-                if holds(connection, group, &name, member).map_err(Refusal::failed)? {
+            let names =
+                search_all(connection, &group.base, &filter, &mut elsewhere).map_err(Refusal::failed)?;
+            for name in names {
+                if holds(connection, group, (&name, member), &mut elsewhere).map_err(Refusal::failed)? {
                     return Ok(true);
                 }
             }
         }
-        Ok(false)
+        match elsewhere {
+            None => Ok(false),
+            Some(url) => Err(Refusal::Failed(format!(
+                "it is in no group of this directory, which names {url} for more of them; for groups no referral is \
+                 followed"
+            ))),
+        }
     }
 }
 
+/// The names of all entries below `base` that a filter finds here. `elsewhere` becomes a server that has more, if there is one.
+///
+/// # Errors
+/// When the search failed, or the directory does not give all: what a part of the groups says holds for no login.
+fn search_all(
+    connection: &mut Connection,
+    base: &str,
+    filter: &Filter,
+    elsewhere: &mut Option<String>,
+) -> Result<Vec<String>, String> {
+    let found = connection.search(base, filter, MAX_GROUPS)?;
+    if found.is_cut {
+        return Err(format!(
+            "the search below `{base}` finds more entries than the directory gives, or than {MAX_GROUPS} \
+             (sizeLimitExceeded)"
+        ));
+    }
+    if elsewhere.is_none() {
+        *elsewhere = found.references.into_iter().next();
+    }
+    Ok(found.entries)
+}
+
 /// Whether the group of that name has the member.
-fn holds(connection: &mut Connection, group: &Group, name: &str, member: &str) -> Result<bool, String> {
+fn holds(
+    connection: &mut Connection,
+    group: &Group,
+    (name, member): (&str, &str),
+    elsewhere: &mut Option<String>,
+) -> Result<bool, String> {
     if group.by_search {
         let filter = Filter::Equal(group.attribute.clone(), member.as_bytes().to_vec());
-        return Ok(!connection.search(name, &filter, MAX_GROUPS)?.entries.is_empty());
+        return Ok(!search_all(connection, name, &filter, elsewhere)?.is_empty());
     }
     connection.compare(name, &group.attribute, member)
 }

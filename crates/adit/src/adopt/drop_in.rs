@@ -14,13 +14,17 @@ pub(super) const MARK: &str = "# Made by `adit adopt`";
 /// Processes and threads that a unit must allow: packaging/systemd/10-adit.conf.
 const TASKS: u64 = 64;
 
+/// What upstream's and Debian's units have not: a server that runs as its `user` reads its files again by CAP_DAC_READ_SEARCH, and
+/// by CAP_KILL scripts and judges of passwords that run as another user are ended.
+const CAPABILITIES: [&str; 2] = ["CAP_DAC_READ_SEARCH", "CAP_KILL"];
+
 /// What a unit allows too little of.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Lacks {
     tasks: bool,
     processes: bool,
-    /// A server that runs as its `user` reads its files again by CAP_DAC_READ_SEARCH.
-    capability: bool,
+    /// Of [`CAPABILITIES`].
+    capabilities: Vec<&'static str>,
 }
 
 impl Lacks {
@@ -33,22 +37,30 @@ impl Lacks {
             // `infinity` is no number.
             Ok(systemd.property(unit, name)?.parse::<u64>().is_ok_and(|limit| limit < TASKS))
         };
-        let capabilities = systemd.property(unit, "CapabilityBoundingSet")?;
+        let bounding_set = systemd.property(unit, "CapabilityBoundingSet")?;
+        let lacks = |capability: &&'static str| {
+            !bounding_set.split_whitespace().any(|name| name.eq_ignore_ascii_case(capability))
+        };
         Ok(Lacks {
             tasks: is_low("TasksMax")?,
             processes: is_low("LimitNPROC")?,
-            capability: !capabilities.split_whitespace().any(|name| name == "cap_dac_read_search"),
+            capabilities: CAPABILITIES.into_iter().filter(lacks).collect(),
         })
     }
 }
 
-/// Its text: the unit runs that program with OpenVPN's arguments, and what the unit lacks.
+/// Its text: the unit runs that program with OpenVPN's arguments, in the way that the prefixes of its command say, and what
+/// the unit lacks.
 ///
 /// # Errors
 /// When an argument cannot stand in a unit.
-pub(super) fn text(program: &Path, words: &[String], lacks: &Lacks) -> Result<String, String> {
+pub(super) fn text(
+    program: &Path,
+    (prefixes, words): (&str, &[String]),
+    lacks: &Lacks,
+) -> Result<String, String> {
     let program = program.to_str().ok_or_else(|| format!("{} is not UTF-8 text", program.display()))?;
-    let mut line = format!("ExecStart={} {}", quoted(program)?, openvpn::NAME);
+    let mut line = format!("ExecStart={prefixes}{} {}", quoted(program)?, openvpn::NAME);
     for word in words {
         line.push(' ');
         line.push_str(&quoted(word)?);
@@ -56,8 +68,8 @@ pub(super) fn text(program: &Path, words: &[String], lacks: &Lacks) -> Result<St
     let more = [
         (lacks.tasks, format!("TasksMax={TASKS}\n")),
         (lacks.processes, "LimitNPROC=infinity\n".to_owned()),
-        // It joins those of the unit.
-        (lacks.capability, "CapabilityBoundingSet=CAP_DAC_READ_SEARCH\n".to_owned()),
+        // They join those of the unit.
+        (!lacks.capabilities.is_empty(), format!("CapabilityBoundingSet={}\n", lacks.capabilities.join(" "))),
     ];
     let more: String = more.into_iter().filter(|(is_lacking, _)| *is_lacking).map(|(_, line)| line).collect();
     Ok(format!(
@@ -81,13 +93,15 @@ mod tests {
     #[test]
     fn it_says_the_words_as_they_are() {
         let words = ["--setenv", "a b", "100% \"$HOME\" \\"].map(str::to_owned);
-        let said = text(Path::new("/usr/bin/adit"), &words, &Lacks::default()).expect("good words");
-        let line = "ExecStart=\"/usr/bin/adit\" openvpn \"--setenv\" \"a b\" \"100%% \\\"$HOME\\\" \\\\\"";
+        let said = text(Path::new("/usr/bin/adit"), ("-+", words.as_slice()), &Lacks::default())
+            .expect("good words");
+        let line = "ExecStart=-+\"/usr/bin/adit\" openvpn \"--setenv\" \"a b\" \"100%% \\\"$HOME\\\" \\\\\"";
         assert!(
             said.starts_with(MARK) && said.ends_with(&format!("[Service]\nExecStart=\n{line}\n")),
             "{said}"
         );
-        assert!(text(Path::new("/usr/bin/adit"), &["a\nUser=x".to_owned()], &Lacks::default()).is_err());
+        let words = ["a\nUser=x".to_owned()];
+        assert!(text(Path::new("/usr/bin/adit"), ("", words.as_slice()), &Lacks::default()).is_err());
     }
 
     #[test]
@@ -103,12 +117,14 @@ mod tests {
             let systemd = Systemd::new(Box::new(run), "/nonexistent".into(), "/nonexistent".into());
             Lacks::of(&systemd, "a.service").expect("properties")
         };
-        assert_eq!(of("infinity", "63000", "cap_chown cap_dac_read_search"), Lacks::default());
+        assert_eq!(of("infinity", "63000", "cap_chown cap_dac_read_search cap_kill"), Lacks::default());
+        let one = of("infinity", "63000", "cap_dac_read_search");
+        assert_eq!(one, Lacks { capabilities: vec!["CAP_KILL"], ..Lacks::default() });
+        let no_words: [String; 0] = [];
         let all = of("20", "10", "cap_net_admin cap_setuid");
-        assert_eq!(all, Lacks { tasks: true, processes: true, capability: true });
-        let said = text(Path::new("/usr/bin/adit"), &[], &all).expect("good words");
-        assert!(
-            said.ends_with("TasksMax=64\nLimitNPROC=infinity\nCapabilityBoundingSet=CAP_DAC_READ_SEARCH\n")
-        );
+        assert_eq!(all, Lacks { tasks: true, processes: true, capabilities: CAPABILITIES.to_vec() });
+        let said = text(Path::new("/usr/bin/adit"), ("", no_words.as_slice()), &all).expect("good words");
+        let more = "TasksMax=64\nLimitNPROC=infinity\nCapabilityBoundingSet=CAP_DAC_READ_SEARCH CAP_KILL\n";
+        assert!(said.ends_with(more), "{said}");
     }
 }

@@ -24,6 +24,21 @@ pub(super) struct Command {
     pub(super) program: PathBuf,
     /// Its arguments, with variables (`$NAME`) as the unit has them.
     pub(super) words: Vec<String>,
+    /// What stands before the program in the unit, but for `@`, which concerns the name of the program (systemd.service(5),
+    /// "Command lines").
+    pub(super) prefixes: String,
+}
+
+impl Command {
+    /// Whether `$` in its arguments is that sign, and no variable.
+    pub(super) fn is_literal(&self) -> bool {
+        self.prefixes.contains(':')
+    }
+
+    /// Whether it runs with root's rights, whatever the unit's `User=` says.
+    pub(super) fn is_privileged(&self) -> bool {
+        self.prefixes.contains(['+', '!'])
+    }
 }
 
 impl Systemd {
@@ -56,18 +71,36 @@ impl Systemd {
         Ok(self.property(unit, "MainPID")?.parse::<u32>().ok().filter(|pid| *pid != 0))
     }
 
+    /// Whether a unit has ended, and systemd starts it again after a time (`RestartSec=`).
+    pub(super) fn restarts(&self, unit: &str) -> Result<bool, String> {
+        // Since systemd 254 also `auto-restart-queued`.
+        Ok(self.property(unit, "SubState")?.starts_with("auto-restart"))
+    }
+
+    /// The user that a unit's processes are, if it names one that is not root.
+    pub(super) fn user(&self, unit: &str) -> Result<Option<String>, String> {
+        if self.property(unit, "DynamicUser")? == "yes" {
+            return Ok(Some("of DynamicUser=".to_owned()));
+        }
+        Ok(Some(self.property(unit, "User")?).filter(|user| !matches!(user.as_str(), "" | "root" | "0")))
+    }
+
     /// What a unit starts. `systemctl show` does not tell where a word ends, D-Bus does.
     pub(super) fn command(&self, unit: &str) -> Result<Command, String> {
         let object = object(unit);
-        let arguments = [
-            "--json=short",
-            "get-property",
-            "org.freedesktop.systemd1",
-            object.as_str(),
-            "org.freedesktop.systemd1.Service",
-            "ExecStart",
-        ];
-        let text = (self.run)("busctl", &arguments)?;
+        let property = |name: &str| {
+            let arguments = [
+                "--json=short",
+                "get-property",
+                "org.freedesktop.systemd1",
+                object.as_str(),
+                "org.freedesktop.systemd1.Service",
+                name,
+            ];
+            (self.run)("busctl", &arguments)
+        };
+        // The first has all prefixes; systemd has it since 243.
+        let text = property("ExecStartEx").or_else(|_| property("ExecStart"))?;
         command_of(&text).ok_or_else(|| format!("{unit}: its command cannot be read: {}", text.trim()))
     }
 
@@ -107,7 +140,8 @@ fn object(unit: &str) -> String {
     path
 }
 
-/// Reads `a(sasbttttuii)` (org.freedesktop.systemd1(5), `ExecStart`): path, words, and what became of it.
+/// Reads `a(sasasttttuii)` or `a(sasbttttuii)` (org.freedesktop.systemd1(5), `ExecStartEx` and `ExecStart`): path, words, how it is
+/// run, and what became of it.
 fn command_of(json: &str) -> Option<Command> {
     let value: serde_json::Value = serde_json::from_str(json).ok()?;
     let first = &value["data"][0];
@@ -115,7 +149,24 @@ fn command_of(json: &str) -> Option<Command> {
     Some(Command {
         program: first[0].as_str()?.into(),
         words: words.map(|word| word.as_str().map(str::to_owned)).collect::<Option<_>>()?,
+        prefixes: prefixes(&first[2])?,
     })
+}
+
+/// The prefixes that stand for the flags of a command; of `ExecStart`, whether its failure is ignored.
+fn prefixes(flags: &serde_json::Value) -> Option<String> {
+    if let Some(is_failure_ignored) = flags.as_bool() {
+        return Some(String::from(if is_failure_ignored { "-" } else { "" }));
+    }
+    let prefix = |flag: &serde_json::Value| match flag.as_str()? {
+        "ignore-failure" => Some("-"),
+        "no-env-expand" => Some(":"),
+        "privileged" => Some("+"),
+        "no-setuid" => Some("!"),
+        "ambient" => Some("!!"),
+        _ => None,
+    };
+    flags.as_array()?.iter().map(prefix).collect()
 }
 
 #[cfg(test)]
@@ -128,11 +179,30 @@ mod tests {
         let command = command_of(shown).expect("a command");
         assert_eq!(command.program, Path::new("/usr/sbin/openvpn"));
         assert_eq!(command.words, ["--setenv", "A", "b c", "--config", "a.conf"]);
+        assert_eq!(command.prefixes, "");
         for other in
             ["", "{}", r#"{"type":"a(sasbttttuii)","data":[]}"#, r#"{"data":[["/bin/x",["x",1]]]}"#, "3"]
         {
             assert_eq!(command_of(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn the_prefixes_of_a_command_are_read() {
+        let of = |flags: &str| {
+            let shown =
+                format!(r#"{{"data":[["/usr/sbin/openvpn",["openvpn","a.conf"],{flags},0,0,0,0,0,0,0]]}}"#);
+            command_of(&shown)
+                .map(|command| (command.prefixes.clone(), command.is_literal(), command.is_privileged()))
+        };
+        assert_eq!(of("true"), Some(("-".to_owned(), false, false)));
+        assert_eq!(of("[]"), Some((String::new(), false, false)));
+        let both = of(r#"["ignore-failure","no-env-expand"]"#);
+        assert_eq!(both, Some(("-:".to_owned(), true, false)));
+        for (flag, prefix) in [("privileged", "+"), ("no-setuid", "!"), ("ambient", "!!")] {
+            assert_eq!(of(&format!(r#"["{flag}"]"#)), Some((prefix.to_owned(), false, true)));
+        }
+        assert_eq!(of(r#"["via-shell"]"#), None);
     }
 
     #[test]

@@ -8,8 +8,9 @@
 mod tests;
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -40,6 +41,8 @@ pub(super) struct Found {
     command: Command,
     /// What it runs.
     pub(super) main: Option<Main>,
+    /// It has ended, and systemd starts it again after a time.
+    restarts: bool,
 }
 
 /// The main process of a unit.
@@ -59,17 +62,33 @@ pub(super) struct Patience<'a> {
     pub(super) peer_of: &'a dyn Fn(u32) -> Option<String>,
 }
 
+/// Keeps other such commands away.
+pub(super) struct Lock(File);
+
+impl Drop for Lock {
+    /// To close the file is not enough: a program that another thread starts has a copy of it from `fork` to `exec`.
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.main {
             Some(Main { pid, is_adit: true }) => write!(f, "run by adit on trial as process {pid}"),
             Some(Main { pid, is_adit: false }) => write!(f, "run by OpenVPN as process {pid}"),
+            None if self.restarts => write!(f, "which has ended, and which systemd starts again"),
             None => write!(f, "which does not run"),
         }
     }
 }
 
 impl Found {
+    /// Whether it runs, or is started again without an order.
+    pub(super) fn is_active(&self) -> bool {
+        self.main.is_some() || self.restarts
+    }
+
     /// OpenVPN's arguments, as the unit has them.
     fn words(&self) -> &[String] {
         match &self.command.words[..] {
@@ -104,16 +123,16 @@ impl<'a> Unit<'a> {
         directory.join(format!("{}.d", self.name)).join(drop_in::NAME)
     }
 
-    /// Keeps other such commands away until the file is dropped.
+    /// Keeps other such commands away until the lock is dropped.
     ///
     /// # Errors
     /// When another is at work.
-    pub(super) fn lock(&self) -> Result<File, String> {
+    pub(super) fn lock(&self) -> Result<Lock, String> {
         let directory = &self.systemd.runtime;
         let file = File::open(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| "another `adit adopt` is at work".to_owned())?;
-        Ok(file)
+        Ok(Lock(file))
     }
 
     /// Looks at it, after systemd has read its files again: an earlier command may have been interrupted before that.
@@ -133,6 +152,7 @@ impl<'a> Unit<'a> {
         }
         let main = self.systemd.main_process(&self.name)?;
         Ok(Found {
+            restarts: main.is_none() && self.systemd.restarts(&self.name)?,
             is_kept: is_ours(&self.kept())?,
             is_tried: is_ours(&self.tried())?,
             command,
@@ -151,8 +171,8 @@ impl<'a> Unit<'a> {
                 remove(&self.tried())?;
             }
             return Ok(Some(match found.main {
-                Some(_) => format!("adit runs {name} already"),
-                None => from_next_start(name),
+                None if !found.restarts => from_next_start(name),
+                _ => format!("adit runs {name} already"),
             }));
         }
         let program = &found.command.program;
@@ -167,7 +187,7 @@ impl<'a> Unit<'a> {
     pub(super) fn command_line(&self, found: &Found) -> Result<(Vec<String>, PathBuf), String> {
         let words = match found.main {
             Some(main) => process::arguments(main.pid)?,
-            None if found.words().iter().any(|word| word.contains('$')) => {
+            None if !found.command.is_literal() && found.words().iter().any(|word| word.contains('$')) => {
                 let name = &self.name;
                 return Err(format!(
                     "{name} has variables in its command: start it, so that their values show"
@@ -192,7 +212,26 @@ impl<'a> Unit<'a> {
             }
         }
         let own = std::env::current_exe().map_err(|error| format!("where adit is: {error}"))?;
-        drop_in::text(&own, found.words(), &Lacks::of(self.systemd, &self.name)?)
+        let command = (found.command.prefixes.as_str(), found.words());
+        drop_in::text(&own, command, &Lacks::of(self.systemd, &self.name)?)
+    }
+
+    /// That it is seen when a peer is connected: the socket by which adit says so is in a directory of root's.
+    ///
+    /// # Errors
+    /// When the unit runs as another user.
+    pub(super) fn check_visible(&self, found: &Found) -> Result<(), String> {
+        if found.command.is_privileged() {
+            return Ok(());
+        }
+        match self.systemd.user(&self.name)? {
+            None => Ok(()),
+            Some(user) => Err(format!(
+                "{} runs as the user {user}, who cannot make the socket below /run/adit that tells when a peer is \
+                 connected; with `--within 0` none is waited for",
+                self.name
+            )),
+        }
     }
 
     /// Has adit run it, and keeps that if it has a peer in time. One that does not run is left so.
@@ -206,7 +245,7 @@ impl<'a> Unit<'a> {
         patience: &Patience<'_>,
     ) -> Result<String, String> {
         let name = &self.name;
-        if found.main.is_none() && !found.is_tried {
+        if !found.is_active() && !found.is_tried {
             self.install(&self.kept(), drop_in)?;
             return Ok(from_next_start(name));
         }
@@ -242,7 +281,7 @@ impl<'a> Unit<'a> {
             return Ok(format!("{name} is not adopted"));
         }
         self.remove_drop_ins()?;
-        if found.main.is_none() {
+        if !found.is_active() {
             return Ok(format!("OpenVPN runs {name} from its next start on: systemctl start {name}"));
         }
         self.restart_openvpn()?;
@@ -341,8 +380,11 @@ fn is_ours(path: &Path) -> Result<bool, String> {
     }
 }
 
+/// Writes a drop-in, which all users may read, as they may the unit: `systemctl cat` shows both.
 fn write(path: &Path, text: &str) -> Result<(), String> {
-    adit_io::replace_file(path, text.as_bytes()).map_err(|error| format!("{}: {error}", path.display()))
+    adit_io::replace_file(path, text.as_bytes())
+        .and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o644)))
+        .map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Removes a drop-in, if it is there, and its directory, if it is empty then. The disk has it when this returns.

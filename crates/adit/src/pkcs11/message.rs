@@ -79,8 +79,8 @@ pub(super) struct Numbered<T> {
 pub(crate) enum Outcome {
     /// The modules are loaded.
     Loaded,
-    /// These certificates are there.
-    Found(Vec<Found>),
+    /// This is on the tokens.
+    Found(Listing),
     /// The signature, as the token gave it.
     Signed(Vec<u8>),
     /// The PIN of the token with that label is needed.
@@ -91,6 +91,32 @@ pub(crate) enum Outcome {
     Absent,
     /// It failed, for that reason.
     Failed(String),
+}
+
+/// What is on the tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Listing {
+    /// The certificates.
+    pub(crate) certificates: Vec<Found>,
+    /// The tokens whose certificates could not be read.
+    pub(crate) unreadable: Vec<Unreadable>,
+}
+
+impl Listing {
+    /// Why tokens could not be read, if there are such.
+    pub(crate) fn reasons(&self) -> Option<String> {
+        let reasons: Vec<&str> = self.unreadable.iter().map(|unreadable| unreadable.why.as_str()).collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
+    }
+}
+
+/// A token whose certificates could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Unreadable {
+    /// The token, as an identity without an id; `None`: all tokens of a module.
+    pub(crate) token: Option<Identity>,
+    /// The reason, with the token's label or the module's path.
+    pub(crate) why: String,
 }
 
 /// A certificate on a token.

@@ -7,12 +7,12 @@ use cryptoki::error::{Error, RvError};
 use cryptoki::mechanism::eddsa::{EddsaParams, EddsaSignatureScheme};
 use cryptoki::mechanism::rsa::{PkcsMgfType, PkcsPssParams};
 use cryptoki::mechanism::{Mechanism, MechanismType};
-use cryptoki::object::{Attribute, AttributeType, CertificateType, ObjectClass};
+use cryptoki::object::{Attribute, AttributeType, CertificateType, ObjectClass, ObjectHandle};
 use cryptoki::session::{Session, UserType};
 use cryptoki::slot::{Slot, TokenInfo};
 use cryptoki::types::{AuthPin, Ulong};
 
-use super::{Ability, Found, Hash, Identity, Operation, Pin, Provider};
+use super::{Ability, Found, Hash, Identity, Listing, Operation, Pin, Provider, Unreadable};
 
 /// Why something is not done.
 #[derive(Debug, PartialEq, Eq)]
@@ -60,36 +60,67 @@ impl Module {
         Ok(Module { provider: provider.clone(), pkcs11, open: Vec::new() })
     }
 
-    /// The certificates on its tokens. The first token that needs a PIN takes it: it is that which asked for it, and the PIN
-    /// of one token must not count as a wrong one at another.
-    pub(super) fn find(&mut self, pin: &mut Option<&Pin>) -> Result<Vec<Found>, Trouble> {
-        let mut found = Vec::new();
-        for (slot, token) in self.tokens()? {
-            let index = self.open_token(slot, &token)?;
-            if self.provider.private_certificates {
-                self.log_in(index, &token, pin, None)?;
+    /// Adds the certificates on its tokens to the listing. A token that cannot be read hides no other.
+    ///
+    /// The first token that needs a PIN takes it: it is that which asked for it, and the PIN of one token must not count as a
+    /// wrong one at another.
+    ///
+    /// # Errors
+    /// [`Trouble::PinNeeded`] and [`Trouble::PinWrong`] alone.
+    pub(super) fn find(&mut self, pin: &mut Option<&Pin>, listing: &mut Listing) -> Result<(), Trouble> {
+        let tokens = match self.tokens() {
+            Ok(tokens) => tokens,
+            Err(error) => {
+                let why = format!("{}: {error}", self.provider.path.display());
+                listing.unreadable.push(Unreadable { token: None, why });
+                return Ok(());
             }
-            let signs_by = self.abilities(slot)?;
-            let Some(open) = self.open.get(index) else { continue };
-            let template = [
-                Attribute::Class(ObjectClass::CERTIFICATE),
-                Attribute::CertificateType(CertificateType::X_509),
-            ];
-            for object in open.session.find_objects(&template)? {
-                let attributes =
-                    open.session.get_attributes(object, &[AttributeType::Id, AttributeType::Value])?;
-                let (mut id, mut certificate) = (Vec::new(), Vec::new());
-                for attribute in attributes {
-                    match attribute {
-                        Attribute::Id(value) => id = value,
-                        Attribute::Value(value) => certificate = value,
-                        _ => {}
-                    }
+        };
+        for (slot, token) in tokens {
+            match self.certificates(slot, &token, pin) {
+                Ok(found) => listing.certificates.extend(found),
+                // It was taken out meanwhile.
+                Err(Trouble::Absent) => {}
+                Err(Trouble::Failed(why)) => {
+                    // Another program may have reset it: the next request opens it again.
+                    self.open.retain(|open| open.slot != slot);
+                    let why = format!("the token {} cannot be read: {why}", token.label());
+                    listing.unreadable.push(Unreadable { token: Some(name(&token)), why });
                 }
-                if !id.is_empty() && !certificate.is_empty() {
-                    let identity = Identity { id, ..name(&token) };
-                    found.push(Found { identity, certificate, signs_by: signs_by.clone() });
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        Ok(())
+    }
+
+    /// The certificates on one token.
+    fn certificates(
+        &mut self,
+        slot: Slot,
+        token: &TokenInfo,
+        pin: &mut Option<&Pin>,
+    ) -> Result<Vec<Found>, Trouble> {
+        let index = self.open_token(slot, token)?;
+        if self.provider.private_certificates {
+            self.log_in(index, token, pin, None)?;
+        }
+        let signs_by = self.abilities(slot)?;
+        let session = &self.open.get(index).ok_or(Trouble::Absent)?.session;
+        let template =
+            [Attribute::Class(ObjectClass::CERTIFICATE), Attribute::CertificateType(CertificateType::X_509)];
+        let mut found = Vec::new();
+        for object in session.find_objects(&template)? {
+            let (mut id, mut certificate) = (Vec::new(), Vec::new());
+            for attribute in session.get_attributes(object, &[AttributeType::Id, AttributeType::Value])? {
+                match attribute {
+                    Attribute::Id(value) => id = value,
+                    Attribute::Value(value) => certificate = value,
+                    _ => {}
                 }
+            }
+            if !id.is_empty() && !certificate.is_empty() {
+                let identity = Identity { id, ..name(token) };
+                found.push(Found { identity, certificate, signs_by: signs_by.clone() });
             }
         }
         Ok(found)
@@ -100,14 +131,16 @@ impl Module {
         &mut self,
         identity: &Identity,
         (operation, data): (Operation, &[u8]),
-        mut pin: Option<&Pin>,
+        pin: Option<&Pin>,
         cache: Option<Duration>,
     ) -> Result<Vec<u8>, Trouble> {
         let (slot, token) = self.slot_of(identity)?;
         let index = self.open_token(slot, &token)?;
-        self.log_in(index, &token, &mut pin, cache)?;
-        let signed = self.sign_with(index, identity, (operation, data));
-        if signed.is_err() {
+        // A key that wants the PIN for each signature gets the same one, which was given for this signature.
+        let mut for_login = pin;
+        self.log_in(index, &token, &mut for_login, cache)?;
+        let signed = self.sign_with((index, &token), identity, (operation, data), pin);
+        if !matches!(signed, Ok(_) | Err(Trouble::PinNeeded(_))) {
             // The card may have been taken out meanwhile, or was reset by another program.
             self.open.retain(|open| open.slot != slot);
         }
@@ -116,19 +149,34 @@ impl Module {
 
     fn sign_with(
         &self,
-        index: usize,
+        (index, token): (usize, &TokenInfo),
         identity: &Identity,
         (operation, data): (Operation, &[u8]),
+        mut pin: Option<&Pin>,
     ) -> Result<Vec<u8>, Trouble> {
         let session = &self.open.get(index).ok_or(Trouble::Absent)?.session;
         let template = [Attribute::Class(ObjectClass::PRIVATE_KEY), Attribute::Id(identity.id.clone())];
         let key = session.find_objects(&template)?.into_iter().next();
         let key = key.ok_or_else(|| Trouble::Failed(format!("there is no private key for {identity}")))?;
-        Ok(session.sign(&mechanism(operation), key, data)?)
+        let mechanism = mechanism(operation);
+        if !wants_pin_each_time(session, key) {
+            return Ok(session.sign(&mechanism, key, data)?);
+        }
+        let pin = pin_for(&self.provider, token, &mut pin)?;
+        session.sign_init(&mechanism, key)?;
+        logged_in(session.login(UserType::ContextSpecific, pin.as_ref()), token)?;
+        // `Session::sign` would begin the operation anew, which undoes the login.
+        session.sign_update(data).map_err(|error| {
+            Trouble::Failed(format!(
+                "the key of {identity} wants the PIN for each signature, and its module takes the data of such a \
+                 signature by C_Sign alone, which adit cannot call there: {error}"
+            ))
+        })?;
+        Ok(session.sign_final()?)
     }
 
     /// The tokens that are there. One that cannot be read, such as a card that the module does not know, hides no other.
-    fn tokens(&self) -> Result<Vec<(Slot, TokenInfo)>, Trouble> {
+    fn tokens(&self) -> Result<Vec<(Slot, TokenInfo)>, Error> {
         let slots = self.pkcs11.get_slots_with_token()?;
         let token = |slot: Slot| {
             let token = self.pkcs11.get_token_info(slot).ok()?;
@@ -183,28 +231,10 @@ impl Module {
         if open.logged_in.is_some() || !token.login_required() {
             return Ok(());
         }
-        let by_itself = self.provider.protected || token.protected_authentication_path();
-        let pin = match by_itself {
-            true => None,
-            false => match pin.take() {
-                Some(pin) => Some(AuthPin::new(pin.text().into())),
-                None => return Err(Trouble::PinNeeded(token.label().to_owned())),
-            },
-        };
-        match open.session.login(UserType::User, pin.as_ref()) {
-            Ok(()) | Err(Error::Pkcs11(RvError::UserAlreadyLoggedIn, _)) => {
-                open.logged_in = Some(Instant::now());
-                Ok(())
-            }
-            Err(Error::Pkcs11(RvError::PinIncorrect | RvError::PinInvalid | RvError::PinLenRange, _)) => {
-                Err(Trouble::PinWrong(token.label().to_owned()))
-            }
-            Err(Error::Pkcs11(RvError::PinLocked, _)) => Err(Trouble::Failed(format!(
-                "the PIN of the token {} is locked, as a wrong one was given too often",
-                token.label()
-            ))),
-            Err(error) => Err(error.into()),
-        }
+        let pin = pin_for(&self.provider, token, pin)?;
+        logged_in(open.session.login(UserType::User, pin.as_ref()), token)?;
+        open.logged_in = Some(Instant::now());
+        Ok(())
     }
 
     /// What a token signs by.
@@ -231,6 +261,42 @@ fn name(token: &TokenInfo) -> Identity {
         serial: token.serial_number().to_owned(),
         label: token.label().to_owned(),
         id: Vec::new(),
+    }
+}
+
+/// Whether the key wants the PIN for each signature (PKCS #11 v2.40, section 4.9: `CKA_ALWAYS_AUTHENTICATE`).
+fn wants_pin_each_time(session: &Session, key: ObjectHandle) -> bool {
+    let attributes = session.get_attributes(key, &[AttributeType::AlwaysAuthenticate]);
+    attributes.is_ok_and(|attributes| attributes.contains(&Attribute::AlwaysAuthenticate(true)))
+}
+
+/// The PIN for a login, which is taken; `None` where the token asks for it itself.
+fn pin_for(
+    provider: &Provider,
+    token: &TokenInfo,
+    pin: &mut Option<&Pin>,
+) -> Result<Option<AuthPin>, Trouble> {
+    if provider.protected || token.protected_authentication_path() {
+        return Ok(None);
+    }
+    match pin.take() {
+        Some(pin) => Ok(Some(AuthPin::new(pin.text().into()))),
+        None => Err(Trouble::PinNeeded(token.label().to_owned())),
+    }
+}
+
+/// What came of a login.
+fn logged_in(result: Result<(), Error>, token: &TokenInfo) -> Result<(), Trouble> {
+    match result {
+        Ok(()) | Err(Error::Pkcs11(RvError::UserAlreadyLoggedIn, _)) => Ok(()),
+        Err(Error::Pkcs11(RvError::PinIncorrect | RvError::PinInvalid | RvError::PinLenRange, _)) => {
+            Err(Trouble::PinWrong(token.label().to_owned()))
+        }
+        Err(Error::Pkcs11(RvError::PinLocked, _)) => Err(Trouble::Failed(format!(
+            "the PIN of the token {} is locked, as a wrong one was given too often",
+            token.label()
+        ))),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -105,10 +105,13 @@ impl Drop for Cards {
     }
 }
 
-/// The certificates of an answer.
+/// The certificates of an answer; if there are none, why tokens could not be read.
 pub(super) fn found(outcome: Outcome) -> Result<Vec<Found>, String> {
     match outcome {
-        Outcome::Found(found) => Ok(found),
+        Outcome::Found(listing) => match listing.reasons() {
+            Some(reasons) if listing.certificates.is_empty() => Err(reasons),
+            _ => Ok(listing.certificates),
+        },
         other => Err(unexpected(other)),
     }
 }

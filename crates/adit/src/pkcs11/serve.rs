@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
 use super::message::{Numbered, Request, receive, send};
 use super::module::{Module, Trouble};
-use super::{Outcome, Provider};
+use super::{Listing, Outcome, Provider};
 use crate::exit;
 
 /// What the command is called.
@@ -74,20 +74,27 @@ impl Modules {
             }
             Request::Find { pin } => {
                 let mut pin = pin.as_ref();
-                let found: Result<Vec<_>, Trouble> =
-                    self.modules.iter_mut().map(|module| module.find(&mut pin)).collect();
-                found.map_or_else(outcome, |found| Outcome::Found(found.into_iter().flatten().collect()))
+                let mut listing = Listing::default();
+                for module in &mut self.modules {
+                    if let Err(trouble) = module.find(&mut pin, &mut listing) {
+                        return outcome(trouble);
+                    }
+                }
+                Outcome::Found(listing)
             }
             Request::Sign { identity, operation, data, pin } => {
                 let cache = self.pin_cache;
+                let mut hindrance = Trouble::Absent;
                 for module in &mut self.modules {
                     match module.sign(&identity, (operation, data.as_slice()), pin.as_ref(), cache) {
                         Ok(signature) => return Outcome::Signed(signature),
                         Err(Trouble::Absent) => {}
+                        // The token may be one of another module.
+                        Err(trouble @ Trouble::Failed(_)) => hindrance = trouble,
                         Err(trouble) => return outcome(trouble),
                     }
                 }
-                outcome(Trouble::Absent)
+                outcome(hindrance)
             }
         }
     }

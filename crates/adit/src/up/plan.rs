@@ -52,6 +52,8 @@ impl Tunnel<'_> {
         management: Option<Management>,
         member: Member<'_>,
     ) -> Result<(), Failure> {
+        // What is learnt now may be wrong.
+        let asks_later = proxies::ask_later(&self.parsed.config);
         self.learn_proxy_passwords(management.as_ref(), &member)?;
         let parsed = Arc::clone(&self.parsed);
         if let Some(secret) = &parsed.config.secret {
@@ -59,7 +61,7 @@ impl Tunnel<'_> {
         }
         let ingredients = self.ingredients(management.as_ref(), &member)?;
         match &parsed.config.role {
-            Role::Client(client) => self.run_client(client, ingredients, management, member),
+            Role::Client(client) => self.run_client((client, asks_later), ingredients, management, member),
             Role::Server(server) => self.run_server(server, ingredients, management, member),
             Role::PointToPoint(point) => self.run_point_to_point(point, ingredients, management, member),
         }
@@ -129,7 +131,7 @@ impl Tunnel<'_> {
 
     fn run_client(
         mut self,
-        client: &ClientConfig,
+        (client, asks_later): (&ClientConfig, bool),
         with: Ingredients,
         management: Option<Management>,
         member: Member<'_>,
@@ -139,7 +141,7 @@ impl Tunnel<'_> {
         let own = (&credentials, key.as_ref());
         let mut params = translate::client_params(&self.parsed.config, client, own, timeout, lists, wall)
             .map_err(|error| self.locate(&error))?;
-        let proxy_prompt = ProxyPrompt::new(questions.clone());
+        let proxy_prompt = ProxyPrompt::new(client, questions.clone());
         let prompt = CredentialPrompt::new(client.auth.as_ref(), self.file, questions);
         if let Some(auth) = &mut params.auth {
             let answer = prompt.first(&mut self.log, &member.startup().early);
@@ -152,7 +154,7 @@ impl Tunnel<'_> {
             }
         }
         say_what_can_be_asked(client, &mut params);
-        ask_before_attempts(&self.parsed.config, &mut params);
+        ask_before_attempts((&self.parsed.config, asks_later), &mut params);
         let (expiry, lists) = (watched.expiry.clone(), params.control.revocations.clone());
         let remotes = Remotes::of(&self.parsed.config);
         let signs = key.clone();
@@ -237,9 +239,10 @@ pub(super) fn say_what_can_be_asked(client: &ClientConfig, params: &mut ClientPa
     }
 }
 
-/// Has the client ask at the management socket, if there is one, before it connects, and for what a proxy wants to know.
-pub(super) fn ask_before_attempts(config: &Config, params: &mut ClientParams) {
-    params.asks_for_proxy_credentials = proxies::ask_later(config);
+/// Has the client ask at the management socket, if there is one, before it connects, and for what a proxy wants to know, if the
+/// configuration leaves that open ([`proxies::ask_later`]).
+pub(super) fn ask_before_attempts((config, asks_later): (&Config, bool), params: &mut ClientParams) {
+    params.asks_for_proxy_credentials = asks_later;
     let Some(management) = &config.process.management else { return };
     params.asks_to_go_on = true;
     params.asks_for_remote = management.query_remote || management.query_proxy;

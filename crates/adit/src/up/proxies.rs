@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use adit_config::Secret;
-use adit_config::openvpn::{self as file, Config, HttpAuthentication, ProxyKind, Role, UserPass};
+use adit_config::openvpn::{
+    self as file, ClientConfig, Config, HttpAuthentication, ProxyKind, Role, UserPass,
+};
 use adit_core::Protocol;
 use adit_io::{Handle, HelperAccess, HttpProxy, Proxy, ProxyCredentials};
 use adit_openvpn::request::{Reply, UserPassword};
@@ -66,10 +68,7 @@ fn ask_by(
         if !at_once || proxy.credentials != Some(UserPass::Prompt) {
             return Ok(());
         }
-        let topic = match proxy.kind {
-            ProxyKind::Http(_) => Topic::HttpProxy,
-            ProxyKind::Socks => Topic::SocksProxy,
-        };
+        let topic = topic(&proxy.kind);
         let same = known.iter().find(|(host, port, _)| *host == proxy.host && *port == proxy.port);
         let text = match same {
             Some((_, _, text)) => text.clone(),
@@ -79,6 +78,14 @@ fn ask_by(
         proxy.credentials = Some(UserPass::Inline(text));
         Ok(())
     })
+}
+
+/// What is asked for by a proxy of that kind.
+fn topic(kind: &ProxyKind) -> Topic {
+    match kind {
+        ProxyKind::Http(_) => Topic::HttpProxy,
+        ProxyKind::Socks => Topic::SocksProxy,
+    }
 }
 
 /// Asks for both; gives them in two lines.
@@ -104,7 +111,8 @@ fn ask_person(
     Ok(text)
 }
 
-/// Whether a proxy may want to know who we are when it is asked to connect.
+/// Whether a proxy may want to know who we are when it is asked to connect. Of a configuration before [`ask`], as the answer to
+/// that may be wrong.
 pub(super) fn ask_later(config: &Config) -> bool {
     let Role::Client(client) = &config.role else { return false };
     let named = config.process.management.as_ref().is_some_and(|management| management.query_proxy);
@@ -112,13 +120,16 @@ pub(super) fn ask_later(config: &Config) -> bool {
         (ProxyKind::Http(http), None | Some(UserPass::Prompt)) => {
             http.authentication != HttpAuthentication::None
         }
-        _ => false,
+        (ProxyKind::Socks, None | Some(UserPass::Prompt)) => true,
+        (_, Some(UserPass::File(_) | UserPass::Inline(_))) => false,
     };
     named || client.remotes.iter().filter_map(|remote| remote.proxy.as_ref()).any(may_ask)
 }
 
 /// Asks for the username and the password of a proxy that wants them, and tells the helper, which connects.
 pub(super) struct ProxyPrompt {
+    /// What is asked for by the proxy of each remote of the file.
+    topics: Vec<Topic>,
     questions: Option<Arc<PendingQueries>>,
     helper: Option<HelperAccess>,
     turns: Turns,
@@ -127,9 +138,16 @@ pub(super) struct ProxyPrompt {
 }
 
 impl ProxyPrompt {
-    /// `questions` are asked in place of the terminal.
-    pub(super) fn new(questions: Option<Arc<PendingQueries>>) -> Self {
-        ProxyPrompt { questions, helper: None, turns: Turns::default(), asking: None }
+    /// For the remotes of a client. `questions` are asked in place of the terminal.
+    pub(super) fn new(client: &ClientConfig, questions: Option<Arc<PendingQueries>>) -> Self {
+        let topics = topics(client);
+        ProxyPrompt { topics, questions, helper: None, turns: Turns::default(), asking: None }
+    }
+
+    /// What is asked for by the proxy of that remote: the one that a program has named, or that of the file.
+    fn topic(&self, remote: usize) -> Topic {
+        let named = self.questions.as_ref().and_then(|questions| questions.named_proxy(remote));
+        named.or_else(|| self.topics.get(remote).cloned()).unwrap_or(Topic::HttpProxy)
     }
 
     /// From now on the helper connects.
@@ -143,6 +161,7 @@ impl ProxyPrompt {
         P: Protocol<Reply = Reply> + 'static,
     {
         let (turn, before) = (self.turns.next(), self.asking.take());
+        let topic = self.topic(remote);
         let (questions, helper, giver) = (self.questions.clone(), self.helper.clone(), handle.clone());
         let thread = thread::Builder::new().name("adit-proxy".to_owned()).spawn(move || {
             if let Some(before) = before {
@@ -150,9 +169,9 @@ impl ProxyPrompt {
             }
             let questions = questions.as_deref();
             if let Some(questions) = questions.filter(|_| refused) {
-                questions.was_wrong(Topic::HttpProxy, "");
+                questions.was_wrong(topic.clone(), "");
             }
-            let given = ask_person(Topic::HttpProxy, "by which the server is reached", questions, &turn);
+            let given = ask_person(topic, "by which the server is reached", questions, &turn);
             let answer = given.and_then(|text| tell_helper(helper.as_ref(), remote, &text));
             if !turn.is_over() {
                 giver.reply(Reply::ProxyCredentials(answer));
@@ -175,6 +194,12 @@ impl Drop for ProxyPrompt {
             let _ = asking.join();
         }
     }
+}
+
+/// What is asked for by the proxy of each remote. Without a proxy in the file, a program names one.
+fn topics(client: &ClientConfig) -> Vec<Topic> {
+    let kinds = client.remotes.iter().map(|remote| remote.proxy.as_ref().map(|proxy| &proxy.kind));
+    kinds.map(|kind| kind.map_or(Topic::HttpProxy, topic)).collect()
 }
 
 fn tell_helper(helper: Option<&HelperAccess>, remote: usize, text: &str) -> Result<(), String> {
@@ -262,6 +287,24 @@ mod tests {
         assert_eq!(read("ann\r\n p:w \r\n"), Ok(wanted));
         assert!(read("ann\n").unwrap_err().contains("second line"));
         assert!(read("\nx\n").is_err() && read("a:b\nx\n").is_err() && read("ann\nx\ty\n").is_err());
+    }
+
+    #[test]
+    fn proxies_without_a_file_may_ask() {
+        for (lines, asks, wanted) in [
+            ("socks-proxy 192.0.2.1 1080\n", true, Topic::SocksProxy),
+            ("socks-proxy 192.0.2.1 1080 stdin\n", true, Topic::SocksProxy),
+            ("proto tcp-client\nhttp-proxy 192.0.2.1 3128 stdin basic\n", true, Topic::HttpProxy),
+            ("", false, Topic::HttpProxy),
+        ] {
+            let mut config = crate::up::tunnel::tests::config(lines);
+            assert_eq!(ask_later(&config), asks, "{lines}");
+            let Role::Client(client) = &config.role else { panic!("a client") };
+            assert_eq!(topics(client), [wanted.clone(), wanted.clone(), wanted], "{lines}");
+            // An answer takes the place of the question, and may be wrong.
+            let learnt = ask_by(&mut config, |_, _| Ok(Secret::new("ann\nx\n")));
+            assert_eq!((learnt, ask_later(&config)), (Ok(()), asks && !lines.contains("stdin")), "{lines}");
+        }
     }
 
     #[test]

@@ -27,6 +27,12 @@ struct Fake {
     is_overridden: bool,
     /// adit does not come up.
     adit_fails: bool,
+    /// What has ended is started again after a time.
+    starts_again: bool,
+    /// The unit's `User=`.
+    user: &'static str,
+    /// The flags of its command.
+    flags: &'static [&'static str],
     /// The process is killed before it calls systemd as often again.
     calls_left: Option<usize>,
 }
@@ -65,6 +71,14 @@ impl Fake {
         if fails { Err("the job failed".to_owned()) } else { Ok(String::new()) }
     }
 
+    fn sub_state(&self) -> &'static str {
+        match self.running {
+            Some(_) => "running",
+            None if self.starts_again => "auto-restart",
+            None => "dead",
+        }
+    }
+
     fn property(&self, name: &str) -> String {
         match name {
             "LoadState" => "loaded".to_owned(),
@@ -77,6 +91,9 @@ impl Fake {
             "TasksMax" => "20".to_owned(),
             "LimitNPROC" => "infinity".to_owned(),
             "CapabilityBoundingSet" => "cap_net_admin".to_owned(),
+            "SubState" => self.sub_state().to_owned(),
+            "User" => self.user.to_owned(),
+            "DynamicUser" => "no".to_owned(),
             "WorkingDirectory" => "/etc/openvpn/server".to_owned(),
             other => panic!("not known: {other}"),
         }
@@ -89,8 +106,8 @@ impl Fake {
         };
         let words: Vec<&str> =
             std::iter::once("name").chain(first).chain(["--config", "office.conf"]).collect();
-        serde_json::json!({ "type": "a(sasbttttuii)", "data": [[program, words, false, 0, 0, 0, 0, 0, 0, 0]] })
-            .to_string()
+        let data = serde_json::json!([[program, words, self.flags, 0, 0, 0, 0, 0, 0, 0]]);
+        serde_json::json!({ "type": "a(sasasttttuii)", "data": data }).to_string()
     }
 
     /// The power fails: what is in `/run` goes, and the unit starts at boot.
@@ -121,6 +138,9 @@ impl Bed {
             restarts: 0,
             is_overridden: false,
             adit_fails: false,
+            starts_again: false,
+            user: "",
+            flags: &[],
             calls_left: None,
         }));
         let run = Rc::clone(&fake);
@@ -184,6 +204,8 @@ fn a_peer_that_comes_back_keeps_adit() {
     assert_eq!(bed.fake.borrow().restarts, 1, "one reconnect");
     let text = fs::read_to_string(bed.unit().kept()).expect("it is there");
     assert!(text.contains("openvpn \"--config\" \"office.conf\"\nTasksMax=64\n"), "{text}");
+    let mode = fs::metadata(bed.unit().kept()).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o644, "all users may read a unit");
     assert!(bed.adopt(false).is_ok_and(|said| said.contains("already")));
     bed.fake.borrow_mut().lose_power();
     assert_eq!(bed.running(), Some(Program::Adit));
@@ -226,6 +248,46 @@ fn a_unit_that_does_not_run_is_left_so() {
     }
     assert!(bed.unit().give_back().is_ok_and(|said| said.contains("from its next start on")));
     assert_eq!((bed.running(), bed.files()), (None, (false, false)));
+}
+
+#[test]
+fn a_unit_that_waits_for_its_restart_is_tried() {
+    let bed = Bed::new();
+    bed.fake.borrow_mut().running = None;
+    bed.fake.borrow_mut().starts_again = true;
+    let why = bed.adopt(false).expect_err("no peer came");
+    assert!(why.contains("no peer is connected within"), "{why}");
+    bed.is_as_before();
+    bed.fake.borrow_mut().running = None;
+    bed.adopt(true).expect("adopted");
+    assert_eq!((bed.running(), bed.files()), (Some(Program::Adit), (false, true)));
+    bed.fake.borrow_mut().running = None;
+    assert!(bed.adopt(false).is_ok_and(|said| said.contains("already")));
+    assert_eq!(bed.unit().give_back(), Ok(format!("OpenVPN runs {UNIT}")));
+    bed.is_as_before();
+}
+
+#[test]
+fn the_prefixes_of_a_command_stay() {
+    let bed = Bed::new();
+    bed.fake.borrow_mut().flags = &["ignore-failure", "privileged"];
+    bed.adopt(true).expect("adopted");
+    let text = fs::read_to_string(bed.unit().kept()).expect("it is there");
+    assert!(text.contains("\nExecStart=-+\"/"), "{text}");
+}
+
+#[test]
+fn no_peer_is_waited_for_that_cannot_be_seen() {
+    let bed = Bed::new();
+    let check = || {
+        let unit = bed.unit();
+        unit.check_visible(&unit.look().expect("a unit"))
+    };
+    assert_eq!(check(), Ok(()));
+    bed.fake.borrow_mut().user = "openvpn";
+    assert!(check().is_err_and(|why| why.contains("the user openvpn") && why.contains("--within 0")));
+    bed.fake.borrow_mut().flags = &["privileged"];
+    assert_eq!(check(), Ok(()), "`+` comes before `User=`");
 }
 
 #[test]

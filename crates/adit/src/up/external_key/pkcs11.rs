@@ -11,7 +11,7 @@ use rustls::SignatureScheme;
 
 use super::CurrentStep;
 use super::encoding::{Hash, Kind, digest_info, ecdsa_der, pss_block};
-use crate::pkcs11::{self, Ability, Cards, Found, Identity, Operation, Outcome, Pin, Provider};
+use crate::pkcs11::{self, Ability, Cards, Found, Identity, Listing, Operation, Outcome, Pin, Provider};
 use crate::up::management::{Listed, PendingQueries, Topic};
 use crate::up::terminal::{Terminal, Turns, Waiting};
 use crate::up::unlock::Fault;
@@ -108,7 +108,7 @@ fn choose(
     holders.with_token("", waiting, |pin| cards.find(pin, &wanted))?;
     let list = || -> Option<Vec<Listed>> {
         match cards.find(None, &wanted) {
-            Ok(Outcome::Found(found)) => Some(found.into_iter().map(listed).collect()),
+            Ok(Outcome::Found(listing)) => Some(listing.certificates.into_iter().map(listed).collect()),
             _ => None,
         }
     };
@@ -128,14 +128,14 @@ fn look_for(
     loop {
         let outcome =
             holders.with_token(&wanted.label, waiting, |pin| cards.find(pin, &|| waiting.wants_it()))?;
-        let Outcome::Found(found) = outcome else {
+        let Outcome::Found(listing) = outcome else {
             return Err("the process for smart cards answers something else".to_owned());
         };
-        if let Some(it) = found.iter().find(|found| wanted.means(&found.identity)) {
+        if let Some(it) = listing.certificates.iter().find(|found| wanted.means(&found.identity)) {
             return Ok(it.clone());
         }
-        let why = absent(&found);
-        if found.iter().any(|found| wanted.is_on_token_of(&found.identity)) {
+        let why = absent(&listing);
+        if is_token_there(wanted, &listing) {
             return Err(why);
         }
         holders.ask_for_token(&wanted.label, waiting).map_err(|refusal| format!("{why}; {refusal}"))?;
@@ -216,13 +216,24 @@ impl TokenKey {
     }
 }
 
-/// That the certificate is not there, and which are.
-fn absent(found: &[Found]) -> String {
-    let names: Vec<String> = found.iter().map(|found| found.identity.to_string()).collect();
-    match names.is_empty() {
+/// Whether the token is there, or may be one that could not be read: to wait for it would not help.
+fn is_token_there(wanted: &Identity, listing: &Listing) -> bool {
+    let mut unreadable = listing.unreadable.iter().map(|unreadable| unreadable.token.as_ref());
+    listing.certificates.iter().any(|found| wanted.is_on_token_of(&found.identity))
+        || unreadable.any(|token| token.is_none_or(|token| wanted.is_on_token_of(token)))
+}
+
+/// That the certificate is not there, which are, and what could not be read.
+fn absent(listing: &Listing) -> String {
+    let names: Vec<String> = listing.certificates.iter().map(|found| found.identity.to_string()).collect();
+    let mut why = match names.is_empty() {
         true => "no token with a certificate is there".to_owned(),
         false => format!("no token has this certificate; there are {}", names.join(" and ")),
+    };
+    if let Some(reasons) = listing.reasons() {
+        why.push_str(&format!("; {reasons}"));
     }
+    why
 }
 
 impl fmt::Debug for TokenKey {
@@ -253,5 +264,44 @@ impl KeyHolder for TokenKey {
             Outcome::Signed(signature) => Ok(signature),
             _ => Err("the process for smart cards answers something else".to_owned()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pkcs11::Unreadable;
+
+    fn identity(name: &str) -> Identity {
+        Identity::parse(name).expect("a good name")
+    }
+
+    fn unreadable(token: Option<&str>, why: &str) -> Unreadable {
+        Unreadable { token: token.map(identity), why: why.to_owned() }
+    }
+
+    #[test]
+    fn a_token_that_cannot_be_read_hides_no_other_and_is_named() {
+        let wanted = identity("pkcs11:token=mine;id=%01");
+        let other = Found {
+            identity: identity("pkcs11:token=other;id=%01"),
+            certificate: vec![1],
+            signs_by: Vec::new(),
+        };
+        let mut listing = Listing {
+            certificates: vec![other],
+            unreadable: vec![unreadable(Some("pkcs11:token=a;id=%01"), "a: reset")],
+        };
+        assert!(!is_token_there(&wanted, &listing), "it can still be put in");
+        let why = absent(&listing);
+        assert!(why.contains("token=other") && why.ends_with("; a: reset"), "{why}");
+        listing.unreadable.push(unreadable(Some("pkcs11:token=mine;id=%01"), "mine: reset"));
+        assert!(is_token_there(&wanted, &listing));
+        assert!(absent(&listing).ends_with("; a: reset; mine: reset"));
+        let listing =
+            Listing { certificates: Vec::new(), unreadable: vec![unreadable(None, "m.so: no daemon")] };
+        assert!(is_token_there(&wanted, &listing));
+        assert_eq!(absent(&listing), "no token with a certificate is there; m.so: no daemon");
+        assert_eq!(absent(&Listing::default()), "no token with a certificate is there");
     }
 }

@@ -8,9 +8,9 @@ use adit_openvpn::request::{RemoteDecision, Reply};
 use base64ct::{Base64, Encoding as _};
 use zeroize::Zeroizing;
 
-use super::CommandContext;
 use super::commands::unsupported;
 use super::session::Output;
+use super::{CommandContext, Topic};
 use crate::up::status_file::Form;
 
 /// Longest name of a host (RFC 1035 section 2.3.4).
@@ -91,15 +91,19 @@ pub(super) fn proxy(arguments: &[&str], context: &CommandContext, out: &mut Outp
     let decided = chosen_proxy(arguments).and_then(|proxy| {
         let tunnel = tunnel.as_ref()?;
         let query = context.questions.take_proxy()?;
+        let topic = proxy.as_ref().map(|proxy| match proxy.kind {
+            ProxyKind::Http(_) => Topic::HttpProxy,
+            ProxyKind::Socks => Topic::SocksProxy,
+        });
         // An HTTP proxy carries TCP alone.
-        let is_http = proxy.as_ref().is_some_and(|proxy| matches!(proxy.kind, ProxyKind::Http(_)));
-        let fits = !is_http || query.protocol.starts_with("tcp");
+        let fits = topic != Some(Topic::HttpProxy) || query.protocol.starts_with("tcp");
         let remote = query.remote;
         if !fits || !tunnel.replace_proxy(remote, proxy) {
             // The question stands.
             context.questions.ask_for_proxy(query);
             return None;
         }
+        context.questions.name_proxy(remote, topic);
         tunnel.reply(Reply::Remote(RemoteDecision::Try { instead: None })).then_some(())
     });
     match decided {

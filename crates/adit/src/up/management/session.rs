@@ -161,7 +161,7 @@ impl Session {
     fn greet(&self, context: &CommandContext, out: &mut Output) {
         context.journal.attend(true);
         out.line(">INFO:OpenVPN Management Interface Version 5 -- type 'help' for more info");
-        if let Some(line) = context.questions.greeting() {
+        for line in context.questions.greeting() {
             out.line(&line);
         }
     }

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 use super::super::external_key::ExternalKey;
 use super::super::revocations::{self, Other};
 use super::super::unlock::{self, Fault};
-use super::super::{Expiry, plan, static_tunnel, translate, tunnel};
+use super::super::{Expiry, plan, proxies, static_tunnel, translate, tunnel};
 use super::{Prepared, Reconfigure, Source};
 use crate::configuration;
 
@@ -209,7 +209,7 @@ impl Reconfigure for ClientKind {
             translate::client_params(&new, client, own, source.resolve_timeout, lists, self.wall)
                 .map_err(|error| (error.directive(), error.to_string()))?;
         plan::say_what_can_be_asked(client, &mut params);
-        plan::ask_before_attempts(&new, &mut params);
+        plan::ask_before_attempts((&new, proxies::ask_later(&new)), &mut params);
         trust.note(&new, source);
         (self.trust, self.remotes) = (trust.clone(), remotes);
         let (crl, handle) = (source.crl.clone(), self.handle.clone());

@@ -83,7 +83,7 @@ mod tests {
             asked.ask_which(list, &Turns::default().next())
         });
         let line = ">NEED-STR:Need 'pkcs11-id-request' string MSG:Please specify PKCS#11 id to use";
-        until(|| questions.greeting().as_deref() == Some(line));
+        until(|| questions.greeting() == [line]);
         assert_eq!(questions.count_certificates(), ">PKCS11ID-COUNT:2");
         let entry = ">PKCS11ID-ENTRY:'1', ID:'pkcs11:id=%02', BLOB:'eDUwOQ=='";
         assert_eq!(questions.certificate(1), entry);
@@ -102,7 +102,7 @@ mod tests {
         let topic = Topic::Insertion("Ann's card".to_owned());
         let asking = thread::spawn(move || asked.ask(topic, "", &Turns::default().next()));
         let line = ">NEED-OK:Need 'token-insertion-request' confirmation MSG:Please insert Ann's card token";
-        until(|| questions.greeting().as_deref() == Some(line));
+        until(|| questions.greeting() == [line]);
         let none = "ERROR: no password is currently needed at this time";
         assert_eq!(questions.take_password("token-insertion-request", "x"), none);
         let taken = "SUCCESS: 'token-insertion-request' needok-confirmation entered, but not yet verified";

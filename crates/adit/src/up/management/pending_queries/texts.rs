@@ -199,12 +199,12 @@ mod tests {
             until(|| questions.begin_text(TextTopic::Signature));
             assert!(!questions.begin_text(TextTopic::Certificate), "it is not asked for");
             // One more client: the one before has left in the midst.
-            assert_eq!(questions.greeting().as_deref(), Some(line));
+            assert_eq!(questions.greeting(), [line]);
             assert!(questions.begin_text(TextTopic::Signature));
             let taken = questions.take_text(TextTopic::Signature, Ok("c2ln\nbmVk\n".to_owned()));
             assert_eq!(taken, format!("SUCCESS: {name} command succeeded"));
             assert_eq!(asking.join().expect("the thread ends"), Ok(b"signed".to_vec()));
-            assert!(!questions.begin_text(TextTopic::Signature) && questions.greeting().is_none());
+            assert!(!questions.begin_text(TextTopic::Signature) && questions.greeting().is_empty());
         }
     }
 
@@ -215,7 +215,7 @@ mod tests {
             let questions = questions(false);
             let asked = Arc::clone(&questions);
             let asking = thread::spawn(move || asked.ask_for_certificate("o=x", &Turns::default().next()));
-            until(|| questions.greeting().as_deref() == Some(">NEED-CERTIFICATE:o=x"));
+            until(|| questions.greeting() == [">NEED-CERTIFICATE:o=x"]);
             assert!(questions.begin_text(TextTopic::Certificate));
             questions.take_text(TextTopic::Certificate, Ok(text.to_owned()));
             assert_eq!(asking.join().expect("the thread ends"), Ok(PEM.to_owned()));
@@ -236,7 +236,7 @@ mod tests {
         let turn = turns.next();
         turns.next();
         assert!(questions.ask_for_signature(b"", "", &turn).is_err());
-        assert_eq!(questions.greeting(), None);
+        assert!(questions.greeting().is_empty());
         let late = questions.take_text(TextTopic::Signature, Ok(String::new()));
         assert_eq!(late, "ERROR: pk-sign command failed");
     }
