@@ -1,8 +1,8 @@
 //! The names of certificates on tokens, as `pkcs11-id` has them.
 //!
-//! Two forms are read: the URI of RFC 7512, which pkcs11-helper prints since its version 1.28, and the one before it,
-//! `MANUFACTURER/MODEL/SERIAL/LABEL/ID` with `\xNN` for bytes that are no letters or digits, and the id in hexadecimal
-//! (pkcs11-helper, pkcs11h-serialization.c).
+//! Two forms are read: `MANUFACTURER/MODEL/SERIAL/LABEL/ID` with `\xNN` for most bytes that are no letters or digits, and the id
+//! in hexadecimal, which OpenVPN prints with pkcs11-helper (pkcs11h-serialization.c) and adit prints too; and the URI of RFC 7512,
+//! which Red Hat's pkcs11-helper prints.
 
 use std::fmt::{self, Write as _};
 
@@ -105,27 +105,22 @@ impl Identity {
     }
 }
 
-/// As a URI of RFC 7512.
+/// As OpenVPN prints it.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Identity { manufacturer, model, serial, label, id } = self;
-        f.write_str("pkcs11:")?;
-        for (name, value) in
-            [("model", model), ("token", label), ("manufacturer", manufacturer), ("serial", serial)]
-        {
-            write!(f, "{name}=")?;
-            for byte in value.bytes() {
+        for part in [manufacturer, model, serial, label] {
+            for byte in part.bytes() {
                 match byte {
-                    b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                    b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'=' | b'~' | b'^' => {
                         f.write_char(char::from(byte))?;
                     }
-                    _ => write!(f, "%{byte:02X}")?,
+                    _ => write!(f, "\\x{byte:02X}")?,
                 }
             }
-            f.write_char(';')?;
+            f.write_char('/')?;
         }
-        f.write_str("id=")?;
-        id.iter().try_for_each(|byte| write!(f, "%{byte:02X}"))
+        id.iter().try_for_each(|byte| write!(f, "{byte:02X}"))
     }
 }
 
@@ -163,17 +158,17 @@ mod tests {
             manufacturer: "piv_II".to_owned(),
             model: "PKCS#15 emulated".to_owned(),
             serial: "013".to_owned(),
-            label: "Ann's card".to_owned(),
+            label: "Ann's \u{e9}-1.=~^".to_owned(),
             id: vec![0x0a, 1],
         };
-        let uri =
-            "pkcs11:model=PKCS%2315%20emulated;token=Ann%27s%20card;manufacturer=piv_II;serial=013;id=%0A%01";
-        assert_eq!(wanted.to_string(), uri);
+        let uri = "pkcs11:model=PKCS%2315%20emulated;token=Ann%27s%20%c3%a9-1.%3D~%5E;manufacturer=piv_II;serial=013;\
+                   id=%0A%01";
         assert_eq!(Identity::parse(uri), Ok(wanted.clone()));
         assert_eq!(Identity::parse(&format!("{uri}?pin-source=/x")), Ok(wanted.clone()));
-        let path = "piv_II/PKCS\\x2315\\x20emulated/013/Ann\\x27s\\x20card/0A01";
+        let path = "piv_II/PKCS\\x2315\\x20emulated/013/Ann\\x27s\\x20\\xC3\\xA9\\x2D1\\x2E=~^/0A01";
+        assert_eq!(wanted.to_string(), path);
         assert_eq!(Identity::parse(path), Ok(wanted.clone()));
-        let less = Identity::parse("pkcs11:id=%0a%01;token=Ann%27s%20card").expect("a good name");
+        let less = Identity::parse("pkcs11:id=%0a%01;manufacturer=piv_II").expect("a good name");
         assert!(less.means(&wanted) && !wanted.means(&less));
         let other = Identity::parse("pkcs11:id=%0a").expect("a good name");
         assert!(!other.means(&wanted) && other.is_on_token_of(&wanted) && !wanted.is_on_token_of(&other));

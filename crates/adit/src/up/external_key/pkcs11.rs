@@ -294,7 +294,7 @@ mod tests {
         };
         assert!(!is_token_there(&wanted, &listing), "it can still be put in");
         let why = absent(&listing);
-        assert!(why.contains("token=other") && why.ends_with("; a: reset"), "{why}");
+        assert!(why.contains("///other/01") && why.ends_with("; a: reset"), "{why}");
         listing.unreadable.push(unreadable(Some("pkcs11:token=mine;id=%01"), "mine: reset"));
         assert!(is_token_there(&wanted, &listing));
         assert!(absent(&listing).ends_with("; a: reset; mine: reset"));
