@@ -37,6 +37,8 @@ use crate::udp::UdpOptions;
 
 /// Channels at once. A tunnel has one for its network, each kind of file, scripts, and each attempt to connect.
 const MAX_CHANNELS: usize = 32;
+/// Proxies whose username and password are kept. A program at the management socket can name any number of proxies.
+const MAX_PROXIES: usize = 64;
 
 /// Which rights the helper keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,7 +258,12 @@ impl Helper {
     /// The proxy of a remote hears who we are from the next attempt on.
     fn introduce(&self, remote: usize, credentials: ProxyCredentials) -> io::Result<()> {
         let proxy = self.target(remote).and_then(|target| target.proxy).ok_or(io::ErrorKind::NotFound)?;
-        lock(&self.proxy_credentials).insert((proxy.host.clone(), proxy.port), credentials);
+        let key = (proxy.host.clone(), proxy.port);
+        let mut known = lock(&self.proxy_credentials);
+        if known.len() >= MAX_PROXIES && !known.contains_key(&key) {
+            known.pop_first();
+        }
+        known.insert(key, credentials);
         Ok(())
     }
 

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use adit_io::{HttpAuthentication, HttpProxy, Proxy, ProxyKind};
-use adit_openvpn::request::{RemoteDecision, RemoteQuery, Reply, Request};
+use adit_openvpn::request::{RemoteDecision, RemoteQuery, Reply, Request, ServerNotice};
 use zeroize::Zeroizing;
 
 use super::super::Topic;
 use super::super::journal::Kind;
-use super::super::testing::{Order, context, desk_of};
+use super::super::testing::{Order, desk_of};
 use super::super::watcher::Watcher;
 use super::{answers, watcher};
 use crate::up::status_file::Form;
