@@ -41,7 +41,7 @@ use super::mtu::MtuWatch;
 use super::network::NetworkWatch;
 use super::overflow::Overflow;
 use super::sources::Sources;
-use super::status::{LossCounters, count};
+use super::status::LossCounters;
 use super::workers::Workers;
 use super::{Bound, Driver, DriverError, Observer, Order};
 use crate::clock;
@@ -318,11 +318,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             match mail {
                 // Anybody can send these, so each stage and each address has its turn when many wait.
                 Mail::Datagram { path, bytes } if self.is_behind() => {
-                    let path = self.present_path(path);
-                    let stage = self.protocol.stage_of(path, &bytes);
-                    if !self.datagrams.offer(stage, path.source_prefix(), Waiting::Datagram(path, bytes)) {
-                        count(&self.losses.control_full);
-                    }
+                    self.wait_for_turn(path, bytes);
                     continue;
                 }
                 Mail::Datagram { path, bytes } => self.datagram(now, path, &bytes),

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{ConnectionId, HandshakeStage, Instant, Path, Protocol, Rejected, Severity};
+use adit_core::{ConnectionId, HandshakeStage, Instant, Path, Protocol, Rejected, Severity, Transport};
 use adit_dataplane::OuterHeader;
 
 use super::Control;
@@ -35,6 +35,15 @@ impl<P: Protocol> Control<'_, P> {
     /// Whether more datagrams wait than are handled in a moment.
     pub(super) fn is_behind(&self) -> bool {
         !self.datagrams.is_empty() || self.mail.waiting() >= DATAGRAM_BATCH
+    }
+
+    /// Has a datagram wait for its turn.
+    pub(super) fn wait_for_turn(&mut self, path: Path, bytes: Vec<u8>) {
+        let path = self.present_path(path);
+        let stage = proved_by(path.transport(), self.protocol.stage_of(path, &bytes));
+        if !self.datagrams.offer(stage, path.source_prefix(), Waiting::Datagram(path, bytes)) {
+            count(&self.losses.control_full);
+        }
     }
 
     /// Handles some of the datagrams that wait. One that comes meanwhile waits for these.
@@ -183,5 +192,27 @@ impl<P: Protocol> Control<'_, P> {
             self.send_error = Some(error.kind());
             self.report(Severity::Warning, Some(path), format!("cannot send: {error}"));
         }
+    }
+}
+
+/// How far a sender has come if what its datagram shows is `stage`. A connection proves the address of its other end, as a
+/// cookie does, so that what came by one does not wait behind first packets with forged addresses.
+const fn proved_by(transport: Transport, stage: HandshakeStage) -> HandshakeStage {
+    match (transport, stage) {
+        (Transport::Tcp, HandshakeStage::First) => HandshakeStage::Returning,
+        (_, stage) => stage,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_stands_for_a_cookie() {
+        use HandshakeStage::{Established, First, Returning};
+        let stages = [Established, Returning, First];
+        assert_eq!(stages.map(|stage| proved_by(Transport::Udp, stage)), stages);
+        assert_eq!(stages.map(|stage| proved_by(Transport::Tcp, stage)), [Established, Returning, Returning]);
     }
 }

@@ -1,5 +1,7 @@
 //! Many control datagrams of one address, or first packets, do not make others wait; and the answers to many leave.
 
+use std::net::Shutdown;
+
 use socket2::{Domain, Socket, Type};
 
 use super::*;
@@ -68,7 +70,7 @@ fn connections_have_their_turns_and_end_behind_what_came_by_them() {
         let records: Vec<u8> = (0..CROWD).flat_map(|number| [0, 2, CONTROL, number]).collect();
         crowd.write_all(&records).unwrap();
         other.write_all(&[0, 2, CONTROL, CROWD]).unwrap();
-        drop(crowd);
+        crowd.shutdown(Shutdown::Write).unwrap();
         let of_interest = |heard: &Heard| number_of(heard).is_some() || matches!(heard, Heard::Closed(_));
         let mut order: Vec<u8> = Vec::new();
         while let Some(number) = number_of(&server.wait_for(of_interest)) {
