@@ -57,7 +57,7 @@ impl Drop for Workers {
     /// The data plane forgets the endpoint's peers, whose protocol may have failed.
     fn drop(&mut self) {
         for peer in std::mem::take(&mut self.peers).into_keys() {
-            self.tell_all(&DataEvent::RemovePeer(peer));
+            self.tell_all(&DataEvent::RemovePeer(peer), true);
         }
     }
 }
@@ -79,6 +79,7 @@ impl Workers {
 
     /// Tells the data plane, which is woken by [`Workers::wake`].
     pub(super) fn order(&mut self, event: Order) {
+        let wakes = self.wakes(&event);
         match event {
             DataEvent::AddPeer(config) => {
                 let worker = match self.peers.get(&config.peer) {
@@ -89,35 +90,35 @@ impl Workers {
             }
             DataEvent::RemovePeer(peer) => {
                 self.peers.remove(&peer);
-                self.tell_all(&event);
+                self.tell_all(&event, wakes);
             }
             DataEvent::MovePeer { peer, path } => {
                 if let Some(served) = self.peers.get_mut(&peer) {
                     served.config.path = Some(path);
                 }
-                self.tell_all(&event);
+                self.tell_all(&event, wakes);
             }
             DataEvent::AddRoute { peer, route } => {
                 if let Some(served) = self.peers.get_mut(&peer) {
                     served.config.routes.push(route);
                 }
-                self.tell_all(&event);
+                self.tell_all(&event, wakes);
             }
             DataEvent::RemoveRoute { peer, route } => {
                 if let Some(served) = self.peers.get_mut(&peer) {
                     served.config.routes.retain(|other| *other != route);
                 }
-                self.tell_all(&event);
+                self.tell_all(&event, wakes);
             }
             DataEvent::Install(install) => match install.codec {},
             DataEvent::Retire { peer, session } => {
                 let (own, old) = (self.id().peer(peer), self.id().session(session));
                 self.tell_others(peer, || IngressEvent::Retire { peer: own, session: old });
-                self.tell(peer, event);
+                self.tell(peer, event, wakes);
             }
             DataEvent::Activate { peer, .. }
             | DataEvent::Inject { peer, .. }
-            | DataEvent::InjectInto { peer, .. } => self.tell(peer, event),
+            | DataEvent::InjectInto { peer, .. } => self.tell(peer, event, wakes),
         }
     }
 
@@ -127,7 +128,7 @@ impl Workers {
         let (own, session) = (self.id().peer(peer), self.id().session(session));
         self.tell_others(peer, || IngressEvent::InstallRemote { peer: own, session });
         let (egress, ingress) = install(own, session, codec);
-        self.post_to(peer, (Some(egress), Some(ingress)));
+        self.post_to(peer, (Some(egress), Some(ingress)), false);
     }
 
     /// The worker that serves a new peer: the one to which the kernel steers its datagrams
@@ -152,34 +153,34 @@ impl Workers {
 
     /// Makes a peer known to all, to one of them as its own.
     fn place(&mut self, config: PeerConfig, worker: usize) {
-        let told = self.id().config(config.clone());
+        let (told, wakes) = (self.id().config(config.clone()), config.staging);
         for (number, each) in self.all.iter().enumerate() {
             if number == worker {
-                post(each, divide(DataEvent::AddPeer(told.clone())));
+                post(each, divide(DataEvent::AddPeer(told.clone())), wakes);
             } else {
                 let (egress, ingress) = remote_peer(told.clone(), worker as u32);
-                post(each, (Some(egress), Some(ingress)));
+                post(each, (Some(egress), Some(ingress)), wakes);
             }
         }
         let has_session = self.peers.get(&config.peer).is_some_and(|served| served.has_session);
         self.peers.insert(config.peer, Served { worker, config, has_session });
     }
 
-    fn tell_all(&self, event: &Order) {
+    fn tell_all(&self, event: &Order, wakes: bool) {
         for worker in &self.all {
-            post(worker, divide(self.id().order(event.clone())));
+            post(worker, divide(self.id().order(event.clone())), wakes);
         }
     }
 
     /// Tells the peer's worker; the first counts orders for peers that are not there.
-    fn tell(&self, peer: PeerId, event: Order) {
-        self.post_to(peer, divide(self.id().order(event)));
+    fn tell(&self, peer: PeerId, event: Order, wakes: bool) {
+        self.post_to(peer, divide(self.id().order(event)), wakes);
     }
 
-    fn post_to(&self, peer: PeerId, events: (Option<EgressEvent>, Option<IngressEvent>)) {
+    fn post_to(&self, peer: PeerId, events: (Option<EgressEvent>, Option<IngressEvent>), wakes: bool) {
         let number = self.peers.get(&peer).map_or(0, |served| served.worker);
         if let Some(worker) = self.all.get(number) {
-            post(worker, events);
+            post(worker, events, wakes);
         }
     }
 
@@ -187,7 +188,25 @@ impl Workers {
     fn tell_others(&self, peer: PeerId, event: impl Fn() -> IngressEvent) {
         let Some(served) = self.peers.get(&peer) else { return };
         let others = self.all.iter().enumerate().filter(|(number, _)| *number != served.worker);
-        others.for_each(|(_, worker)| post(worker, (None, Some(event()))));
+        others.for_each(|(_, worker)| post(worker, (None, Some(event())), false));
+    }
+
+    /// Whether a sleeping data thread must act on an order at once: if a payload or packets that wait for their peer are to
+    /// be sealed. It takes its mail before it opens or seals anything, so peers, routes and keys that come and go change
+    /// nothing while it sleeps. To wake it for each costs a server as much as one Diffie-Hellman agreement.
+    fn wakes(&self, event: &Order) -> bool {
+        match event {
+            DataEvent::Inject { .. } | DataEvent::InjectInto { .. } => true,
+            DataEvent::AddPeer(config) => config.staging,
+            DataEvent::MovePeer { peer, .. } | DataEvent::Activate { peer, .. } => {
+                self.peers.get(peer).is_some_and(|served| served.config.staging)
+            }
+            DataEvent::RemovePeer(_)
+            | DataEvent::AddRoute { .. }
+            | DataEvent::RemoveRoute { .. }
+            | DataEvent::Install(_)
+            | DataEvent::Retire { .. } => false,
+        }
     }
 
     /// Tells all the MTU of the device, before they seal anything else.
@@ -314,27 +333,13 @@ fn divide(event: Order) -> (Option<EgressEvent>, Option<IngressEvent>) {
 }
 
 /// A worker that is gone has told why by a mail of its own.
-fn post(worker: &Worker, (egress, ingress): (Option<EgressEvent>, Option<IngressEvent>)) {
-    if let Some(event) = egress {
-        let post = if is_for_later(&event) { Mailbox::post_for_later } else { Mailbox::post };
-        post(&worker.mail, DataMail::Egress(event));
+fn post(worker: &Worker, (egress, ingress): (Option<EgressEvent>, Option<IngressEvent>), wakes: bool) {
+    let mails = egress.map(DataMail::Egress).into_iter().chain(ingress.map(DataMail::Ingress));
+    for mail in mails {
+        if wakes {
+            worker.mail.post(mail);
+        } else {
+            worker.mail.post_for_later(mail);
+        }
     }
-    if let Some(event) = ingress {
-        let post = if opens_or_closes(&event) { Mailbox::post_for_later } else { Mailbox::post };
-        post(&worker.mail, DataMail::Ingress(event));
-    }
-}
-
-/// A data thread takes its mail before it opens or seals anything, so keys that come and go change nothing while it
-/// sleeps. To wake it for each costs a server as much as one Diffie-Hellman agreement.
-fn is_for_later(event: &EgressEvent) -> bool {
-    matches!(event, EgressEvent::Install { .. } | EgressEvent::Retire { .. })
-}
-
-/// The same for the other half.
-fn opens_or_closes(event: &IngressEvent) -> bool {
-    matches!(
-        event,
-        IngressEvent::Install { .. } | IngressEvent::InstallRemote { .. } | IngressEvent::Retire { .. }
-    )
 }
