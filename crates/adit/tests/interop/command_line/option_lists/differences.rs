@@ -18,10 +18,12 @@ pub(super) struct Differences {
     used: BTreeSet<usize>,
 }
 
-/// Options, or one with another, that adit judges otherwise.
+/// Options, or one with another, or one without another, that adit judges otherwise.
 struct Row {
     /// Each is in the list, as it would stand in a file.
     options: BTreeSet<String>,
+    /// The names of options that are not in it.
+    missing: BTreeSet<String>,
     /// `refuses`, `accepts` or `differs`.
     adit: String,
 }
@@ -42,7 +44,10 @@ impl Differences {
     /// what it ignores, whatever its arguments.
     pub(super) fn explain(&mut self, list: &OptionList, adit: &str) -> bool {
         let lines: BTreeSet<String> = list.lines().collect();
-        let row = |(_, row): &(usize, &Row)| row.adit == adit && row.options.is_subset(&lines);
+        let has = |name: &String| list.options.iter().any(|option| option[0] == *name);
+        let row = |(_, row): &(usize, &Row)| {
+            row.adit == adit && row.options.is_subset(&lines) && !row.missing.iter().any(has)
+        };
         let found: Vec<usize> = self.rows.iter().enumerate().filter(row).map(|(index, _)| index).collect();
         self.used.extend(&found);
         let kinds = || list.options.iter().filter_map(|option| Some(directive(&option[0])?.kind()));
@@ -61,11 +66,15 @@ impl Differences {
     }
 }
 
-/// Of one line of the page: `` | `a`, `b` with `c` | refuses | why | ``.
+/// Of one line of the page: `` | `a`, `b` with `c`, `d` without `e` | refuses | why | ``.
 fn rows(line: &str) -> Vec<Row> {
     let cells: Vec<&str> = line.trim_matches(['|', ' ']).split(" | ").collect();
     let [options, adit, _] = cells[..] else { panic!("{line}") };
     let option = |text: &str| text.trim_matches('`').to_owned();
-    let row = |text: &str| Row { options: text.split(" with ").map(option).collect(), adit: adit.to_owned() };
+    let row = |text: &str| {
+        let mut parts = text.split(" without ");
+        let options = parts.next().unwrap_or_default().split(" with ").map(option).collect();
+        Row { options, missing: parts.map(option).collect(), adit: adit.to_owned() }
+    };
     options.split(", ").map(row).collect()
 }
