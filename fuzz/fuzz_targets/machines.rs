@@ -146,7 +146,10 @@ impl Model {
                 | Request::ServerInfo(_)
                 | Request::AuthFailed(_)
                 | Request::ServerNotice(_)
-                | Request::Echo(_),
+                | Request::Echo(_)
+                // No end here has a proxy, or a key that is held elsewhere.
+                | Request::ProxyCredentials { .. }
+                | Request::TlsStep(_),
             ) => {}
         }
     }
