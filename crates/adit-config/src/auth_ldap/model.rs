@@ -28,7 +28,7 @@ pub struct Directory {
     pub urls: Vec<LdapUrl>,
     /// How long each step may take (`Timeout`).
     pub timeout: Duration,
-    /// As whom it is searched (`BindDN` and `Password`); without, anonymously.
+    /// The account that searches it (`BindDN` and `Password`). `None`: searches are anonymous.
     pub search_as: Option<SearchAccount>,
     /// Searches go on at other servers that the directory names (`FollowReferrals`), anonymously.
     pub follow_referrals: bool,
@@ -36,7 +36,7 @@ pub struct Directory {
     pub tls: LdapTls,
 }
 
-/// As whom the directory is searched.
+/// The account that searches the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchAccount {
     /// Its distinguished name.

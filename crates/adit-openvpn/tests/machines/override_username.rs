@@ -54,7 +54,7 @@ fn the_session_has_the_username_of_its_settings() {
     assert_eq!(variable(leave, "username"), Some("bea"));
 }
 
-/// The token is of the username of the session, which the client is told too, so that it comes back by both.
+/// The token names the username of the session. The client is pushed that username, too, and connects again with both.
 #[test]
 fn the_token_is_of_that_username() {
     let mut pair = connecting(|client, server| {

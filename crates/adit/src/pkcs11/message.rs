@@ -67,7 +67,7 @@ pub(super) enum Request {
     Sign { identity: Identity, operation: Operation, data: Vec<u8>, pin: Option<Pin> },
 }
 
-/// Numbers a request, so that the answer to one that was given up is told apart.
+/// A request or its answer, with the request's number: the answer to a request that was given up is recognised, and dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Numbered<T> {
     pub(super) number: u32,

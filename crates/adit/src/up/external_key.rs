@@ -1,4 +1,4 @@
-//! Our private key, where another program holds it: whom to ask for a signature, and the thread that waits for it.
+//! Our private key, where another program holds it: which program signs, and the thread that waits for the signature.
 //!
 //! The machine asks for steps of its TLS handshakes ([`Request::TlsStep`](adit_openvpn::request::Request::TlsStep)). One thread
 //! makes them, one after the other; a signature that is not wanted any more is given up, so that the next step has its turn.

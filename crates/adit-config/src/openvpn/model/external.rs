@@ -60,7 +60,7 @@ pub enum ManagementCertificate {
     Given(Pem),
     /// The program is asked for it (`management-external-cert`).
     Asked {
-        /// What it is told of it.
+        /// The argument of the directive, which says to the program which certificate is meant.
         hint: String,
         /// Certificates that link it to an authority (`extra-certs`).
         extra: Option<Pem>,

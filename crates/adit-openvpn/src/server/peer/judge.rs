@@ -116,8 +116,8 @@ impl Peer {
         }
     }
 
-    /// The client is told `AUTH_FAILED`, with words for it if there are any, and goes when it had time to
-    /// hear it. The log says `reason`. Judges that have not answered are asked no more.
+    /// Sends the client `AUTH_FAILED`, with the text `told` if that is not empty, and removes it after the time that it has to
+    /// receive that. The log says `reason`. Requests for a verdict that are still open are withdrawn.
     pub(in crate::server) fn refuse(
         &mut self,
         now: Instant,
