@@ -13,6 +13,7 @@ mod drive;
 mod event;
 mod ids;
 mod limits;
+mod network;
 mod notice;
 mod path;
 mod pool;
@@ -33,6 +34,7 @@ pub use drive::{Drive, drive, drive_once, drive_with};
 pub use event::{Command, DataEvent, Event, EventOf, OpenFailure, Report, Severity};
 pub use ids::{ConnectionId, PeerId, SessionId};
 pub use limits::{IdleLimit, PeerLimits};
+pub use network::ipv6_network;
 pub use notice::Notice;
 pub use path::{Path, Transport};
 pub use pool::{

@@ -360,6 +360,14 @@ mod tests {
         assert_eq!(settings.routes[0].destination, "10.8.0.1/32".parse::<IpNet>().unwrap());
     }
 
+    #[test]
+    fn an_ipv6_route_without_a_length_is_a_64() {
+        let pushed = read(&["route-ipv6 fd01::7", "route-ipv6 fd02::7/128", "route-ipv6 fd03::/32"]);
+        let routes: Vec<String> =
+            settings(&pushed).routes.iter().map(|route| route.destination.to_string()).collect();
+        assert_eq!(routes, ["fd01::/64", "fd02::7/128", "fd03::/32"]);
+    }
+
     /// Names and addresses that would be commands, or further lines, for the program that passes them on.
     #[test]
     fn cve_2025_10680_what_is_no_name_or_address_sets_nothing() {

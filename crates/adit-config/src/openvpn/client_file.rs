@@ -125,7 +125,7 @@ fn iroute(settings: &mut ClientSettings, args: &Args<'_>) -> Result<Option<Strin
 }
 
 fn iroute_ipv6(settings: &mut ClientSettings, args: &Args<'_>) -> Result<Option<String>, String> {
-    Ok(add_route(settings, args.ipv6_net(0)?.into()))
+    Ok(add_route(settings, args.ipv6_net_or_64(0)?.into()))
 }
 
 /// A network may be given with host bits; what is meant is the network.
@@ -244,6 +244,9 @@ mod tests {
         }
         let (_, doubts) = parse_client_file("f", b"comp-lzo no\niroute 10.1.2.3 255.0.0.0").unwrap();
         assert_eq!(doubts.len(), 2, "{doubts:?}");
+        let (settings, doubts) = parse_client_file("f", b"iroute-ipv6 fd07::1").unwrap();
+        assert_eq!(settings.routes, ["fd07::/64".parse::<IpNet>().unwrap()]);
+        assert_eq!(doubts.len(), 1, "{doubts:?}");
     }
 
     #[test]

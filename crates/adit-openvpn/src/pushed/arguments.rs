@@ -1,9 +1,9 @@
 //! The arguments of pushed options.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use adit_core::{Cipher, IdleLimit, IpNet, Ipv4Net, Ipv6Net, Redirect};
+use adit_core::{Cipher, IdleLimit, IpNet, Ipv4Net, Redirect, ipv6_network};
 
 use super::{Gateway, Refused, Topology};
 use crate::lifetime::whole_seconds;
@@ -73,13 +73,9 @@ pub(super) fn route4(arguments: &[&str]) -> Option<(IpNet, Gateway, Option<u32>)
     Some((IpNet::V4(net), gateway(arguments.get(2))?, metric(arguments.get(3))?))
 }
 
-/// `route-ipv6 NETWORK/PREFIX [GATEWAY] [METRIC]`.
+/// `route-ipv6 NETWORK[/PREFIX] [GATEWAY] [METRIC]`.
 pub(super) fn route6(arguments: &[&str]) -> Option<(IpNet, Gateway, Option<u32>)> {
-    let text = arguments.first()?;
-    let net: Ipv6Net = match text.contains('/') {
-        true => text.parse().ok()?,
-        false => Ipv6Net::new(text.parse::<Ipv6Addr>().ok()?, 128).ok()?,
-    };
+    let net = ipv6_network(arguments.first()?)?;
     Some((IpNet::V6(net.trunc()), gateway(arguments.get(1))?, metric(arguments.get(2))?))
 }
 

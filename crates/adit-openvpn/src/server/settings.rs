@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use adit_core::{DnsOptions, IpNet, Ipv4Net, Ipv6Net, TunnelSettings};
+use adit_core::{DnsOptions, IpNet, Ipv4Net, TunnelSettings, ipv6_network};
 
 use crate::codec::Compression;
 use crate::data_keys::Agreement;
@@ -123,7 +123,7 @@ fn behind(settings: &PeerSettings, option: &str) -> bool {
             .zip(mask.parse().ok())
             .and_then(|(address, mask)| Ipv4Net::with_netmask(address, mask).ok())
             .map(IpNet::V4),
-        ["route-ipv6", network] => network.parse::<Ipv6Net>().ok().map(IpNet::V6),
+        ["route-ipv6", network] => ipv6_network(network).map(IpNet::V6),
         _ => None,
     };
     network.is_some_and(|network| settings.routes.contains(&network.trunc()))

@@ -59,11 +59,12 @@ fn a_client_gets_what_its_file_says() {
     let settings = PeerSettings {
         ipv4: Some(("10.8.0.50".parse().unwrap(), "255.255.255.0".parse().unwrap())),
         ipv6: Some(("fd00:8::50/64".parse().unwrap(), None)),
-        routes: vec!["192.168.7.0/24".parse().unwrap(), "fd07::/48".parse().unwrap()],
+        routes: ["192.168.7.0/24", "fd07::/48", "fd08::/64"].map(|net| net.parse().unwrap()).to_vec(),
         push: vec![
             push("route 172.20.0.0 255.255.0.0"),
             push("route 192.168.7.0 255.255.255.0"),
             push("route-ipv6 fd07::/48"),
+            push("route-ipv6 fd08::"),
             push("dhcp-option DNS 10.8.0.9"),
             PushChange::Remove("dhcp-option".to_owned()),
         ],
@@ -76,11 +77,14 @@ fn a_client_gets_what_its_file_says() {
     let routes: Vec<String> = told.routes.iter().map(|route| route.destination.to_string()).collect();
     assert!(routes.contains(&"172.20.0.0/16".to_owned()), "{routes:?}");
     assert!(
-        !routes.iter().any(|route| route.starts_with("192.168.7") || route.starts_with("fd07")),
+        !routes.iter().any(|route| ["192.168.7", "fd07", "fd08"].iter().any(|net| route.starts_with(net))),
         "{routes:?}"
     );
     assert_eq!(told.dns.servers, Vec::<std::net::IpAddr>::new());
-    assert_eq!(routes_at_server(&pair), ["10.8.0.50/32", "fd00:8::50/128", "192.168.7.0/24", "fd07::/48"]);
+    assert_eq!(
+        routes_at_server(&pair),
+        ["10.8.0.50/32", "fd00:8::50/128", "192.168.7.0/24", "fd07::/48", "fd08::/64"]
+    );
 }
 
 #[test]

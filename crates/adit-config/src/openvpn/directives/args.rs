@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use adit_core::{Ipv4Net, Ipv6Net};
+use adit_core::{Ipv4Net, Ipv6Net, ipv6_network};
 
 use crate::openvpn::directives::Directive;
 use crate::openvpn::lexer::{Entry, Inline};
@@ -106,6 +106,12 @@ impl<'a> Args<'a> {
     /// An IPv6 address with a prefix length; host bits stay.
     pub(crate) fn ipv6_net(&self, index: usize) -> Result<Ipv6Net, String> {
         self.parsed(index, "an IPv6 network such as fd00::/64")
+    }
+
+    /// The same; without a prefix length it is a /64 (OpenVPN socket.c `get_addr_generic`).
+    pub(crate) fn ipv6_net_or_64(&self, index: usize) -> Result<Ipv6Net, String> {
+        let found = self.get(index)?;
+        ipv6_network(found).ok_or_else(|| self.bad(found, "an IPv6 network such as fd00::/64"))
     }
 
     /// The prefix length that a netmask stands for.

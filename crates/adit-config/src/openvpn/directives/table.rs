@@ -112,7 +112,7 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     both("ifconfig-nowarn", "", network::ifconfig_nowarn),
     // Routes and names
     both("route", "NETWORK [NETMASK] [GATEWAY] [METRIC]", routes::route),
-    both("route-ipv6", "NETWORK/BITS [GATEWAY] [METRIC]", routes::route_ipv6),
+    both("route-ipv6", "NETWORK[/BITS] [GATEWAY] [METRIC]", routes::route_ipv6),
     kept("route-gateway", "ADDRESS|dhcp", network::route_gateway, "routes into the tunnel need no gateway"),
     both("route-metric", "METRIC", network::route_metric),
     both("route-table", "TABLE", network::route_table),
@@ -141,7 +141,7 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     per_client("ifconfig-push", "ADDRESS NETMASK [ALIAS]"),
     per_client("ifconfig-ipv6-push", "ADDRESS/BITS [GATEWAY]"),
     per_client("iroute", "NETWORK [NETMASK]"),
-    per_client("iroute-ipv6", "NETWORK/BITS"),
+    per_client("iroute-ipv6", "NETWORK[/BITS]"),
     per_client("disable", ""),
     per_client("override-username", "USERNAME"),
     server("connect-freq", "CLIENTS SECONDS", server::connect_freq),

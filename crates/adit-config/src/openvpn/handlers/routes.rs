@@ -35,12 +35,15 @@ pub(crate) fn route(draft: &mut Draft, args: &Args<'_>) -> Done {
 pub(crate) fn route_ipv6(draft: &mut Draft, args: &Args<'_>) -> Done {
     let found = args.get(0)?;
     if is_host(found) {
-        return named_route(draft, args, (128, true), 1);
+        return named_route(draft, args, (64, true), 1);
     }
-    let net = if found.contains('/') { args.ipv6_net(0)? } else { args.ipv6(0)?.into() };
+    let net = args.ipv6_net_or_64(0)?;
     let via = gateway(args, 1, true)?;
     let metric = metric(args, 2)?;
     draft.routes.push(Route { destination: IpNet::V6(net.trunc()), via, metric });
+    if !found.contains('/') {
+        return done_but(format!("taken as {}: without a length it is a /64, as in OpenVPN", net.trunc()));
+    }
     taken_as(net.into())
 }
 

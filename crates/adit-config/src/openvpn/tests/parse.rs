@@ -412,7 +412,7 @@ fn routes_to_hosts_wait_for_their_addresses() {
         [
             ("a.example", false, 32, Some(5)),
             ("b.example", false, 16, Some(7)),
-            ("c.example", true, 128, Some(5))
+            ("c.example", true, 64, Some(5))
         ]
     );
     assert_eq!(named[1].via, RouteVia::SystemGateway);
@@ -420,6 +420,13 @@ fn routes_to_hosts_wait_for_their_addresses() {
     for wrong in ["10.8.0", "10.8.0.300", "fd00:::1", "a..b"] {
         assert!(bad(&format!("client\nremote a\nroute {wrong}"))[0].contains("`route`: found"), "{wrong}");
     }
+}
+
+#[test]
+fn an_ipv6_route_without_a_length_is_a_64() {
+    let (config, _) = client("route-ipv6 fd66::1\nroute-ipv6 fd67::1/128");
+    let routes: Vec<String> = config.routes.iter().map(|route| route.destination.to_string()).collect();
+    assert_eq!(routes, ["fd66::/64", "fd67::1/128"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use adit_config::openvpn::{Config, Role, ServerConfig, ServerIpv4};
-use adit_core::{IpNet, Ipv4Net, Ipv6Net};
+use adit_core::{IpNet, Ipv4Net, Ipv6Net, ipv6_network};
 use zeroize::Zeroizing;
 
 use crate::configuration;
@@ -126,7 +126,7 @@ impl Pushed {
                 self.routes.extend(network(address, mask).map(|net| IpNet::V4(net.trunc())));
             }
             ["route-ipv6", net, ..] => {
-                self.routes.extend(net.parse::<Ipv6Net>().map(|net| IpNet::V6(net.trunc())));
+                self.routes.extend(ipv6_network(net).map(|net| IpNet::V6(net.trunc())));
             }
             ["dhcp-option", "DNS" | "DNS6", address] => {
                 self.dns.extend(address.parse::<IpAddr>().map(|address| address.to_string()));

@@ -101,7 +101,7 @@ pub(crate) fn named_route() -> impl Strategy<Value = NamedRoute> {
         |(host, ipv6, prefix, via, metric)| {
             let other = ipv6 && matches!(via, RouteVia::Gateway(_));
             let via = if other { RouteVia::Tunnel } else { via };
-            NamedRoute { host, ipv6, prefix: if ipv6 { 128 } else { prefix }, via, metric }
+            NamedRoute { host, ipv6, prefix: if ipv6 { 64 } else { prefix }, via, metric }
         },
     )
 }

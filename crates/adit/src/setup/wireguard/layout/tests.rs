@@ -69,11 +69,12 @@ fn what_is_pushed_to_openvpn_is_written_for_wireguard() {
     assert_eq!((plain.routes, plain.dns), (networks.clone(), Vec::new()));
     let split = layout(
         "push \"route 192.168.1.0 255.255.255.0\"\npush \"route 192.168.7.7\"\npush \"route-ipv6 fd01::/48\"\n\
-         push \"route 192.0.2.1 255.255.255.255 net_gateway\"\npush \"dhcp-option DNS 10.8.0.1\"\n\
+         push \"route-ipv6 fd02::7\"\npush \"route 192.0.2.1 255.255.255.255 net_gateway\"\n\
+         push \"dhcp-option DNS 10.8.0.1\"\n\
          push \"dhcp-option DOMAIN lan.example\"\n",
     );
     let mut expected = networks.clone();
-    expected.extend(nets(&["192.168.1.0/24", "192.168.7.7/32", "fd01::/48"]));
+    expected.extend(nets(&["192.168.1.0/24", "192.168.7.7/32", "fd01::/48", "fd02::/64"]));
     let sorted = |mut nets: Vec<IpNet>| {
         nets.sort();
         nets
