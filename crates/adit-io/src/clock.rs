@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use adit_core::{Instant, UnixTime};
 use rustix::time::{ClockId, clock_gettime};
@@ -10,6 +11,12 @@ use crate::sys;
 
 /// How long the machine has slept since it was booted, in nanoseconds, as [`clock`] saw it last.
 static SLEPT: AtomicU64 = AtomicU64::new(0);
+
+/// By how many nanoseconds the time of day must have been set for [`unix_at_origin`] to change. It is far more than what passes
+/// between the readings of two clocks, and too little to notice in a list of clients.
+const STEP: u64 = 2_000_000_000;
+/// What [`unix_at_origin`] gave last, in nanoseconds.
+static UNIX_AT_ORIGIN: AtomicU64 = AtomicU64::new(0);
 
 fn nanos(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
@@ -45,6 +52,26 @@ pub fn unix_now() -> UnixTime {
     UnixTime(u64::try_from(clock_gettime(ClockId::Realtime).tv_sec).unwrap_or(0))
 }
 
+/// The time of day at the origin of [`clock`], since 1970. It is the same in every call, so that a moment of [`clock`] has one
+/// time of day, until the time of day is set by more than two seconds.
+pub fn unix_at_origin() -> Duration {
+    let now = nanos(ClockId::Realtime).saturating_sub(clock().as_nanos());
+    Duration::from_nanos(unless_near(&UNIX_AT_ORIGIN, now))
+}
+
+/// The number in `known`, which becomes `now` if it is further from it than [`STEP`].
+fn unless_near(known: &AtomicU64, now: u64) -> u64 {
+    let before = known.load(Ordering::Relaxed);
+    if before.abs_diff(now) <= STEP {
+        return before;
+    }
+    // Of two threads that find it changed, the first is right.
+    match known.compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => now,
+        Err(other) => other,
+    }
+}
+
 /// That moment on the clock of this place (`TZ`, `/etc/localtime`): `2026-01-31 13:05:00`.
 pub fn local_time(at: UnixTime) -> String {
     let Some(time) = sys::local_time(at.0) else { return at.0.to_string() };
@@ -54,8 +81,6 @@ pub fn local_time(at: UnixTime) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -64,6 +89,25 @@ mod tests {
         std::thread::sleep(Duration::from_millis(2));
         assert!(clock() > first);
         assert!(unix_now().0 > 1_600_000_000);
+    }
+
+    #[test]
+    fn the_origin_has_one_time_of_day() {
+        let origin = unix_at_origin();
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(unix_at_origin(), origin);
+        let now = (origin + Duration::from_nanos(clock().as_nanos())).as_secs();
+        assert!(now.abs_diff(unix_now().0) <= 3, "{now}");
+    }
+
+    #[test]
+    fn the_origin_follows_a_time_of_day_that_was_set() {
+        let known = AtomicU64::new(0);
+        for (now, expected) in
+            [(5 * STEP, 5 * STEP), (6 * STEP, 5 * STEP), (6 * STEP + 1, 6 * STEP + 1), (0, 0)]
+        {
+            assert_eq!(unless_near(&known, now), expected, "{now}");
+        }
     }
 
     #[test]

@@ -42,7 +42,7 @@ mod testing;
 mod tun;
 mod udp;
 
-pub use clock::{clock, local_time, unix_now};
+pub use clock::{clock, local_time, unix_at_origin, unix_now};
 pub use config::{
     Buffers, DriverConfig, Execution, Family, Listen, Remote, SocketRouting, StreamOptions, UdpSource,
 };

@@ -250,7 +250,7 @@ pub(super) fn ask_before_attempts((config, asks_later): (&Config, bool), params:
 
 /// The wall clock at the origin of our own.
 fn wall() -> UnixTime {
-    UnixTime(adit_io::unix_now().0.saturating_sub(adit_io::clock().as_nanos() / 1_000_000_000))
+    UnixTime(adit_io::unix_at_origin().as_secs())
 }
 
 fn seed() -> Result<[u8; 32], Failure> {
