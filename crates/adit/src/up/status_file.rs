@@ -12,7 +12,7 @@ use std::time::Duration;
 use adit_config::openvpn::StatusFile;
 use adit_core::{Instant, IpNet, PeerId, Protocol, Severity, UnixTime};
 use adit_dataplane::{PeerSnapshot, Snapshot};
-use adit_io::{Handle, IoStatus, clock, local_time, unix_now};
+use adit_io::{Handle, IoStatus, local_time, unix_at_origin, unix_now};
 use adit_openvpn::request::PeerInfo;
 
 use crate::log::Logger;
@@ -27,8 +27,9 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is shown.
 pub(super) struct State {
-    now: Instant,
     wall: UnixTime,
+    /// The time of day at the origin of the tunnel's clock, since 1970.
+    at_origin: Duration,
     /// Who is connected.
     pub(super) peers: Vec<(PeerId, PeerInfo)>,
     traffic: Vec<PeerSnapshot>,
@@ -113,8 +114,8 @@ pub(super) fn look<P: Protocol + StatusSource>(handle: &Handle<P>) -> Option<Sta
     handle.inspect(Box::new(move |protocol, snapshot: &Snapshot, io_status: &IoStatus| {
         // The thread that asked may have given up.
         let _ = sender.send(State {
-            now: clock(),
             wall: unix_now(),
+            at_origin: unix_at_origin(),
             peers: protocol.peers(),
             traffic: snapshot.peers.clone(),
             sent: snapshot.egress.bytes,
@@ -232,9 +233,9 @@ fn clients_in_columns(state: &State, by: char) -> String {
 }
 
 impl State {
-    /// A moment on the wall's clock.
+    /// The time of day at a moment, which is the same whenever it is asked for.
     fn at(&self, moment: Instant) -> UnixTime {
-        UnixTime(self.wall.0.saturating_sub((self.now - moment).as_secs()))
+        UnixTime((self.at_origin + Duration::from_nanos(moment.as_nanos())).as_secs())
     }
 
     /// Bytes received from a peer, and sent to it.
@@ -243,14 +244,11 @@ impl State {
         traffic.map_or((0, 0), |traffic| (traffic.bytes_received, traffic.bytes_sent))
     }
 
-    /// Whatever packets are sent to, and to whom.
+    /// Whatever packets are sent to, and to whom. As in OpenVPN, a client's own addresses stand without a length, and networks
+    /// behind it with theirs, single addresses too (multi.c `multi_learn_in_addr_t`).
     fn routes(&self) -> impl Iterator<Item = (String, &PeerInfo)> {
         self.peers.iter().flat_map(|(_, info)| {
-            let networks =
-                info.routes.iter().map(|network| match network.prefix_len() == network.max_prefix_len() {
-                    true => network.addr().to_string(),
-                    false => IpNet::to_string(network),
-                });
+            let networks = info.routes.iter().map(IpNet::to_string);
             info.addresses.iter().map(IpAddr::to_string).chain(networks).map(move |address| (address, info))
         })
     }
@@ -290,13 +288,14 @@ mod tests {
             routes: vec![
                 "10.66.0.0/16".parse().expect("a network"),
                 "10.77.0.1/32".parse().expect("a network"),
+                "fd00:77::1/128".parse().expect("a network"),
             ],
             detail: PeerDetail { number: 4, ..PeerDetail::default() },
         };
         let id = PeerId(3);
         State {
-            now: at(100),
             wall: UnixTime(1_767_225_600),
+            at_origin: Duration::from_secs(1_767_225_500),
             peers: vec![(id, info)],
             traffic: vec![PeerSnapshot {
                 peer: id,
@@ -315,7 +314,7 @@ mod tests {
     fn names_make_no_columns_and_no_lines() {
         let text = print(Form::Clients(1), &state());
         assert!(text.contains("\nanna_ the first_,192.0.2.7:40000,1000,2000,20"), "{text}");
-        for address in ["10.8.0.2", "10.66.0.0/16", "10.77.0.1"] {
+        for address in ["10.8.0.2", "10.66.0.0/16", "10.77.0.1/32", "fd00:77::1/128"] {
             assert!(text.contains(&format!("\n{address},anna_ the first_,192.0.2.7:40000,20")), "{text}");
         }
         assert!(text.ends_with("\nEND\n"));
