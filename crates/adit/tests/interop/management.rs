@@ -1,6 +1,7 @@
 //! The management socket, `adit status`, the status file and the log.
 
 pub(crate) mod commands;
+mod consumers;
 mod external_key;
 mod front_end;
 pub(crate) mod logs;

@@ -1,9 +1,11 @@
 //! `status`: the same file as OpenVPN 2.6 writes, line by line and column by column.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use adit_testbed::{MAX_WAIT, Scratch, can_run, wait_until, wait_until_reachable};
 
+use super::commands::Talk;
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Part, Program, SERVER_INNER};
 
@@ -50,13 +52,13 @@ fn shows_a_client(text: &str, part: Part) -> bool {
 }
 
 /// What stands in a column, without what differs from run to run.
-fn kind(column: &str) -> String {
+pub(super) fn kind(column: &str) -> String {
     let digits = column.chars().all(|c| c.is_ascii_digit()) && !column.is_empty();
     let time = column.len() == 19 && column.as_bytes()[10] == b' ' && column.as_bytes()[13] == b':';
     match column.rsplit_once(':') {
         _ if digits && column.len() > 1 => "NUMBER".to_owned(),
         _ if time => "TIME".to_owned(),
-        Some(("10.9.1.2", _)) => "10.9.1.2:PORT".to_owned(),
+        Some((address, _)) if address.starts_with("10.9.") => format!("{address}:PORT"),
         _ => column.to_owned(),
     }
 }
@@ -100,4 +102,32 @@ fn status_of_a_server_version_3() {
 #[test]
 fn status_of_a_client() {
     compare(Part::Client, "status-version 2\n", ',');
+}
+
+/// The status is read at many points of a second: a time that is computed from the connection's age at each reading differs.
+#[test]
+fn a_client_has_one_time_of_connection() {
+    if !can_run("time of connection", &PROGRAMS) {
+        return;
+    }
+    let scratch = Scratch::create("since").unwrap();
+    let socket = scratch.path().join("socket");
+    let line = format!("management {} unix\n", socket.display());
+    let mut bed = Bed::build_with(&Options::BASE, Program::Adit, &[Program::Adit], |_, [server, _]| {
+        server.push_str(&line);
+    })
+    .unwrap();
+    bed.server.start().unwrap();
+    bed.clients[0].start().unwrap();
+    let there = wait_until_reachable(&bed.clients[0].namespace, SERVER_INNER[0].parse().unwrap(), WAIT);
+    assert!(there.is_ok(), "{}", bed.logs());
+    let mut talk = Talk::at(&socket);
+    let mut times = BTreeSet::new();
+    for _ in 0..40 {
+        let status = talk.answer("status 3");
+        let client = status.iter().find(|line| line.starts_with("CLIENT_LIST\t")).unwrap();
+        times.insert(client.split('\t').nth(8).unwrap().to_owned());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(times.len(), 1, "{times:?}");
 }
