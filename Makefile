@@ -1,6 +1,7 @@
 # make demo   two network namespaces, a server and a client, a tunnel, measured and removed again: OpenVPN, then WireGuard
 # make test   everything that is checked before a change lands
 # make deb    packages in target/packages (also: make rpm, make tarball); make test-packages tries the debs on fresh systems
+# make test-networkmanager   eight profiles in NetworkManager, with OpenVPN and with adit
 # All install what they need (scripts/install-deps). The namespaces need root: scripts/as-root uses sudo where you are not root.
 
 CARGO ?= cargo
@@ -9,7 +10,7 @@ AS_ROOT := $(CURDIR)/scripts/as-root
 RUN_TESTS := $(CARGO) test --locked --config 'target."cfg(all())".runner = "$(AS_ROOT)"'
 
 PACKAGES := deb rpm tarball
-.PHONY: help test demo $(PACKAGES) test-packages build fmt-check lint deny fuzz-check fuzz-run miri unit doc deps demo-deps lab-peers
+.PHONY: help test demo $(PACKAGES) test-packages test-networkmanager build fmt-check lint deny fuzz-check fuzz-run miri unit doc deps demo-deps lab-peers
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -31,6 +32,12 @@ test-packages: deb
 	@scripts/install-deps package-test
 	lintian --fail-on error target/packages/*.deb
 	$(AS_ROOT) scripts/test-packages
+
+# Some minutes. NetworkManager and its plugin are those of this system's Debian, which are unpacked for it and not installed.
+test-networkmanager:
+	@scripts/install-deps networkmanager
+	$(CARGO) build --locked -p adit
+	$(AS_ROOT) scripts/networkmanager-profiles /usr/sbin/openvpn target/debug/adit
 
 build:
 	$(CARGO) build --release --locked -p adit -p adit-lab

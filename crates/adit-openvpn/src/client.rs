@@ -70,6 +70,8 @@ pub struct Client {
     ever_up: bool,
     /// How many remotes in a row have names that do not exist, and since when.
     unknown: (usize, Instant),
+    /// Attempts in a row that ended because one end does not accept the other.
+    refusals: usize,
     /// Questions that were asked so far, and the one that waits for its answer.
     questions: u32,
     question: Option<u32>,
@@ -101,6 +103,7 @@ impl Client {
             chosen: false,
             ever_up: false,
             unknown: (0, now),
+            refusals: 0,
             questions: 0,
             question: None,
             events: VecDeque::new(),
@@ -194,8 +197,8 @@ impl Client {
                 self.try_again(&reason, advance);
             }
             Outcome::AuthFailed(reason) => self.auth_failed(&reason),
-            Outcome::Refused(reason) if self.ever_up => self.try_again(&reason, true),
-            Outcome::Refused(reason) | Outcome::Fatal(reason) => {
+            Outcome::Refused(reason) => self.refused(&reason),
+            Outcome::Fatal(reason) => {
                 let text = format!("{}: {reason}", self.remote_name());
                 self.end(Ended::Failed(text));
             }

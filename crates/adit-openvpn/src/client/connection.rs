@@ -59,7 +59,7 @@ pub(super) enum Outcome {
     },
     /// The server refused us, in these words.
     AuthFailed(String),
-    /// One of the two ends does not accept the other: worth another try only if it ever worked.
+    /// One of the two ends does not accept the other: worth another try if it ever worked, or at another remote.
     Refused(String),
     /// Trying again is of no use.
     Fatal(String),

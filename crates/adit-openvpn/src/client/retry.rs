@@ -53,6 +53,19 @@ impl Client {
         self.wait_to_try_again(reason, advance, wait.max(least));
     }
 
+    /// One end does not accept the other (a certificate, a version of TLS). The next attempt goes to the next remote; a client
+    /// that was never up ends when each remote in turn has ended so.
+    pub(super) fn refused(&mut self, reason: &str) {
+        let refusals = self.refusals.saturating_add(1);
+        if !self.ever_up && refusals >= self.params.remotes.len() {
+            let text = format!("{}: {reason}", self.remote_name());
+            return self.end(Ended::Failed(text));
+        }
+        self.try_again(reason, true);
+        // The wait for the next attempt has begun the count anew.
+        self.refusals = refusals;
+    }
+
     /// One more attempt, or a connection that was up, is over. Gives the wait before the next attempt; `None`, and the client
     /// ends, if `connect-retry-max` allows no further one.
     pub(super) fn count_attempt(&mut self, reason: &str, was_up: bool) -> Option<Duration> {

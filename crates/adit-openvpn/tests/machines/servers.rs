@@ -5,11 +5,11 @@ use std::time::Duration;
 use adit_core::{
     Command, Ended, Instant, Notice, OpenFailure, Path, PeerId, Protocol, Rejected, Transport, drive_with,
 };
-use adit_openvpn::Client;
-use adit_openvpn::params::{ClientParams, PullAction, RemoteParams};
+use adit_openvpn::params::{ClientParams, PullAction, RemoteParams, ServerParams};
 use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::testing::{Authority, Pair, client_params, roams, server_params};
 use adit_openvpn::wrap::WrapConfig;
+use adit_openvpn::{Client, Server};
 use rcgen::ExtendedKeyUsagePurpose;
 
 const START: Instant = Instant::from_nanos(1_000_000_000);
@@ -241,4 +241,98 @@ fn unknown_pushed_options_are_warnings() {
     assert!(
         told("\"frobnicate 1 2 3\" is ignored") && told("\"dhcp-option FROB x\"") && told("\"route 1.2.3\"")
     );
+}
+
+fn server_of(authority: &Authority) -> ServerParams {
+    server_params(&authority.issue("server", ExtendedKeyUsagePurpose::ServerAuth), WrapConfig::Plain)
+}
+
+/// A client of these many remotes, at each of which is a server of another authority.
+fn refusing(authority: &Authority, remotes: usize, change: impl FnOnce(&mut ClientParams)) -> Pair {
+    let identity = authority.issue("client", ExtendedKeyUsagePurpose::ClientAuth);
+    let mut client = client_params(&identity, WrapConfig::Plain, Transport::Udp);
+    client.remotes = (0..remotes)
+        .map(|number| RemoteParams {
+            poll_timeout: Duration::from_secs(2),
+            ..RemoteParams::new(format!("server {number}"), Transport::Udp)
+        })
+        .collect();
+    change(&mut client);
+    Pair::new(client, server_of(&Authority::new()))
+}
+
+/// The remotes that were tried, and why the client ended, if it did.
+fn outcome(pair: &Pair) -> (Vec<usize>, Option<&str>) {
+    let (mut tried, mut why) = (Vec::new(), None);
+    for event in &pair.client_events {
+        match event {
+            Event::Open { remote } => tried.push(*remote),
+            Event::Ended(Ended::Failed(text)) => why = Some(text.as_str()),
+            Event::Ended(other) => panic!("{other:?}"),
+            _ => {}
+        }
+    }
+    (tried, why)
+}
+
+#[test]
+fn a_refused_certificate_leads_to_the_next_remote() {
+    let authority = Authority::new();
+    let mut pair = refusing(&authority, 2, |_| {});
+    assert_eq!(outcome(&pair), (vec![0], None));
+    pair.server = Server::new(server_of(&authority), pair.now, [3; 32]);
+    pair.advance(Duration::from_secs(2));
+    assert_eq!(outcome(&pair), (vec![0, 1], None));
+    assert!(pair.is_up());
+}
+
+#[test]
+fn a_refused_certificate_at_each_remote_ends_the_client() {
+    for (remotes, tried) in [(1, vec![0]), (3, vec![0, 1, 2])] {
+        let mut pair = refusing(&Authority::new(), remotes, |_| {});
+        pair.advance(Duration::from_secs(60));
+        let (found, why) = outcome(&pair);
+        assert_eq!(found, tried);
+        assert!(why.is_some_and(|why| why.contains("certificate")), "{why:?}");
+    }
+}
+
+/// A remote that does not answer may be the right one: the count begins anew.
+#[test]
+fn a_refused_certificate_is_not_the_end_while_another_remote_is_silent() {
+    let mut pair = refusing(&Authority::new(), 2, |_| {});
+    pair.cut = true;
+    pair.advance(Duration::from_millis(3500));
+    pair.cut = false;
+    pair.advance(Duration::from_secs(1));
+    assert_eq!(outcome(&pair), (vec![0, 1, 0], None));
+    pair.advance(Duration::from_secs(10));
+    let (tried, why) = outcome(&pair);
+    assert_eq!(tried, [0, 1, 0, 1]);
+    assert!(why.is_some_and(|why| why.contains("certificate")), "{why:?}");
+}
+
+#[test]
+fn a_refused_certificate_is_an_attempt_of_connect_retry_max() {
+    let mut pair = refusing(&Authority::new(), 2, |client| client.retry_max = Some(1));
+    pair.cut = true;
+    pair.advance(Duration::from_secs(10));
+    let (tried, why) = outcome(&pair);
+    assert_eq!(tried, [0, 1]);
+    assert!(why.is_some_and(|why| why.contains("connect-retry-max")), "{why:?}");
+}
+
+/// A client that was up tries on.
+#[test]
+fn a_refused_certificate_does_not_end_a_client_that_was_up() {
+    let authority = Authority::new();
+    let mut pair = refusing(&authority, 2, |_| {});
+    pair.server = Server::new(server_of(&authority), pair.now, [3; 32]);
+    pair.advance(Duration::from_secs(2));
+    assert!(pair.is_up());
+    pair.server = Server::new(server_of(&Authority::new()), pair.now, [4; 32]);
+    pair.client.handle_command(pair.now, Command::Restart);
+    pair.advance(Duration::from_secs(20));
+    let (tried, why) = outcome(&pair);
+    assert!(tried.len() > 5 && why.is_none(), "{tried:?} {why:?}");
 }
