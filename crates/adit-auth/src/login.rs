@@ -112,7 +112,7 @@ mod tests {
         let login = read("ann\ns3 cret \n").unwrap();
         assert_eq!((login.username.as_str(), login.password.as_str()), ("ann", "s3 cret "));
         assert_eq!((login.common_name.as_str(), login.remote.as_str()), ("client1", "2001:db8::7"));
-        assert_eq!(read("ann\n\n").unwrap().password.as_str(), "", "an empty password is refused where it is judged");
+        assert_eq!(read("ann\n\n").unwrap().password.as_str(), "", "it is refused where it is judged");
         for bad in ["", "ann\n", "\nsecret\n", "ann\na\nb\n", "ann\na\0b\n"] {
             assert!(read(bad).is_err(), "{bad:?}");
         }

@@ -37,7 +37,7 @@ impl Service {
     }
 }
 
-/// How a question wants its answer typed.
+/// How a module asks for an answer to be typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Echo {
     /// Visibly, as a username.
@@ -46,7 +46,7 @@ pub enum Echo {
     Off,
 }
 
-/// The answers to all questions about one login. Without `Debug`, for the password.
+/// The answers to all questions about one login. It has no `Debug`, which would show the password.
 pub struct Conversation {
     answers: Vec<(String, String)>,
     login: Login,
@@ -230,7 +230,7 @@ mod tests {
     }
 
     proptest! {
-        /// Words in what a user calls itself stand for themselves.
+        /// Words in a username are not replaced.
         #[test]
         fn names_are_not_looked_at_for_words(name in "[A-ZOTPUSERNAMEäß ]{1,40}") {
             let answers = vec![("q".to_owned(), "<USERNAME>".to_owned())];

@@ -71,7 +71,7 @@ fn a_service_judges_a_password() {
     let (code, said) = bed.verdict("simple", "wrong");
     assert_eq!(code, Some(1), "{said}");
     assert!(said.starts_with("adit-pam: ann: PAM service simple: ") && !said.contains("wrong"), "{said}");
-    // Whatever the password, the account must be good.
+    // The account is checked after a good password, too.
     assert_eq!(bed.verdict("no-account", "s3 cret").0, Some(1));
     let (code, said) = bed.verdict("simple", "");
     assert_eq!((code, said.as_str()), (Some(1), "adit-pam: ann: it gave an empty password\n"));
@@ -104,7 +104,8 @@ fn an_empty_password_with_a_one_time_password_that_is_not_asked_for_is_refused()
     }
     let account = "account required pam_permit.so\n";
     let asks = format!("auth required pam_exec.so quiet expose_authtok /bin/cat\n{account}");
-    let bed = Bed::new(&[("asks", &asks), ("asks-nothing", &format!("auth required pam_permit.so\n{account}"))]);
+    let bed =
+        Bed::new(&[("asks", &asks), ("asks-nothing", &format!("auth required pam_permit.so\n{account}"))]);
     let packed = "SCRV1::MTIzNDU2";
     let refused = "adit-pam: ann: it gave an empty password";
     for (arguments, more) in [

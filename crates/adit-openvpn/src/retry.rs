@@ -40,7 +40,8 @@ mod tests {
     fn waits_double_after_five_rounds_and_end_after_the_last() {
         let second = Duration::from_secs(1);
         let mut retry = Retry { waits: (second, second * 300), most_rounds: None, remotes: 2 };
-        for (attempts, seconds) in [(1, 1), (10, 1), (11, 2), (12, 2), (13, 4), (1000, 300), (u32::MAX, 300)] {
+        for (attempts, seconds) in [(1, 1), (10, 1), (11, 2), (12, 2), (13, 4), (1000, 300), (u32::MAX, 300)]
+        {
             assert_eq!(retry.wait_after(attempts, false), Some(second * seconds), "{attempts}");
         }
         retry.most_rounds = Some(2);

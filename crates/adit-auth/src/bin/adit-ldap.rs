@@ -38,7 +38,11 @@ fn give_up_rights() -> Result<(), String> {
     }
     let account = match User::from_name(ACCOUNT) {
         Ok(Some(account)) => account,
-        Ok(None) => return Err(format!("there is no account `{ACCOUNT}`, which adit-ldap needs to ask a directory without root's rights")),
+        Ok(None) => {
+            return Err(format!(
+                "there is no account `{ACCOUNT}`, which adit-ldap needs to ask a directory without root's rights"
+            ));
+        }
         Err(error) => return Err(format!("the account `{ACCOUNT}`: {error}")),
     };
     let become_it = setgroups(&[]).and_then(|()| setgid(account.gid)).and_then(|()| setuid(account.uid));

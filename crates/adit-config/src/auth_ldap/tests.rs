@@ -131,7 +131,8 @@ fn each_mistake_has_its_line() {
         ),
         (
             SERVER,
-            format!("{USERS}\n<Group>\nBaseDN dc=x\nSearchFilter (a=b)\nMemberAttribute member>\n</Group>").as_str(),
+            format!("{USERS}\n<Group>\nBaseDN dc=x\nSearchFilter (a=b)\nMemberAttribute member>\n</Group>")
+                .as_str(),
             "`MemberAttribute`: `member>` is no name of an attribute",
         ),
         (SERVER, format!("{USERS}\n</Group>").as_str(), "`</Group>` ends a section that is not open"),

@@ -41,11 +41,7 @@ impl Lacks {
         };
         let bounding_set = systemd.property(unit, "CapabilityBoundingSet")?;
         let has = bounding_set.split_whitespace().any(|name| name.eq_ignore_ascii_case(CAPABILITY));
-        Ok(Lacks {
-            tasks: is_low("TasksMax")?,
-            processes: is_low("LimitNPROC")?,
-            capability: !has,
-        })
+        Ok(Lacks { tasks: is_low("TasksMax")?, processes: is_low("LimitNPROC")?, capability: !has })
     }
 }
 

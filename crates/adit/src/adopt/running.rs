@@ -26,8 +26,7 @@ fn one_of(processes: &[(u32, Option<String>)]) -> Result<String, String> {
     let mut units: Vec<&str> = processes.iter().filter_map(|(_, unit)| unit.as_deref()).collect();
     units.sort_unstable();
     units.dedup();
-    let others: Vec<u32> =
-        processes.iter().filter(|(_, unit)| unit.is_none()).map(|(pid, _)| *pid).collect();
+    let others: Vec<u32> = processes.iter().filter(|(_, unit)| unit.is_none()).map(|(pid, _)| *pid).collect();
     match (&units[..], &others[..]) {
         ([], []) => {
             Err("no OpenVPN runs with this file, and it is in no directory of OpenVPN's units".to_owned())
@@ -136,7 +135,9 @@ mod tests {
         assert_eq!(one_of(&[process(7, "a.service"), process(8, "a.service")]), Ok("a.service".to_owned()));
         let several = one_of(&[process(7, "b.service"), process(8, "a.service"), process(9, "")]);
         assert!(several.is_err_and(|why| why.contains("a.service, b.service, process 9: name the unit")));
-        assert!(one_of(&[process(9, "")]).is_err_and(|why| why.contains("no unit of systemd runs process 9")));
+        assert!(
+            one_of(&[process(9, "")]).is_err_and(|why| why.contains("no unit of systemd runs process 9"))
+        );
         assert!(one_of(&[]).is_err_and(|why| why.contains("no OpenVPN runs")));
     }
 }

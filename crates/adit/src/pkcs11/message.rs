@@ -232,7 +232,8 @@ mod tests {
     #[test]
     fn messages_arrive_as_they_were_sent() {
         let (one, other) = UnixStream::pair().expect("a pair of sockets");
-        let request = Numbered { number: 7, content: Request::Find { pin: Some(Pin::new("1234")), token: None } };
+        let request =
+            Numbered { number: 7, content: Request::Find { pin: Some(Pin::new("1234")), token: None } };
         send(&one, &request).expect("room");
         assert_eq!(receive::<Numbered<Request>>(&other).expect("a message"), request);
         let shown = "Numbered { number: 7, content: Find { pin: Some(Pin(..)), token: None } }";

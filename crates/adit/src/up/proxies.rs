@@ -312,7 +312,9 @@ mod tests {
         let text = in_lines("ann", " p:w ").expect("good answers");
         assert_eq!(text.as_str(), "ann\n p:w \n");
         assert_eq!(credentials(&text).map(|it| it.password.clone()), Ok(" p:w ".to_owned()));
-        for (username, password) in [("", "x"), ("a\nb", "x"), ("ann\r", "x"), ("ann", "x\ny"), ("ann", "x\r")] {
+        for (username, password) in
+            [("", "x"), ("a\nb", "x"), ("ann\r", "x"), ("ann", "x\ny"), ("ann", "x\r")]
+        {
             assert!(in_lines(username, password).is_err(), "{username:?} {password:?}");
         }
     }
