@@ -1,8 +1,8 @@
-//! Judges a login at an LDAP directory (LDAPv3, RFC 4511), as the plugin `openvpn-auth-ldap` does: its entry is searched
-//! for, its password is shown to the directory in its name, and then its groups are asked about.
+//! Judges a login at an LDAP directory (LDAPv3, RFC 4511), as the plugin `openvpn-auth-ldap` does: it searches for the user's
+//! entry, binds as that entry with the user's password, and then compares the members of groups.
 //!
-//! One thing at a time over a blocking connection: a process judges one login. The parts of LDAP that this takes are small,
-//! and the crates that have them want an asynchronous runtime, and end the process on a malformed answer.
+//! The connection is blocking, as a process judges one login. The parts of LDAP that this needs are small; the crates that
+//! have them need an asynchronous runtime, and end the process on a malformed answer.
 
 pub mod ber;
 mod connection;

@@ -1,4 +1,4 @@
-//! Who wants to be let in.
+//! The username and the password to judge.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -10,14 +10,14 @@ use zeroize::Zeroizing;
 /// The largest file with a username and a password, in bytes.
 const MAX_FILE: u64 = 64 << 10;
 
-/// What a client says of itself, and what is known of it. Without `Debug`, for the password.
+/// A client's username and password, and its name and address. It has no `Debug`, which would show the password.
 #[derive(Clone, Default)]
 pub struct Login {
     /// Its username; not empty.
     pub username: String,
-    /// Its password, as it came.
+    /// Its password, as the client sent it.
     pub password: Zeroizing<String>,
-    /// The name in its certificate; empty if there is none.
+    /// The common name of its certificate; empty if there is none.
     pub common_name: String,
     /// Its address; empty if it is not known.
     pub remote: String,
@@ -28,23 +28,23 @@ impl Login {
     /// `common_name`, and `untrusted_ip` or `untrusted_ip6`.
     ///
     /// # Errors
-    /// When the file cannot be read, or holds something else.
+    /// When the file cannot be read, is too large, or does not have two lines with a username in the first.
     pub fn read(path: &Path, variable: impl Fn(&str) -> Option<String>) -> io::Result<Self> {
         let length = File::open(path)?.metadata()?.len();
         if length > MAX_FILE {
             return Err(io::Error::other("the file with the password is too large"));
         }
-        // In one piece: a buffer that grows would leave copies of the password behind.
+        // The buffer has its full size at once: one that grows would leave copies of the password in memory.
         let mut content =
             Zeroizing::new(String::with_capacity(usize::try_from(length).unwrap_or_default() + 1));
         File::open(path)?.take(MAX_FILE).read_to_string(&mut content)?;
         let mut lines = content.split_terminator('\n');
         let (Some(username), Some(password), None) = (lines.next(), lines.next(), lines.next()) else {
-            return Err(io::Error::other("the file has not two lines, a username and a password"));
+            return Err(io::Error::other("the file does not have two lines, a username and a password"));
         };
-        // C strings end there.
+        // PAM takes C strings, which end at a NUL.
         if username.is_empty() || content.contains('\0') {
-            return Err(io::Error::other("the username is empty, or a character is NUL"));
+            return Err(io::Error::other("the username is empty, or the file has a NUL character"));
         }
         let remote = variable("untrusted_ip").or_else(|| variable("untrusted_ip6"));
         Ok(Login {
@@ -56,7 +56,7 @@ impl Login {
     }
 }
 
-/// A password that came with the answer to a question. Without `Debug`, for both.
+/// A password with the answer to a challenge. It has no `Debug`, which would show both.
 #[derive(Clone)]
 pub struct Answered {
     /// The password; may be empty.
@@ -65,15 +65,15 @@ pub struct Answered {
     pub answer: Zeroizing<String>,
 }
 
-/// Takes apart what a client made of a password and the answer to `static-challenge`: `SCRV1:PASSWORD:ANSWER`, both in
-/// base64 (OpenVPN's management-notes.txt). `None` if it is not of that form.
+/// Splits `SCRV1:PASSWORD:ANSWER`, which a client sends as its password with `static-challenge`; PASSWORD and ANSWER are in
+/// base64 (OpenVPN's management-notes.txt). `None` if it does not have that form.
 pub fn static_answer(password: &str) -> Option<Answered> {
     let (password, answer) = password.strip_prefix("SCRV1:")?.split_once(':')?;
     Some(Answered { password: decoded(password)?, answer: decoded(answer)? })
 }
 
-/// The same of the answer to a question that a server asked with `CRV1` and the password as the state:
-/// `CRV1::PASSWORD::ANSWER`, both in base64 (as openvpn-auth-ldap reads it, `openvpn-cr.c`).
+/// Splits `CRV1::PASSWORD::ANSWER`, the answer to a challenge of a server (`CRV1`) that has the password as its state;
+/// PASSWORD and ANSWER are in base64 (as openvpn-auth-ldap reads it, `openvpn-cr.c`).
 pub fn dynamic_answer(password: &str) -> Option<Answered> {
     let mut parts = password.strip_prefix("CRV1:")?.split(':');
     let (Some(""), Some(password), Some(""), Some(answer), None) =
@@ -112,7 +112,7 @@ mod tests {
         let login = read("ann\ns3 cret \n").unwrap();
         assert_eq!((login.username.as_str(), login.password.as_str()), ("ann", "s3 cret "));
         assert_eq!((login.common_name.as_str(), login.remote.as_str()), ("client1", "2001:db8::7"));
-        assert_eq!(read("ann\n\n").unwrap().password.as_str(), "", "who judges it refuses it");
+        assert_eq!(read("ann\n\n").unwrap().password.as_str(), "", "it is refused where it is judged");
         for bad in ["", "ann\n", "\nsecret\n", "ann\na\nb\n", "ann\na\0b\n"] {
             assert!(read(bad).is_err(), "{bad:?}");
         }
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_answers() {
+    fn answers_to_challenges() {
         let pair = |answered: Option<Answered>| {
             answered.map(|answered| (answered.password.to_string(), answered.answer.to_string()))
         };

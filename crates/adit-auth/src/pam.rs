@@ -1,16 +1,21 @@
 //! The conversation with PAM's modules, as OpenVPN's plugin `openvpn-plugin-auth-pam` holds it (`src/plugins/auth-pam`).
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use zeroize::Zeroizing;
 
 use crate::login::{Login, static_answer};
 
-/// A service, and what its modules are told.
+/// The word in an answer that stands for the answer to `static-challenge`.
+const ONE_TIME: &str = "OTP";
+
+/// A PAM service, and the answers to the questions of its modules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// Its name: that of a file in `/etc/pam.d`.
     pub name: String,
-    /// What a question begins with, and its answer, in which `USERNAME`, `PASSWORD`, `COMMONNAME` and `OTP` stand for what
-    /// they say. Without any, visible questions are answered with the username and hidden ones with the password.
+    /// What a question begins with, and its answer, in which the words `USERNAME`, `PASSWORD`, `COMMONNAME` and `OTP` stand
+    /// for values of the login. Without any, visible questions are answered with the username and hidden ones with the password.
     pub answers: Vec<(String, String)>,
 }
 
@@ -32,7 +37,7 @@ impl Service {
     }
 }
 
-/// How a question wants its answer typed.
+/// How a module asks for an answer to be typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Echo {
     /// Visibly, as a username.
@@ -41,23 +46,32 @@ pub enum Echo {
     Off,
 }
 
-/// The answers to all questions about one login. Without `Debug`, for the password.
+/// The answers to all questions about one login. It has no `Debug`, which would show the password.
 pub struct Conversation {
     answers: Vec<(String, String)>,
     login: Login,
     /// The answer to the client's `static-challenge`; empty if it gave none.
     one_time: Zeroizing<String>,
+    /// A module was given that answer.
+    gave_one_time: AtomicBool,
 }
 
 impl Conversation {
-    /// For that login; `None` if it has neither a password nor a one-time password.
+    /// For that login; `None` if it has neither a password nor a one-time password that an answer uses (`OTP`).
     pub fn new(answers: Vec<(String, String)>, mut login: Login) -> Option<Self> {
         let mut one_time = Zeroizing::default();
         if let Some(answered) = static_answer(&login.password) {
             (login.password, one_time) = (answered.password, answered.answer);
         }
-        let has_any = !login.password.is_empty() || !one_time.is_empty();
-        has_any.then_some(Conversation { answers, login, one_time })
+        let has_any = !login.password.is_empty() || (!one_time.is_empty() && uses_one_time(&answers));
+        has_any.then_some(Conversation { answers, login, one_time, gave_one_time: AtomicBool::new(false) })
+    }
+
+    /// Whether the login may pass if PAM accepts it: it has a password, or a module was given its one-time password.
+    ///
+    /// A module may accept an empty password (`nullok` of pam_unix), and a service may ask for no one-time password.
+    pub fn is_proven(&self) -> bool {
+        !self.login.password.is_empty() || self.gave_one_time.load(Ordering::Relaxed)
     }
 
     /// The answer to a question; `None` if there is none.
@@ -72,20 +86,24 @@ impl Conversation {
         })
     }
 
-    /// An answer with what its words stand for. What a client gave is not looked at again: words in it stand for themselves.
+    /// An answer with the values in the place of its words. Values are not searched for words.
     fn filled(&self, answer: &str) -> Zeroizing<String> {
         let words = [
             ("USERNAME", self.login.username.as_str()),
             ("PASSWORD", self.login.password.as_str()),
             ("COMMONNAME", self.login.common_name.as_str()),
-            ("OTP", self.one_time.as_str()),
+            (ONE_TIME, self.one_time.as_str()),
         ];
         let longest = answer.len() + words.iter().map(|(_, value)| value.len()).sum::<usize>();
         let mut filled = Zeroizing::new(String::with_capacity(longest));
         let mut rest = answer;
         while let Some(first) = rest.chars().next() {
-            let word = words.iter().find_map(|(word, value)| Some((rest.strip_prefix(*word)?, *value)));
-            if let Some((after, value)) = word {
+            let word =
+                words.iter().find_map(|(word, value)| Some((*word, rest.strip_prefix(*word)?, *value)));
+            if let Some((word, after, value)) = word {
+                if word == ONE_TIME && !value.is_empty() {
+                    self.gave_one_time.store(true, Ordering::Relaxed);
+                }
                 filled.push_str(value);
                 rest = after;
             } else {
@@ -97,8 +115,13 @@ impl Conversation {
     }
 }
 
-/// Whether a question begins so, in any case, apart from what is no letter or digit in front (`name_value_match` in
-/// auth-pam.c).
+/// Whether an answer uses the one-time password.
+fn uses_one_time(answers: &[(String, String)]) -> bool {
+    answers.iter().any(|(_, answer)| answer.contains(ONE_TIME))
+}
+
+/// Whether a question begins with `begin`, in upper or lower case. Characters before its first letter or digit do not count
+/// (`name_value_match` in auth-pam.c).
 fn begins(question: &str, begin: &str) -> bool {
     let question = question.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
     question.get(..begin.len()).is_some_and(|start| start.eq_ignore_ascii_case(begin))
@@ -181,14 +204,33 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_password_at_all_is_not_asked() {
-        let new = |password: &str| Conversation::new(Vec::new(), login("ann", password));
-        assert!(new("").is_none() && new("SCRV1::").is_none());
-        assert!(new("x").is_some() && new("SCRV1::MTIz").is_some(), "a one-time password alone");
+    fn a_login_without_a_password_has_no_conversation() {
+        let new = |service: &str, password: &str| {
+            let service = Service::from_arguments(&words(service)).unwrap();
+            Conversation::new(service.answers, login("ann", password))
+        };
+        for service in ["openvpn", "openvpn password PASSWORD", "openvpn password PASSWORD code OTP"] {
+            assert!(new(service, "").is_none() && new(service, "SCRV1::").is_none(), "{service}");
+            assert!(new(service, "x").is_some() && new(service, "SCRV1:czM=:").is_some(), "{service}");
+        }
+        assert!(new("openvpn", "SCRV1::MTIz").is_none(), "no answer uses the one-time password");
+        assert!(new("openvpn password PASSWORD", "SCRV1::MTIz").is_none());
+        assert!(new("openvpn code OTP", "SCRV1::MTIz").is_some(), "a one-time password alone");
+    }
+
+    #[test]
+    fn an_empty_password_passes_only_with_a_one_time_password_that_was_given() {
+        let pairs = "openvpn password PASSWORD code OTP";
+        let without = conversation(pairs, "SCRV1::MTIz");
+        assert_eq!(answer(&without, "Password: ").unwrap(), "");
+        assert!(!without.is_proven(), "the service asked for the empty password alone");
+        assert_eq!(answer(&without, "Code: ").unwrap(), "123");
+        assert!(without.is_proven());
+        assert!(conversation(pairs, "s3").is_proven());
     }
 
     proptest! {
-        /// Words in what a user calls itself stand for themselves.
+        /// Words in a username are not replaced.
         #[test]
         fn names_are_not_looked_at_for_words(name in "[A-ZOTPUSERNAMEäß ]{1,40}") {
             let answers = vec![("q".to_owned(), "<USERNAME>".to_owned())];

@@ -71,7 +71,7 @@ fn a_service_judges_a_password() {
     let (code, said) = bed.verdict("simple", "wrong");
     assert_eq!(code, Some(1), "{said}");
     assert!(said.starts_with("adit-pam: ann: PAM service simple: ") && !said.contains("wrong"), "{said}");
-    // Whatever the password, the account must be good.
+    // The account is checked after a good password, too.
     assert_eq!(bed.verdict("no-account", "s3 cret").0, Some(1));
     let (code, said) = bed.verdict("simple", "");
     assert_eq!((code, said.as_str()), (Some(1), "adit-pam: ann: it gave an empty password\n"));
@@ -94,6 +94,31 @@ fn pairs_answer_questions() {
     assert_eq!(bed.verdict("asks login COMMONNAME password PASSWORD", packed).0, Some(1), "another user");
     assert_eq!(bed.verdict("asks login USERNAME", packed).0, Some(1), "a question without an answer");
     assert_eq!(bed.verdict("asks login", packed).0, Some(3), "a question alone");
+}
+
+/// `pam_exec` accepts any password here, as `pam_unix` with `nullok` accepts an empty one.
+#[test]
+fn an_empty_password_with_a_one_time_password_that_is_not_asked_for_is_refused() {
+    if !can_run("PAM's questions", &PROGRAMS) {
+        return;
+    }
+    let account = "account required pam_permit.so\n";
+    let asks = format!("auth required pam_exec.so quiet expose_authtok /bin/cat\n{account}");
+    let bed =
+        Bed::new(&[("asks", &asks), ("asks-nothing", &format!("auth required pam_permit.so\n{account}"))]);
+    let packed = "SCRV1::MTIzNDU2";
+    let refused = "adit-pam: ann: it gave an empty password";
+    for (arguments, more) in [
+        ("asks", ""),
+        ("asks login USERNAME password PASSWORD", ""),
+        ("asks login USERNAME password PASSWORD code OTP", ", and PAM service asks did not ask"),
+        ("asks-nothing login USERNAME code OTP", ", and PAM service asks-nothing did not ask"),
+    ] {
+        let (code, said) = bed.verdict(arguments, packed);
+        assert_eq!(code, Some(1), "{arguments}: {said}");
+        assert!(said.starts_with(&format!("{refused}{more}")), "{arguments}: {said}");
+    }
+    assert_eq!(bed.verdict("asks login USERNAME password OTP", packed), (Some(0), String::new()));
 }
 
 /// With the files of accounts in the namespace, too.

@@ -5,6 +5,10 @@ use std::fmt;
 use adit_core::{Cipher, Digest, PeerId, ReplayWindow, SessionId};
 use zeroize::Zeroizing;
 
+/// The longest payload that is always taken, in bytes: OpenVPN's buffers have at least this size (init.c,
+/// `frame_finalize_options`).
+pub(crate) const LONGEST_PAYLOAD: u16 = 1600;
+
 /// The session of a peer with the 3-bit key id. Data datagrams name both.
 pub const fn session_id(peer: PeerId, key_id: u8) -> SessionId {
     SessionId(((peer.0 as u64) << 3) | (key_id as u64 & 7))
@@ -47,7 +51,7 @@ pub struct Payloads {
 
 impl Default for Payloads {
     fn default() -> Self {
-        Payloads { decompress: false, fragment: None, longest: 1600 }
+        Payloads { decompress: false, fragment: None, longest: LONGEST_PAYLOAD }
     }
 }
 

@@ -8,6 +8,7 @@
 //! | what both ends say to each other | `client_hello`, `control_message`, `pushed`, `peer_info`, `occ`, `data_message` |
 //! | who may connect | `credentials`, `access`, `auth_token` |
 //! | how long a peer stays | `liveness`, `lifetime`, `lease` |
+//! | when a remote is tried again | `retry` |
 //! | what the program says and is asked | `params`, `request` |
 //!
 //! `docs/OPENVPN.md` shows how they work together.
@@ -40,6 +41,7 @@ pub mod peer_info;
 mod pushed;
 pub mod reliable;
 pub mod request;
+mod retry;
 mod server;
 pub mod static_key;
 mod static_tunnel;

@@ -13,11 +13,11 @@ use self::arguments::{
     cipher, first, idle, length, redirect_gateway, route4, route6, seconds, topology, two_addresses,
 };
 pub(crate) use self::update::{Change, Update, address_change};
-use crate::codec::Compression;
+use crate::codec::{Compression, LONGEST_PAYLOAD};
 use crate::params::{DataParams, Keepalive, PushedCompression};
 
 /// The largest `tun-mtu` we take by push, unless `tun-mtu-max` says otherwise; said to servers as `IV_MTU`.
-pub(crate) const MAX_PUSHED_MTU: u16 = 1600;
+pub(crate) const MAX_PUSHED_MTU: u16 = LONGEST_PAYLOAD;
 /// The smallest: what IPv4 hosts must take (RFC 791 §3.2).
 const MIN_PUSHED_MTU: u16 = 576;
 /// Variables for scripts that are taken.

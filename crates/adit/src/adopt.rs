@@ -1,7 +1,7 @@
-//! `adit adopt`: a tunnel that OpenVPN runs is run by adit from now on, by the same unit, with the same files and command line. If
-//! no client is connected again in time, OpenVPN runs it again.
+//! `adit adopt`: from now on adit runs a tunnel that OpenVPN runs, in the same unit, with the same files and command line. If no
+//! client is connected again in time, OpenVPN runs it again.
 //!
-//! [`unit`] has the steps. The command may be killed, and the machine lose its power, after each of them.
+//! [`unit`] has the steps. The command may be killed, and the power of the machine may fail, after each of them.
 
 mod drop_in;
 mod names;
@@ -25,11 +25,11 @@ use crate::configuration::{self, Dialect};
 use crate::up::{self, Failure};
 use crate::{check, exit, openvpn, status};
 
-/// Where OpenVPN's configurations are.
+/// The directory of OpenVPN's configurations.
 const DIRECTORY: &str = "/etc/openvpn";
-/// The least time that clients get by default.
+/// The least time that the command waits for a client by default.
 const LEAST: Duration = Duration::from_secs(60);
-/// How much longer than it takes them to miss the server.
+/// The time that it waits by default after clients have missed the server.
 const MARGIN: Duration = Duration::from_secs(15);
 
 /// Have adit run a tunnel that OpenVPN runs, and go back to OpenVPN if no client is connected again
@@ -98,8 +98,11 @@ fn adopt(args: &Args) -> Result<String, Failure> {
     unit.adopt(&found, &drop_in, &patience).map_err(Failure::World)
 }
 
-/// Reads the configuration as adit will: by the unit's command line, from its directory. Gives what there is to say of the files
-/// that `plugin` names, too; what judges passwords in the place of plugins must be there.
+/// Reads the configuration as adit will: by the unit's command line, from its directory. Gives it with the warnings about the
+/// files that `plugin` names.
+///
+/// # Errors
+/// When adit cannot run it, or a program that judges passwords in the place of a plugin is missing.
 fn read(unit: &Unit<'_>, found: &Found) -> Result<(Dialect, Vec<String>), Failure> {
     let (words, directory) = unit.command_line(found).map_err(Failure::World)?;
     std::env::set_current_dir(&directory)
@@ -150,7 +153,7 @@ fn plan(unit: &Unit<'_>, found: &Found, drop_in: &str, within: Duration) -> Stri
     format!("Would write {}, and {what}:\n\n{}", unit.kept().display(), drop_in.trim_end())
 }
 
-/// In a word.
+/// The name of a role.
 fn role(role: &Role) -> &'static str {
     match role {
         Role::Client(_) => "client",
@@ -159,13 +162,13 @@ fn role(role: &Role) -> &'static str {
     }
 }
 
-/// How long clients may take: until they miss the server, and connect.
+/// How long the command waits: until clients miss the server, and connect.
 fn patience(timeout: Option<Duration>) -> Duration {
     LEAST.max(timeout.unwrap_or_default() + MARGIN)
 }
 
-/// True from the moment on that a person wants the command to end. The loss of the terminal, which may be reached through the
-/// tunnel, is no such wish.
+/// Becomes true at SIGINT and SIGTERM. The loss of the terminal (SIGHUP) is ignored, as the terminal may be reached through the
+/// tunnel.
 fn watch_signals() -> std::io::Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -175,7 +178,7 @@ fn watch_signals() -> std::io::Result<Arc<AtomicBool>> {
     Ok(interrupted)
 }
 
-/// `90`, `90s`, `2m`.
+/// Reads a time such as `90`, `90s` or `2m`.
 fn duration(text: &str) -> Result<Duration, String> {
     let (digits, factor) = match text.strip_suffix('m') {
         Some(minutes) => (minutes, 60),

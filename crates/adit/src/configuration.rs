@@ -255,11 +255,15 @@ fn warning(path: &Path) -> Problem {
     Problem { file: path.to_string(), line: None, text }
 }
 
-/// What a file holds that the configuration `file` names, or what the files of a `capath` directory hold ([`HASHED_FILES`]).
+/// Reads a file that the configuration `file` names, or the files of a `capath` directory ([`HASHED_FILES`]). A file that has
+/// the name of that mark is read as a file.
 fn load_from(file: &Path, wanted: &Path) -> Result<Vec<u8>, String> {
+    let found = find(file, wanted);
     match (wanted.file_name(), wanted.parent()) {
-        (Some(name), Some(directory)) if name == HASHED_FILES => hashed::read(&find(file, directory)),
-        _ => std::fs::read(find(file, wanted)).map_err(|error| error.to_string()),
+        (Some(name), Some(directory)) if name == HASHED_FILES && !found.exists() => {
+            hashed::read(&find(file, directory))
+        }
+        _ => std::fs::read(found).map_err(|error| error.to_string()),
     }
 }
 
@@ -324,6 +328,11 @@ mod tests {
         std::fs::remove_dir_all(&directory).expect("it is ours");
         let missing = why(text);
         assert!(missing.contains("client.conf:4: `ca/*` cannot be read"), "{missing}");
+        scratch.write("*", &block("CERTIFICATE", "GGGG")).expect("a file");
+        let text = "client\nremote a\nauth-user-pass\nca *\nremote-cert-tls server\n";
+        let file = scratch.write("client.conf", text).expect("a file");
+        let Ok(Dialect::OpenVpn(parsed)) = read(&file) else { panic!("a good configuration") };
+        assert_eq!(parsed.config.tls.ca.as_ref().expect("authorities").text(), block("CERTIFICATE", "GGGG"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use adit_config::auth_ldap;
 use nix::unistd::{User, geteuid, setgid, setgroups, setuid};
 use zeroize::Zeroizing;
 
-/// Whom it becomes when it has read its files: an account that owns nothing.
+/// The account that the process runs as after it has read its files. It owns nothing.
 const ACCOUNT: &str = "nobody";
 
 fn main() -> ExitCode {
@@ -31,14 +31,18 @@ fn judge(arguments: &[String], login: &Login) -> Result<(), Refusal> {
     ldap::judge(&parsed.config, &trust, login)
 }
 
-/// What a directory sends is not read as root.
+/// Changes from root to [`ACCOUNT`], so that the data that a directory sends is not read as root.
 fn give_up_rights() -> Result<(), String> {
     if !geteuid().is_root() {
         return Ok(());
     }
     let account = match User::from_name(ACCOUNT) {
         Ok(Some(account)) => account,
-        Ok(None) => return Err(format!("there is no account `{ACCOUNT}`, as which directories are asked")),
+        Ok(None) => {
+            return Err(format!(
+                "there is no account `{ACCOUNT}`, which adit-ldap needs to ask a directory without root's rights"
+            ));
+        }
         Err(error) => return Err(format!("the account `{ACCOUNT}`: {error}")),
     };
     let become_it = setgroups(&[]).and_then(|()| setgid(account.gid)).and_then(|()| setuid(account.uid));

@@ -3,6 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use adit_auth::login::Login;
 use adit_auth::pam::{self, Echo, Service};
@@ -19,12 +20,20 @@ fn judge(arguments: &[String], login: &Login) -> Result<(), Refusal> {
     let service = Service::from_arguments(arguments).map_err(Refusal::failed)?;
     let answers = pam::Conversation::new(service.answers.clone(), login.clone())
         .ok_or_else(|| Refusal::Refused("it gave an empty password".to_owned()))?;
-    authenticate(&service, login, answers)
-        .map_err(|code| Refusal::Refused(format!("PAM service {}: {code}", service.name)))
+    let answers = Arc::new(answers);
+    authenticate(&service, login, Arc::clone(&answers))
+        .map_err(|code| Refusal::Refused(format!("PAM service {}: {code}", service.name)))?;
+    if answers.is_proven() {
+        return Ok(());
+    }
+    Err(Refusal::Refused(format!(
+        "it gave an empty password, and PAM service {} did not ask for its one-time password",
+        service.name
+    )))
 }
 
-/// As OpenVPN's plugin: the user is asked for where there are pairs, and the account must be good, too.
-fn authenticate(service: &Service, login: &Login, answers: pam::Conversation) -> nonstick::Result<()> {
+/// As OpenVPN's plugin: where there are pairs, a module asks for the username; after the password, the account is checked.
+fn authenticate(service: &Service, login: &Login, answers: Arc<pam::Conversation>) -> nonstick::Result<()> {
     let mut builder = TransactionBuilder::new_with_service(&service.name);
     if service.answers.is_empty() {
         builder = builder.username(&login.username);
@@ -38,7 +47,7 @@ fn authenticate(service: &Service, login: &Login, answers: pam::Conversation) ->
 }
 
 /// The conversation, for libpam.
-struct Answers(pam::Conversation);
+struct Answers(Arc<pam::Conversation>);
 
 impl Answers {
     fn answer(&self, question: &OsStr, echo: Echo) -> nonstick::Result<OsString> {
@@ -55,7 +64,7 @@ impl Conversation for Answers {
                 Exchange::MaskedPrompt(prompt) => {
                     prompt.set_answer(self.answer(prompt.question(), Echo::Off))
                 }
-                // What a module says to a person has no reader here.
+                // There is no person to show the messages of modules to.
                 Exchange::Info(info) => info.set_answer(Ok(())),
                 Exchange::Error(error) => error.set_answer(Ok(())),
                 other => other.set_error(ErrorCode::ConversationError),

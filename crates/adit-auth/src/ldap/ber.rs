@@ -14,11 +14,11 @@ pub const SEQUENCE: u8 = 0x30;
 /// The longest element that is read, in bytes.
 const MAX_LENGTH: usize = 1 << 20;
 
-/// Bytes that are no such encoding, or not what was to come.
+/// The error for bytes that are no such encoding, or no element of the expected kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// An element: its first byte, and what it holds.
+/// An element: its first byte, and its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element<'a> {
     /// Class, form and number.
@@ -52,13 +52,13 @@ pub fn number(tag: u8, number: u32) -> Vec<u8> {
     element(tag, &[sign, shortest].concat())
 }
 
-/// The first element and what follows it; `None` if there is not all of it yet.
+/// The first element and the bytes after it; `None` if the element is not complete yet.
 ///
 /// # Errors
-/// When that is no element, or one that is too long.
+/// When the bytes are no element, or one that is too long.
 pub fn split(input: &[u8]) -> Result<Option<(Element<'_>, &[u8])>, Malformed> {
     let [tag, first, rest @ ..] = input else { return Ok(None) };
-    // Longer tags are not LDAP's.
+    // LDAP has no longer tags.
     if tag & 0x1f == 0x1f {
         return Err(Malformed);
     }
@@ -80,7 +80,7 @@ pub fn split(input: &[u8]) -> Result<Option<(Element<'_>, &[u8])>, Malformed> {
     Ok(split.map(|(content, rest)| (Element { tag: *tag, content }, rest)))
 }
 
-/// The elements in another one, or in a row.
+/// The elements in another element, or in a sequence of bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Elements<'a>(pub &'a [u8]);
 
@@ -88,7 +88,7 @@ impl<'a> Elements<'a> {
     /// The next one.
     ///
     /// # Errors
-    /// When what is left is no element.
+    /// When the rest is no element.
     pub fn take_any(&mut self) -> Result<Option<Element<'a>>, Malformed> {
         if self.0.is_empty() {
             return Ok(None);
@@ -101,7 +101,7 @@ impl<'a> Elements<'a> {
     /// The content of the next one, which must have that tag.
     ///
     /// # Errors
-    /// When it has not, or there is none.
+    /// When it has another tag, or there is none.
     pub fn take(&mut self, tag: u8) -> Result<&'a [u8], Malformed> {
         match self.take_any()? {
             Some(element) if element.tag == tag => Ok(element.content),

@@ -1,4 +1,4 @@
-//! A connection to a directory, and what is asked on it.
+//! A connection to a directory, and the requests on it.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -14,17 +14,17 @@ use super::message::{
 };
 use super::stream::Stream;
 
-/// URLs of other servers that are kept of one search.
+/// The most URLs of other servers that are kept of one search.
 const MAX_REFERENCES: usize = 16;
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// Names of entries.
     pub(super) entries: Vec<String>,
     /// URLs of servers that have more.
     pub(super) references: Vec<String>,
-    /// More entries match than the server gave.
+    /// The server has more entries than it gave.
     pub(super) is_cut: bool,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Found {
 #[derive(Clone, Copy)]
 pub(super) struct Manner<'a> {
     pub(super) trust: &'a Trust,
-    /// Go over to TLS on connections that begin without.
+    /// Start TLS on a connection that begins without it.
     pub(super) start_tls: bool,
     /// How long each step may take.
     pub(super) timeout: Duration,
@@ -40,13 +40,13 @@ pub(super) struct Manner<'a> {
 
 pub(super) struct Connection {
     stream: Stream,
-    /// What was received and not read yet.
+    /// Bytes that were received and not read yet.
     received: Vec<u8>,
     last_id: u32,
 }
 
 impl Connection {
-    /// Connects to a server. Nothing is said before TLS protects it, if it is to.
+    /// Connects to a server. With TLS, no other request is sent before the handshake is complete.
     ///
     /// # Errors
     /// Why there is no connection.
@@ -77,7 +77,7 @@ impl Connection {
         }
     }
 
-    /// Asks the server to go over to TLS.
+    /// Asks the server to start TLS.
     fn start_tls(mut self) -> Result<TcpStream, String> {
         let id = self.ask(&message::start_tls())?;
         let (_, content) = self.answer(id, EXTENDED)?;
@@ -86,26 +86,26 @@ impl Connection {
             return Err(format!("it does not go over to TLS (TLSEnable): {outcome}"));
         }
         match self {
-            // What came before TLS may be of anyone on the way.
+            // Bytes that came before TLS may be forged by a third party on the path.
             Connection { stream: Stream::Tcp(stream), received, .. } if received.is_empty() => Ok(stream),
             _ => Err("it said more before it went over to TLS".to_owned()),
         }
     }
 
-    /// Proves to be an entry, by its password.
+    /// Binds as an entry, with its password.
     ///
     /// # Errors
-    /// When there is no answer. That it was refused is an [`Outcome`].
+    /// When there is no answer. A refusal is an [`Outcome`].
     pub(super) fn bind(&mut self, entry: &str, password: &str) -> Result<Outcome, String> {
         let id = self.ask(&message::bind(entry, password))?;
         let (_, content) = self.answer(id, BOUND)?;
         Outcome::read(&content).map_err(malformed)
     }
 
-    /// Searches below `base`, for so many entries at most.
+    /// Searches below `base`, for at most `most` entries.
     ///
     /// # Errors
-    /// When it failed.
+    /// When the search failed.
     pub(super) fn search(&mut self, base: &str, filter: &Filter, most: u32) -> Result<Found, String> {
         let id = self.ask(&message::search(base, filter, most))?;
         let mut found = Found::default();
@@ -132,10 +132,10 @@ impl Connection {
         }
     }
 
-    /// Whether an entry has that value.
+    /// Whether an attribute of an entry has that value.
     ///
     /// # Errors
-    /// When that is not known.
+    /// When the comparison failed.
     pub(super) fn compare(&mut self, entry: &str, attribute: &str, value: &str) -> Result<bool, String> {
         let id = self.ask(&message::compare(entry, attribute, value.as_bytes()))?;
         let (_, content) = self.answer(id, COMPARED)?;
@@ -202,7 +202,7 @@ fn malformed(_: Malformed) -> String {
     "the directory's answer is not LDAP's".to_owned()
 }
 
-/// An error of the connection; that nothing comes in time has two names.
+/// The message of an error of the connection. A read or a write that is over time gives one of two kinds of error.
 fn said(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {

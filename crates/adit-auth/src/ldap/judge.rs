@@ -1,4 +1,4 @@
-//! Whether a login is let in.
+//! The verdict on a login.
 
 use adit_config::auth_ldap::{AuthLdap, Directory, Filter, Group, LdapPlace, LdapUrl, Membership};
 
@@ -8,15 +8,15 @@ use super::message::SUCCESS;
 use crate::login::{Answered, Login, dynamic_answer, static_answer};
 use crate::verdict::Refusal;
 
-/// Other servers that a search goes on at, one after the other.
+/// The most referrals to other servers that a search follows.
 const MAX_REFERRALS: u32 = 8;
-/// Groups that a filter may find.
+/// The most groups that a filter may find.
 const MAX_GROUPS: u32 = 1024;
 
 /// Judges a login.
 ///
 /// # Errors
-/// When it is not let in, and why.
+/// When it is refused or cannot be judged, and why.
 pub fn judge(config: &AuthLdap, trust: &Trust, login: &Login) -> Result<(), Refusal> {
     let refused = |why: &str| Err(Refusal::Refused(why.to_owned()));
     let answered = match config.password_is_response {
@@ -49,7 +49,7 @@ pub fn judge(config: &AuthLdap, trust: &Trust, login: &Login) -> Result<(), Refu
 /// The entry of a user.
 struct Entry {
     name: String,
-    /// The server that has it, if it is another one.
+    /// The server that has it, if that is none of the file's.
     place: Option<LdapPlace>,
 }
 
@@ -60,7 +60,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// A connection to the first server that can be reached.
+    /// Connects to the first server that can be reached.
     fn open(&self) -> Result<Connection, Refusal> {
         let mut failures = Vec::new();
         for url in &self.directory.urls {
@@ -72,7 +72,7 @@ impl Judge<'_> {
         Err(Refusal::Failed(format!("no directory can be reached: {}", failures.join("; "))))
     }
 
-    /// The same, with the rights to search.
+    /// The same, bound as the account that searches, if the file names one (`BindDN`).
     fn connect(&self) -> Result<Connection, Refusal> {
         let mut connection = self.open()?;
         if let Some(account) = &self.directory.search_as {
@@ -91,8 +91,8 @@ impl Judge<'_> {
         Manner { trust: self.trust, start_tls, timeout: self.directory.timeout }
     }
 
-    /// The entry of a user, also at other servers that this one names. `place` is where the connection leads, if that is
-    /// no server of the file.
+    /// The entry of a user, also from other servers that this one names. `place` is the server of the connection, if that is
+    /// none of the file's.
     fn find(
         &mut self,
         connection: &mut Connection,
@@ -119,7 +119,7 @@ impl Judge<'_> {
             self.referrals_left -= 1;
             match self.find_at(&url, base, filter) {
                 Ok(None) => {}
-                // Another server may have the entry.
+                // A later server may have the entry.
                 Err(why @ Refusal::Failed(_)) => failure = Some(why),
                 decided => return decided,
             }
@@ -135,8 +135,8 @@ impl Judge<'_> {
         self.find(&mut other, Some(&url.place), base, filter)
     }
 
-    /// Connects to a server that another one has named, anonymously. Where the file wants TLS, this connection has it too,
-    /// as the password will be shown there.
+    /// Connects anonymously to a server that another one has named. If the file asks for TLS, this connection has TLS too, as
+    /// the password is sent there.
     fn follow(&self, place: &LdapPlace) -> Result<Connection, Refusal> {
         let start_tls = self.directory.tls.start || self.directory.urls.iter().any(has_tls);
         match place {
@@ -147,9 +147,9 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether the password is that of the entry: the directory says so, on a connection of its own.
+    /// Binds as the entry with the password, on a new connection: the directory accepts or refuses the password.
     fn prove(&self, entry: &Entry, password: &str) -> Result<(), Refusal> {
-        // As without a password.
+        // A bind without a name is anonymous, as one without a password.
         if entry.name.is_empty() {
             return Err(Refusal::Failed("the directory's entry has no name".to_owned()));
         }
@@ -167,7 +167,7 @@ impl Judge<'_> {
     /// Whether an entry, or its username, is in one of the groups.
     ///
     /// # Errors
-    /// When a search failed or was cut, or none of the groups has it and another server has more of them.
+    /// When a search failed or was cut short, or no group has the member and another server has more groups.
     fn is_member(
         &self,
         connection: &mut Connection,
@@ -199,10 +199,11 @@ impl Judge<'_> {
     }
 }
 
-/// The names of all entries below `base` that a filter finds here. `elsewhere` becomes a server that has more, if there is one.
+/// The names of all entries below `base` that a filter finds on this server. `elsewhere` becomes the URL of a server that has
+/// more, if there is one.
 ///
 /// # Errors
-/// When the search failed, or the directory does not give all: what a part of the groups says holds for no login.
+/// When the search failed, or the directory does not give all entries: a part of the groups is not enough for a verdict.
 fn search_all(
     connection: &mut Connection,
     base: &str,

@@ -41,7 +41,7 @@ pub(super) fn bind(name: &str, password: &str) -> Zeroizing<Vec<u8>> {
     Zeroizing::new(element(0x60, &content))
 }
 
-/// SearchRequest: names of entries, so many at most, in the whole subtree.
+/// SearchRequest: the names of entries in the whole subtree, up to a number of them.
 pub(super) fn search(base: &str, filter: &Filter, most: u32) -> Vec<u8> {
     const SUBTREE: u32 = 2;
     /// No attributes (RFC 4511, 4.5.1.8).
@@ -106,7 +106,7 @@ fn encoded(filter: &Filter) -> Vec<u8> {
     }
 }
 
-/// An answer: to which message, the first byte of its operation, and its content.
+/// An answer: the number of its request, the first byte of its operation, and its content.
 pub(super) struct Answer<'a> {
     pub(super) id: u32,
     pub(super) kind: u8,
@@ -123,7 +123,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// LDAPResult, of which an answer consists, or with which it begins.
+/// LDAPResult, which is an answer, or the beginning of one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) code: u32,

@@ -19,7 +19,7 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// Connects to the first address that answers. Each step from now on may take so long.
+    /// Connects to the first address that answers. Each connect, read and write may take `timeout`.
     pub(super) fn tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
         let mut failure = io::Error::other("its name has no address");
         for address in (host, port).to_socket_addrs()? {
@@ -43,7 +43,7 @@ impl Stream {
         Ok(Stream::Unix(stream))
     }
 
-    /// Goes over to TLS. The certificate must be good, and be of that name or address.
+    /// Starts TLS. The certificate must be valid, and have that name or address.
     pub(super) fn with_tls(mut stream: TcpStream, host: &str, trust: &Trust) -> io::Result<Self> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let mut connection = ClientConnection::new(trust.config(), name).map_err(io::Error::other)?;

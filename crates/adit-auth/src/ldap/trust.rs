@@ -1,4 +1,4 @@
-//! Whom connections to a directory trust, and what they show.
+//! The certificates of connections to a directory: the authorities that are trusted, and our own.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
-/// Where systems keep the certificates of their authorities: Debian and SUSE, Fedora, Alpine.
+/// The files with the system's authorities: Debian and SUSE, Fedora, Alpine.
 const SYSTEM: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// The authorities that a directory's certificate may be of, and our own certificate.
+/// The authorities that may have issued a directory's certificate, and our own certificate.
 #[derive(Clone)]
 pub struct Trust(Arc<ClientConfig>);
 
 impl Trust {
-    /// Reads the files that say it.
+    /// Reads the files that the configuration names, or else the system's.
     ///
     /// # Errors
     /// Which file is wrong, and why.
@@ -30,7 +30,7 @@ impl Trust {
             add_directory(&mut roots, directory)?;
         }
         if tls.ca_file.is_none() && tls.ca_directory.is_none() {
-            // Without any, no certificate is good, which shows where one is needed.
+            // Without such a file no certificate is accepted: a connection with TLS then fails, one without TLS does not.
             if let Some(file) = SYSTEM.iter().map(Path::new).find(|file| file.is_file()) {
                 add(&mut roots, file)?;
             }
@@ -65,7 +65,10 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     certificates.collect::<Result<_, _>>().map_err(|error| bad(file, error))
 }
 
-/// The authorities in a file. What is no certificate of an authority is passed over, but one at least must be.
+/// Adds the authorities in a file. Other certificates are ignored.
+///
+/// # Errors
+/// When there is no certificate of an authority in the file.
 fn add(roots: &mut RootCertStore, file: &Path) -> Result<(), String> {
     match roots.add_parsable_certificates(certificates(file)?) {
         (0, _) => Err(bad(file, "there is no certificate of an authority in it")),
@@ -73,7 +76,10 @@ fn add(roots: &mut RootCertStore, file: &Path) -> Result<(), String> {
     }
 }
 
-/// The same of all files in a directory that hold certificates.
+/// Adds the authorities in all files of a directory, as [`add`] does. Files that cannot be read are ignored.
+///
+/// # Errors
+/// When there is no certificate of an authority in any of them.
 fn add_directory(roots: &mut RootCertStore, directory: &Path) -> Result<(), String> {
     let entries = std::fs::read_dir(directory).map_err(|error| bad(directory, error))?;
     let files = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file());

@@ -206,10 +206,13 @@ fn escaped(bytes: &mut impl Iterator<Item = u8>) -> Option<u8> {
 }
 
 /// The name of an attribute or a rule, with options (RFC 4512, 2.5).
-fn attribute(name: &str) -> Result<String, String> {
+///
+/// # Errors
+/// When it has other characters than such a name, or none.
+pub(super) fn attribute(name: &str) -> Result<String, String> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ';' | '_');
     if name.is_empty() || !name.chars().all(is_allowed) {
-        return Err(format!("`{name}` is no name of an attribute"));
+        return Err(format!("`{name}` is no name of an attribute: letters, digits and `-._;`"));
     }
     Ok(name.to_owned())
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 use adit_core::is_unprintable;
 use zeroize::Zeroizing;
 
-use super::{AuthLdap, Directory, Filter, Group, LdapPlace, LdapTls, LdapUrl, Membership, SearchAccount};
+use super::{
+    AuthLdap, Directory, Filter, Group, LdapPlace, LdapTls, LdapUrl, Membership, SearchAccount, filter,
+};
 use crate::{Problem, Secret};
 
 /// How long each step may take where the file does not say.
@@ -322,8 +324,10 @@ impl Reader<'_> {
         let by_name = self.boolean(section.take("RFC2307bis"), true);
         let by_comparison = self.boolean(section.take("UseCompareOperation"), true);
         self.rest(section);
-        if let Some(setting) = &attribute {
-            self.check_filter(&format!("({}=x)", setting.value.as_str()), ("MemberAttribute", setting.line));
+        if let Some(setting) = &attribute
+            && let Err(text) = filter::attribute(&setting.value)
+        {
+            self.problem(Some(setting.line), format!("`MemberAttribute`: {text}"));
         }
         Some(Group {
             base: base?,

@@ -129,6 +129,12 @@ fn each_mistake_has_its_line() {
             format!("{USERS}\n<Group>\nBaseDN dc=x\nSearchFilter (a=b)\n</Group>").as_str(),
             "`MemberAttribute` is missing",
         ),
+        (
+            SERVER,
+            format!("{USERS}\n<Group>\nBaseDN dc=x\nSearchFilter (a=b)\nMemberAttribute member>\n</Group>")
+                .as_str(),
+            "`MemberAttribute`: `member>` is no name of an attribute",
+        ),
         (SERVER, format!("{USERS}\n</Group>").as_str(), "`</Group>` ends a section that is not open"),
         ("<Group>\n</Group>", USERS, "`<Group>` stands in `<Authorization>` alone"),
         ("<Authorization>\n</Authorization>", USERS, "stands in no other section"),

@@ -1,4 +1,4 @@
-//! An attempt or a connection is over: which remote is next, and after which wait (`connect-retry`, `connect-retry-max`).
+//! An attempt or a connection is over: which remote is next, and when ([`Retry`]).
 
 use std::time::Duration;
 
@@ -6,9 +6,7 @@ use adit_core::{Ended, Severity};
 
 use super::{Client, State};
 use crate::request::Event;
-
-/// Attempts at one remote before the wait between attempts begins to double (OpenVPN `connect-retry`).
-const STEADY_ATTEMPTS: u32 = 5;
+use crate::retry::Retry;
 
 /// Where the next attempt goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,19 +68,15 @@ impl Client {
     /// ends, if `connect-retry-max` allows no further one.
     pub(super) fn count_attempt(&mut self, reason: &str, was_up: bool) -> Option<Duration> {
         self.attempts = self.attempts.saturating_add(1);
-        let remotes = u32::try_from(self.params.remotes.len()).unwrap_or(u32::MAX).max(1);
-        let round = (self.attempts - 1) / remotes;
-        if self
-            .params
-            .retry_max
-            .is_some_and(|max| !was_up && round + 1 >= max && self.attempts.is_multiple_of(remotes))
-        {
+        let (waits, most_rounds) = (self.params.retry, self.params.retry_max);
+        let retry = Retry { waits, most_rounds, remotes: self.params.remotes.len() };
+        let wait = retry.wait_after(self.attempts, was_up);
+        if wait.is_none() {
             let text =
                 format!("{}: {reason}; connect-retry-max allows no further attempt", self.remote_name());
             self.end(Ended::Failed(text));
-            return None;
         }
-        Some(self.wait_after(round))
+        wait
     }
 
     /// Says why the last attempt is over, and waits for the next one. `advance`: it goes to the next remote.
@@ -104,11 +98,5 @@ impl Client {
             self.events
                 .retain(|event| !(untold && matches!(event, Event::PeerUp { .. } | Event::PeerDown { .. })));
         }
-    }
-
-    fn wait_after(&self, round: u32) -> Duration {
-        let (first, longest) = self.params.retry;
-        let doublings = (round + 1).saturating_sub(STEADY_ATTEMPTS).min(16);
-        (first * (1 << doublings)).min(longest.max(first))
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use adit_core::{Cipher, Digest, Path, Transport};
 
-use crate::codec::{Compression, Payloads};
+use crate::codec::{Compression, LONGEST_PAYLOAD, Payloads};
 use crate::data_keys::Agreement;
 use crate::params::{Fragment, MssFix};
 
@@ -16,8 +16,6 @@ const TAG: usize = 16;
 const BLOCK: usize = 16;
 /// Bytes in front of a part (OpenVPN fragment.h, `fragment_header_type`).
 const FRAGMENT_HEADER: usize = 4;
-/// The longest payload that is always taken: what OpenVPN's buffers hold at least (init.c, `frame_finalize_options`).
-const LONGEST: u16 = 1600;
 /// Bytes of the IP and UDP headers, if it is not known to which address datagrams go.
 const LARGEST_OUTER_HEADERS: usize = 40 + 8;
 
@@ -90,7 +88,7 @@ pub(crate) fn payloads(path: Option<Path>, tun_mtu: u16, shape: &Shape, decompre
         };
         u16::try_from(shape.room(size).saturating_sub(FRAGMENT_HEADER)).unwrap_or(u16::MAX)
     });
-    Payloads { decompress, fragment, longest: tun_mtu.max(LONGEST) }
+    Payloads { decompress, fragment, longest: tun_mtu.max(LONGEST_PAYLOAD) }
 }
 
 /// IP and UDP or TCP headers of a datagram on that path.

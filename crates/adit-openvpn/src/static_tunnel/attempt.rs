@@ -5,9 +5,7 @@ use adit_core::{Ended, OpenFailure, Path, Severity};
 use super::{State, StaticTunnel};
 use crate::lifetime::Lifetime;
 use crate::request::Event;
-
-/// Attempts before the wait between attempts begins to double (OpenVPN `connect-retry`).
-const STEADY_ATTEMPTS: u32 = 5;
+use crate::retry::Retry;
 
 impl StaticTunnel {
     pub(super) fn open(&mut self) {
@@ -25,7 +23,7 @@ impl StaticTunnel {
     /// There is a path to the remote, or a connection was accepted.
     pub(super) fn opened(&mut self, path: Path) {
         match self.state {
-            // It may be the way to a remote of before.
+            // The path may lead to a remote of the settings before.
             State::Opening if self.next.is_some() => {
                 self.events.push_back(Event::Close { path });
                 self.try_again("the settings changed", false);
@@ -49,17 +47,13 @@ impl StaticTunnel {
         self.leave();
         self.take_next();
         self.attempts = self.attempts.saturating_add(1);
-        let remotes = u32::try_from(self.params.remotes.len()).unwrap_or(u32::MAX).max(1);
-        let round = (self.attempts - 1) / remotes;
-        let last = self.attempts.is_multiple_of(remotes) && !was_up;
-        if self.params.retry_max.is_some_and(|max| last && round + 1 >= max) {
+        let (waits, most_rounds) = (self.params.retry, self.params.retry_max);
+        let retry = Retry { waits, most_rounds, remotes: self.params.remotes.len() };
+        let Some(wait) = retry.wait_after(self.attempts, was_up) else {
             let name = self.remote_name();
             let text = format!("{name}: {reason}; connect-retry-max allows no further attempt");
             return self.end(Ended::Failed(text));
-        }
-        let (first, longest) = self.params.retry;
-        let doublings = (round + 1).saturating_sub(STEADY_ATTEMPTS).min(16);
-        let wait = (first * (1 << doublings)).min(longest.max(first));
+        };
         let text = format!("{}: {reason}; next attempt in {} s", self.remote_name(), wait.as_secs());
         self.report(Severity::Error, None, text);
         if advance && !was_up {

@@ -5,30 +5,32 @@ use std::path::Path;
 use super::systemd::Systemd;
 use crate::openvpn;
 
-/// What it is called: after an administrator's `override.conf`, as the last of several commands is the one that holds.
+/// Its file name, which sorts after an administrator's `override.conf`: systemd takes the last of several commands.
 pub(super) const NAME: &str = "zz-adit.conf";
 
-/// How it begins.
+/// Its first words, by which a later command knows that `adit adopt` made it.
 pub(super) const MARK: &str = "# Made by `adit adopt`";
 
-/// Processes and threads that a unit must allow: packaging/systemd/10-adit.conf.
+/// The number of processes and threads that a unit must allow: packaging/systemd/10-adit.conf.
 const TASKS: u64 = 64;
 
-/// What upstream's and Debian's units have not: a server that runs as its `user` reads its files again by CAP_DAC_READ_SEARCH, and
-/// by CAP_KILL scripts and judges of passwords that run as another user are ended.
-const CAPABILITIES: [&str; 2] = ["CAP_DAC_READ_SEARCH", "CAP_KILL"];
+/// The capability that adit needs and upstream's and Debian's units lack: with it, a server that runs as its `user` reads its
+/// files again (SIGHUP).
+///
+/// CAP_KILL is left out, as in the units of the package: with it a unit's exposure (`systemd-analyze security`) is above 3.0.
+const CAPABILITY: &str = "CAP_DAC_READ_SEARCH";
 
-/// What a unit allows too little of.
+/// The limits of a unit that are too low for adit.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Lacks {
     tasks: bool,
     processes: bool,
-    /// Of [`CAPABILITIES`].
-    capabilities: Vec<&'static str>,
+    /// [`CAPABILITY`] is not in its bounding set.
+    capability: bool,
 }
 
 impl Lacks {
-    /// Those of a unit.
+    /// The limits of a unit that are too low.
     ///
     /// # Errors
     /// When systemd does not say.
@@ -38,19 +40,13 @@ impl Lacks {
             Ok(systemd.property(unit, name)?.parse::<u64>().is_ok_and(|limit| limit < TASKS))
         };
         let bounding_set = systemd.property(unit, "CapabilityBoundingSet")?;
-        let lacks = |capability: &&'static str| {
-            !bounding_set.split_whitespace().any(|name| name.eq_ignore_ascii_case(capability))
-        };
-        Ok(Lacks {
-            tasks: is_low("TasksMax")?,
-            processes: is_low("LimitNPROC")?,
-            capabilities: CAPABILITIES.into_iter().filter(lacks).collect(),
-        })
+        let has = bounding_set.split_whitespace().any(|name| name.eq_ignore_ascii_case(CAPABILITY));
+        Ok(Lacks { tasks: is_low("TasksMax")?, processes: is_low("LimitNPROC")?, capability: !has })
     }
 }
 
-/// Its text: the unit runs that program with OpenVPN's arguments, in the way that the prefixes of its command say, and what
-/// the unit lacks.
+/// Its text: the unit runs that program with OpenVPN's arguments and the prefixes of its command, and has the limits that it
+/// lacks.
 ///
 /// # Errors
 /// When an argument cannot stand in a unit.
@@ -68,8 +64,8 @@ pub(super) fn text(
     let more = [
         (lacks.tasks, format!("TasksMax={TASKS}\n")),
         (lacks.processes, "LimitNPROC=infinity\n".to_owned()),
-        // They join those of the unit.
-        (!lacks.capabilities.is_empty(), format!("CapabilityBoundingSet={}\n", lacks.capabilities.join(" "))),
+        // systemd adds it to the capabilities that the unit names.
+        (lacks.capability, format!("CapabilityBoundingSet={CAPABILITY}\n")),
     ];
     let more: String = more.into_iter().filter(|(is_lacking, _)| *is_lacking).map(|(_, line)| line).collect();
     Ok(format!(
@@ -78,7 +74,7 @@ pub(super) fn text(
     ))
 }
 
-/// A word as systemd reads it (systemd.service(5), "Command lines"). Variables (`$NAME`) stay such.
+/// A word in quotes for systemd (systemd.service(5), "Command lines"). Variables (`$NAME`) stay variables.
 fn quoted(word: &str) -> Result<String, String> {
     if word.contains(char::is_control) {
         return Err(format!("its command has a control character in {}", word.escape_debug()));
@@ -117,14 +113,14 @@ mod tests {
             let systemd = Systemd::new(Box::new(run), "/nonexistent".into(), "/nonexistent".into());
             Lacks::of(&systemd, "a.service").expect("properties")
         };
-        assert_eq!(of("infinity", "63000", "cap_chown cap_dac_read_search cap_kill"), Lacks::default());
-        let one = of("infinity", "63000", "cap_dac_read_search");
-        assert_eq!(one, Lacks { capabilities: vec!["CAP_KILL"], ..Lacks::default() });
+        assert_eq!(of("infinity", "63000", "cap_chown cap_dac_read_search"), Lacks::default());
+        let one = of("infinity", "63000", "cap_kill");
+        assert_eq!(one, Lacks { capability: true, ..Lacks::default() });
         let no_words: [String; 0] = [];
         let all = of("20", "10", "cap_net_admin cap_setuid");
-        assert_eq!(all, Lacks { tasks: true, processes: true, capabilities: CAPABILITIES.to_vec() });
+        assert_eq!(all, Lacks { tasks: true, processes: true, capability: true });
         let said = text(Path::new("/usr/bin/adit"), ("", no_words.as_slice()), &all).expect("good words");
-        let more = "TasksMax=64\nLimitNPROC=infinity\nCapabilityBoundingSet=CAP_DAC_READ_SEARCH CAP_KILL\n";
+        let more = "TasksMax=64\nLimitNPROC=infinity\nCapabilityBoundingSet=CAP_DAC_READ_SEARCH\n";
         assert!(said.ends_with(more), "{said}");
     }
 }

@@ -1,8 +1,8 @@
-//! Which unit is meant.
+//! The unit that a name on the command line means.
 
 use std::path::Path;
 
-/// Directories below OpenVPN's, and the template of the unit that runs their files (upstream's two, and Debian's).
+/// Directories below OpenVPN's, each with the template of the unit that runs its files (upstream's two, and Debian's).
 const PLACES: [(&str, &str); 3] =
     [("server", "openvpn-server"), ("client", "openvpn-client"), ("", "openvpn")];
 
@@ -56,7 +56,7 @@ fn of_file(
     }
 }
 
-/// Whether a unit's instance can be called so without escapes (systemd.unit(5)).
+/// Whether a unit's instance can have this name without escapes (systemd.unit(5)).
 fn is_instance(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || ":-_.".contains(c))
 }

@@ -1,4 +1,4 @@
-//! A process of OpenVPN, or of adit in its place, by what /proc says of it.
+//! The program and the arguments of a process of OpenVPN, or of adit in its place, from /proc.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::openvpn;
 
-/// What the link to a program has behind it when its file was replaced (proc_pid_exe(5)).
+/// The end of the link to a program whose file was replaced (proc_pid_exe(5)).
 const DELETED: &[u8] = b" (deleted)";
 
 /// Whether a file is this program.
@@ -16,7 +16,7 @@ pub(super) fn is_adit(program: &Path) -> bool {
     std::env::current_exe().is_ok_and(|own| own.exists() && same(own))
 }
 
-/// Whether a process runs this program, or what was in its place before an upgrade.
+/// Whether a process runs this program, or the one that had its path before an upgrade.
 pub(super) fn runs_adit(pid: u32) -> bool {
     program(pid).is_ok_and(|program| is_adit(&program))
 }
@@ -31,7 +31,7 @@ fn program(pid: u32) -> std::io::Result<PathBuf> {
 /// OpenVPN's arguments of a process.
 ///
 /// # Errors
-/// When it is neither OpenVPN nor adit that was called as it, or cannot be seen.
+/// When it is neither OpenVPN nor `adit openvpn`, or /proc does not show it.
 pub(super) fn arguments(pid: u32) -> Result<Vec<String>, String> {
     let text = fs::read(format!("/proc/{pid}/cmdline")).map_err(|error| format!("process {pid}: {error}"))?;
     let words =

@@ -1,4 +1,4 @@
-//! The unit of an OpenVPN that runs, by a configuration that its command line names.
+//! The unit of a process of OpenVPN, found by a configuration that its command line names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,18 +10,36 @@ use super::process;
 /// The unit whose process has that configuration.
 ///
 /// # Errors
-/// When there is none, or there are several.
+/// When there is none, or there are several: they are listed.
 pub(super) fn unit(file: &Path) -> Result<String, String> {
     let shown = file.display();
     let processes = fs::read_dir("/proc").map_err(|error| format!("/proc: {error}"))?;
     let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let found: Vec<u32> = pids.filter(|pid| has(*pid, file)).collect();
-    match found[..] {
-        [] => Err(format!("{shown}: no OpenVPN runs with this file, and it is in no directory of OpenVPN's units")),
-        [pid] => unit_of(pid).ok_or_else(|| {
-            format!("{shown}: no unit of systemd runs process {pid}: put `adit openvpn` in the place of `openvpn` where it is called")
-        }),
-        _ => Err(format!("{shown}: several run with this file, {found:?}: name the unit")),
+    let found: Vec<(u32, Option<String>)> =
+        pids.filter(|pid| has(*pid, file)).map(|pid| (pid, unit_of(pid))).collect();
+    one_of(&found).map_err(|why| format!("{shown}: {why}"))
+}
+
+/// The one unit of these processes.
+fn one_of(processes: &[(u32, Option<String>)]) -> Result<String, String> {
+    // Several processes of one unit may have this command line.
+    let mut units: Vec<&str> = processes.iter().filter_map(|(_, unit)| unit.as_deref()).collect();
+    units.sort_unstable();
+    units.dedup();
+    let others: Vec<u32> = processes.iter().filter(|(_, unit)| unit.is_none()).map(|(pid, _)| *pid).collect();
+    match (&units[..], &others[..]) {
+        ([], []) => {
+            Err("no OpenVPN runs with this file, and it is in no directory of OpenVPN's units".to_owned())
+        }
+        ([unit], []) => Ok((*unit).to_owned()),
+        ([], [pid]) => Err(format!(
+            "no unit of systemd runs process {pid}: put `adit openvpn` in the place of `openvpn` where it is called"
+        )),
+        _ => {
+            let units = units.iter().map(|unit| (*unit).to_owned());
+            let all: Vec<String> = units.chain(others.iter().map(|pid| format!("process {pid}"))).collect();
+            Err(format!("several run with this file: {}: name the unit", all.join(", ")))
+        }
     }
 }
 
@@ -31,7 +49,7 @@ fn has(pid: u32, file: &Path) -> bool {
     fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|directory| names(&words, &directory, file))
 }
 
-/// Whether options name the file. Its path counts from the directory that `--cd` names, in which OpenVPN is then.
+/// Whether options name the file. A path is relative to the directory that `--cd` names, into which OpenVPN changes.
 fn names(words: &[String], directory: &Path, file: &Path) -> bool {
     let mut below = PathBuf::new();
     split_command_line(words).unwrap_or_default().iter().any(|option| {
@@ -53,16 +71,16 @@ fn is_same(a: &Path, b: &Path) -> bool {
     matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
-/// The service in whose control group a process is.
+/// The service of the system in whose control group a process is.
 fn unit_of(pid: u32) -> Option<String> {
     unit_in(&fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?)
 }
 
-/// Reads cgroups(7), "/proc/pid/cgroup".
+/// Reads a file of cgroups(7), "/proc/pid/cgroup". A service of a user's own systemd, which is below `user.slice`, does not count.
 fn unit_in(groups: &str) -> Option<String> {
     let last =
         |line: &str| line.rsplit('/').next().filter(|name| name.ends_with(".service")).map(str::to_owned);
-    groups.lines().find_map(last)
+    groups.lines().filter(|line| !line.contains("/user.slice/")).find_map(last)
 }
 
 #[cfg(test)]
@@ -101,8 +119,25 @@ mod tests {
         );
         let older = "2:cpu:/\n1:name=systemd:/system.slice/openvpn-server@office.service\n";
         assert_eq!(of(older), service);
-        for other in ["", "0::/\n", "0::/user.slice/user-0.slice/session-1.scope\n"] {
+        for other in [
+            "",
+            "0::/\n",
+            "0::/user.slice/user-0.slice/session-1.scope\n",
+            "0::/user.slice/user-1000.slice/user@1000.service/app.slice/openvpn-server@office.service\n",
+        ] {
             assert_eq!(of(other), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn several_processes_have_one_unit_or_are_listed() {
+        let process = |pid: u32, unit: &str| (pid, (!unit.is_empty()).then(|| unit.to_owned()));
+        assert_eq!(one_of(&[process(7, "a.service"), process(8, "a.service")]), Ok("a.service".to_owned()));
+        let several = one_of(&[process(7, "b.service"), process(8, "a.service"), process(9, "")]);
+        assert!(several.is_err_and(|why| why.contains("a.service, b.service, process 9: name the unit")));
+        assert!(
+            one_of(&[process(9, "")]).is_err_and(|why| why.contains("no unit of systemd runs process 9"))
+        );
+        assert!(one_of(&[]).is_err_and(|why| why.contains("no OpenVPN runs")));
     }
 }

@@ -1,4 +1,4 @@
-//! What is asked of systemd, by its own programs.
+//! Questions and orders to systemd, by its own programs.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,30 +7,30 @@ use crate::service;
 
 /// systemd's programs, and its directories of units.
 pub(super) struct Systemd {
-    /// Runs a program with arguments, and gives what it writes; the error is what it says.
+    /// Runs a program with arguments, and gives its output; the error is its message.
     run: Box<Run>,
-    /// Where an administrator's drop-ins are.
+    /// The directory of an administrator's drop-ins.
     pub(super) lasting: PathBuf,
-    /// Where drop-ins are that the machine's next start does away with.
+    /// The directory of drop-ins that the machine's next start removes.
     pub(super) runtime: PathBuf,
 }
 
 type Run = dyn Fn(&str, &[&str]) -> Result<String, String>;
 
-/// What a unit starts.
+/// The command that a unit starts.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Command {
     /// The program.
     pub(super) program: PathBuf,
     /// Its arguments, with variables (`$NAME`) as the unit has them.
     pub(super) words: Vec<String>,
-    /// What stands before the program in the unit, but for `@`, which concerns the name of the program (systemd.service(5),
+    /// The characters before the program in the unit, without `@`, which concerns the program's name (systemd.service(5),
     /// "Command lines").
     pub(super) prefixes: String,
 }
 
 impl Command {
-    /// Whether `$` in its arguments is that sign, and no variable.
+    /// Whether `$` in its arguments is a plain character and begins no variable.
     pub(super) fn is_literal(&self) -> bool {
         self.prefixes.contains(':')
     }
@@ -42,7 +42,7 @@ impl Command {
 }
 
 impl Systemd {
-    /// That of this system.
+    /// The systemd of this system.
     ///
     /// # Errors
     /// When there is none.
@@ -55,7 +55,7 @@ impl Systemd {
         Ok(Systemd::new(Box::new(run), "/etc/systemd/system".into(), "/run/systemd/system".into()))
     }
 
-    /// One whose programs `run` stands for.
+    /// One that calls `run` in the place of systemd's programs.
     pub(super) fn new(run: Box<Run>, lasting: PathBuf, runtime: PathBuf) -> Self {
         Systemd { run, lasting, runtime }
     }
@@ -77,7 +77,7 @@ impl Systemd {
         Ok(self.property(unit, "SubState")?.starts_with("auto-restart"))
     }
 
-    /// The user that a unit's processes are, if it names one that is not root.
+    /// The user that a unit's processes run as, if the unit names one that is not root.
     pub(super) fn user(&self, unit: &str) -> Result<Option<String>, String> {
         if self.property(unit, "DynamicUser")? == "yes" {
             return Ok(Some("of DynamicUser=".to_owned()));
@@ -85,7 +85,7 @@ impl Systemd {
         Ok(Some(self.property(unit, "User")?).filter(|user| !matches!(user.as_str(), "" | "root" | "0")))
     }
 
-    /// What a unit starts. `systemctl show` does not tell where a word ends, D-Bus does.
+    /// The command that a unit starts. It is read from D-Bus, as the output of `systemctl show` does not separate words.
     pub(super) fn command(&self, unit: &str) -> Result<Command, String> {
         let object = object(unit);
         let property = |name: &str| {
@@ -99,7 +99,7 @@ impl Systemd {
             ];
             (self.run)("busctl", &arguments)
         };
-        // The first has all prefixes; systemd has it since 243.
+        // `ExecStartEx`, which systemd has since version 243, has all prefixes.
         let text = property("ExecStartEx").or_else(|_| property("ExecStart"))?;
         command_of(&text).ok_or_else(|| format!("{unit}: its command cannot be read: {}", text.trim()))
     }
@@ -116,7 +116,7 @@ impl Systemd {
 
     /// Has a unit that failed too often start again.
     pub(super) fn forget_failures(&self, unit: &str) {
-        // It says that there are none.
+        // It fails where the unit has not failed.
         let _ = (self.run)("systemctl", &["reset-failed", "--", unit]);
     }
 

@@ -1,8 +1,8 @@
 //! The steps from OpenVPN to adit in a unit, and back.
 //!
-//! While adit is tried, its drop-in is in `/run`: the machine's next start has OpenVPN again. When a client was connected it is
-//! written to `/etc`, and then taken from `/run`. So either OpenVPN or adit is what the unit runs, whenever this process is killed
-//! or the power fails; and the files tell a repeated command how far the one before came.
+//! While adit is on trial, its drop-in is in `/run`: after the machine's next start the unit runs OpenVPN. When a client is
+//! connected, the drop-in is written to `/etc`, and then removed from `/run`. So the unit runs either OpenVPN or adit, whenever
+//! this process is killed or the power fails; and the files show a repeated command how far the one before came.
 
 #[cfg(test)]
 mod tests;
@@ -10,20 +10,23 @@ mod tests;
 use std::fmt;
 use std::fs::{self, File, Permissions};
 use std::io::ErrorKind;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::drop_in::{self, Lacks};
 use super::process;
 use super::systemd::{Command, Systemd};
 use crate::openvpn;
 
-/// How often it is looked whether a client is there.
+/// The time between two checks whether a client is connected.
 const TICK: Duration = Duration::from_millis(250);
+
+/// The name of the lock file, in the directory of runtime drop-ins. systemd ignores it there, as it has no suffix of a unit.
+const LOCK: &str = ".adit-adopt.lock";
 
 /// A unit whose tunnel OpenVPN runs, or adit in its place.
 pub(super) struct Unit<'a> {
@@ -31,15 +34,15 @@ pub(super) struct Unit<'a> {
     name: String,
 }
 
-/// What a unit is found to be.
+/// The state in which a unit was found.
 pub(super) struct Found {
-    /// The drop-in stays for good.
+    /// The lasting drop-in is there.
     pub(super) is_kept: bool,
-    /// adit was tried, and that has no outcome yet.
+    /// The drop-in of a trial is there: the trial has not ended yet.
     pub(super) is_tried: bool,
-    /// What it starts.
+    /// The command that it starts.
     command: Command,
-    /// What it runs.
+    /// Its main process, if it runs.
     pub(super) main: Option<Main>,
     /// It has ended, and systemd starts it again after a time.
     restarts: bool,
@@ -52,21 +55,22 @@ pub(super) struct Main {
     is_adit: bool,
 }
 
-/// How long, and for what, a tunnel is watched.
+/// How long a command waits for a peer, and how it sees one.
 pub(super) struct Patience<'a> {
     /// How long a peer may take; with none, no peer is waited for.
     pub(super) within: Duration,
-    /// A person wants the command to end.
+    /// The command was interrupted (Ctrl-C).
     pub(super) interrupted: &'a AtomicBool,
-    /// The name of a peer that is connected to a tunnel of that process.
+    /// Gives the name of a peer that is connected to a tunnel of that process.
     pub(super) peer_of: &'a dyn Fn(u32) -> Option<String>,
 }
 
-/// Keeps other such commands away.
+/// The lock that one `adit adopt` holds at a time.
 pub(super) struct Lock(File);
 
 impl Drop for Lock {
-    /// To close the file is not enough: a program that another thread starts has a copy of it from `fork` to `exec`.
+    /// To close the file is not enough: a program that another thread starts has a copy of its descriptor between `fork` and
+    /// `exec`.
     fn drop(&mut self) {
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
@@ -87,6 +91,12 @@ impl Found {
     /// Whether it runs, or is started again without an order.
     pub(super) fn is_active(&self) -> bool {
         self.main.is_some() || self.restarts
+    }
+
+    /// Whether its command is OpenVPN's, or names this copy of adit.
+    fn has_known_program(&self) -> bool {
+        let program = &self.command.program;
+        openvpn::is_called(program.as_os_str()) || process::is_adit(program)
     }
 
     /// OpenVPN's arguments, as the unit has them.
@@ -123,47 +133,68 @@ impl<'a> Unit<'a> {
         directory.join(format!("{}.d", self.name)).join(drop_in::NAME)
     }
 
-    /// Keeps other such commands away until the lock is dropped.
+    /// Takes the lock, which other `adit adopt` cannot take until it is dropped.
+    ///
+    /// Its file is root's alone (0600): a file or directory that other users can open they can lock, too.
     ///
     /// # Errors
-    /// When another is at work.
+    /// When another `adit adopt` has it, or the file cannot be made.
     pub(super) fn lock(&self) -> Result<Lock, String> {
-        let directory = &self.systemd.runtime;
-        let file = File::open(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        let path = self.systemd.runtime.join(LOCK);
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let file = options
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .open(&path)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| "another `adit adopt` is at work".to_owned())?;
         Ok(Lock(file))
     }
 
-    /// Looks at it, after systemd has read its files again: an earlier command may have been interrupted before that.
+    /// Its state, after systemd has read its files again: an earlier command may have been interrupted before that.
     ///
     /// # Errors
-    /// When there is no such unit, or it is not OpenVPN's.
+    /// When there is no such unit, or it does not run OpenVPN, or another copy of adit has adopted it.
     pub(super) fn look(&self) -> Result<Found, String> {
+        let found = self.inspect()?;
+        if (found.is_kept || found.is_tried) && !found.has_known_program() {
+            return Err(format!(
+                "{0} has a drop-in of `adit adopt` and runs {1}, which is not this adit: `adit adopt --back {0}` first",
+                self.name,
+                found.command.program.display()
+            ));
+        }
+        Ok(found)
+    }
+
+    /// Its state, also where another copy of adit has adopted it.
+    fn inspect(&self) -> Result<Found, String> {
         self.systemd.reload()?;
         let state = self.systemd.property(&self.name, "LoadState")?;
         if state != "loaded" {
             return Err(format!("{}: there is no such unit ({state})", self.name));
         }
         let command = self.systemd.command(&self.name)?;
-        let program = &command.program;
-        if !openvpn::is_called(program.as_os_str()) && !process::is_adit(program) {
-            return Err(format!("{} does not run OpenVPN but {}", self.name, program.display()));
-        }
         let main = self.systemd.main_process(&self.name)?;
-        Ok(Found {
+        let found = Found {
             restarts: main.is_none() && self.systemd.restarts(&self.name)?,
             is_kept: is_ours(&self.kept())?,
             is_tried: is_ours(&self.tried())?,
             command,
             main: main.map(|pid| Main { pid, is_adit: process::runs_adit(pid) }),
-        })
+        };
+        if !found.is_kept && !found.is_tried && !found.has_known_program() {
+            let program = found.command.program.display();
+            return Err(format!("{} does not run OpenVPN but {program}", self.name));
+        }
+        Ok(found)
     }
 
-    /// What there is to say where adit runs it already, for good. `None`: it has to be adopted.
+    /// The message where adit runs it already, for good. `None`: it has to be adopted.
     ///
     /// # Errors
-    /// When what an interrupted command left cannot be removed.
+    /// When the drop-in that an interrupted command left cannot be removed.
     pub(super) fn settle(&self, found: &Found, dry_run: bool) -> Result<Option<String>, String> {
         let name = &self.name;
         if found.is_kept && found.main.is_none_or(|main| main.is_adit) {
@@ -180,17 +211,17 @@ impl<'a> Unit<'a> {
         Ok(is_other_way.then(|| format!("adit runs {name} already: {} is adit", program.display())))
     }
 
-    /// OpenVPN's arguments and working directory, without variables.
+    /// OpenVPN's arguments and working directory, with the values of variables.
     ///
     /// # Errors
-    /// When they are not known.
+    /// When these values are not known, or the process cannot be seen.
     pub(super) fn command_line(&self, found: &Found) -> Result<(Vec<String>, PathBuf), String> {
         let words = match found.main {
             Some(main) => process::arguments(main.pid)?,
             None if !found.command.is_literal() && found.words().iter().any(|word| word.contains('$')) => {
                 let name = &self.name;
                 return Err(format!(
-                    "{name} has variables in its command: start it, so that their values show"
+                    "{name} has variables in its command: start it, so that their values can be read"
                 ));
             }
             None => found.words().to_vec(),
@@ -201,7 +232,7 @@ impl<'a> Unit<'a> {
         Ok((words, PathBuf::from(if directory.is_empty() { "/" } else { directory })))
     }
 
-    /// The text of its drop-in: that of an earlier command, if it left one.
+    /// The text of its drop-in: the text of an earlier command's drop-in, if there is one.
     ///
     /// # Errors
     /// When none can be made.
@@ -216,7 +247,8 @@ impl<'a> Unit<'a> {
         drop_in::text(&own, command, &Lacks::of(self.systemd, &self.name)?)
     }
 
-    /// That it is seen when a peer is connected: the socket by which adit says so is in a directory of root's.
+    /// Checks that the command can see when a peer is connected: the socket for that is in a directory that only root can
+    /// write to.
     ///
     /// # Errors
     /// When the unit runs as another user.
@@ -227,14 +259,14 @@ impl<'a> Unit<'a> {
         match self.systemd.user(&self.name)? {
             None => Ok(()),
             Some(user) => Err(format!(
-                "{} runs as the user {user}, who cannot make the socket below /run/adit that tells when a peer is \
-                 connected; with `--within 0` none is waited for",
+                "{} runs as the user {user}, which cannot make the socket below /run/adit that shows whether a peer \
+                 is connected; with `--within 0` none is waited for",
                 self.name
             )),
         }
     }
 
-    /// Has adit run it, and keeps that if it has a peer in time. One that does not run is left so.
+    /// Has adit run it, and keeps adit if a peer is connected in time. A unit that does not run is not started.
     ///
     /// # Errors
     /// Why OpenVPN runs it as before.
@@ -272,10 +304,11 @@ impl<'a> Unit<'a> {
     /// # Errors
     /// When OpenVPN does not run again.
     pub(super) fn give_back(&self) -> Result<String, String> {
-        let found = self.look()?;
+        let found = self.inspect()?;
         let name = &self.name;
         let is_adit = found.main.is_some_and(|main| main.is_adit);
-        // Without a drop-in adit is what an interrupted command has not restarted yet, or what the unit's own command runs.
+        // Without a drop-in, adit runs because an interrupted command has not restarted the unit yet, or because the unit's own
+        // command names adit.
         let is_left = is_adit && !process::is_adit(&found.command.program);
         if !found.is_kept && !found.is_tried && !is_left {
             return Ok(format!("{name} is not adopted"));
@@ -288,7 +321,7 @@ impl<'a> Unit<'a> {
         Ok(format!("OpenVPN runs {name}"))
     }
 
-    /// Writes the drop-in. If another one has the last word, or systemd does not read it, it is removed.
+    /// Writes the drop-in. If systemd does not read it, or another one after it sets the command, it is removed.
     fn install(&self, path: &Path, text: &str) -> Result<(), String> {
         write(path, text)?;
         let outcome = self.systemd.reload().and_then(|()| self.systemd.command(&self.name));
@@ -332,14 +365,14 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// The drop-in stays. It is in both places for a moment, never in none.
+    /// Moves the drop-in to the lasting directory. It is in both directories for a moment, never in none.
     fn keep(&self, text: &str) -> Result<(), String> {
         write(&self.kept(), text)?;
         remove(&self.tried())?;
         self.systemd.reload()
     }
 
-    /// OpenVPN runs it as before. Gives what there is to say of that.
+    /// Has OpenVPN run it as before. Gives the error message.
     fn go_back(&self, why: &str) -> String {
         let log = match self.systemd.last_lines(&self.name) {
             lines if lines.is_empty() => format!("the log of {} says more", self.name),
@@ -370,7 +403,7 @@ fn from_next_start(name: &str) -> String {
 /// Whether there is a drop-in, and this command made it.
 ///
 /// # Errors
-/// When there is one that another made.
+/// When there is a file that `adit adopt` did not make.
 fn is_ours(path: &Path) -> Result<bool, String> {
     match fs::read(path) {
         Ok(text) if text.starts_with(drop_in::MARK.as_bytes()) => Ok(true),
@@ -387,7 +420,7 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
         .map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Removes a drop-in, if it is there, and its directory, if it is empty then. The disk has it when this returns.
+/// Removes a drop-in, if it is there, and its directory, if that is empty then. The removal is on the disk when this returns.
 fn remove(path: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     match fs::remove_file(path) {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -61,8 +61,8 @@ pub(super) enum Request {
         /// How long a PIN holds; `None`: until the token is taken out.
         pin_cache: Option<Duration>,
     },
-    /// Which certificates there are.
-    Find { pin: Option<Pin> },
+    /// Which certificates there are. With `token`, an identity, only that token is given the PIN, or is one asked for.
+    Find { pin: Option<Pin>, token: Option<Identity> },
     /// A signature.
     Sign { identity: Identity, operation: Operation, data: Vec<u8>, pin: Option<Pin> },
 }
@@ -160,7 +160,7 @@ pub(crate) enum Operation {
     Eddsa,
 }
 
-/// The digest of PSS.
+/// The digests of TLS signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Hash {
     Sha256,
@@ -180,17 +180,49 @@ pub(super) fn send(mut stream: &UnixStream, message: &impl Serialize) -> io::Res
     stream.write_all(&body)
 }
 
-/// Waits for a message.
+/// Waits for a message, without a limit.
 pub(super) fn receive<T: DeserializeOwned>(mut stream: &UnixStream) -> io::Result<T> {
+    message(|buffer| stream.read_exact(buffer))
+}
+
+/// Takes a message that has begun to arrive, and has arrived as a whole after that time.
+///
+/// # Errors
+/// Among others [`io::ErrorKind::TimedOut`]. After an error the stream is of no more use: the rest of a message may follow.
+pub(super) fn receive_within<T: DeserializeOwned>(stream: &UnixStream, longest: Duration) -> io::Result<T> {
+    let end = Instant::now() + longest;
+    message(|buffer| read_until(stream, buffer, end))
+}
+
+/// Reads a message by `fill`, which fills a buffer.
+fn message<T: DeserializeOwned>(mut fill: impl FnMut(&mut [u8]) -> io::Result<()>) -> io::Result<T> {
     let mut head = [0; 4];
-    stream.read_exact(&mut head)?;
+    fill(&mut head)?;
     let length = usize::try_from(u32::from_le_bytes(head)).unwrap_or(usize::MAX);
     if length > MAX_MESSAGE {
         return Err(io::Error::other("too long a message"));
     }
     let mut body = Zeroizing::new(vec![0; length]);
-    stream.read_exact(&mut body)?;
+    fill(&mut body)?;
     postcard::from_bytes(&body).map_err(io::Error::other)
+}
+
+/// Fills a buffer before `end`.
+fn read_until(mut stream: &UnixStream, mut buffer: &mut [u8], end: Instant) -> io::Result<()> {
+    while !buffer.is_empty() {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(length) => buffer = buffer.get_mut(length..).unwrap_or_default(),
+            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -200,11 +232,27 @@ mod tests {
     #[test]
     fn messages_arrive_as_they_were_sent() {
         let (one, other) = UnixStream::pair().expect("a pair of sockets");
-        let request = Numbered { number: 7, content: Request::Find { pin: Some(Pin::new("1234")) } };
+        let request =
+            Numbered { number: 7, content: Request::Find { pin: Some(Pin::new("1234")), token: None } };
         send(&one, &request).expect("room");
         assert_eq!(receive::<Numbered<Request>>(&other).expect("a message"), request);
-        assert_eq!(format!("{request:?}"), "Numbered { number: 7, content: Find { pin: Some(Pin(..)) } }");
+        let shown = "Numbered { number: 7, content: Find { pin: Some(Pin(..)), token: None } }";
+        assert_eq!(format!("{request:?}"), shown);
+        send(&one, &request).expect("room");
+        let longest = Duration::from_secs(60);
+        assert_eq!(receive_within::<Numbered<Request>>(&other, longest).expect("a message"), request);
         (&one).write_all(&[0xff; 8]).expect("room");
         assert!(receive::<Numbered<Request>>(&other).is_err());
+    }
+
+    #[test]
+    fn a_message_that_stops_is_given_up() {
+        let (one, other) = UnixStream::pair().expect("a pair of sockets");
+        (&one).write_all(&[9, 0, 0, 0, 1, 2]).expect("room");
+        let outcome = receive_within::<Numbered<Request>>(&other, Duration::from_millis(20));
+        assert!(outcome.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut));
+        drop(one);
+        let outcome = receive_within::<Numbered<Request>>(&other, Duration::from_secs(60));
+        assert!(outcome.is_err_and(|error| error.kind() == io::ErrorKind::UnexpectedEof));
     }
 }

@@ -62,12 +62,17 @@ impl Module {
 
     /// Adds the certificates on its tokens to the listing. A token that cannot be read hides no other.
     ///
-    /// The first token that needs a PIN takes it: it is that which asked for it, and the PIN of one token must not count as a
-    /// wrong one at another.
+    /// The first token that needs a PIN takes it: this token asked for it, and the PIN of one token must not count as a wrong one
+    /// at another. Where `wanted` is given, no token but that of this identity needs a PIN: of the others, the certificates are
+    /// listed that can be seen without one.
     ///
     /// # Errors
     /// [`Trouble::PinNeeded`] and [`Trouble::PinWrong`] alone.
-    pub(super) fn find(&mut self, pin: &mut Option<&Pin>, listing: &mut Listing) -> Result<(), Trouble> {
+    pub(super) fn find(
+        &mut self,
+        (wanted, pin): (Option<&Identity>, &mut Option<&Pin>),
+        listing: &mut Listing,
+    ) -> Result<(), Trouble> {
         let tokens = match self.tokens() {
             Ok(tokens) => tokens,
             Err(error) => {
@@ -77,7 +82,9 @@ impl Module {
             }
         };
         for (slot, token) in tokens {
-            match self.certificates(slot, &token, pin) {
+            let is_wanted = wanted.is_none_or(|wanted| wanted.is_on_token_of(&name(&token)));
+            let logs_in = is_wanted && self.provider.private_certificates;
+            match self.certificates(slot, &token, logs_in.then_some(&mut *pin)) {
                 Ok(found) => listing.certificates.extend(found),
                 // It was taken out meanwhile.
                 Err(Trouble::Absent) => {}
@@ -93,15 +100,15 @@ impl Module {
         Ok(())
     }
 
-    /// The certificates on one token.
+    /// The certificates on one token. With `login`, which takes the PIN if it needs it, also those that are private.
     fn certificates(
         &mut self,
         slot: Slot,
         token: &TokenInfo,
-        pin: &mut Option<&Pin>,
+        login: Option<&mut Option<&Pin>>,
     ) -> Result<Vec<Found>, Trouble> {
         let index = self.open_token(slot, token)?;
-        if self.provider.private_certificates {
+        if let Some(pin) = login {
             self.log_in(index, token, pin, None)?;
         }
         let signs_by = self.abilities(slot)?;
@@ -188,7 +195,7 @@ impl Module {
     /// Where the token of that certificate is.
     fn slot_of(&self, identity: &Identity) -> Result<(Slot, TokenInfo), Trouble> {
         for (slot, token) in self.tokens()? {
-            if identity.means(&Identity { id: identity.id.clone(), ..name(&token) }) {
+            if identity.is_on_token_of(&name(&token)) {
                 return Ok((slot, token));
             }
         }

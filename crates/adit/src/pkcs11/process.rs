@@ -11,10 +11,13 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::message::{Numbered, Request, receive, send};
+use super::message::{Numbered, Request, receive_within, send};
 use super::{Found, Identity, NAME, Operation, Outcome, Pin, Provider};
 
-/// How often is looked whether an answer is still wanted.
+/// How long an answer may take from its first byte to its last.
+const LONGEST_ANSWER: Duration = Duration::from_secs(10);
+
+/// The time between two checks whether an answer is still wanted.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// The process, which ends when this is dropped.
@@ -32,27 +35,37 @@ struct Numbering {
 }
 
 impl Cards {
-    /// Starts the process and has it load these modules. A PIN holds for `pin_cache`, or until the token is taken out.
+    /// Starts the process and has it load these modules. A PIN holds for `pin_cache`, or until the token is taken out. Waits as
+    /// long as `wanted` says so.
     ///
     /// # Errors
-    /// Why there is none, or a module cannot be used.
-    pub(crate) fn start(providers: &[Provider], pin_cache: Option<Duration>) -> Result<Self, String> {
+    /// Why there is no process, or a module cannot be used, or that they are not wanted any more.
+    pub(crate) fn start(
+        providers: &[Provider],
+        pin_cache: Option<Duration>,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<Self, String> {
         let (child, stream) =
             spawn().map_err(|error| format!("the process for smart cards cannot be started: {error}"))?;
         let cards = Cards { stream: Mutex::new(Numbering { stream, last: 0 }), child };
-        match cards.ask(Request::Load { providers: providers.to_vec(), pin_cache }, &|| true)? {
+        match cards.ask(Request::Load { providers: providers.to_vec(), pin_cache }, wanted)? {
             Outcome::Loaded => Ok(cards),
             other => Err(unexpected(other)),
         }
     }
 
-    /// The certificates that are there, or [`Outcome::PinNeeded`] or [`Outcome::PinWrong`]. Waits as long as `wanted` says
-    /// so.
+    /// The certificates that are there, or [`Outcome::PinNeeded`] or [`Outcome::PinWrong`]: for the token of that identity alone,
+    /// if one is given. Waits as long as `wanted` says so.
     ///
     /// # Errors
     /// When they cannot be read, or are not wanted any more.
-    pub(crate) fn find(&self, pin: Option<Pin>, wanted: &dyn Fn() -> bool) -> Result<Outcome, String> {
-        self.ask(Request::Find { pin }, wanted)
+    pub(crate) fn find(
+        &self,
+        token: Option<&Identity>,
+        pin: Option<Pin>,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<Outcome, String> {
+        self.ask(Request::Find { pin, token: token.cloned() }, wanted)
     }
 
     /// The signature by the key of that certificate, or what hinders it. Waits as long as `wanted` says so.
@@ -81,7 +94,12 @@ impl Cards {
             match poll(&mut fds, Some(&LOOK_EVERY)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
                 Ok(_) => {
-                    let answer: Numbered<Outcome> = receive(stream).map_err(broken)?;
+                    let answer: Numbered<Outcome> =
+                        receive_within(stream, LONGEST_ANSWER).map_err(|error| {
+                            // What follows may be the rest of this answer. The process ends with its socket.
+                            let _ = stream.shutdown(Shutdown::Both);
+                            broken(error)
+                        })?;
                     // One that was given up before is passed over.
                     if answer.number == *number {
                         return Ok(answer.content);

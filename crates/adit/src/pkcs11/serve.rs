@@ -72,11 +72,11 @@ impl Modules {
                 self.pin_cache = pin_cache;
                 self.load(&providers)
             }
-            Request::Find { pin } => {
+            Request::Find { pin, token } => {
                 let mut pin = pin.as_ref();
                 let mut listing = Listing::default();
                 for module in &mut self.modules {
-                    if let Err(trouble) = module.find(&mut pin, &mut listing) {
+                    if let Err(trouble) = module.find((token.as_ref(), &mut pin), &mut listing) {
                         return outcome(trouble);
                     }
                 }

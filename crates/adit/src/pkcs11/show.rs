@@ -23,9 +23,10 @@ pub(crate) fn show(
     private: bool,
     ask: impl FnOnce(&str) -> Result<Pin, String>,
 ) -> Result<String, String> {
-    let cards = Cards::start(&[Provider { path, protected: false, private_certificates: private }], None)?;
-    let outcome = match cards.find(None, &|| true)? {
-        Outcome::PinNeeded(label) => cards.find(Some(ask(&label)?), &|| true)?,
+    let provider = Provider { path, protected: false, private_certificates: private };
+    let cards = Cards::start(&[provider], None, &|| true)?;
+    let outcome = match cards.find(None, None, &|| true)? {
+        Outcome::PinNeeded(label) => cards.find(None, Some(ask(&label)?), &|| true)?,
         other => other,
     };
     Ok(list(&found(outcome)?))

@@ -88,26 +88,39 @@ fn topic(kind: &ProxyKind) -> Topic {
     }
 }
 
-/// Asks for both; gives them in two lines.
+/// Asks for the username and the password; gives them in two lines.
 fn ask_person(
     topic: Topic,
     host: &str,
     questions: Option<&PendingQueries>,
     waiting: &dyn Waiting,
 ) -> Result<Zeroizing<String>, String> {
-    let text = match questions {
+    match questions {
         Some(questions) => {
             let UserPassword { username, password } = questions.ask(topic, "", waiting)?;
-            Zeroizing::new(format!("{username}\n{}\n", password.as_str()))
+            in_lines(&username, &password)
         }
         None => {
             let mut terminal = Terminal::open()?;
             let username = terminal.ask(&format!("Username for the proxy {host}: "), true, waiting)?;
             let password = terminal.ask(&format!("Password for the proxy {host}: "), false, waiting)?;
-            Zeroizing::new(format!("{}\n{}\n", username.as_str(), password.as_str()))
+            in_lines(&username, &password)
         }
-    };
-    credentials(&text)?;
+    }
+}
+
+/// The username and the password in two lines, as [`credentials`] reads them.
+///
+/// # Errors
+/// When one of them is no such line.
+fn in_lines(username: &str, password: &str) -> Result<Zeroizing<String>, String> {
+    check(username, password)?;
+    // The buffer has its full size at once: one that grows would leave copies of the password in memory.
+    let mut text = Zeroizing::new(String::with_capacity(username.len() + password.len() + 2));
+    for line in [username, password] {
+        text.push_str(line);
+        text.push('\n');
+    }
     Ok(text)
 }
 
@@ -236,21 +249,25 @@ fn read(path: &Path) -> Result<Zeroizing<String>, String> {
     Ok(Zeroizing::new(text.to_owned()))
 }
 
-/// Username and password from the first two lines.
+/// Username and password from the first two lines, which end with LF or CR LF; the last may end with the text.
 fn credentials(text: &str) -> Result<ProxyCredentials, String> {
-    let mut lines = text.lines();
+    let mut lines = text.lines().map(|line| line.strip_suffix('\r').unwrap_or(line));
     let (username, password) = (lines.next().unwrap_or_default(), lines.next());
     let password = password.ok_or("the password is missing: write it on the second line")?;
+    check(username, password)?;
+    Ok(ProxyCredentials { username: username.to_owned(), password: password.to_owned() })
+}
+
+/// Whether a proxy can be given these.
+fn check(username: &str, password: &str) -> Result<(), String> {
     // A colon ends the username of Basic authentication (RFC 7617 §2).
     if username.is_empty() || username.contains(|c: char| c.is_control() || c == ':') {
-        return Err(
-            "the username on the first line is empty, or has control characters or a colon".to_owned()
-        );
+        return Err("the username is empty, or has control characters or a colon".to_owned());
     }
     if password.contains(char::is_control) {
-        return Err("the password on the second line has control characters".to_owned());
+        return Err("the password has control characters".to_owned());
     }
-    Ok(ProxyCredentials { username: username.to_owned(), password: password.to_owned() })
+    Ok(())
 }
 
 /// A proxy as the driver takes it, with the credentials that are known.
@@ -284,9 +301,22 @@ mod tests {
         let read = |text| credentials(text).map(|it| (it.username.clone(), it.password.clone()));
         let wanted = ("ann".to_owned(), " p:w ".to_owned());
         assert_eq!(read("ann\n p:w \nmore\n"), Ok(wanted.clone()));
-        assert_eq!(read("ann\r\n p:w \r\n"), Ok(wanted));
+        assert_eq!(read("ann\r\n p:w \r\n"), Ok(wanted.clone()));
+        assert_eq!(read("ann\r\n p:w \r"), Ok(wanted));
         assert!(read("ann\n").unwrap_err().contains("second line"));
         assert!(read("\nx\n").is_err() && read("a:b\nx\n").is_err() && read("ann\nx\ty\n").is_err());
+    }
+
+    #[test]
+    fn answers_are_lines_of_their_own() {
+        let text = in_lines("ann", " p:w ").expect("good answers");
+        assert_eq!(text.as_str(), "ann\n p:w \n");
+        assert_eq!(credentials(&text).map(|it| it.password.clone()), Ok(" p:w ".to_owned()));
+        for (username, password) in
+            [("", "x"), ("a\nb", "x"), ("ann\r", "x"), ("ann", "x\ny"), ("ann", "x\r")]
+        {
+            assert!(in_lines(username, password).is_err(), "{username:?} {password:?}");
+        }
     }
 
     #[test]

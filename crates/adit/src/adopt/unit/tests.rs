@@ -29,6 +29,8 @@ struct Fake {
     adit_fails: bool,
     /// What has ended is started again after a time.
     starts_again: bool,
+    /// The drop-in names another copy of adit.
+    is_other_copy: bool,
     /// The unit's `User=`.
     user: &'static str,
     /// The flags of its command.
@@ -83,9 +85,9 @@ impl Fake {
         match name {
             "LoadState" => "loaded".to_owned(),
             "MainPID" => match self.running {
-                Some(Program::Adit) => std::process::id().to_string(),
-                // Its program is another.
-                Some(Program::OpenVpn) => std::os::unix::process::parent_id().to_string(),
+                Some(Program::Adit) if !self.is_other_copy => std::process::id().to_string(),
+                // This process runs another program.
+                Some(_) => std::os::unix::process::parent_id().to_string(),
                 None => "0".to_owned(),
             },
             "TasksMax" => "20".to_owned(),
@@ -102,6 +104,7 @@ impl Fake {
     fn command(&self) -> String {
         let (program, first) = match self.loaded {
             Program::OpenVpn => (PathBuf::from("/usr/sbin/openvpn"), None),
+            Program::Adit if self.is_other_copy => (PathBuf::from("/usr/local/bin/adit"), Some("openvpn")),
             Program::Adit => (std::env::current_exe().expect("it runs"), Some("openvpn")),
         };
         let words: Vec<&str> =
@@ -139,6 +142,7 @@ impl Bed {
             is_overridden: false,
             adit_fails: false,
             starts_again: false,
+            is_other_copy: false,
             user: "",
             flags: &[],
             calls_left: None,
@@ -299,6 +303,17 @@ fn the_file_of_another_is_left_alone() {
     assert!(bed.unit().give_back().is_err() && path.exists());
 }
 
+#[test]
+fn a_unit_that_another_copy_of_adit_runs_goes_back() {
+    let bed = Bed::new();
+    bed.adopt(true).expect("adopted");
+    bed.fake.borrow_mut().is_other_copy = true;
+    assert!(bed.adopt(true).is_err_and(|why| why.contains("is not this adit") && why.contains("--back")));
+    assert_eq!((bed.running(), bed.files()), (Some(Program::Adit), (false, true)));
+    assert_eq!(bed.unit().give_back(), Ok(format!("OpenVPN runs {UNIT}")));
+    bed.is_as_before();
+}
+
 /// It is killed before each call of systemd; then the machine starts anew, or not; then the command is repeated.
 #[test]
 fn a_command_that_is_killed_can_be_repeated() {
@@ -370,6 +385,10 @@ fn one_command_at_a_time() {
     let bed = Bed::new();
     let lock = bed.unit().lock().expect("free");
     assert!(bed.adopt(true).is_err_and(|why| why.contains("at work")));
+    let file = fs::metadata(bed.systemd.runtime.join(LOCK)).expect("the lock's file");
+    assert_eq!(file.permissions().mode() & 0o777, 0o600, "no other user can take it");
     drop(lock);
-    bed.adopt(true).expect("adopted");
+    let directory = File::open(&bed.systemd.runtime).expect("a directory");
+    flock(&directory, FlockOperation::NonBlockingLockExclusive).expect("free");
+    bed.adopt(true).expect("adopted, though another has locked the directory");
 }

@@ -3,13 +3,7 @@
 use aws_lc_rs::digest::{self, SHA256, SHA384, SHA512};
 use rustls::SignatureScheme;
 
-/// The digests of TLS signatures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hash {
-    Sha256,
-    Sha384,
-    Sha512,
-}
+use crate::pkcs11::Hash;
 
 impl Hash {
     fn algorithm(self) -> &'static digest::Algorithm {

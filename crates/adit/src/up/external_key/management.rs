@@ -97,8 +97,8 @@ fn bits(key: KeyKind) -> Result<usize, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::encoding::Hash;
     use super::*;
+    use crate::pkcs11::Hash;
 
     const RSA: KeyKind = KeyKind::Rsa { bits: 2048 };
 

@@ -10,8 +10,8 @@ use rand_core::{OsRng, TryRngCore as _};
 use rustls::SignatureScheme;
 
 use super::CurrentStep;
-use super::encoding::{Hash, Kind, digest_info, ecdsa_der, pss_block};
-use crate::pkcs11::{self, Ability, Cards, Found, Identity, Listing, Operation, Outcome, Pin, Provider};
+use super::encoding::{Kind, digest_info, ecdsa_der, pss_block};
+use crate::pkcs11::{Ability, Cards, Found, Identity, Listing, Operation, Outcome, Pin, Provider};
 use crate::up::management::{Listed, PendingQueries, Topic};
 use crate::up::terminal::{Terminal, Turns, Waiting};
 use crate::up::unlock::Fault;
@@ -105,9 +105,9 @@ fn choose(
     let chooser = chooser.ok_or("there is no management socket to ask at")?;
     let wanted = || waiting.wants_it();
     // A PIN that is needed to see certificates is asked for here.
-    holders.with_token("", waiting, |pin| cards.find(pin, &wanted))?;
+    holders.with_token("", waiting, |pin| cards.find(None, pin, &wanted))?;
     let list = || -> Option<Vec<Listed>> {
-        match cards.find(None, &wanted) {
+        match cards.find(None, None, &wanted) {
             Ok(Outcome::Found(listing)) => Some(listing.certificates.into_iter().map(listed).collect()),
             _ => None,
         }
@@ -126,8 +126,8 @@ fn look_for(
     waiting: &dyn Waiting,
 ) -> Result<Found, String> {
     loop {
-        let outcome =
-            holders.with_token(&wanted.label, waiting, |pin| cards.find(pin, &|| waiting.wants_it()))?;
+        let find = |pin| cards.find(Some(wanted), pin, &|| waiting.wants_it());
+        let outcome = holders.with_token(&wanted.label, waiting, find)?;
         let Outcome::Found(listing) = outcome else {
             return Err("the process for smart cards answers something else".to_owned());
         };
@@ -172,7 +172,7 @@ impl TokenKey {
                 private_certificates: provider.private_certificates,
             })
             .collect();
-        let cards = Cards::start(&providers, config.pin_cache)
+        let cards = Cards::start(&providers, config.pin_cache, &|| waiting.wants_it())
             .map_err(|why| ("pkcs11-providers", format!("pkcs11-providers: {why}")))?;
         let wanted = match named {
             Some(named) => named,
@@ -192,14 +192,7 @@ impl TokenKey {
     fn task(&self, kind: Kind, key: KeyKind, message: &[u8]) -> Result<(Operation, Vec<u8>), String> {
         Ok(match kind {
             Kind::Pkcs1(hash) => (Operation::RsaPkcs1, digest_info(hash, message)),
-            Kind::Pss(hash) if self.can(Ability::RsaPss) => {
-                let name = match hash {
-                    Hash::Sha256 => pkcs11::Hash::Sha256,
-                    Hash::Sha384 => pkcs11::Hash::Sha384,
-                    Hash::Sha512 => pkcs11::Hash::Sha512,
-                };
-                (Operation::RsaPss(name), hash.digest(message))
-            }
+            Kind::Pss(hash) if self.can(Ability::RsaPss) => (Operation::RsaPss(hash), hash.digest(message)),
             Kind::Pss(hash) => {
                 let KeyKind::Rsa { bits } = key else {
                     return Err(format!("a key of {key:?} makes no RSA signature"));

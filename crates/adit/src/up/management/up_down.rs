@@ -8,54 +8,61 @@ use adit_openvpn::request::Request;
 
 use super::journal::Journal;
 
-/// What is told, and when.
+/// Writes `>UPDOWN:` and the variables to the socket.
 pub(super) struct UpDown {
     journal: Journal,
-    /// What all scripts are told.
+    /// The variables of all scripts.
     base: Vec<(String, String)>,
-    /// As with `persist-tun`, the tunnel stays up while its server is looked for.
+    /// With `persist-tun`, the tunnel stays up while the client looks for its server.
     keeps_device: bool,
+    /// The variables of the connection, or of the attempt to connect.
     env: BTreeMap<String, String>,
+    /// The variables of the tunnel that is up, or comes up. They stay while it is up, and go with it.
+    of_tunnel: BTreeMap<String, String>,
     is_up: bool,
 }
 
 impl UpDown {
     pub(super) fn new(journal: Journal, base: Vec<(String, String)>, keeps_device: bool) -> Self {
         let env = base.iter().cloned().collect();
-        UpDown { journal, base, keeps_device, env, is_up: false }
+        UpDown { journal, base, keeps_device, env, of_tunnel: BTreeMap::new(), is_up: false }
     }
 
-    /// Takes what the protocol says for scripts.
+    /// Takes the variables that the protocol gives for scripts.
     pub(super) fn request(&mut self, request: &Request, device: &str) {
         match request {
             Request::PeerFacts(facts) => self.env.extend(facts.env.iter().cloned()),
             Request::TunnelFacts(facts) => {
-                self.env.extend(facts.env.iter().chain(&facts.routes).cloned());
-                self.set("dev", device);
+                self.of_tunnel = facts.env.iter().chain(&facts.routes).cloned().collect();
+                self.set_of_tunnel("dev", device);
             }
-            Request::Signal(signal) => self.set("signal", signal),
+            Request::Signal(signal) => {
+                self.env.insert("signal".to_owned(), (*signal).to_owned());
+            }
             _ => {}
         }
     }
 
-    /// A connection is attempted: what was told of those before does not hold.
+    /// A connection is attempted: the variables of the connection before are dropped, and those of a tunnel that is not up.
     pub(super) fn connecting(&mut self) {
         self.env = self.base.iter().cloned().collect();
+        if !self.is_up {
+            self.of_tunnel.clear();
+        }
     }
 
     /// The tunnel has these settings, and its routes.
     pub(super) fn up(&mut self, settings: &TunnelSettings) {
-        if std::mem::replace(&mut self.is_up, true) {
-            return;
-        }
         let redirects = settings.redirect.is_some_and(|redirect| redirect.ipv4);
-        self.set("redirect_gateway", if redirects { "1" } else { "0" });
-        self.set("tun_mtu", &settings.mtu.to_string());
-        self.set("script_context", "init");
-        self.tell("UP");
+        self.set_of_tunnel("redirect_gateway", if redirects { "1" } else { "0" });
+        self.set_of_tunnel("tun_mtu", &settings.mtu.to_string());
+        self.set_of_tunnel("script_context", "init");
+        if !std::mem::replace(&mut self.is_up, true) {
+            self.tell("UP");
+        }
     }
 
-    /// The other end was lost, and is looked for.
+    /// The connection to the other end was lost, and the next one is attempted.
     pub(super) fn lost(&mut self) {
         if !self.keeps_device {
             self.down();
@@ -69,13 +76,14 @@ impl UpDown {
         }
     }
 
-    fn set(&mut self, name: &str, value: &str) {
-        self.env.insert(name.to_owned(), value.to_owned());
+    fn set_of_tunnel(&mut self, name: &str, value: &str) {
+        self.of_tunnel.insert(name.to_owned(), value.to_owned());
     }
 
     fn tell(&self, what: &str) {
         self.journal.say(format!(">UPDOWN:{what}"));
-        self.env.iter().for_each(|(name, value)| self.journal.say(format!(">UPDOWN:ENV,{name}={value}")));
+        let all: BTreeMap<&String, &String> = self.env.iter().chain(&self.of_tunnel).collect();
+        all.iter().for_each(|(name, value)| self.journal.say(format!(">UPDOWN:ENV,{name}={value}")));
         self.journal.say(">UPDOWN:ENV,END".to_owned());
     }
 }
@@ -137,6 +145,37 @@ mod tests {
             ]
         );
         assert!(told.contains(&">UPDOWN:ENV,signal=ping-restart".to_owned()), "{told:?}");
+    }
+
+    #[test]
+    fn variables_stay_as_long_as_their_tunnel() {
+        let (waker, _woken) = pipe().expect("a pipe");
+        let journal = Journal::new(1, waker);
+        journal.attend(true);
+        let mut up_down = UpDown::new(journal.clone(), Vec::new(), true);
+        let settings = TunnelSettings { mtu: 1400, ..TunnelSettings::default() };
+        let route = ">UPDOWN:ENV,route_network_1=10.20.0.0".to_owned();
+        let told = || -> Vec<String> { journal.take().into() };
+        up_down.connecting();
+        up_down.request(&facts(), "tun7");
+        up_down.up(&settings);
+        assert!(told().contains(&route));
+        // The next attempt, while the tunnel stays up.
+        up_down.connecting();
+        up_down.down();
+        let down = told();
+        assert!(down.contains(&route) && down.contains(&">UPDOWN:ENV,dev=tun7".to_owned()), "{down:?}");
+        let without_routes = || Request::TunnelFacts(Box::default());
+        up_down.connecting();
+        up_down.request(&without_routes(), "tun7");
+        up_down.up(&settings);
+        let up = told();
+        assert!(!up.contains(&route) && up.contains(&">UPDOWN:ENV,tun_mtu=1400".to_owned()), "{up:?}");
+        // Settings that the server changed.
+        up_down.request(&facts(), "tun7");
+        up_down.request(&without_routes(), "tun7");
+        up_down.down();
+        assert!(!told().contains(&route));
     }
 
     #[test]

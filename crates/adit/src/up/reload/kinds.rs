@@ -199,6 +199,8 @@ impl Reconfigure for ClientKind {
     fn prepare(&mut self, old: &Config, new: &Config, with: (&Gathered, &Source)) -> Result<Prepared, Fault> {
         let source = with.1;
         let (trust, other) = self.trust.changed((old, new), with)?;
+        // Before the remotes of the start take the place of the file's: they hold the answers that were given for proxies.
+        let asks_later = proxies::ask_later(new);
         let mut new = with_looked_up(new, source);
         let mut remotes = self.remotes.clone();
         let others = remotes.take(old, &mut new)?;
@@ -209,7 +211,7 @@ impl Reconfigure for ClientKind {
             translate::client_params(&new, client, own, source.resolve_timeout, lists, self.wall)
                 .map_err(|error| (error.directive(), error.to_string()))?;
         plan::say_what_can_be_asked(client, &mut params);
-        plan::ask_before_attempts((&new, proxies::ask_later(&new)), &mut params);
+        plan::ask_before_attempts((&new, asks_later), &mut params);
         trust.note(&new, source);
         (self.trust, self.remotes) = (trust.clone(), remotes);
         let (crl, handle) = (source.crl.clone(), self.handle.clone());
