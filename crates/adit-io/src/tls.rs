@@ -41,7 +41,10 @@ pub struct TlsClient {
 impl fmt::Debug for TlsClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (host, authorities) = (&self.host, &self.authorities);
-        f.debug_struct("TlsClient").field("host", host).field("authorities", authorities).finish_non_exhaustive()
+        f.debug_struct("TlsClient")
+            .field("host", host)
+            .field("authorities", authorities)
+            .finish_non_exhaustive()
     }
 }
 
@@ -185,9 +188,9 @@ impl TlsStream {
             Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             ) => "its certificate is not for that name".to_owned(),
-            Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
-                "its certificate has expired, by this machine's clock".to_owned()
-            }
+            Error::InvalidCertificate(
+                CertificateError::Expired | CertificateError::ExpiredContext { .. },
+            ) => "its certificate has expired, by this machine's clock".to_owned(),
             Error::InvalidCertificate(
                 CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
             ) => "its certificate is not valid yet, by this machine's clock".to_owned(),

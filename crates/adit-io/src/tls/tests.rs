@@ -153,7 +153,8 @@ fn a_certificate_of_another_authority_is_refused() {
     let (ours, other) = (Authority::new(), Authority::new());
     let mut ends = Ends::new(&ours.client(NAME), other.server(NAME, VALID));
     let file = ours.file();
-    let expected = format!("TLS with `vpn.example`: its certificate is of no authority in {}", file.display());
+    let expected =
+        format!("TLS with `vpn.example`: its certificate is of no authority in {}", file.display());
     assert_eq!(ends.failure(), expected);
 }
 

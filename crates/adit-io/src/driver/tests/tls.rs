@@ -63,7 +63,7 @@ fn a_server_without_a_right_certificate_cannot_be_opened() {
     in_fresh_network(|| {
         let authority = Authority::new();
         let (running, mut server) = start_client(&authority, authority.server("127.0.0.2", VALID));
-        assert!(server.read(&mut [0]).is_err(), "nothing is said to it");
+        assert!(server.read_exact(&mut [0]).is_err(), "nothing is said to it");
         running.wait_for(|heard| {
             matches!(heard, Heard::Closed(text)
                 if text.contains("Unreachable") && text.contains("its certificate is not for that name"))

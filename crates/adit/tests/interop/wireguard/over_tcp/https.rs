@@ -40,13 +40,15 @@ fn issue(end: &End, authority: &str, name: &str) -> Files {
 
 fn start_stunnel(server: &End, files: &Files) -> Process {
     let (certificate, key) = (files.certificate.display(), files.key.display());
-    let service = format!("accept = {SERVER}\nconnect = 127.0.0.1:{TCP}\ncert = {certificate}\nkey = {key}\n");
+    let service =
+        format!("accept = {SERVER}\nconnect = 127.0.0.1:{TCP}\ncert = {certificate}\nkey = {key}\n");
     let text = format!("foreground = yes\npid =\n[wireguard]\n{service}");
     let mut command = program(STUNNEL).unwrap();
     command.arg(server.scratch.write("stunnel.conf", &text).unwrap());
     let process = server.namespace.spawn("stunnel", command).unwrap();
     let listens = || server.namespace.is_bound(true, TLS).unwrap_or(false);
-    wait_until("stunnel to listen", LONG, listens).unwrap_or_else(|error| panic!("{error}\n{}", process.log()));
+    wait_until("stunnel to listen", LONG, listens)
+        .unwrap_or_else(|error| panic!("{error}\n{}", process.log()));
     process
 }
 
