@@ -97,7 +97,7 @@ impl Connection {
             && let Some(tls) = &mut self.tls
         {
             tls.close();
-            // A connection that is broken already takes no farewell.
+            // It fails when the connection is broken already.
             let _ = self.send_sealed();
         }
     }
