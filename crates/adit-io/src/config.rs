@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::port_share::PortShare;
 use crate::proxy::Proxy;
+use crate::tls::TlsClient;
 use crate::tun::TunConfig;
 
 /// What the driver owns and how it is set up.
@@ -65,6 +66,9 @@ pub struct StreamOptions {
     pub accepted: Option<Arc<dyn Preamble>>,
     /// The same on connections to remotes, by their index into [`DriverConfig::remotes`].
     pub remotes: BTreeMap<usize, Arc<dyn Preamble>>,
+    /// TLS around connections to remotes, by the same index, with what is said before the records. Each of these remotes is in
+    /// [`StreamOptions::remotes`], too: the answer to what is said shows that the handshake is complete.
+    pub tls: BTreeMap<usize, TlsClient>,
     /// The firewall mark of what is sent on accepted connections; 0: none. Connections to remotes have [`Remote::mark`].
     pub mark: u32,
 }

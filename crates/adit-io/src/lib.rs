@@ -39,6 +39,7 @@ mod system;
 mod tcp;
 #[cfg(test)]
 mod testing;
+mod tls;
 mod tun;
 mod udp;
 
@@ -68,5 +69,6 @@ pub use proxy::{HttpAuthentication, HttpProxy, Proxy, ProxyCredentials, ProxyKin
 pub use replace::replace_file;
 pub use routing::Routing;
 pub use sys::{hand_over, inherited};
+pub use tls::TlsClient;
 pub use tun::{NULL_DEVICE, Tun, TunConfig, TunError, TunOffloads};
 pub use udp::{UdpOptions, UdpSocket};

@@ -1,6 +1,6 @@
 //! WireGuard over TCP as ProxyGuard has it (<https://codeberg.org/eduVPN/proxyguard>, technical.md): a connection begins with
 //! an HTTP/1.1 request to switch protocols (RFC 9110 §7.8) to `UoTLV/1`; behind the answer, each datagram is a record with
-//! its length in front, 16 bits, big-endian. TLS is a reverse proxy's.
+//! its length in front, 16 bits, big-endian. TLS is around all of it: at the server a reverse proxy's, at the client the driver's.
 //!
 //! ProxyGuard compares whole headers: its server takes `Connection: Upgrade` alone (server.go), and its client that
 //! spelling alone (client.go). What is sent here is what both take. What is taken is what RFC 9110 allows, as proxies
@@ -111,7 +111,7 @@ pub struct Initiator {
 
 impl Initiator {
     /// Asks the host `authority` (a name or an address, in brackets if it is an IPv6 address, with its port unless that is
-    /// 80) for `target`, a path. Both are to be of visible ASCII characters alone.
+    /// 80, with TLS 443) for `target`, a path. Both are to be of visible ASCII characters alone.
     pub fn new(authority: &str, target: &str) -> Self {
         let request = format!(
             "GET {target} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: adit\r\nConnection: Upgrade\r\nUpgrade: {PROTOCOL}\r\n\r\n"

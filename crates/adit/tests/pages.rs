@@ -35,6 +35,43 @@ fn every_fuzz_target_has_a_row() {
     }
 }
 
+/// Each row of faults of other WireGuards names a test, and each test stands in the file that is named before it.
+#[test]
+fn every_fault_that_others_met_has_a_test() {
+    let page = std::fs::read_to_string(Path::new(ROOT).join("docs/WIREGUARD.md")).unwrap();
+    let (_, section) = page.split_once("\n## What others met\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    assert!(rows.len() > 30, "only {} rows were found", rows.len());
+    let wrong: Vec<String> = rows.iter().flat_map(|row| tests_that_are_missing(row)).collect();
+    assert!(wrong.is_empty(), "docs/WIREGUARD.md: {}", wrong.join("\n"));
+}
+
+/// What is wrong with the last column of a row: `file.rs`: `test`, `test`; `file.rs`: `test`.
+fn tests_that_are_missing(row: &str) -> Vec<String> {
+    let column = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+    let (mut wrong, mut tests, mut file, mut text) = (Vec::new(), 0, "", String::new());
+    for word in column.split('`').skip(1).step_by(2) {
+        if word.ends_with(".rs") {
+            let folder = if word.contains('/') { "crates" } else { "crates/adit-wireguard/tests" };
+            let path = Path::new(ROOT).join(folder).join(word);
+            (file, text) = (word, std::fs::read_to_string(path).unwrap_or_default());
+            if text.is_empty() {
+                wrong.push(format!("there is no file {file}"));
+            }
+            continue;
+        }
+        tests += 1;
+        if !text.contains(&format!("fn {word}(")) {
+            wrong.push(format!("{file} has no test {word}"));
+        }
+    }
+    if tests == 0 {
+        wrong.push(format!("no test is named: {row}"));
+    }
+    wrong
+}
+
 #[test]
 fn what_is_refused_is_in_the_table_of_what_is_missing() {
     let page = std::fs::read_to_string(Path::new(ROOT).join("docs/MISSING.md")).unwrap();

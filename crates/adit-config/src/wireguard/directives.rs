@@ -34,6 +34,7 @@ const OF_PEER: &[Row<Peer>] = &[
     ("name", |peer, value| once(&mut peer.name, name(value))),
     ("expires", |peer, value| once(&mut peer.expires, moment(value))),
     ("tcp", |peer, value| once(&mut peer.tcp, values::http_url(value))),
+    ("tcp-ca", |peer, value| once(&mut peer.tcp_ca, values::file(value))),
     ("session-limit", |peer, value| once(&mut peer.session_limit, period(value))),
     ("post-quantum", |peer, value| once(&mut peer.post_quantum, post_quantum(value))),
 ];
@@ -171,6 +172,8 @@ fn period(value: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::Problem;
     use crate::wireguard::parse;
@@ -231,7 +234,10 @@ mod tests {
             ("#adit: listen-tcp = 0", "", "wg0.conf:4: listen-tcp: it is PORT, "),
             ("#adit: tcp = http://a", "", "wg0.conf:4: tcp: it belongs into [Peer]"),
             ("", "#adit: tcp = a:80", "wg0.conf:7: tcp: it is http://HOST"),
-            ("", "#adit: tcp = https://a/", "wg0.conf:7: tcp: TLS is not there: "),
+            ("", "#adit: tcp = https://u@a/", "wg0.conf:7: tcp: it is http://HOST"),
+            ("", "#adit: tcp = https://a\n#adit: tcp-ca = ca.pem", "wg0.conf:8: tcp-ca: it is a file "),
+            ("", "#adit: tcp = http://a\n#adit: tcp-ca = /ca.pem", "wg0.conf:5: it has `tcp-ca` without "),
+            ("", "#adit: tcp-ca = /ca.pem", "wg0.conf:5: it has `tcp-ca` without "),
             ("", "#adit: tcp = http://a\nEndpoint = a:1", "wg0.conf:5: it has an Endpoint and `tcp`"),
             (
                 "",
@@ -244,6 +250,20 @@ mod tests {
         }
         let before = parse(b"#adit: name = a\n[Interface]\n", "wg0.conf").expect_err("no section");
         assert!(before.problems[0].to_string().starts_with("wg0.conf:1: it stands before any section"));
+    }
+
+    #[test]
+    fn a_server_over_tls_has_authorities_of_its_own_or_the_systems() {
+        let peer = |lines: &str| {
+            let parsed = parse(file("", lines).as_bytes(), "wg0.conf").expect("a good file");
+            parsed.config.peers.into_iter().next().expect("a peer")
+        };
+        let systems = peer("#adit: tcp = https://vpn.example/a");
+        let url = systems.tcp.as_ref().map(|url| (url.tls, url.port, url.target.as_str()));
+        assert_eq!((url, systems.tcp_ca), (Some((true, 443, "/a")), None));
+        let own = peer("#adit: tcp-ca = /etc/adit/ca.pem\n#adit: tcp = https://vpn.example:8443");
+        assert_eq!(own.tcp_ca.as_deref(), Some(Path::new("/etc/adit/ca.pem")));
+        assert_eq!(own.tcp.map(|url| url.port), Some(8443));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use adit_core::IpNet;
@@ -112,6 +113,9 @@ pub struct Peer {
     pub expires: Option<Duration>,
     /// `tcp`: where it is reached over TCP, in place of `Endpoint`.
     pub tcp: Option<HttpUrl>,
+    /// `tcp-ca`: the file with the authorities of which the server of an `https://` URL has its certificate. `None`: those of
+    /// the system.
+    pub tcp_ca: Option<PathBuf>,
     /// `session-limit`: how long after its first handshake it is refused, until it is allowed anew.
     pub session_limit: Option<Duration>,
     /// `post-quantum` of this peer.
@@ -141,9 +145,11 @@ pub struct Endpoint {
 /// Where an HTTP server is, which switches to WireGuard's datagrams (ProxyGuard).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpUrl {
+    /// `https://`: TLS is around all that passes.
+    pub tls: bool,
     /// An address without brackets, or a name that is to be resolved.
     pub host: String,
-    /// The port; 80 where none is written.
+    /// The port. Where none is written: 80, with TLS 443.
     pub port: u16,
     /// What the request's header `Host` is: host and port as they were written.
     pub authority: String,

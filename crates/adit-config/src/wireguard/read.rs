@@ -233,6 +233,10 @@ impl Reader<'_> {
                 let text = "it has an Endpoint and `tcp`: it is reached by one of them";
                 self.problem(Some(line), text.to_owned());
             }
+            if peer.tcp_ca.is_some() && peer.tcp.as_ref().is_none_or(|url| !url.tls) {
+                let text = "it has `tcp-ca` without a `tcp` that begins with https://";
+                self.problem(Some(line), text.to_owned());
+            }
             if let Some(first) = lines.insert(public_key, line) {
                 let text = format!("this peer has the same key as that of line {first}: they are one peer");
                 let file = self.file.to_owned();

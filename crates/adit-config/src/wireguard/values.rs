@@ -1,6 +1,7 @@
 //! Single values. An error says what would be right, and quotes no key.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 
 use adit_core::IpNet;
 use base64ct::{Base64, Encoding as _};
@@ -88,17 +89,18 @@ pub(super) fn listen_tcp(value: &str) -> Value<SocketAddr> {
     found.filter(|address| address.port() != 0).ok_or(RIGHT)
 }
 
-/// The part of a URL (RFC 3986 §3) that HTTP without TLS has.
+/// A URL of HTTP, with TLS or without (RFC 3986 §3, RFC 9110 §4.2).
 pub(super) fn http_url(value: &str) -> Value<HttpUrl> {
-    const RIGHT: &str = "it is http://HOST[:PORT][/PATH], without a user";
-    let scheme = |scheme: &str| value.get(..scheme.len()).is_some_and(|it| it.eq_ignore_ascii_case(scheme));
-    if scheme("https://") {
-        return Err(
-            "TLS is not there: have a TLS client such as stunnel or socat lead to the server, and name it here with \
-                    http://",
-        );
-    }
-    let rest = value.get("http://".len()..).filter(|_| scheme("http://")).ok_or(RIGHT)?;
+    const RIGHT: &str = "it is http://HOST[:PORT][/PATH], or the same with https://, without a user";
+    let behind = |scheme: &str| {
+        let (start, rest) = value.split_at_checked(scheme.len())?;
+        start.eq_ignore_ascii_case(scheme).then_some(rest)
+    };
+    let (tls, rest) = match (behind("https://"), behind("http://")) {
+        (Some(rest), _) => (true, rest),
+        (None, Some(rest)) => (false, rest),
+        (None, None) => return Err(RIGHT),
+    };
     let is_plain = |c: char| c.is_ascii_graphic() && !"\"<>\\^`{|}#".contains(c);
     if rest.contains(|c| !is_plain(c)) {
         return Err(RIGHT);
@@ -106,13 +108,20 @@ pub(super) fn http_url(value: &str) -> Value<HttpUrl> {
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, target) = rest.split_at(end);
     let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
-    let with_port = if has_port { authority.to_owned() } else { format!("{authority}:80") };
+    let usual = if tls { 443 } else { 80 };
+    let with_port = if has_port { authority.to_owned() } else { format!("{authority}:{usual}") };
     let Endpoint { host, port } = endpoint(&with_port).map_err(|_| RIGHT)?;
     if host.contains('@') || authority.contains('%') {
         return Err(RIGHT);
     }
     let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
-    Ok(HttpUrl { host, port, authority: authority.to_owned(), target })
+    Ok(HttpUrl { tls, host, port, authority: authority.to_owned(), target })
+}
+
+/// A file by its whole path.
+pub(super) fn file(value: &str) -> Value<PathBuf> {
+    let path = PathBuf::from(value);
+    if path.is_absolute() { Ok(path) } else { Err("it is a file with its whole path") }
 }
 
 /// An address with its prefix length, which may be left out: then it is a host.
@@ -161,9 +170,18 @@ mod tests {
         assert_eq!(parts("HTTP://192.0.2.1:8080/a/b"), url("192.0.2.1", 8080, "192.0.2.1:8080", "/a/b"));
         assert_eq!(parts("http://[2001:db8::1]/"), url("2001:db8::1", 80, "[2001:db8::1]", "/"));
         assert_eq!(parts("http://[2001:db8::1]:8?x=y"), url("2001:db8::1", 8, "[2001:db8::1]:8", "/?x=y"));
+        assert_eq!(parts("https://vpn.example/a"), url("vpn.example", 443, "vpn.example", "/a"));
+        assert_eq!(parts("HTTPS://vpn.example:8443"), url("vpn.example", 8443, "vpn.example:8443", "/"));
+        assert_eq!(parts("https://[2001:db8::1]"), url("2001:db8::1", 443, "[2001:db8::1]", "/"));
+        let tls = |value| http_url(value).map(|url| url.tls);
+        assert_eq!([tls("http://a"), tls("https://a"), tls("hTTps://a")], [Ok(false), Ok(true), Ok(true)]);
         for wrong in [
             "",
             "http://",
+            "https://",
+            "https:/a",
+            "https://user@a/",
+            "https://a:0/",
             "http:///a",
             "http://a:0/",
             "http://a:65536/",

@@ -182,13 +182,16 @@ impl Running {
                     self.add_guest(number, socket, guest)?;
                 }
                 DataMail::LeaveSocket { endpoint, number } => self.leave_socket(endpoint, number),
-                DataMail::AddConnection { endpoint, connection, stream, path, preamble } => {
+                DataMail::AddConnection { endpoint, connection, stream, path, tls, preamble } => {
                     if let Some(demultiplexer) = self.members.demultiplexer(endpoint) {
                         self.ingress.set_demultiplexer(&path, demultiplexer);
                     }
                     self.links
                         .add_connection((endpoint, connection), stream, path, &self.poller)
                         .map_err(|error| format!("cannot wait for a TCP connection: {error}"))?;
+                    if let Some(client) = tls {
+                        self.links.begin_tls(connection, &client);
+                    }
                     if let Some(preamble) = preamble {
                         self.links.begin_preamble(connection, preamble, &self.losses);
                     }

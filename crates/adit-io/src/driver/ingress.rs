@@ -1,6 +1,6 @@
 //! The data thread's way from the network to the TUN device.
 
-use std::io::{self, IoSlice, Read};
+use std::io::{self, IoSlice};
 use std::ops::Range;
 
 use adit_core::{ConnectionId, Judgement, Path};
@@ -106,16 +106,19 @@ impl Running {
         let Some(connection) = self.links.connection(id).filter(|connection| connection.reading) else {
             return Ok(());
         };
-        let kept = connection.partial.len();
+        let (kept, path) = (connection.partial.len(), connection.path);
         let Some((front, rest)) = buffer.split_at_mut_checked(kept) else { return Ok(()) };
-        let count = match (&*connection.stream).read(rest) {
+        front.copy_from_slice(&connection.partial);
+        let count = match self.links.read(id, rest) {
             Ok(0) => return self.break_off(id, "the other end closed the connection".to_owned()),
             Ok(count) => count,
             Err(error) if is_transient(&error) => return Ok(()),
+            // TLS says what is wrong.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return self.break_off(id, error.to_string());
+            }
             Err(error) => return self.break_off(id, format!("cannot read: {error}")),
         };
-        front.copy_from_slice(&connection.partial);
-        let path = connection.path;
         self.take_mail()?;
         let Some(bytes) = buffer.get_mut(..kept + count) else { return Ok(()) };
         let begin = match self.links.judge_preamble(id, bytes, &self.losses) {

@@ -1,5 +1,7 @@
 //! The ways to the network: UDP sockets and TCP connections, and what waits for them.
 
+mod connection;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::iter;
@@ -12,6 +14,7 @@ use adit_core::{ConnectionId, Instant, Judgement, Path, Preamble};
 use adit_dataplane::GsoBatch;
 use adit_dataplane::codec::Demultiplexer;
 
+use self::connection::Connection;
 use super::forward::{Forward, OtherWorkers};
 use super::guests::Guests;
 use super::ids::EndpointId;
@@ -23,7 +26,8 @@ use crate::clock;
 use crate::clock::coarse_clock;
 use crate::poller::{Interest, Poller, Token};
 use crate::sys::LocalAddress;
-use crate::tcp::{Taken, Writer};
+use crate::tcp::Taken;
+use crate::tls::TlsClient;
 use crate::udp::{Backlog, UdpSocket};
 
 /// Bytes that may wait for a connection before data records are dropped (server).
@@ -34,52 +38,6 @@ const CONTROL_QUEUE_LIMIT: usize = 2 * QUEUE_LIMIT;
 const REMEMBER: Duration = Duration::from_secs(1);
 /// How long a closing connection may take to send what waits.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// A connection, both directions.
-pub(super) struct Connection {
-    /// The endpoint that it belongs to.
-    pub(super) endpoint: EndpointId,
-    pub(super) stream: Arc<TcpStream>,
-    pub(super) path: Path,
-    /// The start of a record, or of the preamble, whose end has not come yet.
-    pub(super) partial: Vec<u8>,
-    /// What comes before the records, until it is complete.
-    preamble: Option<Arc<dyn Preamble>>,
-    /// Nothing is read any more when it is closing or the other end is gone.
-    pub(super) reading: bool,
-    writer: Writer,
-    /// What the poller waits for.
-    watched: Option<Interest>,
-    /// When it is closed even if something still waits.
-    closing: Option<Instant>,
-    broken: Option<io::Error>,
-}
-
-impl Connection {
-    fn interest(&self) -> Option<Interest> {
-        match (self.reading, self.writer.waiting() > 0) {
-            (true, true) => Some(Interest::Both),
-            (true, false) => Some(Interest::Read),
-            (false, true) => Some(Interest::Write),
-            (false, false) => None,
-        }
-    }
-
-    /// Brings the poller's set in line with what is wanted. `Err`: it cannot be waited for.
-    fn watch(&mut self, id: ConnectionId, poller: &Poller) -> io::Result<()> {
-        let wanted = self.interest();
-        if wanted == self.watched {
-            return Ok(());
-        }
-        match (self.watched, wanted) {
-            (None, Some(interest)) => poller.add(&*self.stream, Token::Tcp(id.0), interest)?,
-            (Some(_), Some(interest)) => poller.change(&*self.stream, Token::Tcp(id.0), interest)?,
-            (_, None) => poller.remove(&*self.stream),
-        }
-        self.watched = wanted;
-        Ok(())
-    }
-}
 
 /// A UDP socket, and what waits until it has room again.
 struct Link {
@@ -233,23 +191,18 @@ impl Links {
         path: Path,
         poller: &Poller,
     ) -> io::Result<()> {
-        let stream = Arc::new(stream);
-        let writer = Writer::new(Arc::clone(&stream));
-        let mut connection = Connection {
-            endpoint,
-            stream,
-            path,
-            partial: Vec::new(),
-            preamble: None,
-            reading: true,
-            writer,
-            watched: None,
-            closing: None,
-            broken: None,
-        };
+        let mut connection = Connection::new(endpoint, stream, path);
         connection.watch(id, poller)?;
         self.connections.insert(id, connection);
         Ok(())
+    }
+
+    /// All that passes on a new connection is within TLS.
+    pub(super) fn begin_tls(&mut self, id: ConnectionId, client: &TlsClient) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.broken = connection.begin_tls(client).err();
+            self.busy.insert(id);
+        }
     }
 
     /// Something is said on a new connection before its records.
@@ -292,6 +245,18 @@ impl Links {
         self.connections.get_mut(&id)
     }
 
+    /// Reads from a connection what is there; 0: the other end has closed it.
+    pub(super) fn read(&mut self, id: ConnectionId, room: &mut [u8]) -> io::Result<usize> {
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return Err(io::ErrorKind::WouldBlock.into());
+        };
+        let result = connection.read(room);
+        if connection.waiting() > 0 {
+            self.busy.insert(id);
+        }
+        result
+    }
+
     /// The endpoint that a control datagram is for, by its path; and by its first bytes where several use the socket.
     pub(super) fn endpoint_of(&self, path: &Path, datagram: &[u8]) -> Option<EndpointId> {
         match &self.socket_path(path) {
@@ -328,7 +293,7 @@ impl Links {
     pub(super) fn close(&mut self, id: ConnectionId) {
         self.stop_reading(id);
         if let Some(connection) = self.connections.get_mut(&id) {
-            connection.closing = Some(clock() + CLOSE_TIMEOUT);
+            connection.begin_to_close(clock() + CLOSE_TIMEOUT);
         }
     }
 
@@ -399,12 +364,12 @@ impl Links {
         let Some(connection) = self.connections.get_mut(&id).filter(|found| found.broken.is_none()) else {
             return count(&losses.no_path);
         };
-        match connection.writer.write(records, limit) {
+        match connection.write(records, limit) {
             Ok(Taken::Yes) => {}
             Ok(Taken::Full) => count(&losses.tcp_full),
             Err(error) => connection.broken = Some(error),
         }
-        if connection.broken.is_some() || connection.writer.waiting() > 0 {
+        if connection.broken.is_some() || connection.waiting() > 0 {
             self.busy.insert(id);
         }
     }
@@ -412,7 +377,7 @@ impl Links {
     /// Writes what waits for a connection, as far as its socket takes it.
     pub(super) fn flush(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(&id) {
-            connection.broken = connection.writer.flush().err();
+            connection.broken = connection.flush().err();
             self.busy.insert(id);
         }
     }
@@ -428,7 +393,7 @@ impl Links {
 
     /// Whether a connection has more to send than its socket takes.
     pub(super) fn full(&self) -> bool {
-        self.busy().any(|connection| connection.writer.waiting() > 0)
+        self.busy().any(|connection| connection.waiting() > 0)
     }
 
     /// Whether a connection waits to be closed.
@@ -456,7 +421,7 @@ impl Links {
 
     fn settle_one(&mut self, id: ConnectionId, poller: &Poller) -> Option<Broken> {
         let connection = self.connections.get_mut(&id)?;
-        let full = connection.writer.waiting() > 0;
+        let full = connection.waiting() > 0;
         let over = connection.closing.is_some_and(|deadline| !full || clock() >= deadline);
         if !over && connection.broken.is_none() {
             connection.broken = connection.watch(id, poller).err();
@@ -464,7 +429,7 @@ impl Links {
         if over || connection.broken.is_some() {
             let mut connection = self.connections.remove(&id)?;
             poller.remove(&*connection.stream);
-            connection.writer.close();
+            connection.shut_down();
             let error = connection.broken.take()?;
             // Nothing more is reported about a connection that is closing.
             let told = connection.closing.is_some();
@@ -483,7 +448,7 @@ impl Links {
 
     /// Closes all connections at once.
     pub(super) fn close_all(&self) {
-        self.connections.values().for_each(|connection| connection.writer.close());
+        self.connections.values().for_each(Connection::shut_down);
     }
 }
 

@@ -13,6 +13,7 @@ use super::ids::EndpointId;
 use super::status::LossCounters;
 use crate::mailbox::Mailbox;
 use crate::opener::Opened;
+use crate::tls::TlsClient;
 use crate::udp::UdpSocket;
 
 /// To the control thread.
@@ -87,6 +88,8 @@ pub(crate) enum DataMail {
         connection: ConnectionId,
         stream: TcpStream,
         path: Path,
+        /// TLS, around all that passes.
+        tls: Option<TlsClient>,
         preamble: Option<Arc<dyn Preamble>>,
     },
     /// Read no more, send what waits, then close.

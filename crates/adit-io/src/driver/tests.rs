@@ -11,6 +11,7 @@ mod preambles;
 mod protocols;
 mod sources;
 mod tcp;
+mod tls;
 mod toy;
 mod transfers;
 mod turns;

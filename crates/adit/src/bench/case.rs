@@ -27,6 +27,10 @@ pub(crate) enum Load {
     /// A TCP flow: super-packets that are cut and given checksums while they are sealed, and that are
     /// checked and merged after they were opened.
     Flow,
+    /// UDP packets one by one in WireGuard's format, with what it does to the headers around them (RFC 6040, loops).
+    WireGuard,
+    /// The same, with headers around them that do not depend on the packets.
+    WireGuardPlain,
     /// MirageVPN's own benchmark (its bench/bench_engine.ml): 1024 zero bytes, TCP framing, AES-128-GCM.
     /// They are no IP packet, so the data plane carries them as it does a protocol's messages: sealed by
     /// an `Inject` order each, and handed to the protocol in a copy.
@@ -54,8 +58,10 @@ impl Case {
         let others = others.map(|cipher| Case { load: Load::Packets, cipher, bytes: 1400 });
         let epochs = CIPHERS.map(|cipher| Case { load: Load::Epochs, cipher, bytes: 1400 });
         let flows = CIPHERS.map(|cipher| Case { load: Load::Flow, cipher, bytes: 1400 });
+        let wireguard = [Load::WireGuard, Load::WireGuardPlain];
+        let wireguard = wireguard.map(|load| Case { load, cipher: Cipher::ChaCha20Poly1305, bytes: 1400 });
         let mirage = Case { load: Load::MirageVpn, cipher: Cipher::Aes128Gcm, bytes: 1024 };
-        packets.chain(others).chain(epochs).chain(flows).chain([mirage]).collect()
+        packets.chain(others).chain(epochs).chain(flows).chain(wireguard).chain([mirage]).collect()
     }
 
     /// Datagrams a batch: what the driver puts into one system call.
@@ -63,7 +69,7 @@ impl Case {
         match self.load {
             // As many full segments as one super-packet of less than 64 KiB has and one GSO batch takes.
             Load::Flow => 44,
-            Load::Packets | Load::Epochs | Load::MirageVpn => {
+            Load::Packets | Load::Epochs | Load::WireGuard | Load::WireGuardPlain | Load::MirageVpn => {
                 (BATCH_BYTES / self.bytes).clamp(1, BATCH_PACKETS)
             }
         }
@@ -72,7 +78,9 @@ impl Case {
     /// What carries the datagrams.
     pub(crate) fn transport(self) -> Transport {
         match self.load {
-            Load::Packets | Load::Epochs | Load::Flow => Transport::Udp,
+            Load::Packets | Load::Epochs | Load::Flow | Load::WireGuard | Load::WireGuardPlain => {
+                Transport::Udp
+            }
             Load::MirageVpn => Transport::Tcp,
         }
     }
@@ -93,6 +101,8 @@ impl Case {
             Load::Packets => "packets",
             Load::Epochs => "epochs",
             Load::Flow => "flow",
+            Load::WireGuard => "wireguard",
+            Load::WireGuardPlain => "wireguard-plain",
             Load::MirageVpn => "miragevpn",
         }
     }
@@ -103,6 +113,8 @@ impl Case {
             Load::Packets => "UDP packets, one by one",
             Load::Epochs => "UDP packets, epoch format",
             Load::Flow => "TCP flow, cut and merged",
+            Load::WireGuard => "UDP packets, WireGuard, ECN",
+            Load::WireGuardPlain => "UDP packets, WireGuard, no ECN",
             Load::MirageVpn => "MirageVPN's: zeros as messages, TCP",
         }
     }

@@ -5,13 +5,15 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use adit_core::{
-    Cipher, ConnectionId, DataEvent, Install, Notice, Path, PeerConfig, PeerId, ReplayWindow, Transport,
+    Cipher, ConnectionId, DataEvent, Install, Notice, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
+    Transport,
 };
 use adit_dataplane::aead::AeadError;
 use adit_dataplane::codec::openvpn::{self, Compression, DataFraming, DataHeader, Framing, Key, MacKey};
-use adit_dataplane::codec::{Demultiplexer, SessionCodec};
+use adit_dataplane::codec::{Demultiplexer, SessionCodec, wireguard};
 use adit_dataplane::{
-    Config, Counters, Egress, EgressEvent, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, split,
+    Config, Counters, Egress, EgressEvent, Ingress, MergePolicy, Offload, OuterPolicy, ReceiveBatch,
+    TransmitBatch, split,
 };
 use ipnet::{IpNet, Ipv4Net};
 
@@ -20,6 +22,13 @@ use super::packets;
 
 /// The client's peer-id at the server.
 const PEER: PeerId = PeerId(1);
+
+/// The receiver index of WireGuard's session at the server.
+const INDEX: u32 = 7;
+/// The MTU up to which WireGuard pads: the usual one.
+const MTU: u16 = 1420;
+/// WireGuard's key for both directions. It protects nothing.
+const WIREGUARD_KEY: [u8; 32] = [0x5a; 32];
 
 /// A key for both directions. It protects nothing.
 pub(crate) fn key(cipher: Cipher) -> Key {
@@ -63,7 +72,9 @@ impl Tunnel {
     pub(crate) fn new(case: Case) -> Tunnel {
         let count = case.batch();
         let input = match case.load {
-            Load::Packets | Load::Epochs => Input::Packets { packet: packets::udp(case.bytes), count },
+            Load::Packets | Load::Epochs | Load::WireGuard | Load::WireGuardPlain => {
+                Input::Packets { packet: packets::udp(case.bytes), count }
+            }
             Load::Flow => {
                 let (offload, packet) = packets::tcp(count, case.bytes);
                 Input::Flow { offload, original: packet.clone(), packet }
@@ -72,8 +83,14 @@ impl Tunnel {
         };
         let merge = if case.load == Load::Flow { MergePolicy::TcpAndUdp } else { MergePolicy::Off };
         let path = path(case.transport());
-        let (mut egress, _, _) = adit_dataplane::new(config(openvpn::Client));
-        let (_, mut ingress, counters) = adit_dataplane::new(config(openvpn::Server));
+        let [client, server] = match case.load {
+            Load::WireGuard | Load::WireGuardPlain => {
+                [config(wireguard::Sockets), config(wireguard::Sockets)]
+            }
+            _ => [config(openvpn::Client), config(openvpn::Server)],
+        };
+        let (mut egress, _, _) = adit_dataplane::new(client);
+        let (_, mut ingress, counters) = adit_dataplane::new(server);
         let mut transmit_batch = TransmitBatch::new();
         for event in session(PeerId::SERVER, path, IpNet::V4(Ipv4Net::default()), case) {
             if let (Some(event), _) = split(event, make_codec) {
@@ -217,10 +234,9 @@ fn path(transport: Transport) -> Path {
 }
 
 /// What the codec of a session is made of.
-struct Codec {
-    framing: Framing,
-    cipher: Cipher,
-    key: Key,
+enum Codec {
+    OpenVpn { framing: Framing, cipher: Cipher, key: Key },
+    WireGuard { cipher: Cipher, plain: bool },
 }
 
 /// A data plane as the driver makes it.
@@ -229,21 +245,30 @@ fn config(demultiplexer: impl Demultiplexer + 'static) -> Config {
 }
 
 fn make_codec(install: &Install<Codec>) -> Result<SessionCodec, AeadError> {
-    let Codec { framing, cipher, key } = &install.codec;
-    openvpn::session_with(adit_io::aead::provider, *framing, *cipher, (key, key), ReplayWindow::default())
+    let (provider, replay) = (adit_io::aead::provider, ReplayWindow::default());
+    match &install.codec {
+        Codec::OpenVpn { framing, cipher, key } => {
+            openvpn::session_with(provider, *framing, *cipher, (key, key), replay)
+        }
+        Codec::WireGuard { cipher, plain } => {
+            let keys = (&WIREGUARD_KEY[..], &WIREGUARD_KEY[..]);
+            let codec = wireguard::session_with(provider, INDEX, MTU, *cipher, keys, replay)?;
+            let outer = if *plain { OuterPolicy::default() } else { codec.outer };
+            Ok(SessionCodec { outer, ..codec })
+        }
+    }
 }
 
 /// Orders that bring up one end.
 fn session(peer: PeerId, path: Path, behind: IpNet, case: Case) -> [DataEvent<Codec>; 3] {
-    let session = openvpn::session_id(peer, 0);
-    let framing =
-        DataFraming { header: DataHeader::V2 { peer_id: PEER.0 }, key_id: 0, compression: Compression::None };
-    let (framing, key) = match case.load {
-        // The secret of the first epoch: as long for every cipher as the longest key.
-        Load::Epochs => (Framing::Epoch(framing), key(Cipher::ChaCha20Poly1305)),
-        _ => (Framing::Data(framing), key(case.cipher)),
+    let (session, codec) = match case.load {
+        Load::WireGuard | Load::WireGuardPlain => {
+            let plain = case.load == Load::WireGuardPlain;
+            (SessionId(INDEX.into()), Codec::WireGuard { cipher: case.cipher, plain })
+        }
+        _ => (openvpn::session_id(peer, 0), openvpn_codec(case)),
     };
-    let install = Install { peer, session, codec: Codec { framing, cipher: case.cipher, key } };
+    let install = Install { peer, session, codec };
     [
         DataEvent::AddPeer(PeerConfig {
             peer,
@@ -257,4 +282,16 @@ fn session(peer: PeerId, path: Path, behind: IpNet, case: Case) -> [DataEvent<Co
         DataEvent::Install(Box::new(install)),
         DataEvent::Activate { peer, session },
     ]
+}
+
+/// The key of an OpenVPN session, and its form.
+fn openvpn_codec(case: Case) -> Codec {
+    let framing =
+        DataFraming { header: DataHeader::V2 { peer_id: PEER.0 }, key_id: 0, compression: Compression::None };
+    let (framing, key) = match case.load {
+        // The secret of the first epoch: as long for every cipher as the longest key.
+        Load::Epochs => (Framing::Epoch(framing), key(Cipher::ChaCha20Poly1305)),
+        _ => (Framing::Data(framing), key(case.cipher)),
+    };
+    Codec::OpenVpn { framing, cipher: case.cipher, key }
 }

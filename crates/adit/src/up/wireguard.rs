@@ -84,7 +84,7 @@ impl Tunnel<'_> {
         };
         let endpoints = names::look_up(self.file, &self.parsed, &resolver, &mut self.log)?;
         let (settings, mark) = self.settings(&endpoints)?;
-        let streams = Streams::new(&self.parsed.config);
+        let streams = Streams::new(self.file, &self.parsed.config)?;
         let mut tunnel = self.set_up(&interface, (settings.clone(), mark), &endpoints, &streams)?;
         let socket = UapiSocket::bind(&interface).map_err(Failure::World)?;
         tunnel.listen(socket).map_err(no_thread)?;

@@ -12,6 +12,7 @@ use crate::clock;
 use crate::driver::mail::DataMail;
 use crate::driver::status::count;
 use crate::poller::{Interest, Token};
+use crate::tls::TlsClient;
 
 /// Connections accepted before the rest has its turn.
 const ACCEPT_BATCH: usize = 16;
@@ -24,13 +25,14 @@ impl<P: Protocol> Control<'_, P> {
         &mut self,
         stream: TcpStream,
         remote: SocketAddr,
-        preamble: Option<Arc<dyn Preamble>>,
+        (tls, preamble): (Option<TlsClient>, Option<Arc<dyn Preamble>>),
     ) -> Path {
         let membership = self.workers.membership();
         let (endpoint, connection) = (membership.id, ConnectionId(membership.device.next_connection()));
         let path = Path::Tcp { connection, remote };
         self.connections.insert(connection, path);
-        self.workers.post_first(DataMail::AddConnection { endpoint, connection, stream, path, preamble });
+        let mail = DataMail::AddConnection { endpoint, connection, stream, path, tls, preamble };
+        self.workers.post_first(mail);
         self.workers.wake();
         path
     }
@@ -39,7 +41,8 @@ impl<P: Protocol> Control<'_, P> {
     pub(super) fn connected(&mut self, now: Instant, remote: usize, stream: TcpStream, address: SocketAddr) {
         let preamble = self.streams.remotes.get(&remote).map(Arc::clone);
         let is_prepared = preamble.is_none();
-        let path = self.add_connection(stream, address, preamble);
+        let tls = self.streams.tls.get(&remote).cloned();
+        let path = self.add_connection(stream, address, (tls, preamble));
         match path {
             Path::Tcp { connection, .. } if !is_prepared => {
                 self.preparing.insert(connection, (remote, now + PREAMBLE_TIME));
@@ -73,7 +76,7 @@ impl<P: Protocol> Control<'_, P> {
     /// The protocol has one more connection of a listener.
     pub(super) fn begin_connection(&mut self, stream: TcpStream, remote: SocketAddr) {
         let preamble = self.streams.accepted.clone();
-        let path = self.add_connection(stream, remote, preamble);
+        let path = self.add_connection(stream, remote, (None, preamble));
         self.protocol.handle_command(clock(), Command::Opened { path });
         self.pump();
     }

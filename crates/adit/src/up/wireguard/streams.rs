@@ -1,12 +1,15 @@
 //! WireGuard over TCP: where the file has peers come by TCP, and whom it reaches so.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use adit_config::wireguard::{Config, HttpUrl, Peer};
 use adit_core::{Preamble, Transport};
-use adit_io::{DriverConfig, Family, Listen, Remote, StreamOptions};
+use adit_io::{DriverConfig, Family, Listen, Remote, StreamOptions, TlsClient};
 use adit_wireguard::upgrade::{Acceptor, Initiator};
+
+use crate::up::Failure;
 
 /// Connections beside one for each peer: those that no peer uses yet, and those that clients have left behind.
 const SPARE_CONNECTIONS: usize = 4096;
@@ -15,19 +18,49 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The peers that are reached over TCP, in the order of their numbers. They hold until the tunnel ends.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Streams(Vec<([u8; 32], HttpUrl)>);
+pub(super) struct Streams(Vec<Stream>);
+
+/// How one of them is reached.
+#[derive(Clone, Debug)]
+struct Stream {
+    key: [u8; 32],
+    url: HttpUrl,
+    authorities: Option<PathBuf>,
+    /// With `https://`.
+    tls: Option<TlsClient>,
+}
+
+impl Stream {
+    /// Reads the certificates of authorities, if the URL needs them.
+    fn new(peer: &Peer, url: &HttpUrl) -> Result<Self, String> {
+        let authorities = peer.tcp_ca.clone();
+        let tls = url.tls.then(|| TlsClient::new(&url.host, authorities.as_deref())).transpose()?;
+        Ok(Stream { key: peer.public_key, url: url.clone(), authorities, tls })
+    }
+
+    fn is_of(&self, peer: &Peer) -> bool {
+        self.key == peer.public_key && Some(&self.url) == peer.tcp.as_ref() && self.authorities == peer.tcp_ca
+    }
+}
 
 impl Streams {
     /// Those of the file at the start.
-    pub(super) fn new(config: &Config) -> Self {
-        let with_key = |peer: &Peer| Some((peer.public_key, peer.tcp.clone()?));
-        Streams(config.peers.iter().filter_map(with_key).collect())
+    ///
+    /// # Errors
+    /// The certificates of authorities cannot be read, with the line of the peer.
+    pub(super) fn new(file: &Path, config: &Config) -> Result<Self, Failure> {
+        let with_url = config.peers.iter().filter_map(|peer| Some((peer, peer.tcp.as_ref()?)));
+        let streams = with_url.map(|(peer, url)| {
+            let setting = if peer.tcp_ca.is_some() { "tcp-ca" } else { "tcp" };
+            let place = |why: String| format!("{}:{}: {setting}: {why}", file.display(), peer.line);
+            Stream::new(peer, url).map_err(|why| Failure::Configuration(place(why)))
+        });
+        Ok(Streams(streams.collect::<Result<_, Failure>>()?))
     }
 
     /// The number of the remote by which that peer is reached.
     pub(super) fn number(&self, peer: &Peer) -> Option<usize> {
-        let url = peer.tcp.as_ref()?;
-        self.0.iter().position(|(key, known)| *key == peer.public_key && known == url)
+        self.0.iter().position(|stream| stream.is_of(peer))
     }
 
     /// Whether a file says otherwise.
@@ -44,12 +77,14 @@ impl Streams {
             driver.max_connections = config.peers.len() + SPARE_CONNECTIONS;
         }
         driver.listen.extend(listen);
-        driver.remotes = self.0.iter().map(|(_, url)| remote(url, mark)).collect();
+        driver.remotes = self.0.iter().map(|stream| remote(&stream.url, mark)).collect();
         let initiator =
             |url: &HttpUrl| Arc::new(Initiator::new(&url.authority, &url.target)) as Arc<dyn Preamble>;
+        let tls = self.0.iter().map(|stream| stream.tls.clone()).enumerate();
         driver.streams = StreamOptions {
             accepted: Some(Arc::new(Acceptor)),
-            remotes: self.0.iter().map(|(_, url)| initiator(url)).enumerate().collect(),
+            remotes: self.0.iter().map(|stream| initiator(&stream.url)).enumerate().collect(),
+            tls: tls.filter_map(|(number, tls)| Some((number, tls?))).collect(),
             mark,
         };
     }

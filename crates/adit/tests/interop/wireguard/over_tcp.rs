@@ -1,6 +1,7 @@
 //! WireGuard over TCP: adit's ends with each other where UDP is blocked, and each with the other end of ProxyGuard, which
 //! stands here as its source describes it (`over_tcp/proxyguard.rs`).
 
+mod https;
 mod proxyguard;
 
 use std::io::{Read as _, Write as _};
