@@ -17,7 +17,8 @@ const TASKS: u64 = 64;
 /// The capability that adit needs and upstream's and Debian's units lack: with it, a server that runs as its `user` reads its
 /// files again (SIGHUP).
 ///
-/// CAP_KILL is left out, as in the units of the package: with it a unit's exposure (`systemd-analyze security`) is above 3.0.
+/// CAP_KILL is left out, as in the units of servers in packaging/systemd: with it their exposure is above 3.0 (`systemd-analyze
+/// security`).
 const CAPABILITY: &str = "CAP_DAC_READ_SEARCH";
 
 /// The limits of a unit that are too low for adit.

@@ -61,7 +61,7 @@ pub(super) enum Request {
         /// How long a PIN holds; `None`: until the token is taken out.
         pin_cache: Option<Duration>,
     },
-    /// Which certificates there are. With `token`, an identity, only that token is given the PIN, or is one asked for.
+    /// Which certificates there are. With `token`, only the token of that identity is logged in at.
     Find { pin: Option<Pin>, token: Option<Identity> },
     /// A signature.
     Sign { identity: Identity, operation: Operation, data: Vec<u8>, pin: Option<Pin> },
@@ -185,10 +185,11 @@ pub(super) fn receive<T: DeserializeOwned>(mut stream: &UnixStream) -> io::Resul
     message(|buffer| stream.read_exact(buffer))
 }
 
-/// Takes a message that has begun to arrive, and has arrived as a whole after that time.
+/// Takes a message that has begun to arrive. It must be complete within `longest`.
 ///
 /// # Errors
-/// Among others [`io::ErrorKind::TimedOut`]. After an error the stream is of no more use: the rest of a message may follow.
+/// [`io::ErrorKind::TimedOut`] when it is not, and others. After an error the stream cannot be used further, as the rest of a
+/// message may follow.
 pub(super) fn receive_within<T: DeserializeOwned>(stream: &UnixStream, longest: Duration) -> io::Result<T> {
     let end = Instant::now() + longest;
     message(|buffer| read_until(stream, buffer, end))

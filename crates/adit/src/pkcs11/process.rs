@@ -54,8 +54,8 @@ impl Cards {
         }
     }
 
-    /// The certificates that are there, or [`Outcome::PinNeeded`] or [`Outcome::PinWrong`]: for the token of that identity alone,
-    /// if one is given. Waits as long as `wanted` says so.
+    /// The certificates that are there, or [`Outcome::PinNeeded`] or [`Outcome::PinWrong`]. With `token`, only the token of that
+    /// identity needs a PIN. Waits as long as `wanted` says so.
     ///
     /// # Errors
     /// When they cannot be read, or are not wanted any more.
