@@ -151,7 +151,7 @@ impl Server {
         self.forget_vacated();
         let elsewhere = self.pool.announce(id, &come);
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.ask_learn_more(self.now, &come, &elsewhere, &mut self.events);
+            peer.ask_about_later_addresses(self.now, &come, &elsewhere, &mut self.events);
         }
     }
 }

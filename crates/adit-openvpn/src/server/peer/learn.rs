@@ -1,4 +1,4 @@
-//! `learn-address`: a script that is told of each address of a client, and may say no to it.
+//! `learn-address`: a script that is run for each address of a client, and may refuse it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -31,7 +31,7 @@ impl Learning {
 
 /// What the script is asked about addresses that a client was given since it is up.
 #[derive(Default)]
-pub(super) struct LearningMore {
+pub(super) struct LaterAddresses {
     /// Its addresses that are refused until the script has answered.
     asked: BTreeMap<ScriptId, IpNet>,
     /// Runs about addresses that were taken from it before the script had answered.
@@ -44,8 +44,8 @@ pub(in crate::server) enum Learned {
     NotOurs,
     /// It has not answered for all addresses yet.
     NotYet,
-    /// That was about an address more of a client that is up.
-    More,
+    /// That was about an address that a client which is up was given.
+    Later,
     /// It has; those that it said no to are not reached.
     All { lease: Box<ClientLease>, settings: Box<PeerSettings> },
 }
@@ -94,7 +94,7 @@ impl Peer {
 
     /// Asks about addresses that a client which is up was given. Nothing is sent there before the script has said yes.
     /// `before`: those that a client of another endpoint had until now.
-    pub(in crate::server) fn ask_learn_more(
+    pub(in crate::server) fn ask_about_later_addresses(
         &mut self,
         now: Instant,
         addresses: &[IpNet],
@@ -148,8 +148,13 @@ impl Peer {
         }
     }
 
-    /// The script has answered about an address more.
-    fn more_learned(&mut self, network: IpNet, outcome: &ScriptOutcome, events: &mut VecDeque<Event>) {
+    /// The script has answered about an address that the client was given since it is up.
+    fn later_address_judged(
+        &mut self,
+        network: IpNet,
+        outcome: &ScriptOutcome,
+        events: &mut VecDeque<Event>,
+    ) {
         if let Some(why) = refusal(network, outcome) {
             let text = format!("{}: {why}; nothing is sent there", self.name());
             return self.tell(Severity::Warning, text, events);
@@ -168,11 +173,11 @@ impl Peer {
     ) -> Learned {
         if let Some(up) = &mut self.up {
             if up.learning.superseded.remove(&id) {
-                return Learned::More;
+                return Learned::Later;
             }
             if let Some(network) = up.learning.asked.remove(&id) {
-                self.more_learned(network, outcome, events);
-                return Learned::More;
+                self.later_address_judged(network, outcome, events);
+                return Learned::Later;
             }
         }
         let Some(learning) = &mut self.learning else { return Learned::NotOurs };
