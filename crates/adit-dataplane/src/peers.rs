@@ -144,7 +144,8 @@ impl Peers {
         self.routes.replace(slot, routes);
     }
 
-    /// New facts about a peer that is known.
+    /// New facts about a peer that is known. The moves that may be followed before the next tick stay as many as they were:
+    /// a peer that changes its address causes such changes itself.
     fn change(
         &mut self,
         slot: u32,
@@ -154,7 +155,7 @@ impl Peers {
     ) {
         let Some(peer) = self.peers.get_mut(slot) else { return };
         peer.leave_paths(slot, &mut self.paths);
-        (peer.path, peer.max_mss, peer.moves) = (path, max_mss, MOVES);
+        (peer.path, peer.max_mss) = (path, max_mss);
         (peer.roams, peer.by_path) = (roams, by_path);
     }
 
