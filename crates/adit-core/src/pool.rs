@@ -195,6 +195,11 @@ impl AddressPool {
         self.kept = addresses;
     }
 
+    /// Whether an address is leased to nobody, as a peer of another protocol has it ([`keep`](Self::keep)).
+    pub fn is_kept(&self, address: IpAddr) -> bool {
+        self.kept.contains(&address)
+    }
+
     fn is_free(&self, slot: u32) -> bool {
         !self.used.contains_key(&slot) && !self.kept_slots.contains(&slot)
     }

@@ -221,6 +221,11 @@ impl EndpointPool {
         self.with(|pool| pool.other_holder(self.owner(peer), address)).flatten()
     }
 
+    /// See [`AddressPool::is_kept`].
+    pub fn is_kept(&self, address: IpAddr) -> bool {
+        self.with(|pool| pool.is_kept(address)).unwrap_or_default()
+    }
+
     /// See [`AddressPool::change`].
     pub fn change(&self, lease: &mut Lease, change: AddressChange) {
         self.with(|pool| pool.change(lease, change));

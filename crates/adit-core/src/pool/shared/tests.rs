@@ -111,6 +111,7 @@ fn kept_addresses_are_leased_to_nobody() {
     let [udp, tcp] = [pool.join(ranges(), &[]), pool.join(ranges(), &[])];
     let anna = take(&udp, 1, "anna").unwrap();
     assert_eq!(v4(&anna), 3);
+    assert_eq!([2, 200, 3].map(|last| tcp.is_kept(at(last))), [true, true, false]);
     // One that is in use stays with who has it, and then goes to nobody; the one before is free.
     pool.keep([at(3)].into());
     assert_eq!([2, 3].map(|peer| v4(&take(&tcp, peer, "").unwrap())), [4, 5]);
