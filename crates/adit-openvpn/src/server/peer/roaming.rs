@@ -24,8 +24,8 @@ impl Peer {
     }
 
     /// It is up and has another address, to which the data plane sends from now on. What depends on the length of the outer
-    /// headers follows: the MSS of packets inside at once, parts (`fragment`) with the next keys, which are made now if parts
-    /// of the present ones are too long there.
+    /// headers follows: the MSS of packets inside at once, parts (`fragment`) with the next keys, which are made now, or as soon
+    /// as that is possible, if parts of the present ones are too long there.
     pub(in crate::server) fn move_to(&mut self, now: Instant, path: Path, events: &mut VecDeque<Event>) {
         let before = self.max_mss();
         self.path = path;
@@ -38,7 +38,7 @@ impl Peer {
             events.push_back(Event::Data(DataEvent::AddPeer(config)));
         }
         if self.data_keys.move_to(path) {
-            self.channel.rekey(now);
+            self.channel.renegotiate_by_time(now);
         }
     }
 
