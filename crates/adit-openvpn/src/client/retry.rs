@@ -53,6 +53,23 @@ impl Client {
         self.wait_to_try_again(reason, advance, wait.max(least));
     }
 
+    /// The connection or the attempt is given up on request, and the next one comes after the wait.
+    pub(super) fn restart(&mut self) {
+        let reason = "told to restart";
+        match self.state {
+            // One that is held back, or asks where to go, begins anew anyway (OpenVPN manage.c, `MANSIG_IGNORE_USR1_HUP`).
+            State::Ended | State::Held(_) | State::Choosing => {}
+            // That attempt was counted when the proxy refused it.
+            State::AskingForProxy { not_before: Some(at), .. } => {
+                self.wait_to_try_again(reason, true, at.saturating_since(self.now));
+            }
+            _ => {
+                self.signal = matches!(self.state, State::Connected(_)).then_some("sigusr1");
+                self.try_again(reason, false);
+            }
+        }
+    }
+
     /// One more attempt, or a connection that was up, is over. Gives the wait before the next attempt; `None`, and the client
     /// ends, if `connect-retry-max` allows no further one.
     pub(super) fn count_attempt(&mut self, reason: &str, was_up: bool) -> Option<Duration> {

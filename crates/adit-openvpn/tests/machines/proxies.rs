@@ -127,6 +127,21 @@ fn what_is_answered_after_the_attempt_is_not_taken() {
     assert_eq!(client.poll_timeout(), Some(NOW + Duration::from_secs(1)));
 }
 
+/// It was counted when the proxy refused it.
+#[test]
+fn a_restart_does_not_count_an_attempt_again_that_a_proxy_refused() {
+    let mut client = client(|params| params.retry_max = Some(3));
+    assert_eq!(asked(&fails(&mut client, NOW, true)), Some(true));
+    client.handle_command(NOW, Command::Restart);
+    assert!(says(&events(&mut client), "told to restart; next attempt in 1 s"));
+    assert!(answers(&mut client, NOW).is_empty());
+    let later = NOW + Duration::from_secs(1);
+    client.handle_timeout(later);
+    assert!(opens(&events(&mut client)));
+    let second = fails(&mut client, later, true);
+    assert!(asked(&second) == Some(true) && !has_ended(&second), "three are allowed");
+}
+
 #[test]
 fn without_someone_to_ask_the_attempt_has_failed() {
     let mut client = client(|params| params.asks_for_proxy_credentials = false);
