@@ -84,6 +84,21 @@ fn a_pushed_algorithm_is_decompressed_if_the_file_lets_it() {
     assert!(pair.client_events.iter().any(failed), "{:?}", pair.client_events);
 }
 
+/// A later PUSH_UPDATE may set such an MTU, and the keys stay.
+#[test]
+fn a_client_takes_payloads_of_the_largest_mtu_that_may_be_pushed() {
+    let large = |client: &mut ClientParams| {
+        names_lzo(&mut client.data);
+        client.max_pushed_mtu = 9000;
+    };
+    let pair = pair(Transport::Udp, large, |server| names_lzo(&mut server.data));
+    assert!(pair.is_up());
+    let (_, payloads) = installed(&pair.client_events).unwrap();
+    assert_eq!(payloads, Payloads { decompress: true, fragment: None, longest: 9000 });
+    let (_, payloads) = installed(&pair.server_events).unwrap();
+    assert_eq!(payloads.longest, 1600);
+}
+
 #[test]
 fn a_static_key_has_them_too() {
     let key = StaticKey::from_bytes(&[7; 256]);
