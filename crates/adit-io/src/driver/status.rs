@@ -58,13 +58,14 @@ pub struct Losses {
     pub no_path: u64,
     /// Batches of records for a TCP connection whose queue was full.
     pub tcp_full: u64,
-    /// Control datagrams that came faster than the protocol took them.
+    /// Control datagrams, and ends of connections, that came faster than the protocol took them.
     pub control_full: u64,
     /// Messages in the data channel that came faster than the protocol took them.
     pub notices_full: u64,
     /// Packets and receives that came faster than the worker they are for took them.
     pub handover_full: u64,
-    /// TCP connections refused because there were too many, or because they could not be forwarded.
+    /// TCP connections refused because there were too many, because their first bytes could not be waited for, or because they
+    /// could not be forwarded.
     pub connections_refused: u64,
     /// Control datagrams that the protocol rejected.
     pub rejected: u64,
