@@ -263,7 +263,7 @@ impl Helper {
         let remotes = lock(&self.remotes).clone();
         let mut known = lock(&self.proxy_credentials);
         if known.len() >= MAX_PROXIES && !known.contains_key(&key) {
-            known.retain(|(host, port), _| remotes.iter().any(|remote| is_by(remote, (host.as_str(), *port))));
+            known.retain(|proxy, _| remotes.iter().any(|remote| is_by(remote, proxy)));
         }
         known.insert(key, credentials);
         Ok(())
@@ -391,8 +391,8 @@ impl Helper {
 }
 
 /// Whether the configuration has a remote reached by that proxy.
-fn is_by(remote: &Remote, (host, port): (&str, u16)) -> bool {
-    remote.proxy.as_ref().is_some_and(|proxy| proxy.host == host && proxy.port == port)
+fn is_by(remote: &Remote, (host, port): &(String, u16)) -> bool {
+    remote.proxy.as_ref().is_some_and(|proxy| proxy.host == *host && proxy.port == *port)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

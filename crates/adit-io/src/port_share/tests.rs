@@ -123,8 +123,7 @@ fn a_fifo_in_the_place_of_a_journals_file_does_not_block() {
     mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let source = SocketAddr::from(([192, 0, 2, 1], 9));
     let directory = scratch.path().to_owned();
-    let refused =
-        thread::spawn(move || Entry::write(Some(directory.as_path()), &server, source).is_none());
+    let refused = thread::spawn(move || Entry::write(Some(directory.as_path()), &server, source).is_none());
     wait("no file is written", || refused.is_finished());
     assert!(refused.join().unwrap());
     assert!(path.exists(), "it is not ours");

@@ -15,8 +15,8 @@ use adit_core::{Ended, Instant, Notice, Path, PeerId, Rejected, Report, Severity
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
-pub(super) use self::learn::{Learned, delete_address};
 use self::learn::{LaterAddresses, Learning};
+pub(super) use self::learn::{Learned, delete_address};
 use super::authentication::Authentication;
 use super::connect::Connecting;
 use super::pre_auth::PendingClient;
