@@ -119,6 +119,11 @@ impl Egress {
                     self.send_staged(peer, out);
                 }
             }
+            EgressEvent::SetMaxMss { peer, max_mss } => {
+                if let Some(known) = self.peer(peer) {
+                    known.max_mss = max_mss;
+                }
+            }
             EgressEvent::AddRoute { peer, route } => {
                 if let Some(slot) = self.slot(peer) {
                     self.routes.insert(route, slot);

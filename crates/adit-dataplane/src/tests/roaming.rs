@@ -178,7 +178,7 @@ fn a_peer_moves_only_so_often() {
     assert_eq!(whereabouts(&mut server, 1), udp(9));
 }
 
-/// The protocol adds a peer anew when it comes by the other family: that allows it no more moves.
+/// New facts about a peer, which its change of address may have caused, allow it no more moves.
 #[test]
 fn a_peer_that_is_changed_moves_no_more_often() {
     let (mut server, mut one, _) = three(false);

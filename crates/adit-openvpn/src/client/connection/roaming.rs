@@ -32,7 +32,7 @@ impl Connection {
         events.push_back(Event::Data(DataEvent::MovePeer { peer: PeerId::SERVER, path }));
         let max_mss = self.max_mss();
         if max_mss != before {
-            events.push_back(Event::Data(DataEvent::AddPeer(self.peer_config(max_mss))));
+            events.push_back(Event::Data(DataEvent::SetMaxMss { peer: PeerId::SERVER, max_mss }));
         }
         if self.data_keys.move_to(path) {
             self.channel.renegotiate_by_time(now);

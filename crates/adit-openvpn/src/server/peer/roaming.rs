@@ -31,11 +31,8 @@ impl Peer {
         self.path = path;
         events.push_back(Event::Data(DataEvent::MovePeer { peer: self.id, path }));
         let max_mss = self.max_mss();
-        if max_mss != before
-            && let Some(up) = &self.up
-        {
-            let config = self.peer_config(&up.lease, max_mss);
-            events.push_back(Event::Data(DataEvent::AddPeer(config)));
+        if max_mss != before && self.up.is_some() {
+            events.push_back(Event::Data(DataEvent::SetMaxMss { peer: self.id, max_mss }));
         }
         if self.data_keys.move_to(path) {
             self.channel.renegotiate_by_time(now);
