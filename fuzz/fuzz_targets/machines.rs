@@ -149,6 +149,7 @@ impl Model {
                 | Request::Echo(_)
                 // No end here has a proxy, or a key that is held elsewhere.
                 | Request::ProxyCredentials { .. }
+                | Request::ProxyCredentialsNotNeeded
                 | Request::TlsStep(_),
             ) => {}
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use adit_core::{Ended, Severity};
 
 use super::{Client, State};
-use crate::request::Event;
+use crate::request::{Event, Request};
 
 /// Attempts at one remote before the wait between attempts begins to double (OpenVPN `connect-retry`).
 const STEADY_ATTEMPTS: u32 = 5;
@@ -56,6 +56,9 @@ impl Client {
     /// The connection or the attempt is given up on request, and the next one comes after the wait.
     pub(super) fn restart(&mut self) {
         let reason = "told to restart";
+        if matches!(self.state, State::AskingForProxy { .. }) {
+            self.events.push_back(Event::Request(Request::ProxyCredentialsNotNeeded));
+        }
         match self.state {
             // One that is held back, or asks where to go, begins anew anyway (OpenVPN manage.c, `MANSIG_IGNORE_USR1_HUP`).
             State::Ended | State::Held(_) | State::Choosing => {}

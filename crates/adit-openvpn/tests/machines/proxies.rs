@@ -122,7 +122,10 @@ fn what_is_answered_after_the_attempt_is_not_taken() {
     let mut client = client(|_| {});
     assert_eq!(asked(&fails(&mut client, NOW, false)), Some(false));
     client.handle_command(NOW, Command::Restart);
-    assert!(says(&events(&mut client), "told to restart; next attempt in 1 s"));
+    let restarted = events(&mut client);
+    assert!(says(&restarted, "told to restart; next attempt in 1 s"));
+    let is_withdrawn = |event: &Event| matches!(event, Event::Request(Request::ProxyCredentialsNotNeeded));
+    assert!(restarted.iter().any(is_withdrawn));
     assert!(answers(&mut client, NOW).is_empty());
     assert_eq!(client.poll_timeout(), Some(NOW + Duration::from_secs(1)));
 }
