@@ -26,7 +26,7 @@ pub struct IoStatus {
     pub workers: Vec<WorkerStatus>,
     /// TCP connections that are open.
     pub connections: usize,
-    /// How full the tables and queues are that anybody can fill.
+    /// How full the tables and queues are that unauthenticated peers can fill.
     pub tables: Vec<TableUsage>,
     /// What was lost in sockets and queues.
     pub losses: Losses,

@@ -107,7 +107,7 @@ impl Client {
         if matches!(&self.state, State::Connected(connection) if connection.is_up()) {
             let untold = self.events.iter().any(|event| matches!(event, Event::PeerUp { .. }));
             self.try_again(reason, false);
-            // Who was never told that the peer is there need not hear that it is gone.
+            // Without a report that the peer is up there is none that it is down.
             self.events
                 .retain(|event| !(untold && matches!(event, Event::PeerUp { .. } | Event::PeerDown { .. })));
         }

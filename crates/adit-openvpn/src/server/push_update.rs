@@ -1,4 +1,4 @@
-//! PUSH_UPDATE at a server: connected clients are told of other settings.
+//! PUSH_UPDATE at a server: connected clients are sent other settings.
 
 use std::net::IpAddr;
 
@@ -151,7 +151,7 @@ impl Server {
             return peer.reach(&come, &mut self.events);
         }
         self.vacate(id, told);
-        // The script hears that an address is gone before it hears of the one in its place, as in OpenVPN.
+        // The script runs for an address that is gone before it runs for the one in its place, as in OpenVPN.
         self.forget_vacated();
         let elsewhere = self.pool.announce(id, &come);
         if let Some(peer) = self.peers.get_mut(&id) {

@@ -127,7 +127,7 @@ impl SigningKey for ExternalKey {
 fn check_length(kind: KeyKind) -> Result<(), KeyError> {
     match kind {
         KeyKind::Rsa { bits } if !RSA_BITS.contains(&bits) => {
-            let (least, most) = (RSA_BITS.start(), RSA_BITS.end());
+            let (least, most) = (*RSA_BITS.start(), *RSA_BITS.end());
             Err(KeyError(format!("it is an RSA key of {bits} bits; adit accepts {least} to {most} bits")))
         }
         _ => Ok(()),

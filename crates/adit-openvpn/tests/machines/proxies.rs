@@ -1,4 +1,4 @@
-//! A proxy between a client and its server that wants to know who the client is.
+//! A proxy between a client and its server that asks for a username and a password.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ fn a_proxy_that_refuses_is_asked_again_after_the_wait() {
         client.handle_timeout(now);
         assert!(opens(&events(&mut client)));
     }
-    // Who takes longer to answer than the wait has waited.
+    // A person who answers later than the wait ends need not wait any more.
     assert_eq!(asked(&fails(&mut client, now, true)), Some(true));
     now += Duration::from_secs(9);
     assert!(opens(&answers(&mut client, now)));

@@ -246,7 +246,7 @@ fn no_client_gets_the_address_of_a_peer_of_another_protocol() {
     let server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
     let mut pair = Pair::with_pool(client, server, &pool);
     assert!(pair.is_up());
-    let kept = [[10, 8, 0, 7], [10, 9, 0, 1]].map(IpAddr::from);
+    let kept = [[10_u8, 8, 0, 7], [10, 9, 0, 1]].map(IpAddr::from);
     pool.keep(kept.into());
     for address in kept {
         let why = format!("{address} is the address of a peer of another protocol");

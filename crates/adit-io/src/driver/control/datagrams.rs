@@ -180,7 +180,7 @@ impl<P: Protocol> Control<'_, P> {
             Err(error) => error,
         };
         count(&self.losses.udp_send);
-        // Anybody can make an answer fail, and another one leave in between.
+        // Any sender can cause answers that fail, and others between them that are sent.
         if matches!(path, Path::Udp { socket, .. } if self.is_listening(socket)) {
             let now = clock();
             if now >= self.next_send_complaint {

@@ -12,7 +12,7 @@ use crate::lease::ClientLease;
 use crate::params::ServerParams;
 use crate::request::{ClientStep, DataEvent, Event, PeerSettings, Request, ScriptId, ScriptOutcome};
 
-/// A client whose addresses the script is being told of.
+/// A client for whose addresses the script runs.
 pub(in crate::server) struct Learning {
     lease: ClientLease,
     settings: PeerSettings,
@@ -38,7 +38,7 @@ pub(super) struct LaterAddresses {
     superseded: BTreeSet<ScriptId>,
 }
 
-/// What the script says.
+/// What the answer of a script means.
 pub(in crate::server) enum Learned {
     /// That was another script.
     NotOurs,
@@ -46,12 +46,12 @@ pub(in crate::server) enum Learned {
     NotYet,
     /// That was about an address that a client which is up was given.
     Later,
-    /// It has; those that it said no to are not reached.
+    /// It has; those that it refused are not reached.
     All { lease: Box<ClientLease>, settings: Box<PeerSettings> },
 }
 
 impl Peer {
-    /// Tells `learn-address` what the client will have. `before`: addresses that another connection had until now.
+    /// Runs `learn-address` for what the client will have. `before`: addresses that another connection had until now.
     pub(in crate::server) fn ask_learn_address(
         &mut self,
         now: Instant,
@@ -92,7 +92,8 @@ impl Peer {
         id
     }
 
-    /// Asks about addresses that a client which is up was given. Nothing is sent there before the script has said yes.
+    /// Asks about addresses that a client which is up was given. Nothing is sent there before the script has accepted
+    /// them.
     /// `before`: those that a client of another endpoint had until now.
     pub(in crate::server) fn ask_about_later_addresses(
         &mut self,
@@ -116,7 +117,7 @@ impl Peer {
         }
     }
 
-    /// Addresses of a client that is up are its own no more. Gives those that `learn-address` was told of.
+    /// Addresses of a client that is up are its own no more. Gives those that `learn-address` was run for.
     pub(in crate::server) fn forget_addresses(
         &mut self,
         addresses: &[IpNet],
@@ -164,7 +165,7 @@ impl Peer {
         self.reach(&[network], events);
     }
 
-    /// `learn-address` said something.
+    /// A run of `learn-address` has ended.
     pub(in crate::server) fn address_learned(
         &mut self,
         id: ScriptId,
@@ -204,7 +205,7 @@ impl Peer {
         }
     }
 
-    /// The addresses that `learn-address` was told of and that end with the client.
+    /// The addresses that `learn-address` was run for and that end with the client.
     pub(in crate::server) fn learned(&self) -> Vec<IpNet> {
         if self.params.access.learn_address.is_none() {
             return Vec::new();
