@@ -149,6 +149,7 @@ impl Model {
                 | Request::Echo(_)
                 // No end here has a proxy, or a key that is held elsewhere.
                 | Request::ProxyCredentials { .. }
+                | Request::ProxyCredentialsNotNeeded
                 | Request::TlsStep(_),
             ) => {}
         }
@@ -169,6 +170,9 @@ impl Model {
                 assert!(known(&peer), "changes the routes of a peer that is not there");
             }
             DataEvent::MovePeer { peer, .. } => assert!(known(&peer), "moves a peer that is not there"),
+            DataEvent::SetMaxMss { peer, .. } => {
+                assert!(known(&peer), "sets the MSS of a peer that is not there");
+            }
             DataEvent::Install(install) => {
                 assert!(known(&install.peer), "installs a session of no peer");
                 assert_eq!(install.codec.seal.key.len(), install.codec.cipher.key_len());

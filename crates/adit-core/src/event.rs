@@ -63,7 +63,7 @@ pub type EventOf<P> = Event<<P as Protocol>::Request, <P as Protocol>::Codec, <P
 #[derive(Clone, Debug)]
 pub enum DataEvent<C> {
     /// A peer, before its first session. Adding one that exists replaces its path, routes and MSS, and
-    /// keeps its sessions.
+    /// keeps its sessions. It takes back routes that moved to other peers: [`DataEvent::SetMaxMss`] does not.
     AddPeer(PeerConfig),
     /// The peer and all its sessions go.
     RemovePeer(PeerId),
@@ -74,6 +74,13 @@ pub enum DataEvent<C> {
         peer: PeerId,
         /// Its path.
         path: Path,
+    },
+    /// The largest MSS of packets to and from a peer ([`PeerConfig::max_mss`]). Its routes stay as they are.
+    SetMaxMss {
+        /// The peer.
+        peer: PeerId,
+        /// The MSS, in bytes.
+        max_mss: Option<u16>,
     },
     /// One more route of a peer. A prefix that another peer had moves.
     AddRoute {

@@ -1,7 +1,7 @@
 //! The inner addresses that a tunnel gives its peers.
 //!
 //! A tunnel has one pool, whatever number of endpoints its peers come by. A lease therefore names its owner by endpoint
-//! and peer, and the pool tells who holds an address.
+//! and peer, and the pool knows the holders of an address.
 
 mod shared;
 #[cfg(test)]
@@ -131,7 +131,7 @@ pub struct AddressPool {
     /// The names that had the slots last.
     names: BTreeMap<u32, String>,
     slot_of: BTreeMap<String, u32>,
-    /// Addresses that are nobody's lease, and their slots.
+    /// Addresses that are not leased, as peers of another protocol have them; and their slots.
     kept: BTreeSet<IpAddr>,
     kept_slots: BTreeSet<u32>,
     next: u32,
@@ -188,11 +188,16 @@ impl AddressPool {
         self
     }
 
-    /// Gives these addresses to nobody from now on, in place of those before: peers have them that lease none. Who has one
-    /// already keeps it until its lease is released.
+    /// Does not lease these addresses from now on, in place of those before: peers have them that lease none, as those of another
+    /// protocol. A peer that leases one already keeps it until its lease is released.
     pub fn keep(&mut self, addresses: BTreeSet<IpAddr>) {
         self.kept_slots = addresses.iter().filter_map(|address| self.slot_of_address(*address)).collect();
         self.kept = addresses;
+    }
+
+    /// Whether an address is not leased, as a peer of another protocol has it ([`keep`](Self::keep)).
+    pub fn is_kept(&self, address: IpAddr) -> bool {
+        self.kept.contains(&address)
     }
 
     fn is_free(&self, slot: u32) -> bool {

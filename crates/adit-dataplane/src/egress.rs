@@ -119,6 +119,11 @@ impl Egress {
                     self.send_staged(peer, out);
                 }
             }
+            EgressEvent::SetMaxMss { peer, max_mss } => {
+                if let Some(known) = self.peer(peer) {
+                    known.max_mss = max_mss;
+                }
+            }
             EgressEvent::AddRoute { peer, route } => {
                 if let Some(slot) = self.slot(peer) {
                     self.routes.insert(route, slot);
@@ -424,7 +429,8 @@ impl Peer {
         sealed
     }
 
-    /// Seals one payload: a packet with that header, or something else.
+    /// Seals one payload: a packet with that header, or something else. Datagrams that were sealed before an error are
+    /// counted, too: they are sent.
     #[inline]
     fn seal(&mut self, ip: Option<&Ip>, payload: &[u8], out: &mut TransmitBatch) -> Result<(), DropReason> {
         let session =
@@ -434,11 +440,13 @@ impl Peer {
             None => OuterHeader::default(),
         };
         let mut place = Place::new(out, self.path.as_ref().ok_or(DropReason::NoSession)?, outer);
-        session.seal.seal(payload, &mut place)?;
-        place.commit();
+        let sealed = session.seal.seal(payload, &mut place);
+        if sealed.is_ok() {
+            place.commit();
+        }
         let (datagrams, bytes) = place.taken();
         self.counter.add(datagrams, bytes);
-        Ok(())
+        sealed
     }
 
     /// Seals the packets of a super-packet with that header, up to the first that cannot be.

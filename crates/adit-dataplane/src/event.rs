@@ -59,6 +59,13 @@ pub enum EgressEvent {
         /// Its new path.
         path: Path,
     },
+    /// The largest MSS of packets to and from a peer.
+    SetMaxMss {
+        /// The peer.
+        peer: PeerId,
+        /// The MSS, in bytes.
+        max_mss: Option<u16>,
+    },
     /// One more route of a peer.
     AddRoute {
         /// The peer.
@@ -129,6 +136,13 @@ pub enum IngressEvent {
         /// Its new path.
         path: Path,
     },
+    /// The largest MSS of packets to and from a peer.
+    SetMaxMss {
+        /// The peer.
+        peer: PeerId,
+        /// The MSS, in bytes.
+        max_mss: Option<u16>,
+    },
     /// One more route of a peer.
     AddRoute {
         /// The peer.
@@ -197,6 +211,9 @@ pub fn split<C>(
         }
         DataEvent::MovePeer { peer, path } => {
             (Some(EgressEvent::MovePeer { peer, path }), Some(IngressEvent::MovePeer { peer, path }))
+        }
+        DataEvent::SetMaxMss { peer, max_mss } => {
+            (Some(EgressEvent::SetMaxMss { peer, max_mss }), Some(IngressEvent::SetMaxMss { peer, max_mss }))
         }
         DataEvent::AddRoute { peer, route } => {
             (Some(EgressEvent::AddRoute { peer, route }), Some(IngressEvent::AddRoute { peer, route }))

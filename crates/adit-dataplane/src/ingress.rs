@@ -143,6 +143,7 @@ impl Ingress {
             IngressEvent::AddRemotePeer { peer, worker } => self.peers.add(peer, Some(worker)),
             IngressEvent::RemovePeer(peer) => self.peers.remove(peer),
             IngressEvent::MovePeer { peer, path } => self.peers.relocate(peer, path),
+            IngressEvent::SetMaxMss { peer, max_mss } => self.peers.set_max_mss(peer, max_mss),
             IngressEvent::AddRoute { peer, route } => self.peers.add_route(peer, route),
             IngressEvent::RemoveRoute { peer, route } => self.peers.remove_route(peer, route),
             IngressEvent::Install { peer, session, open } => self.peers.install(peer, session, open),

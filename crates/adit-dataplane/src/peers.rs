@@ -144,7 +144,8 @@ impl Peers {
         self.routes.replace(slot, routes);
     }
 
-    /// New facts about a peer that is known.
+    /// New facts about a peer that is known. The moves that may be followed before the next tick stay as many as they were, as
+    /// a change of the peer's address may be what causes the new facts.
     fn change(
         &mut self,
         slot: u32,
@@ -154,7 +155,7 @@ impl Peers {
     ) {
         let Some(peer) = self.peers.get_mut(slot) else { return };
         peer.leave_paths(slot, &mut self.paths);
-        (peer.path, peer.max_mss, peer.moves) = (path, max_mss, MOVES);
+        (peer.path, peer.max_mss) = (path, max_mss);
         (peer.roams, peer.by_path) = (roams, by_path);
     }
 
@@ -182,6 +183,13 @@ impl Peers {
         peer.path = Some(path);
         // It is not asked about again.
         peer.moved = refused;
+    }
+
+    pub(crate) fn set_max_mss(&mut self, id: PeerId, max_mss: Option<u16>) {
+        let Some(slot) = self.slots.get(&id).copied() else { return self.count_no_peer() };
+        if let Some(peer) = self.peers.get_mut(slot) {
+            peer.max_mss = max_mss;
+        }
     }
 
     pub(crate) fn add_route(&mut self, id: PeerId, route: IpNet) {

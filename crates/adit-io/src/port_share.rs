@@ -93,11 +93,21 @@ impl Forwarder {
     /// Forwards a connection that came from `source`.
     ///
     /// # Errors
-    /// When too many wait to be looked at. The connection is closed.
+    /// When too many wait to be looked at, or the thread has ended. The connection is closed.
     pub(crate) fn take(&self, stream: TcpStream, source: SocketAddr) -> io::Result<()> {
         let is_taken = self.mail.offer(Order::Forward(stream, source), SHARES.total);
         self.mail.wake();
-        if is_taken { Ok(()) } else { Err(io::Error::other("too many are to be forwarded")) }
+        match is_taken {
+            true => Ok(()),
+            false if self.has_ended() => {
+                Err(io::Error::other("the thread that forwards connections has ended"))
+            }
+            false => Err(io::Error::other("too many connections wait to be forwarded")),
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 }
 

@@ -248,13 +248,7 @@ impl Protocol for Client {
                 State::Ended => {}
                 _ => self.end(Ended::Shutdown),
             },
-            Command::Restart => {
-                // One that is held back, or asks where to go, begins anew anyway (OpenVPN manage.c, `MANSIG_IGNORE_USR1_HUP`).
-                if !matches!(self.state, State::Ended | State::Held(_) | State::Choosing) {
-                    self.signal = matches!(self.state, State::Connected(_)).then_some("sigusr1");
-                    self.try_again("told to restart", false);
-                }
-            }
+            Command::Restart => self.restart(),
             Command::Rekey { .. } => {
                 if let State::Connected(connection) = &mut self.state {
                     connection.rekey(now);

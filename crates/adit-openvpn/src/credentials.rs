@@ -172,7 +172,8 @@ pub fn client_tls_with_external_key(
         environment.versions.retain(|version| version.version != ProtocolVersion::TLSv1_3);
         if environment.versions.is_empty() {
             return Err(CredentialError::External(
-                "it signs by PKCS #1 v1.5 alone, which TLS 1.3 does not have, and tls-version-min asks for that version: let management-external-key name `pss` or `nopadding`"
+                "it makes RSA signatures by PKCS #1 v1.5 alone, which TLS 1.3 does not allow, and tls-version-min excludes TLS 1.2: \
+                 set tls-version-min to 1.2, or use a key that signs by PSS (management-external-key pss)"
                     .to_owned(),
             ));
         }

@@ -86,6 +86,8 @@ pub enum Request {
         /// There were some, and the proxy refused them.
         refused: bool,
     },
+    /// The attempt of the last [`Request::ProxyCredentials`] is given up, so that an answer is not needed; nothing is asked.
+    ProxyCredentialsNotNeeded,
     /// Words of the server for the person in charge, as it sent them (`INFO`, `INFO_PRE`); nothing is asked.
     ServerInfo(String),
     /// The server refused what the user showed, in these words, which may be empty; nothing is asked.

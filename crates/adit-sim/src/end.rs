@@ -389,6 +389,7 @@ impl End {
             | Request::TunnelFacts(_)
             | Request::Signal(_)
             | Request::ProxyCredentials { .. }
+            | Request::ProxyCredentialsNotNeeded
             | Request::TlsStep(_) => {
                 return;
             }

@@ -1,6 +1,6 @@
 //! One pool for all endpoints of a tunnel, each with a protocol and a thread of its own.
 //!
-//! Beside the addresses it knows which peer has which name, and which networks were announced for whom. A peer that takes
+//! Beside the addresses it knows which peer has which name, and for which peer a network was announced. A peer that takes
 //! over from one of another endpoint has its addresses at once; the other endpoint finds the eviction when it asks next.
 //! Nothing is called from here: the protocol that evicts emits [`crate::Event::LeasesMoved`], and the driver has the other
 //! endpoints look.
@@ -25,7 +25,7 @@ pub struct SharedPool(Arc<Mutex<State>>);
 struct State {
     /// There from the first endpoint on.
     pool: Option<AddressPool>,
-    /// Addresses that are nobody's lease, until there is a pool.
+    /// Addresses that are not leased, until there is a pool.
     kept: BTreeSet<IpAddr>,
     /// Endpoints that have joined so far.
     joined: u16,
@@ -106,7 +106,7 @@ impl SharedPool {
         EndpointPool { shared: self.clone(), endpoint }
     }
 
-    /// Leases these addresses to nobody, in place of those before, whether an endpoint has joined or not: see
+    /// Does not lease these addresses, in place of those before, whether an endpoint has joined or not: see
     /// [`AddressPool::keep`].
     pub fn keep(&self, addresses: BTreeSet<IpAddr>) {
         let mut state = self.lock();
@@ -219,6 +219,11 @@ impl EndpointPool {
     /// See [`AddressPool::other_holder`].
     pub fn other_holder(&self, peer: PeerId, address: IpAddr) -> Option<LeaseOwner> {
         self.with(|pool| pool.other_holder(self.owner(peer), address)).flatten()
+    }
+
+    /// See [`AddressPool::is_kept`].
+    pub fn is_kept(&self, address: IpAddr) -> bool {
+        self.with(|pool| pool.is_kept(address)).unwrap_or_default()
     }
 
     /// See [`AddressPool::change`].

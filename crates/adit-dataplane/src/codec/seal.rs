@@ -95,17 +95,19 @@ impl Run<'_> {
 
 /// The sealing half of a session's codec.
 pub trait Sealer: Send {
-    /// Seals a payload into one datagram of `place`. Called once a packet.
+    /// Seals a payload into the last datagram of `place`. A format that cuts payloads takes the datagrams before it itself.
+    /// Called once a packet.
     ///
     /// # Errors
-    /// Why nothing was sealed: [`DropReason::Exhausted`] where the key may not be used any more.
+    /// Why not all of it was sealed: [`DropReason::Exhausted`] where the key may not be used any more. The datagram that was
+    /// asked for last is not sent; those that were taken before are, and count as sent.
     fn seal(&mut self, payload: &[u8], place: &mut Place<'_>) -> Result<(), DropReason>;
 
     /// Seals the packets of a super-packet, up to the first that cannot be. One call for all of them; the default
     /// seals one after the other.
     ///
     /// # Errors
-    /// As [`Sealer::seal`].
+    /// As [`Sealer::seal`]: the packets before are sent.
     fn seal_run(&mut self, run: &mut Run<'_>, place: &mut Place<'_>) -> Result<(), DropReason> {
         while let Some(packet) = run.next_packet()? {
             self.seal(packet, place)?;

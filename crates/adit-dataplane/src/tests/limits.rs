@@ -207,7 +207,8 @@ fn mss_is_clamped_both_ways() {
     let mut server = End::server(false);
     admit(&mut server, 1, udp(1), CIPHER);
     let mut one = client(1, udp(9), CIPHER);
-    one.add_peer(PeerId::SERVER, udp(9), &["0.0.0.0/0", "::/0"], Some(1300));
+    one.add_peer(PeerId::SERVER, udp(9), &["0.0.0.0/0", "::/0"], Some(1400));
+    one.apply(DataEvent::SetMaxMss { peer: PeerId::SERVER, max_mss: Some(1300) });
     let options = vec![2, 4, 0x05, 0xb4];
     for (v6, at, expected) in [(false, 42, 1300u16), (true, 62, 1280)] {
         let out = Flow { v6, source: 1, destination: 77, options: options.clone(), ..Flow::default() };

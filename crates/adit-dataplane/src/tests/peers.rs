@@ -117,6 +117,22 @@ fn a_route_moves_from_one_peer_to_another() {
     assert_eq!((server.dropped_out(DropReason::NoPeer), server.dropped_in(DropReason::NoPeer)), (1, 1));
 }
 
+/// As a prefix may have moved to another peer since it was added.
+#[test]
+fn another_mss_leaves_routes_as_they_are() {
+    let (mut server, ..) = three(false);
+    let net: IpNet = "10.0.0.32/28".parse().expect("a network");
+    let to = Flow { source: 77, destination: 33, ..Flow::default() }.udp(b"x");
+    for peer in [ONE, PeerId(2)] {
+        server.apply(DataEvent::AddRoute { peer, route: net });
+    }
+    server.apply(DataEvent::SetMaxMss { peer: ONE, max_mss: Some(1000) });
+    assert_eq!(server.send(Offload::NONE, &to)[0].0, udp(2));
+    assert_eq!(server.send(Offload::NONE, &packet(1))[0].0, udp(1));
+    server.apply(DataEvent::SetMaxMss { peer: PeerId(9), max_mss: None });
+    assert_eq!((server.dropped_out(DropReason::NoPeer), server.dropped_in(DropReason::NoPeer)), (1, 1));
+}
+
 /// The trap of gotatun: a source is a peer's only by the longest prefix that has it, also where the net of another peer
 /// lies within its own.
 #[test]

@@ -178,6 +178,27 @@ fn a_peer_moves_only_so_often() {
     assert_eq!(whereabouts(&mut server, 1), udp(9));
 }
 
+/// New facts about a peer, which its change of address may have caused, allow it no more moves.
+#[test]
+fn a_peer_that_is_changed_moves_no_more_often() {
+    let (mut server, mut one, _) = three(false);
+    let mut told = 0;
+    for round in 0..200u8 {
+        told += come(&mut server, &mut one, 1, udp(7 + round % 2)).len();
+        let routes = inner(1).iter().map(|net| net.parse().expect("a network")).collect();
+        server.apply(DataEvent::AddPeer(PeerConfig {
+            peer: PeerId(1),
+            path: Some(udp(1)),
+            routes,
+            max_mss: None,
+            roams: true,
+            staging: false,
+            by_path: true,
+        }));
+    }
+    assert_eq!(told, 16);
+}
+
 /// A path that a peer gave up by going is free for others.
 #[test]
 fn a_removed_peer_leaves_the_path_that_it_moved_to() {
@@ -198,7 +219,7 @@ fn a_client_follows_its_server_too() {
     assert_eq!(whereabouts(&mut one, 77), udp(8));
 }
 
-/// Anybody who has a key may send from any address, also from that of a peer whose datagrams only their address names. Two
+/// Each sender that has a key may send from any address, also from that of a peer whose datagrams only their address names. Two
 /// protocols can be at one port: neither may take the other's peers their addresses.
 #[test]
 fn a_peer_that_its_address_names_keeps_it_against_one_that_its_key_names() {

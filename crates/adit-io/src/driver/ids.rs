@@ -45,6 +45,7 @@ impl EndpointId {
             DataEvent::AddPeer(config) => DataEvent::AddPeer(self.config(config)),
             DataEvent::RemovePeer(peer) => DataEvent::RemovePeer(self.peer(peer)),
             DataEvent::MovePeer { peer, path } => DataEvent::MovePeer { peer: self.peer(peer), path },
+            DataEvent::SetMaxMss { peer, max_mss } => DataEvent::SetMaxMss { peer: self.peer(peer), max_mss },
             DataEvent::AddRoute { peer, route } => DataEvent::AddRoute { peer: self.peer(peer), route },
             DataEvent::RemoveRoute { peer, route } => DataEvent::RemoveRoute { peer: self.peer(peer), route },
             DataEvent::Install(install) => match install.codec {},

@@ -26,7 +26,7 @@ pub struct IoStatus {
     pub workers: Vec<WorkerStatus>,
     /// TCP connections that are open.
     pub connections: usize,
-    /// How full the tables and queues are that anybody can fill.
+    /// How full the tables and queues are that unauthenticated peers can fill.
     pub tables: Vec<TableUsage>,
     /// What was lost in sockets and queues.
     pub losses: Losses,
@@ -58,13 +58,14 @@ pub struct Losses {
     pub no_path: u64,
     /// Batches of records for a TCP connection whose queue was full.
     pub tcp_full: u64,
-    /// Control datagrams that came faster than the protocol took them.
+    /// Control datagrams, and ends of connections, that came faster than the protocol took them.
     pub control_full: u64,
     /// Messages in the data channel that came faster than the protocol took them.
     pub notices_full: u64,
     /// Packets and receives that came faster than the worker they are for took them.
     pub handover_full: u64,
-    /// TCP connections refused because there were too many, or because they could not be forwarded.
+    /// TCP connections refused because there were too many, because their first bytes could not be waited for, or because they
+    /// could not be forwarded.
     pub connections_refused: u64,
     /// Control datagrams that the protocol rejected.
     pub rejected: u64,

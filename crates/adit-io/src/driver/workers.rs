@@ -98,6 +98,12 @@ impl Workers {
                 }
                 self.tell_all(&event, wakes);
             }
+            DataEvent::SetMaxMss { peer, max_mss } => {
+                if let Some(served) = self.peers.get_mut(&peer) {
+                    served.config.max_mss = max_mss;
+                }
+                self.tell_all(&event, wakes);
+            }
             DataEvent::AddRoute { peer, route } => {
                 if let Some(served) = self.peers.get_mut(&peer) {
                     served.config.routes.push(route);
@@ -202,6 +208,7 @@ impl Workers {
                 self.peers.get(peer).is_some_and(|served| served.config.staging)
             }
             DataEvent::RemovePeer(_)
+            | DataEvent::SetMaxMss { .. }
             | DataEvent::AddRoute { .. }
             | DataEvent::RemoveRoute { .. }
             | DataEvent::Install(_)
@@ -319,6 +326,7 @@ pub(super) fn or_install<C>(event: DataEvent<C>) -> Result<Order, Box<Install<C>
         DataEvent::AddPeer(config) => DataEvent::AddPeer(config),
         DataEvent::RemovePeer(peer) => DataEvent::RemovePeer(peer),
         DataEvent::MovePeer { peer, path } => DataEvent::MovePeer { peer, path },
+        DataEvent::SetMaxMss { peer, max_mss } => DataEvent::SetMaxMss { peer, max_mss },
         DataEvent::AddRoute { peer, route } => DataEvent::AddRoute { peer, route },
         DataEvent::RemoveRoute { peer, route } => DataEvent::RemoveRoute { peer, route },
         DataEvent::Activate { peer, session } => DataEvent::Activate { peer, session },

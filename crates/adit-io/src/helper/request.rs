@@ -221,6 +221,9 @@ pub struct ScriptInput {
     pub is_argument: bool,
     /// The environment variable that holds its path.
     pub variable: Option<String>,
+    /// The script runs without its files, and without their variables, if all of them are optional and the helper may not give
+    /// them to the script's user.
+    pub is_optional: bool,
 }
 
 /// An [`io::Error`] of the helper's.

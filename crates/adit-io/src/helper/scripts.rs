@@ -95,7 +95,7 @@ impl Scripts {
 
     fn run(&mut self, call: &ScriptCall) -> io::Result<u64> {
         self.check(call)?;
-        let mut made = self.make_files(&call.files)?;
+        let mut made = self.files_of(call)?;
         let mut command = command(call)?;
         // What it starts ends with it.
         command.process_group(0);
@@ -106,7 +106,6 @@ impl Scripts {
         let arguments = call.files.iter().zip(&made.files).filter(|(file, _)| file.is_argument);
         command.args(arguments.map(|(_, path)| path));
         if self.gave_up {
-            self.give_to_user(&made)?;
             self.become_user(&mut command);
         }
         let child = command.spawn()?;
@@ -122,13 +121,30 @@ impl Scripts {
         Ok(number)
     }
 
+    /// Makes the files of a script, for the user that it becomes. Where this process may not give files to another user (it has
+    /// no `CAP_CHOWN`), a script whose files are all optional has none.
+    fn files_of(&mut self, call: &ScriptCall) -> io::Result<InputFiles> {
+        let made = self.make_files(&call.files)?;
+        if !self.gave_up {
+            return Ok(made);
+        }
+        let are_optional = call.files.iter().all(|file| file.is_optional);
+        match self.give_to_user(&made) {
+            Ok(()) => Ok(made),
+            Err(error) if are_optional && error.kind() == io::ErrorKind::PermissionDenied => {
+                Ok(InputFiles::default())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Lets the user that a script becomes enter the directory of its files, read them and write them.
     fn give_to_user(&self, made: &InputFiles) -> io::Result<()> {
         let (uid, gid) = self.policy.account.as_ref().map(Account::numbers).unwrap_or_default();
         let (Some(own), Some(parent)) = (&made.directory, &self.directory) else { return Ok(()) };
+        made.files.iter().chain([own]).try_for_each(|path| chown(path, uid, gid))?;
         // Others can enter it, but none of the directories in it.
-        fs::set_permissions(&parent.path, Permissions::from_mode(0o711))?;
-        made.files.iter().chain([own]).try_for_each(|path| chown(path, uid, gid))
+        fs::set_permissions(&parent.path, Permissions::from_mode(0o711))
     }
 
     fn become_user(&self, command: &mut Command) {
@@ -175,7 +191,7 @@ impl Scripts {
 
     /// Makes the files of a script, in a directory that only we can enter.
     fn make_files(&mut self, files: &[ScriptInput]) -> io::Result<InputFiles> {
-        let mut made = InputFiles { files: Vec::new(), variables: Vec::new(), directory: None };
+        let mut made = InputFiles::default();
         if files.is_empty() {
             return Ok(made);
         }
@@ -272,6 +288,7 @@ impl Drop for Run {
 }
 
 /// Files that were made for a script that is about to begin. They go if it does not.
+#[derive(Default)]
 struct InputFiles {
     files: Vec<PathBuf>,
     variables: Vec<(String, PathBuf)>,

@@ -37,7 +37,8 @@ use crate::udp::UdpOptions;
 
 /// Channels at once. A tunnel has one for its network, each kind of file, scripts, and each attempt to connect.
 const MAX_CHANNELS: usize = 32;
-/// Proxies whose username and password are kept. A program at the management socket can name any number of proxies.
+/// Proxies whose username and password are kept, beside those of the configuration: a program at the management socket can name
+/// any number of proxies.
 const MAX_PROXIES: usize = 64;
 
 /// Which rights the helper keeps.
@@ -259,9 +260,10 @@ impl Helper {
     fn introduce(&self, remote: usize, credentials: ProxyCredentials) -> io::Result<()> {
         let proxy = self.target(remote).and_then(|target| target.proxy).ok_or(io::ErrorKind::NotFound)?;
         let key = (proxy.host.clone(), proxy.port);
+        let remotes = lock(&self.remotes).clone();
         let mut known = lock(&self.proxy_credentials);
         if known.len() >= MAX_PROXIES && !known.contains_key(&key) {
-            known.pop_first();
+            known.retain(|proxy, _| remotes.iter().any(|remote| is_by(remote, proxy)));
         }
         known.insert(key, credentials);
         Ok(())
@@ -386,6 +388,11 @@ impl Helper {
         drop(lock(&self.forwarder).take());
         removed_at_end.iter().for_each(Removed::remove);
     }
+}
+
+/// Whether the configuration has a remote reached by that proxy.
+fn is_by(remote: &Remote, (host, port): &(String, u16)) -> bool {
+    remote.proxy.as_ref().is_some_and(|proxy| proxy.host == *host && proxy.port == *port)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

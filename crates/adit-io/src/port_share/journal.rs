@@ -21,8 +21,10 @@ impl Entry {
     pub(super) fn write(directory: Option<&Path>, server: &TcpStream, source: SocketAddr) -> Option<Entry> {
         let path = directory?.join(shown(server.local_addr().ok()?));
         let mut options = OpenOptions::new();
-        // No file elsewhere is written to by a link that another user made.
-        options.write(true).create(true).truncate(true).mode(MODE).custom_flags(libc::O_NOFOLLOW);
+        // No file elsewhere is written to by a link that another user made, and a FIFO in its place, which has no reader, is
+        // an error at once.
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        options.write(true).create(true).truncate(true).mode(MODE).custom_flags(flags);
         let mut file = options.open(&path).ok()?;
         let entry = Entry(path);
         file.write_all(shown(source).as_bytes()).ok()?;

@@ -38,8 +38,8 @@ struct End {
     brought: Vec<u8>,
     /// It brings no more.
     ended: bool,
-    /// The other was told that it brings no more.
-    told: bool,
+    /// That it brings no more was passed on to the other.
+    is_passed_on: bool,
     watched: Option<Interest>,
 }
 
@@ -47,7 +47,7 @@ impl End {
     fn new(stream: TcpStream, watched: Option<Interest>) -> io::Result<End> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        Ok(End { stream, brought: Vec::new(), ended: false, told: false, watched })
+        Ok(End { stream, brought: Vec::new(), ended: false, is_passed_on: false, watched })
     }
 
     fn is_done(&self) -> bool {
@@ -90,8 +90,10 @@ impl Pair {
                 _ => return Progress::Opening,
             }
         }
-        let both = carry(&mut self.client, &mut self.server)
-            .and_then(|()| carry(&mut self.server, &mut self.client));
+        // The server's direction goes first: where the server has closed its connection after its last bytes, to write to it
+        // fails, and the client must have got those bytes before.
+        let both = carry(&mut self.server, &mut self.client)
+            .and_then(|()| carry(&mut self.client, &mut self.server));
         match both.is_err() || (self.client.is_done() && self.server.is_done()) {
             true => Progress::Over,
             false => Progress::Open,
@@ -140,7 +142,7 @@ fn carry(from: &mut End, to: &mut End) -> io::Result<()> {
             }
         }
         if from.is_done() {
-            if !std::mem::replace(&mut from.told, true) {
+            if !std::mem::replace(&mut from.is_passed_on, true) {
                 // The other may have closed it already.
                 let _ = to.stream.shutdown(Shutdown::Write);
             }

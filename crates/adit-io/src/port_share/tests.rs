@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
 use super::*;
 use crate::testing::Scratch;
 
@@ -98,6 +100,52 @@ fn a_connection_that_cannot_be_forwarded_is_closed() {
     let (mut client, theirs) = connection();
     forwarder.take(theirs, client.local_addr().unwrap()).unwrap();
     assert!(is_closed(&mut client));
+}
+
+#[test]
+fn a_forwarder_that_has_ended_says_so() {
+    let (_listener, forwarder) = forwarder(None);
+    forwarder.mail.post(Order::End);
+    forwarder.mail.wake();
+    wait("its end", || forwarder.has_ended());
+    let (mut client, theirs) = connection();
+    let error = forwarder.take(theirs, client.local_addr().unwrap()).unwrap_err();
+    assert!(error.to_string().contains("has ended"), "{error}");
+    assert!(is_closed(&mut client));
+}
+
+/// The file has the name of the forwarder's own address, which another user of the directory may guess.
+#[test]
+fn a_fifo_in_the_place_of_a_journals_file_does_not_block() {
+    let scratch = Scratch::new("fifo");
+    let (server, _other) = connection();
+    let path = scratch.path().join(format!("[AF_INET]{}", server.local_addr().unwrap()));
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let source = SocketAddr::from(([192, 0, 2, 1], 9));
+    let directory = scratch.path().to_owned();
+    let refused = thread::spawn(move || Entry::write(Some(directory.as_path()), &server, source).is_none());
+    wait("no file is written", || refused.is_finished());
+    assert!(refused.join().unwrap());
+    assert!(path.exists(), "it is not ours");
+}
+
+/// The server answers and closes without having read all that the client sends, so that to write to it fails.
+#[test]
+fn what_the_server_sent_before_it_closed_arrives() {
+    let (listener, forwarder) = forwarder(None);
+    let (mut client, theirs) = connection();
+    let mut sends = client.try_clone().unwrap();
+    // It fails when the server has closed.
+    let writer = thread::spawn(move || drop(sends.write_all(&vec![7; 16 << 20])));
+    forwarder.take(theirs, client.local_addr().unwrap()).unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    server.read_exact(&mut [0; 1000]).unwrap();
+    server.write_all(b"answer").unwrap();
+    drop(server);
+    let mut answer = [0; 6];
+    client.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"answer");
+    writer.join().unwrap();
 }
 
 #[test]

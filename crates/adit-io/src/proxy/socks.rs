@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 
 use zeroize::Zeroizing;
 
-use super::{Association, Conversation, ProxyCredentials};
+use super::{Association, Conversation, CredentialsWanted, ProxyCredentials};
 
 const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;
@@ -80,9 +80,7 @@ fn greet(conversation: &mut Conversation, credentials: Option<&ProxyCredentials>
     match (chosen, credentials) {
         ([VERSION, NO_AUTHENTICATION], _) => Ok(()),
         ([VERSION, USERNAME_AND_PASSWORD], Some(credentials)) => log_in(conversation, credentials),
-        ([VERSION, NOTHING_ACCEPTABLE], None) => {
-            Err(refused("it asks for a username and a password; name a file with both"))
-        }
+        ([VERSION, NOTHING_ACCEPTABLE], None) => Err(CredentialsWanted::error(false)),
         ([VERSION, _], _) => Err(refused("it asks for an authentication that adit does not have")),
         _ => Err(not_socks()),
     }
@@ -103,7 +101,7 @@ fn log_in(conversation: &mut Conversation, credentials: &ProxyCredentials) -> io
     conversation.read(&mut verdict)?;
     match verdict {
         [_, 0] => Ok(()),
-        _ => Err(refused("it refuses the username and password")),
+        _ => Err(CredentialsWanted::error(true)),
     }
 }
 

@@ -267,6 +267,24 @@ fn refusals_of_a_socks_proxy_have_words() {
     }
 }
 
+/// As one of HTTP says by 407.
+#[test]
+fn a_socks_proxy_asks_for_credentials() {
+    let wanted = |script: Script, credentials| {
+        let (address, thread) = serve(vec![script]);
+        let dial = |timeout| TcpStream::connect_timeout(&address, timeout);
+        let error = socks_proxy(credentials).connect(HOST, TIMEOUT, dial).unwrap_err();
+        thread.join().unwrap();
+        CredentialsWanted::of(&error).copied()
+    };
+    let none = bytes(&[(b"\x05\x01\x00", b"\x05\xff")]);
+    assert_eq!(wanted(none, None), Some(CredentialsWanted { refused: false }));
+    let wrong = bytes(&[(b"\x05\x02\x00\x02", b"\x05\x02"), (b"\x01\x03ann\x06secret", b"\x01\x01")]);
+    assert_eq!(wanted(wrong, credentials()), Some(CredentialsWanted { refused: true }));
+    let other = bytes(&[(b"\x05\x02\x00\x02", b"\x05\x01")]);
+    assert_eq!(wanted(other, credentials()), None, "credentials would not help");
+}
+
 /// RFC 1928 §7.
 #[test]
 fn a_socks_proxy_says_where_to_send_datagrams() {

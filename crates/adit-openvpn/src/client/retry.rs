@@ -5,7 +5,7 @@ use std::time::Duration;
 use adit_core::{Ended, Severity};
 
 use super::{Client, State};
-use crate::request::Event;
+use crate::request::{Event, Request};
 use crate::retry::Retry;
 
 /// Where the next attempt goes.
@@ -64,6 +64,26 @@ impl Client {
         self.refusals = refusals;
     }
 
+    /// The connection or the attempt is given up on request, and the next one comes after the wait.
+    pub(super) fn restart(&mut self) {
+        let reason = "told to restart";
+        if matches!(self.state, State::AskingForProxy { .. }) {
+            self.events.push_back(Event::Request(Request::ProxyCredentialsNotNeeded));
+        }
+        match self.state {
+            // One that is held back, or asks where to go, begins anew anyway (OpenVPN manage.c, `MANSIG_IGNORE_USR1_HUP`).
+            State::Ended | State::Held(_) | State::Choosing => {}
+            // That attempt was counted when the proxy refused it.
+            State::AskingForProxy { not_before: Some(at), .. } => {
+                self.wait_to_try_again(reason, true, at.saturating_since(self.now));
+            }
+            _ => {
+                self.signal = matches!(self.state, State::Connected(_)).then_some("sigusr1");
+                self.try_again(reason, false);
+            }
+        }
+    }
+
     /// One more attempt, or a connection that was up, is over. Gives the wait before the next attempt; `None`, and the client
     /// ends, if `connect-retry-max` allows no further one.
     pub(super) fn count_attempt(&mut self, reason: &str, was_up: bool) -> Option<Duration> {
@@ -94,7 +114,7 @@ impl Client {
         if matches!(&self.state, State::Connected(connection) if connection.is_up()) {
             let untold = self.events.iter().any(|event| matches!(event, Event::PeerUp { .. }));
             self.try_again(reason, false);
-            // Who was never told that the peer is there need not hear that it is gone.
+            // Without a report that the peer is up there is none that it is down.
             self.events
                 .retain(|event| !(untold && matches!(event, Event::PeerUp { .. } | Event::PeerDown { .. })));
         }

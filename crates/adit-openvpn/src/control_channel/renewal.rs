@@ -152,8 +152,9 @@ impl ControlChannel {
         true
     }
 
-    /// The time for a renegotiation has come. While it is not possible, it is tried again later.
-    pub(super) fn renegotiate_by_time(&mut self, now: Instant) {
+    /// Renegotiates: its time has come, or the present keys do not fit a new path. While it is not possible, it is tried again
+    /// later.
+    pub(crate) fn renegotiate_by_time(&mut self, now: Instant) {
         self.reneg_at = None;
         if !self.rekey(now) && !self.failed {
             self.reneg_at = Some(now + self.params.hand_window);

@@ -132,7 +132,7 @@ impl Server {
         let Some((&id, peer)) = self.peers.iter_mut().find(owner) else { return };
         match peer.address_learned(script, outcome, &mut self.events) {
             Learned::NotOurs => {}
-            Learned::NotYet | Learned::More => return,
+            Learned::NotYet | Learned::Later => return,
             // Judged again meanwhile, in a renegotiation.
             Learned::All { lease, .. } if peer.is_refused() => {
                 self.vacate(id, lease.networks());

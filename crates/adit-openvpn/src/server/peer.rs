@@ -15,8 +15,8 @@ use adit_core::{Ended, Instant, Notice, Path, PeerId, Rejected, Report, Severity
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
+use self::learn::{LaterAddresses, Learning};
 pub(super) use self::learn::{Learned, delete_address};
-use self::learn::{Learning, LearningMore};
 use super::authentication::Authentication;
 use super::connect::Connecting;
 use super::pre_auth::PendingClient;
@@ -60,7 +60,7 @@ struct Up {
     /// It takes `EXIT` on the control channel.
     cc_exit: bool,
     /// What `learn-address` is asked about addresses that it was given since.
-    learning: LearningMore,
+    learning: LaterAddresses,
 }
 
 /// One client, from its first reset to its end.

@@ -1,4 +1,4 @@
-//! PUSH_UPDATE at a server: connected clients are told of other settings.
+//! PUSH_UPDATE at a server: connected clients are sent other settings.
 
 use std::net::IpAddr;
 
@@ -26,7 +26,7 @@ pub enum PushUpdateError {
     /// An address for several clients.
     #[error("{0} clients would have the same address; change the address of one by push-update-cid")]
     Several(usize),
-    /// An address that another client has.
+    /// An address that another has: the client of that name, or a peer of another protocol.
     #[error("{0} is the address of {1}")]
     Taken(IpAddr, String),
     /// The address that the server itself has in the tunnel.
@@ -49,7 +49,8 @@ impl Server {
     /// those that are up and understand it (`IV_PROTO` bit 12).
     ///
     /// A client's new addresses (`ifconfig`, `ifconfig-ipv6`) are its own at once: the pool, the data plane and
-    /// `learn-address` follow. What clients are pushed when they connect stays as it was.
+    /// `learn-address` follow. What clients are pushed when they connect stays as it was, and so does the answer to one more
+    /// `PUSH_REQUEST` of a client that is up: it has the settings from before the update.
     ///
     /// # Errors
     /// Nothing is sent when a client would refuse part of it, or cannot have the address that it is to get; nor while
@@ -103,6 +104,9 @@ impl Server {
         if let Some(peer) = self.peers.get(&id).filter(|peer| peer.unanswered() >= MOST_UNANSWERED) {
             return Err(PushUpdateError::Unanswered(peer.unanswered(), peer.name().to_owned()));
         }
+        if let Some(address) = given.iter().copied().find(|address| self.pool.is_kept(*address)) {
+            return Err(PushUpdateError::Taken(address, "a peer of another protocol".to_owned()));
+        }
         let taken =
             given.into_iter().find_map(|address| Some((address, self.pool.other_holder(id, address)?)));
         let Some((address, owner)) = taken else { return Ok(()) };
@@ -147,11 +151,11 @@ impl Server {
             return peer.reach(&come, &mut self.events);
         }
         self.vacate(id, told);
-        // The script hears that an address is gone before it hears of the one in its place, as in OpenVPN.
+        // The script runs for an address that is gone before it runs for the one in its place, as in OpenVPN.
         self.forget_vacated();
         let elsewhere = self.pool.announce(id, &come);
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.ask_learn_more(self.now, &come, &elsewhere, &mut self.events);
+            peer.ask_about_later_addresses(self.now, &come, &elsewhere, &mut self.events);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A private key that is held elsewhere: by a program at the management socket, or on a smart card.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use adit_pki::KeyKind;
@@ -9,6 +10,9 @@ use rustls::pki_types::CertificateDer;
 use rustls::sign::{Signer, SigningKey};
 use rustls::{Error, OtherError, SignatureAlgorithm, SignatureScheme};
 use webpki::EndEntityCert;
+
+/// The lengths of RSA keys in bits whose signatures AWS-LC verifies, at our end and at a server's.
+const RSA_BITS: RangeInclusive<usize> = 2048..=8192;
 
 /// RSA's schemes, in the order in which rustls prefers them for keys of its own.
 const RSA: &[SignatureScheme] = &[
@@ -64,6 +68,7 @@ impl ExternalKey {
         holder: Arc<dyn KeyHolder>,
     ) -> Result<Self, KeyError> {
         let kind = KeyKind::of(certificate).map_err(KeyError)?;
+        check_length(kind)?;
         let all: &[SignatureScheme] = match kind {
             KeyKind::Rsa { .. } => RSA,
             KeyKind::EcdsaP256 => &[SignatureScheme::ECDSA_NISTP256_SHA256],
@@ -118,6 +123,17 @@ impl SigningKey for ExternalKey {
     }
 }
 
+/// Whether a key is as long as is accepted.
+fn check_length(kind: KeyKind) -> Result<(), KeyError> {
+    match kind {
+        KeyKind::Rsa { bits } if !RSA_BITS.contains(&bits) => {
+            let (least, most) = (*RSA_BITS.start(), *RSA_BITS.end());
+            Err(KeyError(format!("it is an RSA key of {bits} bits; adit accepts {least} to {most} bits")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The same for one scheme.
 #[derive(Debug)]
 struct ExternalSigner {
@@ -142,5 +158,20 @@ impl Signer for ExternalSigner {
 
     fn scheme(&self) -> SignatureScheme {
         self.scheme
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rsa_keys_have_2048_to_8192_bits() {
+        for (bits, is_accepted) in [(1024, false), (2047, false), (2048, true), (8192, true), (8193, false)] {
+            assert_eq!(check_length(KeyKind::Rsa { bits }).is_ok(), is_accepted, "{bits}");
+        }
+        assert_eq!(check_length(KeyKind::EcdsaP256), Ok(()));
+        let error = check_length(KeyKind::Rsa { bits: 1024 }).unwrap_err();
+        assert_eq!(error.to_string(), "it is an RSA key of 1024 bits; adit accepts 2048 to 8192 bits");
     }
 }

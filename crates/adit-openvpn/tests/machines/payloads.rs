@@ -84,6 +84,21 @@ fn a_pushed_algorithm_is_decompressed_if_the_file_lets_it() {
     assert!(pair.client_events.iter().any(failed), "{:?}", pair.client_events);
 }
 
+/// A later PUSH_UPDATE may set such an MTU, and the keys stay.
+#[test]
+fn a_client_takes_payloads_of_the_largest_mtu_that_may_be_pushed() {
+    let large = |client: &mut ClientParams| {
+        names_lzo(&mut client.data);
+        client.max_pushed_mtu = 9000;
+    };
+    let pair = pair(Transport::Udp, large, |server| names_lzo(&mut server.data));
+    assert!(pair.is_up());
+    let (_, payloads) = installed(&pair.client_events).unwrap();
+    assert_eq!(payloads, Payloads { decompress: true, fragment: None, longest: 9000 });
+    let (_, payloads) = installed(&pair.server_events).unwrap();
+    assert_eq!(payloads.longest, 1600);
+}
+
 #[test]
 fn a_static_key_has_them_too() {
     let key = StaticKey::from_bytes(&[7; 256]);
@@ -133,6 +148,7 @@ fn sizes(events: &[Event]) -> (Vec<u16>, Vec<u16>) {
     });
     let segments = events.iter().filter_map(|event| match event {
         Event::Data(DataEvent::AddPeer(config)) => config.max_mss,
+        Event::Data(DataEvent::SetMaxMss { max_mss, .. }) => *max_mss,
         _ => None,
     });
     (parts.collect(), segments.collect())
@@ -190,6 +206,8 @@ fn parts_and_segments_fit_the_path_to_which_a_peer_moves() {
         }
         assert!(pair.is_up());
         let events = if client_moves { &pair.server_events } else { &pair.client_events };
+        let added = events.iter().filter(|event| matches!(event, Event::Data(DataEvent::AddPeer(_))));
+        assert_eq!(added.count(), 1, "routes that moved to another client since stay there");
         // 1200 without IPv4 20 and UDP 8; header 4, packet id 8 in the epoch format, tag 16, header of a part 4. Back on IPv4,
         // the keys are left as they are: parts are shorter than they might be.
         assert_eq!(sizes(events), (vec![1140, 1120], vec![1100, 1080, 1100]), "client moves: {client_moves}");

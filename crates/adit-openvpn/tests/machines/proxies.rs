@@ -1,4 +1,4 @@
-//! A proxy between a client and its server that wants to know who the client is.
+//! A proxy between a client and its server that asks for a username and a password.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ fn a_proxy_that_refuses_is_asked_again_after_the_wait() {
         client.handle_timeout(now);
         assert!(opens(&events(&mut client)));
     }
-    // Who takes longer to answer than the wait has waited.
+    // A person who answers later than the wait ends need not wait any more.
     assert_eq!(asked(&fails(&mut client, now, true)), Some(true));
     now += Duration::from_secs(9);
     assert!(opens(&answers(&mut client, now)));
@@ -122,9 +122,27 @@ fn what_is_answered_after_the_attempt_is_not_taken() {
     let mut client = client(|_| {});
     assert_eq!(asked(&fails(&mut client, NOW, false)), Some(false));
     client.handle_command(NOW, Command::Restart);
-    assert!(says(&events(&mut client), "told to restart; next attempt in 1 s"));
+    let restarted = events(&mut client);
+    assert!(says(&restarted, "told to restart; next attempt in 1 s"));
+    let is_withdrawn = |event: &Event| matches!(event, Event::Request(Request::ProxyCredentialsNotNeeded));
+    assert!(restarted.iter().any(is_withdrawn));
     assert!(answers(&mut client, NOW).is_empty());
     assert_eq!(client.poll_timeout(), Some(NOW + Duration::from_secs(1)));
+}
+
+/// It was counted when the proxy refused it.
+#[test]
+fn a_restart_does_not_count_an_attempt_again_that_a_proxy_refused() {
+    let mut client = client(|params| params.retry_max = Some(3));
+    assert_eq!(asked(&fails(&mut client, NOW, true)), Some(true));
+    client.handle_command(NOW, Command::Restart);
+    assert!(says(&events(&mut client), "told to restart; next attempt in 1 s"));
+    assert!(answers(&mut client, NOW).is_empty());
+    let later = NOW + Duration::from_secs(1);
+    client.handle_timeout(later);
+    assert!(opens(&events(&mut client)));
+    let second = fails(&mut client, later, true);
+    assert!(asked(&second) == Some(true) && !has_ended(&second), "three are allowed");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! PUSH_UPDATE: a server changes the settings of connected clients.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use adit_core::{FixedAddresses, IpNet, PeerId, PoolRanges, Protocol, SharedPool, Transport, TunnelSettings};
@@ -233,4 +235,25 @@ fn no_client_gets_the_address_of_another() {
     // alice has left the first address, which is the pool's again.
     let fixed = FixedAddresses { v4: Some([10, 8, 0, 2].into()), v6: None };
     assert!(other.holders(&other.lease(PeerId(7), None, fixed).unwrap()).is_empty());
+}
+
+/// The pool leases these to no client, whether they are in its ranges or not.
+#[test]
+fn no_client_gets_the_address_of_a_peer_of_another_protocol() {
+    let authority = Authority::new();
+    let pool = SharedPool::default();
+    let client = client_params(&authority.issue("alice", ClientAuth), WrapConfig::Plain, Transport::Udp);
+    let server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
+    let mut pair = Pair::with_pool(client, server, &pool);
+    assert!(pair.is_up());
+    let kept = [[10_u8, 8, 0, 7], [10, 9, 0, 1]].map(IpAddr::from);
+    pool.keep(kept.into());
+    for address in kept {
+        let why = format!("{address} is the address of a peer of another protocol");
+        let options = format!("route 10.60.0.0 255.255.0.0,ifconfig {address} 255.255.255.0");
+        assert_eq!(update(&mut pair, Some(0), &options).unwrap_err().to_string(), why);
+    }
+    assert_eq!((settings(&pair).len(), routed(&pair).len()), (1, 0), "nothing is sent, nothing changes");
+    pool.keep(BTreeSet::new());
+    assert_eq!(update(&mut pair, Some(0), "ifconfig 10.8.0.7 255.255.255.0"), Ok(1));
 }

@@ -87,6 +87,9 @@ impl Plane {
                 self.peer(peer).path = Some(path);
                 return self.flush(now, peer);
             }
+            DataEvent::SetMaxMss { peer, .. } => {
+                self.peer(peer);
+            }
             DataEvent::AddRoute { peer, route } => {
                 self.peer(peer);
                 assert_eq!(route, route.trunc());

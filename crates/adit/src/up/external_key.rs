@@ -24,7 +24,7 @@ use adit_pki::pem;
 
 use self::management::ManagementKey;
 pub(super) use self::pkcs11::ask_at_terminal;
-use self::pkcs11::{Holders, TokenKey};
+use self::pkcs11::{PinPrompt, TokenKey};
 use super::management::{Management, PendingQueries};
 use super::terminal::Waiting;
 use super::unlock::Fault;
@@ -74,7 +74,7 @@ pub(super) fn find(
             at_management(identity, management, Arc::clone(&current), waiting)?
         }
         Some(ExternalIdentity::Pkcs11(identity)) => {
-            let holders = Holders(management.and_then(Management::questions));
+            let holders = PinPrompt(management.and_then(Management::questions));
             let chooser = management.map(Management::front_end);
             on_a_token(identity, (holders, chooser.as_deref(), Arc::clone(&current)), waiting)?
         }
@@ -112,7 +112,7 @@ fn at_management(
 
 fn on_a_token(
     identity: &Pkcs11Identity,
-    with: (Holders, Option<&PendingQueries>, Arc<CurrentStep>),
+    with: (PinPrompt, Option<&PendingQueries>, Arc<CurrentStep>),
     waiting: &dyn Waiting,
 ) -> Result<Holder, Fault> {
     let (key, certificate) = TokenKey::find(identity, with, waiting)?;

@@ -177,6 +177,11 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
                     prompt.ask((remote, refused), self.handle.clone());
                 }
             }
+            Request::ProxyCredentialsNotNeeded => {
+                if let Some(prompt) = &self.asks.proxy_prompt {
+                    prompt.withdraw();
+                }
+            }
             Request::TlsStep(step) => {
                 if let Some(signing) = &self.asks.signing {
                     signing.make(step);

@@ -168,6 +168,11 @@ impl ProxyPrompt {
         self.helper = Some(access);
     }
 
+    /// The last question needs no answer any more: neither the terminal nor the management client is asked further.
+    pub(super) fn withdraw(&self) {
+        self.turns.next();
+    }
+
     /// Asks for those of the proxy of that remote, which may have refused others; the calling thread does not wait.
     pub(super) fn ask<P>(&mut self, (remote, refused): (usize, bool), handle: Handle<P>)
     where

@@ -190,6 +190,8 @@ fn call(script: &Script, base: &Base, (device, beside): (String, Option<u64>)) -
         content: file.content.to_vec(),
         is_argument: file.is_argument,
         variable: file.variable.map(str::to_owned),
+        // It may be what the script judges by, or where it puts its answer.
+        is_optional: false,
     };
     let secret = |(name, value): &(&'static str, Zeroizing<String>)| (name.to_string(), value.to_string());
     ScriptCall {

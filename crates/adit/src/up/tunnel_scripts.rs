@@ -398,6 +398,8 @@ impl TunnelScripts {
             content: text.into_bytes(),
             is_argument: false,
             variable: Some("dns_vars_file".to_owned()),
+            // The environment has the same.
+            is_optional: true,
         }
     }
 

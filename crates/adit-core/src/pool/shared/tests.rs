@@ -55,7 +55,7 @@ fn a_peer_that_is_gone_is_evicted_no_more() {
     // Its id is another's now.
     assert_eq!(udp.claim(PeerId(1), "berta"), Claim::Granted);
     assert!(udp.evictions().is_empty());
-    // And who left has no name any more.
+    // And the one that left has no name any more.
     tcp.leave(PeerId(1));
     assert_eq!(udp.claim(PeerId(2), "anna"), Claim::Granted);
 }
@@ -111,7 +111,8 @@ fn kept_addresses_are_leased_to_nobody() {
     let [udp, tcp] = [pool.join(ranges(), &[]), pool.join(ranges(), &[])];
     let anna = take(&udp, 1, "anna").unwrap();
     assert_eq!(v4(&anna), 3);
-    // One that is in use stays with who has it, and then goes to nobody; the one before is free.
+    assert_eq!([2, 200, 3].map(|last| tcp.is_kept(at(last))), [true, true, false]);
+    // One that is in use stays with its peer, and is not leased afterwards; the one before is free.
     pool.keep([at(3)].into());
     assert_eq!([2, 3].map(|peer| v4(&take(&tcp, peer, "").unwrap())), [4, 5]);
     udp.release(&anna);

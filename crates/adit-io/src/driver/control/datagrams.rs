@@ -72,16 +72,17 @@ impl<P: Protocol> Control<'_, P> {
         }
     }
 
-    /// Handles the end of a connection, behind those of its datagrams that wait: the last may say why it ends. Without room
-    /// for it they are dropped.
+    /// Handles the end of a connection after its datagrams that wait, as the last of them may say why it ends. Where the queue
+    /// has no room for the end, that is counted, the end is handled at once, and those datagrams are dropped.
     pub(super) fn end_in_turn(&mut self, now: Instant, connection: ConnectionId, end: Waiting) {
         let source = self.connections.get(&connection).map(|path| path.source_prefix());
-        let waits = !self.datagrams.is_empty()
-            && source
-                .is_some_and(|source| self.datagrams.offer(HandshakeStage::Established, source, end.clone()));
-        if !waits {
-            self.take_turn(now, end);
+        if let Some(source) = source.filter(|_| !self.datagrams.is_empty()) {
+            if self.datagrams.offer(HandshakeStage::Established, source, end.clone()) {
+                return;
+            }
+            count(&self.losses.control_full);
         }
+        self.take_turn(now, end);
     }
 
     pub(super) fn datagram(&mut self, now: Instant, path: Path, bytes: &[u8]) {
@@ -179,7 +180,7 @@ impl<P: Protocol> Control<'_, P> {
             Err(error) => error,
         };
         count(&self.losses.udp_send);
-        // Anybody can make an answer fail, and another one leave in between.
+        // Any sender can cause answers that fail, and others between them that are sent.
         if matches!(path, Path::Udp { socket, .. } if self.is_listening(socket)) {
             let now = clock();
             if now >= self.next_send_complaint {

@@ -47,7 +47,7 @@ impl<P: Protocol> Control<'_, P> {
         self.sockets.values().flatten().map(|socket| socket.gso_limited_destinations()).sum()
     }
 
-    /// What anybody can fill here, if anybody can reach it.
+    /// The tables and queues that unauthenticated peers can fill, where there are listening sockets.
     fn tables(&self) -> Vec<TableUsage> {
         let mut tables = Vec::new();
         if !self.listening.is_empty() || !self.listeners.is_empty() {
@@ -66,6 +66,7 @@ impl<P: Protocol> Control<'_, P> {
             });
             tables.extend(stages);
         }
+        tables.extend(self.undecided.as_ref().map(|undecided| undecided.usage()));
         if !self.listeners.is_empty() {
             tables.push(TableUsage {
                 name: "TCP connections",

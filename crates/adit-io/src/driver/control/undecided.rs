@@ -8,7 +8,7 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{Instant, PrefixShares, PrefixTable, Protocol, Severity};
+use adit_core::{Instant, PrefixShares, PrefixTable, Protocol, Severity, TableUsage};
 use adit_dataplane::codec::Demultiplexer;
 
 use super::Control;
@@ -56,6 +56,11 @@ impl Undecided {
         let waiting = PrefixTable::new("undecided connections", SHARES);
         Undecided { sharing, demultiplexer, waiting, next: 0, next_complaint: clock() }
     }
+
+    /// How full their table is.
+    pub(super) fn usage(&self) -> TableUsage {
+        self.waiting.usage()
+    }
 }
 
 impl<P: Protocol> Control<'_, P> {
@@ -72,6 +77,9 @@ impl<P: Protocol> Control<'_, P> {
             let waiting = Waiting { stream, source, until: clock() + TIMEOUT };
             // One that made room is closed.
             drop(undecided.waiting.insert(source.ip(), number, (), waiting));
+        } else {
+            undecided.waiting.count_refusal();
+            count(&self.losses.connections_refused);
         }
         None
     }
@@ -99,7 +107,7 @@ impl<P: Protocol> Control<'_, P> {
         } else if let Err(error) = forward(&undecided.sharing, stream, source) {
             count(&self.losses.connections_refused);
             let now = clock();
-            // Anybody can open such connections, so the log hears of few.
+            // Any sender can open such connections, so few of them are logged.
             if now >= undecided.next_complaint {
                 undecided.next_complaint = now + COMPLAIN_EVERY;
                 let text = format!("cannot forward a connection of {source}: {error}");

@@ -48,7 +48,35 @@ fn connections_go_by_their_first_bytes() {
     });
 }
 
-/// Anybody can open connections that are to be forwarded.
+/// A connection that has not sent enough is in the status.
+#[test]
+fn undecided_connections_are_counted() {
+    in_fresh_network(|| {
+        let share = PortShare { host: "127.0.0.1".to_owned(), port: 9, journal: None };
+        let config = DriverConfig { port_share: Some(share), ..server_config(Transport::Tcp, "127.0.0.1:0") };
+        let running = start(config, "10.9.0.1/24");
+        running.wait_until_up();
+        let usage = || {
+            let (tell, told) = channel();
+            running.handle.inspect(Box::new(move |_, _, status| {
+                let _ = tell.send(status.tables.clone());
+            }));
+            let tables = told.recv_timeout(TIMEOUT).unwrap();
+            tables.into_iter().find(|table| table.name == "undecided connections").unwrap()
+        };
+        assert_eq!((usage().entries, usage().limit), (0, 1024));
+        let _client = TcpStream::connect(running.addresses[0]).unwrap();
+        let until = std::time::Instant::now() + TIMEOUT;
+        while usage().entries == 0 {
+            assert!(std::time::Instant::now() < until);
+            thread::sleep(Duration::from_millis(2));
+        }
+        assert_eq!((usage().entries, usage().refused), (1, 0));
+        running.stop();
+    });
+}
+
+/// Any sender can open connections that are to be forwarded.
 #[test]
 fn the_log_hears_once_a_minute_that_connections_cannot_be_forwarded() {
     in_fresh_network(|| {

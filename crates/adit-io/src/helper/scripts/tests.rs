@@ -1,5 +1,7 @@
 use std::os::unix::fs::symlink;
 
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
 use super::directory::PREFIX;
 use super::*;
 use crate::testing::{Scratch, in_fresh_network};
@@ -21,7 +23,12 @@ fn call(argv: &[&str], variable: &str) -> ScriptCall {
         env: vec![(variable.to_owned(), "x".to_owned())],
         secrets: Vec::new(),
         device: "tun0".to_owned(),
-        files: vec![ScriptInput { content: b"in".to_vec(), is_argument: true, variable: None }],
+        files: vec![ScriptInput {
+            content: b"in".to_vec(),
+            is_argument: true,
+            variable: None,
+            is_optional: false,
+        }],
         beside: None,
         gateways: Vec::new(),
     }
@@ -68,6 +75,35 @@ fn a_script_can_read_its_files_as_another_user() {
         assert_eq!((mode(&own), mode(own.parent().unwrap())), (0o700, 0o711));
         scripts.end();
         assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+    });
+}
+
+/// Its files cannot be given to it without `CAP_CHOWN`.
+#[test]
+fn a_script_runs_without_optional_files_that_it_could_not_read() {
+    in_fresh_network(|| {
+        let scratch = Scratch::new("optional");
+        let mut scripts = scripts(scratch.path());
+        let argv = ["/bin/sh", "-c", "[ \"$(id -u) $dns_vars_file\" = \"65534 \" ] && exit 5", "name"];
+        scripts.policy.lasting = vec![argv.map(str::to_owned).to_vec()];
+        scripts.policy.account = Account::find(Some("nobody"), None).unwrap();
+        scripts.gave_up = true;
+        let left = capabilities(None).unwrap().permitted.difference(CapabilitySet::CHOWN);
+        let sets = CapabilitySets { effective: left, permitted: left, inheritable: CapabilitySet::empty() };
+        set_capabilities(None, sets).unwrap();
+        let mut optional = call(&argv, "config");
+        for file in &mut optional.files {
+            (file.is_argument, file.variable) = (false, Some("dns_vars_file".to_owned()));
+            file.is_optional = true;
+        }
+        let run = scripts.run(&optional).unwrap();
+        assert_eq!(exit_of(&mut scripts, run), Ok(5));
+        let needed = scripts.run(&call(&argv, "config")).unwrap_err();
+        assert_eq!(needed.kind(), io::ErrorKind::PermissionDenied);
+        let parent = &scripts.directory.as_ref().unwrap().path;
+        assert_eq!(fs::metadata(parent).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(fs::read_dir(parent).unwrap().count(), 0);
+        scripts.end();
     });
 }
 

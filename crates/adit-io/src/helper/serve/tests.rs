@@ -116,3 +116,20 @@ fn a_remote_goes_by_another_proxy_where_the_policy_allows_it() {
     assert_eq!(by(1), None);
     assert!(helper.introduce(1, who()).is_err(), "there is no proxy");
 }
+
+#[test]
+fn credentials_of_the_files_own_proxies_are_kept_when_many_others_are_named() {
+    let at = |port| Proxy { host: "proxy".to_owned(), port, kind: ProxyKind::Socks, credentials: None };
+    let own = Remote { proxy: Some(at(1)), ..remote("a") };
+    let policy = Policy { remotes: vec![own, remote("b")], replaces_proxies: true, ..Policy::default() };
+    let helper = start(policy, Rights::OfTheProcess, gather).unwrap().0;
+    let who = |name: &str| ProxyCredentials { username: name.to_owned(), password: "secret".to_owned() };
+    helper.introduce(0, who("own")).unwrap();
+    for port in 1000..1200 {
+        helper.replace_proxy(1, Some(at(port))).unwrap();
+        helper.introduce(1, who("other")).unwrap();
+        assert!(lock(&helper.proxy_credentials).len() <= MAX_PROXIES);
+    }
+    let known = |place| helper.target(place).and_then(|target| target.proxy?.credentials);
+    assert_eq!((known(0), known(1)), (Some(who("own")), Some(who("other"))));
+}

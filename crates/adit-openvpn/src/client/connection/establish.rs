@@ -74,7 +74,8 @@ impl Connection {
             fragment: data.fragment_over(self.path.transport()),
             payloads: Payloads::default(),
         }
-        .with_payloads(self.path, mtu, decompress);
+        // An update (PUSH_UPDATE) may set any MTU up to `tun-mtu-max` while these keys are in use.
+        .with_payloads(self.path, mtu.max(self.params.max_pushed_mtu), decompress);
         let server = self.path.remote().ip();
         let (local, nopull) = (&self.params.local, self.params.route_nopull);
         let settings = pushed.settings(local, nopull, mtu, server);

@@ -20,8 +20,8 @@ impl Connection {
     }
 
     /// The server's data comes from another address, and `float` says to go after it. What depends on the length of the
-    /// outer headers follows: the MSS of packets inside at once, parts (`fragment`) with the next keys, which are made now if
-    /// parts of the present ones are too long there.
+    /// outer headers follows: the MSS of packets inside at once, parts (`fragment`) with the next keys, which are made now, or
+    /// as soon as that is possible, if parts of the present ones are too long there.
     pub(super) fn follow(&mut self, now: Instant, events: &mut VecDeque<Event>) {
         let Some(path) = self.moved_to.take().filter(|path| self.up.is_some() && *path != self.path) else {
             return;
@@ -32,10 +32,10 @@ impl Connection {
         events.push_back(Event::Data(DataEvent::MovePeer { peer: PeerId::SERVER, path }));
         let max_mss = self.max_mss();
         if max_mss != before {
-            events.push_back(Event::Data(DataEvent::AddPeer(self.peer_config(max_mss))));
+            events.push_back(Event::Data(DataEvent::SetMaxMss { peer: PeerId::SERVER, max_mss }));
         }
         if self.data_keys.move_to(path) {
-            self.channel.rekey(now);
+            self.channel.renegotiate_by_time(now);
         }
         self.told_peer = false;
         self.tell_peer(events);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use adit_core::{Instant, Severity};
 
-use super::{LearningMore, Peer, Up, Verdict};
+use super::{LaterAddresses, Peer, Up, Verdict};
 use crate::codec::{DataHeader, Payloads};
 use crate::control_message::encode_push_reply;
 use crate::data_keys::Agreement;
@@ -56,7 +56,7 @@ impl Peer {
                 return;
             }
         };
-        let learning = LearningMore::default();
+        let learning = LaterAddresses::default();
         self.up = Some(Up { lease, since: now, push_messages, pushed_at: None, cc_exit: false, learning });
         self.lifetime = Lifetime::new(now, self.params.limits.merged(settings.limits));
         self.enter(now, agreement, self.abilities.wraps_dynamically(), events);

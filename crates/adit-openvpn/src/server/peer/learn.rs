@@ -1,4 +1,4 @@
-//! `learn-address`: a script that is told of each address of a client, and may say no to it.
+//! `learn-address`: a script that is run for each address of a client, and may refuse it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use crate::lease::ClientLease;
 use crate::params::ServerParams;
 use crate::request::{ClientStep, DataEvent, Event, PeerSettings, Request, ScriptId, ScriptOutcome};
 
-/// A client whose addresses the script is being told of.
+/// A client for whose addresses the script runs.
 pub(in crate::server) struct Learning {
     lease: ClientLease,
     settings: PeerSettings,
@@ -31,27 +31,27 @@ impl Learning {
 
 /// What the script is asked about addresses that a client was given since it is up.
 #[derive(Default)]
-pub(super) struct LearningMore {
+pub(super) struct LaterAddresses {
     /// Its addresses that are refused until the script has answered.
     asked: BTreeMap<ScriptId, IpNet>,
     /// Runs about addresses that were taken from it before the script had answered.
     superseded: BTreeSet<ScriptId>,
 }
 
-/// What the script says.
+/// What the answer of a script means.
 pub(in crate::server) enum Learned {
     /// That was another script.
     NotOurs,
     /// It has not answered for all addresses yet.
     NotYet,
-    /// That was about an address more of a client that is up.
-    More,
-    /// It has; those that it said no to are not reached.
+    /// That was about an address that a client which is up was given.
+    Later,
+    /// It has; those that it refused are not reached.
     All { lease: Box<ClientLease>, settings: Box<PeerSettings> },
 }
 
 impl Peer {
-    /// Tells `learn-address` what the client will have. `before`: addresses that another connection had until now.
+    /// Runs `learn-address` for what the client will have. `before`: addresses that another connection had until now.
     pub(in crate::server) fn ask_learn_address(
         &mut self,
         now: Instant,
@@ -92,9 +92,10 @@ impl Peer {
         id
     }
 
-    /// Asks about addresses that a client which is up was given. Nothing is sent there before the script has said yes.
+    /// Asks about addresses that a client which is up was given. Nothing is sent there before the script has accepted
+    /// them.
     /// `before`: those that a client of another endpoint had until now.
-    pub(in crate::server) fn ask_learn_more(
+    pub(in crate::server) fn ask_about_later_addresses(
         &mut self,
         now: Instant,
         addresses: &[IpNet],
@@ -116,7 +117,7 @@ impl Peer {
         }
     }
 
-    /// Addresses of a client that is up are its own no more. Gives those that `learn-address` was told of.
+    /// Addresses of a client that is up are its own no more. Gives those that `learn-address` was run for.
     pub(in crate::server) fn forget_addresses(
         &mut self,
         addresses: &[IpNet],
@@ -148,8 +149,13 @@ impl Peer {
         }
     }
 
-    /// The script has answered about an address more.
-    fn more_learned(&mut self, network: IpNet, outcome: &ScriptOutcome, events: &mut VecDeque<Event>) {
+    /// The script has answered about an address that the client was given since it is up.
+    fn later_address_judged(
+        &mut self,
+        network: IpNet,
+        outcome: &ScriptOutcome,
+        events: &mut VecDeque<Event>,
+    ) {
         if let Some(why) = refusal(network, outcome) {
             let text = format!("{}: {why}; nothing is sent there", self.name());
             return self.tell(Severity::Warning, text, events);
@@ -159,7 +165,7 @@ impl Peer {
         self.reach(&[network], events);
     }
 
-    /// `learn-address` said something.
+    /// A run of `learn-address` has ended.
     pub(in crate::server) fn address_learned(
         &mut self,
         id: ScriptId,
@@ -168,11 +174,11 @@ impl Peer {
     ) -> Learned {
         if let Some(up) = &mut self.up {
             if up.learning.superseded.remove(&id) {
-                return Learned::More;
+                return Learned::Later;
             }
             if let Some(network) = up.learning.asked.remove(&id) {
-                self.more_learned(network, outcome, events);
-                return Learned::More;
+                self.later_address_judged(network, outcome, events);
+                return Learned::Later;
             }
         }
         let Some(learning) = &mut self.learning else { return Learned::NotOurs };
@@ -199,7 +205,7 @@ impl Peer {
         }
     }
 
-    /// The addresses that `learn-address` was told of and that end with the client.
+    /// The addresses that `learn-address` was run for and that end with the client.
     pub(in crate::server) fn learned(&self) -> Vec<IpNet> {
         if self.params.access.learn_address.is_none() {
             return Vec::new();

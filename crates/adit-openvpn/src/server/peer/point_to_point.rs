@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use adit_core::{Instant, Severity, Transport};
 
-use super::{LearningMore, Peer, Up, Verdict};
+use super::{LaterAddresses, Peer, Up, Verdict};
 use crate::data_keys::Agreement;
 use crate::data_message;
 use crate::lease::ClientLease;
@@ -47,7 +47,7 @@ impl Peer {
             push_messages: Vec::new(),
             pushed_at: Some(now),
             cc_exit,
-            learning: LearningMore::default(),
+            learning: LaterAddresses::default(),
         });
         self.lifetime = Lifetime::new(now, self.params.limits);
         self.tell_peer(events);

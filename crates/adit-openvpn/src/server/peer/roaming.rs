@@ -24,21 +24,18 @@ impl Peer {
     }
 
     /// It is up and has another address, to which the data plane sends from now on. What depends on the length of the outer
-    /// headers follows: the MSS of packets inside at once, parts (`fragment`) with the next keys, which are made now if parts
-    /// of the present ones are too long there.
+    /// headers follows: the MSS of packets inside at once, parts (`fragment`) with the next keys, which are made now, or as soon
+    /// as that is possible, if parts of the present ones are too long there.
     pub(in crate::server) fn move_to(&mut self, now: Instant, path: Path, events: &mut VecDeque<Event>) {
         let before = self.max_mss();
         self.path = path;
         events.push_back(Event::Data(DataEvent::MovePeer { peer: self.id, path }));
         let max_mss = self.max_mss();
-        if max_mss != before
-            && let Some(up) = &self.up
-        {
-            let config = self.peer_config(&up.lease, max_mss);
-            events.push_back(Event::Data(DataEvent::AddPeer(config)));
+        if max_mss != before && self.up.is_some() {
+            events.push_back(Event::Data(DataEvent::SetMaxMss { peer: self.id, max_mss }));
         }
         if self.data_keys.move_to(path) {
-            self.channel.rekey(now);
+            self.channel.renegotiate_by_time(now);
         }
     }
 

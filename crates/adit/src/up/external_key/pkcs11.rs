@@ -20,12 +20,12 @@ use crate::up::unlock::Fault;
 /// default, too).
 const TRIES: usize = 3;
 
-/// Whom to ask for a PIN and a token: the program at the management socket, if that answers such questions, or else the
-/// person at the terminal.
+/// Asks for a PIN and a token: the program at the management socket, if that answers such questions, or else the person at the
+/// terminal.
 #[derive(Clone)]
-pub(super) struct Holders(pub(super) Option<Arc<PendingQueries>>);
+pub(super) struct PinPrompt(pub(super) Option<Arc<PendingQueries>>);
 
-impl Holders {
+impl PinPrompt {
     fn ask_for_pin(&self, label: &str, waiting: &dyn Waiting) -> Result<Pin, String> {
         let pin = match &self.0 {
             Some(questions) => questions.ask(Topic::Token(label.to_owned()), "", waiting)?.password,
@@ -40,7 +40,7 @@ impl Holders {
         }
     }
 
-    /// Waits until someone says that the token with that label is there now.
+    /// Waits until the program or the person says that the token with that label is there.
     fn ask_for_token(&self, label: &str, waiting: &dyn Waiting) -> Result<(), String> {
         let answer = match &self.0 {
             Some(questions) => questions.ask(Topic::Insertion(label.to_owned()), "", waiting)?.password,
@@ -93,12 +93,12 @@ impl Holders {
 /// # Errors
 /// When there is no terminal, or no PIN was given.
 pub(in crate::up) fn ask_at_terminal(label: &str) -> Result<Pin, String> {
-    Holders(None).ask_for_pin(label, &Turns::default().next())
+    PinPrompt(None).ask_for_pin(label, &Turns::default().next())
 }
 
 /// Asks the program at the management socket which certificate it is to be.
 fn choose(
-    (cards, holders): (&Cards, &Holders),
+    (cards, holders): (&Cards, &PinPrompt),
     chooser: Option<&PendingQueries>,
     waiting: &dyn Waiting,
 ) -> Result<Identity, String> {
@@ -122,7 +122,7 @@ fn listed(found: Found) -> Listed {
 /// The certificate that is wanted, as soon as its token is there.
 fn look_for(
     wanted: &Identity,
-    (cards, holders): (&Cards, &Holders),
+    (cards, holders): (&Cards, &PinPrompt),
     waiting: &dyn Waiting,
 ) -> Result<Found, String> {
     loop {
@@ -147,7 +147,7 @@ pub(super) struct TokenKey {
     cards: Cards,
     identity: Identity,
     signs_by: Vec<Ability>,
-    holders: Holders,
+    holders: PinPrompt,
     current: Arc<CurrentStep>,
 }
 
@@ -158,7 +158,7 @@ impl TokenKey {
     /// The directive at fault, and why.
     pub(super) fn find(
         config: &Pkcs11Identity,
-        (holders, chooser, current): (Holders, Option<&PendingQueries>, Arc<CurrentStep>),
+        (holders, chooser, current): (PinPrompt, Option<&PendingQueries>, Arc<CurrentStep>),
         waiting: &dyn Waiting,
     ) -> Result<(Self, Vec<u8>), Fault> {
         let of_id = |why: String| ("pkcs11-id", format!("pkcs11-id: {why}"));

@@ -7,17 +7,17 @@ use std::collections::BTreeSet;
 use adit_core::{Cipher, DataEvent, Notice, PeerId, ReplayWindow, Selector};
 use proptest::prelude::*;
 
-use super::Payloads;
+use super::{Payloads, seal};
 use crate::aead::aws_lc;
 use crate::codec::SessionCodec;
 use crate::codec::openvpn::{
     Compression, DataFraming, DataHeader, Framing, Key, MacKey, PING, StaticFraming, session_id,
     session_with_payloads,
 };
-use crate::codec::testing::{self, key, v2};
+use crate::codec::testing::{self, key, v2, worn_sealer};
 use crate::tests::packets::Flow;
 use crate::tests::world::{End, admit, udp};
-use crate::{DropReason, MergePolicy, Offload, ReceiveBatch};
+use crate::{DropReason, EgressEvent, MergePolicy, Offload, ReceiveBatch, SealSession};
 
 const GCM: Cipher = Cipher::Aes256Gcm;
 const IN_PARTS: Payloads = Payloads { decompress: true, fragment: Some(300), longest: 1600 };
@@ -220,6 +220,22 @@ fn what_is_too_long_to_be_cut_is_dropped() {
     assert_eq!(west.dropped_out(DropReason::TooBig), 1);
     let (_, bytes) = west.counters.traffic_bytes(PeerId::SERVER).expect("a peer");
     assert_eq!(bytes, 0);
+}
+
+/// The last counter of the key goes to the first of two parts.
+#[test]
+fn parts_that_were_sealed_before_an_error_are_counted() {
+    let mut west = end(data(Compression::None), GCM, (1, 2), IN_PARTS);
+    let (peer, session) = (PeerId::SERVER, session_id(PeerId::SERVER, 3));
+    let worn = worn_sealer(u64::from(u32::MAX), 0);
+    let codec = Box::new(seal::Sealer::new(worn.codec, Compression::None, IN_PARTS, 0));
+    let install = EgressEvent::Install { peer, session, seal: SealSession { codec, ..worn } };
+    west.egress.apply(install, &mut west.transmit_batch);
+    west.apply(DataEvent::Activate { peer, session });
+    let sent = send(&mut west, &packet(400));
+    assert_eq!((sent.len(), west.dropped_out(DropReason::Exhausted)), (1, 1));
+    let (_, bytes) = west.counters.traffic_bytes(peer).expect("a peer");
+    assert_eq!(bytes, sent[0].len() as u64);
 }
 
 /// A packet that is not where it came does not overtake others, and others do not overtake it.
