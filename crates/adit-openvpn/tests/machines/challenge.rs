@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use adit_core::{Command, Protocol};
 use adit_openvpn::params::{AuthRetry, ClientParams, RemoteParams, ServerParams, StaticChallenge};
-use adit_openvpn::request::{Challenge, ChallengeResponse, ConnectionFailure, Event, Reply, Request, ScriptFile};
+use adit_openvpn::request::{
+    Challenge, ChallengeResponse, ConnectionFailure, Event, Reply, Request, ScriptFile,
+};
 use adit_openvpn::testing::Pair;
 use adit_openvpn::testing::judged::{accepted, asked, end_of, ends, log_says, pair, tokens, user, variable};
 
