@@ -145,6 +145,8 @@ impl Model {
                 | Request::Remote(_)
                 | Request::ServerInfo(_)
                 | Request::AuthFailed(_)
+                | Request::ConnectionFailed(_)
+                | Request::ExitNotice { .. }
                 | Request::ServerNotice(_)
                 | Request::Echo(_)
                 // No end here has a proxy, or a key that is held elsewhere.

@@ -242,8 +242,8 @@ impl Protocol for Client {
             }
             Command::Shutdown => match &mut self.state {
                 State::Connected(connection) => {
-                    self.signal = Some("sigterm");
-                    connection.send_exit_notice(now, &mut self.events);
+                    let is_told = connection.send_exit_notice(now, true, &mut self.events);
+                    self.signal = Some(if is_told { connection::EXIT_NOTICE } else { "sigterm" });
                 }
                 State::Ended => {}
                 _ => self.end(Ended::Shutdown),

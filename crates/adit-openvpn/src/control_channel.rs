@@ -58,8 +58,9 @@ pub(crate) enum ControlOutput {
     /// A renegotiation did not end within `hand-window`; the tunnel goes on with the keys it has. `known`: the peer had
     /// answered it.
     Unfinished { known: bool },
-    /// The control channel is beyond repair. `refused`: one end does not accept the other's certificate.
-    Failed { reason: String, refused: bool },
+    /// The control channel is beyond repair. `refused`: one end does not accept the other's certificate. `late`: the key exchange
+    /// did not end within this time.
+    Failed { reason: String, refused: bool, late: Option<Duration> },
 }
 
 /// Whether we seal with the keys of an exchange.
@@ -318,9 +319,19 @@ impl ControlChannel {
     }
 
     fn give_up(&mut self, reason: String, refused: bool) {
+        self.end_with(ControlOutput::Failed { reason, refused, late: None });
+    }
+
+    /// A key exchange did not end within `hand-window`, and there are no keys to go on with.
+    fn time_out(&mut self) {
+        let (reason, late) = (self.lateness(), Some(self.params.hand_window));
+        self.end_with(ControlOutput::Failed { reason, refused: false, late });
+    }
+
+    fn end_with(&mut self, failure: ControlOutput) {
         if !self.failed {
             self.failed = true;
-            self.outputs.push_back(ControlOutput::Failed { reason, refused });
+            self.outputs.push_back(failure);
         }
     }
 

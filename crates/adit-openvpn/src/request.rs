@@ -15,7 +15,7 @@ use crate::codec::Codec;
 use adit_core::{PeerId, PoolEntry};
 use zeroize::Zeroizing;
 
-pub use self::attempt::{Progress, RemoteDecision, RemoteQuery, ServerNotice};
+pub use self::attempt::{ConnectionFailure, Progress, RemoteDecision, RemoteQuery, ServerNotice};
 pub use self::challenge::{Challenge, ChallengeResponse};
 pub use self::client_event::{ClientDecision, ClientEvent, ClientStep};
 pub use self::facts::{GatewayVariable, PeerFacts, TunnelFacts};
@@ -92,6 +92,13 @@ pub enum Request {
     ServerInfo(String),
     /// The server refused what the user showed, in these words, which may be empty; nothing is asked.
     AuthFailed(String),
+    /// A connection to the server failed; nothing is asked.
+    ConnectionFailed(ConnectionFailure),
+    /// The client ends, and tells the server so over UDP (`explicit-exit-notify`); nothing is asked.
+    ExitNotice {
+        /// It ends by [`adit_core::Command::Shutdown`], and not by a limit of its configuration.
+        commanded: bool,
+    },
     /// The server ended the connection; nothing is asked.
     ServerNotice(ServerNotice),
     /// A message that the server pushed for a program (`echo`); nothing is asked.

@@ -399,6 +399,8 @@ impl End {
             | Request::Remote(_)
             | Request::ServerInfo(_)
             | Request::AuthFailed(_)
+            | Request::ConnectionFailed(_)
+            | Request::ExitNotice { .. }
             | Request::ServerNotice(_)
             | Request::Echo(_) => return,
         });

@@ -65,6 +65,7 @@ private_key = ca.key
 rand_serial = yes
 default_md = default
 policy = policy
+crl_extensions = list_extensions
 email_in_dn = no
 unique_subject = no
 [policy]
@@ -74,6 +75,8 @@ basicConstraints = critical, CA:TRUE
 subjectKeyIdentifier = hash
 authorityKeyIdentifier = keyid:always, issuer:always
 keyUsage = critical, keyCertSign, cRLSign
+[list_extensions]
+authorityKeyIdentifier = keyid:always
 [server]
 basicConstraints = CA:FALSE
 subjectKeyIdentifier = hash
@@ -159,6 +162,18 @@ impl Authority {
         }
         self.openssl(&arguments)?;
         Ok(Identity { certificate: self.read(&certificate)?, key: self.read(&key)? })
+    }
+
+    /// Revokes the certificate that was issued last under this name, and gives the new list of revoked certificates.
+    pub fn revoke(&self, name: &str) -> Result<String, TestbedError> {
+        self.openssl(&["ca", "-config", "ca.cnf", "-revoke", &format!("{name}.crt")])?;
+        self.revocations()
+    }
+
+    /// The list of revoked certificates, in PEM.
+    pub fn revocations(&self) -> Result<String, TestbedError> {
+        self.openssl(&["ca", "-config", "ca.cnf", "-gencrl", "-crldays", "30", "-out", "crl.pem"])?;
+        self.read("crl.pem")
     }
 
     fn new_key(&self, file: &str) -> Result<(), TestbedError> {

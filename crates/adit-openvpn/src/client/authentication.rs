@@ -8,7 +8,11 @@ use super::challenge::Dynamic;
 use super::retry::Next;
 use super::user::{AfterRefusal, Temporary};
 use super::{Client, State, connection};
-use crate::request::{Challenge, ChallengeResponse, Event, Request, UserPassword};
+use crate::request::{Challenge, ChallengeResponse, ConnectionFailure, Event, Request, UserPassword};
+
+/// The least time before a refused client shows the same password again (`auth-retry nointeract`; OpenVPN's init.c,
+/// `socket_restart_pause`).
+const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 
 impl Client {
     pub(super) fn ask(&mut self, text: String, echo: bool) {
@@ -22,6 +26,8 @@ impl Client {
     }
 
     pub(super) fn auth_failed(&mut self, reason: &str) {
+        let failure = ConnectionFailure::Refused(reason.to_owned());
+        self.events.push_back(Event::Request(Request::ConnectionFailed(failure)));
         if let Some(Temporary { backoff, advance, reason }) = Temporary::parse(reason) {
             let text = format!("the server cannot let us in now (AUTH_FAILED,TEMP): {reason}");
             return self.try_again_after(&text, Next::after(advance), backoff.unwrap_or_default());
@@ -37,6 +43,10 @@ impl Client {
         match self.user.refused(if by_program { reason } else { &text }) {
             // This server is there, and knows us.
             AfterRefusal::Again => self.try_again_after(&text, Next::Same, Duration::ZERO),
+            AfterRefusal::AgainTheSame => {
+                let pause = REFUSED_PAUSE.min(self.params.retry.1);
+                self.try_again_after(&text, Next::Same, pause);
+            }
             AfterRefusal::End => {
                 let text = format!("{}: {text}", self.remote_name());
                 self.end(Ended::Failed(text));

@@ -22,6 +22,7 @@ use base64ct::{Base64, Encoding as _};
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
+pub(super) use self::facts::EXIT_NOTICE;
 use self::judge::Judging;
 use self::news::news;
 use super::challenge::{TextChallenge, response_message};
@@ -35,7 +36,9 @@ use crate::liveness::Liveness;
 use crate::notices::{Heard, Hearing};
 use crate::params::{ClientParams, ControlParams, Keepalive, RemoteParams};
 use crate::pushed::Pushed;
-use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Progress, Request, TunnelFacts, UserPassword};
+use crate::request::{
+    ConnectionFailure, DataEvent, Event, PeerDetail, PeerInfo, Progress, Request, TunnelFacts, UserPassword,
+};
 use crate::tls::TlsStep;
 use crate::wire::TlsRole;
 
@@ -367,11 +370,15 @@ impl Connection {
             ControlOutput::Unfinished { known } => {
                 self.tell(Severity::Warning, self.channel.unfinished_text(known), events);
             }
-            ControlOutput::Failed { reason, .. } if self.params.tls_exit => {
-                self.verdict = Some(Outcome::Fatal(format!("{reason} (tls-exit)")));
+            ControlOutput::Failed { reason, refused, late } => {
+                let failure = late.map_or(ConnectionFailure::Tls, ConnectionFailure::Late);
+                news(Request::ConnectionFailed(failure), events);
+                self.verdict = Some(match refused {
+                    _ if self.params.tls_exit => Outcome::Fatal(format!("{reason} (tls-exit)")),
+                    true => Outcome::Refused(reason),
+                    false => retry(&reason),
+                });
             }
-            ControlOutput::Failed { reason, refused: true } => self.verdict = Some(Outcome::Refused(reason)),
-            ControlOutput::Failed { reason, refused: false } => self.verdict = Some(retry(&reason)),
         }
         Ok(())
     }

@@ -12,8 +12,10 @@ use crate::request::UserPassword;
 pub(super) enum AfterRefusal {
     /// It is final.
     End,
-    /// Another attempt.
+    /// Another attempt, with other words.
     Again,
+    /// Another attempt with the same words.
+    AgainTheSame,
 }
 
 /// What a person must say before the next connection.
@@ -161,7 +163,7 @@ impl User {
                 self.refused = Some(reason.to_owned());
                 AfterRefusal::Again
             }
-            Some(auth) if auth.retry == AuthRetry::NoInteract => AfterRefusal::Again,
+            Some(auth) if auth.retry == AuthRetry::NoInteract => AfterRefusal::AgainTheSame,
             _ => AfterRefusal::End,
         }
     }

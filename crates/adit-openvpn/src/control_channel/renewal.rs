@@ -219,7 +219,7 @@ impl ControlChannel {
         let serves = |exchange: &Exchange| exchange.state.is_established();
         if !self.exchanges.iter().take(index).any(serves) {
             self.fall_silent();
-            return self.give_up(self.lateness(), false);
+            return self.time_out();
         }
         let (known, key_id) = match self.exchanges[index].state.is_established() {
             // The client may have the keys, and only its acknowledgements be lost.
@@ -236,9 +236,8 @@ impl ControlChannel {
             (false, _) => true,
         };
         if !again || self.is_overdue(now) {
-            let reason = self.lateness();
             self.say_restart(now);
-            return self.give_up(reason, false);
+            return self.time_out();
         }
         self.outputs.push_back(ControlOutput::Unfinished { known });
         if known {

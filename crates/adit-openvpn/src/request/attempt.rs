@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use adit_core::Transport;
 
 /// What a client does on its way to a server, step by step, for those who watch it.
@@ -43,6 +45,17 @@ pub enum RemoteDecision {
     },
     /// Go on with the one that stands so many places behind it, at least 1.
     Skip(usize),
+}
+
+/// Why a client's connection failed, as far as programs look for it in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConnectionFailure {
+    /// The key exchange did not end within this time (`hand-window`).
+    Late(Duration),
+    /// The control channel failed in another way: TLS, or the check of a certificate.
+    Tls,
+    /// The server refused us (`AUTH_FAILED`), in these words, which may be empty.
+    Refused(String),
 }
 
 /// Why a server ended the connection, in the words of OpenVPN's management protocol (`>NOTIFY`).

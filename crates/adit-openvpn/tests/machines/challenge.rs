@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use adit_core::{Command, Protocol};
 use adit_openvpn::params::{AuthRetry, ClientParams, RemoteParams, ServerParams, StaticChallenge};
-use adit_openvpn::request::{Challenge, ChallengeResponse, Event, Reply, Request, ScriptFile};
+use adit_openvpn::request::{
+    Challenge, ChallengeResponse, ConnectionFailure, Event, Reply, Request, ScriptFile,
+};
 use adit_openvpn::testing::Pair;
 use adit_openvpn::testing::judged::{accepted, asked, end_of, ends, log_says, pair, tokens, user, variable};
 
@@ -164,9 +166,17 @@ fn a_refused_client_stays_with_its_server() {
         client.auth.as_mut().unwrap().retry = AuthRetry::NoInteract;
     });
     ends(&mut pair, VERIFY, 1, &[]);
-    pair.advance(Duration::from_secs(3));
-    let opens = pair.client_events.iter().filter(|event| matches!(event, Event::Open { remote: 0 }));
-    assert_eq!(opens.count(), 2, "{:?}", pair.client_events);
+    let opens = |pair: &Pair| {
+        pair.client_events.iter().filter(|event| matches!(event, Event::Open { remote: 0 })).count()
+    };
+    pair.advance(Duration::from_secs(9));
+    assert_eq!(opens(&pair), 1, "the same password waits for 10 s: {:?}", pair.client_events);
+    pair.advance(Duration::from_secs(10));
+    assert_eq!(opens(&pair), 2, "{:?}", pair.client_events);
+    let refused = |event: &Event| {
+        matches!(event, Event::Request(Request::ConnectionFailed(ConnectionFailure::Refused(_))))
+    };
+    assert!(pair.client_events.iter().any(refused), "{:?}", pair.client_events);
 }
 
 fn texting() -> Pair {

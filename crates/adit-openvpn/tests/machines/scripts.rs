@@ -182,6 +182,27 @@ fn why_a_connection_ends_is_said_before_it() {
     assert!(signal.is_some() && signal < down, "{signal:?} {down:?}");
 }
 
+/// `explicit-exit-notify`: scripts and the log hear of it.
+#[test]
+fn a_client_that_ends_says_that_it_sends_an_exit_notice() {
+    for exit_notify in [true, false] {
+        let mut pair = pair(|client, _, _| client.remotes[0].exit_notify = exit_notify);
+        pair.client.handle_command(pair.now, Command::Shutdown);
+        pair.exchange();
+        let signal = if exit_notify { "exit-with-notification" } else { "sigterm" };
+        let mut told = Vec::new();
+        for event in &pair.client_events {
+            match event {
+                Event::Request(Request::Signal(signal)) => told.push(*signal),
+                Event::Request(Request::ExitNotice { commanded: true }) => told.push("notice"),
+                _ => {}
+            }
+        }
+        let wanted = if exit_notify { vec!["notice", signal] } else { vec![signal] };
+        assert_eq!(told, wanted, "{:?}", pair.client_events);
+    }
+}
+
 #[test]
 fn a_server_is_told_nothing_before_its_certificates_are_found_good() {
     let mut pair = pair(verify);

@@ -10,7 +10,7 @@ use super::credentials::CredentialPrompt;
 use super::external_key::Signing;
 use super::management::Watcher;
 use super::notify::Notifier;
-use super::openvpn_lines;
+use super::openvpn_lines::Lines;
 use super::proxies::ProxyPrompt;
 use super::tunnel_scripts::TunnelScripts;
 use crate::log::{Logger, Manner};
@@ -31,6 +31,7 @@ pub(super) struct Asks {
 /// Writes events to the log, and does what the protocol asks of the program.
 pub(super) struct LogObserver<P: Protocol> {
     log: Logger,
+    lines: Lines,
     notifier: Notifier,
     handle: Handle<P>,
     clients: Option<Clients>,
@@ -50,7 +51,8 @@ impl<P: Protocol> LogObserver<P> {
         tunnel_scripts: Option<TunnelScripts>,
         watcher: Option<Watcher>,
     ) -> Self {
-        LogObserver { log, notifier, handle, clients, asks, tunnel_scripts, watcher }
+        let lines = Lines::default();
+        LogObserver { log, lines, notifier, handle, clients, asks, tunnel_scripts, watcher }
     }
 
     /// The driver has ended: the last script runs. Says why the tunnel failed, if a script has made it fail.
@@ -77,7 +79,7 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
             watcher.event(event);
         }
         self.tell_tunnel_scripts(event, tun_name);
-        openvpn_lines::tell(event, self.clients.is_some(), &mut self.log);
+        self.lines.tell(event, self.clients.is_some(), &mut self.log);
         match event {
             Event::Report(report) => self.log.log(report.severity, report),
             Event::Up(settings) => {
@@ -139,6 +141,7 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
     }
 
     fn request(&mut self, request: Request, tun_name: &str) {
+        self.lines.request(&request, &mut self.log);
         if let Some(scripts) = &mut self.tunnel_scripts {
             scripts.request(&request, tun_name);
         }
@@ -194,6 +197,8 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
                 }
             }
             Request::PeerFacts(_) | Request::Signal(_) => {}
+            // For the log in OpenVPN's manner.
+            Request::ConnectionFailed(_) | Request::ExitNotice { .. } => {}
             // The management client hears of these, or is asked.
             Request::Client(_)
             | Request::Progress(_)

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use adit_config::openvpn::{Config, PerClient, Role};
+use adit_config::openvpn::{Config, NameServerSetting, PerClient, Role};
 use adit_core::{Ended, Severity, escaped};
 use adit_io::{Account, AccountError, Driver, DriverError, Handle, Helper, HelperAccess, MakeCodec, Policy};
 
@@ -26,6 +26,7 @@ use super::tunnel::Tunnel;
 use super::tunnel_scripts::{self, Control, End, TunnelScripts};
 use super::{Failure, codec, plan, privileges, revocations, signals, status_file, translate};
 use crate::configuration;
+use crate::log::Manner;
 use crate::status::{self, OtherTables, StatusSource};
 
 /// What may change while the tunnel runs.
@@ -136,6 +137,7 @@ impl Tunnel<'_> {
 
     /// The device and the listening sockets.
     fn driver<P: StatusSource>(&mut self) -> Result<Driver<P>, Failure> {
+        let leaves_names = self.leaves_names_as_openvpn();
         let (args, parsed) = (self.args, &self.parsed);
         let mut config = translate::driver_config(&parsed.config, args.offloads.switches(), args.workers);
         if args.workers > 1 && !config.remotes.is_empty() {
@@ -143,6 +145,7 @@ impl Tunnel<'_> {
             self.log.log(Severity::Info, text);
         }
         config.resolv_conf.clone_from(&args.resolv_conf);
+        config.execution.leaves_names |= leaves_names;
         config.kill_switch = args.kill_switch.is_some();
         privileges::settle_in(&parsed.config.process).map_err(Failure::World)?;
         let make_codec: MakeCodec<P> = match parsed.config.socket.passtos {
@@ -154,6 +157,19 @@ impl Tunnel<'_> {
             Some(shared) => Driver::join(config, make_codec, &shared.device),
         }
         .map_err(world)
+    }
+
+    /// Called as `openvpn`, which is 2.6 and has no `dns-updown`, adit leaves the name servers as they are unless the file asks
+    /// for them.
+    fn leaves_names_as_openvpn(&mut self) -> bool {
+        let Config { role, scripts, .. } = &self.parsed.config;
+        let by_default = scripts.names == NameServerSetting::Default;
+        let leaves = by_default && self.log.manner() != Manner::Adit;
+        if leaves && scripts.up.is_none() && matches!(role, Role::Client(_)) {
+            let text = "name servers that the server pushes are not set, as by OpenVPN 2.6: write `dns-updown force` to have them set";
+            self.log.log(Severity::Info, text);
+        }
+        leaves
     }
 
     /// `writepid`, the socket of `adit status`, and the status file.

@@ -324,6 +324,7 @@ impl TunnelScripts {
     fn routes_go(&mut self, device: &str) {
         if let Some(argv) = self.config.route_pre_down.clone() {
             self.set("signal", self.signal);
+            self.describe("init", device);
             let argv = self.with_arguments(argv, "init", device);
             self.run("route-pre-down", argv, OnFailure::Fail, device);
         }
@@ -339,6 +340,7 @@ impl TunnelScripts {
     fn down_script(&mut self, context: &str, device: &str) {
         self.set("signal", self.signal);
         self.names("dns-down", device);
+        self.describe(context, device);
         if let Some(argv) = self.config.down.clone() {
             let argv = self.with_arguments(argv, context, device);
             self.run("down", argv, OnFailure::Fail, device);
@@ -369,6 +371,7 @@ impl TunnelScripts {
     fn up_script(&mut self, context: &str, device: &str) -> bool {
         self.set("dev_type", if device == NULL_DEVICE { "null" } else { "tun" });
         let names = self.names("dns-up", device);
+        self.describe(context, device);
         let Some(argv) = self.config.up.clone() else { return names };
         let argv = self.with_arguments(argv, context, device);
         self.run("up", argv, OnFailure::Fail, device);
@@ -407,15 +410,21 @@ impl TunnelScripts {
         self.env.insert(name.to_owned(), value.to_owned());
     }
 
+    /// The variables that are set when `up` and `down` are due, whether there is such a script or not, and that later scripts
+    /// have too (OpenVPN's init.c, `run_up_down`).
+    fn describe(&mut self, context: &str, device: &str) {
+        let mtu = self.opened.as_ref().map_or(0, |opened| opened.mtu);
+        self.set("script_context", context);
+        self.set("tun_mtu", &mtu.to_string());
+        self.set("dev", device);
+    }
+
     /// The arguments of `up` and `down` behind a command (OpenVPN's init.c, `run_up_down`).
-    fn with_arguments(&mut self, argv: Vec<String>, context: &str, device: &str) -> Vec<String> {
+    fn with_arguments(&self, argv: Vec<String>, context: &str, device: &str) -> Vec<String> {
         let (mtu, local, remote) = match &self.opened {
             Some(Opened { facts, mtu, .. }) => (*mtu, facts.local.clone(), facts.remote.clone()),
             None => (0, String::new(), String::new()),
         };
-        self.set("script_context", context);
-        self.set("tun_mtu", &mtu.to_string());
-        self.set("dev", device);
         let words = [device.to_owned(), mtu.to_string(), "0".to_owned(), local, remote, context.to_owned()];
         argv.into_iter().chain(words).collect()
     }

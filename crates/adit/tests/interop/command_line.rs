@@ -1,6 +1,7 @@
-//! `adit` as its users run it: errors, several tunnels and endpoints in one process, a file that is read again.
+//! `adit` as its users run it: errors, deployments of OpenVPN, several tunnels and endpoints in one process, a file that is read again.
 
 pub(crate) mod adopt;
+pub(crate) mod deployments;
 pub(crate) mod endpoints;
 pub(crate) mod errors;
 pub(crate) mod option_lists;

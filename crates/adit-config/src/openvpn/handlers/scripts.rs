@@ -105,8 +105,12 @@ pub(crate) fn plan(draft: &mut Draft, is_server: bool, problems: &mut Vec<Proble
             problems.push(at.problem("write `script-security 2` to allow this script"));
         }
         let runs = |argv: &Vec<String>| !is_dispensable(argv);
+        let had_up = scripts.up.is_some();
         scripts.up = scripts.up.filter(runs);
         scripts.down = scripts.down.filter(runs);
+        if had_up && scripts.up.is_none() {
+            scripts.names.take_over();
+        }
     }
     if !is_server {
         for (at, _) in draft.access_at.iter().filter(|_| !allowed) {

@@ -52,6 +52,15 @@ pub enum NameServerSetting {
     Script(Vec<String>),
 }
 
+impl NameServerSetting {
+    /// adit sets them in the place of an `up` script that would do nothing else, and that does not run.
+    pub fn take_over(&mut self) {
+        if *self == NameServerSetting::Default {
+            *self = NameServerSetting::Force;
+        }
+    }
+}
+
 impl TunnelScripts {
     /// All programs.
     pub fn commands(&self) -> impl Iterator<Item = &Vec<String>> {

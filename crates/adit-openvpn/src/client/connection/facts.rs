@@ -9,6 +9,8 @@ use crate::request::{Event, PeerFacts, Request};
 
 /// Why a connection ends, in OpenVPN's words, if nothing else is known.
 pub(super) const TLS_ERROR: &str = "tls-error";
+/// The same for a client that ends and has told its server so (its sig.c, `process_explicit_exit_notification_timer_wakeup`).
+pub(in crate::client) const EXIT_NOTICE: &str = "exit-with-notification";
 
 impl Connection {
     /// Why it ends, in the word of scripts.

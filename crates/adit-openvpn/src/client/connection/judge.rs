@@ -7,9 +7,10 @@ use adit_pki::certificate::subject_text;
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use super::news::news;
 use super::{Connection, Outcome};
 use crate::environment::Environment;
-use crate::request::{Event, Request, Script, ScriptId, ScriptOutcome};
+use crate::request::{ConnectionFailure, Event, Request, Script, ScriptId, ScriptOutcome};
 
 /// Certificates that are being judged.
 pub(super) struct Judging {
@@ -102,6 +103,7 @@ impl Connection {
             Err(why) => why.clone(),
         };
         let reason = format!("tls-verify refuses the server's certificate at depth {depth}: {why}");
+        news(Request::ConnectionFailed(ConnectionFailure::Tls), events);
         self.verdict = Some(match self.params.tls_exit {
             true => Outcome::Fatal(format!("{reason} (tls-exit)")),
             false => Outcome::Retry { reason, advance: true },

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use adit_core::{Instant, PeerId, Severity, Transport};
 
+use super::facts::EXIT_NOTICE;
+use super::news::news;
 use super::{Connection, Outcome, retry};
 use crate::data_message;
 use crate::key_state::earliest;
 use crate::lifetime::signal_of;
 use crate::liveness::Due;
-use crate::request::{DataEvent, Event};
+use crate::request::{DataEvent, Event, Request};
 
 /// How often to ask for the push reply (OpenVPN `PUSH_REQUEST_INTERVAL`).
 const PUSH_REQUEST_INTERVAL: Duration = Duration::from_secs(5);
@@ -18,17 +20,29 @@ const PUSH_REQUEST_INTERVAL: Duration = Duration::from_secs(5);
 const EXIT_NOTICE_TIME: Duration = Duration::from_secs(1);
 
 impl Connection {
-    /// Tells the server, as far as it can be told, and ends soon.
-    pub(in crate::client) fn send_exit_notice(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+    /// Tells the server, as far as it can be told, and ends soon. `commanded`: the client was told to end. True if this is
+    /// what `explicit-exit-notify` asks for.
+    pub(in crate::client) fn send_exit_notice(
+        &mut self,
+        now: Instant,
+        commanded: bool,
+        events: &mut VecDeque<Event>,
+    ) -> bool {
+        let is_first = self.exit_until.is_none();
         self.exit_until.get_or_insert(now);
-        let Some(up) = &self.up else { return };
+        let Some(up) = &self.up else { return false };
+        let is_asked_for = up.exit_notify && self.path.transport() == Transport::Udp;
+        if is_asked_for && is_first {
+            news(Request::ExitNotice { commanded }, events);
+        }
         if up.cc_exit {
             self.channel.send_message(now, "EXIT");
             self.exit_until = Some(now + EXIT_NOTICE_TIME);
-        } else if up.exit_notify && self.path.transport() == Transport::Udp {
+        } else if is_asked_for {
             let payload = data_message::occ_exit();
             events.push_back(Event::Data(DataEvent::Inject { peer: PeerId::SERVER, payload }));
         }
+        is_asked_for
     }
 
     /// Whether it was told to end.
@@ -74,7 +88,9 @@ impl Connection {
     /// (as in OpenVPN, which ends itself by SIGTERM here and exits with 0).
     fn end_as_configured(&mut self, now: Instant, why: &str, events: &mut VecDeque<Event>) {
         self.tell(Severity::Info, format!("{why}; this ends the tunnel"), events);
-        self.send_exit_notice(now, events);
+        if self.send_exit_notice(now, false, events) {
+            self.signal = EXIT_NOTICE;
+        }
     }
 
     fn silence(&self, directive: &str) -> String {

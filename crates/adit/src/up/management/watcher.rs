@@ -87,6 +87,10 @@ impl Watcher {
     /// The protocol asks something of its adapter; `device` is the tunnel's. What is given back is the answer, if it is
     /// known at once.
     pub(in crate::up) fn request(&mut self, request: &Request, device: &str) -> Option<Reply> {
+        // For the log alone.
+        if matches!(request, Request::ConnectionFailed(_) | Request::ExitNotice { .. }) {
+            return None;
+        }
         self.failed = false;
         if matches!(request, Request::MayGoOn { .. }) {
             self.lose();

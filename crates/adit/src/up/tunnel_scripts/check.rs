@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use adit_config::openvpn::TunnelScripts;
+use adit_config::openvpn::{NameServerSetting, TunnelScripts};
 
 /// Removes the scripts that only set name servers where their program is not installed: adit sets them then. Gives what is
 /// to be said of them.
@@ -21,9 +21,12 @@ pub(in crate::up) fn check(scripts: &mut TunnelScripts) -> Result<Vec<String>, (
         }
         warnings.push(format!("{directive}: {why}; adit sets the name servers itself"));
         *argv = None;
+        if directive == "up" {
+            names.take_over();
+        }
     }
     let names = match names {
-        adit_config::openvpn::NameServerSetting::Script(argv) => Some(&*argv),
+        NameServerSetting::Script(argv) => Some(&*argv),
         _ => None,
     };
     let others = [
@@ -73,6 +76,6 @@ mod tests {
         assert!(why.contains("chmod +x"), "{why}");
         let mut known = scripts("/nowhere/update-resolv-conf", "/bin/true");
         assert_eq!(check(&mut known).map(|warnings| warnings.len()), Ok(1));
-        assert!(known.up.is_none() && !known.leaves_names(), "adit sets the name servers");
+        assert!(known.up.is_none() && known.names == NameServerSetting::Force, "adit sets the name servers");
     }
 }

@@ -167,6 +167,20 @@ fn the_tunnel_comes_up_restarts_and_ends() {
     assert_eq!(bed.directory.calls(), calls);
 }
 
+/// OpenVPN's init.c, `run_up_down`: the variables are set whether there is an `up` script or not.
+#[test]
+fn route_up_has_the_variables_of_the_device_without_up() {
+    let mut bed = Bed::new("route-up", End::Connects, |config, here| {
+        let body = format!("echo \"$script_type $dev $tun_mtu $script_context\" >>{}/calls", here.display());
+        let argv = ["/bin/sh", "-c", &body].map(str::to_owned).to_vec();
+        *config = file::TunnelScripts { route_up: Some(argv), ..file::TunnelScripts::default() };
+    });
+    assert!(bed.connect("a"), "nothing runs before the routes are set");
+    bed.scripts.up(DEVICE);
+    bed.end();
+    assert_eq!(bed.directory.calls(), ["route-up tun9 1400 init"]);
+}
+
 #[test]
 fn a_device_that_is_kept_runs_none_but_for_other_settings() {
     let mut bed = Bed::new("kept", End::Connects, |config, _| config.keeps_device = true);

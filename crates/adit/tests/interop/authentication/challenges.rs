@@ -226,7 +226,9 @@ fn a_refused_client_tries_again() {
         let scratch = Scratch::create("verify").unwrap();
         let body = "[ -e \"$HERE/calls\" ] && exit 0\n: >\"$HERE/calls\"\nexit 1\n";
         let verifier = script(&scratch, "verify", body);
-        let mut bed = bed(server, Program::Adit, &verifier, "", &format!("{GOOD}auth-retry nointeract\n"));
+        // Without the bound it would wait for 10 s.
+        let lines = format!("{GOOD}auth-retry nointeract\nconnect-retry 1 1\n");
+        let mut bed = bed(server, Program::Adit, &verifier, "", &lines);
         bed.server.start().unwrap();
         bed.clients[0].start().unwrap();
         comes_up(&mut bed, Program::Adit);

@@ -187,7 +187,11 @@ fn a_client_says_what_programs_wait_for_and_ends_with_0() {
     assert!(process.log().starts_with("OpenVPN 2.6."), "{}", process.log());
     assert_eq!(process.terminate(WAIT).unwrap().code(), Some(0));
     let last = process.last_line("").unwrap();
-    assert!(last.contains("SIGTERM[hard,] received, process exiting"), "{}", process.log());
+    assert!(
+        last.contains("SIGTERM[soft,exit-with-notification] received, process exiting"),
+        "{}",
+        process.log()
+    );
     client.no_device_left().unwrap();
 
     // A lone file, and the time before each line.

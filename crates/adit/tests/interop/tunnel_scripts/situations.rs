@@ -149,6 +149,7 @@ pub(super) static SITUATIONS: &[Situation] = &[
     client("route-nopull", "server 10.8.0.0 255.255.255.0\ntopology subnet\npush \"route 10.20.0.0 255.255.0.0\"\n\
         push \"dhcp-option DNS 10.8.0.1\"\n", "route-nopull\nroute 10.77.0.0 255.255.0.0\n"),
     client("down-pre", SUBNET, "down-pre\n"),
+    client("explicit-exit-notify", SUBNET, "explicit-exit-notify 1\n"),
     client("route-delay", SUBNET, "route-delay 1\n"),
     Situation { name: "a user", kind: Kind::Client, server: SUBNET, client: "user nobody\ngroup nogroup\npersist-key\n",
         steps: IS_UP },

@@ -1,0 +1,66 @@
+//! Deployments of OpenVPN, replayed with Debian's OpenVPN 2.6 and with adit in its place: their command lines, files and scripts,
+//! and what their users and programs see.
+
+mod containers;
+mod eduvpn;
+mod installers;
+mod name_servers;
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+use std::time::Duration;
+
+use adit_testbed::{MAX_WAIT, Scratch};
+
+use crate::options::Program;
+
+const WAIT: Duration = MAX_WAIT;
+/// What tells that a tunnel is up.
+const COMPLETED: &str = "Initialization Sequence Completed";
+/// Variables that a shell makes, or whose values are of one process or of a file of this test.
+const OF_THE_RUN: [&str; 8] =
+    ["PATH", "PWD", "OLDPWD", "SHLVL", "_", "config", "daemon_pid", "daemon_start_time"];
+
+/// The program that a deployment calls by that name: Debian's OpenVPN, or adit by a link in `scratch`.
+fn called(program: Program, name: &str, scratch: &Scratch) -> Command {
+    if program == Program::OpenVpn {
+        return adit_testbed::program("openvpn").unwrap();
+    }
+    let link = scratch.path().join(name);
+    if !link.exists() {
+        symlink(env!("CARGO_BIN_EXE_adit"), &link).unwrap();
+    }
+    Command::new(link)
+}
+
+/// What comes of it with OpenVPN and with adit, at the same time.
+fn by_both<T: Send>(run: impl Fn(Program) -> T + Sync) -> [T; 2] {
+    let run = &run;
+    std::thread::scope(|scope| {
+        let threads = [Program::OpenVpn, Program::Adit].map(|program| scope.spawn(move || run(program)));
+        threads.map(|thread| thread.join().unwrap())
+    })
+}
+
+/// One call of a script: its type with its arguments, and its variables.
+type Call = (String, BTreeMap<String, String>);
+
+/// The body of a script that writes down its call.
+const RECORD: &str = "{ echo \"== $script_type $*\"; env; } >>\"$HERE/calls\"\n";
+
+/// What scripts of [`RECORD`] wrote down, without what is [`OF_THE_RUN`].
+fn calls(scratch: &Scratch) -> Vec<Call> {
+    let text = std::fs::read_to_string(scratch.path().join("calls")).unwrap_or_default();
+    let mut calls: Vec<Call> = Vec::new();
+    for line in text.lines() {
+        if let Some(event) = line.strip_prefix("== ") {
+            calls.push((event.to_owned(), BTreeMap::new()));
+        } else if let (Some((name, value)), Some(call)) = (line.split_once('='), calls.last_mut())
+            && !OF_THE_RUN.contains(&name)
+        {
+            call.1.insert(name.to_owned(), value.to_owned());
+        }
+    }
+    calls
+}
