@@ -46,10 +46,10 @@ impl Ends {
     fn exchange(&mut self, piece: usize) -> io::Result<()> {
         loop {
             let sealed = self.client.take_sealed().unwrap();
-            sealed.chunks(piece).for_each(|bytes| self.to_server(bytes));
+            sealed.chunks(piece).for_each(|bytes| self.pass_to_server(bytes));
             let answer = self.answer();
             for bytes in answer.chunks(piece) {
-                self.to_client(&mut Socket(bytes))?;
+                self.pass_to_client(&mut Socket(bytes))?;
             }
             if sealed.is_empty() && answer.is_empty() {
                 return Ok(());
@@ -57,7 +57,7 @@ impl Ends {
         }
     }
 
-    fn to_server(&mut self, mut bytes: &[u8]) {
+    fn pass_to_server(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             self.server.read_tls(&mut bytes).unwrap();
             if let Err(error) = self.server.process_new_packets() {
@@ -77,7 +77,7 @@ impl Ends {
         answer
     }
 
-    fn to_client(&mut self, socket: &mut Socket<'_>) -> io::Result<()> {
+    fn pass_to_client(&mut self, socket: &mut Socket<'_>) -> io::Result<()> {
         let mut room = vec![0; 2 * MOST_OF_A_READ];
         while !socket.0.is_empty() {
             match self.client.read(socket, &mut room) {
@@ -94,7 +94,7 @@ impl Ends {
         let error = self.exchange(usize::MAX).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         let alert = self.client.take_sealed().unwrap();
-        self.to_server(&alert);
+        self.pass_to_server(&alert);
         assert!(matches!(self.refusal, Some(rustls::Error::AlertReceived(_))), "{:?}", self.refusal);
         error.to_string()
     }
@@ -210,7 +210,7 @@ fn the_server_hears_that_we_close() {
 fn what_is_no_tls_is_told() {
     let mut ends = Ends::good();
     let mut socket = Socket(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
-    let error = ends.to_client(&mut socket).unwrap_err().to_string();
+    let error = ends.pass_to_client(&mut socket).unwrap_err().to_string();
     assert!(error.starts_with("TLS with `vpn.example`: it does not answer as TLS "), "{error}");
 }
 
