@@ -78,7 +78,7 @@ fn gluetun(program: Program, event: Event, wanted: &[&str]) {
                 "SIGTERM received, sending exit notification to peer",
                 "SIGTERM[soft,exit-with-notification] received, process exiting",
             ] {
-                assert!(process.count_lines(0, line) > 0, "{program:?}: {line}\n{}", process.log());
+                process.wait_for_line(0, line, WAIT).unwrap();
             }
         }
         // `auth-retry nointeract`.
