@@ -66,7 +66,8 @@ pub(crate) struct Peer {
     pub(crate) allowed_ips: BTreeSet<IpNet>,
     persistent_keepalive: u16,
     sessions: Sessions,
-    pending: Option<Pending>,
+    /// Boxed, as most peers of a large server have none.
+    pending: Option<Box<Pending>>,
     cookie: SenderCookie,
     timers: Timers,
     heard: Heard,

@@ -56,7 +56,7 @@ impl Peer {
         let index = shared.take_index(self.id);
         match noise::initiate(&own, &self.key, &static_shared, ephemeral, timestamp, index) {
             Ok((noise, mut message)) => {
-                self.pending = Some(Pending { index, noise, named });
+                self.pending = Some(Box::new(Pending { index, noise, named }));
                 self.cookie.add_macs(shared.now, &self.receiver_keys, &mut message);
                 Ok(message)
             }
