@@ -5,7 +5,8 @@ PORT, PROXY_PORT, ECHO_PORT = 1194, 3128, 7777
 INNER4, INNER6 = "10.88.0.1", "fd00:88::1"
 # Whose datagrams come through the tunnel.
 INNER_PREFIXES = ("::ffff:10.88.0.", "fd00:88::")
-ANSWERS = {"password": "s3cret", "challenge-response": "123456"}
+# By the label that DIALOG gives a question.
+ANSWERS = {"password": "s3cret", "code": "123456"}
 PROXY_PASSWORD = "proxysecret"
 UP_WAIT = 60
 
@@ -84,12 +85,12 @@ case "$(sed -n 1p "$1")/$(sed -n 2p "$1")" in
 esac
 exit 1
 """
-# In place of the dialog program of network-manager-openvpn-gnome, which needs GTK: it says which secret nmcli has to ask for.
-# Without one, nmcli does not ask for the answer to a challenge.
+# In place of the dialog program of network-manager-openvpn-gnome, which needs GTK: it tells nmcli which secret to ask for. A question
+# of the server comes as a hint with its text; plugin 1.10 takes the answer as the password.
 DIALOG = """#!/bin/sh
-name=password
-case "$*" in *challenge-response*) name=challenge-response ;; esac
+label=password
+case "$*" in *x-vpn-message:*) label=code ;; esac
 while read -r line && [ "$line" != QUIT ]; do :; done
-printf '[VPN Plugin UI]\\nVersion=2\\nTitle=VPN\\nDescription=%s\\n\\n' "$name"
-printf '[%s]\\nValue=\\nLabel=%s\\nIsSecret=true\\nShouldAsk=true\\n' "$name" "$name"
+printf '[VPN Plugin UI]\\nVersion=2\\nTitle=VPN\\nDescription=%s\\n\\n' "$label"
+printf '[password]\\nValue=\\nLabel=%s\\nIsSecret=true\\nShouldAsk=true\\n' "$label"
 """
