@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use adit_testbed::{MAX_WAIT, Scratch, can_run, wait_until, wait_until_reachable};
@@ -174,8 +175,8 @@ const COMMANDS: [&str; 60] = [
     "foo",
 ];
 
-/// What a server of that program answers to all commands, with one client, which is sent away at last.
-fn server_answers(server: Program) -> Vec<(&'static str, Vec<String>)> {
+/// A server with a management socket, which is given, too, and a client of adit's that reaches the server.
+pub(super) fn managed(server: Program) -> (Scratch, PathBuf, Bed) {
     let scratch = Scratch::create("management").unwrap();
     let socket = scratch.path().join("socket");
     let line = format!("management {} unix\n", socket.display());
@@ -187,6 +188,12 @@ fn server_answers(server: Program) -> Vec<(&'static str, Vec<String>)> {
     bed.clients[0].start().unwrap();
     let there = wait_until_reachable(&bed.clients[0].namespace, SERVER_INNER[0].parse().unwrap(), WAIT);
     assert!(there.is_ok(), "{}", bed.logs());
+    (scratch, socket, bed)
+}
+
+/// What a server of that program answers to all commands, with one client, which is sent away at last.
+fn server_answers(server: Program) -> Vec<(&'static str, Vec<String>)> {
+    let (_scratch, socket, _bed) = managed(server);
     let mut talk = Talk::at(&socket);
     let mut answers: Vec<_> = COMMANDS.iter().map(|command| (*command, talk.answer(command))).collect();
     // Who is there already keeps others waiting.

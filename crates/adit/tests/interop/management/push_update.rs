@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
-use adit_testbed::{Ping, Scratch, can_run, wait_until, wait_until_reachable};
+use adit_testbed::{Ping, can_run, wait_until};
 
-use super::commands::Talk;
-use crate::bed::{Bed, PROGRAMS};
-use crate::options::{Options, Program, SERVER_INNER};
+use super::commands::{Talk, managed};
+use crate::bed::PROGRAMS;
+use crate::options::{Program, SERVER_INNER};
 
 const WAIT: Duration = Duration::from_secs(60);
 
@@ -16,18 +16,8 @@ fn settings_change_while_packets_flow() {
     if !can_run("PUSH_UPDATE", &PROGRAMS) {
         return;
     }
-    let scratch = Scratch::create("push-update").unwrap();
-    let socket = scratch.path().join("socket");
-    let line = format!("management {} unix\n", socket.display());
-    let mut bed = Bed::build_with(&Options::BASE, Program::Adit, &[Program::Adit], |_, [server, _]| {
-        server.push_str(&line);
-    })
-    .unwrap();
-    bed.server.start().unwrap();
-    bed.clients[0].start().unwrap();
+    let (_scratch, socket, bed) = managed(Program::Adit);
     let target = SERVER_INNER[0].parse().unwrap();
-    let there = wait_until_reachable(&bed.clients[0].namespace, target, WAIT);
-    assert!(there.is_ok(), "{}", bed.logs());
     let client = &bed.clients[0].namespace;
     let is_inside =
         |address: &str| client.ip(&["route", "get", address]).is_ok_and(|way| way.contains("dev tun"));

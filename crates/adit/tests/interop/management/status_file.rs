@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use adit_testbed::{MAX_WAIT, Scratch, can_run, wait_until, wait_until_reachable};
 
-use super::commands::Talk;
+use super::commands::{Talk, managed};
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Part, Program, SERVER_INNER};
 
@@ -110,17 +110,7 @@ fn a_client_has_one_time_of_connection() {
     if !can_run("time of connection", &PROGRAMS) {
         return;
     }
-    let scratch = Scratch::create("since").unwrap();
-    let socket = scratch.path().join("socket");
-    let line = format!("management {} unix\n", socket.display());
-    let mut bed = Bed::build_with(&Options::BASE, Program::Adit, &[Program::Adit], |_, [server, _]| {
-        server.push_str(&line);
-    })
-    .unwrap();
-    bed.server.start().unwrap();
-    bed.clients[0].start().unwrap();
-    let there = wait_until_reachable(&bed.clients[0].namespace, SERVER_INNER[0].parse().unwrap(), WAIT);
-    assert!(there.is_ok(), "{}", bed.logs());
+    let (_scratch, socket, _bed) = managed(Program::Adit);
     let mut talk = Talk::at(&socket);
     let mut times = BTreeSet::new();
     for _ in 0..40 {
