@@ -244,8 +244,8 @@ impl State {
         traffic.map_or((0, 0), |traffic| (traffic.bytes_received, traffic.bytes_sent))
     }
 
-    /// Whatever packets are sent to, and to whom. As in OpenVPN, a client's own addresses stand without a length, and networks
-    /// behind it with theirs, single addresses too (multi.c `multi_learn_in_addr_t`).
+    /// The addresses and networks that are routed to clients, each with its client. As in OpenVPN, a client's own addresses
+    /// stand without a length, and networks behind it with theirs, single addresses too (multi.c `multi_learn_in_addr_t`).
     fn routes(&self) -> impl Iterator<Item = (String, &PeerInfo)> {
         self.peers.iter().flat_map(|(_, info)| {
             let networks = info.routes.iter().map(IpNet::to_string);

@@ -1,4 +1,4 @@
-//! WireGuard over TCP: where the file has peers come by TCP, and whom it reaches so.
+//! WireGuard over TCP: the address where peers connect, and the peers that are connected to.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
