@@ -185,6 +185,7 @@ impl Model {
                 let installed = self.sessions.get(&peer).is_some_and(|known| known.contains(&session));
                 assert!(installed, "activates a session that is not installed");
             }
+            DataEvent::Deactivate(peer) => assert!(known(&peer), "deactivates a peer that is not there"),
             DataEvent::Retire { peer, session } => {
                 self.sessions.entry(peer).or_default().remove(&session);
             }

@@ -105,6 +105,9 @@ pub enum DataEvent<C> {
         /// The session.
         session: SessionId,
     },
+    /// No session of the peer seals packets from now on: they wait as before its first session
+    /// ([`PeerConfig::staging`]), or are dropped. All of its sessions open as before, and [`DataEvent::InjectInto`] seals.
+    Deactivate(PeerId),
     /// The session is forgotten.
     Retire {
         /// The peer.

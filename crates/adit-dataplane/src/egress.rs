@@ -148,6 +148,11 @@ impl Egress {
                 }
                 self.send_staged(peer, out);
             }
+            EgressEvent::Deactivate(peer) => {
+                if let Some(peer) = self.peer(peer) {
+                    peer.active = None;
+                }
+            }
             EgressEvent::Retire { peer, session } => {
                 if let Some(peer) = self.peer(peer) {
                     peer.retire(session);

@@ -96,6 +96,8 @@ pub enum EgressEvent {
         /// The session.
         session: SessionId,
     },
+    /// No session of the peer seals packets from now on.
+    Deactivate(PeerId),
     /// The session is forgotten.
     Retire {
         /// The peer.
@@ -227,6 +229,7 @@ pub fn split<C>(
             (Some(egress), Some(ingress))
         }
         DataEvent::Activate { peer, session } => (Some(EgressEvent::Activate { peer, session }), None),
+        DataEvent::Deactivate(peer) => (Some(EgressEvent::Deactivate(peer)), None),
         DataEvent::Retire { peer, session } => {
             (Some(EgressEvent::Retire { peer, session }), Some(IngressEvent::Retire { peer, session }))
         }

@@ -32,6 +32,8 @@ struct Pending {
     noise: Initiated,
     /// The post-quantum key that it names.
     named: Option<PresharedKey>,
+    /// It had a cookie.
+    had_cookie: bool,
 }
 
 /// Bytes in one direction.

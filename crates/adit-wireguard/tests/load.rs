@@ -69,6 +69,37 @@ fn one_initiation_more_goes_out_for_a_first_cookie() {
     }
 }
 
+/// The cookie that answers a response is none for the initiation before it, which had one: the next keeps its 5 s.
+/// (Seed 1455 of `adit-sim --wireguard`; the initiation waits on at the end with the greater key.)
+#[test]
+fn a_cookie_for_a_response_hurries_no_initiation_that_had_one() {
+    for (end, other) in [(0, 1), (1, 0)] {
+        let mut pair = Pair::new();
+        let from = [1, 2].map(|number| path(outer(number)));
+        pair.ends[other].reply(pair.now, Reply::UnderLoad(true));
+        pair.packet(end);
+        let first = pair.ends[end].take_sent().remove(0).1;
+        let _ = pair.ends[other].receive(pair.now, from[end], &first);
+        let cookie = pair.ends[other].take_sent().remove(0).1;
+        pair.ends[end].receive(pair.now, from[other], &cookie).unwrap();
+        pair.ends[end].take_sent();
+        // The last initiation that has the cookie is lost; then the other end begins.
+        pair.now += seconds(114);
+        pair.ends[end].wake(pair.now);
+        assert_eq!(pair.ends[end].take_sent().len(), 1);
+        pair.now += seconds(2);
+        pair.packet(other);
+        let initiation = pair.ends[other].take_sent().remove(0).1;
+        pair.ends[end].receive(pair.now, from[other], &initiation).unwrap();
+        let response = pair.ends[end].take_sent().remove(0).1;
+        assert!(pair.ends[other].receive(pair.now, from[end], &response).is_err(), "it has no cookie");
+        let cookie = pair.ends[other].take_sent().remove(0).1;
+        assert_eq!((response.kind(), cookie.kind()), (2, 3));
+        pair.ends[end].receive(pair.now, from[other], &cookie).unwrap();
+        assert!(pair.ends[end].take_sent().is_empty());
+    }
+}
+
 /// A response is asked for a cookie, too, and the responder then has one for its next.
 #[test]
 fn an_initiator_under_load_asks_for_cookies() {

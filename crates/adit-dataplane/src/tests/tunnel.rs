@@ -188,6 +188,21 @@ fn a_message_may_name_a_session_that_is_not_active() {
 }
 
 #[test]
+fn a_peer_whose_sessions_do_not_seal_is_still_heard() {
+    let (mut server, mut one, _) = three(false);
+    let peer = PeerId(1);
+    let before = one.send_one(&packet(1, 77));
+    server.apply(DataEvent::Deactivate(peer));
+    assert!(server.send(Offload::NONE, &packet(77, 1)).is_empty());
+    assert_eq!(server.dropped_out(DropReason::NoSession), 1);
+    assert_eq!(server.receive(udp(1), &before, before.len()).packets.len(), 1, "it opens");
+    server.apply(DataEvent::InjectInto { peer, session: session_id(peer, 0), payload: vec![0x2a; 16] });
+    assert_eq!(server.flush().len(), 1, "a message of the protocol's own goes out");
+    server.apply(DataEvent::Activate { peer, session: session_id(peer, 0) });
+    assert!(!server.send_one(&packet(77, 1)).is_empty());
+}
+
+#[test]
 fn a_super_packet_comes_out_as_it_went_in() {
     for (v6, path) in [(false, udp as fn(u8) -> _), (true, udp), (false, tcp), (true, tcp)] {
         let mut server = End::server(false);

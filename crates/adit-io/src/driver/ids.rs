@@ -52,6 +52,7 @@ impl EndpointId {
             DataEvent::Activate { peer, session } => {
                 DataEvent::Activate { peer: self.peer(peer), session: self.session(session) }
             }
+            DataEvent::Deactivate(peer) => DataEvent::Deactivate(self.peer(peer)),
             DataEvent::Retire { peer, session } => {
                 DataEvent::Retire { peer: self.peer(peer), session: self.session(session) }
             }

@@ -123,6 +123,7 @@ impl Workers {
                 self.tell(peer, event, wakes);
             }
             DataEvent::Activate { peer, .. }
+            | DataEvent::Deactivate(peer)
             | DataEvent::Inject { peer, .. }
             | DataEvent::InjectInto { peer, .. } => self.tell(peer, event, wakes),
         }
@@ -212,6 +213,7 @@ impl Workers {
             | DataEvent::AddRoute { .. }
             | DataEvent::RemoveRoute { .. }
             | DataEvent::Install(_)
+            | DataEvent::Deactivate(_)
             | DataEvent::Retire { .. } => false,
         }
     }
@@ -330,6 +332,7 @@ pub(super) fn or_install<C>(event: DataEvent<C>) -> Result<Order, Box<Install<C>
         DataEvent::AddRoute { peer, route } => DataEvent::AddRoute { peer, route },
         DataEvent::RemoveRoute { peer, route } => DataEvent::RemoveRoute { peer, route },
         DataEvent::Activate { peer, session } => DataEvent::Activate { peer, session },
+        DataEvent::Deactivate(peer) => DataEvent::Deactivate(peer),
         DataEvent::Retire { peer, session } => DataEvent::Retire { peer, session },
         DataEvent::Inject { peer, payload } => DataEvent::Inject { peer, payload },
         DataEvent::InjectInto { peer, session, payload } => DataEvent::InjectInto { peer, session, payload },

@@ -54,6 +54,7 @@ impl World {
             Effect::Packet(bytes) => self.deliver(end, &bytes)?,
             Effect::Installed(install) => self.model.install(now, end, &install)?,
             Effect::Activated(peer, session) => self.model.activate(end, peer, session)?,
+            Effect::Deactivated(peer) => self.model.deactivate(end, peer),
             Effect::Retired(peer, session) => self.model.retire(end, peer, session),
             Effect::Removed(peer) => self.model.remove(end, peer),
             Effect::Order(order) => self.apply(end, order),

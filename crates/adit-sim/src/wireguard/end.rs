@@ -30,6 +30,8 @@ pub(crate) enum Effect {
     Installed(Box<Install<Codec>>),
     /// The machine seals with that session from now on.
     Activated(PeerId, SessionId),
+    /// A machine seals packets with no session from now on.
+    Deactivated(PeerId),
     /// The machine ended a session.
     Retired(PeerId, SessionId),
     /// The machine removed a peer.
@@ -218,6 +220,7 @@ impl End {
             }
             DataEvent::Install(install) => self.effects.push(Effect::Installed(install.clone())),
             DataEvent::Activate { peer, session } => self.effects.push(Effect::Activated(*peer, *session)),
+            DataEvent::Deactivate(peer) => self.effects.push(Effect::Deactivated(*peer)),
             DataEvent::Retire { peer, session } => self.effects.push(Effect::Retired(*peer, *session)),
             _ => {}
         }

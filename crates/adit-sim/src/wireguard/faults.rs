@@ -117,6 +117,7 @@ impl World {
         }
         self.log(format_args!("end {end} removes {other} and adds it again"));
         self.model.forget_initiations(end);
+        self.model.lost_keys(other);
         let removed = PeerChange { remove: true, ..PeerChange::new(added.public_key) };
         let changes = Changes { peers: vec![removed, added], ..Changes::default() };
         let changes = Box::new(changes);

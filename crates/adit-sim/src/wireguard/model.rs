@@ -21,7 +21,7 @@ const REKEY_TIMEOUT: Duration = Duration::from_secs(5);
 const EARLY: u32 = 2;
 /// How much later than it is due something may be found to be done.
 const SLACK: Duration = Duration::from_secs(1);
-/// Sessions of a peer: previous, current, next.
+/// Sessions of a peer: of previous, current, next and superseded at most three.
 const SESSIONS: usize = 3;
 /// Type, receiver index and counter; and the tag.
 const HEADER: usize = 16;
@@ -98,6 +98,13 @@ impl Model {
         Ok(())
     }
 
+    /// A machine seals packets with no session from now on.
+    pub(crate) fn deactivate(&mut self, end: usize, peer: PeerId) {
+        if let Some(sessions) = self.sessions.get_mut(&(end, peer)) {
+            sessions.active = None;
+        }
+    }
+
     /// A machine ended a session.
     pub(crate) fn retire(&mut self, end: usize, peer: PeerId, session: SessionId) {
         if let Some(sessions) = self.sessions.get_mut(&(end, peer)) {
@@ -121,6 +128,12 @@ impl Model {
     /// An end may send initiations at once.
     pub(crate) fn forget_initiations(&mut self, end: usize) {
         self.initiations.retain(|(owner, _), _| *owner != end);
+    }
+
+    /// An end has lost the post-quantum keys of another: that one may send [`EARLY`] initiations once more.
+    pub(crate) fn lost_keys(&mut self, other: usize) {
+        let of_other = self.initiations.iter_mut().filter(|((owner, _), _)| *owner == other);
+        of_other.for_each(|(_, (_, _, early))| *early = 0);
     }
 
     /// From now on several peers may be at one address: whose an initiation is cannot be told.

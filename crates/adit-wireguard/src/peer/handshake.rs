@@ -56,7 +56,8 @@ impl Peer {
         let index = shared.take_index(self.id);
         match noise::initiate(&own, &self.key, &static_shared, ephemeral, timestamp, index) {
             Ok((noise, mut message)) => {
-                self.pending = Some(Box::new(Pending { index, noise, named }));
+                let had_cookie = self.cookie.is_usable(shared.now);
+                self.pending = Some(Box::new(Pending { index, noise, named, had_cookie }));
                 self.cookie.add_macs(shared.now, &self.receiver_keys, &mut message);
                 Ok(message)
             }
@@ -146,7 +147,7 @@ impl Peer {
 
     /// Takes the cookie for our next message. Where it came from says nothing about where the peer is.
     ///
-    /// If our initiation had none, the next goes out at once, and not after the 5 s of upstream's retry (§5.3 of the
+    /// If the initiation that waits had none, the next goes out at once, and not after the 5 s of upstream's retry (§5.3 of the
     /// whitepaper): under load every peer would wait so long. As a cookie is used for 115 s, that is one initiation more
     /// in that time.
     pub(crate) fn take_cookie(
@@ -154,10 +155,9 @@ impl Peer {
         shared: &mut Shared,
         reply: &CookieReply<'_>,
     ) -> Result<(), Rejected> {
-        let is_first = !self.cookie.is_usable(shared.now);
         let taken = self.cookie.take(shared.now, &self.receiver_keys, reply);
         taken.map_err(|_| Rejected::Unauthentic("the cookie answers none of our messages"))?;
-        if is_first && self.pending.is_some() {
+        if self.pending.as_ref().is_some_and(|pending| !pending.had_cookie) {
             self.handshake_sent = None;
             self.initiate(shared, true);
         }

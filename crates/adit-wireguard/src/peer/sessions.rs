@@ -36,7 +36,7 @@ impl Session {
     }
 }
 
-/// At most three sessions: what is `superseded` is there only without a `next`.
+/// At most three sessions.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     pub(super) previous: Option<Session>,
@@ -44,8 +44,9 @@ pub(super) struct Sessions {
     pub(super) current: Option<Session>,
     /// One that we made as responder, and that the initiator did not use yet.
     pub(super) next: Option<Session>,
-    /// One that is older than `previous`, where sessions follow each other faster than datagrams come: both ends began at
-    /// once. The other end may have sealed with it what is still on its way. Upstream has ended it by then.
+    /// One that is neither of these, where sessions follow each other faster than datagrams come: both ends began at once,
+    /// or the handshake for the sake of post-quantum keys followed another. The other end may have sealed with it what is
+    /// still on its way. Upstream has ended it by then.
     superseded: Option<Session>,
 }
 
@@ -61,39 +62,46 @@ impl Sessions {
         self.current.as_ref().is_some_and(|session| session.worn || is_old(session))
     }
 
-    /// A session that we made as initiator. Gives those that end by it.
+    /// A session that we made as initiator. Gives those that end by it. The one before a current one that is young stays:
+    /// the other end may seal with it until it knows the current one.
     fn add_current(&mut self, session: Session) -> [Option<Session>; 2] {
         let current = self.current.replace(session);
-        match self.next.take() {
-            Some(next) => [self.previous.replace(next), std::mem::replace(&mut self.superseded, current)],
-            None => [std::mem::replace(&mut self.previous, current), self.superseded.take()],
-        }
+        let (previous, superseded) = match self.next.take() {
+            Some(next) => (Some(next), current),
+            None => (current, self.previous.take_if(|_| is_young(current, session))),
+        };
+        [std::mem::replace(&mut self.previous, previous), std::mem::replace(&mut self.superseded, superseded)]
     }
 
     /// A session that we made as responder. Gives those that end by it. While the current one is so young that the other
-    /// end may not know it yet, the one before stays.
+    /// end may not know it yet, the one before stays; so does one that is still to be used, as what its initiator sealed
+    /// with it may come later than the initiation of this one.
     fn add_next(&mut self, session: Session) -> [Option<Session>; 3] {
-        let is_young = self.current.is_some_and(|current| current.age(session.made) < REKEY_TIMEOUT);
-        let previous = if is_young { None } else { self.previous.take() };
-        [self.next.replace(session), previous, self.superseded.take()]
+        let unused = self.next.replace(session);
+        if is_young(unused, session) {
+            return [self.previous.take(), std::mem::replace(&mut self.superseded, unused), None];
+        }
+        let current = self.current;
+        let previous = self.previous.take_if(|_| !is_young(current, session));
+        [unused, previous, self.superseded.take()]
     }
 
     /// The initiator used the next session. Gives those that end by it.
     fn confirm(&mut self) -> Option<Session> {
         let next = self.next.take()?;
-        let previous = std::mem::replace(&mut self.previous, self.current.replace(next));
-        std::mem::replace(&mut self.superseded, previous)
-    }
-
-    /// Takes out those before the current one.
-    fn take_former(&mut self) -> impl Iterator<Item = Session> + use<> {
-        [self.previous.take(), self.superseded.take()].into_iter().flatten()
+        let previous = std::mem::replace(&mut self.previous, self.current.replace(next))?;
+        self.superseded.replace(previous)
     }
 
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Session> + use<> {
         let Sessions { previous, current, next, superseded } = std::mem::take(self);
         [previous, current, next, superseded].into_iter().flatten()
     }
+}
+
+/// Whether a session was made so shortly before another that datagrams of its handshake may still be on their way.
+fn is_young(session: Option<Session>, other: Session) -> bool {
+    session.is_some_and(|session| session.age(other.made) < REKEY_TIMEOUT)
 }
 
 impl Peer {
@@ -110,12 +118,11 @@ impl Peer {
         shared.order(DataEvent::Retire { peer: self.id, session: id_of(session.index) });
     }
 
-    /// The session seals from now on, unless packets wait for one with a post-quantum key. Those before it then end, as the
-    /// data plane would go on sealing with them, and the other end, which has no key, has lost them.
+    /// The session seals from now on, unless packets wait for one with a post-quantum key. Then those before it do not seal
+    /// either, as the other end, which has no key, may have lost them; but they open what it sealed before it knew this one.
     pub(super) fn activate(&mut self, shared: &mut Shared, session: Session) {
         if self.is_held(session) {
-            self.sessions.take_former().for_each(|former| self.retire(shared, former));
-            return;
+            return shared.order(DataEvent::Deactivate(self.id));
         }
         self.wanted = false;
         shared.order(DataEvent::Activate { peer: self.id, session: id_of(session.index) });
@@ -250,6 +257,28 @@ mod tests {
         sessions.add_current(session(1));
         sessions.add_current(at(2, 0));
         assert_eq!(ended(sessions.add_next(at(3, 5000))), [1]);
+    }
+
+    /// The handshake for the sake of post-quantum keys follows another at once, and its initiation comes before what its
+    /// initiator sealed with the session of the first.
+    #[test]
+    fn sessions_of_handshakes_that_follow_at_once_stay() {
+        let at = |index, millis| {
+            let made = Instant::ORIGIN + Duration::from_secs(500) + Duration::from_millis(millis);
+            Session { made, ..session(index) }
+        };
+        let mut responder = Sessions::default();
+        responder.add_current(session(1));
+        assert_eq!(ended(responder.add_next(at(2, 0))), []);
+        assert_eq!(ended(responder.add_next(at(3, 4999))), [], "2 was not used yet");
+        assert_eq!(ended([responder.confirm()]), []);
+        assert_eq!(shape(&responder), [Some(1), Some(3), None]);
+        assert_eq!(ended(responder.add_next(session(9))), [1, 2]);
+        let mut initiator = Sessions::default();
+        initiator.add_current(session(1));
+        initiator.add_current(at(2, 0));
+        assert_eq!(ended(initiator.add_current(at(3, 4999))), [], "the other end may still use 1");
+        assert_eq!(ended(initiator.add_current(session(9))), [2, 1]);
     }
 
     #[test]

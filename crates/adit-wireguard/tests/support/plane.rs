@@ -104,6 +104,7 @@ impl Plane {
                 self.activate(peer, session);
                 return self.flush(now, peer);
             }
+            DataEvent::Deactivate(peer) => self.peer(peer).active = None,
             DataEvent::Retire { peer, session } => {
                 let peer = self.peer(peer);
                 assert!(peer.sessions.remove(&session).is_some(), "retires a session that is not there");

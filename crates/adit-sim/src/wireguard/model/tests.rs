@@ -91,6 +91,22 @@ fn initiations_are_five_seconds_apart() {
 }
 
 #[test]
+fn lost_keys_allow_two_initiations_more() {
+    let mut model = Model::default();
+    model.expect_post_quantum();
+    let to = ([192, 0, 2, 1], 1).into();
+    let initiation = [&[1, 0, 0, 0][..], &[0; 144]].concat();
+    for allowed in [3, 2] {
+        model.lost_keys(0);
+        for _ in 0..allowed {
+            assert_eq!(model.control(NOW, 0, to, &initiation), Ok(()));
+        }
+        model.lost_keys(1);
+        assert!(text(model.control(NOW, 0, to, &initiation)).contains("within 5 s"));
+    }
+}
+
+#[test]
 fn packets_arrive_at_the_end_that_they_are_for() {
     let mut model = Model::default();
     let address = |end: u8| IpAddr::from([10, 7, 0, end]);
