@@ -272,6 +272,28 @@ fn initiations_that_name_different_keys_may_cross() {
     assert!(pair.passes(0) && pair.passes(1));
 }
 
+/// An end offers a key, and before the other names it, it gets another by answering an offer: the older one, named later,
+/// does not take the place of the newer one. (Seed 2621 of `adit-sim --wireguard`.)
+#[test]
+fn a_key_that_is_named_late_takes_the_place_of_none_that_is_newer() {
+    for first in [0, 1] {
+        let mut pair = Pair::with(enable);
+        pair.connect();
+        run(&mut pair, seconds(8), |_| false);
+        for end in [first, 1 - first] {
+            rekey(&mut pair, end);
+            run(&mut pair, seconds(8), |_| false);
+        }
+        (0..2).for_each(|end| rekey(&mut pair, end));
+        run(&mut pair, seconds(8), |_| false);
+        for end in [first, 1 - first, first] {
+            rekey(&mut pair, end);
+            let kinds = run(&mut pair, seconds(8), |_| false);
+            assert_eq!((count(&kinds, 1), shown(&pair)), (1, [Some(true); 2]), "{first} first, end {end}");
+        }
+    }
+}
+
 /// An initiation of before the first exchange that comes when both ends have a key does not make an end forget it.
 #[test]
 fn an_initiation_that_was_held_back_takes_no_key_away() {

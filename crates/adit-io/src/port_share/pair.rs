@@ -53,6 +53,19 @@ impl End {
     fn is_done(&self) -> bool {
         self.ended && self.brought.is_empty()
     }
+
+    /// The other takes nothing any more.
+    fn give_up(&mut self) {
+        self.brought.clear();
+        (self.ended, self.is_passed_on) = (true, true);
+    }
+}
+
+/// What failed: to read from the one connection, or to write to the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failed {
+    Read,
+    Write,
 }
 
 /// Both connections.
@@ -92,9 +105,14 @@ impl Pair {
         }
         // The server's direction goes first: where the server has closed its connection after its last bytes, to write to it
         // fails, and the client must have got those bytes before.
-        let both = carry(&mut self.server, &mut self.client)
-            .and_then(|()| carry(&mut self.client, &mut self.server));
-        match both.is_err() || (self.client.is_done() && self.server.is_done()) {
+        let to_client = carry(&mut self.server, &mut self.client);
+        let to_server = carry(&mut self.client, &mut self.server);
+        if to_server == Err(Failed::Write) {
+            // It may have closed since: its last bytes are still to be read.
+            self.client.give_up();
+        }
+        let failed = to_client.is_err() || to_server == Err(Failed::Read);
+        match failed || (self.client.is_done() && self.server.is_done()) {
             true => Progress::Over,
             false => Progress::Open,
         }
@@ -123,7 +141,7 @@ fn wanted(own: &End, other: &End) -> Option<Interest> {
 }
 
 /// Reads from one and writes to the other, until one has nothing or the other no room.
-fn carry(from: &mut End, to: &mut End) -> io::Result<()> {
+fn carry(from: &mut End, to: &mut End) -> Result<(), Failed> {
     for _ in 0..TURNS {
         if from.brought.is_empty() && !from.ended {
             let mut buffer = [0; BUFFER];
@@ -131,14 +149,14 @@ fn carry(from: &mut End, to: &mut End) -> io::Result<()> {
                 Ok(0) => from.ended = true,
                 Ok(count) => from.brought.extend_from_slice(buffer.get(..count).unwrap_or_default()),
                 Err(error) if is_for_later(&error) => return Ok(()),
-                Err(error) => return Err(error),
+                Err(_) => return Err(Failed::Read),
             }
         }
         if !from.brought.is_empty() {
             match to.stream.write(&from.brought) {
                 Ok(count) => drop(from.brought.drain(..count)),
                 Err(error) if is_for_later(&error) => return Ok(()),
-                Err(error) => return Err(error),
+                Err(_) => return Err(Failed::Write),
             }
         }
         if from.is_done() {

@@ -11,7 +11,7 @@ use crate::model::{Violation, ensure};
 use crate::packets::Packets;
 
 /// `Reject-After-Time`.
-const REJECT_AFTER: Duration = Duration::from_secs(180);
+pub(crate) const REJECT_AFTER: Duration = Duration::from_secs(180);
 /// Keys are forgotten three times that after the last of them were made.
 const WIPE_AFTER: Duration = Duration::from_secs(540);
 /// `Rekey-Timeout`: the least time between initiations, but for one with a cookie after one without.

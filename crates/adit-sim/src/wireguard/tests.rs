@@ -91,6 +91,12 @@ fn handshakes_overtook_sessions_in_these_seeds() {
     }
 }
 
+/// A key that was named late took the place of a newer one, so that an end named a key which the other had forgotten.
+#[test]
+fn a_newer_key_was_forgotten_in_this_seed() {
+    run_all(2621..2622);
+}
+
 /// A cookie that answered a response made an initiation go out again that had had a cookie: two within 5 s.
 #[test]
 fn a_cookie_for_a_response_hurried_an_initiation_in_this_seed() {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use adit_core::{Command, Instant};
 
+use super::model::REJECT_AFTER;
 use super::scenario::HANDSHAKE;
 use super::settings::inner;
 use super::world::{START, Scheduled, World};
@@ -72,7 +73,12 @@ impl World {
         if !self.is_calm() || !self.knows(end, other) {
             return Fate::MayBeLost;
         }
-        let usable = self.age(end, other).is_some_and(|age| age < USABLE);
+        let age = self.age(end, other);
+        // The session may end at the other end while a packet is on its way.
+        if age.is_some_and(|age| (USABLE..REJECT_AFTER).contains(&age)) {
+            return Fate::MayBeLost;
+        }
+        let usable = age.is_some_and(|age| age < USABLE);
         // While a packet waits, the other end may move.
         if !usable && self.scenario.ends[other].mobile {
             return Fate::MayBeLost;

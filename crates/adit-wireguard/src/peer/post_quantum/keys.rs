@@ -13,11 +13,13 @@ pub(super) struct Key {
     pub(super) mark: Secret,
     /// A session was made with it.
     used: bool,
+    /// A newer one is known to be the peer's.
+    is_older: bool,
 }
 
 impl Key {
     pub(super) fn new(agreed: Agreed) -> Self {
-        Key { preshared: agreed.preshared, mark: agreed.mark, used: false }
+        Key { preshared: agreed.preshared, mark: agreed.mark, used: false, is_older: false }
     }
 }
 
@@ -40,6 +42,9 @@ impl Keys {
     /// The peer proved that it has the key.
     pub(super) fn confirmed(&mut self, key: Key) {
         self.before = self.newest.replace(key);
+        if let Some(older) = &mut self.unconfirmed {
+            older.is_older = true;
+        }
     }
 
     /// We have the key, and the message is on its way by which the peer gets it.
@@ -47,13 +52,14 @@ impl Keys {
         self.unconfirmed = Some(key);
     }
 
-    /// The key that an initiation of the peer names. If the peer was not known to have it, ours name it as well from now on.
+    /// The key that an initiation of the peer names. If the peer was not known to have it, ours name it as well from now on,
+    /// unless they name a newer one.
     pub(super) fn named_by(&mut self, timestamp: Tai64n) -> Option<PresharedKey> {
-        let is_named = |key: &mut Key| mark::has(&key.mark, timestamp);
-        if let Some(key) = self.unconfirmed.take_if(is_named) {
+        let is_news = |key: &mut Key| !key.is_older && mark::has(&key.mark, timestamp);
+        if let Some(key) = self.unconfirmed.take_if(is_news) {
             self.confirmed(key);
         }
-        let mut known = [&mut self.newest, &mut self.before].into_iter().flatten();
+        let mut known = [&mut self.newest, &mut self.before, &mut self.unconfirmed].into_iter().flatten();
         let named = known.find(|key| mark::has(&key.mark, timestamp))?;
         named.used = true;
         Some(named.preshared.clone())
