@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use adit_core::{Severity, TableUsage};
 
@@ -14,6 +14,13 @@ use super::syslog::Syslog;
 /// Lines that wait to be written, and bytes in them: what a tunnel says in its worst second. Further ones are lost.
 const MAX_LINES: usize = 4096;
 const MAX_BYTES: usize = 1 << 20;
+/// Lines that follow each other within this time are written together: a server that takes a thousand clients a second
+/// would otherwise wake the thread for each line, which costs it as much as a tenth of a handshake.
+const TOGETHER: Duration = Duration::from_millis(10);
+/// So many lines are written at once.
+const MANY_LINES: usize = MAX_LINES / 4;
+/// What is written by one call is in one piece in a pipe that other processes write to (POSIX, `PIPE_BUF`).
+const PIECE: usize = 4096;
 
 /// Where lines go.
 pub(super) enum Sink {
@@ -29,20 +36,37 @@ pub(super) enum Sink {
 
 impl Sink {
     /// A log that cannot be written must not stop the tunnel.
-    fn write(&mut self, line: &Line) {
-        // In one piece: the standard error is not buffered, and each part would be a system call.
-        let whole = || format!("{}{}\n", line.start, line.text);
-        let _ = match self {
-            Sink::Output { errors_apart } if !*errors_apart || line.severity < Severity::Error => {
-                io::stdout().write_all(whole().as_bytes())
+    fn write(&mut self, lines: &[Line]) {
+        match self {
+            Sink::Errors => drop(write_error(&joined(lines))),
+            Sink::File(file) => drop(file.write_all(joined(lines).as_bytes())),
+            Sink::Output { errors_apart } => {
+                let is_apart = |line: &Line| *errors_apart && line.severity >= Severity::Error;
+                for lines in lines.chunk_by(|one, next| is_apart(one) == is_apart(next)) {
+                    let text = joined(lines);
+                    let _ = match lines.iter().any(is_apart) {
+                        true => write_error(&text),
+                        false => io::stdout().write_all(text.as_bytes()),
+                    };
+                }
             }
-            Sink::Errors | Sink::Output { .. } => io::stderr().write_all(whole().as_bytes()),
-            Sink::File(file) => file.write_all(whole().as_bytes()),
             Sink::System(log) => {
-                log.write(line.severity, &line.text).or_else(|_| io::stderr().write_all(whole().as_bytes()))
+                for line in lines {
+                    let written = log.write(line.severity, &line.text);
+                    let _ = written.or_else(|_| write_error(&joined(std::slice::from_ref(line))));
+                }
             }
-        };
+        }
     }
+}
+
+/// In one piece: the standard error is not buffered, and each part would be a system call.
+fn joined(lines: &[Line]) -> String {
+    lines.iter().map(|line| format!("{}{}\n", line.start, line.text)).collect()
+}
+
+fn write_error(text: &str) -> io::Result<()> {
+    io::stderr().write_all(text.as_bytes())
 }
 
 /// One line.
@@ -63,8 +87,12 @@ impl Line {
 struct Queue {
     lines: VecDeque<Line>,
     bytes: usize,
-    /// The thread is writing a line.
+    /// The thread is writing lines.
     writing: bool,
+    /// The thread waits for a line. If it does not, it looks for one by itself.
+    waiting: bool,
+    /// How many wait until all is written.
+    flushing: usize,
     /// Lines that were lost and not told of yet.
     lost: u64,
     lost_ever: u64,
@@ -81,14 +109,21 @@ impl Queue {
         self.lines.push_back(line);
     }
 
-    /// The next line to write. What was lost is told where it is missing: after what was queued before.
-    fn take(&mut self) -> Option<Line> {
-        let next = self.lines.pop_front();
-        if let Some(line) = &next {
-            self.bytes -= line.bytes();
-            return next;
+    /// The next lines to write. What was lost is told where it is missing: after what was queued before.
+    fn take(&mut self) -> Vec<Line> {
+        let (mut lines, mut bytes) = (Vec::new(), 0);
+        while let Some(more) = self.lines.front().map(Line::bytes)
+            && (lines.is_empty() || bytes + more <= PIECE)
+        {
+            bytes += more;
+            lines.extend(self.lines.pop_front());
         }
-        self.take_lost()
+        self.bytes -= bytes;
+        if lines.is_empty() { self.take_lost().into_iter().collect() } else { lines }
+    }
+
+    fn is_written(&self) -> bool {
+        !self.writing && self.lines.is_empty() && self.lost == 0
     }
 
     fn take_lost(&mut self) -> Option<Line> {
@@ -117,20 +152,31 @@ impl Shared {
 
     fn run(&self, mut sink: Sink) {
         let mut queue = self.queue();
+        let mut wrote = false;
         loop {
-            if let Some(line) = queue.take() {
+            let lines = queue.take();
+            if !lines.is_empty() {
                 queue.writing = true;
                 drop(queue);
-                sink.write(&line);
+                sink.write(&lines);
                 queue = self.queue();
-                queue.writing = false;
+                (queue.writing, wrote) = (false, true);
                 continue;
             }
-            self.idle.notify_all();
+            if queue.flushing > 0 {
+                self.idle.notify_all();
+            }
             if queue.ended {
                 return;
             }
-            queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = match std::mem::take(&mut wrote) {
+                true => self.work.wait_timeout(queue, TOGETHER).unwrap_or_else(PoisonError::into_inner).0,
+                false => {
+                    queue.waiting = true;
+                    self.work.wait(queue).unwrap_or_else(PoisonError::into_inner)
+                }
+            };
+            queue.waiting = false;
         }
     }
 }
@@ -158,20 +204,20 @@ impl Writer {
             queue.put(lost);
         }
         queue.put(line);
-        self.0.work.notify_one();
+        let is_awaited = queue.waiting || queue.lines.len() == MANY_LINES;
+        drop(queue);
+        if is_awaited {
+            self.0.work.notify_one();
+        }
     }
 
     /// Waits until all is written, but not longer than that.
     pub(super) fn flush(&self, timeout: Duration) {
-        let deadline = Instant::now() + timeout;
         let mut queue = self.0.queue();
-        while queue.writing || !queue.lines.is_empty() || queue.lost > 0 {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            queue = self.0.idle.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        queue.flushing += 1;
+        self.0.work.notify_one();
+        let wait = self.0.idle.wait_timeout_while(queue, timeout, |queue| !queue.is_written());
+        wait.unwrap_or_else(PoisonError::into_inner).0.flushing -= 1;
     }
 
     pub(super) fn usage(&self) -> TableUsage {
@@ -198,6 +244,7 @@ impl Drop for Writer {
 mod tests {
     use std::io::{PipeReader, Read as _};
     use std::os::fd::OwnedFd;
+    use std::time::Instant;
 
     use super::*;
 
@@ -253,6 +300,29 @@ mod tests {
         }
         assert_eq!(next, 50_000);
         assert!(text.ends_with("the last\n") && lost > 40_000, "{lost}");
+    }
+
+    /// The second line waits for others, but not for long.
+    #[test]
+    fn a_line_comes_without_a_flush() {
+        let (writer, mut reader) = writer();
+        for number in 0..3 {
+            writer.push(numbered(number));
+            let mut text = [0; 100];
+            reader.read_exact(&mut text).unwrap();
+            assert_eq!(text[..99], *format!("{number:099}").as_bytes());
+        }
+    }
+
+    #[test]
+    fn lines_are_written_in_pieces() {
+        let mut queue = Queue::default();
+        (0..50).for_each(|number| queue.put(numbered(number)));
+        queue.put(line("x".repeat(10_000)));
+        queue.put(numbered(50));
+        let pieces = std::iter::from_fn(|| Some(queue.take()).filter(|lines| !lines.is_empty()));
+        assert_eq!(pieces.map(|lines| lines.len()).collect::<Vec<_>>(), [40, 10, 1, 1]);
+        assert_eq!((queue.bytes, queue.is_written()), (0, true));
     }
 
     #[test]
