@@ -68,7 +68,9 @@ fn parse_line(line: &str) -> Option<(String, String)> {
         let wild = is_unprintable(letter) || letter.is_whitespace() || matches!(letter, '$' | '(' | '`');
         if wild { '_' } else { letter }
     };
-    Some((name.to_owned(), value.chars().map(tame).collect()))
+    let mut tamed = String::with_capacity(value.len());
+    tamed.extend(value.chars().map(tame));
+    Some((name.to_owned(), tamed))
 }
 
 #[cfg(test)]

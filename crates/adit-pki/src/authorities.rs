@@ -7,7 +7,7 @@ use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use webpki::VerifiedPath;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::ca_fault::{self, CaFault, FaultyCa, Terms, first_fault};
+use crate::ca_fault::{self, Above, CaFacts, CaFault, FaultyCa, Terms, first_fault};
 use crate::canonical_name::CanonicalName;
 use crate::certificate::{is_self_signed, subject_text};
 use crate::refusal::Refusal;
@@ -25,6 +25,8 @@ pub struct Authorities {
     anchors: Vec<TrustAnchor<'static>>,
     /// The same, whole and in the same order.
     roots: Vec<CertificateDer<'static>>,
+    /// What these are judged by, in the same order.
+    facts: Vec<CaFacts>,
     /// Those that another one signed.
     intermediates: Vec<CertificateDer<'static>>,
 }
@@ -35,12 +37,14 @@ impl Authorities {
     /// # Errors
     /// If one cannot be read.
     pub fn new(certificates: Vec<CertificateDer<'static>>) -> Result<Self, String> {
-        let mut sorted = Authorities { anchors: Vec::new(), roots: Vec::new(), intermediates: Vec::new() };
+        let (anchors, roots, facts, intermediates) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut sorted = Authorities { anchors, roots, facts, intermediates };
         for certificate in certificates {
             let (_, parsed) = X509Certificate::from_der(&certificate).map_err(|error| error.to_string())?;
             if is_self_signed(&parsed) {
                 let anchor = webpki::anchor_from_trusted_cert(&certificate);
                 sorted.anchors.push(anchor.map_err(|error| error.to_string())?.to_owned());
+                sorted.facts.push(CaFacts::new(&parsed));
                 sorted.roots.push(certificate);
             } else {
                 sorted.intermediates.push(certificate);
@@ -71,9 +75,9 @@ impl Authorities {
     pub(crate) fn roots_of<'a>(
         &'a self,
         path: &'a VerifiedPath<'_>,
-    ) -> impl Iterator<Item = &'a CertificateDer<'static>> {
-        let pairs = self.anchors.iter().zip(&self.roots);
-        pairs.filter(|(anchor, _)| *anchor == path.anchor()).map(|(_, root)| root)
+    ) -> impl Iterator<Item = (&'a CertificateDer<'static>, &'a CaFacts)> {
+        let all = self.anchors.iter().zip(self.roots.iter().zip(&self.facts));
+        all.filter(|(anchor, _)| *anchor == path.anchor()).map(|(_, root)| root)
     }
 
     /// Judges what the verification leaves out: everything about the root, the key usage of all, and revocation. One
@@ -87,12 +91,19 @@ impl Authorities {
         path: &VerifiedPath<'_>,
         terms: Terms<'_>,
     ) -> Result<(), Refusal> {
-        let middle: Vec<_> = path.intermediate_certificates().map(|certificate| certificate.der()).collect();
+        let read = |certificate: CertificateDer<'_>| {
+            let facts = CaFacts::read(&certificate);
+            (certificate.into_owned(), facts)
+        };
+        let middle: Vec<_> =
+            path.intermediate_certificates().map(|certificate| read(certificate.der())).collect();
         let mut first = None;
         for root in self.roots_of(path) {
             // A leaf that is itself among the trusted ones need not be a CA.
-            let root = Some(root).filter(|root| !middle.is_empty() || **root != path.end_entity().der());
-            let above: Vec<&CertificateDer<'_>> = middle.iter().chain(root).collect();
+            let root = Some(root).filter(|(root, _)| !middle.is_empty() || **root != path.end_entity().der());
+            let root = root.map(|(root, facts)| (root, Some(facts)));
+            let above: Vec<Above<'_>> =
+                middle.iter().map(|(certificate, facts)| (certificate, facts.as_ref())).chain(root).collect();
             match ca_fault::judge(leaf, &above, terms) {
                 Ok(()) => return Ok(()),
                 Err(error) => first.get_or_insert(error),
@@ -150,8 +161,9 @@ impl Authorities {
     /// What keeps trusted certificates from being part of any path of a peer with this purpose at that time.
     pub fn warnings(&self, purpose: Purpose, now: UnixTime) -> Vec<AuthorityWarning> {
         let terms = Terms { purpose, now, lists: None, algorithms: &[] };
-        let all = || self.roots.iter().chain(&self.intermediates);
-        let faulty = all().filter_map(|certificate| first_fault(&[certificate], terms));
+        let others: Vec<_> = self.intermediates.iter().map(CaFacts::read).collect();
+        let all = self.facts.iter().map(Some).chain(others.iter().map(Option::as_ref));
+        let faulty = all.filter_map(|facts| first_fault([facts], terms));
         let mut warnings: Vec<AuthorityWarning> = faulty.map(AuthorityWarning::Faulty).collect();
         for certificate in &self.intermediates {
             let path = self.follow(certificate, &[]);

@@ -107,21 +107,94 @@ pub(crate) struct Terms<'a> {
     pub(crate) algorithms: &'a [&'static dyn SignatureVerificationAlgorithm],
 }
 
+/// What a CA certificate is judged by. That of a trusted one is read once, and not for each peer.
+#[derive(Clone, Debug)]
+pub(crate) struct CaFacts {
+    subject: String,
+    /// Its issuer has another name.
+    is_issued: bool,
+    is_malformed: bool,
+    not_before: ASN1Time,
+    not_after: ASN1Time,
+    is_a_ca: bool,
+    can_sign: bool,
+    path_length: Option<u32>,
+    /// The ends whose certificates it may issue.
+    purposes: Vec<Purpose>,
+    small_key: Option<usize>,
+}
+
+impl CaFacts {
+    pub(crate) fn new(certificate: &X509Certificate<'_>) -> Self {
+        let (validity, usage) = (certificate.validity(), certificate::key_usage(certificate));
+        let mut purposes = vec![Purpose::Server, Purpose::Client];
+        purposes.retain(|purpose| certificate::is_for(certificate, *purpose));
+        CaFacts {
+            subject: subject_text(certificate.subject()),
+            is_issued: certificate.subject().as_raw() != certificate.issuer().as_raw(),
+            is_malformed: certificate::is_malformed(certificate),
+            not_before: validity.not_before,
+            not_after: validity.not_after,
+            is_a_ca: is_a_ca(certificate, usage),
+            can_sign: usage.is_none_or(|usage| usage & KEY_CERT_SIGN != 0),
+            path_length: path_length(certificate),
+            purposes,
+            small_key: certificate::small_rsa_key(certificate),
+        }
+    }
+
+    /// `None`: it cannot be read.
+    pub(crate) fn read(certificate: &CertificateDer<'_>) -> Option<Self> {
+        X509Certificate::from_der(certificate).ok().map(|(_, parsed)| CaFacts::new(&parsed))
+    }
+
+    fn fault(&self, below: usize, terms: Terms<'_>) -> Option<CaFault> {
+        if self.is_malformed {
+            return Some(CaFault::Unreadable);
+        }
+        let now = i64::try_from(terms.now.as_secs()).unwrap_or(i64::MAX);
+        if now > self.not_after.timestamp() {
+            return Some(CaFault::Expired(self.not_after));
+        }
+        if now < self.not_before.timestamp() {
+            return Some(CaFault::NotYetValid(self.not_before));
+        }
+        if !self.is_a_ca {
+            return Some(CaFault::NotACa);
+        }
+        if !self.can_sign {
+            return Some(CaFault::NoCertSign);
+        }
+        if let Some(allowed) = self.path_length
+            && below > usize::try_from(allowed).unwrap_or(usize::MAX)
+        {
+            return Some(CaFault::PathLength { allowed, below });
+        }
+        if !self.purposes.contains(&terms.purpose) {
+            return Some(CaFault::Purpose(terms.purpose));
+        }
+        self.small_key.map(CaFault::SmallKey)
+    }
+}
+
+/// A certificate above the leaf, and its facts. `None`: it cannot be read.
+pub(crate) type Above<'a> = (&'a CertificateDer<'a>, Option<&'a CaFacts>);
+
 /// Judges a path whose signatures, names and dates are verified: `above` stand above the leaf, the root last.
 ///
 /// # Errors
 /// Says what is wrong.
 pub(crate) fn judge(
     leaf: &X509Certificate<'_>,
-    above: &[&CertificateDer<'_>],
+    above: &[Above<'_>],
     terms: Terms<'_>,
 ) -> Result<(), Refusal> {
-    if let Some(faulty) = first_fault(above, terms) {
+    if let Some(faulty) = first_fault(above.iter().map(|(_, facts)| *facts), terms) {
         return Err(Refusal::Authority(faulty));
     }
     let Some(lists) = terms.lists else { return Ok(()) };
     let above: Vec<X509Certificate<'_>> =
-        above.iter().filter_map(|it| Some(X509Certificate::from_der(it).ok()?.1)).collect();
+        above.iter().filter_map(|(it, _)| Some(X509Certificate::from_der(it).ok()?.1)).collect();
     let path: Vec<&X509Certificate<'_>> = std::iter::once(leaf).chain(&above).collect();
     for (depth, certificate) in path.iter().enumerate() {
         // The root is its own issuer: it can stand on its own list.
@@ -142,49 +215,23 @@ pub(crate) fn judge(
     Ok(())
 }
 
-/// The first fault of these certificates, which stand in this order above the leaf.
-pub(crate) fn first_fault(above: &[&CertificateDer<'_>], terms: Terms<'_>) -> Option<FaultyCa> {
+/// The first fault of certificates with these facts, which stand in this order above the leaf.
+pub(crate) fn first_fault<'a>(
+    above: impl IntoIterator<Item = Option<&'a CaFacts>>,
+    terms: Terms<'_>,
+) -> Option<FaultyCa> {
     let mut below = 0;
-    for certificate in above {
-        let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
+    for facts in above {
+        let Some(facts) = facts else {
             return Some(FaultyCa { subject: "in the path".to_owned(), fault: CaFault::Unreadable });
         };
-        if let Some(fault) = fault(&parsed, below, terms) {
-            return Some(FaultyCa { subject: subject_text(parsed.subject()), fault });
+        if let Some(fault) = facts.fault(below, terms) {
+            return Some(FaultyCa { subject: facts.subject.clone(), fault });
         }
         // RFC 5280 §4.2.1.9: self-issued certificates do not count.
-        below += usize::from(parsed.subject().as_raw() != parsed.issuer().as_raw());
+        below += usize::from(facts.is_issued);
     }
     None
-}
-
-fn fault(parsed: &X509Certificate<'_>, below: usize, terms: Terms<'_>) -> Option<CaFault> {
-    if certificate::is_malformed(parsed) {
-        return Some(CaFault::Unreadable);
-    }
-    let (validity, usage) = (parsed.validity(), certificate::key_usage(parsed));
-    let now = i64::try_from(terms.now.as_secs()).unwrap_or(i64::MAX);
-    if now > validity.not_after.timestamp() {
-        return Some(CaFault::Expired(validity.not_after));
-    }
-    if now < validity.not_before.timestamp() {
-        return Some(CaFault::NotYetValid(validity.not_before));
-    }
-    if !is_a_ca(parsed, usage) {
-        return Some(CaFault::NotACa);
-    }
-    if usage.is_some_and(|usage| usage & KEY_CERT_SIGN == 0) {
-        return Some(CaFault::NoCertSign);
-    }
-    if let Some(allowed) = path_length(parsed)
-        && below > usize::try_from(allowed).unwrap_or(usize::MAX)
-    {
-        return Some(CaFault::PathLength { allowed, below });
-    }
-    if !certificate::is_for(parsed, terms.purpose) {
-        return Some(CaFault::Purpose(terms.purpose));
-    }
-    certificate::small_rsa_key(parsed).map(CaFault::SmallKey)
 }
 
 /// As OpenSSL's `check_ca`: what says nothing may be one if it is of version 1, or if its key usage says so, and is

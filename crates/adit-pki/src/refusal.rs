@@ -7,7 +7,7 @@ use thiserror::Error;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::authorities::Authorities;
-use crate::ca_fault::{self, FaultyCa, Terms};
+use crate::ca_fault::{self, CaFacts, FaultyCa, Terms};
 use crate::certificate::{self, subject_text};
 use crate::date;
 use crate::signed_list::ListFault;
@@ -198,7 +198,8 @@ pub(crate) fn named_refusal(
         E::UnknownIssuer => return no_root(authorities, path.last().copied()),
         _ => true,
     };
-    match ca_fault::first_fault(&path, terms) {
+    let path: Vec<_> = path.into_iter().map(CaFacts::read).collect();
+    match ca_fault::first_fault(path.iter().map(Option::as_ref), terms) {
         Some(faulty) if !own_fault => Refusal::Authority(faulty),
         _ => path_refusal(error),
     }

@@ -224,7 +224,7 @@ impl Verifier {
         let is_wanted = |issuer: &CertificateDer<'_>| certificate::is_one_of(issuer, wanted);
         let good = match path.intermediate_certificates().next() {
             Some(intermediate) => is_wanted(&intermediate.der()),
-            None => authorities.roots_of(path).any(is_wanted),
+            None => authorities.roots_of(path).any(|(root, _)| is_wanted(root)),
         };
         if !good {
             return Err(Refusal::IssuerFingerprint);

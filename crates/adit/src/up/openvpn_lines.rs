@@ -29,14 +29,13 @@ impl Lines {
     /// Writes the lines of an event, if it has any.
     pub(super) fn tell(&self, event: &Event, is_server: bool, log: &mut Logger) {
         let ends = matches!(event, Event::Ended(Ended::Shutdown));
-        let lines = if ends { vec![self.last().to_owned()] } else { lines(event, is_server) };
-        write(lines, log);
+        write(log, || if ends { vec![self.last().to_owned()] } else { lines(event, is_server) });
     }
 
     /// The same for what a tunnel asks or tells.
     pub(super) fn request(&mut self, request: &Request, log: &mut Logger) {
         self.exit_notice |= matches!(request, Request::ExitNotice { .. });
-        write(lines_of_request(request), log);
+        write(log, || lines_of_request(request));
     }
 
     fn last(&self) -> &'static str {
@@ -47,9 +46,9 @@ impl Lines {
     }
 }
 
-fn write(lines: Vec<String>, log: &mut Logger) {
+fn write(log: &mut Logger, lines: impl FnOnce() -> Vec<String>) {
     if log.manner() != Manner::Adit {
-        lines.into_iter().for_each(|line| log.log(Severity::Info, line));
+        lines().into_iter().for_each(|line| log.log(Severity::Info, line));
     }
 }
 
