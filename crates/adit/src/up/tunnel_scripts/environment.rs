@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use adit_config::openvpn::{Bind, Config, Family, Listen, Log, Role};
+use adit_config::openvpn::{Bind, Config, Family, Listen, Log, ProxyKind, Role};
 use adit_core::{Dns, Transport};
 
 /// What scripts are told of the configuration in that file, in all their calls. `daemon`: the process is to go to the
@@ -27,6 +27,14 @@ pub(in crate::up) fn base(config: &Config, file: &Path, daemon: bool) -> Vec<(St
                 set(&format!("proto_{number}"), protocol(end, remote.family));
                 if let Some(Bind { address, port }) = remote.bind {
                     local(number, (address, port), &mut set);
+                }
+                if let Some(proxy) = &remote.proxy {
+                    let kind = match proxy.kind {
+                        ProxyKind::Http(_) => "http",
+                        ProxyKind::Socks => "socks",
+                    };
+                    set(&format!("{kind}_proxy_server_{number}"), proxy.host.clone());
+                    set(&format!("{kind}_proxy_port_{number}"), proxy.port.to_string());
                 }
             }
         }

@@ -132,6 +132,9 @@ pub(super) static SITUATIONS: &[Situation] = &[
     client("a smaller MTU", "server 10.8.0.0 255.255.255.0\ntopology subnet\ntun-mtu 1400\n", "tun-mtu 1400\n"),
     Situation { name: "TCP", kind: Kind::ClientTcp, server: SUBNET, client: "", steps: IS_UP },
     client("two servers", SUBNET, "remote 10.9.1.1 1195 udp4\nremote 10.9.1.1 1194 udp\n"),
+    client("servers behind proxies", SUBNET, "<connection>\nremote 10.9.1.1 1194 udp\n</connection>\n\
+        <connection>\nremote 10.9.1.1 1195 tcp-client\nhttp-proxy 10.9.1.1 3128\n</connection>\n\
+        <connection>\nremote 10.9.1.1 1196 tcp-client\nsocks-proxy 10.9.1.2 1080\n</connection>\n"),
     Situation { name: "SIGUSR1", kind: Kind::Client, server: BOTH, client: "", steps: RESTARTS },
     Situation { name: "SIGUSR1 with persist-tun", kind: Kind::Client, server: BOTH, client: "persist-tun\n", steps: RESTARTS_IN_PLACE },
     Situation { name: "SIGUSR1 with up-restart", kind: Kind::Client, server: BOTH, client: "persist-tun\nup-restart\n",
