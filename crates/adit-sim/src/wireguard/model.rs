@@ -123,6 +123,8 @@ impl Model {
         self.keys.retain(|(owner, _), _| *owner != end);
         self.sessions.retain(|(owner, _), _| *owner != end);
         self.forget_initiations(end);
+        // It has lost the post-quantum keys of all others.
+        self.initiations.values_mut().for_each(|(_, _, early)| *early = 0);
     }
 
     /// An end may send initiations at once.
