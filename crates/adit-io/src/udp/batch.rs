@@ -69,12 +69,14 @@ impl UdpSocket {
         Ok(more)
     }
 
-    /// Sends datagrams in order by one system call, without waiting, from the address that the system chooses. Gives how many
+    /// Sends datagrams in order by one system call, without waiting, from `source`, or, without one, from the address that the
+    /// system chooses. Gives how many
     /// were sent: fewer than there are where one system call takes no more, the socket's buffer is full, or the system
     /// refuses the next; none by a relay, whose header goes before each.
     pub(crate) fn send_datagrams<'a>(
         &self,
         outer: OuterHeader,
+        source: Option<&PinnedSource>,
         datagrams: impl Iterator<Item = (&'a [u8], SocketAddr)>,
     ) -> usize {
         if self.relay().is_some() {
@@ -86,7 +88,9 @@ impl UdpSocket {
             *place = Message { bytes, to: self.wire_address(to), segment: None, outer };
             used += 1;
         }
-        sys::send_many(self.socket.as_fd(), messages.get(..used).unwrap_or_default(), None).unwrap_or(0)
+        let (messages, source) =
+            (messages.get(..used).unwrap_or_default(), source.and_then(PinnedSource::get));
+        sys::send_many(self.socket.as_fd(), messages, source).unwrap_or(0)
     }
 
     /// Sends GSO batches in order, as few system calls as there can be: where the kernel cuts GSO batches, each is one
@@ -245,15 +249,35 @@ mod tests {
         let datagrams: [(&[u8], SocketAddr); 5] =
             [(b"a", to_one), (b"bc", to_two), (b"d", to_one), (&oversize, to_one), (b"e", to_two)];
         let none = OuterHeader::default();
-        assert_eq!(from.send_datagrams(none, datagrams.into_iter()), 3);
-        assert_eq!(from.send_datagrams(none, datagrams.into_iter().skip(3)), 0);
-        assert_eq!(from.send_datagrams(none, datagrams.into_iter().skip(4)), 1);
-        assert_eq!(from.send_datagrams(none, std::iter::empty()), 0);
-        assert_eq!(from.send_datagrams(none, std::iter::repeat_n((&b"f"[..], to_one), 100)), SEND_BATCH);
+        assert_eq!(from.send_datagrams(none, None, datagrams.into_iter()), 3);
+        assert_eq!(from.send_datagrams(none, None, datagrams.into_iter().skip(3)), 0);
+        assert_eq!(from.send_datagrams(none, None, datagrams.into_iter().skip(4)), 1);
+        assert_eq!(from.send_datagrams(none, None, std::iter::empty()), 0);
+        assert_eq!(
+            from.send_datagrams(none, None, std::iter::repeat_n((&b"f"[..], to_one), 100)),
+            SEND_BATCH
+        );
         assert!(wait_readable(&one).unwrap() && wait_readable(&two).unwrap());
         let arrived = drain(&one, &mut Gathered::default()).0;
         assert_eq!((&arrived[..2], arrived.len()), (&[b"a".to_vec(), b"d".to_vec()][..], 2 + SEND_BATCH));
         assert_eq!(drain(&two, &mut Gathered::default()).0, [b"bc".to_vec(), b"e".to_vec()]);
+    }
+
+    /// From an address that is gone nothing is sent: alone, such a datagram leaves from another.
+    #[test]
+    fn datagrams_of_one_call_leave_from_the_address_that_was_chosen() {
+        let (any, to) = ("0.0.0.0:0".parse().unwrap(), bind(true));
+        let (from, address) = (UdpSocket::bind(any, &options(true)).unwrap(), to.local_address().unwrap());
+        let source = |ip: &str| PinnedSource::new(sys::LocalAddress { ip: ip.parse().unwrap(), device: 0 });
+        let (good, gone, none) = (source("127.0.0.9"), source("192.0.2.9"), OuterHeader::default());
+        let datagrams: [(&[u8], SocketAddr); 2] = [(b"a", address), (b"bc", address)];
+        assert_eq!(from.send_datagrams(none, Some(&gone), datagrams.into_iter()), 0);
+        assert_eq!(from.send_datagrams(none, Some(&good), datagrams.into_iter()), 2);
+        for _ in datagrams {
+            assert!(wait_readable(&to).unwrap());
+            let received = to.receive_one(&mut vec![0; RECEIVE_SLOT]).unwrap();
+            assert_eq!(received.from.ip().to_string(), "127.0.0.9");
+        }
     }
 
     #[test]

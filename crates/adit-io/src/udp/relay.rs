@@ -195,7 +195,7 @@ mod tests {
     fn datagrams_to_several_addresses_do_not_leave_without_the_header() {
         let (ours, relay) = (by_relay(bind(true)), bind(true));
         let datagrams = [(&b"x"[..], relay.local_address().unwrap())];
-        assert_eq!(ours.send_datagrams(OuterHeader::default(), datagrams.into_iter()), 0);
+        assert_eq!(ours.send_datagrams(OuterHeader::default(), None, datagrams.into_iter()), 0);
     }
 
     #[test]

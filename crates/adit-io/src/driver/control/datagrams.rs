@@ -120,8 +120,8 @@ impl<P: Protocol> Control<'_, P> {
                 let Some(socket) = self.sockets.get(&number).and_then(|group| group.first()) else {
                     return count(&self.losses.no_path);
                 };
-                if source.is_none() && self.outbox.gathers() {
-                    let is_full = self.outbox.push(Arc::clone(socket), path, datagram);
+                if self.outbox.gathers() {
+                    let is_full = self.outbox.push(Arc::clone(socket), source, path, datagram);
                     if is_full {
                         self.send_gathered();
                     }
@@ -154,12 +154,13 @@ impl<P: Protocol> Control<'_, P> {
         let outer = self.outer_header();
         let mut number = 0;
         while let Some(first) = outbox.get(number) {
-            number += match first.socket.send_datagrams(outer, outbox.by_socket_of(number)) {
+            let together = outbox.together_with(number);
+            number += match first.socket.send_datagrams(outer, first.source, together) {
                 0 => {
                     // Alone it waits for room, or says what is wrong with it.
                     let (bytes, to) = (first.bytes, first.path.remote());
                     let alone = Datagrams { bytes, segment: bytes.len(), to, outer };
-                    let result = first.socket.send_from(None, alone);
+                    let result = first.socket.send_from(first.source, alone);
                     self.note_send(first.path, result);
                     1
                 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use adit_core::Path;
 
-use crate::udp::UdpSocket;
+use crate::udp::{PinnedSource, UdpSocket};
 
 /// Datagrams that leave at once: as many as one system call takes.
 const FULL: usize = crate::sys::SEND_BATCH;
@@ -23,13 +23,24 @@ pub(super) struct Outbox {
 #[derive(Debug)]
 struct Waiting {
     socket: Arc<UdpSocket>,
+    source: Option<Arc<PinnedSource>>,
     path: Path,
     within: Range<usize>,
+}
+
+impl Waiting {
+    /// Whether it leaves by the same socket and from the same address, so that one system call takes both.
+    fn leaves_with(&self, other: &Waiting) -> bool {
+        let sources = (self.source.as_ref().map(Arc::as_ptr), other.source.as_ref().map(Arc::as_ptr));
+        Arc::ptr_eq(&self.socket, &other.socket) && sources.0 == sources.1
+    }
 }
 
 /// A datagram that waits.
 pub(super) struct Gathered<'a> {
     pub(super) socket: &'a UdpSocket,
+    /// The address that it leaves from; `None`: the system chooses.
+    pub(super) source: Option<&'a PinnedSource>,
     pub(super) path: Path,
     pub(super) bytes: &'a [u8],
 }
@@ -45,26 +56,33 @@ impl Outbox {
         self.gathers
     }
 
-    /// One more, which is to leave by that socket. True when it is time to send them.
-    pub(super) fn push(&mut self, socket: Arc<UdpSocket>, path: Path, datagram: &[u8]) -> bool {
+    /// One more, which is to leave by that socket from that address. True when it is time to send them.
+    pub(super) fn push(
+        &mut self,
+        socket: Arc<UdpSocket>,
+        source: Option<Arc<PinnedSource>>,
+        path: Path,
+        datagram: &[u8],
+    ) -> bool {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(datagram);
-        self.waiting.push(Waiting { socket, path, within: start..self.bytes.len() });
+        self.waiting.push(Waiting { socket, source, path, within: start..self.bytes.len() });
         self.waiting.len() >= FULL
     }
 
     /// The one with that number.
     pub(super) fn get(&self, number: usize) -> Option<Gathered<'_>> {
-        let Waiting { socket, path, within } = self.waiting.get(number)?;
-        Some(Gathered { socket, path: *path, bytes: self.bytes.get(within.clone())? })
+        let Waiting { socket, source, path, within } = self.waiting.get(number)?;
+        let bytes = self.bytes.get(within.clone())?;
+        Some(Gathered { socket, source: source.as_deref(), path: *path, bytes })
     }
 
-    /// From that number on, those that leave by one socket, and where to.
-    pub(super) fn by_socket_of(&self, number: usize) -> impl Iterator<Item = (&[u8], SocketAddr)> {
+    /// From that number on, those that leave by one socket from one address, and where to.
+    pub(super) fn together_with(&self, number: usize) -> impl Iterator<Item = (&[u8], SocketAddr)> {
         let rest = self.waiting.get(number..).unwrap_or_default();
-        let first = rest.first().map(|first| &first.socket);
+        let first = rest.first();
         rest.iter()
-            .take_while(move |one| first.is_some_and(|first| Arc::ptr_eq(first, &one.socket)))
+            .take_while(move |one| first.is_some_and(|first| first.leaves_with(one)))
             .filter_map(|one| Some((self.bytes.get(one.within.clone())?, one.path.remote())))
     }
 
@@ -72,5 +90,39 @@ impl Outbox {
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.waiting.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::LocalAddress;
+    use crate::udp::UdpOptions;
+
+    #[test]
+    fn what_leaves_from_one_address_leaves_together() {
+        let socket = || {
+            let any = "127.0.0.1:0".parse().unwrap();
+            let (buffers, routing) = (Default::default(), Default::default());
+            let options = UdpOptions { buffers, gso: false, gro: false, routing };
+            Arc::new(UdpSocket::bind(any, &options).unwrap())
+        };
+        let source = || {
+            let address = LocalAddress { ip: "127.0.0.1".parse().unwrap(), device: 0 };
+            Some(Arc::new(PinnedSource::new(address)))
+        };
+        let (sockets, sources) = ([socket(), socket()], [source(), source(), None]);
+        let mut outbox = Outbox::default();
+        for (socket, source) in [(0, 0), (0, 0), (0, 1), (0, 2), (0, 2), (1, 2)] {
+            let path = Path::Udp { socket: 0, remote: ([192, 0, 2, 1], 7).into() };
+            let is_full =
+                outbox.push(Arc::clone(&sockets[socket]), sources[source].clone(), path, &[socket as u8]);
+            assert!(!is_full);
+        }
+        let together = [0, 1, 2, 3, 4, 5, 6].map(|number| outbox.together_with(number).count());
+        assert_eq!(together, [2, 1, 1, 2, 1, 1, 0]);
+        assert_eq!(outbox.get(5).map(|last| last.bytes), Some(&[1][..]));
+        outbox.clear();
+        assert!(outbox.get(0).is_none());
     }
 }
