@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use adit_testbed::{
-    Authority, KeyKind, Namespace, Process, Purpose, Scratch, SpoofedFlood, TestbedError, Validity, connect,
-    openvpn_command, wait_until, wait_until_reachable,
+    Authority, KeyKind, Namespace, Priority, Process, Purpose, Scratch, SpoofedFlood, TestbedError, Validity,
+    connect, openvpn_command, wait_until, wait_until_reachable,
 };
 
 use super::Program;
@@ -165,6 +165,7 @@ impl<'a> Testbed<'a> {
     /// How long clients need from the start of their process until they are up.
     fn connect_clients(&self, count: usize) -> Result<Attempts, TestbedError> {
         let timeout = if self.row.setup.asks_passwords() { SCRIPT_TIMEOUT } else { CLIENT_TIMEOUT };
+        let _own_computers = Priority::raised();
         let mut attempts = Attempts::new(count);
         while attempts.tried() < count && !attempts.last_failed(SHUT_OUT) {
             let mut command = Command::new(&self.tools.adit);
