@@ -11,7 +11,7 @@ use super::world::{Scheduled, World};
 use crate::model::Violation;
 
 /// The attacker's own address.
-const ATTACKER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9)), 9);
+pub(crate) const ATTACKER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9)), 9);
 const YEAR: i64 = 365 * 86_400;
 
 impl World {

@@ -91,7 +91,7 @@ impl World {
     }
 
     /// Whether an end knows where another one is.
-    fn knows(&self, end: usize, other: usize) -> bool {
+    pub(crate) fn knows(&self, end: usize, other: usize) -> bool {
         let address = self.net.address(other);
         let Some(running) = &self.hosts[end].end else { return false };
         match self.peer(end, other).and_then(|id| running.path(id)) {
