@@ -4,6 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Client,
+    /// A client whose servers stand in `<connection>` blocks.
+    ClientOfBlocks,
     ClientTcp,
     Server,
     PointConnects,
@@ -61,11 +63,14 @@ impl Kind {
     /// What all situations of this kind say.
     pub(super) fn lines(self, is_server: bool) -> &'static str {
         match (self, is_server) {
-            (Kind::Client | Kind::Server, true) => "proto udp\nexplicit-exit-notify 1\n",
+            (Kind::Client | Kind::ClientOfBlocks | Kind::Server, true) => {
+                "proto udp\nexplicit-exit-notify 1\n"
+            }
             (Kind::ClientTcp, true) => "proto tcp-server\n",
             (Kind::Client | Kind::Server, false) => {
                 "client\nnobind\nremote-cert-tls server\nconnect-retry 1 1\nremote 10.9.1.1 1194 udp\n"
             }
+            (Kind::ClientOfBlocks, false) => "client\nnobind\nremote-cert-tls server\nconnect-retry 1 1\n",
             (Kind::ClientTcp, false) => {
                 "client\nnobind\nremote-cert-tls server\nconnect-retry 1 1\nremote 10.9.1.1 1194 tcp-client\n"
             }
@@ -132,9 +137,9 @@ pub(super) static SITUATIONS: &[Situation] = &[
     client("a smaller MTU", "server 10.8.0.0 255.255.255.0\ntopology subnet\ntun-mtu 1400\n", "tun-mtu 1400\n"),
     Situation { name: "TCP", kind: Kind::ClientTcp, server: SUBNET, client: "", steps: IS_UP },
     client("two servers", SUBNET, "remote 10.9.1.1 1195 udp4\nremote 10.9.1.1 1194 udp\n"),
-    client("servers behind proxies", SUBNET, "<connection>\nremote 10.9.1.1 1194 udp\n</connection>\n\
+    Situation { name: "servers behind proxies", kind: Kind::ClientOfBlocks, server: SUBNET, steps: IS_UP, client: "<connection>\nremote 10.9.1.1 1194 udp\n</connection>\n\
         <connection>\nremote 10.9.1.1 1195 tcp-client\nhttp-proxy 10.9.1.1 3128\n</connection>\n\
-        <connection>\nremote 10.9.1.1 1196 tcp-client\nsocks-proxy 10.9.1.2 1080\n</connection>\n"),
+        <connection>\nremote 10.9.1.1 1196 tcp-client\nsocks-proxy 10.9.1.2 1080\n</connection>\n" },
     Situation { name: "SIGUSR1", kind: Kind::Client, server: BOTH, client: "", steps: RESTARTS },
     Situation { name: "SIGUSR1 with persist-tun", kind: Kind::Client, server: BOTH, client: "persist-tun\n", steps: RESTARTS_IN_PLACE },
     Situation { name: "SIGUSR1 with up-restart", kind: Kind::Client, server: BOTH, client: "persist-tun\nup-restart\n",
