@@ -20,7 +20,7 @@ use crate::datagrams::{Kind, SERIES};
 /// The socket of an initiator, by the number that its machine knows it by.
 const SOCKET: u32 = 0;
 /// Initiators with numbers from here on are attackers: no server is configured with their keys.
-const STRANGERS: u32 = 1 << 31;
+const UNKNOWN_KEYS: u32 = 1 << 31;
 /// mac1 and mac2, at the end of an initiation.
 const MACS: usize = 32;
 /// mac2 alone.
@@ -60,7 +60,7 @@ pub fn public_keys(count: u32) -> Result<Vec<PublicKey>, LoadError> {
 /// Those that are replayed are of the first initiators, which the server knows: it answers each of them once.
 ///
 /// # Errors
-/// The server's key is one with which nobody can agree.
+/// The server's key is one that no agreement is possible with.
 pub fn initiations(server: PublicKey) -> Result<Vec<Kind>, LoadError> {
     let of = |first: u32| -> Result<Vec<Vec<u8>>, LoadError> {
         let server = (server, SocketAddr::from(([192, 0, 2, 1], 1)));
@@ -68,19 +68,19 @@ pub fn initiations(server: PublicKey) -> Result<Vec<Kind>, LoadError> {
             |number| Initiator::new(first + number, Some(server), Instant::ORIGIN)?.initiate(Instant::ORIGIN);
         (0..SERIES).map(make).collect()
     };
-    let strangers = of(STRANGERS)?;
+    let unknown = of(UNKNOWN_KEYS)?;
     let with_end = |length: usize, byte: u8| -> Vec<Vec<u8>> {
         let replaced = |datagram: &Vec<u8>| -> Vec<u8> {
             let kept = datagram.len().saturating_sub(length);
             let end = std::iter::repeat_n(byte, length);
             datagram.iter().copied().take(kept).chain(end).collect()
         };
-        strangers.iter().map(replaced).collect()
+        unknown.iter().map(replaced).collect()
     };
     Ok(vec![
         Kind { name: "no mac1", datagrams: with_end(MACS, 0) },
         Kind { name: "mac1 right, cookie wrong", datagrams: with_end(MAC2, 0x55) },
-        Kind { name: "mac1 right, cookie missing", datagrams: strangers },
+        Kind { name: "mac1 right, cookie missing", datagrams: unknown },
         Kind { name: "replayed", datagrams: of(0)? },
     ])
 }

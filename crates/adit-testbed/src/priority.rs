@@ -4,8 +4,8 @@
 const NICENESS: i32 = -15;
 
 /// While it is there, the calling thread, and what it starts, runs before all others. Clients of a server that is flooded have
-/// computers of their own, and here share two processors with the server and the attackers: without it the wait for a
-/// processor is measured, and not the server.
+/// computers of their own, and here share the processors with the server and the attackers: without this the time in which
+/// clients wait for a processor would be taken for the server's.
 #[derive(Debug)]
 pub struct Priority {
     is_raised: bool,

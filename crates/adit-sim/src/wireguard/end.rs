@@ -30,7 +30,7 @@ pub(crate) enum Effect {
     Installed(Box<Install<Codec>>),
     /// The machine seals with that session from now on.
     Activated(PeerId, SessionId),
-    /// A machine seals packets with no session from now on.
+    /// The machine seals packets with no session from now on.
     Deactivated(PeerId),
     /// The machine ended a session.
     Retired(PeerId, SessionId),

@@ -14,12 +14,13 @@ use super::syslog::Syslog;
 /// Lines that wait to be written, and bytes in them: what a tunnel says in its worst second. Further ones are lost.
 const MAX_LINES: usize = 4096;
 const MAX_BYTES: usize = 1 << 20;
-/// Lines that follow each other within this time are written together: a server that takes a thousand clients a second
-/// would otherwise wake the thread for each line, which costs it as much as a tenth of a handshake.
+/// Once it has written, the thread looks for more lines after this time, and writes them together. If each line woke it, a
+/// server with a thousand handshakes a second would lose 4 to 8 % of them (docs/PERFORMANCE-DIARY.md).
 const TOGETHER: Duration = Duration::from_millis(10);
-/// So many lines are written at once.
+/// When so many lines wait, the thread is woken before that time is over.
 const MANY_LINES: usize = MAX_LINES / 4;
-/// What is written by one call is in one piece in a pipe that other processes write to (POSIX, `PIPE_BUF`).
+/// Bytes that one call writes at most, unless one line is longer: so many are not mixed with what other processes write to
+/// the same pipe (POSIX, `PIPE_BUF`).
 const PIECE: usize = 4096;
 
 /// Where lines go.
@@ -109,7 +110,7 @@ impl Queue {
         self.lines.push_back(line);
     }
 
-    /// The next lines to write. What was lost is told where it is missing: after what was queued before.
+    /// The next lines to write. Where lines were lost, a line with their number stands in their place.
     fn take(&mut self) -> Vec<Line> {
         let (mut lines, mut bytes) = (Vec::new(), 0);
         while let Some(more) = self.lines.front().map(Line::bytes)

@@ -165,7 +165,7 @@ impl<'a> Testbed<'a> {
     /// How long clients need from the start of their process until they are up.
     fn connect_clients(&self, count: usize) -> Result<Attempts, TestbedError> {
         let timeout = if self.row.setup.asks_passwords() { SCRIPT_TIMEOUT } else { CLIENT_TIMEOUT };
-        let _own_computers = Priority::raised();
+        let _priority = Priority::raised();
         let mut attempts = Attempts::new(count);
         while attempts.tried() < count && !attempts.last_failed(SHUT_OUT) {
             let mut command = Command::new(&self.tools.adit);

@@ -145,7 +145,7 @@ impl<'a> Scene<'a> {
 
     /// How long clients need from the start of their process to the first reply through the tunnel.
     fn connect_clients(&self, count: usize) -> Result<Attempts, TestbedError> {
-        let _own_computers = Priority::raised();
+        let _priority = Priority::raised();
         let mut attempts = Attempts::new(count);
         while attempts.tried() < count && !attempts.last_failed(SHUT_OUT) {
             let (_running, reply) = self.testbed.start(&self.client, self.clients, CLIENT_TIMEOUT)?;

@@ -55,8 +55,8 @@ impl Keys {
     /// The key that an initiation of the peer names. If the peer was not known to have it, ours name it as well from now on,
     /// unless they name a newer one.
     pub(super) fn named_by(&mut self, timestamp: Tai64n) -> Option<PresharedKey> {
-        let is_news = |key: &mut Key| !key.is_older && mark::has(&key.mark, timestamp);
-        if let Some(key) = self.unconfirmed.take_if(is_news) {
+        let is_confirmed = |key: &mut Key| !key.is_older && mark::has(&key.mark, timestamp);
+        if let Some(key) = self.unconfirmed.take_if(is_confirmed) {
             self.confirmed(key);
         }
         let mut known = [&mut self.newest, &mut self.before, &mut self.unconfirmed].into_iter().flatten();
