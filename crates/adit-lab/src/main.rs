@@ -61,7 +61,7 @@ struct Arguments {
     /// The measured adit [default: beside this program]
     #[arg(long, global = true)]
     adit: Option<PathBuf>,
-    /// The load generator [default: adit-load beside this program]
+    /// The folder of the load generators adit-load-openvpn and adit-load-wireguard [default: that of this program]
     #[arg(long, global = true)]
     load: Option<PathBuf>,
     /// A folder with subjects of your own [default: lab-subjects beside the program]
@@ -382,7 +382,7 @@ fn tools(arguments: &Arguments) -> Tools {
     Tools {
         directory: arguments.tools.clone().unwrap_or_else(|| beside.join("lab-tools")),
         adit: arguments.adit.clone().unwrap_or_else(|| beside.join("adit")),
-        load: arguments.load.clone().unwrap_or_else(|| beside.join("adit-load")),
+        load: arguments.load.clone().unwrap_or_else(|| beside.clone()),
         lab: own.clone(),
         external: arguments.own.clone().unwrap_or_else(|| beside.join("lab-subjects")),
         miragevpn: std::env::var_os(subjects::miragevpn::VARIABLE).map(PathBuf::from),

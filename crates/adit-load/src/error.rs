@@ -30,7 +30,7 @@ impl LoadError {
     }
 
     /// Something wrong with a key or certificate.
-    pub(crate) fn key<E: std::fmt::Display>(what: &'static str) -> impl FnOnce(E) -> LoadError {
+    pub fn key<E: std::fmt::Display>(what: &'static str) -> impl FnOnce(E) -> LoadError {
         move |error| LoadError::Key { what, why: error.to_string() }
     }
 }

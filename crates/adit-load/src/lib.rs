@@ -1,17 +1,28 @@
-//! Clients and attackers by the thousand, of OpenVPN and WireGuard, in one process, from adit's own protocol machines.
+//! What the load generators of all protocols share: a load in a thread of its own with its counters, and what their programs
+//! print.
 //!
-//! `adit-lab` starts the `adit-load` program in a network namespace, as it starts every peer, and so needs none of adit's
-//! crates itself. adit's interoperability tests use the library. Nothing of it is shipped.
+//! `adit-lab` starts the programs (`adit-load-openvpn`, `adit-load-wireguard`) in a network namespace, as it starts every
+//! peer, and so needs none of adit's crates itself. adit's interoperability tests use them as libraries. Nothing of it is shipped.
 //!
 //! Whatever is started here opens its sockets in the network namespace of the calling thread.
 #![forbid(unsafe_code)]
 
-pub mod attack;
-pub mod clients;
-pub mod datagrams;
-pub mod echoes;
 mod error;
-pub mod wireguard;
-pub mod wrapping;
+mod load;
+pub mod output;
+mod system;
 
 pub use error::LoadError;
+pub use load::{Counters, Load};
+pub use system::{allow_many_sockets, seed};
+
+/// How many datagrams a kind has.
+pub const SERIES: u32 = 256;
+
+/// Datagrams of one kind, which attackers forge or replay.
+pub struct Kind {
+    /// What they are, in the plural.
+    pub name: &'static str,
+    /// Different ones, to be sent in turns.
+    pub datagrams: Vec<Vec<u8>>,
+}

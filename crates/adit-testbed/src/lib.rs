@@ -54,4 +54,6 @@ pub use sweep::{Sweep, SweepReport};
 pub use terminal::Terminal;
 pub use transfer::{Content, Transfer, transfer, transfer_with_timeout};
 pub use usage::Usage;
-pub use wireguard::{WireGuardKeys, configure_wireguard, wireguard_keys, wireguard_socket};
+pub use wireguard::{
+    WireGuardKeys, configure_wireguard, wireguard_keys, wireguard_listens, wireguard_socket,
+};

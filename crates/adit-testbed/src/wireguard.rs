@@ -62,6 +62,12 @@ pub fn wireguard_socket(device: &str) -> PathBuf {
     Path::new(SOCKETS).join(format!("{device}.sock"))
 }
 
+/// Whether a device can be configured. Its socket alone is no sign of that: before its process listens, `wg` takes it for one that
+/// was left behind, and removes it.
+pub fn wireguard_listens(device: &str) -> bool {
+    UnixStream::connect(wireguard_socket(device)).is_ok()
+}
+
 /// Removes sockets that processes left which are gone: those of devices called `wgPID`, an `s` or `c`, and
 /// perhaps a number.
 pub(crate) fn sweep_wireguard_sockets(is_alive: impl Fn(u32) -> bool) {
@@ -86,7 +92,7 @@ pub fn configure_wireguard(
 ) -> Result<(), TestbedError> {
     let path = wireguard_socket(device);
     let connected = || UnixStream::connect(&path);
-    wait_until("the device's socket", MAX_WAIT, || connected().is_ok())?;
+    wait_until("the device's socket", MAX_WAIT, || wireguard_listens(device))?;
     let mut request = format!("set=1\nprivate_key={}\n", own.private);
     if let Some(port) = port {
         request += &format!("listen_port={port}\n");

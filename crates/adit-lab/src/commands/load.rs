@@ -1,5 +1,5 @@
-//! The program `adit-load`, which generates load from many OpenVPN clients or attackers. The lab starts it in a namespace
-//! like any peer, and reads its counters.
+//! The programs `adit-load-openvpn` and `adit-load-wireguard`, which generate load from many clients or attackers. The lab starts
+//! them in a namespace like any peer, and reads their counters.
 
 use std::ops::{Add, Sub};
 use std::path::Path;
@@ -9,11 +9,12 @@ use adit_testbed::{Namespace, Process, TestbedError};
 use serde::Serialize;
 
 use crate::error::LabError;
-use crate::subjects::Tools;
 
 /// A running load. Killed on drop.
 pub(super) struct Load {
     process: Process,
+    /// The program's name.
+    name: String,
     /// The word that the lines with its counters begin with.
     first: &'static str,
 }
@@ -59,13 +60,14 @@ impl Sub for EchoCounters {
 }
 
 /// An error if the program is not there.
-pub(super) fn check(tools: &Tools) -> Result<(), LabError> {
-    if tools.load.is_file() {
+pub(super) fn check(program: &Path) -> Result<(), LabError> {
+    if program.is_file() {
         return Ok(());
     }
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
     Err(LabError::Usage(format!(
-        "there is no {}; build it (cargo build --release -p adit-load) or say where it is (--load)",
-        tools.load.display()
+        "there is no {}; build it (cargo build --release -p {name}) or say in which folder it is (--load)",
+        program.display()
     )))
 }
 
@@ -99,7 +101,8 @@ impl Load {
     ) -> Result<Load, TestbedError> {
         let mut command = Command::new(load);
         command.arg(kind).args(arguments);
-        Ok(Load { process: namespace.spawn("the load generator", command)?, first })
+        let name = load.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Load { process: namespace.spawn("the load generator", command)?, name, first })
     }
 
     /// Both counters, as the program last wrote them.
@@ -117,7 +120,7 @@ impl Load {
         if self.process.is_running() {
             return Ok(());
         }
-        Err(TestbedError::Output { command: "adit-load".to_owned(), output: self.process.log_tail() })
+        Err(TestbedError::Output { command: self.name.clone(), output: self.process.log_tail() })
     }
 }
 

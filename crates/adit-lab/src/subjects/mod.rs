@@ -94,7 +94,7 @@ pub(crate) struct Tools {
     pub(crate) directory: PathBuf,
     /// The measured adit.
     pub(crate) adit: PathBuf,
-    /// The load generator.
+    /// The folder of the load generators.
     pub(crate) load: PathBuf,
     /// The lab itself, which is the null tunnel, too.
     pub(crate) lab: PathBuf,
@@ -102,6 +102,18 @@ pub(crate) struct Tools {
     pub(crate) external: PathBuf,
     /// The directory of MirageVPN's programs, if [`miragevpn::VARIABLE`] names one.
     pub(crate) miragevpn: Option<PathBuf>,
+}
+
+impl Tools {
+    /// The program that generates OpenVPN's load.
+    pub(crate) fn load_openvpn(&self) -> PathBuf {
+        self.load.join("adit-load-openvpn")
+    }
+
+    /// The program that generates WireGuard's load.
+    pub(crate) fn load_wireguard(&self) -> PathBuf {
+        self.load.join("adit-load-wireguard")
+    }
 }
 
 /// Something that is measured.

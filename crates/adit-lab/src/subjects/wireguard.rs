@@ -1,13 +1,14 @@
 //! Tunnels that speak WireGuard: adit's own, and those built by the tools of their languages. All are configured through
 //! their sockets.
 
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use adit_testbed::{TestbedError, configure_wireguard, program, wireguard_keys, wireguard_socket};
+use adit_testbed::{
+    TestbedError, configure_wireguard, program, wireguard_keys, wireguard_listens, wireguard_socket,
+};
 
 use super::{Availability, Subject, Tools, Tunnel, adit, lacks_tun, version_at};
 use crate::error::LabError;
@@ -119,8 +120,8 @@ pub(crate) fn get(name: &str, tools: &Tools) -> Result<Program, String> {
 
 /// Waits until a device can be configured. It is asked so often that what a start takes does not go by when it was asked.
 pub(crate) fn wait_for_socket(device: &str) -> Result<(), TestbedError> {
-    let (path, start) = (wireguard_socket(device), Instant::now());
-    while UnixStream::connect(&path).is_err() {
+    let start = Instant::now();
+    while !wireguard_listens(device) {
         if start.elapsed() > TIMEOUT {
             let what = format!("the socket of {device}");
             return Err(TestbedError::TimedOut { what, waited: TIMEOUT });

@@ -36,9 +36,10 @@ pub(crate) fn adit() -> PathBuf {
     built("adit")
 }
 
-/// The load generator beside the lab, which is built now if it is missing.
+/// The folder of the load generators beside the lab, which are built now if they are missing.
 pub(crate) fn load() -> PathBuf {
-    built("adit-load")
+    built("adit-load-wireguard");
+    built("adit-load-openvpn").parent().unwrap().to_owned()
 }
 
 fn built(name: &str) -> PathBuf {

@@ -1,4 +1,4 @@
-//! The commands that drive `adit-load`: attackers, and many clients.
+//! The commands that drive `adit-load-openvpn`: attackers, and many clients.
 
 use adit_testbed::{Scratch, can_run};
 

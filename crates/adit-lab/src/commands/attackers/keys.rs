@@ -13,7 +13,7 @@ const REFUSED: &str = "cmVmdXNlZA==";
 pub(super) struct Wrapping {
     pub(super) name: &'static str,
     pub(super) lines: [String; 2],
-    /// The option of `adit-load` and the file with the attackers' key; `None` without a wrapping.
+    /// The option of `adit-load-openvpn` and the file with the attackers' key; `None` without a wrapping.
     key: Option<(&'static str, PathBuf)>,
 }
 
@@ -75,7 +75,7 @@ impl Keys {
 }
 
 impl Wrapping {
-    /// The arguments that give `adit-load` the attackers' key.
+    /// The arguments that give `adit-load-openvpn` the attackers' key.
     pub(super) fn arguments(&self) -> Vec<String> {
         self.key
             .iter()
@@ -89,13 +89,14 @@ impl Wrapping {
     }
 }
 
-/// What that subcommand of `adit-load` writes: datagrams by kind.
+/// What that subcommand of a load generator writes: datagrams by kind.
 pub(in crate::commands) fn kinds_of(
     load: &Path,
     subcommand: &str,
     arguments: &[String],
 ) -> Result<Vec<Kind>, TestbedError> {
-    let name = format!("adit-load {subcommand}");
+    let program = load.file_name().unwrap_or_default().to_string_lossy();
+    let name = format!("{program} {subcommand}");
     let mut command = Command::new(load);
     command.arg(subcommand).args(arguments);
     let text = said(&name, command)?;

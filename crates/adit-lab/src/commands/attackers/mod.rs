@@ -95,10 +95,10 @@ impl Args {
 
 /// Measures all rows and writes a line of the table for each. True if adit's server withstood all of them.
 pub(crate) fn run(args: &Args, tools: &Tools) -> Result<bool, LabError> {
-    load::check(tools)?;
+    load::check(&tools.load_openvpn())?;
     let clients = if args.quick { QUICK_CLIENTS } else { args.clients };
     let keys = Keys::new()?;
-    let rows = keys.rows(args.rate, &tools.load)?;
+    let rows = keys.rows(args.rate, &tools.load_openvpn())?;
     let rows = rows.iter().filter(|row| args.has(row));
     if args.list {
         rows.for_each(|row| say(&row.name));

@@ -93,7 +93,7 @@ pub(super) struct Pace {
     pub(super) per_second: u32,
 }
 
-/// What attackers do in a row. The words are those of `adit-load`.
+/// What attackers do in a row. The words are those of `adit-load-openvpn`.
 pub(super) enum Threat {
     /// They send datagrams from random addresses, so many a second, or as fast as they can.
     Forged { datagrams: Vec<Vec<u8>>, rate: Option<u32> },
@@ -118,7 +118,7 @@ pub(super) struct Row<'a> {
 
 impl Keys {
     /// All rows, first those whose attackers return the server's cookie or connect over TCP. `rate`: forged datagrams a
-    /// second; `load`: the program `adit-load`.
+    /// second; `load`: the program `adit-load-openvpn`.
     pub(super) fn rows(&self, rate: u32, load: &Path) -> Result<Vec<Row<'_>>, TestbedError> {
         let mut rows = self.reachable();
         for wrapping in &self.wrappings {
@@ -228,7 +228,7 @@ impl Row<'_> {
         }
     }
 
-    /// The arguments that have `adit-load` attack this server, its subcommand first. `None` if the row's attack is forged
+    /// The arguments that have `adit-load-openvpn` attack this server, its subcommand first. `None` if the row's attack is forged
     /// datagrams.
     pub(super) fn arguments(
         &self,

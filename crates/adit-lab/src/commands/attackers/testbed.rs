@@ -158,7 +158,7 @@ impl<'a> Testbed<'a> {
         };
         let arguments = self.row.arguments(target, &self.attacker);
         let (kind, arguments) = arguments.ok_or(TestbedError::Worker("an attack without attackers"))?;
-        let load = Load::attackers(&self.attackers, &self.tools.load, kind, &arguments)?;
+        let load = Load::attackers(&self.attackers, &self.tools.load_openvpn(), kind, &arguments)?;
         Ok(Running::Load(load))
     }
 

@@ -91,7 +91,7 @@ impl Setup {
         if connected < count as u64 {
             let output = format!("{connected} of {count} clients are connected, {ended} gave up");
             clients.stop()?;
-            let gave_up = TestbedError::Output { command: "adit-load clients".to_owned(), output };
+            let gave_up = TestbedError::Output { command: "adit-load-openvpn clients".to_owned(), output };
             return Err(all.err().unwrap_or(gave_up));
         }
         std::thread::sleep(SETTLE);
@@ -104,7 +104,7 @@ impl Setup {
         Ok((clients, Cost { per_core: count / work, wall: count / elapsed, memory }))
     }
 
-    /// What tells `adit-load` which clients to be.
+    /// What tells `adit-load-openvpn` which clients to be.
     fn arguments(&self, count: usize) -> Vec<String> {
         let [address, _] = OUTER;
         let [ca, certificate, key] = self.files.each_ref().map(|path| path.display().to_string());

@@ -100,7 +100,7 @@ const SIZES: [usize; 2] = [64, 1300];
 /// Measures, and writes the tables. False if something could not be measured.
 pub(crate) fn run(args: &Args, tools: &Tools) -> Result<bool, LabError> {
     if args.only.contains(&Kind::Clients) {
-        load::check(tools)?;
+        load::check(&tools.load_openvpn())?;
     }
     let programs = Programs::find(args, tools)?;
     let results = measure(args, &programs);
@@ -176,7 +176,7 @@ impl Run<'_> {
         {
             let setup = Setup::new(kind, groups)?;
             let testbed = Testbed::build_with(self.subject, programs, &setup.configs, segmentation)?;
-            let connect = || setup.connect(&testbed, &programs.tools.load, self.args.clients);
+            let connect = || setup.connect(&testbed, &programs.tools.load_openvpn(), self.args.clients);
             if kind == KeyKind::Rsa {
                 let (_clients, cost) = connect()?;
                 self.note("rsa_handshakes", cost.per_core);

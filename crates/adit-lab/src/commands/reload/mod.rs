@@ -26,7 +26,7 @@ const OUTER: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
 const PORT: u16 = 1194;
 /// How long the server may take to listen or to read its file, and all clients to connect.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// `adit-load` counts what had no answer for two seconds as lost.
+/// `adit-load-openvpn` counts what had no answer for two seconds as lost.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(2300);
 /// For so long packets are lost on purpose.
 const CONTROL: Duration = Duration::from_millis(300);
@@ -56,8 +56,9 @@ pub(crate) struct Args {
 /// Measures, and writes the table. False if a packet was lost.
 pub(crate) fn run(args: &Args, tools: &Tools) -> Result<bool, LabError> {
     output::check_adit(tools)?;
-    load::check(tools)?;
-    let programs = vec![("adit", Command::new(&tools.adit)), ("adit-load", Command::new(&tools.load))];
+    load::check(&tools.load_openvpn())?;
+    let programs =
+        vec![("adit", Command::new(&tools.adit)), ("adit-load-openvpn", Command::new(tools.load_openvpn()))];
     let mut report = Report::new(output::describe(programs), args.clients, args.rate);
     let mut testbed = Testbed::build(args, tools)?;
     tell(format_args!("{} clients are connected", args.clients));
@@ -105,7 +106,7 @@ impl Testbed {
             args.rate.to_string(),
         ];
         arguments.extend(identities.load_arguments());
-        let load = Load::clients(&client, &tools.load, &arguments)?;
+        let load = Load::clients(&client, &tools.load_openvpn(), &arguments)?;
         let all = || load.counters().iter().sum::<u64>() >= args.clients as u64;
         if let Err(error) = wait_until("all clients to connect", TIMEOUT, all) {
             tell(format_args!("the server's log:\n{}", process.log_tail()));

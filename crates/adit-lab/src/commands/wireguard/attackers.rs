@@ -37,7 +37,7 @@ pub(crate) struct Args {
     only: Vec<String>,
 }
 
-/// The kinds of initiations, as `adit-load wireguard-datagrams` names them.
+/// The kinds of initiations, as `adit-load-wireguard datagrams` names them.
 const KINDS: [&str; 4] = ["no mac1", "mac1 right, cookie missing", "mac1 right, cookie wrong", "replayed"];
 /// The initiators whose initiations are replayed, all of which the server knows.
 const KNOWN: u32 = 256;
@@ -54,10 +54,10 @@ const LEAD: Duration = Duration::from_secs(2);
 
 /// Measures each kind at each server and writes a line of the table for each. True if adit's server withstood all.
 pub(crate) fn run(args: &Args, tools: &Tools) -> Result<bool, LabError> {
-    load::check(tools)?;
+    load::check(&tools.load_wireguard())?;
     let programs = args.measuring.programs(tools)?;
     let clients = wireguard::get(JUDGED, tools).map_err(LabError::Usage)?;
-    let keys = initiators(&tools.load, KNOWN)?;
+    let keys = initiators(&tools.load_wireguard(), KNOWN)?;
     let is_wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| name.contains(only));
     let mut withstood = true;
     say(Measured::HEADER);
@@ -103,7 +103,7 @@ impl<'a> Scene<'a> {
     /// The datagrams of that kind for this server.
     fn datagrams(&self, kind: &str) -> Result<Vec<Vec<u8>>, TestbedError> {
         let key = format!("--key={}", self.testbed.key());
-        let kinds = kinds_of(&self.testbed.tools.load, "wireguard-datagrams", &[key])?;
+        let kinds = kinds_of(&self.testbed.tools.load_wireguard(), "datagrams", &[key])?;
         let found = kinds.into_iter().find(|one| one.name == kind);
         found.map(|kind| kind.datagrams).ok_or(TestbedError::Worker("an attack without datagrams"))
     }

@@ -50,9 +50,9 @@ const FIGURES: &[Figure] = &[
 
 /// Measures, and writes the table. False if adit does not answer all, or something could not be measured.
 pub(crate) fn run(args: &Args, tools: &Tools) -> Result<bool, LabError> {
-    load::check(tools)?;
+    load::check(&tools.load_wireguard())?;
     let programs = args.measuring.programs(tools)?;
-    let keys = initiators(&tools.load, args.initiators)?;
+    let keys = initiators(&tools.load_wireguard(), args.initiators)?;
     let mut figures = Figures::new(describe(&programs, tools), &args.measuring.subjects, FIGURES);
     for round in 0..args.measuring.rounds {
         for program in args.measuring.order(round, &programs) {
@@ -91,7 +91,8 @@ fn measure(
         format!("--keys={}", args.initiators),
         format!("--rate={}", args.rate),
     ];
-    let load = load::Load::attackers(&initiators.namespace, &tools.load, "wireguard-handshakes", &arguments)?;
+    let load =
+        load::Load::attackers(&initiators.namespace, &tools.load_wireguard(), "handshakes", &arguments)?;
     // The first handshake of a peer may compute what later ones find.
     let first = Duration::from_secs_f64(f64::from(args.initiators) / f64::from(args.rate));
     let all = || load.counters()[0] >= u64::from(args.initiators);

@@ -57,11 +57,11 @@ fn describe(programs: &[Program], tools: &Tools) -> Vec<String> {
     lines
 }
 
-/// The public keys of the first initiators of `adit-load`, in hexadecimal digits.
+/// The public keys of the first initiators of `adit-load-wireguard`, in hexadecimal digits.
 fn initiators(load: &Path, count: u32) -> Result<Vec<String>, TestbedError> {
     let mut command = Command::new(load);
-    command.args(["wireguard-keys", "--count", &count.to_string()]);
-    Ok(said("adit-load wireguard-keys", command)?.lines().map(str::to_owned).collect())
+    command.args(["keys", "--count", &count.to_string()]);
+    Ok(said("adit-load-wireguard keys", command)?.lines().map(str::to_owned).collect())
 }
 
 #[cfg(test)]

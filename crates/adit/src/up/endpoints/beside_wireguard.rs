@@ -15,7 +15,7 @@ use adit_openvpn::credentials::Credentials;
 use adit_openvpn::request::{Event, Request};
 use adit_testbed::{
     Authority, KeyKind, Namespace, Ping, Process, Purpose, Scratch, Validity, can_run, connect, program,
-    wait_until, wait_until_reachable, wireguard_socket,
+    wait_until, wait_until_reachable, wireguard_listens, wireguard_socket,
 };
 use adit_wireguard::{AllowedIp, Changes, Interface, PeerChange, PrivateKey, PublicKey};
 use zeroize::Zeroizing;
@@ -122,7 +122,7 @@ impl Bed {
         let mut command = program("wireguard-go").unwrap();
         command.args(["-f", &device]);
         let process = self.wireguard.spawn("wireguard-go", command).unwrap();
-        wait_until("its socket", WAIT, || wireguard_socket(&device).exists()).unwrap();
+        wait_until("its socket", WAIT, || wireguard_listens(&device)).unwrap();
         let [(_, public), (private, _)] = &self.keys;
         let key = self.scratch.write("key", private).unwrap();
         let mut wg = program("wg").unwrap();

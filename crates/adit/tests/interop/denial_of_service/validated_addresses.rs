@@ -1,11 +1,12 @@
 //! Clients get in while attackers are at work that return the server's cookie, or connect over TCP.
 //!
-//! The attackers are those of `adit-load`; `adit-lab attackers` measures more of them, and for longer.
+//! The attackers are those of `adit-load-openvpn`; `adit-lab attackers` measures more of them, and for longer.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use adit_load::attack::{self, Attack, Attackers, Behaviour, Pace, Plan, Sources, Talk};
+use adit_load::Load;
+use adit_load_openvpn::attack::{self, Attack, Behaviour, Pace, Plan, Sources, Talk};
 use adit_openvpn::credentials::Credentials;
 use adit_openvpn::wrap::WrapConfig;
 use adit_testbed::{Namespace, Scratch, can_run, connect, wait_until, wait_until_reachable};
@@ -59,9 +60,9 @@ impl Place {
     }
 
     /// Begins the attack, waits until it is `ready`, and lets the client connect.
-    fn withstands(&mut self, attack: Attack, ready: impl Fn(&Attackers) -> bool) {
+    fn withstands(&mut self, attack: Attack, ready: impl Fn(&Load) -> bool) {
         let target: SocketAddr = TARGET.parse().unwrap();
-        let attackers = self.attackers.enter(|| Attackers::start(target, attack)).unwrap();
+        let attackers = self.attackers.enter(|| attack.start(target)).unwrap();
         if let Err(error) = wait_until("the attack", WAIT, || ready(&attackers)) {
             panic!("{error}: {} of {}\n{}", attackers.done(), attackers.begun(), self.bed.logs());
         }

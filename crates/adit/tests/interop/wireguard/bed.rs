@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use adit_testbed::{
     MAX_WAIT, Namespace, Ping, Scratch, TestbedError, connect, program, wait_until, wait_until_reachable,
-    wireguard_socket,
+    wireguard_listens, wireguard_socket,
 };
 
 /// What the tests drive besides `ip`.
@@ -195,7 +195,7 @@ impl End {
 
     /// Whether its daemon serves `wg`.
     pub(super) fn is_served(&self) -> bool {
-        std::os::unix::net::UnixStream::connect(wireguard_socket(&self.device)).is_ok()
+        wireguard_listens(&self.device)
     }
 
     /// The processes in its namespace.

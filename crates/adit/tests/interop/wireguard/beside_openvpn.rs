@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use adit_testbed::{
     Authority, KeyKind, MAX_WAIT, Namespace, Ping, Process, Purpose, Scratch, Validity, can_run, connect,
-    program, wait_until, wait_until_reachable, wireguard_socket,
+    program, wait_until, wait_until_reachable, wireguard_listens, wireguard_socket,
 };
 
 use super::bed::device;
@@ -113,7 +113,7 @@ impl Bed {
         let mut command = program("wireguard-go").unwrap();
         command.args(["-f", device]);
         let process = self.wireguard.spawn("wireguard-go", command).unwrap();
-        wait_until("its socket", WAIT, || wireguard_socket(device).exists()).unwrap();
+        wait_until("its socket", WAIT, || wireguard_listens(device)).unwrap();
         let [(_, public), (private, _)] = &self.keys;
         let mut wg = program("wg").unwrap();
         wg.args(["set", device, "private-key"]).arg(self.scratch.write("key", private).unwrap());

@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args, tools: &Tools) -> Result<bool, LabError> {
     let builds = [&args.before, &args.after].map(|path| Tools { adit: path.clone(), ..tools.clone() });
     builds.iter().try_for_each(output::check_adit)?;
     if args.only.contains(&Group::Clients) {
-        load::check(tools)?;
+        load::check(&tools.load_openvpn())?;
     }
     let programs = BUILDS.into_iter().zip(&builds).map(|(name, tools)| (name, Command::new(&tools.adit)));
     let mut comparison = Comparison::new(output::describe(programs.collect()), args.rounds);
@@ -247,7 +247,7 @@ impl Bed<'_> {
     fn clients(&self, tools: &Tools, note: Note<'_>) -> Result<(), TestbedError> {
         let programs = Programs::of_adit(tools, &self.setup.configs);
         let testbed = Testbed::build(Subject::AditUdp, &programs, true)?;
-        let (_clients, cost) = self.setup.connect(&testbed, &tools.load, self.args.clients)?;
+        let (_clients, cost) = self.setup.connect(&testbed, &tools.load_openvpn(), self.args.clients)?;
         note(Name::Figure("handshakes"), cost.per_core);
         note(Name::Figure("client_rss_kib"), cost.memory[0]);
         Ok(())

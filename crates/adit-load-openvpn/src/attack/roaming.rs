@@ -2,19 +2,17 @@
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use adit_core::{Cipher, Command, Drive, Instant, Path, PeerId, Protocol as _, Transport, UnixTime, drive};
 use adit_dataplane::codec::openvpn;
 use adit_dataplane::{Config, Egress, Ingress, MergePolicy, ReceiveBatch, TransmitBatch, split};
+use adit_load::Counters;
 use adit_openvpn::data_message::PING;
 use adit_openvpn::params::{ClientParams, ControlParams, DataParams, RemoteParams};
 use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{Client, TlsConfig};
-
-use super::Counters;
 
 /// Packets that are sent before the sockets and timers are looked at again.
 const BATCH: u64 = 32;
@@ -47,7 +45,7 @@ pub(super) fn run(
     let mut roamer = Roamer::new(target, wrap, tls)?;
     let (mut since, mut sent) = (std::time::Instant::now(), 0_u64);
     roamer.follow();
-    while !counters.stop.load(Ordering::Relaxed) {
+    while !counters.is_stopped() {
         roamer.receive();
         roamer.tick();
         if !roamer.up {
@@ -61,8 +59,8 @@ pub(super) fn run(
             roamer.send_ping(sent);
             sent += 1;
         }
-        counters.begun.fetch_add(count, Ordering::Relaxed);
-        counters.done.fetch_add(count, Ordering::Relaxed);
+        counters.add_begun(count);
+        counters.add_done(count);
         if count == 0 {
             std::thread::sleep(BEAT);
         }

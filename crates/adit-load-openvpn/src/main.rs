@@ -1,34 +1,25 @@
-//! Generates load on an OpenVPN server: many clients, or attackers of one kind. Or on a WireGuard server: handshakes.
+//! Generates load on an OpenVPN server: many clients, or attackers of one kind.
 //!
 //! It runs until it is killed, and writes a line to the standard output whenever its counters have changed:
 //! `connected N ended N` for clients (with `--echoes` followed by `sent N answered N lost N repeated N`), `begun N done N`
-//! for attackers and handshakes. What only writes datagrams or keys ends with the last of them.
+//! for attackers. What only writes datagrams ends with the last of them.
 #![forbid(unsafe_code)]
 
-use std::fmt::Write as _;
-use std::io::Write as _;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
-use adit_load::LoadError;
-use adit_load::attack::{self, Attack, Attackers, Behaviour, Pace, Plan, Sources, Talk};
-use adit_load::clients::Clients;
-use adit_load::datagrams::{self, Kind};
-use adit_load::echoes::EchoTotals;
-use adit_load::wireguard::{self, Handshakes, server_key};
-use adit_load::wrapping::Wrapping;
+use adit_load::{LoadError, allow_many_sockets, output};
+use adit_load_openvpn::attack::{self, Attack, Behaviour, Pace, Plan, Sources, Talk};
+use adit_load_openvpn::clients::Clients;
+use adit_load_openvpn::datagrams;
+use adit_load_openvpn::echoes::EchoTotals;
+use adit_load_openvpn::wrapping::Wrapping;
 use adit_openvpn::credentials::Credentials;
-use adit_wireguard::PublicKey;
 use clap::{Parser, Subcommand};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use zeroize::Zeroizing;
 
-/// How often the counters are written while they change.
-const INTERVAL: Duration = Duration::from_millis(10);
-
-/// Generate load on an OpenVPN or WireGuard server
+/// Generate load on an OpenVPN server
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -104,33 +95,6 @@ enum Command {
         #[command(flatten)]
         keys: Keys,
     },
-    /// Handshakes of many WireGuard initiators at a steady rate
-    WireguardHandshakes {
-        /// The server
-        server: SocketAddr,
-        /// Its public key in hexadecimal digits
-        #[arg(long, value_parser = server_key)]
-        key: PublicKey,
-        /// How many initiators take turns: the first that `wireguard-keys` writes
-        #[arg(long)]
-        keys: u32,
-        /// Handshakes a second
-        #[arg(long)]
-        rate: u32,
-    },
-    /// Write the public keys of WireGuard initiators, each in hexadecimal digits
-    WireguardKeys {
-        /// How many
-        #[arg(long)]
-        count: u32,
-    },
-    /// Write WireGuard initiations that attackers forge or replay, each as `KIND: HEXADECIMAL`; those that are replayed are of
-    /// the first 256 initiators
-    WireguardDatagrams {
-        /// The server's public key in hexadecimal digits
-        #[arg(long, value_parser = server_key)]
-        key: PublicKey,
-    },
 }
 
 /// Files in PEM.
@@ -163,14 +127,7 @@ struct Keys {
 }
 
 fn main() -> ExitCode {
-    let outcome = run(Arguments::parse().command);
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "adit-load: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    output::exit("adit-load-openvpn", run(Arguments::parse().command))
 }
 
 fn run(command: Command) -> Result<(), LoadError> {
@@ -194,29 +151,22 @@ fn run(command: Command) -> Result<(), LoadError> {
             plan.username = username;
             let sources = sources.map_or(Sources::One, |(network, length)| Sources::Prefix(network, length));
             let pace = Pace { at_once, per_second };
-            attackers(Attackers::start(server, Attack::ControlChannels { plan, sources, pace }))
+            output::show_load(Attack::ControlChannels { plan, sources, pace }.start(server))
         }
         Command::Roaming { server, rate, identity, keys } => {
             let (wrap, tls) = (keys.wrapping()?.client()?, attack::tls(&identity.read()?)?);
-            attackers(Attackers::start(server, Attack::Roaming { wrap, tls, rate }))
+            output::show_load(Attack::Roaming { wrap, tls, rate }.start(server))
         }
         Command::Connections { server, talk, count } => {
-            attackers(Attackers::start(server, Attack::Connections { talk, count }))
+            output::show_load(Attack::Connections { talk, count }.start(server))
         }
-        Command::Datagrams { keys } => write_datagrams(datagrams::kinds(&keys.wrapping()?)?),
-        Command::WireguardHandshakes { server, key, keys, rate } => {
-            handshakes(Handshakes::start(server, key, keys, rate)?)
-        }
-        Command::WireguardKeys { count } => {
-            wireguard::public_keys(count)?.iter().try_for_each(|key| write_line(&hexadecimal(&key.0)))
-        }
-        Command::WireguardDatagrams { key } => write_datagrams(wireguard::initiations(key)?),
+        Command::Datagrams { keys } => output::write_datagrams(&datagrams::kinds(&keys.wrapping()?)?),
     }
 }
 
 /// Shows how many are connected, and what became of their echo requests, until the process is killed.
 fn clients(clients: Clients, with_echoes: bool) -> Result<(), LoadError> {
-    show(|| {
+    output::show(|| {
         let line = format!("connected {} ended {}", clients.connected(), clients.ended());
         let EchoTotals { sent, answered, lost, repeated } = clients.echoes();
         Some(match with_echoes {
@@ -225,49 +175,6 @@ fn clients(clients: Clients, with_echoes: bool) -> Result<(), LoadError> {
         })
     });
     Ok(())
-}
-
-/// Shows what the attackers have done, until the process is killed or the attack fails.
-fn attackers(attackers: Attackers) -> Result<(), LoadError> {
-    show(|| attackers.is_running().then(|| format!("begun {} done {}", attackers.begun(), attackers.done())));
-    attackers.stop()
-}
-
-/// Writes the line whenever it has changed, until there is none, or the output's reader is gone.
-fn show(line: impl Fn() -> Option<String>) {
-    let mut shown = String::new();
-    while let Some(line) = line() {
-        if line != shown {
-            if writeln!(std::io::stdout(), "{line}").is_err() {
-                return;
-            }
-            shown = line;
-        }
-        std::thread::sleep(INTERVAL);
-    }
-}
-
-/// Shows how many handshakes there were, until the process is killed or no other can begin.
-fn handshakes(handshakes: Handshakes) -> Result<(), LoadError> {
-    let line = || format!("begun {} done {}", handshakes.begun(), handshakes.done());
-    show(|| handshakes.is_running().then(line));
-    handshakes.stop()
-}
-
-fn write_datagrams(kinds: Vec<Kind>) -> Result<(), LoadError> {
-    let lines = kinds.iter().flat_map(|kind| kind.datagrams.iter().map(|bytes| (kind.name, bytes)));
-    lines.into_iter().try_for_each(|(name, bytes)| write_line(&format!("{name}: {}", hexadecimal(bytes))))
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn write_line(line: &str) -> Result<(), LoadError> {
-    writeln!(std::io::stdout(), "{line}").map_err(LoadError::system("the standard output"))
 }
 
 impl Identity {
@@ -309,13 +216,6 @@ fn network(text: &str) -> Result<(Ipv6Addr, u8), String> {
         Ok(length) if length <= 128 => Ok((address, length)),
         _ => Err(format!("{length} is no prefix length")),
     }
-}
-
-/// Clients and attackers hold more sockets than a process usually may.
-fn allow_many_sockets() {
-    let limits = getrlimit(Resource::Nofile);
-    // Without it there are fewer of them, which the counters show.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, maximum: limits.maximum });
 }
 
 #[cfg(test)]

@@ -1,22 +1,11 @@
 //! Datagrams of attackers that do not return the server's cookie: forged, replayed or made up.
 
 use adit_core::UnixTime;
+use adit_load::{Kind, LoadError};
 use adit_openvpn::wire::{ControlBody, Header, Opcode, Sid};
 use adit_openvpn::wrap::{Wrap, WrapConfig};
 
-use crate::LoadError;
 use crate::wrapping::Wrapping;
-
-/// How many datagrams a kind has.
-pub(crate) const SERIES: u32 = 256;
-
-/// Datagrams of one kind.
-pub struct Kind {
-    /// What they are, in the plural.
-    pub name: &'static str,
-    /// Different ones, to be sent in turns.
-    pub datagrams: Vec<Vec<u8>>,
-}
 
 /// All kinds of datagrams that attackers without a key can send to a server with this wrapping.
 ///

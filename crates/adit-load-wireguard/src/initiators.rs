@@ -1,21 +1,15 @@
-//! WireGuard: many initiators in one thread, and the initiations that attackers forge or replay.
+//! Initiators, each of one handshake, and the initiations that attackers forge or replay.
 //!
 //! The keys of the initiators follow from their numbers, so that a server can be configured with them before they begin.
-
-mod handshakes;
 
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use adit_core::{Command, Instant, Path, Protocol as _};
+use adit_load::{Kind, LoadError, SERIES, seed};
 use adit_wireguard::{
     Changes, Interface, KEY_LEN, Params, PeerChange, PrivateKey, PublicKey, Sockets, WallClock,
 };
-
-pub use handshakes::Handshakes;
-
-use crate::LoadError;
-use crate::datagrams::{Kind, SERIES};
 
 /// The socket of an initiator, by the number that its machine knows it by.
 const SOCKET: u32 = 0;
@@ -86,14 +80,14 @@ pub fn initiations(server: PublicKey) -> Result<Vec<Kind>, LoadError> {
 }
 
 /// A machine that initiates one handshake.
-struct Initiator {
+pub(crate) struct Initiator {
     machine: Interface,
     server: Option<PublicKey>,
 }
 
 impl Initiator {
     /// That with this number, without or with a server.
-    fn new(
+    pub(crate) fn new(
         number: u32,
         server: Option<(PublicKey, SocketAddr)>,
         now: Instant,
@@ -111,12 +105,12 @@ impl Initiator {
             },
             ..Params::new(WallClock { at: now, since_1970 })
         };
-        let machine = Interface::new(params, now, crate::clients::seed()).map_err(initiator_fault)?;
+        let machine = Interface::new(params, now, seed()).map_err(initiator_fault)?;
         Ok(Initiator { machine, server: server.map(|(key, _)| key) })
     }
 
     /// Its initiation.
-    fn initiate(&mut self, now: Instant) -> Result<Vec<u8>, LoadError> {
+    pub(crate) fn initiate(&mut self, now: Instant) -> Result<Vec<u8>, LoadError> {
         let peer = self.server.and_then(|key| self.machine.peer_id(&key));
         let peer = peer.ok_or_else(|| initiator_fault("it has no server"))?;
         self.machine.handle_command(now, Command::Rekey { peer });
@@ -128,7 +122,7 @@ impl Initiator {
     }
 
     /// Whether that is the right response.
-    fn takes(&mut self, now: Instant, server: SocketAddr, response: &[u8]) -> bool {
+    pub(crate) fn takes(&mut self, now: Instant, server: SocketAddr, response: &[u8]) -> bool {
         let path = Path::Udp { socket: SOCKET, remote: server };
         self.machine.handle_datagram(now, path, response).is_ok()
     }

@@ -3,12 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
+use adit_load::Counters;
 use rustix::event::{Timespec, epoll};
 
-use super::Counters;
 use super::control_channel::{Behaviour, ControlChannel, Plan, Progress};
 
 /// A control channel that has not come to its end by then is given up.
@@ -97,7 +96,7 @@ pub(super) fn run(
     let start = Instant::now();
     let mut next_sweep = start + TIMEOUT / 5;
     let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
-    while !counters.stop.load(Ordering::Relaxed) {
+    while !counters.is_stopped() {
         let due = (start.elapsed().as_secs_f64() * f64::from(pace.per_second)) as u64;
         // What could not begin in its time is not made up for.
         channels.begin(due.saturating_sub(channels.begun).min(64) as usize);
@@ -131,7 +130,7 @@ impl ControlChannels<'_> {
                 self.free.push(index);
                 return;
             };
-            self.counters.begun.fetch_add(1, Ordering::Relaxed);
+            self.counters.add_begun(1);
             slot.send();
             if let Some(place) = self.slots.get_mut(index) {
                 *place = Some(slot);
@@ -150,12 +149,12 @@ impl ControlChannels<'_> {
             let before = slot.channel.rounds();
             let progress = slot.channel.handle(datagram);
             let rounds = slot.channel.rounds() - before;
-            self.counters.done.fetch_add(rounds, Ordering::Relaxed);
+            self.counters.add_done(rounds);
             slot.send();
             match progress {
                 Progress::Open => {}
                 Progress::Done => {
-                    self.counters.done.fetch_add(1, Ordering::Relaxed);
+                    self.counters.add_done(1);
                     return self.leave(index);
                 }
                 Progress::Failed => return self.leave(index),

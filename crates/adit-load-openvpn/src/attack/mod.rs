@@ -7,9 +7,8 @@ mod roaming;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
 
+use adit_load::{Counters, Load, LoadError};
 use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{PeerRequirements, TlsConfig};
@@ -17,8 +16,6 @@ use adit_openvpn::{PeerRequirements, TlsConfig};
 pub use connections::Talk;
 pub use control_channel::{Behaviour, Plan};
 pub use control_channels::{Pace, Sources};
-
-use crate::LoadError;
 
 /// The attackers have computers of their own, but here they share the processors with the server.
 const NICENESS: i32 = 19;
@@ -52,64 +49,13 @@ pub enum Attack {
     },
 }
 
-/// What the attackers' thread and its owner share.
-#[derive(Default)]
-struct Counters {
-    stop: AtomicBool,
-    begun: AtomicU64,
-    done: AtomicU64,
-}
-
-/// Attackers at work, until this is dropped.
-pub struct Attackers {
-    counters: Arc<Counters>,
-    thread: Option<JoinHandle<std::io::Result<()>>>,
-}
-
-impl Attackers {
-    /// Lets them attack `target` from a thread of their own.
-    pub fn start(target: SocketAddr, attack: Attack) -> Attackers {
-        let counters = Arc::new(Counters::default());
-        let theirs = Arc::clone(&counters);
-        Attackers { counters, thread: Some(std::thread::spawn(move || attack.run(&theirs, target))) }
-    }
-
-    /// Control channels, connections or data packets that began.
-    pub fn begun(&self) -> u64 {
-        self.counters.begun.load(Ordering::Relaxed)
-    }
-
-    /// Those that came as far as they should; of soft resets each that the server answered.
-    pub fn done(&self) -> u64 {
-        self.counters.done.load(Ordering::Relaxed)
-    }
-
-    /// Whether the attack goes on. It ends by itself only if it cannot be carried out.
-    pub fn is_running(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
-    }
-
-    /// Ends the attack.
-    ///
-    /// # Errors
-    /// When it could not be carried out.
-    pub fn stop(mut self) -> Result<(), LoadError> {
-        self.counters.stop.store(true, Ordering::Relaxed);
-        let outcome = self.thread.take().map_or(Ok(Ok(())), JoinHandle::join);
-        outcome.map_err(|_| LoadError::Panicked)?.map_err(LoadError::system("the attack ended"))
-    }
-}
-
-impl Drop for Attackers {
-    fn drop(&mut self) {
-        self.counters.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
 impl Attack {
+    /// Lets attackers attack `target` from a thread of their own. Counted are the control channels, connections or data packets
+    /// that begin, and those that come as far as they should; of soft resets each that the server answers.
+    pub fn start(self, target: SocketAddr) -> Load {
+        Load::start(move |counters| self.run(counters, target).map_err(LoadError::system("the attack ended")))
+    }
+
     fn run(self, counters: &Counters, target: SocketAddr) -> std::io::Result<()> {
         let _ = rustix::process::nice(NICENESS);
         match self {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use adit_core::UnixTime;
+use adit_load::LoadError;
 use adit_openvpn::TlsConfig;
 use adit_openvpn::key_method::KeyMethod2;
 use adit_openvpn::keys::KeySource;
@@ -14,8 +15,6 @@ use adit_openvpn::tls::TlsChannel;
 use adit_openvpn::wire::{ControlBody, HEADER_LEN, Header, MAX_ACKS, Opcode, Sid};
 use adit_openvpn::wrap::{Wrap, WrapConfig};
 use zeroize::Zeroizing;
-
-use crate::LoadError;
 
 /// Bytes of the TLS stream in one packet.
 const CHUNK: usize = 1100;

@@ -2,10 +2,9 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::Counters;
+use adit_load::Counters;
 
 /// How long one connection may take.
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -35,13 +34,13 @@ pub enum Talk {
 /// Runs in the calling thread.
 pub(super) fn run(counters: &Counters, target: SocketAddr, talk: Talk, count: usize) {
     let mut open: Vec<TcpStream> = Vec::new();
-    while !counters.stop.load(Ordering::Relaxed) {
+    while !counters.is_stopped() {
         let start = Instant::now();
         open.retain_mut(is_open);
         for _ in 0..count.saturating_sub(open.len()).min(BATCH) {
             let Some(mut stream) = connect(target) else { break };
-            counters.begun.fetch_add(1, Ordering::Relaxed);
-            counters.done.fetch_add(1, Ordering::Relaxed);
+            counters.add_begun(1);
+            counters.add_done(1);
             if talk == Talk::Garbage {
                 let _ = stream.write_all(&GARBAGE);
             }

@@ -1,7 +1,6 @@
 //! Many clients in one thread: adit's client machines with a socket each and no device.
 
 use std::convert::Infallible;
-use std::io::Read as _;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,6 +13,8 @@ use adit_dataplane::codec::openvpn;
 use adit_dataplane::{
     Config, Counters, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, split,
 };
+
+use adit_load::{LoadError, seed};
 use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls};
 use adit_openvpn::params::{ClientParams, ControlParams, DataParams, RemoteParams};
 use adit_openvpn::request::{DataEvent, Event};
@@ -21,7 +22,6 @@ use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{Client, PeerRequirements, TlsConfig};
 use rustix::event::{Timespec, epoll};
 
-use crate::LoadError;
 use crate::echoes::{EchoTotals, Echoes};
 
 /// Handshakes under way at once.
@@ -135,14 +135,6 @@ fn params(credentials: &Credentials) -> Result<ClientParams, LoadError> {
     let server = RemoteParams::new("the server".to_owned(), adit_core::Transport::Udp);
     let data = DataParams { ciphers: vec![Cipher::Aes256Gcm], ..DataParams::default() };
     Ok(ClientParams { data, ..ClientParams::new(control, vec![server]) })
-}
-
-/// Randomness for a machine.
-pub(crate) fn seed() -> [u8; 32] {
-    let mut seed = [0; 32];
-    // Without it the seeds are the same: good enough for a load, and nothing secret is sent.
-    let _ = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed));
-    seed
 }
 
 struct Member {

@@ -1,12 +1,11 @@
 //! How a client wraps its control channel, from the text of its key.
 
 use adit_config::{KeyOwner, TlsCryptV2Key};
+use adit_load::LoadError;
 use adit_openvpn::TlsRole;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::ClientKey;
 use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
-
-use crate::LoadError;
 
 /// The wrapping, with the text of the client's key file.
 #[derive(Clone)]
