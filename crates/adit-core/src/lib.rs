@@ -38,10 +38,10 @@ pub use network::ipv6_network;
 pub use notice::Notice;
 pub use path::{Path, Transport};
 pub use pool::{
-    AddressChange, AddressPool, Claim, EndpointPool, Eviction, FixedAddresses, Lease, LeaseOwner, PoolEntry,
-    PoolRanges, SharedPool,
+    AddressChange, AddressPool, EndpointPool, Eviction, FixedAddresses, Lease, LeaseOwner, NameBinding,
+    PoolEntry, PoolRanges, SharedPool,
 };
-pub use preamble::{Judgement, Preamble};
+pub use preamble::{Preamble, PreambleVerdict};
 pub use prefix_table::{PrefixShares, PrefixTable, SourcePrefix, TableUsage};
 pub use printable::{escaped, is_unprintable, printable};
 pub use protocol::{HandshakeStage, Protocol, Rejected};

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::Ipv6Net;
 
-pub use self::shared::{Claim, EndpointPool, Eviction, SharedPool};
+pub use self::shared::{EndpointPool, Eviction, NameBinding, SharedPool};
 use crate::PeerId;
 
 /// Slots whose last name is remembered; further ones are not.

@@ -10,12 +10,12 @@ pub trait Preamble: fmt::Debug + Send + Sync {
 
     /// Judges all that came since the stream began, and appends to `answer` what is to be sent in return. It is called
     /// with more and more bytes until it is complete or refused, so it must bound what it waits for.
-    fn judge(&self, received: &[u8], answer: &mut Vec<u8>) -> Judgement;
+    fn judge(&self, received: &[u8], answer: &mut Vec<u8>) -> PreambleVerdict;
 }
 
 /// What became of a preamble.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Judgement {
+pub enum PreambleVerdict {
     /// Its end has not come yet.
     Incomplete,
     /// It is complete. The records begin behind so many bytes of what was received.

@@ -22,7 +22,7 @@ impl World {
     /// Sends a captured datagram again: to the same end or the other, from any address, perhaps with a bit changed.
     pub(crate) fn attack(&mut self) -> Result<(), Violation> {
         let Some(mean) = self.scenario.intervals.attack else { return Ok(()) };
-        let pause = self.around(mean);
+        let pause = self.near(mean);
         self.schedule(self.now + pause, Event::Attack);
         // Without wrapping, an attacker that knows the session ids can end a tunnel.
         if self.scenario.control.wrapping == Wrapping::Plain && !self.net.faulty {

@@ -45,7 +45,7 @@ fn v6(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// The number that a packet claims to have.
+/// The number that a packet carries.
 pub fn number(packet: &[u8]) -> Option<u64> {
     let header = match packet.first()? >> 4 {
         4 => 20,

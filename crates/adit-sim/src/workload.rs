@@ -26,15 +26,15 @@ const PROMOTED: Duration = Duration::from_secs(10);
 const SETTLED: Duration = Duration::from_secs(2);
 
 impl World {
-    /// A time around `mean`: half to one and a half of it.
-    pub(crate) fn around(&mut self, mean: Duration) -> Duration {
+    /// A time near `mean`: half to one and a half of it.
+    pub(crate) fn near(&mut self, mean: Duration) -> Duration {
         let mean = mean.as_millis() as u64;
         self.rng.workload.millis(mean / 2, mean + mean / 2)
     }
 
     /// An end sends a burst of packets, if it has a tunnel.
     pub(crate) fn traffic(&mut self, end: usize) -> Result<(), Violation> {
-        let pause = self.around(self.scenario.intervals.packet);
+        let pause = self.near(self.scenario.intervals.packet);
         self.schedule(self.now + pause, Event::Traffic(end));
         self.trace.note(
             self.now,
@@ -137,7 +137,7 @@ impl World {
 
     /// Orders one end of a tunnel, or both, to renegotiate.
     pub(crate) fn rekey(&mut self) -> Result<(), Violation> {
-        let pause = self.around(self.scenario.intervals.rekey);
+        let pause = self.near(self.scenario.intervals.rekey);
         // Now and then orders come in quick succession.
         let pause = if self.rng.workload.chance(200) { self.rng.workload.millis(50, 2000) } else { pause };
         self.schedule(self.now + pause, Event::Rekey);
@@ -162,7 +162,7 @@ impl World {
     }
 
     pub(crate) fn schedule_process_fault(&mut self) {
-        let pause = self.around(self.scenario.intervals.fault);
+        let pause = self.near(self.scenario.intervals.fault);
         self.schedule(self.now + pause, Event::ProcessFault);
     }
 

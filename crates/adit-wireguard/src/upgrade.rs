@@ -6,7 +6,7 @@
 //! spelling alone (client.go). What is sent here is what both take. What is taken is what RFC 9110 allows, as proxies
 //! between may write headers anew.
 
-use adit_core::{Judgement, Preamble, printable};
+use adit_core::{Preamble, PreambleVerdict, printable};
 use httparse::{Header, Request, Response, Status};
 
 /// The protocol that is switched to.
@@ -31,23 +31,23 @@ impl Preamble for Acceptor {
         Vec::new()
     }
 
-    fn judge(&self, received: &[u8], answer: &mut Vec<u8>) -> Judgement {
+    fn judge(&self, received: &[u8], answer: &mut Vec<u8>) -> PreambleVerdict {
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut request = Request::new(&mut headers);
         let refusal = match request.parse(head(received)) {
             Ok(Status::Complete(taken)) => match refusal(&request) {
                 None => {
                     answer.extend_from_slice(SWITCHING);
-                    return Judgement::Complete { taken };
+                    return PreambleVerdict::Complete { taken };
                 }
                 Some(refusal) => refusal,
             },
-            Ok(Status::Partial) if received.len() < LONGEST => return Judgement::Incomplete,
+            Ok(Status::Partial) if received.len() < LONGEST => return PreambleVerdict::Incomplete,
             Ok(Status::Partial) | Err(httparse::Error::TooManyHeaders) => TOO_LONG,
             Err(_) => NO_REQUEST,
         };
         refusal.answer(answer);
-        Judgement::Refused(refusal.text.to_owned())
+        PreambleVerdict::Refused(refusal.text.to_owned())
     }
 }
 
@@ -125,7 +125,7 @@ impl Preamble for Initiator {
         self.request.clone().into_bytes()
     }
 
-    fn judge(&self, received: &[u8], _: &mut Vec<u8>) -> Judgement {
+    fn judge(&self, received: &[u8], _: &mut Vec<u8>) -> PreambleVerdict {
         let all = head(received);
         let mut start = 0;
         loop {
@@ -134,23 +134,27 @@ impl Preamble for Initiator {
             let rest = all.get(start..).unwrap_or_default();
             let taken = match response.parse(rest) {
                 Ok(Status::Complete(taken)) => start + taken,
-                Ok(Status::Partial) if received.len() < LONGEST => return Judgement::Incomplete,
+                Ok(Status::Partial) if received.len() < LONGEST => return PreambleVerdict::Incomplete,
                 Ok(Status::Partial) => {
-                    return Judgement::Refused(format!("its answer is longer than {LONGEST} bytes"));
+                    return PreambleVerdict::Refused(format!("its answer is longer than {LONGEST} bytes"));
                 }
-                Err(error) => return Judgement::Refused(format!("it does not answer as HTTP: {error}")),
+                Err(error) => {
+                    return PreambleVerdict::Refused(format!("it does not answer as HTTP: {error}"));
+                }
             };
             match response.code {
-                Some(101) if switches(response.headers) => return Judgement::Complete { taken },
+                Some(101) if switches(response.headers) => return PreambleVerdict::Complete { taken },
                 Some(101) => {
-                    return Judgement::Refused(format!("it switches to another protocol than {PROTOCOL}"));
+                    return PreambleVerdict::Refused(format!(
+                        "it switches to another protocol than {PROTOCOL}"
+                    ));
                 }
                 // Others of that class come before the answer proper (RFC 9110 §15.2).
                 Some(100..=199) => start = taken,
                 code => {
                     let (code, words) =
                         (code.unwrap_or_default(), printable(response.reason.unwrap_or_default()));
-                    return Judgement::Refused(format!(
+                    return PreambleVerdict::Refused(format!(
                         "it does not switch to {PROTOCOL}, but answers `{code} {words}`: is it ProxyGuard or adit, and the path right?"
                     ));
                 }

@@ -121,9 +121,9 @@ fn a_session_that_sealed_enough_is_replaced_by_either_end() {
     }
 }
 
-/// Linux: without an endpoint the gate is not closed, so the handshake begins as soon as there is one.
+/// Linux: without an endpoint the limit of 5 s does not begin, so the handshake begins as soon as there is one.
 #[test]
-fn without_an_endpoint_the_gate_stays_open() {
+fn without_an_endpoint_nothing_delays_the_first_initiation() {
     let mut pair = Pair::with(|params| params.configuration.peers[0].endpoint = None);
     pair.packet(0);
     assert!(pair.ends[0].take_sent().is_empty());

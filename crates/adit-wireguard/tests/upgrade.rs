@@ -1,6 +1,6 @@
 //! The HTTP words with which WireGuard over TCP begins, at both ends.
 
-use adit_core::{Judgement, Preamble, is_unprintable};
+use adit_core::{Preamble, PreambleVerdict, is_unprintable};
 use adit_wireguard::upgrade::{Acceptor, Initiator, LONGEST};
 
 /// Most headers that are taken.
@@ -15,13 +15,13 @@ const GO: &str = "GET /path HTTP/1.1\r\nHost: vpn.example:8080\r\nUser-Agent: Go
 const GO_ANSWER: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: UoTLV/1\r\n\
                          Date: Tue, 24 Nov 2026 23:00:00 GMT\r\n\r\n";
 
-fn accept(received: &[u8]) -> (Judgement, String) {
+fn accept(received: &[u8]) -> (PreambleVerdict, String) {
     let mut answer = Vec::new();
     let judgement = Acceptor.judge(received, &mut answer);
     (judgement, String::from_utf8(answer).expect("text"))
 }
 
-fn initiate(received: &[u8]) -> Judgement {
+fn initiate(received: &[u8]) -> PreambleVerdict {
     let mut answer = Vec::new();
     let judgement = Initiator::new("a", "/").judge(received, &mut answer);
     assert_eq!(answer, b"");
@@ -33,8 +33,8 @@ fn a_request_split_at_every_byte() {
     let with_records = [GO.as_bytes(), &[0, 148, 1, 0, 0, 0]].concat();
     for length in 0..=with_records.len() {
         let expected = match length >= GO.len() {
-            true => (Judgement::Complete { taken: GO.len() }, SWITCHING.to_owned()),
-            false => (Judgement::Incomplete, String::new()),
+            true => (PreambleVerdict::Complete { taken: GO.len() }, SWITCHING.to_owned()),
+            false => (PreambleVerdict::Incomplete, String::new()),
         };
         assert_eq!(accept(&with_records[..length]), expected, "{length}");
     }
@@ -47,8 +47,8 @@ fn an_answer_split_at_every_byte() {
         let with_records = [answer.as_bytes(), &[0, 92]].concat();
         for length in 0..=with_records.len() {
             let expected = match length >= answer.len() {
-                true => Judgement::Complete { taken: answer.len() },
-                false => Judgement::Incomplete,
+                true => PreambleVerdict::Complete { taken: answer.len() },
+                false => PreambleVerdict::Incomplete,
             };
             assert_eq!(initiate(&with_records[..length]), expected, "{length}");
         }
@@ -60,8 +60,8 @@ fn our_ends_take_each_other() {
     for (authority, target) in [("vpn.example", "/"), ("[2001:db8::1]:8080", "/a/b?c=d")] {
         let request = Initiator::new(authority, target).opening();
         let (judgement, answer) = accept(&request);
-        assert_eq!(judgement, Judgement::Complete { taken: request.len() });
-        assert_eq!(initiate(answer.as_bytes()), Judgement::Complete { taken: answer.len() });
+        assert_eq!(judgement, PreambleVerdict::Complete { taken: request.len() });
+        assert_eq!(initiate(answer.as_bytes()), PreambleVerdict::Complete { taken: answer.len() });
     }
     assert_eq!(Acceptor.opening(), b"");
 }
@@ -84,7 +84,7 @@ fn requests_that_proxies_have_written_anew_are_taken() {
         ("Connection: Upgrade", "X-Forwarded-For: 192.0.2.1\r\nContent-Length: 0\r\nConnection: UPGRADE"),
     ] {
         let request = GO.replace(from, to);
-        assert_eq!(accept(request.as_bytes()).0, Judgement::Complete { taken: request.len() }, "{to}");
+        assert_eq!(accept(request.as_bytes()).0, PreambleVerdict::Complete { taken: request.len() }, "{to}");
     }
 }
 
@@ -109,7 +109,7 @@ fn wrong_requests_are_answered() {
         (many, "431 "),
     ] {
         let (judgement, answer) = accept(request.as_bytes());
-        assert!(matches!(judgement, Judgement::Refused(_)), "{request:?}: {judgement:?}");
+        assert!(matches!(judgement, PreambleVerdict::Refused(_)), "{request:?}: {judgement:?}");
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{request:?}: {answer:?}");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         assert!(head.ends_with(&format!("\r\nContent-Length: {}", body.len())), "{answer:?}");
@@ -131,7 +131,7 @@ fn wrong_answers_are_refused() {
         ("SSH-2.0-OpenSSH_9.2p1\r\n", "it does not answer as HTTP"),
         (long.as_str(), "its answer is longer than"),
     ] {
-        let Judgement::Refused(why) = initiate(answer.as_bytes()) else { panic!("{answer:?}") };
+        let PreambleVerdict::Refused(why) = initiate(answer.as_bytes()) else { panic!("{answer:?}") };
         assert!(why.contains(part) && !why.contains(is_unprintable), "{answer:?}: {why}");
     }
 }

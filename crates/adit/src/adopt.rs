@@ -20,7 +20,7 @@ use adit_config::openvpn::{Parsed, Role, command_line_text, split_command_line};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::systemd::Systemd;
-use self::unit::{Found, Patience, Unit};
+use self::unit::{Found, PeerWait, Unit};
 use crate::configuration::{self, Dialect};
 use crate::up::{self, Failure};
 use crate::{check, exit, openvpn, status};
@@ -83,7 +83,7 @@ fn adopt(args: &Args) -> Result<String, Failure> {
     }
     let (dialect, beside) = read(&unit, &found)?;
     let parsed = openvpn_of(&dialect)?;
-    let within = args.within.unwrap_or_else(|| patience(parsed.config.liveness.timeout));
+    let within = args.within.unwrap_or_else(|| peer_wait(parsed.config.liveness.timeout));
     exit::say(format_args!("{}: {}, {found}", unit.name(), role(&parsed.config.role)));
     tell_differences(&dialect, &beside);
     if found.is_active() && !within.is_zero() {
@@ -94,8 +94,8 @@ fn adopt(args: &Args) -> Result<String, Failure> {
         return Ok(plan(&unit, &found, &drop_in, within));
     }
     let interrupted = watch_signals().map_err(|error| Failure::World(format!("signals: {error}")))?;
-    let patience = Patience { within, interrupted: &interrupted, peer_of: &status::peer_of };
-    unit.adopt(&found, &drop_in, &patience).map_err(Failure::World)
+    let peer_wait = PeerWait { within, interrupted: &interrupted, peer_of: &status::peer_of };
+    unit.adopt(&found, &drop_in, &peer_wait).map_err(Failure::World)
 }
 
 /// Reads the configuration as adit will: by the unit's command line, from its directory. Gives it with the warnings about the
@@ -163,7 +163,7 @@ fn role(role: &Role) -> &'static str {
 }
 
 /// How long the command waits: until clients miss the server, and connect.
-fn patience(timeout: Option<Duration>) -> Duration {
+fn peer_wait(timeout: Option<Duration>) -> Duration {
     LEAST.max(timeout.unwrap_or_default() + MARGIN)
 }
 
@@ -204,8 +204,8 @@ mod tests {
 
     #[test]
     fn clients_get_the_time_that_they_need_to_miss_a_server() {
-        assert_eq!(patience(None), LEAST);
-        assert_eq!(patience(Some(Duration::from_secs(5))), LEAST);
-        assert_eq!(patience(Some(Duration::from_secs(120))), Duration::from_secs(135));
+        assert_eq!(peer_wait(None), LEAST);
+        assert_eq!(peer_wait(Some(Duration::from_secs(5))), LEAST);
+        assert_eq!(peer_wait(Some(Duration::from_secs(120))), Duration::from_secs(135));
     }
 }

@@ -19,7 +19,7 @@ const OVERHEAD_V6: u16 = 40 + 8 + 32;
 const IPV6_MINIMUM: u16 = 1280;
 
 /// A line's change to what a peer has.
-pub(super) struct Claim {
+pub(super) struct AllowedIpsLine {
     pub(super) change: AllowedIp,
     pub(super) public_key: [u8; 32],
     pub(super) line: u32,
@@ -68,23 +68,23 @@ fn has_ipv6(interface: &Interface, peers: &[Peer]) -> bool {
 
 /// A prefix belongs to one peer: the one that named it last. A part of another peer's prefix is no conflict, as the
 /// longest prefix decides.
-pub(super) fn of_allowed_ips(claims: &[Claim]) -> Vec<Advice> {
-    let mut owners: BTreeMap<IpNet, &Claim> = BTreeMap::new();
+pub(super) fn of_allowed_ips(lines: &[AllowedIpsLine]) -> Vec<Advice> {
+    let mut owners: BTreeMap<IpNet, &AllowedIpsLine> = BTreeMap::new();
     let mut advice = Vec::new();
-    for claim in claims {
-        match claim.change {
+    for line in lines {
+        match line.change {
             AllowedIp::Add(net) => {
-                let before = owners.insert(net, claim);
-                if let Some(before) = before.filter(|before| before.public_key != claim.public_key) {
+                let before = owners.insert(net, line);
+                if let Some(before) = before.filter(|before| before.public_key != line.public_key) {
                     let text = format!(
                         "AllowedIPs: {net} moves to this peer: the peer of line {} loses it",
                         before.line
                     );
-                    advice.push((Some(claim.line), text));
+                    advice.push((Some(line.line), text));
                 }
             }
             AllowedIp::Remove(net) => {
-                if owners.get(&net).is_some_and(|owner| owner.public_key == claim.public_key) {
+                if owners.get(&net).is_some_and(|owner| owner.public_key == line.public_key) {
                     owners.remove(&net);
                 }
             }

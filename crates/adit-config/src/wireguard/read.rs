@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use adit_core::printable;
 
-use super::advice::{self, Claim};
+use super::advice::{self, AllowedIpsLine};
 use super::directives::{self, Comment};
 use super::model::{AllowedIp, Config, Interface, Peer};
 use super::values::{self, Value};
@@ -221,7 +221,7 @@ impl Reader<'_> {
         if !self.has_interface && self.problems.is_empty() {
             self.problem(None, "it has no section [Interface]".to_owned());
         }
-        let (mut peers, mut claims) = (Vec::new(), Vec::new());
+        let (mut peers, mut allowed_ips) = (Vec::new(), Vec::new());
         let mut lines: BTreeMap<[u8; 32], u32> = BTreeMap::new();
         for Draft { line, public_key, peer, allowed_ip_lines } in std::mem::take(&mut self.drafts) {
             let (Some(public_key), Some(peer)) = (public_key, peer) else {
@@ -243,11 +243,15 @@ impl Reader<'_> {
                 self.warnings.push(Problem { file, line: Some(line), text });
             }
             let with_lines = peer.allowed_ips.iter().zip(allowed_ip_lines);
-            claims.extend(with_lines.map(|(change, line)| Claim { change: *change, public_key, line }));
+            allowed_ips.extend(with_lines.map(|(change, line)| AllowedIpsLine {
+                change: *change,
+                public_key,
+                line,
+            }));
             peers.push(Peer { line, public_key, ..peer });
         }
         let advice = advice::of_interface(&self.interface, &peers, self.mtu_line);
-        for (line, text) in advice.into_iter().chain(advice::of_allowed_ips(&claims)) {
+        for (line, text) in advice.into_iter().chain(advice::of_allowed_ips(&allowed_ips)) {
             self.warnings.push(Problem { file: self.file.to_owned(), line, text });
         }
         self.problems.sort_by_key(|problem| problem.line);

@@ -68,9 +68,9 @@ pub enum Eviction {
     AddressOf(String),
 }
 
-/// What became of a [claim](EndpointPool::claim) to a name.
+/// What became of an attempt to [bind](EndpointPool::bind_name) a name to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum NameBinding {
     /// The name is the peer's.
     Granted,
     /// The same, and a peer of another endpoint was evicted: the protocol emits [`crate::Event::LeasesMoved`].
@@ -139,10 +139,10 @@ impl EndpointPool {
     }
 
     /// The name is that peer's from now on; one of another endpoint that has it is evicted.
-    pub fn claim(&self, peer: PeerId, name: &str) -> Claim {
+    pub fn bind_name(&self, peer: PeerId, name: &str) -> NameBinding {
         let (mut state, owner) = (self.shared.lock(), self.owner(peer));
         if state.evicted.contains_key(&owner) {
-            return Claim::Lost;
+            return NameBinding::Lost;
         }
         let before = state.by_name.insert(name.to_owned(), owner);
         if state.name_of.get(&owner).is_some_and(|old| old != name) {
@@ -152,9 +152,9 @@ impl EndpointPool {
         match before.filter(|before| !self.is_own(*before)) {
             Some(before) => {
                 state.evict(before, Eviction::Replaced);
-                Claim::Moved
+                NameBinding::Moved
             }
-            None => Claim::Granted,
+            None => NameBinding::Granted,
         }
     }
 
@@ -173,7 +173,7 @@ impl EndpointPool {
         own.into_iter().map(|(owner, why)| (owner.peer, why)).collect()
     }
 
-    /// The name of an owner, if it has claimed one.
+    /// The name of an owner, if it is bound to one.
     pub fn name_of(&self, owner: LeaseOwner) -> Option<String> {
         self.shared.lock().name_of.get(&owner).cloned()
     }

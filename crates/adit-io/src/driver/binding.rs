@@ -111,7 +111,7 @@ impl Binder {
     }
 
     /// How its datagrams are known, if the sockets are those of another endpoint.
-    pub(super) fn as_guest(&self) -> Option<&Recognised> {
+    pub(super) fn as_secondary(&self) -> Option<&Recognised> {
         self.recognised.as_ref().filter(|_| !self.borrowed.is_empty())
     }
 

@@ -5,11 +5,11 @@ mod datagrams;
 mod events;
 mod inspect;
 mod opening;
-mod outbox;
 mod settings;
 mod sockets;
 mod stages;
 mod time;
+mod transmit_queue;
 mod undecided;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ use adit_core::{
 use adit_dataplane::codec::Demultiplexer;
 
 use self::datagrams::Waiting;
-use self::outbox::Outbox;
+use self::transmit_queue::TransmitQueue;
 pub(super) use self::undecided::Sharing;
 use self::undecided::Undecided;
 use super::MakeCodec;
@@ -114,7 +114,7 @@ pub(super) struct Control<'a, P: Protocol> {
     /// Control datagrams that wait for their turn, and the ends of connections behind those that came by them.
     datagrams: StagedQueue<SourcePrefix, Waiting>,
     /// Datagrams that leave together.
-    outbox: Outbox,
+    transmit_queue: TransmitQueue,
     /// For the threads that open paths.
     own_mail: Mailbox<Mail>,
     orders: mpsc::Receiver<Order<P>>,
@@ -179,7 +179,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             losses,
             mail: driver.mail_receiver,
             datagrams: StagedQueue::new(),
-            outbox: Outbox::default(),
+            transmit_queue: TransmitQueue::default(),
             own_mail: driver.mail,
             orders: driver.order_receiver,
             workers,
@@ -296,7 +296,7 @@ impl<'a, P: Protocol> Control<'a, P> {
     /// Takes what came, and handles some of the datagrams.
     fn work(&mut self) -> Result<(), DriverError> {
         for _ in 0..WORK_BATCHES {
-            self.outbox.gather(self.moderation.is_high());
+            self.transmit_queue.gather(self.moderation.is_high());
             let all = self.take_mail();
             self.handle_datagrams();
             self.flush();

@@ -12,12 +12,12 @@ use std::time::Duration;
 use adit_dataplane::{Egress, Ingress, MergePolicy, ReceiveBatch, TransmitBatch};
 
 use super::forward::{Forward, OtherWorkers};
-use super::links::{Broken, CLOSE_TIMEOUT, Links};
 use super::mail::{DataMail, Mail};
 use super::members::Members;
 use super::moderation::Moderation;
 use super::sources::Sources;
 use super::status::LossCounters;
+use super::transports::{Broken, CLOSE_TIMEOUT, Transports};
 use crate::clock;
 use crate::clock::coarse_clock;
 use crate::mailbox::MailReceiver;
@@ -60,7 +60,7 @@ pub(super) struct Running {
     pub(super) losses: Arc<LossCounters>,
     pub(super) back_pressure: bool,
     pub(super) poller: Poller,
-    pub(super) links: Links,
+    pub(super) transports: Transports,
     pub(super) transmit_batch: TransmitBatch,
     pub(super) receive_batch: ReceiveBatch,
     /// What was received with one call.
@@ -94,7 +94,7 @@ impl DataLoop {
             losses: self.losses,
             back_pressure: self.back_pressure,
             poller,
-            links: Links::new(self.sources),
+            transports: Transports::new(self.sources),
             transmit_batch: TransmitBatch::new(),
             receive_batch: ReceiveBatch::new(self.merge),
             gathered: Gathered::default(),
@@ -113,7 +113,7 @@ impl Running {
         let mut ready = Vec::new();
         let mut received = vec![0; STREAM_BUFFER.max(RECEIVE_BUFFER)];
         while !self.stopped {
-            let timeout = self.links.closing().then_some(CLOSE_TIMEOUT);
+            let timeout = self.transports.closing().then_some(CLOSE_TIMEOUT);
             self.wait(timeout, &mut ready)?;
             let now = coarse_clock();
             self.ingress.tick(now);
@@ -147,7 +147,7 @@ impl Running {
             Token::Tun => self.drain_tun(),
             Token::Udp(number) => {
                 if event.writable {
-                    self.links.flush_socket(number, &self.losses);
+                    self.transports.flush_socket(number, &self.losses);
                 }
                 self.receive_datagrams(number, received)
             }
@@ -165,7 +165,7 @@ impl Running {
                 }
                 DataMail::Ingress(event) => self.ingress.apply(event),
                 DataMail::Control { connection, datagram } => {
-                    self.links.send_control(connection, &datagram, &self.losses);
+                    self.transports.send_control(connection, &datagram, &self.losses);
                 }
                 DataMail::AddEndpoint(id, member) => {
                     self.members.add(id, member);
@@ -178,22 +178,22 @@ impl Running {
                 DataMail::AddSocket { endpoint, number, socket, demultiplexer } => {
                     self.add_host((endpoint, number), socket, demultiplexer)?;
                 }
-                DataMail::ShareSocket { number, socket, guest } => {
-                    self.add_guest(number, socket, guest)?;
+                DataMail::ShareSocket { number, socket, secondary } => {
+                    self.add_secondary(number, socket, secondary)?;
                 }
                 DataMail::LeaveSocket { endpoint, number } => self.leave_socket(endpoint, number),
                 DataMail::AddConnection { endpoint, connection, stream, path, tls, preamble } => {
                     if let Some(demultiplexer) = self.members.demultiplexer(endpoint) {
                         self.ingress.set_demultiplexer(&path, demultiplexer);
                     }
-                    self.links
+                    self.transports
                         .add_connection((endpoint, connection), stream, path, &self.poller)
                         .map_err(|error| format!("cannot wait for a TCP connection: {error}"))?;
                     if let Some(client) = tls {
-                        self.links.begin_tls(connection, &client);
+                        self.transports.begin_tls(connection, &client);
                     }
                     if let Some(preamble) = preamble {
-                        self.links.begin_preamble(connection, preamble, &self.losses);
+                        self.transports.begin_preamble(connection, preamble, &self.losses);
                     }
                 }
                 DataMail::CloseConnection(id) => self.close_connection(id),
@@ -209,7 +209,7 @@ impl Running {
 
     /// Looks after the busy connections, and reads from the TUN device only when there is room.
     fn settle(&mut self) {
-        for Broken { endpoint, connection, reason } in self.links.settle(&self.poller) {
+        for Broken { endpoint, connection, reason } in self.transports.settle(&self.poller) {
             self.members.post(endpoint, Mail::Broken { connection, reason });
         }
         let watch = !self.tun_deleted && self.has_room();
@@ -229,13 +229,13 @@ impl Running {
         let deadline = clock() + STOP_TIMEOUT;
         let mut ready = Vec::new();
         self.poller.remove(&*self.tun);
-        while self.links.full() && clock() < deadline {
+        while self.transports.full() && clock() < deadline {
             if self.wait(Some(Duration::from_millis(50)), &mut ready).is_err() {
                 break;
             }
-            self.links.flush_all();
-            self.links.settle(&self.poller);
+            self.transports.flush_all();
+            self.transports.settle(&self.poller);
         }
-        self.links.close_all();
+        self.transports.close_all();
     }
 }

@@ -6,9 +6,9 @@ use adit_dataplane::Offload;
 
 use super::data::Running;
 use super::forward::Forward;
-use super::links::QUEUE_LIMIT;
 use super::mail::Mail;
 use super::status::count;
+use super::transports::QUEUE_LIMIT;
 
 /// Packets read before the other direction has its turn.
 const TUN_BATCH: usize = 64;
@@ -79,7 +79,7 @@ impl Running {
     /// Sends what the data plane put into the transmit batch.
     pub(super) fn send(&mut self) {
         let limit = self.queue_limit();
-        self.links.send(self.transmit_batch.iter(), limit, &mut self.others, &self.losses);
+        self.transports.send(self.transmit_batch.iter(), limit, &mut self.others, &self.losses);
         self.others.wake();
         self.transmit_batch.clear();
         self.pass_on_notices();
@@ -88,7 +88,7 @@ impl Running {
     /// Sends the GSO batches that nothing can join any more.
     pub(super) fn send_complete(&mut self) {
         let limit = self.queue_limit();
-        self.links.send(self.transmit_batch.complete(), limit, &mut self.others, &self.losses);
+        self.transports.send(self.transmit_batch.complete(), limit, &mut self.others, &self.losses);
         self.others.wake();
         self.transmit_batch.clear_complete();
     }
@@ -102,7 +102,7 @@ impl Running {
     /// queue has a limit of its own, and its own drops. A server reads on while a connection is full, as its
     /// packets may be for others; one UDP socket is the way to all clients.
     pub(super) fn has_room(&self) -> bool {
-        !(self.links.stalled() || self.back_pressure && self.links.full())
+        !(self.transports.stalled() || self.back_pressure && self.transports.full())
     }
 
     /// Hands out what the data plane says beside what it sends.

@@ -10,8 +10,8 @@ use adit_core::{ConnectionId, Path};
 use adit_dataplane::{Arrival, Offload, Passed};
 
 use super::data::Running;
-use super::links::QUEUE_LIMIT;
 use super::status::{LossCounters, count};
+use super::transports::QUEUE_LIMIT;
 use crate::mailbox::Mailbox;
 
 /// Items that may wait for a worker; each is up to 64 KiB.
@@ -58,7 +58,7 @@ impl OtherWorkers {
     pub(super) fn forward(&mut self, worker: u32, what: Forward, losses: &LossCounters) {
         let taken = self.boxes.get(worker as usize).is_some_and(|other| other.offer(what, LIMIT));
         if !taken {
-            return count(&losses.handover_full);
+            return count(&losses.forward_full);
         }
         self.forwarded.fetch_add(1, Ordering::Relaxed);
         self.to_wake |= 1_u64.checked_shl(worker).unwrap_or(0);
@@ -98,7 +98,7 @@ impl Running {
                     }
                 }
                 Some(Forward::Datagrams { path, traffic_class, segment, mut bytes }) => {
-                    let arrival = Arrival { socket: self.links.socket_path(&path), path, traffic_class };
+                    let arrival = Arrival { socket: self.transports.socket_path(&path), path, traffic_class };
                     let all = 0..bytes.len();
                     let out = &mut self.receive_batch;
                     self.ingress.gather_datagrams_at(&arrival, &mut bytes, all, segment, out);
@@ -106,7 +106,7 @@ impl Running {
                     self.deliver(&mut bytes, Origin::OtherWorker);
                 }
                 Some(Forward::Records { connection, bytes }) => {
-                    self.links.write(connection, &bytes, QUEUE_LIMIT, &self.losses);
+                    self.transports.write(connection, &bytes, QUEUE_LIMIT, &self.losses);
                 }
             }
         }
@@ -126,7 +126,7 @@ impl Running {
             let what = match passed {
                 Passed::Packet { .. } => Forward::Packet { offload: Offload::NONE, bytes },
                 Passed::Datagrams { .. } if origin == Origin::OtherWorker => {
-                    count(&self.losses.handover_full);
+                    count(&self.losses.forward_full);
                     continue;
                 }
                 Passed::Datagrams { path, traffic_class, segment, .. } => {

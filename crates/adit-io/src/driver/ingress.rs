@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 use std::ops::Range;
 
-use adit_core::{ConnectionId, Judgement, Path};
+use adit_core::{ConnectionId, Path, PreambleVerdict};
 use adit_dataplane::{Arrival, TunPacket};
 
 use super::data::Running;
@@ -26,7 +26,7 @@ const PIECES: usize = 80;
 
 impl Running {
     pub(super) fn receive_datagrams(&mut self, number: u32, buffer: &mut [u8]) -> Result<(), String> {
-        let Some(socket) = self.links.socket(number) else { return Ok(()) };
+        let Some(socket) = self.transports.socket(number) else { return Ok(()) };
         let mut total = 0;
         // Where the next receive goes: behind what must stay, a run of packets that the next GSO batch may continue.
         let mut at = 0;
@@ -49,7 +49,7 @@ impl Running {
                 let path = match message.local {
                     None => socket,
                     Some(local) => {
-                        let socket = self.links.arrived(number, local, &self.members);
+                        let socket = self.transports.arrived(number, local, &self.members);
                         Path::Udp { socket, remote: message.from }
                     }
                 };
@@ -94,7 +94,7 @@ impl Running {
     ) -> Result<(), String> {
         let id = ConnectionId(number);
         if event.writable {
-            self.links.flush(id);
+            self.transports.flush(id);
         }
         if event.readable {
             self.receive_stream(id, buffer)?;
@@ -103,13 +103,13 @@ impl Running {
     }
 
     fn receive_stream(&mut self, id: ConnectionId, buffer: &mut [u8]) -> Result<(), String> {
-        let Some(connection) = self.links.connection(id).filter(|connection| connection.reading) else {
+        let Some(connection) = self.transports.connection(id).filter(|connection| connection.reading) else {
             return Ok(());
         };
         let (kept, path) = (connection.partial.len(), connection.path);
         let Some((front, rest)) = buffer.split_at_mut_checked(kept) else { return Ok(()) };
         front.copy_from_slice(&connection.partial);
-        let count = match self.links.read(id, rest) {
+        let count = match self.transports.read(id, rest) {
             Ok(0) => return self.break_off(id, "the other end closed the connection".to_owned()),
             Ok(count) => count,
             Err(error) if is_transient(&error) => return Ok(()),
@@ -121,18 +121,18 @@ impl Running {
         };
         self.take_mail()?;
         let Some(bytes) = buffer.get_mut(..kept + count) else { return Ok(()) };
-        let begin = match self.links.judge_preamble(id, bytes, &self.losses) {
+        let begin = match self.transports.judge_preamble(id, bytes, &self.losses) {
             None => 0,
-            Some(Judgement::Incomplete) => {
+            Some(PreambleVerdict::Incomplete) => {
                 self.keep(id, bytes);
                 return Ok(());
             }
-            Some(Judgement::Complete { taken }) => {
+            Some(PreambleVerdict::Complete { taken }) => {
                 self.tell_owner(id, Mail::Prepared(id));
                 taken
             }
-            Some(Judgement::Refused(why)) => {
-                self.links.stop_reading(id);
+            Some(PreambleVerdict::Refused(why)) => {
+                self.transports.stop_reading(id);
                 self.tell_owner(id, Mail::NotFramed { connection: id, why });
                 return Ok(());
             }
@@ -147,7 +147,7 @@ impl Running {
             }
             Err(error) if self.ingress.serves(&path) => self.break_off(id, error.to_string()),
             Err(error) => {
-                self.links.stop_reading(id);
+                self.transports.stop_reading(id);
                 self.tell_owner(id, Mail::NotFramed { connection: id, why: error.to_string() });
                 Ok(())
             }
@@ -156,21 +156,21 @@ impl Running {
 
     /// Keeps the start of what has not come whole.
     fn keep(&mut self, id: ConnectionId, start: &[u8]) {
-        if let Some(connection) = self.links.connection(id) {
+        if let Some(connection) = self.transports.connection(id) {
             connection.partial.clear();
             connection.partial.extend_from_slice(start);
         }
     }
 
     fn break_off(&mut self, connection: ConnectionId, reason: String) -> Result<(), String> {
-        self.links.stop_reading(connection);
+        self.transports.stop_reading(connection);
         self.tell_owner(connection, Mail::Broken { connection, reason });
         Ok(())
     }
 
     /// Tells the control thread of the connection's endpoint.
     fn tell_owner(&mut self, connection: ConnectionId, mail: Mail) {
-        if let Some(endpoint) = self.links.connection(connection).map(|found| found.endpoint) {
+        if let Some(endpoint) = self.transports.connection(connection).map(|found| found.endpoint) {
             self.members.post(endpoint, mail);
         }
     }
@@ -205,7 +205,7 @@ impl Running {
         }
         for (path, range) in self.receive_batch.control() {
             let Some(datagram) = bytes.get(range.clone()) else { continue };
-            match self.links.endpoint_of(path, datagram) {
+            match self.transports.endpoint_of(path, datagram) {
                 Some(endpoint) => self.members.datagram(endpoint, *path, datagram),
                 // Its socket was closed meanwhile.
                 None => count(&self.losses.no_path),

@@ -8,8 +8,8 @@ use adit_core::{ConnectionId, Notice, OpenFailure, Path, Preamble};
 use adit_dataplane::codec::Demultiplexer;
 use adit_dataplane::{EgressEvent, IngressEvent};
 
-use super::guests::Guest;
 use super::ids::EndpointId;
+use super::secondary_endpoints::SecondaryEndpoint;
 use super::status::LossCounters;
 use crate::mailbox::Mailbox;
 use crate::opener::Opened;
@@ -80,7 +80,7 @@ pub(crate) enum DataMail {
         demultiplexer: Option<Arc<dyn Demultiplexer>>,
     },
     /// A socket that another endpoint has bound.
-    ShareSocket { number: u32, socket: Arc<UdpSocket>, guest: Guest },
+    ShareSocket { number: u32, socket: Arc<UdpSocket>, secondary: SecondaryEndpoint },
     /// The endpoint uses it no more.
     LeaveSocket { endpoint: EndpointId, number: u32 },
     AddConnection {

@@ -99,18 +99,18 @@ impl Members {
 
 impl Running {
     pub(super) fn close_connection(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.links.connection(id) {
+        if let Some(connection) = self.transports.connection(id) {
             self.ingress.forget_demultiplexer(&connection.path);
         }
-        self.links.close(id);
+        self.transports.close(id);
     }
 
     /// The endpoint ends: nothing is received for it any more. Its peers are gone already.
     pub(super) fn remove_endpoint(&mut self, endpoint: EndpointId) {
-        for number in self.links.sockets_of(endpoint) {
+        for number in self.transports.sockets_of(endpoint) {
             self.leave_socket(endpoint, number);
         }
-        for id in self.links.connections_of(endpoint) {
+        for id in self.transports.connections_of(endpoint) {
             self.close_connection(id);
         }
         self.members.remove(endpoint);

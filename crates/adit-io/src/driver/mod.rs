@@ -12,12 +12,10 @@ mod device;
 mod egress;
 mod error;
 mod forward;
-mod guests;
 mod handle;
 mod ids;
 mod ingress;
 mod lending;
-mod links;
 mod mail;
 mod members;
 mod moderation;
@@ -26,11 +24,13 @@ mod network;
 mod overflow;
 #[cfg(debug_assertions)]
 mod probe;
+mod secondary_endpoints;
 mod sources;
 mod status;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod transports;
 mod workers;
 
 use std::fmt;

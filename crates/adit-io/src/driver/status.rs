@@ -63,7 +63,7 @@ pub struct Losses {
     /// Messages in the data channel that came faster than the protocol took them.
     pub notices_full: u64,
     /// Packets and receives that came faster than the worker they are for took them.
-    pub handover_full: u64,
+    pub forward_full: u64,
     /// TCP connections refused because there were too many, because their first bytes could not be waited for, or because they
     /// could not be forwarded.
     pub connections_refused: u64,
@@ -82,7 +82,7 @@ impl Losses {
             tcp_full: self.tcp_full.wrapping_add(other.tcp_full),
             control_full: self.control_full.wrapping_add(other.control_full),
             notices_full: self.notices_full.wrapping_add(other.notices_full),
-            handover_full: self.handover_full.wrapping_add(other.handover_full),
+            forward_full: self.forward_full.wrapping_add(other.forward_full),
             connections_refused: self.connections_refused.wrapping_add(other.connections_refused),
             rejected: self.rejected.wrapping_add(other.rejected),
         }
@@ -99,7 +99,7 @@ pub(crate) struct LossCounters {
     pub(crate) tcp_full: AtomicU64,
     pub(crate) control_full: AtomicU64,
     pub(crate) notices_full: AtomicU64,
-    pub(crate) handover_full: AtomicU64,
+    pub(crate) forward_full: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
     pub(crate) rejected: AtomicU64,
 }
@@ -115,7 +115,7 @@ impl LossCounters {
             tcp_full: read(&self.tcp_full),
             control_full: read(&self.control_full),
             notices_full: read(&self.notices_full),
-            handover_full: read(&self.handover_full),
+            forward_full: read(&self.forward_full),
             connections_refused: read(&self.connections_refused),
             rejected: read(&self.rejected),
         }

@@ -10,16 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use adit_core::{ConnectionId, Instant, Judgement, Path, Preamble};
+use adit_core::{ConnectionId, Instant, Path, Preamble, PreambleVerdict};
 use adit_dataplane::GsoBatch;
 use adit_dataplane::codec::Demultiplexer;
 
 use self::connection::Connection;
 use super::forward::{Forward, OtherWorkers};
-use super::guests::Guests;
 use super::ids::EndpointId;
 use super::mail::Mail;
 use super::members::Members;
+use super::secondary_endpoints::SecondaryEndpoints;
 use super::sources::{Source, Sources};
 use super::status::{LossCounters, count};
 use crate::clock;
@@ -40,10 +40,10 @@ const REMEMBER: Duration = Duration::from_secs(1);
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A UDP socket, and what waits until it has room again.
-struct Link {
-    /// The endpoint that has bound it. `None`: it has ended, or is not known yet, and guests use the socket.
-    host: Option<EndpointId>,
-    /// Tells apart what is the host's. `None`: the data plane's own does.
+struct BufferedSocket {
+    /// The endpoint that has bound it. `None`: it has ended, or is not known yet, and secondaries use the socket.
+    primary: Option<EndpointId>,
+    /// Tells apart what is the primary's. `None`: the data plane's own does.
     demultiplexer: Option<Arc<dyn Demultiplexer>>,
     socket: Arc<UdpSocket>,
     backlog: Backlog,
@@ -69,10 +69,10 @@ pub(super) struct Broken {
 }
 
 /// The sockets and connections of a data thread.
-pub(super) struct Links {
-    sockets: BTreeMap<u32, Link>,
+pub(super) struct Transports {
+    sockets: BTreeMap<u32, BufferedSocket>,
     /// Endpoints that use sockets of others.
-    pub(super) guests: Guests,
+    pub(super) secondaries: SecondaryEndpoints,
     sources: Arc<Sources>,
     /// Sockets with something that waits, or that had until now: those to look after.
     stalled: BTreeSet<u32>,
@@ -81,11 +81,11 @@ pub(super) struct Links {
     busy: BTreeSet<ConnectionId>,
 }
 
-impl Links {
+impl Transports {
     pub(super) fn new(sources: Arc<Sources>) -> Self {
-        Links {
+        Transports {
             sockets: BTreeMap::new(),
-            guests: Guests::default(),
+            secondaries: SecondaryEndpoints::default(),
             sources,
             stalled: BTreeSet::new(),
             connections: BTreeMap::new(),
@@ -96,19 +96,21 @@ impl Links {
     /// The number for the path of a datagram that came to that address at a socket. The control thread hears of a new one
     /// before it gets anything with it.
     pub(super) fn arrived(&mut self, number: u32, local: LocalAddress, members: &Members) -> u32 {
-        let Some(link) = self.sockets.get_mut(&number) else { return number };
+        let Some(entry) = self.sockets.get_mut(&number) else { return number };
         let now = coarse_clock();
-        if let Some(last) = link.last.as_ref().filter(|last| last.local == local && now < last.until) {
+        if let Some(last) = entry.last.as_ref().filter(|last| last.local == local && now < last.until) {
             last.source.restore();
             return last.source.number;
         }
-        let host = link.host;
+        let primary = entry.primary;
         let source = self.sources.arrived(number, local, now, |number, local| {
-            host.into_iter().for_each(|host| members.post(host, Mail::AddressLearnt { number, local }));
+            primary
+                .into_iter()
+                .for_each(|primary| members.post(primary, Mail::AddressLearnt { number, local }));
         });
         source.restore();
         let found = source.number;
-        link.last = Some(Last { local, source, until: now + REMEMBER });
+        entry.last = Some(Last { local, source, until: now + REMEMBER });
         found
     }
 
@@ -139,49 +141,56 @@ impl Links {
         }
         poller.add(&*socket, Token::Udp(number), Interest::Read)?;
         let backlog = Backlog::default();
-        let link = Link { host: None, demultiplexer: None, socket, backlog, awaits_room: false, last: None };
-        self.sockets.insert(number, link);
+        let entry = BufferedSocket {
+            primary: None,
+            demultiplexer: None,
+            socket,
+            backlog,
+            awaits_room: false,
+            last: None,
+        };
+        self.sockets.insert(number, entry);
         Ok(())
     }
 
     /// The endpoint that has bound a socket, and what tells apart its datagrams there.
-    pub(super) fn set_host(
+    pub(super) fn set_primary(
         &mut self,
         number: u32,
-        host: EndpointId,
+        primary: EndpointId,
         demultiplexer: Option<Arc<dyn Demultiplexer>>,
     ) {
-        if let Some(link) = self.sockets.get_mut(&number) {
-            (link.host, link.demultiplexer) = (Some(host), demultiplexer);
+        if let Some(entry) = self.sockets.get_mut(&number) {
+            (entry.primary, entry.demultiplexer) = (Some(primary), demultiplexer);
         }
     }
 
     /// The endpoint that has bound a socket.
-    pub(super) fn host(&self, number: u32) -> Option<EndpointId> {
-        self.sockets.get(&number)?.host
+    pub(super) fn primary(&self, number: u32) -> Option<EndpointId> {
+        self.sockets.get(&number)?.primary
     }
 
-    /// What tells apart the datagrams of a socket's host. `None`: the data plane's own does, or it has none.
+    /// What tells apart the datagrams of a socket's primary. `None`: the data plane's own does, or it has none.
     pub(super) fn demultiplexer(&self, number: u32) -> Option<Arc<dyn Demultiplexer>> {
         self.sockets.get(&number)?.demultiplexer.clone()
     }
 
     /// An endpoint uses a socket no more, which is closed when nobody else does.
     pub(super) fn leave(&mut self, number: u32, endpoint: EndpointId, poller: &Poller) {
-        self.guests.remove(number, endpoint);
-        let Some(link) = self.sockets.get_mut(&number) else { return };
-        if link.host == Some(endpoint) {
-            (link.host, link.demultiplexer) = (None, None);
+        self.secondaries.remove(number, endpoint);
+        let Some(entry) = self.sockets.get_mut(&number) else { return };
+        if entry.primary == Some(endpoint) {
+            (entry.primary, entry.demultiplexer) = (None, None);
         }
-        if link.host.is_none() && self.guests.at(number).is_empty() {
-            poller.remove(&*link.socket);
+        if entry.primary.is_none() && self.secondaries.at(number).is_empty() {
+            poller.remove(&*entry.socket);
             self.sockets.remove(&number);
             self.stalled.remove(&number);
         }
     }
 
     pub(super) fn socket(&self, number: u32) -> Option<Arc<UdpSocket>> {
-        self.sockets.get(&number).map(|link| Arc::clone(&link.socket))
+        self.sockets.get(&number).map(|entry| Arc::clone(&entry.socket))
     }
 
     pub(super) fn add_connection(
@@ -228,17 +237,17 @@ impl Links {
         id: ConnectionId,
         received: &[u8],
         losses: &LossCounters,
-    ) -> Option<Judgement> {
+    ) -> Option<PreambleVerdict> {
         let connection = self.connections.get_mut(&id)?;
         let mut answer = Vec::new();
-        let judgement = connection.preamble.as_ref()?.judge(received, &mut answer);
-        if judgement != Judgement::Incomplete {
+        let verdict = connection.preamble.as_ref()?.judge(received, &mut answer);
+        if verdict != PreambleVerdict::Incomplete {
             connection.preamble = None;
         }
         if !answer.is_empty() {
             self.write(id, &answer, CONTROL_QUEUE_LIMIT, losses);
         }
-        Some(judgement)
+        Some(verdict)
     }
 
     pub(super) fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection> {
@@ -261,8 +270,8 @@ impl Links {
     pub(super) fn endpoint_of(&self, path: &Path, datagram: &[u8]) -> Option<EndpointId> {
         match &self.socket_path(path) {
             Path::Udp { socket, .. } => {
-                let guest = self.guests.recognise(*socket, datagram);
-                guest.or_else(|| self.sockets.get(socket)?.host)
+                let secondary = self.secondaries.recognise(*socket, datagram);
+                secondary.or_else(|| self.sockets.get(socket)?.primary)
             }
             Path::Tcp { connection, .. } => Some(self.connections.get(connection)?.endpoint),
         }
@@ -270,8 +279,8 @@ impl Links {
 
     /// The sockets that the endpoint uses.
     pub(super) fn sockets_of(&self, endpoint: EndpointId) -> Vec<u32> {
-        let own = self.sockets.iter().filter(|(_, link)| link.host == Some(endpoint));
-        own.map(|(number, _)| *number).chain(self.guests.sockets_of(endpoint)).collect()
+        let own = self.sockets.iter().filter(|(_, entry)| entry.primary == Some(endpoint));
+        own.map(|(number, _)| *number).chain(self.secondaries.sockets_of(endpoint)).collect()
     }
 
     /// The endpoint's connections.
@@ -314,7 +323,7 @@ impl Links {
                         true => (by, None),
                         false => self.sources.resolve(by, coarse_clock()).unwrap_or((by, None)),
                     };
-                    let Some(Link { socket, backlog, .. }) = self.sockets.get_mut(&number) else {
+                    let Some(BufferedSocket { socket, backlog, .. }) = self.sockets.get_mut(&number) else {
                         count(&losses.no_path);
                         continue;
                     };
@@ -339,7 +348,7 @@ impl Links {
 
     /// Sends what waits for a socket, as far as it takes it.
     pub(super) fn flush_socket(&mut self, number: u32, losses: &LossCounters) {
-        if let Some(Link { socket, backlog, .. }) = self.sockets.get_mut(&number) {
+        if let Some(BufferedSocket { socket, backlog, .. }) = self.sockets.get_mut(&number) {
             losses.udp_send.fetch_add(backlog.flush(socket), Ordering::Relaxed);
         }
     }
@@ -347,7 +356,7 @@ impl Links {
     /// Whether a UDP socket has more to send than its buffer takes.
     pub(super) fn stalled(&self) -> bool {
         let mut stalled = self.stalled.iter().filter_map(|number| self.sockets.get(number));
-        stalled.any(|link| !link.backlog.is_empty())
+        stalled.any(|entry| !entry.backlog.is_empty())
     }
 
     /// Sends a control datagram on a connection, as a record.
@@ -406,14 +415,14 @@ impl Links {
     pub(super) fn settle(&mut self, poller: &Poller) -> Vec<Broken> {
         let sockets = &mut self.sockets;
         self.stalled.retain(|number| {
-            sockets.get_mut(number).is_some_and(|link| {
-                let wanted = !link.backlog.is_empty();
-                if wanted != link.awaits_room {
+            sockets.get_mut(number).is_some_and(|entry| {
+                let wanted = !entry.backlog.is_empty();
+                if wanted != entry.awaits_room {
                     let interest = if wanted { Interest::Both } else { Interest::Read };
-                    let changed = poller.change(&*link.socket, Token::Udp(*number), interest);
-                    link.awaits_room = if changed.is_ok() { wanted } else { link.awaits_room };
+                    let changed = poller.change(&*entry.socket, Token::Udp(*number), interest);
+                    entry.awaits_room = if changed.is_ok() { wanted } else { entry.awaits_room };
                 }
-                link.awaits_room || wanted
+                entry.awaits_room || wanted
             })
         });
         std::mem::take(&mut self.busy).into_iter().filter_map(|id| self.settle_one(id, poller)).collect()

@@ -15,9 +15,9 @@ use adit_dataplane::{Counters, EgressEvent, IngressEvent, Snapshot, install, rem
 
 use super::binding::Recognised;
 use super::device::Membership;
-use super::guests::Guest;
 use super::ids::EndpointId;
 use super::mail::DataMail;
+use super::secondary_endpoints::SecondaryEndpoint;
 use super::status::WorkerStatus;
 use crate::mailbox::Mailbox;
 use crate::udp::UdpSocket;
@@ -257,10 +257,11 @@ impl Workers {
         (recognises, own): &Recognised,
     ) {
         let (endpoint, recognises) = (self.id(), *recognises);
-        let guest = Guest { endpoint, recognises, demultiplexer: endpoint.demultiplexer(own) };
+        let secondary =
+            SecondaryEndpoint { endpoint, recognises, demultiplexer: endpoint.demultiplexer(own) };
         for (worker, socket) in self.all.iter().zip(sockets) {
-            let (socket, guest) = (Arc::clone(socket), guest.clone());
-            worker.mail.post(DataMail::ShareSocket { number, socket, guest });
+            let (socket, secondary) = (Arc::clone(socket), secondary.clone());
+            worker.mail.post(DataMail::ShareSocket { number, socket, secondary });
         }
     }
 

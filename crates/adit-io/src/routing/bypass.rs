@@ -1,4 +1,4 @@
-//! What stays outside the tunnel, and by which way.
+//! What stays outside the tunnel, and by which next hop.
 
 use std::io;
 use std::net::IpAddr;
@@ -9,10 +9,10 @@ use ipnet::IpNet;
 use super::{Routing, failure, in_main, in_tunnel};
 use crate::netlink::{KernelRoute, Whose};
 
-/// The metric of a route that only counts when no other way to the server is there.
+/// The metric of a route that only counts when there is no other route to the server.
 const LAST: u32 = 0xFFFF_FF00;
 
-/// A route that keeps the tunnel's own datagrams out of the tunnel while there is no way to the server:
+/// A route that keeps the tunnel's own datagrams out of the tunnel while there is no route to the server:
 /// they would go round in it for ever.
 fn fallback(server: IpAddr) -> KernelRoute {
     KernelRoute { destination: IpNet::from(server), gateway: None, device: None, metric: Some(LAST) }
@@ -54,22 +54,22 @@ impl Routing {
         let mut routes = Vec::new();
         let servers = settings.server.into_iter().chain(self.bypassed.clone());
         let redirect = settings.redirect.unwrap_or_default();
-        // Blocking local networks would block the way to a server as well.
+        // Blocking local networks would block the route to a server as well.
         let blocks = |server: &IpAddr| redirect.block_local && in_main(settings, *server);
         for server in servers.filter(|server| blocks(server) || is_caught(settings, *server)) {
             if routes.contains(&fallback(server)) {
                 continue;
             }
-            match self.way(server) {
+            match self.next_hop(server) {
                 Ok(NextHop::Local) => continue,
-                Ok(NextHop::By(way)) => {
+                Ok(NextHop::By(route)) => {
                     // A server on a connected network is reached by that network's own route.
-                    let by_network = redirect.server_on_link && way.gateway.is_none();
+                    let by_network = redirect.server_on_link && route.gateway.is_none();
                     if !by_network {
-                        routes.push(to(server, &way));
+                        routes.push(to(server, &route));
                     }
                     if blocks(&server) {
-                        self.block_local(&way, &mut routes, reports);
+                        self.block_local(&route, &mut routes, reports);
                     }
                     if by_network {
                         continue;
@@ -77,9 +77,9 @@ impl Routing {
                 }
                 Ok(NextHop::None) => {
                     let none = io::Error::from_raw_os_error(libc::ENETUNREACH);
-                    reports.push(failure(&format!("find the way to the server {server}"), &none));
+                    reports.push(failure(&format!("find a route to the server {server}"), &none));
                 }
-                Err(error) => reports.push(failure(&format!("find the way to the server {server}"), &error)),
+                Err(error) => reports.push(failure(&format!("find a route to the server {server}"), &error)),
             }
             routes.push(fallback(server));
         }
@@ -121,25 +121,25 @@ impl Routing {
     fn bypass_name_servers(&mut self, settings: &TunnelSettings, routes: &mut Vec<KernelRoute>) {
         for server in self.name_servers.clone() {
             let caught = !server.is_loopback() && is_caught(settings, server);
-            if let (true, Ok(NextHop::By(way))) = (caught, self.way(server))
-                && way.gateway.is_some()
+            if let (true, Ok(NextHop::By(route))) = (caught, self.next_hop(server))
+                && route.gateway.is_some()
             {
-                routes.push(to(server, &way));
+                routes.push(to(server, &route));
             }
         }
     }
 
     /// `block-local`: the network that leads to the server goes into the tunnel, in two halves that win over
     /// its own route; but not its router.
-    fn block_local(&mut self, way: &KernelRoute, routes: &mut Vec<KernelRoute>, reports: &mut Vec<Report>) {
-        let Some(gateway) = way.gateway else { return };
+    fn block_local(&mut self, route: &KernelRoute, routes: &mut Vec<KernelRoute>, reports: &mut Vec<Report>) {
+        let Some(gateway) = route.gateway else { return };
         let connected = match self.netlink.routes(gateway, Whose::Others) {
             Ok(all) => all,
             Err(error) => return reports.push(failure("find the local networks", &error)),
         };
-        routes.push(KernelRoute { destination: IpNet::from(gateway), gateway: None, ..way.clone() });
+        routes.push(KernelRoute { destination: IpNet::from(gateway), gateway: None, ..route.clone() });
         for network in connected {
-            let local = network.gateway.is_none() && network.device == way.device;
+            let local = network.gateway.is_none() && network.device == route.device;
             let length = network.destination.prefix_len();
             if !local || length == 0 || is_link_local(network.destination.addr()) {
                 continue;
@@ -152,7 +152,7 @@ impl Routing {
     }
 
     /// How the system reaches `address` without the tunnel and our own routes.
-    fn way(&mut self, address: IpAddr) -> io::Result<NextHop> {
+    fn next_hop(&mut self, address: IpAddr) -> io::Result<NextHop> {
         if self.netlink.next_hop(address).is_ok_and(|hop| hop.local) {
             return Ok(NextHop::Local);
         }
@@ -199,9 +199,14 @@ enum NextHop {
     None,
 }
 
-/// A route to that address alone, the same way.
-fn to(address: IpAddr, way: &KernelRoute) -> KernelRoute {
-    KernelRoute { destination: IpNet::from(address), gateway: way.gateway, device: way.device, metric: None }
+/// A route to that address alone, by the same next hop.
+fn to(address: IpAddr, route: &KernelRoute) -> KernelRoute {
+    KernelRoute {
+        destination: IpNet::from(address),
+        gateway: route.gateway,
+        device: route.device,
+        metric: None,
+    }
 }
 
 fn is_link_local(address: IpAddr) -> bool {

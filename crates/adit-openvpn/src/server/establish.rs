@@ -247,7 +247,7 @@ impl Server {
         for old in self.replaced_by(id) {
             self.replace(old, "replaced by a new connection of the same client");
         }
-        self.claim_name(id)
+        self.bind_name(id)
     }
 
     pub(super) fn replace(&mut self, old: PeerId, reason: &str) {

@@ -1,7 +1,7 @@
 //! The part of a server in the pool that it shares with the other endpoints of its tunnel: names and addresses that move
 //! between them.
 
-use adit_core::{Claim, Eviction, Lease, PeerId, Severity};
+use adit_core::{Eviction, Lease, NameBinding, PeerId, Severity};
 
 use super::Server;
 use super::peer::Peer;
@@ -10,12 +10,12 @@ use crate::request::Event;
 impl Server {
     /// The client's name is its own from now on, unless a name may be there twice. False if the client is gone, as a later
     /// one at another endpoint took the name.
-    pub(super) fn claim_name(&mut self, id: PeerId) -> bool {
+    pub(super) fn bind_name(&mut self, id: PeerId) -> bool {
         let name = self.peers.get(&id).and_then(Peer::known_name);
-        match name.filter(|_| !self.params.duplicate_cn).map(|name| self.pool.claim(id, name)) {
-            None | Some(Claim::Granted) => {}
-            Some(Claim::Moved) => self.events.push_back(Event::LeasesMoved),
-            Some(Claim::Lost) => self.follow_pool(),
+        match name.filter(|_| !self.params.duplicate_cn).map(|name| self.pool.bind_name(id, name)) {
+            None | Some(NameBinding::Granted) => {}
+            Some(NameBinding::Moved) => self.events.push_back(Event::LeasesMoved),
+            Some(NameBinding::Lost) => self.follow_pool(),
         }
         self.peers.contains_key(&id)
     }

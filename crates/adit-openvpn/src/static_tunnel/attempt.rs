@@ -34,7 +34,7 @@ impl StaticTunnel {
                 self.unknown.0 = 0;
                 self.lifetime = Lifetime::new(self.now, self.params.limits);
                 self.take(path);
-                self.come_up(Some(path.remote().ip()));
+                self.set_up_device(Some(path.remote().ip()));
             }
             State::Running if self.params.waits() && self.may_be_at(path) => self.accepted(path),
             _ => self.events.push_back(Event::Close { path }),

@@ -220,7 +220,7 @@ fn no_client_gets_the_address_of_another() {
     // A client of another endpoint.
     let other = pool.join(ranges, &[]);
     let lease = other.lease(PeerId(5), None, FixedAddresses::default()).unwrap();
-    other.claim(PeerId(5), "berta");
+    other.bind_name(PeerId(5), "berta");
     assert_eq!(lease.v4(), Some([10, 8, 0, 3].into()));
     let options = "route 10.60.0.0 255.255.0.0,ifconfig 10.8.0.3 255.255.255.0";
     let taken = PushUpdateError::Taken([10, 8, 0, 3].into(), "berta".to_owned());

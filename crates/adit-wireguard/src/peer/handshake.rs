@@ -19,10 +19,11 @@ const UNPROVED: Rejected = Rejected::Unauthentic("the handshake does not verify"
 
 impl Peer {
     /// Sends an initiation, unless the last handshake message is younger than 5 s or the peer cannot be reached.
-    /// Without a path the gate of 5 s is not closed: the first handshake begins as soon as there is an endpoint.
+    /// Without a path the limit of one message in 5 s (`REKEY_TIMEOUT`) does not begin: the first handshake begins as soon as
+    /// there is an endpoint.
     ///
     /// A handshake that waits for its response is tried again by the timer alone, which has jitter. If packets that
-    /// wait did it as well, each as the gate opens, it and an end that does as upstream would go on crossing each other.
+    /// wait did it as well, each when the 5 s are over, it and an end that does as upstream would go on crossing each other.
     pub(crate) fn initiate(&mut self, shared: &mut Shared, is_retry: bool) {
         if !is_retry {
             self.timers.attempts = 0;

@@ -121,7 +121,7 @@ impl Peer {
         }
         self.forget_source(shared);
         self.initiate(shared, true);
-        // Where a response was sent less than 5 s ago, the gate is closed: it is tried again when that has passed. Without
+        // Where a response was sent less than 5 s ago, nothing may be sent: it is tried again when that has passed. Without
         // a path, as when a TCP connection broke, it is tried again as if it had been sent.
         if self.timers.retry.is_none()
             && let Some(sent) = self.handshake_sent

@@ -56,7 +56,7 @@ pub(super) struct Main {
 }
 
 /// How long a command waits for a peer, and how it sees one.
-pub(super) struct Patience<'a> {
+pub(super) struct PeerWait<'a> {
     /// How long a peer may take; with none, no peer is waited for.
     pub(super) within: Duration,
     /// The command was interrupted (Ctrl-C).
@@ -274,7 +274,7 @@ impl<'a> Unit<'a> {
         &self,
         found: &Found,
         drop_in: &str,
-        patience: &Patience<'_>,
+        peer_wait: &PeerWait<'_>,
     ) -> Result<String, String> {
         let name = &self.name;
         if !found.is_active() && !found.is_tried {
@@ -288,7 +288,7 @@ impl<'a> Unit<'a> {
             self.install(&self.tried(), drop_in)?;
             self.systemd.restart(name)
         };
-        match started.and_then(|()| self.wait_for_peer(patience)) {
+        match started.and_then(|()| self.wait_for_peer(peer_wait)) {
             Ok(said) => {
                 self.keep(drop_in).map_err(|error| {
                     format!("adit runs {name}, but OpenVPN will after the machine's next start: {error}")
@@ -339,8 +339,8 @@ impl<'a> Unit<'a> {
         outcome
     }
 
-    fn wait_for_peer(&self, patience: &Patience<'_>) -> Result<String, String> {
-        let Patience { within, interrupted, peer_of } = *patience;
+    fn wait_for_peer(&self, peer_wait: &PeerWait<'_>) -> Result<String, String> {
+        let PeerWait { within, interrupted, peer_of } = *peer_wait;
         let start = Instant::now();
         loop {
             if interrupted.load(Ordering::Relaxed) {

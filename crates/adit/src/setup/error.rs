@@ -63,23 +63,25 @@ pub(crate) enum SetupError {
     },
     /// There is no such user.
     #[error(
-        "there is no user {name} on this system; make one with `{way}`, or leave it to `adit init --create-user`"
+        "there is no user {name} on this system; make one with `{command}`, or leave it to `adit init --create-user`"
     )]
     NoSuchUser {
         /// Its name.
         name: String,
         /// The command that makes it.
-        way: String,
+        command: String,
     },
     /// The user could not be made.
-    #[error("the user {name} cannot be made: {why}; make it with `{way}`, or name another one (--user NAME)")]
+    #[error(
+        "the user {name} cannot be made: {why}; make it with `{command}`, or name another one (--user NAME)"
+    )]
     User {
         /// Its name.
         name: String,
         /// Why not.
         why: String,
         /// The command that makes it.
-        way: String,
+        command: String,
     },
     /// The system gave no random numbers.
     #[error("the system gives no random numbers: {0}")]
@@ -121,7 +123,7 @@ pub(crate) enum SetupError {
     )]
     NoAddress,
     /// A client is still let in.
-    #[error("{name} is out of the files, but the running interface {device} lets it in ({why}): {way}")]
+    #[error("{name} is out of the files, but the running interface {device} lets it in ({why}): {command}")]
     NotShutOut {
         /// Its name.
         name: String,
@@ -130,7 +132,7 @@ pub(crate) enum SetupError {
         /// What it answered.
         why: String,
         /// How it learns of it.
-        way: String,
+        command: String,
     },
     /// The QR code could not be made.
     #[error("cannot make the QR code: {0}")]

@@ -41,7 +41,7 @@ impl SystemUser {
         if may_make {
             make(name)?;
         }
-        let missing = || SetupError::NoSuchUser { name: name.to_owned(), way: way(name) };
+        let missing = || SetupError::NoSuchUser { name: name.to_owned(), command: useradd(name) };
         match Self::find(name)? {
             Some(found) => Ok(found),
             None if wanted.is_some() || may_make => Err(missing()),
@@ -53,7 +53,7 @@ impl SystemUser {
         let found = adit_io::user_and_group(name).map_err(|error| SetupError::User {
             name: name.to_owned(),
             why: error.to_string(),
-            way: way(name),
+            command: useradd(name),
         })?;
         Ok(found.map(|(name, group)| SystemUser { name, group }))
     }
@@ -64,7 +64,7 @@ impl SystemUser {
             format!(
                 "the server runs as {NOBODY}, as other services may; for an account of its own, run `{}` and write \
                  `user {NAME}` and `group {NAME}` in server.conf",
-                way(NAME)
+                useradd(NAME)
             )
         })
     }
@@ -81,12 +81,12 @@ const ARGUMENTS: [&str; 7] = [
 ];
 
 /// The command that makes an account (shadow's useradd(8)).
-fn way(name: &str) -> String {
+fn useradd(name: &str) -> String {
     format!("useradd {} {name}", ARGUMENTS.join(" "))
 }
 
 fn make(name: &str) -> Result<(), SetupError> {
-    let failed = |why: String| SetupError::User { name: name.to_owned(), why, way: way(name) };
+    let failed = |why: String| SetupError::User { name: name.to_owned(), why, command: useradd(name) };
     if name.starts_with('-') {
         return Err(failed("no name of a user begins with `-`".to_owned()));
     }

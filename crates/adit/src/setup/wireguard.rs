@@ -337,7 +337,7 @@ impl Workshop {
         };
         self.notes.push(format!(
             "the running interface {device} does not know {name} yet ({why}): {}",
-            self.way_to_reload(&device)
+            self.reload_command(&device)
         ));
     }
 
@@ -349,19 +349,19 @@ impl Workshop {
         let Some(device) = self.index.wireguard.as_ref().map(|wireguard| wireguard.device.clone()) else {
             return Ok(());
         };
-        let way = self.way_to_reload(&device);
+        let command = self.reload_command(&device);
         match running::tell(&socket_path(&device), &running::removal(keys)) {
             Ok(Told::Done) => {}
             Ok(Told::NotRunning) => self.notes.push(format!(
-                "no interface {device} listens to `wg` here; if the server runs, {way}, and {name} is out of it as well"
+                "no interface {device} listens to `wg` here; if the server runs, {command}, and {name} is out of it as well"
             )),
-            Err(error) => return Err(SetupError::NotShutOut { name: name.into(), device, why: error.to_string(), way }),
+            Err(error) => return Err(SetupError::NotShutOut { name: name.into(), device, why: error.to_string(), command }),
         }
         Ok(())
     }
 
     /// How a running server learns what its file says.
-    fn way_to_reload(&self, device: &str) -> String {
+    fn reload_command(&self, device: &str) -> String {
         let file = self.dir.join(format!("{device}.conf"));
         let file = std::path::absolute(&file).unwrap_or(file);
         format!(

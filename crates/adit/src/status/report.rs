@@ -259,7 +259,7 @@ fn losses(io_status: &IoStatus) -> BTreeMap<String, u64> {
         ("TCP connection's queue full", losses.tcp_full),
         ("control datagrams too fast", losses.control_full),
         ("protocol messages too fast", losses.notices_full),
-        ("handover between workers full", losses.handover_full),
+        ("forwarding between workers full", losses.forward_full),
         ("TCP connections refused", losses.connections_refused),
         ("control datagrams rejected", losses.rejected),
     ];

@@ -174,7 +174,7 @@ impl Source {
     }
 
     /// Warnings about lists of other authorities.
-    fn foreign(&self, content: &[u8]) -> Vec<String> {
+    fn of_other_authorities(&self, content: &[u8]) -> Vec<String> {
         if self.directory {
             return Vec::new();
         }
@@ -239,7 +239,7 @@ impl Source {
                         self.seen = Some(mark);
                         complained = false;
                         self.note(&content);
-                        for warning in self.foreign(&content) {
+                        for warning in self.of_other_authorities(&content) {
                             log.log(Severity::Warning, warning);
                         }
                         if !handle.reply(Reply::RevocationList(content)) {

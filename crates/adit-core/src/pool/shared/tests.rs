@@ -25,16 +25,16 @@ fn v4(lease: &Lease) -> u8 {
 fn a_name_that_comes_by_another_endpoint_has_its_address_at_once() {
     let [udp, tcp] = two();
     // The same id at both endpoints is two peers.
-    assert_eq!(udp.claim(PeerId(1), "anna"), Claim::Granted);
+    assert_eq!(udp.bind_name(PeerId(1), "anna"), NameBinding::Granted);
     let older = take(&udp, 1, "anna").unwrap();
-    assert_eq!(tcp.claim(PeerId(1), "berta"), Claim::Granted);
+    assert_eq!(tcp.bind_name(PeerId(1), "berta"), NameBinding::Granted);
     let berta = take(&tcp, 1, "berta").unwrap();
     assert_eq!((v4(&older), v4(&berta)), (2, 3), "one pool");
 
-    assert_eq!(tcp.claim(PeerId(2), "anna"), Claim::Moved);
+    assert_eq!(tcp.bind_name(PeerId(2), "anna"), NameBinding::Moved);
     let newer = take(&tcp, 2, "anna").unwrap();
     assert_eq!(v4(&newer), 2);
-    assert_eq!(udp.claim(PeerId(1), "anna"), Claim::Lost, "it is the newer one's");
+    assert_eq!(udp.bind_name(PeerId(1), "anna"), NameBinding::Lost, "it is the newer one's");
     assert_eq!(udp.evictions(), [(PeerId(1), Eviction::Replaced)]);
     assert_eq!((udp.evictions(), tcp.evictions()), (vec![], vec![]), "said once");
 
@@ -42,28 +42,28 @@ fn a_name_that_comes_by_another_endpoint_has_its_address_at_once() {
     udp.leave(PeerId(1));
     udp.release(&older);
     assert_eq!(v4(&take(&udp, 3, "clara").unwrap()), 4);
-    assert_eq!(udp.claim(PeerId(1), "anna"), Claim::Moved);
+    assert_eq!(udp.bind_name(PeerId(1), "anna"), NameBinding::Moved);
     assert_eq!(tcp.evictions(), [(PeerId(2), Eviction::Replaced)]);
 }
 
 #[test]
 fn a_peer_that_is_gone_is_evicted_no_more() {
     let [udp, tcp] = two();
-    udp.claim(PeerId(1), "anna");
-    assert_eq!(tcp.claim(PeerId(1), "anna"), Claim::Moved);
+    udp.bind_name(PeerId(1), "anna");
+    assert_eq!(tcp.bind_name(PeerId(1), "anna"), NameBinding::Moved);
     udp.leave(PeerId(1));
     // Its id is another's now.
-    assert_eq!(udp.claim(PeerId(1), "berta"), Claim::Granted);
+    assert_eq!(udp.bind_name(PeerId(1), "berta"), NameBinding::Granted);
     assert!(udp.evictions().is_empty());
     // And the one that left has no name any more.
     tcp.leave(PeerId(1));
-    assert_eq!(udp.claim(PeerId(2), "anna"), Claim::Granted);
+    assert_eq!(udp.bind_name(PeerId(2), "anna"), NameBinding::Granted);
 }
 
 #[test]
 fn an_address_by_settings_is_taken_from_a_peer_of_another_endpoint() {
     let [udp, tcp] = two();
-    udp.claim(PeerId(1), "anna");
+    udp.bind_name(PeerId(1), "anna");
     let anna = take(&udp, 1, "anna").unwrap();
     let fixed = FixedAddresses { v4: anna.v4(), v6: None };
     let mut berta = tcp.lease(PeerId(1), Some("berta"), fixed).unwrap();
@@ -91,13 +91,13 @@ fn networks_are_withdrawn_by_the_peer_that_they_were_announced_for_last() {
 #[test]
 fn an_endpoint_leaves_what_its_peers_had() {
     let [udp, tcp] = two();
-    udp.claim(PeerId(1), "anna");
+    udp.bind_name(PeerId(1), "anna");
     let given = take(&udp, 1, "anna").unwrap();
     assert!(tcp.has_others());
     let other = PoolRanges { v4: Some(([10, 8, 0, 2].into(), [10, 8, 0, 3].into())), v6: None };
     assert!(!tcp.set_ranges(other, std::iter::empty()), "they are the other endpoint's too");
     drop(udp);
-    assert_eq!(tcp.claim(PeerId(7), "anna"), Claim::Granted);
+    assert_eq!(tcp.bind_name(PeerId(7), "anna"), NameBinding::Granted);
     assert_eq!(v4(&take(&tcp, 7, "anna").unwrap()), v4(&given), "remembered by name");
     assert!(!tcp.has_others() && tcp.set_ranges(other, std::iter::empty()));
 }

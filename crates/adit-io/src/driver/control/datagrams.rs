@@ -120,8 +120,8 @@ impl<P: Protocol> Control<'_, P> {
                 let Some(socket) = self.sockets.get(&number).and_then(|group| group.first()) else {
                     return count(&self.losses.no_path);
                 };
-                if self.outbox.gathers() {
-                    let is_full = self.outbox.push(Arc::clone(socket), source, path, datagram);
+                if self.transmit_queue.gathers() {
+                    let is_full = self.transmit_queue.push(Arc::clone(socket), source, path, datagram);
                     if is_full {
                         self.send_gathered();
                     }
@@ -146,15 +146,15 @@ impl<P: Protocol> Control<'_, P> {
     /// Sends what was gathered, and gathers no more.
     pub(super) fn flush(&mut self) {
         self.send_gathered();
-        self.outbox.gather(false);
+        self.transmit_queue.gather(false);
     }
 
     fn send_gathered(&mut self) {
-        let mut outbox = std::mem::take(&mut self.outbox);
+        let mut transmit_queue = std::mem::take(&mut self.transmit_queue);
         let outer = self.outer_header();
         let mut number = 0;
-        while let Some(first) = outbox.get(number) {
-            let together = outbox.together_with(number);
+        while let Some(first) = transmit_queue.get(number) {
+            let together = transmit_queue.together_with(number);
             number += match first.socket.send_datagrams(outer, first.source, together) {
                 0 => {
                     // Alone it waits for room, or says what is wrong with it.
@@ -170,8 +170,8 @@ impl<P: Protocol> Control<'_, P> {
                 }
             };
         }
-        outbox.clear();
-        self.outbox = outbox;
+        transmit_queue.clear();
+        self.transmit_queue = transmit_queue;
     }
 
     /// Reports a failure to send when it is another one than the last time.

@@ -12,7 +12,7 @@ impl<P: Protocol> Control<'_, P> {
             Event::Data(event) => return self.data(event),
             Event::Open { remote } => self.open(remote),
             Event::Close { path } => self.close(path),
-            Event::Up(settings) => return self.come_up(settings),
+            Event::Up(settings) => return self.establish(settings),
             Event::Down => self.come_down(),
             Event::LeasesMoved => return self.workers.membership().tell_others(|| Mail::LeasesMoved),
             Event::Request(request) => return self.observer.request(request, self.tun.name()),

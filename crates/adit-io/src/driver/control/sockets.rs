@@ -47,7 +47,7 @@ impl<P: Protocol> Control<'_, P> {
     pub(super) fn receive_from_bound(&mut self) {
         for number in self.binder.numbers() {
             self.listening.insert(number);
-            match (self.binder.as_guest(), self.sockets.get(&number)) {
+            match (self.binder.as_secondary(), self.sockets.get(&number)) {
                 (Some(recognised), Some(sockets)) => {
                     self.workers.share_sockets(number, sockets, recognised);
                 }

@@ -48,7 +48,7 @@ impl<P: Protocol> Stages<P> {
 }
 
 impl<P: Protocol> Control<'_, P> {
-    pub(super) fn come_up(&mut self, settings: TunnelSettings) {
+    pub(super) fn establish(&mut self, settings: TunnelSettings) {
         let own = self.stages.execution.own_part(&settings);
         if !self.stages.execution.in_stages {
             self.complete(settings, &own);

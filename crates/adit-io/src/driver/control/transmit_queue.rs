@@ -14,7 +14,7 @@ const FULL: usize = crate::sys::SEND_BATCH;
 
 /// What waits to be sent.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub(super) struct TransmitQueue {
     gathers: bool,
     bytes: Vec<u8>,
     waiting: Vec<Waiting>,
@@ -45,7 +45,7 @@ pub(super) struct Gathered<'a> {
     pub(super) bytes: &'a [u8],
 }
 
-impl Outbox {
+impl TransmitQueue {
     /// Datagrams are gathered from now on, or sent at once.
     pub(super) fn gather(&mut self, gathers: bool) {
         self.gathers = gathers;
@@ -112,17 +112,21 @@ mod tests {
             Some(Arc::new(PinnedSource::new(address)))
         };
         let (sockets, sources) = ([socket(), socket()], [source(), source(), None]);
-        let mut outbox = Outbox::default();
+        let mut transmit_queue = TransmitQueue::default();
         for (socket, source) in [(0, 0), (0, 0), (0, 1), (0, 2), (0, 2), (1, 2)] {
             let path = Path::Udp { socket: 0, remote: ([192, 0, 2, 1], 7).into() };
-            let is_full =
-                outbox.push(Arc::clone(&sockets[socket]), sources[source].clone(), path, &[socket as u8]);
+            let is_full = transmit_queue.push(
+                Arc::clone(&sockets[socket]),
+                sources[source].clone(),
+                path,
+                &[socket as u8],
+            );
             assert!(!is_full);
         }
-        let together = [0, 1, 2, 3, 4, 5, 6].map(|number| outbox.together_with(number).count());
+        let together = [0, 1, 2, 3, 4, 5, 6].map(|number| transmit_queue.together_with(number).count());
         assert_eq!(together, [2, 1, 1, 2, 1, 1, 0]);
-        assert_eq!(outbox.get(5).map(|last| last.bytes), Some(&[1][..]));
-        outbox.clear();
-        assert!(outbox.get(0).is_none());
+        assert_eq!(transmit_queue.get(5).map(|last| last.bytes), Some(&[1][..]));
+        transmit_queue.clear();
+        assert!(transmit_queue.get(0).is_none());
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Sends a control datagram to a port of this machine, of each family.
-fn knock(port: u16, word: u8) -> [UdpSocket; 2] {
+fn initial_packets(port: u16, word: u8) -> [UdpSocket; 2] {
     [("127.0.0.1:0", "127.0.0.1"), ("[::1]:0", "::1")].map(|(own, to): (&str, &str)| {
         let socket = UdpSocket::bind(own).unwrap();
         socket.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -70,7 +70,7 @@ fn the_port_changes_while_the_driver_runs() {
             let config = DriverConfig { workers, ..config(Role::Server) };
             let (running, first) = start_bound(config, port(0), Duration::ZERO);
             assert_eq!(running.addresses.iter().filter(|address| address.port() == first.port).count(), 2);
-            let clients = knock(first.port, 1);
+            let clients = initial_packets(first.port, 1);
             assert_eq!(arrived(&running, 1), numbers(first));
             // Each was answered from the port that it wrote to, the first of them as a new peer.
             let mut buffer = [0; 100];
@@ -83,7 +83,7 @@ fn the_port_changes_while_the_driver_runs() {
                 |heard: &Heard| matches!(heard, Heard::Bound(number, _) if Some(*number) == second.ipv6);
             running.wait_for(bound);
             running.wait_for(|heard| *heard == Heard::Event("answered".to_owned()));
-            knock(second.port, 2);
+            initial_packets(second.port, 2);
             assert_eq!(arrived(&running, 2), numbers(second));
             let free = (0..2000).any(|_| {
                 thread::sleep(Duration::from_millis(10));
@@ -114,7 +114,7 @@ fn what_cannot_be_bound_changes_nothing() {
             UdpSocket::bind(("0.0.0.0", wanted)).is_ok()
         });
         assert!(given_back, "UDP port {wanted} is still bound for IPv4");
-        knock(first.port, 1);
+        initial_packets(first.port, 1);
         assert_eq!(arrived(&running, 1), numbers(first));
         assert_eq!(bind(&running, UdpBinding::default()).unwrap(), first);
         running.stop();
@@ -131,7 +131,7 @@ fn the_mark_holds_for_the_sockets_that_are_there_and_for_later_ones() {
         let marked = UdpBinding { port: Some(0), mark: Some(0x77) };
         let (running, _) = start_bound(config(Role::Server), marked, Duration::ZERO);
         let answered = |word: u8, sockets: UdpSockets, within: Duration| {
-            let [client, _other] = knock(sockets.port, word);
+            let [client, _other] = initial_packets(sockets.port, word);
             running.wait_for(|heard| matches!(heard, Heard::Datagram(_, bytes) if bytes[1] == word));
             client.set_read_timeout(Some(within)).unwrap();
             client.recv_from(&mut [0; 100]).is_ok()

@@ -1,6 +1,6 @@
 //! Streams that begin with words before their records.
 
-use adit_core::{Judgement, Preamble};
+use adit_core::{Preamble, PreambleVerdict};
 
 use super::*;
 
@@ -20,16 +20,16 @@ impl Preamble for Words {
         self.opening.to_vec()
     }
 
-    fn judge(&self, received: &[u8], answer: &mut Vec<u8>) -> Judgement {
+    fn judge(&self, received: &[u8], answer: &mut Vec<u8>) -> PreambleVerdict {
         match received.strip_prefix(self.expected) {
             Some(_) => {
                 answer.extend_from_slice(self.answer);
-                Judgement::Complete { taken: self.expected.len() }
+                PreambleVerdict::Complete { taken: self.expected.len() }
             }
-            None if self.expected.starts_with(received) => Judgement::Incomplete,
+            None if self.expected.starts_with(received) => PreambleVerdict::Incomplete,
             None => {
                 answer.extend_from_slice(b"go away\n");
-                Judgement::Refused("it does not greet".to_owned())
+                PreambleVerdict::Refused("it does not greet".to_owned())
             }
         }
     }

@@ -219,7 +219,7 @@ fn two_protocols_on_one_port_reach_each_other_and_either_outlives_the_other() {
 }
 
 #[test]
-fn a_guest_leaves_a_port_and_comes_back() {
+fn a_secondary_endpoint_leaves_a_port_and_comes_back() {
     in_fresh_network(|| {
         let far = Far::new();
         let device = SharedDevice::default();

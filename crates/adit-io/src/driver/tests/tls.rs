@@ -1,6 +1,6 @@
 //! A remote whose connection is within TLS.
 
-use adit_core::{Judgement, Preamble};
+use adit_core::{Preamble, PreambleVerdict};
 use rustls::{ServerConnection, StreamOwned};
 
 use super::*;
@@ -17,10 +17,10 @@ impl Preamble for Greeting {
         b"hello\n".to_vec()
     }
 
-    fn judge(&self, received: &[u8], _: &mut Vec<u8>) -> Judgement {
+    fn judge(&self, received: &[u8], _: &mut Vec<u8>) -> PreambleVerdict {
         match received.starts_with(b"welcome\n") {
-            true => Judgement::Complete { taken: 8 },
-            false => Judgement::Incomplete,
+            true => PreambleVerdict::Complete { taken: 8 },
+            false => PreambleVerdict::Incomplete,
         }
     }
 }

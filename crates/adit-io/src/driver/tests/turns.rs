@@ -7,7 +7,7 @@ use socket2::{Domain, Socket, Type};
 use super::*;
 
 /// Datagrams that wait before another comes.
-const CROWD: u8 = 200;
+const CLIENTS: u8 = 200;
 /// What the protocol takes for each: for half of them more than a slow machine takes to send them all.
 const SLOW: Duration = Duration::from_millis(6);
 
@@ -26,21 +26,21 @@ fn each_address_has_its_turn() {
         toy.slow = SLOW;
         let server = start_toy(config, toy, heard);
         server.wait_until_up();
-        let [crowd, other] =
+        let [many, other] =
             ["127.0.0.2:0", "127.0.0.3:0"].map(|address: &str| UdpSocket::bind(address).unwrap());
-        for number in 0..CROWD {
-            crowd.send_to(&[CONTROL, number], server.addresses[0]).unwrap();
+        for number in 0..CLIENTS {
+            many.send_to(&[CONTROL, number], server.addresses[0]).unwrap();
         }
-        other.send_to(&[CONTROL, CROWD], server.addresses[0]).unwrap();
+        other.send_to(&[CONTROL, CLIENTS], server.addresses[0]).unwrap();
         let mut order: Vec<u8> = Vec::new();
-        while order.len() <= usize::from(CROWD) {
+        while order.len() <= usize::from(CLIENTS) {
             order.extend(number_of(&server.wait_for(|heard| number_of(heard).is_some())));
         }
-        let at = order.iter().position(|number| *number == CROWD).unwrap();
+        let at = order.iter().position(|number| *number == CLIENTS).unwrap();
         // Before it came, some were handled already; and some more are taken at once.
         assert!(at < 120, "it was number {at}");
-        let of_crowd: Vec<u8> = order.into_iter().filter(|number| *number != CROWD).collect();
-        assert_eq!(of_crowd, (0..CROWD).collect::<Vec<u8>>(), "in their own order");
+        let of_crowd: Vec<u8> = order.into_iter().filter(|number| *number != CLIENTS).collect();
+        assert_eq!(of_crowd, (0..CLIENTS).collect::<Vec<u8>>(), "in their own order");
         server.stop();
     });
 }
@@ -60,26 +60,26 @@ fn connections_have_their_turns_and_end_behind_what_came_by_them() {
         toy.slow = SLOW;
         let server = start_toy(server_config(Transport::Tcp, "127.0.0.1:0"), toy, heard);
         server.wait_until_up();
-        let [mut crowd, mut other] =
+        let [mut many, mut other] =
             [[127, 0, 0, 2], [127, 0, 0, 3]].map(|own| connect_from(own, server.addresses[0]));
         // Both are accepted before the rest comes.
-        for client in [&mut crowd, &mut other] {
+        for client in [&mut many, &mut other] {
             client.write_all(&[0, 2, CONTROL, u8::MAX]).unwrap();
             server.wait_for(|heard| number_of(heard) == Some(u8::MAX));
         }
-        let records: Vec<u8> = (0..CROWD).flat_map(|number| [0, 2, CONTROL, number]).collect();
-        crowd.write_all(&records).unwrap();
-        other.write_all(&[0, 2, CONTROL, CROWD]).unwrap();
-        crowd.shutdown(Shutdown::Write).unwrap();
+        let records: Vec<u8> = (0..CLIENTS).flat_map(|number| [0, 2, CONTROL, number]).collect();
+        many.write_all(&records).unwrap();
+        other.write_all(&[0, 2, CONTROL, CLIENTS]).unwrap();
+        many.shutdown(Shutdown::Write).unwrap();
         let of_interest = |heard: &Heard| number_of(heard).is_some() || matches!(heard, Heard::Closed(_));
         let mut order: Vec<u8> = Vec::new();
         while let Some(number) = number_of(&server.wait_for(of_interest)) {
             order.push(number);
         }
-        let at = order.iter().position(|number| *number == CROWD).unwrap();
+        let at = order.iter().position(|number| *number == CLIENTS).unwrap();
         assert!(at < 120, "it was number {at}");
-        let of_crowd: Vec<u8> = order.into_iter().filter(|number| *number != CROWD).collect();
-        assert_eq!(of_crowd, (0..CROWD).collect::<Vec<u8>>(), "all, before their connection ends");
+        let of_crowd: Vec<u8> = order.into_iter().filter(|number| *number != CLIENTS).collect();
+        assert_eq!(of_crowd, (0..CLIENTS).collect::<Vec<u8>>(), "all, before their connection ends");
         server.stop();
     });
 }
@@ -94,21 +94,21 @@ fn a_known_peer_does_not_wait_for_first_packets() {
         let server = start_toy(config, toy, heard);
         server.wait_until_up();
         let at = |number: u8| UdpSocket::bind((format!("127.0.1.{number}"), 0)).unwrap();
-        for number in 0..CROWD {
+        for number in 0..CLIENTS {
             at(number).send_to(&[CONTROL, FIRST, number], server.addresses[0]).unwrap();
         }
-        let known = at(CROWD);
-        for number in CROWD..CROWD + 3 {
+        let known = at(CLIENTS);
+        for number in CLIENTS..CLIENTS + 3 {
             known.send_to(&[CONTROL, number], server.addresses[0]).unwrap();
         }
         let mut order: Vec<u8> = Vec::new();
-        while order.len() < usize::from(CROWD) + 3 {
+        while order.len() < usize::from(CLIENTS) + 3 {
             order.extend(number_of(&server.wait_for(|heard| number_of(heard).is_some())));
         }
         let at = |wanted: u8| order.iter().position(|number| *number == wanted).unwrap();
-        assert!(at(CROWD + 2) < 120, "it was number {}", at(CROWD + 2));
+        assert!(at(CLIENTS + 2) < 120, "it was number {}", at(CLIENTS + 2));
         // Of the others the newest came before those that waited longest.
-        assert!(at(CROWD - 1) < 120, "it was number {}", at(CROWD - 1));
+        assert!(at(CLIENTS - 1) < 120, "it was number {}", at(CLIENTS - 1));
         let (tell, told) = channel();
         server.handle.inspect(Box::new(move |_, _, status| {
             let _ = tell.send(status.tables.clone());

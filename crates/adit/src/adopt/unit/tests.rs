@@ -172,7 +172,7 @@ impl Bed {
         let drop_in = unit.drop_in(&found)?;
         let peer_of = |_: u32| peer_comes.then(|| "laptop".to_owned());
         let within = Duration::from_millis(1);
-        unit.adopt(&found, &drop_in, &Patience { within, interrupted, peer_of: &peer_of })
+        unit.adopt(&found, &drop_in, &PeerWait { within, interrupted, peer_of: &peer_of })
     }
 
     /// The same, killed before it calls systemd the nth time. False if it ended before.

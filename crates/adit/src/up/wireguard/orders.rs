@@ -50,8 +50,8 @@ impl Orders {
         Box::new(move |order| match order {
             Order::Shutdown => orders.end(),
             Order::Restart => orders.command(Command::Restart),
-            Order::Reload => orders.apart("adit-reload", Orders::reload).is_ok(),
-            Order::Status => orders.apart("adit-status", Orders::tell_status).is_ok(),
+            Order::Reload => orders.in_thread("adit-reload", Orders::reload).is_ok(),
+            Order::Status => orders.in_thread("adit-status", Orders::tell_status).is_ok(),
         })
     }
 
@@ -61,7 +61,7 @@ impl Orders {
         if hooks.is_empty() {
             return Ok(());
         }
-        self.apart("adit-hooks", move |orders| {
+        self.in_thread("adit-hooks", move |orders| {
             let mut log = orders.0.log.clone();
             if let Err(why) = hooks.into_iter().try_for_each(|hook| hook.run(&mut log)) {
                 *lock(&orders.0.failure) = Some(Failure::World(why));
@@ -72,7 +72,7 @@ impl Orders {
     }
 
     /// On a thread of its own, as files may lie on slow disks and the interface takes its time.
-    fn apart(&self, name: &str, work: impl FnOnce(&Orders) + Send + 'static) -> io::Result<()> {
+    fn in_thread(&self, name: &str, work: impl FnOnce(&Orders) + Send + 'static) -> io::Result<()> {
         let orders = self.clone();
         thread::Builder::new().name(name.to_owned()).spawn(move || work(&orders)).map(drop)
     }
@@ -126,7 +126,7 @@ impl Orders {
             orders.save();
             orders.command(Command::Shutdown);
         };
-        self.apart("adit-hooks", work).is_ok() || self.command(Command::Shutdown)
+        self.in_thread("adit-hooks", work).is_ok() || self.command(Command::Shutdown)
     }
 
     /// Runs PostDown's commands, unless a command of PostUp failed.

@@ -112,9 +112,11 @@ fn both_worked(status: &Value) -> Result<(), String> {
             return wrong("a worker did not do its part");
         }
     }
-    if status["losses"].as_object().is_some_and(|losses| losses.contains_key("handover between workers full"))
+    if status["losses"]
+        .as_object()
+        .is_some_and(|losses| losses.contains_key("forwarding between workers full"))
     {
-        return wrong("handovers were lost");
+        return wrong("forwarded datagrams were lost");
     }
     Ok(())
 }
