@@ -129,6 +129,7 @@ pub(crate) struct Scope {
 
 #[derive(Clone)]
 pub(crate) struct RemoteDraft {
+    pub(crate) at: At,
     pub(crate) host: String,
     pub(crate) port: Option<u16>,
     pub(crate) proto: Option<(Transport, Family)>,

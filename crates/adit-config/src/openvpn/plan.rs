@@ -1,6 +1,7 @@
 //! From the draft of a file to a configuration: defaults, and checks that need the whole file.
 
 mod client;
+mod connections;
 mod external;
 mod key_material;
 mod point_to_point;
@@ -34,6 +35,7 @@ pub(crate) fn plan(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> Opt
     };
     let is_server = side != Side::Client;
     check_sides(side, parser);
+    connections::prefer_blocks(&mut draft, parser);
     keepalive(&mut draft, side == Side::Server, file, parser);
     check_usage(&draft, is_server, parser);
     if let Some(at) = draft.client.ends_when_lost.as_ref().filter(|_| is_server || has_secret) {

@@ -164,7 +164,8 @@ pub(crate) fn remote(draft: &mut Draft, args: &Args<'_>) -> Done {
     if host.is_empty() || host.len() > 253 || host.contains(odd) {
         return Err(args.bad(host, "a host name or an IP address"));
     }
-    let remote = RemoteDraft { host: host.into(), port: opt_port(args, 1)?, proto: opt_protocol(args, 2)? };
+    let (port, proto) = (opt_port(args, 1)?, opt_protocol(args, 2)?);
+    let remote = RemoteDraft { at: args.entry.at.clone(), host: host.into(), port, proto };
     match &mut draft.block {
         Some(block) if block.remote.is_some() => {
             return Err("`remote`: a `<connection>` block holds one; write a block for each".into());

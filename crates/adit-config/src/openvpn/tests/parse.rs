@@ -233,9 +233,22 @@ fn connections() {
     let hosts: Vec<_> =
         client.remotes.iter().map(|r| (r.host.as_str(), r.port, r.transport, r.exit_notify)).collect();
     use adit_core::Transport::{Tcp, Udp};
-    assert_eq!(hosts, [("vpn.example", 1194, Tcp, 0), ("b", 443, Tcp, 0), ("c", 53, Udp, 2)]);
-    assert_eq!(client.remotes[2].bind, Some(Bind { address: Some("::1".parse().unwrap()), port: 1194 }));
-    assert_eq!(client.remotes[2].connect_timeout.as_secs(), 7);
+    assert_eq!(hosts, [("b", 443, Tcp, 0), ("c", 53, Udp, 2)]);
+    assert_eq!(client.remotes[1].bind, Some(Bind { address: Some("::1".parse().unwrap()), port: 1194 }));
+    assert_eq!(client.remotes[1].connect_timeout.as_secs(), 7);
+    let parsed = good("client\nremote a\n<connection>\nremote b\n</connection>\nremote c 443");
+    let remotes: Vec<_> = parsed
+        .report
+        .iter()
+        .filter(|entry| entry.directive == "remote")
+        .map(|it| (it.line, it.kind))
+        .collect();
+    assert_eq!(remotes, [(2, Kind::Ignored), (4, Kind::Used), (6, Kind::Ignored)]);
+    assert!(
+        parsed.warnings[0].to_string().contains("test.conf:2: `remote a`: it is not used"),
+        "{:?}",
+        parsed.warnings
+    );
     let problems = bad(
         "client\nremote a\n<connection>\nremote b\nverb 3\n</connection>\n<connection>\nrport 5\n</connection>",
     );
