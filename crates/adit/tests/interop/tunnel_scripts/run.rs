@@ -17,6 +17,9 @@ const WAIT: Duration = Duration::from_secs(60);
 /// How often it is looked at what the script wrote down.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// What the script writes behind each call: it has ended then, but for its exit.
+const END: &str = "== ";
+
 /// Certificates and keys of all situations.
 pub(super) struct Files {
     authority: String,
@@ -81,8 +84,8 @@ impl Ends {
         let open = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
         let here = directory.path().display();
         let body = format!(
-            "#!/bin/sh\nname=$1\nshift\n{{\n  echo \"== $name\"\n  echo \"user $(id -u)\"\n  for word; do echo \"word $word\"; done\n  \
-             env\n}} >>{here}/calls\n"
+            "#!/bin/sh\nname=$1\nshift\ncall=$(\n  echo \"== $name\"\n  echo \"user $(id -u)\"\n  for word; do echo \"word $word\"; done\n  \
+             env\n)\nprintf '%s\\n{END}\\n' \"$call\" >>{here}/calls\n"
         );
         let script = directory.write("record", &body)?;
         let calls = directory.write("calls", "")?;
@@ -94,14 +97,18 @@ impl Ends {
 
     fn calls(&self) -> Vec<Call> {
         let text = std::fs::read_to_string(self.directory.path().join("calls")).unwrap_or_default();
-        let mut calls: Vec<Call> = Vec::new();
+        let (mut calls, mut call): (Vec<Call>, Option<Call>) = Default::default();
         for line in text.lines() {
-            if let Some(script) = line.strip_prefix("== ") {
-                let env = BTreeMap::new();
-                calls.push(Call { script: script.to_owned(), user: String::new(), words: Vec::new(), env });
+            if line == END {
+                calls.extend(call.take());
                 continue;
             }
-            let Some(call) = calls.last_mut() else { continue };
+            if let Some(script) = line.strip_prefix("== ") {
+                let env = BTreeMap::new();
+                call = Some(Call { script: script.to_owned(), user: String::new(), words: Vec::new(), env });
+                continue;
+            }
+            let Some(call) = &mut call else { continue };
             if let Some(user) = line.strip_prefix("user ") {
                 call.user = user.to_owned();
             } else if let Some(word) = line.strip_prefix("word ") {
