@@ -18,8 +18,8 @@ use crate::key_method::KeyMethod2;
 use crate::key_state::{KeyState, KeyStateError, PacketShape, earliest};
 use crate::keys::KeyMaterial;
 use crate::params::ControlParams;
-use crate::request::UserPassword;
-use crate::tls::TlsStep;
+use crate::request::{ConnectionFailure, UserPassword};
+use crate::tls::{CertificateFault, TlsStep};
 use crate::wire::{Header, MAX_ACKS, Opcode, SID_LEN, Sid, TlsRole};
 use crate::wrap::{Wrap, WrapConfig, WrapReplay};
 
@@ -58,9 +58,8 @@ pub(crate) enum ControlOutput {
     /// A renegotiation did not end within `hand-window`; the tunnel goes on with the keys it has. `known`: the peer had
     /// answered it.
     Unfinished { known: bool },
-    /// The control channel is beyond repair. `refused`: one end does not accept the other's certificate. `late`: the key exchange
-    /// did not end within this time.
-    Failed { reason: String, refused: bool, late: Option<Duration> },
+    /// The control channel is beyond repair. `refused`: one end does not accept the other's certificate.
+    Failed { reason: String, refused: bool, failure: ConnectionFailure },
 }
 
 /// Whether we seal with the keys of an exchange.
@@ -315,17 +314,30 @@ impl ControlChannel {
         // A forged word of the server must not end a client for good. TLS proves what comes after its handshake.
         let proven = self.wrap.overhead() > 0
             || self.exchanges.last().is_some_and(|exchange| !exchange.state.tls().is_handshaking());
-        self.give_up(error.to_string(), error.is_refusal() && (proven || !error.is_hearsay()));
+        let refused = error.is_refusal() && (proven || !error.is_hearsay());
+        let fault =
+            self.exchanges.iter().find_map(|exchange| exchange.state.tls().refused_certificate()).cloned();
+        let mut reason = error.to_string();
+        if let Some(CertificateFault { depth: 0, subject, .. }) = &fault
+            && !reason.contains(subject)
+        {
+            reason.push_str(&format!(" (the certificate of {subject})"));
+        }
+        self.end_with(ControlOutput::Failed {
+            reason,
+            refused,
+            failure: ConnectionFailure::Tls(fault.map(Box::new)),
+        });
     }
 
     fn give_up(&mut self, reason: String, refused: bool) {
-        self.end_with(ControlOutput::Failed { reason, refused, late: None });
+        self.end_with(ControlOutput::Failed { reason, refused, failure: ConnectionFailure::Tls(None) });
     }
 
     /// A key exchange did not end within `hand-window`, and there are no keys to go on with.
     fn time_out(&mut self) {
-        let (reason, late) = (self.lateness(), Some(self.params.hand_window));
-        self.end_with(ControlOutput::Failed { reason, refused: false, late });
+        let (reason, failure) = (self.lateness(), ConnectionFailure::Late(self.params.hand_window));
+        self.end_with(ControlOutput::Failed { reason, refused: false, failure });
     }
 
     fn end_with(&mut self, failure: ControlOutput) {

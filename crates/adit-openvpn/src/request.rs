@@ -15,7 +15,9 @@ use crate::codec::Codec;
 use adit_core::{PeerId, PoolEntry};
 use zeroize::Zeroizing;
 
-pub use self::attempt::{ConnectionFailure, Progress, RemoteDecision, RemoteQuery, ServerNotice};
+pub use self::attempt::{
+    ConnectionFailure, FailedClient, Progress, RemoteDecision, RemoteQuery, ServerNotice,
+};
 pub use self::challenge::{Challenge, ChallengeResponse};
 pub use self::client_event::{ClientDecision, ClientEvent, ClientStep};
 pub use self::facts::{GatewayVariable, PeerFacts, TunnelFacts};
@@ -92,8 +94,11 @@ pub enum Request {
     ServerInfo(String),
     /// The server refused what the user showed, in these words, which may be empty; nothing is asked.
     AuthFailed(String),
-    /// A connection to the server failed; nothing is asked.
+    /// The connection to the server, or to the only peer, failed; nothing is asked.
     ConnectionFailed(ConnectionFailure),
+    /// A server's connection to a client failed; nothing is asked. Of clients that have not authenticated there are as many as
+    /// there are lines of the log about them.
+    ClientFailed(Box<FailedClient>),
     /// The client ends, and tells the server so over UDP (`explicit-exit-notify`); nothing is asked.
     ExitNotice {
         /// It ends by [`adit_core::Command::Shutdown`], and not by a limit of its configuration.

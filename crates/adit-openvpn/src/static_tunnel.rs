@@ -29,7 +29,7 @@ use crate::lifetime::{Lifetime, signal_of};
 use crate::liveness::{Due, Liveness};
 use crate::occ::static_options_string;
 use crate::params::StaticParams;
-use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Reply, Request};
+use crate::request::{ConnectionFailure, DataEvent, Event, PeerDetail, PeerInfo, Reply, Request};
 
 /// Accepted connections on which the peer was not heard, besides the present one. Unauthenticated peers can open them.
 const UNPROVEN: PrefixShares = PrefixShares::new(8, 64);
@@ -118,7 +118,7 @@ impl StaticTunnel {
         tunnel.begin();
         if tunnel.state == State::Running {
             match tunnel.params.waits() {
-                true => tunnel.come_up(None),
+                true => tunnel.set_up_device(None),
                 false => tunnel.open(),
             }
         }
@@ -157,7 +157,7 @@ impl StaticTunnel {
     }
 
     /// The device can be set up: `server` is where the other end is, if we have gone there.
-    fn come_up(&mut self, server: Option<IpAddr>) {
+    fn set_up_device(&mut self, server: Option<IpAddr>) {
         let settings = self.settings(server);
         self.events.extend(self.facts(&settings));
         self.events.push_back(Event::Up(settings));
@@ -297,6 +297,10 @@ impl StaticTunnel {
                 let directive = if exits { "ping-exit" } else { "ping-restart" };
                 let seconds = self.liveness.timeout().as_secs();
                 let reason = format!("nothing heard from the other end for {seconds} s ({directive})");
+                if self.up.is_some() || !self.params.waits() {
+                    let failure = ConnectionFailure::Silent { name: None, exits };
+                    self.events.push_back(Event::Request(Request::ConnectionFailed(failure)));
+                }
                 if exits {
                     return self.be_over(&reason, "ping-exit");
                 }

@@ -1,5 +1,6 @@
 //! One TLS connection, fed and drained in memory.
 
+mod certificate_fault;
 mod external_key;
 mod first_hello;
 mod refusal;
@@ -13,6 +14,8 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, Connection, ServerConfig};
 use zeroize::Zeroizing;
 
+pub use certificate_fault::CertificateFault;
+use certificate_fault::take_refused;
 pub(crate) use external_key::ExternalKey;
 pub use external_key::KeyHolder;
 use first_hello::FirstHello;
@@ -52,6 +55,8 @@ pub struct TlsChannel {
     outgoing: Vec<u8>,
     hello: FirstHello,
     answered: bool,
+    /// What is wrong with the peer's certificate, if that has ended the handshake.
+    refused: Option<Box<CertificateFault>>,
 }
 
 impl TlsChannel {
@@ -78,6 +83,7 @@ impl TlsChannel {
             outgoing: Vec::new(),
             hello: FirstHello::default(),
             answered: false,
+            refused: None,
         })
     }
 
@@ -113,7 +119,7 @@ impl TlsChannel {
             let Some(connection) = &mut self.connection else { break };
             let outcome = receive_record(connection, &record);
             collect_output(connection, &mut self.outgoing);
-            let message = outcome?;
+            let message = outcome.inspect_err(|_| self.refused = take_refused().map(Box::new))?;
             self.answered |= !self.outgoing.is_empty();
             if let Some(message) = message {
                 messages.push(message);
@@ -158,6 +164,7 @@ impl TlsChannel {
         self.step = None;
         self.connection = Some(done.connection);
         self.outgoing.extend_from_slice(&done.outgoing);
+        self.refused = done.refused;
         done.outcome?;
         self.answered |= !self.outgoing.is_empty();
         let mut messages = done.messages;
@@ -226,6 +233,11 @@ impl TlsChannel {
         }
         let connection = self.connection.as_ref().ok_or(rustls::Error::HandshakeNotComplete)?;
         connection.export_keying_material(output, label.as_bytes(), None).map(|_| ())
+    }
+
+    /// What is wrong with the peer's certificate, if that has ended the handshake.
+    pub fn refused_certificate(&self) -> Option<&CertificateFault> {
+        self.refused.as_deref()
     }
 
     /// The peer's own certificate.

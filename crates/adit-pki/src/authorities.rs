@@ -118,25 +118,35 @@ impl Authorities {
         leaf: &'a CertificateDer<'a>,
         sent: &'a [CertificateDer<'a>],
     ) -> Vec<&'a CertificateDer<'a>> {
-        // Each is read once, however many a peer sends.
+        // Each is read once, however many a peer sends. Above a trusted certificate only trusted ones count, as for OpenSSL.
         let names = |it: &'a CertificateDer<'a>| {
             let (_, parsed) = X509Certificate::from_der(it).ok()?;
             Some((parsed.subject().as_raw().to_vec(), parsed.issuer().as_raw().to_vec(), it))
         };
-        let known: Vec<_> =
-            self.roots.iter().chain(&self.intermediates).chain(sent).filter_map(names).collect();
+        let mut known: Vec<_> = self.roots.iter().chain(&self.intermediates).filter_map(names).collect();
+        let trusted = known.len();
+        known.extend(sent.iter().filter_map(names));
         let mut path = Vec::new();
         let Some((_, mut wanted, _)) = names(leaf) else { return path };
         while path.len() < MAX_PATH
-            && let Some((_, issuer, next)) = known.iter().find(|(subject, ..)| *subject == wanted)
+            && let Some(place) = known.iter().position(|(subject, ..)| *subject == wanted)
         {
+            let (subject, issuer, next) = &known[place];
             path.push(*next);
-            if self.is_root(next) {
+            if subject == issuer {
                 break;
             }
             wanted.clone_from(issuer);
+            if place < trusted {
+                known.truncate(trusted);
+            }
         }
         path
+    }
+
+    /// Whether the certificate is one of those that are trusted, root or not.
+    pub(crate) fn trusts(&self, certificate: &CertificateDer<'_>) -> bool {
+        self.is_root(certificate) || self.intermediates.iter().any(|trusted| trusted == certificate)
     }
 
     /// Whether the certificate is one of the roots.

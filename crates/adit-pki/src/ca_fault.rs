@@ -43,6 +43,8 @@ pub enum CaFault {
     Purpose(Purpose),
     /// Its RSA key has so many bits, which are too few.
     SmallKey(usize),
+    /// It is signed with an algorithm that is too weak, such as SHA-1.
+    WeakSignature,
     /// It was revoked.
     Revoked,
 }
@@ -77,6 +79,9 @@ impl fmt::Display for CaFault {
             CaFault::SmallKey(bits) => {
                 write!(f, "has an RSA key of {bits} bits; adit accepts {} and more", certificate::LEAST_RSA_BITS)
             }
+            CaFault::WeakSignature => f.write_str(
+                "is signed with an algorithm that adit does not accept, such as SHA-1 or MD5: it must be signed again, with SHA-256 or better",
+            ),
             CaFault::Revoked => f.write_str("was revoked"),
         }
     }
@@ -85,6 +90,8 @@ impl fmt::Display for CaFault {
 /// A CA certificate with a fault. Its `Display` is half a sentence: `CN=Example CA is no CA certificate ...`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultyCa {
+    /// How many certificates of the path stand below it.
+    pub depth: usize,
     /// Its subject, as [`certificate::subject_text`] prints it.
     pub subject: String,
     /// What is wrong with it.
@@ -206,10 +213,17 @@ pub(crate) fn judge(
             }
             Some(ListFault::Revoked) => {
                 let faulty =
-                    FaultyCa { subject: subject_text(certificate.subject()), fault: CaFault::Revoked };
+                    FaultyCa { depth, subject: subject_text(certificate.subject()), fault: CaFault::Revoked };
                 return Err(Refusal::Authority(faulty));
             }
-            Some(fault) => return Err(list_refusal(subject_text(issuer.subject()), fault, terms.now)),
+            Some(fault) => {
+                return Err(list_refusal(
+                    (depth, subject_text(certificate.subject())),
+                    subject_text(issuer.subject()),
+                    fault,
+                    terms.now,
+                ));
+            }
         }
     }
     Ok(())
@@ -221,12 +235,12 @@ pub(crate) fn first_fault<'a>(
     terms: Terms<'_>,
 ) -> Option<FaultyCa> {
     let mut below = 0;
-    for facts in above {
+    for (depth, facts) in (1..).zip(above) {
         let Some(facts) = facts else {
-            return Some(FaultyCa { subject: "in the path".to_owned(), fault: CaFault::Unreadable });
+            return Some(FaultyCa { depth, subject: "in the path".to_owned(), fault: CaFault::Unreadable });
         };
         if let Some(fault) = facts.fault(below, terms) {
-            return Some(FaultyCa { subject: facts.subject.clone(), fault });
+            return Some(FaultyCa { depth, subject: facts.subject.clone(), fault });
         }
         // RFC 5280 §4.2.1.9: self-issued certificates do not count.
         below += usize::from(facts.is_issued);

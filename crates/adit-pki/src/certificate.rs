@@ -150,6 +150,12 @@ pub(crate) fn names_purpose(certificate: &X509Certificate<'_>, purpose: Purpose)
     matches!(certificate.extended_key_usage(), Ok(Some(_))) && is_for(certificate, purpose)
 }
 
+/// Whether it is signed by means of MD5 or SHA-1: md5WithRSAEncryption, sha1WithRSAEncryption, ecdsa-with-SHA1.
+pub(crate) fn is_weakly_signed(certificate: &X509Certificate<'_>) -> bool {
+    let algorithm = certificate.signature_algorithm.oid().to_id_string();
+    ["1.2.840.113549.1.1.4", "1.2.840.113549.1.1.5", "1.2.840.10045.4.1"].contains(&algorithm.as_str())
+}
+
 /// Whether it counts as self-signed for OpenSSL (`EXFLAG_SS`): its issuer is its subject, and so is the key that signed it,
 /// where both keys are named. The signature itself is not verified: such a certificate is trusted because the
 /// configuration names it.

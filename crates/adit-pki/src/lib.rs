@@ -34,6 +34,7 @@ pub use name_fields::{NameField, NameFields};
 pub use public_key::KeyKind;
 pub use refusal::Refusal;
 pub use revocation::{RevocationError, RevocationLists, Revocations};
+pub use signed_list::ListFault;
 pub use verify::{CertificateDemand, NameCheck, PeerRequirements, Purpose, SIGNATURE_ALGORITHMS, Verifier};
 
 /// A time as messages show it.

@@ -7,7 +7,7 @@ use thiserror::Error;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::authorities::Authorities;
-use crate::ca_fault::{self, CaFacts, FaultyCa, Terms};
+use crate::ca_fault::{self, CaFacts, CaFault, FaultyCa, Terms};
 use crate::certificate::{self, subject_text};
 use crate::date;
 use crate::signed_list::ListFault;
@@ -51,18 +51,26 @@ pub enum Refusal {
          clock ({}) is wrong", date(*next_update), date(*now)
     )]
     ListExpired {
+        /// How many certificates of the path stand below the one that it is needed for.
+        depth: usize,
+        /// The subject of that one.
+        subject: String,
         /// The time by which it was verified.
         now: UnixTime,
         /// When a newer list was due.
         next_update: UnixTime,
     },
     /// A revocation list that its path needs cannot be used.
-    #[error("the revocation list of {issuer} {reason}, so no peer below that CA can be accepted")]
+    #[error("the revocation list of {issuer} {fault}, so no peer below that CA can be accepted")]
     List {
+        /// How many certificates of the path stand below the one that it is needed for.
+        depth: usize,
+        /// The subject of that one.
+        subject: String,
         /// The list's authority.
         issuer: String,
         /// What is wrong with the list.
-        reason: String,
+        fault: ListFault,
     },
     /// The DER of a certificate in its path is damaged.
     #[error("a certificate in its path is not valid DER")]
@@ -169,6 +177,10 @@ pub enum Refusal {
         "the path of its certificate ends at {last}, which is not self-signed, and the certificate of its issuer ({issuer}) is not among those that are trusted"
     )]
     NoRoot {
+        /// How many certificates of the path stand below its last one.
+        depth: usize,
+        /// That last one is trusted, and was not sent by the peer.
+        is_trusted: bool,
         /// The subject of the last certificate of the path.
         last: String,
         /// The name of the issuer that is missing.
@@ -195,7 +207,8 @@ pub(crate) fn named_refusal(
             X509Certificate::from_der(leaf).is_ok_and(|(_, leaf)| !certificate::is_for(&leaf, terms.purpose))
         }
         E::EndEntityUsedAsCa | E::PathLenConstraintViolated | E::InvalidSignatureForPublicKey => false,
-        E::UnknownIssuer => return no_root(authorities, path.last().copied()),
+        E::UnknownIssuer => return no_root(authorities, &path),
+        E::UnsupportedSignatureAlgorithmContext(_) => return weak_signature(leaf, &path),
         _ => true,
     };
     let path: Vec<_> = path.into_iter().map(CaFacts::read).collect();
@@ -205,36 +218,48 @@ pub(crate) fn named_refusal(
     }
 }
 
-/// What a revocation list's fault means for a certificate that is not on it.
-pub(crate) fn list_refusal(issuer: String, fault: ListFault, now: UnixTime) -> Refusal {
-    let reason = match fault {
-        ListFault::Revoked => return Refusal::Revoked,
+/// What a revocation list's fault means for the certificate at that depth, which is not on it.
+pub(crate) fn list_refusal(
+    (depth, subject): (usize, String),
+    issuer: String,
+    fault: ListFault,
+    now: UnixTime,
+) -> Refusal {
+    match fault {
+        ListFault::Revoked => Refusal::Revoked,
         ListFault::Expired(at) => {
             let seconds = u64::try_from(at.timestamp()).unwrap_or_default();
             let next_update = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-            return Refusal::ListExpired { now, next_update };
+            Refusal::ListExpired { depth, subject, now, next_update }
         }
-        ListFault::NotYetValid(from) => {
-            format!("is not valid before {from} (is this machine's clock right?)")
-        }
-        ListFault::Signature => {
-            "is not signed by that CA's key with an algorithm that adit accepts (SHA-256 or better)"
-                .to_owned()
-        }
-        ListFault::NoCrlSign => "is signed by a CA certificate whose keyUsage lacks cRLSign".to_owned(),
-    };
-    Refusal::List { issuer, reason }
+        fault => Refusal::List { depth, subject, issuer, fault },
+    }
 }
 
-/// No path leads to a self-signed certificate. `last` is where it ends, if not at the leaf.
-fn no_root(authorities: &Authorities, last: Option<&CertificateDer<'_>>) -> Refusal {
-    let parsed = last.filter(|last| !authorities.is_root(last));
+/// No path leads to a self-signed certificate. `above` stand above the leaf, as far as the path goes.
+fn no_root(authorities: &Authorities, above: &[&CertificateDer<'_>]) -> Refusal {
+    let depth = above.len();
+    let is_trusted = above.last().is_some_and(|last| authorities.trusts(last));
+    let parsed = above.last().filter(|last| !authorities.is_root(last));
     match parsed.and_then(|last| X509Certificate::from_der(last).ok()) {
         Some((_, last)) => {
             let [last, issuer] = [last.subject(), last.issuer()].map(subject_text);
-            Refusal::NoRoot { last, issuer }
+            Refusal::NoRoot { depth, is_trusted, last, issuer }
         }
         None => Refusal::UnknownIssuer,
+    }
+}
+
+/// The first certificate of the path that is signed with a weak algorithm: the leaf's own refusal where none above it is.
+fn weak_signature(leaf: &CertificateDer<'_>, above: &[&CertificateDer<'_>]) -> Refusal {
+    let path = std::iter::once(leaf).chain(above.iter().copied());
+    let parsed = path.filter_map(|it| Some(X509Certificate::from_der(it).ok()?.1));
+    match parsed.enumerate().find(|(_, it)| certificate::is_weakly_signed(it)) {
+        Some((depth @ 1.., ca)) => {
+            let subject = subject_text(ca.subject());
+            Refusal::Authority(FaultyCa { depth, subject, fault: CaFault::WeakSignature })
+        }
+        _ => Refusal::SignatureAlgorithm,
     }
 }
 

@@ -1,5 +1,7 @@
 //! One certificate revocation list (CRL), signed by an authority.
 
+use std::fmt;
+
 use rustls_pki_types::{
     CertificateRevocationListDer, SignatureVerificationAlgorithm, SubjectPublicKeyInfoDer, UnixTime,
 };
@@ -39,7 +41,7 @@ struct Signed {
 
 /// Why a revocation list lets a certificate not pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ListFault {
+pub enum ListFault {
     /// It names the certificate.
     Revoked,
     /// Its time is over.
@@ -52,13 +54,29 @@ pub(crate) enum ListFault {
     NoCrlSign,
 }
 
+impl fmt::Display for ListFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListFault::Revoked => f.write_str("names the certificate"),
+            ListFault::Expired(at) => write!(f, "expired at {at}"),
+            ListFault::NotYetValid(from) => {
+                write!(f, "is not valid before {from} (is this machine's clock right?)")
+            }
+            ListFault::Signature => f.write_str(
+                "is not signed by that CA's key with an algorithm that adit accepts (SHA-256 or better)",
+            ),
+            ListFault::NoCrlSign => f.write_str("is signed by a CA certificate whose keyUsage lacks cRLSign"),
+        }
+    }
+}
+
 impl SignedList {
     pub(crate) fn new(der: &CertificateRevocationListDer<'_>) -> Result<Self, RevocationError> {
         let revoked = OwnedCertRevocationList::from_der(der).map_err(|error| match error {
             webpki::Error::UnsupportedCrlVersion => RevocationError::Version,
             other => RevocationError::List(other.to_string()),
         })?;
-        let unreadable = |error: &dyn std::fmt::Display| RevocationError::List(error.to_string());
+        let unreadable = |error: &dyn fmt::Display| RevocationError::List(error.to_string());
         let (_, parsed) = CertificateRevocationList::from_der(der).map_err(|error| unreadable(&error))?;
         let revoked = CertRevocationList::from(revoked);
         Ok(SignedList {

@@ -400,6 +400,7 @@ impl End {
             | Request::ServerInfo(_)
             | Request::AuthFailed(_)
             | Request::ConnectionFailed(_)
+            | Request::ClientFailed(_)
             | Request::ExitNotice { .. }
             | Request::ServerNotice(_)
             | Request::Echo(_) => return,

@@ -36,9 +36,7 @@ use crate::liveness::Liveness;
 use crate::notices::{Heard, Hearing};
 use crate::params::{ClientParams, ControlParams, Keepalive, RemoteParams};
 use crate::pushed::Pushed;
-use crate::request::{
-    ConnectionFailure, DataEvent, Event, PeerDetail, PeerInfo, Progress, Request, TunnelFacts, UserPassword,
-};
+use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Progress, Request, TunnelFacts, UserPassword};
 use crate::tls::TlsStep;
 use crate::wire::TlsRole;
 
@@ -370,8 +368,7 @@ impl Connection {
             ControlOutput::Unfinished { known } => {
                 self.tell(Severity::Warning, self.channel.unfinished_text(known), events);
             }
-            ControlOutput::Failed { reason, refused, late } => {
-                let failure = late.map_or(ConnectionFailure::Tls, ConnectionFailure::Late);
+            ControlOutput::Failed { reason, refused, failure } => {
                 news(Request::ConnectionFailed(failure), events);
                 self.verdict = Some(match refused {
                     _ if self.params.tls_exit => Outcome::Fatal(format!("{reason} (tls-exit)")),

@@ -1,6 +1,8 @@
 use std::time::Duration;
 
-use adit_core::Transport;
+use adit_core::{Path, Transport};
+
+use crate::tls::CertificateFault;
 
 /// What a client does on its way to a server, step by step, for those who watch it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,15 +49,35 @@ pub enum RemoteDecision {
     Skip(usize),
 }
 
-/// Why a client's connection failed, as far as programs look for it in the log.
+/// Why a connection failed, as far as programs look for it in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectionFailure {
     /// The key exchange did not end within this time (`hand-window`).
     Late(Duration),
-    /// The control channel failed in another way: TLS, or the check of a certificate.
-    Tls,
+    /// The control channel failed in another way: TLS, or the check of a certificate, with what is wrong with that.
+    Tls(Option<Box<CertificateFault>>),
     /// The server refused us (`AUTH_FAILED`), in these words, which may be empty.
     Refused(String),
+    /// A server does not accept the client's username, password or token.
+    Login,
+    /// The peer was not heard for the time of `ping-restart` or `ping-exit`.
+    Silent {
+        /// The peer's name, which may be empty; `None` with a static key.
+        name: Option<String>,
+        /// It is `ping-exit`.
+        exits: bool,
+    },
+}
+
+/// A client whose connection to a server failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedClient {
+    /// Where it is.
+    pub path: Path,
+    /// Its name, if it was connected.
+    pub name: Option<String>,
+    /// Why.
+    pub failure: ConnectionFailure,
 }
 
 /// Why a server ended the connection, in the words of OpenVPN's management protocol (`>NOTIFY`).

@@ -31,7 +31,7 @@ use crate::liveness::{Due, Liveness};
 use crate::negotiate::PeerAbilities;
 use crate::notices::{Heard, Hearing};
 use crate::params::{ControlParams, Keepalive, ServerParams};
-use crate::request::{DataEvent, Event};
+use crate::request::{ConnectionFailure, DataEvent, Event};
 use crate::wire::{Sid, TlsRole};
 
 /// What the server shall do with a peer after an input.
@@ -105,6 +105,8 @@ pub(super) struct Peer {
     authenticated: bool,
     /// What it wants to say in the log and was not yet asked for: limited until it has authenticated.
     lines: Vec<(Severity, String)>,
+    /// Why its connection fails, for programs that look for that in the log.
+    failure: Option<ConnectionFailure>,
     /// When the log may hear of its next move.
     next_move_report: Option<Instant>,
     verdict: Option<Verdict>,
@@ -149,6 +151,7 @@ impl Peer {
             left: false,
             authenticated: false,
             lines: Vec::new(),
+            failure: None,
             next_move_report: None,
             verdict: None,
             starts_over: false,
@@ -179,6 +182,11 @@ impl Peer {
     /// What the log shall say of it, as far as there is room for peers that have not authenticated.
     pub(super) fn take_lines(&mut self) -> Vec<(Severity, String)> {
         std::mem::take(&mut self.lines)
+    }
+
+    /// Why its connection fails, once.
+    pub(super) fn take_failure(&mut self) -> Option<ConnectionFailure> {
+        self.failure.take()
     }
 
     /// Its settings were asked for.
@@ -253,8 +261,11 @@ impl Peer {
                 events.push_back(Event::Data(DataEvent::Inject { peer: self.id, payload }));
             }
             Some(Due::Timeout) => {
+                let exits = self.params.point_to_point.is_some() && self.liveness.exits();
+                let name = Some(self.channel.peer_name().unwrap_or_default().to_owned());
+                self.failure.get_or_insert(ConnectionFailure::Silent { name, exits });
                 let seconds = self.liveness.timeout().as_secs();
-                if self.params.point_to_point.is_some() && self.liveness.exits() {
+                if exits {
                     let why = format!("not heard for {seconds} s (ping-exit)");
                     return self.end_as_configured(now, (why, "ping-exit"), events);
                 }
@@ -338,7 +349,8 @@ impl Peer {
                 let text = format!("{}: {}", self.name(), self.channel.unfinished_text(known));
                 self.tell(Severity::Warning, text, events);
             }
-            ControlOutput::Failed { reason, .. } => {
+            ControlOutput::Failed { reason, failure, .. } => {
+                self.failure.get_or_insert(failure);
                 self.verdict = Some(Verdict::Remove { reason, severity: Severity::Warning });
             }
         }

@@ -48,9 +48,16 @@ impl Server {
         self.take_down(id, &mut peer, reason);
         self.report_lines(path, peer.take_lines());
         let text = format!("{}: {reason}", peer.name());
-        match peer.is_authenticated() {
-            true => self.report(severity, Some(path), text),
+        let is_said = match peer.is_authenticated() {
+            true => {
+                self.report(severity, Some(path), text);
+                true
+            }
             false => self.report_unauthenticated(severity, path, text),
+        };
+        if let Some(failure) = peer.take_failure().filter(|_| is_said) {
+            let name = peer.is_authenticated().then(|| peer.name().to_owned());
+            self.tell_failure(path, name, failure);
         }
         if path.transport() == Transport::Tcp && self.at(path).next().is_none() {
             self.after_words.push(Event::Close { path });

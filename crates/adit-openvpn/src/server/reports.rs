@@ -4,18 +4,29 @@ use adit_core::{Path, Report, Severity};
 
 use super::Server;
 use super::limits::{LOG_LINES, LOG_PERIOD};
-use crate::request::Event;
+use crate::request::{ConnectionFailure, Event, FailedClient, Request};
 
 impl Server {
     pub(super) fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {
         self.events.push_back(Event::Report(Report { severity, path, text }));
     }
 
-    /// Says in the log what a peer caused that has not authenticated, as far as there is room for such lines.
-    pub(super) fn report_unauthenticated(&mut self, severity: Severity, path: Path, text: String) {
-        if self.log_budget.admits(self.now, path.remote().ip()) {
+    /// Says in the log what a peer caused that has not authenticated, as far as there is room for such lines. False if there
+    /// is none.
+    pub(super) fn report_unauthenticated(&mut self, severity: Severity, path: Path, text: String) -> bool {
+        let admitted = self.log_budget.admits(self.now, path.remote().ip());
+        if admitted {
             self.report(severity, Some(path), text);
         }
+        admitted
+    }
+
+    /// The connection to a peer failed: for those who look for that in the log.
+    pub(super) fn tell_failure(&mut self, path: Path, name: Option<String>, failure: ConnectionFailure) {
+        self.events.push_back(Event::Request(match self.params.point_to_point {
+            Some(_) => Request::ConnectionFailed(failure),
+            None => Request::ClientFailed(Box::new(FailedClient { path, name, failure })),
+        }));
     }
 
     /// Says in the log, once in a while, that a table of unauthenticated peers makes room.

@@ -39,14 +39,14 @@ impl fmt::Display for Refused {
             Refusal::IssuerFingerprint => {
                 f.write_str("the certificate that issued its certificate is none of those in verify-hash")
             }
-            Refusal::List { issuer, reason } => write!(
+            Refusal::List { issuer, fault, .. } => write!(
                 f,
-                "the revocation list (crl-verify) of {issuer} {reason}, so no peer below that CA can be accepted"
+                "the revocation list (crl-verify) of {issuer} {fault}, so no peer below that CA can be accepted"
             ),
-            Refusal::Authority(FaultyCa { subject, fault: CaFault::Revoked }) => {
+            Refusal::Authority(FaultyCa { subject, fault: CaFault::Revoked, .. }) => {
                 write!(f, "the CA certificate {subject} was revoked (crl-verify)")
             }
-            Refusal::NoRoot { last, issuer } => write!(
+            Refusal::NoRoot { last, issuer, .. } => write!(
                 f,
                 "the path of its certificate ends at {last}, which is not self-signed, and the certificate of its issuer ({issuer}) is not in ca: add it there"
             ),
@@ -64,7 +64,7 @@ pub(super) fn tls_error(refusal: Refusal) -> Error {
         Refusal::Expired { now, not_after } => E::ExpiredContext { time: now, not_after },
         Refusal::NotValidYet { now, not_before } => E::NotValidYetContext { time: now, not_before },
         Refusal::Revoked => E::Revoked,
-        Refusal::ListExpired { now, next_update } => {
+        Refusal::ListExpired { now, next_update, .. } => {
             E::ExpiredRevocationListContext { time: now, next_update }
         }
         Refusal::BadEncoding => E::BadEncoding,
@@ -74,7 +74,7 @@ pub(super) fn tls_error(refusal: Refusal) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use adit_pki::NameCheck;
+    use adit_pki::{ListFault, NameCheck};
 
     use super::*;
     use crate::key_state::KeyStateError;
@@ -84,7 +84,7 @@ mod tests {
     fn messages_name_the_option() {
         let text = String::new;
         let wanted = NameCheck::CommonName(text());
-        let revoked = FaultyCa { subject: text(), fault: CaFault::Revoked };
+        let revoked = FaultyCa { depth: 1, subject: text(), fault: CaFault::Revoked };
         for (refusal, option) in [
             (Refusal::Name { found: text(), wanted }, "verify-x509-name"),
             (Refusal::NoKeyUsage, "remote-cert-tls"),
@@ -93,9 +93,12 @@ mod tests {
             (Refusal::ExtendedUsage { found: text(), wanted: text() }, "remote-cert-eku"),
             (Refusal::Fingerprint { subject: text(), found: text() }, "peer-fingerprint"),
             (Refusal::IssuerFingerprint, "verify-hash"),
-            (Refusal::List { issuer: text(), reason: text() }, "crl-verify"),
+            (
+                Refusal::List { depth: 0, subject: text(), issuer: text(), fault: ListFault::Signature },
+                "crl-verify",
+            ),
             (Refusal::Authority(revoked), "crl-verify"),
-            (Refusal::NoRoot { last: text(), issuer: text() }, "not in ca:"),
+            (Refusal::NoRoot { depth: 1, is_trusted: true, last: text(), issuer: text() }, "not in ca:"),
         ] {
             let neutral = refusal.to_string();
             assert!(!neutral.contains(option), "{neutral}");

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use rustls::Connection;
 use zeroize::Zeroizing;
 
+use super::certificate_fault::{CertificateFault, take_refused};
 use super::{collect_output, receive_record};
 
 /// A step of a TLS handshake, to be [run](Self::run) where it may wait for a signature. Copies are the same step.
@@ -36,6 +37,7 @@ struct Outcome {
     outgoing: Vec<u8>,
     messages: Vec<Zeroizing<Vec<u8>>>,
     result: Result<(), rustls::Error>,
+    refused: Option<Box<CertificateFault>>,
 }
 
 /// A step that has run.
@@ -46,6 +48,7 @@ pub(super) struct DoneStep {
     /// The plaintext of each record that had some.
     pub(super) messages: Vec<Zeroizing<Vec<u8>>>,
     pub(super) outcome: Result<(), rustls::Error>,
+    pub(super) refused: Option<Box<CertificateFault>>,
 }
 
 impl StepWork {
@@ -57,7 +60,8 @@ impl StepWork {
         if self.done.is_some() {
             return;
         }
-        let mut outcome = Outcome { outgoing: Vec::new(), messages: Vec::new(), result: Ok(()) };
+        let mut outcome =
+            Outcome { outgoing: Vec::new(), messages: Vec::new(), result: Ok(()), refused: None };
         for record in std::mem::take(&mut self.records) {
             let received = receive_record(&mut self.connection, &record);
             collect_output(&mut self.connection, &mut outcome.outgoing);
@@ -65,6 +69,7 @@ impl StepWork {
                 Ok(message) => outcome.messages.extend(message),
                 Err(error) => {
                     outcome.result = Err(error);
+                    outcome.refused = take_refused().map(Box::new);
                     break;
                 }
             }
@@ -129,8 +134,8 @@ impl AwaitedStep {
             Err(TryLockError::WouldBlock) => return None,
         };
         let StepWork { connection, done, .. } = work.take_if(|work| work.done.is_some())?;
-        let Outcome { outgoing, messages, result } = done?;
-        Some(DoneStep { connection, outgoing, messages, outcome: result })
+        let Outcome { outgoing, messages, result, refused } = done?;
+        Some(DoneStep { connection, outgoing, messages, outcome: result, refused })
     }
 }
 

@@ -9,6 +9,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
+use super::certificate_fault::keep_refused;
 use super::refusal::tls_error;
 
 /// Verifies the certificates that peers show in TLS handshakes. The host name that a server was reached by plays no part.
@@ -36,7 +37,10 @@ impl TlsVerifier {
         others: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<(), Error> {
-        self.verifier.verify(certificate, others, now).map_err(tls_error)
+        self.verifier.verify(certificate, others, now).map_err(|refusal| {
+            keep_refused(certificate, &refusal);
+            tls_error(refusal)
+        })
     }
 }
 

@@ -198,7 +198,7 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
             }
             Request::PeerFacts(_) | Request::Signal(_) => {}
             // For the log in OpenVPN's manner.
-            Request::ConnectionFailed(_) | Request::ExitNotice { .. } => {}
+            Request::ConnectionFailed(_) | Request::ClientFailed(_) | Request::ExitNotice { .. } => {}
             // The management client hears of these, or is asked.
             Request::Client(_)
             | Request::Progress(_)

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use adit_core::{Ended, Severity};
-use adit_openvpn::request::{ConnectionFailure, Event, Request};
+use adit_openvpn::request::{ConnectionFailure, Event, FailedClient, Request};
+use adit_openvpn::tls::CertificateFault;
 
 use crate::log::{Logger, Manner};
 use crate::openvpn::VERSION;
@@ -53,29 +54,69 @@ fn write(log: &mut Logger, lines: impl FnOnce() -> Vec<String>) {
 }
 
 fn lines_of_request(request: &Request) -> Vec<String> {
-    const HANDSHAKE_FAILED: &str = "TLS Error: TLS handshake failed";
     const SENDING: &str = "SIGTERM received, sending exit notification to peer";
-    let lines = |lines: &[&str]| -> Vec<String> { lines.iter().map(|line| (*line).to_owned()).collect() };
     match request {
-        Request::ConnectionFailed(ConnectionFailure::Late(limit)) => {
+        Request::ConnectionFailed(failure) => failure_lines(failure),
+        Request::ClientFailed(client) => {
+            let prefix = client_prefix(client);
+            failure_lines(&client.failure).into_iter().map(|line| format!("{prefix} {line}")).collect()
+        }
+        // What the signal interrupts in OpenVPN (error.c, `x_check_status`).
+        Request::ExitNotice { commanded: true } => {
+            vec!["event_wait : Interrupted system call (fd=-1,code=4)".to_owned(), SENDING.to_owned()]
+        }
+        Request::ExitNotice { commanded: false } => vec![SENDING.to_owned()],
+        _ => Vec::new(),
+    }
+}
+
+/// What a line about a client of a server begins with (multi.c, `multi_instance_string`).
+fn client_prefix(client: &FailedClient) -> String {
+    let address = address(client.path.remote());
+    match &client.name {
+        Some(name) => format!("{name}/{address}"),
+        None => address,
+    }
+}
+
+fn failure_lines(failure: &ConnectionFailure) -> Vec<String> {
+    const HANDSHAKE_FAILED: &str = "TLS Error: TLS handshake failed";
+    match failure {
+        ConnectionFailure::Late(limit) => {
             let late = format!(
                 "TLS Error: TLS key negotiation failed to occur within {} seconds (check your network connectivity)",
                 limit.as_secs()
             );
             vec![late, HANDSHAKE_FAILED.to_owned()]
         }
-        Request::ConnectionFailed(ConnectionFailure::Tls) => lines(&[HANDSHAKE_FAILED]),
-        Request::ConnectionFailed(ConnectionFailure::Refused(reason)) => {
+        ConnectionFailure::Tls(fault) => {
+            let fault = fault.as_deref().and_then(certificate_line);
+            fault.into_iter().chain([HANDSHAKE_FAILED.to_owned()]).collect()
+        }
+        ConnectionFailure::Refused(reason) => {
             let comma = if reason.is_empty() { "" } else { "," };
             vec![format!("AUTH: Received control message: AUTH_FAILED{comma}{reason}")]
         }
-        // What the signal interrupts in OpenVPN (error.c, `x_check_status`).
-        Request::ExitNotice { commanded: true } => {
-            lines(&["event_wait : Interrupted system call (fd=-1,code=4)", SENDING])
+        ConnectionFailure::Login => {
+            vec!["TLS Auth Error: Auth Username/Password verification failed for peer".to_owned()]
         }
-        Request::ExitNotice { commanded: false } => lines(&[SENDING]),
-        _ => Vec::new(),
+        ConnectionFailure::Silent { name, exits } => {
+            let name = match name.as_deref() {
+                Some("") => "[UNDEF] ".to_owned(),
+                Some(name) => format!("[{name}] "),
+                None => String::new(),
+            };
+            let what = if *exits { "(--ping-exit), exiting" } else { "(--ping-restart), restarting" };
+            vec![format!("{name}Inactivity timeout {what}")]
+        }
     }
+}
+
+/// What is wrong with a certificate's path (ssl_verify_openssl.c, `verify_callback`).
+fn certificate_line(fault: &CertificateFault) -> Option<String> {
+    let CertificateFault { depth, subject, serial, error } = fault;
+    let (error, serial) = ((*error)?, serial.as_deref().unwrap_or("<not available>"));
+    Some(format!("VERIFY ERROR: depth={depth}, error={error}: {subject}, serial={serial}"))
 }
 
 fn lines(event: &Event, is_server: bool) -> Vec<String> {
@@ -125,10 +166,43 @@ mod tests {
         let late = "TLS Error: TLS key negotiation failed to occur within 20 seconds (check your network connectivity)";
         let of_all = "TLS Error: TLS handshake failed";
         assert_eq!(failed(ConnectionFailure::Late(Duration::from_secs(20))), [late, of_all]);
-        assert_eq!(failed(ConnectionFailure::Tls), [of_all]);
+        assert_eq!(failed(ConnectionFailure::Tls(None)), [of_all]);
+        let fault = CertificateFault {
+            depth: 0,
+            subject: "C=DE, CN=server".to_owned(),
+            serial: Some("7".to_owned()),
+            error: Some("certificate has expired"),
+        };
+        let expired = "VERIFY ERROR: depth=0, error=certificate has expired: C=DE, CN=server, serial=7";
+        assert_eq!(failed(ConnectionFailure::Tls(Some(Box::new(fault.clone())))), [expired, of_all]);
+        let other = CertificateFault { error: None, ..fault };
+        assert_eq!(failed(ConnectionFailure::Tls(Some(Box::new(other)))), [of_all]);
+        let silent = |name: Option<&str>, exits| {
+            failed(ConnectionFailure::Silent { name: name.map(str::to_owned), exits })
+        };
+        assert_eq!(
+            silent(Some("server"), false),
+            ["[server] Inactivity timeout (--ping-restart), restarting"]
+        );
+        assert_eq!(silent(Some(""), true), ["[UNDEF] Inactivity timeout (--ping-exit), exiting"]);
+        assert_eq!(silent(None, false), ["Inactivity timeout (--ping-restart), restarting"]);
         let refused = |reason: &str| failed(ConnectionFailure::Refused(reason.to_owned()));
         assert_eq!(refused(""), ["AUTH: Received control message: AUTH_FAILED"]);
         assert_eq!(refused("no, not now"), ["AUTH: Received control message: AUTH_FAILED,no, not now"]);
+    }
+
+    #[test]
+    fn lines_about_a_client_begin_with_it() {
+        let path = adit_core::Path::Udp { socket: 0, remote: ([192, 0, 2, 1], 1194).into() };
+        let of = |name: Option<&str>, failure| {
+            let name = name.map(str::to_owned);
+            lines_of_request(&Request::ClientFailed(Box::new(FailedClient { path, name, failure })))
+        };
+        let login = "192.0.2.1:1194 TLS Auth Error: Auth Username/Password verification failed for peer";
+        assert_eq!(of(None, ConnectionFailure::Login), [login]);
+        let silent = ConnectionFailure::Silent { name: Some("alice".to_owned()), exits: false };
+        let line = "alice/192.0.2.1:1194 [alice] Inactivity timeout (--ping-restart), restarting";
+        assert_eq!(of(Some("alice"), silent), [line]);
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl Connection {
             Err(why) => why.clone(),
         };
         let reason = format!("tls-verify refuses the server's certificate at depth {depth}: {why}");
-        news(Request::ConnectionFailed(ConnectionFailure::Tls), events);
+        news(Request::ConnectionFailed(ConnectionFailure::Tls(None)), events);
         self.verdict = Some(match self.params.tls_exit {
             true => Outcome::Fatal(format!("{reason} (tls-exit)")),
             false => Outcome::Retry { reason, advance: true },

@@ -1,4 +1,4 @@
-//! What is due at a time: questions for the push, pings, and the ends that silence, patience and the file set.
+//! What is due at a time: questions for the push, pings, and the ends that silence, time limits and the file set.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::data_message;
 use crate::key_state::earliest;
 use crate::lifetime::signal_of;
 use crate::liveness::Due;
-use crate::request::{DataEvent, Event, Request};
+use crate::request::{ConnectionFailure, DataEvent, Event, Request};
 
 /// How often to ask for the push reply (OpenVPN `PUSH_REQUEST_INTERVAL`).
 const PUSH_REQUEST_INTERVAL: Duration = Duration::from_secs(5);
@@ -57,7 +57,7 @@ impl Connection {
             self.channel.send_message(now, "PUSH_REQUEST");
         }
         if self.up.is_none() {
-            self.check_patience(now);
+            self.check_timeouts(now);
             return;
         }
         if self.is_exiting() {
@@ -74,10 +74,12 @@ impl Connection {
             }
             Some(Due::Timeout) if self.liveness.exits() => {
                 self.signal = "ping-exit";
+                self.tell_silence(events);
                 self.end_as_configured(now, &self.silence("ping-exit"), events);
             }
             Some(Due::Timeout) => {
                 self.signal = "ping-restart";
+                self.tell_silence(events);
                 self.verdict = Some(retry(&self.silence("ping-restart")));
             }
             None => {}
@@ -93,12 +95,18 @@ impl Connection {
         }
     }
 
+    fn tell_silence(&self, events: &mut VecDeque<Event>) {
+        let name = Some(self.channel.peer_name().unwrap_or_default().to_owned());
+        let failure = ConnectionFailure::Silent { name, exits: self.liveness.exits() };
+        news(Request::ConnectionFailed(failure), events);
+    }
+
     fn silence(&self, directive: &str) -> String {
         let seconds = self.liveness.timeout().as_secs();
         format!("nothing heard from the server for {seconds} s ({directive})")
     }
 
-    fn check_patience(&mut self, now: Instant) {
+    fn check_timeouts(&mut self, now: Instant) {
         if !self.channel.heard() && now >= self.started + self.remote.poll_timeout {
             let seconds = self.remote.poll_timeout.as_secs();
             let reason = format!(

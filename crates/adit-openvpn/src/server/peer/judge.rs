@@ -11,7 +11,7 @@ use crate::data_keys::DataKeys;
 use crate::key_method::KeyMethod2;
 use crate::negotiate::{PeerAbilities, iv_proto, known_proto};
 use crate::occ::parse_options;
-use crate::request::{ClientDecision, Event, PeerSettings, ScriptId, ScriptOutcome};
+use crate::request::{ClientDecision, ConnectionFailure, Event, PeerSettings, ScriptId, ScriptOutcome};
 use crate::server::authentication::{AuthRequest, AuthResult};
 use crate::wire::TlsRole;
 
@@ -79,11 +79,15 @@ impl Peer {
             }
             AuthResult::Passed => self.proceed(),
             AuthResult::Refused { told, reason } if self.up.is_some() => {
+                self.failure.get_or_insert(ConnectionFailure::Login);
                 self.refuse(now, &told, &reason, events);
                 let reason = "was refused at a renegotiation".to_owned();
                 self.verdict = Some(Verdict::Remove { reason, severity: Severity::Warning });
             }
-            AuthResult::Refused { told, reason } => self.refuse(now, &told, &reason, events),
+            AuthResult::Refused { told, reason } => {
+                self.failure.get_or_insert(ConnectionFailure::Login);
+                self.refuse(now, &told, &reason, events);
+            }
         }
     }
 

@@ -88,7 +88,10 @@ impl Watcher {
     /// known at once.
     pub(in crate::up) fn request(&mut self, request: &Request, device: &str) -> Option<Reply> {
         // For the log alone.
-        if matches!(request, Request::ConnectionFailed(_) | Request::ExitNotice { .. }) {
+        if matches!(
+            request,
+            Request::ConnectionFailed(_) | Request::ClientFailed(_) | Request::ExitNotice { .. }
+        ) {
             return None;
         }
         self.failed = false;

@@ -17,7 +17,7 @@ use crate::options::{Part, Program};
 use issue::{Issuer, Made};
 use plan::{Plan, Spec, Usages};
 use situations::{SITUATIONS, Situation};
-use trial::{TIMEOUT, Trial, Verdict};
+use trial::{Outcome, TIMEOUT, Trial, Verdict};
 
 /// How many verifications run at once.
 const WORKERS: usize = 6;
@@ -31,11 +31,11 @@ const TRIALS: [(Part, Program); 4] = [
     (Part::Client, Program::Adit),
 ];
 
-/// The verdicts of both programs at both ends, or what went wrong.
-type Outcome = Result<[Verdict; 4], String>;
+/// What came of it with both programs at both ends, or what went wrong.
+type Outcomes = Result<[Outcome; 4], String>;
 
-fn verify(situation: &Situation, own: &[Made; 2], namespace: &Namespace) -> Outcome {
-    let mut verdicts = [Verdict::Accepts; 4];
+fn verify(situation: &Situation, own: &[Made; 2], namespace: &Namespace) -> Outcomes {
+    let mut outcomes = [const { Outcome { verdict: Verdict::Accepts, error: None } }; 4];
     for (own, part) in own.iter().zip([Part::Server, Part::Client]) {
         let usages = match part {
             Part::Server => Usages { own: "clientAuth", other: "serverAuth" },
@@ -45,13 +45,13 @@ fn verify(situation: &Situation, own: &[Made; 2], namespace: &Namespace) -> Outc
         (situation.plan)(&mut plan, usages);
         let directory = Scratch::create("chains").unwrap();
         let made = Issuer(&directory).make(&plan);
-        for (verdict, (_, verifier)) in verdicts.iter_mut().zip(TRIALS).filter(|(_, trial)| trial.0 == part) {
+        for (outcome, (_, verifier)) in outcomes.iter_mut().zip(TRIALS).filter(|(_, trial)| trial.0 == part) {
             let trial = Trial { verifier, part, made: &made, own };
             let context = |error: String| format!("{}, {verifier:?} as {part:?}: {error}", situation.name);
-            *verdict = trial.run(namespace, &directory).map_err(context)?;
+            *outcome = trial.run(namespace, &directory).map_err(context)?;
         }
     }
-    Ok(verdicts)
+    Ok(outcomes)
 }
 
 /// Certificates without fault for the judging end, as a server and as a client.
@@ -64,7 +64,7 @@ fn own_certificates() -> [Made; 2] {
     })
 }
 
-fn all_verdicts() -> Vec<Outcome> {
+fn all_outcomes() -> Vec<Outcomes> {
     let own = own_certificates();
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
@@ -74,15 +74,15 @@ fn all_verdicts() -> Vec<Outcome> {
                 loop {
                     let place = next.fetch_add(1, Ordering::Relaxed);
                     let Some(situation) = SITUATIONS.get(place) else { return };
-                    let verdicts = verify(situation, &own, &namespace);
-                    results.lock().unwrap().push((place, verdicts));
+                    let outcomes = verify(situation, &own, &namespace);
+                    results.lock().unwrap().push((place, outcomes));
                 }
             });
         }
     });
     let mut results = results.into_inner().unwrap();
     results.sort_by_key(|(place, _)| *place);
-    results.into_iter().map(|(_, verdicts)| verdicts).collect()
+    results.into_iter().map(|(_, outcomes)| outcomes).collect()
 }
 
 /// The table of the page.
@@ -143,10 +143,12 @@ fn every_path_gets_the_verdict_of_openvpn_or_a_stricter_one() {
     if !can_run("every_path_gets_the_verdict_of_openvpn_or_a_stricter_one", &PROGRAMS) {
         return;
     }
-    let (verdicts, errors): (Vec<_>, Vec<_>) = all_verdicts().into_iter().partition(Result::is_ok);
+    let (outcomes, errors): (Vec<_>, Vec<_>) = all_outcomes().into_iter().partition(Result::is_ok);
     let errors: Vec<String> = errors.into_iter().filter_map(Result::err).collect();
     assert!(errors.is_empty(), "{}", errors.join("\n\n"));
-    let verdicts: Vec<[Verdict; 4]> = verdicts.into_iter().flatten().collect();
+    let outcomes: Vec<[Outcome; 4]> = outcomes.into_iter().flatten().collect();
+    let verdicts: Vec<[Verdict; 4]> =
+        outcomes.iter().map(|outcomes| outcomes.each_ref().map(|outcome| outcome.verdict)).collect();
     let table = table(&verdicts);
     let others: Vec<String> = SITUATIONS
         .iter()
@@ -156,4 +158,40 @@ fn every_path_gets_the_verdict_of_openvpn_or_a_stricter_one() {
         .collect();
     assert!(others.is_empty(), "not as expected:\n{}\n\n{table}", others.join("\n"));
     assert!(PAGE.contains(&table), "docs/CERTIFICATES.md has to hold this table:\n{table}");
+    let different: Vec<(&str, String)> =
+        SITUATIONS.iter().zip(&outcomes).flat_map(|(it, outcomes)| other_lines(it.name, outcomes)).collect();
+    let is_known = |name: &str| OTHER_REASONS.iter().any(|(known, _)| *known == name);
+    let unknown: Vec<_> = different.iter().filter(|(name, _)| !is_known(name)).collect();
+    assert!(unknown.is_empty(), "{unknown:#?}");
+    for (known, why) in OTHER_REASONS {
+        assert!(different.iter().any(|(name, _)| *name == known), "{known}: the same, though {why}");
+    }
+}
+
+/// Situations in which adit's reason is another one than OpenSSL's, and why.
+const OTHER_REASONS: [(&str, &str); 2] = [
+    ("another root with the same name", "OpenSSL goes by the keys' identifiers first, webpki by names alone"),
+    (
+        "name constraints of the root: DNS name excluded",
+        "webpki does not say which kind of constraint does not hold",
+    ),
+];
+
+/// Where adit's line about a certificate that it refuses is another one than OpenVPN's, at either end.
+fn other_lines<'a>(situation: &'a str, outcomes: &[Outcome; 4]) -> Vec<(&'a str, String)> {
+    let [server, own_server, client, own_client] = outcomes;
+    let lines = [lines_differ(server, own_server), lines_differ(client, own_client)];
+    lines.into_iter().flatten().map(|how| (situation, how)).collect()
+}
+
+fn lines_differ(theirs: &Outcome, ours: &Outcome) -> Option<String> {
+    let theirs = theirs.error.as_ref()?;
+    if ours.verdict != Verdict::Refuses {
+        return None;
+    }
+    let ours = ours.error.as_deref().unwrap_or("no line");
+    // adit has the serial number of the peer's own certificate alone.
+    let (start, _) = theirs.split_once(", serial=")?;
+    let is_same = if start.starts_with("depth=0") { ours == theirs } else { ours.starts_with(start) };
+    (!is_same).then(|| format!("{ours}, OpenVPN: {theirs}"))
 }

@@ -7,8 +7,6 @@ mod installers;
 mod name_servers;
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::symlink;
-use std::process::Command;
 use std::time::Duration;
 
 use adit_testbed::{MAX_WAIT, Scratch};
@@ -17,25 +15,13 @@ use crate::options::Program;
 
 const WAIT: Duration = MAX_WAIT;
 /// What tells that a tunnel is up.
-const COMPLETED: &str = "Initialization Sequence Completed";
+pub(super) const COMPLETED: &str = "Initialization Sequence Completed";
 /// Variables that a shell makes, or whose values are of one process or of a file of this test.
 const OF_THE_RUN: [&str; 8] =
     ["PATH", "PWD", "OLDPWD", "SHLVL", "_", "config", "daemon_pid", "daemon_start_time"];
 
-/// The program that a deployment calls by that name: Debian's OpenVPN, or adit by a link in `scratch`.
-fn called(program: Program, name: &str, scratch: &Scratch) -> Command {
-    if program == Program::OpenVpn {
-        return adit_testbed::program("openvpn").unwrap();
-    }
-    let link = scratch.path().join(name);
-    if !link.exists() {
-        symlink(env!("CARGO_BIN_EXE_adit"), &link).unwrap();
-    }
-    Command::new(link)
-}
-
 /// What comes of it with OpenVPN and with adit, at the same time.
-fn by_both<T: Send>(run: impl Fn(Program) -> T + Sync) -> [T; 2] {
+pub(super) fn by_both<T: Send>(run: impl Fn(Program) -> T + Sync) -> [T; 2] {
     let run = &run;
     std::thread::scope(|scope| {
         let threads = [Program::OpenVpn, Program::Adit].map(|program| scope.spawn(move || run(program)));

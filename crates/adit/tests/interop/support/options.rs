@@ -1,10 +1,11 @@
 //! What a tunnel is made of, and the two configuration files that say so.
 
 use std::fmt::Write as _;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use adit_testbed::{Identity, KeyKind, TestbedError, openvpn_command};
+use adit_testbed::{Identity, KeyKind, Scratch, TestbedError, openvpn_command};
 
 /// Which program plays a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +54,18 @@ impl Program {
                 Ok(command)
             }
         }
+    }
+
+    /// OpenVPN, or adit under that name: a link in `scratch`.
+    pub(crate) fn called_as(self, name: &str, scratch: &Scratch) -> Command {
+        if self != Program::Adit {
+            return adit_testbed::program("openvpn").unwrap();
+        }
+        let link = scratch.path().join(name);
+        if !link.exists() {
+            symlink(env!("CARGO_BIN_EXE_adit"), &link).unwrap();
+        }
+        Command::new(link)
     }
 
     /// How its configuration files are named.

@@ -1,6 +1,5 @@
 //! One verification: two programs, one handshake.
 
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,6 +30,14 @@ impl Verdict {
     }
 }
 
+/// What came of a verification.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub(super) verdict: Verdict,
+    /// What the verifying program wrote behind `VERIFY ERROR: ` when it refused.
+    pub(super) error: Option<String>,
+}
+
 /// One verification: which program verifies, at which end, and what.
 pub(super) struct Trial<'a> {
     pub(super) verifier: Program,
@@ -54,6 +61,15 @@ fn refusals(verifier: Program) -> &'static [&'static str] {
             "OpenSSL: error",
         ],
     }
+}
+
+/// What that program wrote behind `VERIFY ERROR: `. It stands before the line that the handshake failed.
+fn verify_error(verifier: &Process) -> Option<String> {
+    let _ =
+        wait_until("the end of the handshake", TIMEOUT, || verifier.log().contains("TLS handshake failed"));
+    let log = verifier.log();
+    let (_, error) = log.lines().find_map(|line| line.split_once("VERIFY ERROR: "))?;
+    Some(error.to_owned())
 }
 
 impl Trial<'_> {
@@ -93,22 +109,29 @@ impl Trial<'_> {
             _ => self.of_openvpn(part),
         };
         let file = directory.write(&format!("{part:?}.conf"), &text).unwrap();
-        let command = program.command(part, Path::new(&file)).unwrap();
+        // In OpenVPN's manner adit writes OpenVPN's lines beside its own.
+        let mut command = program.called_as("openvpn", directory);
+        command.arg("--config").arg(&file);
         namespace.spawn(&format!("{program:?} {part:?}"), command).unwrap()
     }
 
     /// What becomes of the certificates. The namespace is free afterwards.
-    pub(super) fn run(&self, namespace: &Namespace, directory: &Scratch) -> Result<Verdict, String> {
+    pub(super) fn run(&self, namespace: &Namespace, directory: &Scratch) -> Result<Outcome, String> {
         let mut server = self.start(Part::Server, namespace, directory);
         let listens = || !server.is_running() || namespace.is_bound(false, 1194).unwrap_or(false);
         wait_until("the server to listen", TIMEOUT, listens).map_err(|error| error.to_string())?;
         let mut client = self.start(Part::Client, namespace, directory);
         let verdict = self.verdict(&mut server, &mut client);
+        let verifier = if self.part == Part::Server { &server } else { &client };
+        let refuses = verdict == Some(Verdict::Refuses);
+        let error = refuses.then(|| verify_error(verifier)).flatten();
         let _ = (client.kill(), server.kill());
         let gone = || !namespace.is_bound(false, 1194).unwrap_or(true);
         wait_until("the port to be free", TIMEOUT, gone).map_err(|error| error.to_string())?;
-        verdict
-            .ok_or_else(|| format!("==== server\n{}\n==== client\n{}", server.log_tail(), client.log_tail()))
+        let verdict = verdict.ok_or_else(|| {
+            format!("==== server\n{}\n==== client\n{}", server.log_tail(), client.log_tail())
+        })?;
+        Ok(Outcome { verdict, error })
     }
 
     fn verdict(&self, server: &mut Process, client: &mut Process) -> Option<Verdict> {

@@ -2,7 +2,7 @@
 
 use adit_testbed::{Authority, KeyKind, Scratch, can_run, wait_until};
 
-use super::{COMPLETED, Call, RECORD, WAIT, by_both, called, calls};
+use super::{COMPLETED, Call, RECORD, WAIT, by_both, calls};
 use crate::authentication::passwords::script;
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program};
@@ -64,7 +64,7 @@ fn gluetun(program: Program, event: Event, wanted: &[&str]) {
     bed.server.start().unwrap();
     let client = &bed.clients[0];
     client.namespace.ip(&["route", "add", "default", "via", "10.9.1.1"]).unwrap();
-    let mut command = called(program, "openvpn2.6", &scratch);
+    let mut command = program.called_as("openvpn2.6", &scratch);
     command.arg("--config").arg(client.config());
     let mut process = client.namespace.spawn(&format!("gluetun ({program:?}, {event:?})"), command).unwrap();
     for line in wanted {
@@ -129,7 +129,7 @@ fn haugene(program: Program, words: &[&str]) -> Vec<Call> {
     bed.server.start().unwrap();
     let client = &bed.clients[0];
     client.namespace.ip(&["route", "add", "default", "via", "10.9.1.1"]).unwrap();
-    let mut command = called(program, "openvpn", &scratch);
+    let mut command = program.called_as("openvpn", &scratch);
     command.args(words.iter().map(|word| word.replace("SCRIPT", record.to_str().unwrap())));
     command.arg("--config").arg(client.config());
     let mut process = client.namespace.spawn(&format!("haugene ({program:?})"), command).unwrap();

@@ -12,7 +12,7 @@ use adit_testbed::{
     static_key, wait_until, wait_until_reachable,
 };
 
-use super::{COMPLETED, WAIT, called};
+use super::{COMPLETED, WAIT};
 use crate::authentication::passwords::script;
 use crate::bed::PROGRAMS;
 use crate::command_line::tunnels::blocks;
@@ -98,7 +98,7 @@ impl Node {
         let processes = match self.form {
             Form::Processes(program) => {
                 let start = |file: &PathBuf| {
-                    let mut command = called(program, "openvpn", &self.scratch);
+                    let mut command = program.called_as("openvpn", &self.scratch);
                     command.args(["--suppress-timestamps", "--config"]).arg(file);
                     self.hub.spawn("office", command).unwrap()
                 };

@@ -14,7 +14,7 @@ use adit_testbed::{
     static_key, tls_crypt_v2_keys, wait_until, wait_until_reachable,
 };
 
-use super::{COMPLETED, WAIT, called};
+use super::{COMPLETED, WAIT};
 use crate::bed::PROGRAMS;
 use crate::management::commands::Talk;
 use crate::options::Program;
@@ -124,7 +124,7 @@ impl Bed {
     /// The command of the unit `openvpn-server@server`, in its directory.
     fn start_server(&self, program: Program) -> Process {
         let here = self.directory.path();
-        let mut command = called(program, "openvpn", &self.directory);
+        let mut command = program.called_as("openvpn", &self.directory);
         command.current_dir(here).arg("--status").arg(here.join("status-server.log"));
         command.args(["--status-version", "2", "--suppress-timestamps", "--config", "server.conf"]);
         let mut process = self.server.spawn(&format!("server ({program:?})"), command).unwrap();
@@ -133,7 +133,7 @@ impl Bed {
     }
 
     fn start_client(&self, program: Program) -> Process {
-        let mut command = called(program, "openvpn", &self.directory);
+        let mut command = program.called_as("openvpn", &self.directory);
         command.arg(self.directory.path().join("alice.ovpn"));
         self.client.spawn(&format!("client ({program:?})"), command).unwrap()
     }
