@@ -7,15 +7,20 @@
 CARGO ?= cargo
 AS_ROOT := $(CURDIR)/scripts/as-root
 # Test programs run as root, the compiler does not.
-RUN_TESTS := $(CARGO) test --locked --config 'target."cfg(all())".runner = "$(AS_ROOT)"'
+RUN_TESTS := env $(LINTING) $(CARGO) test --locked --config 'target."cfg(all())".runner = "$(AS_ROOT)"'
 
 PACKAGES := deb rpm tarball
-.PHONY: help test demo $(PACKAGES) test-packages test-networkmanager build fmt-check lint deny fuzz-check fuzz-run miri unit doc deps demo-deps lab-peers
+.PHONY: help test demo $(PACKAGES) test-packages test-networkmanager build fmt-check lint deny fuzz-check fuzz-run miri unit \
+	build-tests run-tests doc deps check-deps demo-deps lab-peers
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
 
-test: deps fmt-check lint deny fuzz-check unit doc fuzz-run miri
+# Everything is compiled once: clippy is the compiler of what is tested, with the arguments that `cargo clippy -- -D warnings` gives
+# it. The tests wait a third of their time, which is for what has a target directory of its own (scripts/beside).
+test: deps fmt-check fuzz-check
+	@+scripts/beside '$(MAKE) deny fuzz-run miri' \
+		'$(MAKE) unit doc LINTING="RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__"'
 
 demo: demo-deps build
 	@echo OpenVPN:
@@ -50,7 +55,7 @@ lint:
 
 # Licences, banned crates and where crates come from: deny.toml. What fuzzing adds is not shipped: its licences are left out.
 DENY := PATH="$(CURDIR)/target/tools/bin:$$PATH" $(CARGO) deny --locked
-deny: deps
+deny: check-deps
 	@$(DENY) check bans licenses sources
 	@$(DENY) --manifest-path fuzz/Cargo.toml --config deny.toml check bans sources
 
@@ -62,7 +67,7 @@ fuzz-check:
 
 # Each target for this long. Where there is no nightly toolchain (exit 3), that is said and all goes on.
 FUZZ_SECONDS ?= 1
-fuzz-run:
+fuzz-run: check-deps
 	@FUZZ_BUILD=quick scripts/fuzz-smoke $(FUZZ_SECONDS); status=$$?; [ $$status -eq 0 ] || [ $$status -eq 3 ]
 
 # Where there is no Miri (exit 3), that is said and all goes on.
@@ -73,23 +78,28 @@ miri:
 # mostly wait: more of them at once than there are processors. CI=true: skip none. scripts/run-tests runs a few failed tests
 # once more and names those that passed only then.
 WAITING := handshake::rows:: handshake::pairwise::
-unit: lab-peers
+unit: build-tests lab-peers run-tests
+
+build-tests:
 	$(RUN_TESTS) --workspace --no-run
+
+run-tests: build-tests lab-peers
 	CI=true RUST_TEST_THREADS=16 scripts/run-tests $(RUN_TESTS) --no-fail-fast --workspace --test interop -- $(WAITING)
 	CI=true RUST_TEST_THREADS=6 scripts/run-tests $(RUN_TESTS) --no-fail-fast --workspace -- $(addprefix --skip ,$(WAITING))
 
 doc:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 
-# Whom the lab's test measures: the lab gets them itself. `--workspace` builds with the features of `unit`, so that
-# dependencies are compiled once; adit-load is what the lab's tests load with.
+# Whom the lab's test measures: the lab gets them itself.
 LAB_PEERS := openvpn-udp,wireguard-go-debian,strongswan,tinc
-lab-peers:
-	@$(CARGO) build --locked --workspace --bin adit-lab --bin adit-load
+lab-peers: build-tests
 	@$(AS_ROOT) target/debug/adit-lab setup --subjects $(LAB_PEERS)
 
 deps:
 	@scripts/install-deps test
+
+check-deps:
+	@scripts/install-deps checks
 
 demo-deps:
 	@scripts/install-deps demo

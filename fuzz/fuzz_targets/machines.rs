@@ -146,6 +146,7 @@ impl Model {
                 | Request::ServerInfo(_)
                 | Request::AuthFailed(_)
                 | Request::ConnectionFailed(_)
+                | Request::ClientFailed(_)
                 | Request::ExitNotice { .. }
                 | Request::ServerNotice(_)
                 | Request::Echo(_)

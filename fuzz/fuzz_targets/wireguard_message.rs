@@ -22,7 +22,8 @@ fn interface() -> Interface {
         persistent_keepalive: Some(5),
         ..PeerChange::new(PublicKey([9; 32]))
     }];
-    params.configuration = Changes { private_key: Some(PrivateKey::new([1; 32])), peers, ..Changes::default() };
+    params.configuration =
+        Changes { private_key: Some(PrivateKey::new([1; 32])), peers, ..Changes::default() };
     let mut interface = Interface::new(params, NOW, [1; 32]).expect("a configuration");
     drain(&mut interface);
     interface

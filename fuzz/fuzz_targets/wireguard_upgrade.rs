@@ -4,24 +4,24 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use adit_core::{ConnectionId, Judgement, Path, Preamble, is_unprintable};
+use adit_core::{ConnectionId, Path, Preamble, PreambleVerdict, is_unprintable};
 use adit_dataplane::codec::wireguard::Sockets;
 use adit_dataplane::{Config, MergePolicy, ReceiveBatch};
 use adit_wireguard::upgrade::{Acceptor, Initiator, LONGEST};
 use libfuzzer_sys::fuzz_target;
 
 /// The judgement of a stream that arrives in pieces of that size, with the answer.
-fn judge(preamble: &dyn Preamble, stream: &[u8], piece: usize) -> (Judgement, Vec<u8>) {
+fn judge(preamble: &dyn Preamble, stream: &[u8], piece: usize) -> (PreambleVerdict, Vec<u8>) {
     let mut answer = Vec::new();
     for end in (0..stream.len()).step_by(piece).skip(1).chain([stream.len()]) {
         let judgement = preamble.judge(&stream[..end], &mut answer);
-        if judgement != Judgement::Incomplete {
+        if judgement != PreambleVerdict::Incomplete {
             return (judgement, answer);
         }
         assert!(end < LONGEST, "it waits for more and more");
         assert!(answer.is_empty(), "an answer to half a request");
     }
-    (Judgement::Incomplete, answer)
+    (PreambleVerdict::Incomplete, answer)
 }
 
 fn records(stream: &[u8]) {
@@ -44,13 +44,13 @@ fuzz_target!(|data: &[u8]| {
     for preamble in [&Acceptor as &dyn Preamble, &initiator] {
         let (judgement, answer) = judge(preamble, stream, piece);
         match &judgement {
-            Judgement::Incomplete => {}
-            Judgement::Complete { taken } => {
+            PreambleVerdict::Incomplete => {}
+            PreambleVerdict::Complete { taken } => {
                 assert!(*taken <= stream.len().min(LONGEST));
                 assert_eq!(judge(preamble, stream, stream.len()), (judgement.clone(), answer));
                 records(&stream[*taken..]);
             }
-            Judgement::Refused(why) => assert!(!why.contains(is_unprintable), "{why}"),
+            PreambleVerdict::Refused(why) => assert!(!why.contains(is_unprintable), "{why}"),
         }
     }
 });
