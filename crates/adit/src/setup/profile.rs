@@ -72,7 +72,7 @@ pub(super) fn server(
         text,
         "persist-tun\n\
          persist-key\n\
-         # Whom the server becomes once all is set up.\n\
+         # The user that the server runs as, once all is set up.\n\
          user {user}\n\
          group {group}\n\
          verb 3\n\
