@@ -63,16 +63,16 @@ fn step(what: &'static str, count: u32, order: Order) -> Step {
 impl Step {
     /// Gives the orders, and prints what they took. False if that was too much, or the flow lost a packet.
     fn run(&self, plane: &mut Plane) -> bool {
-        let (mut spent, mut sent, mut lost) = (Duration::ZERO, 0, 0);
+        let (mut elapsed, mut sent, mut lost) = (Duration::ZERO, 0, 0);
         for numbers in (0..self.count).collect::<Vec<_>>().chunks(BETWEEN) {
             let start = Instant::now();
             numbers.iter().for_each(|number| (self.order)(plane, *number));
-            spent += start.elapsed();
+            elapsed += start.elapsed();
             sent += 1;
             lost += u32::from(!plane.passes());
         }
-        let each = spent.as_nanos() as f64 / 1000.0 / f64::from(self.count.max(1));
-        let in_time = self.limit.is_none_or(|limit| spent < limit);
+        let each = elapsed.as_nanos() as f64 / 1000.0 / f64::from(self.count.max(1));
+        let in_time = self.limit.is_none_or(|limit| elapsed < limit);
         let verdict = match self.limit {
             Some(limit) => format!("; limit {limit:?}: {}", if in_time { "pass" } else { "FAIL" }),
             None => String::new(),
@@ -81,7 +81,7 @@ impl Step {
             "{:>7} {:<30} {:>8.1} ms, {each:>6.2} us each; the flow lost {lost} of {sent} packets{verdict}",
             self.count,
             self.what,
-            spent.as_secs_f64() * 1000.0,
+            elapsed.as_secs_f64() * 1000.0,
         );
         in_time && lost == 0
     }

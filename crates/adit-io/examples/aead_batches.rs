@@ -57,7 +57,7 @@ fn compare(bytes: usize, count: usize) -> Result<[f64; 4], AeadError> {
 
 /// Nanoseconds for a message: sealing, opening.
 fn round(aead: &dyn Aead, messages: &mut [Message<'_>]) -> Result<[f64; 2], AeadError> {
-    let mut spent = [0.0; 2];
+    let mut times_taken = [0.0; 2];
     let bytes: usize = messages.iter().map(|message| message.text.len()).sum();
     let times = (BYTES / bytes).max(1);
     for _ in 0..times {
@@ -71,8 +71,8 @@ fn round(aead: &dyn Aead, messages: &mut [Message<'_>]) -> Result<[f64; 2], Aead
                 return Err(AeadError::Refused);
             }
         }
-        spent[0] += (sealed - start).as_nanos() as f64;
-        spent[1] += sealed.elapsed().as_nanos() as f64;
+        times_taken[0] += (sealed - start).as_nanos() as f64;
+        times_taken[1] += sealed.elapsed().as_nanos() as f64;
     }
-    Ok(spent.map(|nanoseconds| nanoseconds / (times * messages.len()) as f64))
+    Ok(times_taken.map(|nanoseconds| nanoseconds / (times * messages.len()) as f64))
 }

@@ -194,8 +194,8 @@ mod tests {
         let mut other = bytes.clone();
         other[0] ^= 1;
         assert_eq!(read_answer(&other, &open).unwrap(), None, "another id");
-        let foreign = query(&"evil.example".parse().unwrap(), Rtype::A).unwrap();
-        assert_eq!(read_answer(&answer(&foreign, Rcode::NOERROR, &[]), &open).unwrap(), None);
+        let other = query(&"evil.example".parse().unwrap(), Rtype::A).unwrap();
+        assert_eq!(read_answer(&answer(&other, Rcode::NOERROR, &[]), &open).unwrap(), None);
         let none = answer(&open[1], Rcode::NXDOMAIN, &[]);
         assert_eq!(read_answer(&none, &open).unwrap(), Some((1, Vec::new())));
         assert!(read_answer(&answer(&open[1], Rcode::SERVFAIL, &[]), &open).is_err());

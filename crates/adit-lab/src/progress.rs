@@ -22,7 +22,7 @@ pub(crate) struct Progress {
     links: Vec<usize>,
     done: usize,
     /// What the turns on each link took together, and how many there were.
-    spent: BTreeMap<usize, (Duration, u32)>,
+    durations: BTreeMap<usize, (Duration, u32)>,
     what: String,
     start: Instant,
     on_terminal: bool,
@@ -39,7 +39,7 @@ impl Progress {
         Progress {
             links,
             done: 0,
-            spent: BTreeMap::new(),
+            durations: BTreeMap::new(),
             what: String::new(),
             start: Instant::now(),
             on_terminal: is_terminal(),
@@ -74,7 +74,7 @@ impl Progress {
     /// The turn has ended.
     pub(crate) fn end(&mut self) {
         if let Some(link) = self.links.get(self.done) {
-            let (time, count) = self.spent.entry(*link).or_default();
+            let (time, count) = self.durations.entry(*link).or_default();
             (*time, *count) = (*time + self.start.elapsed(), *count + 1);
         }
         self.done += 1;
@@ -96,8 +96,8 @@ impl Progress {
     fn left(&self) -> Option<String> {
         let mean = |(time, count): (Duration, u32)| time / count.max(1);
         let sum = |all: (Duration, u32), one: &(Duration, u32)| (all.0 + one.0, all.1 + one.1);
-        let all = self.spent.values().fold((Duration::ZERO, 0), sum);
-        let of = |link: &usize| mean(self.spent.get(link).copied().unwrap_or(all));
+        let all = self.durations.values().fold((Duration::ZERO, 0), sum);
+        let of = |link: &usize| mean(self.durations.get(link).copied().unwrap_or(all));
         let left: Duration = self.links.get(self.done..)?.iter().map(of).sum();
         let minutes = (left.as_secs_f64() / 60.0).ceil();
         let text = match minutes >= 90.0 {
@@ -116,7 +116,7 @@ mod tests {
     fn what_is_left_takes_as_long_as_others_on_its_link() {
         let mut progress = Progress::of(vec![0, 1, 1, 0, 1]);
         assert_eq!(progress.left(), None);
-        progress.spent =
+        progress.durations =
             BTreeMap::from([(0, (Duration::from_secs(60), 1)), (1, (Duration::from_secs(600), 2))]);
         progress.done = 3;
         assert_eq!(progress.left().as_deref(), Some("about 6 min left"));

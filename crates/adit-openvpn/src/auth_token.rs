@@ -84,7 +84,7 @@ pub(crate) fn verify(params: &TokenParams, username: &str, token: &str, now: u64
     let (made, _) = times.split_first_chunk::<8>()?;
     let (since, made) = (u64::from_be_bytes(*since), u64::from_be_bytes(*made));
     let until = made.saturating_add(twice(params.renewal));
-    let over = params.lifetime.is_some_and(|life| now > since.saturating_add(life.as_secs()));
+    let over = params.lifetime.is_some_and(|lifetime| now > since.saturating_add(lifetime.as_secs()));
     let expired = now < made || now >= until || made < since || over;
     Some(Verified { login: Login { id: *id, since }, expired, nameless })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use adit_pki::inspect::{OutOfDate, out_of_date};
 use adit_pki::pem::{self, PemError};
-use adit_pki::{Authorities, AuthorityWarning, ForeignList, PeerRequirements, Purpose, Revocations};
+use adit_pki::{Authorities, AuthorityWarning, PeerRequirements, Purpose, Revocations, UnmatchedList};
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
@@ -260,13 +260,13 @@ fn authority_warning(warning: &AuthorityWarning) -> String {
 }
 
 fn list_warnings(authorities: &Authorities, lists: &Revocations) -> Vec<String> {
-    let warning = |ForeignList { issuer, trusted }| {
+    let warning = |UnmatchedList { issuer, trusted }| {
         format!(
             "crl-verify: the revocation list of {issuer} revokes nothing that a CA certificate in ca has issued, as none has that name; ca holds {}",
             trusted.join("; ")
         )
     };
-    authorities.foreign_lists(&lists.current()).into_iter().map(warning).collect()
+    authorities.unmatched_lists(&lists.current()).into_iter().map(warning).collect()
 }
 
 fn key_error(error: rustls::Error) -> CredentialError {

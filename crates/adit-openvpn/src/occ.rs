@@ -215,7 +215,7 @@ mod tests {
         secret: false,
     };
 
-    const POINT: OccPointToPoint = OccPointToPoint {
+    const POINT_TO_POINT: OccPointToPoint = OccPointToPoint {
         ifconfig: Some([Ipv4Addr::new(10, 8, 0, 2), Ipv4Addr::new(10, 8, 0, 1)]),
         ipv6: false,
     };
@@ -228,7 +228,7 @@ mod tests {
         let cases = [
             (
                 OccParams {
-                    point_to_point: Some(OccPointToPoint { ipv6: true, ..POINT }),
+                    point_to_point: Some(OccPointToPoint { ipv6: true, ..POINT_TO_POINT }),
                     cipher: None,
                     allowed: false,
                     ..CLIENT

@@ -354,7 +354,7 @@ impl Protocol for Server {
         self.now = now;
         let id = self.by_data_id(notice.peer());
         if let Notice::Moved { path, .. } = notice {
-            self.moved(id, path);
+            self.roamed(id, path);
         } else if let Some(peer) = self.peers.get_mut(&id) {
             peer.handle_notice(now, &notice);
         }

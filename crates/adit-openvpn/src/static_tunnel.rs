@@ -373,7 +373,7 @@ impl Protocol for StaticTunnel {
                 self.heard = true;
                 self.establish();
             }
-            Notice::Moved { path, .. } => self.moved(path),
+            Notice::Moved { path, .. } => self.roamed(path),
             Notice::Message { payload, .. } => match data_message::classify(&payload) {
                 DataMessage::OccExit => {
                     self.signal = "remote-exit";

@@ -155,17 +155,17 @@ impl Authorities {
     }
 
     /// The revocation lists of which no trusted certificate is the issuer: they revoke nothing.
-    pub fn foreign_lists(&self, lists: &RevocationLists) -> Vec<ForeignList> {
+    pub fn unmatched_lists(&self, lists: &RevocationLists) -> Vec<UnmatchedList> {
         let subjects = || {
             let all = self.roots.iter().chain(&self.intermediates);
             all.filter_map(|it| Some(X509Certificate::from_der(it).ok()?.1))
         };
         let names: Vec<CanonicalName> = subjects().map(|it| CanonicalName::new(it.subject())).collect();
-        let foreign = lists.signed_lists().iter().filter(|list| !names.iter().any(|name| list.is_of(name)));
+        let unmatched = lists.signed_lists().iter().filter(|list| !names.iter().any(|name| list.is_of(name)));
         let trusted: Vec<String> = subjects().map(|it| subject_text(it.subject())).collect();
         let warning =
-            |list: &SignedList| ForeignList { issuer: list.issuer_text.clone(), trusted: trusted.clone() };
-        foreign.map(warning).collect()
+            |list: &SignedList| UnmatchedList { issuer: list.issuer_text.clone(), trusted: trusted.clone() };
+        unmatched.map(warning).collect()
     }
 
     /// What keeps trusted certificates from being part of any path of a peer with this purpose at that time.
@@ -228,14 +228,14 @@ impl fmt::Display for AuthorityWarning {
 
 /// A revocation list of an authority that is not trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ForeignList {
+pub struct UnmatchedList {
     /// The list's authority.
     pub issuer: String,
     /// The subjects of the trusted certificates.
     pub trusted: Vec<String>,
 }
 
-impl fmt::Display for ForeignList {
+impl fmt::Display for UnmatchedList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -17,7 +17,7 @@ const AUTHORITY_LIFE: Duration = Duration::days(3650);
 /// The longest that today's TLS stacks take for a leaf (825 days).
 const LEAF_LIFE: Duration = Duration::days(825);
 /// Certificates are valid from a little before now, for clients whose clocks are late.
-const EARLY: Duration = Duration::hours(1);
+const BACKDATED: Duration = Duration::hours(1);
 
 /// Why something could not be issued.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -171,7 +171,7 @@ impl Authority {
             invalidity_date: None,
         });
         let params = CertificateRevocationListParams {
-            this_update: now - EARLY,
+            this_update: now - BACKDATED,
             next_update: now + AUTHORITY_LIFE,
             crl_number: SerialNumber::from(number),
             issuing_distribution_point: None,
@@ -219,9 +219,9 @@ fn is_host_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label) && !last.chars().all(|c| c.is_ascii_digit())
 }
 
-fn validity(now: OffsetDateTime, life: Duration) -> (OffsetDateTime, OffsetDateTime) {
+fn validity(now: OffsetDateTime, lifetime: Duration) -> (OffsetDateTime, OffsetDateTime) {
     let now = whole_seconds(now);
-    (now - EARLY, now - EARLY + life)
+    (now - BACKDATED, now - BACKDATED + lifetime)
 }
 
 /// Certificates and lists count whole seconds.

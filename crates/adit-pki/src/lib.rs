@@ -28,7 +28,7 @@ mod revocation;
 mod signed_list;
 mod verify;
 
-pub use authorities::{Authorities, AuthorityWarning, ForeignList};
+pub use authorities::{Authorities, AuthorityWarning, UnmatchedList};
 pub use ca_fault::{CaFault, FaultyCa};
 pub use name_fields::{NameField, NameFields};
 pub use public_key::KeyKind;

@@ -159,7 +159,7 @@ impl Protocol for Endpoint {
                 activity.received.last().into_iter().for_each(|at| peer.note_heard(at))
             }
             Notice::FirstOpened { session, .. } => peer.confirm(session, shared),
-            Notice::Moved { path, .. } => peer.moved(path, shared),
+            Notice::Moved { path, .. } => peer.roamed(path, shared),
             Notice::Message { payload, .. } if payload == wire::EXIT_NOTICE => {
                 peer.end("it ended", false, shared)
             }

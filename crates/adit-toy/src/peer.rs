@@ -234,7 +234,7 @@ impl Peer {
     }
 
     /// Data comes from there now.
-    pub(crate) fn moved(&mut self, path: Path, shared: &mut Shared) {
+    pub(crate) fn roamed(&mut self, path: Path, shared: &mut Shared) {
         self.data = Some(path);
         shared.data(DataEvent::MovePeer { peer: self.id, path });
     }

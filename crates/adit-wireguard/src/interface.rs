@@ -289,7 +289,7 @@ impl Protocol for Interface {
                 peer.passed(shared, activity);
             }
             Notice::FirstOpened { session, .. } => peer.first_opened(shared, session),
-            Notice::Moved { path, .. } => peer.moved(shared, path),
+            Notice::Moved { path, .. } => peer.roamed(shared, path),
             Notice::Wanted { .. } => peer.wanted(shared),
             Notice::LimitNear { session, .. } => peer.limit_near(shared, session),
             Notice::Message { session, payload, .. } => peer.take_inner(shared, session, &payload),

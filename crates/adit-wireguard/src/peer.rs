@@ -284,7 +284,7 @@ impl Peer {
     }
 
     /// The data plane opened a newer packet than all before from elsewhere: it is answered there from now on.
-    pub(crate) fn moved(&mut self, shared: &mut Shared, path: Path) {
+    pub(crate) fn roamed(&mut self, shared: &mut Shared, path: Path) {
         if path.transport() == Transport::Tcp && !shared.connections.has(&path) {
             // It was closed meanwhile.
             let before = self.path.map(|path| DataEvent::MovePeer { peer: self.id, path });

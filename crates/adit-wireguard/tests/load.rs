@@ -137,20 +137,20 @@ fn load_is_a_rate_and_passes() {
     let mut third =
         End::new(params(3, pair.now, vec![peer(2, Some(outer(2)))]), pair.now, [3; 32], &pair.ledger);
     third.send(pair.now, inner(2), 1);
-    let foreign = third.take_sent().remove(0).1;
+    let other = third.take_sent().remove(0).1;
     for round in 0..4 {
-        let _ = pair.ends[1].receive(pair.now, path(outer(3)), &foreign);
+        let _ = pair.ends[1].receive(pair.now, path(outer(3)), &other);
         let kinds = pair.ends[1].take_kinds();
         assert_eq!(kinds, if round < 3 { vec![] } else { vec![3] }, "round {round}");
     }
     pair.now += millis(999);
-    let _ = pair.ends[1].receive(pair.now, path(outer(3)), &foreign);
+    let _ = pair.ends[1].receive(pair.now, path(outer(3)), &other);
     assert_eq!(pair.ends[1].take_kinds(), [3]);
     // 100 handshakes, each after a while, are no load.
     pair.now += seconds(2);
     for _ in 0..100 {
         pair.now += seconds(1);
-        let _ = pair.ends[1].receive(pair.now, path(outer(3)), &foreign);
+        let _ = pair.ends[1].receive(pair.now, path(outer(3)), &other);
         assert!(pair.ends[1].take_sent().is_empty());
     }
     assert!(pair.passes(0));

@@ -138,17 +138,17 @@ impl Stand {
         let case = self.case;
         let refused = |source| BenchError::Aead { case, source };
         let wrong = |what| BenchError::Wrong { case, what };
-        let mut spent = [Duration::ZERO; 4];
+        let mut durations = [Duration::ZERO; 4];
         let mut packets = 0;
-        while packets == 0 || spent.iter().sum::<Duration>() < budget {
-            spent[0] += self.raw.seal().map_err(refused)?;
-            spent[1] += self.tunnel.seal();
-            spent[2] += self.raw.open().map_err(refused)?;
+        while packets == 0 || durations.iter().sum::<Duration>() < budget {
+            durations[0] += self.raw.seal().map_err(refused)?;
+            durations[1] += self.tunnel.seal();
+            durations[2] += self.raw.open().map_err(refused)?;
             self.tunnel.carry().map_err(wrong)?;
-            spent[3] += self.tunnel.open().map_err(wrong)?;
+            durations[3] += self.tunnel.open().map_err(wrong)?;
             packets += case.batch();
         }
-        let [raw_seal, seal, raw_open, open] = spent.map(|time| time.as_nanos() as f64 / packets as f64);
+        let [raw_seal, seal, raw_open, open] = durations.map(|time| time.as_nanos() as f64 / packets as f64);
         self.samples.push(Sample { raw_seal, seal, raw_open, open });
         Ok(())
     }

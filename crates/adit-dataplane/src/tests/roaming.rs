@@ -31,7 +31,7 @@ fn whereabouts(server: &mut End, n: u8) -> Path {
     server.send(Offload::NONE, &packet)[0].0
 }
 
-fn moved(n: u8, path: Path) -> Vec<Notice> {
+fn roamed(n: u8, path: Path) -> Vec<Notice> {
     vec![Notice::Moved { peer: PeerId(n.into()), path }]
 }
 
@@ -42,20 +42,20 @@ fn order(server: &mut End, n: u8, path: Path) {
 #[test]
 fn a_peer_is_followed_before_the_protocol_answers() {
     let (mut server, mut one, _) = three(false);
-    assert_eq!(come(&mut server, &mut one, 1, udp(7)), moved(1, udp(7)));
+    assert_eq!(come(&mut server, &mut one, 1, udp(7)), roamed(1, udp(7)));
     assert_eq!(whereabouts(&mut server, 1), udp(7));
     assert_eq!(come(&mut server, &mut one, 1, udp(7)), [], "it was told");
     order(&mut server, 1, udp(7));
     assert_eq!(come(&mut server, &mut one, 1, udp(7)), []);
     assert_eq!(whereabouts(&mut server, 1), udp(7));
     // It moves on, and back, before the protocol answers.
-    assert_eq!(come(&mut server, &mut one, 1, udp(8)), moved(1, udp(8)));
+    assert_eq!(come(&mut server, &mut one, 1, udp(8)), roamed(1, udp(8)));
     assert_eq!(whereabouts(&mut server, 1), udp(8));
     assert_eq!(come(&mut server, &mut one, 1, udp(7)), []);
     assert_eq!(whereabouts(&mut server, 1), udp(7));
     // The answer comes when it is elsewhere again: its next datagram says so.
     order(&mut server, 1, udp(8));
-    assert_eq!(come(&mut server, &mut one, 1, udp(7)), moved(1, udp(7)));
+    assert_eq!(come(&mut server, &mut one, 1, udp(7)), roamed(1, udp(7)));
     assert_eq!(whereabouts(&mut server, 1), udp(7));
 }
 
@@ -77,7 +77,7 @@ fn what_is_late_replayed_or_forged_moves_no_peer() {
         assert_eq!(server.dropped_in(reason), before + 1);
         assert_eq!(whereabouts(&mut server, 1), udp(7));
     }
-    assert_eq!(arrive(&mut server, &third, udp(8)), moved(1, udp(8)));
+    assert_eq!(arrive(&mut server, &third, udp(8)), roamed(1, udp(8)));
     assert_eq!(whereabouts(&mut server, 1), udp(8));
 }
 
@@ -89,32 +89,32 @@ fn what_an_earlier_session_sealed_moves_no_peer() {
     arrive(&mut server, &datagrams[0], udp(1));
     server.install(peer, session_id(peer, 1), v2(1, 1), cipher, (21, 22));
     // The later session opened nothing yet.
-    assert_eq!(arrive(&mut server, &datagrams[1], udp(6)), moved(1, udp(6)));
+    assert_eq!(arrive(&mut server, &datagrams[1], udp(6)), roamed(1, udp(6)));
     one.install(PeerId::SERVER, session_id(PeerId::SERVER, 1), v2(1, 1), cipher, (22, 21));
-    assert_eq!(come(&mut server, &mut one, 1, udp(7)), moved(1, udp(7)));
+    assert_eq!(come(&mut server, &mut one, 1, udp(7)), roamed(1, udp(7)));
     assert_eq!(arrive(&mut server, &datagrams[2], udp(1)), []);
     assert_eq!(whereabouts(&mut server, 1), udp(7));
     // When the later session is gone, the earlier one is the latest.
     server.apply(DataEvent::Retire { peer, session: session_id(peer, 1) });
     server.apply(DataEvent::Activate { peer, session: session_id(peer, 0) });
     one.apply(DataEvent::Activate { peer: PeerId::SERVER, session: session_id(PeerId::SERVER, 0) });
-    assert_eq!(come(&mut server, &mut one, 1, udp(8)), moved(1, udp(8)));
+    assert_eq!(come(&mut server, &mut one, 1, udp(8)), roamed(1, udp(8)));
     assert_eq!(whereabouts(&mut server, 1), udp(8));
 }
 
 #[test]
 fn a_path_of_another_peer_is_not_taken() {
     let (mut server, mut one, mut two) = three(false);
-    assert_eq!(come(&mut server, &mut one, 1, udp(2)), moved(1, udp(2)));
+    assert_eq!(come(&mut server, &mut one, 1, udp(2)), roamed(1, udp(2)));
     assert_eq!(whereabouts(&mut server, 1), udp(1));
     // Nor one that another peer has just moved to.
     come(&mut server, &mut one, 1, udp(7));
-    assert_eq!(come(&mut server, &mut two, 2, udp(7)), moved(2, udp(7)));
+    assert_eq!(come(&mut server, &mut two, 2, udp(7)), roamed(2, udp(7)));
     assert_eq!((whereabouts(&mut server, 1), whereabouts(&mut server, 2)), (udp(7), udp(2)));
     // It is free again when that peer has left it.
     come(&mut server, &mut one, 1, udp(1));
     come(&mut server, &mut two, 2, udp(2));
-    assert_eq!(come(&mut server, &mut two, 2, udp(7)), moved(2, udp(7)));
+    assert_eq!(come(&mut server, &mut two, 2, udp(7)), roamed(2, udp(7)));
     assert_eq!((whereabouts(&mut server, 1), whereabouts(&mut server, 2)), (udp(1), udp(7)));
     // It is the protocol that gives a taken path to a peer.
     order(&mut server, 1, udp(7));
@@ -129,11 +129,11 @@ fn a_refused_move_is_not_tried_again_at_once() {
     assert_eq!(whereabouts(&mut server, 1), udp(1));
     assert_eq!(come(&mut server, &mut one, 1, udp(7)), []);
     assert_eq!(whereabouts(&mut server, 1), udp(1));
-    assert_eq!(come(&mut server, &mut two, 2, udp(7)), moved(2, udp(7)));
+    assert_eq!(come(&mut server, &mut two, 2, udp(7)), roamed(2, udp(7)));
     assert_eq!(whereabouts(&mut server, 2), udp(7), "others may be there");
     order(&mut server, 2, udp(2));
     assert_eq!(come(&mut server, &mut one, 1, udp(1)), []);
-    assert_eq!(come(&mut server, &mut one, 1, udp(7)), moved(1, udp(7)), "it was back meanwhile");
+    assert_eq!(come(&mut server, &mut one, 1, udp(7)), roamed(1, udp(7)), "it was back meanwhile");
     assert_eq!(whereabouts(&mut server, 1), udp(7));
 }
 
@@ -151,7 +151,7 @@ fn a_peer_that_may_not_roam_stays_until_the_protocol_moves_it() {
         staging: false,
         by_path: true,
     }));
-    assert_eq!(come(&mut server, &mut one, 1, udp(7)), moved(1, udp(7)));
+    assert_eq!(come(&mut server, &mut one, 1, udp(7)), roamed(1, udp(7)));
     assert_eq!(whereabouts(&mut server, 1), udp(1));
     order(&mut server, 1, udp(7));
     assert_eq!(whereabouts(&mut server, 1), udp(7));
@@ -174,7 +174,7 @@ fn a_peer_moves_only_so_often() {
     // It comes to rest: it is followed when the time allows it, and not before.
     assert_eq!(come(&mut server, &mut one, 1, udp(9)), []);
     server.ingress.tick(Instant::ORIGIN + Duration::from_secs(7));
-    assert_eq!(come(&mut server, &mut one, 1, udp(9)), moved(1, udp(9)));
+    assert_eq!(come(&mut server, &mut one, 1, udp(9)), roamed(1, udp(9)));
     assert_eq!(whereabouts(&mut server, 1), udp(9));
 }
 
@@ -215,7 +215,7 @@ fn a_client_follows_its_server_too() {
     let mut one = client(1, udp(9), Cipher::Aes256Gcm);
     let packet = Flow { source: 77, destination: 1, ..Flow::default() }.udp(b"x");
     let datagram = server.send_one(&packet);
-    assert_eq!(arrive(&mut one, &datagram, udp(8)), moved(0, udp(8)));
+    assert_eq!(arrive(&mut one, &datagram, udp(8)), roamed(0, udp(8)));
     assert_eq!(whereabouts(&mut one, 77), udp(8));
 }
 
@@ -246,7 +246,7 @@ fn a_peer_that_its_address_names_keeps_it_against_one_that_its_key_names() {
     };
     assert_eq!(hears(&mut server, &mut one), 1);
     // The data plane follows the other there at once, and notifies its protocol.
-    assert_eq!(come(&mut server, &mut two, 2, udp(1)), moved(2, udp(1)));
+    assert_eq!(come(&mut server, &mut two, 2, udp(1)), roamed(2, udp(1)));
     assert_eq!((whereabouts(&mut server, 1), whereabouts(&mut server, 2)), (udp(1), udp(1)));
     assert_eq!(hears(&mut server, &mut one), 1, "followed");
     order(&mut server, 2, udp(1));

@@ -124,9 +124,9 @@ fn acks_new_first_then_the_latest() {
 
 /// One direction's packets or acks on their way, with the time they arrive.
 #[derive(Default)]
-struct Link<T>(Vec<(Instant, T)>);
+struct LossyPath<T>(Vec<(Instant, T)>);
 
-impl<T: Clone> Link<T> {
+impl<T: Clone> LossyPath<T> {
     /// `fate` 0 and 1 lose it, 2 duplicates it; the rest is the delay.
     fn send(&mut self, now: Instant, fate: u8, item: T) {
         let arrival = now + Duration::from_millis(u64::from(fate) * 20);
@@ -158,7 +158,7 @@ proptest! {
         let mut fate = move || fates.next().unwrap();
         let (mut sender, mut receiver) = (SendWindow::new(), ReceiveWindow::new(0));
         let mut acks = AckQueue::new();
-        let (mut forth, mut back) = (Link::default(), Link::default());
+        let (mut forth, mut back) = (LossyPath::default(), LossyPath::default());
         let mut arrived = Vec::new();
         let mut pushed = 0;
         let mut now = START;

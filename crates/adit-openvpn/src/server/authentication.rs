@@ -90,7 +90,7 @@ pub(super) struct Authentication {
     open: bool,
     /// The username that is being judged, and then the one that was found true. Empty where nothing judges it.
     username: String,
-    locked: bool,
+    username_is_fixed: bool,
     /// The username that the client gave, where its session has another (`override-username`).
     replaced: Option<String>,
     /// The username may be told by the client alone, as its token holds none.
@@ -122,7 +122,7 @@ impl Authentication {
             source: None,
             open: false,
             username: String::new(),
-            locked: false,
+            username_is_fixed: false,
             replaced: None,
             nameless: false,
             token: None,
@@ -194,11 +194,11 @@ impl Authentication {
         let is_ours =
             self.username.is_empty() && matches!(token, Some(Some(Verified { nameless: true, .. })));
         let username = request.username(&self.params.access);
-        if self.locked && self.username != username && !self.nameless && !is_ours {
+        if self.username_is_fixed && self.username != username && !self.nameless && !is_ours {
             let reason = format!("it was {} and now says to be {username}", self.username);
             return refused("", reason);
         }
-        if !self.locked {
+        if !self.username_is_fixed {
             username.clone_into(&mut self.username);
         }
         self.responses = 0;
@@ -230,7 +230,7 @@ impl Authentication {
     }
 
     fn pass(&mut self) -> AuthResult {
-        (self.open, self.locked, self.deadline, self.latest) = (true, true, None, None);
+        (self.open, self.username_is_fixed, self.deadline, self.latest) = (true, true, None, None);
         self.put_off = false;
         self.told = Environment::default();
         AuthResult::Passed

@@ -14,7 +14,7 @@ impl Server {
     }
 
     /// The data plane opened a packet from a new address.
-    pub(super) fn moved(&mut self, id: PeerId, path: Path) {
+    pub(super) fn roamed(&mut self, id: PeerId, path: Path) {
         // A late word about a peer that is gone, whose id another took over.
         let Some(peer) = self.peers.get(&id).filter(|peer| peer.is_up()) else { return };
         // The data plane did not follow a peer whose addresses are limited: there is nothing to take back.

@@ -81,7 +81,7 @@ impl StaticTunnel {
     }
 
     /// What the peer sealed came from there.
-    pub(super) fn moved(&mut self, path: Path) {
+    pub(super) fn roamed(&mut self, path: Path) {
         if self.state != State::Running || self.path == Some(path) {
             return;
         }

@@ -116,7 +116,7 @@ impl End {
         self.command(now, Command::Opened { path })
     }
 
-    fn moved(&mut self, now: Instant, path: Path) -> Vec<Event> {
+    fn roamed(&mut self, now: Instant, path: Path) -> Vec<Event> {
         self.notice(now, Notice::Moved { peer: PeerId::SERVER, path })
     }
 
@@ -212,7 +212,7 @@ fn who_waits_sends_nothing_before_the_other_was_heard() {
     assert_eq!(end.machine.poll_timeout(), None);
 
     assert!(!activates(&end.first_opened(at(6))));
-    let events = end.moved(at(6), udp(1));
+    let events = end.roamed(at(6), udp(1));
     assert_eq!(reached(&events), [udp(1)]);
     assert!(activates(&events) && installs(&events).is_empty());
     assert_eq!(end.machine.peers()[0].1.path, udp(1));
@@ -225,11 +225,11 @@ fn who_waits_sends_nothing_before_the_other_was_heard() {
     assert!(!end.is_up() && installs(&events).is_empty(), "no session begins: that would run ahead of time");
     assert_eq!(end.machine.poll_timeout(), None);
     // It comes back, from elsewhere.
-    let events = end.moved(at(70), udp(2));
+    let events = end.roamed(at(70), udp(2));
     assert_eq!(reached(&events), [udp(2)]);
     assert!(end.is_up());
     // It moves.
-    assert_eq!(reached(&end.moved(at(80), udp(3))), [udp(3)]);
+    assert_eq!(reached(&end.roamed(at(80), udp(3))), [udp(3)]);
     assert_eq!(end.machine.peers()[0].1.path, udp(3));
 }
 
@@ -238,22 +238,22 @@ fn remote_says_where_the_other_end_may_be() {
     let only_from = Some(vec!["192.0.2.1".parse().unwrap()]);
     let mut end = End::new(StaticParams { only_from, ..waiting() }, at(0));
     end.first_opened(at(1));
-    let events = end.moved(at(1), udp(2));
+    let events = end.roamed(at(1), udp(2));
     assert!(reached(&events).is_empty() && !end.is_up());
     assert_eq!(loudest(&events), Some(Severity::Warning));
     assert!(told(&events).contains("it gets no answer") && told(&events).contains("`float`"), "{events:?}");
-    assert_eq!(loudest(&end.moved(at(1), udp(3))), None, "once");
-    assert_eq!(roams(&end.moved(at(2), udp(1))), [false]);
+    assert_eq!(loudest(&end.roamed(at(1), udp(3))), None, "once");
+    assert_eq!(roams(&end.roamed(at(2), udp(1))), [false]);
     assert!(end.is_up());
     let mut end = End::new(waiting(), at(0));
-    assert_eq!(roams(&end.moved(at(1), udp(2))), [true]);
+    assert_eq!(roams(&end.roamed(at(1), udp(2))), [true]);
     assert_eq!(roams(&end.command(at(2), Command::Restart)), [false], "it is nowhere");
 
     for float in [false, true] {
         let mut end = End::new(StaticParams { float, ..connecting(Transport::Udp) }, at(0));
         assert_eq!(roams(&end.opened(at(0), udp(1))), [float]);
         end.first_opened(at(1));
-        let events = end.moved(at(1), udp(2));
+        let events = end.roamed(at(1), udp(2));
         assert_eq!(told(&events).contains("answers still go to 192.0.2.1:1194 alone"), !float, "{events:?}");
         assert_eq!(end.machine.peers()[0].1.path, if float { udp(2) } else { udp(1) });
     }
@@ -353,10 +353,10 @@ fn unauthenticated_connections_do_not_take_the_peers_place() {
     let gone = Command::Closed { path: tcp(95), reason: "gone".to_owned() };
     assert_eq!(end.command(at(5), gone).len(), 0);
     // The peer begins anew: what it seals comes by the last one.
-    let events = end.moved(at(6), tcp(99));
+    let events = end.roamed(at(6), tcp(99));
     assert_eq!((closed(&events), reached(&events)), (vec![tcp(1)], vec![tcp(99)]));
     assert!(end.is_up());
-    assert!(reached(&end.moved(at(6), tcp(95))).is_empty(), "that connection is gone");
+    assert!(reached(&end.roamed(at(6), tcp(95))).is_empty(), "that connection is gone");
     // It goes; who came last may be it.
     let events = end.command(at(7), Command::Closed { path: tcp(99), reason: "gone".to_owned() });
     assert_eq!(reached(&events).last(), Some(&tcp(98)));
@@ -395,7 +395,7 @@ fn it_ends_politely() {
     assert_eq!(ended(&events), Some(Ended::Shutdown));
     assert!(!end.is_up());
     assert!(end.command(at(3), Command::Shutdown).is_empty(), "once");
-    assert!(end.moved(at(3), udp(2)).is_empty());
+    assert!(end.roamed(at(3), udp(2)).is_empty());
 
     // Over TCP the connection says it.
     let mut end = End::new(connecting(Transport::Tcp), at(0));
@@ -444,7 +444,7 @@ fn the_options_are_told_to_who_asks() {
     };
     let mut end = End::new(waiting(), at(1));
     assert!(answers(&end.notice(at(1), request())).is_empty(), "there is no way to the other end yet");
-    end.moved(at(2), udp(7));
+    end.roamed(at(2), udp(7));
     let told = "V4,dev-type tun,link-mtu 1572,tun-mtu 1500,proto UDPv4,ifconfig 10.4.0.2 10.4.0.1,keydir 0,\
                 cipher AES-256-CBC,auth SHA256,keysize 256,secret";
     for _ in 0..2 {

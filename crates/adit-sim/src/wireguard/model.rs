@@ -18,7 +18,7 @@ const WIPE_AFTER: Duration = Duration::from_secs(540);
 const REKEY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Initiations that may follow each other sooner for the sake of post-quantum keys: one that names no key after one that
 /// named a key which the other end had lost, and one that names the key that was agreed on then.
-const EARLY: u32 = 2;
+const EARLY_INITIATIONS: u32 = 2;
 /// How much later than it is due something may be found to be done.
 const SLACK: Duration = Duration::from_secs(1);
 /// Sessions of a peer: of previous, current, next and superseded at most three.
@@ -132,7 +132,7 @@ impl Model {
         self.initiations.retain(|(owner, _), _| *owner != end);
     }
 
-    /// An end has lost the post-quantum keys of another: that one may send [`EARLY`] initiations once more.
+    /// An end has lost the post-quantum keys of another: that one may send [`EARLY_INITIATIONS`] initiations once more.
     pub(crate) fn lost_keys(&mut self, other: usize) {
         let of_other = self.initiations.iter_mut().filter(|((owner, _), _)| *owner == other);
         of_other.for_each(|(_, (_, _, early))| *early = 0);
@@ -199,7 +199,7 @@ impl Model {
             |(last, had, _): (Instant, bool, u32)| now - last < REKEY_TIMEOUT && (!has_cookie || had);
         let early = last.filter(|last| is_early(*last)).map_or(0, |(_, _, early)| early + 1);
         self.initiations.insert((end, to), (now, has_cookie, early));
-        let most = if self.post_quantum { EARLY } else { 0 };
+        let most = if self.post_quantum { EARLY_INITIATIONS } else { 0 };
         ensure(early <= most, || format!("end {end} sent {} initiations to {to} within 5 s", early + 1))
     }
 

@@ -61,7 +61,7 @@ fn static_ipv4() -> impl Strategy<Value = StaticIpv4> {
     ]
 }
 
-fn point() -> impl Strategy<Value = PointToPointConfig> {
+fn point_to_point() -> impl Strategy<Value = PointToPointConfig> {
     let remotes = vec("[a-z]{1,9}|10\\.0\\.0\\.[1-9]|fd00::[1-9]", 0..3);
     let addresses = (static_ipv4(), option::of((net6(), any::<Ipv6Addr>())));
     (vec(listen(), 1..3), remotes, addresses, (0..3u8, any::<bool>()), admission()).prop_map(
@@ -135,7 +135,7 @@ fn tls_config() -> impl Strategy<Value = Config> {
     let role = prop_oneof![
         client().prop_map(|client| Role::Client(Box::new(client))).boxed(),
         server().prop_map(|server| Role::Server(Box::new(server))).boxed(),
-        point().prop_map(|point| Role::PointToPoint(Box::new(point))).boxed(),
+        point_to_point().prop_map(|point| Role::PointToPoint(Box::new(point))).boxed(),
     ];
     let routes = (vec(route(), 0..4), vec(named_route(), 0..2));
     // What is made of them is large: on the heap, it leaves the test's stack to the rest.

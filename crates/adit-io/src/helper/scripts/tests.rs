@@ -165,13 +165,13 @@ fn the_directories_of_killed_helpers_are_removed() {
     symlink(&other, &link).unwrap();
     let alike = scratch.path().join(format!("{PREFIX}notes"));
     fs::create_dir(&alike).unwrap();
-    let foreign = scratch.path().join(format!("{PREFIX}{:016x}", 3));
-    fs::create_dir(&foreign).unwrap();
-    chown(&foreign, Some(65_534), None).unwrap();
+    let of_other_user = scratch.path().join(format!("{PREFIX}{:016x}", 3));
+    fs::create_dir(&of_other_user).unwrap();
+    chown(&of_other_user, Some(65_534), None).unwrap();
 
     drop(scripts(scratch.path()));
     assert!(!abandoned.exists());
     assert!(running.path.is_dir(), "of a process that runs");
     assert!(link.is_symlink() && alike.is_dir() && other.join("precious").is_file());
-    assert!(foreign.is_dir(), "of another user");
+    assert!(of_other_user.is_dir(), "of another user");
 }

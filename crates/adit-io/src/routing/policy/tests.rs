@@ -213,13 +213,13 @@ fn blocked_ipv6_is_unreachable() {
 fn two_tunnels_do_not_take_each_others_rules() {
     in_fresh_network(|| {
         let mut bed = Bed::new(&full_settings());
-        let foreign = Rule {
+        let of_others = Rule {
             family: IpFamily::V4,
             priority: LAST_PRIORITY - 5,
             except_mark: Some(7),
             target: RuleTarget::Table(8),
         };
-        bed.netlink.add_rule(&foreign).unwrap();
+        bed.netlink.add_rule(&of_others).unwrap();
         let second = Tun::create(&TunConfig::default()).unwrap();
         let mut routing = Routing::new(second.name()).unwrap();
         assert_eq!(routing.apply(&full_settings()), []);

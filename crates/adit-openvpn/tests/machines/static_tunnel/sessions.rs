@@ -16,7 +16,7 @@ use super::{End, SESSION, WALL, activates, at, began, connecting, ended, install
 fn a_silent_peer_is_heard_anew_where_there_is_one_key() {
     for direction in [KeyDirection::Normal, KeyDirection::Bidirectional] {
         let mut end = End::new(StaticParams { direction, ..waiting() }, at(0));
-        end.moved(at(1), udp(1));
+        end.roamed(at(1), udp(1));
         let events = end.timeout(at(61));
         let retired = events.iter().any(|event| matches!(event, Event::Data(DataEvent::Retire { .. })));
         assert_eq!(retired, direction == KeyDirection::Bidirectional);

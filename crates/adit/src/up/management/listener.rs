@@ -372,7 +372,7 @@ mod tests {
         };
         assert_eq!(warning(&at("127.0.0.1")), None);
         assert!(warning(&at("0.0.0.0")).is_some_and(|text| text.contains("without a password")));
-        let locked = Management { password: Some("password".into()), ..at("0.0.0.0") };
-        assert_eq!(warning(&locked), None);
+        let protected = Management { password: Some("password".into()), ..at("0.0.0.0") };
+        assert_eq!(warning(&protected), None);
     }
 }

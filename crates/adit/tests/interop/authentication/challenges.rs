@@ -61,7 +61,7 @@ fn an_interrupted_question_leaves_the_terminal_as_it_was() {
     if !can_run("interrupted questions", &PROGRAMS) {
         return;
     }
-    let scratch = Scratch::create("locked").unwrap();
+    let scratch = Scratch::create("challenge").unwrap();
     for question in ["Password: ", "Password of the private key: "] {
         let locks = question.ends_with("key: ");
         let bed = Bed::build_with(&Options::BASE, Program::Adit, &[Program::Adit], |_, [_, client]| {

@@ -119,7 +119,7 @@ pub(crate) fn output(mut command: Command) -> String {
 /// Our keys behind a password, in a file with `askpass`, and packed with certificate and authority (PKCS#12).
 #[test]
 fn encrypted_keys() {
-    let scratch = Scratch::create("locked").unwrap();
+    let scratch = Scratch::create("encrypted").unwrap();
     let password = scratch.write("password", "open sesame\n").unwrap();
     let askpass = format!("askpass {}\n", password.display());
     let openssl = |arguments: &[&str], input: &str, name: &str| {
@@ -141,8 +141,8 @@ fn encrypted_keys() {
         {
             let key = block(text, "key");
             let path = openssl(form, &key, form[0]);
-            let locked = std::fs::read_to_string(path).unwrap();
-            *text = text.replace(&key, &locked) + &askpass;
+            let encrypted = std::fs::read_to_string(path).unwrap();
+            *text = text.replace(&key, &encrypted) + &askpass;
         }
     };
     let packed = |texts: &mut [String; 2]| {

@@ -180,8 +180,8 @@ fn a_password_that_does_not_open_the_key() {
     let mut command = program("openssl").unwrap();
     command.args(["pkcs8", "-topk8", "-passout", "pass:right", "-in"]).arg(&plain);
     let key = output(command);
-    let locked = Identity { key, ..case.client.clone() };
-    let config = case.client_config(&locked, "192.0.2.1");
+    let encrypted = Identity { key, ..case.client.clone() };
+    let config = case.client_config(&encrypted, "192.0.2.1");
     case.directory.write("password", "wrong\n").unwrap();
     let line = line_of(&config, "<key>");
     case.text_fails(

@@ -185,10 +185,10 @@ impl Host {
 
     /// The same, with this directory in the place of `/etc/pam.d`.
     pub(crate) fn start_with_services(&mut self, directory: &std::path::Path) -> Result<(), TestbedError> {
-        let (mut apart, command) = (program("unshare")?, self.command()?);
-        apart.args(["--mount", "sh", "-c", "mount --bind \"$0\" /etc/pam.d && exec \"$@\""]).arg(directory);
-        apart.arg(command.get_program()).args(command.get_args());
-        self.start_command(apart)
+        let (mut unshare, command) = (program("unshare")?, self.command()?);
+        unshare.args(["--mount", "sh", "-c", "mount --bind \"$0\" /etc/pam.d && exec \"$@\""]).arg(directory);
+        unshare.arg(command.get_program()).args(command.get_args());
+        self.start_command(unshare)
     }
 
     fn start_command(&mut self, command: Command) -> Result<(), TestbedError> {

@@ -16,9 +16,9 @@ fn keys_behind_a_password() {
     let tls = read("<pkcs12>\nMP\n8A\n</pkcs12>\nca ca.crt\naskpass\n").unwrap().config.tls;
     assert_eq!(tls.pkcs12.unwrap().text(), "MP8A");
     assert!(tls.ca.is_some() && tls.key_password == KeyPassword::Prompt);
-    let locked = KEY.replace("PRIVATE", "ENCRYPTED PRIVATE");
-    let tls = read(&format!("ca ca.crt\ncert cert.crt\n<key>\n{locked}</key>\n")).unwrap().config.tls;
-    assert_eq!(tls.identity.unwrap().key.text(), locked);
+    let encrypted = KEY.replace("PRIVATE", "ENCRYPTED PRIVATE");
+    let tls = read(&format!("ca ca.crt\ncert cert.crt\n<key>\n{encrypted}</key>\n")).unwrap().config.tls;
+    assert_eq!(tls.identity.unwrap().key.text(), encrypted);
     let failure = read("cd /etc\npkcs12 a.p12\ncert cert.crt\n").unwrap_err().to_string();
     assert!(failure.contains("test.conf:5: `cert` beside `pkcs12`"), "{failure}");
     assert!(read("<pkcs12>\n</pkcs12>\n").unwrap_err().to_string().contains("it is empty"));

@@ -18,7 +18,7 @@ const BEFORE: &str = "nameserver 192.0.2.53\n";
 const PUSHED: &str = "nameserver 10.8.0.1\n";
 
 /// `SCRATCH COMMAND...`: runs the command with `SCRATCH/etc` for `/etc`.
-const APART: &str = "set -eu
+const MOUNTS_OF_ITS_OWN: &str = "set -eu
 scratch=$0
 cp -a /etc \"$scratch/etc\"
 rm -f \"$scratch/etc/resolv.conf\"
@@ -77,11 +77,14 @@ fn run(case: Case) {
         .unwrap();
     bed.server.start().unwrap();
     let client = &bed.clients[0];
-    let mut apart: Command = program("unshare").unwrap();
-    apart.args(["--mount", "sh", "-c", APART]).arg(scratch.path()).arg(env!("CARGO_BIN_EXE_adit"));
-    apart.args(if case.personality { ["openvpn", "--config"] } else { ["up", "--exit-with-first"] });
-    apart.arg(client.config());
-    let mut process = client.namespace.spawn(&format!("{case:?}"), apart).unwrap();
+    let mut unshare: Command = program("unshare").unwrap();
+    unshare
+        .args(["--mount", "sh", "-c", MOUNTS_OF_ITS_OWN])
+        .arg(scratch.path())
+        .arg(env!("CARGO_BIN_EXE_adit"));
+    unshare.args(if case.personality { ["openvpn", "--config"] } else { ["up", "--exit-with-first"] });
+    unshare.arg(client.config());
+    let mut process = client.namespace.spawn(&format!("{case:?}"), unshare).unwrap();
     let is_up = if case.personality { COMPLETED } else { Program::Adit.up_line() };
     process.wait_for_line(0, is_up, WAIT).unwrap();
     let file: PathBuf = scratch.path().join("etc/resolv.conf");

@@ -58,9 +58,9 @@ fn a_peer_is_answered_from_the_address_that_it_writes_to() {
     change(first, "add", "10.9.0.3/24", "wire");
     change(first, "add", "fd00:9::3/64", "wire");
     // An address of another device than that of the way back.
-    first.namespace.ip(&["link", "add", "apart", "type", "veth", "peer", "name", "apart2"]).unwrap();
-    change(first, "add", "10.50.0.1/24", "apart");
-    first.namespace.ip(&["link", "set", "apart", "up"]).unwrap();
+    first.namespace.ip(&["link", "add", "other", "type", "veth", "peer", "name", "apart2"]).unwrap();
+    change(first, "add", "10.50.0.1/24", "other");
+    first.namespace.ip(&["link", "set", "other", "up"]).unwrap();
     second.namespace.ip(&["route", "add", "10.50.0.0/24", "dev", "wire"]).unwrap();
     for address in ["10.9.0.1", "[fd00:9::1]", "10.9.0.3", "[fd00:9::3]", "10.50.0.1"] {
         aim(second, first, address);

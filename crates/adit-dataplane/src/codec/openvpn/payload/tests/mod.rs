@@ -286,8 +286,8 @@ fn decompressed_packets_reach_other_peers() {
     let sealed = send_raw(&mut raw, &vectors::framed_lzo(&stored_lzo(&to_other)));
     let arrived = server.receive(udp(1), &sealed, sealed.len());
     assert_eq!((arrived.relay, arrived.packets), (vec![to_other], Vec::new()));
-    let foreign = Flow { source: 9, ..Flow::default() }.udp(b"not its own address");
-    let sealed = send_raw(&mut raw, &vectors::framed_lzo(&stored_lzo(&foreign)));
+    let spoofed = Flow { source: 9, ..Flow::default() }.udp(b"not its own address");
+    let sealed = send_raw(&mut raw, &vectors::framed_lzo(&stored_lzo(&spoofed)));
     assert!(server.receive(udp(1), &sealed, sealed.len()).relay.is_empty());
     assert_eq!(server.dropped_in(DropReason::BadSource), 1);
 }
