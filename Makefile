@@ -16,11 +16,11 @@ PACKAGES := deb rpm tarball
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
 
-# Everything is compiled once: clippy is the compiler of what is tested, with the arguments that `cargo clippy -- -D warnings` gives
-# it. The tests wait a third of their time, which is for what has a target directory of its own (scripts/beside).
-test: deps fmt-check fuzz-check
-	@+scripts/beside '$(MAKE) deny fuzz-run miri' \
-		'$(MAKE) unit doc LINTING="RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__"'
+# What is tested is compiled once: clippy is the compiler, with the arguments that `cargo clippy -- -D warnings` gives it.
+LINTS := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__
+test: deps fmt-check deny fuzz-check
+	@$(MAKE) unit doc LINTING="$(LINTS)"
+	@$(MAKE) fuzz-run miri
 
 demo: demo-deps build
 	@echo OpenVPN:
