@@ -223,7 +223,7 @@ fn resolve_beside(remote: &Remote, servers: &MarkedServers) -> Result<Vec<Socket
 /// by marked queries. `resolv_conf` is the file to read them from in place of `/etc/resolv.conf`.
 ///
 /// # Errors
-/// [`io::ErrorKind::NotFound`]: there is no such name. [`io::ErrorKind::TimedOut`]: nobody knows now.
+/// [`io::ErrorKind::NotFound`]: there is no such name. [`io::ErrorKind::TimedOut`]: no name server has answered.
 pub fn look_up_marked(host: &str, resolv_conf: Option<PathBuf>) -> io::Result<Vec<SocketAddr>> {
     // Of no device: nothing is set there.
     let servers = NameServers::new(0, resolv_conf).of_the_system();

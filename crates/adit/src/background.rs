@@ -49,6 +49,6 @@ pub(crate) fn leave_session() -> Result<(), String> {
 /// Lets the process that was called end.
 pub(crate) fn ready() {
     let mut output = io::stdout();
-    // If nobody waits, all the better.
+    // It is no fault if no process waits.
     let _ = output.write_all(READY).and_then(|()| output.flush());
 }

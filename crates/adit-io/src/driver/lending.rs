@@ -18,7 +18,7 @@ use adit_dataplane::codec::Demultiplexer;
 #[derive(Default)]
 pub(super) struct Lending(Mutex<Vec<Offer>>);
 
-/// Those at one address, one for each worker. They are gone when nobody uses them any more.
+/// Those at one address, one for each worker. They are gone when no endpoint uses them any more.
 struct Offer {
     number: u32,
     port: u16,

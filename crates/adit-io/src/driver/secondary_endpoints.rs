@@ -129,7 +129,7 @@ impl Running {
         Ok(())
     }
 
-    /// An endpoint uses a socket no more, which is closed when nobody else does.
+    /// An endpoint uses a socket no more, which is closed when no other endpoint does.
     pub(super) fn leave_socket(&mut self, endpoint: EndpointId, number: u32) {
         if self.transports.primary(number) == Some(endpoint) {
             self.transports.forget_addresses(number);

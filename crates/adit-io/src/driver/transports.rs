@@ -175,7 +175,7 @@ impl Transports {
         self.sockets.get(&number)?.demultiplexer.clone()
     }
 
-    /// An endpoint uses a socket no more, which is closed when nobody else does.
+    /// An endpoint uses a socket no more, which is closed when no other endpoint does.
     pub(super) fn leave(&mut self, number: u32, endpoint: EndpointId, poller: &Poller) {
         self.secondaries.remove(number, endpoint);
         let Some(entry) = self.sockets.get_mut(&number) else { return };

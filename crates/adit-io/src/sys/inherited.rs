@@ -30,7 +30,7 @@ pub fn inherited(number: i32) -> io::Result<OwnedFd> {
     }
     // SAFETY: as above.
     check(unsafe { libc::fcntl(number, libc::F_SETFD, flags | libc::FD_CLOEXEC) })?;
-    // SAFETY: the descriptor is open. Nobody in this process owns it: the standard library and the crates in use here open
+    // SAFETY: the descriptor is open. No other code of this process owns it: the standard library and the crates in use here open
     // descriptors with CLOEXEC, which this one had not, so it was there when the process began; `hand_over`, which takes
     // the flag away, gives up its owner; and since the flag was set under the lock, no other call takes it over.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })

@@ -64,7 +64,7 @@ pub(crate) struct Settings {
 pub(crate) struct SharedTunnel {
     /// The device with its data plane.
     pub(crate) device: SharedDevice,
-    /// The addresses of the peers. Those that a peer of the interface has are leased to nobody.
+    /// The addresses of the peers. Those that a peer of the interface has are not leased.
     pub(crate) pool: SharedPool,
 }
 

@@ -91,7 +91,7 @@ impl Orders {
         }
     }
 
-    /// The interface has ended: nobody is answered any more.
+    /// The interface has ended: no request is answered any more.
     pub(super) fn end(&self) {
         let mut waiting = self.lock();
         waiting.ended = true;

@@ -66,7 +66,7 @@ impl Layout {
         })
     }
 
-    /// The first addresses behind OpenVPN's pool that nobody has. The IPv6 address is as far from the first one of its
+    /// The first free addresses behind OpenVPN's pool. The IPv6 address is as far from the first one of its
     /// pool as the IPv4 address, so that it is none of OpenVPN's either.
     pub(super) fn free_addresses(&self, taken: &BTreeSet<IpAddr>) -> Option<Vec<IpAddr>> {
         let is_free = |address: &IpAddr| {

@@ -25,7 +25,7 @@ const ROOM: usize = 4 << 10;
 pub(crate) enum Told {
     /// The interface did it.
     Done,
-    /// Nobody listens at the socket.
+    /// No process listens at the socket.
     NotRunning,
 }
 

@@ -216,7 +216,7 @@ impl Worker {
         }
     }
 
-    /// Has the interface block who is to be blocked, and nobody else whom this thread has blocked.
+    /// Has the interface block who is to be blocked, and no other peer that this thread has blocked.
     fn enforce(&mut self) {
         let blocked = self.rules.blocked();
         if !blocked.is_empty() {

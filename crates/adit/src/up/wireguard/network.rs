@@ -50,7 +50,7 @@ pub(super) fn table(config: &Config, kill_switch: Option<u32>) -> Result<(RouteT
                     .map_err(|error| format!("no routing table is free: {error}"))?,
                 mark => mark,
             };
-            // The kill switch has chosen without a look at the system; whoever wrote a number into the file, with one.
+            // The kill switch has chosen without a look at the system; the person who wrote a number into the file, with one.
             let is_chosen = kill_switch.is_some() && config.interface.fwmark.is_none_or(|mark| mark == 0);
             if is_chosen && Routing::free_table(number).is_ok_and(|free| free != number) {
                 return Err(format!("routing table {number} is in use: name a free number in FwMark"));
