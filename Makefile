@@ -90,7 +90,7 @@ run-tests: build-tests lab-peers
 doc:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 
-# Whom the lab's test measures: the lab gets them itself.
+# The peers that the lab's test measures: the lab gets them itself.
 LAB_PEERS := openvpn-udp,wireguard-go-debian,strongswan,tinc
 lab-peers: build-tests
 	@$(AS_ROOT) target/debug/adit-lab setup --subjects $(LAB_PEERS)
