@@ -138,8 +138,10 @@ impl Out {
     }
 
     pub(crate) fn block(&mut self, name: &str, text: &str) {
+        // An empty line at the end counts, as that of an empty password.
+        let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         // Writing to a string cannot fail.
-        let _ = writeln!(self.0, "<{name}>\n{}\n</{name}>", text.trim_end_matches('\n'));
+        let _ = writeln!(self.0, "<{name}>\n{text}{end}</{name}>");
     }
 
     fn seconds(&mut self, name: &str, duration: Duration) {

@@ -273,6 +273,15 @@ fn lines(most: usize) -> impl Strategy<Value = String> {
 const MATERIAL: &str = "\n<ca>\n-----BEGIN CERTIFICATE-----\n</ca>\n<cert>\n-----BEGIN CERTIFICATE-----\n</cert>\n\
                         <key>\n-----BEGIN PRIVATE KEY-----\n</key>\n";
 
+/// Found by the test below.
+#[test]
+fn an_empty_password_is_printed() {
+    let text = format!("client\nremote a\n<auth-user-pass>\nname\n\n</auth-user-pass>\n{MATERIAL}");
+    let parsed = parse("empty", text.as_bytes(), &nothing).unwrap();
+    let again = parse("printed", parsed.config.to_text().as_bytes(), &nothing).unwrap();
+    assert_eq!(again.config, parsed.config);
+}
+
 proptest! {
     #[test]
     fn printed_is_read_back(config in config()) {
