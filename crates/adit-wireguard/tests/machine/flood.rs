@@ -1,10 +1,8 @@
 //! Floods of those who have no key: each datagram costs bounded work, and leaves no memory behind.
 
-mod support;
-
+use crate::support::{Datagram, End, Pair, at, inner, outer, params, path, peer};
 use adit_core::{Protocol, Rejected};
 use adit_wireguard::Reply;
-use support::{Datagram, End, Pair, at, inner, outer, params, path, peer};
 
 /// Bytes that the machine holds more of after `run`, which is called often enough for queues to have grown.
 fn kept(mut run: impl FnMut(u32)) -> i64 {

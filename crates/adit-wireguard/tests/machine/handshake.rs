@@ -1,18 +1,16 @@
 //! Handshakes: both ends at once, replays, roaming, keys that cannot be, restarts.
 
-mod support;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use adit_core::{Command, Ended, Protocol, Rejected, SessionId};
-use adit_wireguard::{Changes, PeerChange, PresharedKey, PublicKey, Reply, Request, WallClock};
-use support::plane::Ledger;
-use support::{
+use crate::support::plane::Ledger;
+use crate::support::{
     Datagram, EPOCH, End, Pair, at, data, initiations, inner, millis, outer, params, path, peer, private,
     public,
 };
+use adit_core::{Command, Ended, Protocol, Rejected, SessionId};
+use adit_wireguard::{Changes, PeerChange, PresharedKey, PublicKey, Reply, Request, WallClock};
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)

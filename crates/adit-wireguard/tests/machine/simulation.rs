@@ -2,12 +2,10 @@
 //! the other end lacks, no session beyond 180 s, no keys 540 s after the last handshake), packets pass again, in both
 //! directions between all ends, soon after the network is good again.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::world::{CLEAR, Weather, World};
 use adit_wireguard::PostQuantum;
-use support::world::{CLEAR, Weather, World};
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)

@@ -1,12 +1,10 @@
 //! Cookies under load.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Datagram, End, Pair, inner, millis, outer, params, path, peer};
 use adit_core::{HandshakeStage, Protocol as _, Rate, Rejected};
 use adit_wireguard::Reply;
-use support::{Datagram, End, Pair, inner, millis, outer, params, path, peer};
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)

@@ -1,12 +1,10 @@
 //! Post-quantum preshared keys between two ends: agreed on within a session, used by the next handshake.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Datagram, End, Pair, millis, outer, params, path, peer, public};
 use adit_core::{Command, Protocol};
 use adit_wireguard::{Changes, Params, PeerChange, PostQuantum, PresharedKey};
-use support::{Datagram, End, Pair, millis, outer, params, path, peer, public};
 
 const OFFER: u8 = 1;
 const ANSWER: u8 = 2;
