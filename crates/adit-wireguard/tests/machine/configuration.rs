@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::support::plane::Ledger;
-use crate::support::{End, Pair, at, outer, params, path, peer, public};
+use crate::support::{self, End, Pair, at, outer, params, path, peer, public};
 use adit_core::{Event, IpNet, Path, PeerId, Protocol};
 use adit_wireguard::{
     AllowedIp, Changes, ConfigureError, DataEvent, Interface, MAX_PEERS, PeerChange, PublicKey, Reply,
@@ -154,7 +154,7 @@ fn our_own_key_is_no_peer() {
     let mut end = end();
     end.configure(at(1), Changes { peers: vec![peer(1, None), peer(2, None)], ..Changes::default() });
     assert_eq!(end.machine.status().peers.len(), 1);
-    let changes = Changes { private_key: Some(Some(crate::support::private(2))), ..Changes::default() };
+    let changes = Changes { private_key: Some(Some(support::private(2))), ..Changes::default() };
     end.configure(at(1), changes);
     assert!(end.machine.status().peers.is_empty(), "a peer that has our new key is removed");
 }
@@ -228,11 +228,11 @@ fn indices_are_random_and_steered() {
     start.workers = 3;
     let mut end = End::new(start, at(1), [1; 32], &ledger);
     for n in 2..10 {
-        end.send(at(1), crate::support::inner(n), n.into());
+        end.send(at(1), support::inner(n), n.into());
     }
     let mut last = 0;
     for (number, (_, datagram)) in end.take_sent().into_iter().enumerate() {
-        let crate::support::Datagram::Control(bytes) = datagram else { panic!("an initiation") };
+        let support::Datagram::Control(bytes) = datagram else { panic!("an initiation") };
         let word = u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
         assert_eq!(word % 3, PeerId(number as u32).0 % 3);
         assert!(word.abs_diff(last) > 1000, "neighbours");

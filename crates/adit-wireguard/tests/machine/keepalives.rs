@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Pair, data, initiations, millis, public};
+use crate::support::{self, Pair, data, initiations, millis, public};
 use adit_core::Protocol;
 use adit_wireguard::{Changes, Params, PeerChange};
 
@@ -97,7 +97,7 @@ fn keepalives_sent_are_not_packets_that_want_an_answer() {
 /// Persistent keepalives of end 0.
 fn keepalives(seconds: u16) -> impl Fn(&mut Params) {
     move |params| {
-        if params.configuration.private_key == Some(Some(crate::support::private(1))) {
+        if params.configuration.private_key == Some(Some(support::private(1))) {
             params.configuration.peers[0].persistent_keepalive = Some(seconds);
         }
     }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::support::{Datagram, End, Pair, initiations, millis, outer, params, path, peer, public};
+use crate::support::{self, Datagram, End, Pair, initiations, millis, outer, params, path, peer, public};
 use adit_core::{Command, ConnectionId, OpenFailure, Path, Protocol, Rejected, Transport};
 use adit_wireguard::{Changes, PeerChange};
 
@@ -285,7 +285,7 @@ fn what_comes_on_a_closed_connection_moves_nobody() {
 
 #[test]
 fn connections_that_prove_nothing_are_closed() {
-    let now = crate::support::at(1000);
+    let now = support::at(1000);
     let mut end = End::new(params(1, now, Vec::new()), now, [1; 32], &Pair::new().ledger);
     assert!(end.machine.tables().is_empty());
     for number in 0..100 {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Pair, at, initiations, millis, peer, public};
+use crate::support::{self, Pair, at, initiations, millis, peer, public};
 use adit_core::{Command, Notice, Path, Protocol, SessionId};
 use adit_wireguard::{Changes, PeerChange};
 
@@ -97,7 +97,7 @@ fn a_peer_that_starts_over_or_a_new_private_key_opens_the_gate() {
         ordered_after(0, 1, |pair| pair.ends[0].machine.handle_command(pair.now, Command::Restart)),
         1
     );
-    let key = Changes { private_key: Some(Some(crate::support::private(7))), ..Changes::default() };
+    let key = Changes { private_key: Some(Some(support::private(7))), ..Changes::default() };
     assert_eq!(ordered_after(0, 1, |pair| pair.ends[0].configure(pair.now, key.clone())), 1);
 }
 
@@ -125,7 +125,7 @@ fn without_an_endpoint_nothing_delays_the_first_initiation() {
     let mut pair = Pair::with(|params| params.configuration.peers[0].endpoint = None);
     pair.packet(0);
     assert!(pair.ends[0].take_sent().is_empty());
-    let change = PeerChange { endpoint: Some(crate::support::outer(2)), ..PeerChange::new(public(2)) };
+    let change = PeerChange { endpoint: Some(support::outer(2)), ..PeerChange::new(public(2)) };
     let changes = Changes { peers: vec![change], ..Changes::default() };
     pair.ends[0].configure(pair.now, changes);
     assert_eq!(pair.ends[0].take_kinds(), [1]);
@@ -158,8 +158,7 @@ fn an_initiator_that_only_receives_rekeys_after_165_seconds_once() {
             pair.packet(1);
             let sent = pair.ends[1].take_sent();
             for (_, datagram) in sent {
-                let _ =
-                    pair.ends[0].receive(pair.now, crate::support::path(crate::support::outer(2)), &datagram);
+                let _ = pair.ends[0].receive(pair.now, support::path(support::outer(2)), &datagram);
             }
             pair.tick();
             let sent = initiations(&pair.ends[0].take_sent());
@@ -184,7 +183,7 @@ fn the_rekey_after_165_seconds_is_asked_for_once() {
         pair.ends[0].wake(pair.now);
         pair.packet(1);
         for (_, datagram) in pair.ends[1].take_sent() {
-            let _ = pair.ends[0].receive(pair.now, crate::support::path(crate::support::outer(2)), &datagram);
+            let _ = pair.ends[0].receive(pair.now, support::path(support::outer(2)), &datagram);
         }
         pair.ends[0].tick(pair.now);
         count += initiations(&pair.ends[0].take_sent());
@@ -317,13 +316,9 @@ fn a_pending_handshake_is_wiped_too() {
     assert!(pair.ends[0].plane.peers[&id].sessions.is_empty());
     // The response to it comes too late.
     let (_, datagram) = &initiation[0];
-    pair.ends[1]
-        .receive(pair.now, crate::support::path(crate::support::outer(1)), datagram)
-        .expect("a valid initiation");
+    pair.ends[1].receive(pair.now, support::path(support::outer(1)), datagram).expect("a valid initiation");
     let (_, response) = pair.ends[1].take_sent().remove(0);
-    assert!(
-        pair.ends[0].receive(pair.now, crate::support::path(crate::support::outer(2)), &response).is_err()
-    );
+    assert!(pair.ends[0].receive(pair.now, support::path(support::outer(2)), &response).is_err());
 }
 
 /// After ten minutes asleep, by a clock that counted them, the first packet makes a new session.
@@ -353,9 +348,7 @@ fn initiations_of_one_peer_are_twenty_milliseconds_apart() {
     for time in [0, 19, 20, 40] {
         pair.now = at(1000) + millis(time);
         let datagram = initiation(&mut pair);
-        taken.push(
-            pair.ends[1].receive(pair.now, crate::support::path(crate::support::outer(1)), &datagram).is_ok(),
-        );
+        taken.push(pair.ends[1].receive(pair.now, support::path(support::outer(1)), &datagram).is_ok());
     }
     assert_eq!(taken, [true, false, true, true]);
 }
@@ -377,11 +370,9 @@ fn with_source() -> Pair {
     let mut pair = Pair::new();
     pair.packet(0);
     for (_, datagram) in pair.ends[0].take_sent() {
-        pair.ends[1]
-            .receive(pair.now, crate::support::path(crate::support::outer(1)), &datagram)
-            .expect("taken");
+        pair.ends[1].receive(pair.now, support::path(support::outer(1)), &datagram).expect("taken");
     }
-    let local = Path::Udp { socket: LOCAL, remote: crate::support::outer(2) };
+    let local = Path::Udp { socket: LOCAL, remote: support::outer(2) };
     for (_, datagram) in pair.ends[1].take_sent() {
         pair.ends[0].receive(pair.now, local, &datagram).expect("taken");
     }
@@ -409,9 +400,9 @@ fn a_retry_forgets_the_source_address() {
     pair.ends[0].drain();
     assert_eq!(sockets_of(&mut pair), [(1, LOCAL)], "the first initiation keeps it");
     pair.pass(millis(5400));
-    assert_eq!(sockets_of(&mut pair), [(1, crate::support::SOCKET)]);
+    assert_eq!(sockets_of(&mut pair), [(1, support::SOCKET)]);
     pair.packet(0);
-    assert_eq!(sockets_of(&mut pair), [(4, crate::support::SOCKET)], "and data leaves from elsewhere, too");
+    assert_eq!(sockets_of(&mut pair), [(4, support::SOCKET)], "and data leaves from elsewhere, too");
 }
 
 /// Linux: `wg_expired_new_handshake`.
@@ -422,5 +413,5 @@ fn a_new_handshake_without_an_answer_forgets_the_source_address() {
     pair.packet(0);
     assert_eq!(sockets_of(&mut pair), [(4, LOCAL)]);
     pair.pass(seconds(17));
-    assert_eq!(sockets_of(&mut pair), [(1, crate::support::SOCKET)]);
+    assert_eq!(sockets_of(&mut pair), [(1, support::SOCKET)]);
 }
