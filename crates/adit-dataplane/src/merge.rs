@@ -3,6 +3,10 @@
 //! A packet joins the flow's newest item only, and only if cutting the merged packet gives both back: same
 //! headers but for length, identification, sequence and checksum; contiguous; checksums verified, for the
 //! kernel will not verify them again.
+//!
+//! One thing is not given back: PSH stands at the last packet alone where several had it. TCP's PSH marks no
+//! record, and a sender itself collapses several (RFC 9293 §3.9.1.2). Linux sets it at the end of every super-packet
+//! (`__tcp_transmit_skb`), which is seldom where a batch of datagrams ends, so that each batch would become two packets.
 
 use std::ops::Range;
 
@@ -64,7 +68,7 @@ pub(crate) struct Run {
     pseudo: Option<Sum>,
     /// A packet carried PSH.
     push: bool,
-    /// Nothing may follow: a shorter packet or PSH came, or the checksums are wrong.
+    /// Nothing may follow: a shorter packet came, or the checksums are wrong.
     closed: bool,
 }
 
@@ -73,10 +77,10 @@ impl Flows {
         self.flows.clear();
     }
 
-    /// Forgets all flows but that of one item. Whether that item may still grow.
+    /// Forgets all flows but that of one item. Whether that item may wait for the next receive.
     pub(crate) fn keep_only(&mut self, item: usize, items: &[Item]) -> bool {
         let run = items.get(item).and_then(|item| item.run.as_ref());
-        let open = run.is_some_and(Run::may_grow);
+        let open = run.is_some_and(Run::may_wait);
         self.flows.retain(|flow| open && flow.item == item);
         !self.flows.is_empty()
     }
@@ -184,13 +188,14 @@ impl Run {
             identification: u16::from_be_bytes([*packet.get(4)?, *packet.get(5)?]),
             pseudo: None,
             push,
-            closed: push,
+            closed: false,
         })
     }
 
-    /// Whether another packet of full size would find room.
-    fn may_grow(&self) -> bool {
-        !self.closed && self.count < RUN_MAX && self.len + self.size <= BYTES_MAX
+    /// Whether it may wait for what the next receive brings: another packet of full size would find room, and the
+    /// sender did not ask for delivery at once by PSH.
+    fn may_wait(&self) -> bool {
+        !self.closed && !self.push && self.count < RUN_MAX && self.len + self.size <= BYTES_MAX
     }
 
     /// Takes the packet in if it continues the run whose first packet is `first`.
@@ -215,10 +220,9 @@ impl Run {
         if !self.checksums_ok(words, pseudo, packet) {
             return false;
         }
-        let push =
+        self.closed = size < self.size;
+        self.push |=
             self.protocol == TCP && packet.get(self.ip_len() + 13).is_some_and(|flags| flags & PSH != 0);
-        self.closed = size < self.size || push;
-        self.push = push;
         self.len += size;
         self.count += 1;
         self.sequence = self.sequence.wrapping_add(size as u32);

@@ -1,9 +1,10 @@
 //! Merging and cutting undo each other: whatever is merged, the kernel's way of cutting gives back the
-//! very packets that came.
+//! very packets that came, but that of several PSH one is left, at the end.
 
 mod between_receives;
+mod push;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
 
@@ -152,14 +153,19 @@ fn normal(packet: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Packets by flow (source address and transport protocol; 255 is what has none), in order.
-fn by_flow<'a>(packets: impl Iterator<Item = &'a Vec<u8>>) -> BTreeMap<(u8, u8), Vec<Vec<u8>>> {
-    let mut flows: BTreeMap<(u8, u8), Vec<Vec<u8>>> = BTreeMap::new();
+/// The source address and transport protocol; 255 is what has none.
+fn flow_of(packet: &[u8]) -> (u8, u8) {
+    let source = if packet[0] >> 4 == 6 { packet[23] } else { packet[15] };
+    let protocol =
+        Ip::parse(packet).and_then(|ip| ip.transport(packet)).map_or(255, |(protocol, _)| protocol);
+    (source, protocol)
+}
+
+/// Packets by flow, in order.
+fn by_flow(packets: &[Vec<u8>]) -> BTreeMap<(u8, u8), VecDeque<Vec<u8>>> {
+    let mut flows: BTreeMap<(u8, u8), VecDeque<Vec<u8>>> = BTreeMap::new();
     for packet in packets {
-        let source = if packet[0] >> 4 == 6 { packet[23] } else { packet[15] };
-        let protocol =
-            Ip::parse(packet).and_then(|ip| ip.transport(packet)).map_or(255, |(protocol, _)| protocol);
-        flows.entry((source, protocol)).or_default().push(normal(packet));
+        flows.entry(flow_of(packet)).or_default().push_back(normal(packet));
     }
     flows
 }
@@ -307,7 +313,7 @@ fn check(policy: MergePolicy, sent: &[Vec<u8>]) -> Vec<(Offload, Vec<u8>)> {
 
 fn check_receives(policy: MergePolicy, sent: &[Vec<u8>], together: usize) -> Vec<(Offload, Vec<u8>)> {
     let merged = merge_receives(policy, sent, together);
-    let mut cut = Vec::new();
+    let mut sent = by_flow(sent);
     for (offload, packet) in &merged {
         let pieces = kernel_cut(offload, packet);
         if offload.segmentation != Segmentation::None {
@@ -315,9 +321,12 @@ fn check_receives(policy: MergePolicy, sent: &[Vec<u8>], together: usize) -> Vec
             assert!(partial_checksum_ok(offload, packet));
             assert_eq!(our_cut(offload, packet), pieces, "we cut as the kernel does");
         }
-        cut.extend(pieces);
+        let flow = sent.get_mut(&flow_of(packet)).expect("packets of that flow were sent");
+        let sources: Vec<Vec<u8>> = flow.drain(..pieces.len()).collect();
+        let pieces: Vec<Vec<u8>> = pieces.iter().map(|piece| normal(piece)).collect();
+        assert_eq!(pieces, push::collapsed(sources));
     }
-    assert_eq!(by_flow(cut.iter()), by_flow(sent.iter()));
+    assert!(sent.values().all(VecDeque::is_empty), "nothing is lost");
     merged
 }
 
