@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use adit_core::Severity;
 use adit_io::unix_now;
+use adit_openvpn::request::ClientStep;
 
 use super::pending_auths::Told;
 
@@ -67,6 +68,24 @@ struct History {
     /// Some of it was lost.
     overrun: bool,
     closing: bool,
+}
+
+impl History {
+    /// Takes back what was to be told of a client that has left, if that begins with its first appearance: the program has not
+    /// heard of it. So clients that come and leave do not fill the memory of a program that reads slowly. Whether it was so.
+    fn withdraw(&mut self, client: u64) -> bool {
+        let of_it = |told: &Told| told.event.client == client;
+        let appears = |told: &Told| {
+            of_it(told) && matches!(told.event.step, ClientStep::AuthRequest { again: false, .. })
+        };
+        let unheard = self.client_events.iter().any(appears);
+        if unheard {
+            let freed: usize = self.client_events.iter().filter(|told| of_it(told)).map(Told::size).sum();
+            self.client_events.retain(|told| !of_it(told));
+            self.client_events_size = self.client_events_size.saturating_sub(freed);
+        }
+        unheard
+    }
 }
 
 /// The entries of one kind, the last of them at the end.
@@ -153,7 +172,8 @@ impl Journal {
     /// Queues a client event for the connected client.
     pub(super) fn tell(&self, told: Told) {
         let mut history = self.history();
-        if !history.attended {
+        let has_left = matches!(told.event.step, ClientStep::Disconnected);
+        if !history.attended || has_left && history.withdraw(told.event.client) {
             return;
         }
         let size = history.client_events_size + told.size();
@@ -237,7 +257,8 @@ impl History {
 mod tests {
     use std::io::Read as _;
 
-    use adit_openvpn::request::{ClientEvent, ClientStep};
+    use adit_openvpn::request::ClientEvent;
+    use zeroize::Zeroizing;
 
     use super::*;
 
@@ -315,6 +336,30 @@ mod tests {
         assert!(!journal.is_overrun());
         journal.tell(told(3));
         assert!(journal.has_client_event());
+    }
+
+    #[test]
+    fn clients_that_come_and_leave_fill_no_memory() {
+        let (journal, _woken) = journal(3);
+        journal.attend(true);
+        let tell = |client, step| {
+            let env = vec![("x".to_owned(), "y".repeat(1000))];
+            let event = ClientEvent { client, step, env };
+            journal.tell(Told { event, clients: 0, device: String::new(), since: unix_now() });
+        };
+        let asks = |again| ClientStep::AuthRequest { key: 0, again, password: Zeroizing::default() };
+        tell(1, asks(false));
+        assert_eq!(journal.next_client_event().map(|told| told.event.client), Some(1), "it is heard of");
+        tell(1, asks(true));
+        tell(1, ClientStep::Disconnected);
+        for client in 2..20_000 {
+            tell(client, asks(false));
+            tell(client, ClientStep::Disconnected);
+        }
+        assert!(!journal.is_overrun());
+        let left: Vec<u64> =
+            std::iter::from_fn(|| journal.next_client_event()).map(|told| told.event.client).collect();
+        assert_eq!(left, [1, 1], "the end of what was heard of, and no other");
     }
 
     #[test]
