@@ -88,7 +88,10 @@ impl Tunnel<'_> {
         let mut tunnel = self.set_up(&interface, (settings.clone(), mark), &endpoints, &streams)?;
         let socket = UapiSocket::bind(&interface).map_err(Failure::World)?;
         tunnel.listen(socket).map_err(no_thread)?;
-        let shown = self.show(tunnel.orders().handle(), member);
+        let tables = status::OtherTables::default();
+        let usage = self.log.clone();
+        tables.add(move || usage.usage());
+        let shown = self.show(tunnel.orders().handle(), member, tables.clone());
         let helper = self.helper(&tunnel, &settings, shown.as_ref())?;
         let access = helper.access();
         tunnel.use_helper(&access).map_err(no_helper)?;
@@ -96,7 +99,7 @@ impl Tunnel<'_> {
         let config = &self.parsed.config;
         let has_programs = privileges::programs(&config.interface).is_some();
         let launcher = has_programs.then(|| access.scripts()).transpose().map_err(no_helper)?;
-        let beside = (tunnel.orders(), self.log.clone());
+        let beside = (tunnel.orders(), self.log.clone(), tables);
         let peers = Access::start(config, &interface, launcher, beside).map_err(no_thread)?;
         let words = peers.words();
         tunnel.watch(Box::new(move |event| words.event(event)));
@@ -152,11 +155,16 @@ impl Tunnel<'_> {
     }
 
     /// The socket of `adit status`. A tunnel that cannot be asked for its status is still a tunnel.
-    fn show(&mut self, handle: Handle<Interface>, member: &Member<'_>) -> Option<status::Socket> {
+    fn show(
+        &mut self,
+        handle: Handle<Interface>,
+        member: &Member<'_>,
+        tables: status::OtherTables,
+    ) -> Option<status::Socket> {
         let beside = status::Beside {
             expiry: None,
             confinement: member.startup().confinement.clone(),
-            tables: status::OtherTables::default(),
+            tables,
             endpoints: self.shared.as_ref().map(|shared| shared.names.clone()).unwrap_or_default(),
         };
         let served = status::serve(&self.name, handle, beside);

@@ -22,6 +22,7 @@ use adit_wireguard::{Changes, Event, PeerChange, PeerInfo, PublicKey};
 use self::call::Connection;
 use self::rules::{Now, Reason, Rules};
 use crate::log::Logger;
+use crate::status::OtherTables;
 use crate::up::scripts::Scripts;
 use crate::wireguard::Orders;
 
@@ -72,7 +73,8 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// Starts it. `launcher` runs the programs, if the file has some.
+    /// Starts it. `launcher` runs the programs, if the file has some; `tables` gets that of
+    /// the programs that wait.
     ///
     /// # Errors
     /// When the system refuses a thread.
@@ -80,7 +82,7 @@ impl Access {
         config: &Config,
         device: &str,
         launcher: Option<ScriptLauncher>,
-        (orders, log): (Orders, Logger),
+        (orders, log, tables): (Orders, Logger, OtherTables),
     ) -> io::Result<Self> {
         let (words, receiver) = mpsc::channel();
         let words = Words(words);
@@ -92,10 +94,14 @@ impl Access {
                 Vec::new(),
             )
         });
+        let scripts = scripts.transpose()?;
+        if let Some(scripts) = &scripts {
+            tables.add(scripts.usage());
+        }
         let worker = Worker {
             rules: Rules::new(config),
             programs: config.interface.clone(),
-            scripts: scripts.transpose()?,
+            scripts,
             device: device.to_owned(),
             connected: BTreeMap::new(),
             owners: 0,
