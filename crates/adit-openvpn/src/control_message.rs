@@ -32,9 +32,11 @@ pub enum MessageError {
 /// The text may hold secrets (`auth-token`).
 pub fn split(buffer: &mut Vec<u8>) -> Vec<Result<Zeroizing<String>, MessageError>> {
     let mut messages = Vec::new();
-    while let Some(length) = buffer.iter().position(|byte| *byte == 0) {
-        let message = Zeroizing::new(buffer.drain(..=length).take(length).collect::<Vec<u8>>());
-        match printable(&message) {
+    let complete = buffer.iter().rposition(|byte| *byte == 0).map_or(0, |end| end + 1);
+    // Taken out at once: a peer that sends thousands of messages in a record must not cost their number times its length.
+    let whole = Zeroizing::new(buffer.drain(..complete).collect::<Vec<u8>>());
+    for message in whole.split(|byte| *byte == 0) {
+        match printable(message) {
             Ok("") => {}
             Ok(text) => messages.push(Ok(Zeroizing::new(text.to_owned()))),
             Err(error) => messages.push(Err(error)),

@@ -16,6 +16,7 @@
 
 pub mod access;
 mod auth_token;
+mod caused_lines;
 mod client;
 mod client_hello;
 pub mod codec;

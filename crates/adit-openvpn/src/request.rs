@@ -22,7 +22,7 @@ pub use self::challenge::{Challenge, ChallengeResponse};
 pub use self::client_event::{ClientDecision, ClientEvent, ClientStep};
 pub use self::facts::{GatewayVariable, PeerFacts, TunnelFacts};
 pub use self::peer_settings::{PeerSettings, PushChange};
-pub use self::script::{Script, ScriptFile, ScriptId, ScriptOutcome};
+pub use self::script::{Script, ScriptFile, ScriptId, ScriptOutcome, ScriptPriority};
 pub use crate::tls::TlsStep;
 
 /// The events of the machines.

@@ -26,6 +26,7 @@ pub(super) use self::facts::EXIT_NOTICE;
 use self::judge::Judging;
 use self::news::news;
 use super::challenge::{TextChallenge, response_message};
+use crate::caused_lines::CausedLines;
 use crate::client_hello::client_hello;
 use crate::control_channel::{ControlChannel, ControlOutput};
 use crate::control_message::PushAssembler;
@@ -156,6 +157,8 @@ pub(super) struct Connection {
     challenge: Option<TextChallenge>,
     /// The username for tokens that name none.
     username: String,
+    /// The lines of the log that the server caused.
+    caused: CausedLines,
     /// It was told that the server answered.
     told_heard: bool,
 }
@@ -203,6 +206,7 @@ impl Connection {
             token: None,
             challenge: None,
             username: credentials.map(|credentials| credentials.username).unwrap_or_default(),
+            caused: CausedLines::default(),
             told_heard: false,
             params,
         })
@@ -343,11 +347,8 @@ impl Connection {
                 self.tell_peer(events);
                 self.data_keys.established(key_id, &self.channel, events)?;
                 if self.data_keys.rekeys() > 0 {
-                    self.tell(
-                        Severity::Info,
-                        format!("renegotiated keys (number {})", self.data_keys.rekeys()),
-                        events,
-                    );
+                    let text = format!("renegotiated keys (number {})", self.data_keys.rekeys());
+                    self.tell_seldom(now, Severity::Info, text, events);
                 }
                 if !self.params.pull && self.up.is_none() {
                     self.establish_without_push(now, events)?;
@@ -366,7 +367,8 @@ impl Connection {
             ControlOutput::Retire { key_id } => self.data_keys.retire(key_id, events),
             ControlOutput::Message(bytes) => self.handle_record(now, bytes, events)?,
             ControlOutput::Unfinished { known } => {
-                self.tell(Severity::Warning, self.channel.unfinished_text(known), events);
+                let text = self.channel.unfinished_text(known);
+                self.tell_seldom(now, Severity::Warning, text, events);
             }
             ControlOutput::Failed { reason, refused, failure } => {
                 news(Request::ConnectionFailed(failure), events);
@@ -378,6 +380,13 @@ impl Connection {
             }
         }
         Ok(())
+    }
+
+    /// Says in the log what the server can cause as often as it likes.
+    fn tell_seldom(&mut self, now: Instant, severity: Severity, text: String, events: &mut VecDeque<Event>) {
+        if let Some(text) = self.caused.admit(now, text) {
+            self.tell(severity, text, events);
+        }
     }
 
     fn tell(&self, severity: Severity, text: String, events: &mut VecDeque<Event>) {

@@ -16,6 +16,18 @@ pub struct ScriptId {
     pub number: u32,
 }
 
+/// Which scripts make room when too many wait for peers of one source: the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ScriptPriority {
+    /// About a peer that has not authenticated.
+    Unauthenticated,
+    /// About a peer that has.
+    Authenticated,
+    /// It tells of the end of something that a script was told of before: a client (`client-disconnect`), or its address
+    /// (`learn-address delete`). Without it, accounting and firewalls keep what is over.
+    End,
+}
+
 /// A program to run beside the machine, which does not wait for it. Nothing of it is read by a shell.
 #[derive(Clone)]
 pub struct Script {
@@ -23,8 +35,8 @@ pub struct Script {
     pub id: ScriptId,
     /// The address of the peer that it is about: scripts of each source have their turn.
     pub source: Option<IpAddr>,
-    /// The peer has authenticated. When too many scripts wait, those about others make room first.
-    pub authenticated: bool,
+    /// Which make room first when too many wait.
+    pub priority: ScriptPriority,
     /// The program and its arguments.
     pub argv: Vec<String>,
     /// Its environment, besides `secrets`, `PATH` and `dev`, the tunnel's device.

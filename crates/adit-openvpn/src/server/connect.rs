@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::authentication::deferred_result;
 use crate::lease::ClientLease;
-use crate::request::{PeerSettings, Script, ScriptFile, ScriptId, ScriptOutcome};
+use crate::request::{PeerSettings, Script, ScriptFile, ScriptId, ScriptOutcome, ScriptPriority};
 
 /// The exit code by which a script puts off its answer.
 const DEFERRED: i32 = 2;
@@ -74,7 +74,7 @@ impl Connecting {
         Script {
             id: self.id,
             source: Some(source),
-            authenticated: true,
+            priority: ScriptPriority::Authenticated,
             argv,
             env,
             secrets: Vec::new(),

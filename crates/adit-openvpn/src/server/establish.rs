@@ -129,7 +129,9 @@ impl Server {
             return verdicts.into_iter().for_each(|verdict| self.apply_key_verdict(verdict));
         }
         let owner = |(_, peer): &(&PeerId, &mut Peer)| peer.owner() == script.owner;
-        let Some((&id, peer)) = self.peers.iter_mut().find(owner) else { return };
+        let Some((&id, peer)) = self.peers.iter_mut().find(owner) else {
+            return self.report_farewell(outcome);
+        };
         match peer.address_learned(script, outcome, &mut self.events) {
             Learned::NotOurs => {}
             Learned::NotYet | Learned::Later => return,

@@ -20,6 +20,7 @@ pub(super) use self::learn::{Learned, delete_address};
 use super::authentication::Authentication;
 use super::connect::Connecting;
 use super::pre_auth::PendingClient;
+use crate::caused_lines::CausedLines;
 use crate::control_channel::{ControlChannel, ControlOutput};
 use crate::control_message::{ControlMessage, split};
 use crate::data_keys::DataKeys;
@@ -105,6 +106,8 @@ pub(super) struct Peer {
     authenticated: bool,
     /// What it wants to say in the log and was not yet asked for: limited until it has authenticated.
     lines: Vec<(Severity, String)>,
+    /// The lines of the log that it caused since.
+    caused: CausedLines,
     /// Why its connection fails, for programs that look for that in the log.
     failure: Option<ConnectionFailure>,
     /// When the log may hear of its next move.
@@ -151,6 +154,7 @@ impl Peer {
             left: false,
             authenticated: false,
             lines: Vec::new(),
+            caused: CausedLines::default(),
             failure: None,
             next_move_report: None,
             verdict: None,
@@ -335,7 +339,7 @@ impl Peer {
                 if self.data_keys.rekeys() > 0 {
                     let text =
                         format!("{}: renegotiated keys (number {})", self.name(), self.data_keys.rekeys());
-                    self.tell(Severity::Info, text, events);
+                    self.tell_seldom(now, Severity::Info, text, events);
                 }
                 self.established = true;
                 self.proceed();
@@ -347,7 +351,7 @@ impl Peer {
             ControlOutput::Message(bytes) => self.handle_record(now, bytes, events),
             ControlOutput::Unfinished { known } => {
                 let text = format!("{}: {}", self.name(), self.channel.unfinished_text(known));
-                self.tell(Severity::Warning, text, events);
+                self.tell_seldom(now, Severity::Warning, text, events);
             }
             ControlOutput::Failed { reason, failure, .. } => {
                 self.failure.get_or_insert(failure);
@@ -355,6 +359,14 @@ impl Peer {
             }
         }
         Ok(())
+    }
+
+    /// The same for what the client can cause as often as it likes.
+    fn tell_seldom(&mut self, now: Instant, severity: Severity, text: String, events: &mut VecDeque<Event>) {
+        let text = if self.authenticated { self.caused.admit(now, text) } else { Some(text) };
+        if let Some(text) = text {
+            self.tell(severity, text, events);
+        }
     }
 
     fn tell(&mut self, severity: Severity, text: String, events: &mut VecDeque<Event>) {
@@ -380,14 +392,14 @@ impl Peer {
                 Ok(ControlMessage::CrResponse(response)) => {
                     if let Err(why) = self.authentication.respond(&response, events) {
                         let text = format!("{}: its answer (CR_RESPONSE) is not judged: {why}", self.name());
-                        self.tell(Severity::Warning, text, events);
+                        self.tell_seldom(now, Severity::Warning, text, events);
                     }
                 }
                 Ok(ControlMessage::Exit) => self.verdict = Some(exit_notice()),
                 Ok(_) => {}
                 Err(error) => {
                     let text = format!("{}: a control message was dropped: {error}", self.name());
-                    self.tell(Severity::Warning, text, events);
+                    self.tell_seldom(now, Severity::Warning, text, events);
                 }
             }
         }

@@ -4,7 +4,7 @@ use adit_core::{Path, Report, Severity};
 
 use super::Server;
 use super::limits::{LOG_LINES, LOG_PERIOD};
-use crate::request::{ConnectionFailure, Event, FailedClient, Request};
+use crate::request::{ConnectionFailure, Event, FailedClient, Request, ScriptOutcome};
 
 impl Server {
     pub(super) fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {
@@ -47,6 +47,15 @@ impl Server {
     pub(super) fn report_lines(&mut self, path: Path, lines: Vec<(Severity, String)>) {
         for (severity, text) in lines {
             self.report_unauthenticated(severity, path, text);
+        }
+    }
+
+    /// What came of a script about a client that is gone matters only where it did not run.
+    pub(super) fn report_farewell(&mut self, outcome: &ScriptOutcome) {
+        let Err(why) = &outcome.exit else { return };
+        let text = format!("a script about a client that has left did not run to its end: {why}");
+        if let Some(text) = self.farewells.admit(self.now, text) {
+            self.report(Severity::Warning, None, text);
         }
     }
 

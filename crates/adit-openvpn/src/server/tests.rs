@@ -263,6 +263,45 @@ fn a_client_that_moves_on_and_on_does_not_fill_the_log() {
     assert_eq!(lines, 2);
 }
 
+/// What a client that is in sends on its control channel costs at most so many lines, however much it is.
+#[test]
+fn a_client_that_is_in_and_sends_garbage_does_not_fill_the_log() {
+    let authority = Authority::new();
+    let mut alice = Rogue::with(&authority, Some("alice"), |server| server.access.verify = None);
+    alice.is_told();
+    alice.events.clear();
+    for _ in 0..100 {
+        alice.channel.send_message(alice.now, "CR_RESPONSE,eHh4");
+        alice.channel.send_message(alice.now, &"\u{1}\0".repeat(200));
+        alice.exchange();
+    }
+    let about = |words: &str| {
+        let says = |event: &&Event| matches!(event, Event::Report(report) if report.text.contains(words));
+        alice.events.iter().filter(says).count()
+    };
+    assert!(about("a control message was dropped") > 0);
+    assert_eq!(about("a control message was dropped") + about("is not judged"), 16);
+    assert_eq!(about("are not written for up to 60 s"), 1);
+}
+
+/// Where the end of a client could not be told to a script, the log says so.
+#[test]
+fn a_script_about_an_end_that_makes_room_is_in_the_log() {
+    let authority = Authority::new();
+    let argv = Some(vec!["/gone".to_owned()]);
+    let mut alice = Rogue::with(&authority, Some("alice"), |server| {
+        server.access.verify = None;
+        server.access.client_disconnect = argv;
+    });
+    alice.channel.send_message(alice.now, "EXIT");
+    alice.exchange();
+    let id = *alice.scripts("client-disconnect").last().unwrap();
+    let outcome = ScriptOutcome { exit: Err("no room".to_owned()), files: Vec::new(), settings: None };
+    alice.server.handle_reply(alice.now, Reply::ScriptDone { id, outcome });
+    alice.exchange();
+    assert!(alice.log_says("a script about a client that has left did not run to its end: no room"));
+}
+
 const VERIFY: &str = "user-pass-verify";
 
 /// A client that was refused does not put its end off by going on to talk ([`super::peer::Peer::refuse`]).

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::limits;
 use super::pre_auth::PendingClient;
-use crate::request::{Event, Request, Script, ScriptFile, ScriptId, ScriptOutcome};
+use crate::request::{Event, Request, Script, ScriptFile, ScriptId, ScriptOutcome, ScriptPriority};
 use crate::wire::{HEADER_LEN, Header, Sid};
 use crate::wrap::v2::wrapped_key_at_end;
 
@@ -233,7 +233,7 @@ fn script_about(query: KeyQuery, source: IpAddr, kind: u8, content: Vec<u8>) -> 
     Script {
         id: query.id,
         source: Some(source),
-        authenticated: false,
+        priority: ScriptPriority::Unauthenticated,
         argv: query.argv,
         env: env.map(|(name, value)| (name.to_owned(), value)).to_vec(),
         secrets: Vec::new(),

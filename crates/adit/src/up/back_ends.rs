@@ -155,6 +155,8 @@ mod tests {
     use adit_io::Helper;
     use adit_testbed::Scratch;
 
+    use adit_openvpn::request::ScriptPriority;
+
     use super::*;
 
     fn server(lines: &str) -> Config {
@@ -218,7 +220,7 @@ mod tests {
         Box::new(Script {
             id: ScriptId { owner, number: 0 },
             source: None,
-            authenticated: false,
+            priority: ScriptPriority::Unauthenticated,
             argv: argv.to_vec(),
             env: Vec::new(),
             secrets: Vec::new(),

@@ -2,7 +2,8 @@
 //!
 //! Peers cause scripts before they have authenticated, so what waits is limited by source, and each source has its turn
 //! ([`queue`]). Of one peer one script runs at once, and one whose result is no longer needed is ended with its process
-//! group. Scripts that tell of the end of a client (`client-disconnect`, `learn-address delete`) are never dropped.
+//! group. Scripts that tell of the end of a client (`client-disconnect`, `learn-address delete`) are never ended so, and are the
+//! last to make room for others of their source.
 
 mod queue;
 #[cfg(test)]

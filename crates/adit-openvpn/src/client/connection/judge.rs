@@ -10,7 +10,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::news::news;
 use super::{Connection, Outcome};
 use crate::environment::Environment;
-use crate::request::{ConnectionFailure, Event, Request, Script, ScriptId, ScriptOutcome};
+use crate::request::{ConnectionFailure, Event, Request, Script, ScriptId, ScriptOutcome, ScriptPriority};
 
 /// Certificates that are being judged.
 pub(super) struct Judging {
@@ -74,7 +74,7 @@ impl Connection {
         events.push_back(Event::Request(Request::RunScript(Box::new(Script {
             id: script,
             source: Some(self.path.remote().ip()),
-            authenticated: false,
+            priority: ScriptPriority::Unauthenticated,
             argv: argv.into_iter().chain([depth.to_string(), subject]).collect(),
             env: env.finish("tls-verify"),
             secrets: Vec::new(),

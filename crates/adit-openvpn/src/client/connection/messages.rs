@@ -24,7 +24,8 @@ impl Connection {
             match message {
                 Ok(text) => self.handle_message(now, &text, events)?,
                 Err(error) => {
-                    self.tell(Severity::Warning, format!("a control message was dropped: {error}"), events)
+                    let text = format!("a control message was dropped: {error}");
+                    self.tell_seldom(now, Severity::Warning, text, events);
                 }
             }
         }
@@ -59,7 +60,8 @@ impl Connection {
             ControlMessage::AuthPending { timeout } if self.up.is_none() => {
                 self.wait_for_verdict(now, timeout);
                 news(Request::Progress(Progress::Pending(timeout)), events);
-                self.tell(Severity::Info, "the server waits for more to let us in".to_owned(), events);
+                let text = "the server waits for more to let us in".to_owned();
+                self.tell_seldom(now, Severity::Info, text, events);
             }
             ControlMessage::Restart(how) => {
                 notice("server-pushed-connection-reset", &how.to_string(), events);

@@ -10,7 +10,7 @@ use super::management::sanitized;
 use super::{AuthRequest, AuthResult, Authentication, Check, Kind, Verified, printable, refused};
 use crate::access::PasswordScript;
 use crate::environment::Environment;
-use crate::request::{Event, Request, Script, ScriptFile, ScriptId, ScriptOutcome};
+use crate::request::{Event, Request, Script, ScriptFile, ScriptId, ScriptOutcome, ScriptPriority};
 
 /// The exit code by which a script puts off its answer (OpenVPN run_command.h).
 const DEFERRED: i32 = 2;
@@ -95,7 +95,7 @@ impl Authentication {
         Script {
             id: self.next_script(),
             source: self.source,
-            authenticated: self.open,
+            priority: if self.open { ScriptPriority::Authenticated } else { ScriptPriority::Unauthenticated },
             argv,
             env,
             secrets: Vec::new(),

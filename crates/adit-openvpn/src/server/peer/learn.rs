@@ -10,7 +10,9 @@ use super::scripts::plain_script;
 use crate::environment::Environment;
 use crate::lease::ClientLease;
 use crate::params::ServerParams;
-use crate::request::{ClientStep, DataEvent, Event, PeerSettings, Request, ScriptId, ScriptOutcome};
+use crate::request::{
+    ClientStep, DataEvent, Event, PeerSettings, Request, ScriptId, ScriptOutcome, ScriptPriority,
+};
 
 /// A client for whose addresses the script runs.
 pub(in crate::server) struct Learning {
@@ -87,7 +89,13 @@ impl Peer {
         let id = self.authentication.next_script();
         let timeout = self.params.control.hand_window;
         let source = self.path.remote().ip();
-        let script = plain_script((id, source), argv, env.to_vec(), timeout, Some(network));
+        let script = plain_script(
+            (id, source, ScriptPriority::Authenticated),
+            argv,
+            env.to_vec(),
+            timeout,
+            Some(network),
+        );
         events.push_back(Event::Request(Request::RunScript(Box::new(script))));
         id
     }
@@ -229,14 +237,15 @@ impl Peer {
 /// Tells `learn-address` that no client has this address any more.
 pub(in crate::server) fn delete_address(
     params: &ServerParams,
-    script: (ScriptId, IpAddr),
+    (id, source): (ScriptId, IpAddr),
     network: IpNet,
     events: &mut VecDeque<Event>,
 ) {
     let Some(mut argv) = params.access.learn_address.clone() else { return };
     argv.extend(["delete".to_owned(), shown(network)]);
     let env = Environment::new(&params.access.env).finish("learn-address");
-    let script = plain_script(script, argv, env, params.control.hand_window, Some(network));
+    let script =
+        plain_script((id, source, ScriptPriority::End), argv, env, params.control.hand_window, Some(network));
     events.push_back(Event::Request(Request::RunScript(Box::new(script))));
 }
 

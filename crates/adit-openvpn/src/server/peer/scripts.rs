@@ -9,7 +9,9 @@ use adit_core::{Instant, IpNet};
 use super::{Peer, Up};
 use crate::environment::{Environment, place_text};
 use crate::lease::ClientLease;
-use crate::request::{ClientStep, Event, PeerFacts, PeerSettings, Request, Script, ScriptId, ScriptOutcome};
+use crate::request::{
+    ClientStep, Event, PeerFacts, PeerSettings, Request, Script, ScriptId, ScriptOutcome, ScriptPriority,
+};
 use crate::server::connect::{Connected, Connecting};
 
 impl Peer {
@@ -132,7 +134,7 @@ impl Peer {
             );
         }
         if let (Some(env), Some(argv)) = (env, &self.params.access.client_disconnect) {
-            let script = (self.authentication.next_script(), self.path.remote().ip());
+            let script = (self.authentication.next_script(), self.path.remote().ip(), ScriptPriority::End);
             let (argv, timeout) = (argv.clone(), self.params.control.hand_window);
             let env = env.finish("client-disconnect");
             events.push_back(Event::Request(Request::RunScript(Box::new(plain_script(
@@ -150,7 +152,7 @@ impl Peer {
 
 /// A script without files, of which nothing but the exit code counts.
 pub(super) fn plain_script(
-    (id, source): (ScriptId, IpAddr),
+    (id, source, priority): (ScriptId, IpAddr, ScriptPriority),
     argv: Vec<String>,
     env: Vec<(String, String)>,
     timeout: Duration,
@@ -159,7 +161,7 @@ pub(super) fn plain_script(
     Script {
         id,
         source: Some(source),
-        authenticated: true,
+        priority,
         argv,
         env,
         secrets: Vec::new(),

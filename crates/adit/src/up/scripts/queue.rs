@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use adit_core::prefix_table::{SourcePrefix, prefixes};
 use adit_core::{IpNet, PrefixShares, PrefixTable, TableUsage};
-use adit_openvpn::request::{Script, ScriptId};
+use adit_openvpn::request::{Script, ScriptId, ScriptPriority};
 
 use super::source;
 
-/// Scripts that wait, with their environment (some KiB each). Those about peers that have not authenticated make room
-/// first. All clients behind one address, or all of a small server, may come back at once.
+/// Scripts that wait, with their environment (some KiB each). Those of the least priority make room first. All clients behind one address, or all of a small server, may come back at once.
 const SHARES: PrefixShares = PrefixShares::new(512, 4096);
 
 /// A script that waits.
@@ -21,7 +20,7 @@ pub(super) struct Waiting {
 
 /// Scripts that wait.
 pub(super) struct Queue {
-    table: PrefixTable<ScriptId, Waiting, bool>,
+    table: PrefixTable<ScriptId, Waiting, ScriptPriority>,
     turns: Turns,
     /// Of each network, the scripts that tell of it, oldest first ([`Script::in_order`]).
     of_network: BTreeMap<IpNet, VecDeque<ScriptId>>,
@@ -35,13 +34,12 @@ impl Queue {
 
     /// One more. Gives the one that makes room for it.
     pub(super) fn push(&mut self, waiting: Waiting) -> Option<Waiting> {
-        let (id, from, authenticated) =
-            (waiting.script.id, source(&waiting.script), waiting.script.authenticated);
+        let (id, from, priority) = (waiting.script.id, source(&waiting.script), waiting.script.priority);
         self.turns.push(&path(&waiting.script), id);
         if let Some(network) = waiting.script.in_order {
             self.of_network.entry(network).or_default().push_back(id);
         }
-        let (_, evicted) = self.table.insert(from, id, authenticated, waiting)?;
+        let (_, evicted) = self.table.insert(from, id, priority, waiting)?;
         self.turns.remove(&path(&evicted.script), evicted.script.id);
         self.leave_network(&evicted.script);
         Some(evicted)
@@ -165,10 +163,12 @@ mod tests {
     use super::*;
 
     fn waiting(owner: u64, from: &str, authenticated: bool) -> Waiting {
+        let priority =
+            if authenticated { ScriptPriority::Authenticated } else { ScriptPriority::Unauthenticated };
         let script = Script {
             id: ScriptId { owner, number: 0 },
             source: Some(from.parse().unwrap()),
-            authenticated,
+            priority,
             argv: Vec::new(),
             env: Vec::new(),
             secrets: Vec::new(),
@@ -247,5 +247,16 @@ mod tests {
         let left = owners(&mut queue);
         assert_eq!((left.len(), left[0]), (512, 0));
         assert!(queue.turns.is_empty());
+    }
+
+    #[test]
+    fn what_tells_of_an_end_outlasts_what_a_client_that_comes_again_causes() {
+        let mut queue = Queue::new("scripts");
+        let mut end = waiting(0, "192.0.2.1", true);
+        end.script.priority = ScriptPriority::End;
+        assert!(queue.push(end).is_none());
+        let evicted = (1..2000).filter_map(|owner| queue.push(waiting(owner, "192.0.2.1", true)));
+        assert!(evicted.map(|waiting| waiting.script.id.owner).all(|owner| owner != 0));
+        assert_eq!(owners(&mut queue).first(), Some(&0));
     }
 }

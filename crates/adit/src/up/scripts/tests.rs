@@ -1,6 +1,6 @@
 use super::*;
 use adit_io::{Helper, Policy};
-use adit_openvpn::request::{GatewayVariable, ScriptFile};
+use adit_openvpn::request::{GatewayVariable, ScriptFile, ScriptPriority};
 use std::fs;
 use std::sync::mpsc::Receiver;
 use zeroize::Zeroizing;
@@ -48,7 +48,7 @@ fn shell(number: u32, text: &str, timeout: Duration) -> Job {
         // Each is of another peer.
         id: ScriptId { owner: number.into(), number },
         source: None,
-        authenticated: false,
+        priority: ScriptPriority::Unauthenticated,
         argv: ["/bin/sh", "-c", text, "name"].map(str::to_owned).to_vec(),
         env: vec![("WORD".to_owned(), "a b".to_owned())],
         secrets: vec![("password", Zeroizing::new("s3 cret".to_owned()))],

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use adit_core::Instant;
-use adit_openvpn::request::{Script, ScriptId};
+use adit_openvpn::request::{Script, ScriptId, ScriptPriority};
 use adit_wireguard::{PeerDetail, PeerInfo, PublicKey};
 
 /// How long a program may take.
@@ -32,7 +32,7 @@ impl Connection {
 
     /// What `client-connect` is asked.
     pub(super) fn connect(&self, argv: &[String]) -> Script {
-        self.script(0, argv, self.environment("client-connect"))
+        self.script((0, ScriptPriority::Authenticated), argv, self.environment("client-connect"))
     }
 
     /// What `client-disconnect` is told. `last` is what is known of the peer now, if it is configured still.
@@ -51,7 +51,7 @@ impl Connection {
             add("bytes_received", last.received_bytes.saturating_sub(first.received_bytes).to_string());
             add("bytes_sent", last.sent_bytes.saturating_sub(first.sent_bytes).to_string());
         }
-        self.script(1, argv, environment)
+        self.script((1, ScriptPriority::End), argv, environment)
     }
 
     fn environment(&self, kind: &str) -> Vec<(String, String)> {
@@ -76,11 +76,16 @@ impl Connection {
         environment
     }
 
-    fn script(&self, number: u32, argv: &[String], env: Vec<(String, String)>) -> Script {
+    fn script(
+        &self,
+        (number, priority): (u32, ScriptPriority),
+        argv: &[String],
+        env: Vec<(String, String)>,
+    ) -> Script {
         Script {
             id: ScriptId { owner: self.owner, number },
             source: Some(self.info.path.remote().ip()),
-            authenticated: true,
+            priority,
             argv: argv.to_vec(),
             env,
             secrets: Vec::new(),
