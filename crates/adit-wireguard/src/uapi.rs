@@ -42,13 +42,15 @@ pub struct Refusal {
     pub line: usize,
     /// Linux's number of the error, positive.
     pub errno: i32,
+    /// The operation was `get`: in its answer the number is positive.
+    pub of_get: bool,
     /// What is wrong, and what would be right. No secret is in it.
     pub text: String,
 }
 
 impl Refusal {
     fn new(errno: i32, text: impl Into<String>) -> Self {
-        Refusal { line: 0, errno, text: text.into() }
+        Refusal { line: 0, errno, of_get: false, text: text.into() }
     }
 
     fn invalid(key: &str, right: &str) -> Self {
@@ -72,10 +74,8 @@ impl Reader {
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         let len = self.bytes.len() + bytes.len();
         if len > MAX_OPERATION {
-            return Err(Refusal::new(
-                TOO_BIG,
-                format!("more than {MAX_OPERATION} bytes without a blank line"),
-            ));
+            let text = format!("more than {MAX_OPERATION} bytes without a blank line");
+            return Err(Refusal { of_get: is_get(&self.bytes), ..Refusal::new(TOO_BIG, text) });
         }
         if len > self.bytes.capacity() {
             // What the old buffer held is wiped, which a vector that grows would not do.
@@ -110,6 +110,15 @@ impl Reader {
 /// # Errors
 /// What is wrong with it. Nothing of it may be applied then.
 pub fn parse(operation: &[u8]) -> Result<Operation, Refusal> {
+    read(operation).map_err(|refusal| Refusal { of_get: is_get(operation), ..refusal })
+}
+
+/// Whether an operation is `get`, by its first line.
+fn is_get(operation: &[u8]) -> bool {
+    operation.starts_with(b"get=1\n")
+}
+
+fn read(operation: &[u8]) -> Result<Operation, Refusal> {
     let in_line = |line: usize| move |refusal: Refusal| Refusal { line, ..refusal };
     let text = std::str::from_utf8(operation)
         .map_err(|_| in_line(1)(Refusal::new(PROTOCOL, "the operation is not text (UTF-8)")))?;
@@ -297,7 +306,8 @@ pub fn print_outcome(outcome: Result<(), i32>) -> String {
 
 /// The answer to an operation that was refused. What is neither `get` nor `set` is answered as `set`.
 pub fn print_refusal(refusal: &Refusal) -> String {
-    print_outcome(Err(refusal.errno))
+    let Refusal { errno, of_get, .. } = refusal;
+    if *of_get { format!("errno={errno}\n\n") } else { print_outcome(Err(*errno)) }
 }
 
 impl ConfigureError {

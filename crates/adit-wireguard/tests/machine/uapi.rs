@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use adit_core::IpNet;
-use adit_wireguard::uapi::{MAX_OPERATION, Operation, Reader, Refusal, parse, print_outcome, print_status};
+use adit_wireguard::uapi::{
+    MAX_OPERATION, Operation, Reader, Refusal, parse, print_outcome, print_refusal, print_status,
+};
 use adit_wireguard::{
     AllowedIp, Changes, ConfigureError, PeerChange, PeerDetail, PeerStatus, PresharedKey, PrivateKey,
     PublicKey, Status,
@@ -222,6 +224,28 @@ fn errors_of_set_are_negative() {
     assert_eq!(print_outcome(Ok(())), "errno=0\n\n");
     let in_use = ConfigureError::Socket { errno: 98, text: String::new() };
     assert_eq!(print_outcome(Err(in_use.errno())), "errno=-98\n\n");
+}
+
+/// `wg` reads digits alone in an answer to `get`, and expects a minus sign in one to `set`. What is neither is answered as `set`.
+#[test]
+fn refusals_have_the_sign_of_their_operation() {
+    let answer = |operation: &[u8]| print_refusal(&parse(operation).expect_err("a wrong operation"));
+    assert_eq!(answer(b"get=1\nx=1\n\n"), "errno=22\n\n");
+    assert_eq!(answer(b"get=1\n\xff\n\n"), "errno=71\n\n");
+    assert_eq!(answer(b"set=1\nx=1\n\n"), "errno=-22\n\n");
+    assert_eq!(answer(b"set=1\nx\n\n"), "errno=-71\n\n");
+    assert_eq!(answer(b"get=2\n\n"), "errno=-71\n\n");
+}
+
+/// The same of an operation that never ends.
+#[test]
+fn an_operation_that_is_too_long_is_refused_with_the_sign_of_its_kind() {
+    for (begin, answer) in [("get=1\n", "errno=7\n\n"), ("set=1\n", "errno=-7\n\n")] {
+        let mut reader = Reader::default();
+        reader.push(begin.as_bytes()).expect("short enough");
+        let refusal = reader.push(&vec![b'x'; MAX_OPERATION]).expect_err("too long");
+        assert_eq!(print_refusal(&refusal), answer, "{begin:?}");
+    }
 }
 
 proptest! {
