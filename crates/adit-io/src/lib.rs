@@ -42,6 +42,7 @@ mod testing;
 mod tls;
 mod tun;
 mod udp;
+mod zone;
 
 pub use clock::{clock, local_time, unix_at_origin, unix_now};
 pub use config::{
@@ -72,3 +73,4 @@ pub use sys::{hand_over, inherited};
 pub use tls::TlsClient;
 pub use tun::{NULL_DEVICE, Tun, TunConfig, TunError, TunOffloads};
 pub use udp::{UdpOptions, UdpSocket};
+pub use zone::scope_of_zone;

@@ -5,7 +5,7 @@
 //! wireguard-go has it and `wg` expects it; in one to `get` it is positive, as `wg` reads digits alone.
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use adit_core::IpNet;
 use thiserror::Error;
@@ -24,6 +24,10 @@ const INVALID: i32 = 22;
 const TOO_BIG: i32 = 7;
 /// Linux's `EPROTO`.
 const PROTOCOL: i32 = 71;
+
+/// Finds the scope that the zone of an IPv6 address stands for (RFC 4007 §11): `wg` writes the name of an interface there,
+/// or a number. `None`: there is no such interface.
+pub type ScopeOf<'a> = &'a dyn Fn(&str) -> Option<u32>;
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,14 +92,14 @@ impl Reader {
     }
 
     /// The next operation that is there as a whole. A refused one is answered, and the next may follow.
-    pub fn next_operation(&mut self) -> Option<Result<Operation, Refusal>> {
+    pub fn next_operation(&mut self, scope_of: ScopeOf<'_>) -> Option<Result<Operation, Refusal>> {
         let from = self.searched.saturating_sub(1);
         let found = self.bytes.get(from..)?.windows(2).position(|pair| pair == b"\n\n");
         let Some(end) = found.map(|at| from + at + 2) else {
             self.searched = self.bytes.len();
             return None;
         };
-        let operation = self.bytes.get(..end).map(parse);
+        let operation = self.bytes.get(..end).map(|operation| parse(operation, scope_of));
         let len = self.bytes.len();
         self.bytes.copy_within(end.., 0);
         self.bytes.get_mut(len - end..).unwrap_or_default().zeroize();
@@ -109,8 +113,8 @@ impl Reader {
 ///
 /// # Errors
 /// What is wrong with it. Nothing of it may be applied then.
-pub fn parse(operation: &[u8]) -> Result<Operation, Refusal> {
-    read(operation).map_err(|refusal| Refusal { of_get: is_get(operation), ..refusal })
+pub fn parse(operation: &[u8], scope_of: ScopeOf<'_>) -> Result<Operation, Refusal> {
+    read(operation, scope_of).map_err(|refusal| Refusal { of_get: is_get(operation), ..refusal })
 }
 
 /// Whether an operation is `get`, by its first line.
@@ -118,7 +122,7 @@ fn is_get(operation: &[u8]) -> bool {
     operation.starts_with(b"get=1\n")
 }
 
-fn read(operation: &[u8]) -> Result<Operation, Refusal> {
+fn read(operation: &[u8], scope_of: ScopeOf<'_>) -> Result<Operation, Refusal> {
     let in_line = |line: usize| move |refusal: Refusal| Refusal { line, ..refusal };
     let text = std::str::from_utf8(operation)
         .map_err(|_| in_line(1)(Refusal::new(PROTOCOL, "the operation is not text (UTF-8)")))?;
@@ -131,7 +135,7 @@ fn read(operation: &[u8]) -> Result<Operation, Refusal> {
         Some(("set=1", _)) => {
             let mut changes = Changes::default();
             for (line, number) in lines {
-                set_line(&mut changes, line).map_err(in_line(number))?;
+                set_line(&mut changes, line, scope_of).map_err(in_line(number))?;
             }
             Ok(Operation::Set(Box::new(changes)))
         }
@@ -139,7 +143,7 @@ fn read(operation: &[u8]) -> Result<Operation, Refusal> {
     }
 }
 
-fn set_line(changes: &mut Changes, line: &str) -> Result<(), Refusal> {
+fn set_line(changes: &mut Changes, line: &str, scope_of: ScopeOf<'_>) -> Result<(), Refusal> {
     let (key, value) =
         line.split_once('=').ok_or_else(|| Refusal::new(PROTOCOL, "a line is a key, =, and a value"))?;
     if key == "public_key" {
@@ -148,7 +152,7 @@ fn set_line(changes: &mut Changes, line: &str) -> Result<(), Refusal> {
         return Ok(());
     }
     match changes.peers.last_mut() {
-        Some(peer) => peer_line(peer, key, value),
+        Some(peer) => peer_line(peer, (key, value), scope_of),
         None => interface_line(changes, key, value),
     }
 }
@@ -164,14 +168,14 @@ fn interface_line(changes: &mut Changes, key: &str, value: &str) -> Result<(), R
     Ok(())
 }
 
-fn peer_line(peer: &mut PeerChange, key: &str, value: &str) -> Result<(), Refusal> {
+fn peer_line(
+    peer: &mut PeerChange,
+    (key, value): (&str, &str),
+    scope_of: ScopeOf<'_>,
+) -> Result<(), Refusal> {
     match key {
         "preshared_key" => peer.preshared_key = Some(PresharedKey::new(*hex(key, value)?)),
-        "endpoint" => {
-            let endpoint: SocketAddr =
-                value.parse().map_err(|_| Refusal::invalid(key, "ADDRESS:PORT or [ADDRESS%SCOPE]:PORT"))?;
-            peer.endpoint = Some(endpoint);
-        }
+        "endpoint" => peer.endpoint = Some(endpoint(key, value, scope_of)?),
         "persistent_keepalive_interval" => {
             peer.persistent_keepalive = Some(number(key, value, "a number of seconds up to 65535")?);
         }
@@ -191,6 +195,16 @@ fn peer_line(peer: &mut PeerChange, key: &str, value: &str) -> Result<(), Refusa
         _ => return Err(unknown(key, "a peer")),
     }
     Ok(())
+}
+
+fn endpoint(key: &str, value: &str, scope_of: ScopeOf<'_>) -> Result<SocketAddr, Refusal> {
+    let wrong = || Refusal::invalid(key, "ADDRESS:PORT or [ADDRESS%INTERFACE]:PORT");
+    let Some((address, rest)) = value.split_once('%') else { return value.parse().map_err(|_| wrong()) };
+    let (zone, port) = rest.rsplit_once("]:").ok_or_else(wrong)?;
+    let address: Ipv6Addr = address.strip_prefix('[').and_then(|it| it.parse().ok()).ok_or_else(wrong)?;
+    let port = number(key, port, "a port up to 65535 behind an address")?;
+    let scope = scope_of(zone).ok_or_else(|| Refusal::invalid(key, "an interface that is there behind %"))?;
+    Ok(SocketAddrV6::new(address, port, 0, scope).into())
 }
 
 /// The key is printed as far as it is one, as it is in the log then.

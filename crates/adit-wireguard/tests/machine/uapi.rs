@@ -39,15 +39,20 @@ remove=true
 
 ";
 
+/// A machine with one interface.
+fn scope_of(zone: &str) -> Option<u32> {
+    if zone == "eth0" { Some(7) } else { zone.parse().ok() }
+}
+
 fn changes(text: &str) -> Changes {
-    match parse(text.as_bytes()) {
+    match parse(text.as_bytes(), &scope_of) {
         Ok(Operation::Set(changes)) => *changes,
         other => panic!("{text:?}: {other:?}"),
     }
 }
 
 fn refused(lines: &str) -> Refusal {
-    parse(format!("set=1\n{lines}\n\n").as_bytes()).expect_err(lines)
+    parse(format!("set=1\n{lines}\n\n").as_bytes(), &scope_of).expect_err(lines)
 }
 
 fn net(text: &str) -> IpNet {
@@ -91,6 +96,18 @@ fn allowed_ips_are_added_and_removed_in_order() {
     assert_eq!((&peer.allowed_ips[..], peer.update_only), (&expected[..], true));
 }
 
+/// `wg` writes the interface's name behind an address of one link. In the answer to `get` there is a number, which it reads as well.
+#[test]
+fn a_zone_is_the_name_of_an_interface_or_a_number() {
+    let endpoint = |text: &str| {
+        let operation = format!("set=1\npublic_key={}\nendpoint={text}\n\n", "ab".repeat(32));
+        changes(&operation).peers[0].endpoint.map(|it| it.to_string())
+    };
+    assert_eq!(endpoint("[fe80::1%eth0]:51820").as_deref(), Some("[fe80::1%7]:51820"));
+    assert_eq!(endpoint("[fe80::1%7]:51820").as_deref(), Some("[fe80::1%7]:51820"));
+    assert_eq!(endpoint("[fe80::1]:51820").as_deref(), Some("[fe80::1]:51820"));
+}
+
 /// Each line that is wrong has its number, and 22 (EINVAL) or 71 (EPROTO).
 #[test]
 fn what_is_wrong_is_named() {
@@ -113,6 +130,12 @@ fn what_is_wrong_is_named() {
         (&format!("{peer}allowed_ip=--10.0.0.0/8"), 22, 3),
         (&format!("{peer}endpoint=1.2.3.4"), 22, 3),
         (&format!("{peer}endpoint=name.example:1"), 22, 3),
+        (&format!("{peer}endpoint=[fe80::1%eth1]:1"), 22, 3),
+        (&format!("{peer}endpoint=[fe80::1%]:1"), 22, 3),
+        (&format!("{peer}endpoint=[fe80::1%eth0]"), 22, 3),
+        (&format!("{peer}endpoint=[fe80::1%eth0]:65536"), 22, 3),
+        (&format!("{peer}endpoint=fe80::1%eth0:1"), 22, 3),
+        (&format!("{peer}endpoint=[1.2.3.4%eth0]:1"), 22, 3),
         (&format!("{peer}persistent_keepalive_interval=65536"), 22, 3),
         (&format!("{peer}remove=1"), 22, 3),
         (&format!("{peer}protocol_version=2"), 22, 3),
@@ -124,7 +147,7 @@ fn what_is_wrong_is_named() {
         assert!(!refusal.to_string().contains("abab"), "{refusal}: a key shows");
     }
     for operation in [&b"get=2\n\n"[..], b"\n\n", b"set=1x\n\n", b"get=1\nx=1\n\n", b"\xff\n\n"] {
-        assert!(parse(operation).is_err(), "{operation:?}");
+        assert!(parse(operation, &scope_of).is_err(), "{operation:?}");
     }
 }
 
@@ -135,7 +158,7 @@ fn operations_are_cut_however_they_arrive() {
         let (mut reader, mut found) = (Reader::default(), Vec::new());
         for piece in stream.as_bytes().chunks(size) {
             reader.push(piece).expect("short enough");
-            found.extend(std::iter::from_fn(|| reader.next_operation()));
+            found.extend(std::iter::from_fn(|| reader.next_operation(&scope_of)));
         }
         let [Ok(Operation::Get), Ok(Operation::Set(set)), Err(_), Ok(Operation::Get)] = &found[..] else {
             panic!("pieces of {size}: {found:?}")
@@ -156,10 +179,10 @@ fn many_allowed_ips_fit() {
     text.push('\n');
     let mut reader = Reader::default();
     for piece in text.as_bytes().chunks(65_536) {
-        assert!(reader.next_operation().is_none());
+        assert!(reader.next_operation(&scope_of).is_none());
         reader.push(piece).expect("it fits");
     }
-    let Some(Ok(Operation::Set(changes))) = reader.next_operation() else { panic!("a set") };
+    let Some(Ok(Operation::Set(changes))) = reader.next_operation(&scope_of) else { panic!("a set") };
     assert_eq!(changes.peers[0].allowed_ips.len(), 130_560);
     assert!(reader.push(&vec![b'x'; MAX_OPERATION]).is_ok());
     assert!(reader.push(b"x").is_err());
@@ -229,7 +252,8 @@ fn errors_of_set_are_negative() {
 /// `wg` reads digits alone in an answer to `get`, and expects a minus sign in one to `set`. What is neither is answered as `set`.
 #[test]
 fn refusals_have_the_sign_of_their_operation() {
-    let answer = |operation: &[u8]| print_refusal(&parse(operation).expect_err("a wrong operation"));
+    let answer =
+        |operation: &[u8]| print_refusal(&parse(operation, &scope_of).expect_err("a wrong operation"));
     assert_eq!(answer(b"get=1\nx=1\n\n"), "errno=22\n\n");
     assert_eq!(answer(b"get=1\n\xff\n\n"), "errno=71\n\n");
     assert_eq!(answer(b"set=1\nx=1\n\n"), "errno=-22\n\n");
@@ -251,8 +275,8 @@ fn an_operation_that_is_too_long_is_refused_with_the_sign_of_its_kind() {
 proptest! {
     #[test]
     fn nothing_panics(bytes: Vec<u8>) {
-        let _ = parse(&bytes);
-        let _ = parse(&[b"set=1\n", &bytes[..], b"\n\n"].concat());
+        let _ = parse(&bytes, &scope_of);
+        let _ = parse(&[b"set=1\n", &bytes[..], b"\n\n"].concat(), &scope_of);
     }
 
     /// What a status shows can be set, and says the same.

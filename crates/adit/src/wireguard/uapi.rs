@@ -254,6 +254,7 @@ fn accept(listener: &UnixListener, connections: &Connections, orders: &Orders, l
 fn converse(mut stream: &UnixStream, orders: &Orders, log: &mut Logger) -> io::Result<()> {
     let mut reader = Reader::default();
     let mut buffer = Zeroizing::new(vec![0; BUFFER]);
+    let scope_of = |zone: &str| adit_io::scope_of_zone(zone).ok();
     loop {
         let len = stream.read(&mut buffer)?;
         if len == 0 {
@@ -262,7 +263,7 @@ fn converse(mut stream: &UnixStream, orders: &Orders, log: &mut Logger) -> io::R
         if let Err(refusal) = reader.push(buffer.get(..len).unwrap_or_default()) {
             return stream.write_all(print_refusal(&refusal).as_bytes());
         }
-        while let Some(operation) = reader.next_operation() {
+        while let Some(operation) = reader.next_operation(&scope_of) {
             let answer = match operation {
                 Ok(operation) => answer(operation, orders),
                 Err(refusal) => {

@@ -148,23 +148,20 @@ mod tests {
     fn orders_are_understood() {
         let addresses = ["10.8.0.128", "fd00::107e"].map(|address| address.parse().unwrap());
         let secret = PresharedKey::new([3; 32]);
-        let Ok(Operation::Set(changes)) = parse(addition(PublicKey([1; 32]), &secret, &addresses).as_bytes())
-        else {
+        // No endpoint is set.
+        let read = |order: &str| parse(order.as_bytes(), &|_| None);
+        let Ok(Operation::Set(changes)) = read(&addition(PublicKey([1; 32]), &secret, &addresses)) else {
             panic!("no order")
         };
         let [peer] = changes.peers.as_slice() else { panic!("{} peers", changes.peers.len()) };
         assert_eq!((peer.public_key, peer.preshared_key.as_ref()), (PublicKey([1; 32]), Some(&secret)));
         assert_eq!((peer.allowed_ips.len(), peer.replace_allowed_ips), (2, true));
-        let Ok(Operation::Set(changes)) = parse(post_quantum(PublicKey([1; 32])).as_bytes()) else {
-            panic!("no order")
-        };
+        let Ok(Operation::Set(changes)) = read(&post_quantum(PublicKey([1; 32]))) else { panic!("no order") };
         let on = |peer: &adit_wireguard::PeerChange| {
             peer.update_only && peer.post_quantum == Some(PostQuantum::On)
         };
         assert!(changes.peers.iter().all(on) && changes.peers.len() == 1);
-        let Ok(Operation::Set(changes)) =
-            parse(removal(&[PublicKey([1; 32]), PublicKey([2; 32])]).as_bytes())
-        else {
+        let Ok(Operation::Set(changes)) = read(&removal(&[PublicKey([1; 32]), PublicKey([2; 32])])) else {
             panic!("no order")
         };
         assert_eq!(changes.peers.iter().map(|peer| peer.remove).collect::<Vec<_>>(), [true, true]);

@@ -60,6 +60,15 @@ fn what_wg_sets_wg_shows() {
     assert_eq!(end.wg("show DEV peers").unwrap(), format!("{two}\n{three}\n"));
 }
 
+/// `wg` writes the name of the interface behind the address, and shows it for the number that it reads.
+#[test]
+fn an_endpoint_of_one_link_names_its_interface() {
+    let Some(end) = interface("an_endpoint_of_one_link_names_its_interface") else { return };
+    let peer = nobody(1);
+    end.wg(&format!("set DEV peer {peer} endpoint [fe80::1%lo]:7")).unwrap();
+    assert_eq!(end.wg("show DEV endpoints").unwrap(), format!("{peer}\t[fe80::1%lo]:7\n"));
+}
+
 #[test]
 fn a_refused_change_changes_nothing_and_says_why() {
     let Some(end) = interface("a_refused_change_changes_nothing_and_says_why") else { return };

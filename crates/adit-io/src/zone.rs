@@ -1,0 +1,63 @@
+//! Zones of IPv6 addresses (RFC 4007 §11), such as `eth0` in `fe80::1%eth0`.
+
+use std::io;
+
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+/// The scope that a zone stands for: the index of the interface with that name or, if there is none, the number that the zone
+/// is. The order is that of the C library's `getaddrinfo`, since an interface's name may be a number.
+///
+/// # Errors
+/// [`io::ErrorKind::NotFound`]: the zone is no interface and no number. Or the system cannot be asked.
+pub fn scope_of_zone(zone: &str) -> io::Result<u32> {
+    let number = || {
+        let digits = zone.bytes().all(|byte| byte.is_ascii_digit());
+        zone.parse().ok().filter(|_| digits)
+    };
+    match interface_index(zone)?.or_else(number) {
+        Some(scope) => Ok(scope),
+        None => Err(io::Error::new(io::ErrorKind::NotFound, "there is no such interface")),
+    }
+}
+
+/// By an ioctl and a kind of socket that a confined process may use as well.
+fn interface_index(name: &str) -> io::Result<Option<u32>> {
+    // The kernel reads a name up to a colon or a zero byte.
+    if name.contains([':', '\0']) {
+        return Ok(None);
+    }
+    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    match name_to_index(&socket, name) {
+        Ok(index) => Ok(Some(index)),
+        Err(rustix::io::Errno::NODEV) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::Netlink;
+    use crate::testing::in_fresh_network;
+    use crate::tun::{Tun, TunConfig};
+
+    #[test]
+    fn a_zone_is_an_interface_or_a_number() {
+        in_fresh_network(|| {
+            let name = "7".to_owned();
+            let named_by_a_number =
+                Tun::create(&TunConfig { name: Some(name), ..TunConfig::default() }).unwrap();
+            let index = Netlink::open().unwrap().link("7").unwrap().index;
+            assert_ne!(index, 7);
+            assert_eq!(scope_of_zone("lo").unwrap(), 1, "the first interface of every namespace");
+            assert_eq!(scope_of_zone("7").unwrap(), index, "the interface counts first");
+            drop(named_by_a_number);
+            assert_eq!(scope_of_zone("7").unwrap(), 7);
+            for zone in ["none", "", "lo:1", "lo\0", "+7", "-1", "4294967296", "a-name-of-16-byt"] {
+                let error = scope_of_zone(zone).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::NotFound, "{zone:?}");
+            }
+        });
+    }
+}
