@@ -39,8 +39,12 @@ pub(super) enum Resolver<'a> {
 
 impl Resolver<'_> {
     fn resolve(&self, host: &str, port: u16) -> io::Result<SocketAddr> {
-        if let Ok(address) = host.parse::<IpAddr>() {
-            return Ok(SocketAddr::new(address, port));
+        if let Some((address, zone)) = literal(host) {
+            let mut endpoint = SocketAddr::new(address, port);
+            if let (SocketAddr::V6(endpoint), Some(zone)) = (&mut endpoint, zone) {
+                endpoint.set_scope_id(adit_io::scope_of_zone(zone)?);
+            }
+            return Ok(endpoint);
         }
         let found = match self {
             Resolver::System => (host, port).to_socket_addrs()?.next(),
@@ -49,10 +53,26 @@ impl Resolver<'_> {
             }
             Resolver::Helper(files) => files.look_up_one(host)?.map_err(io::Error::other)?.into_iter().next(),
         };
-        let mut address = found.ok_or_else(|| io::Error::other("the name has no address"))?;
-        address.set_port(port);
-        Ok(address)
+        let address = found.ok_or_else(|| io::Error::other("the name has no address"))?;
+        Ok(at_port(address, port))
     }
+}
+
+/// The address that a host is, and its zone (RFC 4007 §11) as in `fe80::1%eth0`. `None`: it is a name.
+fn literal(host: &str) -> Option<(IpAddr, Option<&str>)> {
+    match host.split_once('%') {
+        Some((address, zone)) => Some((IpAddr::V6(address.parse().ok()?), Some(zone))),
+        None => Some((host.parse().ok()?, None)),
+    }
+}
+
+/// An address that was found for a name, with that port. One of a link keeps its scope, without which it cannot be reached.
+fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    if let IpAddr::V4(canonical) = address.ip().to_canonical() {
+        return (canonical, port).into();
+    }
+    address.set_port(port);
+    address
 }
 
 /// Finds where all peers are, as `wg` does: the first address of each name.
@@ -125,6 +145,24 @@ mod tests {
         assert_eq!(resolve("192.0.2.1", 7).unwrap(), "192.0.2.1:7".parse().unwrap());
         assert_eq!(resolve("2001:db8::1", 7).unwrap(), "[2001:db8::1]:7".parse().unwrap());
         assert!(resolve("localhost", 7).unwrap().ip().is_loopback());
+    }
+
+    #[test]
+    fn an_address_of_one_link_has_the_scope_of_its_interface() {
+        let resolve = |host| Resolver::System.resolve(host, 7);
+        // The loopback device is the first of every network namespace.
+        assert_eq!(resolve("fe80::1%lo").unwrap(), "[fe80::1%1]:7".parse().unwrap());
+        assert_eq!(resolve("fe80::1%42").unwrap(), "[fe80::1%42]:7".parse().unwrap());
+        let error = resolve("fe80::1%none").unwrap_err();
+        assert!(error.to_string().contains("no such interface") && !is_passing(&error), "{error}");
+    }
+
+    #[test]
+    fn found_addresses_keep_their_scopes() {
+        let found = |text: &str| at_port(text.parse().unwrap(), 7).to_string();
+        assert_eq!(found("[fe80::1%3]:0"), "[fe80::1%3]:7");
+        assert_eq!(found("[2001:db8::1]:0"), "[2001:db8::1]:7");
+        assert_eq!([found("[::ffff:192.0.2.1]:0"), found("192.0.2.1:0")], ["192.0.2.1:7"; 2]);
     }
 
     #[test]

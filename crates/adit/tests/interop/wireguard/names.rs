@@ -86,11 +86,16 @@ impl Bed {
 
     /// The same with another way to resolve names, and other networks behind the server.
     fn start_with(&self, switch: &str, allowed: &str) -> Process {
+        self.start_at("vpn.test", switch, allowed)
+    }
+
+    /// The same with another endpoint.
+    fn start_at(&self, host: &str, switch: &str, allowed: &str) -> Process {
         let [server, client] = &self.ends;
         let key = std::fs::read_to_string(&client.key_file).unwrap();
         let text = format!(
             "[Interface]\nPrivateKey = {}\nAddress = {}/24\n[Peer]\nPublicKey = {}\n{allowed}\n\
-             Endpoint = vpn.test:{PORT}\nPersistentKeepalive = 1\n",
+             Endpoint = {host}:{PORT}\nPersistentKeepalive = 1\n",
             key.trim(),
             client.inner(),
             server.public_key,
@@ -184,5 +189,29 @@ fn a_full_tunnel_asks_for_the_name_beside_itself() {
     bed.is_reached(&mut adit);
     *names.address.lock().unwrap() = Ipv4Addr::new(10, 9, 0, 50);
     bed.follows(&mut adit);
+    assert!(adit.terminate(WAIT).unwrap().success(), "{}", adit.log());
+}
+
+/// The confined process finds the interface as well, when it reads the file again.
+#[test]
+fn an_endpoint_of_one_link_is_reached_by_its_interface() {
+    if !can_run("an_endpoint_of_one_link_is_reached_by_its_interface", &[PROGRAMS[0], "unshare"]) {
+        return;
+    }
+    let bed = Bed::build("");
+    let [server, client] = &bed.ends;
+    server.namespace.ip(&["address", "add", "fe80::9/64", "dev", &wire(server), "nodad"]).unwrap();
+    let host = format!("[fe80::9%{}]", wire(client));
+    let allowed = format!("AllowedIPs = {}/32", server.inner());
+    let mut adit = bed.start_at(&host, "hosts: files\n", &allowed);
+    bed.is_reached(&mut adit);
+    let shown = || client.wg("show DEV endpoints").unwrap();
+    let expected = format!("{}\t{host}:{PORT}\n", server.public_key);
+    assert_eq!(shown(), expected);
+    client.wg(&format!("set DEV peer {} endpoint 192.0.2.1:7", server.public_key)).unwrap();
+    let mark = adit.mark();
+    adit.hang_up();
+    adit.wait_for_line(mark, " holds", WAIT).unwrap();
+    assert_eq!(shown(), expected);
     assert!(adit.terminate(WAIT).unwrap().success(), "{}", adit.log());
 }

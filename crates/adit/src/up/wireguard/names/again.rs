@@ -13,6 +13,7 @@ use adit_core::{Instant, Severity, escaped};
 use adit_io::HelperFiles;
 use adit_wireguard::{Changes, PeerChange, PeerDetail, PublicKey};
 
+use super::{at_port, literal};
 use crate::log::Logger;
 use crate::up::ending::{EndOnDrop, Ending};
 use crate::wireguard::Orders;
@@ -107,7 +108,7 @@ impl NamedPeers {
     pub(in crate::up::wireguard) fn replace(&self, config: &Config) {
         let named = config.peers.iter().filter_map(|peer| {
             let endpoint = peer.endpoint.as_ref()?;
-            let is_name = endpoint.host.parse::<std::net::IpAddr>().is_err();
+            let is_name = literal(&endpoint.host).is_none();
             is_name.then(|| (PublicKey(peer.public_key), Named::new(&endpoint.host, endpoint.port)))
         });
         *self.lock() = named.collect();
@@ -171,7 +172,7 @@ impl Watch {
             Err(error) => return self.tell_failure(&named, &error.to_string()),
         };
         let found: Vec<SocketAddr> =
-            found.iter().map(|address| SocketAddr::new(address.ip().to_canonical(), named.port)).collect();
+            found.into_iter().map(|address| at_port(address, named.port)).collect();
         let next = {
             let mut peers = self.peers.lock();
             peers.get_mut(&key).and_then(|named| named.resolved(&found, peer.endpoint, adit_io::clock()))
@@ -245,10 +246,11 @@ mod tests {
         let key = |byte| PublicKey([byte; 32]);
         let peer = |byte, host: &str| format!("[Peer]\nPublicKey = {}\nEndpoint = {host}:7\n", key(byte));
         let text = format!(
-            "[Interface]\n{}{}{}",
+            "[Interface]\n{}{}{}{}",
             peer(1, "192.0.2.1"),
             peer(2, "vpn.example.net"),
-            peer(3, "[2001:db8::1]")
+            peer(3, "[2001:db8::1]"),
+            peer(4, "[fe80::1%eth0]")
         );
         let config = adit_config::wireguard::parse(text.as_bytes(), "wg0.conf").expect("a good file").config;
         let peers = NamedPeers::new(&config);
