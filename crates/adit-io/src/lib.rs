@@ -72,5 +72,5 @@ pub use routing::Routing;
 pub use sys::{hand_over, inherited};
 pub use tls::TlsClient;
 pub use tun::{NULL_DEVICE, Tun, TunConfig, TunError, TunOffloads};
-pub use udp::{UdpOptions, UdpSocket};
+pub use udp::{UdpOptions, UdpSocket, has_ipv6};
 pub use zone::scope_of_zone;

@@ -413,6 +413,12 @@ pub(crate) fn is_any_v6(address: SocketAddr) -> bool {
     address.is_ipv6() && address.ip().is_unspecified()
 }
 
+/// Whether UDP sockets for IPv6 can be made on this machine. A socket for IPv6 does not need an address or a route.
+pub fn has_ipv6() -> bool {
+    let bound = std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0));
+    bound.map_or_else(|error| !lacks_v6(&error), |_| true)
+}
+
 pub(crate) fn lacks_v6(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
 }

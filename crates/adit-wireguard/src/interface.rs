@@ -16,7 +16,7 @@ use rand_core::SeedableRng as _;
 use crate::admission::Admission;
 use crate::keys::PublicKey;
 use crate::noise;
-use crate::params::{Changes, Params};
+use crate::params::{Changes, Params, Sockets};
 use crate::peer::Peer;
 use crate::request::{Codec, Event, PeerDetail, PeerInfo, Reply, Request, Status};
 use crate::shared::{Identity, Shared};
@@ -82,6 +82,11 @@ impl Interface {
             fwmark: self.fwmark,
             peers: self.peers.values().map(|peer| peer.status()).collect(),
         }
+    }
+
+    /// The sockets that it sends from. A peer at an address of a family without one cannot be reached.
+    pub fn sockets(&self) -> Sockets {
+        self.shared.sockets
     }
 
     /// Our public key, if there is a private key.

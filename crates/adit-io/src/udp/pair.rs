@@ -104,8 +104,8 @@ mod tests {
 
     use super::*;
     use crate::testing::in_fresh_network;
-    use crate::udp::Sharing;
     use crate::udp::tests::options;
+    use crate::udp::{Sharing, has_ipv6};
 
     fn with(count: usize) -> PairOptions {
         PairOptions { count, steering: None, learn_local: false, learn_classes: false, udp: options(true) }
@@ -154,6 +154,14 @@ mod tests {
             let error = UdpPair::bind(40_001, 0, &with(1), None).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::EADDRINUSE));
             assert!(Plain::bind("0.0.0.0:40001").is_ok(), "nothing is left of it");
+        });
+    }
+
+    #[test]
+    fn there_are_sockets_for_ipv6_where_the_machine_has_it() {
+        in_fresh_network(|| {
+            let pair = UdpPair::bind(0, 0, &with(1), None).unwrap();
+            assert_eq!(pair.ipv6.is_some(), has_ipv6());
         });
     }
 

@@ -127,6 +127,9 @@ fn new_sockets_reach_the_same_endpoints() {
         end.machine.status().peers.into_iter().map(|peer| peer.detail.endpoint).collect()
     };
     assert_eq!(endpoints(&end), [Some(outer(2)), Some(v6), None]);
+    // By this a program sees that the peer cannot be reached, although no initiation goes unanswered.
+    let unreached = end.machine.peer(&public(3)).expect("a peer");
+    assert_eq!((unreached.transport, unreached.unanswered, end.machine.sockets().ipv6), (None, 0, None));
     end.reply(at(1), Reply::Rebound(Ok(Sockets { port: 7, ipv4: Some(8), ipv6: Some(9) })));
     assert_eq!(end.plane.peers[&end.id(3)].path, Some(Path::Udp { socket: 9, remote: v6 }));
 }

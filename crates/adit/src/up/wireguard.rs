@@ -22,7 +22,7 @@ use adit_wireguard::{
 
 use self::access::Access;
 use self::hooks::{Hooks, Moment};
-use self::names::{Endpoints, NamedPeers, Resolver};
+use self::names::{Endpoints, Families, NamedPeers, Resolver};
 use self::orders::Orders;
 use self::reload::Holds;
 use self::streams::Streams;
@@ -82,7 +82,8 @@ impl Tunnel<'_> {
             None => Resolver::System,
             Some(_) => Resolver::Marked(self.args.resolv_conf.as_deref()),
         };
-        let endpoints = names::look_up(self.file, &self.parsed, &resolver, &mut self.log)?;
+        let by = (&resolver, Families::of_the_system());
+        let endpoints = names::look_up(self.file, &self.parsed, by, &mut self.log)?;
         let (settings, mark) = self.settings(&endpoints)?;
         let streams = Streams::new(self.file, &self.parsed.config)?;
         let mut tunnel = self.set_up(&interface, (settings.clone(), mark), &endpoints, &streams)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use adit_io::Handle;
-use adit_wireguard::{Changes, ConfigureError, Interface, PeerDetail, PublicKey, Reply, Status};
+use adit_wireguard::{Changes, ConfigureError, Interface, PeerDetail, PublicKey, Reply, Sockets, Status};
 
 /// Whether changes were made.
 type Outcome = Result<(), ConfigureError>;
@@ -55,6 +55,11 @@ impl Orders {
     /// All of the interface, its secrets included. `None` if it has ended.
     pub(crate) fn status(&self) -> Option<Status> {
         self.ask(Interface::status)
+    }
+
+    /// The sockets that it sends from. `None` if it has ended.
+    pub(crate) fn sockets(&self) -> Option<Sockets> {
+        self.ask(Interface::sockets)
     }
 
     /// What is known of a peer. `None` if there is no such peer, or the interface has ended.

@@ -10,7 +10,7 @@ use adit_io::HelperFiles;
 use adit_wireguard::{Changes, PeerChange, PublicKey, Reply, Status};
 
 use super::access::Words;
-use super::names::{self, NamedPeers, Resolver};
+use super::names::{self, Families, NamedPeers, Resolver};
 use super::streams::Streams;
 use super::{changes, network};
 use crate::configuration;
@@ -54,7 +54,9 @@ pub(super) fn reload(
         log.log(Severity::Warning, why);
     }
     let resolver = Resolver::Helper(&holds.files);
-    let endpoints = names::look_up(file, &parsed, &resolver, log).map_err(|failure| match failure {
+    let sockets = interface.sockets().ok_or("the tunnel has ended")?;
+    let by = (&resolver, Families::of(sockets));
+    let endpoints = names::look_up(file, &parsed, by, log).map_err(|failure| match failure {
         Failure::World(why) | Failure::Configuration(why) => why,
     })?;
     let status = interface.status().ok_or("the tunnel has ended")?;

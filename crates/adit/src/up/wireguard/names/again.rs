@@ -1,5 +1,6 @@
 //! Endpoints by name are resolved again while handshakes go unanswered: a server may have moved, or one of its addresses may
-//! not be reached from here. The addresses of the name have their turn, IPv6 and IPv4 alternately.
+//! not be reached from here. The addresses of the name have their turn, IPv6 and IPv4 alternately, but for a family without a
+//! socket. A peer without a path is resolved again, too.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,7 +14,7 @@ use adit_core::{Instant, Severity, escaped};
 use adit_io::HelperFiles;
 use adit_wireguard::{Changes, PeerChange, PeerDetail, PublicKey};
 
-use super::{at_port, literal};
+use super::{Families, literal};
 use crate::log::Logger;
 use crate::up::ending::{EndOnDrop, Ending};
 use crate::wireguard::Orders;
@@ -44,8 +45,10 @@ impl Named {
         Named { host: host.to_owned(), port, due: Instant::from_nanos(0), wait: FIRST_WAIT, seen: 0 }
     }
 
-    /// Whether to resolve the name now.
-    fn is_due(&mut self, unanswered: u32, now: Instant) -> bool {
+    /// Whether to resolve the name now. `unanswered` is `None` where the peer has no path: no initiation is sent, so that none
+    /// goes unanswered.
+    fn is_due(&mut self, unanswered: Option<u32>, now: Instant) -> bool {
+        let Some(unanswered) = unanswered else { return self.is_due_without_path(now) };
         if unanswered < UNANSWERED {
             (self.wait, self.seen) = (FIRST_WAIT, 0);
             return false;
@@ -55,6 +58,15 @@ impl Named {
             return false;
         }
         self.seen = unanswered;
+        true
+    }
+
+    fn is_due_without_path(&mut self, now: Instant) -> bool {
+        if now < self.due {
+            return false;
+        }
+        // If no name server answers, no initiation delays the next attempt.
+        self.due = now + FIRST_WAIT;
         true
     }
 
@@ -160,7 +172,8 @@ impl Watch {
         let named = {
             let mut peers = self.peers.lock();
             let Some(named) = peers.get_mut(&key) else { return };
-            if peer.blocked || !named.is_due(peer.unanswered, adit_io::clock()) {
+            let unanswered = peer.transport.map(|_| peer.unanswered);
+            if peer.blocked || !named.is_due(unanswered, adit_io::clock()) {
                 return;
             }
             named.clone()
@@ -171,12 +184,16 @@ impl Watch {
             Ok(Err(why)) => return self.tell_failure(&named, &why),
             Err(error) => return self.tell_failure(&named, &error.to_string()),
         };
-        let found: Vec<SocketAddr> =
-            found.into_iter().map(|address| at_port(address, named.port)).collect();
+        let Some(sockets) = self.orders.sockets() else { return };
+        let found = Families::of(sockets).usable(found, named.port);
         let next = {
+            let found = found.as_deref().unwrap_or_default();
             let mut peers = self.peers.lock();
-            peers.get_mut(&key).and_then(|named| named.resolved(&found, peer.endpoint, adit_io::clock()))
+            peers.get_mut(&key).and_then(|named| named.resolved(found, peer.endpoint, adit_io::clock()))
         };
+        if let Err(error) = found {
+            return self.tell_failure(&named, &error.to_string());
+        }
         let Some(next) = next else { return };
         let text = format_args!(
             "peer {key}: no answer from {}: {} is tried at {next}",
@@ -190,7 +207,8 @@ impl Watch {
     }
 
     fn tell_failure(&mut self, named: &Named, why: &str) {
-        let text = format_args!("{} cannot be resolved again: {}", escaped(&named.host), escaped(why));
+        let text =
+            format_args!("Endpoint {} cannot be resolved again: {}", escaped(&named.host), escaped(why));
         self.log.log(Severity::Warning, text);
     }
 }
@@ -225,20 +243,39 @@ mod tests {
         let at = |seconds| Instant::from_nanos(0) + Duration::from_secs(seconds);
         let found = addresses(&["192.0.2.1:7", "[2001:db8::1]:7"]);
         let mut named = Named::new("vpn.example.net", 7);
-        assert!(!named.is_due(2, at(100)));
-        assert!(named.is_due(3, at(100)));
+        assert!(!named.is_due(Some(2), at(100)));
+        assert!(named.is_due(Some(3), at(100)));
         assert_eq!(named.resolved(&found, Some(found[0]), at(100)), Some(found[1]));
         // The new address has its time, and must have been tried.
-        assert!(!named.is_due(4, at(109)) && !named.is_due(3, at(200)));
-        assert!(named.is_due(5, at(110)));
+        assert!(!named.is_due(Some(4), at(109)) && !named.is_due(Some(3), at(200)));
+        assert!(named.is_due(Some(5), at(110)));
         // Without another address, more and more seldom.
         for (now, until) in [(110, 120), (120, 140), (140, 180), (180, 260), (260, 340)] {
             assert_eq!(named.resolved(&found[..1], Some(found[0]), at(now)), None);
             assert_eq!(named.due, at(until));
         }
         // Once the peer has answered, all begins anew.
-        assert!(!named.is_due(0, at(1000)));
+        assert!(!named.is_due(Some(0), at(1000)));
         assert_eq!((named.wait, named.seen), (FIRST_WAIT, 0));
+    }
+
+    /// As when an address was chosen for which there is no socket: no initiation is sent any more.
+    #[test]
+    fn a_name_is_resolved_while_its_peer_has_no_path() {
+        let at = |seconds| Instant::from_nanos(0) + Duration::from_secs(seconds);
+        let found = addresses(&["192.0.2.1:7", "[2001:db8::1]:7"]);
+        let mut named = Named::new("vpn.example.net", 7);
+        assert!(named.is_due(Some(3), at(100)));
+        assert_eq!(named.resolved(&found, Some(found[0]), at(100)), Some(found[1]));
+        // The count stays what it was.
+        assert!(!named.is_due(None, at(109)));
+        assert!(named.is_due(None, at(110)));
+        // No name server answers.
+        assert!(!named.is_due(None, at(112)));
+        assert!(named.is_due(None, at(120)));
+        assert_eq!(named.resolved(&found[..1], Some(found[1]), at(120)), Some(found[0]));
+        // It has a path again, and an initiation went unanswered.
+        assert!(named.is_due(Some(4), at(130)));
     }
 
     #[test]
