@@ -56,9 +56,8 @@ enum Command {
         /// How many begin in a second
         #[arg(long)]
         per_second: u32,
-        /// Each from another address of this IPv6 network: 2001:db8::/64. The addresses must be the machine's own
-        #[arg(long, value_parser = network)]
-        sources: Option<(Ipv6Addr, u8)>,
+        #[command(flatten)]
+        origin: Origin,
         /// Log in under this name
         #[arg(long, default_value = "")]
         username: String,
@@ -86,6 +85,8 @@ enum Command {
         /// What they send
         #[arg(long, value_enum)]
         talk: Talk,
+        #[command(flatten)]
+        origin: Origin,
         /// How many at once
         #[arg(long)]
         count: usize,
@@ -95,6 +96,14 @@ enum Command {
         #[command(flatten)]
         keys: Keys,
     },
+}
+
+/// Where attackers come from.
+#[derive(clap::Args)]
+struct Origin {
+    /// Each from another address of this IPv6 network: 2001:db8::/64. The addresses must be the machine's own
+    #[arg(long, value_parser = network)]
+    sources: Option<(Ipv6Addr, u8)>,
 }
 
 /// Files in PEM.
@@ -141,7 +150,7 @@ fn run(command: Command) -> Result<(), LoadError> {
             behaviour,
             at_once,
             per_second,
-            sources,
+            origin,
             username,
             identity,
             keys,
@@ -149,16 +158,15 @@ fn run(command: Command) -> Result<(), LoadError> {
             let tls = attack::tls(&identity.read()?)?;
             let mut plan = Plan::new(behaviour, keys.wrapping()?.client()?, tls)?;
             plan.username = username;
-            let sources = sources.map_or(Sources::One, |(network, length)| Sources::Prefix(network, length));
-            let pace = Pace { at_once, per_second };
+            let (sources, pace) = (origin.sources(), Pace { at_once, per_second });
             output::show_load(Attack::ControlChannels { plan, sources, pace }.start(server))
         }
         Command::Roaming { server, rate, identity, keys } => {
             let (wrap, tls) = (keys.wrapping()?.client()?, attack::tls(&identity.read()?)?);
             output::show_load(Attack::Roaming { wrap, tls, rate }.start(server))
         }
-        Command::Connections { server, talk, count } => {
-            output::show_load(Attack::Connections { talk, count }.start(server))
+        Command::Connections { server, talk, origin, count } => {
+            output::show_load(Attack::Connections { talk, sources: origin.sources(), count }.start(server))
         }
         Command::Datagrams { keys } => output::write_datagrams(&datagrams::kinds(&keys.wrapping()?)?),
     }
@@ -175,6 +183,12 @@ fn clients(clients: Clients, with_echoes: bool) -> Result<(), LoadError> {
         })
     });
     Ok(())
+}
+
+impl Origin {
+    fn sources(&self) -> Sources {
+        self.sources.map_or(Sources::One, |(network, length)| Sources::Prefix(network, length))
+    }
 }
 
 impl Identity {

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use adit_load::Counters;
 
+use super::sources::Sources;
+
 /// How long one connection may take.
 const TIMEOUT: Duration = Duration::from_millis(500);
 /// How often the connections are looked at.
@@ -32,13 +34,15 @@ pub enum Talk {
 /// Holds so many connections until `counters` say stop, and opens another for each that the server closes.
 ///
 /// Runs in the calling thread.
-pub(super) fn run(counters: &Counters, target: SocketAddr, talk: Talk, count: usize) {
+pub(super) fn run(counters: &Counters, target: SocketAddr, talk: Talk, sources: Sources, count: usize) {
     let mut open: Vec<TcpStream> = Vec::new();
+    let mut begun = 0;
     while !counters.is_stopped() {
         let start = Instant::now();
         open.retain_mut(is_open);
         for _ in 0..count.saturating_sub(open.len()).min(BATCH) {
-            let Some(mut stream) = connect(target) else { break };
+            let Ok(mut stream) = sources.connect(begun, target, TIMEOUT) else { break };
+            begun += 1;
             counters.add_begun(1);
             counters.add_done(1);
             if talk == Talk::Garbage {
@@ -48,12 +52,6 @@ pub(super) fn run(counters: &Counters, target: SocketAddr, talk: Talk, count: us
         }
         std::thread::sleep(LOOK_EVERY.saturating_sub(start.elapsed()));
     }
-}
-
-fn connect(target: SocketAddr) -> Option<TcpStream> {
-    let stream = TcpStream::connect_timeout(&target, TIMEOUT).ok()?;
-    stream.set_nonblocking(true).ok()?;
-    Some(stream)
 }
 
 fn is_open(stream: &mut TcpStream) -> bool {

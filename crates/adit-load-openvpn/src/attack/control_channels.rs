@@ -1,6 +1,6 @@
 //! Many attackers' control channels over UDP in one thread.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -9,6 +9,7 @@ use adit_load::Counters;
 use rustix::event::{Timespec, epoll};
 
 use super::control_channel::{Behaviour, ControlChannel, Plan, Progress};
+use super::sources::Sources;
 
 /// A control channel that has not come to its end by then is given up.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -16,37 +17,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const BATCH: usize = 16;
 /// How long the thread waits for an event before it looks at the time.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-
-/// Where the control channels come from.
-#[derive(Clone, Copy, Debug)]
-pub enum Sources {
-    /// The address that the system takes, and any port.
-    One,
-    /// Any IPv6 address below this network of that prefix length; each has another. The addresses must be
-    /// the attackers' own (`ip -6 route add local NETWORK dev lo`).
-    Prefix(Ipv6Addr, u8),
-}
-
-impl Sources {
-    fn bind(self, number: u64, target: SocketAddr) -> std::io::Result<UdpSocket> {
-        let address = match self {
-            Sources::One if target.is_ipv4() => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            Sources::One => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-            Sources::Prefix(network, length) => IpAddr::V6(scattered(network, length, number)),
-        };
-        let socket = UdpSocket::bind(SocketAddr::new(address, 0))?;
-        socket.connect(target)?;
-        socket.set_nonblocking(true)?;
-        Ok(socket)
-    }
-}
-
-/// The address number `number` below a network: they follow each other in no order.
-pub(super) fn scattered(network: Ipv6Addr, length: u8, number: u64) -> Ipv6Addr {
-    let host = u128::from(number + 1).wrapping_mul(0xda94_2042_e4dd_58b5_9e37_79b9_7f4a_7c15);
-    let mask = u128::MAX.checked_shr(length.into()).unwrap_or(0);
-    Ipv6Addr::from_bits(network.to_bits() & !mask | host & mask)
-}
 
 /// How many control channels there are.
 #[derive(Clone, Copy, Debug)]
@@ -187,26 +157,5 @@ impl Slot {
             // What the way does not take is lost.
             let _ = self.socket.send(&datagram);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn addresses_stay_in_their_network() {
-        let network: Ipv6Addr = "2001:db8:8000::".parse().unwrap();
-        for length in [61, 64] {
-            let addresses: BTreeSet<Ipv6Addr> =
-                (0..1000).map(|number| scattered(network, length, number)).collect();
-            assert_eq!(addresses.len(), 1000);
-            let shift = 128 - u32::from(length);
-            assert!(addresses.iter().all(|address| address.to_bits() >> shift == network.to_bits() >> shift));
-        }
-        let subnets: BTreeSet<u16> =
-            (0..1000).map(|number| scattered(network, 61, number).segments()[3]).collect();
-        assert_eq!(subnets.len(), 8);
     }
 }

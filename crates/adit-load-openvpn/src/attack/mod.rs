@@ -4,6 +4,7 @@ mod connections;
 mod control_channel;
 mod control_channels;
 mod roaming;
+mod sources;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use adit_openvpn::{PeerRequirements, TlsConfig};
 
 pub use connections::Talk;
 pub use control_channel::{Behaviour, Plan};
-pub use control_channels::{Pace, Sources};
+pub use control_channels::Pace;
+pub use sources::Sources;
 
 /// The attackers have computers of their own, but here they share the processors with the server.
 const NICENESS: i32 = 19;
@@ -44,6 +46,8 @@ pub enum Attack {
     Connections {
         /// What they send.
         talk: Talk,
+        /// From which addresses.
+        sources: Sources,
         /// How many at once.
         count: usize,
     },
@@ -63,8 +67,8 @@ impl Attack {
                 control_channels::run(counters, plan, target, sources, pace)
             }
             Attack::Roaming { wrap, tls, rate } => roaming::run(counters, target, wrap, tls, rate),
-            Attack::Connections { talk, count } => {
-                connections::run(counters, target, talk, count);
+            Attack::Connections { talk, sources, count } => {
+                connections::run(counters, target, talk, sources, count);
                 Ok(())
             }
         }

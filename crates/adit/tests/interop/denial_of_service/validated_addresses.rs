@@ -85,7 +85,7 @@ fn silent_tcp_connections_do_not_keep_clients_out() {
     let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let limits = rustix::process::Rlimit { current: limits.maximum, ..limits };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limits).unwrap();
-    let attack = Attack::Connections { talk: Talk::Silence, count: 1100 };
+    let attack = Attack::Connections { talk: Talk::Silence, sources: Sources::One, count: 1100 };
     place.withstands(attack, |attackers| attackers.begun() >= 1100);
 }
 
