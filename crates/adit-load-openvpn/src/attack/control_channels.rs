@@ -8,10 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 use adit_load::Counters;
 use rustix::event::{Timespec, epoll};
 
-use super::control_channel::{Behaviour, ControlChannel, Plan, Progress};
+use super::control_channel::{ControlChannel, Plan, Progress};
 use super::sources::Sources;
 
-/// A control channel that has not come to its end by then is given up.
+/// A control channel whose server does no more of what it was asked for is given up after that time.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Datagrams taken from one socket in a row.
 const BATCH: usize = 16;
@@ -30,6 +30,7 @@ pub struct Pace {
 struct Slot {
     socket: UdpSocket,
     channel: ControlChannel,
+    /// When it began; of one that repeats its last step without end, when the server last did its part.
     since: Instant,
 }
 
@@ -53,16 +54,7 @@ pub(super) fn run(
     sources: Sources,
     pace: Pace,
 ) -> std::io::Result<()> {
-    let mut channels = ControlChannels {
-        counters,
-        plan: Arc::new(plan),
-        target,
-        sources,
-        poll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-        slots: std::iter::repeat_with(|| None).take(pace.at_once).collect(),
-        free: (0..pace.at_once).rev().collect(),
-        begun: 0,
-    };
+    let mut channels = ControlChannels::new(counters, plan, target, sources, pace)?;
     let start = Instant::now();
     let mut next_sweep = start + TIMEOUT / 5;
     let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
@@ -78,13 +70,32 @@ pub(super) fn run(
         }
         if Instant::now() >= next_sweep {
             next_sweep += TIMEOUT / 5;
-            channels.give_up();
+            channels.give_up(Instant::now());
         }
     }
     Ok(())
 }
 
-impl ControlChannels<'_> {
+impl<'a> ControlChannels<'a> {
+    fn new(
+        counters: &'a Counters,
+        plan: Plan,
+        target: SocketAddr,
+        sources: Sources,
+        pace: Pace,
+    ) -> std::io::Result<ControlChannels<'a>> {
+        Ok(ControlChannels {
+            counters,
+            plan: Arc::new(plan),
+            target,
+            sources,
+            poll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            slots: std::iter::repeat_with(|| None).take(pace.at_once).collect(),
+            free: (0..pace.at_once).rev().collect(),
+            begun: 0,
+        })
+    }
+
     fn begin(&mut self, count: usize) {
         let wall = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
         for _ in 0..count {
@@ -120,6 +131,7 @@ impl ControlChannels<'_> {
             let progress = slot.channel.handle(datagram);
             let rounds = slot.channel.rounds() - before;
             self.counters.add_done(rounds);
+            slot.counted(rounds, Instant::now());
             slot.send();
             match progress {
                 Progress::Open => {}
@@ -139,12 +151,10 @@ impl ControlChannels<'_> {
         }
     }
 
-    fn give_up(&mut self) {
-        let endless = self.plan.behaviour == Behaviour::SoftResets;
+    fn give_up(&mut self, now: Instant) {
         for index in 0..self.slots.len() {
-            let late =
-                |slot: &Slot| slot.since.elapsed() > TIMEOUT && !(endless && slot.channel.rounds() > 0);
-            if self.slots.get(index).and_then(Option::as_ref).is_some_and(late) {
+            let is_late = |slot: &Slot| now.saturating_duration_since(slot.since) > TIMEOUT;
+            if self.slots.get(index).and_then(Option::as_ref).is_some_and(is_late) {
                 self.leave(index);
             }
         }
@@ -152,10 +162,46 @@ impl ControlChannels<'_> {
 }
 
 impl Slot {
+    /// The server did its part so often since the last call.
+    fn counted(&mut self, rounds: u64, now: Instant) {
+        if rounds > 0 {
+            self.since = now;
+        }
+    }
+
     fn send(&mut self) {
         for datagram in self.channel.take_output() {
             // What the way does not take is lost.
             let _ = self.socket.send(&datagram);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attack::{Behaviour, tls};
+    use adit_openvpn::testing::Authority;
+    use adit_openvpn::wrap::WrapConfig;
+    use rcgen::ExtendedKeyUsagePurpose::ClientAuth;
+
+    #[test]
+    fn a_control_channel_is_given_up_when_the_server_does_no_more_for_it() {
+        let credentials = Authority::new().issue("attacker", ClientAuth);
+        let plan = Plan::new(Behaviour::SoftResets, WrapConfig::Plain, tls(&credentials).unwrap()).unwrap();
+        let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (target, counters) = (silent.local_addr().unwrap(), Counters::default());
+        let pace = Pace { at_once: 1, per_second: 1 };
+        let mut channels = ControlChannels::new(&counters, plan, target, Sources::One, pace).unwrap();
+        channels.begin(1);
+        let later = |seconds: u64| Instant::now() + Duration::from_secs(seconds);
+        channels.give_up(later(4));
+        channels.slots[0].as_mut().unwrap().counted(0, later(4));
+        channels.slots[0].as_mut().unwrap().counted(1, later(4));
+        channels.give_up(later(8));
+        assert!(channels.free.is_empty(), "it is at work");
+        channels.slots[0].as_mut().unwrap().counted(0, later(8));
+        channels.give_up(later(10));
+        assert_eq!(channels.free, [0], "another may begin");
     }
 }
