@@ -1,9 +1,12 @@
 //! One control channel of an attacker: OpenVPN from the client's side, up to the step at which the attacker stops
-//! to follow the protocol.
+//! to follow the protocol, or which it repeats without end.
 //!
 //! Nothing is retransmitted: an attacker whose packet was lost begins anew.
 
-use std::collections::BTreeMap;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use adit_core::UnixTime;
@@ -11,6 +14,7 @@ use adit_load::LoadError;
 use adit_openvpn::TlsConfig;
 use adit_openvpn::key_method::KeyMethod2;
 use adit_openvpn::keys::KeySource;
+use adit_openvpn::reliable::SEND_WINDOW;
 use adit_openvpn::tls::TlsChannel;
 use adit_openvpn::wire::{ControlBody, HEADER_LEN, Header, MAX_ACKS, Opcode, Sid};
 use adit_openvpn::wrap::{Wrap, WrapConfig};
@@ -20,6 +24,16 @@ use zeroize::Zeroizing;
 const CHUNK: usize = 1100;
 /// What no TLS implementation takes for a record: an unknown type and version.
 const GARBAGE: [u8; 200] = [0x5a; 200];
+/// Control messages, each of one unprintable byte and the NUL that ends it. In one TLS record they fit into one packet.
+const MESSAGES: [u8; 1000] = {
+    let mut bytes = [0; 1000];
+    let mut index = 0;
+    while index < bytes.len() {
+        bytes[index] = 1;
+        index += 2;
+    }
+    bytes
+};
 /// Keys 1 to 7 follow key 0, and then 1 again.
 const MAX_KEY_ID: u8 = 7;
 /// What OpenVPN's client says of its options; servers only warn about them.
@@ -40,6 +54,9 @@ pub enum Behaviour {
     Exit,
     /// It ends the handshake and sends its key method 2 message; and again on the next key, without end.
     SoftResets,
+    /// It is let in, and then sends control messages of unprintable bytes, without end, as fast as the server acknowledges
+    /// them.
+    ControlMessages,
     /// It ends the handshake, waits until it hears that authentication takes longer (`AUTH_PENDING`), and is silent.
     PutOff,
 }
@@ -98,7 +115,7 @@ pub(crate) struct ControlChannel {
     own: Sid,
     peer: Option<Sid>,
     exchange: Exchange,
-    /// Rounds of soft resets.
+    /// See [`ControlChannel::rounds`].
     rounds: u64,
     out: Vec<Vec<u8>>,
 }
@@ -113,11 +130,25 @@ struct Exchange {
     early: BTreeMap<u32, Vec<u8>>,
     acks: Vec<u32>,
     told: bool,
+    /// Numbers of packets that were sent and that the server has not acknowledged.
+    unacknowledged: BTreeSet<u32>,
+    /// The number of the first packet with [`MESSAGES`], once the server has let the attacker in.
+    messages_from: Option<u32>,
 }
 
 impl Exchange {
     fn new(key_id: u8, tls: Option<TlsChannel>) -> Exchange {
-        Exchange { key_id, tls, next: 0, expected: 0, early: BTreeMap::new(), acks: Vec::new(), told: false }
+        Exchange {
+            key_id,
+            tls,
+            next: 0,
+            expected: 0,
+            early: BTreeMap::new(),
+            acks: Vec::new(),
+            told: false,
+            unacknowledged: BTreeSet::new(),
+            messages_from: None,
+        }
     }
 }
 
@@ -146,7 +177,8 @@ impl ControlChannel {
         std::mem::take(&mut self.out)
     }
 
-    /// Key exchanges that the server took part in to the end.
+    /// How often the server did its part in what is repeated without end: key exchanges that it took part in to the end, or
+    /// packets of control messages that it acknowledged.
     pub(crate) fn rounds(&self) -> u64 {
         self.rounds
     }
@@ -160,7 +192,11 @@ impl ControlChannel {
         }
         let first = self.peer.is_none();
         self.peer = Some(opened.sid);
-        let Some(id) = body.packet_id else { return Progress::Open };
+        self.acknowledged(&body.acks);
+        let Some(id) = body.packet_id else {
+            self.send_messages();
+            return Progress::Open;
+        };
         self.exchange.acks.push(id);
         if id >= self.exchange.expected {
             self.exchange.early.insert(id, body.payload);
@@ -169,10 +205,35 @@ impl ControlChannel {
             true => self.greet(),
             false => self.read(),
         };
+        self.send_messages();
         if !self.exchange.acks.is_empty() && progress == Progress::Open {
             self.send(Opcode::Ack, Vec::new());
         }
         progress
+    }
+
+    fn acknowledged(&mut self, ids: &[u32]) {
+        let Exchange { unacknowledged, messages_from, .. } = &mut self.exchange;
+        for id in ids {
+            // Servers repeat their latest acknowledgements: each counts once.
+            let is_new = unacknowledged.remove(id);
+            let holds_messages = messages_from.is_some_and(|first| *id >= first);
+            self.rounds += u64::from(is_new && holds_messages);
+        }
+    }
+
+    /// Once the attacker is let in: as many packets of messages as may be under way at once.
+    fn send_messages(&mut self) {
+        if self.exchange.messages_from.is_none() {
+            return;
+        }
+        for _ in self.exchange.unacknowledged.len()..SEND_WINDOW as usize {
+            let Some(tls) = &mut self.exchange.tls else { return };
+            if tls.send(&MESSAGES).is_err() {
+                return;
+            }
+            self.flush();
+        }
     }
 
     /// The server's first packet came: its session id is the cookie.
@@ -226,6 +287,10 @@ impl ControlChannel {
         let waits = message.starts_with(b"AUTH_PENDING") || message.starts_with(b"INFO_PRE");
         match self.plan.behaviour {
             Behaviour::PutOff if waits => Progress::Done,
+            Behaviour::ControlMessages if message.starts_with(b"PUSH_REPLY") => {
+                self.exchange.messages_from.get_or_insert(self.exchange.next);
+                Progress::Open
+            }
             // The server's key method 2 message begins with four bytes of zero.
             Behaviour::SoftResets if message.starts_with(&[0, 0, 0, 0]) => {
                 self.flush();
@@ -291,6 +356,7 @@ impl ControlChannel {
         let acks: Vec<u32> = self.exchange.acks.drain(..count).collect();
         let packet_id = (opcode != Opcode::Ack).then_some(self.exchange.next);
         self.exchange.next += u32::from(packet_id.is_some());
+        self.exchange.unacknowledged.extend(packet_id);
         let body = ControlBody { peer_sid: self.peer.filter(|_| !acks.is_empty()), acks, packet_id, payload };
         let (mut bytes, mut datagram) = (Vec::new(), Vec::new());
         body.encode(&mut bytes);

@@ -55,7 +55,8 @@ pub enum Attack {
 
 impl Attack {
     /// Lets attackers attack `target` from a thread of their own. Counted are the control channels, connections or data packets
-    /// that begin, and those that come as far as they should; of soft resets each that the server answers.
+    /// that begin, and those that come as far as they should; of soft resets each that the server answers, of control
+    /// messages each packet that it acknowledges.
     pub fn start(self, target: SocketAddr) -> Load {
         Load::start(move |counters| self.run(counters, target).map_err(LoadError::system("the attack ended")))
     }
