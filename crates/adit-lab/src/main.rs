@@ -123,7 +123,7 @@ enum Command {
     },
     /// Measure adit beside other tunnels, round after round, also as a server with many clients
     Measure(comparison::Args),
-    /// Attack a server in each of many ways, and let clients connect meanwhile
+    /// Attack a server in each of many ways, and let clients connect meanwhile; exit status 1 if adit does not withstand one
     Attackers(attackers::Args),
     /// Measure a server whose clients have paths of different MTU
     NarrowPath(narrow_path::Args),

@@ -11,11 +11,16 @@ fn cells(text: &str, start: &str) -> Vec<String> {
 }
 
 #[test]
-fn attackers_of_three_kinds_are_at_work() {
-    if !can_run("attackers_of_three_kinds_are_at_work", &["openvpn", "openssl"]) {
+fn attackers_of_four_kinds_are_at_work() {
+    if !can_run("attackers_of_four_kinds_are_at_work", &["openvpn", "openssl"]) {
         return;
     }
-    let rows = ["certificate: data from two ports", "TCP: garbage", "no key: garbage in place of TLS"];
+    let rows = [
+        "certificate: data from two ports",
+        "certificate: unprintable control messages",
+        "TCP: garbage, one IPv6 /61",
+        "no key: garbage in place of TLS",
+    ];
     let mut command = lab(&["attackers", "--server", "adit", "--clients", "1"]);
     for row in rows {
         command.args(["--only", row]);
@@ -47,7 +52,7 @@ fn datagrams_are_forged_for_each_wrapping() {
     ] {
         assert!(text.lines().any(|line| line == wrapping), "{wrapping}: {text}");
     }
-    assert_eq!(text.lines().count(), 12 + 4 + 15);
+    assert_eq!(text.lines().count(), 24 + 4 + 15);
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl Keys {
         let option = "--tls-crypt-v2";
         Ok(Keys {
             wrappings: [
-                Wrapping { name: "none", lines: Default::default(), key: None },
+                Wrapping::none(),
                 Wrapping {
                     name: "tls-auth",
                     lines: [auth(0), auth(1)],
@@ -75,6 +75,11 @@ impl Keys {
 }
 
 impl Wrapping {
+    /// The control channel as it is.
+    pub(super) fn none() -> Wrapping {
+        Wrapping { name: "none", lines: Default::default(), key: None }
+    }
+
     /// The arguments that give `adit-load-openvpn` the attackers' key.
     pub(super) fn arguments(&self) -> Vec<String> {
         self.key

@@ -65,8 +65,8 @@ pub(crate) fn run(args: &Args, tools: &Tools) -> Result<bool, LabError> {
         for kind in KINDS.into_iter().filter(|kind| is_wanted(kind)) {
             for program in args.measuring.order(round, &programs) {
                 let measured = Scene::build(tools, program, clients, &keys)?.measure(args, kind)?;
-                say(measured.line(kind, program.name(), false));
-                withstood &= program.name() != JUDGED || measured.verdict(false) == "ok";
+                say(measured.line(kind, program.name()));
+                withstood &= program.name() != JUDGED || measured.verdict() == "ok";
             }
         }
     }
@@ -133,6 +133,7 @@ impl<'a> Scene<'a> {
             begun: sent,
             done: sent,
             wanted: Some(args.rate),
+            let_in: 0,
             begun_at_first: lead,
             seconds,
             pings: [before, during],
