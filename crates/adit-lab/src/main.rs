@@ -125,7 +125,8 @@ enum Command {
     Measure(comparison::Args),
     /// Attack a server in each of many ways, and let clients connect meanwhile; exit status 1 if adit does not withstand one
     Attackers(attackers::Args),
-    /// Measure a server whose clients have paths of different MTU
+    /// Measure a server with a client behind a narrow path; exit status 1 if the others become slower, or if UDP_SEGMENT
+    /// does not stay in use for them or does not come back for that client
     NarrowPath(narrow_path::Args),
     /// Measure two builds of adit in turns; exit status 1 if the later one is slower or takes more memory
     CompareBuilds(builds::Args),
@@ -260,8 +261,7 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
         }
         Command::NarrowPath(args) => {
             prepare(&narrow_path::NEEDED, ENDED)?;
-            narrow_path::run(&args, &tools)?;
-            Ok(true)
+            narrow_path::run(&args, &tools)
         }
         Command::CompareBuilds(args) => {
             prepare(&builds::NEEDED, ENDED)?;

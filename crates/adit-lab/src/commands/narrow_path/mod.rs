@@ -3,16 +3,24 @@
 //! Eight clients, each in a namespace of its own, are behind one router. The router's link to the last of them has an MTU
 //! of 1300 for a while, of which the server hears by ICMP (RFC 1191). Goodput from the server to the other seven and to
 //! that one, and the bytes that the server gives the kernel with one send, are measured before, during and after that.
+//!
+//! Judged are the goodput that the other seven keep, and that UDP_SEGMENT stays in use for them and comes back for the one.
 
+mod report;
 mod testbed;
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
-use self::testbed::{Sample, Testbed};
+use adit_testbed::TestbedError;
+
+use self::report::{Report, Round};
+use self::testbed::Testbed;
+use super::output;
 use crate::error::LabError;
 use crate::subjects::Tools;
+use crate::tell;
 
 /// Programs that this drives.
 pub(crate) const NEEDED: [&str; 3] = ["ip", "iperf3", "openssl"];
@@ -20,12 +28,12 @@ pub(crate) const NEEDED: [&str; 3] = ["ip", "iperf3", "openssl"];
 /// The options.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// adit's release build; a second one is measured in turns with the first [default: beside this program]
+    /// adit's release build; of two, which are measured in turns, the last one is judged [default: beside this program]
     #[arg(long)]
     adit: Vec<PathBuf>,
     /// How often all is measured
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
     /// Seconds of each load
     #[arg(long, default_value_t = 4)]
     seconds: u64,
@@ -35,60 +43,48 @@ pub(crate) struct Args {
     /// Seconds from the moment that the path is wide again to the last load
     #[arg(long, default_value_t = 15)]
     wait: u64,
+    /// Write every single figure here
+    #[arg(long)]
+    json: Option<PathBuf>,
 }
 
-/// The path's state during a load.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Before,
-    Narrow,
-    Wide,
-}
-
-impl Phase {
-    const ALL: [Phase; 3] = [Phase::Before, Phase::Narrow, Phase::Wide];
-
-    fn name(self) -> &'static str {
-        match self {
-            Phase::Before => "before",
-            Phase::Narrow => "MTU 1300",
-            Phase::Wide => "wide again",
-        }
-    }
-}
-
-/// The samples of one build: each round has one for each phase.
-struct Build {
-    program: PathBuf,
-    rounds: Vec<[Sample; 3]>,
-}
-
-/// Measures all builds and writes the table.
-pub(crate) fn run(args: &Args, tools: &Tools) -> Result<(), LabError> {
+/// Measures all builds and writes the tables. False if the last build breaks a limit, or something could not be measured.
+pub(crate) fn run(args: &Args, tools: &Tools) -> Result<bool, LabError> {
     let mut programs = args.adit.clone();
     if programs.is_empty() {
+        output::check_adit(tools)?;
         programs.push(tools.adit.clone());
     }
-    let mut builds: Vec<Build> =
-        programs.into_iter().map(|program| Build { program, rounds: Vec::new() }).collect();
+    let mut report = Report::new(machine(&programs), &programs);
     for number in 0..args.rounds {
+        tell(format_args!("round {} of {}", number + 1, args.rounds));
+        let mut turns: Vec<(usize, &PathBuf)> = programs.iter().enumerate().collect();
         // So that what changes during a run favours neither build.
-        if number > 0 {
-            builds.reverse();
+        if !number.is_multiple_of(2) {
+            turns.reverse();
         }
-        for build in &mut builds {
-            build.rounds.push(round(&build.program, args)?);
+        for (build, program) in turns {
+            match round(program, args) {
+                Ok(round) => report.note(build, number, round),
+                Err(error) => {
+                    tell(&error);
+                    report.fail(build, number, &error.to_string());
+                }
+            }
         }
     }
-    if args.rounds.is_multiple_of(2) {
-        builds.reverse();
-    }
-    print(&builds);
-    Ok(())
+    output::finish(&report.markdown(), args.json.as_deref(), &report)?;
+    Ok(report.is_good())
+}
+
+fn machine(programs: &[PathBuf]) -> Vec<String> {
+    let names = report::subjects(programs);
+    let builds = names.iter().zip(programs).map(|(name, program)| (name.as_str(), Command::new(program)));
+    output::describe(builds.collect())
 }
 
 /// One round: the three phases one after the other.
-fn round(program: &Path, args: &Args) -> Result<[Sample; 3], LabError> {
+fn round(program: &Path, args: &Args) -> Result<Round, TestbedError> {
     let (testbed, time) = (Testbed::build(program)?, Duration::from_secs(args.seconds));
     let before = testbed.sample(time, args.rate)?;
     testbed.narrow()?;
@@ -98,46 +94,18 @@ fn round(program: &Path, args: &Args) -> Result<[Sample; 3], LabError> {
     Ok([before, narrow, testbed.sample(time, args.rate)?])
 }
 
-fn print(builds: &[Build]) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(
-        out,
-        "| build | path | the other seven, Mbit/s | kept | bytes a send | the one, Mbit/s | bytes a send | \
-         destinations without UDP_SEGMENT | the seven beside the one, Mbit/s | kept | the one beside them |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|"
-    );
-    for build in builds {
-        for (index, phase) in Phase::ALL.into_iter().enumerate() {
-            let column = |value: fn(&Sample) -> f64| {
-                median(build.rounds.iter().filter_map(|round| round.get(index)).map(value))
-            };
-            let kept = |value: fn(&Sample) -> f64| {
-                median(
-                    build.rounds.iter().filter_map(|round| Some(value(round.get(index)?) / value(&round[0]))),
-                )
-            };
-            let limited = build.rounds.iter().filter_map(|round| round.get(index)?.limited).max();
-            let _ = writeln!(
-                out,
-                "| {} | {} | {:.0} | {:.2} | {:.0} | {:.0} | {:.0} | {} | {:.0} | {:.2} | {:.0} |",
-                build.program.display(),
-                phase.name(),
-                column(|sample| sample.seven),
-                kept(|sample| sample.seven),
-                column(|sample| sample.bytes_a_send_seven),
-                column(|sample| sample.one),
-                column(|sample| sample.bytes_a_send_one),
-                limited.map_or("not told".to_owned(), |count| count.to_string()),
-                column(|sample| sample.seven_beside),
-                kept(|sample| sample.seven_beside),
-                column(|sample| sample.one_beside),
-            );
-        }
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    #[test]
+    fn the_arguments_are_read() {
+        use clap::{Args as _, FromArgMatches as _};
+        let command = Args::augment_args(clap::Command::new("narrow-path"));
+        command.clone().debug_assert();
+        let arguments = ["narrow-path", "--adit", "OLD", "--adit", "NEW", "--json", "file"];
+        let args = Args::from_arg_matches(&command.clone().get_matches_from(arguments)).unwrap();
+        assert_eq!((args.adit.len(), args.rounds, args.rate), (2, 5, 50));
+        assert!(command.try_get_matches_from(["narrow-path", "--rounds", "0"]).is_err());
+    }
 }

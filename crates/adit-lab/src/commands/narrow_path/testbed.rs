@@ -9,6 +9,7 @@ use adit_testbed::{
     Authority, KeyKind, Namespace, Process, Purpose, Scratch, TestbedError, Validity, connect, program,
     wait_until, wait_until_reachable,
 };
+use serde::Serialize;
 
 /// The last of them is the one whose path becomes narrow.
 const CLIENTS: usize = 8;
@@ -22,7 +23,7 @@ const IPERF_PORT: u16 = 5201;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The loads of one phase. Goodput is from the server to the clients, in Mbit/s.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Sample {
     /// To the eighth client when no other client has a flow.
     pub(super) one: f64,
