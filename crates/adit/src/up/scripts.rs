@@ -37,6 +37,10 @@ const END_TIME: Duration = Duration::from_secs(1);
 /// How often a running script is looked at, and a file that will hold an answer.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const LOOK_AT_FILES_EVERY: Duration = Duration::from_millis(100);
+/// Files that may hold answers are read so many at once, each by a request to the helper, with a pause between: else a thousand clients
+/// that are put off would delay the scripts of all others.
+const FILES_AT_ONCE: usize = 16;
+const PAUSE_BETWEEN_FILES: Duration = Duration::from_millis(10);
 /// Scripts that put their answer off, at once.
 const MOST_DEFERRED: usize = 4096;
 /// How long scripts may take after the tunnel has ended.
@@ -221,6 +225,8 @@ struct Runner {
     ending: Vec<Ending>,
     deferred: Vec<Deferred>,
     look_at_files: Instant,
+    /// Where in `deferred` that goes on.
+    next_deferred: usize,
     launcher: ScriptLauncher,
     base: Base,
 }
@@ -241,6 +247,7 @@ impl Runner {
             ending: Vec::new(),
             deferred: Vec::new(),
             look_at_files: Instant::now(),
+            next_deferred: 0,
             launcher,
             base: Base { env: base, gateways: Vec::new() },
         }
@@ -251,7 +258,7 @@ impl Runner {
             let none_runs = self.running.is_empty() && self.ending.is_empty();
             let timeout = match (none_runs, self.deferred.is_empty()) {
                 (false, _) => LOOK_EVERY,
-                (true, false) => LOOK_AT_FILES_EVERY,
+                (true, false) => self.look_at_files.saturating_duration_since(Instant::now()).max(LOOK_EVERY),
                 (true, true) => Duration::from_secs(3600),
             };
             match jobs.recv_timeout(timeout) {
@@ -348,8 +355,9 @@ impl Runner {
             }
         }
         if Instant::now() >= self.look_at_files {
-            self.look_at_files = Instant::now() + LOOK_AT_FILES_EVERY;
-            self.look_at_deferred();
+            let complete = self.look_at_deferred();
+            let pause = if complete { LOOK_AT_FILES_EVERY } else { PAUSE_BETWEEN_FILES };
+            self.look_at_files = Instant::now() + pause;
         }
     }
 
@@ -379,15 +387,18 @@ impl Runner {
         }
     }
 
-    fn look_at_deferred(&mut self) {
+    /// Looks at the next of those that may have answered. Whether that were the last.
+    fn look_at_deferred(&mut self) -> bool {
         let answer = &self.answer;
-        self.deferred.retain(|Deferred { script, run }| {
+        let have_answered = |Deferred { script, run }: &Deferred| {
             let says = run.first_file().is_ok_and(|file| is_answer(&file));
             if says {
                 answer(script.id, outcome(script, run, Ok(DEFERRED)));
             }
-            !says
-        });
+            says
+        };
+        self.next_deferred = take_some(&mut self.deferred, self.next_deferred, have_answered);
+        self.next_deferred == 0
     }
 
     fn fail(&self, script: &Script, why: String) {
@@ -426,6 +437,21 @@ fn settings_of(argv: &[String], text: &[u8]) -> Result<Box<PeerSettings>, String
         Ok((settings, _)) => Ok(Box::new(settings)),
         Err(failure) => Err(failure.to_string()),
     }
+}
+
+/// Looks at [`FILES_AT_ONCE`] entries from one on, and removes those that are done. Gives where to go on: 0 after the last.
+fn take_some<T>(entries: &mut Vec<T>, from: usize, mut is_done: impl FnMut(&T) -> bool) -> usize {
+    let mut index = from.min(entries.len());
+    for _ in 0..FILES_AT_ONCE {
+        match entries.get(index).map(&mut is_done) {
+            Some(true) => {
+                entries.remove(index);
+            }
+            Some(false) => index += 1,
+            None => break,
+        }
+    }
+    if index < entries.len() { index } else { 0 }
 }
 
 /// Whether a script has said what it had put off.

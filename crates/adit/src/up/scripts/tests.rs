@@ -247,3 +247,20 @@ fn scripts_are_told_of_routes() {
     jobs.send(shell(1, text, SOON)).unwrap();
     assert_eq!(came.recv_timeout(SOON).unwrap().1.exit, Ok(0));
 }
+
+/// A thousand that put their answer off are looked at some at a time, each in its turn.
+#[test]
+fn those_that_answer_later_are_looked_at_in_turn() {
+    let mut entries: Vec<u32> = (0..100).collect();
+    let (mut next, mut looked_at) = (0, Vec::new());
+    for round in 1..=7 {
+        next = take_some(&mut entries, next, |entry| {
+            looked_at.push(*entry);
+            entry % 10 == 0
+        });
+        assert_eq!((looked_at.len(), next == 0), ((16 * round).min(100), round == 7));
+    }
+    assert_eq!((looked_at, entries.len()), ((0..100).collect(), 90));
+    assert_eq!(take_some(&mut Vec::new(), 0, |_: &u32| true), 0);
+    assert_eq!(take_some(&mut vec![1], 40, |_| true), 0, "others went meanwhile");
+}
