@@ -16,7 +16,6 @@
 
 pub mod access;
 mod auth_token;
-mod caused_lines;
 mod client;
 mod client_hello;
 pub mod codec;
@@ -34,6 +33,7 @@ pub mod keys;
 mod lease;
 mod lifetime;
 mod liveness;
+mod log_rate_limit;
 mod negotiate;
 mod notices;
 pub mod occ;

@@ -38,8 +38,8 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use zeroize::Zeroizing;
 
-use crate::caused_lines::CausedLines;
 use crate::codec::Codec;
+use crate::log_rate_limit::LogRateLimit;
 use crate::params::{ControlParams, ServerParams};
 use crate::request::{Event, PeerDetail, PeerInfo, Reply, Request, ScriptId};
 use crate::wire::{Header, Opcode, Sid};
@@ -78,8 +78,8 @@ pub struct Server {
     only_from: Option<Vec<IpAddr>>,
     silent: SilentConnections,
     log_budget: LogBudget,
-    /// The lines about scripts of clients that are gone.
-    farewells: CausedLines,
+    /// Limits the lines about scripts of clients that have left.
+    unfinished_scripts: LogRateLimit,
     /// The tables of which the log said that they make room, and when it may say so again.
     told_full: BTreeMap<&'static str, Instant>,
     pre_auth: PreAuth,
@@ -136,7 +136,7 @@ impl Server {
             only_from: params.point_to_point.as_ref().and_then(|point| point.only_from.clone()),
             silent: SilentConnections::new(),
             log_budget: LogBudget::new(),
-            farewells: CausedLines::default(),
+            unfinished_scripts: LogRateLimit::default(),
             told_full: BTreeMap::new(),
             tls_crypt_v2_verify: TlsCryptV2Verify::new(),
             pool: pool.join(PoolRanges { v4: params.pool4, v6: params.pool6 }, &params.per_client.remembered),

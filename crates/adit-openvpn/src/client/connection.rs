@@ -26,7 +26,6 @@ pub(super) use self::facts::EXIT_NOTICE;
 use self::judge::Judging;
 use self::news::news;
 use super::challenge::{TextChallenge, response_message};
-use crate::caused_lines::CausedLines;
 use crate::client_hello::client_hello;
 use crate::control_channel::{ControlChannel, ControlOutput};
 use crate::control_message::PushAssembler;
@@ -34,6 +33,7 @@ use crate::data_keys::{Agreement, DataKeys};
 use crate::key_state::KeyStateError;
 use crate::lifetime::Lifetime;
 use crate::liveness::Liveness;
+use crate::log_rate_limit::LogRateLimit;
 use crate::notices::{Heard, Hearing};
 use crate::params::{ClientParams, ControlParams, Keepalive, RemoteParams};
 use crate::pushed::Pushed;
@@ -157,8 +157,8 @@ pub(super) struct Connection {
     challenge: Option<TextChallenge>,
     /// The username for tokens that name none.
     username: String,
-    /// The lines of the log that the server caused.
-    caused: CausedLines,
+    /// Limits the lines of the log that the server causes.
+    log_limit: LogRateLimit,
     /// It was told that the server answered.
     told_heard: bool,
 }
@@ -206,7 +206,7 @@ impl Connection {
             token: None,
             challenge: None,
             username: credentials.map(|credentials| credentials.username).unwrap_or_default(),
-            caused: CausedLines::default(),
+            log_limit: LogRateLimit::default(),
             told_heard: false,
             params,
         })
@@ -348,7 +348,7 @@ impl Connection {
                 self.data_keys.established(key_id, &self.channel, events)?;
                 if self.data_keys.rekeys() > 0 {
                     let text = format!("renegotiated keys (number {})", self.data_keys.rekeys());
-                    self.tell_seldom(now, Severity::Info, text, events);
+                    self.tell_limited(now, Severity::Info, text, events);
                 }
                 if !self.params.pull && self.up.is_none() {
                     self.establish_without_push(now, events)?;
@@ -368,7 +368,7 @@ impl Connection {
             ControlOutput::Message(bytes) => self.handle_record(now, bytes, events)?,
             ControlOutput::Unfinished { known } => {
                 let text = self.channel.unfinished_text(known);
-                self.tell_seldom(now, Severity::Warning, text, events);
+                self.tell_limited(now, Severity::Warning, text, events);
             }
             ControlOutput::Failed { reason, refused, failure } => {
                 news(Request::ConnectionFailed(failure), events);
@@ -382,9 +382,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Says in the log what the server can cause as often as it likes.
-    fn tell_seldom(&mut self, now: Instant, severity: Severity, text: String, events: &mut VecDeque<Event>) {
-        if let Some(text) = self.caused.admit(now, text) {
+    /// Says in the log what the server can cause as often as it likes, so many lines a minute.
+    fn tell_limited(&mut self, now: Instant, severity: Severity, text: String, events: &mut VecDeque<Event>) {
+        if let Some(text) = self.log_limit.admit(now, text) {
             self.tell(severity, text, events);
         }
     }

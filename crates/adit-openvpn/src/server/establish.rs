@@ -130,7 +130,7 @@ impl Server {
         }
         let owner = |(_, peer): &(&PeerId, &mut Peer)| peer.owner() == script.owner;
         let Some((&id, peer)) = self.peers.iter_mut().find(owner) else {
-            return self.report_farewell(outcome);
+            return self.report_unfinished_script(outcome);
         };
         match peer.address_learned(script, outcome, &mut self.events) {
             Learned::NotOurs => {}

@@ -20,7 +20,6 @@ pub(super) use self::learn::{Learned, delete_address};
 use super::authentication::Authentication;
 use super::connect::Connecting;
 use super::pre_auth::PendingClient;
-use crate::caused_lines::CausedLines;
 use crate::control_channel::{ControlChannel, ControlOutput};
 use crate::control_message::{ControlMessage, split};
 use crate::data_keys::DataKeys;
@@ -29,6 +28,7 @@ use crate::key_state::{KeyStateError, earliest};
 use crate::lease::ClientLease;
 use crate::lifetime::{Lifetime, signal_of};
 use crate::liveness::{Due, Liveness};
+use crate::log_rate_limit::LogRateLimit;
 use crate::negotiate::PeerAbilities;
 use crate::notices::{Heard, Hearing};
 use crate::params::{ControlParams, Keepalive, ServerParams};
@@ -106,8 +106,8 @@ pub(super) struct Peer {
     authenticated: bool,
     /// What it wants to say in the log and was not yet asked for: limited until it has authenticated.
     lines: Vec<(Severity, String)>,
-    /// The lines of the log that it caused since.
-    caused: CausedLines,
+    /// Limits the lines of the log that it causes from then on.
+    log_limit: LogRateLimit,
     /// Why its connection fails, for programs that look for that in the log.
     failure: Option<ConnectionFailure>,
     /// When the log may hear of its next move.
@@ -154,7 +154,7 @@ impl Peer {
             left: false,
             authenticated: false,
             lines: Vec::new(),
-            caused: CausedLines::default(),
+            log_limit: LogRateLimit::default(),
             failure: None,
             next_move_report: None,
             verdict: None,
@@ -339,7 +339,7 @@ impl Peer {
                 if self.data_keys.rekeys() > 0 {
                     let text =
                         format!("{}: renegotiated keys (number {})", self.name(), self.data_keys.rekeys());
-                    self.tell_seldom(now, Severity::Info, text, events);
+                    self.tell_limited(now, Severity::Info, text, events);
                 }
                 self.established = true;
                 self.proceed();
@@ -351,7 +351,7 @@ impl Peer {
             ControlOutput::Message(bytes) => self.handle_record(now, bytes, events),
             ControlOutput::Unfinished { known } => {
                 let text = format!("{}: {}", self.name(), self.channel.unfinished_text(known));
-                self.tell_seldom(now, Severity::Warning, text, events);
+                self.tell_limited(now, Severity::Warning, text, events);
             }
             ControlOutput::Failed { reason, failure, .. } => {
                 self.failure.get_or_insert(failure);
@@ -361,9 +361,9 @@ impl Peer {
         Ok(())
     }
 
-    /// The same for what the client can cause as often as it likes.
-    fn tell_seldom(&mut self, now: Instant, severity: Severity, text: String, events: &mut VecDeque<Event>) {
-        let text = if self.authenticated { self.caused.admit(now, text) } else { Some(text) };
+    /// Says in the log what the client can cause as often as it likes, so many lines a minute once it is in.
+    fn tell_limited(&mut self, now: Instant, severity: Severity, text: String, events: &mut VecDeque<Event>) {
+        let text = if self.authenticated { self.log_limit.admit(now, text) } else { Some(text) };
         if let Some(text) = text {
             self.tell(severity, text, events);
         }
@@ -392,14 +392,14 @@ impl Peer {
                 Ok(ControlMessage::CrResponse(response)) => {
                     if let Err(why) = self.authentication.respond(&response, events) {
                         let text = format!("{}: its answer (CR_RESPONSE) is not judged: {why}", self.name());
-                        self.tell_seldom(now, Severity::Warning, text, events);
+                        self.tell_limited(now, Severity::Warning, text, events);
                     }
                 }
                 Ok(ControlMessage::Exit) => self.verdict = Some(exit_notice()),
                 Ok(_) => {}
                 Err(error) => {
                     let text = format!("{}: a control message was dropped: {error}", self.name());
-                    self.tell_seldom(now, Severity::Warning, text, events);
+                    self.tell_limited(now, Severity::Warning, text, events);
                 }
             }
         }

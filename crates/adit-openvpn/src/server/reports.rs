@@ -50,11 +50,11 @@ impl Server {
         }
     }
 
-    /// What came of a script about a client that is gone matters only where it did not run.
-    pub(super) fn report_farewell(&mut self, outcome: &ScriptOutcome) {
+    /// The outcome of a script about a client that has left matters only if the script did not run to its end.
+    pub(super) fn report_unfinished_script(&mut self, outcome: &ScriptOutcome) {
         let Err(why) = &outcome.exit else { return };
         let text = format!("a script about a client that has left did not run to its end: {why}");
-        if let Some(text) = self.farewells.admit(self.now, text) {
+        if let Some(text) = self.unfinished_scripts.admit(self.now, text) {
             self.report(Severity::Warning, None, text);
         }
     }

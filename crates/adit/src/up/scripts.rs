@@ -387,7 +387,7 @@ impl Runner {
         }
     }
 
-    /// Looks at the next of those that may have answered. Whether that were the last.
+    /// Looks at the next of those that may have answered. True if those were the last.
     fn look_at_deferred(&mut self) -> bool {
         let answer = &self.answer;
         let have_answered = |Deferred { script, run }: &Deferred| {

@@ -25,7 +25,7 @@ impl Connection {
                 Ok(text) => self.handle_message(now, &text, events)?,
                 Err(error) => {
                     let text = format!("a control message was dropped: {error}");
-                    self.tell_seldom(now, Severity::Warning, text, events);
+                    self.tell_limited(now, Severity::Warning, text, events);
                 }
             }
         }
@@ -61,7 +61,7 @@ impl Connection {
                 self.wait_for_verdict(now, timeout);
                 news(Request::Progress(Progress::Pending(timeout)), events);
                 let text = "the server waits for more to let us in".to_owned();
-                self.tell_seldom(now, Severity::Info, text, events);
+                self.tell_limited(now, Severity::Info, text, events);
             }
             ControlMessage::Restart(how) => {
                 notice("server-pushed-connection-reset", &how.to_string(), events);

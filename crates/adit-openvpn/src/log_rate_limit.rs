@@ -11,14 +11,14 @@ const PERIOD: Duration = Duration::from_secs(60);
 
 /// The lines of the last [`PERIOD`].
 #[derive(Debug, Default)]
-pub(crate) struct CausedLines {
+pub(crate) struct LogRateLimit {
     /// When the first of them was written.
     since: Option<Instant>,
     written: u32,
     dropped: u64,
 }
 
-impl CausedLines {
+impl LogRateLimit {
     /// The line as it is to be written; `None` if there were enough. The last that is written says so, and the first
     /// of the next time how many were left out.
     pub(crate) fn admit(&mut self, now: Instant, mut line: String) -> Option<String> {
@@ -26,7 +26,7 @@ impl CausedLines {
             if self.dropped > 0 {
                 line = format!("{line} ({} such lines before it were not written)", self.dropped);
             }
-            *self = CausedLines { since: Some(now), ..CausedLines::default() };
+            *self = LogRateLimit { since: Some(now), ..LogRateLimit::default() };
         }
         if self.written == LINES {
             self.dropped += 1;
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_peer_causes_so_many_lines_a_minute() {
-        let mut lines = CausedLines::default();
+        let mut lines = LogRateLimit::default();
         let mut written = |second| -> Vec<String> {
             (0..10_000).filter_map(|_| lines.admit(at(second), "line".to_owned())).collect()
         };
