@@ -4,8 +4,12 @@
 //! of 1300 for a while, of which the server hears by ICMP (RFC 1191). Goodput from the server to the other seven and to
 //! that one, and the bytes that the server gives the kernel with one send, are measured before, during and after that.
 //!
+//! The seven's flows run all the time while the path becomes narrow and wide again several times: what two sets of flows carry
+//! that begin one after the other differs by a third even if nothing else changes.
+//!
 //! Judged are the goodput that the other seven keep, and that UDP_SEGMENT stays in use for them and comes back for the one.
 
+mod loads;
 mod report;
 mod testbed;
 
@@ -15,8 +19,9 @@ use std::time::Duration;
 
 use adit_testbed::TestbedError;
 
+use self::loads::{Flows, Seven};
 use self::report::{Report, Round};
-use self::testbed::Testbed;
+use self::testbed::{TIMEOUT, Testbed};
 use super::output;
 use crate::error::LabError;
 use crate::subjects::Tools;
@@ -34,14 +39,20 @@ pub(crate) struct Args {
     /// How often all is measured
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
+    /// How often the path becomes narrow in a round while the others have flows
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    times: u32,
     /// Seconds of each load
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 3)]
     seconds: u64,
     /// Mbit/s at most to the client behind the narrow path while the others have flows, too
     #[arg(long, default_value_t = 50)]
     rate: u32,
-    /// Seconds from the moment that the path is wide again to the last load
-    #[arg(long, default_value_t = 15)]
+    /// The narrow path's MTU; 1500 shows what the figures scatter by without any
+    #[arg(long, default_value_t = 1300, value_parser = clap::value_parser!(u16).range(576..=1500))]
+    mtu: u16,
+    /// Seconds from the moment that the path is wide again to the next load
+    #[arg(long, default_value_t = 11)]
     wait: u64,
     /// Write every single figure here
     #[arg(long)]
@@ -83,15 +94,37 @@ fn machine(programs: &[PathBuf]) -> Vec<String> {
     output::describe(builds.collect())
 }
 
-/// One round: the three phases one after the other.
+/// One round: the eighth's flow with the path wide, narrow and wide again; then the seven's flows, while the same happens
+/// several times.
 fn round(program: &Path, args: &Args) -> Result<Round, TestbedError> {
     let (testbed, time) = (Testbed::build(program)?, Duration::from_secs(args.seconds));
-    let before = testbed.sample(time, args.rate)?;
-    testbed.narrow()?;
-    let narrow = testbed.sample(time, args.rate)?;
+    let before = loads::alone(&testbed, time)?;
+    testbed.narrow(args.mtu)?;
+    let narrow = loads::alone(&testbed, time)?;
+    widen(&testbed, args)?;
+    let one = [before, narrow, loads::alone(&testbed, time)?];
+    let mut flows = Flows::start(&testbed, longest(args))?;
+    let (mut narrow, mut wide) = (Vec::new(), vec![flows.sample(time, args.rate)?]);
+    for _ in 0..args.times {
+        testbed.narrow(args.mtu)?;
+        narrow.push(flows.sample(time, args.rate)?);
+        widen(&testbed, args)?;
+        wide.push(flows.sample(time, args.rate)?);
+    }
+    Ok(Round { one, wide, narrow })
+}
+
+/// The path becomes wide again, and the server has the time to find that out.
+fn widen(testbed: &Testbed, args: &Args) -> Result<(), TestbedError> {
     testbed.widen()?;
     std::thread::sleep(Duration::from_secs(args.wait));
-    Ok([before, narrow, testbed.sample(time, args.rate)?])
+    Ok(())
+}
+
+/// The seven's flows have ended by themselves then, should this program be killed.
+fn longest(args: &Args) -> Duration {
+    let each = Duration::from_secs(args.wait) + 2 * Seven::longest(Duration::from_secs(args.seconds));
+    TIMEOUT + each * (args.times + 1)
 }
 
 #[cfg(test)]
@@ -106,6 +139,7 @@ mod tests {
         let arguments = ["narrow-path", "--adit", "OLD", "--adit", "NEW", "--json", "file"];
         let args = Args::from_arg_matches(&command.clone().get_matches_from(arguments)).unwrap();
         assert_eq!((args.adit.len(), args.rounds, args.rate), (2, 5, 50));
+        assert_eq!(longest(&args), Duration::from_secs(30 + 8 * (11 + 20)));
         assert!(command.try_get_matches_from(["narrow-path", "--rounds", "0"]).is_err());
     }
 }

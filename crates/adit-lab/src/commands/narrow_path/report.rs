@@ -1,11 +1,11 @@
 //! The figures of each phase, and whether the others kept what they had.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::testbed::Sample;
+use super::loads::{Alone, Seven};
 use crate::commands::output::spread;
 use crate::commands::wireguard::figures::{Figure, Figures, Limit};
 
@@ -24,10 +24,10 @@ const LARGE_SENDS: Limit = Limit::AtLeast(3000.0);
 const LARGE_SENDS_GONE: Limit = Limit::AtMost(0.5);
 
 const FIGURES: &[Figure] = &[
-    ("seven_kept", "the other seven's goodput, MTU 1300 / before", 3, KEPT),
+    ("seven_kept", "the other seven's goodput, MTU 1300 / before and after", 3, KEPT),
     ("seven_beside_kept", "the same beside the one's flow", 3, KEPT),
-    ("seven_send", "bytes a send to the seven, before", 0, LARGE_SENDS),
-    ("seven_send_kept", "bytes a send to the seven, MTU 1300 / before", 2, LARGE_SENDS_KEPT),
+    ("seven_send", "bytes a send to the seven, path wide", 0, LARGE_SENDS),
+    ("seven_send_kept", "bytes a send to the seven, MTU 1300 / before and after", 2, LARGE_SENDS_KEPT),
     ("one_send", "bytes a send to the one, before", 0, LARGE_SENDS),
     ("one_send_narrow", "bytes a send to the one, MTU 1300 / before", 2, LARGE_SENDS_GONE),
     ("one_send_wide", "bytes a send to the one, wide again / before", 2, LARGE_SENDS_KEPT),
@@ -35,8 +35,8 @@ const FIGURES: &[Figure] = &[
     ("limited_wide", "destinations without UDP_SEGMENT, wide again", 0, Limit::AtMost(0.0)),
 ];
 
-/// The path's states, one after the other, as the table calls them.
-const PHASES: [&str; 3] = ["before", "MTU 1300", "wide again"];
+/// What the tables call the path's other state.
+const NARROW: &str = "MTU 1300";
 
 /// The samples of one build.
 #[derive(Serialize)]
@@ -48,8 +48,24 @@ struct Build {
     rounds: Vec<Round>,
 }
 
-/// The samples of one round: before, with the narrow path, and when it is wide again.
-pub(super) type Round = [Sample; 3];
+/// The samples of one round.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Round {
+    /// The eighth's flow before, with the narrow path, and when it is wide again.
+    pub(super) one: [Alone; 3],
+    /// The seven's flows with the path wide: before, between and after the samples with the narrow path.
+    pub(super) wide: Vec<Seven>,
+    /// The seven's flows with the narrow path.
+    pub(super) narrow: Vec<Seven>,
+}
+
+impl Round {
+    /// For each sample with the narrow path, its share of the mean of those before and after it.
+    fn kept(&self, value: fn(&Seven) -> f64) -> impl Iterator<Item = f64> {
+        let around = self.wide.windows(2).map(move |wide| wide.iter().map(value).sum::<f64>() / 2.0);
+        self.narrow.iter().map(value).zip(around).map(|(narrow, wide)| narrow / wide)
+    }
+}
 
 /// All figures.
 #[derive(Serialize)]
@@ -94,7 +110,7 @@ impl Report {
     }
 
     pub(super) fn markdown(&self) -> String {
-        format!("{}\n\n{}{}", self.machine.join("; "), phases(&self.builds), self.judged.markdown())
+        format!("{}\n\n{}{}", self.machine.join("; "), medians(&self.builds), self.judged.markdown())
     }
 }
 
@@ -109,57 +125,67 @@ pub(super) fn subjects(programs: &[PathBuf]) -> Vec<String> {
 }
 
 /// What a round shows for [`FIGURES`].
-fn figures([before, narrow, wide]: &Round) -> Vec<(&'static str, f64)> {
+fn figures(round: &Round) -> Vec<(&'static str, f64)> {
+    let [before, narrow, wide] = &round.one;
     let mut figures = vec![
-        ("seven_kept", narrow.seven / before.seven),
-        ("seven_beside_kept", narrow.seven_beside / before.seven_beside),
-        ("seven_send", before.bytes_a_send_seven),
-        ("seven_send_kept", narrow.bytes_a_send_seven / before.bytes_a_send_seven),
-        ("one_send", before.bytes_a_send_one),
-        ("one_send_narrow", narrow.bytes_a_send_one / before.bytes_a_send_one),
-        ("one_send_wide", wide.bytes_a_send_one / before.bytes_a_send_one),
+        ("one_send", before.bytes_a_send),
+        ("one_send_narrow", narrow.bytes_a_send / before.bytes_a_send),
+        ("one_send_wide", wide.bytes_a_send / before.bytes_a_send),
     ];
+    let mut extend = |figure, values: &mut dyn Iterator<Item = f64>| {
+        figures.extend(values.map(|value| (figure, value)));
+    };
+    extend("seven_kept", &mut round.kept(|seven| seven.alone));
+    extend("seven_beside_kept", &mut round.kept(|seven| seven.beside));
+    extend("seven_send", &mut round.wide.iter().map(|seven| seven.bytes_a_send));
+    extend("seven_send_kept", &mut round.kept(|seven| seven.bytes_a_send));
     // The status of builds from before 2026-11-23 has no such count.
-    figures.extend(narrow.limited.map(|count| ("limited_narrow", count as f64)));
-    figures.extend(wide.limited.map(|count| ("limited_wide", count as f64)));
+    extend("limited_narrow", &mut narrow.limited.map(|count| count as f64).into_iter());
+    extend("limited_wide", &mut wide.limited.map(|count| count as f64).into_iter());
     figures
 }
 
-/// A line for each build and phase.
-fn phases(builds: &[Build]) -> String {
-    let mut text = "| build | path | the other seven, Mbit/s | kept | bytes a send | the one, Mbit/s | bytes a send | \
-                    destinations without UDP_SEGMENT | the seven beside the one, Mbit/s | kept | the one beside them |\n\
-                    |---|---|---|---|---|---|---|---|---|---|---|\n"
-        .to_owned();
+/// Lines for each build: of the seven's flows, and of the eighth's.
+fn medians(builds: &[Build]) -> String {
+    let mut text =
+        "| build | path | the other seven, Mbit/s | bytes a send | the seven beside the one, Mbit/s | \
+                    the one beside them, Mbit/s |\n|---|---|---|---|---|---|\n"
+            .to_owned();
     for build in builds {
-        for (index, phase) in PHASES.into_iter().enumerate() {
-            text += &line(&build.program, phase, &build.rounds, index);
+        let states: [(&str, fn(&Round) -> &[Seven]); 2] =
+            [("wide", |round| &round.wide), (NARROW, |round| &round.narrow)];
+        for (path, samples) in states {
+            let column = |value: fn(&Seven) -> f64| {
+                median(build.rounds.iter().flat_map(|round| samples(round)).map(value))
+            };
+            let _ = writeln!(
+                text,
+                "| {} | {path} | {:.0} | {:.0} | {:.0} | {:.0} |",
+                build.program.display(),
+                column(|seven| seven.alone),
+                column(|seven| seven.bytes_a_send),
+                column(|seven| seven.beside),
+                column(|seven| seven.eighth),
+            );
         }
     }
-    text
-}
-
-fn line(program: &Path, phase: &str, rounds: &[Round], index: usize) -> String {
-    let samples = || rounds.iter().filter_map(|round| Some((round.first()?, round.get(index)?)));
-    let column = |value: fn(&Sample) -> f64| median(samples().map(|(_, sample)| value(sample)));
-    let kept =
-        |value: fn(&Sample) -> f64| median(samples().map(|(before, sample)| value(sample) / value(before)));
-    let limited = samples().filter_map(|(_, sample)| sample.limited).max();
-    let mut text = format!("| {} | {phase} | ", program.display());
-    let _ = writeln!(
-        text,
-        "{:.0} | {:.2} | {:.0} | {:.0} | {:.0} | {} | {:.0} | {:.2} | {:.0} |",
-        column(|sample| sample.seven),
-        kept(|sample| sample.seven),
-        column(|sample| sample.bytes_a_send_seven),
-        column(|sample| sample.one),
-        column(|sample| sample.bytes_a_send_one),
-        limited.map_or("not told".to_owned(), |count| count.to_string()),
-        column(|sample| sample.seven_beside),
-        kept(|sample| sample.seven_beside),
-        column(|sample| sample.one_beside),
-    );
-    text
+    text += "\n| build | path | the one alone, Mbit/s | bytes a send | destinations without UDP_SEGMENT |\n\
+             |---|---|---|---|---|\n";
+    for build in builds {
+        for (path, index) in ["before", NARROW, "wide again"].into_iter().zip(0..) {
+            let samples = || build.rounds.iter().filter_map(|round| round.one.get::<usize>(index));
+            let limited = samples().filter_map(|alone| alone.limited).max();
+            let _ = writeln!(
+                text,
+                "| {} | {path} | {:.0} | {:.0} | {} |",
+                build.program.display(),
+                median(samples().map(|alone| alone.goodput)),
+                median(samples().map(|alone| alone.bytes_a_send)),
+                limited.map_or("not reported".to_owned(), |count| count.to_string()),
+            );
+        }
+    }
+    text + "\n"
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
@@ -170,31 +196,27 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 mod tests {
     use super::*;
 
-    fn sample(seven: f64, sends: [f64; 2], limited: u64) -> Sample {
-        Sample {
-            one: 7000.0,
-            bytes_a_send_one: sends[0],
-            seven,
-            bytes_a_send_seven: sends[1],
-            seven_beside: seven,
-            one_beside: 50.0,
-            limited: Some(limited),
-        }
+    fn alone(bytes_a_send: f64, limited: u64) -> Alone {
+        Alone { goodput: 7000.0, bytes_a_send, limited: Some(limited) }
+    }
+
+    fn seven(alone: f64, bytes_a_send: f64) -> Seven {
+        Seven { beside: alone, eighth: 50.0, alone, bytes_a_send }
     }
 
     /// A round in which the others keep that share of their goodput.
     fn round(kept: f64) -> Round {
-        [
-            sample(6000.0, [54_000.0, 40_000.0], 0),
-            sample(6000.0 * kept, [1540.0, 39_000.0], 1),
-            sample(6000.0, [52_000.0, 38_000.0], 0),
-        ]
+        Round {
+            one: [alone(54_000.0, 0), alone(1540.0, 1), alone(52_000.0, 0)],
+            wide: vec![seven(5000.0, 40_000.0), seven(7000.0, 38_000.0)],
+            narrow: vec![seven(6000.0 * kept, 39_000.0)],
+        }
     }
 
     fn report(rounds: &[Round]) -> Report {
         let mut report = Report::new(vec!["here".to_owned()], &["OLD".into(), "NEW".into()]);
         for (number, round) in (0..).zip(rounds) {
-            report.note(1, number, *round);
+            report.note(1, number, round.clone());
         }
         report
     }
@@ -205,7 +227,7 @@ mod tests {
         let slow = report(&[round(0.94), round(0.7), round(1.1)]);
         assert!(!slow.is_good() && slow.markdown().ends_with("\n**FAIL**\n"), "{}", slow.markdown());
         let mut beside = round(1.0);
-        beside[1].seven_beside = 5600.0;
+        beside.narrow[0].beside = 5600.0;
         assert!(!report(&[beside]).is_good());
     }
 
@@ -217,14 +239,14 @@ mod tests {
             report(&[round]).is_good()
         };
         assert!(altered(|_| {}));
-        assert!(!altered(|round| round[1].bytes_a_send_seven = 8500.0), "gone for one of the seven");
-        assert!(!altered(|round| round[2].bytes_a_send_one = 1506.0), "not in use again");
-        assert!(!altered(|round| round[1].bytes_a_send_one = 54_000.0), "the path was not narrow");
-        assert!(!altered(|round| round[1].limited = Some(2)));
-        assert!(!altered(|round| round[2].limited = Some(1)));
-        assert!(altered(|round| round.iter_mut().for_each(|sample| sample.limited = None)));
+        assert!(!altered(|round| round.narrow[0].bytes_a_send = 8500.0), "gone for one of the seven");
+        assert!(!altered(|round| round.one[2].bytes_a_send = 1506.0), "not in use again");
+        assert!(!altered(|round| round.one[1].bytes_a_send = 54_000.0), "the path was not narrow");
+        assert!(!altered(|round| round.one[1].limited = Some(2)));
+        assert!(!altered(|round| round.one[2].limited = Some(1)));
+        assert!(altered(|round| round.one.iter_mut().for_each(|alone| alone.limited = None)));
         let never = |round: &mut Round| {
-            round.iter_mut().for_each(|sample| sample.bytes_a_send_seven = 1505.0);
+            round.wide.iter_mut().chain(&mut round.narrow).for_each(|seven| seven.bytes_a_send = 1505.0);
         };
         assert!(!altered(never), "it was never in use");
     }
@@ -236,8 +258,9 @@ mod tests {
         assert!(report.is_good());
         let text = report.markdown();
         assert!(text.starts_with("here\n\n| build |"), "{text}");
-        assert!(text.contains("| OLD | MTU 1300 | 1800 | 0.30 | 39000 | 7000 | 1540 | 1 |"), "{text}");
-        assert!(text.contains("MTU 1300 / before | 0.300 | 1.000 | ≥ 0.95 |"), "{text}");
+        assert!(text.contains("| OLD | MTU 1300 | 1800 | 39000 | 1800 | 50 |"), "{text}");
+        assert!(text.contains("| OLD | MTU 1300 | 7000 | 1540 | 1 |"), "{text}");
+        assert!(text.contains("MTU 1300 / before and after | 0.300 | 1.000 | ≥ 0.95 |"), "{text}");
         report.fail(0, 1, "no reply");
         assert!(
             !report.is_good() && report.markdown().contains("**NOT MEASURED: OLD in round 2: no reply**")

@@ -6,56 +6,50 @@ use std::process::Command;
 use std::time::Duration;
 
 use adit_testbed::{
-    Authority, KeyKind, Namespace, Process, Purpose, Scratch, TestbedError, Validity, connect, program,
-    wait_until, wait_until_reachable,
+    Authority, KeyKind, Namespace, Process, Purpose, Scratch, TestbedError, Validity, connect, wait_until,
+    wait_until_reachable,
 };
-use serde::Serialize;
-
 /// The last of them is the one whose path becomes narrow.
 const CLIENTS: usize = 8;
-const NARROW: &str = "1300";
 const USUAL: &str = "1500";
 /// The device that joins the server to the router.
 const UPLINK: &str = "uplink";
 const SERVER: &str = "10.77.100.1";
 const PORT: u16 = 1194;
-const IPERF_PORT: u16 = 5201;
-const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The loads of one phase. Goodput is from the server to the clients, in Mbit/s.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Sample {
-    /// To the eighth client when no other client has a flow.
-    pub(super) one: f64,
-    /// Bytes of a send of the server meanwhile: beyond 1500 it gives the kernel several datagrams at once (UDP_SEGMENT).
-    pub(super) bytes_a_send_one: f64,
-    /// To the seven with a usual path, all together, when the eighth has no flow.
-    pub(super) seven: f64,
-    /// Bytes of a send of the server meanwhile.
-    pub(super) bytes_a_send_seven: f64,
-    /// To the seven, while the eighth has a flow of limited rate, too.
-    pub(super) seven_beside: f64,
-    /// To the eighth meanwhile.
-    pub(super) one_beside: f64,
-    /// Destinations to which the server does not use UDP_SEGMENT, by its status; `None` if that does not tell.
-    pub(super) limited: Option<u64>,
-}
+/// Columns of /proc/net/dev.
+const RECEIVED: usize = 0;
+const SENT: usize = 8;
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// All of it, with the tunnels up.
 pub(super) struct Testbed {
     adit: PathBuf,
     server: Namespace,
     router: Namespace,
-    clients: Vec<Namespace>,
-    /// The clients' addresses in the tunnel.
-    inner: Vec<IpAddr>,
+    clients: Vec<Client>,
     _processes: Vec<Process>,
     _directory: Scratch,
 }
 
+/// A client's namespace and its end of the tunnel.
+pub(super) struct Client {
+    pub(super) namespace: Namespace,
+    /// Its address in the tunnel.
+    pub(super) address: IpAddr,
+    device: String,
+}
+
+impl Client {
+    /// Bytes of packets that came to it by the tunnel.
+    pub(super) fn received(&self) -> Result<f64, TestbedError> {
+        let devices = self.namespace.enter(devices)?;
+        device_bytes(&devices, &self.device, RECEIVED).ok_or_else(no_counters)
+    }
+}
+
 /// What the server's namespace has sent so far.
 #[derive(Clone, Copy)]
-struct Sent {
+pub(super) struct Sent {
     sends: f64,
     bytes: f64,
 }
@@ -87,7 +81,7 @@ impl Testbed {
         );
         let mut processes = vec![start("server", Purpose::Server, &text, &server)?];
         wait_until("the server to listen", TIMEOUT, || server.is_bound(false, PORT).unwrap_or(false))?;
-        let (mut clients, mut inner) = (Vec::new(), Vec::new());
+        let mut clients = Vec::new();
         for number in 1..=CLIENTS {
             let client = Namespace::create("client")?;
             let [near, far] = [1, 2].map(|host| format!("10.77.{number}.{host}/24"));
@@ -97,26 +91,24 @@ impl Testbed {
             let name = format!("client{number}");
             let mut process = start(&name, Purpose::Client, &text, &client)?;
             process.wait_for_line(0, "tunnel up: ", TIMEOUT)?;
-            let address = tunnel_address(&client)?;
+            let (device, address) = tunnel_end(&client)?;
             wait_until_reachable(&server, address, TIMEOUT)?;
-            inner.push(address);
             processes.push(process);
-            clients.push(client);
+            clients.push(Client { namespace: client, address, device });
         }
         Ok(Testbed {
             adit: adit.into(),
             server,
             router,
             clients,
-            inner,
             _processes: processes,
             _directory: directory,
         })
     }
 
-    /// The router's link to the last client becomes narrow.
-    pub(super) fn narrow(&self) -> Result<(), TestbedError> {
-        self.set_mtu(NARROW)
+    /// The router's link to the last client gets this MTU.
+    pub(super) fn narrow(&self, mtu: u16) -> Result<(), TestbedError> {
+        self.set_mtu(&mtu.to_string())
     }
 
     /// The same link becomes what it was. The server's system forgets at once what ICMP said, which would take ten
@@ -130,80 +122,31 @@ impl Testbed {
         self.router.ip(&["link", "set", "dev", &link(CLIENTS), "mtu", mtu]).map(drop)
     }
 
-    /// TCP flows of that time from the server to the eighth client, to the seven others, and to all. In the last, the
-    /// eighth's has at most `rate` Mbit/s.
-    pub(super) fn sample(&self, time: Duration, rate: u32) -> Result<Sample, TestbedError> {
-        let last = CLIENTS - 1;
-        let before = self.sent()?;
-        let one = self.flows(last..CLIENTS, time, None)?;
-        let between = self.sent()?;
-        let seven = self.flows(0..last, time, None)?;
-        let after = self.sent()?;
-        let limited = self.limited()?;
-        let all = self.flows(0..CLIENTS, time, Some(rate))?;
-        let (one_beside, seven_beside) = all.split_last().unwrap_or((&f64::NAN, &[]));
-        Ok(Sample {
-            one: one.iter().sum(),
-            bytes_a_send_one: between.since(before),
-            seven: seven.iter().sum(),
-            bytes_a_send_seven: after.since(between),
-            seven_beside: seven_beside.iter().sum(),
-            one_beside: *one_beside,
-            limited,
-        })
+    /// The namespaces of the seven others, with their ends of the tunnel.
+    pub(super) fn seven(&self) -> impl Iterator<Item = &Client> {
+        self.clients.iter().take(CLIENTS - 1)
     }
 
-    /// Goodput of TCP flows to these clients at the same time, in Mbit/s; the eighth's may be limited.
-    fn flows(
-        &self,
-        clients: std::ops::Range<usize>,
-        time: Duration,
-        limit: Option<u32>,
-    ) -> Result<Vec<f64>, TestbedError> {
-        let ends: Vec<(usize, &Namespace, IpAddr)> = clients
-            .filter_map(|number| Some((number, self.clients.get(number)?, *self.inner.get(number)?)))
-            .collect();
-        let mut sinks = Vec::new();
-        for (_, namespace, address) in &ends {
-            let mut command = program("iperf3")?;
-            command.args(["--server", "--one-off", "--bind", &address.to_string()]);
-            sinks.push(namespace.spawn("an iperf3 server", command)?);
-            let listens = || namespace.is_bound(true, IPERF_PORT).unwrap_or(false);
-            wait_until("iperf3 to listen", TIMEOUT, listens)?;
-        }
-        let mut sources = Vec::new();
-        for (number, _, address) in &ends {
-            let mut command = program("iperf3")?;
-            command.args(["--client", &address.to_string(), "--json", "--time"]);
-            command.arg(time.as_secs().max(1).to_string());
-            if let Some(rate) = limit.filter(|_| *number == CLIENTS - 1) {
-                command.arg("--bitrate").arg(format!("{rate}M"));
-            }
-            sources.push(self.server.spawn("an iperf3 client", command)?);
-        }
-        sources
-            .into_iter()
-            .map(|mut source| {
-                source.wait(time + TIMEOUT)?;
-                goodput(&source.log())
-            })
-            .collect()
+    /// The client whose path becomes narrow.
+    pub(super) fn eighth(&self) -> Option<&Client> {
+        self.clients.get(CLIENTS - 1)
     }
 
-    fn sent(&self) -> Result<Sent, TestbedError> {
-        let read = || {
-            let snmp = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
-            let devices = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
-            (sends(&snmp), device_bytes(&devices))
-        };
-        match self.server.enter(read)? {
-            (Some(sends), Some(bytes)) => Ok(Sent { sends, bytes }),
-            _ => Err(TestbedError::Output { command: "/proc/net".into(), output: "no such counters".into() }),
-        }
+    /// The namespace of the server.
+    pub(super) fn server(&self) -> &Namespace {
+        &self.server
+    }
+
+    /// What the server's namespace has sent so far.
+    pub(super) fn sent(&self) -> Result<Sent, TestbedError> {
+        let read = || (std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default(), devices());
+        let (snmp, devices) = self.server.enter(read)?;
+        let sent = sends(&snmp).zip(device_bytes(&devices, UPLINK, SENT));
+        sent.map(|(sends, bytes)| Sent { sends, bytes }).ok_or_else(no_counters)
     }
 
     /// What the server's status says of destinations.
-    fn limited(&self) -> Result<Option<u64>, TestbedError> {
+    pub(super) fn limited(&self) -> Result<Option<u64>, TestbedError> {
         let mut command = Command::new(&self.adit);
         command.args(["status", "--json", "server"]);
         let text = self.server.run(command)?;
@@ -214,7 +157,7 @@ impl Testbed {
 
 impl Sent {
     /// Bytes for each send since then.
-    fn since(self, earlier: Sent) -> f64 {
+    pub(super) fn since(self, earlier: Sent) -> f64 {
         (self.bytes - earlier.bytes) / (self.sends - earlier.sends)
     }
 }
@@ -223,12 +166,26 @@ fn link(number: usize) -> String {
     format!("link{number}")
 }
 
-/// The address of the one device that has one below 10.8.0.0/24.
-fn tunnel_address(client: &Namespace) -> Result<IpAddr, TestbedError> {
+/// The one device that has an address below 10.8.0.0/24, and that address.
+fn tunnel_end(client: &Namespace) -> Result<(String, IpAddr), TestbedError> {
     let text = client.ip(&["-oneline", "-4", "address", "show"])?;
-    let mut words = text.split_whitespace().filter_map(|word| word.split('/').next()?.parse::<IpAddr>().ok());
-    let address = words.find(|address| address.to_string().starts_with("10.8.0."));
-    address.ok_or(TestbedError::Output { command: "ip address".to_owned(), output: text })
+    let end = text.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let device = words.next()?;
+        let address = words.nth(1)?.split('/').next()?;
+        let end = (device.to_owned(), address.parse().ok()?);
+        address.starts_with("10.8.0.").then_some(end)
+    });
+    end.ok_or(TestbedError::Output { command: "ip address".to_owned(), output: text })
+}
+
+/// The counters of the devices of this thread's namespace.
+fn devices() -> String {
+    std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default()
+}
+
+fn no_counters() -> TestbedError {
+    TestbedError::Output { command: "/proc/net".into(), output: "no such counters".into() }
 }
 
 /// Sends over UDP, of whatever size (/proc/net/snmp: the names are in one line, the numbers in the next).
@@ -238,19 +195,10 @@ fn sends(text: &str) -> Option<f64> {
     lines.next()?.nth(index)?.parse().ok()
 }
 
-/// Bytes that the uplink sent (/proc/net/dev: eight columns of what came, then eight of what went).
-fn device_bytes(text: &str) -> Option<f64> {
-    let line = text.lines().find_map(|line| line.trim().strip_prefix(UPLINK)?.strip_prefix(':'))?;
-    line.split_whitespace().nth(8)?.parse().ok()
-}
-
-fn goodput(text: &str) -> Result<f64, TestbedError> {
-    // Both streams are in it: a warning may stand around the report.
-    let report = text.find('{').zip(text.rfind('}')).and_then(|(start, end)| text.get(start..=end));
-    let json: serde_json::Value = serde_json::from_str(report.unwrap_or_default()).unwrap_or_default();
-    let bits = json.pointer("/end/sum_received/bits_per_second").and_then(serde_json::Value::as_f64);
-    let output = || TestbedError::Output { command: "iperf3".to_owned(), output: text.to_owned() };
-    Ok(bits.ok_or_else(output)? / 1e6)
+/// A column of a device's line (/proc/net/dev: eight columns of what came, then eight of what went, bytes first).
+fn device_bytes(text: &str, device: &str, column: usize) -> Option<f64> {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'))?;
+    line.split_whitespace().nth(column)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -263,6 +211,8 @@ mod tests {
         assert_eq!(sends(snmp), Some(44.0));
         assert_eq!(sends("Udp: a\n"), None);
         let devices = "face |bytes\n    lo: 1 2\n  uplink: 1 2 3 4 5 6 7 8 900 10 11\n";
-        assert_eq!(device_bytes(devices), Some(900.0));
+        assert_eq!(device_bytes(devices, "uplink", SENT), Some(900.0));
+        assert_eq!(device_bytes(devices, "lo", RECEIVED), Some(1.0));
+        assert_eq!(device_bytes(devices, "up", SENT), None);
     }
 }
