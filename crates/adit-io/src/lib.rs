@@ -73,4 +73,4 @@ pub use sys::{hand_over, inherited};
 pub use tls::TlsClient;
 pub use tun::{NULL_DEVICE, Tun, TunConfig, TunError, TunOffloads};
 pub use udp::{UdpOptions, UdpSocket, has_ipv6};
-pub use zone::scope_of_zone;
+pub use zone::{scope_of_zone, zone_of_scope};

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 use std::io;
+use std::net::SocketAddr;
 
 use adit_config::wireguard::{Config, Interface, Table};
 use adit_core::Transport;
@@ -104,10 +105,20 @@ fn peer<'a>(
     }
     // Where a connection comes from says nothing about the next one.
     if let Some(endpoint) = detail.endpoint.filter(|_| detail.transport != Some(Transport::Tcp)) {
-        let _ = writeln!(text, "Endpoint = {endpoint}");
+        let _ = writeln!(text, "Endpoint = {}", with_zone(endpoint));
     }
     if detail.persistent_keepalive != 0 {
         let _ = writeln!(text, "PersistentKeepalive = {}", detail.persistent_keepalive);
+    }
+}
+
+/// The endpoint, whose scope is written as the name of an interface, as `wg showconf` has it.
+fn with_zone(endpoint: SocketAddr) -> String {
+    match endpoint {
+        SocketAddr::V6(v6) if v6.scope_id() != 0 => {
+            format!("[{}%{}]:{}", v6.ip(), adit_io::zone_of_scope(v6.scope_id()), v6.port())
+        }
+        other => other.to_string(),
     }
 }
 
@@ -140,6 +151,18 @@ mod tests {
             listen_port: 51820,
             fwmark: 0xca6c,
             peers: vec![PeerStatus { detail, preshared_key: PresharedKey::new([3; 32]) }],
+        }
+    }
+
+    #[test]
+    fn a_scope_is_the_name_of_its_interface() {
+        for (endpoint, written) in [
+            ("[fe80::1%1]:7", "[fe80::1%lo]:7"),
+            ("[fe80::1%4000000000]:7", "[fe80::1%4000000000]:7"),
+            ("[2001:db8::1]:7", "[2001:db8::1]:7"),
+            ("192.0.2.1:7", "192.0.2.1:7"),
+        ] {
+            assert_eq!(with_zone(endpoint.parse().expect("an address")), written);
         }
     }
 
