@@ -201,6 +201,15 @@ pub enum Command {
     /// Another endpoint of the tunnel evicted peers from the pool: those of this endpoint
     /// ([`crate::EndpointPool::evictions`]) are to go.
     LeasesMoved,
+    /// A route changed, so that it leads to a peer by another device than that of the local address which the peer's path names
+    /// ([`Command::SocketBound`]). A protocol that keeps to one source address for as long as that is of use lets the system choose
+    /// one from now on.
+    RouteChanged {
+        /// The peer.
+        peer: PeerId,
+        /// Its path when the route was looked at.
+        path: Path,
+    },
 }
 
 /// Why a remote could not be reached. The text names the remote and the cause.

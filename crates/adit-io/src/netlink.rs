@@ -1,5 +1,6 @@
 //! The kernel's links, addresses and routes, by rtnetlink (RFC 3549), one question at a time.
 
+mod changes;
 mod path_mtu;
 mod policy;
 
@@ -25,6 +26,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, recv};
 use socket2::{SockFilter, SockRef};
 
+pub(crate) use self::changes::{RouteChangeWatch, RouteChanges};
 pub(crate) use self::policy::{IpFamily, ListedRoute, MAIN, Rule, RuleTarget, TableRoute};
 
 /// The kernel answers at once; this is against waiting for ever should it not.
@@ -76,6 +78,8 @@ pub struct NextHop {
     pub gateway: Option<IpAddr>,
     /// Index of the device.
     pub device: u32,
+    /// The source address that the kernel would choose, if it says so.
+    pub source: Option<IpAddr>,
     /// The address is one of this machine.
     pub local: bool,
 }
@@ -129,6 +133,11 @@ impl Netlink {
 
     /// The addresses of all devices.
     pub fn addresses(&mut self) -> io::Result<Vec<IpAddr>> {
+        Ok(self.device_addresses()?.into_iter().map(|(address, _)| address).collect())
+    }
+
+    /// The addresses of all devices, each with the index of its device.
+    pub(crate) fn device_addresses(&mut self) -> io::Result<Vec<(IpAddr, u32)>> {
         let message = AddressMessage::default();
         let answers = self.request(RouteNetlinkMessage::GetAddress(message), NLM_F_DUMP)?;
         let own = |message: &AddressMessage| {
@@ -147,7 +156,7 @@ impl Netlink {
         Ok(answers
             .iter()
             .filter_map(|answer| match answer {
-                RouteNetlinkMessage::NewAddress(message) => own(message),
+                RouteNetlinkMessage::NewAddress(message) => Some((own(message)?, message.header.index)),
                 _ => None,
             })
             .collect())
@@ -217,6 +226,11 @@ impl Netlink {
         unless(result, &[libc::ESRCH, libc::ENODEV])
     }
 
+    /// How the kernel would send to `address` now what has that firewall mark. Fails with ENETUNREACH when it would not.
+    pub(crate) fn next_hop_of_marked(&mut self, address: IpAddr, mark: u32) -> io::Result<NextHop> {
+        self.next_hop_with(address, (mark != 0).then_some(RouteAttribute::Mark(mark)))
+    }
+
     /// How the kernel would send to `address` now. Fails with ENETUNREACH when it would not.
     pub fn next_hop(&mut self, address: IpAddr) -> io::Result<NextHop> {
         self.next_hop_with(address, None)
@@ -232,7 +246,8 @@ impl Netlink {
             if let RouteNetlinkMessage::NewRoute(route) = answer {
                 let local = route.header.kind == RouteType::Local;
                 let (gateway, device) = hop(&route);
-                return Ok(NextHop { gateway, device: device.unwrap_or(0), local });
+                let source = source(&route);
+                return Ok(NextHop { gateway, device: device.unwrap_or(0), source, local });
             }
         }
         Err(io::Error::from_raw_os_error(libc::ENETUNREACH))
@@ -313,10 +328,12 @@ pub struct RouteWatch {
 
 /// The multicast group of devices (linux/rtnetlink.h `RTMGRP_LINK`).
 const LINKS: u32 = 0x1;
+/// Those of routes (`RTMGRP_IPV4_ROUTE`, `RTMGRP_IPV6_ROUTE`).
+const ROUTES: u32 = 0x40 | 0x400;
 /// Multicast groups of rtnetlink (linux/rtnetlink.h `RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR`, `RTMGRP_IPV4_ROUTE`,
 /// `RTMGRP_IPV4_RULE`, `RTMGRP_IPV6_IFADDR`, `RTMGRP_IPV6_ROUTE`, and the bit of `RTNLGRP_IPV6_RULE`). The kernel tells
 /// of no route that went with its device or address.
-const GROUPS: u32 = LINKS | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 1 << 18;
+const GROUPS: u32 = LINKS | ROUTES | 0x10 | 0x80 | 0x100 | 1 << 18;
 
 impl RouteWatch {
     /// Starts to watch.
@@ -442,6 +459,14 @@ fn hop(route: &RouteMessage) -> (Option<IpAddr>, Option<u32>) {
         }
     }
     (gateway, device)
+}
+
+fn source(route: &RouteMessage) -> Option<IpAddr> {
+    route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::PrefSource(RouteAddress::Inet(address)) => Some(IpAddr::V4(*address)),
+        RouteAttribute::PrefSource(RouteAddress::Inet6(address)) => Some(IpAddr::V6(*address)),
+        _ => None,
+    })
 }
 
 /// Whether an adit, of this or of an earlier run, set that route to a single address.

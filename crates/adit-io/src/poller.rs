@@ -31,6 +31,8 @@ pub(crate) enum Token {
     Device,
     /// TCP connection of that number at a shared port of which it is not known yet whether it is of the protocol.
     Undecided(u32),
+    /// Word of changed routes, for peers that are answered from the address that they write to.
+    SourceRoutes,
 }
 
 impl Token {
@@ -45,6 +47,7 @@ impl Token {
             Token::Forwards => (6, 0),
             Token::Device => (7, 0),
             Token::Undecided(number) => (8, number),
+            Token::SourceRoutes => (9, 0),
         };
         EventData::new_u64(kind << 32 | u64::from(number))
     }
@@ -61,6 +64,7 @@ impl Token {
             6 => Some(Token::Forwards),
             7 => Some(Token::Device),
             8 => Some(Token::Undecided(number)),
+            9 => Some(Token::SourceRoutes),
             _ => None,
         }
     }

@@ -70,6 +70,8 @@ pub(crate) struct Received {
     pub(crate) from: SocketAddr,
     /// Which of our addresses they came to, if the socket was told to say it.
     pub(crate) local: Option<LocalAddress>,
+    /// The index of the device by which they came, if the socket was told to say it; else 0.
+    pub(crate) device: u32,
     /// The traffic class of the header around them, if the socket was told to say it; else 0.
     pub(crate) traffic_class: u8,
     /// The buffer was too small and the rest is lost.
@@ -204,10 +206,10 @@ unsafe fn received(header: &libc::msghdr, at: usize, len: usize) -> io::Result<R
     // zeroed at creation, and the kernel wrote at most its size.
     let from = address(unsafe { &*header.msg_name.cast::<libc::sockaddr_storage>() })?;
     // SAFETY: the caller vouches that the receive succeeded and that the control buffer is alive.
-    let Told { segment, local, traffic_class } = unsafe { control_messages(header) };
+    let Told { segment, local, device, traffic_class } = unsafe { control_messages(header) };
     let segment = segment.filter(|size| *size > 0).unwrap_or(len.max(1));
     let truncated = header.msg_flags & libc::MSG_TRUNC != 0;
-    Ok(Received { at, len, segment, from, local, traffic_class, truncated })
+    Ok(Received { at, len, segment, from, local, device, traffic_class, truncated })
 }
 
 /// One `recvmsg` without waiting. With UDP_GRO it may bring several datagrams of one sender, all of
@@ -273,6 +275,7 @@ struct Told {
     /// The segment size that UDP_GRO reports.
     segment: Option<usize>,
     local: Option<LocalAddress>,
+    device: u32,
     traffic_class: u8,
 }
 
@@ -296,10 +299,13 @@ unsafe fn control_messages(message: &libc::msghdr) -> Told {
                     told.segment = usize::try_from(size).ok();
                 }
                 (libc::SOL_IP, libc::IP_PKTINFO) if holds(size_of::<libc::in_pktinfo>()) => {
-                    told.local = LocalAddress::of_v4(&ptr::read_unaligned(data.cast()));
+                    let info = ptr::read_unaligned(data.cast::<libc::in_pktinfo>());
+                    told.local = LocalAddress::of_v4(&info);
+                    told.device = u32::try_from(info.ipi_ifindex).unwrap_or_default();
                 }
                 (libc::SOL_IPV6, libc::IPV6_PKTINFO) if holds(size_of::<libc::in6_pktinfo>()) => {
-                    told.local = LocalAddress::of_v6(&ptr::read_unaligned(data.cast()));
+                    let info = ptr::read_unaligned(data.cast::<libc::in6_pktinfo>());
+                    (told.local, told.device) = (LocalAddress::of_v6(&info), info.ipi6_ifindex);
                 }
                 // One byte (ip_cmsg_recv_tos in Linux's net/ipv4/ip_sockglue.c).
                 (libc::SOL_IP, libc::IP_TOS) if holds(size_of::<u8>()) => {

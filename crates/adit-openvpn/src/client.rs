@@ -233,6 +233,7 @@ impl Protocol for Client {
             | Command::Disconnect { .. }
             | Command::SocketBound { .. }
             | Command::Prepared { .. }
+            | Command::RouteChanged { .. }
             | Command::LeasesMoved => {}
             Command::Closed { path, reason } => {
                 if matches!(&self.state, State::Connected(connection) if connection.path() == path) {

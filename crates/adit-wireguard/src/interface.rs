@@ -267,6 +267,9 @@ impl Protocol for Interface {
             Command::Prepared { path, remote } => self.prepared(path, remote),
             Command::OpenFailed { remote, failure } => self.not_connected(remote, &failure),
             Command::Closed { path, reason } => self.closed(path, &reason),
+            Command::RouteChanged { peer, path } => {
+                self.with_peer(peer, |peer, shared| peer.route_changed(shared, path));
+            }
             // The adapter says which sockets are ours ([`Reply::Rebound`]).
             Command::SocketBound { .. } | Command::LeasesMoved => {}
         }

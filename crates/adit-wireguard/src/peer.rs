@@ -200,6 +200,13 @@ impl Peer {
         self.rebind(shared);
     }
 
+    /// The route to the peer leads by another device than that of the local address: the system chooses the address from now on.
+    pub(crate) fn route_changed(&mut self, shared: &mut Shared, path: Path) {
+        if self.path == Some(path) {
+            self.forget_source(shared);
+        }
+    }
+
     /// The sockets were bound anew: the numbers in paths have changed.
     pub(crate) fn rebind(&mut self, shared: &mut Shared) {
         if !matches!(self.path, Some(Path::Tcp { .. })) {

@@ -110,6 +110,11 @@ impl Binder {
         self.options.learn_local && self.borrowed.is_empty()
     }
 
+    /// The firewall mark of what its sockets send.
+    pub(super) fn mark(&self) -> u32 {
+        self.mark
+    }
+
     /// How its datagrams are known, if the sockets are those of another endpoint.
     pub(super) fn as_secondary(&self) -> Option<&Recognised> {
         self.recognised.as_ref().filter(|_| !self.borrowed.is_empty())

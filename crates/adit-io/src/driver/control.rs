@@ -40,6 +40,7 @@ use super::moderation::Moderation;
 use super::mtu::MtuWatch;
 use super::network::NetworkWatch;
 use super::overflow::Overflow;
+use super::source_check::SourceCheck;
 use super::sources::Sources;
 use super::status::LossCounters;
 use super::workers::Workers;
@@ -95,6 +96,8 @@ pub(super) struct Control<'a, P: Protocol> {
     /// The workers' sockets at each address; control datagrams leave by the first worker's.
     sockets: BTreeMap<u32, Vec<Arc<UdpSocket>>>,
     sources: Arc<Sources>,
+    /// `None`: no socket learns its local addresses, or the system does not allow to listen.
+    source_check: Option<SourceCheck>,
     /// The traffic class of control datagrams over UDP.
     traffic_class: u8,
     /// Those for both address families on one port, and how others are bound in their place.
@@ -168,6 +171,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             bound: driver.sockets,
             sockets: BTreeMap::new(),
             sources: Arc::clone(&driver.device.sources),
+            source_check: None,
             traffic_class: driver.control_class,
             binder: driver.binder,
             listening: BTreeSet::new(),
@@ -203,6 +207,9 @@ impl<'a, P: Protocol> Control<'a, P> {
             control.mtu = MtuWatch::new(driver.index, &control.poller);
             control.follow_mtu();
         }
+        if control.binder.learns_local_addresses() {
+            control.source_check = SourceCheck::new(&control.poller).ok();
+        }
         // The protocol's first datagrams leave by them; what comes waits in them.
         driver.pair.into_iter().for_each(|numbered| control.know_bound(numbered));
         if changes_routing {
@@ -227,7 +234,8 @@ impl<'a, P: Protocol> Control<'a, P> {
             }
             let now = clock();
             let routes = self.network.due(self.system.takes_all());
-            let due = [self.protocol.poll_timeout(), routes]
+            let sources = self.source_check.as_ref().and_then(SourceCheck::due);
+            let due = [self.protocol.poll_timeout(), routes, sources]
                 .into_iter()
                 .flatten()
                 .fold(self.next_tick, Instant::min);
@@ -238,11 +246,13 @@ impl<'a, P: Protocol> Control<'a, P> {
                     Token::Listener(number) => self.accept(number),
                     Token::Routes => self.network.woke(&self.poller),
                     Token::Device => self.follow_mtu(),
+                    Token::SourceRoutes => self.routes_changed(),
                     Token::Undecided(number) => self.decide(number),
                     Token::Tun | Token::Udp(_) | Token::Tcp(_) | Token::Forwards => {}
                 }
             }
             self.follow_network();
+            self.check_sources();
             self.work()?;
             self.take_orders();
             self.check_time();

@@ -152,7 +152,11 @@ impl Running {
                 self.receive_datagrams(number, received)
             }
             Token::Tcp(number) => self.look_after_connection(number, event, received),
-            Token::Listener(_) | Token::Routes | Token::Device | Token::Undecided(_) => Ok(()),
+            Token::Listener(_)
+            | Token::Routes
+            | Token::Device
+            | Token::SourceRoutes
+            | Token::Undecided(_) => Ok(()),
         }
     }
 

@@ -49,7 +49,8 @@ impl Running {
                 let path = match message.local {
                     None => socket,
                     Some(local) => {
-                        let socket = self.transports.arrived(number, local, &self.members);
+                        let arrived = (local, message.device);
+                        let socket = self.transports.arrived(number, arrived, &self.members);
                         Path::Udp { socket, remote: message.from }
                     }
                 };

@@ -4,7 +4,7 @@
 //! was told to learn its local addresses.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
@@ -21,6 +21,8 @@ const MOST_ADDRESSES: usize = 4096;
 const MOST_NUMBERS: usize = 65_536;
 /// An address gives way to others when nothing came to it and nothing left from it for so long.
 const IDLE: Duration = Duration::from_secs(180);
+/// Devices at which datagrams to an address arrive that are told apart.
+const MOST_DEVICES: usize = 4;
 /// Between two looks at a full table for addresses that could give way.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -31,6 +33,13 @@ pub(super) struct Source {
     pub(super) number: u32,
     /// What is sent by that number leaves from here. `None`: from the address that the system chooses.
     pub(super) pinned: Option<Arc<PinnedSource>>,
+}
+
+/// A local address and the devices at which datagrams to it arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Arrivals {
+    pub(super) address: IpAddr,
+    pub(super) devices: Vec<u32>,
 }
 
 impl Source {
@@ -69,6 +78,9 @@ struct Socket {
 struct Entry {
     socket: u32,
     pinned: Option<Arc<PinnedSource>>,
+    address: IpAddr,
+    /// The devices at which datagrams to the address arrived; 0: a free place.
+    devices: [AtomicU32; MOST_DEVICES],
     /// When it was used last, in nanoseconds.
     used: AtomicU64,
 }
@@ -95,21 +107,21 @@ impl Sources {
         state.entries.retain(|_, entry| entry.socket != socket);
     }
 
-    /// The number of a socket's local address, to which a datagram came. `announce` is called for a new one, before
-    /// anybody else gets it. Where there is no room for it, the socket's own number is given.
+    /// The number of a socket's local address, to which a datagram came at the device with that index. `announce` is called for
+    /// a new one, before anybody else gets it. Where there is no room for it, the socket's own number is given.
     pub(super) fn arrived(
         &self,
         socket: u32,
-        local: LocalAddress,
+        (local, device): (LocalAddress, u32),
         now: Instant,
         announce: impl FnOnce(u32, SocketAddr),
     ) -> Source {
-        let found = self.read().find(socket, &local, now);
+        let found = self.read().find(socket, (&local, device), now);
         found.unwrap_or_else(|| {
             let mut state = self.write();
             // Another thread may have been quicker.
-            state.find(socket, &local, now).unwrap_or_else(|| {
-                let added = state.add(socket, local, now, || self.next_number());
+            state.find(socket, (&local, device), now).unwrap_or_else(|| {
+                let added = state.add(socket, (local, device), now, || self.next_number());
                 if let Some((source, port)) = &added {
                     announce(source.number, SocketAddr::new(local.ip.to_canonical(), *port));
                 }
@@ -125,6 +137,16 @@ impl Sources {
         let entry = state.entries.get(&number)?;
         entry.touch(now);
         Some((entry.socket, entry.pinned.clone()))
+    }
+
+    /// The local address that a number is of, and where datagrams to it arrived. `None`: what is sent by the number leaves from
+    /// the address that the system chooses, or arrived at more devices than are told apart.
+    pub(super) fn arrivals(&self, number: u32) -> Option<Arrivals> {
+        let state = self.read();
+        let entry = state.entries.get(&number).filter(|entry| entry.pinned.is_some())?;
+        let devices = entry.devices.iter().map(|place| place.load(Ordering::Relaxed));
+        let devices: Vec<u32> = devices.filter(|device| *device != 0).collect();
+        (1..MOST_DEVICES).contains(&devices.len()).then_some(Arrivals { address: entry.address, devices })
     }
 
     /// The socket behind a number: itself, if it is not that of a local address.
@@ -143,10 +165,11 @@ impl Sources {
 }
 
 impl State {
-    fn find(&self, socket: u32, local: &LocalAddress, now: Instant) -> Option<Source> {
+    fn find(&self, socket: u32, (local, device): (&LocalAddress, u32), now: Instant) -> Option<Source> {
         let number = *self.sockets.get(&socket)?.known.get(local)?;
         let entry = self.entries.get(&number)?;
         entry.touch(now);
+        entry.note_device(device);
         Some(Source { number, pinned: entry.pinned.clone() })
     }
 
@@ -154,7 +177,7 @@ impl State {
     fn add(
         &mut self,
         number: u32,
-        local: LocalAddress,
+        (local, device): (LocalAddress, u32),
         now: Instant,
         next: impl FnOnce() -> u32,
     ) -> Option<(Source, u16)> {
@@ -170,7 +193,10 @@ impl State {
         let source = Source { number: next(), pinned: pinned.clone() };
         socket.given += 1;
         socket.known.insert(local, source.number);
-        entries.insert(source.number, Entry { socket: number, pinned, used: AtomicU64::new(now.as_nanos()) });
+        let (address, used) = (local.ip.to_canonical(), AtomicU64::new(now.as_nanos()));
+        let entry = Entry { socket: number, pinned, address, devices: Default::default(), used };
+        entry.note_device(device);
+        entries.insert(source.number, entry);
         Some((source, socket.port))
     }
 }
@@ -197,6 +223,16 @@ impl Socket {
 impl Entry {
     fn touch(&self, now: Instant) {
         self.used.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    fn note_device(&self, device: u32) {
+        for place in &self.devices {
+            match place.compare_exchange(0, device, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(known) if known == device => return,
+                Err(_) => {}
+            }
+        }
     }
 }
 
@@ -226,7 +262,7 @@ mod tests {
     }
 
     fn number(sources: &Sources, socket: u32, local: u32, seconds: u64) -> u32 {
-        sources.arrived(socket, address(local), at(seconds), |_, _| ()).number
+        sources.arrived(socket, (address(local), 2), at(seconds), |_, _| ()).number
     }
 
     #[test]
@@ -234,14 +270,28 @@ mod tests {
         let sources = sources();
         let announced = Cell::new(None);
         let tell = |number, local| announced.set(Some((number, local)));
-        let first = sources.arrived(1, address(7), at(0), tell).number;
+        let first = sources.arrived(1, (address(7), 2), at(0), tell).number;
         assert_eq!(announced.take(), Some((first, "10.0.0.7:4500".parse().unwrap())));
-        assert_eq!(sources.arrived(1, address(7), at(1), tell).number, first);
+        assert_eq!(sources.arrived(1, (address(7), 3), at(1), tell).number, first);
         assert_eq!(announced.take(), None);
         let others = [number(&sources, 0, 7, 0), number(&sources, 1, 8, 0)];
         assert!(!others.contains(&first) && others[0] != others[1]);
         assert_eq!((sources.socket_of(first), sources.socket_of(others[0]), sources.socket_of(1)), (1, 0, 1));
         assert!(sources.resolve(first, at(0)).unwrap().1.is_some() && sources.resolve(1, at(0)).is_none());
+    }
+
+    #[test]
+    fn the_devices_at_which_datagrams_arrive_are_known() {
+        let sources = sources();
+        let arrive = |device| sources.arrived(0, (address(7), device), at(0), |_, _| ()).number;
+        let number = arrive(2);
+        let arrivals = |devices: &[u32]| Some(Arrivals { address: address(7).ip, devices: devices.to_vec() });
+        assert_eq!(sources.arrivals(number), arrivals(&[2]));
+        [3, 2, 3].into_iter().for_each(|device| assert_eq!(arrive(device), number));
+        assert_eq!(sources.arrivals(number), arrivals(&[2, 3]));
+        [4, 5].into_iter().for_each(|device| assert_eq!(arrive(device), number));
+        assert_eq!(sources.arrivals(number), None, "too many");
+        assert_eq!(sources.arrivals(0), None, "the number of a socket");
     }
 
     #[test]

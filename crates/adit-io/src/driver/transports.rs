@@ -56,6 +56,8 @@ struct BufferedSocket {
 /// A local address and its number.
 struct Last {
     local: LocalAddress,
+    /// Where the datagram arrived.
+    device: u32,
     source: Source,
     /// When the number is looked up again, which keeps it in use.
     until: Instant,
@@ -93,24 +95,30 @@ impl Transports {
         }
     }
 
-    /// The number for the path of a datagram that came to that address at a socket. The control thread hears of a new one
-    /// before it gets anything with it.
-    pub(super) fn arrived(&mut self, number: u32, local: LocalAddress, members: &Members) -> u32 {
+    /// The number for the path of a datagram that came to that address at a socket, by the device with that index. The control
+    /// thread hears of a new one before it gets anything with it.
+    pub(super) fn arrived(
+        &mut self,
+        number: u32,
+        (local, device): (LocalAddress, u32),
+        members: &Members,
+    ) -> u32 {
         let Some(entry) = self.sockets.get_mut(&number) else { return number };
         let now = coarse_clock();
-        if let Some(last) = entry.last.as_ref().filter(|last| last.local == local && now < last.until) {
+        let is_same = |last: &&Last| last.local == local && last.device == device && now < last.until;
+        if let Some(last) = entry.last.as_ref().filter(is_same) {
             last.source.restore();
             return last.source.number;
         }
         let primary = entry.primary;
-        let source = self.sources.arrived(number, local, now, |number, local| {
+        let source = self.sources.arrived(number, (local, device), now, |number, local| {
             primary
                 .into_iter()
                 .for_each(|primary| members.post(primary, Mail::AddressLearnt { number, local }));
         });
         source.restore();
         let found = source.number;
-        entry.last = Some(Last { local, source, until: now + REMEMBER });
+        entry.last = Some(Last { local, device, source, until: now + REMEMBER });
         found
     }
 

@@ -172,7 +172,7 @@ impl Netlink {
     /// How the kernel would send a datagram of the tunnel's own.
     #[cfg(test)]
     pub(crate) fn next_hop_of_own(&mut self, address: IpAddr) -> io::Result<super::NextHop> {
-        self.next_hop_with(address, Some(RouteAttribute::Mark(crate::mark::MARK)))
+        self.next_hop_of_marked(address, crate::mark::MARK)
     }
 
     /// The indices of devices, and which of them are point-to-point links.

@@ -405,6 +405,22 @@ fn a_retry_forgets_the_source_address() {
     assert_eq!(sockets_of(&mut pair), [(4, support::SOCKET)], "and data leaves from elsewhere, too");
 }
 
+/// Linux: `send4` in socket.c, when the route's device is not the one at which the peer's datagrams arrive.
+#[test]
+fn another_route_forgets_the_source_address() {
+    let mut pair = with_source();
+    let (peer, remote) = (pair.ends[0].id(2), support::outer(2));
+    let mut change = |socket| {
+        let path = Path::Udp { socket, remote };
+        pair.ends[0].machine.handle_command(pair.now, Command::RouteChanged { peer, path });
+        pair.ends[0].drain();
+        pair.packet(0);
+        sockets_of(&mut pair)
+    };
+    assert_eq!(change(LOCAL + 1), [(4, LOCAL)], "the peer's path was another by then");
+    assert_eq!(change(LOCAL), [(4, support::SOCKET)]);
+}
+
 /// Linux: `wg_expired_new_handshake`.
 #[test]
 fn a_new_handshake_without_an_answer_forgets_the_source_address() {

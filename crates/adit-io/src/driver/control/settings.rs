@@ -42,4 +42,28 @@ impl<P: Protocol> Control<'_, P> {
             }
         }
     }
+
+    /// There is word of changed routes, for [`Control::check_sources`].
+    pub(super) fn routes_changed(&mut self) {
+        if let Some(check) = &mut self.source_check {
+            check.woke(&self.poller);
+        }
+    }
+
+    /// Tells the protocol of peers to which the system's route leads by another device than before.
+    pub(super) fn check_sources(&mut self) {
+        let now = clock();
+        let poller = &self.poller;
+        let Some(check) = self.source_check.as_mut() else { return };
+        if !check.is_due(now, poller) {
+            return;
+        }
+        let peers = self.protocol.peers().into_iter().map(|(peer, info)| (peer, info.path));
+        let redirected = check.redirected(&self.sources, self.binder.mark(), peers);
+        check.looked(now, clock());
+        for (peer, path) in redirected {
+            self.protocol.handle_command(clock(), Command::RouteChanged { peer, path });
+            self.pump();
+        }
+    }
 }
