@@ -201,6 +201,11 @@ pub enum Command {
     /// Another endpoint of the tunnel evicted peers from the pool: those of this endpoint
     /// ([`crate::EndpointPool::evictions`]) are to go.
     LeasesMoved,
+    /// The MTU of the device changed. Only drivers that follow it tell.
+    MtuChanged {
+        /// In bytes. `None`: not known, as while the device is in another network namespace.
+        mtu: Option<u16>,
+    },
     /// A route changed, so that it leads to a peer by another device than that of the local address which the peer's path names
     /// ([`Command::SocketBound`]). A protocol that keeps to one source address for as long as that is of use lets the system choose
     /// one from now on.

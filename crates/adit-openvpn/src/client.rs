@@ -233,6 +233,7 @@ impl Protocol for Client {
             | Command::Disconnect { .. }
             | Command::SocketBound { .. }
             | Command::Prepared { .. }
+            | Command::MtuChanged { .. }
             | Command::RouteChanged { .. }
             | Command::LeasesMoved => {}
             Command::Closed { path, reason } => {

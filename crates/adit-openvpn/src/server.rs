@@ -326,6 +326,7 @@ impl Protocol for Server {
             Command::NotUp { .. }
             | Command::OpenFailed { .. }
             | Command::Prepared { .. }
+            | Command::MtuChanged { .. }
             | Command::RouteChanged { .. }
             | Command::SocketBound { .. } => {}
         }

@@ -345,6 +345,7 @@ impl Protocol for StaticTunnel {
             | Command::Restart
             | Command::Rekey { .. }
             | Command::Disconnect { .. }
+            | Command::MtuChanged { .. }
             | Command::RouteChanged { .. }
             | Command::LeasesMoved => {}
         }

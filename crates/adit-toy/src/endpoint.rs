@@ -146,6 +146,7 @@ impl Protocol for Endpoint {
             Command::Closed { .. }
             | Command::Prepared { .. }
             | Command::SocketBound { .. }
+            | Command::MtuChanged { .. }
             | Command::RouteChanged { .. }
             | Command::LeasesMoved => {}
         }

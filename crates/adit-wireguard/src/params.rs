@@ -23,8 +23,9 @@ pub struct Params {
     pub sockets: Sockets,
     /// The tunnel's MTU in bytes, beyond which no payload is padded.
     pub mtu: u16,
-    /// Largest TCP MSS for IPv4 that may pass ([`adit_core::PeerConfig::max_mss`]).
-    pub max_mss: Option<u16>,
+    /// TCP segments that pass fit the tunnel's MTU, or this one, in bytes, if it is less
+    /// ([`adit_core::PeerConfig::max_mss`]). [`adit_core::Command::MtuChanged`] changes the tunnel's. `None`: of any size.
+    pub clamp_mss: Option<u16>,
     /// Data threads among which the kernel divides datagrams by their receiver index; at least 1. Indices are chosen
     /// so that the kernel brings a peer's datagrams to the thread that serves it.
     pub workers: u32,
@@ -45,7 +46,7 @@ impl Params {
             timestamp_floor: None,
             sockets: Sockets::default(),
             mtu: 1420,
-            max_mss: None,
+            clamp_mss: None,
             workers: 1,
             load: Rate { count: 1000, period: Duration::from_secs(1) },
             tunnel: None,

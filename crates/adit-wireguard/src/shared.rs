@@ -40,6 +40,14 @@ impl Identity {
 /// Events for which room is kept.
 const EVENTS_KEPT: usize = 1024;
 
+/// What IPv4 and TCP take of a packet, without options (RFC 9293 §3.7.1).
+const IPV4_AND_TCP: u16 = 40;
+
+/// Largest TCP MSS for IPv4 with that MTU of the tunnel, or `most` if that is less.
+fn max_mss(mtu: u16, most: u16) -> u16 {
+    mtu.min(most).saturating_sub(IPV4_AND_TCP)
+}
+
 /// A datagram that waits to be sent. No handshake message is longer than an initiation.
 struct Transmit {
     path: Path,
@@ -54,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) connections: Connections,
     pub(crate) timestamps: SentTimestamps,
     pub(crate) mtu: u16,
+    clamp_mss: Option<u16>,
+    /// Largest TCP MSS for IPv4 that may pass.
     pub(crate) max_mss: Option<u16>,
     workers: u32,
     rng: ChaCha20Rng,
@@ -72,13 +82,20 @@ impl Shared {
             connections: Connections::new(),
             timestamps: SentTimestamps::new(params.clock, params.timestamp_floor),
             mtu: params.mtu,
-            max_mss: params.max_mss,
+            clamp_mss: params.clamp_mss,
+            max_mss: params.clamp_mss.map(|most| max_mss(params.mtu, most)),
             workers: params.workers.max(1),
             rng,
             indices: BTreeMap::new(),
             events: VecDeque::new(),
             transmits: VecDeque::new(),
         }
+    }
+
+    /// The device's MTU is another; `None`: not known. True if that changes the MSS.
+    pub(crate) fn set_mtu(&mut self, mtu: Option<u16>) -> bool {
+        let max_mss = mtu.zip(self.clamp_mss).map(|(mtu, most)| max_mss(mtu, most));
+        std::mem::replace(&mut self.max_mss, max_mss) != max_mss
     }
 
     pub(crate) fn fill(&mut self, bytes: &mut [u8]) {

@@ -245,7 +245,10 @@ impl<'a, P: Protocol> Control<'a, P> {
                     Token::Mail => self.mail.acknowledge(),
                     Token::Listener(number) => self.accept(number),
                     Token::Routes => self.network.woke(&self.poller),
-                    Token::Device => self.follow_mtu(),
+                    Token::Device => {
+                        self.follow_mtu();
+                        self.pump();
+                    }
                     Token::SourceRoutes => self.routes_changed(),
                     Token::Undecided(number) => self.decide(number),
                     Token::Tun | Token::Udp(_) | Token::Tcp(_) | Token::Forwards => {}

@@ -12,7 +12,8 @@ const UNKNOWN: u16 = 1280;
 /// Tells the data threads. Where the system does not allow to listen, sessions go by what their protocol knows.
 pub(super) struct MtuWatch {
     watch: RouteWatch,
-    told: Option<u16>,
+    /// What was told last; within: `None` if the kernel does not report it.
+    told: Option<Option<u16>>,
 }
 
 impl MtuWatch {
@@ -23,13 +24,16 @@ impl MtuWatch {
         Some(MtuWatch { watch, told: None })
     }
 
-    /// Something about the device has changed, perhaps its MTU.
-    pub(super) fn follow(&mut self, link: &mut LinkCounters, workers: &Workers) {
+    /// Something about the device has changed, perhaps its MTU. Gives that if it did; within: `None` if the kernel does not
+    /// report it.
+    pub(super) fn follow(&mut self, link: &mut LinkCounters, workers: &Workers) -> Option<Option<u16>> {
         self.watch.drain();
-        let mtu = link.mtu().map_or(UNKNOWN, |mtu| u16::try_from(mtu).unwrap_or(u16::MAX));
-        if self.told.replace(mtu) != Some(mtu) {
-            workers.set_mtu(mtu);
+        let mtu = link.mtu().map(|mtu| u16::try_from(mtu).unwrap_or(u16::MAX));
+        let changed = self.told.replace(mtu) != Some(mtu);
+        if changed {
+            workers.set_mtu(mtu.unwrap_or(UNKNOWN));
         }
+        changed.then_some(mtu)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::plane::Ledger;
 use crate::support::{self, End, Pair, at, outer, params, path, peer, public};
-use adit_core::{Event, IpNet, Path, PeerId, Protocol};
+use adit_core::{Command, Event, IpNet, Path, PeerId, Protocol};
 use adit_wireguard::{
     AllowedIp, Changes, ConfigureError, DataEvent, Interface, MAX_PEERS, PeerChange, PublicKey, Reply,
     Request, Sockets,
@@ -138,7 +138,7 @@ fn new_sockets_reach_the_same_endpoints() {
 #[test]
 fn every_peer_has_the_mss() {
     let mut start = params(1, at(1), vec![peer(2, Some(outer(2)))]);
-    start.max_mss = Some(1360);
+    start.clamp_mss = Some(1400);
     let mut machine = Interface::new(start, at(1), [1; 32]).expect("a configuration");
     machine.handle_reply(at(1), Reply::Rebound(Ok(Sockets::default())));
     let sizes: Vec<_> = std::iter::from_fn(|| machine.poll_event())
@@ -150,6 +150,22 @@ fn every_peer_has_the_mss() {
     assert_eq!(sizes.first(), Some(&(Some(1360), false)), "a peer that is new");
     assert_eq!(sizes.last(), Some(&(Some(1360), false)), "a peer without a path");
     assert_eq!(sizes.len(), 2);
+    for (mtu, expected) in [
+        (Some(1420), vec![]),
+        (Some(1280), vec![Some(1240)]),
+        (Some(1280), vec![]),
+        (None, vec![None]),
+        (Some(9000), vec![Some(1360)]),
+    ] {
+        machine.handle_command(at(1), Command::MtuChanged { mtu });
+        let changed: Vec<_> = std::iter::from_fn(|| machine.poll_event())
+            .filter_map(|event| match event {
+                Event::Data(DataEvent::SetMaxMss { max_mss, .. }) => Some(max_mss),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(changed, expected, "{mtu:?}");
+    }
 }
 
 #[test]

@@ -36,9 +36,6 @@ use crate::log::Logger;
 use crate::status;
 use crate::wireguard::{self, Settings, SharedTunnel, UapiSocket};
 
-/// What IPv4 and TCP take of a packet, without options (RFC 9293 §3.7.1).
-const IPV4_AND_TCP: u16 = 40;
-
 /// A file that was read and found good, and what its tunnel is called.
 pub(super) struct Tunnel<'a> {
     /// The command line.
@@ -218,13 +215,13 @@ impl Tunnel<'_> {
             driver.dataplane.client_to_client = terms.client_to_client;
         }
         // The servers' device may carry larger packets than the links of WireGuard's peers.
-        let most = if self.shared.is_some() { mtu.min(wireguard::MTU) } else { mtu };
+        let most = if self.shared.is_some() { wireguard::MTU } else { u16::MAX };
         driver.resolv_conf.clone_from(&self.args.resolv_conf);
         streams.set_up(&mut driver, &self.parsed.config, mark);
         let settings = Settings {
             driver,
             mtu,
-            max_mss: Some(most.saturating_sub(IPV4_AND_TCP)),
+            clamp_mss: most,
             tunnel: Some(tunnel),
             configuration: Changes { fwmark: Some(mark), ..changes(&self.parsed.config, endpoints, streams) },
             shared: self

@@ -150,7 +150,7 @@ fn set_up(
     let settings = Settings {
         driver: driver_config(tun, 1),
         mtu: MTU,
-        max_mss: None,
+        clamp_mss: u16::MAX,
         tunnel: None,
         configuration: Changes::default(),
         shared: None,

@@ -48,8 +48,8 @@ pub(crate) struct Settings {
     pub(crate) driver: DriverConfig,
     /// The device's MTU in bytes.
     pub(crate) mtu: u16,
-    /// Largest TCP MSS for IPv4 that may pass.
-    pub(crate) max_mss: Option<u16>,
+    /// TCP segments that pass fit the device's MTU, or this one, in bytes, if it is less.
+    pub(crate) clamp_mss: u16,
     /// What the tunnel looks like to the system: addresses, routes, name servers. `None`: others see to that.
     pub(crate) tunnel: Option<TunnelSettings>,
     /// Keys, port, firewall mark and peers.
@@ -86,7 +86,7 @@ impl Tunnel {
     /// # Errors
     /// What cannot be had, and why.
     pub(crate) fn set_up(settings: Settings, mut log: Logger) -> Result<Self, String> {
-        let Settings { driver, mtu, max_mss, tunnel, configuration, shared } = settings;
+        let Settings { driver, mtu, clamp_mss, tunnel, configuration, shared } = settings;
         let workers = u32::try_from(driver.workers).unwrap_or(1);
         let driver = match &shared {
             None => own_driver(&driver),
@@ -111,7 +111,7 @@ impl Tunnel {
             timestamp_floor,
             sockets: observer::sockets(sockets),
             mtu,
-            max_mss,
+            clamp_mss: Some(clamp_mss),
             workers,
             tunnel,
             configuration,

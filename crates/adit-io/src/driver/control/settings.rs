@@ -21,7 +21,10 @@ impl<P: Protocol> Control<'_, P> {
     /// The device's MTU may be another.
     pub(super) fn follow_mtu(&mut self) {
         if let Some(mtu) = &mut self.mtu {
-            mtu.follow(&mut self.link, &self.workers);
+            let changed = mtu.follow(&mut self.link, &self.workers);
+            if let Some(mtu) = changed {
+                self.protocol.handle_command(clock(), Command::MtuChanged { mtu });
+            }
         }
     }
 

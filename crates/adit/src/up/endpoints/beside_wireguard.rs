@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 
 use crate::log::Logger;
 use crate::up::{codec, translate};
-use crate::wireguard::{Settings, SharedTunnel, Tunnel, driver_config};
+use crate::wireguard::{MTU, Settings, SharedTunnel, Tunnel, driver_config};
 
 const WAIT: Duration = Duration::from_secs(60);
 const WIRE: &str = "wire";
@@ -203,7 +203,7 @@ impl Both {
         let settings = Settings {
             driver: beside,
             mtu: 1500,
-            max_mss: Some(1380),
+            clamp_mss: MTU,
             tunnel: None,
             configuration: wireguard,
             shared: Some(shared),

@@ -1,6 +1,6 @@
 //! Packets of all sizes, where they may come from, and keys that change.
 
-use std::net::UdpSocket;
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use adit_testbed::{Ping, can_run, program, transfer, wait_until};
@@ -94,6 +94,41 @@ fn padding_follows_a_change_of_the_mtu() {
     wait_until("the padding to be cut", WAIT, || passes(1384, Duration::from_millis(500))).unwrap();
     for size in [1360, 1377, 1380, 1381, 1383, 1384] {
         assert!(passes(size, WAIT), "{size}");
+    }
+}
+
+/// Behind an end whose device takes shorter packets, or where the way is narrow, ICMP's word of it is often lost.
+#[test]
+fn tcp_segments_fit_the_devices_mtu_which_may_change() {
+    if !can_run("tcp_segments_fit_the_devices_mtu_which_may_change", &[PROGRAMS[0], "nft"]) {
+        return;
+    }
+    let [first, second] = &pair([Program::Adit; 2]);
+    second.reaches(first);
+    let nft = |words: &str| {
+        let mut nft = program("nft").unwrap();
+        nft.arg(words);
+        first.namespace.run(nft).unwrap()
+    };
+    nft("add table inet seen");
+    nft("add chain inet seen in { type filter hook input priority 0; }");
+    for target in [first.inner(), first.inner_v6()] {
+        let overhead = if target.is_ipv4() { 40 } else { 60 };
+        let listener = first.namespace.enter(|| TcpListener::bind((target, 0)).unwrap()).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for mtu in [1420, 1300] {
+            first.namespace.ip(&["link", "set", &first.device, "mtu", &mtu.to_string()]).unwrap();
+            nft("flush chain inet seen in");
+            let size = mtu - overhead;
+            nft(&format!("add rule inet seen in tcp flags syn tcp option maxseg size {size} counter"));
+            // The daemon hears of the MTU a moment later.
+            wait_until("a SYN with the MSS", WAIT, || {
+                let connect = || TcpStream::connect_timeout(&(target, port).into(), WAIT).unwrap();
+                drop(second.namespace.enter(connect).unwrap());
+                !nft("list chain inet seen in").contains("packets 0")
+            })
+            .unwrap();
+        }
     }
 }
 
