@@ -1,5 +1,5 @@
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -204,6 +204,15 @@ pub enum Command {
     /// The MTU of the device changed. Only drivers that follow it tell.
     MtuChanged {
         /// In bytes. `None`: not known, as while the device is in another network namespace.
+        mtu: Option<u16>,
+    },
+    /// What the system knows of the MTU of the path to an address, as ICMP said it (RFC 1191, RFC 8201) or a route has it. Drivers
+    /// tell it of addresses to which datagrams did not fit, and say it again every ten seconds. What passes to a peer there should
+    /// fit.
+    PathMtu {
+        /// The address.
+        remote: IpAddr,
+        /// In bytes. `None`: as large as links allow.
         mtu: Option<u16>,
     },
     /// A route changed, so that it leads to a peer by another device than that of the local address which the peer's path names

@@ -237,20 +237,11 @@ impl Netlink {
     }
 
     fn next_hop_with(&mut self, address: IpAddr, more: Option<RouteAttribute>) -> io::Result<NextHop> {
-        let mut message = RouteMessage::default();
-        message.header.address_family = family(address);
-        message.header.destination_prefix_length = if address.is_ipv4() { 32 } else { 128 };
-        message.attributes.push(RouteAttribute::Destination(RouteAddress::from(address)));
-        message.attributes.extend(more);
-        for answer in self.request(RouteNetlinkMessage::GetRoute(message), 0)? {
-            if let RouteNetlinkMessage::NewRoute(route) = answer {
-                let local = route.header.kind == RouteType::Local;
-                let (gateway, device) = hop(&route);
-                let source = source(&route);
-                return Ok(NextHop { gateway, device: device.unwrap_or(0), source, local });
-            }
-        }
-        Err(io::Error::from_raw_os_error(libc::ENETUNREACH))
+        let route = self.route_to(address, more)?;
+        let route = route.ok_or_else(|| io::Error::from_raw_os_error(libc::ENETUNREACH))?;
+        let (gateway, device) = hop(&route);
+        let local = route.header.kind == RouteType::Local;
+        Ok(NextHop { gateway, device: device.unwrap_or(0), source: source(&route), local })
     }
 
     /// The default route of the main table that counts, of the family of `like`.

@@ -237,6 +237,11 @@ impl UdpSocket {
         self.limits.len()
     }
 
+    /// Destinations to which datagrams lately did not fit the path's MTU.
+    pub(crate) fn narrow_destinations(&self) -> Vec<IpAddr> {
+        self.limits.narrow().into_iter().map(|address| address.to_canonical()).collect()
+    }
+
     /// The longest segment that the kernel may be asked to cut for this destination; 0 if none.
     fn longest_segment(&self, to: SocketAddr) -> usize {
         // The kernel refuses each large send to port 0 with EINVAL, which says nothing about its path.

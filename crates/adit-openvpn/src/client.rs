@@ -229,6 +229,11 @@ impl Protocol for Client {
             Command::Opened { path } => self.opened(path),
             Command::OpenFailed { remote, failure } if remote == self.remote => self.open_failed(failure),
             Command::NotUp { reason } => self.not_up(&reason),
+            Command::PathMtu { remote, mtu } => {
+                if let State::Connected(connection) = &mut self.state {
+                    connection.take_path_mtu(remote, mtu, &mut self.events);
+                }
+            }
             Command::OpenFailed { .. }
             | Command::Disconnect { .. }
             | Command::SocketBound { .. }

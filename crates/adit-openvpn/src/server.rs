@@ -322,6 +322,10 @@ impl Protocol for Server {
                 self.start_over("sigusr1");
             }
             Command::LeasesMoved => self.follow_pool(),
+            Command::PathMtu { remote, mtu } => {
+                let peers = self.peers.values_mut();
+                peers.for_each(|peer| peer.take_path_mtu(remote, mtu, &mut self.events));
+            }
             // Its routes may fail one by one, which the driver reports.
             Command::NotUp { .. }
             | Command::OpenFailed { .. }

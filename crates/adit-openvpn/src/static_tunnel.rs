@@ -60,6 +60,8 @@ pub struct StaticTunnel {
     state: State,
     /// Where the peer is reached.
     path: Option<Path>,
+    /// The MTU of the path, where the system knows it.
+    path_mtu: Option<u16>,
     /// Accepted connections on which the peer was not heard.
     unproven: PrefixTable<Path, ()>,
     /// When the present session began, in seconds since 1970.
@@ -96,6 +98,7 @@ impl StaticTunnel {
             now,
             state: State::Running,
             path: None,
+            path_mtu: None,
             unproven: PrefixTable::new("TCP connections without a peer", UNPROVEN),
             began: 0,
             seals: false,
@@ -339,6 +342,7 @@ impl Protocol for StaticTunnel {
                 self.lose("told to restart", false);
             }
             Command::NotUp { reason } => self.end(Ended::Failed(reason)),
+            Command::PathMtu { remote, mtu } => self.take_path_mtu(remote, mtu),
             Command::OpenFailed { .. }
             | Command::SocketBound { .. }
             | Command::Prepared { .. }

@@ -147,6 +147,7 @@ impl Protocol for Endpoint {
             | Command::Prepared { .. }
             | Command::SocketBound { .. }
             | Command::MtuChanged { .. }
+            | Command::PathMtu { .. }
             | Command::RouteChanged { .. }
             | Command::LeasesMoved => {}
         }

@@ -18,7 +18,7 @@ use crate::keys::PublicKey;
 use crate::noise;
 use crate::params::{Changes, Params, Sockets};
 use crate::peer::Peer;
-use crate::request::{Codec, DataEvent, Event, PeerDetail, PeerInfo, Reply, Request, Status};
+use crate::request::{Codec, Event, PeerDetail, PeerInfo, Reply, Request, Status};
 use crate::shared::{Identity, Shared};
 use crate::wire::{CookieReply, Initiation, Message, Response, WithMacs as _};
 
@@ -271,9 +271,11 @@ impl Protocol for Interface {
                 self.with_peer(peer, |peer, shared| peer.route_changed(shared, path));
             }
             Command::MtuChanged { mtu } if self.shared.set_mtu(mtu) => {
-                let max_mss = self.shared.max_mss;
-                let orders = self.peers.keys().map(|peer| DataEvent::SetMaxMss { peer: *peer, max_mss });
-                orders.for_each(|order| self.shared.order(order));
+                self.peers.values().for_each(|peer| peer.tell_mss(&mut self.shared));
+            }
+            Command::PathMtu { remote, mtu } => {
+                let there = self.peers.values_mut().filter(|peer| peer.is_at(remote));
+                there.for_each(|peer| peer.set_path_mtu(&mut self.shared, mtu));
             }
             Command::MtuChanged { .. } => {}
             // The adapter says which sockets are ours ([`Reply::Rebound`]).

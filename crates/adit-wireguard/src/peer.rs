@@ -23,7 +23,7 @@ use crate::keys::{PresharedKey, PublicKey};
 use crate::macs::{ReceiverKeys, SenderCookie};
 use crate::noise::Initiated;
 use crate::request::{DataEvent, Event, PeerDetail, PeerStatus};
-use crate::shared::Shared;
+use crate::shared::{Shared, mss_of_path};
 use crate::tai64n::Tai64n;
 
 /// An initiation that was sent, and waits for its response.
@@ -63,6 +63,8 @@ pub(crate) struct Peer {
     /// Where it is over UDP, as configured, or as an authentic datagram showed. There may be no socket to reach it by.
     remote: Option<SocketAddr>,
     path: Option<Path>,
+    /// The MTU of the path, where the system knows it.
+    path_mtu: Option<u16>,
     /// How it is reached over TCP, if it is.
     stream: Option<Stream>,
     pub(crate) allowed_ips: BTreeSet<IpNet>,
@@ -111,6 +113,7 @@ impl Peer {
             post_quantum: None,
             remote: None,
             path: None,
+            path_mtu: None,
             stream: None,
             allowed_ips: BTreeSet::new(),
             persistent_keepalive: 0,
@@ -138,7 +141,7 @@ impl Peer {
             peer: self.id,
             path: self.path,
             routes: self.allowed_ips.iter().copied().collect(),
-            max_mss: shared.max_mss,
+            max_mss: self.max_mss(shared),
             roams: true,
             staging: true,
             by_path: false,
@@ -174,14 +177,21 @@ impl Peer {
     /// The peer is reached by that path from now on.
     pub(crate) fn set_path(&mut self, shared: &mut Shared, path: Path) {
         if self.path != Some(path) {
+            let before = self.max_mss(shared);
             self.change_path(shared, Some(path));
             shared.order(DataEvent::MovePeer { peer: self.id, path });
+            if self.max_mss(shared) != before {
+                self.tell_mss(shared);
+            }
         }
         self.announce(shared);
     }
 
     /// Notes where the peer is, and which connections are used.
     fn change_path(&mut self, shared: &mut Shared, path: Option<Path>) {
+        if path.map(|path| path.remote().ip()) != self.path.map(|path| path.remote().ip()) {
+            self.path_mtu = None;
+        }
         let before = std::mem::replace(&mut self.path, path).filter(|before| Some(*before) != path);
         match path {
             Some(Path::Udp { remote, .. }) => self.remote = Some(remote),
@@ -220,6 +230,31 @@ impl Peer {
             None if self.path.is_some() => self.lose_path(shared),
             None => {}
         }
+    }
+
+    /// Whether it is at that address.
+    pub(crate) fn is_at(&self, remote: IpAddr) -> bool {
+        self.path.is_some_and(|path| path.remote().ip().to_canonical() == remote)
+    }
+
+    /// What the system knows of the MTU of its path.
+    pub(crate) fn set_path_mtu(&mut self, shared: &mut Shared, mtu: Option<u16>) {
+        if std::mem::replace(&mut self.path_mtu, mtu) != mtu {
+            self.tell_mss(shared);
+        }
+    }
+
+    /// The largest TCP MSS for IPv4 of what passes to and from it.
+    fn max_mss(&self, shared: &Shared) -> Option<u16> {
+        let most = shared.max_mss?;
+        let fitting = self.path.zip(self.path_mtu).and_then(|(path, mtu)| mss_of_path(path, mtu));
+        Some(fitting.map_or(most, |fitting| fitting.min(most)))
+    }
+
+    /// Has the data plane know that.
+    pub(crate) fn tell_mss(&self, shared: &mut Shared) {
+        let max_mss = self.max_mss(shared);
+        shared.order(DataEvent::SetMaxMss { peer: self.id, max_mss });
     }
 
     /// The path is of no use any more.

@@ -40,12 +40,26 @@ impl Identity {
 /// Events for which room is kept.
 const EVENTS_KEPT: usize = 1024;
 
+const IPV4_AND_UDP: u16 = 28;
+const IPV6_AND_UDP: u16 = 48;
+/// Bytes of a data message beside its packet: type, receiver, counter and tag.
+const DATA_OVERHEAD: u16 = 32;
+/// Packets are padded to a multiple of so many bytes.
+const PADDING: u16 = 16;
 /// What IPv4 and TCP take of a packet, without options (RFC 9293 §3.7.1).
 const IPV4_AND_TCP: u16 = 40;
 
 /// Largest TCP MSS for IPv4 with that MTU of the tunnel, or `most` if that is less.
 fn max_mss(mtu: u16, most: u16) -> u16 {
     mtu.min(most).saturating_sub(IPV4_AND_TCP)
+}
+
+/// Largest TCP MSS for IPv4 with which padded data messages fit a path of that MTU. `None`: what goes there is cut by the system.
+pub(crate) fn mss_of_path(path: Path, mtu: u16) -> Option<u16> {
+    let Path::Udp { remote, .. } = path else { return None };
+    let headers = if remote.ip().to_canonical().is_ipv4() { IPV4_AND_UDP } else { IPV6_AND_UDP };
+    let room = mtu.saturating_sub(headers + DATA_OVERHEAD);
+    Some((room - room % PADDING).saturating_sub(IPV4_AND_TCP))
 }
 
 /// A datagram that waits to be sent. No handshake message is longer than an initiation.

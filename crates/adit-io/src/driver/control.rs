@@ -40,6 +40,7 @@ use super::moderation::Moderation;
 use super::mtu::MtuWatch;
 use super::network::NetworkWatch;
 use super::overflow::Overflow;
+use super::path_mtus::PathMtus;
 use super::source_check::SourceCheck;
 use super::sources::Sources;
 use super::status::LossCounters;
@@ -49,6 +50,7 @@ use crate::clock;
 use crate::config::{Remote, StreamOptions, UdpSource};
 use crate::helper::HelperAccess;
 use crate::mailbox::{MailReceiver, Mailbox};
+use crate::mark;
 use crate::offload::OffloadStatus;
 use crate::opener::KnownAddresses;
 use crate::poller::{Interest, Poller, Token};
@@ -98,6 +100,9 @@ pub(super) struct Control<'a, P: Protocol> {
     sources: Arc<Sources>,
     /// `None`: no socket learns its local addresses, or the system does not allow to listen.
     source_check: Option<SourceCheck>,
+    path_mtus: PathMtus,
+    /// The firewall mark of the sockets that were bound for remotes or configured addresses.
+    mark: u32,
     /// The traffic class of control datagrams over UDP.
     traffic_class: u8,
     /// Those for both address families on one port, and how others are bound in their place.
@@ -148,6 +153,8 @@ impl<'a, P: Protocol> Control<'a, P> {
         losses: Arc<LossCounters>,
     ) -> io::Result<Self> {
         let changes_routing = driver.config.changes_routing;
+        let mark = driver.config.socket_routing.mark;
+        let mark = mark.unwrap_or(if driver.config.remotes.is_empty() { 0 } else { mark::MARK });
         let mut control = Control {
             protocol,
             observer,
@@ -172,6 +179,8 @@ impl<'a, P: Protocol> Control<'a, P> {
             sockets: BTreeMap::new(),
             sources: Arc::clone(&driver.device.sources),
             source_check: None,
+            path_mtus: PathMtus::new(),
+            mark,
             traffic_class: driver.control_class,
             binder: driver.binder,
             listening: BTreeSet::new(),

@@ -22,6 +22,7 @@ mod moderation;
 mod mtu;
 mod network;
 mod overflow;
+mod path_mtus;
 #[cfg(debug_assertions)]
 mod probe;
 mod secondary_endpoints;

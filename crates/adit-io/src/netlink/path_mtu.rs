@@ -22,16 +22,11 @@ impl Netlink {
     pub fn path_mtu(&mut self, addresses: &[IpAddr]) -> io::Result<Option<u32>> {
         let mut least: Option<u32> = None;
         for address in addresses {
-            let mut message = RouteMessage::default();
-            message.header.address_family = family(*address);
-            message.header.destination_prefix_length = if address.is_ipv4() { 32 } else { 128 };
-            message.attributes.push(RouteAttribute::Destination(RouteAddress::from(*address)));
-            let answers = match self.request(RouteNetlinkMessage::GetRoute(message), 0) {
-                Ok(answers) => answers,
+            let route = match self.route_to(*address, None) {
+                Ok(route) => route,
                 Err(error) if is_no_way(&error) => continue,
                 Err(error) => return Err(error),
             };
-            let route = answers.into_iter().find_map(into_route);
             let mtu = route.map(|route| self.route_mtu(&route)).transpose()?.flatten();
             least = least.into_iter().chain(mtu).min();
         }
@@ -44,6 +39,12 @@ impl Netlink {
             }
         }
         Ok(None)
+    }
+
+    /// The MTU in bytes of the path to an address, for datagrams with that firewall mark, where ICMP or a route said it.
+    pub(crate) fn known_path_mtu(&mut self, address: IpAddr, mark: u32) -> io::Result<Option<u32>> {
+        let route = self.route_to(address, (mark != 0).then_some(RouteAttribute::Mark(mark)));
+        Ok(route?.as_ref().and_then(own_mtu))
     }
 
     /// The default route that counts, of the family of `like`.
@@ -60,15 +61,22 @@ impl Netlink {
         Ok(answers.into_iter().filter_map(into_route).filter(is_default).min_by_key(metric))
     }
 
+    pub(super) fn route_to(
+        &mut self,
+        address: IpAddr,
+        more: Option<RouteAttribute>,
+    ) -> io::Result<Option<RouteMessage>> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(address);
+        message.header.destination_prefix_length = if address.is_ipv4() { 32 } else { 128 };
+        message.attributes.push(RouteAttribute::Destination(RouteAddress::from(address)));
+        message.attributes.extend(more);
+        let answers = self.request(RouteNetlinkMessage::GetRoute(message), 0)?;
+        Ok(answers.into_iter().find_map(into_route))
+    }
+
     fn route_mtu(&mut self, route: &RouteMessage) -> io::Result<Option<u32>> {
-        let own = route.attributes.iter().find_map(|attribute| match attribute {
-            RouteAttribute::Metrics(metrics) => metrics.iter().find_map(|metric| match metric {
-                RouteMetric::Mtu(mtu) => Some(*mtu),
-                _ => None,
-            }),
-            _ => None,
-        });
-        match (own, hop(route)) {
+        match (own_mtu(route), hop(route)) {
             (Some(mtu), _) => Ok(Some(mtu)),
             (None, (_, Some(device))) => self.device_mtu(device),
             (None, (_, None)) => Ok(None),
@@ -89,6 +97,17 @@ impl Netlink {
             _ => None,
         }))
     }
+}
+
+/// The MTU that a route has of its own.
+fn own_mtu(route: &RouteMessage) -> Option<u32> {
+    route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Metrics(metrics) => metrics.iter().find_map(|metric| match metric {
+            RouteMetric::Mtu(mtu) => Some(*mtu),
+            _ => None,
+        }),
+        _ => None,
+    })
 }
 
 fn into_route(answer: RouteNetlinkMessage) -> Option<RouteMessage> {

@@ -66,6 +66,16 @@ impl SegmentLimits {
         self.count.store(limits.len(), Ordering::Relaxed);
     }
 
+    /// The destinations to which segments of any length are refused, but for those that do not fit, among them those whose
+    /// limit has expired since their last send.
+    pub(super) fn narrow(&self) -> Vec<IpAddr> {
+        if self.len() == 0 {
+            return Vec::new();
+        }
+        let limits = self.lock();
+        limits.iter().filter(|(_, limit)| limit.longest != 0).map(|(address, _)| *address).collect()
+    }
+
     /// How many destinations have a limit, among them those whose limit has expired since their last send.
     pub(super) fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)

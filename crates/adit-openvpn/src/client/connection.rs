@@ -126,6 +126,8 @@ struct Terms {
 /// One connection to one server, from the first reset to the exit notice.
 pub(super) struct Connection {
     path: Path,
+    /// The MTU of the path, where the system knows it.
+    path_mtu: Option<u16>,
     remote: RemoteParams,
     params: Arc<ClientParams>,
     channel: ControlChannel,
@@ -183,6 +185,7 @@ impl Connection {
         }
         Ok(Connection {
             path,
+            path_mtu: None,
             remote,
             channel,
             data_keys: DataKeys::new(PeerId::SERVER, TlsRole::Client),

@@ -19,6 +19,19 @@ const FRAGMENT_HEADER: usize = 4;
 /// Bytes of the IP and UDP headers, if it is not known to which address datagrams go.
 const LARGEST_OUTER_HEADERS: usize = 40 + 8;
 
+/// A path, and its MTU in bytes where the system knows that ([`adit_core::Command::PathMtu`]).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PathSize {
+    pub(crate) path: Path,
+    pub(crate) mtu: Option<u16>,
+}
+
+impl From<Path> for PathSize {
+    fn from(path: Path) -> Self {
+        PathSize { path, mtu: None }
+    }
+}
+
 /// What a datagram of the data channel holds besides the packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
@@ -47,13 +60,34 @@ impl Shape {
 }
 
 /// The most TCP payload an inner IPv4 packet may carry, as `mssfix` computes it (OpenVPN mss.c
-/// `frame_calculate_mssfix`). `None`: leave MSS alone.
-pub(crate) fn max_mss(mssfix: MssFix, tun_mtu: u16, path: Path, agreement: &Agreement) -> Option<u16> {
+/// `frame_calculate_mssfix`), or fewer if datagrams are to fit the path's MTU. `None`: leave MSS alone.
+pub(crate) fn max_mss(
+    mssfix: MssFix,
+    tun_mtu: u16,
+    path: impl Into<PathSize>,
+    agreement: &Agreement,
+) -> Option<u16> {
     max_mss_within(mssfix, tun_mtu, path, &agreement.shape())
 }
 
 /// The same, for datagrams of that shape.
-pub(crate) fn max_mss_within(mssfix: MssFix, tun_mtu: u16, path: Path, shape: &Shape) -> Option<u16> {
+pub(crate) fn max_mss_within(
+    mssfix: MssFix,
+    tun_mtu: u16,
+    path: impl Into<PathSize>,
+    shape: &Shape,
+) -> Option<u16> {
+    let PathSize { path, mtu } = path.into();
+    let most = configured_mss(mssfix, tun_mtu, path, shape)?;
+    // What goes over TCP is cut by the system.
+    let mtu = mtu.filter(|_| path.transport() == Transport::Udp);
+    // Parts fit already, or are meant to be larger.
+    let fitting = mtu.filter(|_| shape.fragment.is_none()).and_then(|mtu| mss(mtu, true, path, shape));
+    Some(fitting.map_or(most, |fitting| fitting.min(most)))
+}
+
+/// What `mssfix` says.
+fn configured_mss(mssfix: MssFix, tun_mtu: u16, path: Path, shape: &Shape) -> Option<u16> {
     let (target, outer_counts) = match (mssfix, shape.fragment) {
         (MssFix::Off, _) => return None,
         (MssFix::Fixed(mtu), _) => {
@@ -68,6 +102,11 @@ pub(crate) fn max_mss_within(mssfix: MssFix, tun_mtu: u16, path: Path, shape: &S
         (MssFix::Payload(size), _) => (size, false),
         (MssFix::Mtu(size), _) => (size, true),
     };
+    mss(target, outer_counts, path, shape)
+}
+
+/// The most TCP payload of a packet in a datagram of that size, which may count the outer headers.
+fn mss(target: u16, outer_counts: bool, path: Path, shape: &Shape) -> Option<u16> {
     let length_prefix = if path.transport() == Transport::Tcp { 2 } else { 0 };
     let outer = if outer_counts { outer_headers(path) } else { 0 };
     let compression_byte = usize::from(matches!(shape.compression, Compression::LzoNo | Compression::Stub));
@@ -143,6 +182,31 @@ mod tests {
         let v6 = udp("[2001:db8::1]:1194");
         let lzo = agreement(Cipher::Aes256Gcm, Compression::LzoNo);
         assert_eq!(max_mss(MssFix::Default, 1500, v6, &lzo), Some(1379));
+    }
+
+    #[test]
+    fn datagrams_fit_the_paths_mtu() {
+        let (path, gcm) = (udp("192.0.2.1:1194"), agreement(Cipher::Aes256Gcm, Compression::None));
+        let narrow = PathSize { path, mtu: Some(1300) };
+        for (mssfix, mss) in [
+            (MssFix::Default, Some(1208)),
+            (MssFix::Payload(1450), Some(1208)),
+            (MssFix::Fixed(1400), Some(1208)),
+            (MssFix::Mtu(1280), Some(1188)),
+            (MssFix::Off, None),
+        ] {
+            assert_eq!(max_mss(mssfix, 1500, narrow, &gcm), mss, "{mssfix:?}");
+        }
+        let wide = PathSize { path, mtu: Some(9000) };
+        assert_eq!(max_mss(MssFix::Default, 1500, wide, &gcm), Some(1400));
+        let parts = Agreement { fragment: Some(Fragment::Mtu(1400)), ..gcm };
+        assert_eq!(
+            max_mss(MssFix::Default, 1500, narrow, &parts),
+            max_mss(MssFix::Default, 1500, path, &parts)
+        );
+        let tcp = Path::Tcp { connection: adit_core::ConnectionId(1), remote: path.remote() };
+        let narrow = PathSize { path: tcp, mtu: Some(1300) };
+        assert_eq!(max_mss(MssFix::Default, 1500, narrow, &gcm), max_mss(MssFix::Default, 1500, tcp, &gcm));
     }
 
     // As OpenVPN's tests/unit_tests/openvpn/test_crypto.c (`test_mssfix_mtu_calculation`) has it for static

@@ -69,6 +69,8 @@ pub(super) struct Peer {
     /// Its id in the data plane: in a point-to-point tunnel that of the only peer.
     id: PeerId,
     path: Path,
+    /// The MTU of the path, where the system knows it.
+    path_mtu: Option<u16>,
     sid: Sid,
     /// It was seen to receive at its address.
     proven: bool,
@@ -136,6 +138,7 @@ impl Peer {
             peer_info: String::new(),
             id,
             path,
+            path_mtu: None,
             sid: pending.sid,
             proven: path.transport() == Transport::Tcp || pending.cookie.is_some(),
             channel: ControlChannel::server(now, control, pending.wrap, (pending.sid, pending.cookie), rng)?,

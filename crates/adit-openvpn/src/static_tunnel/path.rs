@@ -1,11 +1,11 @@
 //! Where the peer is reached, and where it may be heard.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use adit_core::{IpNet, Ipv4Net, Ipv6Net, Path, PeerConfig, PeerId, Severity, Transport};
 
 use super::{State, StaticTunnel};
-use crate::negotiate::max_mss_within;
+use crate::negotiate::{PathSize, max_mss_within};
 use crate::request::{DataEvent, Event};
 
 /// Where a peer is that was not heard yet: no socket has this number.
@@ -16,7 +16,8 @@ impl StaticTunnel {
     /// The peer is reached there from now on.
     pub(super) fn reach(&mut self, path: Path) {
         let params = &self.params;
-        let max_mss = max_mss_within(params.mssfix, params.tun_mtu, path, &params.shape());
+        let size = PathSize { path, mtu: self.path_mtu };
+        let max_mss = max_mss_within(params.mssfix, params.tun_mtu, size, &params.shape());
         // As in `may_be_at`, for any path.
         let anywhere = if params.waits() { params.only_from.is_none() } else { params.float };
         let roams = anywhere && path != NOWHERE;
@@ -31,8 +32,19 @@ impl StaticTunnel {
         }));
     }
 
+    /// What the system knows of the MTU of the path to that address, which may be the peer's.
+    pub(super) fn take_path_mtu(&mut self, remote: IpAddr, mtu: Option<u16>) {
+        let Some(path) = self.path.filter(|path| path.remote().ip().to_canonical() == remote) else { return };
+        if std::mem::replace(&mut self.path_mtu, mtu) != mtu {
+            self.reach(path);
+        }
+    }
+
     /// What is sent goes there.
     pub(super) fn take(&mut self, path: Path) {
+        if self.path.is_none_or(|before| before.remote().ip() != path.remote().ip()) {
+            self.path_mtu = None;
+        }
         self.path = Some(path);
         self.told_elsewhere = false;
         self.reach(path);

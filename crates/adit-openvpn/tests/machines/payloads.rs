@@ -1,7 +1,9 @@
 //! Compression and `fragment`: what each end makes of its file, of the push and of the other's options string, and what the
 //! data planes get.
 
-use adit_core::{Cipher, Digest, Instant, Notice, Path, PeerId, Protocol, Transport, UnixTime};
+use std::net::SocketAddr;
+
+use adit_core::{Cipher, Command, Digest, Instant, Notice, Path, PeerId, Protocol, Transport, UnixTime};
 use adit_openvpn::StaticTunnel;
 use adit_openvpn::codec::{Compression, Framing, Payloads, session_id};
 use adit_openvpn::params::{
@@ -176,6 +178,34 @@ fn exchange(pair: &mut Pair, client_path: Path, server_path: Path) {
             return;
         }
     }
+}
+
+/// Where the system learnt the MTU of the path.
+#[test]
+fn segments_fit_the_mtu_of_the_path() {
+    let mut pair = pair(Transport::Udp, |_| {}, |_| {});
+    assert!(pair.is_up());
+    let (client, server) = (pair.client_path(), pair.server_path());
+    let elsewhere = "198.51.100.77".parse().unwrap();
+    for mtu in [Some(1300), Some(1300), None, Some(1280)] {
+        for remote in [client.remote().ip(), elsewhere] {
+            pair.server.handle_command(pair.now, Command::PathMtu { remote, mtu });
+        }
+        for remote in [server.remote().ip(), elsewhere] {
+            pair.client.handle_command(pair.now, Command::PathMtu { remote, mtu });
+        }
+        exchange(&mut pair, client, server);
+    }
+    for events in [&pair.client_events, &pair.server_events] {
+        let (_, segments) = sizes(events);
+        assert_eq!(segments, [1396, 1396 - 192, 1396, 1396 - 212]);
+    }
+    // What is known of one path says nothing of another.
+    let Path::Udp { socket, .. } = client else { unreachable!() };
+    let path = Path::Udp { socket, remote: SocketAddr::new(elsewhere, 1194) };
+    pair.server.handle_notice(pair.now, Notice::Moved { peer: PeerId(0), path });
+    exchange(&mut pair, path, server);
+    assert_eq!(sizes(&pair.server_events).1.last(), Some(&1396));
 }
 
 /// The outer headers of IPv6 are 20 bytes longer.

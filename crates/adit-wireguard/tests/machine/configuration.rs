@@ -168,6 +168,31 @@ fn every_peer_has_the_mss() {
     }
 }
 
+/// With the headers around data messages, and padding.
+#[test]
+fn segments_fit_the_path_to_each_peer() {
+    let mut start = params(1, at(1), vec![peer(2, Some(outer(2))), peer(3, Some(outer(3)))]);
+    start.clamp_mss = Some(1420);
+    let mut machine = Interface::new(start, at(1), [1; 32]).expect("a configuration");
+    let [two, three] = [2, 3].map(|number| machine.peer_id(&public(number)).expect("a peer"));
+    let mut told = |command| {
+        machine.handle_command(at(1), command);
+        let events = std::iter::from_fn(|| machine.poll_event());
+        let sizes = events.filter_map(|event| match event {
+            Event::Data(DataEvent::SetMaxMss { peer, max_mss }) => Some((peer, max_mss.expect("a size"))),
+            _ => None,
+        });
+        sizes.collect::<Vec<_>>()
+    };
+    let path = |mtu| Command::PathMtu { remote: outer(2).ip(), mtu };
+    // 1,240 bytes beside the headers of IPv4, UDP and the data message are 77 times 16 and 8 more.
+    assert_eq!(told(path(Some(1300))), [(two, 1232 - 40)]);
+    assert_eq!(told(path(Some(1300))), []);
+    assert_eq!(told(Command::MtuChanged { mtu: Some(1100) }), [(two, 1060), (three, 1060)]);
+    assert_eq!(told(Command::MtuChanged { mtu: Some(1500) }), [(two, 1192), (three, 1380)]);
+    assert_eq!(told(path(None)), [(two, 1380)]);
+}
+
 #[test]
 fn our_own_key_is_no_peer() {
     let mut end = end();

@@ -1,6 +1,6 @@
 //! The system's settings: set with the tunnel, and followed when the network changes.
 
-use adit_core::{Command, Protocol, TunnelSettings};
+use adit_core::{Command, Instant, Protocol, TunnelSettings};
 
 use super::Control;
 use crate::clock;
@@ -43,6 +43,16 @@ impl<P: Protocol> Control<'_, P> {
                 self.protocol.handle_command(clock(), Command::NotUp { reason });
                 self.pump();
             }
+        }
+    }
+
+    /// Tells the protocol how large datagrams may be on paths on which they did not fit.
+    pub(super) fn look_at_path_mtus(&mut self, now: Instant) {
+        let limited = self.sockets.values().flatten().flat_map(|socket| socket.narrow_destinations());
+        let mark = if self.binder.is_used() { self.binder.mark() } else { self.mark };
+        for (remote, mtu) in self.path_mtus.look(now, mark, limited) {
+            self.protocol.handle_command(now, Command::PathMtu { remote, mtu });
+            self.pump();
         }
     }
 

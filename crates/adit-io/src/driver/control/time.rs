@@ -18,6 +18,7 @@ impl<P: Protocol> Control<'_, P> {
             // Keys that ended are wiped within a second, though nothing passes.
             self.workers.wake_for_rest();
             self.watch_queue(now);
+            self.look_at_path_mtus(now);
             self.close_unprepared(now);
             self.end_undecided(now);
             if self.listeners_rest {

@@ -10,6 +10,8 @@ use super::testbed::{Client, TIMEOUT, Testbed};
 const IPERF_PORT: u16 = 5201;
 /// From the moment that a flow begins or a path changes until what is measured counts.
 const SETTLE: Duration = Duration::from_secs(1);
+/// A flow to the eighth before the one that is measured: that one begins when the server knows the path.
+const FIRST_FLOW: Duration = Duration::from_secs(3);
 /// More than a flow takes to begin.
 const BEGIN: Duration = Duration::from_secs(2);
 
@@ -40,7 +42,7 @@ pub(super) struct Seven {
 impl Seven {
     /// How long it takes to measure it, each load for `time`.
     pub(super) fn longest(time: Duration) -> Duration {
-        2 * (SETTLE + time) + BEGIN
+        FIRST_FLOW + 2 * (SETTLE + time) + 2 * BEGIN
     }
 }
 
@@ -69,6 +71,9 @@ impl<'testbed> Flows<'testbed> {
     /// What they carry: beside a flow to the eighth of at most `rate` Mbit/s, then without it, each for `time`.
     pub(super) fn sample(&mut self, time: Duration, rate: u32) -> Result<Seven, TestbedError> {
         let eighth = self.testbed.eighth().ok_or_else(no_client)?;
+        let first = Flow::start(self.testbed, eighth, FIRST_FLOW + SETTLE, Some(rate))?;
+        std::thread::sleep(FIRST_FLOW);
+        drop(first);
         let limited = Flow::start(self.testbed, eighth, 2 * SETTLE + time, Some(rate))?;
         let beside = self.measure(eighth, time)?;
         drop(limited);

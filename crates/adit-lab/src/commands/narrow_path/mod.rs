@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// How often the path becomes narrow in a round while the others have flows
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     times: u32,
     /// Seconds of each load
     #[arg(long, default_value_t = 3)]
@@ -139,7 +139,7 @@ mod tests {
         let arguments = ["narrow-path", "--adit", "OLD", "--adit", "NEW", "--json", "file"];
         let args = Args::from_arg_matches(&command.clone().get_matches_from(arguments)).unwrap();
         assert_eq!((args.adit.len(), args.rounds, args.rate), (2, 5, 50));
-        assert_eq!(longest(&args), Duration::from_secs(30 + 8 * (11 + 20)));
+        assert_eq!(longest(&args), Duration::from_secs(30 + 6 * (11 + 30)));
         assert!(command.try_get_matches_from(["narrow-path", "--rounds", "0"]).is_err());
     }
 }

@@ -11,7 +11,7 @@ use crate::data_keys::Agreement;
 use crate::key_state::KeyStateError;
 use crate::lifetime::Lifetime;
 use crate::liveness::Liveness;
-use crate::negotiate::{client_cipher, doubtful_fragments, max_mss};
+use crate::negotiate::{client_cipher, doubtful_fragments};
 use crate::params::PullAction;
 use crate::pushed::{Pushed, Refused};
 use crate::request::{DataEvent, Event, Request};
@@ -106,7 +106,7 @@ impl Connection {
         if let Some(doubt) = doubt {
             self.tell(Severity::Warning, doubt.to_owned(), events);
         }
-        let max_mss = max_mss(self.params.data.mssfix, settings.mtu, self.path, &agreement);
+        let max_mss = self.max_mss_of(settings.mtu, &agreement);
         events.push_back(Event::Data(DataEvent::AddPeer(self.peer_config(max_mss))));
         self.channel.agreed(now, terms.dynamic)?;
         self.data_keys.agree(agreement, &self.channel, events)?;

@@ -1,11 +1,13 @@
 //! A server whose outer address changes (roaming).
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 
 use adit_core::{Instant, Path, PeerId, Severity};
 
 use super::Connection;
-use crate::negotiate::max_mss;
+use crate::data_keys::Agreement;
+use crate::negotiate::{PathSize, max_mss};
 use crate::request::{DataEvent, Event};
 
 impl Connection {
@@ -28,12 +30,12 @@ impl Connection {
         };
         self.tell(Severity::Info, format!("the server moved to {path}"), events);
         let before = self.max_mss();
+        if path.remote().ip() != self.path.remote().ip() {
+            self.path_mtu = None;
+        }
         self.path = path;
         events.push_back(Event::Data(DataEvent::MovePeer { peer: PeerId::SERVER, path }));
-        let max_mss = self.max_mss();
-        if max_mss != before {
-            events.push_back(Event::Data(DataEvent::SetMaxMss { peer: PeerId::SERVER, max_mss }));
-        }
+        self.tell_mss(before, events);
         if self.data_keys.move_to(path) {
             self.channel.renegotiate_by_time(now);
         }
@@ -41,9 +43,37 @@ impl Connection {
         self.tell_peer(events);
     }
 
+    /// What the system knows of the MTU of the path to that address, which may be the server's.
+    pub(in crate::client) fn take_path_mtu(
+        &mut self,
+        remote: IpAddr,
+        mtu: Option<u16>,
+        events: &mut VecDeque<Event>,
+    ) {
+        if self.path.remote().ip().to_canonical() != remote {
+            return;
+        }
+        let before = self.max_mss();
+        self.path_mtu = mtu;
+        self.tell_mss(before, events);
+    }
+
+    fn tell_mss(&self, before: Option<u16>, events: &mut VecDeque<Event>) {
+        let max_mss = self.max_mss();
+        if max_mss != before {
+            events.push_back(Event::Data(DataEvent::SetMaxMss { peer: PeerId::SERVER, max_mss }));
+        }
+    }
+
     /// The most TCP payload of packets inside, once the tunnel is up.
-    fn max_mss(&self) -> Option<u16> {
+    pub(super) fn max_mss(&self) -> Option<u16> {
         let (up, agreement) = (self.up.as_ref()?, self.data_keys.agreement()?);
-        max_mss(self.params.data.mssfix, up.settings.mtu, self.path, agreement)
+        self.max_mss_of(up.settings.mtu, agreement)
+    }
+
+    /// The same with that MTU of the tunnel, and what is sealed so.
+    pub(super) fn max_mss_of(&self, tun_mtu: u16, agreement: &Agreement) -> Option<u16> {
+        let path = PathSize { path: self.path, mtu: self.path_mtu };
+        max_mss(self.params.data.mssfix, tun_mtu, path, agreement)
     }
 }

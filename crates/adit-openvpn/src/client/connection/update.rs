@@ -6,7 +6,6 @@ use adit_core::{IpNet, Severity};
 
 use super::{Connection, Outcome};
 use crate::control_message::redacted;
-use crate::negotiate::max_mss;
 use crate::params::PullAction;
 use crate::pushed::{Change, Pushed, Refused, Update};
 use crate::request::{DataEvent, Event, Request};
@@ -72,14 +71,14 @@ impl Connection {
         let settings = pushed.settings(local, nopull, mtu, self.path.remote().ip());
         let facts = local.scripts.as_ref().map(|scripts| pushed.facts(scripts, (local, &settings), nopull));
         self.liveness.set_keepalive(pushed.keepalive(params.keepalive));
-        let (Some(up), Some(agreement)) = (&mut self.up, self.data_keys.agreement()) else { return };
+        let Some(up) = &mut self.up else { return };
         up.addresses = settings.addresses.iter().map(IpNet::addr).collect();
         up.pushed = pushed;
         let is_other = up.settings != settings;
         let other_mtu = up.settings.mtu != settings.mtu;
         up.settings = settings.clone();
         if other_mtu {
-            let max_mss = max_mss(params.data.mssfix, settings.mtu, self.path, agreement);
+            let max_mss = self.max_mss();
             events.push_back(Event::Data(DataEvent::AddPeer(self.peer_config(max_mss))));
         }
         let text =

@@ -12,7 +12,7 @@ use crate::data_keys::Agreement;
 use crate::lease::ClientLease;
 use crate::lifetime::Lifetime;
 use crate::liveness::Liveness;
-use crate::negotiate::{choose_cipher, doubtful_fragments, iv_proto, max_mss};
+use crate::negotiate::{choose_cipher, doubtful_fragments, iv_proto};
 use crate::request::{DataEvent, Event, PeerSettings};
 use crate::server::settings::{PushOf, push_options};
 
@@ -39,8 +39,7 @@ impl Peer {
             DataHeader::V1 => None,
             DataHeader::V2 { peer_id } => Some(peer_id),
         };
-        let data = &self.params.data;
-        let max_mss = max_mss(data.mssfix, data.tun_mtu, self.path, &agreement);
+        let max_mss = self.max_mss_of(&agreement);
         events.push_back(Event::Data(DataEvent::AddPeer(self.peer_config(&lease, max_mss))));
         let of =
             PushOf { lease: &lease, settings, agreement: &agreement, peer_id, abilities: &self.abilities };

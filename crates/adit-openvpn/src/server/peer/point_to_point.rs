@@ -10,7 +10,7 @@ use crate::data_keys::Agreement;
 use crate::data_message;
 use crate::lease::ClientLease;
 use crate::lifetime::Lifetime;
-use crate::negotiate::{iv_proto, max_mss, point_to_point_terms};
+use crate::negotiate::{iv_proto, point_to_point_terms};
 use crate::request::{DataEvent, Event};
 use crate::wire::TlsRole;
 
@@ -38,7 +38,7 @@ impl Peer {
                 return;
             }
         };
-        let max_mss = max_mss(data.mssfix, data.tun_mtu, self.path, &agreement);
+        let max_mss = self.max_mss_of(&agreement);
         events.push_back(Event::Data(DataEvent::AddPeer(self.peer_config(&lease, max_mss))));
         let cc_exit = terms.has(iv_proto::CC_EXIT);
         self.up = Some(Up {

@@ -1,13 +1,15 @@
 //! A client whose outer address changes (roaming).
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use adit_core::{Instant, IpNet, Ipv4Net, Ipv6Net, Path, PeerConfig};
 
 use super::Peer;
+use crate::data_keys::Agreement;
 use crate::lease::ClientLease;
-use crate::negotiate::max_mss;
+use crate::negotiate::{PathSize, max_mss};
 use crate::request::{DataEvent, Event};
 
 /// The log hears of one move of a client in this time.
@@ -28,21 +30,48 @@ impl Peer {
     /// as that is possible, if parts of the present ones are too long there.
     pub(in crate::server) fn move_to(&mut self, now: Instant, path: Path, events: &mut VecDeque<Event>) {
         let before = self.max_mss();
+        if path.remote().ip() != self.path.remote().ip() {
+            self.path_mtu = None;
+        }
         self.path = path;
         events.push_back(Event::Data(DataEvent::MovePeer { peer: self.id, path }));
-        let max_mss = self.max_mss();
-        if max_mss != before && self.up.is_some() {
-            events.push_back(Event::Data(DataEvent::SetMaxMss { peer: self.id, max_mss }));
-        }
+        self.tell_mss(before, events);
         if self.data_keys.move_to(path) {
             self.channel.renegotiate_by_time(now);
         }
     }
 
+    /// What the system knows of the MTU of the path to that address, which may be its own.
+    pub(in crate::server) fn take_path_mtu(
+        &mut self,
+        remote: IpAddr,
+        mtu: Option<u16>,
+        events: &mut VecDeque<Event>,
+    ) {
+        if self.path.remote().ip().to_canonical() != remote {
+            return;
+        }
+        let before = self.max_mss();
+        self.path_mtu = mtu;
+        self.tell_mss(before, events);
+    }
+
+    fn tell_mss(&self, before: Option<u16>, events: &mut VecDeque<Event>) {
+        let max_mss = self.max_mss();
+        if max_mss != before && self.up.is_some() {
+            events.push_back(Event::Data(DataEvent::SetMaxMss { peer: self.id, max_mss }));
+        }
+    }
+
     /// The most TCP payload of packets inside, once it is known how they are sealed.
     fn max_mss(&self) -> Option<u16> {
-        let data = &self.params.data;
-        max_mss(data.mssfix, data.tun_mtu, self.path, self.data_keys.agreement()?)
+        self.max_mss_of(self.data_keys.agreement()?)
+    }
+
+    /// The same if they are sealed so.
+    pub(super) fn max_mss_of(&self, agreement: &Agreement) -> Option<u16> {
+        let (data, path) = (&self.params.data, PathSize { path: self.path, mtu: self.path_mtu });
+        max_mss(data.mssfix, data.tun_mtu, path, agreement)
     }
 
     /// The client in the data plane.
