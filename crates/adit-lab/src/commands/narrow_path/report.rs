@@ -152,22 +152,8 @@ fn medians(builds: &[Build]) -> String {
                     the one beside them, Mbit/s |\n|---|---|---|---|---|---|\n"
             .to_owned();
     for build in builds {
-        let states: [(&str, fn(&Round) -> &[Seven]); 2] =
-            [("wide", |round| &round.wide), (NARROW, |round| &round.narrow)];
-        for (path, samples) in states {
-            let column = |value: fn(&Seven) -> f64| {
-                median(build.rounds.iter().flat_map(|round| samples(round)).map(value))
-            };
-            let _ = writeln!(
-                text,
-                "| {} | {path} | {:.0} | {:.0} | {:.0} | {:.0} |",
-                build.program.display(),
-                column(|seven| seven.alone),
-                column(|seven| seven.bytes_a_send),
-                column(|seven| seven.beside),
-                column(|seven| seven.eighth),
-            );
-        }
+        text += &line(build, "wide", |round| &round.wide);
+        text += &line(build, NARROW, |round| &round.narrow);
     }
     text += "\n| build | path | the one alone, Mbit/s | bytes a send | destinations without UDP_SEGMENT |\n\
              |---|---|---|---|---|\n";
@@ -186,6 +172,19 @@ fn medians(builds: &[Build]) -> String {
         }
     }
     text + "\n"
+}
+
+/// The medians of the seven's flows with one state of the path.
+fn line(build: &Build, path: &str, samples: fn(&Round) -> &[Seven]) -> String {
+    let column = |value: fn(&Seven) -> f64| median(build.rounds.iter().flat_map(samples).map(value));
+    format!(
+        "| {} | {path} | {:.0} | {:.0} | {:.0} | {:.0} |\n",
+        build.program.display(),
+        column(|seven| seven.alone),
+        column(|seven| seven.bytes_a_send),
+        column(|seven| seven.beside),
+        column(|seven| seven.eighth),
+    )
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
