@@ -1,8 +1,8 @@
 //! Peers that are answered from the address that they write to, when the system's route to them leads by another device than
 //! before: their datagrams would go on leaving from the address of the device that was given up.
 //!
-//! Linux's WireGuard lets the system choose the source address again then (`send4` in drivers/net/wireguard/socket.c compares
-//! the route's device with that at which the peer's datagrams arrive), and so does wireguard-go (device/sticky_linux.go).
+//! So the protocol lets the system choose the source address again, as the kernel's tunnels do when the device of a route is not
+//! that at which the peer's datagrams arrive.
 
 use std::io;
 use std::net::IpAddr;
