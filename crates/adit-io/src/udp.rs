@@ -239,7 +239,7 @@ impl UdpSocket {
 
     /// Destinations to which datagrams lately did not fit the path's MTU.
     pub(crate) fn narrow_destinations(&self) -> Vec<IpAddr> {
-        self.limits.narrow().into_iter().map(|address| address.to_canonical()).collect()
+        self.limits.narrow(clock()).into_iter().map(|address| address.to_canonical()).collect()
     }
 
     /// The longest segment that the kernel may be asked to cut for this destination; 0 if none.

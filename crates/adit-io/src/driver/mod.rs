@@ -319,7 +319,7 @@ impl<P: Protocol> Driver<P> {
     /// datagrams have. What is sent by that number leaves from that address, or from one that the system chooses when it
     /// refuses the address, until a datagram comes to the address again. What is sent by the number of the socket itself
     /// leaves from the address that the system chooses. When a route changes so that it leads to a peer by another device than
-    /// that of the address, the protocol is told ([`adit_core::Command::RouteChanged`]).
+    /// that of the address, the driver tells the protocol ([`adit_core::Command::RouteChanged`]).
     ///
     /// At most 4,096 addresses of a socket have a number at once; those not used for three minutes give way. The datagrams
     /// of others have the number of the socket itself. All are gone with their socket.

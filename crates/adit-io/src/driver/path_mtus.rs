@@ -1,7 +1,7 @@
 //! Paths on which datagrams do not fit, as the kernel learns it by ICMP (RFC 1191, RFC 8201): how large those may be that do.
 //!
-//! Larger ones still arrive, but each in fragments and by a send of its own. So protocols are told, that what passes in
-//! the tunnel may be made to fit.
+//! Larger ones still arrive, but each in fragments and by a send of its own. So the driver tells protocols, which can have what passes
+//! in the tunnel fit.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use crate::netlink::Netlink;
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Addresses that are known at once; no others are told of.
 const MOST: usize = 1024;
-/// The least MTU that is told: every IPv6 path carries it (RFC 8200 §5), and IPv4 paths that carry less are hardly found, whereas
+/// The least MTU that protocols hear of: every IPv6 path carries it (RFC 8200 §5), and IPv4 paths that carry less are hardly found, whereas
 /// a forged ICMP message may say anything. Datagrams that do not fit then go in fragments.
 const LEAST: u16 = 1280;
 

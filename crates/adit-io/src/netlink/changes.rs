@@ -28,7 +28,7 @@ pub(crate) struct RouteChanges {
     destinations: Vec<IpNet>,
     /// Indices of devices that are not up any more. The kernel says nothing of the IPv4 routes that go with them.
     down: Vec<u32>,
-    /// More changed than is told here.
+    /// There were more changes, which may concern any address.
     more: bool,
 }
 

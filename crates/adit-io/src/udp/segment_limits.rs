@@ -66,14 +66,14 @@ impl SegmentLimits {
         self.count.store(limits.len(), Ordering::Relaxed);
     }
 
-    /// The destinations to which segments of any length are refused, but for those that do not fit, among them those whose
-    /// limit has expired since their last send.
-    pub(super) fn narrow(&self) -> Vec<IpAddr> {
+    /// The destinations whose path takes segments up to some length, if that limit still holds.
+    pub(super) fn narrow(&self, now: Instant) -> Vec<IpAddr> {
         if self.len() == 0 {
             return Vec::new();
         }
         let limits = self.lock();
-        limits.iter().filter(|(_, limit)| limit.longest != 0).map(|(address, _)| *address).collect()
+        let narrow = limits.iter().filter(|(_, limit)| limit.longest != 0 && now < limit.until);
+        narrow.map(|(address, _)| *address).collect()
     }
 
     /// How many destinations have a limit, among them those whose limit has expired since their last send.
@@ -110,6 +110,10 @@ mod tests {
         limits.set(address(1), 1399, at(1));
         assert_eq!(limits.longest(address(1), || at(10_000)), 1299, "the shorter of the two");
         assert_eq!(limits.longest(address(2), || at(0)), usize::MAX);
+        limits.set(address(3), 0, at(1));
+        assert_eq!(limits.narrow(at(10_000)), [address(1)], "the other is no matter of length");
+        assert!(limits.narrow(at(10_001)).is_empty(), "nothing was sent since, but it has expired");
+        limits.longest(address(3), || at(20_000));
         assert_eq!(limits.len(), 1);
         assert_eq!(limits.longest(address(1), || at(10_001)), usize::MAX);
         assert_eq!((limits.len(), limits.longest(address(1), never)), (0, usize::MAX));
