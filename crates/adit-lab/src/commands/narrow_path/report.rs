@@ -24,19 +24,19 @@ const LARGE_SENDS: Limit = Limit::AtLeast(3000.0);
 const LARGE_SENDS_GONE: Limit = Limit::AtMost(0.5);
 
 const FIGURES: &[Figure] = &[
-    ("seven_kept", "the other seven's goodput, MTU 1300 / before and after", 3, KEPT),
+    ("seven_kept", "the other seven's goodput, path narrow / before and after", 3, KEPT),
     ("seven_beside_kept", "the same beside the one's flow", 3, KEPT),
     ("seven_send", "bytes a send to the seven, path wide", 0, LARGE_SENDS),
-    ("seven_send_kept", "bytes a send to the seven, MTU 1300 / before and after", 2, LARGE_SENDS_KEPT),
+    ("seven_send_kept", "bytes a send to the seven, path narrow / before and after", 2, LARGE_SENDS_KEPT),
     ("one_send", "bytes a send to the one, before", 0, LARGE_SENDS),
-    ("one_send_narrow", "bytes a send to the one, MTU 1300 / before", 2, LARGE_SENDS_GONE),
+    ("one_send_narrow", "bytes a send to the one, path narrow / before", 2, LARGE_SENDS_GONE),
     ("one_send_wide", "bytes a send to the one, wide again / before", 2, LARGE_SENDS_KEPT),
-    ("limited_narrow", "destinations without UDP_SEGMENT, MTU 1300", 0, Limit::AtMost(1.0)),
+    ("limited_narrow", "destinations without UDP_SEGMENT, path narrow", 0, Limit::AtMost(1.0)),
     ("limited_wide", "destinations without UDP_SEGMENT, wide again", 0, Limit::AtMost(0.0)),
 ];
 
 /// What the tables call the path's other state.
-const NARROW: &str = "MTU 1300";
+const NARROW: &str = "path narrow";
 
 /// The samples of one build.
 #[derive(Serialize)]
@@ -257,9 +257,9 @@ mod tests {
         assert!(report.is_good());
         let text = report.markdown();
         assert!(text.starts_with("here\n\n| build |"), "{text}");
-        assert!(text.contains("| OLD | MTU 1300 | 1800 | 39000 | 1800 | 50 |"), "{text}");
-        assert!(text.contains("| OLD | MTU 1300 | 7000 | 1540 | 1 |"), "{text}");
-        assert!(text.contains("MTU 1300 / before and after | 0.300 | 1.000 | ≥ 0.95 |"), "{text}");
+        assert!(text.contains("| OLD | path narrow | 1800 | 39000 | 1800 | 50 |"), "{text}");
+        assert!(text.contains("| OLD | path narrow | 7000 | 1540 | 1 |"), "{text}");
+        assert!(text.contains("path narrow / before and after | 0.300 | 1.000 | ≥ 0.95 |"), "{text}");
         report.fail(0, 1, "no reply");
         assert!(
             !report.is_good() && report.markdown().contains("**NOT MEASURED: OLD in round 2: no reply**")
