@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use adit_testbed::{Namespace, Ping, Process, can_run, program, wait_until_reachable};
+use adit_testbed::{Namespace, Ping, Process, can_run, program, wait_until, wait_until_reachable};
 
 use super::bed::{End, PORT, PROGRAMS, Program, WAIT, joined};
 
@@ -111,8 +111,22 @@ impl Bed {
         client.namespace.spawn("adit up", command).unwrap()
     }
 
+    /// Waits until the server has heard the client after the last packet that it sent itself. Else it would begin a handshake
+    /// 15 s later, and the client would learn from that where it is, not from the name.
+    fn server_is_answered(&self) {
+        let server = &self.ends[0];
+        let received =
+            || server.wg("show DEV transfer").unwrap().split_whitespace().nth(1).map(str::to_owned);
+        // Counted once a second: the first change may be of what was there before.
+        for _ in 0..2 {
+            let before = received();
+            wait_until("a keepalive of the client", WAIT, || received() != before).unwrap();
+        }
+    }
+
     /// Moves the server to where the name says that it is: the client follows.
     fn follows(&self, adit: &mut Process) {
+        self.server_is_answered();
         let [server, client] = &self.ends;
         let wire = wire(server);
         server.namespace.ip(&["address", "delete", &format!("{}/24", server.outer()), "dev", &wire]).unwrap();
