@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use adit_testbed::{KeyKind, MAX_WAIT, Scratch, can_run, program};
+use adit_testbed::{KeyKind, MAX_WAIT, Scratch, can_run, program, wait_until};
 use base64ct::{Base64, Encoding as _};
 
 use super::commands::Talk;
@@ -78,7 +78,6 @@ fn dialogue(client: Program, keys: KeyKind, forms: &str) -> Vec<String> {
     let mut talk = Talk::within(&socket, WAIT);
     talk.until(">HOLD:");
     talk.say("version 3");
-    talk.answer("state on");
     talk.answer("hold release");
     let mut heard = vec![talk.until(">NEED-CERTIFICATE:")];
     heard.extend(give(&mut talk, "certificate", &certificate));
@@ -89,7 +88,9 @@ fn dialogue(client: Program, keys: KeyKind, forms: &str) -> Vec<String> {
     let signature = sign(&scratch, &key, &Base64::decode_vec(data).unwrap(), algorithm);
     heard.extend(give(&mut talk, "pk-sig", &Base64::encode_string(&signature)));
     heard.extend(give(&mut talk, "rsa-sig", "").into_iter().take(1));
-    talk.until_with(">STATE:", ",CONNECTED,");
+    // By a question, as the notice may have come before the last answer.
+    let is_connected = || talk.answer("state").iter().any(|line| line.contains(",CONNECTED,"));
+    wait_until("the client to be connected", WAIT, is_connected).unwrap();
     heard
 }
 
