@@ -318,7 +318,7 @@ fn copies_of_a_wrapped_first_packet_are_not_answered() {
 }
 
 #[test]
-fn plain() {
+fn flood_plain() {
     use Source::{Everywhere, One};
     let siege = Siege::new(WrapConfig::Plain, WrapConfig::Plain, None);
     let config = &WrapConfig::Plain;
@@ -333,7 +333,7 @@ fn plain() {
 }
 
 #[test]
-fn tls_auth() {
+fn flood_tls_auth() {
     let key = StaticKey::from_bytes(&[7; 256]);
     let auth = |direction| WrapConfig::tls_auth(&key, HmacDigest::Sha256, direction);
     let (client, server) = (auth(KeyDirection::Inverse), auth(KeyDirection::Normal));
@@ -346,7 +346,7 @@ fn tls_auth() {
 }
 
 #[test]
-fn tls_crypt() {
+fn flood_tls_crypt() {
     let key = StaticKey::from_bytes(&[7; 256]);
     let client = WrapConfig::tls_crypt(&key, TlsRole::Client);
     let siege = Siege::new(client.clone(), WrapConfig::tls_crypt(&key, TlsRole::Server), None);
@@ -358,7 +358,7 @@ fn tls_crypt() {
 }
 
 #[test]
-fn tls_crypt_v2() {
+fn flood_tls_crypt_v2() {
     let key = client_key(Metadata::User(vec![1; 20]));
     let client = WrapConfig::tls_crypt_v2(&key);
     let siege = Siege::new(client.clone(), WrapConfig::Plain, Some(ServerKey::from_bytes(&[9; 128])));
