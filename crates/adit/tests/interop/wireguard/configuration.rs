@@ -2,9 +2,9 @@
 
 use std::net::UdpSocket;
 
-use adit_testbed::can_run;
+use adit_testbed::{can_run, wait_until};
 
-use super::bed::{End, PORT, PROGRAMS, Program, pair};
+use super::bed::{End, PORT, PROGRAMS, Program, WAIT, pair};
 
 /// An interface with a key.
 pub(super) fn interface(test: &str) -> Option<End> {
@@ -80,7 +80,9 @@ fn a_refused_change_changes_nothing_and_says_why() {
     assert_eq!(end.wg("show DEV peers").unwrap(), "");
     assert_eq!(end.wg("show DEV listen-port").unwrap().trim(), PORT.to_string());
     drop(taken);
-    end.wg(&format!("set DEV listen-port {port} peer {peer}")).unwrap();
+    // Programs that other tests are starting have the socket until their `exec`.
+    let set = || end.wg(&format!("set DEV listen-port {port} peer {peer}")).is_ok();
+    wait_until("the port to be free", WAIT, set).unwrap();
     assert_eq!(end.wg("show DEV listen-port").unwrap().trim(), port.to_string());
 }
 
