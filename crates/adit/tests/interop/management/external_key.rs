@@ -88,7 +88,7 @@ fn dialogue(client: Program, keys: KeyKind, forms: &str) -> Vec<String> {
     let signature = sign(&scratch, &key, &Base64::decode_vec(data).unwrap(), algorithm);
     heard.extend(give(&mut talk, "pk-sig", &Base64::encode_string(&signature)));
     heard.extend(give(&mut talk, "rsa-sig", "").into_iter().take(1));
-    // By a question, as the notice may have come before the last answer.
+    // The notice may have come before the last answer, which was read past it: so the state is asked for.
     let is_connected = || talk.answer("state").iter().any(|line| line.contains(",CONNECTED,"));
     wait_until("the client to be connected", WAIT, is_connected).unwrap();
     heard

@@ -80,7 +80,7 @@ fn a_refused_change_changes_nothing_and_says_why() {
     assert_eq!(end.wg("show DEV peers").unwrap(), "");
     assert_eq!(end.wg("show DEV listen-port").unwrap().trim(), PORT.to_string());
     drop(taken);
-    // Programs that other tests are starting have the socket until their `exec`.
+    // A child process that another test is starting has a copy of the socket until its `exec`.
     let set = || end.wg(&format!("set DEV listen-port {port} peer {peer}")).is_ok();
     wait_until("the port to be free", WAIT, set).unwrap();
     assert_eq!(end.wg("show DEV listen-port").unwrap().trim(), port.to_string());
