@@ -15,6 +15,14 @@ pub(crate) struct Part {
     pub(crate) lanes: usize,
 }
 
+impl Part {
+    /// The bytes of its message that the lanes have.
+    pub(crate) fn text<'m>(&self, message: &'m mut Message<'_>) -> &'m mut [u8] {
+        let len = message.text.len();
+        &mut message.text[len.min(self.block * 64)..len.min((self.block + self.lanes) * 64)]
+    }
+}
+
 /// Divides all blocks of the texts of a batch into passes of `LANES` blocks.
 pub(crate) struct Passes<const LANES: usize> {
     message: usize,

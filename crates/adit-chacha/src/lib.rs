@@ -1,19 +1,20 @@
 //! ChaCha20-Poly1305 (RFC 8439) of many messages under one key at once.
 //!
 //! A message of 1,400 bytes has 22 blocks of ChaCha20, and its Poly1305 is one chain of multiplications: alone it leaves
-//! most of a wide vector's lanes empty. Here the lanes are filled from several messages. A lane of ChaCha20 is a
-//! block of any message; a lane of Poly1305 is a message.
+//! most of what a processor can do at once unused. Here that is filled from several messages, in one of two ways:
 //!
-//! [`avx512`] has the two functions, `seal` and `open`. They are safe where the processor has what the module names; to
-//! find out, and to call them, is the caller's part. No branch and no index depends on a key or a text.
+//! - [`avx512`]: a lane of ChaCha20 is a block of any message; a lane of Poly1305 is a message.
+//! - [`interleaved`], for narrower vectors: ChaCha20 of one message, and beside it Poly1305 of another.
+//!
+//! Which of them a processor is able to do is for the caller to find out. No branch and no index depends on a key or a text.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
 #[cfg(target_arch = "x86_64")]
 pub mod avx512;
-#[cfg(target_arch = "x86_64")]
+pub mod interleaved;
 mod lanes;
-#[cfg(target_arch = "x86_64")]
+pub mod poly1305;
 mod tag;
 
 use subtle::ConstantTimeEq as _;

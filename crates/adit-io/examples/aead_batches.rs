@@ -17,9 +17,18 @@ const BYTES: usize = 400_000;
 
 fn main() -> ExitCode {
     println!("bytes at once |  seal ns  ratio |  open ns  ratio");
-    for (bytes, count) in
-        [(64, 16), (512, 16), (1400, 4), (1400, 6), (1400, 8), (1400, 12), (1400, 16), (1400, 44)]
-    {
+    for (bytes, count) in [
+        (64, 4),
+        (64, 16),
+        (512, 4),
+        (512, 16),
+        (1400, 4),
+        (1400, 6),
+        (1400, 8),
+        (1400, 12),
+        (1400, 16),
+        (1400, 44),
+    ] {
         match compare(bytes, count) {
             Ok([seal, seal_ratio, open, open_ratio]) => {
                 println!("{bytes:5} {count:7} | {seal:8.0} {seal_ratio:6.2} | {open:8.0} {open_ratio:6.2}")

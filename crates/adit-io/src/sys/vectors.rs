@@ -3,50 +3,64 @@
 use adit_chacha::{Key, Message};
 use adit_checksum::WordSum;
 
-/// This processor has AVX2, and AVX-512 F and IFMA. A value is there only after it was asked.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Vectors(());
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 
-impl Vectors {
-    /// `None` if it lacks any of them.
+/// Instructions for batches of messages that this processor has. A value is there only after it was asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Vectors(Kind);
+
+/// What a value of [`Vectors`] was made for.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// AVX2, and AVX-512 F and IFMA.
     #[cfg(target_arch = "x86_64")]
-    pub(crate) fn detect() -> Option<Self> {
-        let found = is_x86_feature_detected!("avx2")
+    Avx512,
+    /// AVX2 and BMI2.
+    #[cfg(target_arch = "x86_64")]
+    Avx2(avx2::Avx2),
+}
+
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+impl Vectors {
+    /// All that this processor has, the fastest first.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn detect() -> impl Iterator<Item = Self> {
+        let has_avx512 = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512ifma");
-        found.then_some(Vectors(()))
+        let avx2 = avx2::Avx2::detect().map(Kind::Avx2);
+        has_avx512.then_some(Kind::Avx512).into_iter().chain(avx2).map(Vectors)
     }
 
-    /// `None`: only x86-64 has them.
+    /// None: only x86-64 has them.
     #[cfg(not(target_arch = "x86_64"))]
-    pub(crate) fn detect() -> Option<Self> {
-        None
+    pub(crate) fn detect() -> impl Iterator<Item = Self> {
+        std::iter::empty()
     }
 
     /// Encrypts the messages and writes their tags.
-    #[cfg(target_arch = "x86_64")]
     pub(crate) fn seal(self, key: &Key, messages: &mut [Message<'_>]) {
-        // SAFETY: the function is safe but for the instructions that it is compiled to: AVX2, AVX-512 F and IFMA. `self`
-        // is made in `detect` alone, after the processor said that it has them, and the operating system that it keeps
-        // their registers, which is part of the question.
-        unsafe { adit_chacha::avx512::seal(key, messages) }
+        match self.0 {
+            // SAFETY: the function is safe but for the instructions that it is compiled to: AVX2, AVX-512 F and IFMA. `self`
+            // is made in `detect` alone, after the processor said that it has them, and the operating system that it keeps
+            // their registers, which is part of the question.
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512 => unsafe { adit_chacha::avx512::seal(key, messages) },
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(engine) => adit_chacha::interleaved::seal(&engine, key, messages),
+        }
     }
 
     /// Opens at most [`adit_chacha::BATCH`] messages; the bits of those that are authentic.
-    #[cfg(target_arch = "x86_64")]
     pub(crate) fn open(self, key: &Key, messages: &mut [Message<'_>]) -> u32 {
-        // SAFETY: as in `seal`.
-        unsafe { adit_chacha::avx512::open(key, messages) }
-    }
-
-    /// Is never called, as there is no value.
-    #[cfg(not(target_arch = "x86_64"))]
-    pub(crate) fn seal(self, _: &Key, _: &mut [Message<'_>]) {}
-
-    /// Is never called, as there is no value.
-    #[cfg(not(target_arch = "x86_64"))]
-    pub(crate) fn open(self, _: &Key, _: &mut [Message<'_>]) -> u32 {
-        0
+        match self.0 {
+            // SAFETY: as in `seal`.
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512 => unsafe { adit_chacha::avx512::open(key, messages) },
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(engine) => adit_chacha::interleaved::open(&engine, key, messages),
+        }
     }
 }
 
