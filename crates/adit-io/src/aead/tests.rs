@@ -157,7 +157,7 @@ fn published_vector() {
     }
 }
 
-/// Few messages are sealed by AWS-LC, more of them in vectors: nobody can tell.
+/// Few messages are sealed by AWS-LC, more of them in vectors: with the same result.
 #[test]
 fn the_provider_seals_few_and_many_alike() {
     let aead = provider(Cipher::ChaCha20Poly1305, &KEY).expect("the key fits");
