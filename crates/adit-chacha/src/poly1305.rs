@@ -10,8 +10,8 @@ pub const BLOCK_LEN: usize = 16;
 /// A block that is whole.
 pub type Block = [u8; BLOCK_LEN];
 
-/// The accumulator and the multiplier of one message.
-#[derive(Clone, Debug, Default, Zeroize)]
+/// The accumulator and the multiplier of one message. Secret, as r is: it cannot be printed.
+#[derive(Default, Zeroize)]
 #[repr(C)]
 pub struct Hash {
     /// The accumulator, the least significant limb first. The last limb is at most 4 between blocks.

@@ -19,21 +19,24 @@ use crate::{BATCH, Key, Message};
 
 /// Blocks of ChaCha20 of a pass.
 pub const LANES: usize = 8;
-/// Blocks of Poly1305 of a turn.
-pub const TURN: usize = 3;
-/// The most turns of a pass: one for each double round of ChaCha20.
-pub const TURNS: usize = 10;
+/// Double rounds of ChaCha20 (RFC 8439 §2.3).
+pub const DOUBLE_ROUNDS: usize = 10;
+/// Blocks of Poly1305 beside a double round.
+const GROUP_LEN: usize = 3;
 /// Bytes of a block of ChaCha20.
 const CHACHA_LEN: usize = 64;
+
+/// The blocks of Poly1305 beside a double round.
+pub type Group = [Block; GROUP_LEN];
 
 /// The texts of the blocks of a pass, one for each lane.
 pub type Texts<'a> = [&'a mut [u8; CHACHA_LEN]; LANES];
 
 /// The instructions of a pass.
 pub trait Engine {
-    /// Adds to `texts` the blocks of ChaCha20 of `work.state`, which stays as it is, and adds the blocks of `turns` to
-    /// `work.hash`. There are at most [`TURNS`] turns.
-    fn pass(&self, work: &mut Work, turns: &[[Block; TURN]], texts: Texts<'_>);
+    /// Adds to `texts` the blocks of ChaCha20 of `work.state`, which stays as it is, and adds the blocks of `groups` to
+    /// `work.hash`. There are at most [`DOUBLE_ROUNDS`] groups.
+    fn pass(&self, work: &mut Work, groups: &[Group], texts: Texts<'_>);
 }
 
 /// Encrypts the messages and writes their tags.
@@ -41,8 +44,7 @@ pub fn seal(engine: &impl Engine, key: &Key, messages: &mut [Message<'_>]) {
     for messages in messages.chunks_mut(BATCH) {
         let mut batch = Batch::new(engine, key, messages);
         let mut before = None;
-        let mut long = batch.long();
-        while let Some(index) = long.next() {
+        for index in batch.long() {
             let done = batch.crypt(index, before);
             if let Some(before) = before {
                 batch.write_tag(before, done);
@@ -53,9 +55,8 @@ pub fn seal(engine: &impl Engine, key: &Key, messages: &mut [Message<'_>]) {
         if let Some(last) = before {
             batch.write_tag(last, 0);
         }
-        let mut short = batch.short();
-        batch.crypt_together(short);
-        while let Some(index) = short.next() {
+        batch.crypt_together(batch.short());
+        for index in batch.short() {
             batch.begin(index);
             batch.write_tag(index, 0);
         }
@@ -86,14 +87,10 @@ pub fn open(engine: &impl Engine, key: &Key, messages: &mut [Message<'_>]) -> u3
         }
         current = next;
     }
-    let mut short = batch.short();
-    let mut wanted = short;
-    while let Some(index) = short.next() {
+    for index in batch.short() {
         batch.begin(index);
-        let bit = batch.verify(index, 0);
-        authentic |= bit;
-        wanted.keep(index, bit != 0);
+        authentic |= batch.verify(index, 0);
     }
-    batch.crypt_together(wanted);
+    batch.crypt_together(batch.short().and(authentic));
     authentic
 }

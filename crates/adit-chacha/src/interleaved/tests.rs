@@ -7,15 +7,15 @@ use crate::TAG_LEN;
 struct Plain;
 
 impl Engine for Plain {
-    fn pass(&self, work: &mut Work, turns: &[[Block; TURN]], texts: Texts<'_>) {
-        assert!(turns.len() <= TURNS, "{}", turns.len());
+    fn pass(&self, work: &mut Work, groups: &[Group], texts: Texts<'_>) {
+        assert!(groups.len() <= DOUBLE_ROUNDS, "{}", groups.len());
         for (lane, text) in texts.into_iter().enumerate() {
             let words = block(std::array::from_fn(|word| work.state[word][lane]));
             for (byte, key) in text.iter_mut().zip(words.map(u32::to_le_bytes).as_flattened()) {
                 *byte ^= key;
             }
         }
-        for block in turns.as_flattened() {
+        for block in groups.as_flattened() {
             work.hash.absorb(u128::from_le_bytes(*block));
         }
     }
@@ -25,11 +25,11 @@ impl Engine for Plain {
 fn block(start: [u32; 16]) -> [u32; 16] {
     let mut words = start;
     let mut quarter = |a: usize, b: usize, c: usize, d: usize| {
-        for (turn, other) in [(16, 12), (8, 7)] {
+        for (first, second) in [(16, 12), (8, 7)] {
             words[a] = words[a].wrapping_add(words[b]);
-            words[d] = (words[d] ^ words[a]).rotate_left(turn);
+            words[d] = (words[d] ^ words[a]).rotate_left(first);
             words[c] = words[c].wrapping_add(words[d]);
-            words[b] = (words[b] ^ words[c]).rotate_left(other);
+            words[b] = (words[b] ^ words[c]).rotate_left(second);
         }
     };
     for _ in 0..10 {
@@ -73,7 +73,7 @@ fn published_vector() {
     }
 }
 
-/// Whatever lies beside it, a message becomes what it becomes alone; and what is forged stays as it is.
+/// Whatever other messages are in a batch, a message becomes what it becomes alone; and what is forged stays as it is.
 #[test]
 fn messages_of_all_lengths_beside_each_other() {
     let key = Key::new(&KEY);
@@ -100,7 +100,7 @@ fn messages_of_all_lengths_beside_each_other() {
     }
 }
 
-/// The 13th and 14th words are counter and nonce: their lanes are blocks of different messages.
+/// Word 12 of the state is the counter, words 13 to 15 are the nonce. One message has passes of its own, the other is short.
 #[test]
 fn counters_go_on_within_a_message() {
     let mut texts = [vec![0; 64 * 20], vec![0; 64 * 3]];

@@ -17,8 +17,8 @@
 use std::arch::asm;
 use std::mem::offset_of;
 
-use adit_chacha::interleaved::{Engine, TURN, TURNS, Texts, Work};
-use adit_chacha::poly1305::{Block, Hash};
+use adit_chacha::interleaved::{DOUBLE_ROUNDS, Engine, Group, Texts, Work};
+use adit_chacha::poly1305::Hash;
 
 /// This processor has AVX2 and BMI2. A value is there only after it was asked.
 #[derive(Clone, Copy, Debug)]
@@ -201,13 +201,13 @@ macro_rules! add_state {
 }
 
 /// Stores words 8 to 10 and 12 to 15 until words 0 to 7 are in the texts.
-macro_rules! put_aside {
+macro_rules! spill {
     ($($register:literal $at:literal),*) => {
         concat!($("vmovdqa [rdi + {spilled} + ", $at, "], ymm", $register, "\n"),*)
     };
 }
 
-macro_rules! take_back {
+macro_rules! reload {
     ($($register:literal $at:literal),*) => {
         concat!($("vmovdqa ymm", $register, ", [rdi + {spilled} + ", $at, "]\n"),*)
     };
@@ -255,19 +255,19 @@ macro_rules! load_pointers {
 impl Engine for Avx2 {
     // Not inlined: several copies take a tenth longer, as each has branches to predict and instructions to decode of its own.
     #[inline(never)]
-    fn pass(&self, work: &mut Work, turns: &[[Block; TURN]], mut texts: Texts<'_>) {
+    fn pass(&self, work: &mut Work, groups: &[Group], mut texts: Texts<'_>) {
         const SPILLED: usize = offset_of!(Work, spilled);
         const ROUNDS: usize = offset_of!(Work, rounds);
         const HASH: usize = offset_of!(Work, hash);
-        let turns = &turns[..turns.len().min(TURNS)];
-        work.rounds = [turns.len() as u64, (TURNS - turns.len()) as u64];
+        let groups = &groups[..groups.len().min(DOUBLE_ROUNDS)];
+        work.rounds = [groups.len() as u64, (DOUBLE_ROUNDS - groups.len()) as u64];
         // SAFETY: the processor has the instructions, AVX2 and BMI2, and the operating system keeps the vector registers: `self` is
         // made in `detect` alone, after both were asked.
-        // Memory: it reads and writes fields of `work`, to which it has the only reference, at their offsets: vectors of 32 bytes,
-        // 16 in `state` and 8 in `spilled`, and words of 8 bytes. Their addresses are multiples of 32, as `Work` is aligned to
-        // that and both fields follow whole vectors; so are the two `Indices`. From `rsi` on it reads 48 bytes for each of
-        // `rounds[0]` turns, so exactly `turns`. `texts` are eight pointers to 64 bytes each, and references that nothing else
-        // has; what reads and writes there needs no alignment. It pushes one word and pops it.
+        // Memory: it reads and writes fields of `work`, to which it has the only reference, at their offsets: words of 8 bytes, and
+        // vectors of 32 bytes, 16 in `state` and 8 in `spilled`. These are aligned, as `Work` is, and only whole vectors come
+        // before them; so are the two `Indices`. From `rsi` on it reads 48 bytes for each of `rounds[0]` groups, so exactly
+        // `groups`. `texts` are the only references to 64 bytes each, whose reads and writes need no alignment. It pushes one
+        // word and pops it.
         // Registers: all that it changes are named; direction flag and MXCSR stay as they are.
         unsafe {
             asm!(
@@ -309,11 +309,11 @@ impl Engine for Avx2 {
                 "5:",
                 add_state!("0" "0", "1" "32", "2" "64", "3" "96", "4" "128", "5" "160", "6" "192", "7" "224"),
                 add_state!("8" "256", "9" "288", "10" "320", "12" "384", "13" "416", "14" "448", "15" "480"),
-                put_aside!("8" "0", "9" "32", "10" "64", "12" "128", "13" "160", "14" "192", "15" "224"),
+                spill!("8" "0", "9" "32", "10" "64", "12" "128", "13" "160", "14" "192", "15" "224"),
                 "pop rax",
                 load_pointers!("8" "0", "9" "8", "10" "16", "11" "24", "12" "32", "13" "40", "14" "48", "15" "56"),
                 add_transposed_to!("0"),
-                take_back!("0" "0", "1" "32", "2" "64", "3" "96", "4" "128", "5" "160", "6" "192", "7" "224"),
+                reload!("0" "0", "1" "32", "2" "64", "3" "96", "4" "128", "5" "160", "6" "192", "7" "224"),
                 add_state!("3" "352"),
                 add_transposed_to!("32"),
                 "vzeroupper",
@@ -327,7 +327,7 @@ impl Engine for Avx2 {
                 rotate_16 = sym ROTATE_16,
                 rotate_8 = sym ROTATE_8,
                 in("rdi") work,
-                inout("rsi") turns.as_ptr() => _,
+                inout("rsi") groups.as_ptr() => _,
                 inout("rax") texts.as_mut_ptr() => _,
                 out("rcx") _, out("rdx") _, out("r8") _, out("r9") _, out("r10") _, out("r11") _, out("r12") _,
                 out("r13") _, out("r14") _, out("r15") _,
