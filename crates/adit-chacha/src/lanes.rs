@@ -70,7 +70,7 @@ pub(crate) fn all(messages: &[Message<'_>]) -> u32 {
 
 /// The least number of whole chunks, not 0, that a text has, and the lanes whose texts have as many.
 #[inline]
-pub(crate) fn common<const LANES: usize, const CHUNK: usize>(texts: &[&[u8]; LANES]) -> Option<(usize, u8)> {
+pub(crate) fn common<const LANES: usize, const CHUNK: usize>(texts: &[&[u8]; LANES]) -> Option<(usize, u16)> {
     let mut least = usize::MAX;
     let mut lanes = 0;
     for (lane, text) in texts.iter().enumerate() {
@@ -89,7 +89,7 @@ pub(crate) fn common<const LANES: usize, const CHUNK: usize>(texts: &[&[u8]; LAN
 pub(crate) fn take<'t, const LANES: usize, const CHUNK: usize>(
     texts: &mut [&'t [u8]; LANES],
     count: usize,
-    lanes: u8,
+    lanes: u16,
 ) -> [&'t [[u8; CHUNK]]; LANES] {
     let mut taken = [&[] as &[[u8; CHUNK]]; LANES];
     let mut any: &[[u8; CHUNK]] = &[];
@@ -125,8 +125,8 @@ pub(crate) fn tails<const LANES: usize, const CHUNK: usize>(
 
 /// The lanes with more than `block` blocks.
 #[inline]
-pub(crate) fn longer<const LANES: usize>(blocks: &[usize; LANES], block: usize) -> u8 {
-    let bits = blocks.iter().enumerate().map(|(lane, count)| u8::from(*count > block) << lane);
+pub(crate) fn longer<const LANES: usize>(blocks: &[usize; LANES], block: usize) -> u16 {
+    let bits = blocks.iter().enumerate().map(|(lane, count)| u16::from(*count > block) << lane);
     bits.fold(0, |lanes, bit| lanes | bit)
 }
 

@@ -13,8 +13,16 @@ use crate::{BATCH, Key, Message, OneTimeKeys, SIGMA};
 
 const LANES: usize = 16;
 
-/// One step of the quarter rounds of all columns, or all diagonals: a += b; d = (d ^ a) <<< n.
+/// One step of the quarter rounds of all columns, or all diagonals: a += b; d = (d ^ a) <<< n. They go two by two: a
+/// Zen 4 adds four vectors while it rotates two, so that two wait for nothing if the others rotate then.
 macro_rules! step {
+    ($v:ident, $n:literal, $first:tt, $second:tt, $third:tt, $fourth:tt) => {
+        two!($v, $n, $first, $second);
+        two!($v, $n, $third, $fourth);
+    };
+}
+
+macro_rules! two {
     ($v:ident, $n:literal, $(($a:literal, $b:literal, $d:literal)),*) => {
         $($v[$a] = _mm512_add_epi32($v[$a], $v[$b]);)*
         $($v[$d] = _mm512_xor_si512($v[$d], $v[$a]);)*

@@ -42,9 +42,10 @@ pub fn open(key: &Key, messages: &mut [Message<'_>]) -> u32 {
 #[target_feature(enable = "avx2,avx512f,avx512ifma")]
 fn tags(messages: &[Message<'_>], keys: &OneTimeKeys) -> [[u8; TAG_LEN]; BATCH] {
     let mut tags = [[0; TAG_LEN]; BATCH];
-    let groups = messages.chunks(poly::LANES).zip(keys.0.as_chunks().0);
-    for ((messages, keys), tags) in groups.zip(tags.as_chunks_mut().0) {
-        poly::tags(messages, keys, tags);
+    if messages.len() > poly::LANES {
+        poly::tags::<2, BATCH>(messages, &keys.0, &mut tags);
+    } else if let (Some(keys), Some(tags)) = (keys.0.first_chunk(), tags.first_chunk_mut()) {
+        poly::tags::<1, { poly::LANES }>(messages, keys, tags);
     }
     tags
 }
