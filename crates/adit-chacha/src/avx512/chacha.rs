@@ -13,8 +13,8 @@ use crate::{BATCH, Key, Message, OneTimeKeys, SIGMA};
 
 const LANES: usize = 16;
 
-/// One step of the quarter rounds of all columns, or all diagonals: a += b; d = (d ^ a) <<< n. They go two by two: a
-/// Zen 4 adds four vectors while it rotates two, so that two wait for nothing if the others rotate then.
+/// One step of the quarter rounds of all columns, or all diagonals: a += b; d = (d ^ a) <<< n. The first two
+/// of four go before the others: a Zen 4 rotates half as many vectors in a cycle as it adds, so four that rotate at once wait.
 macro_rules! step {
     ($v:ident, $n:literal, $first:tt, $second:tt, $third:tt, $fourth:tt) => {
         two!($v, $n, $first, $second);
@@ -22,6 +22,7 @@ macro_rules! step {
     };
 }
 
+/// The step of two quarter rounds.
 macro_rules! two {
     ($v:ident, $n:literal, $(($a:literal, $b:literal, $d:literal)),*) => {
         $($v[$a] = _mm512_add_epi32($v[$a], $v[$b]);)*

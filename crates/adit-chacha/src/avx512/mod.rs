@@ -1,4 +1,4 @@
-//! With AVX-512 F and IFMA: 16 blocks of ChaCha20, 8 messages of Poly1305 at once.
+//! With AVX-512 F and IFMA: 16 blocks of ChaCha20, 8 or 16 messages of Poly1305 at once.
 
 mod chacha;
 mod poly;

@@ -19,8 +19,8 @@ const CHUNK: usize = 64;
 const MASK_44: u64 = (1 << 44) - 1;
 const MASK_42: u64 = (1 << 42) - 1;
 
-/// The tags of at most `ALL` messages, which are in `GROUPS` of [`LANES`]. Each product waits for the one before it in its group: two groups
-/// together take less time than one after the other.
+/// The tags of at most `ALL` messages, in `GROUPS` vectors of [`LANES`] messages each. Each step of a message waits for the
+/// step before: two vectors in turns take less time than one after the other.
 #[inline]
 #[target_feature(enable = "avx2,avx512f,avx512ifma")]
 pub(super) fn tags<const GROUPS: usize, const ALL: usize>(
@@ -52,47 +52,47 @@ pub(super) fn tags<const GROUPS: usize, const ALL: usize>(
     }
 }
 
-/// What accumulators are multiplied by.
+/// A power of r, by which accumulators are multiplied.
 #[derive(Clone, Copy)]
-struct Factor {
-    r: [__m512i; 3],
-    /// 20 r, of limbs 1 and 2: 2^132 is 20.
-    s: [__m512i; 2],
+struct Power {
+    limbs: [__m512i; 3],
+    /// 20 times limbs 1 and 2: 2^132 is 20.
+    times_20: [__m512i; 2],
 }
 
-impl Factor {
-    /// Limbs of less than 46 bits.
+impl Power {
+    /// Its limbs have at most 45 bits.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn new(r: [__m512i; 3]) -> Self {
+    fn new(limbs: [__m512i; 3]) -> Self {
         let times_20 = |x| _mm512_add_epi64(_mm512_slli_epi64::<4>(x), _mm512_slli_epi64::<2>(x));
-        Factor { r, s: [times_20(r[1]), times_20(r[2])] }
+        Power { limbs, times_20: [times_20(limbs[1]), times_20(limbs[2])] }
     }
 }
 
-/// Poly1305 of a group.
+/// Poly1305 of the messages of a vector.
 #[derive(Clone, Copy)]
 struct Hash {
     /// The accumulators.
     h: [__m512i; 3],
-    r: Factor,
-    r_squared: Factor,
+    r: Power,
+    r_squared: Power,
 }
 
 impl Hash {
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
-    fn new(keys: &[[u64; 4]]) -> Self {
+    fn new(keys: &[[u64; 4]; LANES]) -> Self {
         let mut r = [[0u64; LANES]; 3];
-        for (lane, key) in keys.iter().take(LANES).enumerate() {
+        for (lane, key) in keys.iter().enumerate() {
             let (low, high) = clamp(key[0], key[1]);
             r[0][lane] = low & MASK_44;
             r[1][lane] = (low >> 44 | high << 20) & MASK_44;
             r[2][lane] = high >> 24;
         }
-        let r = Factor::new(transmute!(r));
-        let squared = Products::none().add(r.r, &r).carried();
-        Hash { h: [_mm512_setzero_si512(); 3], r, r_squared: Factor::new(squared) }
+        let r = Power::new(transmute!(r));
+        let squared = Products::none().add(r.limbs, &r).carried();
+        Hash { h: [_mm512_setzero_si512(); 3], r, r_squared: Power::new(squared) }
     }
 
     /// Takes new accumulators for some lanes.
@@ -138,14 +138,14 @@ fn sum(a: [__m512i; 3], b: [__m512i; 3]) -> [__m512i; 3] {
     [_mm512_add_epi64(a[0], b[0]), _mm512_add_epi64(a[1], b[1]), _mm512_add_epi64(a[2], b[2])]
 }
 
-/// Sums of products. Each limb has the products' bits below and from 2^52.
+/// Sums of products, limb by limb, at most six products each: their lower 52 bits, and what is above those.
 ///
-/// Limbs of accumulators have at most 45 bits, as those of r and of r^2, so with a block added, and 20 r of less than 50 bits, both
-/// factors of each product are below 2^52, as the instruction wants, and products below 2^96. The lower halves
-/// of a limb, of two factors at most six, are together below 2^55, the upper ones below 2^47, what is carried on below 2^60: nothing overflows.
+/// Limbs of accumulators and of powers of r have at most 45 bits. So with a block added, and 20 times a limb below 2^50, both
+/// factors of a product are below 2^52, as the instruction wants, and the product is below 2^96. Six lower parts are below
+/// 2^55, six upper ones below 2^47, and what is carried on is below 2^60: nothing overflows.
 struct Products {
-    below: [__m512i; 3],
-    from: [__m512i; 3],
+    lower: [__m512i; 3],
+    upper: [__m512i; 3],
 }
 
 impl Products {
@@ -153,38 +153,38 @@ impl Products {
     #[target_feature(enable = "avx512f")]
     fn none() -> Self {
         let zeros = [_mm512_setzero_si512(); 3];
-        Products { below: zeros, from: zeros }
+        Products { lower: zeros, upper: zeros }
     }
 
-    /// Adds `h` times a factor.
+    /// Adds `h` times a power of r.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
-    fn add(mut self, h: [__m512i; 3], factor: &Factor) -> Self {
-        let (r, s) = (factor.r, factor.s);
+    fn add(mut self, h: [__m512i; 3], power: &Power) -> Self {
+        let (r, s) = (power.limbs, power.times_20);
         let factors = [[r[0], s[1], s[0]], [r[1], r[0], s[1]], [r[2], r[1], r[0]]];
         for (limb, factors) in factors.iter().enumerate() {
             for (h, factor) in h.iter().zip(factors) {
-                self.below[limb] = _mm512_madd52lo_epu64(self.below[limb], *h, *factor);
-                self.from[limb] = _mm512_madd52hi_epu64(self.from[limb], *h, *factor);
+                self.lower[limb] = _mm512_madd52lo_epu64(self.lower[limb], *h, *factor);
+                self.upper[limb] = _mm512_madd52hi_epu64(self.upper[limb], *h, *factor);
             }
         }
         self
     }
 
-    /// Limbs of at most 45 bits.
+    /// The sum, carried to limbs of at most 45 bits and reduced.
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn carried(self) -> [__m512i; 3] {
         let (mask_44, mask_42) = (_mm512_set1_epi64(MASK_44 as i64), _mm512_set1_epi64(MASK_42 as i64));
-        let (below, from) = (self.below, self.from);
-        let carry = _mm512_add_epi64(_mm512_srli_epi64::<44>(below[0]), _mm512_slli_epi64::<8>(from[0]));
-        let middle = _mm512_add_epi64(below[1], carry);
-        let carry = _mm512_add_epi64(_mm512_srli_epi64::<44>(middle), _mm512_slli_epi64::<8>(from[1]));
-        let last = _mm512_add_epi64(below[2], carry);
-        let carry = _mm512_add_epi64(_mm512_srli_epi64::<42>(last), _mm512_slli_epi64::<10>(from[2]));
+        let (lower, upper) = (self.lower, self.upper);
+        let carry = _mm512_add_epi64(_mm512_srli_epi64::<44>(lower[0]), _mm512_slli_epi64::<8>(upper[0]));
+        let middle = _mm512_add_epi64(lower[1], carry);
+        let carry = _mm512_add_epi64(_mm512_srli_epi64::<44>(middle), _mm512_slli_epi64::<8>(upper[1]));
+        let last = _mm512_add_epi64(lower[2], carry);
+        let carry = _mm512_add_epi64(_mm512_srli_epi64::<42>(last), _mm512_slli_epi64::<10>(upper[2]));
         // 2^130 is 5.
         let carry = _mm512_add_epi64(carry, _mm512_slli_epi64::<2>(carry));
-        let first = _mm512_add_epi64(_mm512_and_si512(below[0], mask_44), carry);
+        let first = _mm512_add_epi64(_mm512_and_si512(lower[0], mask_44), carry);
         [
             _mm512_and_si512(first, mask_44),
             _mm512_add_epi64(_mm512_and_si512(middle, mask_44), _mm512_srli_epi64::<44>(first)),
@@ -193,19 +193,15 @@ impl Products {
     }
 }
 
-/// Poly1305 of several groups.
+/// Poly1305 of the messages of several vectors.
 struct Hashes<const GROUPS: usize>([Hash; GROUPS]);
 
 impl<const GROUPS: usize> Hashes<GROUPS> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
-    fn new(keys: &[[u64; 4]]) -> Self {
-        let (first, rest) = keys.split_at(LANES.min(keys.len()));
-        let mut hashes = [Hash::new(first); GROUPS];
-        for (hash, keys) in hashes[1..].iter_mut().zip(rest.chunks(LANES)) {
-            *hash = Hash::new(keys);
-        }
-        Hashes(hashes)
+    fn new<const ALL: usize>(keys: &[[u64; 4]; ALL]) -> Self {
+        let keys = keys.as_chunks().0;
+        Hashes(std::array::from_fn(|group| Hash::new(&keys[group])))
     }
 
     #[inline]
