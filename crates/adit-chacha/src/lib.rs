@@ -6,7 +6,8 @@
 //! - [`avx512`]: a lane of ChaCha20 is a block of any message; a lane of Poly1305 is a message.
 //! - [`interleaved`], for narrower vectors: ChaCha20 of one message, and beside it Poly1305 of another.
 //!
-//! Which of them a processor is able to do is for the caller to find out. No branch and no index depends on a key or a text.
+//! Which of them a processor is able to do is for the caller to find out. Both leave keystream on the stack, as the compiler puts
+//! there what has no place in registers: the caller wipes the stack below its own frame. No branch and no index depends on a key or a text.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 

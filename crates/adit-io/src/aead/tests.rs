@@ -1,5 +1,11 @@
-use super::*;
+use std::collections::BTreeSet;
+use std::os::unix::fs::FileExt as _;
+
 use adit_dataplane::aead::BATCH;
+use chacha20::ChaCha20;
+use chacha20::cipher::{KeyIvInit as _, StreamCipher as _};
+
+use super::*;
 
 const KEY: [u8; 32] = [
     0x80, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87, 0x88, 0x89, 0x8a, 0x8b, 0x8c, 0x8d, 0x8e, 0x8f, 0x90,
@@ -186,4 +192,66 @@ fn batches_allocate_nothing() {
         assert_eq!(aead.open_batch(&mut messages), 0xffff);
     });
     assert_eq!(counted.count_total, 0, "{counted:?}");
+}
+
+/// The keystream of a message of `len` bytes: block 0, whose first half is the key of Poly1305, and what encrypts the text.
+fn keystream(nonce: [u8; NONCE_LEN], len: usize) -> Vec<u32> {
+    let mut stream = vec![0; 64 + len.next_multiple_of(64)];
+    ChaCha20::new(&KEY.into(), &nonce.into()).apply_keystream(&mut stream);
+    stream.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect()
+}
+
+/// The stack below this function's frame, where frames of functions were that have returned.
+#[inline(never)]
+fn stack_below() -> Vec<u32> {
+    const LEN: usize = 64 * 1024;
+    let here = 0u8;
+    let end = std::ptr::from_ref(&here).addr() as u64 & !63;
+    let mut bytes = vec![0; LEN];
+    let memory = std::fs::File::open("/proc/self/mem").expect("a process may read its memory");
+    memory.read_exact_at(&mut bytes, end - LEN as u64).expect("the stack is mapped");
+    bytes.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect()
+}
+
+/// Calls `batch` below a frame of 8 KiB, so that what reads the stack afterwards does not write over its frames.
+#[inline(never)]
+fn below_a_frame(batch: &mut dyn FnMut()) {
+    let mut room = [0u8; 8 * 1024];
+    std::hint::black_box(&mut room);
+    batch();
+    std::hint::black_box(&mut room);
+}
+
+/// Two words of the keystream beside each other, as a block has them, or as a vector has one word of two blocks.
+fn pairs(streams: &[Vec<u32>]) -> BTreeSet<[u32; 2]> {
+    let words = |at: usize| {
+        move |stream: &Vec<u32>| {
+            (0..stream.len() - at).map(|n| [stream[n], stream[n + at]]).collect::<Vec<_>>()
+        }
+    };
+    let mut pairs: BTreeSet<_> = streams.iter().flat_map(words(1)).collect();
+    pairs.extend(streams.iter().flat_map(words(16)));
+    let first = streams.iter().zip(&streams[1..]);
+    pairs.extend(first.flat_map(|(one, next)| (0..16).map(|n| [one[n], next[n]])));
+    pairs
+}
+
+#[test]
+fn no_keystream_stays_on_the_stack() {
+    let mut batch: Vec<Owned> = (0..BATCH).map(|index| Owned::new(index, 1410, 8)).collect();
+    let streams: Vec<_> = batch.iter().map(|owned| keystream(owned.nonce, owned.text.len())).collect();
+    let known = pairs(&streams);
+    for aead in all_vectors() {
+        for open in [false, true] {
+            let mut messages: Vec<Message<'_>> = batch.iter_mut().map(Owned::message).collect();
+            below_a_frame(&mut || match open {
+                true => assert_eq!(aead.vectors.open(&aead.key, &mut messages), 0xffff),
+                false => aead.vectors.seal(&aead.key, &mut messages),
+            });
+            let found = stack_below().windows(2).filter(|two| known.contains(*two)).count();
+            assert_eq!(found, 0, "{:?}, {}", aead.vectors, if open { "opened" } else { "sealed" });
+            let tags: Vec<_> = messages.into_iter().map(|message| message.tag).collect();
+            batch.iter_mut().zip(tags).for_each(|(owned, tag)| owned.tag = tag);
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use adit_chacha::{Key, Message};
 use adit_checksum::WordSum;
+use zeroize::zeroize_stack;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -9,6 +10,10 @@ mod avx2;
 /// Instructions for batches of messages that this processor has. A value is there only after it was asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Vectors(Kind);
+
+/// Bytes of the stack that are wiped after a batch: as many as its functions take, and more. The compiler puts keystream and
+/// keys of Poly1305 there that have no place in registers. A test looks for them (`aead/tests.rs`).
+const STACK: usize = 12 * 1024;
 
 /// What a value of [`Vectors`] was made for.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +46,20 @@ impl Vectors {
 
     /// Encrypts the messages and writes their tags.
     pub(crate) fn seal(self, key: &Key, messages: &mut [Message<'_>]) {
+        self.seal_batch(key, messages);
+        zeroize_stack::<STACK>();
+    }
+
+    /// Opens at most [`adit_chacha::BATCH`] messages; the bits of those that are authentic.
+    pub(crate) fn open(self, key: &Key, messages: &mut [Message<'_>]) -> u32 {
+        let authentic = self.open_batch(key, messages);
+        zeroize_stack::<STACK>();
+        authentic
+    }
+
+    /// As [`Vectors::seal`], without wiping. Not inlined: its frame is to lie where `zeroize_stack` writes.
+    #[inline(never)]
+    fn seal_batch(self, key: &Key, messages: &mut [Message<'_>]) {
         match self.0 {
             // SAFETY: the function is safe but for the instructions that it is compiled to: AVX2, AVX-512 F and IFMA. `self`
             // is made in `detect` alone, after the processor said that it has them, and the operating system that it keeps
@@ -52,10 +71,11 @@ impl Vectors {
         }
     }
 
-    /// Opens at most [`adit_chacha::BATCH`] messages; the bits of those that are authentic.
-    pub(crate) fn open(self, key: &Key, messages: &mut [Message<'_>]) -> u32 {
+    /// As [`Vectors::open`], without wiping. Not inlined: its frame is to lie where `zeroize_stack` writes.
+    #[inline(never)]
+    fn open_batch(self, key: &Key, messages: &mut [Message<'_>]) -> u32 {
         match self.0 {
-            // SAFETY: as in `seal`.
+            // SAFETY: as in `seal_batch`.
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512 => unsafe { adit_chacha::avx512::open(key, messages) },
             #[cfg(target_arch = "x86_64")]
