@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
+use crate::firewall::{FirewallError, nft};
 use crate::mark::{DEVICE_GROUP, MARK};
 use crate::netlink::Netlink;
-use crate::nft::{NftError, nft};
 use crate::routing;
 
 /// What the names of our tables begin with.
@@ -36,12 +36,12 @@ pub enum KillSwitchError {
     Refused(String),
 }
 
-impl From<NftError> for KillSwitchError {
-    fn from(error: NftError) -> Self {
+impl From<FirewallError> for KillSwitchError {
+    fn from(error: FirewallError) -> Self {
         match error {
-            NftError::NoProgram => KillSwitchError::NoProgram,
-            NftError::Run(error) => KillSwitchError::Run(error),
-            NftError::Refused(why) => KillSwitchError::Refused(why),
+            FirewallError::NoProgram { .. } => KillSwitchError::NoProgram,
+            FirewallError::Run(_, error) => KillSwitchError::Run(error),
+            FirewallError::Refused(_, why) => KillSwitchError::Refused(why),
         }
     }
 }

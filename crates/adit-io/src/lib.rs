@@ -12,6 +12,7 @@ mod config;
 mod dns;
 mod driver;
 mod fair_queue;
+mod firewall;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod helper;
@@ -22,7 +23,6 @@ mod mailbox;
 mod mailbox_tests;
 mod mark;
 mod netlink;
-mod nft;
 mod offload;
 mod opener;
 mod poller;

@@ -2,6 +2,7 @@
 
 mod by_mark;
 mod bypass;
+mod guard;
 mod policy;
 
 use std::io;

@@ -7,29 +7,23 @@
 //!
 //! 1. `not fwmark MARK lookup TABLE`, in which the default route is the only one;
 //! 2. before it, `lookup main suppress_prefixlength 0`: more specific routes of the main table win;
-//! 3. in the firewall: what comes to the tunnel's addresses by another device, and not from this machine, is dropped
-//!    (CVE-2019-14899); and the mark of the tunnel's datagrams is put on their answers, so that these pass a strict
-//!    reverse path filter (`src_valid_mark`).
+//! 3. the firewall's rules of [`super::guard`], with the mark.
 //!
-//! The firewall's tables are the first to come and the last to go. Their names have the device's index and the mark, so that
-//! the next start finds what a killed process left behind.
+//! The firewall's rules are the first to come and the last to go.
 
 mod leftovers;
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::io;
 
 use adit_core::{Report, Route, RouteTable, RouteVia, TunnelSettings};
 
 pub(super) use self::leftovers::recover;
+use super::guard::{Guard, Wanted};
 use super::policy::{cannot, shown};
 use super::{failure, in_tunnel, taken};
 use crate::netlink::{IpFamily, ListedRoute, MAIN, Netlink, Rule, RuleTarget, TableRoute};
-use crate::nft::nft;
 
-/// What the names of our tables of nftables begin with.
-const PREFIX: &str = "adit_mark_";
 /// The tables that the system has rules for: `default`, `main` and `local` (linux/rtnetlink.h `rt_class_t`).
 const SYSTEM_TABLES: [u32; 3] = [253, 254, 255];
 /// By it a mark that the firewall sets counts when the kernel looks for the way back to a source.
@@ -68,8 +62,7 @@ pub(super) struct ByMark {
     name: String,
     routes: Vec<TableRoute>,
     rules: Vec<Rule>,
-    /// The ruleset of the firewall, and the families and the mark that it is for.
-    firewall: Option<(BTreeSet<IpFamily>, u32, String)>,
+    guard: Guard,
     /// `src_valid_mark` was off.
     turned_on: bool,
 }
@@ -82,7 +75,7 @@ impl ByMark {
             name: name.to_owned(),
             routes: Vec::new(),
             rules: Vec::new(),
-            firewall: None,
+            guard: Guard::new(device, name),
             turned_on: false,
         }
     }
@@ -94,7 +87,7 @@ impl ByMark {
 
     /// The mark of the tunnel's own datagrams, if rules go by it.
     pub(super) fn mark(&self) -> Option<u32> {
-        self.firewall.as_ref().filter(|_| self.has_rules()).map(|(_, mark, _)| *mark)
+        self.rules.iter().find_map(|rule| rule.except_mark)
     }
 
     /// Whether there is anything of this tunnel.
@@ -128,7 +121,9 @@ impl ByMark {
             ));
         }
         self.remove_rules(netlink, &families, mark);
-        self.set_firewall(settings, families.clone(), mark)?;
+        let addresses = settings.addresses.iter().map(|address| address.addr()).collect();
+        let guard = self.guard.set(Wanted { families: families.clone(), mark, addresses });
+        guard.map_err(|error| format!("cannot set the firewall's rules of {}: {error}", self.name))?;
         if families.contains(&IpFamily::V4) && !self.turned_on {
             self.turn_on(reports);
         }
@@ -232,72 +227,6 @@ impl ByMark {
         Ok(())
     }
 
-    fn set_firewall(
-        &mut self,
-        settings: &TunnelSettings,
-        families: BTreeSet<IpFamily>,
-        mark: u32,
-    ) -> Result<(), String> {
-        let ruleset: String = families.iter().map(|family| self.ruleset(*family, mark, settings)).collect();
-        let wanted = (families, mark, ruleset);
-        if self.firewall.as_ref() == Some(&wanted) || (self.firewall.is_none() && wanted.0.is_empty()) {
-            return Ok(());
-        }
-        let gone: String = match &self.firewall {
-            Some((before, old, _)) if *old != mark => {
-                before.iter().map(|it| self.removal(*it, *old)).collect()
-            }
-            Some((before, old, _)) => {
-                before.difference(&wanted.0).map(|it| self.removal(*it, *old)).collect()
-            }
-            None => String::new(),
-        };
-        nft(&["-f", "-"], &(gone + &wanted.2))
-            .map_err(|error| format!("cannot set the firewall's rules of {}: {error}", self.name))?;
-        self.firewall = Some(wanted).filter(|(families, ..)| !families.is_empty());
-        Ok(())
-    }
-
-    /// Our table of the firewall.
-    fn firewall_table(&self, family: IpFamily, mark: u32) -> String {
-        format!("{} {PREFIX}{}_{mark}", protocol(family), self.device)
-    }
-
-    /// It removes a table whether it is there or not.
-    fn removal(&self, family: IpFamily, mark: u32) -> String {
-        let table = self.firewall_table(family, mark);
-        format!("table {table}\ndelete table {table}\n")
-    }
-
-    fn ruleset(&self, family: IpFamily, mark: u32, settings: &TunnelSettings) -> String {
-        let (table, protocol, device) = (self.firewall_table(family, mark), protocol(family), self.device);
-        let addresses = settings.addresses.iter().map(|address| address.addr());
-        let mut drops = String::new();
-        for address in addresses.filter(|address| IpFamily::of(*address) == family) {
-            let _ = writeln!(
-                drops,
-                "    iif != {device} {protocol} daddr {address} fib saddr type != local drop"
-            );
-        }
-        format!(
-            "{}table {table} {{
-  chain preraw {{
-    type filter hook prerouting priority -300; policy accept;
-{drops}  }}
-  chain premangle {{
-    type filter hook prerouting priority -150; policy accept;
-    meta l4proto udp meta mark set ct mark
-  }}
-  chain postmangle {{
-    type filter hook postrouting priority -150; policy accept;
-    meta l4proto udp meta mark {mark:#x} ct mark set meta mark
-  }}
-}}
-",
-            self.removal(family, mark)
-        )
-    }
-
     fn turn_on(&mut self, reports: &mut Vec<Report>) {
         let is_on = std::fs::read_to_string(SOURCE_VALID_MARK).is_ok_and(|value| value.trim() != "0");
         if is_on {
@@ -317,10 +246,7 @@ impl ByMark {
         for route in std::mem::take(&mut self.routes) {
             let _ = netlink.remove_table_route(&route);
         }
-        if let Some((families, mark, _)) = self.firewall.take() {
-            let removal: String = families.iter().map(|family| self.removal(*family, mark)).collect();
-            let _ = nft(&["-f", "-"], &removal);
-        }
+        self.guard.undo();
         if std::mem::take(&mut self.turned_on) {
             // Another tunnel may need it by now.
             let rules = netlink.rules(IpFamily::V4).unwrap_or_default();
@@ -333,13 +259,6 @@ impl ByMark {
 
 /// The priority of the system's rule for the main table (ip-rule(8)).
 const MAIN_PRIORITY: u32 = 32_766;
-
-fn protocol(family: IpFamily) -> &'static str {
-    match family {
-        IpFamily::V4 => "ip",
-        IpFamily::V6 => "ip6",
-    }
-}
 
 #[cfg(test)]
 mod tests;

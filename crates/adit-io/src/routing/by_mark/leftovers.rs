@@ -2,18 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::PREFIX;
+use super::super::guard::Found;
 use crate::mark::MARK;
 use crate::netlink::{IpFamily, Netlink, Rule, RuleTarget};
-use crate::nft::nft;
-
-/// A table of nftables that a tunnel made.
-struct FirewallTable {
-    /// With its family.
-    name: String,
-    device: u32,
-    mark: u32,
-}
 
 /// Removes what tunnels left behind whose process was killed. Where no rule of ours is, nothing is looked for.
 pub(in crate::routing) fn recover(netlink: &mut Netlink) {
@@ -24,10 +15,9 @@ pub(in crate::routing) fn recover(netlink: &mut Netlink) {
         return;
     }
     let Ok(links) = netlink.links() else { return };
-    let listing = nft(&["list", "tables"], "").unwrap_or_default();
-    let tables: Vec<FirewallTable> = listing.lines().filter_map(firewall_table).collect();
-    let lives = |table: &&FirewallTable| links.iter().any(|(index, _)| *index == table.device);
-    let live: BTreeSet<u32> = tables.iter().filter(lives).map(|table| table.mark).collect();
+    let lives = |device: u32| links.iter().any(|(index, _)| *index == device);
+    let firewall = Found::look();
+    let live = firewall.marks(lives);
     // A firewall that was loaded anew has no table of a tunnel that runs. Its route is still there.
     let mut routed = BTreeSet::new();
     for family in IpFamily::BOTH {
@@ -37,9 +27,7 @@ pub(in crate::routing) fn recover(netlink: &mut Netlink) {
     for mark in marks.iter().filter(|mark| !live.contains(mark) && !routed.contains(mark)) {
         remove_rules(netlink, &rules, *mark);
     }
-    for table in tables.iter().filter(|table| !lives(table)) {
-        let _ = nft(&["-f", "-"], &format!("delete table {}\n", table.name));
-    }
+    firewall.remove_dead(lives);
 }
 
 /// The mark, which is the number of the table too, if this is the first rule of a tunnel.
@@ -61,12 +49,4 @@ fn remove_rules(netlink: &mut Netlink, rules: &[Rule], mark: u32) {
             let _ = netlink.remove_rule(rule);
         }
     }
-}
-
-/// What a line of `nft list tables` says, if it is of ours.
-fn firewall_table(line: &str) -> Option<FirewallTable> {
-    let name = line.trim().strip_prefix("table ")?;
-    let (_, own) = name.split_once(' ')?;
-    let (device, mark) = own.strip_prefix(PREFIX)?.split_once('_')?;
-    Some(FirewallTable { name: name.to_owned(), device: device.parse().ok()?, mark: mark.parse().ok()? })
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::super::Routing;
 use super::super::tests::world;
 use super::*;
+use crate::firewall::nft;
 use crate::testing::in_fresh_network;
 use crate::tun::{Tun, TunConfig};
 
