@@ -55,7 +55,7 @@ impl fmt::Debug for Pin {
 /// What is asked of the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Request {
-    /// To load these modules. Once, before all others.
+    /// The policy: the modules to load. The first message, once; another one ends the process.
     Load {
         providers: Vec<Provider>,
         /// How long a PIN holds; `None`: until the token is taken out.
@@ -205,7 +205,11 @@ fn message<T: DeserializeOwned>(mut fill: impl FnMut(&mut [u8]) -> io::Result<()
     }
     let mut body = Zeroizing::new(vec![0; length]);
     fill(&mut body)?;
-    postcard::from_bytes(&body).map_err(io::Error::other)
+    let (message, rest) = postcard::take_from_bytes(&body).map_err(io::Error::other)?;
+    match rest {
+        [] => Ok(message),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "bytes follow the message")),
+    }
 }
 
 /// Fills a buffer before `end`.

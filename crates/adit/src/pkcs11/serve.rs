@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
 use super::message::{Numbered, Request, receive, send};
 use super::module::{Module, Trouble};
-use super::{Listing, Outcome, Provider};
+use super::{Identity, Listing, Operation, Outcome, Pin};
 use crate::exit;
 
 /// What the command is called.
@@ -50,64 +50,89 @@ fn serve() -> io::Result<()> {
         // At once: what a library does at the end of its process may wait for the module that hangs.
         signal_hook::low_level::exit(0);
     })?;
-    let mut modules = Modules::default();
+    let mut requests = requests.into_iter();
+    let Some(Numbered { number, content }) = requests.next() else { return Ok(()) };
+    let mut serving = match Unconfigured.configure(content)? {
+        Ok(serving) => serving,
+        Err(why) => return send(&stream, &Numbered { number, content: Outcome::Failed(why) }),
+    };
+    send(&stream, &Numbered { number, content: Outcome::Loaded })?;
     for Numbered { number, content } in requests {
-        let content = modules.answer(content);
+        let content = serving.answer(content)?;
         send(&stream, &Numbered { number, content })?;
     }
     Ok(())
 }
 
-/// All modules.
-#[derive(Default)]
-struct Modules {
+/// The process before it has its policy, which are the modules that it loads. The policy is the first message. It is sent while
+/// the tunnel's process is not confined and has heard no peer.
+struct Unconfigured;
+
+impl Unconfigured {
+    /// Loads the modules of the policy. The inner error is that of a module, for the tunnel; the process ends then.
+    ///
+    /// # Errors
+    /// When the message is not the policy.
+    fn configure(self, first: Request) -> io::Result<Result<Serving, String>> {
+        let Request::Load { providers, pin_cache } = first else {
+            return Err(refused("the first message must say which modules are loaded"));
+        };
+        let modules: Result<Vec<Module>, String> = providers.iter().map(Module::load).collect();
+        Ok(modules.map(|modules| Serving { modules, pin_cache }))
+    }
+}
+
+/// The process with the modules of its policy. It has no way to load another.
+struct Serving {
     modules: Vec<Module>,
     pin_cache: Option<Duration>,
 }
 
-impl Modules {
-    fn answer(&mut self, request: Request) -> Outcome {
+impl Serving {
+    /// The answer to a request.
+    ///
+    /// # Errors
+    /// When the message is a policy once more: the process ends then, as such a message is that of a tunnel's process that was
+    /// taken over.
+    fn answer(&mut self, request: Request) -> io::Result<Outcome> {
         match request {
-            Request::Load { providers, pin_cache } => {
-                self.pin_cache = pin_cache;
-                self.load(&providers)
-            }
-            Request::Find { pin, token } => {
-                let mut pin = pin.as_ref();
-                let mut listing = Listing::default();
-                for module in &mut self.modules {
-                    if let Err(trouble) = module.find((token.as_ref(), &mut pin), &mut listing) {
-                        return outcome(trouble);
-                    }
-                }
-                Outcome::Found(listing)
-            }
+            Request::Load { .. } => Err(refused(
+                "modules are loaded once, at the start: a further request to load some ends the process",
+            )),
+            Request::Find { pin, token } => Ok(self.find(pin.as_ref(), token.as_ref())),
             Request::Sign { identity, operation, data, pin } => {
-                let cache = self.pin_cache;
-                let mut hindrance = Trouble::Absent;
-                for module in &mut self.modules {
-                    match module.sign(&identity, (operation, data.as_slice()), pin.as_ref(), cache) {
-                        Ok(signature) => return Outcome::Signed(signature),
-                        Err(Trouble::Absent) => {}
-                        // The token may be one of another module.
-                        Err(trouble @ Trouble::Failed(_)) => hindrance = trouble,
-                        Err(trouble) => return outcome(trouble),
-                    }
-                }
-                outcome(hindrance)
+                Ok(self.sign(&identity, (operation, data.as_slice()), pin.as_ref()))
             }
         }
     }
 
-    fn load(&mut self, providers: &[Provider]) -> Outcome {
-        for provider in providers {
-            match Module::load(provider) {
-                Ok(module) => self.modules.push(module),
-                Err(why) => return Outcome::Failed(why),
+    fn find(&mut self, mut pin: Option<&Pin>, token: Option<&Identity>) -> Outcome {
+        let mut listing = Listing::default();
+        for module in &mut self.modules {
+            if let Err(trouble) = module.find((token, &mut pin), &mut listing) {
+                return outcome(trouble);
             }
         }
-        Outcome::Loaded
+        Outcome::Found(listing)
     }
+
+    fn sign(&mut self, identity: &Identity, task: (Operation, &[u8]), pin: Option<&Pin>) -> Outcome {
+        let mut hindrance = Trouble::Absent;
+        for module in &mut self.modules {
+            match module.sign(identity, task, pin, self.pin_cache) {
+                Ok(signature) => return Outcome::Signed(signature),
+                Err(Trouble::Absent) => {}
+                // The token may be one of another module.
+                Err(trouble @ Trouble::Failed(_)) => hindrance = trouble,
+                Err(trouble) => return outcome(trouble),
+            }
+        }
+        outcome(hindrance)
+    }
+}
+
+fn refused(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
 fn outcome(trouble: Trouble) -> Outcome {
@@ -116,5 +141,31 @@ fn outcome(trouble: Trouble) -> Outcome {
         Trouble::PinNeeded(label) => Outcome::PinNeeded(label),
         Trouble::PinWrong(label) => Outcome::PinWrong(label),
         Trouble::Failed(why) => Outcome::Failed(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Provider;
+    use super::*;
+
+    fn load(paths: &[&str]) -> Request {
+        let provider =
+            |path: &&str| Provider { path: path.into(), protected: false, private_certificates: false };
+        Request::Load { providers: paths.iter().map(provider).collect(), pin_cache: None }
+    }
+
+    #[test]
+    fn modules_are_loaded_once() {
+        let find = || Request::Find { pin: None, token: None };
+        assert!(Unconfigured.configure(find()).is_err(), "before the modules");
+        let failed =
+            Unconfigured.configure(load(&["/nonexistent/module.so"])).expect("it is the first message");
+        assert!(failed.is_err_and(|why| why.contains("/nonexistent/module.so")));
+        let mut serving =
+            Unconfigured.configure(load(&[])).expect("it is the first message").expect("no module");
+        assert!(matches!(serving.answer(find()), Ok(Outcome::Found(_))));
+        let again = serving.answer(load(&["/nonexistent/module.so"]));
+        assert!(again.is_err_and(|why| why.kind() == io::ErrorKind::PermissionDenied));
     }
 }
