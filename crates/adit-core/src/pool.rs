@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::Ipv6Net;
+use serde::{Deserialize, Serialize};
 
 pub use self::shared::{EndpointPool, Eviction, NameBinding, SharedPool};
 use crate::PeerId;
@@ -19,7 +20,7 @@ use crate::PeerId;
 const MAX_REMEMBERED: usize = 65_536;
 
 /// An address that a name was given from the pool, to be remembered over a restart.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolEntry {
     /// The peer's name.
     pub name: String,

@@ -28,19 +28,18 @@ use std::os::fd::AsFd as _;
 
 pub(crate) use self::client::{ForwardChannel, NetworkChannel};
 pub use self::client::{Helper, HelperAccess, HelperFiles};
-pub use self::gathered::{Allowed, Gather, Gathered};
+pub use self::gathered::{Allowed, Dialect, Gather, Gathered, Rewrite};
 pub use self::launcher::{ScriptLauncher, ScriptRun};
 pub use self::policy::{Network, Policy, Revocations, Scripts};
 pub use self::request::{LookedUp, LookedUpOne, Mark, ScriptCall, ScriptInput};
 pub use self::scripts::run_script;
 pub(crate) use self::sockets::SocketChannel;
 
-/// Serves a tunnel that started this process by [`Helper::start`], until it is gone. `gather` reads its configuration
-/// again.
+/// Serves a tunnel that started this process by [`Helper::start`], until it is gone. `dialect` is that of its configuration.
 ///
 /// # Errors
 /// When the standard input is not the tunnel's.
-pub fn serve_helper(gather: Gather) -> io::Result<()> {
+pub fn serve_helper(dialect: Dialect) -> io::Result<()> {
     let stream = io::stdin().as_fd().try_clone_to_owned()?;
-    serve::serve(channel::Channel::from(stream), serve::Rights::OfThePolicy, gather)
+    serve::serve(channel::Channel::from(stream), serve::Rights::OfThePolicy, dialect)
 }

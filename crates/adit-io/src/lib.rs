@@ -53,8 +53,8 @@ pub use driver::{
     Observer, SharedDevice, UdpBinding, UdpSockets, WorkerStatus,
 };
 pub use helper::{
-    Allowed, Gather, Gathered, Helper, HelperAccess, HelperFiles, LookedUp, LookedUpOne, Mark, Network,
-    Policy, Revocations, ScriptCall, ScriptInput, ScriptLauncher, ScriptRun, Scripts, run_script,
+    Allowed, Dialect, Gather, Gathered, Helper, HelperAccess, HelperFiles, LookedUp, LookedUpOne, Mark, Network,
+    Policy, Revocations, Rewrite, ScriptCall, ScriptInput, ScriptLauncher, ScriptRun, Scripts, run_script,
     serve_helper,
 };
 pub use kill_switch::{KillSwitch, KillSwitchError};

@@ -1,6 +1,7 @@
 //! A configuration from its file.
 
 mod hashed;
+pub(crate) mod saved;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -8,7 +9,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use adit_config::openvpn::{COMMAND_LINE, Config, Crl, HASHED_FILES, KeyPassword, Parsed, Role, parse};
+use adit_config::openvpn::{
+    COMMAND_LINE, Config, Crl, HASHED_FILES, KeyPassword, Parsed, Role, parse, print_pool_file,
+};
 use adit_config::{Disposition, Failure, Problem, wireguard};
 use adit_io::{Allowed, Gathered, Revocations};
 use thiserror::Error;
@@ -137,17 +140,35 @@ fn openvpn_file(path: &Path, text: &[u8]) -> Result<Parsed, Failure> {
     Ok(parsed)
 }
 
-/// Reads the configuration in `path` again, with the files that it names, for a process that may not. Runs in the helper.
+/// How the helper reads and writes files of OpenVPN, which no tunnel replaces.
+pub(crate) const OPENVPN: adit_io::Dialect = adit_io::Dialect {
+    gather: gather_openvpn,
+    rewrite: |_, _| Err(std::io::ErrorKind::PermissionDenied.into()),
+    print_leases: |leases| print_pool_file(leases),
+};
+
+/// How the helper reads and writes files of wg-quick.
+pub(crate) const WIREGUARD: adit_io::Dialect =
+    adit_io::Dialect { gather: gather_wireguard, rewrite: saved::rewrite, print_leases: |_| String::new() };
+
+/// Reads the WireGuard file in `path` again, for a process that may not. Runs in the helper. A file of OpenVPN is one with a
+/// mistake.
+///
+/// # Errors
+/// When the file cannot be read.
+fn gather_wireguard(path: &Path) -> std::io::Result<Gathered> {
+    let text = std::fs::read(path)?;
+    let parsed = wireguard::parse(&text, &path.to_string_lossy());
+    let allowed = parsed.ok().map(|parsed| allowed_by_wireguard(&parsed.config));
+    Ok(Gathered { text, files: Vec::new(), allowed })
+}
+
+/// Reads the OpenVPN configuration in `path` again, with the files that it names, for a process that may not. Runs in the helper.
 ///
 /// # Errors
 /// When the configuration itself cannot be read.
-pub(crate) fn gather(path: &Path) -> std::io::Result<Gathered> {
+fn gather_openvpn(path: &Path) -> std::io::Result<Gathered> {
     let text = read_bytes(path)?;
-    if command_line().is_none() && wireguard::is_recognized(&text) {
-        let parsed = wireguard::parse(&text, &called(path));
-        let allowed = parsed.ok().map(|parsed| allowed_by_wireguard(&parsed.config));
-        return Ok(Gathered { text, files: Vec::new(), allowed });
-    }
     let files = RefCell::new(Vec::new());
     let load = |wanted: &Path| {
         let content = load_from(path, wanted);
@@ -308,7 +329,7 @@ mod tests {
         let ca = tls.ca.as_ref().expect("authorities").text();
         assert_eq!(ca, block("CERTIFICATE", "AAAA") + &block("CERTIFICATE", "BBBB"));
         assert!(matches!(&tls.crl, Some(Crl::Inline(lists)) if lists.text() == block("X509 CRL", "CCCC")));
-        let gathered = gather(&file).expect("it can be read");
+        let gathered = gather_openvpn(&file).expect("it can be read");
         assert_eq!(parse_gathered(&file, &gathered).expect("it is good").config, parsed.config);
         let why = |text: &str| {
             let file = scratch.write("client.conf", text).expect("a file");

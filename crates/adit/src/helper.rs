@@ -17,12 +17,36 @@ pub(crate) struct Args {
     /// The options that are the configuration, in place of a file: its lines
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     options: Option<String>,
+    /// The dialect of the configuration
+    #[arg(long, value_enum, default_value_t = Dialect::OpenVpn)]
+    dialect: Dialect,
+}
+
+/// The dialect of a configuration. The helper is told it on its command line, before the tunnel hears a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Dialect {
+    /// OpenVPN's files
+    #[value(name = "openvpn")]
+    OpenVpn,
+    /// wg-quick's files
+    #[value(name = "wireguard")]
+    WireGuard,
+}
+
+impl Dialect {
+    fn name(self) -> &'static str {
+        match self {
+            Dialect::OpenVpn => "openvpn",
+            Dialect::WireGuard => "wireguard",
+        }
+    }
 }
 
 /// What a process says to its helper on the helper's command line.
-pub(crate) fn arguments() -> Vec<String> {
+pub(crate) fn arguments(dialect: Dialect) -> Vec<String> {
     let options = configuration::command_line().map(|text| vec!["--options".to_owned(), text.to_owned()]);
-    std::iter::once(NAME.to_owned()).chain(options.unwrap_or_default()).collect()
+    let first = [NAME, "--dialect", dialect.name()].map(str::to_owned);
+    first.into_iter().chain(options.unwrap_or_default()).collect()
 }
 
 /// Runs the command.
@@ -37,7 +61,11 @@ pub(crate) fn run(args: Args) -> ExitCode {
             return exit::failure(error);
         }
     }
-    match adit_io::forbid_core_files().and_then(|()| adit_io::serve_helper(configuration::gather)) {
+    let dialect = match args.dialect {
+        Dialect::OpenVpn => configuration::OPENVPN,
+        Dialect::WireGuard => configuration::WIREGUARD,
+    };
+    match adit_io::forbid_core_files().and_then(|()| adit_io::serve_helper(dialect)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => exit::failure(error),
     }

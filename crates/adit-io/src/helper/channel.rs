@@ -98,7 +98,10 @@ impl Channel {
         }
         let mut body = Zeroizing::new(vec![0; length]);
         stream.read_exact(&mut body)?;
-        Ok((postcard::from_bytes(&body).map_err(io::Error::other)?, descriptor))
+        match postcard::take_from_bytes(&body).map_err(io::Error::other)? {
+            (message, []) => Ok((message, descriptor)),
+            (_, _) => Err(io::Error::other("bytes follow the message")),
+        }
     }
 
     /// Sends a request and waits for its answer.
@@ -160,5 +163,8 @@ mod tests {
         (&one).write_all(&[2, 0, 0, 0, 200, 200]).unwrap();
         drop(one);
         assert!(Channel::new(other).receive::<String>().is_err());
+        let (one, other) = UnixStream::pair().unwrap();
+        (&one).write_all(&[2, 0, 0, 0, 0, 0]).unwrap();
+        assert!(Channel::new(other).receive::<String>().is_err(), "more than an empty text");
     }
 }

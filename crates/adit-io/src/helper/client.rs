@@ -3,17 +3,16 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use adit_core::{OpenFailure, Report, Transport, TunnelSettings};
+use adit_core::{OpenFailure, PoolEntry, Report, Transport, TunnelSettings};
 use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
 use super::channel::Channel;
-use super::gathered::Gathered;
+use super::gathered::{Dialect, Gathered};
 use super::policy::Policy;
 use super::request::{
     FileRequest, LookedUp, LookedUpOne, Mark, NetworkAnswer, NetworkRequest, Note, Opening, Refusal, Request,
@@ -66,8 +65,7 @@ impl Helper {
         let (ours, theirs) = Channel::pair()?;
         let work = move || {
             // The other end sees that it ended.
-            let none = |_: &Path| Err(io::ErrorKind::Unsupported.into());
-            let _ = serve::serve(theirs, serve::Rights::OfTheProcess, none);
+            let _ = serve::serve(theirs, serve::Rights::OfTheProcess, Dialect::none());
         };
         let thread = thread::Builder::new().name("adit-helper".to_owned()).spawn(work)?;
         Helper::greet(ours, Place::Thread(Some(thread)), policy)
@@ -285,12 +283,12 @@ impl HelperFiles {
         self.ask(FileRequest::Revocations)
     }
 
-    /// Replaces the content of `ifconfig-pool-persist`'s file.
+    /// Replaces the content of `ifconfig-pool-persist`'s file by these leases ([`Dialect::print_leases`]).
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn write_pool(&self, text: &str) -> io::Result<()> {
-        self.ask(FileRequest::WritePool(text.to_owned()))
+    pub fn write_pool(&self, leases: &[PoolEntry]) -> io::Result<()> {
+        self.ask(FileRequest::WritePool(leases.to_vec()))
     }
 
     /// The addresses of the policy's names, in their order.
@@ -309,20 +307,21 @@ impl HelperFiles {
         self.ask(FileRequest::Name(name.to_owned()))
     }
 
-    /// Replaces the policy's file of state. On success the disk has it.
+    /// Replaces the policy's file of state by these bytes in hexadecimal, on a line: at most 64. On success the disk has it.
     ///
     /// # Errors
-    /// When it cannot be written; the old one is there then.
-    pub fn write_state(&self, content: &[u8]) -> io::Result<()> {
-        self.ask(FileRequest::WriteState(content.to_vec()))
+    /// When there are more, or they cannot be written; the old file is there then.
+    pub fn write_state(&self, state: &[u8]) -> io::Result<()> {
+        self.ask(FileRequest::WriteState(state.to_vec()))
     }
 
-    /// Replaces the configuration file, or what it is a link to, by one that its owner alone may read.
+    /// Replaces the configuration file, or what it is a link to, by one that its owner alone may read: it says what the file said
+    /// that holds, with this state of the tunnel ([`Dialect::rewrite`]).
     ///
     /// # Errors
-    /// When the configuration does not allow it, or it cannot be written; the old one is there then.
-    pub fn write_configuration(&self, text: &[u8]) -> io::Result<()> {
-        self.ask(FileRequest::WriteConfiguration(Secret(text.to_vec())))
+    /// When the configuration does not allow it, the state is none, or the file cannot be written; the old one is there then.
+    pub fn save_configuration(&self, state: &[u8]) -> io::Result<()> {
+        self.ask(FileRequest::SaveConfiguration(Secret(state.to_vec())))
     }
 
     /// The configuration with the files that it names now.

@@ -9,14 +9,15 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use adit_core::PoolEntry;
 use rustix::fs::{Mode, OFlags, open, openat};
+use zeroize::Zeroizing;
 
 use super::channel::Channel;
 use super::client::Helper;
-use super::gathered::{Allowed, Gather, Gathered};
+use super::gathered::{Allowed, Dialect, Gathered};
 use super::policy::{Policy, Revocations};
 use super::pool::Pool;
 use super::request::{FileRequest, LookedUp, LookedUpOne, Mark, Refusal};
@@ -28,9 +29,12 @@ const MAX_CLIENT_FILE: u64 = 1 << 20;
 const MAX_REVOCATIONS: u64 = 64 << 20;
 /// Larger files hold no username and password.
 const MAX_USER_PASSWORD: u64 = 16 << 10;
+/// The longest state of a tunnel, in bytes.
+const MAX_STATE: usize = 64;
 
 /// The files of one policy.
 pub(super) struct Files {
+    dialect: Dialect,
     configuration: Option<Configuration>,
     clients: Mutex<Option<io::Result<OwnedFd>>>,
     revocations: Mutex<Option<Listed>>,
@@ -38,7 +42,9 @@ pub(super) struct Files {
     user_password: Option<Entry>,
     state: Option<PathBuf>,
     names: Mutex<Vec<String>>,
-    writes_configuration: AtomicBool,
+    /// The text of the configuration that holds, as it was read here, if the tunnel may replace its file. What the tunnel has had
+    /// written does not change it.
+    saved: Mutex<Option<Zeroizing<Vec<u8>>>>,
 }
 
 /// The configuration file.
@@ -46,7 +52,23 @@ struct Configuration {
     path: PathBuf,
     /// The process that reads it in place of this one.
     reader: Option<Helper>,
-    gather: Gather,
+}
+
+/// A configuration that was read again and does not hold yet.
+pub(super) struct Proposal {
+    /// What it allows.
+    pub(super) allowed: Allowed,
+    /// Its text, if the tunnel may replace the file.
+    text: Option<Zeroizing<Vec<u8>>>,
+}
+
+impl Proposal {
+    /// That of a configuration; `None` if it has a mistake.
+    pub(super) fn of(gathered: &Gathered) -> Option<Self> {
+        let allowed = gathered.allowed.clone()?;
+        let text = allowed.writes_configuration.then(|| Zeroizing::new(gathered.text.clone()));
+        Some(Proposal { allowed, text })
+    }
 }
 
 /// What `crl-verify` names.
@@ -67,12 +89,15 @@ impl Files {
     ///
     /// # Errors
     /// When a process that reads the configuration is needed and cannot be started.
-    pub(super) fn open(policy: &Policy, gather: Gather) -> io::Result<Self> {
+    pub(super) fn open(policy: &Policy, dialect: Dialect) -> io::Result<Self> {
         let configuration = |path: &PathBuf| -> io::Result<Configuration> {
             let reader = policy.needs_reader().then(|| start_reader(policy)).transpose()?;
-            Ok(Configuration { path: path.clone(), reader, gather })
+            Ok(Configuration { path: path.clone(), reader })
         };
+        let writable = policy.configuration.as_deref().filter(|_| policy.writes_configuration);
+        let saved = writable.map(|path| (dialect.gather)(path)).transpose()?;
         Ok(Files {
+            dialect,
             configuration: policy.configuration.as_ref().map(configuration).transpose()?,
             clients: Mutex::new(policy.client_directory.as_deref().map(directory)),
             revocations: Mutex::new(policy.revocations.as_ref().map(Listed::new)),
@@ -80,27 +105,27 @@ impl Files {
             user_password: policy.user_password.as_deref().map(Entry::new),
             state: policy.state_file.clone(),
             names: Mutex::new(policy.names.clone()),
-            writes_configuration: AtomicBool::new(policy.writes_configuration),
+            saved: Mutex::new(saved.map(|gathered| Zeroizing::new(gathered.text.clone()))),
         })
     }
 
     /// Reads the configuration again, with what it names.
     pub(super) fn configuration(&self) -> io::Result<Gathered> {
-        let Configuration { path, reader, gather } = self.configuration.as_ref().ok_or_else(not_named)?;
+        let Configuration { path, reader } = self.configuration.as_ref().ok_or_else(not_named)?;
         match reader {
             Some(reader) => reader.access().files()?.configuration(),
-            None => gather(path),
+            None => (self.dialect.gather)(path),
         }
     }
 
     /// The files that a configuration allows hold from now on.
-    pub(super) fn adopt(&self, allowed: &Allowed) {
+    pub(super) fn adopt(&self, Proposal { allowed, text }: &Proposal) {
         *self.clients() = allowed.client_directory.as_deref().map(directory);
         *self.listed() = allowed.revocations.as_ref().map(Listed::new);
         if let Some(names) = &allowed.names {
             self.names().clone_from(names);
         }
-        self.writes_configuration.store(allowed.writes_configuration, Ordering::Relaxed);
+        self.saved().clone_from(text);
     }
 
     /// Whether the configuration that holds has a name.
@@ -110,6 +135,10 @@ impl Files {
 
     fn names(&self) -> MutexGuard<'_, Vec<String>> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn saved(&self) -> MutexGuard<'_, Option<Zeroizing<Vec<u8>>>> {
+        self.saved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn clients(&self) -> MutexGuard<'_, Option<io::Result<OwnedFd>>> {
@@ -125,13 +154,11 @@ impl Files {
             FileRequest::Client(name) => channel.send(&self.client(&name).map_err(Refusal::from)),
             FileRequest::RevocationMark => channel.send(&self.mark().map_err(Refusal::from)),
             FileRequest::Revocations => channel.send(&self.revocations().map_err(Refusal::from)),
-            FileRequest::WritePool(text) => channel.send(&self.write_pool(&text).map_err(Refusal::from)),
+            FileRequest::WritePool(leases) => channel.send(&self.write_pool(&leases).map_err(Refusal::from)),
             FileRequest::Names => channel.send(&Ok::<_, Refusal>(self.look_up())),
-            FileRequest::WriteState(content) => {
-                channel.send(&self.write_state(&content).map_err(Refusal::from))
-            }
-            FileRequest::WriteConfiguration(text) => {
-                channel.send(&self.write_configuration(&text.0).map_err(Refusal::from))
+            FileRequest::WriteState(state) => channel.send(&self.write_state(&state).map_err(Refusal::from)),
+            FileRequest::SaveConfiguration(state) => {
+                channel.send(&self.save_configuration(&state.0).map_err(Refusal::from))
             }
             FileRequest::UserPassword => channel.send(&self.user_password().map_err(Refusal::from)),
             // The caller takes these, as scripts, remotes and the network depend on them too.
@@ -171,25 +198,32 @@ impl Files {
     }
 
     /// What a configuration that does not hold yet names.
-    pub(super) fn proposed_revocations(&self, proposed: Option<&Allowed>) -> io::Result<Vec<u8>> {
-        let revocations = proposed.and_then(|allowed| allowed.revocations.as_ref());
+    pub(super) fn proposed_revocations(&self, proposed: Option<&Proposal>) -> io::Result<Vec<u8>> {
+        let revocations = proposed.and_then(|proposal| proposal.allowed.revocations.as_ref());
         Listed::new(revocations.ok_or_else(not_named)?).read()
     }
 
-    fn write_pool(&self, text: &str) -> io::Result<()> {
+    fn write_pool(&self, leases: &[PoolEntry]) -> io::Result<()> {
         let pool = self.pool.as_ref().ok_or_else(not_named)?;
-        pool.lock().unwrap_or_else(PoisonError::into_inner).replace(text)
+        let text = (self.dialect.print_leases)(leases);
+        pool.lock().unwrap_or_else(PoisonError::into_inner).replace(&text)
     }
 
-    fn write_state(&self, content: &[u8]) -> io::Result<()> {
-        replace_file(self.state.as_ref().ok_or_else(not_named)?, content)
+    fn write_state(&self, state: &[u8]) -> io::Result<()> {
+        let path = self.state.as_ref().ok_or_else(not_named)?;
+        if state.len() > MAX_STATE {
+            return Err(io::Error::other(format!("the state of a tunnel has at most {MAX_STATE} bytes")));
+        }
+        let digits: String = state.iter().map(|byte| format!("{byte:02x}")).collect();
+        replace_file(path, format!("{digits}\n").as_bytes())
     }
 
-    fn write_configuration(&self, text: &[u8]) -> io::Result<()> {
-        let configuration = self.configuration.as_ref();
-        let path = configuration.filter(|_| self.writes_configuration.load(Ordering::Relaxed));
+    fn save_configuration(&self, state: &[u8]) -> io::Result<()> {
+        let configuration = self.configuration.as_ref().ok_or_else(not_named)?;
+        let saved = self.saved();
+        let text = (self.dialect.rewrite)(saved.as_ref().ok_or_else(not_named)?, state)?;
         // A link stays one, to the new file.
-        replace_file(&fs::canonicalize(&path.ok_or_else(not_named)?.path)?, text)
+        replace_file(&fs::canonicalize(&configuration.path)?, &text)
     }
 
     /// By the system's resolver, which reads files too.
@@ -312,13 +346,29 @@ mod tests {
     use super::*;
     use crate::testing::Scratch;
 
+    /// The tunnel may replace a file that begins with an exclamation mark: by what it says, a space, and the state.
     fn opened(policy: &Policy) -> Files {
         let gather = |path: &Path| {
-            let allowed =
-                Allowed { client_directory: Some(path.with_extension("ccd")), ..Allowed::default() };
-            Ok(Gathered { text: fs::read(path)?, files: Vec::new(), allowed: Some(allowed) })
+            let text = fs::read(path)?;
+            let allowed = Allowed {
+                client_directory: Some(path.with_extension("ccd")),
+                writes_configuration: text.starts_with(b"!"),
+                ..Allowed::default()
+            };
+            Ok(Gathered { text, files: Vec::new(), allowed: Some(allowed) })
         };
-        Files::open(policy, gather).unwrap()
+        let rewrite = |text: &[u8], state: &[u8]| Ok(Zeroizing::new([text, state].join(&b' ')));
+        let dialect = Dialect { gather, rewrite, print_leases: |leases| leases[0].name.clone() };
+        Files::open(policy, dialect).unwrap()
+    }
+
+    fn proposal(allowed: Allowed) -> Proposal {
+        Proposal { allowed, text: None }
+    }
+
+    /// Has the file read again and hold.
+    fn reload(files: &Files) {
+        files.adopt(&Proposal::of(&files.configuration().unwrap()).unwrap());
     }
 
     #[test]
@@ -333,7 +383,7 @@ mod tests {
         let gathered = files.configuration().unwrap();
         assert_eq!(gathered.text, b"one");
         assert!(files.client("alice").is_err(), "nothing that holds named a directory");
-        files.adopt(gathered.allowed.as_ref().unwrap());
+        files.adopt(&Proposal::of(&gathered).unwrap());
         assert_eq!(files.client("alice").unwrap().unwrap(), b"x");
         assert!(opened(&Policy::default()).configuration().is_err(), "the policy names no configuration");
     }
@@ -356,30 +406,53 @@ mod tests {
             assert!(files.client(bad).is_err(), "{bad}");
         }
         assert!(files.revocations().is_err() && files.mark().is_err());
-        assert!(files.user_password().is_err() && files.write_pool("x").is_err());
+        assert!(files.user_password().is_err() && files.write_pool(&[]).is_err());
     }
 
     #[test]
     fn only_files_that_the_policy_names_are_written() {
         let scratch = Scratch::new("written");
         let (path, link) = (scratch.path().join("real.conf"), scratch.path().join("tunnel.conf"));
-        fs::write(&path, "old").unwrap();
+        fs::write(&path, "!old").unwrap();
         std::os::unix::fs::symlink(&path, &link).unwrap();
         let state = scratch.path().join("state");
         let mut policy = Policy { configuration: Some(link.clone()), ..Policy::default() };
         let files = opened(&policy);
-        assert!(files.write_state(b"x").is_err() && files.write_configuration(b"x").is_err());
-        files.adopt(&Allowed { writes_configuration: true, ..Allowed::default() });
-        files.write_configuration(b"new").unwrap();
-        assert!(fs::read(&path).unwrap() == b"new" && link.is_symlink());
-        files.adopt(&Allowed::default());
-        assert!(files.write_configuration(b"x").is_err(), "the file says otherwise now");
+        assert!(files.write_state(b"x").is_err() && files.save_configuration(b"x").is_err());
+        reload(&files);
+        files.save_configuration(b"1").unwrap();
+        assert!(fs::read(&path).unwrap() == b"!old 1" && link.is_symlink());
+        fs::write(&path, "old").unwrap();
+        reload(&files);
+        assert!(files.save_configuration(b"x").is_err(), "the file says otherwise now");
+        fs::write(&path, "!new").unwrap();
         policy.writes_configuration = true;
         policy.state_file = Some(state.clone());
         let files = opened(&policy);
-        files.write_configuration(b"newer").unwrap();
-        files.write_state(b"7").unwrap();
-        assert!(fs::read(&path).unwrap() == b"newer" && fs::read(&state).unwrap() == b"7");
+        files.save_configuration(b"1").unwrap();
+        files.write_state(b"\x00\x7f").unwrap();
+        assert!(fs::read(&path).unwrap() == b"!new 1" && fs::read(&state).unwrap() == b"007f\n");
+        assert!(files.write_state(&[0; MAX_STATE + 1]).is_err());
+    }
+
+    #[test]
+    fn what_is_saved_is_built_of_what_was_read_here() {
+        let scratch = Scratch::new("saved");
+        let path = scratch.path().join("tunnel.conf");
+        fs::write(&path, "!start").unwrap();
+        let configuration = Some(path.clone());
+        let files = opened(&Policy { configuration, writes_configuration: true, ..Policy::default() });
+        let saved = |state: &[u8]| {
+            files.save_configuration(state).unwrap();
+            fs::read(&path).unwrap()
+        };
+        assert_eq!(saved(b"1"), b"!start 1");
+        assert_eq!(saved(b"2"), b"!start 2", "what was saved is not the ground of the next text");
+        fs::write(&path, "!edited").unwrap();
+        let gathered = files.configuration().unwrap();
+        assert_eq!(saved(b"3"), b"!start 3", "what was read does not hold yet");
+        files.adopt(&Proposal::of(&gathered).unwrap());
+        assert_eq!(saved(b"4"), b"!edited 4");
     }
 
     #[test]
@@ -401,15 +474,15 @@ mod tests {
         // Those of a configuration that is read again.
         let other = scratch.path().join("other.pem");
         fs::write(&other, "three").unwrap();
-        let allowed = Allowed {
+        let allowed = proposal(Allowed {
             revocations: Some(Revocations { path: other, is_directory: false }),
             ..Allowed::default()
-        };
+        });
         assert_eq!(files.proposed_revocations(Some(&allowed)).unwrap(), b"three");
         assert!(files.proposed_revocations(None).is_err() && files.revocations().unwrap() == b"two");
         files.adopt(&allowed);
         assert_eq!(files.revocations().unwrap(), b"three");
-        files.adopt(&Allowed::default());
+        files.adopt(&proposal(Allowed::default()));
         assert!(files.revocations().is_err());
         let files = revocations(scratch.path(), true);
         let names = files.revocations().unwrap();

@@ -1,17 +1,44 @@
-//! A configuration that is read again: its text, the files that it names, and what it allows.
+//! The configuration of a tunnel as its helper reads and writes it: its text, the files that it names, and what it allows.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use adit_core::PoolEntry;
 use serde::{Deserialize, Serialize};
-use zeroize::Zeroize as _;
+use zeroize::{Zeroize as _, Zeroizing};
 
 use super::policy::{Revocations, Scripts};
 use crate::config::Remote;
 
 /// Reads a configuration file and what it names. Runs in the helper, which trusts the file and not its tunnel.
 pub type Gather = fn(&Path) -> io::Result<Gathered>;
+
+/// Builds the text that replaces a configuration file: of the text that the helper itself read last, and of the state of the
+/// tunnel, which the tunnel sends. Runs in the helper. It refuses a state that would change more of the configuration than the
+/// tunnel's state.
+pub type Rewrite = fn(&[u8], &[u8]) -> io::Result<Zeroizing<Vec<u8>>>;
+
+/// How a helper reads and writes the configuration file of its tunnel. It is fixed when the helper starts: the content of the
+/// file does not decide by which rules the file is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Dialect {
+    /// Reads the file.
+    pub gather: Gather,
+    /// Builds the text of a file that the tunnel may replace.
+    pub rewrite: Rewrite,
+    /// Builds the text of `ifconfig-pool-persist`'s file of the leases that the tunnel sends.
+    pub print_leases: fn(&[PoolEntry]) -> String,
+}
+
+impl Dialect {
+    /// That of a helper without a configuration file.
+    pub(super) fn none() -> Self {
+        let gather = |_: &Path| Err(io::ErrorKind::Unsupported.into());
+        let rewrite = |_: &[u8], _: &[u8]| Err(io::ErrorKind::Unsupported.into());
+        Dialect { gather, rewrite, print_leases: |_| String::new() }
+    }
+}
 
 /// A configuration with what it names. Without `Debug` for the files, which hold keys.
 #[derive(Default, Serialize, Deserialize)]

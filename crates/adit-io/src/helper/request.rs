@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use adit_core::{OpenFailure, Report, Severity, Transport, TunnelSettings};
+use adit_core::{OpenFailure, PoolEntry, Report, Severity, Transport, TunnelSettings};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroize as _;
 
@@ -105,17 +105,17 @@ pub(super) enum FileRequest {
     RevocationMark,
     /// The revocation lists, or the names in the directory, one a line. Answer: `Result<Vec<u8>, Refusal>`.
     Revocations,
-    /// Replace the file of `ifconfig-pool-persist`. Answer: `Result<(), Refusal>`.
-    WritePool(String),
+    /// Replace the file of `ifconfig-pool-persist` by these leases. Answer: `Result<(), Refusal>`.
+    WritePool(Vec<PoolEntry>),
     /// The addresses of the policy's names, in their order. Answer: `Result<Vec<LookedUp>, Refusal>`.
     Names,
     /// The addresses of one name: of the policy, or of the configuration that was read last. Answer: `Result<LookedUpOne,
     /// Refusal>`.
     Name(String),
-    /// Replace the file of the tunnel's state. Answer: `Result<(), Refusal>`.
+    /// Replace the file of the tunnel's state by these bytes in hexadecimal. Answer: `Result<(), Refusal>`.
     WriteState(Vec<u8>),
-    /// Replace the configuration file. Answer: `Result<(), Refusal>`.
-    WriteConfiguration(Secret),
+    /// Replace the configuration file by what it says and this state of the tunnel. Answer: `Result<(), Refusal>`.
+    SaveConfiguration(Secret),
     /// The file of `auth-user-pass`. Answer: `Result<Vec<u8>, Refusal>`.
     UserPassword,
     /// The configuration with the files that it names now. Answer: `Result<Gathered, Refusal>`.

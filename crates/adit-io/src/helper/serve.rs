@@ -16,8 +16,8 @@ use adit_core::{OpenFailure, Report, Severity, Transport};
 
 use self::removed::Removed;
 use super::channel::Channel;
-use super::files::{self, Files};
-use super::gathered::{Allowed, Gather, Gathered};
+use super::files::{self, Files, Proposal};
+use super::gathered::{Dialect, Gathered};
 use super::policy::{Network, Policy};
 use super::request::{
     FileRequest, LookedUpOne, NetworkAnswer, NetworkRequest, Note, Opening, Refusal, Request, SocketRequest,
@@ -69,35 +69,65 @@ struct Helper {
     forwarder: Mutex<Option<Forwarder>>,
     files: Files,
     scripts: Option<Mutex<Scripts>>,
-    /// What the configuration that was read last allows.
-    proposed: Mutex<Option<Allowed>>,
+    /// The configuration that was read last, until the tunnel has judged it.
+    proposed: Mutex<Option<Proposal>>,
     channels: AtomicUsize,
 }
 
 /// Serves one tunnel until it is gone; then puts back what was changed.
-pub(super) fn serve(channel: Channel, rights: Rights, gather: Gather) -> io::Result<()> {
+pub(super) fn serve(channel: Channel, rights: Rights, dialect: Dialect) -> io::Result<()> {
     let (Request::Start(policy), _) = channel.receive()? else {
         return Err(io::Error::other("the first request must say what the helper is for"));
     };
-    let removed_at_end: Vec<Removed> = policy.removed_at_end.iter().map(Removed::new).collect();
-    let (helper, notes) = match start(*policy, rights, gather) {
-        Ok(started) => started,
-        Err(error) => return channel.send(&Err::<Vec<Note>, String>(error.to_string())),
-    };
-    channel.send(&Ok::<Vec<Note>, String>(notes))?;
-    let helper = Arc::new(helper);
-    while let Ok((request, descriptor)) = channel.receive() {
-        let (Request::Channel, Some(descriptor)) = (request, descriptor) else { break };
-        helper.open_channel(descriptor);
+    match (Unconfigured { rights, dialect }).configure(*policy) {
+        Ok((serving, notes)) => {
+            channel.send(&Ok::<Vec<Note>, String>(notes))?;
+            serving.run(&channel);
+            Ok(())
+        }
+        Err(error) => channel.send(&Err::<Vec<Note>, String>(error.to_string())),
     }
-    helper.end(removed_at_end);
-    Ok(())
 }
 
-fn start(policy: Policy, rights: Rights, gather: Gather) -> io::Result<(Helper, Vec<Note>)> {
+/// A helper before it has its policy, which the tunnel sends while it is not confined and has heard no peer.
+struct Unconfigured {
+    rights: Rights,
+    dialect: Dialect,
+}
+
+/// A helper with its policy. There is no way to give it another.
+struct Serving {
+    helper: Arc<Helper>,
+    removed_at_end: Vec<Removed>,
+}
+
+impl Serving {
+    /// Takes further channels until the tunnel is gone. Any other message on this channel ends the helper, a further policy too.
+    fn run(self, channel: &Channel) {
+        while let Ok((request, descriptor)) = channel.receive() {
+            let (Request::Channel, Some(descriptor)) = (request, descriptor) else { break };
+            self.helper.open_channel(descriptor);
+        }
+        self.helper.end(&self.removed_at_end);
+    }
+}
+
+impl Unconfigured {
+    /// Takes the policy, for good, and gives up the rights that it does not need.
+    ///
+    /// # Errors
+    /// When the system refuses what the policy needs.
+    fn configure(self, policy: Policy) -> io::Result<(Serving, Vec<Note>)> {
+        let removed_at_end = policy.removed_at_end.iter().map(Removed::new).collect();
+        let (helper, notes) = start(policy, self.rights, self.dialect)?;
+        Ok((Serving { helper: Arc::new(helper), removed_at_end }, notes))
+    }
+}
+
+fn start(policy: Policy, rights: Rights, dialect: Dialect) -> io::Result<(Helper, Vec<Note>)> {
     let mut reports = Vec::new();
     // What only root may open, before it is root no more.
-    let files = Files::open(&policy, gather)?;
+    let files = Files::open(&policy, dialect)?;
     if rights == Rights::OfThePolicy {
         if policy.lock_memory {
             lock_memory()?;
@@ -222,22 +252,23 @@ impl Helper {
     /// Reads the configuration again, and keeps what it allows until the tunnel has judged it.
     fn read_configuration(&self) -> io::Result<Gathered> {
         let gathered = self.files.configuration()?;
-        lock(&self.proposed).clone_from(&gathered.allowed);
+        *lock(&self.proposed) = Proposal::of(&gathered);
         Ok(gathered)
     }
 
     /// What the configuration that was read last allows holds from now on, and nothing else.
     fn adopt(&self, remotes: Option<Vec<usize>>) -> io::Result<()> {
-        let allowed = lock(&self.proposed).take().ok_or(io::ErrorKind::PermissionDenied)?;
+        let proposal = lock(&self.proposed).take().ok_or(io::ErrorKind::PermissionDenied)?;
+        let allowed = &proposal.allowed;
         if let Some(order) = remotes {
             let remote = |place: usize| allowed.remotes.get(place).cloned();
             let ordered: Option<Vec<Remote>> = order.into_iter().map(remote).collect();
             *lock(&self.remotes) = ordered.ok_or(io::ErrorKind::InvalidInput)?;
             self.learnt.store(false, Ordering::Relaxed);
         }
-        self.files.adopt(&allowed);
+        self.files.adopt(&proposal);
         if let Some(scripts) = &self.scripts {
-            lock(scripts).allow(allowed.scripts.unwrap_or_default());
+            lock(scripts).allow(proposal.allowed.scripts.unwrap_or_default());
         }
         Ok(())
     }
@@ -289,7 +320,8 @@ impl Helper {
 
     /// The addresses of a name that the configuration has which holds, or that was read last.
     fn look_up(&self, name: &str) -> io::Result<LookedUpOne> {
-        let is_proposed = |allowed: &Allowed| allowed.names.iter().flatten().any(|known| known == name);
+        let is_proposed =
+            |proposal: &Proposal| proposal.allowed.names.iter().flatten().any(|known| known == name);
         if !self.files.has_name(name) && !lock(&self.proposed).as_ref().is_some_and(is_proposed) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -378,7 +410,7 @@ impl Helper {
     }
 
     /// The tunnel is gone.
-    fn end(&self, removed_at_end: Vec<Removed>) {
+    fn end(&self, removed_at_end: &[Removed]) {
         if let Some(network) = &self.network {
             lock(network).undo();
         }

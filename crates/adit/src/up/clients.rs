@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use adit_config::openvpn::{PerClient, PoolFile, client_file_name, parse_pool_file, print_pool_file};
+use adit_config::openvpn::{PerClient, PoolFile, client_file_name, parse_pool_file};
 use adit_core::{PeerId, PoolEntry, Protocol, Severity};
 use adit_io::{Handle, HelperFiles};
 use adit_openvpn::request::{PeerSettings, Reply};
@@ -208,8 +208,8 @@ impl PoolLeases {
         if std::mem::replace(&mut self.written, entries.changes) == entries.changes {
             return;
         }
-        let text = print_pool_file(entries.by_address.values());
-        if let Err(error) = helper.write_pool(&text) {
+        let leases: Vec<PoolEntry> = entries.by_address.values().cloned().collect();
+        if let Err(error) = helper.write_pool(&leases) {
             let path = file.path.display();
             log.log(
                 Severity::Warning,

@@ -119,14 +119,18 @@ pub(crate) fn remotes(config: &Config) -> Vec<Remote> {
     }
 }
 
-/// Starts the helper. In the background, what its scripts write goes nowhere: the process that was called listens to this
+/// Starts the helper of a configuration of that dialect. In the background, what its scripts write goes nowhere: the process that was called listens to this
 /// one alone, and not for long.
-pub(super) fn start_helper(policy: Policy, in_background: bool) -> Result<Helper, String> {
+pub(super) fn start_helper(
+    dialect: helper::Dialect,
+    policy: Policy,
+    in_background: bool,
+) -> Result<Helper, String> {
     let start = || {
         let mut command = Command::new(std::env::current_exe()?);
         // What a terminal sends to all of us is for the tunnel alone.
         // The program may have the name of another personality.
-        command.arg0("adit").args(helper::arguments()).process_group(0);
+        command.arg0("adit").args(helper::arguments(dialect)).process_group(0);
         if in_background {
             command.stdout(Stdio::null()).stderr(Stdio::null());
         }

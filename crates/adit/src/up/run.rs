@@ -26,6 +26,7 @@ use super::tunnel::Tunnel;
 use super::tunnel_scripts::{self, Control, End, TunnelScripts};
 use super::{Failure, codec, plan, privileges, revocations, signals, status_file, translate};
 use crate::configuration;
+use crate::helper::Dialect;
 use crate::log::Manner;
 use crate::status::{self, OtherTables, StatusSource};
 
@@ -266,7 +267,8 @@ impl Tunnel<'_> {
         policy.replaces_remotes = config.process.management.as_ref().is_some_and(|it| it.query_remote);
         policy.replaces_proxies = config.process.management.as_ref().is_some_and(|it| it.query_proxy);
         policy.configuration = Some(self.file.to_owned());
-        let mut helper = privileges::start_helper(policy, self.args.in_background).map_err(Failure::World)?;
+        let mut helper = privileges::start_helper(Dialect::OpenVpn, policy, self.args.in_background)
+            .map_err(Failure::World)?;
         helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));
         Ok(helper)
     }
@@ -334,7 +336,8 @@ impl Tunnel<'_> {
     /// The helper of the programs that judge passwords, if there are any.
     fn back_end_helper(&mut self) -> Result<Option<Helper>, Failure> {
         let Some(policy) = back_ends::policy(&self.parsed.config) else { return Ok(None) };
-        let mut helper = privileges::start_helper(policy, self.args.in_background).map_err(Failure::World)?;
+        let mut helper = privileges::start_helper(Dialect::OpenVpn, policy, self.args.in_background)
+            .map_err(Failure::World)?;
         helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));
         Ok(Some(helper))
     }

@@ -32,6 +32,7 @@ use super::startup::Member;
 use super::tunnel::tell_end;
 use super::{Args, Failure, privileges};
 use crate::configuration;
+use crate::helper::Dialect;
 use crate::log::Logger;
 use crate::status;
 use crate::wireguard::{self, Settings, SharedTunnel, UapiSocket};
@@ -147,7 +148,8 @@ impl Tunnel<'_> {
         policy.scripts = allowed.scripts;
         // The firewall's rules are set by `nft`.
         policy.without_sandbox = self.args.no_sandbox || matches!(settings.table, RouteTable::ByMark(_));
-        let mut helper = privileges::start_helper(policy, self.args.in_background).map_err(Failure::World)?;
+        let mut helper = privileges::start_helper(Dialect::WireGuard, policy, self.args.in_background)
+            .map_err(Failure::World)?;
         helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));
         Ok(helper)
     }

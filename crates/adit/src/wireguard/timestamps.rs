@@ -1,6 +1,5 @@
 //! The greatest timestamp of an interface, kept over restarts.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -73,17 +72,11 @@ impl TimestampFile {
     }
 
     fn write(&self, timestamp: Tai64n) -> io::Result<()> {
-        let mut text = String::new();
-        for byte in timestamp.0 {
-            // Writing to a string does not fail.
-            let _ = write!(text, "{byte:02x}");
-        }
-        text.push('\n');
         // On the disk as well: a handshake may use what is saved as soon as this returns, and a machine that loses its power
         // then must find it again.
         match &self.helper {
-            Some(helper) => helper.write_state(text.as_bytes()),
-            None => replace_file(&self.path, text.as_bytes()),
+            Some(helper) => helper.write_state(&timestamp.0),
+            None => replace_file(&self.path, text(timestamp).as_bytes()),
         }
     }
 
@@ -93,6 +86,12 @@ impl TimestampFile {
             "{path}: {error}; if the clock goes back over a restart, peers refuse handshakes until it has caught up"
         )
     }
+}
+
+/// The content of the file, as a helper writes it too.
+fn text(timestamp: Tai64n) -> String {
+    let digits: String = timestamp.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{digits}\n")
 }
 
 /// Of 24 hexadecimal digits. A label of TAI64 is at least 2^62 and below 2^63.

@@ -3,6 +3,7 @@ use std::path::Path;
 
 use super::*;
 use crate::config::Family;
+use crate::helper::{Allowed, Gather};
 use crate::proxy::ProxyKind;
 use crate::testing::Scratch;
 
@@ -28,6 +29,10 @@ fn gather(path: &Path) -> io::Result<Gathered> {
     Ok(Gathered { text: text.into_bytes(), files: Vec::new(), allowed })
 }
 
+fn dialect(gather: Gather) -> Dialect {
+    Dialect { gather, ..Dialect::none() }
+}
+
 #[test]
 fn names_are_those_of_the_file_that_holds_or_was_read() {
     let gather = |_: &Path| {
@@ -39,7 +44,7 @@ fn names_are_those_of_the_file_that_holds_or_was_read() {
         configuration: Some("any".into()),
         ..Policy::default()
     };
-    let (helper, _) = start(policy, Rights::OfTheProcess, gather).unwrap();
+    let (helper, _) = start(policy, Rights::OfTheProcess, dialect(gather)).unwrap();
     assert!(helper.look_up("localhost").is_err(), "nothing was read");
     assert_eq!(helper.look_up("127.0.0.7").unwrap(), Ok(vec!["127.0.0.7:0".parse().unwrap()]));
     helper.read_configuration().unwrap();
@@ -60,7 +65,7 @@ fn what_a_file_allows_holds_when_the_tunnel_takes_it() {
         without_sandbox: true,
         ..Policy::default()
     };
-    let (helper, _) = start(policy, Rights::OfTheProcess, gather).unwrap();
+    let (helper, _) = start(policy, Rights::OfTheProcess, dialect(gather)).unwrap();
     let hosts = || lock(&helper.remotes).iter().map(|remote| remote.host.clone()).collect::<Vec<_>>();
     assert!(helper.adopt(None).is_err(), "nothing was read");
     helper.read_configuration().unwrap();
@@ -81,9 +86,13 @@ fn what_a_file_allows_holds_when_the_tunnel_takes_it() {
 fn a_remote_goes_elsewhere_where_the_policy_allows_it() {
     let started = |replaces_remotes| {
         let remotes = vec![remote("a"), remote("b")];
-        start(Policy { remotes, replaces_remotes, ..Policy::default() }, Rights::OfTheProcess, gather)
-            .unwrap()
-            .0
+        start(
+            Policy { remotes, replaces_remotes, ..Policy::default() },
+            Rights::OfTheProcess,
+            dialect(gather),
+        )
+        .unwrap()
+        .0
     };
     let instead = || Some(("other".to_owned(), 443));
     assert!(started(false).replace_remote(0, instead()).is_err());
@@ -100,7 +109,7 @@ fn a_remote_goes_by_another_proxy_where_the_policy_allows_it() {
     let started = |replaces_proxies| {
         let policy =
             Policy { remotes: vec![remote("a"), remote("b")], replaces_proxies, ..Policy::default() };
-        start(policy, Rights::OfTheProcess, gather).unwrap().0
+        start(policy, Rights::OfTheProcess, dialect(gather)).unwrap().0
     };
     let proxy =
         || Some(Proxy { host: "proxy".to_owned(), port: 1080, kind: ProxyKind::Socks, credentials: None });
@@ -122,7 +131,7 @@ fn credentials_of_the_files_own_proxies_are_kept_when_many_others_are_named() {
     let at = |port| Proxy { host: "proxy".to_owned(), port, kind: ProxyKind::Socks, credentials: None };
     let own = Remote { proxy: Some(at(1)), ..remote("a") };
     let policy = Policy { remotes: vec![own, remote("b")], replaces_proxies: true, ..Policy::default() };
-    let helper = start(policy, Rights::OfTheProcess, gather).unwrap().0;
+    let helper = start(policy, Rights::OfTheProcess, dialect(gather)).unwrap().0;
     let who = |name: &str| ProxyCredentials { username: name.to_owned(), password: "secret".to_owned() };
     helper.introduce(0, who("own")).unwrap();
     for port in 1000..1200 {

@@ -109,7 +109,7 @@ impl Orders {
             return;
         }
         let Some(status) = shared.interface.status() else { return };
-        if let Err(error) = save::save(&holds.files, &holds.config, &status) {
+        if let Err(error) = save::save(&holds.files, &status) {
             let file = shared.file.display();
             log.log(Severity::Error, format_args!("{file}: SaveConfig: it cannot be written: {error}"));
         }
