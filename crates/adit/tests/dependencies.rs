@@ -7,7 +7,7 @@ use std::path::Path;
 
 const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// The protocols' machines, and the toy that stands for a further one in the tests.
-const PROTOCOLS: [&str; 3] = ["adit-openvpn", "adit-wireguard", "adit-toy"];
+const PROTOCOLS: [&str; 4] = ["adit-openvpn", "adit-wireguard", "adit-ike", "adit-toy"];
 
 #[test]
 fn no_crate_but_the_program_and_the_simulator_depends_on_two_protocols() {
