@@ -2,7 +2,9 @@
 //!
 //! | part | holds |
 //! |---|---|
+//! | [`suite`] | algorithms: proposals from keywords, and the choice of one |
 //! | [`wire`] | messages and payloads: decoded into values, encoded from values |
 #![forbid(unsafe_code)]
 
+pub mod suite;
 pub mod wire;
