@@ -25,7 +25,9 @@ mod read;
 mod tests;
 mod values;
 
-pub use self::model::{AllowedIp, Config, Endpoint, HttpUrl, Interface, Key, Peer, PostQuantum, Table};
+pub use self::model::{
+    AllowedIp, Config, Endpoint, FullTunnel, HttpUrl, Interface, Key, Peer, PostQuantum, Table,
+};
 pub use self::read::{Parsed, parse};
 
 /// Whether a text is for [`parse`] and not for [`crate::openvpn::parse`]: its first line that is neither empty nor a

@@ -58,6 +58,7 @@ pub use helper::{
     serve_helper,
 };
 pub use kill_switch::{KillSwitch, KillSwitchError};
+pub use mark::MARK;
 pub use netlink::{KernelRoute, LinkInfo, Netlink, NextHop, RouteWatch, Whose};
 pub use offload::{OffloadState, OffloadStatus, OffloadSwitches};
 pub use opener::look_up_marked;

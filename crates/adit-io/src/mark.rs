@@ -11,7 +11,7 @@ use crate::config::SocketRouting;
 
 /// `adit` in ASCII. All tunnels share it, so that the datagrams of one do not go into another, and those of that
 /// one into the first.
-pub(crate) const MARK: u32 = 0x6164_6974;
+pub const MARK: u32 = 0x6164_6974;
 
 /// The group of all tunnels' devices (ip-link(8) `group`), by which the kill switch knows them.
 pub(crate) const DEVICE_GROUP: u32 = MARK;

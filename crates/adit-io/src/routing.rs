@@ -12,7 +12,8 @@ use adit_core::{Report, Route, RouteTable, RouteVia, Severity, TunnelSettings};
 use ipnet::IpNet;
 
 use self::by_mark::ByMark;
-use self::policy::{Policy, treatment};
+use self::guard::{Found, Guard, Wanted};
+use self::policy::{Policy, Treatment, treatment};
 use crate::mark::{self, DEVICE_GROUP};
 use crate::netlink::{IpFamily, KernelRoute, ListedRoute, MAIN, Netlink, Whose};
 use crate::tun::NULL_DEVICE;
@@ -37,6 +38,8 @@ pub struct Routing {
     routes: Vec<KernelRoute>,
     policy: Policy,
     by_mark: ByMark,
+    /// The firewall's rules that go with `policy`.
+    guard: Guard,
     /// What the tunnel cannot be without and could not get.
     lacks: Option<String>,
     /// Other endpoints of the tunnel use the device too.
@@ -79,6 +82,7 @@ impl Routing {
             routes: Vec::new(),
             policy: Policy::new(device, name),
             by_mark: ByMark::new(device, name),
+            guard: Guard::new(device, name),
             lacks: None,
             shares_device: false,
             leaves_device: false,
@@ -203,8 +207,8 @@ impl Routing {
             severity: Severity::Warning,
             path: None,
             text:
-                "all IPv4 goes into the tunnel, but IPv6 leaves beside it: write `redirect-gateway ipv6`, or \
-                   `block-ipv6`, in the client's file, or have the server push it"
+                "all IPv4 goes into the tunnel, but IPv6 leaves beside it: have it routed into the tunnel too \
+                   (`redirect-gateway ipv6`, or `::/0` in `AllowedIPs`), or blocked (`block-ipv6`)"
                     .to_owned(),
         })
     }
@@ -222,6 +226,23 @@ impl Routing {
                 policy.and_then(|()| self.by_mark.enforce(&mut self.netlink, settings, reports)).err()
             }
         };
+        self.guard_addresses(settings, reports);
+    }
+
+    /// A tunnel without these rules is used all the same: nothing leaves beside it.
+    fn guard_addresses(&mut self, settings: &TunnelSettings, reports: &mut Vec<Report>) {
+        let is_guarded = |family: &IpFamily| {
+            settings.guards_addresses && treatment(settings, *family) == Some(Treatment::Redirect)
+        };
+        let addresses = settings.addresses.iter().map(|address| address.addr()).collect();
+        let families = IpFamily::BOTH.into_iter().filter(is_guarded).collect();
+        if let Some(Err(error)) = self.guard.set_once(Wanted { families, mark: 0, addresses }) {
+            let text = format!(
+                "others on the local network can find out which addresses the tunnel has, as the firewall's rule \
+                 against that cannot be set: {error}"
+            );
+            reports.push(Report { severity: Severity::Warning, path: None, text });
+        }
     }
 
     /// Lets these addresses be reached beside the tunnel that is set up now, until the next `apply`: a client
@@ -311,6 +332,7 @@ impl Routing {
     fn take_back(&mut self) {
         self.policy.undo(&mut self.netlink);
         self.by_mark.undo(&mut self.netlink);
+        self.guard.undo();
         // Nothing can be done about a failure here: the kernel refuses to remove only what someone else has
         // changed since.
         for route in std::mem::take(&mut self.routes).iter().rev() {
@@ -432,8 +454,20 @@ impl Drop for Routing {
 
 /// Removes what tunnels left behind whose process was killed.
 pub(crate) fn recover(netlink: &mut Netlink) {
+    let mut has_rules = |family| {
+        let rules = netlink.rules(family).unwrap_or_default();
+        rules.iter().any(|rule| rule.own.is_some())
+    };
+    // A tunnel that takes all traffic has rules. Without them nothing of the firewall is looked for.
+    if !IpFamily::BOTH.into_iter().any(&mut has_rules) {
+        return;
+    }
+    let firewall = Found::look();
     policy::recover(netlink);
-    by_mark::recover(netlink);
+    by_mark::recover(netlink, &firewall);
+    if let Ok(links) = netlink.links() {
+        firewall.remove_dead(|device| links.iter().any(|(index, _)| *index == device));
+    }
 }
 
 fn taken(destination: IpNet) -> Report {

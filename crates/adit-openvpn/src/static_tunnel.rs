@@ -156,6 +156,7 @@ impl StaticTunnel {
             block_ipv6: local.block_ipv6,
             dns: local.dns.clone(),
             server,
+            ..TunnelSettings::default()
         }
     }
 

@@ -9,7 +9,7 @@ use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 use time::{Date, OffsetDateTime};
 
-use super::model::{Interface, Peer, PostQuantum};
+use super::model::{FullTunnel, Interface, Peer, PostQuantum};
 use super::values;
 
 /// What such a comment begins with.
@@ -25,6 +25,7 @@ type Row<T> = (&'static str, Read<T>);
 const OF_INTERFACE: &[Row<Interface>] = &[
     ("client-connect", |interface, value| once(&mut interface.client_connect, command(value))),
     ("client-disconnect", |interface, value| once(&mut interface.client_disconnect, command(value))),
+    ("full-tunnel", |interface, value| once(&mut interface.full_tunnel, full_tunnel(value))),
     ("listen-tcp", |interface, value| once(&mut interface.listen_tcp, values::listen_tcp(value))),
     ("post-quantum", |interface, value| once(&mut interface.post_quantum, post_quantum(value))),
 ];
@@ -137,6 +138,14 @@ fn post_quantum(value: &str) -> Result<PostQuantum, String> {
     }
 }
 
+fn full_tunnel(value: &str) -> Result<FullTunnel, String> {
+    match value {
+        "strict" => Ok(FullTunnel::Strict),
+        "wg-quick" => Ok(FullTunnel::WgQuick),
+        _ => Err("it is strict or wg-quick".to_owned()),
+    }
+}
+
 /// Most bytes of a peer's name.
 const LONGEST_NAME: usize = 64;
 
@@ -195,7 +204,7 @@ mod tests {
     #[test]
     fn settings_are_read_and_kept() {
         let of_interface = "#adit: client-connect = /etc/on up \"two words\"\n# Adit:client-disconnect=/etc/off\n\
-                            #adit: listen-tcp = 443";
+                            #adit: listen-tcp = 443\n#adit: full-tunnel = wg-quick";
         let of_peer = "#adit: name = phone\n  #adit:expires = 2027-01-31\n#adit: session-limit = 8h\n# a comment\n\
                        #adit: tcp = http://vpn.example:8080/a?b";
         let parsed = parse(file(of_interface, of_peer).as_bytes(), "wg0.conf").expect("a good file");
@@ -207,11 +216,12 @@ mod tests {
         assert_eq!(peer.expires, Some(Duration::from_secs(1_801_353_600)));
         assert_eq!(peer.session_limit, Some(Duration::from_secs(8 * 3600)));
         assert_eq!(interface.listen_tcp, Some("[::]:443".parse().expect("an address")));
+        assert_eq!(interface.full_tunnel, Some(FullTunnel::WgQuick));
         let tcp = peer.tcp.as_ref().map(|it| (it.host.as_str(), it.port, it.target.as_str()));
         assert_eq!(tcp, Some(("vpn.example", 8080, "/a?b")));
         let tcp = "tcp = http://vpn.example:8080/a?b";
         assert_eq!(peer.directives, ["name = phone", "expires = 2027-01-31", "session-limit = 8h", tcp]);
-        assert_eq!((parsed.report.len(), interface.directives.len()), (10, 3));
+        assert_eq!((parsed.report.len(), interface.directives.len()), (11, 4));
     }
 
     #[test]
@@ -231,6 +241,7 @@ mod tests {
             ("", "#adit: session-limit = 4294967295d", "wg0.conf:7: session-limit: it is a number "),
             ("", "#adit: post-quantum = yes", "wg0.conf:7: post-quantum: it is off, on or required"),
             ("#adit: client-connect = x", "", "wg0.conf:4: client-connect: it is a program "),
+            ("#adit: full-tunnel = loose", "", "wg0.conf:4: full-tunnel: it is strict or wg-quick"),
             ("#adit: listen-tcp = 0", "", "wg0.conf:4: listen-tcp: it is PORT, "),
             ("#adit: tcp = http://a", "", "wg0.conf:4: tcp: it belongs into [Peer]"),
             ("", "#adit: tcp = a:80", "wg0.conf:7: tcp: it is http://HOST"),

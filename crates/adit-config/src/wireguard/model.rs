@@ -62,8 +62,21 @@ pub struct Interface {
     pub listen_tcp: Option<SocketAddr>,
     /// `post-quantum`: what holds for peers whose section says nothing else.
     pub post_quantum: Option<PostQuantum>,
+    /// `full-tunnel`: how default routes into the tunnel are made. `None`: [`FullTunnel::Strict`].
+    pub full_tunnel: Option<FullTunnel>,
     /// adit's own settings as they stand behind `#adit:`, for a file that is written anew.
     pub directives: Vec<String>,
+}
+
+/// How a default route into the tunnel (`Table = auto`) is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FullTunnel {
+    /// No route of the system leads traffic beside the tunnel, but for local networks of private addresses and other
+    /// tunnels.
+    #[default]
+    Strict,
+    /// By wg-quick's rules: all routes of the main table but its default routes go before the tunnel.
+    WgQuick,
 }
 
 /// Whether post-quantum preshared keys are agreed on with a peer (docs/WIREGUARD.md, "The post-quantum key exchange").

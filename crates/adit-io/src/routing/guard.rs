@@ -34,12 +34,14 @@ pub(super) struct Guard {
     device: u32,
     interface: String,
     in_force: Option<(Wanted, Firewall)>,
+    /// They were refused.
+    refused: Option<Wanted>,
 }
 
 impl Guard {
     /// For the TUN device of that index and name.
     pub(super) fn new(device: u32, interface: &str) -> Self {
-        Guard { device, interface: interface.to_owned(), in_force: None }
+        Guard { device, interface: interface.to_owned(), in_force: None, refused: None }
     }
 
     /// Makes the rules what is wanted. Runs no program if they are.
@@ -63,10 +65,21 @@ impl Guard {
         Ok(())
     }
 
+    /// The same; `None` if that was refused already.
+    pub(super) fn set_once(&mut self, wanted: Wanted) -> Option<Result<(), FirewallError>> {
+        if self.refused.as_ref() == Some(&wanted) {
+            return None;
+        }
+        let result = self.set(wanted.clone());
+        self.refused = result.is_err().then_some(wanted);
+        Some(result)
+    }
+
     /// Removes the rules.
     pub(super) fn undo(&mut self) {
         // What fails is gone already, or cannot be helped.
         let _ = self.set(Wanted::default());
+        self.refused = None;
     }
 
     fn name(&self, mark: u32) -> Name {
@@ -103,7 +116,7 @@ impl Guard {
     }
 }
 
-/// The rules of tunnels whose process was killed, and of those that live.
+/// The rules of all tunnels.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// The tables of nftables, with their family.

@@ -326,7 +326,8 @@ impl Policy {
         let server = settings.server;
         let leads_out = |route: &&ListedRoute| {
             let TableRoute { table, destination, device, .. } = &route.route;
-            let to_server = server.is_some_and(|server| destination.contains(&server));
+            // Where no server is named, there may be several, and each may be anywhere.
+            let to_server = server.is_none_or(|server| destination.contains(&server));
             let outside = *table == MAIN && *device != Some(self.device);
             outside && (destination.prefix_len() == 0 || to_server)
         };

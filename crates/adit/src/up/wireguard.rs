@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use adit_config::wireguard::{self as file, Parsed};
-use adit_core::{Ended, RouteTable, Severity, TunnelSettings, escaped};
+use adit_core::{Ended, Severity, TunnelSettings, escaped};
 use adit_io::{DriverError, Handle, Helper, Netlink, TunConfig};
 use adit_wireguard::{
     AllowedIp, Changes, Interface, PeerChange, PostQuantum, PresharedKey, PrivateKey, PublicKey,
@@ -23,6 +23,7 @@ use adit_wireguard::{
 use self::access::Access;
 use self::hooks::{Hooks, Moment};
 use self::names::{Endpoints, Families, NamedPeers, Resolver};
+use self::network::Routes;
 use self::orders::Orders;
 use self::reload::Holds;
 use self::streams::Streams;
@@ -82,16 +83,16 @@ impl Tunnel<'_> {
         };
         let by = (&resolver, Families::of_the_system());
         let endpoints = names::look_up(self.file, &self.parsed, by, &mut self.log)?;
-        let (settings, mark) = self.settings(&endpoints)?;
+        let (settings, routes) = self.settings(&endpoints)?;
         let streams = Streams::new(self.file, &self.parsed.config)?;
-        let mut tunnel = self.set_up(&interface, (settings.clone(), mark), &endpoints, &streams)?;
+        let mut tunnel = self.set_up(&interface, (settings.clone(), routes), &endpoints, &streams)?;
         let socket = UapiSocket::bind(&interface).map_err(Failure::World)?;
         tunnel.listen(socket).map_err(no_thread)?;
         let tables = status::OtherTables::default();
         let usage = self.log.clone();
         tables.add(move || usage.usage());
         let shown = self.show(tunnel.orders().handle(), member, tables.clone());
-        let helper = self.helper(&tunnel, &settings, shown.as_ref())?;
+        let helper = self.helper(&tunnel, routes, shown.as_ref())?;
         let access = helper.access();
         tunnel.use_helper(&access).map_err(no_helper)?;
         let waiting = hooks.prepare()?;
@@ -103,13 +104,14 @@ impl Tunnel<'_> {
         let words = peers.words();
         tunnel.watch(Box::new(move |event| words.event(event)));
         let files = access.files().map_err(no_helper)?;
-        let keeps_mark = self.args.kill_switch.is_some() || matches!(settings.table, RouteTable::ByMark(_));
+        let keeps_mark = self.args.kill_switch.is_some() || routes.go_by_mark();
         let named = NamedPeers::new(config);
         // A name server that is slow delays nothing else that the helper does.
         let resolver = access.files().map_err(no_helper)?;
         let _names = named.watch(resolver, tunnel.orders(), self.log.clone()).map_err(no_thread)?;
         let access = peers.words();
-        let holds = Holds { config: config.clone(), settings, access, named, streams, keeps_mark, files };
+        let holds =
+            Holds { config: config.clone(), settings, routes, access, named, streams, keeps_mark, files };
         let beside = (tunnel.orders(), holds);
         let orders = Orders::new(self.file.to_owned(), beside, waiting, self.log.clone());
         member.take_orders(orders.receiver()).map_err(no_signals)?;
@@ -136,7 +138,7 @@ impl Tunnel<'_> {
     fn helper(
         &mut self,
         tunnel: &wireguard::Tunnel,
-        settings: &TunnelSettings,
+        routes: Routes,
         shown: Option<&status::Socket>,
     ) -> Result<Helper, Failure> {
         let allowed = configuration::allowed_by_wireguard(&self.parsed.config);
@@ -146,8 +148,8 @@ impl Tunnel<'_> {
         policy.writes_configuration = allowed.writes_configuration;
         policy.names = allowed.names.unwrap_or_default();
         policy.scripts = allowed.scripts;
-        // The firewall's rules are set by `nft`.
-        policy.without_sandbox = self.args.no_sandbox || matches!(settings.table, RouteTable::ByMark(_));
+        // The firewall's rules are set by programs.
+        policy.without_sandbox = self.args.no_sandbox || routes.go_by_mark();
         let mut helper = privileges::start_helper(Dialect::WireGuard, policy, self.args.in_background)
             .map_err(Failure::World)?;
         helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));
@@ -181,24 +183,24 @@ impl Tunnel<'_> {
         self.file.to_str().and_then(file::interface_name).unwrap_or_default()
     }
 
-    /// What the system is to look like, and the firewall mark of the tunnel's own datagrams.
-    fn settings(&mut self, endpoints: &Endpoints) -> Result<(TunnelSettings, u32), Failure> {
+    /// What the system is to look like, and by which routes.
+    fn settings(&mut self, endpoints: &Endpoints) -> Result<(TunnelSettings, Routes), Failure> {
         let mut netlink = Netlink::open().map_err(no_netlink)?;
         let addresses: Vec<_> = endpoints.values().map(std::net::SocketAddr::ip).collect();
         let path = netlink.path_mtu(&addresses).map_err(no_netlink)?;
         let of_device = self.shared.as_ref().and_then(|shared| shared.terms).map(|terms| terms.mtu);
         let mtu = of_device.unwrap_or_else(|| network::mtu(&self.parsed.config.interface, path));
         let kill_switch = self.args.kill_switch.map(|_| kill_switch_mark(self.args, self.file, &self.parsed));
-        let (table, mark) = network::table(&self.parsed.config, kill_switch)
+        let routes = network::routes(&self.parsed.config, kill_switch)
             .map_err(|why| network::at_line(&self.parsed, self.file, "Table", &why))?;
-        Ok((network::settings(&self.parsed.config, mtu, table), mark))
+        Ok((network::settings(&self.parsed.config, mtu, routes), routes))
     }
 
     /// The device and its sockets.
     fn set_up(
         &self,
         interface: &str,
-        (tunnel, mark): (TunnelSettings, u32),
+        (tunnel, routes): (TunnelSettings, Routes),
         endpoints: &Endpoints,
         streams: &Streams,
     ) -> Result<wireguard::Tunnel, Failure> {
@@ -219,13 +221,17 @@ impl Tunnel<'_> {
         // The servers' device may carry larger packets than the links of WireGuard's peers.
         let most = if self.shared.is_some() { wireguard::MTU } else { u16::MAX };
         driver.resolv_conf.clone_from(&self.args.resolv_conf);
-        streams.set_up(&mut driver, &self.parsed.config, mark);
+        driver.socket_routing.mark = routes.own_mark();
+        streams.set_up(&mut driver, &self.parsed.config, routes.mark);
         let settings = Settings {
             driver,
             mtu,
             clamp_mss: most,
             tunnel: Some(tunnel),
-            configuration: Changes { fwmark: Some(mark), ..changes(&self.parsed.config, endpoints, streams) },
+            configuration: Changes {
+                fwmark: Some(routes.mark),
+                ..changes(&self.parsed.config, endpoints, streams)
+            },
             shared: self
                 .shared
                 .as_ref()

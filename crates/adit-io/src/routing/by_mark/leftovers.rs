@@ -1,4 +1,4 @@
-//! Rules and firewall tables of a tunnel whose process was killed. Its routes went with its device.
+//! Rules of a tunnel whose process was killed. Its routes went with its device.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use super::super::guard::Found;
 use crate::mark::MARK;
 use crate::netlink::{IpFamily, Netlink, Rule, RuleTarget};
 
-/// Removes what tunnels left behind whose process was killed. Where no rule of ours is, nothing is looked for.
-pub(in crate::routing) fn recover(netlink: &mut Netlink) {
+/// Removes the rules of tunnels whose process was killed. `firewall` says whose rules of the firewall there are.
+pub(in crate::routing) fn recover(netlink: &mut Netlink, firewall: &Found) {
     let rules = IpFamily::BOTH.map(|family| netlink.rules(family).unwrap_or_default());
     let rules: Vec<Rule> = rules.into_iter().flatten().filter_map(|listed| listed.own).collect();
     let marks: BTreeSet<u32> = rules.iter().filter_map(mark_of).collect();
@@ -16,7 +16,6 @@ pub(in crate::routing) fn recover(netlink: &mut Netlink) {
     }
     let Ok(links) = netlink.links() else { return };
     let lives = |device: u32| links.iter().any(|(index, _)| *index == device);
-    let firewall = Found::look();
     let live = firewall.marks(lives);
     // A firewall that was loaded anew has no table of a tunnel that runs. Its route is still there.
     let mut routed = BTreeSet::new();
@@ -27,7 +26,6 @@ pub(in crate::routing) fn recover(netlink: &mut Netlink) {
     for mark in marks.iter().filter(|mark| !live.contains(mark) && !routed.contains(mark)) {
         remove_rules(netlink, &rules, *mark);
     }
-    firewall.remove_dead(lives);
 }
 
 /// The mark, which is the number of the table too, if this is the first rule of a tunnel.

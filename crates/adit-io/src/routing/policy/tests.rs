@@ -262,6 +262,69 @@ fn rules_of_a_killed_process_are_removed_by_the_next() {
     });
 }
 
+/// CVE-2019-14899: the rule of the firewall, which goes with the tunnel or is found when its process was killed.
+#[test]
+fn the_firewall_guards_the_tunnels_addresses() {
+    in_fresh_network(|| {
+        let firewall = || crate::firewall::nft(&["list", "ruleset"], "");
+        if firewall().is_err() && std::env::var_os("CI").is_none() {
+            #[allow(clippy::print_stderr)]
+            {
+                eprintln!("NOT TESTED: the firewall's rules need nft");
+            }
+            return;
+        }
+        let guarded = TunnelSettings { guards_addresses: true, ..full_settings() };
+        let mut bed = Bed::new(&guarded);
+        let rules = firewall().unwrap();
+        for line in [
+            "ip daddr 10.8.0.2 fib saddr type != local drop",
+            "ip6 daddr fd00:8::2 fib saddr type != local drop",
+        ] {
+            assert!(rules.contains(line), "{line}\n{rules}");
+        }
+        Routing::recover();
+        assert_eq!(firewall().unwrap(), rules, "the tunnel runs");
+        let split = TunnelSettings { redirect: None, ..guarded.clone() };
+        assert_eq!(bed.routing.apply(&split), []);
+        assert_eq!(firewall().unwrap(), "");
+        assert_eq!(bed.routing.apply(&guarded), []);
+        let links = bed.netlink.links().unwrap().len();
+        let Bed { _world, tun, routing, mut netlink, .. } = bed;
+        std::mem::forget(routing);
+        drop(tun);
+        // A process that another test is starting may hold the device until it has begun.
+        let is_closed = (0..1500).any(|_| {
+            thread::sleep(Duration::from_millis(20));
+            netlink.links().unwrap().len() < links
+        });
+        assert!(is_closed && firewall().unwrap() != "");
+        Routing::recover();
+        assert_eq!(firewall().unwrap(), "", "the process was killed");
+    });
+}
+
+/// Several servers may be anywhere, where none is named.
+#[test]
+fn strict_filters_are_loosened_on_each_way_to_a_server() {
+    in_fresh_network(|| {
+        let world = world();
+        let mut netlink = Netlink::open().unwrap();
+        let second = Tun::create(&TunConfig::default()).unwrap();
+        let other = netlink.link(second.name()).unwrap().index;
+        netlink.add_address(other, "198.51.100.7/24".parse().unwrap(), None).unwrap();
+        netlink.set_up(other, true).unwrap();
+        netlink.set_reverse_path_filter(other, STRICT).unwrap();
+        let tun = Tun::create(&TunConfig::default()).unwrap();
+        let mut routing = Routing::new(tun.name()).unwrap();
+        assert_eq!(routing.apply(&TunnelSettings { server: None, ..full_settings() }), []);
+        assert_eq!(netlink.reverse_path_filter(other).unwrap(), LOOSE);
+        routing.undo();
+        assert_eq!(netlink.reverse_path_filter(other).unwrap(), STRICT);
+        drop(world);
+    });
+}
+
 /// The answers of the server pass a strict filter, which is as it was afterwards.
 #[test]
 fn a_strict_reverse_path_filter_is_loosened() {

@@ -1,10 +1,10 @@
-//! What the system is to look like, by wg-quick's rules (wg-quick(8)).
+//! What the system is to look like: as wg-quick(8) has it, but that a full tunnel lets less pass beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use adit_config::wireguard::{AllowedIp, Config, Interface, Parsed, Table};
-use adit_core::{Dns, IpNet, Route, RouteTable, RouteVia, TunnelSettings};
+use adit_config::wireguard::{AllowedIp, Config, FullTunnel, Interface, Parsed, Table};
+use adit_core::{Dns, IpNet, Redirect, Route, RouteTable, RouteVia, TunnelSettings};
 use adit_io::Routing;
 
 use crate::up::Failure;
@@ -31,39 +31,73 @@ pub(super) fn mtu(interface: &Interface, path: Option<u32>) -> u16 {
 /// the file's own, or else one that does not depend on what the system looks like, as the next start must find the same.
 pub(super) fn kill_switch_mark(config: &Config, number: usize) -> u32 {
     let number = u32::try_from(number).unwrap_or_default();
-    config.interface.fwmark.filter(|mark| *mark != 0).unwrap_or(FIRST_TABLE.saturating_add(number))
+    let own = match config.interface.full_tunnel.unwrap_or_default() {
+        FullTunnel::Strict => adit_io::MARK,
+        // It is the number of a routing table too.
+        FullTunnel::WgQuick => FIRST_TABLE.saturating_add(number),
+    };
+    config.interface.fwmark.filter(|mark| *mark != 0).unwrap_or(own)
 }
 
-/// Where the routes go, and the firewall mark of the tunnel's own datagrams; 0: none. `kill_switch` is the mark by which
-/// that knows them, if it is on.
+/// How allowed IPs become routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Routes {
+    /// Where they go.
+    pub(super) table: RouteTable,
+    /// All traffic of a family with a default route goes into the tunnel, whatever other routes say.
+    pub(super) redirects: bool,
+    /// The firewall mark of the tunnel's own datagrams; 0: none.
+    pub(super) mark: u32,
+}
+
+impl Routes {
+    /// Whether the tunnel's own datagrams are told by their mark, so that it stays that of the start.
+    pub(super) fn go_by_mark(&self) -> bool {
+        self.redirects || matches!(self.table, RouteTable::ByMark(_))
+    }
+
+    /// The mark, where it is to be known to more than the sockets and is not that of all tunnels.
+    pub(super) fn own_mark(&self) -> Option<u32> {
+        (self.redirects && self.mark != adit_io::MARK).then_some(self.mark)
+    }
+}
+
+/// How allowed IPs become routes. `kill_switch` is the mark by which that knows the tunnel's own datagrams, if it is on.
 ///
 /// # Errors
 /// There is no such table, or none is free.
-pub(super) fn table(config: &Config, kill_switch: Option<u32>) -> Result<(RouteTable, u32), String> {
+pub(super) fn routes(config: &Config, kill_switch: Option<u32>) -> Result<Routes, String> {
     let mark = kill_switch.or(config.interface.fwmark).unwrap_or_default();
     let has_default = allowed_ips(config).iter().any(|net| net.prefix_len() == 0);
     let table = match &config.interface.table {
         Table::Off => RouteTable::Main,
-        Table::Auto if has_default => {
-            let number = match mark {
-                0 => Routing::free_table(FIRST_TABLE)
-                    .map_err(|error| format!("no routing table is free: {error}"))?,
-                mark => mark,
-            };
-            // The kill switch has chosen without a look at the system; the person who wrote a number into the file, with one.
-            let is_chosen = kill_switch.is_some() && config.interface.fwmark.is_none_or(|mark| mark == 0);
-            if is_chosen && Routing::free_table(number).is_ok_and(|free| free != number) {
-                return Err(format!("routing table {number} is in use: name a free number in FwMark"));
-            }
-            return Ok((RouteTable::ByMark(number), number));
-        }
+        Table::Auto if has_default => return full_tunnel(config, mark, kill_switch),
         Table::Auto => RouteTable::Main,
         Table::Number(number) => numbered(*number),
         Table::Name(name) => numbered(named(name).ok_or_else(|| {
             format!("there is no routing table `{name}`: {} has their names", TABLE_NAMES.join(" or "))
         })?),
     };
-    Ok((table, mark))
+    Ok(Routes { table, redirects: false, mark })
+}
+
+fn full_tunnel(config: &Config, mark: u32, kill_switch: Option<u32>) -> Result<Routes, String> {
+    if config.interface.full_tunnel.unwrap_or_default() == FullTunnel::Strict {
+        let mark = if mark == 0 { adit_io::MARK } else { mark };
+        return Ok(Routes { table: RouteTable::Main, redirects: true, mark });
+    }
+    let number = match mark {
+        0 => {
+            Routing::free_table(FIRST_TABLE).map_err(|error| format!("no routing table is free: {error}"))?
+        }
+        mark => mark,
+    };
+    // The kill switch has chosen without a look at the system; the person who wrote a number into the file, with one.
+    let is_chosen = kill_switch.is_some() && config.interface.fwmark.is_none_or(|mark| mark == 0);
+    if is_chosen && Routing::free_table(number).is_ok_and(|free| free != number) {
+        return Err(format!("routing table {number} is in use: name a free number in FwMark"));
+    }
+    Ok(Routes { table: RouteTable::ByMark(number), redirects: false, mark: number })
 }
 
 fn numbered(number: u32) -> RouteTable {
@@ -89,17 +123,27 @@ fn in_names(text: &str, name: &str) -> Option<u32> {
 }
 
 /// What the system is to look like.
-pub(super) fn settings(config: &Config, mtu: u16, table: RouteTable) -> TunnelSettings {
+pub(super) fn settings(config: &Config, mtu: u16, by: Routes) -> TunnelSettings {
     let interface = &config.interface;
-    let routes = match interface.table {
+    let mut routes = match interface.table {
         Table::Off => Vec::new(),
-        _ => routes(config, table),
+        _ => wanted_routes(config, by.table),
     };
+    let mut redirect = Redirect::default();
+    if by.redirects {
+        let (all, some): (Vec<Route>, _) =
+            routes.into_iter().partition(|route| route.destination.prefix_len() == 0);
+        let has = |is_ipv4| all.iter().any(|route| route.destination.addr().is_ipv4() == is_ipv4);
+        redirect = Redirect { ipv4: has(true), ipv6: has(false), ..redirect };
+        routes = some;
+    }
     TunnelSettings {
         addresses: interface.addresses.clone(),
         mtu,
         routes,
-        table,
+        table: by.table,
+        redirect: (redirect.ipv4 || redirect.ipv6).then_some(redirect),
+        guards_addresses: by.redirects,
         dns: Dns { servers: interface.dns.clone(), search: interface.search.clone(), only_for: Vec::new() },
         ..TunnelSettings::default()
     }
@@ -130,7 +174,7 @@ pub(super) fn allowed_ips(config: &Config) -> Vec<IpNet> {
     nets
 }
 
-fn routes(config: &Config, table: RouteTable) -> Vec<Route> {
+fn wanted_routes(config: &Config, table: RouteTable) -> Vec<Route> {
     // In the main table an address brings the route to its network, so that wg-quick adds none into that.
     let connected = |net: &IpNet| {
         let holds = |address: &IpNet| {
@@ -162,20 +206,42 @@ mod tests {
         adit_config::wireguard::parse(text.as_bytes(), "wg0.conf").expect("a good file").config
     }
 
+    const QUICK: &str = "#adit: full-tunnel = wg-quick";
+
+    fn by(table: RouteTable, redirects: bool, mark: u32) -> Result<Routes, String> {
+        Ok(Routes { table, redirects, mark })
+    }
+
+    #[test]
+    fn a_full_tunnel_takes_what_its_default_routes_say() {
+        let of = |allowed: &str| {
+            let config = config("Address=10.0.0.2/32", &[allowed]);
+            let settings = settings(&config, 1420, routes(&config, None).expect("routes"));
+            let redirect = settings.redirect.map(|redirect| (redirect.ipv4, redirect.ipv6));
+            (redirect, settings.guards_addresses, settings.routes.len())
+        };
+        assert_eq!(of("AllowedIPs=0.0.0.0/0,10.1.0.0/16"), (Some((true, false)), true, 1));
+        assert_eq!(of("AllowedIPs=0.0.0.0/0,::/0"), (Some((true, true)), true, 0));
+        assert_eq!(of("AllowedIPs=10.1.0.0/16"), (None, false, 1));
+    }
+
     fn destinations(config: &Config, table: RouteTable) -> Vec<String> {
-        let settings = settings(config, 1420, table);
+        let settings = settings(config, 1420, Routes { table, redirects: false, mark: 0 });
         settings.routes.iter().map(|route| route.destination.to_string()).collect()
     }
 
     #[test]
     fn the_kill_switch_knows_a_mark_that_no_system_changes() {
         let mark = |lines: &str, number| kill_switch_mark(&config(lines, &["AllowedIPs=0.0.0.0/0"]), number);
-        assert_eq!([mark("", 0), mark("", 2), mark("FwMark=off", 0)], [51_820, 51_822, 51_820]);
+        assert_eq!([mark("", 0), mark("", 2), mark("FwMark=off", 0)], [adit_io::MARK; 3]);
+        let quick = [mark(QUICK, 0), mark(QUICK, 2), mark(&format!("{QUICK}\nFwMark=off"), 0)];
+        assert_eq!(quick, [51_820, 51_822, 51_820]);
         assert_eq!(mark("FwMark=0x99", 2), 0x99);
         // Also where there is no default route.
-        let of = |allowed: &str| table(&config("", &[allowed]), Some(7));
-        assert_eq!(of("AllowedIPs=10.0.0.0/8"), Ok((RouteTable::Main, 7)));
-        assert_eq!(of("AllowedIPs=0.0.0.0/0"), Ok((RouteTable::ByMark(7), 7)));
+        let of = |lines, allowed: &str| routes(&config(lines, &[allowed]), Some(7));
+        assert_eq!(of("", "AllowedIPs=10.0.0.0/8"), by(RouteTable::Main, false, 7));
+        assert_eq!(of("", "AllowedIPs=0.0.0.0/0"), by(RouteTable::Main, true, 7));
+        assert_eq!(of(QUICK, "AllowedIPs=0.0.0.0/0"), by(RouteTable::ByMark(7), false, 7));
     }
 
     #[test]
@@ -207,14 +273,16 @@ mod tests {
 
     #[test]
     fn tables_are_found() {
-        let of = |lines: &str, allowed: &str| table(&config(lines, &[allowed]), None);
-        let split = "AllowedIPs=10.1.0.0/16";
-        assert_eq!(of("", split), Ok((RouteTable::Main, 0)));
-        assert_eq!(of("FwMark=9", split), Ok((RouteTable::Main, 9)));
-        assert_eq!(of("FwMark=9", "AllowedIPs=::/0"), Ok((RouteTable::ByMark(9), 9)));
-        assert_eq!(of("Table=7\nFwMark=9", "AllowedIPs=::/0"), Ok((RouteTable::Number(7), 9)));
-        assert_eq!(of("Table=254", split), Ok((RouteTable::Main, 0)));
-        assert_eq!(of("Table=off", "AllowedIPs=::/0"), Ok((RouteTable::Main, 0)));
+        let of = |lines: &str, allowed: &str| routes(&config(lines, &[allowed]), None);
+        let (split, all) = ("AllowedIPs=10.1.0.0/16", "AllowedIPs=::/0");
+        assert_eq!(of("", split), by(RouteTable::Main, false, 0));
+        assert_eq!(of("FwMark=9", split), by(RouteTable::Main, false, 9));
+        assert_eq!(of("", all), by(RouteTable::Main, true, adit_io::MARK));
+        assert_eq!(of("FwMark=9", all), by(RouteTable::Main, true, 9));
+        assert_eq!(of(&format!("FwMark=9\n{QUICK}"), all), by(RouteTable::ByMark(9), false, 9));
+        assert_eq!(of("Table=7\nFwMark=9", all), by(RouteTable::Number(7), false, 9));
+        assert_eq!(of("Table=254", split), by(RouteTable::Main, false, 0));
+        assert_eq!(of("Table=off", all), by(RouteTable::Main, false, 0));
         assert!(of("Table=nosuchtable", split).is_err());
         let text = "#\n255\tlocal\n0x10 vpn # ours\nx y\n";
         assert_eq!(

@@ -11,6 +11,7 @@ use adit_wireguard::{Changes, PeerChange, PublicKey, Reply, Status};
 
 use super::access::Words;
 use super::names::{self, Families, NamedPeers, Resolver};
+use super::network::Routes;
 use super::streams::Streams;
 use super::{changes, network};
 use crate::configuration;
@@ -25,6 +26,8 @@ pub(super) struct Holds {
     pub(super) config: Config,
     /// What the system looks like.
     pub(super) settings: TunnelSettings,
+    /// How allowed IPs become routes.
+    pub(super) routes: Routes,
     /// What decides on the peers that may be connected.
     pub(super) access: Words,
     /// The peers whose endpoints are resolved again.
@@ -60,7 +63,6 @@ pub(super) fn reload(
         Failure::World(why) | Failure::Configuration(why) => why,
     })?;
     let status = interface.status().ok_or("the tunnel has ended")?;
-    let by_mark = matches!(holds.settings.table, RouteTable::ByMark(_));
     let all = changes(&parsed.config, &endpoints, &holds.streams);
     let changes = differences(all, &parsed.config, &status, holds.keeps_mark);
     let outcome = interface.configure(Box::new(changes)).ok_or("the tunnel has ended")?;
@@ -71,8 +73,9 @@ pub(super) fn reload(
     // They hold until the next start.
     config.interface.table = holds.config.interface.table.clone();
     config.interface.mtu = holds.config.interface.mtu;
-    let mut settings = network::settings(&config, holds.settings.mtu, holds.settings.table);
-    if !by_mark {
+    config.interface.full_tunnel = holds.config.interface.full_tunnel;
+    let mut settings = network::settings(&config, holds.settings.mtu, holds.routes);
+    if !holds.routes.go_by_mark() {
         settings.routes.retain(|route| !is_new_default(&holds.settings, route.destination.prefix_len()));
     }
     if settings != holds.settings {
@@ -93,7 +96,7 @@ fn is_new_default(settings: &TunnelSettings, prefix_len: u8) -> bool {
 /// What the file says otherwise than before and holds from the next start on, in words with its line.
 fn fixed(file: &Path, holds: &Holds, parsed: &Parsed) -> Vec<String> {
     let (old, new) = (&holds.config.interface, &parsed.config.interface);
-    let by_mark = matches!(holds.settings.table, RouteTable::ByMark(_));
+    let by_mark = holds.routes.go_by_mark();
     let has_default = |config: &Config| network::allowed_ips(config).iter().any(|net| net.prefix_len() == 0);
     // A mark, and rules by it, are there from the start on or never.
     let first_default = new.table == Table::Auto && !by_mark && has_default(&parsed.config);
@@ -109,6 +112,7 @@ fn fixed(file: &Path, holds: &Holds, parsed: &Parsed) -> Vec<String> {
         ("PostDown", old.post_down != new.post_down),
         ("client-connect", first_program && new.client_connect.is_some()),
         ("client-disconnect", first_program && new.client_disconnect.is_some()),
+        ("full-tunnel", old.full_tunnel.unwrap_or_default() != new.full_tunnel.unwrap_or_default()),
         ("listen-tcp", old.listen_tcp != new.listen_tcp),
         ("tcp", holds.streams.differ(&parsed.config)),
         ("AllowedIPs", first_default && !has_default(&holds.config)),

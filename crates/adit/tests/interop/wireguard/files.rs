@@ -9,6 +9,8 @@ use super::bed::{End, PORT, Program, WAIT, device, joined};
 
 /// What real wg-quick needs.
 const QUICK: [&str; 5] = ["wg", "wg-quick", "nft", "sysctl", "bash"];
+/// adit's own way of a full tunnel lets less pass beside it than wg-quick's.
+const BY_QUICK: &str = "#adit: full-tunnel = wg-quick";
 /// A public key whose private key nobody has.
 const OTHER: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 
@@ -125,7 +127,8 @@ fn same(test: &str, interfaces: &[&str]) {
     for text in interfaces {
         let device = device('f');
         let text = text.replace("MARKER", &marker.display().to_string());
-        let text = format!("[Interface]\nPrivateKey = {}\n{text}\n", key.trim()).replace("OTHER", OTHER);
+        let text = format!("[Interface]\nPrivateKey = {}\n{BY_QUICK}\n{text}\n", key.trim());
+        let text = text.replace("OTHER", OTHER);
         files.push(client.scratch.write(&format!("{device}.conf"), &text).unwrap());
         devices.push(device);
     }
@@ -310,6 +313,61 @@ fn mtu_of_the_file() {
             "Address = 10.77.0.2/24, fd00:77::2/64\nMTU = 1300\n[Peer]\nPublicKey = OTHER\nAllowedIPs = 10.78.0.0/16, fd00:78::/64\nEndpoint = 10.9.0.1:51820",
         ],
     );
+}
+
+/// A full tunnel of a file, where these programs are hidden. Gives the log, and the rules of the firewall meanwhile.
+fn full_tunnel_without(programs: &[&str]) -> (String, String) {
+    let end = End::create(1, Program::Adit);
+    let key = std::fs::read_to_string(&end.key_file).unwrap();
+    let text = format!(
+        "[Interface]\nPrivateKey = {}\nAddress = 10.77.0.2/24\n[Peer]\nPublicKey = {OTHER}\nAllowedIPs = 0.0.0.0/0\n\
+         Endpoint = 10.9.0.1:{PORT}\n",
+        key.trim()
+    );
+    let file = end.scratch.write(&format!("{}.conf", end.device), &text).unwrap();
+    let layers = end.scratch.path().join("layers");
+    std::fs::create_dir(&layers).unwrap();
+    // A device of the numbers 0, 0 hides a file in an overlay (Documentation/filesystems/overlayfs.rst).
+    let script = "mount -t tmpfs none $0 && mkdir $0/upper $0/work && for name in $3; do mknod $0/upper/$name c 0 0; done && \
+                  mount -t overlay none -o lowerdir=/usr/sbin,upperdir=$0/upper,workdir=$0/work /usr/sbin && \
+                  exec \"$1\" up \"$2\"";
+    let mut command = program("unshare").unwrap();
+    command.args(["--mount", "sh", "-c", script]).arg(&layers);
+    command.args([Path::new(env!("CARGO_BIN_EXE_adit")), &file]).arg(programs.join(" "));
+    command.env("STATE_DIRECTORY", &end.state);
+    let mut adit = end.namespace.spawn("adit up", command).unwrap();
+    adit.wait_for_line(0, "interface up", WAIT).unwrap();
+    let saved = || {
+        let mut command = program("iptables-save").unwrap();
+        command.args(["-t", "raw"]);
+        end.namespace.run(command).unwrap_or_default()
+    };
+    let rules = if can_run("iptables", &["iptables-save"]) { saved() } else { String::new() };
+    assert!(adit.terminate(WAIT).unwrap().success(), "{}", adit.log());
+    assert!(rules.is_empty() || !saved().contains("DROP"), "{}", saved());
+    (adit.log(), rules)
+}
+
+#[test]
+fn a_full_tunnel_comes_up_where_there_is_iptables_but_no_nft() {
+    const NEEDS: [&str; 5] = ["unshare", "mount", "iptables-save", "iptables-restore", "mknod"];
+    if !can_run("a_full_tunnel_comes_up_where_there_is_iptables_but_no_nft", &NEEDS) {
+        return;
+    }
+    let (log, rules) = full_tunnel_without(&["nft"]);
+    assert!(rules.contains("-d 10.77.0.2/32") && rules.contains("DROP"), "{rules}\n{log}");
+    assert!(!log.contains("warning") && !log.contains("error"), "{log}");
+}
+
+/// Nothing leaves beside it all the same, as no rule of the firewall is needed for that.
+#[test]
+fn a_full_tunnel_comes_up_without_a_firewall_and_says_what_to_install() {
+    if !can_run("a_full_tunnel_comes_up_without_a_firewall", &["unshare", "mount", "mknod"]) {
+        return;
+    }
+    let (log, _) = full_tunnel_without(&["nft", "iptables-restore"]);
+    let lines = log.lines().filter(|line| line.contains("install the package nftables")).count();
+    assert_eq!((lines, log.contains("error")), (1, false), "{log}");
 }
 
 #[test]

@@ -96,6 +96,17 @@ impl Bed {
     fn start(&mut self) {
         self.process = Some(up(&self.client, &[Path::new("--kill-switch"), &self.file]));
         self.process().wait_for_line(0, "kill switch on", WAIT).unwrap();
+        self.forget();
+    }
+
+    fn start_without_kill_switch(&mut self) {
+        self.process = Some(up(&self.client, &[&self.file]));
+        self.process().wait_for_line(0, "interface up", WAIT).unwrap();
+        self.wait_until_up();
+        self.forget();
+    }
+
+    fn forget(&self) {
         // What left before.
         let _ = self.capture.take();
     }
@@ -198,6 +209,36 @@ fn nothing_leaves_beside_a_full_tunnel_with_the_kill_switch() {
     bed.wait_for_leaks();
 }
 
+/// By the tunnel's routing alone. Who runs the local network has routes and addresses set by DHCP.
+#[test]
+fn nothing_leaves_beside_a_full_tunnel_by_routes_of_the_network() {
+    if !can_run("nothing_leaves_beside_a_full_tunnel_by_routes_of_the_network", &["wg", "nft"]) {
+        return;
+    }
+    for lines in ["", "FwMark = 0x99"] {
+        let mut bed = Bed::new(lines, FULL, SERVER);
+        bed.start_without_kill_switch();
+        bed.add("it is up");
+        let ip = |bed: &Bed, line: &str| {
+            bed.client.namespace.ip(&line.split(' ').collect::<Vec<_>>()).unwrap();
+        };
+        ip(&bed, "route add 45.0.0.5/32 via 192.168.1.1");
+        ip(&bed, "-6 route add 2600::/48 via fd00:1::1");
+        bed.add("routes to a /32 and a /48 (TunnelVision)");
+        ip(&bed, "address add 198.51.100.2/24 dev wire");
+        ip(&bed, "address add 2001:db8:5::2/64 dev wire nodad");
+        bed.add("a false local network (TunnelCrack)");
+        let rules = bed.client.namespace.ip(&["rule", "show"]).unwrap();
+        assert!(rules.contains(if lines.is_empty() { "0x61646974" } else { "fwmark 0x99 " }), "{rules}");
+        bed.client.namespace.ip(&["rule", "del", "priority", "31996"]).unwrap();
+        bed.add("a rule is deleted");
+        bed.wait_until_up();
+        bed.check();
+        assert!(bed.process().terminate(WAIT).unwrap().success(), "{}", bed.process().log());
+        bed.wait_for_leaks();
+    }
+}
+
 /// The kill switch knows the datagrams of a tunnel with a mark of its own, and of one that takes some networks alone.
 #[test]
 fn the_kill_switch_knows_each_files_datagrams() {
@@ -205,7 +246,7 @@ fn the_kill_switch_knows_each_files_datagrams() {
         return;
     }
     for (lines, allowed, mark) in
-        [("FwMark = 0x99", FULL, "0x99"), ("SaveConfig = true", "10.77.0.0/24", "0xca6c")]
+        [("FwMark = 0x99", FULL, "0x99"), ("SaveConfig = true", "10.77.0.0/24", "0x61646974")]
     {
         let mut bed = Bed::new(lines, allowed, SERVER);
         bed.start();
