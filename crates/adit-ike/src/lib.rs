@@ -2,9 +2,11 @@
 //!
 //! | part | holds |
 //! |---|---|
+//! | [`crypto`] | key exchanges, key derivation, the protection of messages, proofs of identity |
 //! | [`suite`] | algorithms: proposals from keywords, and the choice of one |
 //! | [`wire`] | messages and payloads: decoded into values, encoded from values |
 #![forbid(unsafe_code)]
 
+pub mod crypto;
 pub mod suite;
 pub mod wire;

@@ -1,0 +1,22 @@
+//! The cryptography of IKEv2: key exchanges, key derivation, the protection of messages, and the proof of a pre-shared key.
+//!
+//! | part | of RFC 7296 |
+//! |---|---|
+//! | [`KeyShare`], [`answer_exchange`] | 2.12, 3.4; RFC 5903, RFC 8031; ML-KEM |
+//! | [`prf`], [`prf_plus`], [`IkeKeys`], [`ChildKeys`] | 2.13, 2.14, 2.17, 2.18 |
+//! | [`Protection`] | 3.14; RFC 5282, RFC 7634, RFC 7383 |
+//! | [`shared_key_proof`] | 2.15 |
+
+mod auth;
+mod exchange;
+mod keys;
+mod prf;
+mod protection;
+#[cfg(test)]
+mod tests;
+
+pub use auth::{SignedOctets, shared_key_proof};
+pub use exchange::{ExchangeError, KeyShare, answer_exchange};
+pub use keys::{ChildKeys, DirectionKeys, IkeKeys, Nonces, first_seed, rekey_seed};
+pub use prf::{Secret, prf, prf_plus};
+pub use protection::{Contents, OpenError, Protection};
