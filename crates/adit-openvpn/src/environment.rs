@@ -3,11 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_core::{Instant, Ipv4Net, Ipv6Net, Path, printable};
-use adit_pki::certificate::subject_text;
+use adit_pki::certificate::{named_attributes, subject_text};
 use rustls::pki_types::CertificateDer;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
-use x509_parser::objects::{oid_registry, oid2abbrev};
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::time::ASN1Time;
 
@@ -87,17 +86,15 @@ impl Environment {
             self.set(&format!("tls_serial_hex_{depth}"), &hex(without_sign(certificate.raw_serial())));
             self.set(&format!("tls_digest_{depth}"), &hex(&Sha1::digest(der.as_ref())));
             self.set(&format!("tls_digest_sha256_{depth}"), &hex(&Sha256::digest(der.as_ref())));
-            for attribute in certificate.subject().iter_attributes() {
-                let Ok(value) = attribute.as_str() else { continue };
-                let oid = attribute.attr_type();
-                let field = match oid2abbrev(oid, oid_registry()) {
-                    Ok("Email") => "emailAddress".to_owned(),
-                    Ok(name) => name.to_owned(),
-                    Err(_) => oid.to_id_string(),
-                };
-                let field: String =
-                    field.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-                self.add(&format!("X509_{depth}_{field}"), value);
+            for (field, value) in named_attributes(certificate.subject()) {
+                // OpenVPN leaves out what a variable's name cannot hold (env_set.c, `setenv_str`), and looks for a name that is
+                // taken before that.
+                let name: String = field.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+                let variable = format!("X509_{depth}_{name}");
+                match name == field {
+                    true => self.add(&variable, &value),
+                    false => self.set(&variable, &value),
+                }
             }
         }
     }
@@ -222,6 +219,50 @@ mod tests {
         assert_eq!(get(&env, "UV_X"), Some("__reboot)"));
         assert_eq!(get(&env, "LD_PRELOAD"), None);
         assert_eq!(get(&env, "script_type"), Some("client-connect"));
+    }
+
+    #[test]
+    fn attributes_of_a_subject_have_openssls_names() {
+        use rcgen::{CertificateParams, DnType, DnValue, KeyPair};
+
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        let bmp = DnValue::BmpString("Bücher".try_into().unwrap());
+        for (oid, value) in [
+            (&[2, 5, 4, 10][..], bmp),
+            (&[0, 9, 2342, 19_200_300, 100, 1, 1], "u1".into()),
+            (&[2, 5, 4, 42], "Anna".into()),
+            (&[1, 3, 6, 1, 4, 1, 311, 60, 2, 1, 3], "DE".into()),
+            (&[1, 2, 3, 4, 5], "not named".into()),
+            // id-pda-dateOfBirth: OpenVPN leaves the hyphens out.
+            (&[1, 3, 6, 1, 5, 5, 7, 9, 1], "long ago".into()),
+            (&[2, 5, 4, 3], "x".into()),
+        ] {
+            params.distinguished_name.push(DnType::CustomDnType(oid.to_vec()), value);
+        }
+        let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let mut env = Environment::default();
+        env.certificates(&[certificate.der().clone()]);
+        let subject: Vec<(String, String)> = env.into_list();
+        let of = |name| get(&subject, name);
+        assert_eq!(
+            of("tls_id_0")
+                .map(|it| it.starts_with("O=Bücher, UID=u1, GN=Anna, jurisdictionC=DE, 1.2.3.4.5=")),
+            Some(true)
+        );
+        let named: Vec<(&str, &str)> = subject
+            .iter()
+            .filter_map(|(name, value)| Some((name.strip_prefix("X509_0_")?, value.as_str())))
+            .collect();
+        let expected = [
+            ("O", "Bücher"),
+            ("UID", "u1"),
+            ("GN", "Anna"),
+            ("jurisdictionC", "DE"),
+            ("idpdadateOfBirth", "long ago"),
+            ("CN", "x"),
+        ];
+        assert_eq!(named, expected);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use adit_core::is_unprintable;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
+use x509_parser::der_parser::asn1_rs::Tag;
 use x509_parser::extensions::{NSCertType, ParsedExtension};
 use x509_parser::oid_registry::{
     OID_X509_EXT_BASIC_CONSTRAINTS, OID_X509_EXT_CERT_TYPE, OID_X509_EXT_EXTENDED_KEY_USAGE,
@@ -13,6 +14,7 @@ use x509_parser::oid_registry::{
 use x509_parser::prelude::{AttributeTypeAndValue, X509Certificate, X509Extension, X509Name};
 use x509_parser::public_key::PublicKey;
 
+use crate::object_names::short_name;
 use crate::verify::Purpose;
 
 /// The dotted OID of the common name (X.520).
@@ -21,57 +23,79 @@ pub(crate) const COMMON_NAME: &str = "2.5.4.3";
 /// security level 2.
 pub(crate) const LEAST_RSA_BITS: usize = 2048;
 
-/// Short names of attributes as OpenSSL prints them, by dotted OID.
-const SHORT_NAMES: &[(&str, &str)] = &[
-    (COMMON_NAME, "CN"),
-    ("2.5.4.4", "SN"),
-    ("2.5.4.5", "serialNumber"),
-    ("2.5.4.6", "C"),
-    ("2.5.4.7", "L"),
-    ("2.5.4.8", "ST"),
-    ("2.5.4.9", "street"),
-    ("2.5.4.10", "O"),
-    ("2.5.4.11", "OU"),
-    ("2.5.4.12", "title"),
-    ("2.5.4.13", "description"),
-    ("2.5.4.15", "businessCategory"),
-    ("2.5.4.17", "postalCode"),
-    ("2.5.4.20", "telephoneNumber"),
-    ("2.5.4.41", "name"),
-    ("2.5.4.42", "GN"),
-    ("2.5.4.43", "initials"),
-    ("2.5.4.44", "generationQualifier"),
-    ("2.5.4.45", "x500UniqueIdentifier"),
-    ("2.5.4.46", "dnQualifier"),
-    ("2.5.4.65", "pseudonym"),
-    ("2.5.4.97", "organizationIdentifier"),
-    ("0.9.2342.19200300.100.1.1", "UID"),
-    ("0.9.2342.19200300.100.1.25", "DC"),
-    ("1.2.840.113549.1.9.1", "emailAddress"),
-    ("1.2.840.113549.1.9.2", "unstructuredName"),
-];
+/// How a value of a name's attribute is encoded.
+enum Characters {
+    /// UTF-8.
+    Utf8,
+    /// One byte each, of ISO 8859-1.
+    OneByte,
+    /// Two bytes each, and for some of them twice two (UTF-16).
+    TwoBytes,
+    /// Four bytes each.
+    FourBytes,
+}
 
-/// An attribute's text; `None` if it is no text.
-pub(crate) fn text(attribute: &AttributeTypeAndValue<'_>) -> Option<String> {
-    use x509_parser::der_parser::asn1_rs::Tag;
+impl Characters {
+    /// The characters of a string type; `None` of what is no string (OpenSSL a_strex.c, `tag2nbyte`, where T61 counts as ISO
+    /// 8859-1).
+    fn of(tag: Tag) -> Option<Self> {
+        match tag {
+            Tag::Utf8String => Some(Characters::Utf8),
+            Tag::BmpString => Some(Characters::TwoBytes),
+            Tag::UniversalString => Some(Characters::FourBytes),
+            Tag::NumericString
+            | Tag::PrintableString
+            | Tag::T61String
+            | Tag::Ia5String
+            | Tag::VisibleString
+            | Tag::UtcTime
+            | Tag::GeneralizedTime => Some(Characters::OneByte),
+            _ => None,
+        }
+    }
 
-    let value = attribute.attr_value();
-    match value.tag() {
-        Tag::T61String => Some(value.data.iter().map(|byte| char::from(*byte)).collect()),
-        Tag::BmpString => {
-            let units = value.data.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
-            char::decode_utf16(units).collect::<Result<_, _>>().ok()
+    fn decode(&self, bytes: &[u8]) -> Option<String> {
+        match self {
+            Characters::Utf8 => std::str::from_utf8(bytes).ok().map(str::to_owned),
+            Characters::OneByte => Some(bytes.iter().map(|byte| char::from(*byte)).collect()),
+            Characters::TwoBytes => {
+                let (units, rest) = bytes.as_chunks();
+                let units = units.iter().map(|unit| u16::from_be_bytes(*unit));
+                rest.is_empty().then(|| char::decode_utf16(units).collect::<Result<_, _>>().ok())?
+            }
+            Characters::FourBytes => {
+                let (points, rest) = bytes.as_chunks();
+                let points = points.iter().map(|point| char::from_u32(u32::from_be_bytes(*point)));
+                rest.is_empty().then(|| points.collect())?
+            }
         }
-        Tag::UniversalString => {
-            let points =
-                value.data.chunks_exact(4).map(|it| u32::from_be_bytes([it[0], it[1], it[2], it[3]]));
-            points.map(char::from_u32).collect()
-        }
-        _ => std::str::from_utf8(value.data).ok().map(str::to_owned),
     }
 }
 
-/// A name as OpenVPN prints and compares it: `C=DE, O=Example, CN=server`. Attributes of one relative distinguished name
+/// An attribute's text; `None` if it is no text.
+pub(crate) fn text(attribute: &AttributeTypeAndValue<'_>) -> Option<String> {
+    let value = attribute.attr_value();
+    Characters::of(value.tag())?.decode(value.data)
+}
+
+/// An attribute's value as it is shown: its text, or the bytes of what is no string as characters of ISO 8859-1 (OpenSSL
+/// a_strex.c, `do_print_ex`).
+fn shown(attribute: &AttributeTypeAndValue<'_>) -> String {
+    let value = attribute.attr_value();
+    let characters = Characters::of(value.tag()).unwrap_or(Characters::OneByte);
+    characters.decode(value.data).unwrap_or_default()
+}
+
+/// The attributes of a name, each with OpenSSL's short name and its text. Those without either are left out, as in the
+/// variables `X509_…` of OpenVPN (ssl_verify_openssl.c, `x509_setenv`).
+pub fn named_attributes(name: &X509Name<'_>) -> Vec<(&'static str, String)> {
+    let named = |attribute: &AttributeTypeAndValue<'_>| {
+        Some((short_name(&attribute.attr_type().to_id_string())?, text(attribute)?))
+    };
+    name.iter_attributes().filter_map(named).collect()
+}
+
+/// A name as OpenVPN prints and compares it: `C=DE, O=Example, CN=server`, by OpenSSL's short names. Attributes of one relative distinguished name
 /// are joined by ` + `; control characters of ASCII are `\` and two hexadecimal digits; other characters that a terminal
 /// would obey are `_`.
 pub fn subject_text(name: &X509Name<'_>) -> String {
@@ -84,10 +108,9 @@ pub fn subject_text(name: &X509Name<'_>) -> String {
                 _ => " + ",
             });
             let oid = attribute.attr_type().to_id_string();
-            let short = SHORT_NAMES.iter().find(|(known, _)| *known == oid).map(|(_, short)| *short);
-            out.push_str(short.unwrap_or(&oid));
+            out.push_str(short_name(&oid).unwrap_or(&oid));
             out.push('=');
-            for c in text(attribute).unwrap_or_default().chars() {
+            for c in shown(attribute).chars() {
                 match c {
                     '\\' => out.push_str("\\\\"),
                     '\0'..'\x20' | '\x7f' => {
@@ -226,4 +249,33 @@ pub(crate) fn is_one_of(certificate: &[u8], wanted: &[Vec<u8>]) -> bool {
 pub fn fingerprint(certificate: &[u8]) -> String {
     let pairs: Vec<String> = Sha256::digest(certificate).iter().map(|byte| format!("{byte:02X}")).collect();
     pairs.join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_of_each_string_type() {
+        let of = |tag, bytes: &[u8]| Characters::of(tag).and_then(|characters| characters.decode(bytes));
+        let is = |text: &str| Some(text.to_owned());
+        assert_eq!(of(Tag::Utf8String, "é€".as_bytes()), is("é€"));
+        for tag in
+            [Tag::T61String, Tag::PrintableString, Tag::Ia5String, Tag::VisibleString, Tag::NumericString]
+        {
+            assert_eq!(of(tag, b"B\xfccher"), is("Bücher"), "{tag}");
+        }
+        assert_eq!(of(Tag::BmpString, &[0, 0xe9, 0x20, 0xac, 0xd8, 0x34, 0xdd, 0x1e]), is("é€𝄞"));
+        assert_eq!(of(Tag::UniversalString, &[0, 0, 0, 0xe9, 0, 1, 0xd1, 0x1e]), is("é𝄞"));
+        assert_eq!(of(Tag::BitString, b"x"), None);
+        for (tag, damaged) in [
+            (Tag::Utf8String, &[0xff][..]),
+            (Tag::BmpString, &[0, 0xe9, 0]),
+            (Tag::BmpString, &[0xd8, 0x34]),
+            (Tag::UniversalString, &[0, 0, 0xe9]),
+            (Tag::UniversalString, &[0, 0x11, 0, 0]),
+        ] {
+            assert_eq!(of(tag, damaged), None, "{tag} {damaged:?}");
+        }
+    }
 }

@@ -20,6 +20,7 @@ pub mod encrypted_key;
 pub mod inspect;
 pub mod issue;
 mod name_fields;
+pub mod object_names;
 pub mod pem;
 pub mod pkcs12;
 mod public_key;
