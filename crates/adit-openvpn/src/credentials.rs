@@ -230,7 +230,7 @@ pub fn server_tls(
 }
 
 /// Warnings for the log, one sentence each: certificates in `ca` by which no peer with this purpose can be verified, and
-/// revocation lists of other authorities.
+/// revocation lists of other authorities or such as do less than theirs may expect.
 pub fn warnings(
     credentials: &Credentials,
     purpose: Purpose,
@@ -245,7 +245,8 @@ pub fn warnings(
     warnings
 }
 
-/// Warnings for the log, one sentence for each revocation list of an authority that is not in `ca`.
+/// Warnings for the log, one sentence each: revocation lists of authorities that are not in `ca`, and such as do less than their
+/// authority may expect.
 pub fn warnings_of_lists(ca: &[u8], lists: &Revocations) -> Vec<String> {
     authorities(ca).map_or_else(|_| Vec::new(), |authorities| list_warnings(&authorities, lists))
 }
@@ -266,7 +267,9 @@ fn list_warnings(authorities: &Authorities, lists: &Revocations) -> Vec<String> 
             trusted.join("; ")
         )
     };
-    authorities.unmatched_lists(&lists.current()).into_iter().map(warning).collect()
+    let lists = lists.current();
+    let others = lists.warnings().into_iter().map(|warning| format!("crl-verify: {warning}"));
+    authorities.unmatched_lists(&lists).into_iter().map(warning).chain(others).collect()
 }
 
 fn key_error(error: rustls::Error) -> CredentialError {

@@ -163,8 +163,10 @@ impl Authorities {
         let names: Vec<CanonicalName> = subjects().map(|it| CanonicalName::new(it.subject())).collect();
         let unmatched = lists.signed_lists().iter().filter(|list| !names.iter().any(|name| list.is_of(name)));
         let trusted: Vec<String> = subjects().map(|it| subject_text(it.subject())).collect();
-        let warning =
-            |list: &SignedList| UnmatchedList { issuer: list.issuer_text.clone(), trusted: trusted.clone() };
+        let warning = |list: &SignedList| UnmatchedList {
+            issuer: list.content.issuer_text.clone(),
+            trusted: trusted.clone(),
+        };
         unmatched.map(warning).collect()
     }
 

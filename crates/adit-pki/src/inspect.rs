@@ -6,9 +6,10 @@ use adit_core::printable;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use time::OffsetDateTime;
-use x509_parser::prelude::{CertificateRevocationList, FromDer as _, X509Certificate, X509Name};
+use x509_parser::prelude::{FromDer as _, X509Certificate, X509Name};
 
-use crate::certificate::subject_text;
+use crate::certificate::{subject_text, text};
+use crate::signed_list::SignedList;
 
 /// A certificate's or revocation list's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,15 +34,16 @@ pub fn certificate_expiries(pem: &[u8]) -> Vec<Expiry> {
 /// When the revocation lists of a PEM text expire; one without a next update does not.
 pub fn list_expiries(pem: &[u8]) -> Vec<Expiry> {
     let expiry = |der: CertificateRevocationListDer<'_>| {
-        let (_, list) = CertificateRevocationList::from_der(&der).ok()?;
-        Some(Expiry { name: name(list.issuer()), at: list.next_update()?.timestamp() })
+        let list = SignedList::new(&der).ok()?.content;
+        Some(Expiry { name: list.issuer_name, at: list.next_update? })
     };
     CertificateRevocationListDer::pem_slice_iter(pem).flatten().filter_map(expiry).collect()
 }
 
-fn name(name: &X509Name<'_>) -> String {
-    let common = name.iter_common_name().find_map(|it| it.as_str().ok()).map(str::to_owned);
-    printable(&common.unwrap_or_else(|| name.to_string()))
+/// The common name, or all of the name if it has none; without characters that a terminal would obey.
+pub(crate) fn name(name: &X509Name<'_>) -> String {
+    let common = name.iter_common_name().find_map(text);
+    printable(&common.unwrap_or_else(|| subject_text(name)))
 }
 
 /// A certificate that is outside its validity.
@@ -83,9 +85,7 @@ pub fn not_after(pem: &str) -> Option<OffsetDateTime> {
 
 /// The common name in the first certificate.
 pub fn common_name(pem: &str) -> Option<String> {
-    with_certificate(pem, |certificate| {
-        certificate.subject().iter_common_name().next()?.as_str().ok().map(str::to_owned)
-    })
+    with_certificate(pem, |certificate| certificate.subject().iter_common_name().next().and_then(text))
 }
 
 /// Whether two certificates have the same name, byte for byte, and the same key.
@@ -108,8 +108,7 @@ pub fn serials_listed(list: &str) -> BTreeSet<String> {
     let Ok(der) = CertificateRevocationListDer::from_pem_slice(list.as_bytes()) else {
         return BTreeSet::new();
     };
-    let Ok((_, list)) = CertificateRevocationList::from_der(&der) else { return BTreeSet::new() };
-    list.iter_revoked_certificates().map(|revoked| hex(revoked.raw_serial())).collect()
+    SignedList::new(&der).map_or_else(|_| BTreeSet::new(), |list| list.content.revoked().map(hex).collect())
 }
 
 /// A certificate's subject, as OpenVPN prints it, and its serial number in hexadecimal; `None` if it cannot be read.

@@ -11,7 +11,8 @@ use rustls_pki_types::{
 use thiserror::Error;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::canonical_name::CanonicalName;
+use crate::der_values::{Values, tag};
+use crate::list_warning::{self, ListWarning};
 use crate::signed_list::{self, ListFault, SignedList};
 
 /// Why a revocation list cannot be used.
@@ -23,11 +24,31 @@ pub enum RevocationError {
     /// It is no PEM text.
     #[error("not valid PEM: {0}")]
     Pem(String),
-    /// A list of the first version, as `openssl ca -gencrl` makes without extensions.
+    /// It is no PEM, but DER.
+    #[error("it is in DER; convert it to PEM: openssl crl -inform DER -in LIST -out NEWLIST")]
+    Der,
+    /// A date of a list has no form that counts.
     #[error(
-        "a list in it is of version 1; make one of version 2 (RFC 5280): `crl_extensions` in openssl.cnf, or `openssl ca -gencrl -crlexts SECTION`"
+        "the {field} of the list of {issuer} in it is \"{found}\", where RFC 5280 wants YYMMDDHHMMSSZ or YYYYMMDDHHMMSSZ; OpenVPN, too, would refuse every certificate of that CA: make the list anew (openssl ca -gencrl, easyrsa gen-crl)"
     )]
-    Version,
+    Date {
+        /// The list's authority.
+        issuer: String,
+        /// `thisUpdate` or `nextUpdate`.
+        field: &'static str,
+        /// The date as it stands there.
+        found: String,
+    },
+    /// It says something that must be understood, and is not.
+    #[error(
+        "the list of {issuer} in it has a critical extension ({oid}) that adit does not know; OpenVPN, too, would refuse every certificate of that CA: make the list without it (crl_extensions in openssl.cnf)"
+    )]
+    Critical {
+        /// The list's authority.
+        issuer: String,
+        /// The extension's dotted OID.
+        oid: String,
+    },
     /// It cannot be read.
     #[error("a list in it cannot be read: {0}")]
     List(String),
@@ -50,6 +71,9 @@ impl RevocationLists {
             let der = der.map_err(|error| RevocationError::Pem(error.to_string()))?;
             lists.push(SignedList::new(&der)?);
         }
+        if lists.is_empty() && Values::inside(tag::SEQUENCE, pem).is_some() {
+            return Err(RevocationError::Der);
+        }
         if lists.is_empty() { Err(RevocationError::Empty) } else { Ok(RevocationLists(Lists::Signed(lists))) }
     }
 
@@ -66,12 +90,14 @@ impl RevocationLists {
 
     fn names_parsed(&self, certificate: &X509Certificate<'_>) -> bool {
         match &self.0 {
-            Lists::Signed(lists) => {
-                let issuer = CanonicalName::new(certificate.issuer());
-                lists.iter().any(|list| list.is_of(&issuer) && list.names(certificate))
-            }
+            Lists::Signed(lists) => signed_list::names(lists, certificate),
             Lists::Serials(serials) => serials.contains(&certificate.tbs_certificate.serial.to_string()),
         }
+    }
+
+    /// What to know about the lists; nothing where serial numbers are named.
+    pub fn warnings(&self) -> Vec<ListWarning> {
+        list_warning::warnings(self.signed_lists())
     }
 
     /// The signed lists; none where serial numbers are named.

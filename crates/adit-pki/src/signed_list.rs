@@ -5,29 +5,23 @@ use std::fmt;
 use rustls_pki_types::{
     CertificateRevocationListDer, SignatureVerificationAlgorithm, SubjectPublicKeyInfoDer, UnixTime,
 };
-use webpki::{CertRevocationList, OwnedCertRevocationList, RawPublicKeyEntity};
-use x509_parser::der_parser::asn1_rs::{Any, FromDer as _};
-use x509_parser::prelude::{CertificateRevocationList, X509Certificate};
+use webpki::RawPublicKeyEntity;
+use x509_parser::prelude::X509Certificate;
 use x509_parser::time::ASN1Time;
 
 use crate::canonical_name::CanonicalName;
-use crate::certificate::{self, subject_text};
+use crate::certificate;
+use crate::der_values::{Values, dotted, tag};
+use crate::list_content::{Entry, ListContent};
 use crate::revocation::RevocationError;
+use crate::verify::SIGNATURE_ALGORITHMS;
 
 /// cRLSign as [`certificate::key_usage`] counts.
 const CRL_SIGN: u16 = 0x02;
 
 /// A revocation list, with what its evaluation needs.
 pub(crate) struct SignedList {
-    /// The serial numbers.
-    revoked: CertRevocationList<'static>,
-    issuer: CanonicalName,
-    /// The issuer's name, for people.
-    pub(crate) issuer_text: String,
-    /// The issuing distribution point, which says what part of the authority's certificates the list covers.
-    scope: Option<Vec<u8>>,
-    this_update: ASN1Time,
-    next_update: Option<ASN1Time>,
+    pub(crate) content: ListContent,
     signed: Signed,
 }
 
@@ -63,7 +57,7 @@ impl fmt::Display for ListFault {
                 write!(f, "is not valid before {from} (is this machine's clock right?)")
             }
             ListFault::Signature => f.write_str(
-                "is not signed by that CA's key with an algorithm that adit accepts (SHA-256 or better)",
+                "is not signed by that CA's key with an algorithm that adit accepts (SHA-256 or better, by `openssl ca -gencrl -md sha256`)",
             ),
             ListFault::NoCrlSign => f.write_str("is signed by a CA certificate whose keyUsage lacks cRLSign"),
         }
@@ -72,63 +66,83 @@ impl fmt::Display for ListFault {
 
 impl SignedList {
     pub(crate) fn new(der: &CertificateRevocationListDer<'_>) -> Result<Self, RevocationError> {
-        let revoked = OwnedCertRevocationList::from_der(der).map_err(|error| match error {
-            webpki::Error::UnsupportedCrlVersion => RevocationError::Version,
-            other => RevocationError::List(other.to_string()),
-        })?;
-        let unreadable = |error: &dyn fmt::Display| RevocationError::List(error.to_string());
-        let (_, parsed) = CertificateRevocationList::from_der(der).map_err(|error| unreadable(&error))?;
-        let revoked = CertRevocationList::from(revoked);
-        Ok(SignedList {
-            issuer: CanonicalName::new(parsed.issuer()),
-            issuer_text: subject_text(parsed.issuer()),
-            scope: revoked.issuing_distribution_point().map(<[u8]>::to_vec),
-            this_update: parsed.last_update(),
-            next_update: parsed.next_update(),
-            signed: Signed::read(der).ok_or_else(|| unreadable(&"its signature cannot be found"))?,
-            revoked,
-        })
+        let signed = Signed::read(der);
+        let signed = signed.ok_or_else(|| RevocationError::List("it is damaged or incomplete".to_owned()))?;
+        Ok(SignedList { content: ListContent::read(&signed.message)?, signed })
     }
 
     /// Whether the issuer has that name.
     pub(crate) fn is_of(&self, issuer: &CanonicalName) -> bool {
-        self.issuer == *issuer
+        self.content.issuer == *issuer
     }
 
-    /// Whether a certificate with this serial number, by the same issuer, is on the list. Signature and dates are not
-    /// considered.
-    pub(crate) fn names(&self, certificate: &X509Certificate<'_>) -> bool {
-        matches!(self.revoked.find_serial(certificate.raw_serial()), Ok(Some(_)))
+    /// The dotted OID of the signature's algorithm, if adit verifies no signatures by it.
+    pub(crate) fn unknown_algorithm(&self) -> Option<String> {
+        let is_known =
+            SIGNATURE_ALGORITHMS.iter().any(|it| it.signature_alg_id().as_ref() == self.signed.algorithm);
+        let oid = || Values::new(&self.signed.algorithm).take(tag::OBJECT_IDENTIFIER);
+        (!is_known).then(|| oid().map_or_else(String::new, |oid| dotted(oid.content)))
     }
 
     fn date_fault(&self, now: i64) -> Option<ListFault> {
-        if now < self.this_update.timestamp() {
-            return Some(ListFault::NotYetValid(self.this_update));
+        let date = |seconds| ASN1Time::from_timestamp(seconds).ok();
+        let ListContent { this_update, next_update, .. } = self.content;
+        if now < this_update {
+            return date(this_update).map(ListFault::NotYetValid);
         }
-        self.next_update.filter(|at| now > at.timestamp()).map(ListFault::Expired)
+        next_update.filter(|at| now > *at).and_then(date).map(ListFault::Expired)
     }
 
-    /// Whether the other list covers the same certificates and is newer.
+    /// Whether the other list covers the same certificates and is newer. A list of changes takes the place of no complete
+    /// one.
     fn is_superseded_by(&self, other: &SignedList) -> bool {
-        self.scope == other.scope && self.this_update < other.this_update
+        let (own, other) = (&self.content, &other.content);
+        own.scope == other.scope && own.this_update < other.this_update && (own.is_delta || !other.is_delta)
     }
+}
+
+/// Those of these lists, all of one issuer, that no newer one supersedes.
+fn current<'a>(lists: &[&'a SignedList]) -> Vec<&'a SignedList> {
+    let superseded = |list: &SignedList| lists.iter().any(|other| list.is_superseded_by(other));
+    lists.iter().copied().filter(|list| !superseded(list)).collect()
+}
+
+/// Whether the certificate is revoked by these lists, all of its issuer: one of those in force names it, and no newer list of
+/// changes takes it off.
+fn is_revoked(lists: &[&SignedList], certificate: &X509Certificate<'_>) -> bool {
+    let serial = certificate.raw_serial();
+    let current = current(lists);
+    let removed = |from: &ListContent| {
+        current.iter().map(|it| &it.content).any(|it| {
+            it.is_delta
+                && it.scope == from.scope
+                && it.this_update > from.this_update
+                && it.entry(serial) == Some(Entry::Removed)
+        })
+    };
+    let names = |list: &&SignedList| list.content.entry(serial) == Some(Entry::Revoked);
+    current.iter().filter(|it| names(it)).any(|it| !removed(&it.content))
+}
+
+/// Whether these lists revoke the certificate. Signatures and dates are not considered.
+pub(crate) fn names(lists: &[SignedList], certificate: &X509Certificate<'_>) -> bool {
+    let issuer = CanonicalName::new(certificate.issuer());
+    let of_issuer: Vec<&SignedList> = lists.iter().filter(|list| list.is_of(&issuer)).collect();
+    is_revoked(&of_issuer, certificate)
 }
 
 impl Signed {
     fn read(der: &[u8]) -> Option<Self> {
-        let (_, list) = Any::from_der(der).ok()?;
-        let (rest, _) = Any::from_der(list.data).ok()?;
-        let message = list.data.get(..list.data.len() - rest.len())?;
-        let (rest, algorithm) = Any::from_der(rest).ok()?;
-        let (_, signature) = Any::from_der(rest).ok()?;
+        let mut list = Values::inside(tag::SEQUENCE, der)?;
+        let message = list.take(tag::SEQUENCE)?;
+        let algorithm = list.take(tag::SEQUENCE)?;
+        let signature = list.take(tag::BIT_STRING)?;
         // A BIT STRING begins with the number of bits that are unused at its end: none in signatures.
-        let (0, signature) = signature.data.split_first().map(|(unused, bits)| (*unused, bits))? else {
-            return None;
-        };
-        Some(Signed {
-            message: message.to_vec(),
-            algorithm: algorithm.data.to_vec(),
-            signature: signature.to_vec(),
+        let (0, bits) = signature.content.split_first()? else { return None };
+        list.is_empty().then(|| Signed {
+            message: message.whole.to_vec(),
+            algorithm: algorithm.content.to_vec(),
+            signature: bits.to_vec(),
         })
     }
 
@@ -162,14 +176,12 @@ pub(crate) fn fault(
     if signed.is_empty() {
         return (!of_issuer.is_empty()).then_some(ListFault::Signature);
     }
-    let superseded = |list: &SignedList| signed.iter().any(|other| list.is_superseded_by(other));
-    let current: Vec<&SignedList> = signed.iter().copied().filter(|list| !superseded(list)).collect();
-    if current.iter().any(|list| list.names(certificate)) {
+    if is_revoked(&signed, certificate) {
         return Some(ListFault::Revoked);
     }
     if certificate::key_usage(issuer).is_some_and(|usage| usage & CRL_SIGN == 0) {
         return Some(ListFault::NoCrlSign);
     }
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-    current.iter().find_map(|list| list.date_fault(now))
+    current(&signed).iter().find_map(|list| list.date_fault(now))
 }

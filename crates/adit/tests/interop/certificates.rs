@@ -4,3 +4,4 @@ pub(crate) mod capath;
 pub(crate) mod chains;
 pub(crate) mod requirements;
 pub(crate) mod revocation;
+pub(crate) mod revocation_lists;

@@ -1,9 +1,9 @@
 //! Certificate paths, verified by adit and by Debian's OpenVPN, each at either end: the table in `docs/CERTIFICATES.md`.
 
-mod issue;
+pub(super) mod issue;
 mod plan;
 mod situations;
-mod trial;
+pub(super) mod trial;
 
 use std::fmt::Write as _;
 use std::sync::Mutex;

@@ -29,9 +29,9 @@ distinguished_name = name
 ";
 
 /// Lines of a plan for the file of the end that shows the certificates, and for that of the other.
-pub(super) struct Made {
-    pub(super) shows: String,
-    pub(super) verifying: String,
+pub(in crate::certificates) struct Made {
+    pub(in crate::certificates) shows: String,
+    pub(in crate::certificates) verifying: String,
 }
 
 /// The openssl program in a directory of its own.

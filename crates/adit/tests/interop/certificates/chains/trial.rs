@@ -9,11 +9,11 @@ use super::issue::Made;
 use crate::options::{Part, Program};
 
 /// How long to wait for what a program does in a moment.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(40);
+pub(in crate::certificates) const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The outcome of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(in crate::certificates) enum Verdict {
     Accepts,
     Refuses,
     /// The program refuses its own configuration.
@@ -21,7 +21,7 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    pub(super) fn word(self) -> &'static str {
+    pub(in crate::certificates) fn word(self) -> &'static str {
         match self {
             Verdict::Accepts => "accepts",
             Verdict::Refuses => "refuses",
@@ -32,20 +32,20 @@ impl Verdict {
 
 /// What came of a verification.
 #[derive(Clone, Debug)]
-pub(super) struct Outcome {
-    pub(super) verdict: Verdict,
+pub(in crate::certificates) struct Outcome {
+    pub(in crate::certificates) verdict: Verdict,
     /// What the verifying program wrote behind `VERIFY ERROR: ` when it refused.
-    pub(super) error: Option<String>,
+    pub(in crate::certificates) error: Option<String>,
 }
 
 /// One verification: which program verifies, at which end, and what.
-pub(super) struct Trial<'a> {
-    pub(super) verifier: Program,
-    pub(super) part: Part,
+pub(in crate::certificates) struct Trial<'a> {
+    pub(in crate::certificates) verifier: Program,
+    pub(in crate::certificates) part: Part,
     /// The certificates that are verified.
-    pub(super) made: &'a Made,
+    pub(in crate::certificates) made: &'a Made,
     /// The judging end's own certificate, which the other end believes.
-    pub(super) own: &'a Made,
+    pub(in crate::certificates) own: &'a Made,
 }
 
 /// What the judging program logs when it refuses, and at no other time.
@@ -58,7 +58,8 @@ fn refusals(verifier: Program) -> &'static [&'static str] {
             "VERIFY EKU ERROR",
             "Certificate does not have",
             "VERIFY FAIL",
-            "OpenSSL: error",
+            // Of TLS; what OpenSSL says of a file that it cannot read is another number.
+            "OpenSSL: error:0A",
         ],
     }
 }
@@ -116,7 +117,11 @@ impl Trial<'_> {
     }
 
     /// What becomes of the certificates. The namespace is free afterwards.
-    pub(super) fn run(&self, namespace: &Namespace, directory: &Scratch) -> Result<Outcome, String> {
+    pub(in crate::certificates) fn run(
+        &self,
+        namespace: &Namespace,
+        directory: &Scratch,
+    ) -> Result<Outcome, String> {
         let mut server = self.start(Part::Server, namespace, directory);
         let listens = || !server.is_running() || namespace.is_bound(false, 1194).unwrap_or(false);
         wait_until("the server to listen", TIMEOUT, listens).map_err(|error| error.to_string())?;
@@ -138,6 +143,7 @@ impl Trial<'_> {
         let (verifier, other) = if self.part == Part::Server { (server, client) } else { (client, server) };
         let end = Instant::now() + TIMEOUT;
         while Instant::now() < end {
+            let is_running = verifier.is_running();
             let log = verifier.log();
             if refusals(self.verifier).iter().any(|words| log.contains(words)) {
                 return Some(Verdict::Refuses);
@@ -146,7 +152,7 @@ impl Trial<'_> {
                 return Some(Verdict::Accepts);
             }
             // OpenVPN's last words: a refusal would stand before them.
-            if log.contains("Exiting due to fatal error") {
+            if log.contains("Exiting due to fatal error") || !is_running {
                 return Some(Verdict::DoesNotStart);
             }
             thread::sleep(Duration::from_millis(20));
