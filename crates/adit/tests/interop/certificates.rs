@@ -5,3 +5,4 @@ pub(crate) mod chains;
 pub(crate) mod requirements;
 pub(crate) mod revocation;
 pub(crate) mod revocation_lists;
+pub(crate) mod subject_names;
