@@ -5,7 +5,7 @@
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use adit_core::{Cipher, DataEvent, Digest, Path, PeerConfig, PeerId, ReplayWindow};
+use adit_core::{Cipher, DataEvent, Digest, Install, Path, PeerConfig, PeerId, ReplayWindow};
 use adit_dataplane::codec::openvpn::{
     self, Compression, DataFraming, DataHeader, Framing, Key, MacKey, StaticFraming,
 };
@@ -104,7 +104,7 @@ impl End {
             by_path: true,
         }));
         let codec = openvpn::session(framing, cipher, (&seal, &open), ReplayWindow::default());
-        let (egress, ingress) = install(peer, session, codec.expect("the keys fit"));
+        let (egress, ingress) = install(Install::new(peer, session, codec.expect("the keys fit")));
         end.egress.apply(egress, &mut end.transmit_batch);
         end.ingress.apply(ingress);
         end.apply(DataEvent::Activate { peer, session });

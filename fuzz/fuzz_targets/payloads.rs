@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use adit_core::{Cipher, DataEvent, Instant, Path, PeerConfig, PeerId, ReplayWindow};
+use adit_core::{Cipher, DataEvent, Install, Instant, Path, PeerConfig, PeerId, ReplayWindow};
 use adit_dataplane::aead::aws_lc;
 use adit_dataplane::codec::openvpn::{self, Compression, DataFraming, DataHeader, Framing, Key, Payloads};
 use adit_dataplane::{
@@ -53,7 +53,7 @@ impl End {
         let (cipher, replay) = (Cipher::Aes256Gcm, ReplayWindow::default());
         let codec = openvpn::session_with_payloads(aws_lc, framing, cipher, (&seal, &open), replay, payloads);
         let session = openvpn::session_id(PeerId::SERVER, 0);
-        let (egress, ingress) = install(PeerId::SERVER, session, codec.expect("the keys fit"));
+        let (egress, ingress) = install(Install::new(PeerId::SERVER, session, codec.expect("the keys fit")));
         end.egress.apply(egress, &mut end.transmit_batch);
         end.ingress.apply(ingress);
         end.apply(DataEvent::Activate { peer: PeerId::SERVER, session });

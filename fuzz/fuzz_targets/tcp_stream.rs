@@ -32,11 +32,7 @@ fn client() -> Ingress {
             staging: false,
             by_path: true,
         }),
-        DataEvent::Install(Box::new(Install {
-            peer: PEER,
-            session: openvpn::session_id(PEER, 0),
-            codec: framing,
-        })),
+        DataEvent::Install(Box::new(Install::new(PEER, openvpn::session_id(PEER, 0), framing))),
     ];
     let make_codec = |install: &Install<Framing>| {
         openvpn::session(install.codec, Cipher::Aes128Gcm, (&key, &key), ReplayWindow::default())

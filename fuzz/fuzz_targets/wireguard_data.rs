@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use adit_core::{Cipher, DataEvent, Path, PeerConfig, PeerId, ReplayWindow, SessionId};
+use adit_core::{Cipher, DataEvent, Install, Path, PeerConfig, PeerId, ReplayWindow, SessionId};
 use adit_dataplane::codec::wireguard;
 use adit_dataplane::{
     Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, VNET_HEADER_LEN, install,
@@ -48,7 +48,7 @@ impl End {
         }));
         let (cipher, keys) = (Cipher::ChaCha20Poly1305, (&[seal; 32][..], &[open; 32][..]));
         let codec = wireguard::session(other, 1420, cipher, keys, ReplayWindow::default());
-        let (egress, ingress) = install(PEER, session, codec.expect("the keys fit"));
+        let (egress, ingress) = install(Install::new(PEER, session, codec.expect("the keys fit")));
         end.egress.apply(egress, &mut end.transmit_batch);
         end.ingress.apply(ingress);
         end.apply(DataEvent::Activate { peer: PEER, session });

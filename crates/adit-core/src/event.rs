@@ -96,17 +96,20 @@ pub enum DataEvent<C> {
         /// The prefix.
         route: IpNet,
     },
-    /// A new session; opens at once, seals when activated. One with the same id is replaced.
+    /// A new session; opens at once, seals when activated, or from its first opened packet on
+    /// ([`crate::OnFirstOpened`]). One with the same id is replaced.
     Install(Box<Install<C>>),
-    /// Seal with this session from now on.
+    /// Seal with this session from now on. Where one that was installed later seals since its first opened packet
+    /// ([`crate::OnFirstOpened`]), nothing changes: that packet came after the order was given.
     Activate {
         /// The peer.
         peer: PeerId,
         /// The session.
         session: SessionId,
     },
-    /// No session of the peer seals packets from now on: they wait as before its first session
-    /// ([`PeerConfig::staging`]), or are dropped. All of its sessions open as before, and [`DataEvent::InjectInto`] seals.
+    /// No session of the peer seals packets from now on, nor begins to by the first packet that it opens: they wait as before
+    /// the peer's first session ([`PeerConfig::staging`]), or are dropped. All of its sessions open as before, and
+    /// [`DataEvent::InjectInto`] seals.
     Deactivate(PeerId),
     /// The session is forgotten.
     Retire {

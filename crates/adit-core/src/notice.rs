@@ -21,7 +21,8 @@ pub enum Notice {
         /// When data, keepalives and the rest passed last, in each direction.
         activity: PeerActivity,
     },
-    /// A session opened its first packet: the peer has these keys.
+    /// A session opened its first packet: the peer has these keys. What that packet changes for the sessions that seal is
+    /// done by then ([`crate::OnFirstOpened`]).
     FirstOpened {
         /// The peer.
         peer: PeerId,

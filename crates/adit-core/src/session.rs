@@ -136,7 +136,23 @@ impl fmt::Display for Digest {
     }
 }
 
-/// A new session for the data plane: it opens from now on; it seals once activated.
+/// What the first packet that a session opens changes. The data plane does it with that packet, before any answer to it is
+/// sealed, and then tells the protocol ([`crate::Notice::FirstOpened`]), whose orders would come too late for the answer.
+///
+/// Where a session that was installed later than this one seals by then, nothing changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFirstOpened {
+    /// Nothing: the session seals once it is activated ([`crate::DataEvent::Activate`]).
+    #[default]
+    Nothing,
+    /// The session seals from then on, as by [`crate::DataEvent::Activate`].
+    Activate,
+    /// No session of the peer seals packets from then on, as by [`crate::DataEvent::Deactivate`].
+    Deactivate,
+}
+
+/// A new session for the data plane: it opens from now on. It seals once it is activated, by an order or by the first packet
+/// that it opens.
 ///
 /// `C` is [`crate::Protocol::Codec`].
 #[derive(Clone, Debug)]
@@ -145,6 +161,8 @@ pub struct Install<C> {
     pub peer: PeerId,
     /// The id by which incoming datagrams name it.
     pub session: SessionId,
+    /// What the first packet that it opens changes.
+    pub on_first_opened: OnFirstOpened,
     /// Its keys and its wire format.
     pub codec: C,
 }
@@ -165,6 +183,13 @@ impl Default for ReplayWindow {
     }
 }
 
+impl<C> Install<C> {
+    /// A session that seals once it is activated by [`crate::DataEvent::Activate`].
+    pub fn new(peer: PeerId, session: SessionId, codec: C) -> Self {
+        Install { peer, session, on_first_opened: OnFirstOpened::Nothing, codec }
+    }
+}
+
 /// What the data plane must know of a peer before its first session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerConfig {
@@ -179,8 +204,8 @@ pub struct PeerConfig {
     pub routes: Vec<IpNet>,
     /// Largest TCP MSS for IPv4 that may pass, from `mssfix`; 20 less holds for IPv6. `None`: leave alone.
     pub max_mss: Option<u16>,
-    /// Whether the data plane may, by itself, send to the address that the peer's newest datagram came from: over
-    /// UDP, and if no other peer is there. [`crate::Notice::Moved`] tells the protocol, whose
+    /// Whether the data plane may, by itself, send to where the peer's newest datagram came from: over UDP, or by a TCP connection
+    /// where the sockets' demultiplexer lets peers come by any, and if no other peer is there. [`crate::Notice::Moved`] tells the protocol, whose
     /// [`crate::DataEvent::MovePeer`] confirms the move or takes it back.
     pub roams: bool,
     /// Whether packets wait in a short queue while there is no session to seal them with, or no path.

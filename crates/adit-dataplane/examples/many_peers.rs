@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use adit_core::{Cipher, DataEvent, IpNet, Path, PeerConfig, PeerId, ReplayWindow, SessionId};
+use adit_core::{Cipher, DataEvent, Install, IpNet, Path, PeerConfig, PeerId, ReplayWindow, SessionId};
 use adit_dataplane::codec::{SessionCodec, wireguard};
 use adit_dataplane::{
     Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, install, split,
@@ -143,7 +143,7 @@ impl Plane {
 
     fn install(&mut self, number: u32) {
         let (peer, session) = (PeerId(number), SessionId(number.into()));
-        let (egress, ingress) = install(peer, session, codec(number));
+        let (egress, ingress) = install(Install::new(peer, session, codec(number)));
         self.egress.apply(egress, &mut self.transmit_batch);
         self.ingress.apply(ingress);
         self.apply(DataEvent::Activate { peer, session });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use adit_checksum::WordSum;
-use adit_core::{Instant, Notice, Path, PeerConfig, PeerId, SessionId};
+use adit_core::{Instant, Notice, OnFirstOpened, Path, PeerConfig, PeerId, SessionId};
 
 use crate::codec::{Place, Run, Sealer};
 use crate::counters::{Counters, DropReason, Half, PeerCounter};
@@ -27,6 +27,9 @@ struct Session {
     /// When it seals no more.
     expires: Option<Instant>,
     outer: OuterPolicy,
+    on_first_opened: OnFirstOpened,
+    /// It seals since it opened its first packet.
+    began_by_packet: bool,
 }
 
 struct Peer {
@@ -34,7 +37,7 @@ struct Peer {
     /// `None`: not known yet.
     path: Option<Path>,
     max_mss: Option<u16>,
-    /// A handful at most.
+    /// A handful at most, in the order in which they were installed.
     sessions: Vec<Session>,
     /// Index of the session to seal with.
     active: Option<usize>,
@@ -134,12 +137,12 @@ impl Egress {
                     self.routes.delete(route, slot);
                 }
             }
-            EgressEvent::Install { peer, session, mut seal } => {
+            EgressEvent::Install { peer, session, on_first_opened, mut seal } => {
                 if let Some(mtu) = self.mtu {
                     seal.codec.set_mtu(mtu);
                 }
                 if let Some(peer) = self.peer(peer) {
-                    peer.install(session, seal);
+                    peer.install(session, on_first_opened, seal);
                 }
             }
             EgressEvent::Activate { peer, session } => {
@@ -148,9 +151,16 @@ impl Egress {
                 }
                 self.send_staged(peer, out);
             }
+            EgressEvent::FirstOpened { peer, session } => {
+                // The peer may be gone by now: its orders come to this half first.
+                if let Some(peer) = self.slots.get(&peer).and_then(|slot| self.peers.get_mut(*slot)) {
+                    peer.first_opened(session);
+                }
+                self.send_staged(peer, out);
+            }
             EgressEvent::Deactivate(peer) => {
                 if let Some(peer) = self.peer(peer) {
-                    peer.active = None;
+                    peer.deactivate(usize::MAX);
                 }
             }
             EgressEvent::Retire { peer, session } => {
@@ -374,18 +384,57 @@ impl Egress {
 }
 
 impl Peer {
-    fn install(&mut self, id: SessionId, session: SealSession) {
+    fn install(&mut self, id: SessionId, on_first_opened: OnFirstOpened, session: SealSession) {
         // One with the same id is replaced; if it was active, it stops being so until activated anew.
         self.retire(id);
         let SealSession { codec: seal, is_keepalive, expires, outer } = session;
-        self.sessions.push(Session { id, seal, is_keepalive, expires, outer });
+        let began_by_packet = false;
+        self.sessions.push(Session {
+            id,
+            seal,
+            is_keepalive,
+            expires,
+            outer,
+            on_first_opened,
+            began_by_packet,
+        });
     }
 
-    /// False, and no change, if there is no such session.
+    /// False, and no change, if there is no such session. No change either where a later session has begun to seal by its
+    /// first packet: that came after the order was given.
     fn activate(&mut self, id: SessionId) -> bool {
-        let found = self.position(id);
-        self.active = found.or(self.active);
-        found.is_some()
+        let Some(index) = self.position(id) else { return false };
+        let overtaken = self.active.is_some_and(|active| index < active)
+            && self.active().is_some_and(|session| session.began_by_packet);
+        if !overtaken {
+            self.active = Some(index);
+        }
+        true
+    }
+
+    /// What the session's first packet changes, unless a later session seals.
+    fn first_opened(&mut self, id: SessionId) {
+        let Some(index) = self.position(id).filter(|index| self.active.is_none_or(|active| active < *index))
+        else {
+            return;
+        };
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        match session.on_first_opened {
+            OnFirstOpened::Activate => {
+                session.began_by_packet = true;
+                self.active = Some(index);
+            }
+            OnFirstOpened::Deactivate => self.deactivate(index + 1),
+            OnFirstOpened::Nothing => {}
+        }
+    }
+
+    /// No session seals. The first packets of so many, from the earliest on, change nothing any more.
+    fn deactivate(&mut self, sessions: usize) {
+        self.active = None;
+        for session in self.sessions.iter_mut().take(sessions) {
+            session.on_first_opened = OnFirstOpened::Nothing;
+        }
     }
 
     fn retire(&mut self, id: SessionId) {

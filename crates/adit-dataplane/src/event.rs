@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use adit_core::{DataEvent, Install, Instant, IpNet, Path, PeerConfig, PeerId, SessionId};
+use adit_core::{DataEvent, Install, Instant, IpNet, OnFirstOpened, Path, PeerConfig, PeerId, SessionId};
 
 use crate::aead::AeadError;
 use crate::codec::{Opener, Sealer, SessionCodec};
@@ -86,11 +86,20 @@ pub enum EgressEvent {
         peer: PeerId,
         /// Its id.
         session: SessionId,
+        /// What [`EgressEvent::FirstOpened`] changes.
+        on_first_opened: OnFirstOpened,
         /// Its codec.
         seal: SealSession,
     },
-    /// Seal with this session from now on.
+    /// Seal with this session from now on, unless one that was installed later seals since its first opened packet.
     Activate {
+        /// The peer.
+        peer: PeerId,
+        /// The session.
+        session: SessionId,
+    },
+    /// The session opened its first packet.
+    FirstOpened {
         /// The peer.
         peer: PeerId,
         /// The session.
@@ -192,9 +201,11 @@ pub fn remote_peer(peer: PeerConfig, worker: u32) -> (EgressEvent, IngressEvent)
 }
 
 /// Gives both halves of the peer's worker a session with that codec.
-pub fn install(peer: PeerId, session: SessionId, codec: SessionCodec) -> (EgressEvent, IngressEvent) {
+pub fn install(install: Install<SessionCodec>) -> (EgressEvent, IngressEvent) {
+    let Install { peer, session, on_first_opened, codec } = install;
     let (seal, open) = codec.halves();
-    (EgressEvent::Install { peer, session, seal }, IngressEvent::Install { peer, session, open })
+    let egress = EgressEvent::Install { peer, session, on_first_opened, seal };
+    (egress, IngressEvent::Install { peer, session, open })
 }
 
 /// Divides an order for the two halves. `make_codec` makes the codec of a session from its parameters. An install for
@@ -225,7 +236,8 @@ pub fn split<C>(
         }
         DataEvent::Install(install) => {
             let Ok(codec) = make_codec(&install) else { return (None, None) };
-            let (egress, ingress) = self::install(install.peer, install.session, codec);
+            let Install { peer, session, on_first_opened, .. } = *install;
+            let (egress, ingress) = self::install(Install { peer, session, on_first_opened, codec });
             (Some(egress), Some(ingress))
         }
         DataEvent::Activate { peer, session } => (Some(EgressEvent::Activate { peer, session }), None),

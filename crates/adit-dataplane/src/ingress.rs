@@ -16,7 +16,7 @@ use self::payload::{Arrived, Destination};
 use crate::Config;
 use crate::codec::{Class, Demultiplexer, Plain, StreamAdvice};
 use crate::counters::{Counters, DropReason, Half};
-use crate::event::IngressEvent;
+use crate::event::{EgressEvent, IngressEvent};
 use crate::peers::{MOVES, Owner, Peers};
 use crate::receive::ReceiveBatch;
 use crate::transmit::MAX_DATAGRAM;
@@ -387,6 +387,7 @@ impl Ingress {
         if !session.used {
             session.used = true;
             peer.latest = peer.latest.max(session.number);
+            out.push_order(EgressEvent::FirstOpened { peer: peer.id, session: session.id });
             out.push_notice(Notice::FirstOpened { peer: peer.id, session: session.id });
         }
         // Late datagrams say nothing about where the peer is now.

@@ -269,7 +269,7 @@ fn owns(path: &Path, by_path: bool) -> bool {
 impl Peer {
     /// The peer's newest datagram came by `path`. Tells the protocol, once, that it is elsewhere than was known, and
     /// sends there at once if the peer may roam and no other is there; or again to where it was known to be.
-    /// `anywhere`: it may also come by another TCP connection, which is for the protocol to take.
+    /// `anywhere`: it may also come by a TCP connection, or by another one.
     #[cold]
     pub(crate) fn note_path(
         &mut self,
@@ -291,8 +291,8 @@ impl Peer {
             self.moved = Some(path);
             out.push_notice(Notice::Moved { peer: self.id, path });
         }
-        let follows = self.roams && udp;
-        if follows && (is_back || !self.by_path || *paths.entry(path).or_insert(slot) == slot) {
+        let owns = owns(&path, self.by_path);
+        if self.roams && (is_back || !owns || *paths.entry(path).or_insert(slot) == slot) {
             out.push_order(EgressEvent::MovePeer { peer: self.id, path });
         }
     }

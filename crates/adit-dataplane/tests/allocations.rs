@@ -90,7 +90,7 @@ fn end(
             staging: false,
             by_path: true,
         }),
-        DataEvent::Install(Box::new(Install { peer, session, codec: form(framing) })),
+        DataEvent::Install(Box::new(Install::new(peer, session, form(framing)))),
         DataEvent::Activate { peer, session },
     ];
     let mut out = TransmitBatch::new();

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use adit_core::{Cipher, Digest, Path, PeerId, ReplayWindow};
+use adit_core::{Cipher, Digest, OnFirstOpened, Path, PeerId, ReplayWindow};
 
 use crate::codec::{Codec, Compression, DataFraming, DataHeader, Framing, Payloads, session_id};
 use crate::control_channel::ControlChannel;
@@ -145,7 +145,7 @@ impl DataKeys {
     ) -> Result<(), KeyStateError> {
         self.agreement = Some(agreement);
         for key_id in self.established.clone() {
-            self.install(key_id, channel, events)?;
+            self.install(key_id, on_first_opened(key_id), channel, events)?;
         }
         if let Some(key_id) = self.active {
             self.activate(key_id, events);
@@ -175,7 +175,7 @@ impl DataKeys {
             self.prepared.remove(index);
             return Ok(());
         }
-        self.install(key_id, channel, events)
+        self.install(key_id, on_first_opened(key_id), channel, events)
     }
 
     /// An exchange can export its keys before it is complete: the data plane opens with them from now on, if they are to
@@ -193,12 +193,14 @@ impl DataKeys {
             return Ok(());
         }
         self.prepared.push(key_id);
-        self.install(key_id, channel, events)
+        // It seals by order alone, once the exchange is complete and judged.
+        self.install(key_id, OnFirstOpened::Nothing, channel, events)
     }
 
     fn install(
         &self,
         key_id: u8,
+        on_first_opened: OnFirstOpened,
         channel: &ControlChannel,
         events: &mut VecDeque<Event>,
     ) -> Result<(), KeyStateError> {
@@ -213,7 +215,12 @@ impl DataKeys {
         };
         let (peer, session) = (self.peer, session_id(self.peer, key_id));
         let codec = Codec { framing, cipher, seal, open, replay_window, payloads };
-        events.push_back(Event::Data(DataEvent::Install(Box::new(Install { peer, session, codec }))));
+        events.push_back(Event::Data(DataEvent::Install(Box::new(Install {
+            peer,
+            session,
+            on_first_opened,
+            codec,
+        }))));
         Ok(())
     }
 
@@ -247,4 +254,10 @@ impl DataKeys {
             events.push_back(Event::Data(DataEvent::Retire { peer: self.peer, session }));
         }
     }
+}
+
+/// What the first packet changes that the keys of a complete exchange open. Those of a renegotiation seal at once when the
+/// peer sealed with them; those of the first exchange seal already.
+const fn on_first_opened(key_id: u8) -> OnFirstOpened {
+    if key_id == 0 { OnFirstOpened::Nothing } else { OnFirstOpened::Activate }
 }

@@ -53,7 +53,7 @@ impl End {
                 staging,
                 by_path: true,
             }),
-            DataEvent::Install(Box::new(Install { peer: PEER, session, codec })),
+            DataEvent::Install(Box::new(Install::new(PEER, session, codec))),
             DataEvent::Activate { peer: PEER, session },
         ] {
             let (egress, ingress) = split(event, super::session);

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, DataEvent, Install, Instant, Path, PeerConfig, PeerId, PeerInfo, Rejected, SessionId, UnixTime,
+    Cipher, DataEvent, Install, Instant, OnFirstOpened, Path, PeerConfig, PeerId, PeerInfo, Rejected,
+    SessionId, UnixTime,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::RngCore;
@@ -276,7 +277,16 @@ impl Peer {
             selectors: settings.selectors.clone(),
             expires: shared.now + settings.expires_after,
         };
-        shared.data(DataEvent::Install(Box::new(Install { peer: self.id, session: session.id(), codec })));
+        let on_first_opened = match initiated {
+            true => OnFirstOpened::Nothing,
+            false => OnFirstOpened::Activate,
+        };
+        shared.data(DataEvent::Install(Box::new(Install {
+            peer: self.id,
+            session: session.id(),
+            on_first_opened,
+            codec,
+        })));
         session
     }
 

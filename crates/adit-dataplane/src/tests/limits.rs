@@ -17,7 +17,12 @@ const SESSION: SessionId = session_id(PeerId::SERVER, 0);
 /// Gives a client a session that has sealed much already.
 fn worn(end: &mut End, counter: u64, used: u64) {
     let peer = PeerId::SERVER;
-    let install = EgressEvent::Install { peer, session: SESSION, seal: worn_sealer(counter, used) };
+    let install = EgressEvent::Install {
+        peer,
+        session: SESSION,
+        on_first_opened: adit_core::OnFirstOpened::Nothing,
+        seal: worn_sealer(counter, used),
+    };
     end.egress.apply(install, &mut end.transmit_batch);
     end.apply(DataEvent::Activate { peer, session: SESSION });
 }

@@ -1,5 +1,6 @@
 //! Tests of the whole, and what tests share.
 
+mod first_opened;
 mod garbage;
 mod limits;
 mod merging;

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use adit_core::{
-    Cipher, ConnectionId, DataEvent, IpNet, Notice, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
+    Cipher, ConnectionId, DataEvent, Install, IpNet, Notice, Path, PeerConfig, PeerId, ReplayWindow,
+    SessionId,
 };
 
 use crate::codec::testing::{self, Framing, session_id, v2};
@@ -111,7 +112,11 @@ impl End {
     }
 
     pub(crate) fn install_codec(&mut self, peer: PeerId, session: SessionId, codec: SessionCodec) {
-        let (egress, ingress) = install(peer, session, codec);
+        self.install_as(Install::new(peer, session, codec));
+    }
+
+    pub(crate) fn install_as(&mut self, session: Install<SessionCodec>) {
+        let (egress, ingress) = install(session);
         self.egress.apply(egress, &mut self.transmit_batch);
         self.ingress.apply(ingress);
     }

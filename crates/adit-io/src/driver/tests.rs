@@ -134,7 +134,7 @@ fn peer_events(role: Role, path: Path) -> [DataEvent<Codec>; 3] {
             staging: false,
             by_path: true,
         }),
-        DataEvent::Install(Box::new(Install { peer, session, codec })),
+        DataEvent::Install(Box::new(Install::new(peer, session, codec))),
         DataEvent::Activate { peer, session },
     ]
 }

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use adit_core::{DataEvent, Install, PeerActivity, PeerConfig, PeerId, SessionId, Transport};
+use adit_core::{DataEvent, Install, PeerActivity, PeerConfig, PeerId, Transport};
 use adit_dataplane::codec::{Demultiplexer, SessionCodec};
 use adit_dataplane::{Counters, EgressEvent, IngressEvent, Snapshot, install, remote_peer, split};
 
@@ -130,11 +130,12 @@ impl Workers {
     }
 
     /// Gives the peer's worker a session, whose id the others learn.
-    pub(super) fn install(&mut self, peer: PeerId, session: SessionId, codec: SessionCodec) {
-        self.before_session(peer, &codec);
-        let (own, session) = (self.id().peer(peer), self.id().session(session));
+    pub(super) fn install(&mut self, new: Install<SessionCodec>) {
+        let peer = new.peer;
+        self.before_session(peer, &new.codec);
+        let (own, session) = (self.id().peer(peer), self.id().session(new.session));
         self.tell_others(peer, || IngressEvent::InstallRemote { peer: own, session });
-        let (egress, ingress) = install(own, session, codec);
+        let (egress, ingress) = install(Install { peer: own, session, ..new });
         self.post_to(peer, (Some(egress), Some(ingress)), false);
     }
 

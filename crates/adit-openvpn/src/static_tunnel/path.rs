@@ -19,8 +19,7 @@ impl StaticTunnel {
         let size = PathSize { path, mtu: self.path_mtu };
         let max_mss = max_mss_within(params.mssfix, params.tun_mtu, size, &params.shape());
         // As in `may_be_at`, for any path.
-        let anywhere = if params.waits() { params.only_from.is_none() } else { params.float };
-        let roams = anywhere && path != NOWHERE;
+        let roams = self.comes_from_anywhere() || (params.float && !params.waits() && path != NOWHERE);
         self.data(DataEvent::AddPeer(PeerConfig {
             peer: PeerId::SERVER,
             path: Some(path),
@@ -30,6 +29,12 @@ impl StaticTunnel {
             staging: false,
             by_path: true,
         }));
+    }
+
+    /// Whether the peer comes to us, from any address. Then the data plane answers its first packet: it finds the peer, and seals,
+    /// by that packet alone.
+    pub(super) fn comes_from_anywhere(&self) -> bool {
+        self.params.waits() && self.params.only_from.is_none()
     }
 
     /// What the system knows of the MTU of the path to that address, which may be the peer's.
@@ -114,7 +119,10 @@ impl StaticTunnel {
             return self.report(Severity::Warning, Some(path), text);
         }
         if path.transport() == Transport::Tcp && self.unproven.remove(&path).is_none() {
-            return;
+            // The connection is closed by now: what the data plane sent there goes where the peer was before.
+            let peer = PeerId::SERVER;
+            let before = self.path.map(|path| DataEvent::MovePeer { peer, path });
+            return before.into_iter().for_each(|order| self.data(order));
         }
         if let Some(before) = self.path.filter(|before| before.transport() == Transport::Tcp) {
             self.events.push_back(Event::Close { path: before });

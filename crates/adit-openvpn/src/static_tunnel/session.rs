@@ -1,6 +1,6 @@
 //! The sessions under the static key: when one begins, and what it seals with.
 
-use adit_core::{Ended, Instant, PeerId, SessionId};
+use adit_core::{Ended, Instant, OnFirstOpened, PeerId, SessionId};
 
 use super::StaticTunnel;
 use crate::codec::{Codec, Framing, StaticFraming, session_id};
@@ -32,7 +32,12 @@ impl StaticTunnel {
         // The session stays when the path becomes one of the other address family.
         let payloads = payloads(None, params.tun_mtu, &params.shape(), params.decompress);
         let codec = Codec { framing, cipher, seal, open, replay_window: params.replay_window, payloads };
-        self.data(DataEvent::Install(Box::new(Install { peer: PeerId::SERVER, session: SESSION, codec })));
+        let on_first_opened = match self.comes_from_anywhere() {
+            true => OnFirstOpened::Activate,
+            false => OnFirstOpened::Nothing,
+        };
+        let install = Install { peer: PeerId::SERVER, session: SESSION, on_first_opened, codec };
+        self.data(DataEvent::Install(Box::new(install)));
     }
 
     pub(super) fn activate(&mut self) {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use adit_core::{Command, Notice, PeerId, Protocol, SessionId, Transport};
+use adit_core::{Command, Notice, OnFirstOpened, PeerId, Protocol, SessionId, Transport};
 use adit_openvpn::codec::session_id;
 use adit_openvpn::params::{ClientParams, ServerParams};
 use adit_openvpn::request::{DataEvent, Event};
@@ -152,6 +152,25 @@ fn a_server_seals_with_new_keys_when_the_client_is_known_to_have_them() {
     pair.server.handle_notice(pair.now, Notice::FirstOpened { peer: PEER, session });
     pair.exchange();
     assert_eq!(keys(&pair.server_events), (vec![1], vec![]));
+}
+
+/// An end seals with new keys at once when the peer did, by the data plane alone: the protocol's order would come after the
+/// answer. Keys that a client has before the exchange is complete wait for it.
+#[test]
+fn keys_of_a_complete_renegotiation_seal_from_their_first_opened_packet_on() {
+    let mut pair = pair(|_, _| {});
+    pair.client.handle_command(pair.now, Command::Rekey { peer: PeerId::SERVER });
+    pair.exchange();
+    assert_eq!(first_opened(&pair.server_events), [OnFirstOpened::Activate]);
+    assert_eq!(first_opened(&pair.client_events), [OnFirstOpened::Nothing]);
+}
+
+fn first_opened(events: &[Event]) -> Vec<OnFirstOpened> {
+    let installed = events.iter().filter_map(|event| match event {
+        Event::Data(DataEvent::Install(install)) => Some(install.on_first_opened),
+        _ => None,
+    });
+    installed.collect()
 }
 
 fn installed(events: &[Event]) -> usize {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Activity, Cipher, Command, ConnectionId, Digest, Ended, IdleLimit, Instant, Notice, OpenFailure, Path,
-    PeerActivity, PeerConfig, PeerId, PeerLimits, Protocol, SessionId, Severity, Transport, UnixTime,
+    Activity, Cipher, Command, ConnectionId, Digest, Ended, IdleLimit, Instant, Notice, OnFirstOpened,
+    OpenFailure, Path, PeerActivity, PeerConfig, PeerId, PeerLimits, Protocol, SessionId, Severity,
+    Transport, UnixTime,
 };
 use adit_openvpn::StaticTunnel;
 use adit_openvpn::codec::{Framing, StaticFraming, session_id};
@@ -233,6 +234,19 @@ fn who_waits_sends_nothing_before_the_other_was_heard() {
     assert_eq!(end.machine.peers()[0].1.path, udp(3));
 }
 
+/// The answer to the first packet of an end that may be anywhere does not wait for the notice of that packet.
+#[test]
+fn who_waits_answers_the_first_packet_by_the_data_plane_alone() {
+    let end = End::new(waiting(), at(0));
+    assert_eq!(roams(&end.events), [true]);
+    assert_eq!(installs(&end.events)[0].on_first_opened, OnFirstOpened::Activate);
+    // Which addresses may be the other end's, only the protocol knows.
+    let only_from = Some(vec!["192.0.2.1".parse().unwrap()]);
+    let end = End::new(StaticParams { only_from, ..waiting() }, at(0));
+    assert_eq!(roams(&end.events), [false]);
+    assert_eq!(installs(&end.events)[0].on_first_opened, OnFirstOpened::Nothing);
+}
+
 #[test]
 fn remote_says_where_the_other_end_may_be() {
     let only_from = Some(vec!["192.0.2.1".parse().unwrap()]);
@@ -247,7 +261,7 @@ fn remote_says_where_the_other_end_may_be() {
     assert!(end.is_up());
     let mut end = End::new(waiting(), at(0));
     assert_eq!(roams(&end.roamed(at(1), udp(2))), [true]);
-    assert_eq!(roams(&end.command(at(2), Command::Restart)), [false], "it is nowhere");
+    assert_eq!(roams(&end.command(at(2), Command::Restart)), [true], "its first packet says where it is");
 
     for float in [false, true] {
         let mut end = End::new(StaticParams { float, ..connecting(Transport::Udp) }, at(0));

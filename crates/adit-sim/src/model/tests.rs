@@ -142,7 +142,7 @@ fn install(seed: u8) -> Install {
         replay_window: ReplayWindow::default(),
         payloads: Payloads::default(),
     };
-    Install { peer: PeerId(7), session: session_id(PeerId(7), 1), codec }
+    Install::new(PeerId(7), session_id(PeerId(7), 1), codec)
 }
 
 fn sealed(peer: u8, id: u8) -> [u8; 24] {

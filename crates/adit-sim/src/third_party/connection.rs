@@ -270,7 +270,7 @@ impl Connection {
         let session = session_id(PeerId::SERVER, key_id);
         let (replay_window, payloads) = (ReplayWindow::default(), Payloads::default());
         let codec = Codec { framing, cipher, seal, open, replay_window, payloads };
-        let install = Install { peer: PeerId::SERVER, session, codec };
+        let install = Install::new(PeerId::SERVER, session, codec);
         Some(Event::Data(DataEvent::Install(Box::new(install))))
     }
 

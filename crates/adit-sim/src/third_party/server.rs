@@ -217,7 +217,7 @@ impl ThirdPartyServer {
         let (replay_window, payloads) = (ReplayWindow::default(), Payloads::default());
         let codec = Codec { framing, cipher, seal, open, replay_window, payloads };
         let session = session_id(PEER, key_id);
-        Some(DataEvent::Install(Box::new(Install { peer: PEER, session, codec })))
+        Some(DataEvent::Install(Box::new(Install::new(PEER, session, codec))))
     }
 
     fn take_datagram(&mut self, path: Path, datagram: &[u8]) -> Result<(), Rejected> {

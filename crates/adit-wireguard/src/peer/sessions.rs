@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adit_core::{Install, Instant, SessionId};
+use adit_core::{Install, Instant, OnFirstOpened, SessionId};
 
 use super::Peer;
 use super::post_quantum::Mark;
@@ -86,10 +86,21 @@ impl Sessions {
         [unused, previous, self.superseded.take()]
     }
 
-    /// The initiator used the next session. Gives those that end by it.
-    fn confirm(&mut self) -> Option<Session> {
-        let next = self.next.take()?;
-        let previous = std::mem::replace(&mut self.previous, self.current.replace(next))?;
+    /// The session that its initiator uses from now on, if it was not used before: the next one; or one that the next one has
+    /// superseded, which the data plane seals with by then, as it is later than the current one.
+    fn take_unused(&mut self, id: SessionId) -> Option<Session> {
+        let is_it = |session: &mut Session| id_of(session.index) == id;
+        let current = self.current.map(|current| current.made);
+        let is_later =
+            |session: &mut Session| !session.is_initiator && current.is_none_or(|made| made < session.made);
+        self.next
+            .take_if(is_it)
+            .or_else(|| self.superseded.take_if(|session| is_it(session) && is_later(session)))
+    }
+
+    /// The initiator used that session, which was not used before. Gives those that end by it.
+    fn confirm(&mut self, used: Session) -> Option<Session> {
+        let previous = std::mem::replace(&mut self.previous, self.current.replace(used))?;
         self.superseded.replace(previous)
     }
 
@@ -109,7 +120,12 @@ impl Peer {
         let SessionKeys { seal, open } = keys;
         let expires = session.made + REJECT_AFTER_TIME;
         let codec = Codec { remote_index, mtu: shared.mtu, seal, open, expires };
-        let install = Install { peer: self.id, session: id_of(session.index), codec };
+        let on_first_opened = match session.is_initiator {
+            true => OnFirstOpened::Nothing,
+            false if self.is_held(session) => OnFirstOpened::Deactivate,
+            false => OnFirstOpened::Activate,
+        };
+        let install = Install { peer: self.id, session: id_of(session.index), on_first_opened, codec };
         shared.order(DataEvent::Install(Box::new(install)));
     }
 
@@ -168,16 +184,17 @@ impl Peer {
         self.timers.session_derived(shared.now);
     }
 
-    /// A session opened its first packet. If it is the next one, the initiator has its keys.
+    /// A session opened its first packet. If it is one that we made as responder, the initiator has its keys, and the data plane
+    /// seals with it since that packet.
     pub(crate) fn first_opened(&mut self, shared: &mut Shared, session: SessionId) {
-        let Some(next) = self.sessions.next.filter(|next| id_of(next.index) == session) else { return };
-        let ended = self.sessions.confirm();
-        self.activate(shared, next);
+        let Some(used) = self.sessions.take_unused(session) else { return };
+        let ended = self.sessions.confirm(used);
+        self.activate(shared, used);
         ended.into_iter().for_each(|session| self.retire(shared, session));
         // A response that came now would be to an initiation older than this session.
         self.drop_pending(shared);
         self.handshake_complete(shared);
-        self.session_began(shared, next, false);
+        self.session_began(shared, used, false);
     }
 
     /// A session was used so much that new keys are due.
@@ -208,6 +225,13 @@ mod tests {
         [sessions.previous, sessions.current, sessions.next].map(|session| session.map(|it| it.index))
     }
 
+    /// The initiator uses the next session.
+    fn confirm(sessions: &mut Sessions) -> Option<Session> {
+        let id = id_of(sessions.next?.index);
+        let used = sessions.take_unused(id)?;
+        sessions.confirm(used)
+    }
+
     fn ended(sessions: impl IntoIterator<Item = Option<Session>>) -> Vec<u32> {
         sessions.into_iter().flatten().map(|session| session.index).collect()
     }
@@ -222,9 +246,9 @@ mod tests {
         assert_eq!(ended(sessions.add_next(session(4))), [2]);
         assert_eq!(shape(&sessions), [None, Some(3), Some(4)]);
         assert_eq!(ended(sessions.add_next(session(5))), [4]);
-        assert_eq!(ended([sessions.confirm()]), []);
+        assert_eq!(ended([confirm(&mut sessions)]), []);
         assert_eq!(shape(&sessions), [Some(3), Some(5), None]);
-        assert_eq!(ended([sessions.confirm()]), [], "there is no next one");
+        assert_eq!(ended([confirm(&mut sessions)]), [], "there is no next one");
         assert_eq!(ended(sessions.add_next(session(6))), [3]);
         // A response that comes while a session waits for its initiator: the one that sealed stays for a while.
         assert_eq!(ended(sessions.add_current(session(7))), []);
@@ -234,7 +258,7 @@ mod tests {
         assert_eq!(ended(sessions.add_current(session(10))), []);
         assert_eq!(ended(sessions.add_next(session(11))), [9, 8]);
         assert_eq!(shape(&sessions), [None, Some(10), Some(11)]);
-        assert_eq!(ended([sessions.confirm()]), []);
+        assert_eq!(ended([confirm(&mut sessions)]), []);
         assert_eq!(sessions.take_all().count(), 2);
     }
 
@@ -250,7 +274,7 @@ mod tests {
         sessions.add_current(at(2, 0));
         assert_eq!(ended(sessions.add_next(at(3, 4999))), []);
         assert_eq!(shape(&sessions), [Some(1), Some(2), Some(3)]);
-        assert_eq!(ended([sessions.confirm()]), []);
+        assert_eq!(ended([confirm(&mut sessions)]), []);
         assert_eq!(shape(&sessions), [Some(2), Some(3), None]);
         assert_eq!(ended(sessions.add_next(at(4, 9999))), [2, 1]);
         let mut sessions = Sessions::default();
@@ -271,7 +295,7 @@ mod tests {
         responder.add_current(session(1));
         assert_eq!(ended(responder.add_next(at(2, 0))), []);
         assert_eq!(ended(responder.add_next(at(3, 4999))), [], "2 was not used yet");
-        assert_eq!(ended([responder.confirm()]), []);
+        assert_eq!(ended([confirm(&mut responder)]), []);
         assert_eq!(shape(&responder), [Some(1), Some(3), None]);
         assert_eq!(ended(responder.add_next(session(9))), [1, 2]);
         let mut initiator = Sessions::default();

@@ -4,6 +4,7 @@
 mod support;
 
 mod configuration;
+mod first_answers;
 mod flood;
 mod handshake;
 mod keepalives;

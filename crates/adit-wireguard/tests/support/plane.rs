@@ -7,7 +7,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use adit_core::{
-    Activity, Install, Instant, IpNet, Notice, Path, PeerActivity, PeerConfig, PeerId, SessionId, Transport,
+    Activity, Install, Instant, IpNet, Notice, OnFirstOpened, Path, PeerActivity, PeerConfig, PeerId,
+    SessionId, Transport,
 };
 use adit_wireguard::{Codec, DataEvent};
 
@@ -37,6 +38,10 @@ pub(crate) struct Sealed {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) codec: Codec,
+    /// The number of its installation.
+    number: u64,
+    on_first_opened: OnFirstOpened,
+    began_by_packet: bool,
     made: Instant,
     counter: u64,
     seen: BTreeSet<u64>,
@@ -56,6 +61,40 @@ pub(crate) struct PlanePeer {
     received_bytes: u64,
     sent_bytes: u64,
     told: (u64, u64),
+}
+
+impl PlanePeer {
+    /// Whether the session that was installed as that one may seal: none that came later seals.
+    fn may_begin(&self, number: u64) -> bool {
+        let active = self.active.and_then(|active| self.sessions.get(&active));
+        active.is_none_or(|active| active.number <= number)
+    }
+
+    fn began_by_packet(&self) -> bool {
+        let active = self.active.and_then(|active| self.sessions.get(&active));
+        active.is_some_and(|active| active.began_by_packet)
+    }
+
+    /// What the first packet that a session opened changes.
+    fn first_opened(&mut self, id: SessionId) {
+        let Session { number, on_first_opened, .. } = self.sessions[&id];
+        if self.may_begin(number) {
+            match on_first_opened {
+                OnFirstOpened::Nothing => {}
+                OnFirstOpened::Activate => {
+                    self.sessions.get_mut(&id).expect("it opened").began_by_packet = true;
+                    self.active = Some(id);
+                }
+                OnFirstOpened::Deactivate => self.deactivate(number),
+            }
+        }
+    }
+
+    fn deactivate(&mut self, up_to: u64) {
+        self.active = None;
+        let earlier = self.sessions.values_mut().filter(|session| session.number <= up_to);
+        earlier.for_each(|session| session.on_first_opened = OnFirstOpened::Nothing);
+    }
 }
 
 #[derive(Debug)]
@@ -104,7 +143,7 @@ impl Plane {
                 self.activate(peer, session);
                 return self.flush(now, peer);
             }
-            DataEvent::Deactivate(peer) => self.peer(peer).active = None,
+            DataEvent::Deactivate(peer) => self.peer(peer).deactivate(u64::MAX),
             DataEvent::Retire { peer, session } => {
                 let peer = self.peer(peer);
                 assert!(peer.sessions.remove(&session).is_some(), "retires a session that is not there");
@@ -144,8 +183,9 @@ impl Plane {
     }
 
     fn install(&mut self, now: Instant, install: Install<Codec>) {
-        let Install { peer, session, codec } = install;
+        let Install { peer, session, on_first_opened, codec } = install;
         self.installed += 1;
+        let number = self.installed;
         let mut ledger = self.ledger.borrow_mut();
         assert!(ledger.sealers.insert(*codec.seal), "a key seals in two sessions");
         ledger.openers.insert(*codec.open);
@@ -155,7 +195,15 @@ impl Plane {
         assert!(!peers.clone().any(|peer| peer.sessions.contains_key(&session)), "an index in use");
         let peer = self.peer(peer);
         peer.last_install = Some(now);
-        let new = Session { codec, made: now, counter: 0, seen: BTreeSet::new() };
+        let new = Session {
+            codec,
+            number,
+            on_first_opened,
+            began_by_packet: false,
+            made: now,
+            counter: 0,
+            seen: BTreeSet::new(),
+        };
         peer.sessions.insert(session, new);
         assert!(peer.sessions.len() <= 4, "previous, current, next, and one that is about to go");
     }
@@ -166,7 +214,10 @@ impl Plane {
         let found = peer.sessions.get(&session).expect("activates a session that is not there");
         let has_key = ledger.borrow().openers.contains(&*found.codec.seal);
         assert!(has_key, "seals with a key that the other end does not have yet");
-        peer.active = Some(session);
+        let number = found.number;
+        if peer.may_begin(number) || !peer.began_by_packet() {
+            peer.active = Some(session);
+        }
     }
 
     fn seal(
@@ -255,10 +306,11 @@ impl Plane {
         }
         peer.received_bytes += length(sealed.packet, &sealed.message);
         let mut notices = Vec::new();
+        let age = (session.made, sealed.counter);
         if first {
+            peer.first_opened(session_id);
             notices.push(Notice::FirstOpened { peer: id, session: session_id });
         }
-        let age = (session.made, sealed.counter);
         if peer.newest.is_none_or(|newest| newest < age) {
             peer.newest = Some(age);
             if peer.path != Some(path) {

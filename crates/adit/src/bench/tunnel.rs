@@ -268,7 +268,7 @@ fn session(peer: PeerId, path: Path, behind: IpNet, case: Case) -> [DataEvent<Co
         }
         _ => (openvpn::session_id(peer, 0), openvpn_codec(case)),
     };
-    let install = Install { peer, session, codec };
+    let install = Install::new(peer, session, codec);
     [
         DataEvent::AddPeer(PeerConfig {
             peer,

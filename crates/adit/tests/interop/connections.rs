@@ -1,5 +1,6 @@
 //! How connections end, survive outages, and roam.
 
+pub(crate) mod first_answers;
 pub(crate) mod lifetime;
 pub(crate) mod no_device;
 pub(crate) mod outages;

@@ -7,6 +7,7 @@ mod confined;
 mod contract;
 mod endings;
 mod files;
+mod first_answers;
 mod leaks;
 mod linux;
 mod load;

@@ -1,6 +1,6 @@
 //! What the protocol wants of the data plane, the driver and the program.
 
-use adit_core::{DataEvent, Event, EventOf, Protocol};
+use adit_core::{DataEvent, Event, EventOf, Install, Protocol};
 
 use super::Control;
 use crate::driver::mail::Mail;
@@ -39,7 +39,8 @@ impl<P: Protocol> Control<'_, P> {
             // Keys that do not fit install nothing; what comes with them is counted as without a session.
             Err(install) => {
                 if let Ok(codec) = (self.make_codec)(&install) {
-                    self.workers.install(install.peer, install.session, codec);
+                    let Install { peer, session, on_first_opened, .. } = *install;
+                    self.workers.install(Install { peer, session, on_first_opened, codec });
                 }
             }
         }

@@ -73,7 +73,7 @@ pub(super) fn session(role: Role, number: u8, marks: Marks, path: Path, shift: u
             staging: false,
             by_path: true,
         }),
-        DataEvent::Install(Box::new(Install { peer, session, codec })),
+        DataEvent::Install(Box::new(Install::new(peer, session, codec))),
         DataEvent::Activate { peer, session },
     ]
 }

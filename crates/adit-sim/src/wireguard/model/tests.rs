@@ -16,7 +16,7 @@ fn install(seal: u8, open: u8, session: u64) -> Install<Codec> {
         open: [open; 32].into(),
         expires: NOW + REJECT_AFTER,
     };
-    Install { peer: PEER, session: SessionId(session), codec }
+    Install::new(PEER, SessionId(session), codec)
 }
 
 fn datagram(counter: u64, len: usize) -> Vec<u8> {

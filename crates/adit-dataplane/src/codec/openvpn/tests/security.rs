@@ -15,7 +15,12 @@ const SESSION: SessionId = session_id(PeerId::SERVER, 0);
 fn worn(counter: u64, used: u64) -> End {
     let mut end = client(1, udp(9), CIPHER);
     let peer = PeerId::SERVER;
-    let install = EgressEvent::Install { peer, session: SESSION, seal: worn_sealer(counter, used) };
+    let install = EgressEvent::Install {
+        peer,
+        session: SESSION,
+        on_first_opened: adit_core::OnFirstOpened::Nothing,
+        seal: worn_sealer(counter, used),
+    };
     end.egress.apply(install, &mut end.transmit_batch);
     end.apply(DataEvent::Activate { peer, session: SESSION });
     end
@@ -24,7 +29,10 @@ fn worn(counter: u64, used: u64) -> End {
 /// The client seals in that epoch from now on.
 fn go_to(end: &mut End, session: SessionId, framing: Framing, epoch: u16) {
     let (peer, seal) = (PeerId::SERVER, sealer_in_epoch(framing, epoch));
-    end.egress.apply(EgressEvent::Install { peer, session, seal }, &mut end.transmit_batch);
+    end.egress.apply(
+        EgressEvent::Install { peer, session, on_first_opened: adit_core::OnFirstOpened::Nothing, seal },
+        &mut end.transmit_batch,
+    );
     end.apply(DataEvent::Activate { peer, session });
 }
 

@@ -114,7 +114,11 @@ fn the_peer_is_where_its_key_is() {
         assert_eq!(arrived.packets.len(), 1);
         let moved = arrived.notices.contains(&Notice::Moved { peer: PeerId::SERVER, path });
         assert_eq!(moved, told, "{path}");
-        assert_eq!(west.send(Offload::NONE, &packet)[0].0, tcp(9), "the protocol has to take a connection");
+        assert_eq!(
+            west.send(Offload::NONE, &packet)[0].0,
+            path,
+            "the answer goes where the packet came from"
+        );
     }
 }
 

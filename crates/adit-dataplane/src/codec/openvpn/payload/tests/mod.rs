@@ -229,7 +229,12 @@ fn parts_that_were_sealed_before_an_error_are_counted() {
     let (peer, session) = (PeerId::SERVER, session_id(PeerId::SERVER, 3));
     let worn = worn_sealer(u64::from(u32::MAX), 0);
     let codec = Box::new(seal::Sealer::new(worn.codec, Compression::None, IN_PARTS, 0));
-    let install = EgressEvent::Install { peer, session, seal: SealSession { codec, ..worn } };
+    let install = EgressEvent::Install {
+        peer,
+        session,
+        on_first_opened: adit_core::OnFirstOpened::Nothing,
+        seal: SealSession { codec, ..worn },
+    };
     west.egress.apply(install, &mut west.transmit_batch);
     west.apply(DataEvent::Activate { peer, session });
     let sent = send(&mut west, &packet(400));
