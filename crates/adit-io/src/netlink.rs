@@ -65,6 +65,8 @@ pub enum Whose {
     All,
     /// All but the routes to single addresses that an adit set.
     Others,
+    /// Those that an adit set, unreachable ones too.
+    Adits,
 }
 
 /// By this the kernel's table shows whose a route is. Any number that no other program uses
@@ -252,15 +254,21 @@ impl Netlink {
         Ok(routes.min_by_key(|route| route.metric.unwrap_or_default()))
     }
 
-    /// The unicast routes of the main table, of the family of `like`.
+    /// The unicast routes of the main table (with [`Whose::Adits`] unreachable ones too), of the family of `like`.
     pub fn routes(&mut self, like: IpAddr, whose: Whose) -> io::Result<Vec<KernelRoute>> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(like);
         let answers = self.request(RouteNetlinkMessage::GetRoute(message), NLM_F_DUMP)?;
-        let route = |answer| match answer {
-            RouteNetlinkMessage::NewRoute(route) if whose == Whose::All || !is_own_host_route(&route) => {
-                kernel_route(&route, like)
+        let is_asked_for = |route: &RouteMessage| match whose {
+            Whose::All => route.header.kind == RouteType::Unicast,
+            Whose::Others => route.header.kind == RouteType::Unicast && !is_own_host_route(route),
+            Whose::Adits => {
+                let known = matches!(route.header.kind, RouteType::Unicast | RouteType::Unreachable);
+                known && route.header.protocol == PROTOCOL
             }
+        };
+        let route = |answer| match answer {
+            RouteNetlinkMessage::NewRoute(route) if is_asked_for(&route) => kernel_route(&route, like),
             _ => None,
         };
         Ok(answers.into_iter().filter_map(route).collect())
@@ -465,10 +473,10 @@ fn is_own_host_route(route: &RouteMessage) -> bool {
     route.header.protocol == PROTOCOL && matches!(route.header.destination_prefix_length, 32 | 128)
 }
 
-/// A unicast route of the main table and that family.
+/// A route of the main table and that family.
 fn kernel_route(route: &RouteMessage, like: IpAddr) -> Option<KernelRoute> {
     let in_main = route.header.table == RouteHeader::RT_TABLE_MAIN;
-    if !in_main || route.header.kind != RouteType::Unicast || route.header.address_family != family(like) {
+    if !in_main || route.header.address_family != family(like) {
         return None;
     }
     let network = route.attributes.iter().find_map(|attribute| match attribute {

@@ -3,19 +3,21 @@
 mod by_mark;
 mod bypass;
 mod guard;
+mod main_table;
 mod policy;
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-use adit_core::{Report, Route, RouteTable, RouteVia, Severity, TunnelSettings};
+use adit_core::{Report, Route, RouteTable, Severity, TunnelSettings};
 use ipnet::IpNet;
 
 use self::by_mark::ByMark;
 use self::guard::{Found, Guard, Wanted};
+use self::main_table::{MainRoute, Purpose};
 use self::policy::{Policy, Treatment, treatment};
 use crate::mark::{self, DEVICE_GROUP};
-use crate::netlink::{IpFamily, KernelRoute, ListedRoute, MAIN, Netlink, Whose};
+use crate::netlink::{IpFamily, KernelRoute, ListedRoute, MAIN, Netlink};
 use crate::tun::NULL_DEVICE;
 
 /// An address of the device, and the other end's if it is a point-to-point link.
@@ -35,7 +37,7 @@ pub struct Routing {
     name_servers: Vec<IpAddr>,
     addresses: Vec<Address>,
     /// Those of the main table.
-    routes: Vec<KernelRoute>,
+    routes: Vec<MainRoute>,
     policy: Policy,
     by_mark: ByMark,
     /// The firewall's rules that go with `policy`.
@@ -154,13 +156,14 @@ impl Routing {
         }
         let first = self.applied.is_none();
         let bypass = self.bypass_routes(settings, &mut reports);
-        let mut wanted: Vec<(KernelRoute, bool)> = bypass.into_iter().map(|route| (route, false)).collect();
+        let for_bypass = |route| MainRoute { route, purpose: Purpose::Bypass };
+        let mut wanted: Vec<MainRoute> = bypass.into_iter().map(for_bypass).collect();
         let in_main = |route: &&Route| {
             in_main(settings, route.destination.addr()) && by_mark::table(settings, route).is_none()
         };
-        let inward = settings.routes.iter().filter(in_main);
-        let inward = inward.filter_map(|route| self.tunnel_route(settings, route));
-        wanted.extend(inward.map(|route| (route, true)));
+        let named = settings.routes.iter().filter(in_main);
+        let named = named.filter_map(|route| self.named_route(settings, route));
+        wanted.extend(named.map(|route| MainRoute { route, purpose: Purpose::Named }));
         self.set_device(settings, &mut reports);
         self.enforce_policy(settings, &mut reports);
         self.set_routes(wanted, &mut reports);
@@ -276,29 +279,30 @@ impl Routing {
         self.enforce_policy(&settings, &mut Vec::new());
         // What cannot be found now will be when the network is back; until then the server is unreachable.
         let bypass = self.bypass_routes(&settings, &mut Vec::new());
-        let (inward, outward): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.routes).into_iter().partition(|route| route.device == Some(self.device));
-        let there = if !inward.is_empty() || !bypass.is_empty() { self.main_routes() } else { Vec::new() };
+        let (named, before): (Vec<MainRoute>, Vec<MainRoute>) =
+            std::mem::take(&mut self.routes).into_iter().partition(|own| own.purpose == Purpose::Named);
+        let there = if !named.is_empty() || !bypass.is_empty() { self.main_routes() } else { Vec::new() };
         let is_there = |route: &KernelRoute| {
             // The fallback depends on no device and stays; the kernel takes back others with their device.
             bypass::is_fallback(route)
                 || there.iter().any(|there| {
-                    there.same_place(route) && there.gateway == route.gateway && there.device == route.device
+                    let same_device = route.device.is_none() || there.device == route.device;
+                    there.same_place(route) && there.gateway == route.gateway && same_device
                 })
         };
-        for route in inward.iter().filter(|route| !is_there(route)) {
-            // It fails where another program's route took its place, which stays.
-            let _ = self.netlink.add_route(route);
+        for own in named.iter().filter(|own| !is_there(&own.route)) {
+            // It fails where another program's route took its place, which stays, and while its gateway is on no link.
+            let _ = self.netlink.add_route(&own.route);
         }
-        self.routes = inward;
+        self.routes = named;
         for route in &bypass {
-            let there = outward.contains(route) && is_there(route);
-            if there || self.netlink.replace_route(route).is_ok() {
-                self.routes.push(route.clone());
+            let there = before.iter().any(|own| own.route == *route) && is_there(route);
+            if there || self.put(route).is_ok() {
+                self.routes.push(MainRoute { route: route.clone(), purpose: Purpose::Bypass });
             }
         }
-        for route in outward.iter().filter(|old| !bypass.iter().any(|new| new.same_place(old))) {
-            let _ = self.netlink.remove_route(route);
+        for own in before.iter().filter(|own| !bypass.iter().any(|new| new.same_place(&own.route))) {
+            let _ = self.netlink.remove_route(&own.route);
         }
     }
 
@@ -308,19 +312,6 @@ impl Routing {
         if self.netlink.link(&self.name).is_ok_and(|link| link.index == self.device && !link.up) {
             self.set_device(settings, &mut Vec::new());
         }
-    }
-
-    fn main_routes(&mut self) -> Vec<KernelRoute> {
-        let mut routes = Vec::new();
-        for like in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
-            routes.extend(self.netlink.routes(like, Whose::All).unwrap_or_default());
-        }
-        routes
-    }
-
-    fn is_others(&mut self, route: &KernelRoute) -> bool {
-        let routes = self.netlink.routes(route.destination.addr(), Whose::Others);
-        routes.is_ok_and(|routes| routes.iter().any(|there| there.same_place(route)))
     }
 
     /// Takes back what `apply` did. What is gone already is no error.
@@ -335,9 +326,9 @@ impl Routing {
         self.guard.undo();
         // Nothing can be done about a failure here: the kernel refuses to remove only what someone else has
         // changed since.
-        for route in std::mem::take(&mut self.routes).iter().rev() {
-            if !self.goes_with_device(route) {
-                let _ = self.netlink.remove_route(route);
+        for own in std::mem::take(&mut self.routes).iter().rev() {
+            if !self.goes_with_device(&own.route) {
+                let _ = self.netlink.remove_route(&own.route);
             }
         }
         for (address, peer) in std::mem::take(&mut self.addresses) {
@@ -347,17 +338,6 @@ impl Routing {
         }
         self.applied = None;
         self.bypassed.clear();
-    }
-
-    /// Whether a route is left to the end of a device that other endpoints use.
-    fn goes_with_device(&self, route: &KernelRoute) -> bool {
-        self.shares_device && route.device == Some(self.device)
-    }
-
-    /// Whether another endpoint of the tunnel has set that route.
-    fn is_shared(&mut self, route: &KernelRoute) -> bool {
-        let is_same = |there: &KernelRoute| there.same_place(route) && there.device == route.device;
-        self.goes_with_device(route) && self.main_routes().iter().any(is_same)
     }
 
     fn set_device(&mut self, settings: &TunnelSettings, reports: &mut Vec<Report>) {
@@ -396,53 +376,6 @@ impl Routing {
         }
         let result = self.netlink.set_up(self.device, true);
         note(result, &format!("take {} up", self.name), reports);
-    }
-
-    /// The kernel's form of a route into the tunnel.
-    fn tunnel_route(&self, settings: &TunnelSettings, route: &Route) -> Option<KernelRoute> {
-        let (gateway, device) = match route.via {
-            RouteVia::SystemGateway => return None,
-            RouteVia::Tunnel => (None, Some(self.device)),
-            // Behind a TUN device there are no neighbours to ask for: a gateway there is the device.
-            RouteVia::Gateway(gateway) if in_tunnel(settings, gateway) => (None, Some(self.device)),
-            RouteVia::Gateway(gateway) => (Some(gateway), None),
-        };
-        Some(KernelRoute { destination: route.destination, gateway, device, metric: route.metric })
-    }
-
-    /// Adds what is not there, then removes what is not wanted any more.
-    fn set_routes(&mut self, wanted: Vec<(KernelRoute, bool)>, reports: &mut Vec<Report>) {
-        let before = std::mem::take(&mut self.routes);
-        for (route, inward) in wanted {
-            if self.routes.contains(&route) {
-                continue;
-            }
-            // One of ours in this place is replaced, whether the kernel still has it or not.
-            let ours = before.iter().any(|old| old.same_place(&route));
-            let result =
-                if ours { self.netlink.replace_route(&route) } else { self.netlink.add_route(&route) };
-            match result {
-                Ok(()) => self.routes.push(route),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && self.is_shared(&route) => {
-                    self.routes.push(route);
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    // Routes left by an adit process that was killed do no harm.
-                    let left_behind = !inward && !self.is_others(&route);
-                    if left_behind && self.netlink.replace_route(&route).is_ok() {
-                        self.routes.push(route);
-                    } else {
-                        reports.push(taken(route.destination));
-                    }
-                }
-                Err(error) => {
-                    reports.push(failure(&format!("add the route to {}", route.destination), &error))
-                }
-            }
-        }
-        for old in before.iter().rev().filter(|old| !self.routes.iter().any(|new| new.same_place(old))) {
-            let _ = self.netlink.remove_route(old);
-        }
     }
 }
 

@@ -188,6 +188,18 @@ impl Netlink {
         Ok(answers.into_iter().filter_map(link).collect())
     }
 
+    /// The indices of the devices of that group (ip-link(8) `group`).
+    pub(crate) fn links_of_group(&mut self, group: u32) -> io::Result<Vec<u32>> {
+        let answers = self.request(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP)?;
+        let link = |answer| match answer {
+            RouteNetlinkMessage::NewLink(link) if link.attributes.contains(&LinkAttribute::Group(group)) => {
+                Some(link.header.index)
+            }
+            _ => None,
+        };
+        Ok(answers.into_iter().filter_map(link).collect())
+    }
+
     /// A device's own `rp_filter`.
     pub(crate) fn reverse_path_filter(&mut self, device: u32) -> io::Result<u32> {
         let mut message = LinkMessage::default();

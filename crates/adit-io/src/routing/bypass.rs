@@ -157,7 +157,7 @@ impl Routing {
             return Ok(NextHop::Local);
         }
         let ours = |route: &KernelRoute| {
-            route.device == Some(self.device) || self.routes.iter().any(|own| own.same_place(route))
+            route.device == Some(self.device) || self.routes.iter().any(|own| own.route.same_place(route))
         };
         let routes = self.netlink.routes(address, Whose::Others)?;
         let usable = routes.iter().filter(|route| {

@@ -1,4 +1,4 @@
-use adit_core::Redirect;
+use adit_core::{Redirect, RouteVia};
 
 use super::bypass::{has_bypass_routes, is_caught};
 use super::*;
@@ -252,6 +252,112 @@ fn without_redirection_the_server_has_a_route_of_its_own() {
         assert_eq!(routing.apply(&settings), []);
         assert_eq!(router(&mut netlink, next), "192.168.5.2".parse().ok());
         assert_eq!(netlink.next_hop(server).unwrap().device, inside);
+    });
+}
+
+/// A route by a router of the local network, as the settings name it, beside one into the tunnel.
+fn settings_by_router() -> TunnelSettings {
+    let by = |destination: &str, via| Route { destination: destination.parse().unwrap(), via, metric: None };
+    let router = RouteVia::Gateway("192.168.5.77".parse().unwrap());
+    let routes = vec![by("172.17.5.0/24", router), by("172.20.0.0/16", RouteVia::Tunnel)];
+    TunnelSettings { routes, redirect: None, ..full_settings() }
+}
+
+#[test]
+fn a_route_by_another_router_stays_while_the_tunnel_is_up() {
+    in_fresh_network(|| {
+        let _world = world();
+        let tun = Tun::create(&TunConfig::default()).unwrap();
+        let mut routing = Routing::new(tun.name()).unwrap();
+        let mut netlink = Netlink::open().unwrap();
+        let router = |netlink: &mut Netlink| netlink.next_hop("172.17.5.9".parse().unwrap()).unwrap().gateway;
+        let (named, default) = ("192.168.5.77".parse().ok(), "192.168.5.1".parse().ok());
+        assert_eq!(routing.apply(&settings_by_router()), []);
+        for _ in 0..2 {
+            assert_eq!(router(&mut netlink), named);
+            routing.follow();
+        }
+        // What goes with its device is put back when that is there again.
+        let world = netlink.link("world").unwrap().index;
+        netlink.set_up(world, false).unwrap();
+        routing.follow();
+        netlink.set_up(world, true).unwrap();
+        routing.follow();
+        assert_eq!(router(&mut netlink), named);
+        let all = KernelRoute { metric: None, ..default_by_world(world) };
+        netlink.add_route(&all).unwrap();
+        let fewer = TunnelSettings { routes: Vec::new(), ..settings_by_router() };
+        assert_eq!(routing.apply(&fewer), []);
+        assert_eq!(router(&mut netlink), default);
+        assert_eq!(routing.apply(&settings_by_router()), []);
+        drop(routing);
+        assert_eq!(router(&mut netlink), default);
+    });
+}
+
+fn default_by_world(world: u32) -> KernelRoute {
+    KernelRoute {
+        destination: "0.0.0.0/0".parse().unwrap(),
+        gateway: "192.168.5.1".parse().ok(),
+        device: Some(world),
+        metric: None,
+    }
+}
+
+/// By the protocol number, which says that an adit set it.
+#[test]
+fn only_routes_that_an_adit_set_are_replaced_and_removed() {
+    in_fresh_network(|| {
+        let _world = world();
+        let mut netlink = Netlink::open().unwrap();
+        let ip = |line: &str| {
+            let status = std::process::Command::new("ip").args(line.split(' ')).status().unwrap();
+            assert!(status.success(), "{line}");
+        };
+        let shown = |destination: &str| {
+            let output =
+                std::process::Command::new("ip").args(["route", "show", destination]).output().unwrap();
+            String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        };
+        // The owner's own routes: by the same router, and to the server.
+        for line in ["172.17.5.0/24 via 192.168.5.77", "198.51.100.9 via 192.168.5.3"] {
+            ip(&format!("route add {line}"));
+        }
+        let before = ["172.17.5.0/24", "198.51.100.9"].map(shown);
+        let tun = Tun::create(&TunConfig::default()).unwrap();
+        let mut routing = Routing::new(tun.name()).unwrap();
+        let mut settings = settings_by_router();
+        settings.routes.push(split_settings().routes[0].clone());
+        let reports = routing.apply(&settings);
+        assert!(reports.iter().all(|report| report.text.contains("has a route to")), "{reports:?}");
+        assert_eq!(reports.len(), 2);
+        routing.follow();
+        drop(routing);
+        assert_eq!(["172.17.5.0/24", "198.51.100.9"].map(shown), before);
+        before.iter().for_each(|line| ip(&format!("route del {line}")));
+
+        // Those of a process that was killed.
+        let mut routing = Routing::new(tun.name()).unwrap();
+        assert_eq!(routing.apply(&settings), []);
+        std::mem::forget(routing);
+        let mut routing = Routing::new(tun.name()).unwrap();
+        let named = |reports: &[Report]| reports.iter().any(|report| report.text.contains("172.17.5.0/24"));
+        assert!(!named(&routing.apply(&settings)));
+        drop(routing);
+        assert_eq!(["172.17.5.0/24", "198.51.100.9"].map(shown), ["", ""]);
+        // A tunnel that lives keeps its routes.
+        let second = Tun::create(&TunConfig::default()).unwrap();
+        let mut other = Routing::new(second.name()).unwrap();
+        other.set_tunnel_group().unwrap();
+        let mut into_second = settings.clone();
+        into_second.addresses = vec!["10.9.0.2/24".parse().unwrap()];
+        into_second.routes[0].via = RouteVia::Tunnel;
+        assert_eq!(other.apply(&into_second), []);
+        let mut routing = Routing::new(tun.name()).unwrap();
+        assert!(named(&routing.apply(&settings_by_router())));
+        drop(routing);
+        assert!(shown("172.17.5.0/24").contains(second.name()));
+        assert_eq!(netlink.links_of_group(DEVICE_GROUP).unwrap(), [other.device()]);
     });
 }
 
