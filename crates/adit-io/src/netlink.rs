@@ -1,6 +1,7 @@
 //! The kernel's links, addresses and routes, by rtnetlink (RFC 3549), one question at a time.
 
 mod changes;
+mod owner_rules;
 mod path_mtu;
 mod policy;
 
@@ -27,7 +28,8 @@ use rustix::net::{RecvFlags, recv};
 use socket2::{SockFilter, SockRef};
 
 pub(crate) use self::changes::{RouteChangeWatch, RouteChanges};
-pub(crate) use self::policy::{IpFamily, ListedRoute, MAIN, Rule, RuleTarget, TableRoute};
+pub(crate) use self::owner_rules::Jump;
+pub(crate) use self::policy::{IpFamily, ListedRoute, ListedRule, MAIN, Rule, RuleTarget, TableRoute};
 
 /// The kernel answers at once; this is against waiting for ever should it not.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -12,6 +12,7 @@ use netlink_packet_route::route::{
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
+use super::owner_rules::Jump;
 use super::{Netlink, PROTOCOL, hop, metric, unless};
 
 /// An address family of its own tables and rules.
@@ -81,12 +82,16 @@ pub(crate) struct Rule {
 }
 
 /// A rule of the system.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ListedRule {
     pub(crate) priority: u32,
+    /// An adit set it.
+    pub(crate) is_adits: bool,
+    /// The jump that an adit's rule is, or the jump to a rule of the owner's for some packets.
+    pub(crate) jump: Option<Jump>,
     /// It is for all packets but those with some mark.
     pub(crate) excepts_mark: bool,
-    /// The rule, if an adit set it.
+    /// The rule, if an adit set it and it is no jump.
     pub(crate) own: Option<Rule>,
 }
 
@@ -273,6 +278,7 @@ fn listed_rule(message: &RuleMessage, family: IpFamily) -> ListedRule {
         _ => None,
     };
     let inverted = message.header.flags.contains(RuleFlags::Invert);
+    let jump = if ours { Jump::of(message) } else { Jump::to(message, priority) };
     // Ours are inverted if they have a mark.
     let own = match target {
         Some(target) if ours && inverted == mark.is_some() => {
@@ -280,7 +286,7 @@ fn listed_rule(message: &RuleMessage, family: IpFamily) -> ListedRule {
         }
         _ => None,
     };
-    ListedRule { priority, excepts_mark: inverted && mark.is_some(), own }
+    ListedRule { priority, is_adits: ours, jump, excepts_mark: inverted && mark.is_some(), own }
 }
 
 fn table_route_message(route: &TableRoute) -> RouteMessage {

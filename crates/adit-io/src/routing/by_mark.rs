@@ -20,7 +20,7 @@ use adit_core::{Report, Route, RouteTable, RouteVia, TunnelSettings};
 
 pub(super) use self::leftovers::recover;
 use super::guard::{Guard, Wanted};
-use super::policy::{cannot, shown};
+use super::policy::{MAIN_PRIORITY, cannot, shown};
 use super::{failure, in_tunnel, taken};
 use crate::netlink::{IpFamily, ListedRoute, MAIN, Netlink, Rule, RuleTarget, TableRoute};
 
@@ -256,9 +256,6 @@ impl ByMark {
         }
     }
 }
-
-/// The priority of the system's rule for the main table (ip-rule(8)).
-const MAIN_PRIORITY: u32 = 32_766;
 
 #[cfg(test)]
 mod tests;

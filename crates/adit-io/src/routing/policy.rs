@@ -6,6 +6,8 @@
 //! with the mark of the tunnel's own sockets see the main table. All others are for the rules of a family, in this
 //! order:
 //!
+//! 0. jumps to the owner's rules for some packets (`from ADDRESS lookup TABLE`), which would come later: they hold whether they were
+//!    set before the tunnel or while it is up ([`owner_rules`]);
 //! 1. a table of this tunnel's own: all destinations by the tunnel, and what shall be reached beside it;
 //! 2. a second table in which all is unreachable. It holds while another program has deleted the first rule or the routes into
 //!    the tunnel, or has taken the tunnel's device down;
@@ -19,6 +21,7 @@
 
 mod bypass;
 mod leftovers;
+mod owner_rules;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -43,8 +46,10 @@ const TABLES: u32 = 0x0100_0000;
 /// Rules of ours have priorities below this, and so come before those of the system (32766, 32767) and of wg-quick.
 /// The tunnel that came last comes first.
 const LAST_PRIORITY: u32 = 32_000;
-/// Priorities that a tunnel takes.
-const PRIORITIES: u32 = 4;
+/// The priority of the system's rule for the main table (ip-rule(8)).
+pub(super) const MAIN_PRIORITY: u32 = 32_766;
+/// Priorities that a tunnel takes; the first is for jumps to the owner's rules.
+const PRIORITIES: u32 = 5;
 /// `rp_filter`: packets from an address are dropped where the route to it does not lead (RFC 3704 §2.2)...
 const STRICT: u32 = 1;
 /// ...or where there is no route to it at all (§2.4).
@@ -132,10 +137,10 @@ impl Policy {
         for family in IpFamily::BOTH {
             match treatment(settings, family) {
                 None => self.remove(netlink, family),
-                Some(Treatment::Block) => self.enforce_rules(netlink, family, Treatment::Block)?,
+                Some(Treatment::Block) => self.enforce_rules(netlink, family, Treatment::Block, reports)?,
                 Some(Treatment::Redirect) => {
                     self.enforce_routes(netlink, family, settings, name_servers, reports)?;
-                    self.enforce_rules(netlink, family, Treatment::Redirect)?;
+                    self.enforce_rules(netlink, family, Treatment::Redirect, reports)?;
                 }
             }
         }
@@ -178,6 +183,7 @@ impl Policy {
         netlink: &mut Netlink,
         family: IpFamily,
         treatment: Treatment,
+        reports: &mut Vec<Report>,
     ) -> Result<(), String> {
         let table = self.table();
         let listed = match netlink.rules(family) {
@@ -205,6 +211,10 @@ impl Policy {
             if ours && !wanted.contains(&rule) {
                 let _ = netlink.remove_rule(&rule);
             }
+        }
+        if let Err(error) = owner_rules::enforce(netlink, &listed, (first, &wanted), treatment) {
+            reports
+                .push(failure("keep the system's own rules of policy routing before the tunnel's", &error));
         }
         Ok(())
     }
@@ -363,9 +373,9 @@ fn rules((family, mark): (IpFamily, u32), first: u32, table: u32, treatment: Tre
     match treatment {
         Treatment::Block => vec![unreachable],
         Treatment::Redirect => vec![
-            rule(0, RuleTarget::Table(table)),
-            rule(1, RuleTarget::Table(table + TABLES)),
-            rule(2, RuleTarget::TableWithoutDefault(MAIN)),
+            rule(1, RuleTarget::Table(table)),
+            rule(2, RuleTarget::Table(table + TABLES)),
+            rule(3, RuleTarget::TableWithoutDefault(MAIN)),
             unreachable,
         ],
     }

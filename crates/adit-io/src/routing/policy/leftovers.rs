@@ -1,6 +1,6 @@
 //! Rules and tables of a tunnel whose process was killed.
 
-use super::{FIRST_TABLE, TABLES, UNREACHABLE_TABLE, is_of};
+use super::{FIRST_TABLE, PRIORITIES, TABLES, UNREACHABLE_TABLE, is_of, owner_rules};
 use crate::netlink::{IpFamily, Netlink, Rule, RuleTarget};
 
 /// Removes what tunnels left behind whose process was killed.
@@ -30,11 +30,22 @@ fn first_table(rule: &Rule) -> Option<u32> {
     }
 }
 
+/// The first priority of the tunnel whose rule this is, if the rule shows it.
+fn first_priority(rule: &Rule) -> Option<u32> {
+    let offset = match rule.target {
+        RuleTarget::Unreachable(_) => PRIORITIES - 1,
+        RuleTarget::Table(table) if table >= UNREACHABLE_TABLE => 2,
+        RuleTarget::Table(_) => 1,
+        RuleTarget::TableWithoutDefault(_) => return None,
+    };
+    rule.priority.checked_sub(offset)
+}
+
 /// Removes the rules of the tunnel whose first table this is, and its routes.
 pub(super) fn remove_table(netlink: &mut Netlink, family: IpFamily, table: u32) {
     // What fails is gone already, or cannot be helped.
-    let rules: Vec<Rule> =
-        netlink.rules(family).unwrap_or_default().into_iter().filter_map(|listed| listed.own).collect();
+    let listed = netlink.rules(family).unwrap_or_default();
+    let rules: Vec<Rule> = listed.iter().filter_map(|listed| listed.own).collect();
     let of_table = |rule: &&Rule| first_table(rule) == Some(table);
     // Its rules have one mark.
     let mark = rules.iter().find(of_table).and_then(|rule| rule.except_mark);
@@ -47,8 +58,14 @@ pub(super) fn remove_table(netlink: &mut Netlink, family: IpFamily, table: u32) 
             && matches!(rule.target, RuleTarget::TableWithoutDefault(_));
         of_table(rule) || (main && (before(rule.priority) || after(rule.priority)))
     };
+    let first = rules.iter().filter(of_table).find_map(first_priority);
     for rule in rules.iter().filter(of_tunnel) {
         let _ = netlink.remove_rule(rule);
+    }
+    if let Some(first) = first {
+        for jump in owner_rules::jumps(&listed, first) {
+            let _ = netlink.remove_jump(jump, first);
+        }
     }
     for listed in netlink.all_routes(family).unwrap_or_default() {
         if is_of(listed.route.table, table) {

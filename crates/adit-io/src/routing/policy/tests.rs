@@ -215,7 +215,7 @@ fn two_tunnels_do_not_take_each_others_rules() {
         let mut bed = Bed::new(&full_settings());
         let of_others = Rule {
             family: IpFamily::V4,
-            priority: LAST_PRIORITY - 5,
+            priority: LAST_PRIORITY - PRIORITIES - 1,
             except_mark: Some(7),
             target: RuleTarget::Table(8),
         };
@@ -259,6 +259,83 @@ fn rules_of_a_killed_process_are_removed_by_the_next() {
             let routes = netlink.all_routes(family).unwrap();
             assert!(routes.iter().all(|listed| listed.route.table < FIRST_TABLE), "{routes:?}");
         }
+    });
+}
+
+/// Rules of the owner, as ip-rule(8) sets them.
+fn ip(line: &str) {
+    let status = std::process::Command::new("ip").args(line.split(' ')).status().unwrap();
+    assert!(status.success(), "{line}");
+}
+
+/// How the system would route an answer from this address of its own.
+fn answer(from: &str) -> String {
+    let words = ["route", "get", "8.8.8.8", "from", from];
+    let output = std::process::Command::new("ip").args(words).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn the_owners_rules_hold_whichever_came_first() {
+    in_fresh_network(|| {
+        let rule = "rule add from 192.168.5.7 lookup 128";
+        let set = || {
+            ip("route add default via 192.168.5.1 dev world table 128");
+            ip(rule);
+            // It would lead all traffic past the tunnel.
+            ip("rule add lookup 128 priority 32700");
+            ip("rule add not fwmark 5 lookup 128 priority 32701");
+        };
+        let world = world();
+        set();
+        let tun = Tun::create(&TunConfig::default()).unwrap();
+        let mut routing = Routing::new(tun.name()).unwrap();
+        let mut netlink = Netlink::open().unwrap();
+        let inside = routing.device();
+        assert_eq!(routing.apply(&full_settings()), []);
+        let device = |netlink: &mut Netlink| netlink.next_hop("8.8.8.8".parse().unwrap()).unwrap().device;
+        assert!(answer("192.168.5.7").contains("via 192.168.5.1"), "the rule was there before");
+        assert_eq!(device(&mut netlink), inside);
+        let jumps = |netlink: &mut Netlink| {
+            let listed = netlink.rules(IpFamily::V4).unwrap();
+            listed.iter().filter(|rule| rule.is_adits && rule.jump.is_some()).count()
+        };
+        let own = |netlink: &mut Netlink| {
+            let listed = netlink.rules(IpFamily::V4).unwrap();
+            listed.iter().filter(|rule| rule.own.is_some()).count()
+        };
+        assert_eq!((jumps(&mut netlink), own(&mut netlink)), (1, 7));
+        routing.follow();
+        assert_eq!((jumps(&mut netlink), own(&mut netlink)), (1, 7));
+        ip("route del default via 192.168.5.1 dev world table 128");
+        assert!(
+            !answer("192.168.5.7").contains("via"),
+            "what the owner's rule does not decide goes into the tunnel"
+        );
+        ip("route add default via 192.168.5.1 dev world table 128");
+        ip(&rule.replace("add", "del"));
+        routing.follow();
+        assert!(!answer("192.168.5.7").contains("via"), "{}", answer("192.168.5.7"));
+        assert_eq!((jumps(&mut netlink), own(&mut netlink)), (0, 4));
+        // Later, and at a priority behind the tunnel's.
+        ip(&format!("{rule} priority 32500"));
+        ip("rule add fwmark 9 lookup 128 priority 32400");
+        routing.follow();
+        assert!(answer("192.168.5.7").contains("via 192.168.5.1"));
+        let marked = netlink.next_hop_of_marked("8.8.8.8".parse().unwrap(), 9).unwrap();
+        assert_ne!(marked.device, inside);
+        assert_eq!((jumps(&mut netlink), device(&mut netlink)), (2, inside));
+        routing.undo();
+        assert_eq!((jumps(&mut netlink), own(&mut netlink)), (0, 0));
+        assert!(answer("192.168.5.7").contains("via 192.168.5.1"), "the owner's own is there");
+
+        // A killed process leaves its jumps.
+        assert_eq!(routing.apply(&full_settings()), []);
+        std::mem::forget(routing);
+        netlink.set_up(inside, false).unwrap();
+        remove_table(&mut netlink, IpFamily::V4, FIRST_TABLE + inside);
+        assert_eq!((jumps(&mut netlink), own(&mut netlink)), (0, 0));
+        drop((world, tun));
     });
 }
 
