@@ -53,9 +53,9 @@ pub use driver::{
     Observer, SharedDevice, UdpBinding, UdpSockets, WorkerStatus,
 };
 pub use helper::{
-    Allowed, Dialect, Gather, Gathered, Helper, HelperAccess, HelperFiles, LookedUp, LookedUpOne, Mark, Network,
-    Policy, Revocations, Rewrite, ScriptCall, ScriptInput, ScriptLauncher, ScriptRun, Scripts, run_script,
-    serve_helper,
+    Allowed, Dialect, Gather, Gathered, Helper, HelperAccess, HelperFiles, LookedUp, LookedUpOne, Mark,
+    Network, Policy, Revocations, Rewrite, ScriptCall, ScriptInput, ScriptLauncher, ScriptRun, Scripts,
+    run_script, serve_helper,
 };
 pub use kill_switch::{KillSwitch, KillSwitchError};
 pub use mark::MARK;

@@ -81,11 +81,11 @@ fn adopt(args: &Args) -> Result<String, Failure> {
     if let Some(said) = unit.settle(&found, args.dry_run).map_err(Failure::World)? {
         return Ok(said);
     }
-    let (dialect, beside) = read(&unit, &found)?;
+    let (dialect, of_start) = read(&unit, &found)?;
     let parsed = openvpn_of(&dialect)?;
     let within = args.within.unwrap_or_else(|| peer_wait(parsed.config.liveness.timeout));
     exit::say(format_args!("{}: {}, {found}", unit.name(), role(&parsed.config.role)));
-    tell_differences(&dialect, &beside);
+    tell_differences(&dialect, &of_start);
     if found.is_active() && !within.is_zero() {
         unit.check_visible(&found).map_err(Failure::World)?;
     }
@@ -98,12 +98,12 @@ fn adopt(args: &Args) -> Result<String, Failure> {
     unit.adopt(&found, &drop_in, &peer_wait).map_err(Failure::World)
 }
 
-/// Reads the configuration as adit will: by the unit's command line, from its directory. Gives it with the warnings about the
-/// files that `plugin` names.
+/// Reads the configuration as adit will: by the unit's command line, from its directory. Gives it with what there is to say of
+/// its start.
 ///
 /// # Errors
-/// When adit cannot run it, or a program that judges passwords in the place of a plugin is missing.
-fn read(unit: &Unit<'_>, found: &Found) -> Result<(Dialect, Vec<String>), Failure> {
+/// When adit cannot run it.
+fn read(unit: &Unit<'_>, found: &Found) -> Result<(Dialect, up::Remarks), Failure> {
     let (words, directory) = unit.command_line(found).map_err(Failure::World)?;
     std::env::set_current_dir(&directory)
         .map_err(|error| Failure::World(format!("its working directory {}: {error}", directory.display())))?;
@@ -113,15 +113,12 @@ fn read(unit: &Unit<'_>, found: &Found) -> Result<(Dialect, Vec<String>), Failur
     let stays = |why: String| {
         Failure::Configuration(format!("adit cannot run {}; it stays as it is:\n{why}", unit.name()))
     };
-    let mut dialect = up::read(&file).map_err(|failure| match failure {
+    let dialect = up::read(&file).map_err(|failure| match failure {
         Failure::Configuration(why) => stays(why),
         Failure::World(why) => Failure::World(why),
     })?;
-    let beside = check::files_beside(&mut dialect, &file).map_err(stays)?;
-    if let Dialect::OpenVpn(parsed) = &dialect {
-        up::back_ends::check_programs(&parsed.config).map_err(stays)?;
-    }
-    Ok((dialect, beside))
+    let of_start = up::prepare(&file, &dialect).map_err(|failure| stays(failure.why().to_owned()))?;
+    Ok((dialect, of_start))
 }
 
 fn openvpn_of(dialect: &Dialect) -> Result<&Parsed, Failure> {
@@ -131,9 +128,8 @@ fn openvpn_of(dialect: &Dialect) -> Result<&Parsed, Failure> {
     }
 }
 
-fn tell_differences(dialect: &Dialect, beside: &[String]) {
-    let of_files = beside.iter().map(|warning| format!("{warning} (warning)"));
-    let remarks: Vec<String> = check::remarks(dialect, false).into_iter().chain(of_files).collect();
+fn tell_differences(dialect: &Dialect, of_start: &up::Remarks) {
+    let remarks = check::remarks(dialect, of_start, false);
     exit::say(match remarks.is_empty() {
         true => "adit does all that the configuration says as OpenVPN does.",
         false => "What adit does otherwise, and what is doubtful:",

@@ -24,7 +24,7 @@ pub(crate) struct Args {
     directives: bool,
 }
 
-/// Runs the command. Certificates and keys are only found, not judged: `adit up` does that.
+/// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
     if args.directives {
         exit::say(documentation().trim_end());
@@ -49,11 +49,12 @@ pub(crate) fn run(args: Args) -> ExitCode {
 /// Says what becomes of one file. An error is the exit code.
 fn check(file: &Path, all: bool) -> Result<Dialect, ExitCode> {
     match configuration::read(file) {
-        Ok(mut dialect) => {
-            let beside = files_beside(&mut dialect, file)
-                .map_err(|why| exit::usage(format_args!("{}: cannot be used:\n{why}", file.display())))?;
-            beside.iter().for_each(|warning| exit::say(format_args!("{warning} (warning)")));
-            remarks(&dialect, all).iter().for_each(exit::say);
+        Ok(dialect) => {
+            let of_start = up::prepare(file, &dialect).map_err(|failure| {
+                exit::tell(format_args!("{}: cannot be used:\n{}", file.display(), failure.why()));
+                failure.exit_code()
+            })?;
+            remarks(&dialect, &of_start, all).iter().for_each(exit::say);
             exit::say(format_args!("{}: can be used", file.display()));
             Ok(dialect)
         }
@@ -65,23 +66,15 @@ fn check(file: &Path, all: bool) -> Result<Dialect, ExitCode> {
     }
 }
 
-/// Reads the files of a dialect of their own that a configuration names (`plugin`). Gives what is to be said of them.
-///
-/// # Errors
-/// What is wrong with one, a problem a line.
-pub(crate) fn files_beside(dialect: &mut Dialect, file: &Path) -> Result<Vec<String>, String> {
-    match dialect {
-        Dialect::OpenVpn(parsed) => up::back_ends::read_files(&mut parsed.config, file),
-        Dialect::WireGuard(_) => Ok(Vec::new()),
-    }
-}
-
 /// What there is to say of a configuration that can be used, one remark a line: what becomes of its directives, unless they are
-/// used as they stand and `all` is false, and its doubtful points.
-pub(crate) fn remarks(dialect: &Dialect, all: bool) -> Vec<String> {
+/// used as they stand and `all` is false, its doubtful points, and what shows at the start alone.
+pub(crate) fn remarks(dialect: &Dialect, of_start: &up::Remarks, all: bool) -> Vec<String> {
     let report = dialect.report();
     let untold = dialect.warnings().iter().filter(|warning| !is_told(warning, report));
-    lines(report, all).into_iter().chain(untold.map(|warning| format!("{warning} (warning)"))).collect()
+    let warnings = untold.map(ToString::to_string).chain(of_start.warnings.iter().cloned());
+    let left_open = of_start.left_open.iter().map(|text| format!("{text} (not known before the start)"));
+    let warnings = warnings.map(|warning| format!("{warning} (warning)"));
+    lines(report, all).into_iter().chain(warnings).chain(left_open).collect()
 }
 
 /// What is refused comes with the problems.

@@ -4,7 +4,7 @@
 //! of OpenVPN's, and is set up and run on a thread of its own ([`run`]); [`wireguard`] has the same for one of wg-quick's
 //! files. [`startup`] is where they wait for each other.
 
-pub(crate) mod back_ends;
+mod back_ends;
 mod changes;
 mod client_settings;
 mod clients;
@@ -24,6 +24,7 @@ mod offloads;
 mod openvpn_lines;
 mod peer_names;
 mod plan;
+mod prepare;
 pub(crate) mod privileges;
 pub(crate) mod proxies;
 mod reload;
@@ -52,6 +53,7 @@ use crate::exit;
 use crate::log::Manner;
 pub(crate) use conflicts::check as contradictions;
 pub(crate) use expiry::Expiry;
+pub(crate) use prepare::{Remarks, check as prepare};
 pub(crate) use privileges::Confinement;
 
 #[cfg(any(test, feature = "fuzzing"))]
@@ -131,10 +133,17 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// The exit code of a process whose tunnel fails so.
-    fn exit_code(&self) -> ExitCode {
+    pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Failure::Configuration(_) => ExitCode::from(exit::USAGE),
             Failure::World(_) => ExitCode::FAILURE,
+        }
+    }
+
+    /// Why, in one or more lines.
+    pub(crate) fn why(&self) -> &str {
+        match self {
+            Failure::Configuration(why) | Failure::World(why) => why,
         }
     }
 

@@ -55,7 +55,7 @@ const SERVICES: [&str; 2] = ["/etc/pam.d", "/usr/lib/pam.d"];
 ///
 /// # Errors
 /// What is wrong, a problem a line.
-pub(crate) fn read_files(config: &mut Config, configuration: &Path) -> Result<Vec<String>, String> {
+pub(super) fn read_files(config: &mut Config, configuration: &Path) -> Result<Vec<String>, String> {
     let Role::Server(server) = &mut config.role else { return Ok(Vec::new()) };
     let mut warnings = Vec::new();
     for back_end in &mut server.access.back_ends {
@@ -94,7 +94,7 @@ fn read_ldap(file: &Path) -> Result<Vec<String>, String> {
 ///
 /// # Errors
 /// Which is not.
-pub(crate) fn check_programs(config: &Config) -> Result<(), String> {
+pub(super) fn check_programs(config: &Config) -> Result<(), String> {
     let Role::Server(server) = &config.role else { return Ok(()) };
     for program in commands(&server.access).iter().filter_map(|command| command.first()) {
         is_program(program).map_err(|why| {

@@ -10,16 +10,15 @@ use std::thread::{self, JoinHandle};
 
 use adit_config::Secret;
 use adit_config::openvpn::{StaticChallenge, UserAuth, UserPass};
-use adit_core::{Protocol, Severity};
+use adit_core::Protocol;
 use adit_io::{Handle, HelperAccess};
 use adit_openvpn::request::{Challenge, ChallengeResponse, Reply, UserPassword};
 use zeroize::Zeroizing;
 
 use super::management::{PendingQueries, Topic};
-use super::signals::StartupSignals;
+use super::prepare::{Asking, Notes};
 use super::terminal::{Terminal, Turn, Turns, Waiting};
 use crate::configuration;
-use crate::log::Logger;
 
 /// Larger files hold no username and password.
 const MAX_FILE: u64 = 16 << 10;
@@ -84,19 +83,26 @@ impl CredentialPrompt {
     }
 
     /// Username and password for the first connection.
-    pub(super) fn first(&self, log: &mut Logger, signals: &StartupSignals) -> Result<UserPassword, String> {
+    ///
+    /// # Errors
+    /// Why there are none. Where no one is asked, those that would be asked for are none and no error.
+    pub(super) fn first(
+        &self,
+        asking: &Asking<'_>,
+        notes: &mut dyn Notes,
+    ) -> Result<Option<UserPassword>, String> {
         if let Source::File(path, _) = &self.source
             && fs::metadata(path).is_ok_and(|metadata| metadata.mode() & 0o077 != 0)
         {
             let path = path.display();
-            log.log(
-                Severity::Warning,
-                format_args!(
-                    "{path} holds a password, and others than its owner can read it: chmod 600 {path}"
-                ),
-            );
+            notes.warn(&format_args!(
+                "{path} holds a password, and others than its owner can read it: chmod 600 {path}"
+            ));
         }
-        self.source.get(None, signals)
+        match asking {
+            Asking::Now(_, waiting) => self.source.get(None, *waiting).map(Some),
+            Asking::Never => self.source.without_asking(),
+        }
     }
 
     /// Asks for username and password, and gives the protocol the answer; the calling thread does not wait.
@@ -190,6 +196,23 @@ impl Source {
     }
 }
 
+impl Source {
+    /// Username and password, as far as no one has to be asked for them.
+    fn without_asking(&self) -> Result<Option<UserPassword>, String> {
+        let of = |text: &str| match text.lines().nth(1) {
+            Some(_) => complete(text, &Turns::default().next()).map(Some),
+            None => Ok(None),
+        };
+        match self {
+            Source::File(path, _) => {
+                of(&text_of(path, None)?).map_err(|why| format!("{}: {why}", path.display()))
+            }
+            Source::Text(text) => of(text.text()),
+            Source::Terminal | Source::Management(..) | Source::Nothing => Ok(None),
+        }
+    }
+}
+
 /// The question as the management protocol tells it: the first bit says that the answer may be seen, the second that
 /// it is put behind the password as it is.
 fn static_challenge(challenge: &StaticChallenge) -> String {
@@ -207,6 +230,11 @@ fn from_file(
     helper: Option<&HelperAccess>,
     waiting: &dyn Waiting,
 ) -> Result<UserPassword, String> {
+    let text = text_of(path, helper)?;
+    complete(&text, waiting).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+fn text_of(path: &Path, helper: Option<&HelperAccess>) -> Result<Zeroizing<String>, String> {
     let unreadable = |error: io::Error| format!("{} cannot be read: {error}", path.display());
     let text = match helper {
         Some(helper) => helper.files().and_then(|files| files.user_password()).map_err(unreadable)?,
@@ -216,7 +244,7 @@ fn from_file(
         None => fs::read(path).map(Zeroizing::new).map_err(unreadable)?,
     };
     let text = std::str::from_utf8(&text).map_err(|_| unreadable(io::Error::other("it is no UTF-8 text")))?;
-    complete(text, waiting).map_err(|why| format!("{}: {why}", path.display()))
+    Ok(Zeroizing::new(text.to_owned()))
 }
 
 /// Username and password from the first two lines; the password is asked for if there is none.

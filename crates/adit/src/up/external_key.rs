@@ -86,6 +86,34 @@ pub(super) fn find(
 /// Who signs, and the certificate in PEM.
 type Holder = (Arc<dyn KeyHolder>, Vec<u8>);
 
+/// Judges what the configuration says of a key that is held elsewhere, as far as no one has to be asked.
+///
+/// # Errors
+/// The directive at fault, and why.
+pub(super) fn judge(config: &Config) -> Result<(), Fault> {
+    let Some(ExternalIdentity::Pkcs11(identity)) = &config.tls.external else { return Ok(()) };
+    for provider in &identity.providers {
+        let path = &provider.path;
+        // A name without a slash is looked for where the system has its libraries.
+        if path.components().count() > 1
+            && let Err(error) = std::fs::metadata(path)
+        {
+            return Err(("pkcs11-providers", format!("pkcs11-providers: {}: {error}", path.display())));
+        }
+    }
+    pkcs11::named(identity).map(drop)
+}
+
+/// The key at the management socket, if the configuration has its certificate, which is put into `credentials`. It signs nothing.
+pub(super) fn without_asking(config: &Config, credentials: &mut Credentials) -> Option<ExternalKey> {
+    let Some(ExternalIdentity::Management(identity)) = &config.tls.external else { return None };
+    let ManagementCertificate::Given(certificate) = &identity.certificate else { return None };
+    credentials.certificate = certificate.text().as_bytes().to_vec();
+    let current = Arc::new(CurrentStep::default());
+    let holder = Arc::new(ManagementKey::new(None, identity.forms, Arc::clone(&current)));
+    Some(ExternalKey { holder, current })
+}
+
 fn at_management(
     identity: &ManagementIdentity,
     management: Option<&Management>,
@@ -106,7 +134,7 @@ fn at_management(
             certificate.into_bytes()
         }
     };
-    let holder: Arc<dyn KeyHolder> = Arc::new(ManagementKey::new(questions, identity.forms, current));
+    let holder: Arc<dyn KeyHolder> = Arc::new(ManagementKey::new(Some(questions), identity.forms, current));
     Ok((holder, certificate))
 }
 

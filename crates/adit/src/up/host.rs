@@ -14,6 +14,7 @@ use adit_io::{KillSwitch, Routing};
 use super::conflicts;
 use super::endpoints::{self, Shared};
 use super::notify;
+use super::prepare;
 use super::signals::{Order, StartupSignals};
 use super::startup::{Member, Startup};
 use super::tunnel::{self, Tunnel};
@@ -47,7 +48,7 @@ fn run_one(args: &Args, file: &Path) -> Result<(), Failure> {
 
 /// Runs the only tunnel of the process.
 pub(super) fn run_read(args: &Args, file: &Path, dialect: Dialect) -> Result<(), Failure> {
-    let mut log = open_log(&mut Logs::of(args.manner), &dialect, None)?;
+    let mut log = open_log(&mut Logs::of(args.manner), (file, &dialect), None)?;
     openvpn_lines::begin(&mut log);
     check_kill_switch(args, &[(file, &dialect)])?;
     turn_kill_switch_on(args, &marks(args, &[(file, &dialect)]), &mut log)?;
@@ -195,9 +196,9 @@ fn with_logs<'a>(
         readable.iter().map(|one| (one.name.as_str(), one.file, &one.dialect)).collect();
     let shared = endpoints::share(&named);
     for (one, shared) in readable.into_iter().zip(shared) {
-        match open_log(&mut logs, &one.dialect, Some(&one.name)) {
+        match open_log(&mut logs, (one.file, &one.dialect), Some(&one.name)) {
             Ok(log) => {
-                own = own.or_else(|| open_log(&mut logs, &one.dialect, None).ok());
+                own = own.or_else(|| open_log(&mut logs, (one.file, &one.dialect), None).ok());
                 tunnels.push(Any::new(args, one, (log, true), shared));
             }
             Err(failure) => {
@@ -240,12 +241,17 @@ fn forbid_core_files() -> Result<(), Failure> {
         .map_err(|error| Failure::World(format!("core files cannot be forbidden: {error}")))
 }
 
-fn open_log(logs: &mut Logs, dialect: &Dialect, name: Option<&str>) -> Result<Logger, Failure> {
+fn open_log(
+    logs: &mut Logs,
+    (file, dialect): (&Path, &Dialect),
+    name: Option<&str>,
+) -> Result<Logger, Failure> {
     let process = match dialect {
         Dialect::OpenVpn(parsed) => &parsed.config.process,
         // A WireGuard file says nothing of the process.
         Dialect::WireGuard(_) => &Process::default(),
     };
+    prepare::log_place(file, process, dialect.report())?;
     logs.open(process, name)
         .map_err(|error| Failure::World(format!("the log file cannot be written: {error}")))
 }

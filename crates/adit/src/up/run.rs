@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use adit_config::openvpn::{Config, NameServerSetting, PerClient, Role};
 use adit_core::{Ended, Severity, escaped};
-use adit_io::{Account, AccountError, Driver, DriverError, Handle, Helper, HelperAccess, MakeCodec, Policy};
+use adit_io::{Account, Driver, DriverError, Handle, Helper, HelperAccess, MakeCodec, Policy};
 
 use super::back_ends::{self, BackEnds, Programs};
 use super::clients::{self, Clients};
@@ -18,6 +18,7 @@ use super::management::Management;
 use super::notify::Notifier;
 use super::observer::{Asks, LogObserver};
 use super::peer_names::PeerNames;
+use super::prepare::Settled;
 use super::proxies::ProxyPrompt;
 use super::reload::{Reload, Reloads, Source};
 use super::scripts::{self, Scripts};
@@ -25,7 +26,6 @@ use super::startup::Member;
 use super::tunnel::Tunnel;
 use super::tunnel_scripts::{self, Control, End, TunnelScripts};
 use super::{Failure, codec, plan, privileges, revocations, signals, status_file, translate};
-use crate::configuration;
 use crate::helper::Dialect;
 use crate::log::Manner;
 use crate::status::{self, OtherTables, StatusSource};
@@ -51,6 +51,16 @@ pub(super) struct Own {
     pub(super) key: Option<ExternalKey>,
 }
 
+/// What a tunnel was found to need, and its part in the start of the process.
+pub(super) struct Start<'a> {
+    /// What was found in the system.
+    pub(super) settled: Settled,
+    /// The management socket.
+    pub(super) management: Option<Management>,
+    /// The part in the start.
+    pub(super) member: Member<'a>,
+}
+
 /// What others can ask of the tunnel, there until this is dropped.
 struct Shown {
     _pid_file: Option<RemovedOnDrop>,
@@ -66,17 +76,17 @@ impl Tunnel<'_> {
     pub(super) fn run_protocol<P: StatusSource>(
         mut self,
         watched: Watched,
-        (own, management, reloads): (Own, Option<Management>, Reloads<P>),
-        member: Member<'_>,
+        (own, reloads): (Own, Reloads<P>),
+        start: Start<'_>,
         protocol: impl FnOnce(adit_core::Instant) -> P,
     ) -> Result<(), Failure> {
         let Own { mut prompt, mut proxy_prompt, key } = own;
-        let account = self.account()?;
+        let Start { settled, management, member } = start;
+        let Settled { account, per_client, .. } = settled;
         let mut driver: Driver<P> = self.driver()?;
         drop(self.unbound.take());
         let handle = driver.handle();
         let mut shown = self.show(&handle, &watched.expiry, &member)?;
-        let per_client = self.per_client_files()?;
         let network = privileges::needs_network(&self.parsed.config);
         let mut policy = driver.policy(network);
         policy.client_directory = per_client.as_ref().and_then(|files| files.directory.clone());
@@ -224,30 +234,6 @@ impl Tunnel<'_> {
         std::fs::write(path, format!("{}\n", std::process::id()))
             .map_err(|error| Failure::World(format!("writepid {}: {error}", path.display())))?;
         Ok(Some(RemovedOnDrop(path.clone())))
-    }
-
-    /// The account that `user` and `group` name.
-    fn account(&self) -> Result<Option<Account>, Failure> {
-        let process = &self.parsed.config.process;
-        let directive = |error: &AccountError| match error {
-            AccountError::Unknown { kind, .. } | AccountError::LookUp { kind, .. } => kind,
-            AccountError::Assume { .. } => "user",
-        };
-        Account::find(process.user.as_deref(), process.group.as_deref())
-            .map_err(|error| self.at_line(directive(&error), &error))
-    }
-
-    /// A server's files on its clients, if it has any.
-    fn per_client_files(&self) -> Result<Option<PerClient>, Failure> {
-        let Role::Server(server) = &self.parsed.config.role else { return Ok(None) };
-        let mut files = server.per_client.clone();
-        if let Some(directory) = &mut files.directory {
-            *directory = configuration::find(self.file, directory);
-            std::fs::read_dir(&*directory).map_err(|error| {
-                Failure::World(format!("client-config-dir {}: {error}", directory.display()))
-            })?;
-        }
-        Ok(Some(files))
     }
 
     /// Starts the helper with all that it is for.

@@ -10,10 +10,11 @@ use rand_core::{OsRng, TryRngCore as _};
 
 use super::endpoints::{Shared, Unbound};
 use super::management::Management;
+use super::prepare::{self, Settled};
 use super::signals::StartupSignals;
 use super::startup::Member;
 use super::terminal::Waiting as _;
-use super::{Args, Failure, back_ends, hosts, tunnel_scripts};
+use super::{Args, Failure, hosts};
 use crate::configuration::{self, Dialect};
 use crate::exit;
 use crate::log::Logger;
@@ -76,42 +77,27 @@ impl Tunnel<'_> {
         for warning in &self.parsed.warnings {
             self.log.log(Severity::Warning, warning);
         }
-        self.check_scripts()?;
-        self.check_back_ends()?;
+        let mut settled = prepare::settle(Arc::make_mut(&mut self.parsed), self.file, &mut self.log)?;
         if let Some(shared) = &self.shared {
             let device = self.parsed.config.device.name.as_deref().unwrap_or_default();
             let text = format_args!("an endpoint of the tunnel {device}: {}", shared.names.join(", "));
             self.log.log(Severity::Info, text);
         }
-        let Some(management) = self.open_management()? else { return self.run_plan(None, member) };
+        let Some(management) = self.open_management(&mut settled)? else {
+            return self.run_plan(settled, None, member);
+        };
         let early = &member.startup().early;
         // Its socket may have a file, which goes first.
         early.begin();
-        let outcome = self.hold_and_start(management, early, member);
+        let outcome = self.hold_and_start(settled, management, early, member);
         early.end();
         outcome
-    }
-
-    fn check_scripts(&mut self) -> Result<(), Failure> {
-        let checked = tunnel_scripts::check::check(&mut Arc::make_mut(&mut self.parsed).config.scripts);
-        let warnings = checked.map_err(|(directive, why)| self.at_line(directive, &why))?;
-        warnings.into_iter().for_each(|warning| self.log.log(Severity::Warning, warning));
-        Ok(())
-    }
-
-    /// `plugin`: its programs and files must be there before anything is set up.
-    fn check_back_ends(&mut self) -> Result<(), Failure> {
-        let config = &mut Arc::make_mut(&mut self.parsed).config;
-        let read = back_ends::read_files(config, self.file);
-        let read = read.and_then(|warnings| back_ends::check_programs(config).map(|()| warnings));
-        let warnings = read.map_err(|why| self.at_line("plugin", &why))?;
-        warnings.into_iter().for_each(|warning| self.log.log(Severity::Warning, warning));
-        Ok(())
     }
 
     /// `management-hold`, if the file says so, and then the start.
     fn hold_and_start(
         self,
+        settled: Settled,
         management: Management,
         early: &StartupSignals,
         member: Member<'_>,
@@ -119,26 +105,14 @@ impl Tunnel<'_> {
         if !management.hold(early) {
             return Err(Failure::World("told to end before `hold release`".to_owned()));
         }
-        self.run_plan(Some(management), member)
+        self.run_plan(settled, Some(management), member)
     }
 
     /// `management`, if the file has it.
-    fn open_management(&mut self) -> Result<Option<Management>, Failure> {
-        let Tunnel { file, parsed, log, .. } = self;
-        Management::open(&parsed.config, file, log).map_err(|fault| match fault {
-            // A port that is taken, a file that is not there.
-            ("management", why) => Failure::World(format!("{}: {why}", self.place("management"))),
-            (directive, why) => self.at_line(directive, &why),
-        })
-    }
-
-    /// An error in what a directive names, with the directive's line.
-    pub(super) fn at_line(&self, directive: &str, error: &impl std::fmt::Display) -> Failure {
-        Failure::Configuration(format!("{}: {error}", self.place(directive)))
-    }
-
-    fn place(&self, directive: &str) -> String {
-        place(&self.parsed, self.file, &[directive])
+    fn open_management(&mut self, settled: &mut Settled) -> Result<Option<Management>, Failure> {
+        let Tunnel { parsed, log, .. } = self;
+        let opened = Management::open(&parsed.config, settled.management_password.take(), log);
+        opened.map_err(|fault| prepare::management_fault(&self.parsed, self.file, fault))
     }
 }
 

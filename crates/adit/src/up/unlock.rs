@@ -6,17 +6,15 @@ use std::path::Path;
 
 use adit_config::Secret;
 use adit_config::openvpn::{Config, KeyPassword};
-use adit_core::Severity;
 use adit_openvpn::credentials::Credentials;
 use adit_pki::encrypted_key::{EncryptedKeyError, decrypt, is_encrypted};
 use adit_pki::pkcs12;
 use zeroize::Zeroizing;
 
-use super::management::{PendingQueries, Topic};
-use super::signals::StartupSignals;
+use super::management::Topic;
+use super::prepare::{Asking, Notes};
 use super::terminal::Terminal;
 use crate::configuration;
-use crate::log::Logger;
 
 /// Larger files hold no password.
 const MAX_FILE: u64 = 16 << 10;
@@ -30,9 +28,8 @@ pub(super) type Fault = (&'static str, String);
 pub(super) fn credentials(
     config: &Config,
     file: &Path,
-    log: &mut Logger,
-    signals: &StartupSignals,
-    questions: Option<&PendingQueries>,
+    asking: &Asking<'_>,
+    notes: &mut dyn Notes,
 ) -> Result<Credentials, Fault> {
     let tls = &config.tls;
     let text = |pem: &adit_config::Pem| pem.text().as_bytes().to_vec();
@@ -41,7 +38,7 @@ pub(super) fn credentials(
         certificate: tls.identity.as_ref().map(|it| text(&it.cert)).unwrap_or_default(),
         private_key: Zeroizing::new(tls.identity.as_ref().map(|it| text(&it.key)).unwrap_or_default()),
     };
-    let mut passwords = Passwords { source: &tls.key_password, file, log, signals, questions };
+    let mut passwords = Passwords { source: &tls.key_password, file, asking, notes };
     if let Some(packed) = &tls.pkcs12 {
         unpack(packed, &mut passwords, &mut credentials)?;
     } else if is_encrypted(&credentials.private_key) {
@@ -50,6 +47,20 @@ pub(super) fn credentials(
         credentials.private_key = passwords.open("key", "the private key", open)?;
     }
     Ok(credentials)
+}
+
+/// The directive of our certificate or key, if it is encrypted and a person or a program would be asked for its password.
+pub(super) fn asks_for_password(config: &Config) -> Option<&'static str> {
+    let tls = &config.tls;
+    if let KeyPassword::File(_) = tls.key_password {
+        return None;
+    }
+    if let Some(packed) = &tls.pkcs12 {
+        let opened = pkcs12::decode_base64(packed.text()).and_then(|der| pkcs12::open(&der, ""));
+        return matches!(opened, Err(EncryptedKeyError::WrongPassword)).then_some("pkcs12");
+    }
+    let key = tls.identity.as_ref().map(|identity| identity.key.text().as_bytes());
+    key.is_some_and(is_encrypted).then_some("key")
 }
 
 /// The same while the tunnel runs, where no one can be asked: `password` is what the file of `askpass` says.
@@ -111,10 +122,8 @@ fn fault_text(directive: &str, error: &EncryptedKeyError) -> String {
 struct Passwords<'a> {
     source: &'a KeyPassword,
     file: &'a Path,
-    log: &'a mut Logger,
-    signals: &'a StartupSignals,
-    /// Whom to ask in place of the person at the terminal.
-    questions: Option<&'a PendingQueries>,
+    asking: &'a Asking<'a>,
+    notes: &'a mut dyn Notes,
 }
 
 impl Passwords<'_> {
@@ -127,7 +136,7 @@ impl Passwords<'_> {
     ) -> Result<T, Fault> {
         let fault = |error: EncryptedKeyError| (directive, fault_text(directive, &error));
         if let KeyPassword::File(path) = self.source {
-            let password = first_line(self.file, path, self.log)
+            let password = first_line(self.file, path, self.notes)
                 .map_err(|why| ("askpass", format!("askpass: {why}")))?;
             return open(&password).map_err(fault);
         }
@@ -138,7 +147,8 @@ impl Passwords<'_> {
             })?;
             tried += 1;
             let opened = open(&password);
-            if let (Err(EncryptedKeyError::WrongPassword), Some(questions)) = (&opened, self.questions) {
+            let questions = self.asking.questions();
+            if let (Err(EncryptedKeyError::WrongPassword), Some(questions)) = (&opened, questions) {
                 questions.was_wrong(Topic::PrivateKey, "");
             }
             match opened {
@@ -149,18 +159,25 @@ impl Passwords<'_> {
     }
 
     fn ask(&self, what: &str) -> Result<Zeroizing<String>, String> {
-        match self.questions {
-            Some(questions) => Ok(questions.ask(Topic::PrivateKey, "", self.signals)?.password),
+        let Asking::Now(_, waiting) = self.asking else {
+            return Err("nothing is started".to_owned());
+        };
+        match self.asking.questions() {
+            Some(questions) => Ok(questions.ask(Topic::PrivateKey, "", *waiting)?.password),
             None => {
                 let question = format!("Password of {what}: ");
-                Terminal::open().and_then(|mut terminal| terminal.ask(&question, false, self.signals))
+                Terminal::open().and_then(|mut terminal| terminal.ask(&question, false, *waiting))
             }
         }
     }
 }
 
 /// The password in the first line of the file at `path`, which the configuration in `file` names.
-pub(super) fn first_line(file: &Path, path: &Path, log: &mut Logger) -> Result<Zeroizing<String>, String> {
+pub(super) fn first_line(
+    file: &Path,
+    path: &Path,
+    notes: &mut dyn Notes,
+) -> Result<Zeroizing<String>, String> {
     let path = configuration::find(file, path);
     let shown = path.display();
     let metadata = fs::metadata(&path).map_err(|error| format!("{shown} cannot be read: {error}"))?;
@@ -171,7 +188,7 @@ pub(super) fn first_line(file: &Path, path: &Path, log: &mut Logger) -> Result<Z
         let text = format_args!(
             "{shown} holds a password, and others than its owner can read it: chmod 600 {shown}"
         );
-        log.log(Severity::Warning, text);
+        notes.warn(&text);
     }
     let text = fs::read_to_string(&path).map(Zeroizing::new);
     let text = text.map_err(|error| format!("{shown} cannot be read: {error}"))?;

@@ -4,7 +4,7 @@
 mod access;
 mod hooks;
 mod names;
-mod network;
+pub(super) mod network;
 mod orders;
 mod reload;
 mod save;
@@ -26,12 +26,12 @@ use self::names::{Endpoints, Families, NamedPeers, Resolver};
 use self::network::Routes;
 use self::orders::Orders;
 use self::reload::Holds;
-use self::streams::Streams;
+pub(super) use self::streams::Streams;
 use super::endpoints::Shared;
 use super::notify::Notifier;
 use super::startup::Member;
 use super::tunnel::tell_end;
-use super::{Args, Failure, privileges};
+use super::{Args, Failure, prepare, privileges};
 use crate::configuration;
 use crate::helper::Dialect;
 use crate::log::Logger;
@@ -74,6 +74,7 @@ impl Tunnel<'_> {
         for warning in &self.parsed.warnings {
             self.log.log(Severity::Warning, warning);
         }
+        let prepared = prepare::wireguard(self.file, &self.parsed, &mut self.log)?;
         let interface = self.interface().to_owned();
         let hooks = Hooks::new(self.file, &interface, &self.parsed);
         hooks.run(Moment::PreUp, &mut self.log)?;
@@ -84,7 +85,7 @@ impl Tunnel<'_> {
         let by = (&resolver, Families::of_the_system());
         let endpoints = names::look_up(self.file, &self.parsed, by, &mut self.log)?;
         let (settings, routes) = self.settings(&endpoints)?;
-        let streams = Streams::new(self.file, &self.parsed.config)?;
+        let streams = prepared.map_or_else(|| Streams::new(self.file, &self.parsed.config), Ok)?;
         let mut tunnel = self.set_up(&interface, (settings.clone(), routes), &endpoints, &streams)?;
         let socket = UapiSocket::bind(&interface).map_err(Failure::World)?;
         tunnel.listen(socket).map_err(no_thread)?;

@@ -4,6 +4,7 @@ pub(crate) mod adopt;
 pub(crate) mod deployments;
 pub(crate) mod endpoints;
 pub(crate) mod errors;
+pub(crate) mod faults;
 pub(crate) mod lost_peers;
 pub(crate) mod option_lists;
 pub(crate) mod personality;

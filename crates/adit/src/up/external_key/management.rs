@@ -15,14 +15,15 @@ use crate::up::management::PendingQueries;
 
 /// The program, and what it can sign.
 pub(super) struct ManagementKey {
-    questions: Arc<PendingQueries>,
+    questions: Option<Arc<PendingQueries>>,
     forms: SignatureForms,
     current: Arc<CurrentStep>,
 }
 
 impl ManagementKey {
+    /// Without `questions` nothing can be signed.
     pub(super) fn new(
-        questions: Arc<PendingQueries>,
+        questions: Option<Arc<PendingQueries>>,
         forms: SignatureForms,
         current: Arc<CurrentStep>,
     ) -> Self {
@@ -52,7 +53,8 @@ impl KeyHolder for ManagementKey {
         let mut salt = vec![0; scheme.hash().map_or(0, |hash| hash.length())];
         OsRng.try_fill_bytes(&mut salt).map_err(|error| format!("no randomness from the system: {error}"))?;
         let (data, algorithm) = question(self.forms, scheme, key, message, &salt)?;
-        self.questions.ask_for_signature(&data, &algorithm, &*self.current)
+        let questions = self.questions.as_ref().ok_or("there is no management socket to ask at")?;
+        questions.ask_for_signature(&data, &algorithm, &*self.current)
     }
 }
 

@@ -142,6 +142,18 @@ fn look_for(
     }
 }
 
+/// The certificate that the configuration names.
+///
+/// # Errors
+/// It is no name of a certificate.
+pub(super) fn named(config: &Pkcs11Identity) -> Result<Option<Identity>, Fault> {
+    config.id.as_deref().map(Identity::parse).transpose().map_err(fault_of_id)
+}
+
+fn fault_of_id(why: String) -> Fault {
+    ("pkcs11-id", format!("pkcs11-id: {why}"))
+}
+
 /// The token, by the process that speaks to it.
 pub(super) struct TokenKey {
     cards: Cards,
@@ -161,8 +173,7 @@ impl TokenKey {
         (holders, chooser, current): (PinPrompt, Option<&PendingQueries>, Arc<CurrentStep>),
         waiting: &dyn Waiting,
     ) -> Result<(Self, Vec<u8>), Fault> {
-        let of_id = |why: String| ("pkcs11-id", format!("pkcs11-id: {why}"));
-        let named = config.id.as_deref().map(Identity::parse).transpose().map_err(of_id)?;
+        let named = named(config)?;
         let providers: Vec<Provider> = config
             .providers
             .iter()
@@ -180,7 +191,7 @@ impl TokenKey {
                 .map_err(|why| ("pkcs11-id-management", format!("pkcs11-id-management: {why}")))?,
         };
         let Found { identity, certificate, signs_by } =
-            look_for(&wanted, (&cards, &holders), waiting).map_err(of_id)?;
+            look_for(&wanted, (&cards, &holders), waiting).map_err(fault_of_id)?;
         Ok((TokenKey { cards, identity, signs_by, holders, current }, certificate))
     }
 

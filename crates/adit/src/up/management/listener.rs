@@ -52,11 +52,7 @@ impl ManagementListener {
     /// Begins to listen.
     pub(super) fn open(settings: &Management) -> Result<Self, Fault> {
         let fault = |why: String| ("management", format!("management: {why}"));
-        let find = |directive, user: Option<&str>, group: Option<&str>| {
-            Account::find(user, group).map_err(|error| (directive, format!("{directive}: {error}")))
-        };
-        let user = find("management-client-user", settings.client_user.as_deref(), None)?;
-        let group = find("management-client-group", None, settings.client_group.as_deref())?;
+        let [user, group] = accounts(settings)?;
         let listener = match &settings.address {
             address if settings.as_client => outgoing::connect_to(address),
             ManagementAddress::Tcp(host, port) => listen_at_port(host, *port),
@@ -166,6 +162,49 @@ impl Drop for ManagementListener {
     }
 }
 
+/// Whether there are the accounts that may come in, and a place for the socket.
+///
+/// # Errors
+/// What is missing.
+pub(super) fn judge(settings: &Management) -> Result<(), Fault> {
+    accounts(settings)?;
+    match &settings.address {
+        ManagementAddress::Unix(path) if !settings.as_client => {
+            has_place(path).map_err(|why| ("management", format!("management: {why}")))
+        }
+        ManagementAddress::Unix(_) | ManagementAddress::Tcp(..) => Ok(()),
+    }
+}
+
+/// The user and the group that alone may come in by a Unix socket.
+fn accounts(settings: &Management) -> Result<[Option<Account>; 2], Fault> {
+    let find = |directive, user: Option<&str>, group: Option<&str>| {
+        Account::find(user, group).map_err(|error| (directive, format!("{directive}: {error}")))
+    };
+    let user = find("management-client-user", settings.client_user.as_deref(), None)?;
+    Ok([user, find("management-client-group", None, settings.client_group.as_deref())?])
+}
+
+/// Whether a socket can have that path, as far as files go.
+fn has_place(path: &Path) -> Result<(), String> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if !metadata.file_type().is_socket() => {
+            let shown = path.display();
+            Err(format!("{shown} is there and no socket; remove it, or write another path"))
+        }
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let found = fs::metadata(parent.unwrap_or(Path::new(".")));
+            found.map(drop).map_err(|error| cannot_listen(path, &error))
+        }
+    }
+}
+
+fn cannot_listen(path: &Path, error: &io::Error) -> String {
+    format!("cannot listen at {}: {error}; check that its directory is there", path.display())
+}
+
 fn listen_at_port(host: &str, port: u16) -> Result<Listener, String> {
     let unknown = |error: io::Error| format!("`{host}` is no address of this machine: {error}");
     let mut addresses = (host, port).to_socket_addrs().map_err(unknown)?;
@@ -206,18 +245,15 @@ fn is_open(path: &Path) -> bool {
 /// The socket of a program that was killed makes room; that of one that runs does not.
 fn listen_at_path(path: &Path, mode: u32) -> Result<Listener, String> {
     let shown = path.display();
+    has_place(path)?;
     match fs::symlink_metadata(path) {
-        Ok(metadata) if !metadata.file_type().is_socket() => {
-            return Err(format!("{shown} is there and no socket; remove it, or write another path"));
-        }
         Ok(_) if is_served(path) => {
             return Err(format!("another program listens at {shown}; stop it, or write another path"));
         }
         Ok(_) => fs::remove_file(path).map_err(|error| format!("{shown} cannot be removed: {error}"))?,
         Err(_) => {}
     }
-    let failed =
-        |error: io::Error| format!("cannot listen at {shown}: {error}; check that its directory is there");
+    let failed = |error: io::Error| cannot_listen(path, &error);
     // Until its mode is set, the socket has no more rights than this (`UnixListener` gives it those of the umask).
     let socket = private_socket(path).map_err(|error| failed(error.into()))?;
     let listener = Listener::Unix(socket, path.to_owned());

@@ -28,11 +28,13 @@ use adit_config::openvpn::{AuthRetry, Config, Role};
 use adit_core::{Protocol, Severity};
 use adit_io::{Handle, HelperFiles};
 use signal_hook::consts::SIGTERM;
+use zeroize::Zeroizing;
 
+use super::prepare::Notes;
 use super::reload::Reload;
 use super::status_file::Form;
 use super::terminal::Waiting;
-use super::unlock;
+use super::unlock::{self, Fault};
 use crate::log::Logger;
 use crate::status::StatusSource;
 use journal::{Journal, Kind};
@@ -42,6 +44,9 @@ pub(super) use pending_queries::{Listed, PendingQueries, Topic};
 use tunnel::{Running, Tunnel};
 use up_down::UpDown;
 pub(super) use watcher::Watcher;
+
+/// The password that a program at the management socket has to give, if one is wanted.
+pub(super) type SocketPassword = Option<Zeroizing<String>>;
 
 /// Where the tunnel is put once it runs.
 type Place = Arc<Mutex<Option<Box<dyn Tunnel>>>>;
@@ -95,24 +100,38 @@ impl CommandContext {
 }
 
 impl Management {
-    /// Opens the socket that the configuration in `file` speaks of, if it does.
+    /// Judges what the configuration in `file` says of the socket, and reads the password.
+    ///
+    /// # Errors
+    /// What is wrong, and the directive at fault.
+    pub(super) fn judge(
+        config: &Config,
+        file: &Path,
+        notes: &mut dyn Notes,
+    ) -> Result<SocketPassword, Fault> {
+        let Some(settings) = &config.process.management else { return Ok(None) };
+        let fault = |why: String| ("management", format!("management: {why}"));
+        let password = match &settings.password {
+            None => None,
+            Some(path) => Some(unlock::first_line(file, path, notes).map_err(fault)?),
+        };
+        if password.as_ref().is_some_and(|password| password.is_empty()) {
+            return Err(fault("the file of the password is empty".to_owned()));
+        }
+        listener::judge(settings).map(|()| password)
+    }
+
+    /// Opens the socket that the configuration speaks of, if it does, with the password that [`Management::judge`] read.
     ///
     /// # Errors
     /// Why not, and the directive at fault.
     pub(super) fn open(
         config: &Config,
-        file: &Path,
+        password: SocketPassword,
         log: &mut Logger,
-    ) -> Result<Option<Self>, (&'static str, String)> {
+    ) -> Result<Option<Self>, Fault> {
         let Some(settings) = &config.process.management else { return Ok(None) };
         let fault = |why: String| ("management", format!("management: {why}"));
-        let password = match &settings.password {
-            None => None,
-            Some(path) => Some(unlock::first_line(file, path, log).map_err(fault)?),
-        };
-        if password.as_ref().is_some_and(|password| password.is_empty()) {
-            return Err(fault("the file of the password is empty".to_owned()));
-        }
         let listener = ManagementListener::open(settings)?;
         if let Some(warning) = listener.warning(settings) {
             log.log(Severity::Warning, format_args!("management: {warning}"));

@@ -74,9 +74,7 @@ pub(super) fn routes(config: &Config, kill_switch: Option<u32>) -> Result<Routes
         Table::Auto if has_default => return full_tunnel(config, mark, kill_switch),
         Table::Auto => RouteTable::Main,
         Table::Number(number) => numbered(*number),
-        Table::Name(name) => numbered(named(name).ok_or_else(|| {
-            format!("there is no routing table `{name}`: {} has their names", TABLE_NAMES.join(" or "))
-        })?),
+        Table::Name(name) => numbered(named(name)?),
     };
     Ok(Routes { table, redirects: false, mark })
 }
@@ -100,13 +98,24 @@ fn full_tunnel(config: &Config, mark: u32, kill_switch: Option<u32>) -> Result<R
     Ok(Routes { table: RouteTable::ByMark(number), redirects: false, mark: number })
 }
 
+/// Whether a table that is named has a number.
+///
+/// # Errors
+/// It has none.
+pub(in crate::up) fn check_name(table: &Table) -> Result<(), String> {
+    let Table::Name(name) = table else { return Ok(()) };
+    named(name).map(drop)
+}
+
 fn numbered(number: u32) -> RouteTable {
     if number == MAIN { RouteTable::Main } else { RouteTable::Number(number) }
 }
 
-fn named(name: &str) -> Option<u32> {
+fn named(name: &str) -> Result<u32, String> {
     let text = TABLE_NAMES.iter().find_map(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
-    in_names(&text, name)
+    in_names(&text, name).ok_or_else(|| {
+        format!("there is no routing table `{name}`: {} has their names", TABLE_NAMES.join(" or "))
+    })
 }
 
 /// Lines of a number and a name.
@@ -188,7 +197,12 @@ fn wanted_routes(config: &Config, table: RouteTable) -> Vec<Route> {
 }
 
 /// An error in what a key names, with the key's line.
-pub(super) fn at_line(parsed: &Parsed, file: &Path, key: &str, error: &impl std::fmt::Display) -> Failure {
+pub(in crate::up) fn at_line(
+    parsed: &Parsed,
+    file: &Path,
+    key: &str,
+    error: &impl std::fmt::Display,
+) -> Failure {
     Failure::Configuration(format!("{}: {error}", place_in(&parsed.report, file, &[key])))
 }
 

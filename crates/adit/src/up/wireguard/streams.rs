@@ -18,7 +18,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The peers that are reached over TCP, in the order of their numbers. They hold until the tunnel ends.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Streams(Vec<Stream>);
+pub(in crate::up) struct Streams(Vec<Stream>);
 
 /// How one of them is reached.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl Streams {
     ///
     /// # Errors
     /// The certificates of authorities cannot be read, with the line of the peer.
-    pub(super) fn new(file: &Path, config: &Config) -> Result<Self, Failure> {
+    pub(in crate::up) fn new(file: &Path, config: &Config) -> Result<Self, Failure> {
         let with_url = config.peers.iter().filter_map(|peer| Some((peer, peer.tcp.as_ref()?)));
         let streams = with_url.map(|(peer, url)| {
             let setting = if peer.tcp_ca.is_some() { "tcp-ca" } else { "tcp" };
