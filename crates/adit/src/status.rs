@@ -2,8 +2,11 @@
 //!
 //! Each tunnel listens on a Unix socket in [`DIRECTORY`], and sends one JSON document over each connection.
 
+mod columns;
+mod details;
 mod report;
 mod show;
+mod units;
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -33,11 +36,14 @@ const DIRECTORY: &str = "/run/adit";
 /// How long a tunnel may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Show the running tunnels: peers, addresses, traffic, drops
+/// Show the running tunnels: who is connected, from where, since when, with what traffic, and what is not well
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only the tunnel of this configuration (its file name without the ending)
     name: Option<String>,
+    /// Show offloads, sandbox, limits, counts and each peer's keys, too
+    #[arg(long, conflicts_with = "json")]
+    details: bool,
     /// Print JSON: an array with one object a tunnel
     #[arg(long)]
     json: bool,
@@ -311,7 +317,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         return exit::failure("no tunnel is running here; start one with: adit up FILE");
     }
     for tunnel in tunnels(&reports) {
-        exit::say(show::tunnel(&tunnel));
+        exit::say(show::tunnel(&tunnel, args.details));
     }
     ExitCode::SUCCESS
 }
@@ -340,7 +346,8 @@ pub(crate) mod fuzzing {
     /// The answer as people see it, and as JSON again. `None` if it cannot be read.
     pub(crate) fn printed(json: &[u8]) -> Option<(String, String)> {
         let report: Report = serde_json::from_slice(json).ok()?;
-        Some((show::tunnel(&[&report]), serde_json::to_string(&report).ok()?))
+        let shown = [false, true].map(|details| show::tunnel(&[&report], details)).join("\n");
+        Some((shown, serde_json::to_string(&report).ok()?))
     }
 
     /// An answer with something in every place.

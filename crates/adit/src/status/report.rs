@@ -157,6 +157,9 @@ pub(crate) struct Peer {
     pub(crate) connected_seconds: u64,
     pub(crate) rekeys: u64,
     pub(crate) last_handshake_seconds_ago: u64,
+    /// `None` of a tunnel that an older adit runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_heard_seconds_ago: Option<u64>,
     pub(crate) packets_sent: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) packets_received: u64,
@@ -283,6 +286,7 @@ fn peer<P: Shown>(now: Instant, id: PeerId, info: PeerInfo<P::Detail>, snapshot:
         connected_seconds: (now - info.since).as_secs(),
         rekeys: info.rekeys,
         last_handshake_seconds_ago: (now - info.last_handshake).as_secs(),
+        last_heard_seconds_ago: Some((now - info.heard).as_secs()),
         packets_sent: traffic.map_or(0, |peer| peer.packets_sent),
         bytes_sent: traffic.map_or(0, |peer| peer.bytes_sent),
         packets_received: traffic.map_or(0, |peer| peer.packets_received),

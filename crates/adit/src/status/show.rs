@@ -1,48 +1,36 @@
-//! A status report for people.
+//! A status report for people: who is connected, and what is not well.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use adit_core::escaped;
 
-use super::report::{Direction, Peer, Report, Switch, Unconnected, Worker};
+use super::columns::Columns;
+use super::details;
+use super::report::{Peer, Report, Switch, Unconnected};
+use super::units::{bytes, duration};
 
 /// Peers that are shown of those that are not connected.
 const MOST_UNCONNECTED: usize = 20;
+/// The roles with one peer, which is shown in lines of its own.
+const SINGLE: [&str; 2] = ["client", "static key"];
+const WIREGUARD: &str = "wireguard";
 
-/// A tunnel by the reports of its endpoints, without a line end at its end.
-pub(super) fn tunnel(endpoints: &[&Report]) -> String {
+/// A tunnel by the reports of its endpoints, without a line end at its end. With `with_details` all that the reports say.
+pub(super) fn tunnel(endpoints: &[&Report], with_details: bool) -> String {
     let mut out = String::new();
     let Some(first) = endpoints.first() else { return out };
     // Writing to a String cannot fail.
     let _ = writeln!(out, "{}", title(endpoints, first));
-    let _ = writeln!(out, "  offloads   {}", switches(&first.offloads));
-    let limited: usize = endpoints.iter().map(|report| report.gso_limited_destinations).sum();
-    if limited > 0 {
-        let _ = writeln!(out, "  udp-gso    limited for {limited} of the destinations, whose path is narrow");
+    match SINGLE.contains(&first.role.as_str()) {
+        true => endpoints.iter().for_each(|report| server(&mut out, report)),
+        false => clients(&mut out, endpoints),
     }
-    if !first.sandbox.is_empty() {
-        let _ = writeln!(out, "  sandbox    {}", switches(&first.sandbox));
-    }
-    for expiring in endpoints.iter().flat_map(|report| &report.expiring) {
-        let _ = writeln!(out, "  warning    {}", escaped(&expiring.to_string()));
-    }
-    line(&mut out, "sent", &first.sent);
-    line(&mut out, "received", &first.received);
-    if first.workers.len() > 1 {
-        for (number, each) in first.workers.iter().enumerate() {
-            worker(&mut out, number, each);
-        }
-    }
-    dropped(&mut out, "dropped sending", &first.sent.drops);
-    dropped(&mut out, "dropped receiving", &first.received.drops);
-    for report in endpoints {
-        if endpoints.len() > 1 {
-            let _ = writeln!(out, "  endpoint   {}", escaped(&report.name));
-        }
-        dropped(&mut out, "lost", &report.losses);
-        who(&mut out, report);
-        out.push('\n');
+    unconnected(&mut out, endpoints);
+    expiring(&mut out, endpoints);
+    match with_details {
+        true => details::write(&mut out, endpoints),
+        false => troubles(&mut out, endpoints),
     }
     out.truncate(out.trim_end().len());
     out
@@ -61,236 +49,131 @@ fn title(endpoints: &[&Report], first: &Report) -> String {
     }
 }
 
-/// An endpoint's tables and peers.
-fn who(out: &mut String, report: &Report) {
-    for table in &report.tables {
-        let _ = writeln!(out, "  limit      {}", escaped(&table.to_string()));
+/// The server of a client, or the other end of a tunnel of two.
+fn server(out: &mut String, report: &Report) {
+    let Some(peer) = report.peers.first() else {
+        let _ = writeln!(out, "  not connected");
+        return;
+    };
+    let [name, transport] = [&peer.name, &peer.transport].map(|text| escaped(text));
+    let _ = writeln!(out, "  connected to {name} at {transport} {}", peer.remote);
+    let _ =
+        writeln!(out, "    since      {} ago, last heard {}", duration(peer.connected_seconds), heard(peer));
+    let _ = writeln!(out, "    addresses  {}", addresses(peer));
+    let (sent, received) = (bytes(peer.bytes_sent), bytes(peer.bytes_received));
+    let _ = writeln!(out, "    traffic    {sent} sent, {received} received");
+}
+
+/// The clients of a server, or WireGuard's peers, sorted by name.
+fn clients(out: &mut String, endpoints: &[&Report]) {
+    let mut all: Vec<(&Report, &Peer)> =
+        endpoints.iter().flat_map(|report| report.peers.iter().map(move |peer| (*report, peer))).collect();
+    if all.is_empty() {
+        let who = if endpoints.iter().all(|report| report.role == WIREGUARD) { "peers" } else { "clients" };
+        let _ = writeln!(out, "  no {who} connected");
+        return;
     }
-    if report.peers.is_empty() {
-        out.push_str("  no peer is connected");
+    all.sort_by_key(|(_, peer)| (peer.name.to_lowercase(), peer.remote));
+    let header = ["NAME", "PROTOCOL", "FROM", "ADDRESS", "SINCE", "LAST HEARD", "SENT", "RECEIVED"];
+    let mut table = Columns::new(header, [false, false, false, false, false, false, true, true]);
+    for (report, peer) in all {
+        table.push([
+            escaped(&peer.name).into_owned(),
+            protocol(report, peer),
+            peer.remote.to_string(),
+            addresses(peer),
+            format!("{} ago", duration(peer.connected_seconds)),
+            heard(peer),
+            bytes(peer.bytes_sent),
+            bytes(peer.bytes_received),
+        ]);
     }
-    for (index, each) in report.peers.iter().enumerate() {
-        if index > 0 {
-            out.push('\n');
+    table.write(out);
+}
+
+fn protocol(report: &Report, peer: &Peer) -> String {
+    let name = if report.role == WIREGUARD { "WireGuard" } else { "OpenVPN" };
+    format!("{name} {}", escaped(&peer.transport))
+}
+
+/// Its inner addresses, or the networks behind it if it has none.
+fn addresses(peer: &Peer) -> String {
+    match peer.addresses.as_slice() {
+        [] if peer.networks.is_empty() => "-".to_owned(),
+        [] => escaped(&peer.networks.join(", ")).into_owned(),
+        addresses => addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// A tunnel that an older adit runs does not say it.
+fn heard(peer: &Peer) -> String {
+    peer.last_heard_seconds_ago.map_or_else(|| "-".to_owned(), |ago| format!("{} ago", duration(ago)))
+}
+
+fn unconnected(out: &mut String, endpoints: &[&Report]) {
+    let all: Vec<&Unconnected> = endpoints.iter().flat_map(|report| &report.unconnected).collect();
+    for peer in all.iter().take(MOST_UNCONNECTED) {
+        let state = match (peer.blocked, peer.unanswered) {
+            (true, _) => "blocked".to_owned(),
+            (false, 0) => "no handshake yet".to_owned(),
+            (false, 1) => "1 initiation without an answer".to_owned(),
+            (false, count) => format!("{count} initiations without an answer"),
+        };
+        let remote = peer.remote.map_or_else(|| "no endpoint".to_owned(), |remote| format!("at {remote}"));
+        let _ = writeln!(out, "  not connected: {} {remote}: {state}", escaped(&peer.name));
+    }
+    if let Some(more @ 1..) = all.len().checked_sub(MOST_UNCONNECTED) {
+        let _ = writeln!(out, "  and {more} more that are not connected; --json shows all");
+    }
+}
+
+fn expiring(out: &mut String, endpoints: &[&Report]) {
+    for expiring in endpoints.iter().flat_map(|report| &report.expiring) {
+        let _ = writeln!(out, "  warning: {}", escaped(&expiring.to_string()));
+    }
+}
+
+/// What is not well, a line each: what does not work or is switched off, and what was refused or dropped.
+fn troubles(out: &mut String, endpoints: &[&Report]) {
+    let Some(first) = endpoints.first() else { return };
+    off(out, "offload", &first.offloads);
+    off(out, "sandbox", &first.sandbox);
+    limited_destinations(out, endpoints);
+    drops(out, "dropped sending", &first.sent.drops);
+    drops(out, "dropped receiving", &first.received.drops);
+    for report in endpoints {
+        drops(out, "lost", &report.losses);
+        for table in report.tables.iter().filter(|table| table.evicted > 0 || table.refused > 0) {
+            let _ = writeln!(out, "  limit: {}", escaped(&table.to_string()));
         }
-        peer(out, each);
-    }
-    for each in report.unconnected.iter().take(MOST_UNCONNECTED) {
-        out.push('\n');
-        unconnected(out, each);
-    }
-    if let Some(more @ 1..) = report.unconnected.len().checked_sub(MOST_UNCONNECTED) {
-        let _ = write!(out, "\n  and {more} more that are not connected; --json shows all");
     }
 }
 
-/// A peer that is not connected, in one line.
-fn unconnected(out: &mut String, peer: &Unconnected) {
-    let state = match (peer.blocked, peer.unanswered) {
-        (true, _) => "blocked".to_owned(),
-        (false, 0) => "no handshake yet".to_owned(),
-        (false, 1) => "1 initiation without an answer".to_owned(),
-        (false, count) => format!("{count} initiations without an answer"),
-    };
-    let remote = peer.remote.map_or_else(|| "no endpoint".to_owned(), |remote| format!("at {remote}"));
-    let _ = write!(out, "  {} {remote}: {state}", escaped(&peer.name));
+fn off(out: &mut String, what: &str, switches: &BTreeMap<String, Switch>) {
+    for (name, state) in switches {
+        let name = escaped(name);
+        let _ = match state {
+            Switch::On => Ok(()),
+            Switch::SwitchedOff => writeln!(out, "  {what}: {name} is switched off"),
+            Switch::Failed { why } => writeln!(out, "  {what}: {name} is off ({})", escaped(why)),
+        };
+    }
 }
 
-fn switches(states: &BTreeMap<String, Switch>) -> String {
-    let word = |(name, state): (&String, &Switch)| match state {
-        Switch::On => format!("{} on", escaped(name)),
-        Switch::SwitchedOff => format!("{} switched off", escaped(name)),
-        Switch::Failed { why } => format!("{} off ({})", escaped(name), escaped(why)),
-    };
-    states.iter().map(word).collect::<Vec<_>>().join(", ")
+/// Destinations whose paths do not take what UDP_SEGMENT makes.
+pub(super) fn limited_destinations(out: &mut String, endpoints: &[&Report]) {
+    let limited: usize = endpoints.iter().map(|report| report.gso_limited_destinations).sum();
+    if limited > 0 {
+        let _ = writeln!(out, "  udp-gso: limited for {limited} of the destinations, whose path is narrow");
+    }
 }
 
-fn line(out: &mut String, label: &str, direction: &Direction) {
-    let _ = writeln!(out, "  {label:<10} {} packets, {}", direction.packets, bytes(direction.bytes));
-}
-
-fn worker(out: &mut String, number: usize, worker: &Worker) {
-    let Worker { peers, packets_sent, packets_received, handed_over } = worker;
-    let _ = writeln!(
-        out,
-        "  worker {number}   {peers} peers; {packets_sent} packets sent, {packets_received} received, \
-         {handed_over} handed to other workers"
-    );
-}
-
-fn dropped(out: &mut String, label: &str, reasons: &BTreeMap<String, u64>) {
+/// A line for each reason.
+pub(super) fn drops(out: &mut String, label: &str, reasons: &BTreeMap<String, u64>) {
     for (reason, count) in reasons {
         let _ = writeln!(out, "  {label}: {count} ({})", escaped(reason));
     }
 }
 
-fn peer(out: &mut String, peer: &Peer) {
-    let addresses: Vec<String> = peer.addresses.iter().map(ToString::to_string).collect();
-    let [name, transport] = [&peer.name, &peer.transport].map(|text| escaped(text));
-    let _ = writeln!(out, "  {name} at {transport} {}", peer.remote);
-    let _ = writeln!(out, "    addresses  {}", addresses.join(", "));
-    if !peer.networks.is_empty() {
-        let _ = writeln!(out, "    networks   {}", escaped(&peer.networks.join(", ")));
-    }
-    let _ = writeln!(out, "    keys       {}, {}", escaped(&peer.cipher), escaped(&peer.tls));
-    let _ = writeln!(
-        out,
-        "    handshake  {} ago, {} renewed, connected for {}",
-        duration(peer.last_handshake_seconds_ago),
-        peer.rekeys,
-        duration(peer.connected_seconds)
-    );
-    let _ = writeln!(out, "    sent       {} packets, {}", peer.packets_sent, bytes(peer.bytes_sent));
-    let _ = write!(out, "    received   {} packets, {}", peer.packets_received, bytes(peer.bytes_received));
-}
-
-/// Bytes with three digits and a unit.
-#[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn bytes(count: u64) -> String {
-    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
-    if count < 1000 {
-        return format!("{count} B");
-    }
-    let mut value = count as f64 / 1000.0;
-    let mut unit = 0;
-    while value >= 999.5 && unit + 1 < UNITS.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
-    format!("{value:.digits$} {}", UNITS[unit])
-}
-
-fn duration(seconds: u64) -> String {
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
-    }
-}
-
 #[cfg(test)]
-pub(super) mod tests {
-    use super::super::report::Table;
-    use super::*;
-    use crate::status::report::Expiring;
-
-    #[test]
-    fn bytes_have_three_digits() {
-        assert_eq!(bytes(999), "999 B");
-        assert_eq!(bytes(1_000), "1.00 kB");
-        assert_eq!(bytes(12_345_678), "12.3 MB");
-        assert_eq!(bytes(999_700), "1.00 MB");
-    }
-
-    /// A report with something in every place, and what a terminal would obey in every text.
-    pub(in crate::status) fn wild_report() -> Report {
-        let wild = |text: &str| format!("{text}\n  alice\u{1b}[2J\u{202e}");
-        let drops = || BTreeMap::from([(wild("reason"), 1)]);
-        let counts = || Direction { packets: 0, bytes: 0, drops: drops() };
-        let each = Peer {
-            id: 0,
-            name: wild("bob"),
-            transport: wild("udp"),
-            remote: ([192, 0, 2, 1], 1194).into(),
-            addresses: vec![[10, 8, 0, 2].into()],
-            networks: vec![wild("10.9.0.0/24")],
-            cipher: wild("AES-256-GCM"),
-            tls: wild("TLS 1.3\r"),
-            connected_seconds: 0,
-            rekeys: 0,
-            last_handshake_seconds_ago: 0,
-            packets_sent: 0,
-            bytes_sent: 0,
-            packets_received: 0,
-            bytes_received: 0,
-        };
-        let expiring =
-            Expiring { what: wild("the CA"), at: wild("2026"), days_left: 1, renew: wild("adit renew") };
-        Report {
-            name: wild("office"),
-            pid: 1,
-            role: wild("server"),
-            device: wild("tun0"),
-            endpoints: vec![wild("office"), wild("tcp")],
-            offloads: BTreeMap::from([(wild("tun-tso"), Switch::Failed { why: wild("why") })]),
-            gso_limited_destinations: 1,
-            sent: counts(),
-            received: counts(),
-            workers: Vec::new(),
-            losses: drops(),
-            expiring: vec![expiring],
-            tables: vec![Table {
-                name: "handshakes".to_owned(),
-                entries: 3,
-                share: 128,
-                limit: 1024,
-                evicted: 9,
-                refused: 0,
-            }],
-            sandbox: BTreeMap::new(),
-            peers: vec![each],
-            unconnected: vec![Unconnected {
-                name: wild("carol"),
-                remote: None,
-                networks: vec![wild("10.9.1.0/24")],
-                unanswered: 2,
-                blocked: false,
-            }],
-        }
-    }
-
-    #[test]
-    fn a_name_makes_no_line_and_commands_no_terminal() {
-        let text = tunnel(&[&wild_report()]);
-        assert!(text.contains("  bob\\n  alice\\u{1b}[2J\\u{202e} at udp"), "{text}");
-        let table = "  limit      handshakes: 3 of 1024 (128 of one source), 9 evicted, 0 refused\n";
-        assert!(text.contains(table), "{text}");
-        let carol = "\n  carol\\n  alice\\u{1b}[2J\\u{202e} no endpoint: 2 initiations without an answer";
-        assert!(text.ends_with(carol), "{text}");
-        assert!(text.split('\n').all(|line| !line.contains(adit_core::is_unprintable)), "{text}");
-        assert!(!text.lines().any(|line| line.starts_with("  alice")), "{text}");
-    }
-
-    #[test]
-    fn endpoints_of_one_tunnel_are_shown_together() {
-        let report = |name: &str| Report {
-            name: name.to_owned(),
-            role: "server".to_owned(),
-            device: "tun0".to_owned(),
-            endpoints: vec!["udp".to_owned(), "tcp".to_owned()],
-            ..wild_report()
-        };
-        let [udp, tcp] = ["udp", "tcp"].map(report);
-        let text = tunnel(&[&udp, &tcp]);
-        assert!(text.starts_with("udp, tcp (server, pid 1), endpoints of one tunnel on tun0\n"), "{text}");
-        let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
-        assert_eq!(
-            (lines("  sent "), lines("  endpoint   udp"), lines("  endpoint   tcp")),
-            (1, 1, 1),
-            "{text}"
-        );
-        assert_eq!(lines("  bob"), 2, "{text}");
-        let alone = tunnel(&[&udp]);
-        assert!(alone.starts_with("udp (server, pid 1) on tun0, one of udp, tcp\n"), "{alone}");
-    }
-
-    #[test]
-    fn offloads_say_why_they_are_off() {
-        let why = "the kernel refuses it".to_owned();
-        let states = [
-            ("tun-tso".to_owned(), Switch::On),
-            ("tun-uso".to_owned(), Switch::Failed { why }),
-            ("udp-gro".to_owned(), Switch::SwitchedOff),
-        ];
-        let text = switches(&states.into_iter().collect());
-        assert_eq!(text, "tun-tso on, tun-uso off (the kernel refuses it), udp-gro switched off");
-    }
-
-    #[test]
-    fn durations_have_two_units() {
-        assert_eq!(duration(59), "59 s");
-        assert_eq!(duration(3_599), "59 min 59 s");
-        assert_eq!(duration(7_260), "2 h 1 min");
-    }
-}
+pub(super) mod tests;

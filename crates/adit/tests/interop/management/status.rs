@@ -69,8 +69,17 @@ fn it_shows_each_peer() {
     let (packets, bytes) = (&peers[0]["packets_received"], &peers[0]["bytes_received"]);
     assert!(packets.as_u64().unwrap() >= 100 && bytes.as_u64().unwrap() >= 8400, "{ours:#}");
 
+    // Tunnels of other tests may have the same name; none of these has these clients.
     let text = status(&["server"]);
-    for word in ["client1", "client2", "AES-256-GCM", "10.8.0.2", "fd00:8::1000"] {
-        assert!(text.contains(word), "'{word}' is not in:\n{text}");
+    for (name, client) in ["client1", "client2"].iter().zip(&bed.clients) {
+        let inner: Vec<String> = client.inner_addresses().unwrap().iter().map(ToString::to_string).collect();
+        let is_its = |line: &&str| line.split_whitespace().next() == Some(name) && line.contains(&inner[0]);
+        let row = text.lines().find(is_its).unwrap_or_else(|| panic!("no row of {name} in:\n{text}"));
+        assert!(row.contains(" OpenVPN udp ") && row.contains(&inner.join(", ")), "{row}");
+        assert!(row.contains(" s ago  "), "{text}");
+    }
+    let details = status(&["--details", "server"]);
+    for word in ["AES-256-GCM", "  offloads   ", "  limit      ", "  sandbox    "] {
+        assert!(details.contains(word) && !text.contains(word), "'{word}':\n{text}\n{details}");
     }
 }

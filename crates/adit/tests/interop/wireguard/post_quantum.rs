@@ -43,7 +43,7 @@ fn two_adits_agree_on_a_post_quantum_key() {
     }
     let status = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
-        command.args(["status", &client.device]);
+        command.args(["status", "--details", &client.device]);
         client.namespace.run(command).unwrap()
     };
     assert!(status().contains(", post-quantum (X25519MLKEM768)"), "{}", status());

@@ -134,8 +134,11 @@ fn status_shows_peers_in_one_form() {
         "name": other, "remote": null, "networks": ["10.79.0.0/16"], "unanswered": 0, "blocked": false
     }]);
     assert_eq!(json[0]["unconnected"], unconnected);
-    assert!(status(&[&client.device]).contains(&format!("  {other} no endpoint: no handshake yet")));
-    let text = status(&[&client.device]);
+    assert!(
+        status(&[&client.device])
+            .contains(&format!("  not connected: {other} no endpoint: no handshake yet"))
+    );
+    let text = status(&["--details", &client.device]);
     assert!(text.contains(&server.public_key) && text.contains("networks   10.77.0.0/24"), "{text}");
     assert!(running.adit.terminate(WAIT).unwrap().success());
 }
