@@ -39,6 +39,45 @@ fn core_data_plane_and_driver_depend_on_no_protocol() {
     }
 }
 
+/// Crates that bind to a library, or seem to by their names, but bring its source, load it while they run, or have none.
+const WITHOUT_LIBRARY: [&str; 6] =
+    ["aws-lc-sys", "cryptoki-sys", "js-sys", "linux-raw-sys", "netlink-sys", "windows-sys"];
+/// A crate that links a library of the system, and the only crate of the workspace that depends on it.
+const WITH_LIBRARY: (&str, &str) = ("nonstick", "adit-auth");
+
+/// `cargo build` in a clean clone needs no more than a C compiler.
+#[test]
+fn what_is_built_by_default_links_no_library_of_the_system() {
+    let root = Path::new(CRATES).join("..");
+    let manifest = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let (_, members) = manifest.split_once("\ndefault-members = [").unwrap();
+    let members = members.split_once(']').unwrap().0.split(',').map(|member| member.trim().trim_matches('"'));
+    let mut built: BTreeSet<String> =
+        members.map(|member| member.strip_prefix("crates/").unwrap().to_owned()).collect();
+    assert!(built.contains("adit"), "{built:?}");
+    let manifests = manifests();
+    loop {
+        let beneath: BTreeSet<String> = built.iter().flat_map(|name| manifests[name].clone()).collect();
+        if beneath.is_subset(&built) {
+            break;
+        }
+        built.extend(beneath);
+    }
+    let (library, only) = WITH_LIBRARY;
+    assert!(!built.contains(only), "{built:?}");
+    for name in manifests.keys().filter(|name| *name != only) {
+        let text = std::fs::read_to_string(Path::new(CRATES).join(name).join("Cargo.toml")).unwrap();
+        assert!(!text.contains(&format!("\n{library}")), "{name} depends on {library}");
+    }
+    let lock = std::fs::read_to_string(root.join("Cargo.lock")).unwrap();
+    let bindings = lock.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix("-sys\""));
+    let unknown: Vec<String> = bindings
+        .map(|name| format!("{name}-sys"))
+        .filter(|name| !WITHOUT_LIBRARY.contains(&name.as_str()) && name != "libpam-sys")
+        .collect();
+    assert!(unknown.is_empty(), "does {unknown:?} link a library of the system?");
+}
+
 fn is_protocol(name: &str) -> bool {
     PROTOCOLS.contains(&name)
 }
