@@ -152,7 +152,11 @@ fn find(program: &str, directories: &[PathBuf]) -> Option<PathBuf> {
     absolute.map(|directory| directory.join(program)).find(is_program)
 }
 
-fn run(
+/// Runs a program of that package with that standard input. Returns its standard output.
+///
+/// # Errors
+/// When it is not installed, or refuses.
+pub(crate) fn run(
     program: &'static str,
     package: &'static str,
     arguments: &[&str],

@@ -13,6 +13,7 @@ mod dns;
 mod driver;
 mod fair_queue;
 mod firewall;
+mod forwarding;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod helper;
@@ -52,6 +53,7 @@ pub use driver::{
     BindAnswer, Change, Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, MakeCodec,
     Observer, SharedDevice, UdpBinding, UdpSockets, WorkerStatus,
 };
+pub use forwarding::Forwarding;
 pub use helper::{
     Allowed, Dialect, Gather, Gathered, Helper, HelperAccess, HelperFiles, LookedUp, LookedUpOne, Mark,
     Network, Policy, Revocations, Rewrite, ScriptCall, ScriptInput, ScriptLauncher, ScriptRun, Scripts,

@@ -7,6 +7,7 @@ use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Remote;
+use crate::forwarding::Forwarding;
 use crate::port_share::PortShare;
 use crate::privileges::Account;
 use crate::udp::UdpOptions;
@@ -52,6 +53,9 @@ pub struct Policy {
     pub user_password: Option<PathBuf>,
     /// What may be run.
     pub scripts: Option<Scripts>,
+    /// What the tunnel's clients reach beyond this machine: it is set up at once, and taken back when the tunnel is gone. Such a
+    /// helper runs the programs of the firewalls.
+    pub forwarding: Option<Forwarding>,
     /// Files that go when the tunnel does: its sockets, `writepid`. Those that another program has replaced meanwhile stay.
     pub removed_at_end: Vec<PathBuf>,
     /// Whom it becomes. Without, it stays who it is.
@@ -115,6 +119,10 @@ impl Policy {
         let mut kept = CapabilitySet::empty();
         if self.network.is_some() || !self.remotes.is_empty() || self.binds_udp {
             kept |= CapabilitySet::NET_ADMIN;
+        }
+        if self.forwarding.is_some() {
+            // iptables-legacy talks to the kernel by a raw socket.
+            kept |= CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
         }
         if self.low_ports || self.binds_udp {
             kept |= CapabilitySet::NET_BIND_SERVICE;

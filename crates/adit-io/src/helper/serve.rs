@@ -26,6 +26,7 @@ use super::scripts::Scripts;
 use super::sockets;
 use crate::config::Remote;
 use crate::dns::NameServers;
+use crate::forwarding::Forwarded;
 use crate::netlink::RouteWatch;
 use crate::opener::{self, KnownAddresses, Opened, Resolving};
 use crate::port_share::{Forwarder, PortShare};
@@ -67,6 +68,7 @@ struct Helper {
     learnt: AtomicBool,
     kill_switch: bool,
     forwarder: Mutex<Option<Forwarder>>,
+    forwarded: Option<Forwarded>,
     files: Files,
     scripts: Option<Mutex<Scripts>>,
     /// The configuration that was read last, until the tunnel has judged it.
@@ -137,13 +139,19 @@ fn start(policy: Policy, rights: Rights, dialect: Dialect) -> io::Result<(Helper
     }
     let network = policy.network.map(|network| system_settings(network, &mut reports)).transpose()?;
     let scripts = policy.scripts.map(Scripts::new);
-    if rights == Rights::OfThePolicy && scripts.is_none() && !policy.without_sandbox {
+    let runs_programs = scripts.is_some() || policy.forwarding.is_some();
+    if rights == Rights::OfThePolicy && !runs_programs && !policy.without_sandbox {
         let denied = deny_programs();
         reports.extend(denied.err().map(|error| {
             let text = format!("the helper can run programs: seccomp cannot be had: {error}");
             Report { severity: Severity::Warning, path: None, text }
         }));
     }
+    let forwarded = policy.forwarding.map(|forwarding| {
+        let (forwarded, what) = forwarding.begin();
+        reports.extend(what);
+        forwarded
+    });
     let helper = Helper {
         network,
         remotes: Mutex::new(policy.remotes),
@@ -156,6 +164,7 @@ fn start(policy: Policy, rights: Rights, dialect: Dialect) -> io::Result<(Helper
         learnt: AtomicBool::new(false),
         kill_switch: policy.kill_switch,
         forwarder: Mutex::new(policy.port_share.as_ref().map(forwarder).transpose()?),
+        forwarded,
         files,
         scripts: scripts.map(Mutex::new),
         proposed: Mutex::new(None),
@@ -416,6 +425,9 @@ impl Helper {
         }
         if let Some(scripts) = &self.scripts {
             lock(scripts).end();
+        }
+        if let Some(forwarded) = &self.forwarded {
+            forwarded.undo();
         }
         drop(lock(&self.forwarder).take());
         removed_at_end.iter().for_each(Removed::remove);

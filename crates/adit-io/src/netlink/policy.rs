@@ -205,6 +205,21 @@ impl Netlink {
         Ok(answers.into_iter().filter_map(link).collect())
     }
 
+    /// The devices: index, name, and whether others are reached by it on a link that several share, as by Ethernet.
+    pub(crate) fn named_links(&mut self) -> io::Result<Vec<(u32, String, bool)>> {
+        let answers = self.request(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP)?;
+        let link = |answer| {
+            let RouteNetlinkMessage::NewLink(link) = answer else { return None };
+            let name = link.attributes.iter().find_map(|attribute| match attribute {
+                LinkAttribute::IfName(name) => Some(name.clone()),
+                _ => None,
+            });
+            let alone = LinkFlags::Pointopoint | LinkFlags::Loopback;
+            Some((link.header.index, name?, !link.header.flags.intersects(alone)))
+        };
+        Ok(answers.into_iter().filter_map(link).collect())
+    }
+
     /// A device's own `rp_filter`.
     pub(crate) fn reverse_path_filter(&mut self, device: u32) -> io::Result<u32> {
         let mut message = LinkMessage::default();
