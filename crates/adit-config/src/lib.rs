@@ -12,6 +12,7 @@
 
 pub mod auth_ldap;
 pub mod openvpn;
+mod own;
 mod report;
 mod secret;
 mod tls_crypt_v2;

@@ -10,7 +10,7 @@ use crate::openvpn::directives::{DIRECTIVES, find};
 use crate::openvpn::handlers::data::idle_limit;
 use crate::openvpn::handlers::pushed::doubt;
 use crate::openvpn::handlers::server::pushable;
-use crate::openvpn::lexer::{Entry, lex};
+use crate::openvpn::lexer::{Entry, OWN, lex};
 use crate::openvpn::parser::check_form;
 use crate::{Failure, Problem};
 
@@ -91,6 +91,12 @@ pub fn parse_client_file(file: &str, text: &[u8]) -> Result<(ClientSettings, Vec
 }
 
 fn one(settings: &mut ClientSettings, entry: &Entry) -> Result<Option<String>, String> {
+    if let Some(key) = entry.name.strip_prefix(OWN) {
+        return Ok(Some(format!(
+            "{}: a setting of adit has no place in a client's file and is ignored",
+            suggest::shown(key)
+        )));
+    }
     let handler = PER_CLIENT.iter().find(|(name, _)| *name == entry.name).map(|(_, handler)| *handler);
     let name = suggest::shown(&entry.name);
     match (find(&entry.name), handler) {

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Digest, Dns, DnsOptions, Ipv4Net, Ipv6Net, PeerLimits, ReplayWindow, Route, Transport,
+    Cipher, Digest, Dns, DnsOptions, IpNet, Ipv4Net, Ipv6Net, PeerLimits, ReplayWindow, Route, Transport,
 };
 
 use crate::openvpn::handlers::external::ExternalDraft;
@@ -257,6 +257,9 @@ pub(crate) struct ServerDraft {
     pub(crate) pool6: Option<(Ipv6Net, At)>,
     pub(crate) push: Vec<String>,
     pub(crate) client_to_client: bool,
+    /// Where packets of clients are forwarded to, and where that stands first.
+    pub(crate) forward: Vec<IpNet>,
+    pub(crate) forward_at: Option<At>,
     pub(crate) duplicate_cn: bool,
     pub(crate) port_share: Option<(PortShare, At)>,
     pub(crate) max_clients: Option<u32>,

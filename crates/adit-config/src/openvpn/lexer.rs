@@ -3,6 +3,10 @@ use std::rc::Rc;
 use zeroize::Zeroizing;
 
 use crate::Problem;
+use crate::own::{self, Comment};
+
+/// What the name of an entry begins with that is a setting of adit's own (`#adit: key = value`).
+pub(crate) const OWN: &str = "#adit: ";
 
 /// Longest directive line in bytes. OpenVPN 2 stops at 255; OpenVPN Connect reads longer ones.
 pub(crate) const MAX_LINE: usize = 2048;
@@ -78,6 +82,10 @@ pub(crate) fn lex(file: &Rc<str>, text: &str, first_line: u32, problems: &mut Ve
     let mut lines = (first_line..).zip(text.lines());
     while let Some((number, line)) = lines.next() {
         let at = At { file: file.clone(), line: number };
+        if let Comment::Ours(text) = own::comment(line) {
+            entries.push(own_setting(at, text));
+            continue;
+        }
         let mut words = match split(line) {
             Ok(words) => words,
             Err(text) => {
@@ -107,6 +115,15 @@ pub(crate) fn lex(file: &Rc<str>, text: &str, first_line: u32, problems: &mut Ve
         }
     }
     entries
+}
+
+/// A setting of adit's own: its key, and its value as the only word.
+fn own_setting(at: At, text: &str) -> Entry {
+    let (key, value) = match text.split_once('=') {
+        Some((key, value)) => (key.trim(), Some(value.trim().to_owned())),
+        None => (text, None),
+    };
+    Entry { at, name: format!("{OWN}{key}"), words: value.into_iter().collect(), inline: None }
 }
 
 fn inline<'a>(

@@ -10,7 +10,8 @@ use super::Loader;
 use super::directives::args::Args;
 use super::directives::{Action, DIRECTIVES, Directive, Effect, find, suggest};
 use super::draft::{Draft, Scope};
-use super::lexer::{Entry, lex};
+use super::lexer::{Entry, OWN, lex};
+use crate::own;
 use crate::{Disposition, Fingerprint, Kind, Problem};
 
 /// Configuration files may name others (`config FILE`) to this depth, as in OpenVPN.
@@ -105,6 +106,9 @@ impl Parser<'_> {
 
     /// Applies one directive to the draft and records what became of it.
     pub(crate) fn directive(&mut self, draft: &mut Draft, mut entry: Entry, tolerant: &Tolerance) {
+        if let Some(key) = entry.name.strip_prefix(OWN) {
+            return self.own_setting(draft, &entry, key);
+        }
         let mut optional = false;
         if entry.name == "setenv" && entry.words.first().is_some_and(|word| word == "opt") {
             if entry.words.len() < 2 {
@@ -155,6 +159,29 @@ impl Parser<'_> {
                 if entry.name == "connection" {
                     self.connection(draft, &entry, tolerant);
                 }
+            }
+        }
+    }
+
+    /// Takes a setting of adit's own, which OpenVPN passes over.
+    fn own_setting(&mut self, draft: &mut Draft, entry: &Entry, key: &str) {
+        let taken = match (key.to_ascii_lowercase().as_str(), entry.words.first()) {
+            _ if draft.block.is_some() => {
+                Err("it cannot stand in a `<connection>` block; move it outside".to_owned())
+            }
+            ("forward", Some(value)) => {
+                draft.server.forward_at.get_or_insert_with(|| entry.at.clone());
+                own::add_forward(&mut draft.server.forward, value)
+            }
+            (_, None) => Err("a setting of adit is `#adit: key = value`".to_owned()),
+            _ => Err("adit has no such setting; there is forward".to_owned()),
+        };
+        let shown = Entry { name: suggest::shown(key), ..entry.clone() };
+        match taken {
+            Ok(()) => self.record(&shown, Kind::Used, ""),
+            Err(why) => {
+                self.record(&shown, Kind::Refused, &why);
+                self.problems.push(entry.at.problem(format!("{}: {why}", shown.name)));
             }
         }
     }

@@ -44,6 +44,11 @@ pub(crate) fn plan(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> Opt
              SIGTERM",
         ));
     }
+    if let (Some(at), true) = (&draft.server.forward_at, side != Side::Server) {
+        parser
+            .problems
+            .push(at.problem("forward: a server forwards the packets of its clients; this file is none"));
+    }
     let wrap = parser.wrap(&draft, is_server);
     let tls_crypt_v2 = if is_server { parser.tls_crypt_v2(&draft) } else { None };
     if side == Side::Server && draft.device.is_absent() {

@@ -1,4 +1,5 @@
 mod errors;
+mod forward;
 mod parse;
 mod payloads;
 mod plugins;

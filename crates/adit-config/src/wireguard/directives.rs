@@ -11,9 +11,7 @@ use time::{Date, OffsetDateTime};
 
 use super::model::{FullTunnel, Interface, Peer, PostQuantum};
 use super::values;
-
-/// What such a comment begins with.
-const PREFIX: &str = "adit:";
+use crate::own;
 
 /// Reads a setting's value. An error says what would be right.
 type Read<T> = fn(&mut T, &str) -> Result<(), String>;
@@ -26,6 +24,7 @@ const OF_INTERFACE: &[Row<Interface>] = &[
     ("client-connect", |interface, value| once(&mut interface.client_connect, command(value))),
     ("client-disconnect", |interface, value| once(&mut interface.client_disconnect, command(value))),
     ("full-tunnel", |interface, value| once(&mut interface.full_tunnel, full_tunnel(value))),
+    ("forward", |interface, value| own::add_forward(&mut interface.forward, value)),
     ("listen-tcp", |interface, value| once(&mut interface.listen_tcp, values::listen_tcp(value))),
     ("post-quantum", |interface, value| once(&mut interface.post_quantum, post_quantum(value))),
 ];
@@ -39,30 +38,6 @@ const OF_PEER: &[Row<Peer>] = &[
     ("session-limit", |peer, value| once(&mut peer.session_limit, period(value))),
     ("post-quantum", |peer, value| once(&mut peer.post_quantum, post_quantum(value))),
 ];
-
-/// A line of the file by its comment.
-pub(super) enum Comment<'a> {
-    /// No setting of ours.
-    Plain,
-    /// A setting: what follows [`PREFIX`].
-    Ours(&'a str),
-    /// A setting that does not stand on a line of its own, which would be passed over.
-    Behind,
-}
-
-/// What the line is. Hooks keep what looks like a comment, and are not asked about.
-pub(super) fn comment(line: &str) -> Comment<'_> {
-    let Some((before, comment)) = line.split_once('#') else { return Comment::Plain };
-    let comment = comment.trim_start();
-    match comment.get(..PREFIX.len()) {
-        Some(start) if start.eq_ignore_ascii_case(PREFIX) => {}
-        _ => return Comment::Plain,
-    }
-    match before.trim().is_empty() {
-        true => Comment::Ours(comment.get(PREFIX.len()..).unwrap_or_default().trim()),
-        false => Comment::Behind,
-    }
-}
 
 /// Takes a setting of `[Interface]`.
 ///
@@ -186,6 +161,18 @@ mod tests {
     use super::*;
     use crate::Problem;
     use crate::wireguard::parse;
+
+    #[test]
+    fn destinations_of_several_lines_are_taken_together() {
+        let text = file("#adit: forward = internet\n#adit: forward = 192.168.1.0/24", "");
+        let interface = parse(text.as_bytes(), "wg0.conf").expect("a good file").config.interface;
+        let expected = ["0.0.0.0/0", "::/0", "192.168.1.0/24"].map(|net| net.parse().expect("a network"));
+        assert_eq!(interface.forward, expected);
+        assert!(
+            problem("#adit: forward = 192.168.1.7/24", "")
+                .starts_with("wg0.conf:4: forward: 192.168.1.7/24 has")
+        );
+    }
 
     const KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 

@@ -60,6 +60,8 @@ pub struct Interface {
     pub client_disconnect: Option<Vec<String>>,
     /// `listen-tcp`: where peers may come by TCP. `[::]`: at all addresses, also of IPv4.
     pub listen_tcp: Option<SocketAddr>,
+    /// `forward`: where the packets of peers are forwarded to; a prefix of length 0 is the internet.
+    pub forward: Vec<IpNet>,
     /// `post-quantum`: what holds for peers whose section says nothing else.
     pub post_quantum: Option<PostQuantum>,
     /// `full-tunnel`: how default routes into the tunnel are made. `None`: [`FullTunnel::Strict`].

@@ -6,9 +6,10 @@ use std::net::IpAddr;
 use adit_core::printable;
 
 use super::advice::{self, AllowedIpsLine};
-use super::directives::{self, Comment};
+use super::directives;
 use super::model::{AllowedIp, Config, Interface, Peer};
 use super::values::{self, Value};
+use crate::own::{self, Comment};
 use crate::{Disposition, Failure, Fingerprint, Kind, Problem};
 
 /// A file that was taken.
@@ -81,7 +82,7 @@ impl Reader<'_> {
 
     fn line(&mut self, number: u32, raw: &str) {
         let uncommented = raw.split('#').next().unwrap_or_default().trim();
-        match directives::comment(raw) {
+        match own::comment(raw) {
             Comment::Ours(text) => return self.directive(number, text),
             Comment::Behind if !is_hook(uncommented) => {
                 let text = "a setting of adit stands on a line of its own".to_owned();

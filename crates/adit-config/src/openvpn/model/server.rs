@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use adit_core::{Ipv4Net, Ipv6Net};
+use adit_core::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::{Listen, PasswordBackEnd};
 use crate::{TlsCryptV2Key, TokenSecret};
@@ -24,6 +24,8 @@ pub struct ServerConfig {
     pub push: Vec<String>,
     /// Carry packets from client to client (`client-to-client`).
     pub client_to_client: bool,
+    /// Where packets of clients are forwarded to beyond this machine (`#adit: forward`); a prefix of length 0 is the internet.
+    pub forward: Vec<IpNet>,
     /// Let several clients use the same certificate name (`duplicate-cn`).
     pub duplicate_cn: bool,
     /// The other server that gets the connections to its TCP ports that are no client's (`port-share`).

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-use adit_core::{Ipv4Net, Ipv6Net, Transport};
+use adit_core::{IpNet, Ipv4Net, Ipv6Net, Transport};
 
 use super::process::placed;
 use super::{PORT, push_once};
@@ -38,6 +38,7 @@ pub(super) fn server(
     if draft.server.push_nodelay {
         push_once(draft, "socket-flags TCP_NODELAY".into());
     }
+    push_destinations(draft, ipv4.is_some(), ipv6.is_some());
     access::check(draft, &mut parser.problems);
     let token_secret = match draft.token_secret.take() {
         None => None,
@@ -82,6 +83,7 @@ pub(super) fn server(
         ipv6,
         push: server.push,
         client_to_client: server.client_to_client,
+        forward: server.forward,
         duplicate_cn: server.duplicate_cn,
         port_share,
         max_clients: server.max_clients.unwrap_or(1024),
@@ -94,6 +96,32 @@ pub(super) fn server(
         per_client,
         access: Access { token_secret, back_ends, ..std::mem::take(&mut draft.access) },
     })
+}
+
+/// What clients must be told so that their packets come to where the server forwards them (`#adit: forward`), unless the
+/// file pushes it in its own words.
+fn push_destinations(draft: &mut Draft, v4: bool, v6: bool) {
+    let pushes = |draft: &Draft, name: &str| {
+        draft.server.push.iter().any(|option| option.split_whitespace().next() == Some(name))
+    };
+    let all: Vec<IpNet> = draft.server.forward.iter().copied().filter(|net| net.prefix_len() == 0).collect();
+    let has = |ipv6: bool| all.iter().any(|net| net.addr().is_ipv6() == ipv6);
+    let wanted = (v4 && has(false), v6 && has(true));
+    if wanted != (false, false) && !pushes(draft, "redirect-gateway") && !pushes(draft, "redirect-private") {
+        let family = match wanted {
+            (true, true) => " ipv6",
+            (false, true) => " ipv6 !ipv4",
+            _ => "",
+        };
+        push_once(draft, format!("redirect-gateway def1{family}"));
+    }
+    for net in draft.server.forward.clone().into_iter().filter(|net| net.prefix_len() > 0) {
+        match net {
+            IpNet::V4(net) if v4 => push_once(draft, format!("route {} {}", net.addr(), net.netmask())),
+            IpNet::V6(net) if v6 => push_once(draft, format!("route-ipv6 {net}")),
+            IpNet::V4(_) | IpNet::V6(_) => {}
+        }
+    }
 }
 
 pub(super) fn listen(general: &Scope, file: &str, parser: &mut Parser<'_>) -> Vec<Listen> {

@@ -37,6 +37,9 @@ pub(crate) fn print_server(out: &mut Out, server: &ServerConfig) {
     if server.client_to_client {
         out.flag("client-to-client");
     }
+    for net in &server.forward {
+        out.one("#adit: forward =", net);
+    }
     if server.duplicate_cn {
         out.flag("duplicate-cn");
     }

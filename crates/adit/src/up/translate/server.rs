@@ -42,6 +42,7 @@ pub(in crate::up) fn point_to_point_params(
         ipv6: None,
         push: Vec::new(),
         client_to_client: false,
+        forward: Vec::new(),
         duplicate_cn: false,
         port_share: None,
         max_clients: 1,

@@ -69,6 +69,7 @@ pub(crate) fn server() -> impl Strategy<Value = ServerConfig> {
                     ipv6,
                     push,
                     client_to_client,
+                    forward: Vec::new(),
                     duplicate_cn,
                     port_share: port_share.filter(|_| listen.iter().any(is_tcp)),
                     listen,
