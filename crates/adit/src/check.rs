@@ -55,6 +55,7 @@ fn check(file: &Path, all: bool) -> Result<Dialect, ExitCode> {
                 failure.exit_code()
             })?;
             remarks(&dialect, &of_start, all).iter().for_each(exit::say);
+            up::forwarding::survey(&dialect, file).iter().for_each(exit::say);
             exit::say(format_args!("{}: can be used", file.display()));
             Ok(dialect)
         }

@@ -17,7 +17,7 @@ use adit_io::{Allowed, Gathered, Revocations};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use crate::up::{privileges, proxies};
+use crate::up::{forwarding, privileges, proxies};
 
 /// The options of this process's command line, where they are its configuration and not a file.
 static OPTIONS: OnceLock<String> = OnceLock::new();
@@ -136,6 +136,7 @@ fn openvpn_file(path: &Path, text: &[u8]) -> Result<Parsed, Failure> {
         Ok(content)
     };
     let mut parsed = parse(&called(path), text, &load)?;
+    forwarding::push_name_servers(&mut parsed.config);
     parsed.warnings.extend(exposed.into_inner().iter().map(|path| warning(path)));
     Ok(parsed)
 }
@@ -235,7 +236,9 @@ pub(crate) fn parse_gathered(path: &Path, gathered: &Gathered) -> Result<Parsed,
         Some((_, content)) => content.clone(),
         None => Err("it was not read with the configuration".to_owned()),
     };
-    parse(&called(path), &gathered.text, &load)
+    let mut parsed = parse(&called(path), &gathered.text, &load)?;
+    forwarding::push_name_servers(&mut parsed.config);
+    Ok(parsed)
 }
 
 /// A WireGuard file as it was gathered.

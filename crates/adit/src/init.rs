@@ -1,14 +1,19 @@
 //! `adit init`: a server's directory, ready to run.
 
 use std::io::IsTerminal as _;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use adit_core::IpNet;
 
 use crate::exit;
 use crate::service::Service;
 use crate::setup::{
-    Consent, DEFAULT_DEVICE, DeviceName, Endpoint, Proto, SetupError, SystemUser, WireGuardOptions, Workshop,
+    Consent, DEFAULT_DEVICE, DeviceName, Endpoint, Proto, Reach, SetupError, SystemUser, WireGuardOptions,
+    Workshop, lan,
 };
+use crate::up;
 
 /// WireGuard's usual port.
 const WIREGUARD_PORT: u16 = 51820;
@@ -43,6 +48,16 @@ pub(crate) struct Args {
     /// The tunnel's device, after which WireGuard's file is named [default: the `dev` of server.conf, or adit0]
     #[arg(long, value_name = "NAME", requires = "wireguard")]
     dev: Option<DeviceName>,
+    /// Carry all traffic of the clients to the internet, by IPv4 and IPv6: adit forwards and translates it
+    #[arg(long)]
+    full_tunnel: bool,
+    /// Give clients a network behind this machine; may be repeated
+    #[arg(long, value_name = "NETWORK", value_parser = lan)]
+    lan: Vec<IpNet>,
+    /// A name server for the clients; may be repeated [default with --full-tunnel: those of this machine, or Quad9 where they
+    /// answer this machine alone]
+    #[arg(long, value_name = "ADDRESS")]
+    dns: Vec<IpAddr>,
     /// Serve now and at each boot: as systemd's unit adit@NAME, where NAME is that of the directory
     #[arg(long, conflicts_with = "wireguard")]
     start: bool,
@@ -53,6 +68,12 @@ pub(crate) fn run(args: Args) -> ExitCode {
     let options =
         args.wireguard.then(|| WireGuardOptions { device: args.dev.clone(), port: args.wireguard_port });
     let outcome = match (&options, &args.endpoint) {
+        (Some(_), _) if Workshop::is_made(&args.dir) && (args.full_tunnel || !args.lan.is_empty()) => {
+            return exit::usage(format_args!(
+                "{dir}/server.conf is there already: write `#adit: forward = internet`, or a network, on a line of its own in it",
+                dir = args.dir.display()
+            ));
+        }
         (Some(options), endpoint) if Workshop::is_made(&args.dir) => {
             add(&args.dir, endpoint.as_ref(), options)
         }
@@ -84,12 +105,16 @@ pub(crate) fn run(args: Args) -> ExitCode {
 fn make(args: &Args, endpoint: &Endpoint, wireguard: Option<&WireGuardOptions>) -> Result<(), SetupError> {
     let service = args.start.then(|| Service::of(&args.dir)).transpose().map_err(SetupError::Service)?;
     let user = choose_user(args)?;
-    Workshop::create(&args.dir, endpoint, args.proto, &user, wireguard)?;
+    let reach = Reach::choose(args.full_tunnel, args.lan.clone(), args.dns.clone());
+    Workshop::create(&args.dir, endpoint, args.proto, (&user, &reach), wireguard)?;
     let dir = args.dir.display();
     exit::say(format_args!(
         "Made {dir}. It holds the keys to the whole VPN: keep it secret, and keep a copy.\n\n\
          Add a client:     adit add-client {dir} NAME"
     ));
+    for (what, words) in reach.words() {
+        exit::say(format_args!("{what:<18}{words}"));
+    }
     match &service {
         Some(service) => {
             service.start().map_err(SetupError::NotStarted)?;
@@ -103,7 +128,8 @@ fn make(args: &Args, endpoint: &Endpoint, wireguard: Option<&WireGuardOptions>) 
         let device = options.device.as_ref().map_or(DEFAULT_DEVICE, DeviceName::as_str);
         say_of_wireguard(&args.dir, &args.dir.join(format!("{device}.conf")));
     }
-    exit::notes(user.advice().into_iter().collect());
+    let obstacles = up::forwarding::obstacles(&args.dir.join("server.conf"));
+    exit::notes(user.advice().into_iter().chain(obstacles).collect());
     Ok(())
 }
 

@@ -15,6 +15,7 @@ mod ending;
 mod endpoints;
 mod expiry;
 mod external_key;
+pub(crate) mod forwarding;
 mod host;
 mod hosts;
 mod management;

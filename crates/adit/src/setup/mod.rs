@@ -19,6 +19,7 @@ mod index;
 mod names;
 mod profile;
 mod qr;
+mod reach;
 mod read;
 mod system_user;
 #[cfg(test)]
@@ -41,6 +42,7 @@ use zeroize::Zeroizing;
 pub(crate) use self::endpoint::{Endpoint, Proto};
 pub(crate) use self::error::SetupError;
 pub(crate) use self::names::ClientName;
+pub(crate) use self::reach::{Reach, lan};
 pub(crate) use self::system_user::{Consent, SystemUser};
 pub(crate) use self::wireguard::{
     DEFAULT_DEVICE, DeviceName, MadeClient, Told, WireGuardOptions, tell_blocked,
@@ -115,7 +117,7 @@ impl Workshop {
         dir: &Path,
         endpoint: &Endpoint,
         proto: Proto,
-        user: &SystemUser,
+        (user, reach): (&SystemUser, &Reach),
         wireguard: Option<&WireGuardOptions>,
     ) -> Result<(), SetupError> {
         let now = OffsetDateTime::now_utc();
@@ -129,7 +131,7 @@ impl Workshop {
         // OpenVPN looks for the list from where it was started, so the path must be whole.
         let path = std::path::absolute(dir).unwrap_or_else(|_| dir.into()).join(REVOKED);
         let wrap = WrapKey { directive: "tls-crypt-v2", text: key.to_text() };
-        let mut text = profile::server((&index, &networks), user, &path, &authority, &issued, &wrap);
+        let mut text = profile::server((&index, &networks), (user, reach), &path, &authority, &issued, &wrap);
         let made = match wireguard {
             Some(options) => {
                 Some(wireguard::new_server((Path::new(SERVER), text.as_str()), endpoint, options)?)

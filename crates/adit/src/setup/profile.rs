@@ -7,7 +7,7 @@ use adit_pki::issue::{Authority, Issued};
 use zeroize::Zeroizing;
 
 use super::index::Index;
-use super::{Proto, SetupError, SystemUser, WrapKey, random, read};
+use super::{Proto, Reach, SetupError, SystemUser, WrapKey, random, read};
 
 const CIPHERS: &str = "AES-256-GCM:CHACHA20-POLY1305:AES-128-GCM";
 /// Room for either profile, so that its text never moves and leaves a copy of a key behind.
@@ -39,7 +39,7 @@ impl Networks {
 /// The server's configuration, for adit and OpenVPN 2.6.
 pub(super) fn server(
     (index, networks): (&Index, &Networks),
-    user: &SystemUser,
+    (user, reach): (&SystemUser, &Reach),
     revoked: &Path,
     authority: &Authority,
     issued: &Issued,
@@ -84,12 +84,9 @@ pub(super) fn server(
          # Made anew by `adit revoke`; a running server sees it.\n\
          crl-verify {revoked}\n\
          \n\
-         # To carry all traffic of the clients, forward and translate it on this machine, then say:\n\
-         ;push \"redirect-gateway def1 ipv6\"\n\
-         ;push \"dhcp-option DNS 9.9.9.9\"\n\
-         # To give clients a network behind this machine:\n\
-         ;push \"route 192.168.1.0 255.255.255.0\"\n\
+         {reach}\
          \n",
+        reach = reach.lines(),
         revoked = quoted(revoked),
         user = user.name,
         group = user.group,

@@ -70,7 +70,7 @@ pub(super) fn new_server(
     }
     let device =
         found.parse::<DeviceName>().map_err(|why| SetupError::Server(format!("`dev {found}`: {why}")))?;
-    let wireguard = server_file::new(endpoint, &new_key()?, &layout.server, options.port);
+    let wireguard = server_file::new(endpoint, &new_key()?, &layout, options.port);
     server_file::check(&wireguard, &format!("{device}.conf"))?;
     Ok(NewServer { device: device.as_str().to_owned(), openvpn, wireguard })
 }

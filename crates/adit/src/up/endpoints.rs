@@ -9,10 +9,11 @@ use std::path::Path;
 
 use adit_config::openvpn::{Parsed, Role, ServerConfig};
 use adit_core::SharedPool;
-use adit_io::SharedDevice;
+use adit_io::{Forwarding, SharedDevice};
 
 pub(super) use self::beside::{Binding, DeviceTerms, Unbound, contradictions as contradictions_beside};
 use super::clients::Leases;
+use super::forwarding;
 use super::translate;
 use super::tunnel::place;
 use crate::configuration::Dialect;
@@ -30,8 +31,17 @@ pub(super) struct Shared {
     pub(super) names: Vec<String>,
     /// What the device has of the OpenVPN servers.
     pub(super) terms: Option<DeviceTerms>,
+    /// What the tunnel forwards, by the files of all endpoints.
+    pub(super) forwarding: Option<Forwarding>,
     /// Which of these have bound their sockets.
     pub(super) binding: Binding,
+}
+
+impl Shared {
+    /// What the tunnel forwards, for the first of its endpoints: one helper is enough.
+    pub(super) fn take_forwarding(&self, name: &str) -> Option<Forwarding> {
+        self.forwarding.clone().filter(|_| self.names.first().is_some_and(|first| first == name))
+    }
 }
 
 /// Something that the endpoints of a tunnel must have the same, in words, and the directives that say so.
@@ -69,7 +79,11 @@ pub(super) fn share(all: &[(&str, &Path, &Dialect)]) -> Vec<Option<Shared>> {
         let before = members().map(|(other, _)| other).find(|other| *other < number);
         shared.push(match before.and_then(|before| shared.get(before).cloned().flatten()) {
             Some(found) => Some(found),
-            None if names.len() > 1 => Some(Shared { names, terms, ..Shared::default() }),
+            None if names.len() > 1 => {
+                let dialects = members().map(|(_, (_, file, dialect))| (*file, *dialect));
+                let forwarding = forwarding::of_all(dialects);
+                Some(Shared { names, terms, forwarding, ..Shared::default() })
+            }
             None => None,
         });
     }

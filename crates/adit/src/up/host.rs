@@ -9,7 +9,7 @@ use std::thread;
 
 use adit_config::openvpn::{Process, Role};
 use adit_core::Severity;
-use adit_io::{KillSwitch, Routing};
+use adit_io::{Forwarding, KillSwitch, Routing};
 
 use super::conflicts;
 use super::endpoints::{self, Shared};
@@ -54,6 +54,7 @@ pub(super) fn run_read(args: &Args, file: &Path, dialect: Dialect) -> Result<(),
     turn_kill_switch_on(args, &marks(args, &[(file, &dialect)]), &mut log)?;
     // Names are looked up later.
     Routing::recover();
+    Forwarding::recover();
     notify::connect();
     let mut startup = Startup::new(watch_signals()?, 1, !args.no_sandbox, log.clone());
     startup.in_background = args.in_background;
@@ -136,6 +137,7 @@ fn run_several(args: &Args, files: &[PathBuf]) -> Result<ExitCode, Failure> {
     turn_kill_switch_on(args, &marks, &mut log)?;
     adit_io::allow_many_descriptors();
     Routing::recover();
+    Forwarding::recover();
     notify::connect();
     let startup = Startup::new(watch_signals()?, tunnels.len(), !args.no_sandbox, log);
     thread::scope(|scope| {

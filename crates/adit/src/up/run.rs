@@ -14,6 +14,7 @@ use super::credentials::CredentialPrompt;
 use super::ending::{EndOnDrop, Ending};
 use super::expiry::{self, Expiry};
 use super::external_key::{ExternalKey, Signing};
+use super::forwarding;
 use super::management::Management;
 use super::notify::Notifier;
 use super::observer::{Asks, LogObserver};
@@ -93,6 +94,7 @@ impl Tunnel<'_> {
         let per_client = per_client.map(|files| Arc::new(Mutex::new(files)));
         policy.user_password = prompt.as_ref().and_then(CredentialPrompt::file);
         let helper = self.helper(policy, account.as_ref(), &watched, &shown)?;
+        let forwarding = self.forward(driver.tun_name())?;
         let access = helper.access();
         driver.use_helper(access.clone(), network).map_err(no_helper)?;
         if let Some(prompt) = &mut prompt {
@@ -139,6 +141,7 @@ impl Tunnel<'_> {
         drop(observer);
         drop(back_end_helper);
         drop(helper);
+        drop(forwarding);
         drop(shown);
         match ended.map_err(world)? {
             Ended::Shutdown => failure.map_or(Ok(()), |why| Err(Failure::World(why))),
@@ -326,6 +329,15 @@ impl Tunnel<'_> {
             .map_err(Failure::World)?;
         helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));
         Ok(Some(helper))
+    }
+
+    /// The helper that forwards the packets of clients, if the file, or that of another endpoint of the tunnel, says so.
+    fn forward(&mut self, device: &str) -> Result<Option<Helper>, Failure> {
+        let forwarding = match &self.shared {
+            Some(shared) => shared.take_forwarding(&self.name),
+            None => forwarding::of_openvpn(&self.parsed.config, device),
+        };
+        forwarding::start(forwarding, device, self.args, &mut self.log)
     }
 
     fn start_back_ends<P: StatusSource>(

@@ -24,10 +24,12 @@ use self::access::Access;
 use self::hooks::{Hooks, Moment};
 use self::names::{Endpoints, Families, NamedPeers, Resolver};
 use self::network::Routes;
+pub(super) use self::network::allowed_ips;
 use self::orders::Orders;
 use self::reload::Holds;
 pub(super) use self::streams::Streams;
 use super::endpoints::Shared;
+use super::forwarding;
 use super::notify::Notifier;
 use super::startup::Member;
 use super::tunnel::tell_end;
@@ -94,6 +96,7 @@ impl Tunnel<'_> {
         tables.add(move || usage.usage());
         let shown = self.show(tunnel.orders().handle(), member, tables.clone());
         let helper = self.helper(&tunnel, routes, shown.as_ref())?;
+        let forwarding = self.forward(&interface)?;
         let access = helper.access();
         tunnel.use_helper(&access).map_err(no_helper)?;
         let waiting = hooks.prepare()?;
@@ -130,9 +133,19 @@ impl Tunnel<'_> {
         notifier.stopping();
         drop(peers);
         drop(helper);
+        drop(forwarding);
         drop(shown);
         orders.post_down();
         orders.failure().map_or_else(|| outcome(ended), Err)
+    }
+
+    /// The helper that forwards the packets of peers, if the file, or that of another endpoint of the tunnel, says so.
+    fn forward(&mut self, interface: &str) -> Result<Option<Helper>, Failure> {
+        let found = match &self.shared {
+            Some(shared) => shared.take_forwarding(&self.name),
+            None => forwarding::of_wireguard(&self.parsed.config, interface),
+        };
+        forwarding::start(found, interface, self.args, &mut self.log)
     }
 
     /// Starts the helper with all that it is for.

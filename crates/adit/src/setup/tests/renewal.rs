@@ -19,7 +19,7 @@ fn made() -> (Scratch, PathBuf) {
     let dir = scratch.path().join("vpn");
     let endpoint = Endpoint { host: "vpn.example".into(), port: 1194 };
     let user = SystemUser { name: "nobody".to_owned(), group: "nogroup".to_owned() };
-    Workshop::create(&dir, &endpoint, Proto::Udp, &user, None).unwrap();
+    Workshop::create(&dir, &endpoint, Proto::Udp, (&user, &Reach::default()), None).unwrap();
     open(&dir).add_client(&alice()).unwrap();
     fs::copy(profile(&dir), dir.join("kept.ovpn")).unwrap();
     fs::copy(dir.join("server.conf"), dir.join("kept.conf")).unwrap();

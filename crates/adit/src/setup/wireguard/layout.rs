@@ -11,6 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::configuration;
 use crate::setup::SetupError;
+use crate::up::forwarding;
 
 /// The tunnel.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub(super) struct Layout {
     pool6: Option<Ipv6Net>,
     /// What clients reach through the tunnel.
     pub(super) routes: Vec<IpNet>,
+    /// Where the server forwards their packets to beyond itself.
+    pub(super) forward: Vec<IpNet>,
     /// Their name servers and search domains, as words of `DNS`.
     pub(super) dns: Vec<String>,
 }
@@ -36,7 +39,9 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Config, SetupError> {
     let load =
         |wanted: &Path| std::fs::read(configuration::find(path, wanted)).map_err(|error| error.to_string());
     let parsed = adit_config::openvpn::parse(&path.display().to_string(), text.as_bytes(), &load);
-    parsed.map(|parsed| parsed.config).map_err(|failure| SetupError::Server(failure.to_string()))
+    let mut config = parsed.map_err(|failure| SetupError::Server(failure.to_string()))?.config;
+    forwarding::push_name_servers(&mut config);
+    Ok(config)
 }
 
 impl Layout {
@@ -62,6 +67,7 @@ impl Layout {
             pool,
             last,
             pool6: server.ipv6.and_then(|ipv6| ipv6.pool),
+            forward: server.forward.clone(),
             dns,
         })
     }

@@ -8,6 +8,7 @@ use adit_core::IpNet;
 use adit_wireguard::{PresharedKey, PrivateKey, PublicKey};
 use zeroize::Zeroizing;
 
+use super::layout::Layout;
 use super::listed;
 use crate::setup::{ClientName, Endpoint, SetupError};
 
@@ -25,12 +26,7 @@ pub(super) struct Peer<'a> {
 }
 
 /// The file of a server without clients.
-pub(super) fn new(
-    endpoint: &Endpoint,
-    key: &PrivateKey,
-    addresses: &[IpNet],
-    port: u16,
-) -> Zeroizing<String> {
+pub(super) fn new(endpoint: &Endpoint, key: &PrivateKey, layout: &Layout, port: u16) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(ROOM));
     // Writing to a string cannot fail.
     let _ = write!(
@@ -45,8 +41,11 @@ pub(super) fn new(
          ListenPort = {port}\n",
         host = endpoint.host,
         key = *key.to_base64(),
-        addresses = listed(addresses),
+        addresses = listed(&layout.server),
     );
+    if !layout.forward.is_empty() {
+        let _ = writeln!(text, "#adit: forward = {}", listed(&layout.forward));
+    }
     text
 }
 
@@ -123,7 +122,16 @@ pub(super) fn check(text: &str, file: &str) -> Result<adit_config::wireguard::Co
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use super::super::layout;
     use super::*;
+
+    const CONFIG: &str = "server 10.8.0.0 255.255.255.0 nopool\nifconfig-pool 10.8.0.2 10.8.0.127 255.255.255.0\n\
+                          ifconfig-ipv6 fd00::1/64 fd00::2\nifconfig-ipv6-pool fd00::1000/64\n\
+                          #adit: forward = internet, 192.168.1.0/24\ndh none\n\
+                          <ca>\n-----BEGIN CERTIFICATE-----\n</ca>\n<cert>\n-----BEGIN CERTIFICATE-----\n</cert>\n\
+                          <key>\n-----BEGIN PRIVATE KEY-----\n</key>\n";
 
     fn key(byte: u8) -> PublicKey {
         PublicKey([byte; 32])
@@ -132,8 +140,8 @@ mod tests {
     fn text(peers: &[(u8, &str)]) -> Zeroizing<String> {
         let endpoint = "vpn.example".parse().unwrap();
         let private = PrivateKey::new([9; 32]).unwrap();
-        let server = ["10.8.0.1/24", "fd00::1/64"].map(|net| net.parse().unwrap());
-        let mut text = new(&endpoint, &private, &server, 51820);
+        let config = layout::parse(Path::new("server.conf"), CONFIG).unwrap();
+        let mut text = new(&endpoint, &private, &Layout::of(&config).unwrap(), 51820);
         for (number, name) in peers {
             let peer = Peer {
                 name: &name.parse().unwrap(),
@@ -152,6 +160,8 @@ mod tests {
         let config = check(&text, "adit0.conf").unwrap();
         assert_eq!(config.interface.addresses, ["10.8.0.1/24", "fd00::1/64"].map(|net| net.parse().unwrap()));
         assert_eq!(config.interface.listen_port, Some(51820));
+        let forward = ["0.0.0.0/0", "::/0", "192.168.1.0/24"].map(|net| net.parse().unwrap());
+        assert_eq!(config.interface.forward, forward);
         assert!(
             text.contains("\n\n[Peer]\n#adit: name = bob\n#adit: post-quantum = on\nPublicKey = "),
             "{}",

@@ -28,6 +28,7 @@ const PASSWORDS: Since =
     Since::Start("where the password comes from is settled before adit gives up its rights");
 const KEY_HOLDER: Since =
     Since::Start("who holds our private key is settled before adit gives up its rights");
+const FORWARDING: Since = Since::Start("forwarding is set up before adit gives up its rights");
 const DATA_PLANE: Since = Since::Start("packets are forwarded by the setting of the start");
 
 /// Something that a running tunnel does not change at once.
@@ -211,6 +212,7 @@ pub(super) const OF_SERVER: &[Fixed] = &[
     fixed(&["local", "port", "lport", "proto"], SOCKETS, |new, old| of_server(new, old, |server| &mut server.listen)),
     fixed(&["server", "ifconfig"], DEVICE, keep_ipv4),
     fixed(&["server-ipv6", "ifconfig-ipv6"], DEVICE, keep_ipv6),
+    fixed(&["forward"], FORWARDING, |new, old| of_server(new, old, |server| &mut server.forward)),
     fixed(&["client-to-client"], DATA_PLANE, |new, old| of_server(new, old, |server| &mut server.client_to_client)),
     fixed(&["ifconfig-pool-persist"], FILES, |new, old| of_server(new, old, |server| &mut server.per_client.pool_file)),
     fixed(&["route", "route-ipv6"], ROUTES, keep_routes),

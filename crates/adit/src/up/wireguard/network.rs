@@ -159,7 +159,7 @@ pub(super) fn settings(config: &Config, mtu: u16, by: Routes) -> TunnelSettings 
 }
 
 /// The allowed IPs of all peers, those with long prefixes first: so wg-quick adds them.
-pub(super) fn allowed_ips(config: &Config) -> Vec<IpNet> {
+pub(in crate::up) fn allowed_ips(config: &Config) -> Vec<IpNet> {
     let mut owners: BTreeMap<IpNet, [u8; 32]> = BTreeMap::new();
     let mut known = BTreeSet::new();
     for peer in &config.peers {

@@ -113,6 +113,7 @@ fn fixed(file: &Path, holds: &Holds, parsed: &Parsed) -> Vec<String> {
         ("client-connect", first_program && new.client_connect.is_some()),
         ("client-disconnect", first_program && new.client_disconnect.is_some()),
         ("full-tunnel", old.full_tunnel.unwrap_or_default() != new.full_tunnel.unwrap_or_default()),
+        ("forward", old.forward != new.forward),
         ("listen-tcp", old.listen_tcp != new.listen_tcp),
         ("tcp", holds.streams.differ(&parsed.config)),
         ("AllowedIPs", first_default && !has_default(&holds.config)),
