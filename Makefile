@@ -1,4 +1,4 @@
-# make demo   two network namespaces, a server and a client, a tunnel, measured and removed again: OpenVPN, then WireGuard
+# make demo   a server, a client and a host beyond it in namespaces, measured and removed again: OpenVPN, then WireGuard
 # make test   everything that is checked before a change lands
 # make deb    packages in target/packages (also: make rpm, make tarball); make test-packages tries the debs on fresh systems
 # make test-networkmanager   eight profiles in NetworkManager, with OpenVPN and with adit

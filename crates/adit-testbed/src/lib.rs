@@ -55,5 +55,6 @@ pub use terminal::Terminal;
 pub use transfer::{Content, Transfer, transfer, transfer_with_timeout};
 pub use usage::Usage;
 pub use wireguard::{
-    WireGuardKeys, configure_wireguard, wireguard_keys, wireguard_listens, wireguard_socket,
+    WireGuardKeys, configure_wireguard, set_wireguard_port, wireguard_keys, wireguard_listens,
+    wireguard_socket,
 };

@@ -90,9 +90,6 @@ pub fn configure_wireguard(
     endpoint: Option<&str>,
     allowed: &str,
 ) -> Result<(), TestbedError> {
-    let path = wireguard_socket(device);
-    let connected = || UnixStream::connect(&path);
-    wait_until("the device's socket", MAX_WAIT, || wireguard_listens(device))?;
     let mut request = format!("set=1\nprivate_key={}\n", own.private);
     if let Some(port) = port {
         request += &format!("listen_port={port}\n");
@@ -101,10 +98,22 @@ pub fn configure_wireguard(
     if let Some(endpoint) = endpoint {
         request += &format!("endpoint={endpoint}\n");
     }
-    request += "\n";
+    set(device, &request)
+}
+
+/// Has a device's socket for datagrams bound to another port.
+pub fn set_wireguard_port(device: &str, port: u16) -> Result<(), TestbedError> {
+    set(device, &format!("set=1\nlisten_port={port}\n"))
+}
+
+/// Sends an operation without the empty line at its end, and waits for the answer.
+fn set(device: &str, operation: &str) -> Result<(), TestbedError> {
+    let path = wireguard_socket(device);
+    wait_until("the device's socket", MAX_WAIT, || wireguard_listens(device))?;
+    let request = format!("{operation}\n");
     let mut answer = String::new();
     let mut exchange = || -> std::io::Result<()> {
-        let mut socket = connected()?;
+        let mut socket = UnixStream::connect(&path)?;
         socket.set_read_timeout(Some(MAX_WAIT))?;
         socket.write_all(request.as_bytes())?;
         let mut byte = [0];

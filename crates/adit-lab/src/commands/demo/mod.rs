@@ -1,4 +1,4 @@
-//! A server and a client in two network namespaces, from nothing, measured and removed again.
+//! A server, a client, and a host beyond the server, in network namespaces: made from nothing, measured and removed again.
 
 mod openvpn;
 mod testbed;
@@ -81,9 +81,7 @@ enum DemoError {
 
 /// Runs the demo. False if the tunnel did not do all that it should, or could not be built.
 pub(crate) fn run(args: &Args, tools: &Tools) -> Result<bool, LabError> {
-    // openssl makes WireGuard's keys; adit makes OpenVPN's itself.
-    let needed: &[&str] = if args.wireguard { &["ip", "openssl"] } else { &["ip"] };
-    let missing = missing_prerequisites(needed);
+    let missing = missing_prerequisites(&["ip", "nft"]);
     if !missing.is_empty() {
         tell(what_is_missing(&tools.lab, &missing));
         return Ok(false);
@@ -111,7 +109,7 @@ pub(crate) fn run(args: &Args, tools: &Tools) -> Result<bool, LabError> {
 }
 
 /// Programs that the demo drives, and Debian's packages of them.
-const PACKAGES: [(&str, &str); 2] = [("'ip'", "iproute2"), ("'openssl'", "openssl")];
+const PACKAGES: [(&str, &str); 2] = [("'ip'", "iproute2"), ("'nft'", "nftables")];
 
 /// One sentence, and the command that would work.
 fn what_is_missing(program: &Path, missing: &[String]) -> String {
@@ -125,7 +123,7 @@ fn what_is_missing(program: &Path, missing: &[String]) -> String {
     } else {
         format!("; run this first: apt install {}", packages.join(" "))
     };
-    format!("the demo makes two network namespaces and needs {}{way_out}", missing.join(" and "))
+    format!("the demo makes network namespaces and needs {}{way_out}", missing.join(" and "))
 }
 
 /// Removes the testbed, and prints the table of what was measured.

@@ -2,12 +2,11 @@
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use adit_testbed::{Process, wait_until, wait_until_reachable};
 
-use super::testbed::{ENDPOINT, TIMEOUT, Testbed, inner_address};
+use super::testbed::{ENDPOINT, NAME_SERVER, TIMEOUT, Testbed, inner_address};
 use super::{Change, DemoError, Measured, show};
 
 const PORT: u16 = 1194;
@@ -19,25 +18,27 @@ const SWITCH_AFTER: u64 = 5;
 /// Brings the tunnel up and shows it.
 pub(super) fn measure(testbed: &mut Testbed, proto: &str, file: usize) -> Result<Measured, DemoError> {
     let home = testbed.directory().join("vpn");
-    let program = testbed.program.clone();
-    adit(&program, &[&"init", &home.display(), &"--endpoint", &ENDPOINT, &"--proto", &proto])?;
-    adit(&program, &[&"add-client", &home.display(), &"laptop"])?;
+    let reach: [&dyn Display; 3] = [&"--full-tunnel", &"--dns", &NAME_SERVER];
+    let words: [&dyn Display; 6] = [&"init", &home.display(), &"--endpoint", &ENDPOINT, &"--proto", &proto];
+    testbed.adit(&[&words[..], &reach].concat())?;
+    testbed.adit(&[&"add-client", &home.display(), &"laptop"])?;
     testbed.say(format_args!("a certificate authority, a server and a client made in {}", home.display()));
     let server_file = quicken(&home.join("server.conf"), RENEGOTIATE_AFTER)?;
     let client_file = quicken(&home.join("clients").join("laptop.ovpn"), 0)?;
 
-    testbed.server = Some(testbed.left.spawn("server", up(&program, &server_file))?);
+    testbed.server = Some(testbed.left.spawn("server", testbed.up(&server_file))?);
     let listens = || testbed.left.is_bound(proto == "tcp", PORT).unwrap_or(false);
     wait_until("the server listening", TIMEOUT, listens)?;
     let inner = inner_address(&testbed.left)?;
     testbed.say(format_args!("server up, {inner} inside the tunnel"));
 
-    testbed.client = Some(testbed.right.spawn("client", up(&program, &client_file))?);
+    testbed.client = Some(testbed.right.spawn("client", testbed.up(&client_file))?);
     let first_packet = wait_until_reachable(&testbed.right, inner, TIMEOUT)?;
     let connected = Instant::now();
     let client = inner_address(&testbed.right)?;
     testbed.say(format_args!("tunnel up, client is {client}; first packet after {}", show(first_packet)));
 
+    testbed.beyond()?;
     let quiet = testbed.quiet(inner)?;
     testbed.say("pinging 100 times a second, in both directions, across a renegotiation ...");
     // Until both ends must have switched to the new keys.
@@ -52,30 +53,9 @@ pub(super) fn measure(testbed: &mut Testbed, proto: &str, file: usize) -> Result
     Ok(Measured { first_packet, to_server, to_client, quiet, across, change })
 }
 
-/// `adit up FILE`.
-fn up(program: &Path, file: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.arg("up").arg(file);
-    command
-}
-
 /// How often the ends renegotiated, as the server's log says.
 fn renegotiations(server: Option<&Process>) -> usize {
     server.map_or(0, |server| server.count_lines(0, "renegotiated"))
-}
-
-/// Runs adit with these arguments, to its end.
-fn adit(program: &Path, arguments: &[&dyn Display]) -> Result<(), DemoError> {
-    let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-    let command = format!("adit {}", arguments.join(" "));
-    let output = Command::new(program)
-        .args(&arguments)
-        .output()
-        .map_err(|source| DemoError::File { path: program.to_owned(), source })?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(DemoError::Adit { command, output: String::from_utf8_lossy(&output.stderr).trim().to_owned() })
 }
 
 /// Has a configuration file renegotiate soon instead of after an hour (0: leave that to the other end), and

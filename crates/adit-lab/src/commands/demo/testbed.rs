@@ -1,12 +1,14 @@
-//! Two network namespaces, the ends of a tunnel in them, and what can be done with it.
+//! Two network namespaces, the ends of a tunnel in them, a host beyond the server, and what can be done with it.
 
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use adit_testbed::{
     Namespace, Ping, PingReport, Process, Scratch, TestbedError, Transfer, connect, transfer, wait_until,
+    wait_until_reachable,
 };
 
 use super::DemoError;
@@ -14,10 +16,17 @@ use crate::say;
 
 /// The outer addresses of the server and the client: documentation addresses (RFC 5737, RFC 3849).
 const OUTER: [[&str; 2]; 2] = [["192.0.2.1/24", "2001:db8::1/64"], ["192.0.2.2/24", "2001:db8::2/64"]];
+/// The server and a host beyond it: other documentation addresses. The host has no route back to the tunnel.
+const BEYOND: [[&str; 2]; 2] =
+    [["203.0.113.1/24", "2001:db8:77::1/64"], ["203.0.113.80/24", "2001:db8:77::80/64"]];
+/// The devices that join the namespaces: client and server, server and host.
+const WIRES: [&str; 2] = ["wire", "uplink"];
 /// The server's address outside of the tunnel.
 pub(super) const ENDPOINT: &str = "192.0.2.1";
 /// Between two pings.
 const INTERVAL: Duration = Duration::from_millis(10);
+/// The client's name server, of which the demo shows no more than that it is told.
+pub(super) const NAME_SERVER: &str = "203.0.113.53";
 /// How long the tunnel may take to come up.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -29,6 +38,7 @@ pub(super) struct Testbed {
     pub(super) client: Option<Process>,
     pub(super) left: Namespace,
     pub(super) right: Namespace,
+    _beyond: Namespace,
     /// Files outside the directory that the programs remove themselves, unless they are killed.
     pub(super) leftovers: Vec<PathBuf>,
     directory: Scratch,
@@ -48,11 +58,18 @@ impl Testbed {
         let start = Instant::now();
         let directory = Scratch::create("demo")?;
         let (left, right) = (Namespace::create("server")?, Namespace::create("client")?);
-        connect(&left, &OUTER[0], &right, &OUTER[1], "wire")?;
+        let _beyond = Namespace::create("beyond")?;
+        connect(&left, &OUTER[0], &right, &OUTER[1], WIRES[0])?;
+        connect(&left, &BEYOND[0], &_beyond, &BEYOND[1], WIRES[1])?;
+        for host in BEYOND[1] {
+            let host = host.split('/').next().unwrap_or_default();
+            left.ip(&[if host.contains(':') { "-6" } else { "-4" }, "route", "add", "default", "via", host])?;
+        }
         let (program, server, client) = (program.to_owned(), None, None);
         let leftovers = Vec::new();
-        let testbed = Self { start, program, server, client, left, right, leftovers, directory };
-        testbed.say(format_args!("namespaces {} and {} joined", testbed.left.name(), testbed.right.name()));
+        let testbed = Self { start, program, server, client, left, right, _beyond, leftovers, directory };
+        let (left, right) = (testbed.left.name(), testbed.right.name());
+        testbed.say(format_args!("namespaces {left} and {right} joined, and a host beyond the server"));
         Ok(testbed)
     }
 
@@ -64,6 +81,40 @@ impl Testbed {
     /// A line of progress.
     pub(super) fn say(&self, what: impl Display) {
         say_at(self.start, what);
+    }
+
+    /// Runs adit with these arguments, to its end.
+    pub(super) fn adit(&self, arguments: &[&dyn Display]) -> Result<(), DemoError> {
+        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        let command = format!("adit {}", arguments.join(" "));
+        let output = Command::new(&self.program)
+            .args(&arguments)
+            .output()
+            .map_err(|source| DemoError::File { path: self.program.clone(), source })?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(DemoError::Adit { command, output: String::from_utf8_lossy(&output.stderr).trim().to_owned() })
+    }
+
+    /// `adit up FILE`. What outlasts it is kept where the demo's files are, and so are the name servers of the client.
+    pub(super) fn up(&self, file: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("up").arg("--resolv-conf").arg(self.directory().join("resolv.conf")).arg(file);
+        command.env("STATE_DIRECTORY", self.directory());
+        command
+    }
+
+    /// The client reaches the host beyond the server, by both families.
+    pub(super) fn beyond(&self) -> Result<(), DemoError> {
+        let hosts = BEYOND[1].map(|host| host.split('/').next().unwrap_or_default());
+        for host in hosts {
+            let host: IpAddr = host.parse().map_err(|error| DemoError::Tunnel(format!("{host}: {error}")))?;
+            wait_until_reachable(&self.right, host, TIMEOUT)?;
+        }
+        let hosts = hosts.join(" and ");
+        self.say(format_args!("the client reaches {hosts} beyond the server, which forwards and translates"));
+        Ok(())
     }
 
     /// A hundred pings through a tunnel that has nothing else to do.
@@ -137,7 +188,7 @@ impl Testbed {
             let Some(process) = process else { continue };
             let status = process.terminate(TIMEOUT)?;
             let devices = namespace.devices()?;
-            if !status.success() || devices != ["wire"] {
+            if !status.success() || devices.iter().any(|device| !WIRES.contains(&device.as_str())) {
                 let complaint = format!("an end did not stop cleanly: {status}, devices left: {devices:?}");
                 return Err(DemoError::Tunnel(complaint));
             }
@@ -168,12 +219,13 @@ pub(super) fn inner_address(namespace: &Namespace) -> Result<IpAddr, DemoError> 
 /// The IPv4 address of the tunnel device in a namespace, if it has one by now.
 fn tunnel_address(namespace: &Namespace) -> Option<IpAddr> {
     let listing = namespace.ip(&["-4", "-oneline", "address", "show", "scope", "global"]).ok()?;
-    first_address_but_of(&listing, "wire")
+    first_address_but_of(&listing, &WIRES)
 }
 
-/// The first address in a listing of `ip -oneline address show` that is not one of this device.
-fn first_address_but_of(listing: &str, device: &str) -> Option<IpAddr> {
-    let is_of_another = |line: &&str| line.split_whitespace().nth(1).is_some_and(|name| name != device);
+/// The first address in a listing of `ip -oneline address show` that is not one of these devices.
+fn first_address_but_of(listing: &str, devices: &[&str]) -> Option<IpAddr> {
+    let is_of_another =
+        |line: &&str| line.split_whitespace().nth(1).is_some_and(|name| !devices.contains(&name));
     let line = listing.lines().find(is_of_another)?;
     line.split_whitespace().nth(3)?.split('/').next()?.parse().ok()
 }
@@ -186,8 +238,8 @@ mod tests {
     fn the_address_in_the_tunnel_is_found() {
         let listing = "2: wire    inet 192.0.2.1/24 scope global wire\\       valid_lft forever\n\
                        3: tun0    inet 10.8.0.1/24 scope global tun0\\       valid_lft forever\n";
-        assert_eq!(first_address_but_of(listing, "wire"), Some(IpAddr::from([10, 8, 0, 1])));
-        assert_eq!(first_address_but_of(listing.lines().next().unwrap_or_default(), "wire"), None);
-        assert_eq!(first_address_but_of("", "wire"), None);
+        assert_eq!(first_address_but_of(listing, &["wire"]), Some(IpAddr::from([10, 8, 0, 1])));
+        assert_eq!(first_address_but_of(listing.lines().next().unwrap_or_default(), &["wire"]), None);
+        assert_eq!(first_address_but_of("", &["wire"]), None);
     }
 }
