@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use adit_core::escaped;
 use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 use time::{Date, OffsetDateTime};
@@ -67,6 +68,22 @@ pub(super) fn of_peer(peer: &mut Peer, text: &str) -> Result<(), String> {
 /// The key of a setting, for the report.
 pub(super) fn key(text: &str) -> &str {
     text.split_once('=').map_or(text, |(key, _)| key.trim())
+}
+
+/// The settings that name a program.
+const PROGRAMS: [&str; 2] = ["client-connect", "client-disconnect"];
+
+/// What its owner should know of a setting that was taken; mostly nothing. Who looks for the commands of a file looks for the keys
+/// of wg-quick, and takes a comment for one.
+pub(super) fn remark(text: &str) -> String {
+    let Some((key, program)) = text.split_once('=') else { return String::new() };
+    match PROGRAMS.iter().any(|name| name.eq_ignore_ascii_case(key.trim())) {
+        true => format!(
+            "this comment is a setting of adit, and has it run a program as root: {}",
+            escaped(program.trim())
+        ),
+        false => String::new(),
+    }
 }
 
 fn find<T>(table: &[Row<T>], key: &str) -> Option<Read<T>> {

@@ -125,7 +125,7 @@ impl Reader<'_> {
             Section::Unknown => return,
         };
         match taken {
-            Ok(()) => self.used(number, (directives::key(text), text), String::new()),
+            Ok(()) => self.used(number, (directives::key(text), text), directives::remark(text)),
             Err(why) => self.problem(Some(number), why),
         }
     }

@@ -277,3 +277,20 @@ proptest! {
         let _ = parse(text.as_bytes(), "wg0.conf");
     }
 }
+
+#[test]
+fn programs_in_comments_are_named() {
+    let text = "[Interface]\nListenPort = 7\n#adit: client-connect = /bin/a b\n#adit: Client-Disconnect = /bin/c\n\
+                #adit: post-quantum = on\n";
+    let parsed = parse(text.as_bytes(), "wg0.conf").unwrap();
+    let named: Vec<String> = parsed.warnings.iter().map(ToString::to_string).collect();
+    let of = |line: u32, key: &str, program: &str| {
+        format!(
+            "wg0.conf:{line}: {key}: this comment is a setting of adit, and has it run a program as root: {program}"
+        )
+    };
+    for warning in [of(3, "client-connect", "/bin/a b"), of(4, "Client-Disconnect", "/bin/c")] {
+        assert!(named.contains(&warning), "{named:?}");
+    }
+    assert!(!named.iter().any(|warning| warning.contains("post-quantum")), "{named:?}");
+}
