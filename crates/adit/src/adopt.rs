@@ -69,8 +69,9 @@ pub(crate) fn run(args: Args) -> ExitCode {
 }
 
 fn adopt(args: &Args) -> Result<String, Failure> {
-    let name =
-        names::unit(&args.name, Path::new(DIRECTORY), &running::unit).map_err(Failure::Configuration)?;
+    let main_process = |unit: &str| Systemd::of_system().ok()?.main_process(unit).ok()?;
+    let running = |file: &Path| running::unit(file, &main_process);
+    let name = names::unit(&args.name, Path::new(DIRECTORY), &running).map_err(Failure::Configuration)?;
     let systemd = Systemd::of_system().map_err(Failure::World)?;
     let unit = Unit::new(&systemd, name);
     let _lock = unit.lock().map_err(Failure::World)?;

@@ -7,16 +7,22 @@ use adit_config::openvpn::split_command_line;
 
 use super::process;
 
-/// The unit whose process has that configuration.
+/// The unit whose process has that configuration. Processes of users do not count, whatever their command line says: those that have
+/// no right of root's, unless they are the main process of their unit, which `main_process` gives.
 ///
 /// # Errors
 /// When there is none, or there are several: they are listed.
-pub(super) fn unit(file: &Path) -> Result<String, String> {
+pub(super) fn unit(file: &Path, main_process: &dyn Fn(&str) -> Option<u32>) -> Result<String, String> {
     let shown = file.display();
     let processes = fs::read_dir("/proc").map_err(|error| format!("/proc: {error}"))?;
     let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let found: Vec<(u32, Option<String>)> =
-        pids.filter(|pid| has(*pid, file)).map(|pid| (pid, unit_of(pid))).collect();
+    let found: Vec<(u32, Option<String>)> = pids
+        .filter(|pid| has(*pid, file))
+        .map(|pid| (pid, unit_of(pid)))
+        .filter(|(pid, unit)| {
+            is_of_root(*pid) || unit.as_deref().and_then(main_process).is_some_and(|main| main == *pid)
+        })
+        .collect();
     one_of(&found).map_err(|why| format!("{shown}: {why}"))
 }
 
@@ -47,6 +53,17 @@ fn one_of(processes: &[(u32, Option<String>)]) -> Result<String, String> {
 fn has(pid: u32, file: &Path) -> bool {
     let Ok(words) = process::arguments(pid) else { return false };
     fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|directory| names(&words, &directory, file))
+}
+
+/// Whether a process has root's number among its users'. OpenVPN with `user` has not any more.
+fn is_of_root(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| has_root(&status))
+}
+
+/// Reads the line `Uid:` of proc_pid_status(5): the real, effective, saved and file system user.
+fn has_root(status: &str) -> bool {
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    users.is_some_and(|users| users.split_whitespace().any(|user| user == "0"))
 }
 
 /// Whether options name the file. A path is relative to the directory that `--cd` names, into which OpenVPN changes.
@@ -106,7 +123,16 @@ mod tests {
         assert!(is_named(&words, parent) && is_named(&words, scratch.path()));
         assert!(!is_named(&["--config", "office.conf"], parent));
         assert!(!is_named(&["--status", "office.conf"], scratch.path()));
-        assert!(unit(&file).is_err_and(|why| why.contains("no OpenVPN runs with this file")));
+        assert!(unit(&file, &|_| None).is_err_and(|why| why.contains("no OpenVPN runs with this file")));
+    }
+
+    #[test]
+    fn a_process_of_a_user_does_not_count() {
+        assert!(has_root("Name:\topenvpn\nUid:\t0\t0\t0\t0\nGid:\t7\t7\t7\t7\n"));
+        assert!(has_root("Uid:\t1000\t0\t1000\t0\n"));
+        for other in ["", "Uid:\n", "Uid:\t1000\t1000\t1000\t1000\nGid:\t0\t0\t0\t0\n"] {
+            assert!(!has_root(other), "{other:?}");
+        }
     }
 
     #[test]
