@@ -30,7 +30,7 @@ pub(crate) use self::client::{ForwardChannel, NetworkChannel};
 pub use self::client::{Helper, HelperAccess, HelperFiles};
 pub use self::gathered::{Allowed, Dialect, Gather, Gathered, Rewrite};
 pub use self::launcher::{ScriptLauncher, ScriptRun};
-pub use self::policy::{Network, Policy, Revocations, Scripts};
+pub use self::policy::{MOST_FOLLOWING, Network, Policy, Revocations, Scripts};
 pub use self::request::{LookedUp, LookedUpOne, Mark, ScriptCall, ScriptInput};
 pub use self::scripts::run_script;
 pub(crate) use self::sockets::SocketChannel;

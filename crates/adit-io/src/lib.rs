@@ -55,9 +55,9 @@ pub use driver::{
 };
 pub use forwarding::Forwarding;
 pub use helper::{
-    Allowed, Dialect, Gather, Gathered, Helper, HelperAccess, HelperFiles, LookedUp, LookedUpOne, Mark,
-    Network, Policy, Revocations, Rewrite, ScriptCall, ScriptInput, ScriptLauncher, ScriptRun, Scripts,
-    run_script, serve_helper,
+    Allowed, Dialect, Gather, Gathered, Helper, HelperAccess, HelperFiles, LookedUp, LookedUpOne,
+    MOST_FOLLOWING, Mark, Network, Policy, Revocations, Rewrite, ScriptCall, ScriptInput, ScriptLauncher,
+    ScriptRun, Scripts, run_script, serve_helper,
 };
 pub use kill_switch::{KillSwitch, KillSwitchError};
 pub use mark::MARK;
@@ -66,8 +66,8 @@ pub use offload::{OffloadState, OffloadStatus, OffloadSwitches};
 pub use opener::look_up_marked;
 pub use port_share::PortShare;
 pub use privileges::{
-    Account, AccountError, ConfineError, Confined, Kept, Layer, Sandbox, allow_many_descriptors, confine,
-    confine_keeping, forbid_core_files, lock_memory, set_niceness, user_and_group,
+    Account, AccountError, ConfineError, Confined, Layer, Sandbox, allow_many_descriptors, confine,
+    forbid_core_files, lock_memory, restrict_libraries, set_niceness, user_and_group,
 };
 pub use proxy::{HttpAuthentication, HttpProxy, Proxy, ProxyCredentials, ProxyKind};
 pub use replace::replace_file;

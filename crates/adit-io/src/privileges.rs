@@ -3,7 +3,6 @@
 mod sandbox;
 
 use std::io;
-use std::path::PathBuf;
 
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, setgroups, setresgid, setresuid};
 use rustix::mm::{MlockAllFlags, mlockall};
@@ -18,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::sys::{Step, in_every_thread};
-pub(crate) use sandbox::deny_programs;
-pub use sandbox::{Layer, Sandbox};
+pub use sandbox::{Layer, Sandbox, restrict_libraries};
+pub(crate) use sandbox::{allow_files_and_sockets, deny_what_no_program_needs};
 
 /// The account that every Linux has for processes that own nothing.
 const NOBODY: &str = "nobody";
@@ -179,27 +178,6 @@ pub fn allow_many_descriptors() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, maximum: limits.maximum });
 }
 
-/// What a confined process keeps beside what every running tunnel needs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
-    /// Its calling thread, and threads that this starts later, can make UDP sockets, bind them to any port and mark them
-    /// ([`crate::Handle::bind_udp`]): `CAP_NET_ADMIN` and `CAP_NET_BIND_SERVICE`, as far as the thread has them. (All
-    /// threads can make UDP sockets, but not mark them.)
-    pub udp_sockets: bool,
-    /// All threads can read, write, make, rename and remove the files below these directories, as far as the process's user
-    /// may. They must exist.
-    pub directories: Vec<PathBuf>,
-}
-
-impl Kept {
-    fn capabilities(&self) -> CapabilitySet {
-        match self.udp_sockets {
-            true => CapabilitySet::NET_ADMIN | CapabilitySet::NET_BIND_SERVICE,
-            false => CapabilitySet::empty(),
-        }
-    }
-}
-
 /// Gives up, in all threads and for good: the superuser's rights (the process becomes `account`, if there is one, and
 /// keeps no capability), new rights by running programs, and being looked into by processes of the same user; and with
 /// `sandbox` all files and all system calls but those that a running tunnel makes. What is open stays open.
@@ -207,18 +185,6 @@ impl Kept {
 /// # Errors
 /// When the kernel refuses. That it lacks Landlock or seccomp is no error, but said in what is returned.
 pub fn confine(account: Option<&Account>, sandbox: bool) -> Result<Confined, ConfineError> {
-    confine_keeping(account, sandbox, &Kept::default())
-}
-
-/// As [`confine`], but for `kept`. To be called on the driver's control thread ([`crate::Observer::started`]).
-///
-/// # Errors
-/// As [`confine`].
-pub fn confine_keeping(
-    account: Option<&Account>,
-    sandbox: bool,
-    kept: &Kept,
-) -> Result<Confined, ConfineError> {
     let refused = |what| move |source| ConfineError::Refused { what, source };
     let bounding_set = match in_every_thread(Step::Bounds) {
         Ok(()) => Layer::On,
@@ -228,13 +194,13 @@ pub fn confine_keeping(
         Err(error) => return Err(refused("the capability bounding set")(error)),
     };
     if let Some(account) = account {
-        account.assume(kept.capabilities())?;
+        account.assume(CapabilitySet::empty())?;
     }
     not_dumpable().map_err(refused("being looked into"))?;
     in_every_thread(Step::NewPrivileges).map_err(refused("new privileges"))?;
-    keep_capabilities(kept.capabilities()).map_err(refused("capabilities"))?;
+    keep_no_capability().map_err(refused("capabilities"))?;
     let sandbox = match sandbox {
-        true => sandbox::enter(kept).map_err(refused("files and system calls"))?,
+        true => sandbox::enter().map_err(refused("files and system calls"))?,
         false => Sandbox::switched_off(),
     };
     Ok(Confined { bounding_set, sandbox })
@@ -266,10 +232,9 @@ pub(crate) fn reduce(
     not_dumpable().map_err(|source| ConfineError::Refused { what: "being looked into", source })
 }
 
-/// The calling thread keeps these, as far as it has them, and the others keep none.
-fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
+fn keep_no_capability() -> io::Result<()> {
     in_every_thread(Step::OthersCapabilities)?;
-    Ok(set_own_capabilities(kept & capabilities(None)?.permitted)?)
+    Ok(set_own_capabilities(CapabilitySet::empty())?)
 }
 
 fn set_own_capabilities(set: CapabilitySet) -> Result<(), rustix::io::Errno> {

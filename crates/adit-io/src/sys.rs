@@ -5,6 +5,7 @@ mod every_thread;
 mod inherited;
 mod local_address;
 mod outer_header;
+mod seccomp;
 mod tun;
 mod vectors;
 
@@ -22,6 +23,9 @@ pub(crate) use self::every_thread::{Step, in_every_thread};
 pub use self::inherited::{hand_over, inherited};
 pub(crate) use self::local_address::{LocalAddress, learn_local_addresses};
 pub(crate) use self::outer_header::learn_traffic_classes;
+#[cfg(test)]
+pub(crate) use self::seccomp::call_without_arguments;
+pub(crate) use self::seccomp::install_filter;
 pub(crate) use self::tun::{
     tun_attach, tun_flags, tun_set_group, tun_set_header_size, tun_set_offload, tun_set_owner,
     tun_set_persist,

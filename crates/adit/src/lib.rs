@@ -100,7 +100,11 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Runs the command line of this process as that of `adit-wireguard`, and gives its exit code.
+/// Runs the command line of this process as that of `adit-wireguard`, and gives its exit code. The process that helps an interface
+/// is this program by the name of `adit`, whose command line it has then.
 pub fn main_of_wireguard() -> ExitCode {
-    wireguard::daemon::main()
+    match std::env::args_os().next() {
+        Some(name) if name == up::privileges::PROGRAM => main(),
+        _ => wireguard::daemon::main(),
+    }
 }

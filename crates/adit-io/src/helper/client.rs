@@ -54,6 +54,8 @@ impl Helper {
         let (ours, theirs) = Channel::pair()?;
         command.stdin(Stdio::from(OwnedFd::from(theirs)));
         let child = command.spawn()?;
+        // It has the other end of the channel, too: were the child to end at once, this would not be seen.
+        drop(command);
         Helper::greet(ours, Place::Process(child), policy)
     }
 

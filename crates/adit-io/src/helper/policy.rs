@@ -53,6 +53,8 @@ pub struct Policy {
     pub user_password: Option<PathBuf>,
     /// What may be run.
     pub scripts: Option<Scripts>,
+    /// It starts programs of the system's: `nft`, for [`adit_core::RouteTable::ByMark`].
+    pub starts_programs: bool,
     /// What the tunnel's clients reach beyond this machine: it is set up at once, and taken back when the tunnel is gone. Such a
     /// helper runs the programs of the firewalls.
     pub forwarding: Option<Forwarding>,
@@ -92,13 +94,21 @@ pub struct Revocations {
     pub is_directory: bool,
 }
 
+/// Most arguments that may follow those of a script's configuration: the most that any script gets (docs/SCRIPTS.md). What they say
+/// (a device, an address, a certificate's subject) is of the moment, so that the policy cannot hold it. It means nothing to a script
+/// but what the script makes of it; but a program that runs its arguments, such as a shell without `-c`, would run these.
+pub const MOST_FOLLOWING: usize = 6;
+
 /// The scripts of a configuration.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Scripts {
-    /// Programs with the arguments that the configuration gives them. Up to six further ones follow, which the tunnel names.
+    /// Programs with the arguments that the configuration gives them.
     pub commands: Vec<Vec<String>>,
     /// The same, and a configuration that is read again does not change them.
     pub lasting: Vec<Vec<String>>,
+    /// Arguments that may follow these, which the tunnel names, beside the paths of files that are made for the script. At most
+    /// [`MOST_FOLLOWING`] follow, with these paths.
+    pub most_following: usize,
     /// Names of environment variables that the configuration sets itself (`setenv`).
     pub variables: Vec<String>,
     /// What names of environment variables begin with that scripts get, beside those that begin with a small letter.
@@ -139,6 +149,11 @@ impl Policy {
     /// Whether another process has to read the configuration again, as this one becomes a user who need not be allowed to.
     pub(super) fn needs_reader(&self) -> bool {
         self.configuration.is_some() && !self.reads_for_another && !self.stays_root()
+    }
+
+    /// Whether it starts programs, which inherit what is denied to it.
+    pub(super) fn runs_programs(&self) -> bool {
+        self.scripts.is_some() || self.starts_programs || self.forwarding.is_some()
     }
 
     fn stays_root(&self) -> bool {

@@ -21,17 +21,13 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use self::directory::{Directory, remove_abandoned};
 use super::channel::Channel;
-use super::policy;
+use super::policy::{self, MOST_FOLLOWING};
 use super::request::{Exit, Refusal, ScriptCall, ScriptInput, ScriptRequest};
 use crate::netlink::Netlink;
 use crate::privileges::Account;
 
 /// Runs at once, with those that ended and whose files are kept.
 const MAX_RUNS: usize = 8192;
-/// Arguments that may follow those of the configuration: the most that any script gets (docs/SCRIPTS.md). What they say (a
-/// device, an address, a certificate's subject) is of the moment, so that the policy cannot hold it. It means nothing to a
-/// script but what the script makes of it; but a program that runs its arguments, such as a shell without `-c`, would run these.
-const MOST_FOLLOWING: usize = 6;
 /// The largest file that is read back.
 const MAX_FILE: u64 = 256 << 10;
 /// How long it may take until one that was killed has ended, and how often it is looked at.
@@ -67,10 +63,17 @@ impl Scripts {
     /// From now on these may be run. What lasts stays, with the variables that it has.
     pub(super) fn allow(&mut self, policy: policy::Scripts) {
         let before = std::mem::take(&mut self.policy);
-        let policy::Scripts { lasting, directory, account, variables, prefixes, .. } = before;
+        let policy::Scripts { lasting, most_following, directory, account, variables, prefixes, .. } = before;
         let (variables, prefixes) = (both(variables, policy.variables), both(prefixes, policy.prefixes));
-        self.policy =
-            policy::Scripts { lasting, directory, account, variables, prefixes, commands: policy.commands };
+        self.policy = policy::Scripts {
+            commands: policy.commands,
+            lasting,
+            most_following,
+            variables,
+            prefixes,
+            directory,
+            account,
+        };
     }
 
     pub(super) fn serve(&mut self, channel: &Channel, request: ScriptRequest) -> io::Result<()> {
@@ -163,9 +166,10 @@ impl Scripts {
     fn check(&self, call: &ScriptCall) -> io::Result<()> {
         let denied = |what: &str| io::Error::new(io::ErrorKind::PermissionDenied, what.to_owned());
         let paths = call.files.iter().filter(|file| file.is_argument).count();
+        let fits = |words: usize| words <= self.policy.most_following && words + paths <= MOST_FOLLOWING;
         let is_allowed = |command: &Vec<String>| {
             let following = call.argv.strip_prefix(command.as_slice());
-            !command.is_empty() && following.is_some_and(|words| words.len() + paths <= MOST_FOLLOWING)
+            !command.is_empty() && following.is_some_and(|words| fits(words.len()))
         };
         if !self.policy.commands.iter().chain(&self.policy.lasting).any(is_allowed) {
             return Err(denied("the configuration has no such script"));

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use adit_core::{OpenFailure, Report, Severity, Transport};
+use adit_core::{OpenFailure, Report, RouteTable, Severity, Transport, TunnelSettings};
 
 use self::removed::Removed;
 use super::channel::Channel;
@@ -30,7 +30,9 @@ use crate::forwarding::Forwarded;
 use crate::netlink::RouteWatch;
 use crate::opener::{self, KnownAddresses, Opened, Resolving};
 use crate::port_share::{Forwarder, PortShare};
-use crate::privileges::{allow_many_descriptors, deny_programs, lock_memory, reduce};
+use crate::privileges::{
+    allow_files_and_sockets, allow_many_descriptors, deny_what_no_program_needs, lock_memory, reduce,
+};
 use crate::proxy::{Proxy, ProxyCredentials};
 use crate::routing::Routing;
 use crate::system::SystemSettings;
@@ -67,6 +69,7 @@ struct Helper {
     /// The names of all remotes were resolved, or it was tried.
     learnt: AtomicBool,
     kill_switch: bool,
+    starts_programs: bool,
     forwarder: Mutex<Option<Forwarder>>,
     forwarded: Option<Forwarded>,
     files: Files,
@@ -74,6 +77,8 @@ struct Helper {
     /// The configuration that was read last, until the tunnel has judged it.
     proposed: Mutex<Option<Proposal>>,
     channels: AtomicUsize,
+    /// The tunnel is gone: what its other channels ask for is not done any more.
+    has_ended: AtomicBool,
 }
 
 /// Serves one tunnel until it is gone; then puts back what was changed.
@@ -134,15 +139,13 @@ fn start(policy: Policy, rights: Rights, dialect: Dialect) -> io::Result<(Helper
         if policy.lock_memory {
             lock_memory()?;
         }
-        reduce(policy.account.as_ref(), policy.capabilities(), policy.scripts.is_some())
-            .map_err(io::Error::other)?;
+        confine(&policy, &mut reports)?;
     }
+    let filters_files = rights == Rights::OfThePolicy && !policy.without_sandbox && !policy.runs_programs();
     let network = policy.network.map(|network| system_settings(network, &mut reports)).transpose()?;
     let scripts = policy.scripts.map(Scripts::new);
-    let runs_programs = scripts.is_some() || policy.forwarding.is_some();
-    if rights == Rights::OfThePolicy && !runs_programs && !policy.without_sandbox {
-        let denied = deny_programs();
-        reports.extend(denied.err().map(|error| {
+    if filters_files {
+        reports.extend(allow_files_and_sockets().err().map(|error| {
             let text = format!("the helper can run programs: seccomp cannot be had: {error}");
             Report { severity: Severity::Warning, path: None, text }
         }));
@@ -163,14 +166,28 @@ fn start(policy: Policy, rights: Rights, dialect: Dialect) -> io::Result<(Helper
         known: KnownAddresses::default(),
         learnt: AtomicBool::new(false),
         kill_switch: policy.kill_switch,
+        starts_programs: policy.starts_programs,
         forwarder: Mutex::new(policy.port_share.as_ref().map(forwarder).transpose()?),
         forwarded,
         files,
         scripts: scripts.map(Mutex::new),
         proposed: Mutex::new(None),
         channels: AtomicUsize::new(0),
+        has_ended: AtomicBool::new(false),
     };
     Ok((helper, reports.into_iter().map(Note::from).collect()))
+}
+
+/// Gives up the rights that the policy does not need. Where programs are started, the filter that they inherit comes first: it must
+/// not keep them from more rights (`sudo`), and installing it so needs root's.
+fn confine(policy: &Policy, reports: &mut Vec<Report>) -> io::Result<()> {
+    if policy.runs_programs() && !policy.without_sandbox {
+        reports.extend(deny_what_no_program_needs().err().map(|error| {
+            let text = format!("the helper and its programs may make every system call: {error}");
+            Report { severity: Severity::Info, path: None, text }
+        }));
+    }
+    reduce(policy.account.as_ref(), policy.capabilities(), policy.scripts.is_some()).map_err(io::Error::other)
 }
 
 fn forwarder(share: &PortShare) -> io::Result<Forwarder> {
@@ -216,6 +233,9 @@ impl Helper {
     fn serve_channel(&self, channel: &Channel) -> io::Result<()> {
         loop {
             let (request, descriptor) = channel.receive()?;
+            if self.has_ended.load(Ordering::SeqCst) {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
             match request {
                 Request::Network(request) => self.serve_network(channel, request)?,
                 Request::Open { remote, attempt } => return self.open(channel, remote, attempt),
@@ -357,6 +377,11 @@ impl Helper {
         let mut reports = Vec::new();
         let mut watch = None;
         match request {
+            NetworkRequest::Apply(TunnelSettings { table: RouteTable::ByMark(_), .. })
+                if !self.starts_programs =>
+            {
+                return Err(io::ErrorKind::PermissionDenied.into());
+            }
             NetworkRequest::Apply(settings) => reports = network.apply(&settings),
             NetworkRequest::Bypass(addresses) => network.bypass(&addresses),
             NetworkRequest::Follow => network.follow(),
@@ -420,6 +445,7 @@ impl Helper {
 
     /// The tunnel is gone.
     fn end(&self, removed_at_end: &[Removed]) {
+        self.has_ended.store(true, Ordering::SeqCst);
         if let Some(network) = &self.network {
             lock(network).undo();
         }

@@ -25,6 +25,10 @@ pub(crate) struct Args {}
 
 /// Runs the command. Its standard input is the socket to the tunnel.
 pub(crate) fn run(_: &Args) -> ExitCode {
+    // Before a module is loaded: what the kernel lacks leaves the process as it was.
+    if let Err(error) = adit_io::restrict_libraries() {
+        exit::tell(format_args!("the modules of smart cards may make every system call: {error}"));
+    }
     match adit_io::forbid_core_files().and_then(|()| serve()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => exit::failure(error),
@@ -155,17 +159,42 @@ mod tests {
         Request::Load { providers: paths.iter().map(provider).collect(), pin_cache: None }
     }
 
+    /// Every message. One that is added to the type does not compile until it is here.
+    fn all() -> [Request; 3] {
+        let identity = Identity::parse("pkcs11:id=%01").expect("a good name");
+        let sign = Request::Sign { identity, operation: Operation::Ecdsa, data: vec![1], pin: None };
+        match sign {
+            Request::Load { .. } | Request::Find { .. } | Request::Sign { .. } => {
+                [load(&["/nonexistent/module.so"]), Request::Find { pin: None, token: None }, sign]
+            }
+        }
+    }
+
     #[test]
     fn modules_are_loaded_once() {
-        let find = || Request::Find { pin: None, token: None };
-        assert!(Unconfigured.configure(find()).is_err(), "before the modules");
-        let failed =
-            Unconfigured.configure(load(&["/nonexistent/module.so"])).expect("it is the first message");
-        assert!(failed.is_err_and(|why| why.contains("/nonexistent/module.so")));
-        let mut serving =
-            Unconfigured.configure(load(&[])).expect("it is the first message").expect("no module");
-        assert!(matches!(serving.answer(find()), Ok(Outcome::Found(_))));
-        let again = serving.answer(load(&["/nonexistent/module.so"]));
-        assert!(again.is_err_and(|why| why.kind() == io::ErrorKind::PermissionDenied));
+        for first in all() {
+            let is_policy = matches!(first, Request::Load { .. });
+            let outcome = Unconfigured.configure(first).map(|loaded| loaded.err());
+            match outcome {
+                Ok(why) => {
+                    assert!(is_policy && why.is_some_and(|why| why.contains("/nonexistent/module.so")))
+                }
+                Err(why) => assert!(!is_policy && why.kind() == io::ErrorKind::PermissionDenied),
+            }
+        }
+        let mut serving = Unconfigured.configure(load(&[])).expect("it is the policy").expect("no module");
+        for request in all().into_iter().chain(all()) {
+            let is_policy = matches!(request, Request::Load { .. });
+            match serving.answer(request) {
+                Ok(outcome) => {
+                    assert!(
+                        !is_policy && matches!(outcome, Outcome::Found(_) | Outcome::Absent),
+                        "{outcome:?}"
+                    );
+                }
+                Err(why) => assert!(is_policy && why.kind() == io::ErrorKind::PermissionDenied),
+            }
+            assert!(serving.modules.is_empty(), "no module is loaded later");
+        }
     }
 }

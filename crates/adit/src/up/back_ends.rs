@@ -109,7 +109,12 @@ pub(super) fn policy(config: &Config) -> Option<Policy> {
     let Role::Server(server) = &config.role else { return None };
     let commands = commands(&server.access);
     (!commands.is_empty()).then(|| Policy {
-        scripts: Some(adit_io::Scripts { commands, ..privileges::without_commands(config) }),
+        // Nothing follows but the file with the username and the password.
+        scripts: Some(adit_io::Scripts {
+            commands,
+            most_following: 0,
+            ..privileges::without_commands(config)
+        }),
         lock_memory: config.process.lock_memory,
         ..Policy::default()
     })

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use adit_config::openvpn::{Config, Process, Role, ServerConfig};
 use adit_config::wireguard;
 use adit_core::{EventOf, IpNet, Protocol, RouteVia, TunnelSettings};
-use adit_io::{Account, Confined, Helper, Observer, Policy, Remote, Scripts};
+use adit_io::{Account, Confined, Helper, MOST_FOLLOWING, Observer, Policy, Remote, Scripts};
 
 use super::{scripts, translate};
 use crate::helper;
@@ -94,6 +94,7 @@ pub(super) fn without_commands(config: &Config) -> Scripts {
     };
     Scripts {
         variables: env.into_iter().map(|(name, _)| name).collect(),
+        most_following: MOST_FOLLOWING,
         prefixes: SCRIPT_VARIABLES.map(str::to_owned).to_vec(),
         directory: config.process.tmp_dir.clone().unwrap_or_else(std::env::temp_dir),
         ..Scripts::default()
@@ -119,9 +120,12 @@ pub(crate) fn remotes(config: &Config) -> Vec<Remote> {
     }
 }
 
+/// The name by which a process runs this program as its helper, whatever its own name is.
+pub(crate) const PROGRAM: &str = "adit";
+
 /// Starts the helper of a configuration of that dialect. In the background, what its scripts write goes nowhere: the process that was called listens to this
 /// one alone, and not for long.
-pub(super) fn start_helper(
+pub(crate) fn start_helper(
     dialect: helper::Dialect,
     policy: Policy,
     in_background: bool,
@@ -130,7 +134,7 @@ pub(super) fn start_helper(
         let mut command = Command::new(std::env::current_exe()?);
         // What a terminal sends to all of us is for the tunnel alone.
         // The program may have the name of another personality.
-        command.arg0("adit").args(helper::arguments(dialect)).process_group(0);
+        command.arg0(PROGRAM).args(helper::arguments(dialect)).process_group(0);
         if in_background {
             command.stdout(Stdio::null()).stderr(Stdio::null());
         }
@@ -151,7 +155,7 @@ pub(super) fn files_of(config: &Config, status_socket: Option<PathBuf>) -> Vec<P
 }
 
 /// Gives up the rights of the process: for good, in all threads.
-pub(super) fn confine(account: Option<&Account>, sandbox: bool) -> Result<Confined, String> {
+pub(crate) fn confine(account: Option<&Account>, sandbox: bool) -> Result<Confined, String> {
     // Without `user` it becomes an account that owns nothing: what needs root is done by the helper.
     let unprivileged = if account.is_none() { Account::unprivileged() } else { None };
     adit_io::confine(account.or(unprivileged.as_ref()), sandbox).map_err(|error| error.to_string())

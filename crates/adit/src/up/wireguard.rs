@@ -98,7 +98,7 @@ impl Tunnel<'_> {
         let helper = self.helper(&tunnel, routes, shown.as_ref())?;
         let forwarding = self.forward(&interface)?;
         let access = helper.access();
-        tunnel.use_helper(&access).map_err(no_helper)?;
+        tunnel.use_helper(&access, true).map_err(no_helper)?;
         let waiting = hooks.prepare()?;
         let config = &self.parsed.config;
         let has_programs = privileges::programs(&config.interface).is_some();
@@ -156,14 +156,14 @@ impl Tunnel<'_> {
         shown: Option<&status::Socket>,
     ) -> Result<Helper, Failure> {
         let allowed = configuration::allowed_by_wireguard(&self.parsed.config);
-        let mut policy = tunnel.policy();
+        let mut policy = tunnel.policy(true);
         policy.removed_at_end.extend(shown.map(status::Socket::path));
         policy.configuration = Some(self.file.to_owned());
         policy.writes_configuration = allowed.writes_configuration;
         policy.names = allowed.names.unwrap_or_default();
         policy.scripts = allowed.scripts;
-        // The firewall's rules are set by programs.
-        policy.without_sandbox = self.args.no_sandbox || routes.go_by_mark();
+        policy.without_sandbox = self.args.no_sandbox;
+        policy.starts_programs = routes.go_by_mark();
         let mut helper = privileges::start_helper(Dialect::WireGuard, policy, self.args.in_background)
             .map_err(Failure::World)?;
         helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));

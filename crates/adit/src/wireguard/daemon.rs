@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use adit_core::{Ended, Severity, escaped};
-use adit_io::{DriverError, Kept, TunConfig, confine_keeping};
+use adit_io::{DriverError, Helper, TunConfig};
 use adit_wireguard::Changes;
 use clap::{CommandFactory as _, Parser};
 
@@ -21,7 +21,9 @@ use self::endings::Endings;
 use self::environment::{Environment, LogLevel};
 use super::{MTU, Settings, Tunnel, UapiSocket, driver_config};
 use crate::exit;
+use crate::helper::Dialect;
 use crate::log::Logger;
+use crate::up::privileges;
 
 /// What the program is called; `wg-quick` looks for one that is called `wireguard-go` if it is told no other.
 const NAMES: [&str; 2] = ["adit-wireguard", "wireguard-go"];
@@ -104,21 +106,21 @@ fn serve(args: &Args) -> Result<(), String> {
     let level = environment.log_level;
     let mut log = level.open(&args.interface).map_err(|error| format!("no log: {error}"))?;
     let _flush = log.flush_on_drop();
-    let (tunnel, name) = set_up(&args.interface, environment, &log, endings)?;
-    let directories = tunnel.directories();
+    let (mut tunnel, name) = set_up(&args.interface, environment, &log, endings)?;
+    let helper = start_helper(&mut tunnel, args.detach, &mut log)?;
     // It cannot be opened later.
     let nowhere = background::nowhere().map_err(|error| format!("/dev/null: {error}"))?;
     let begin = || {
-        // To mark and bind sockets, and to write these files, is all that it does with root's rights from now on.
-        let kept = Kept { udp_sockets: true, directories };
-        confine_keeping(None, true, &kept).map_err(|error| error.to_string())?;
+        privileges::confine(None, true)?;
         if args.detach {
             background::ready(level, &nowhere).map_err(|error| error.to_string())
         } else {
             Ok(())
         }
     };
-    match tunnel.run(Box::new(begin)) {
+    let ended = tunnel.run(Box::new(begin));
+    drop(helper);
+    match ended {
         Ok(Ended::Shutdown) => Ok(()),
         Ok(Ended::Failed(why)) => Err(escaped(&why).into_owned()),
         // That is how such an interface is ended.
@@ -131,6 +133,16 @@ fn serve(args: &Args) -> Result<(), String> {
             Err(error.to_string())
         }
     }
+}
+
+/// Starts the process that binds and marks sockets, writes the timestamp and removes the socket's file: what needs root's rights
+/// after the interface has given them up. `wg` and others set up the device.
+fn start_helper(tunnel: &mut Tunnel, in_background: bool, log: &mut Logger) -> Result<Helper, String> {
+    let mut helper = privileges::start_helper(Dialect::WireGuard, tunnel.policy(false), in_background)?;
+    helper.reports().into_iter().for_each(|report| log.log(report.severity, report));
+    let used = tunnel.use_helper(&helper.access(), false);
+    used.map_err(|error| format!("the helper process does not answer: {error}"))?;
+    Ok(helper)
 }
 
 /// Makes the device, then the socket for `wg`, then the UDP sockets; and sees to the end of it all.

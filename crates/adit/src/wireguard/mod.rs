@@ -13,7 +13,6 @@ mod uapi;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Instant;
 
@@ -127,13 +126,13 @@ impl Tunnel {
         self.driver.tun_name()
     }
 
-    /// What a helper has to do for it: set up the device, bind and mark sockets, write its timestamp, and remove the file of
-    /// the socket at which it listens now.
-    pub(crate) fn policy(&self) -> Policy {
+    /// What a helper has to do for it: bind and mark sockets, write its timestamp, remove the file of the socket at which it
+    /// listens now, and with `network` set up the device.
+    pub(crate) fn policy(&self, network: bool) -> Policy {
         Policy {
             state_file: Some(self.timestamps.path().to_owned()),
             removed_at_end: self.uapi.iter().map(|uapi| uapi.path().to_owned()).collect(),
-            ..self.driver.policy(true)
+            ..self.driver.policy(network)
         }
     }
 
@@ -141,18 +140,9 @@ impl Tunnel {
     ///
     /// # Errors
     /// When the helper is gone.
-    pub(crate) fn use_helper(&mut self, helper: &HelperAccess) -> io::Result<()> {
+    pub(crate) fn use_helper(&mut self, helper: &HelperAccess, network: bool) -> io::Result<()> {
         self.timestamps.use_helper(helper.files()?);
-        self.driver.use_helper(helper.clone(), true)
-    }
-
-    /// Where it writes while it runs: the file of its timestamp, and that of its socket.
-    pub(crate) fn directories(&self) -> Vec<PathBuf> {
-        let timestamps = self.timestamps.directory().map(Path::to_owned);
-        let mut all = vec![uapi::DIRECTORY.into()];
-        all.extend(timestamps);
-        all.retain(|path: &PathBuf| path.is_dir());
-        all
+        self.driver.use_helper(helper.clone(), network)
     }
 
     /// A way to speak to the interface while it runs.

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use adit_io::{HelperFiles, replace_file};
@@ -43,13 +42,6 @@ impl TimestampFile {
     /// Has a helper write it from now on, whose policy names it.
     pub(super) fn use_helper(&mut self, helper: HelperFiles) {
         self.helper = Some(helper);
-    }
-
-    /// Its directory, made if it can be: later the process may not.
-    pub(super) fn directory(&self) -> Option<&Path> {
-        let directory = self.path.parent()?;
-        let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(directory);
-        made.ok().map(|()| directory)
     }
 
     /// What was saved; none if there is no file.

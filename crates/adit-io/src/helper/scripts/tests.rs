@@ -9,6 +9,7 @@ use crate::testing::{Scratch, in_fresh_network};
 fn scripts(directory: &Path) -> Scripts {
     Scripts::new(policy::Scripts {
         commands: vec![vec!["/bin/sh".to_owned(), "-c".to_owned(), "exit 3".to_owned()]],
+        most_following: MOST_FOLLOWING,
         variables: vec!["CONFIGURED".to_owned()],
         prefixes: vec!["IV_".to_owned(), "X509_".to_owned()],
         directory: directory.to_owned(),
@@ -174,4 +175,15 @@ fn the_directories_of_killed_helpers_are_removed() {
     assert!(running.path.is_dir(), "of a process that runs");
     assert!(link.is_symlink() && alike.is_dir() && other.join("precious").is_file());
     assert!(of_other_user.is_dir(), "of another user");
+}
+
+#[test]
+fn as_many_arguments_follow_as_the_policy_says() {
+    let scratch = Scratch::new("following");
+    let mut scripts = scripts(scratch.path());
+    scripts.policy.most_following = 0;
+    let words = ["/bin/sh", "-c", "exit 3"];
+    let run = scripts.run(&call(&words, "dev")).unwrap();
+    assert_eq!(exit_of(&mut scripts, run), Ok(3), "the file that was made for it follows");
+    assert!(scripts.run(&call(&[&words[..], &["/etc/shadow"]].concat(), "dev")).is_err());
 }

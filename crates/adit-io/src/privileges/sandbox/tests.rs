@@ -2,18 +2,21 @@
 
 use std::fs::{self, File};
 use std::io::Read as _;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, ToSocketAddrs as _, UdpSocket};
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 
 use rustix::io::ioctl_fionread;
 use rustix::process::{DumpableBehavior, Resource, dumpable_behavior, getrlimit};
-use socket2::{Domain, Protocol, Socket, Type};
+use rustix::thread::CapabilitySet;
+use socket2::{Domain, Socket, Type};
 
-use super::super::{Account, Confined, confine, confine_keeping, forbid_core_files};
+use super::super::{Confined, confine, forbid_core_files, reduce};
 use super::*;
+use crate::sys::call_without_arguments;
 
 /// Names a directory that the test which runs the others removes again.
 const SCRATCH: &str = "ADIT_TEST_SCRATCH";
@@ -73,76 +76,68 @@ fn in_a_process_without_sandbox() {
     assert_eq!((core.current, core.maximum), (Some(0), Some(0)));
 }
 
-/// As `nobody`, with UDP sockets as before.
-#[test]
-#[ignore = "the other test runs it"]
-fn in_a_process_that_keeps_udp_sockets() {
-    crate::sys::enter_fresh_network_namespace().unwrap();
-    let (go, wait) = mpsc::channel::<()>();
-    let bind = |address: &str| {
-        let address: SocketAddr = address.parse().unwrap();
-        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-        socket.bind(&address.into())?;
-        socket.set_mark(7)
-    };
-    let error_of = |result: io::Result<()>| result.unwrap_err().raw_os_error();
-    let other = thread::spawn(move || {
-        wait.recv().unwrap();
-        error_of(bind("[::]:0"))
-    });
-    let account = Account::unprivileged().unwrap();
-    let kept = Kept { udp_sockets: true, ..Kept::default() };
-    confine_keeping(Some(&account), true, &kept).unwrap();
-    assert!(!rustix::process::geteuid().is_root());
-    for address in ["0.0.0.0:500", "[::]:500", "[::]:0"] {
-        bind(address).unwrap();
-    }
-    go.send(()).unwrap();
-    assert_eq!(other.join().unwrap(), Some(libc::EPERM), "a thread that was there before");
-    assert_eq!(error_of(File::open("/etc/passwd").map(drop)), Some(libc::EPERM));
-    for (domain, kind) in
-        [(Domain::IPV4, Type::STREAM), (Domain::IPV4, Type::RAW), (Domain::PACKET, Type::DGRAM)]
-    {
-        assert_eq!(
-            error_of(Socket::new(domain, kind, None).map(drop)),
-            Some(libc::EPERM),
-            "{domain:?} {kind:?}"
-        );
-    }
-    assert!(Command::new("/bin/true").spawn().is_err());
+/// A call of x32, `getpid`.
+const X32_GETPID: libc::c_long = 0x4000_0000 + 39;
+
+fn number_of(result: io::Result<()>) -> Option<i32> {
+    result.err().and_then(|error| error.raw_os_error())
 }
 
-/// With the files of one directory, and no others.
+/// A helper that starts no program.
 #[test]
 #[ignore = "the other test runs it"]
-fn in_a_process_that_keeps_a_directory() {
+fn in_a_process_that_helps() {
     let scratch = PathBuf::from(std::env::var_os(SCRATCH).unwrap());
-    let [kept, other] = ["kept", "other"].map(|name| {
-        let path = scratch.join(name);
-        fs::create_dir(&path).unwrap();
-        fs::write(path.join("old"), "x").unwrap();
-        path
-    });
-    confine_keeping(None, true, &Kept { directories: vec![kept.clone()], ..Kept::default() }).unwrap();
-    let is_refused =
-        |result: io::Result<()>| result.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
-    let outcomes = [
-        fs::read(kept.join("old")).is_ok(),
-        fs::write(kept.join("new"), "y").is_ok(),
-        fs::rename(kept.join("new"), kept.join("old")).is_ok(),
-        fs::remove_file(kept.join("old")).is_ok(),
-        is_refused(fs::read(other.join("old")).map(drop)),
-        is_refused(fs::write(other.join("new"), "y")),
-        is_refused(fs::remove_file(other.join("old"))),
-        is_refused(fs::create_dir(kept.join("directory"))),
-        Command::new("/bin/true").spawn().is_err(),
-    ];
-    assert_eq!(outcomes, [true; 9]);
+    crate::sys::enter_fresh_network_namespace().unwrap();
+    reduce(None, CapabilitySet::NET_ADMIN, false).unwrap();
+    allow_files_and_sockets().unwrap();
+    let file = scratch.join("of-helper");
+    fs::write(&file, "x").unwrap();
+    fs::rename(&file, scratch.join("renamed")).unwrap();
+    assert_eq!(fs::read(scratch.join("renamed")).unwrap(), b"x");
+    assert!(("localhost", 0).to_socket_addrs().unwrap().next().is_some(), "names are resolved");
+    assert!(thread::spawn(|| crate::Netlink::open().is_ok()).join().unwrap());
+    UdpSocket::bind("127.0.0.1:0").unwrap();
+    let refused = Some(libc::EPERM);
+    assert_eq!(Command::new("/bin/true").spawn().unwrap_err().raw_os_error(), refused);
+    assert_eq!(number_of(crate::sys::enter_fresh_network_namespace()), refused);
+    for number in [X32_GETPID, libc::SYS_ptrace, libc::SYS_bpf, libc::SYS_keyctl, libc::SYS_setuid] {
+        assert_eq!(number_of(call_without_arguments(number)), refused, "{number}");
+    }
+    for (domain, kind) in [(Domain::IPV4, Type::RAW), (Domain::PACKET, Type::DGRAM)] {
+        assert_eq!(number_of(Socket::new(domain, kind, None).map(drop)), refused, "{domain:?} {kind:?}");
+    }
+}
+
+/// A helper that starts programs, which may gain rights.
+#[test]
+#[ignore = "the other test runs it"]
+fn in_a_process_that_starts_programs() {
+    deny_what_no_program_needs().unwrap();
+    let status = Command::new("/bin/sh").args(["-c", "grep -q 'NoNewPrivs:.*0' /proc/self/status"]).status();
+    assert!(status.unwrap().success());
+    for number in [X32_GETPID, libc::SYS_ptrace, libc::SYS_io_uring_setup] {
+        assert_eq!(number_of(call_without_arguments(number)), Some(libc::EPERM), "{number}");
+    }
+    crate::sys::enter_fresh_network_namespace().unwrap();
+}
+
+/// A process with a library of others.
+#[test]
+#[ignore = "the other test runs it"]
+fn in_a_process_with_libraries() {
+    restrict_libraries().unwrap();
+    let status = Command::new("/bin/sh").args(["-c", "grep -q 'NoNewPrivs:.*1' /proc/self/status"]).status();
+    assert!(status.unwrap().success());
+    for number in [X32_GETPID, libc::SYS_ptrace, libc::SYS_bpf] {
+        assert_eq!(number_of(call_without_arguments(number)), Some(libc::EPERM), "{number}");
+    }
+    assert_eq!(number_of(crate::sys::enter_fresh_network_namespace()), Some(libc::EPERM));
 }
 
 #[test]
 fn every_thread_gives_up_its_rights() {
-    if !rustix::process::geteuid().is_root() || !matches!(ruleset(&[]), Ok(Some(_))) {
+    if !rustix::process::geteuid().is_root() || !matches!(ruleset(), Ok(Some(_))) {
         #[allow(clippy::print_stderr)]
         {
             eprintln!("NOT TESTED: needs root, and a kernel with Landlock");
@@ -154,8 +149,9 @@ fn every_thread_gives_up_its_rights() {
     let mut outcomes = Vec::new();
     for name in [
         "in_a_process_of_its_own",
-        "in_a_process_that_keeps_a_directory",
-        "in_a_process_that_keeps_udp_sockets",
+        "in_a_process_that_helps",
+        "in_a_process_that_starts_programs",
+        "in_a_process_with_libraries",
         "in_a_process_without_sandbox",
     ] {
         let outcome = Command::new(std::env::current_exe().unwrap())
@@ -174,7 +170,7 @@ fn every_thread_gives_up_its_rights() {
 /// The packet path must not run the filter: what has conditions does.
 #[test]
 fn calls_of_the_packet_path_have_no_conditions() {
-    let conditional = conditional(&Kept::default()).unwrap();
+    let conditional = filters::conditional().unwrap();
     for number in [
         libc::SYS_read,
         libc::SYS_write,
@@ -186,6 +182,6 @@ fn calls_of_the_packet_path_have_no_conditions() {
         libc::SYS_epoll_pwait,
         libc::SYS_futex,
     ] {
-        assert!(ALLOWED.contains(&number) && !conditional.contains_key(&number), "{number}");
+        assert!(calls::ALLOWED.contains(&number) && !conditional.contains_key(&number), "{number}");
     }
 }

@@ -14,6 +14,7 @@ fn helper() -> Helper {
         commands: vec![words(&["/bin/sh", "-c"]), words(&["/nowhere/script"])],
         variables: words(&["WORD"]),
         directory: std::env::temp_dir(),
+        most_following: adit_io::MOST_FOLLOWING,
         ..adit_io::Scripts::default()
     };
     Helper::within_process(Policy { scripts: Some(scripts), ..Policy::default() }).unwrap()

@@ -72,8 +72,12 @@ impl Bed {
         };
         change(&mut config, &directory.0);
         let lasting = config.commands().cloned().collect();
-        let policy =
-            adit_io::Scripts { lasting, directory: directory.0.clone(), ..adit_io::Scripts::default() };
+        let policy = adit_io::Scripts {
+            lasting,
+            directory: directory.0.clone(),
+            most_following: adit_io::MOST_FOLLOWING,
+            ..adit_io::Scripts::default()
+        };
         let helper = Helper::within_process(Policy { scripts: Some(policy), ..Policy::default() }).unwrap();
         let nowhere = Log::File { path: "/dev/null".into(), append: true };
         let (tell, told) = mpsc::channel();

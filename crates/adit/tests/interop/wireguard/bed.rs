@@ -146,7 +146,7 @@ impl End {
 
     /// Ends the program and begins again, without anything that was configured.
     pub(super) fn restart(&self) {
-        for process in self.processes() {
+        for process in self.daemons() {
             let mut kill = program("kill").unwrap();
             kill.arg(process.to_string());
             self.namespace.run(kill).unwrap();
@@ -209,6 +209,20 @@ impl End {
         numbers.filter(|number| program(number).is_ok_and(|path| !path.ends_with("ip"))).collect()
     }
 
+    /// Those of them that help another.
+    pub(super) fn helpers(&self) -> Vec<u32> {
+        let mut processes = self.processes();
+        processes.retain(|process| is_helper(*process));
+        processes
+    }
+
+    /// Those of them that help no other.
+    pub(super) fn daemons(&self) -> Vec<u32> {
+        let mut processes = self.processes();
+        processes.retain(|process| !is_helper(*process));
+        processes
+    }
+
     /// Waits until the daemon, its device and its socket are gone.
     pub(super) fn wait_until_gone(&self) {
         wait_until("the daemon to end", WAIT, || self.processes().is_empty()).unwrap();
@@ -263,4 +277,10 @@ pub(super) fn joined(programs: [Program; 2]) -> [End; 2] {
     )
     .unwrap();
     ends
+}
+
+/// Whether the command of a process is `adit helper`.
+fn is_helper(process: u32) -> bool {
+    let command = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    command.split(|byte| *byte == 0).nth(1) == Some(b"helper")
 }

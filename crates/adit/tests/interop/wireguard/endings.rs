@@ -56,8 +56,8 @@ fn an_interface_ends_by_a_signal_and_one_that_was_killed_is_in_nobodys_way() {
         return;
     }
     let end = End::create(1, Program::Adit);
-    let send = |signal: &str| {
-        for process in end.processes() {
+    let send = |signal: &str, processes: Vec<u32>| {
+        for process in processes {
             let mut kill = Command::new("kill");
             kill.args([signal, &process.to_string()]);
             end.namespace.run(kill).unwrap();
@@ -65,17 +65,22 @@ fn an_interface_ends_by_a_signal_and_one_that_was_killed_is_in_nobodys_way() {
     };
     for signal in ["-TERM", "-INT", "-HUP"] {
         end.start().unwrap();
-        send(signal);
+        send(signal, end.daemons());
         end.wait_until_gone();
     }
+    // Its helper removes what a killed one leaves.
     end.start().unwrap();
-    send("-KILL");
+    send("-KILL", end.daemons());
+    end.wait_until_gone();
+    end.start().unwrap();
+    send("-KILL", end.helpers());
+    send("-KILL", end.daemons());
     let is_gone = || !end.is_served() && end.namespace.devices().unwrap().is_empty();
     wait_until("the daemon to end", WAIT, is_gone).unwrap();
     assert!(wireguard_socket(&end.device).exists());
     end.start().unwrap();
     assert!(end.is_served());
-    send("-TERM");
+    send("-TERM", end.daemons());
     end.wait_until_gone();
 }
 
@@ -89,7 +94,7 @@ fn a_device_that_was_left_is_taken_over() {
     let end = End::create(1, Program::Adit);
     let ip = |words: &[&str]| end.namespace.ip(words).unwrap();
     let kill = |signal: &str| {
-        for process in end.processes() {
+        for process in end.daemons() {
             let mut kill = Command::new("kill");
             kill.args([signal, &process.to_string()]);
             end.namespace.run(kill).unwrap();

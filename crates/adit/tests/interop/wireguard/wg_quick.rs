@@ -43,7 +43,7 @@ fn wg_quick_takes_a_full_tunnel_up_and_down() {
     quick("up");
     // Where the kernel has WireGuard, wg-quick asks nobody else.
     if !Path::new("/sys/module/wireguard").exists() {
-        assert_eq!(client.processes().len(), 1);
+        assert_eq!(client.daemons().len(), 1);
     }
     for target in ["192.0.2.9".parse().unwrap(), server.inner(), server.inner_v6()] {
         wait_until_reachable(&client.namespace, target, WAIT).unwrap();
