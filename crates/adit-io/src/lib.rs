@@ -43,6 +43,7 @@ mod testing;
 mod tls;
 mod tun;
 mod udp;
+mod unix_listener;
 mod zone;
 
 pub use clock::{clock, local_time, unix_at_origin, unix_now};
@@ -76,4 +77,5 @@ pub use sys::{hand_over, inherited};
 pub use tls::TlsClient;
 pub use tun::{NULL_DEVICE, Tun, TunConfig, TunError, TunOffloads};
 pub use udp::{UdpOptions, UdpSocket, has_ipv6};
+pub use unix_listener::listen_at;
 pub use zone::{scope_of_zone, zone_of_scope};

@@ -5,6 +5,7 @@ mod every_thread;
 mod inherited;
 mod local_address;
 mod outer_header;
+mod own_umask;
 mod seccomp;
 mod tun;
 mod vectors;
@@ -23,6 +24,7 @@ pub(crate) use self::every_thread::{Step, in_every_thread};
 pub use self::inherited::{hand_over, inherited};
 pub(crate) use self::local_address::{LocalAddress, learn_local_addresses};
 pub(crate) use self::outer_header::learn_traffic_classes;
+pub(crate) use self::own_umask::unshare_file_system_attributes;
 #[cfg(test)]
 pub(crate) use self::seccomp::call_without_arguments;
 pub(crate) use self::seccomp::install_filter;

@@ -9,7 +9,6 @@ mod show;
 mod units;
 
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,6 +22,7 @@ use adit_openvpn::codec::Codec;
 use adit_openvpn::request::{PeerDetail, Reply, Request};
 use adit_openvpn::{Client, PushUpdateError, Server, StaticTunnel};
 use adit_wireguard::Interface;
+use rustix::fs::{Mode, OFlags, fchmod, open};
 use rustix::net::{Shutdown, shutdown};
 use time::OffsetDateTime;
 
@@ -35,6 +35,8 @@ use report::{Report, Unconnected};
 const DIRECTORY: &str = "/run/adit";
 /// How long a tunnel may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// How many questions may wait to be accepted.
+const BACKLOG: i32 = 128;
 
 /// Show the running tunnels: who is connected, from where, since when, with what traffic, and what is not well
 #[derive(clap::Args)]
@@ -185,15 +187,15 @@ pub(crate) struct Beside {
 pub(crate) fn serve<P: Shown>(name: &str, handle: Handle<P>, beside: Beside) -> io::Result<Socket> {
     let name = name.to_owned();
     std::fs::create_dir_all(DIRECTORY)?;
-    std::fs::set_permissions(DIRECTORY, std::fs::Permissions::from_mode(0o755))?;
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    fchmod(open(DIRECTORY, flags, Mode::empty())?, Mode::from_raw_mode(0o755))?;
     // Once: a socket of another tunnel of this process refuses connections until it listens.
     static STALE: Once = Once::new();
     STALE.call_once(remove_stale);
     let path = Path::new(DIRECTORY).join(format!("{name}-{}.sock", std::process::id()));
-    let listener = UnixListener::bind(&path)?;
-    let socket = Socket(path, listener.try_clone()?);
     // Names and addresses of clients are for the administrator alone.
-    std::fs::set_permissions(&socket.0, std::fs::Permissions::from_mode(0o600))?;
+    let listener = adit_io::listen_at(&path, 0o600, BACKLOG)?;
+    let socket = Socket(path, listener.try_clone()?);
     thread::Builder::new().name("adit-status".to_owned()).spawn(move || {
         for stream in listener.incoming().map_while(still_listening).flatten() {
             // The client may have closed the connection: nothing to do about it.

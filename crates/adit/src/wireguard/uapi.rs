@@ -15,10 +15,8 @@ use std::time::{Duration, Instant};
 use adit_core::Severity;
 use adit_wireguard::ConfigureError;
 use adit_wireguard::uapi::{Operation, Reader, print_outcome, print_refusal, print_status};
-use rustix::fs::{Mode, fchmod};
 use rustix::net::{
-    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, shutdown,
-    socket_with,
+    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, connect, shutdown, socket_with,
 };
 use zeroize::Zeroizing;
 
@@ -95,7 +93,7 @@ impl UapiSocket {
     fn bind_at(path: &Path, leaving: Duration) -> io::Result<Self> {
         let deadline = Instant::now() + leaving;
         loop {
-            match private_socket(path) {
+            match adit_io::listen_at(path, 0o600, BACKLOG) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
                 bound => {
                     let listener = bound?;
@@ -147,15 +145,6 @@ fn make_directory(directory: &Path) -> io::Result<()> {
 /// Where the socket of the interface with this name is.
 pub(crate) fn socket_path(interface: &str) -> PathBuf {
     Path::new(DIRECTORY).join(format!("{interface}.sock"))
-}
-
-/// A socket that listens there, for its owner alone from the first moment on.
-fn private_socket(path: &Path) -> io::Result<UnixListener> {
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-    bind(&socket, &SocketAddrUnix::new(path)?)?;
-    listen(&socket, BACKLOG)?;
-    Ok(socket.into())
 }
 
 /// Connects to the socket there, without waiting for a place among the connections that wait to be accepted: the process

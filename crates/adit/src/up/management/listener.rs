@@ -11,11 +11,9 @@ use std::path::{Path, PathBuf};
 
 use adit_config::openvpn::{Management, ManagementAddress};
 use adit_io::Account;
-use rustix::fs::{Mode, fchmod};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
-    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, shutdown,
-    socket_with,
+    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, connect, shutdown, socket_with,
 };
 use rustix::process::getuid;
 
@@ -74,6 +72,10 @@ impl ManagementListener {
             Listener::Tcp(_, address) if !address.ip().is_loopback() => Some(format!(
                 "any program that can reach {address} can command this tunnel, without a password: name a file with one \
                  behind the port, or write 127.0.0.1"
+            )),
+            Listener::Tcp(_, address) => Some(format!(
+                "every user of this machine can command this tunnel at {address}, without a password: name a file with one \
+                 behind the port, or listen at a Unix socket (`management PATH unix`)"
             )),
             _ => None,
         }
@@ -254,23 +256,9 @@ fn listen_at_path(path: &Path, mode: u32) -> Result<Listener, String> {
         Err(_) => {}
     }
     let failed = |error: io::Error| cannot_listen(path, &error);
-    // Until its mode is set, the socket has no more rights than this (`UnixListener` gives it those of the umask).
-    let socket = private_socket(path).map_err(|error| failed(error.into()))?;
-    let listener = Listener::Unix(socket, path.to_owned());
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
-    if let Listener::Unix(socket, _) = &listener {
-        socket.set_nonblocking(true).map_err(failed)?;
-    }
-    Ok(listener)
-}
-
-/// A socket that listens there, for its owner alone from the first moment on.
-fn private_socket(path: &Path) -> rustix::io::Result<UnixListener> {
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-    bind(&socket, &SocketAddrUnix::new(path)?)?;
-    listen(&socket, BACKLOG)?;
-    Ok(socket.into())
+    let socket = adit_io::listen_at(path, mode, BACKLOG).map_err(failed)?;
+    socket.set_nonblocking(true).map_err(failed)?;
+    Ok(Listener::Unix(socket, path.to_owned()))
 }
 
 /// Whether a process listens at a socket, without waiting for it.
@@ -366,9 +354,6 @@ mod tests {
         drop(listener);
         fs::remove_dir(&closed).expect("the directory");
         assert_eq!(mode & 0o777, 0o777);
-        drop(private_socket(&path).expect("a socket"));
-        assert_eq!(fs::metadata(&path).expect("the socket").permissions().mode() & 0o177, 0);
-        fs::remove_file(&path).expect("the socket");
     }
 
     #[test]
@@ -406,7 +391,7 @@ mod tests {
         let warning = |settings: &Management| {
             ManagementListener::open(settings).unwrap_or_else(|(_, why)| panic!("{why}")).warning(settings)
         };
-        assert_eq!(warning(&at("127.0.0.1")), None);
+        assert!(warning(&at("127.0.0.1")).is_some_and(|text| text.contains("every user of this machine")));
         assert!(warning(&at("0.0.0.0")).is_some_and(|text| text.contains("without a password")));
         let protected = Management { password: Some("password".into()), ..at("0.0.0.0") };
         assert_eq!(warning(&protected), None);

@@ -1,0 +1,14 @@
+//! A thread with a umask of its own.
+
+use std::io;
+
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+/// From now on the calling thread has a umask, a working directory and a root of its own.
+///
+/// # Errors
+/// When the kernel refuses, as some containers have it do.
+pub(crate) fn unshare_file_system_attributes() -> io::Result<()> {
+    // SAFETY: CLONE_FS does not touch the descriptor table, which is what makes `unshare` unsafe.
+    Ok(unsafe { unshare_unsafe(UnshareFlags::FS) }?)
+}
