@@ -15,6 +15,16 @@ pub fn helper_message(bytes: &[u8]) -> bool {
     crate::helper::fuzzing::message(bytes)
 }
 
+/// Has a tunnel's process that was taken over send a helper messages: a byte says how many bytes of one follow, at most.
+///
+/// # Panics
+///
+/// If something outside the helper's policy is opened or written, or an answer holds it, or the machine refuses a file or a thread.
+#[cfg(feature = "fuzzing")]
+pub fn played_worker(input: &[u8]) {
+    crate::helper::fuzzing::play(input).expect("files and threads of the test itself");
+}
+
 /// Reads a `resolv.conf`, and writes one for a tunnel's name servers in its place. Gives the servers in the one that was
 /// read.
 ///

@@ -11,6 +11,8 @@ mod client;
 mod files;
 mod gathered;
 mod launcher;
+#[cfg(any(test, feature = "fuzzing"))]
+mod played;
 mod policy;
 mod pool;
 mod request;
@@ -20,6 +22,8 @@ mod sockets;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing {
+    #[cfg(feature = "fuzzing")]
+    pub(crate) use super::played::play;
     pub(crate) use super::request::message;
 }
 

@@ -2,8 +2,8 @@
 
 use adit_core::is_unprintable;
 
-use crate::status;
 use crate::up::fuzzing::{expiring as read_expiring, session};
+use crate::{configuration, status};
 
 /// Has a client of the management socket send `input` in pieces of `piece` bytes, to a server's tunnel or another one,
 /// behind a password or without one. Gives how many bytes it was answered.
@@ -29,6 +29,26 @@ pub fn status_document(json: &[u8]) -> bool {
     true
 }
 
+/// Has the helper of a WireGuard file with `SaveConfig` build its text of a state. Gives whether it is one.
+///
+/// # Panics
+///
+/// If the text has other commands, programs, addresses or name servers than the file.
+pub fn saved_state(state: &[u8]) -> bool {
+    const FILE: &str = "[Interface]\nAddress = 10.0.0.1/24\nDNS = 10.0.0.53\nSaveConfig = true\n#adit: client-connect = /bin/true\n\
+                        PreUp = true\nPostDown = true\n[Peer]\nPublicKey = AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI=\n";
+    let Ok(text) = configuration::saved::rewrite(FILE.as_bytes(), state) else { return false };
+    let text = std::str::from_utf8(&text).expect("a file is text");
+    let own = |line: &&str| {
+        let key = line.split('=').next().unwrap_or_default().trim();
+        let of_state =
+            ["PrivateKey", "ListenPort", "FwMark", "[Peer]", "PublicKey", "PresharedKey", "AllowedIPs"];
+        !line.is_empty() && !of_state.contains(&key) && !["Endpoint", "PersistentKeepalive"].contains(&key)
+    };
+    assert!(text.lines().filter(own).eq(FILE.lines().filter(own)), "{text:?}");
+    true
+}
+
 /// Reads certificates and revocation lists in PEM for the warnings before they expire. Gives how many there were.
 ///
 /// # Panics
@@ -50,5 +70,6 @@ mod tests {
         assert!(!status_document(b"{}") && !status_document(b"\xff"));
         assert!(status_document(status::fuzzing::example().as_bytes()));
         assert_eq!(expiring(b"no certificate"), 0);
+        assert!(saved_state(&[0, 7, 9, 0]) && !saved_state(b"PreUp = id\n"));
     }
 }

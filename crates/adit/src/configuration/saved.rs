@@ -76,7 +76,7 @@ impl State {
 /// # Errors
 /// When the file does not say `SaveConfig = true`, the state is none, or the new text would differ from the file in more than the
 /// state.
-pub(super) fn rewrite(text: &[u8], state: &[u8]) -> io::Result<Zeroizing<Vec<u8>>> {
+pub(crate) fn rewrite(text: &[u8], state: &[u8]) -> io::Result<Zeroizing<Vec<u8>>> {
     let before = read(text)?;
     if !before.interface.save_config {
         return Err(io::Error::new(
