@@ -27,7 +27,12 @@ fuzz_target!(|data: &[u8]| {
     let armoured = armour(data);
     for text in [data, &armoured] {
         match Revocations::from_lists(text) {
-            Ok(lists) => assert_eq!(lists.update(text), Ok(())),
+            Ok(lists) => {
+                assert_eq!(lists.update(text), Ok(()));
+                for warning in lists.current().warnings() {
+                    assert!(!warning.to_string().contains(is_unprintable), "{warning}");
+                }
+            }
             Err(error) => assert!(!error.to_string().contains(is_unprintable), "{error}"),
         }
     }

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use adit_pki::inspect::{OutOfDate, out_of_date};
-use adit_pki::pem::{self, PemError};
-use adit_pki::{Authorities, AuthorityWarning, PeerRequirements, Purpose, Revocations, UnmatchedList};
+use adit_pki::{
+    Authorities, AuthorityWarning, PeerRequirements, PrivateKey, PrivateKeyError, Purpose, Revocations,
+    UnmatchedList, pem, private_key,
+};
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::NoServerSessionStorage;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::time_provider::TimeProvider;
@@ -19,7 +21,7 @@ use thiserror::Error;
 use webpki::aws_lc_rs as algorithms;
 use zeroize::Zeroizing;
 
-use crate::tls::{ExternalKey, KeyHolder, TlsVerifier};
+use crate::tls::{ExternalKey, KeyHolder, RsaPssKey, TlsVerifier};
 
 /// What one end needs to authenticate itself and its peer, as PEM.
 #[derive(Clone)]
@@ -143,13 +145,7 @@ pub fn client_tls(
     environment: &TlsEnvironment,
 ) -> Result<Arc<ClientConfig>, CredentialError> {
     let parts = Parts::parse(credentials, &requirements, environment)?;
-    let certified = match parts.identity {
-        Some((chain, key)) => {
-            Some(CertifiedKey::from_der(chain, key, &environment.provider).map_err(key_error)?)
-        }
-        None => None,
-    };
-    client_config(parts.authorities, certified, requirements, environment)
+    client_config(parts.authorities, parts.identity, requirements, environment)
 }
 
 /// The TLS configuration of a client whose private key `holder` has; `credentials` have none. A connection that it makes
@@ -213,15 +209,14 @@ pub fn server_tls(
     let parts = Parts::parse(credentials, &requirements, environment)?;
     let algorithms = environment.provider.signature_verification_algorithms;
     let verifier = TlsVerifier::new(Purpose::Client, parts.authorities, requirements, algorithms);
-    let (chain, key) = parts
+    let identity = parts
         .identity
         .ok_or_else(|| pem_error("cert", "a server needs a certificate and its key (`cert`, `key`)"))?;
     let mut config =
         ServerConfig::builder_with_details(environment.provider.clone(), environment.time.clone())
             .with_protocol_versions(&environment.versions)?
             .with_client_cert_verifier(verifier)
-            .with_single_cert(chain, key)
-            .map_err(key_error)?;
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(identity)));
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     // OpenVPN's servers decide, too (ssl_openssl.c, SSL_OP_CIPHER_SERVER_PREFERENCE).
@@ -272,18 +267,10 @@ fn list_warnings(authorities: &Authorities, lists: &Revocations) -> Vec<String> 
     authorities.unmatched_lists(&lists).into_iter().map(warning).chain(others).collect()
 }
 
-fn key_error(error: rustls::Error) -> CredentialError {
-    match error {
-        rustls::Error::InconsistentKeys(_) => CredentialError::Mismatch,
-        rustls::Error::General(reason) => CredentialError::Pem { directive: "key", reason },
-        other => CredentialError::Tls(other),
-    }
-}
-
 struct Parts {
     /// `None` where fingerprints decide alone.
     authorities: Option<Authorities>,
-    identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
+    identity: Option<CertifiedKey>,
 }
 
 impl Parts {
@@ -297,7 +284,7 @@ impl Parts {
             return Ok(Parts { authorities, identity: None });
         }
         let chain = own_chain(credentials, environment)?;
-        Ok(Parts { authorities, identity: Some((chain, private_key(&credentials.private_key)?)) })
+        Ok(Parts { authorities, identity: Some(identity(chain, &credentials.private_key, environment)?) })
     }
 }
 
@@ -340,8 +327,31 @@ fn certificates(
     pem::certificates(pem).map_err(|error| pem_error(directive, error.to_string()))
 }
 
-fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, CredentialError> {
-    pem::private_key(pem).map_err(|error: PemError| pem_error("key", error.to_string()))
+/// Our certificates with their private key.
+fn identity(
+    chain: Vec<CertificateDer<'static>>,
+    pem: &[u8],
+    environment: &TlsEnvironment,
+) -> Result<CertifiedKey, CredentialError> {
+    let key_error = |error: PrivateKeyError| pem_error("key", error.to_string());
+    let refused = |error: rustls::Error| match error {
+        rustls::Error::InconsistentKeys(_) => CredentialError::Mismatch,
+        rustls::Error::General(reason) => match private_key::form(pem) {
+            Some(form) => key_error(PrivateKeyError::Refused { form, reason }),
+            None => key_error(PrivateKeyError::Damaged),
+        },
+        other => CredentialError::Tls(other),
+    };
+    match PrivateKey::read(pem).map_err(key_error)? {
+        PrivateKey::Plain(key) => CertifiedKey::from_der(chain, key, &environment.provider).map_err(refused),
+        PrivateKey::RsaPss { key, digest } => {
+            let key = RsaPssKey::new(key, digest.as_deref()).map_err(refused)?;
+            match chain.first().is_some_and(|own| key.belongs_to(own)) {
+                true => Ok(CertifiedKey::new(chain, Arc::new(key))),
+                false => Err(CredentialError::Mismatch),
+            }
+        }
+    }
 }
 
 fn check_validity(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), CredentialError> {

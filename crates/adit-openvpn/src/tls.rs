@@ -4,6 +4,7 @@ mod certificate_fault;
 mod external_key;
 mod first_hello;
 mod refusal;
+mod rsa_pss;
 mod step;
 mod verifier;
 
@@ -19,6 +20,7 @@ use certificate_fault::take_refused;
 pub(crate) use external_key::ExternalKey;
 pub use external_key::KeyHolder;
 use first_hello::FirstHello;
+pub(crate) use rsa_pss::RsaPssKey;
 pub use step::TlsStep;
 use step::{AwaitedStep, StepWork};
 pub(crate) use verifier::TlsVerifier;

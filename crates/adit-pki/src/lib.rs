@@ -2,7 +2,8 @@
 //!
 //! - [`Verifier`] judges a peer's certificate: its path to a trusted authority ([`Authorities`]), the dates, usages and
 //!   names in it ([`PeerRequirements`]), and revocation ([`Revocations`]). What it refuses is a [`Refusal`].
-//! - [`encrypted_key`] and [`pkcs12`] open private keys that a password protects; [`pem`] reads keys and certificates.
+//! - [`encrypted_key`] and [`pkcs12`] open private keys that a password protects; [`PrivateKey`] says whether adit can sign with
+//!   one, [`pem`] reads certificates.
 //! - [`issue`] makes an authority, certificates and revocation lists; [`inspect`] reads what was made before.
 //!
 //! Nothing here reads a clock or a file: times are arguments, and so is the randomness of serial numbers. New private
@@ -20,12 +21,16 @@ mod der_values;
 pub mod encrypted_key;
 pub mod inspect;
 pub mod issue;
+mod key_form;
 mod list_content;
 mod list_warning;
 mod name_fields;
 pub mod object_names;
+mod pbe;
 pub mod pem;
+mod pem_block;
 pub mod pkcs12;
+pub mod private_key;
 mod public_key;
 mod refusal;
 mod revocation;
@@ -34,8 +39,10 @@ mod verify;
 
 pub use authorities::{Authorities, AuthorityWarning, UnmatchedList};
 pub use ca_fault::{CaFault, FaultyCa};
+pub use key_form::KeyForm;
 pub use list_warning::ListWarning;
 pub use name_fields::{NameField, NameFields};
+pub use private_key::{PrivateKey, PrivateKeyError};
 pub use public_key::KeyKind;
 pub use refusal::Refusal;
 pub use revocation::{RevocationError, RevocationLists, Revocations};

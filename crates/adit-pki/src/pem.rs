@@ -1,14 +1,12 @@
-//! Certificates and private keys in PEM text (RFC 7468).
+//! Certificates in PEM text (RFC 7468).
 
 use std::fmt::Write as _;
 
 use base64ct::{Base64, Encoding};
+use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
 use zeroize::Zeroizing;
-
-use crate::encrypted_key::is_encrypted;
 
 /// Why PEM text does not hold what it should.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -19,12 +17,6 @@ pub enum PemError {
     /// It has no certificate.
     #[error("holds no certificate; a \"-----BEGIN CERTIFICATE-----\" block is expected")]
     NoCertificate,
-    /// Its private key is encrypted.
-    #[error("the private key is encrypted; decrypt it with: openssl pkey -in KEY -out PLAINKEY")]
-    Encrypted,
-    /// It has no private key.
-    #[error("holds no private key; a \"-----BEGIN PRIVATE KEY-----\" block is expected")]
-    NoPrivateKey,
 }
 
 /// The certificates of a PEM text, in their order; at least one.
@@ -36,17 +28,6 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| PemError::Malformed(error.to_string()))?;
     if certificates.is_empty() { Err(PemError::NoCertificate) } else { Ok(certificates) }
-}
-
-/// The first private key of a PEM text: PKCS#8, PKCS#1 or SEC1.
-///
-/// # Errors
-/// If there is none, or if it is encrypted.
-pub fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, PemError> {
-    if is_encrypted(pem) {
-        return Err(PemError::Encrypted);
-    }
-    PrivateKeyDer::from_pem_slice(pem).map_err(|_| PemError::NoPrivateKey)
 }
 
 /// A certificate in DER as PEM text.

@@ -5,11 +5,27 @@ use p12_keystore::Pkcs12Archive;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
+use crate::der_values::{dotted, tag};
 use crate::encrypted_key::{EncryptedKeyError, malformed};
+use crate::object_names::short_name;
 use crate::pem::armor;
 
 /// Most certificates that a file may hold: more than any chain has.
 const MAX_CERTIFICATES: usize = 100;
+
+/// The schemes of PKCS#5 and PKCS#12, and ciphers besides AES and 3DES: Camellia, SEED, ARIA, RC2 and RC4.
+const UNREAD_ARCS: [&str; 7] = [
+    "1.2.840.113549.1.5.",
+    "1.2.840.113549.1.12.1.",
+    "1.2.392.200011.61.1.1.1.",
+    "1.2.410.200004.1.",
+    "1.2.410.200046.1.1.",
+    "1.2.840.113549.3.2",
+    "1.2.840.113549.3.4",
+];
+/// Of these, PBKDF2, PBES2, PBE-SHA1-3DES and PBE-SHA1-RC2-40.
+const READ_SCHEMES: [&str; 4] =
+    ["1.2.840.113549.1.5.12", "1.2.840.113549.1.5.13", "1.2.840.113549.1.12.1.3", "1.2.840.113549.1.12.1.6"];
 
 /// What a PKCS#12 file holds, as PEM.
 #[derive(Clone)]
@@ -32,24 +48,25 @@ pub fn open(der: &[u8], password: &str) -> Result<Contents, EncryptedKeyError> {
     use p12_keystore::error::Error;
 
     let archive = Pkcs12Archive::from_pkcs12(der, password).map_err(|error| match error {
-        Error::MacError(_) | Error::UnpadError | Error::Pkcs5Error(_) => EncryptedKeyError::WrongPassword,
-        Error::UnsupportedEncryptionScheme | Error::UnsupportedMacAlgorithm => {
-            EncryptedKeyError::Unsupported(error.to_string())
-        }
-        other => malformed(format!("it is no PKCS#12 file: {other}")),
+        Error::MacError(_) | Error::UnpadError => EncryptedKeyError::WrongPassword,
+        error => match unread_scheme(der) {
+            Some(oid) => EncryptedKeyError::UnsupportedContainer(short_name(&oid).map_or(oid, str::to_owned)),
+            None if matches!(error, Error::Pkcs5Error(_)) => EncryptedKeyError::WrongPassword,
+            None => container(error.to_string()),
+        },
     })?;
     let [key] = &archive.keys[..] else {
-        return Err(malformed(format!("it holds {} private keys, not one", archive.keys.len())));
+        return Err(container(format!("it holds {} private keys, not one", archive.keys.len())));
     };
     if archive.certs.len() > MAX_CERTIFICATES {
-        return Err(malformed("it holds too many certificates"));
+        return Err(container("it holds too many certificates"));
     }
     let id = key.local_key_id.as_ref().map(|id| &id.0);
     let own = archive.certs.iter().position(|it| id.is_some() && it.local_key_id.as_ref() == id);
     // Without marks, the first certificate that is no authority's.
     let own = own.or_else(|| archive.certs.iter().position(|it| !is_authority(it.cert.as_der())));
     let own = own.or((archive.certs.len() == 1).then_some(0));
-    let Some(own) = own else { return Err(malformed("it holds no certificate for its private key")) };
+    let Some(own) = own else { return Err(container("it holds no certificate for its private key")) };
     let mut others: Vec<&[u8]> = archive.certs.iter().map(|it| it.cert.as_der()).collect();
     let own = others.remove(own);
     let authorities = others.iter().flat_map(|der| armor("CERTIFICATE", der).to_vec()).collect();
@@ -61,6 +78,21 @@ pub fn open(der: &[u8], password: &str) -> Result<Contents, EncryptedKeyError> {
         next = issuer.map(|place| others.remove(place));
     }
     Ok(Contents { certificates, private_key: armor("PRIVATE KEY", key.key.as_der()), authorities })
+}
+
+fn container(why: impl Into<String>) -> EncryptedKeyError {
+    EncryptedKeyError::Container(why.into())
+}
+
+/// The dotted OID of a scheme in the file by which p12-keystore reads nothing, if there is one.
+fn unread_scheme(der: &[u8]) -> Option<String> {
+    // Encoded object identifiers stand in the clear. A byte string that looks like one only changes what an error says.
+    let oids = der.windows(2).enumerate().filter(|(_, header)| header[0] == tag::OBJECT_IDENTIFIER);
+    let oids = oids.filter_map(|(place, header)| der.get(place + 2..place + 2 + usize::from(header[1])));
+    oids.map(dotted).find(|oid| {
+        let is_scheme = UNREAD_ARCS.iter().any(|arc| oid.starts_with(arc));
+        is_scheme && !READ_SCHEMES.contains(&oid.as_str())
+    })
 }
 
 fn is_authority(der: &[u8]) -> bool {

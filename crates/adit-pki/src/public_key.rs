@@ -52,7 +52,7 @@ impl KeyKind {
 }
 
 /// The length of a number in bits, its bytes in the order of the network.
-fn bits(number: &[u8]) -> usize {
+pub(crate) fn bits(number: &[u8]) -> usize {
     let first = number.iter().position(|byte| *byte != 0).unwrap_or(number.len());
     let digits = number.get(first..).unwrap_or_default();
     match digits.first() {

@@ -31,7 +31,7 @@ fn secret(pem: &[u8]) -> Vec<u8> {
 const PLAIN: &[u8] = data!("plain.key");
 
 /// `openssl pkcs8 -topk8` with the ciphers and functions that it can write, and `openssl ec -aes256` and others.
-const KEYS: [(&str, &[u8]); 7] = [
+const KEYS: [(&str, &[u8]); 18] = [
     ("PBES2 with AES-256 and SHA-256", data!("pkcs8-aes256.key")),
     ("PBES2 with AES-128 and SHA-512", data!("pkcs8-aes128-sha512.key")),
     ("PBES2 with 3DES and SHA-1", data!("pkcs8-des3-sha1.key")),
@@ -39,6 +39,17 @@ const KEYS: [(&str, &[u8]); 7] = [
     ("AES-256-CBC", data!("traditional-aes256.key")),
     ("AES-128-CBC", data!("traditional-aes128.key")),
     ("DES-EDE3-CBC", data!("traditional-des3.key")),
+    ("AES-192-CBC", data!("traditional-aes192.key")),
+    ("DES-CBC", data!("traditional-des.key")),
+    ("PBES2 with DES", data!("pkcs8-des.key")),
+    ("PBE-MD5-DES", data!("pkcs8-pbe-md5-des.key")),
+    ("PBE-SHA1-DES", data!("pkcs8-pbe-sha1-des.key")),
+    ("PBE-MD5-RC2-64", data!("pkcs8-pbe-md5-rc2-64.key")),
+    ("PBE-SHA1-RC2-64", data!("pkcs8-pbe-sha1-rc2-64.key")),
+    ("PBE-SHA1-3DES", data!("pkcs8-pbe-sha1-3des.key")),
+    ("PBE-SHA1-2DES", data!("pkcs8-pbe-sha1-2des.key")),
+    ("PBE-SHA1-RC2-128", data!("pkcs8-pbe-sha1-rc2-128.key")),
+    ("PBE-SHA1-RC2-40", data!("pkcs8-pbe-sha1-rc2-40.key")),
 ];
 
 #[test]
@@ -56,9 +67,14 @@ fn keys_of_all_kinds() {
 
 #[test]
 fn keys_that_cannot_be_decrypted() {
-    for pem in [&data!("traditional-camellia256.key")[..], data!("pkcs8-pbes1.key")] {
+    for (pem, cipher) in [
+        (&data!("traditional-camellia256.key")[..], "CAMELLIA-256-CBC"),
+        (data!("pkcs8-camellia256.key"), "CAMELLIA-256-CBC"),
+        (data!("pkcs8-pbe-sha1-rc4-128.key"), "PBE-SHA1-RC4-128"),
+    ] {
         let error = decrypt(pem, PASSWORD).unwrap_err();
-        assert!(matches!(error, EncryptedKeyError::Unsupported(_)), "{error:?}");
+        assert_eq!(error, EncryptedKeyError::Unsupported(cipher.to_owned()));
+        assert!(error.to_string().contains("openssl pkey -in KEY -aes256 -out NEWKEY"), "{error}");
     }
     let text = std::str::from_utf8(data!("traditional-aes256.key")).unwrap();
     for (found, instead) in
@@ -100,7 +116,13 @@ fn pkcs12_files() {
     let error = pkcs12::open(data!("no-key.p12"), PASSWORD).err().unwrap();
     assert!(error.to_string().contains("0 private keys"), "{error}");
     for der in [&[][..], &data!("aes256.p12")[..700], PLAIN] {
-        assert!(matches!(pkcs12::open(der, PASSWORD), Err(EncryptedKeyError::Malformed(_))));
+        assert!(matches!(pkcs12::open(der, PASSWORD), Err(EncryptedKeyError::Container(_))));
+    }
+    for (der, scheme) in
+        [(&data!("rc4.p12")[..], "PBE-SHA1-RC4-128"), (data!("camellia256.p12"), "CAMELLIA-256-CBC")]
+    {
+        let error = pkcs12::open(der, PASSWORD).err();
+        assert_eq!(error, Some(EncryptedKeyError::UnsupportedContainer(scheme.to_owned())));
     }
 }
 

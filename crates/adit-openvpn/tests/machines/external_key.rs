@@ -11,10 +11,12 @@ use adit_openvpn::request::{Event, Reply, Request, TlsStep};
 use adit_openvpn::testing::{Authority, Pair, client_params, environment, requirements, server_params};
 use adit_openvpn::tls::KeyHolder;
 use adit_openvpn::wrap::WrapConfig;
-use adit_pki::{KeyKind, pem};
+use adit_pki::KeyKind;
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 use rustls::SignatureScheme;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
 use rustls::sign::SigningKey;
 
 /// Holds a key in memory.
@@ -29,7 +31,8 @@ struct Held {
 
 impl Held {
     fn new(credentials: &Credentials) -> Arc<Self> {
-        let key = any_supported_type(&pem::private_key(&credentials.private_key).unwrap()).unwrap();
+        let key =
+            any_supported_type(&PrivateKeyDer::from_pem_slice(&credentials.private_key).unwrap()).unwrap();
         Arc::new(Held { key, refusal: Mutex::new(None), signed: Mutex::new(0) })
     }
 

@@ -113,7 +113,7 @@ fn unpack(packed: &Secret, passwords: &mut Passwords<'_>, into: &mut Credentials
 fn fault_text(directive: &str, error: &EncryptedKeyError) -> String {
     let hint = match error {
         EncryptedKeyError::WrongPassword => " (`askpass FILE` reads it from a file)",
-        EncryptedKeyError::Unsupported(_) | EncryptedKeyError::Malformed(_) => "",
+        _ => "",
     };
     format!("{directive}: {error}{hint}")
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod capath;
 pub(crate) mod chains;
+pub(crate) mod key_forms;
 pub(crate) mod requirements;
 pub(crate) mod revocation;
 pub(crate) mod revocation_lists;

@@ -1,5 +1,6 @@
 //! Certificates and keys, inline or from files.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use base64ct::{Base64, Encoding as _};
@@ -197,13 +198,21 @@ impl Parser<'_> {
         };
         let named = |what: &str| material.at.problem(format!("`{}` {what}", path.display()));
         let bytes = self.bytes(material, path, draft)?;
-        let text = std::str::from_utf8(&bytes).map_err(|_| {
-            named("is not text: PEM is wanted, perhaps this is DER (`openssl x509 -inform DER`)")
-        })?;
+        // The text around PEM blocks may have another encoding: a name in what a PKCS#12 file was unpacked to.
+        let text = match String::from_utf8_lossy(&bytes) {
+            Cow::Borrowed(text) => Zeroizing::new(text.to_owned()),
+            Cow::Owned(text) if text.contains("-----BEGIN ") => Zeroizing::new(text),
+            Cow::Owned(_) => {
+                return Err(named(
+                    "is not text: PEM is wanted, and DER becomes PEM by `openssl x509 -inform DER -in FILE -out NEWFILE`, a \
+                     key by `openssl pkey -inform DER -in FILE -out NEWFILE`",
+                ));
+            }
+        };
         if text.lines().any(|line| line.trim_start().starts_with("</")) {
             return Err(named("holds the end of an inline block; only PEM text belongs there"));
         }
-        Ok(Zeroizing::new(text.to_owned()))
+        Ok(text)
     }
 
     fn bytes(&self, material: &Material, path: &Path, draft: &Draft) -> Result<Zeroizing<Vec<u8>>, Problem> {
@@ -262,8 +271,10 @@ impl Parser<'_> {
     fn private_key(&mut self, material: &Material, draft: &Draft) -> Option<Pem> {
         let pem = Pem::new(&self.text(material, draft)?);
         if !pem.labels().any(|label| label.ends_with("PRIVATE KEY")) {
-            self.problems
-                .push(material.at.problem("no private key in it: no line `-----BEGIN PRIVATE KEY-----`"));
+            let found: Vec<&str> = pem.labels().collect();
+            let found = if found.is_empty() { String::new() } else { format!(", but {}", found.join(", ")) };
+            let text = format!("no private key in it: no line `-----BEGIN PRIVATE KEY-----`{found}");
+            self.problems.push(material.at.problem(text));
             return None;
         }
         Some(pem)

@@ -35,7 +35,7 @@ const TRIALS: [(Part, Program); 4] = [
 type Outcomes = Result<[Outcome; 4], String>;
 
 fn verify(situation: &Situation, own: &[Made; 2], namespace: &Namespace) -> Outcomes {
-    let mut outcomes = [const { Outcome { verdict: Verdict::Accepts, error: None } }; 4];
+    let mut outcomes = [const { Outcome { verdict: Verdict::Accepts, error: None, log: String::new() } }; 4];
     for (own, part) in own.iter().zip([Part::Server, Part::Client]) {
         let usages = match part {
             Part::Server => Usages { own: "clientAuth", other: "serverAuth" },

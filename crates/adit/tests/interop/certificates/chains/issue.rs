@@ -35,16 +35,16 @@ pub(in crate::certificates) struct Made {
 }
 
 /// The openssl program in a directory of its own.
-pub(super) struct Issuer<'a>(pub(super) &'a Scratch);
+pub(in crate::certificates) struct Issuer<'a>(pub(in crate::certificates) &'a Scratch);
 
 impl Issuer<'_> {
-    fn openssl(&self, arguments: &str) -> String {
+    pub(in crate::certificates) fn openssl(&self, arguments: &str) -> String {
         let mut command = program("openssl").unwrap();
         command.args(arguments.split_whitespace()).current_dir(self.0.path());
         output(command)
     }
 
-    fn read(&self, file: &str) -> String {
+    pub(in crate::certificates) fn read(&self, file: &str) -> String {
         std::fs::read_to_string(self.0.path().join(file)).unwrap()
     }
 

@@ -18,6 +18,8 @@ pub(in crate::certificates) enum Verdict {
     Refuses,
     /// The program refuses its own configuration.
     DoesNotStart,
+    /// The other end refuses what this one shows.
+    IsRefused,
 }
 
 impl Verdict {
@@ -26,6 +28,7 @@ impl Verdict {
             Verdict::Accepts => "accepts",
             Verdict::Refuses => "refuses",
             Verdict::DoesNotStart => "does not start",
+            Verdict::IsRefused => "is refused",
         }
     }
 }
@@ -36,6 +39,8 @@ pub(in crate::certificates) struct Outcome {
     pub(in crate::certificates) verdict: Verdict,
     /// What the verifying program wrote behind `VERIFY ERROR: ` when it refused.
     pub(in crate::certificates) error: Option<String>,
+    /// All that it wrote.
+    pub(in crate::certificates) log: String,
 }
 
 /// One verification: which program verifies, at which end, and what.
@@ -136,7 +141,8 @@ impl Trial<'_> {
         let verdict = verdict.ok_or_else(|| {
             format!("==== server\n{}\n==== client\n{}", server.log_tail(), client.log_tail())
         })?;
-        Ok(Outcome { verdict, error })
+        let log = if self.part == Part::Server { server.log() } else { client.log() };
+        Ok(Outcome { verdict, error, log })
     }
 
     fn verdict(&self, server: &mut Process, client: &mut Process) -> Option<Verdict> {
@@ -144,12 +150,17 @@ impl Trial<'_> {
         let end = Instant::now() + TIMEOUT;
         while Instant::now() < end {
             let is_running = verifier.is_running();
+            // Read before the verifier's log: what it says of the certificate stands there before the other end hears of it.
+            let other = other.log();
             let log = verifier.log();
             if refusals(self.verifier).iter().any(|words| log.contains(words)) {
                 return Some(Verdict::Refuses);
             }
-            if other.log().contains("Peer Connection Initiated") {
+            if other.contains("Peer Connection Initiated") {
                 return Some(Verdict::Accepts);
+            }
+            if other.contains("TLS Error: TLS handshake failed") {
+                return Some(Verdict::IsRefused);
             }
             // OpenVPN's last words: a refusal would stand before them.
             if log.contains("Exiting due to fatal error") || !is_running {
