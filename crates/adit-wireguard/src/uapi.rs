@@ -74,7 +74,8 @@ impl Reader {
     /// Takes what was received.
     ///
     /// # Errors
-    /// An operation is longer than [`MAX_OPERATION`]: the connection is of no use any more.
+    /// The connection is of no use any more: an operation is longer than [`MAX_OPERATION`], or a line ends in CR LF, so that no
+    /// blank line would ever be found.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         let len = self.bytes.len() + bytes.len();
         if len > MAX_OPERATION {
@@ -87,7 +88,19 @@ impl Reader {
             larger.extend_from_slice(&self.bytes);
             self.bytes = larger;
         }
+        let from = self.bytes.len().saturating_sub(1);
         self.bytes.extend_from_slice(bytes);
+        let pairs = self.bytes.get(from..).unwrap_or_default().windows(2);
+        if pairs.into_iter().any(|pair| pair == b"\r\n") {
+            let text = "lines end in LF alone, not in CR LF";
+            let line = 1 + self
+                .bytes
+                .split(|byte| *byte == b'\n')
+                .position(|line| line.ends_with(b"\r"))
+                .unwrap_or(0);
+            let of_get = self.bytes.starts_with(b"get=1\r");
+            return Err(Refusal { line, of_get, ..Refusal::new(PROTOCOL, text) });
+        }
         Ok(())
     }
 

@@ -272,6 +272,21 @@ fn an_operation_that_is_too_long_is_refused_with_the_sign_of_its_kind() {
     }
 }
 
+/// wireguard-go ends the connection at the first such line.
+#[test]
+fn lines_that_end_in_cr_lf_are_refused_at_once() {
+    for (parts, answer, line) in [
+        (&["set=1\r\nlisten_port=0\r\n\r\n"][..], "errno=-71\n\n", 1),
+        (&["get=1\r\n\r\n"], "errno=71\n\n", 1),
+        (&["set=1\nlisten_port=0\r", "\n"], "errno=-71\n\n", 2),
+    ] {
+        let mut reader = Reader::default();
+        let refusal = parts.iter().find_map(|part| reader.push(part.as_bytes()).err()).expect("refused");
+        assert_eq!((print_refusal(&refusal).as_str(), refusal.line), (answer, line), "{parts:?}");
+        assert!(refusal.text.contains("CR LF"));
+    }
+}
+
 proptest! {
     #[test]
     fn nothing_panics(bytes: Vec<u8>) {

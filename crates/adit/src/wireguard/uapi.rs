@@ -250,6 +250,7 @@ fn converse(mut stream: &UnixStream, orders: &Orders, log: &mut Logger) -> io::R
             return Ok(());
         }
         if let Err(refusal) = reader.push(buffer.get(..len).unwrap_or_default()) {
+            log.log(Severity::Error, format_args!("an operation was refused: {refusal}"));
             return stream.write_all(print_refusal(&refusal).as_bytes());
         }
         while let Some(operation) = reader.next_operation(&scope_of) {
