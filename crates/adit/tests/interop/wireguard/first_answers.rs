@@ -12,6 +12,9 @@ use super::files::up;
 /// Restarts of each end. `ADIT_RESTARTS` says another number.
 const RESTARTS: usize = 15;
 
+/// A responder takes no initiation of a peer within 20 ms of the one before (wireguard-go: `HandshakeInitationRate`).
+const BETWEEN_INITIATIONS: Duration = Duration::from_millis(25);
+
 fn restarts() -> usize {
     std::env::var("ADIT_RESTARTS").ok().and_then(|number| number.parse().ok()).unwrap_or(RESTARTS)
 }
@@ -36,6 +39,7 @@ fn start([first, second]: [&End; 2], workers: &str) -> Process {
 fn lost_after_restarts(end: &End, other: &End) -> usize {
     let settings = format!("endpoint {}:{PORT}", other.outer());
     let is_lost = |_: &usize| {
+        std::thread::sleep(BETWEEN_INITIATIONS);
         end.replace_peer(other, &settings);
         let one = Ping { timeout: Duration::from_secs(1), ..Ping::new(1, Duration::from_millis(100)) };
         one.run(&end.namespace, other.inner()).unwrap().received == 0
