@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod auth_ldap;
+mod encoding;
 pub mod openvpn;
 mod own;
 mod report;

@@ -69,6 +69,10 @@ impl Parser<'_> {
         dir: &mut PathBuf,
         into: &mut Vec<Entry>,
     ) {
+        if crate::encoding::is_utf_16(text) {
+            let text = crate::encoding::IS_UTF_16.to_owned();
+            return self.problems.push(Problem { file: file.to_string(), line: None, text });
+        }
         let is_utf8 = std::str::from_utf8(text).is_ok();
         let text = Zeroizing::new(String::from_utf8_lossy(text).into_owned());
         for entry in lex(file, &text, 1, &mut self.problems) {

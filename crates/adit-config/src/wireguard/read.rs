@@ -29,13 +29,20 @@ pub struct Parsed {
 /// All its problems.
 pub fn parse(text: &[u8], file: &str) -> Result<Parsed, Failure> {
     let mut reader = Reader { file, ..Reader::default() };
-    match std::str::from_utf8(text) {
-        Ok(text) => {
-            // An editor's mark of byte order is no part of the first line.
-            let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-            text.split('\n').zip(1..).for_each(|(line, number)| reader.line(number, line));
+    if crate::encoding::is_utf_16(text) {
+        reader.problem(None, crate::encoding::IS_UTF_16.to_owned());
+        return reader.finish();
+    }
+    // An editor's mark of byte order is no part of the first line.
+    let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
+    for (line, number) in text.split(|byte| *byte == b'\n').zip(1..) {
+        // A comment may be in any encoding: only what is read must be text.
+        let behind = line.iter().position(|byte| *byte == b'#').unwrap_or(line.len());
+        match (std::str::from_utf8(line), line.get(..behind).map(std::str::from_utf8)) {
+            (Ok(line), _) => reader.line(number, line),
+            (Err(_), Some(Ok(line))) if !is_hook(line.trim()) => reader.line(number, line),
+            _ => reader.problem(Some(number), "it is not text (UTF-8)".to_owned()),
         }
-        Err(_) => reader.problem(None, "it is not text (UTF-8)".to_owned()),
     }
     reader.finish()
 }
@@ -168,16 +175,18 @@ impl Reader<'_> {
     fn interface_key(&mut self, number: u32, key: &str, value: &str, whole: &str) -> Result<String, String> {
         let interface = &mut self.interface;
         let compact = without_space(value);
-        match key.to_ascii_lowercase().as_str() {
+        match wg_key(key).as_str() {
             "privatekey" => set(&mut interface.private_key, values::key(&compact))?,
             "listenport" => set(&mut interface.listen_port, values::port(&compact))?,
             "fwmark" => set(&mut interface.fwmark, values::fwmark(&compact))?,
-            "address" => list(&compact, values::network, &mut interface.addresses)?,
+            "address" => list(words(value), values::address, &mut interface.addresses)?,
+            // wg-quick takes nothing for nothing said.
+            "mtu" if value.is_empty() => (interface.mtu, self.mtu_line) = (None, None),
             "mtu" => {
                 set(&mut interface.mtu, values::mtu(&compact))?;
                 self.mtu_line = Some(number);
             }
-            "dns" => words(&compact).try_for_each(|word| dns(interface, word))?,
+            "dns" => words(value).try_for_each(|word| dns(interface, word))?,
             "table" => interface.table = values::table(value).map_err(str::to_owned)?,
             "preup" => interface.pre_up.push(whole.to_owned()),
             "postup" => interface.post_up.push(whole.to_owned()),
@@ -196,7 +205,7 @@ impl Reader<'_> {
         let Some(draft) = self.drafts.last_mut() else { return Ok(String::new()) };
         let peer = draft.peer.get_or_insert_with(|| Peer { line: number, ..Peer::default() });
         let compact = without_space(value);
-        match key.to_ascii_lowercase().as_str() {
+        match wg_key(key).as_str() {
             "publickey" => {
                 let key = values::key(&compact).map_err(str::to_owned)?;
                 draft.public_key = Some(*key.bytes());
@@ -219,7 +228,8 @@ impl Reader<'_> {
     }
 
     fn finish(mut self) -> Result<Parsed, Failure> {
-        if !self.has_interface && self.problems.is_empty() {
+        // wg-quick runs peers alone, too: a key may come by `wg set`.
+        if !self.has_interface && self.drafts.is_empty() && self.problems.is_empty() {
             self.problem(None, "it has no section [Interface]".to_owned());
         }
         let (mut peers, mut allowed_ips) = (Vec::new(), Vec::new());
@@ -277,13 +287,38 @@ fn set<T>(place: &mut Option<T>, value: Value<T>) -> Result<(), String> {
     Ok(())
 }
 
-/// Words with commas between. Nothing is no word.
+/// A key in small letters. `wg` takes white space out of its own, also from within; wg-quick does not.
+fn wg_key(key: &str) -> String {
+    const OF_WG: [&str; 8] = [
+        "privatekey",
+        "listenport",
+        "fwmark",
+        "publickey",
+        "presharedkey",
+        "allowedips",
+        "endpoint",
+        "persistentkeepalive",
+    ];
+    let compact = without_space(key).to_ascii_lowercase();
+    if OF_WG.contains(&compact.as_str()) { compact } else { key.to_ascii_lowercase() }
+}
+
+/// Words with commas or white space between, as wg-quick reads its lists.
 fn words(value: &str) -> impl Iterator<Item = &str> {
+    value.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty())
+}
+
+/// Words with commas between, as `wg` reads its lists. Nothing is no word.
+fn words_of_wg(value: &str) -> impl Iterator<Item = &str> {
     value.split(',').filter(move |_| !value.is_empty())
 }
 
-fn list<T>(value: &str, read: fn(&str) -> Value<T>, into: &mut Vec<T>) -> Result<(), String> {
-    for word in words(value) {
+fn list<'a, T>(
+    words: impl Iterator<Item = &'a str>,
+    read: fn(&str) -> Value<T>,
+    into: &mut Vec<T>,
+) -> Result<(), String> {
+    for word in words {
         into.push(read(word).map_err(|right| format!("{}: {right}", shown(word)))?);
     }
     Ok(())
@@ -291,7 +326,7 @@ fn list<T>(value: &str, read: fn(&str) -> Value<T>, into: &mut Vec<T>) -> Result
 
 fn allowed_ips(value: &str, into: &mut Vec<AllowedIp>) -> Result<String, String> {
     let mut changes = Vec::new();
-    list(value, values::allowed_ip, &mut changes)?;
+    list(words_of_wg(value), values::allowed_ip, &mut changes)?;
     let cut = changes.iter().find(|(_, cut)| *cut).map(|(change, _)| *change);
     into.extend(changes.into_iter().map(|(change, _)| change));
     Ok(match cut {

@@ -101,7 +101,7 @@ fn bits_beyond_a_prefix_are_cut_and_told() {
 fn all_problems_are_named_by_line() {
     let text = format!(
         "PrivateKey = {KEY}\n[Interface]\nPrivateKey = short\nnonsense\nEndpoint = 1.2.3.4:5\nMTU = 20\n[Peer]\n\
-         AllowedIPs = 10.0.0.0/33\nAddress = 1.2.3.4\nEndpoint = 2001:db8::1:5\n[Other]\nx = y\n[Peer]\n\
+         AllowedIPs = 10.0.0.0/33\nAddress = 1.2.3.4\nEndpoint = 2001:db8::g:5\n[Other]\nx = y\n[Peer]\n\
          PublicKey = {KEY}x\n"
     );
     let found = problems(&text);
@@ -147,10 +147,8 @@ fn wrong_values_are_refused() {
         "FwMark = 0x100000000",
         "FwMark = 0x+1",
         "Address = 10.0.0.1/+8",
-        "Address = 10.0.0.1,,10.0.0.2",
         "DNS = 10.0.0.1; 10.0.0.2",
         "SaveConfig = yes",
-        "Table =",
         "PreUpp = x",
         "MTU = 65536",
     ] {
@@ -160,7 +158,9 @@ fn wrong_values_are_refused() {
         "Endpoint = :5",
         "Endpoint = a",
         "Endpoint = a:0",
-        "Endpoint = [a]:5",
+        "Endpoint = [::1:5",
+        "Endpoint = ::1]:5",
+        "Endpoint = a:b:5",
         "Endpoint = [::1%]:5",
         "PersistentKeepalive = 65536",
         "AllowedIPs = --10.0.0.0/8",
@@ -170,7 +170,65 @@ fn wrong_values_are_refused() {
         assert_eq!(problems(&text).len(), 1, "{line}");
     }
     assert_eq!(problems("").len(), 1);
-    assert!(parse(b"[Interface]\n\xff", "wg0.conf").is_err());
+    for text in [&b"[Interface]\n\xff"[..], b"[Interface]\nDNS = \xe9 # x", b"[Interface]\nPostUp = a # \xe9"]
+    {
+        let failure = parse(text, "wg0.conf").expect_err("no text");
+        assert_eq!(failure.problems[0].line, Some(2));
+    }
+    let utf_16: Vec<u8> = "[Interface]\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    assert_eq!(
+        parse(&utf_16, "wg0.conf").expect_err("no UTF-8").to_string(),
+        "wg0.conf: this file is in UTF-16; save it as UTF-8"
+    );
+}
+
+/// Forms that wg (1.0.20210914, config.c) and wg-quick take, beside the usual ones.
+#[test]
+fn every_form_that_wg_quick_runs_is_taken() {
+    let interface = |line: &str| read(&format!("[Interface]\n{line}\n")).config.interface;
+    for nothing in ["MTU =", "Table =", "DNS =", "Address =", "MTU = 1400\nMTU =", "Table = 5\nTable ="] {
+        assert_eq!(interface(nothing), Interface::default(), "{nothing}");
+    }
+    for (table, number) in [("0x10", 16), ("010", 8), ("4294967295", u32::MAX), ("0", 0)] {
+        assert_eq!(interface(&format!("Table = {table}")).table, Table::Number(number), "{table}");
+    }
+    assert_eq!(interface("Table = 0xvpn").table, Table::Name("0xvpn".to_owned()));
+    for value in ["True", "TRUE"] {
+        assert!(interface(&format!("SaveConfig = {value}")).save_config);
+    }
+    assert_eq!(interface("Listen Port = 5").listen_port, Some(5));
+    assert_eq!(interface("ListenPort = 010").listen_port, Some(10));
+    assert_eq!(interface("ListenPort = https").listen_port, Some(443));
+    assert_eq!(interface("MTU = 0x578").mtu, Some(1400));
+    let two = nets(&["10.0.0.1/32", "10.0.0.2/24"]);
+    for list in ["10.0.0.1,,10.0.0.2/24", "10.0.0.1 10.0.0.2/24", "10.0.0.1, 10.0.0.2/255.255.255.0,"] {
+        assert_eq!(interface(&format!("Address = {list}")).addresses, two, "{list}");
+    }
+    let of_dns = interface("DNS = 10.0.0.1 fd00::1,corp.example  home.example");
+    assert_eq!((of_dns.dns.len(), of_dns.search.len()), (2, 2));
+    let peer = |line: &str| {
+        let text = format!("[Peer]\nPublic Key={KEY}\n{line}\n");
+        read(&text).config.peers.remove(0)
+    };
+    for (text, host, port) in [
+        ("2001:db8::7d0:6001:51820", "2001:db8::7d0:6001", 51820),
+        ("::1:5", "::1", 5),
+        ("fe80::1%eth0:5", "fe80::1%eth0", 5),
+        ("[vpn.example]:5", "vpn.example", 5),
+        ("[192.0.2.1]:5", "192.0.2.1", 5),
+        ("127.1:5", "127.1", 5),
+        ("vpn.example:domain", "vpn.example", 53),
+    ] {
+        let endpoint = peer(&format!("Endpoint = {text}")).endpoint;
+        assert_eq!(endpoint, Some(Endpoint { host: host.to_owned(), port }), "{text}");
+    }
+    let [net] = nets(&["10.0.0.0/24"])[..] else { panic!("one") };
+    assert_eq!(peer("Allowed IPs = 10.0.0.0/024").allowed_ips, [AllowedIp::Add(net)]);
+    assert_eq!(peer("PersistentKeepalive = 025").persistent_keepalive, Some(25));
+    // Comments in any encoding.
+    let latin_1 = [b"# caf\xe9\n[Interface] # \xe9\nMTU = 1400 # \xe9\n[Peer]\nPublicKey = ", KEY.as_bytes()];
+    let parsed = parse(&latin_1.concat(), "wg0.conf").expect("a good file");
+    assert_eq!((parsed.config.interface.mtu, parsed.config.peers.len()), (Some(1400), 1));
 }
 
 #[test]

@@ -18,7 +18,30 @@ pub(super) fn key(value: &str) -> Value<Key> {
 }
 
 pub(super) fn port(value: &str) -> Value<u16> {
-    digits(value).ok_or("a port is a number from 0 to 65535 (names of services are not looked up)")
+    let port = digits(value).or_else(|| service(value));
+    port.ok_or("a port is a number from 0 to 65535 (of names of services, only well-known ones are taken)")
+}
+
+/// The UDP port of a service whose name people write in place of the number of a port that firewalls let pass. `wg` takes all
+/// names that the system knows (getaddrinfo(3)).
+fn service(name: &str) -> Option<u16> {
+    const SERVICES: [(&str, u16); 14] = [
+        ("domain", 53),
+        ("bootps", 67),
+        ("tftp", 69),
+        ("kerberos", 88),
+        ("ntp", 123),
+        ("snmp", 161),
+        ("https", 443),
+        ("isakmp", 500),
+        ("syslog", 514),
+        ("openvpn", 1194),
+        ("l2f", 1701),
+        ("ipsec-nat-t", 4500),
+        ("sip", 5060),
+        ("mdns", 5353),
+    ];
+    SERVICES.iter().find(|(known, _)| *known == name).map(|(_, port)| *port)
 }
 
 pub(super) fn fwmark(value: &str) -> Value<u32> {
@@ -39,12 +62,22 @@ pub(super) fn keepalive(value: &str) -> Value<u16> {
 }
 
 pub(super) fn mtu(value: &str) -> Value<u16> {
-    let mtu = digits(value).filter(|mtu| (68..=65_535).contains(mtu));
+    let mtu = as_c(value).and_then(|mtu| u16::try_from(mtu).ok()).filter(|mtu| *mtu >= 68);
     mtu.ok_or("an MTU is a number of bytes from 68 to 65535")
 }
 
+/// A number as `ip` reads it (strtoul(3) with base 0): hexadecimal behind `0x`, octal behind `0`.
+fn as_c(value: &str) -> Option<u32> {
+    let (radix, rest) = match value.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (16, &value[2..]),
+        [b'0', _, ..] => (8, &value[1..]),
+        _ => (10, value),
+    };
+    u32::from_str_radix(rest, radix).ok().filter(|_| rest.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+}
+
 pub(super) fn save(value: &str) -> Value<bool> {
-    match value {
+    match value.to_ascii_lowercase().as_str() {
         "true" => Ok(true),
         "false" => Ok(false),
         _ => Err("it is true or false"),
@@ -53,30 +86,29 @@ pub(super) fn save(value: &str) -> Value<bool> {
 
 pub(super) fn table(value: &str) -> Value<Table> {
     Ok(match value {
-        "" => return Err("a table is auto, off, a number or a name"),
-        "auto" => Table::Auto,
+        // wg-quick takes nothing for nothing said.
+        "" | "auto" => Table::Auto,
         "off" => Table::Off,
-        _ => digits(value).map_or_else(|| Table::Name(value.to_owned()), Table::Number),
+        _ => as_c(value).map_or_else(|| Table::Name(value.to_owned()), Table::Number),
     })
 }
 
-/// The host is what comes before the last colon, with brackets around an IPv6 address.
+/// The host is what comes before the last colon, in brackets or not (`wg`, config.c, `parse_endpoint`).
 pub(super) fn endpoint(value: &str) -> Value<Endpoint> {
     const RIGHT: &str = "an endpoint is ADDRESS:PORT, [IPV6]:PORT or NAME:PORT";
-    let (host, port) = value.rsplit_once(':').ok_or(RIGHT)?;
+    let (host, given) = value.rsplit_once(':').ok_or(RIGHT)?;
     let inside = host.strip_prefix('[').map(|rest| rest.strip_suffix(']').ok_or(RIGHT)).transpose()?;
-    let is_plain = !host.is_empty() && !host.contains([':', '[', ']', '/', '%']);
+    let host = inside.unwrap_or(host);
+    let is_plain = |text: &str| !text.is_empty() && !text.contains([':', '[', ']', '/', '%']);
     let is_v6 = |text: &str| {
         let address =
             text.split_once('%').map_or(text, |(address, scope)| if scope.is_empty() { "" } else { address });
         address.parse::<Ipv6Addr>().is_ok()
     };
-    let host = match inside {
-        Some(inside) if is_v6(inside) => inside,
-        None if is_plain => host,
-        _ => return Err(RIGHT),
-    };
-    let port = digits(port).filter(|port| *port != 0).ok_or(RIGHT)?;
+    if !is_v6(host) && !is_plain(host) {
+        return Err(RIGHT);
+    }
+    let port = port(given).ok().filter(|port| *port != 0).ok_or(RIGHT)?;
     Ok(Endpoint { host: host.to_owned(), port })
 }
 
@@ -127,11 +159,20 @@ pub(super) fn file(value: &str) -> Value<PathBuf> {
 /// An address with its prefix length, which may be left out: then it is a host.
 pub(super) fn network(value: &str) -> Value<IpNet> {
     const RIGHT: &str = "it is a list of ADDRESS/LENGTH or ADDRESS, with commas between";
-    match value.split_once('/') {
-        Some((_, length)) if digits::<u8>(length).is_none() => Err(RIGHT),
-        Some(_) => value.parse().map_err(|_| RIGHT),
-        None => value.parse::<IpAddr>().map(IpNet::from).map_err(|_| RIGHT),
-    }
+    let (address, length) =
+        value.split_once('/').map_or((value, None), |(address, rest)| (address, Some(rest)));
+    let address: IpAddr = address.parse().map_err(|_| RIGHT)?;
+    let Some(length) = length else { return Ok(IpNet::from(address)) };
+    IpNet::new(address, digits(length).ok_or(RIGHT)?).map_err(|_| RIGHT)
+}
+
+/// An address of the device. `ip` takes a mask of IPv4 in place of the length, too.
+pub(super) fn address(value: &str) -> Value<IpNet> {
+    let with_mask = value.split_once('/').and_then(|(address, mask)| {
+        let (address, mask) = (address.parse().ok()?, IpAddr::V4(mask.parse().ok()?));
+        IpNet::with_netmask(address, mask).ok()
+    });
+    with_mask.map_or_else(|| network(value), Ok)
 }
 
 /// The second value is whether bits beyond the prefix were cut.
