@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use adit_core::{IpNet, Rate, TunnelSettings};
+use adit_core::{Instant, IpNet, Rate, TunnelSettings};
 use thiserror::Error;
 
 use crate::keys::{PresharedKey, PrivateKey, PublicKey};
@@ -80,6 +80,9 @@ pub struct Changes {
     pub fwmark: Option<u32>,
     /// All peers are removed before those below are looked at.
     pub replace_peers: bool,
+    /// Whether packets of a peer pass only once its connection was admitted ([`PeerChange::admit`]): from the first handshake
+    /// on until then it has sessions and keepalives alone. Connections that are there when this begins to hold are admitted.
+    pub gated: Option<bool>,
     /// Changes of peers, one after the other. The same peer may occur again.
     pub peers: Vec<PeerChange>,
 }
@@ -108,6 +111,9 @@ pub struct PeerChange {
     pub allowed_ips: Vec<AllowedIp>,
     /// The greatest timestamp that was received from it in an earlier run ([`crate::PeerDetail::last_timestamp`]).
     pub last_timestamp: Option<Tai64n>,
+    /// The connection that began at that moment ([`adit_core::PeerInfo::since`]) is admitted ([`Changes::gated`]). It may have
+    /// ended meanwhile: then nothing is admitted.
+    pub admit: Option<Instant>,
     /// Whether it is blocked: what it has ends, and no handshake with it begins or is answered. A new peer is not.
     pub blocked: Option<bool>,
     /// Whether post-quantum preshared keys are agreed on with it. With a new peer: [`PostQuantum::Off`].
@@ -140,6 +146,7 @@ impl PeerChange {
             replace_allowed_ips: false,
             allowed_ips: Vec::new(),
             last_timestamp: None,
+            admit: None,
             blocked: None,
             post_quantum: None,
         }

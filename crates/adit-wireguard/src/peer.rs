@@ -1,5 +1,6 @@
 //! One peer: its sessions, its handshakes and its timers.
 
+mod gate;
 mod handshake;
 mod liveness;
 mod post_quantum;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use adit_core::{Instant, IpNet, Path, PeerConfig, PeerId, Transport};
 
+use self::gate::Gate;
 use self::liveness::Heard;
 use self::post_quantum::Agreement;
 use self::sessions::Sessions;
@@ -81,6 +83,7 @@ pub(crate) struct Peer {
     initiation_taken: Option<Instant>,
     last_timestamp: Option<Tai64n>,
     blocked: bool,
+    gate: Gate,
     /// Initiations sent since the last complete handshake.
     unanswered: u32,
     /// A packet waits for a session or a path.
@@ -126,6 +129,7 @@ impl Peer {
             initiation_taken: None,
             last_timestamp: None,
             blocked: false,
+            gate: Gate::default(),
             unanswered: 0,
             wanted: false,
             up: None,
@@ -140,7 +144,7 @@ impl Peer {
         PeerConfig {
             peer: self.id,
             path: self.path,
-            routes: self.allowed_ips.iter().copied().collect(),
+            routes: self.routes(),
             max_mss: self.max_mss(shared),
             roams: true,
             staging: true,
@@ -358,6 +362,7 @@ impl Peer {
         for session in self.sessions.take_all() {
             self.retire(shared, session);
         }
+        self.forget_admission(shared);
         self.drop_pending(shared);
         self.forget_used_keys();
         self.timers.clear_handshakes();

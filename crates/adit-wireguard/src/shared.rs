@@ -79,6 +79,8 @@ pub(crate) struct Shared {
     clamp_mss: Option<u16>,
     /// Largest TCP MSS for IPv4 that may pass.
     pub(crate) max_mss: Option<u16>,
+    /// Connections must be admitted ([`crate::Changes::gated`]).
+    pub(crate) gated: bool,
     workers: u32,
     rng: ChaCha20Rng,
     /// Indices in use, of pending handshakes and of sessions, with their peers.
@@ -98,6 +100,7 @@ impl Shared {
             mtu: params.mtu,
             clamp_mss: params.clamp_mss,
             max_mss: params.clamp_mss.map(|most| max_mss(params.mtu, most)),
+            gated: false,
             workers: params.workers.max(1),
             rng,
             indices: BTreeMap::new(),

@@ -8,7 +8,7 @@ use super::Interface;
 use crate::keys::{PrivateKey, PublicKey};
 use crate::params::{AllowedIp, Changes, ConfigureError, MAX_PEERS, PeerChange, Sockets};
 use crate::peer::Peer;
-use crate::request::{DataEvent, Event, Request};
+use crate::request::{Event, Request};
 use crate::shared::Identity;
 
 impl Interface {
@@ -77,8 +77,12 @@ impl Interface {
 
     /// Applies changes that were checked, and for which the sockets are there.
     pub(super) fn apply(&mut self, changes: Changes) {
-        let Changes { private_key, fwmark, replace_peers, peers, .. } = changes;
+        let Changes { private_key, fwmark, replace_peers, gated, peers, .. } = changes;
         self.fwmark = fwmark.unwrap_or(self.fwmark);
+        if let Some(gated) = gated.filter(|gated| *gated != self.shared.gated) {
+            self.shared.gated = gated;
+            self.with_all_peers(Peer::set_gated);
+        }
         if let Some(private_key) = private_key {
             self.set_private_key(private_key);
         }
@@ -148,6 +152,9 @@ impl Interface {
             if let Some(blocked) = change.blocked {
                 peer.set_blocked(shared, blocked);
             }
+            if let Some(since) = change.admit {
+                peer.admit(shared, since);
+            }
             let keepalive = change.persistent_keepalive;
             let begins = keepalive.is_some_and(|seconds| peer.set_persistent_keepalive(shared, seconds));
             peer.configured(shared, begins);
@@ -180,13 +187,10 @@ impl Interface {
         if before == Some(id) {
             return;
         }
-        if let Some(before) = before.and_then(|before| self.peers.get_mut(&before)) {
-            before.allowed_ips.remove(&net);
-        }
-        if let Some(peer) = self.peers.get_mut(&id) {
-            peer.allowed_ips.insert(net);
-        }
-        self.shared.order(DataEvent::AddRoute { peer: id, route: net });
+        let Some(mut peer) = self.peers.remove(&id) else { return };
+        let before = before.and_then(|before| self.peers.get_mut(&before)).map(|before| &mut **before);
+        peer.add_allowed_ip(&mut self.shared, net, before);
+        self.peers.insert(id, peer);
     }
 
     fn remove_allowed_ip(&mut self, id: PeerId, net: IpNet) {
@@ -195,9 +199,8 @@ impl Interface {
         }
         self.owners.remove(&net);
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.allowed_ips.remove(&net);
+            peer.remove_allowed_ip(&mut self.shared, net);
         }
-        self.shared.order(DataEvent::RemoveRoute { peer: id, route: net });
     }
 }
 

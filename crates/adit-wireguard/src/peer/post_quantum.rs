@@ -97,20 +97,25 @@ impl Peer {
     /// Whether post-quantum keys are agreed on with the peer. A session without one ends if it is required from now on, and
     /// is used as any other if it is not.
     pub(crate) fn set_post_quantum(&mut self, shared: &mut Shared, mode: PostQuantum) {
-        let was_held = self.sessions.current.filter(|current| self.is_held(*current));
+        let was_held = self.sessions.current.filter(|current| self.lacks_key(*current));
         match mode {
             PostQuantum::Off => self.post_quantum = None,
             on => self.post_quantum.get_or_insert_default().required = on == PostQuantum::Required,
         }
         match self.sessions.current {
-            Some(current) if was_held.is_some() && !self.is_held(current) => self.activate(shared, current),
-            Some(current) if was_held.is_none() && self.is_held(current) => self.start_over(shared),
+            Some(current) if was_held.is_some() && !self.lacks_key(current) => self.activate(shared, current),
+            Some(current) if was_held.is_none() && self.lacks_key(current) => self.start_over(shared),
             _ => {}
         }
     }
 
-    /// Whether a session carries messages of the exchange and keepalives alone, and packets wait for another.
+    /// Whether a session carries messages of the exchange and keepalives alone, and packets wait.
     pub(super) fn is_held(&self, session: Session) -> bool {
+        self.awaits_admission() || self.lacks_key(session)
+    }
+
+    /// Whether packets need a session with a post-quantum key, and this one has none.
+    fn lacks_key(&self, session: Session) -> bool {
         !session.post_quantum && self.post_quantum.as_ref().is_some_and(|state| state.required)
     }
 
@@ -118,7 +123,7 @@ impl Peer {
     pub(super) fn awaits_exchange(&self, now: Instant) -> bool {
         self.sessions
             .current
-            .is_some_and(|current| self.is_held(current) && current.age(now) < EXCHANGE_LASTS)
+            .is_some_and(|current| self.lacks_key(current) && current.age(now) < EXCHANGE_LASTS)
     }
 
     /// The configured key is another one, or one end's static key is: what was made with it goes.

@@ -104,6 +104,10 @@ impl Sessions {
         self.superseded.replace(previous)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        [self.previous, self.current, self.next, self.superseded].iter().all(Option::is_none)
+    }
+
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Session> + use<> {
         let Sessions { previous, current, next, superseded } = std::mem::take(self);
         [previous, current, next, superseded].into_iter().flatten()
@@ -116,7 +120,8 @@ fn is_young(session: Option<Session>, other: Session) -> bool {
 }
 
 impl Peer {
-    fn install(&self, shared: &mut Shared, session: Session, remote_index: u32, keys: SessionKeys) {
+    fn install(&mut self, shared: &mut Shared, session: Session, remote_index: u32, keys: SessionKeys) {
+        self.close_gate(shared);
         let SessionKeys { seal, open } = keys;
         let expires = session.made + REJECT_AFTER_TIME;
         let codec = Codec { remote_index, mtu: shared.mtu, seal, open, expires };

@@ -6,6 +6,7 @@ mod support;
 mod configuration;
 mod first_answers;
 mod flood;
+mod gate;
 mod handshake;
 mod keepalives;
 mod load;

@@ -289,6 +289,8 @@ fn changes(config: &file::Config, endpoints: &Endpoints, streams: &Streams) -> C
         listen_port: interface.listen_port,
         fwmark: interface.fwmark,
         replace_peers: true,
+        // Without a program the thread of `access` admits at once.
+        gated: Some(interface.client_connect.is_some()),
         peers: peers.iter().map(peer).collect(),
     }
 }

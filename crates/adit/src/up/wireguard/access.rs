@@ -1,8 +1,9 @@
 //! Which peers may be connected: a program is asked about a peer that connects and told of one that has disconnected; a
 //! peer expires on a day, or may be connected for some time only. All are settings of adit's own in the file.
 //!
-//! One thread per tunnel decides. It blocks a peer at the interface ([`PeerChange::blocked`]); who unblocks it there,
-//! `adit allow`, lets it connect again.
+//! One thread per tunnel decides. Where there is a program `client-connect`, the interface lets no packet of a peer pass before the
+//! thread has admitted its connection ([`Changes::gated`]), which it does when the program has said yes. It blocks a peer at the
+//! interface ([`PeerChange::blocked`]); who unblocks it there, `adit allow`, lets it connect again.
 
 mod call;
 mod rules;
@@ -150,8 +151,8 @@ struct Worker {
     connected: BTreeMap<PeerId, Connection>,
     /// Connections so far: each has its scripts one after the other.
     owners: u64,
-    /// The scripts that were asked about a peer.
-    asked: BTreeMap<ScriptId, PublicKey>,
+    /// The scripts that were asked about a connection, by its number, of a peer.
+    asked: BTreeMap<ScriptId, (u64, PublicKey)>,
     orders: Orders,
     log: Logger,
 }
@@ -184,10 +185,13 @@ impl Worker {
         self.rules.connected(key, adit_io::clock());
         self.owners += 1;
         let connection = Connection::new(self.owners, info, self.rules.called(&key), wall());
-        if let (Some(scripts), Some(argv)) = (&self.scripts, &self.programs.client_connect) {
-            let script = connection.connect(argv);
-            self.asked.insert(script.id, key);
-            scripts.run(Box::new(script), &self.device);
+        match (&self.scripts, &self.programs.client_connect) {
+            (Some(scripts), Some(argv)) => {
+                let script = connection.connect(argv);
+                self.asked.insert(script.id, (self.owners, key));
+                scripts.run(Box::new(script), &self.device);
+            }
+            _ => self.admit(&connection),
         }
         self.connected.insert(id, connection);
     }
@@ -201,6 +205,22 @@ impl Worker {
         }
     }
 
+    /// Packets of the connection may pass, if it is there still.
+    fn admit(&self, connection: &Connection) {
+        let change = PeerChange {
+            update_only: true,
+            admit: Some(connection.since()),
+            ..PeerChange::new(connection.key())
+        };
+        self.change(change);
+    }
+
+    fn change(&self, change: PeerChange) {
+        let changes = Changes { peers: vec![change], ..Changes::default() };
+        // Nothing of it can be refused, and an interface that has ended has no peers.
+        let _ = self.orders.configure(Box::new(changes));
+    }
+
     /// A script has ended.
     fn answered(&mut self, id: ScriptId, outcome: &ScriptOutcome) {
         let why = match &outcome.exit {
@@ -210,9 +230,13 @@ impl Worker {
         };
         // Those that are told of a disconnection are not asked.
         let asked = self.asked.remove(&id);
-        let Some(why) = why else { return };
+        let Some(why) = why else {
+            let number = asked.map(|(number, _)| number);
+            let connection = self.connected.values().find(|connection| Some(connection.number()) == number);
+            return connection.into_iter().for_each(|connection| self.admit(connection));
+        };
         match asked {
-            Some(key) => {
+            Some((_, key)) => {
                 let called = self.rules.called(&key);
                 let text = format_args!("peer {called}: client-connect refuses it: {why}");
                 self.log.log(Severity::Warning, text);
@@ -236,9 +260,7 @@ impl Worker {
         for (key, reason) in self.rules.changes(now()) {
             let change =
                 PeerChange { update_only: true, blocked: Some(reason.is_some()), ..PeerChange::new(key) };
-            let changes = Changes { peers: vec![change], ..Changes::default() };
-            // Nothing of it can be refused, and an interface that has ended has no peers.
-            let _ = self.orders.configure(Box::new(changes));
+            self.change(change);
             let called = self.rules.called(&key);
             match reason {
                 // The answer of the program is in the log.

@@ -79,6 +79,41 @@ fn recorder(directory: &Path) -> PathBuf {
     program
 }
 
+/// A program that says that it was asked, and gives the exit code of its answer when there is one.
+fn slow(directory: &Path) -> PathBuf {
+    let program = directory.join("slow");
+    let text = format!(
+        "#!/bin/sh\ntouch {0}/asked\nwhile ! [ -s {0}/answer ]; do sleep 0.05; done\nexit \"$(cat {0}/answer)\"\n",
+        directory.display()
+    );
+    std::fs::write(&program, text).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+/// No packet of a peer passes before the program has said yes, nor after it has said no.
+#[test]
+fn client_connect_is_a_gate() {
+    if !can_run("client_connect_is_a_gate", &PROGRAMS) {
+        return;
+    }
+    for (code, may) in [("0", true), ("1", false)] {
+        let directory = adit_testbed::Scratch::create("peer-gate").unwrap();
+        let settings = format!("#adit: client-connect = {}", slow(directory.path()).display());
+        let mut server = Server::start(&settings, "");
+        wait_until("the program", WAIT, || directory.path().join("asked").exists()).unwrap();
+        assert!(!server.is_connected(), "the program has not answered");
+        let mark = server.adit.mark();
+        std::fs::write(directory.path().join("answer"), code).unwrap();
+        if may {
+            server.connects();
+        } else {
+            server.adit.wait_for_line(mark, "client-connect refuses it", WAIT).unwrap();
+            assert!(!server.is_connected(), "the program has said no");
+        }
+    }
+}
+
 #[test]
 fn programs_are_asked_and_told() {
     if !can_run("programs_are_asked_and_told", &PROGRAMS) {

@@ -30,6 +30,16 @@ impl Connection {
         self.info.detail.public_key
     }
 
+    /// The number of the connection.
+    pub(super) const fn number(&self) -> u64 {
+        self.owner
+    }
+
+    /// When the connection began, by which the interface knows it.
+    pub(super) const fn since(&self) -> Instant {
+        self.info.since
+    }
+
     /// What `client-connect` is asked.
     pub(super) fn connect(&self, argv: &[String]) -> Script {
         self.script((0, ScriptPriority::Authenticated), argv, self.environment("client-connect"))
