@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use std::net::IpAddr;
+
 use adit_core::IpNet;
 
-use super::model::{AllowedIp, Interface, Peer};
+use super::model::{AllowedIp, Interface, Peer, Table};
 
 /// A warning, with its line if it is about one.
 pub(super) type Advice = (Option<u32>, String);
@@ -41,7 +43,34 @@ pub(super) fn of_interface(interface: &Interface, peers: &[Peer], mtu_line: Opti
     if let Some(mtu) = interface.mtu {
         advice.extend(of_mtu(mtu, has_ipv6(interface, peers)).map(|text| (mtu_line, text)));
     }
+    advice.extend(of_loops(interface, peers));
     advice
+}
+
+/// Endpoints that lie in the file's own routes. With a default route, or a table of the owner's, rules lead the tunnel's
+/// own datagrams beside it.
+fn of_loops(interface: &Interface, peers: &[Peer]) -> Vec<Advice> {
+    let added = |peer: &Peer| {
+        let nets = peer.allowed_ips.iter().filter_map(|change| match change {
+            AllowedIp::Add(net) => Some(*net),
+            AllowedIp::Remove(_) => None,
+        });
+        nets.collect::<Vec<_>>()
+    };
+    let routes: Vec<IpNet> = peers.iter().flat_map(added).collect();
+    if interface.table != Table::Auto || routes.iter().any(|net| net.prefix_len() == 0) {
+        return Vec::new();
+    }
+    let advice = peers.iter().filter_map(|peer| {
+        let address: IpAddr = peer.endpoint.as_ref()?.host.parse().ok()?;
+        let net = routes.iter().find(|net| net.contains(&address))?;
+        let text = format!(
+            "Endpoint: {address} lies in {net} of AllowedIPs, so that the tunnel's own datagrams are routed into the tunnel, where \
+             no route of the system is more specific: leave it out of AllowedIPs"
+        );
+        Some((Some(peer.line), text))
+    });
+    advice.collect()
 }
 
 fn of_mtu(mtu: u16, has_ipv6: bool) -> Option<String> {

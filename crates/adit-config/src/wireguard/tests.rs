@@ -232,6 +232,33 @@ fn every_form_that_wg_quick_runs_is_taken() {
 }
 
 #[test]
+fn an_endpoint_in_the_files_own_routes_is_told() {
+    let warnings = |interface: &str, allowed: &str, endpoint: &str| {
+        let text = format!(
+            "[Interface]\nPrivateKey={KEY}\n{interface}\n[Peer]\nPublicKey={KEY}\nAllowedIPs={allowed}\n\
+             Endpoint={endpoint}\n"
+        );
+        read(&text).warnings.iter().map(Problem::to_string).collect::<Vec<_>>()
+    };
+    let told = warnings("", "10.0.0.0/8, 192.0.2.0/24", "192.0.2.1:5");
+    let [warning] = &told[..] else { panic!("{told:?}") };
+    assert!(
+        warning.starts_with("wg0.conf:4: Endpoint: 192.0.2.1 lies in 192.0.2.0/24 of AllowedIPs"),
+        "{warning}"
+    );
+    assert_eq!(warnings("", "2001:db8::/32", "[2001:db8::1]:5").len(), 1);
+    for (interface, allowed, endpoint) in [
+        ("", "10.0.0.0/8", "192.0.2.1:5"),
+        ("", "192.0.2.0/24", "vpn.example:5"),
+        ("", "0.0.0.0/0, 192.0.2.0/24", "192.0.2.1:5"),
+        ("Table = off", "192.0.2.0/24", "192.0.2.1:5"),
+        ("Table = 5", "192.0.2.0/24", "192.0.2.1:5"),
+    ] {
+        assert_eq!(warnings(interface, allowed, endpoint), [""; 0], "{interface} {allowed}");
+    }
+}
+
+#[test]
 fn peers_with_the_same_key_are_told() {
     let peer = format!("[Peer]\nPublicKey = {KEY}\n");
     let parsed = read(&format!("[Interface]\nPrivateKey={KEY}\nListenPort=1\n{peer}{peer}"));
