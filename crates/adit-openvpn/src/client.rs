@@ -19,6 +19,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 
 use crate::codec::Codec;
+use crate::outbox::Outbox;
 use crate::params::{ClientParams, ControlParams};
 use crate::request::{Event, PeerDetail, PeerInfo, Reply, Request};
 use challenge::TextChallenge;
@@ -75,7 +76,7 @@ pub struct Client {
     /// Questions that were asked so far, and the one that waits for its answer.
     questions: u32,
     question: Option<u32>,
-    events: VecDeque<Event>,
+    events: Outbox,
     /// Last words on a path that we leave, and what happens once they are sent.
     last_words: VecDeque<(Path, Vec<u8>)>,
     after_words: Vec<Event>,
@@ -106,7 +107,7 @@ impl Client {
             refusals: 0,
             questions: 0,
             question: None,
-            events: VecDeque::new(),
+            events: Outbox::default(),
             last_words: VecDeque::new(),
             after_words: Vec::new(),
             connections: 0,
@@ -120,8 +121,14 @@ impl Client {
         self
     }
 
+    fn set_now(&mut self, now: Instant) {
+        self.now = now;
+        self.events.set_now(now);
+    }
+
+    /// Says in the log what happens once in an attempt to connect.
     fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {
-        self.events.push_back(Event::Report(Report { severity, path, text }));
+        self.events.own_line(Report { severity, path, text });
     }
 
     fn end(&mut self, ended: Ended) {
@@ -214,7 +221,7 @@ impl Protocol for Client {
     type Codec = Codec;
 
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
-        self.now = now;
+        self.set_now(now);
         let State::Connected(connection) = &mut self.state else {
             return Err(Rejected::Unexpected("not connected"));
         };
@@ -224,7 +231,7 @@ impl Protocol for Client {
     }
 
     fn handle_command(&mut self, now: Instant, command: Command) {
-        self.now = now;
+        self.set_now(now);
         match command {
             Command::Opened { path } => self.opened(path),
             Command::OpenFailed { remote, failure } if remote == self.remote => self.open_failed(failure),
@@ -266,7 +273,7 @@ impl Protocol for Client {
     }
 
     fn handle_reply(&mut self, now: Instant, reply: Reply) {
-        self.now = now;
+        self.set_now(now);
         match reply {
             Reply::Credentials(answer) => self.answered(answer),
             Reply::ChallengeResponse(response) => self.question_answered(response),
@@ -296,7 +303,7 @@ impl Protocol for Client {
     }
 
     fn handle_notice(&mut self, now: Instant, notice: Notice) {
-        self.now = now;
+        self.set_now(now);
         if let State::Connected(connection) = &mut self.state {
             connection.handle_notice(now, &notice);
         }
@@ -304,7 +311,7 @@ impl Protocol for Client {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.now = now;
+        self.set_now(now);
         match &mut self.state {
             State::Waiting(until) if now >= *until => self.open(),
             State::Connected(connection) => connection.handle_timeout(now, &mut self.events),
@@ -355,5 +362,16 @@ impl Protocol for Client {
 
     fn tables(&self) -> Vec<TableUsage> {
         Vec::new()
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Client {
+    /// Sends a control message of any text to the server, as a client that keeps to no rule does.
+    pub fn say(&mut self, now: Instant, text: &str) {
+        self.set_now(now);
+        if let State::Connected(connection) = &mut self.state {
+            connection.say(now, text);
+        }
     }
 }

@@ -1,13 +1,12 @@
 //! The data keys of one peer: made from its control channel, handed to the data plane.
 
-use std::collections::VecDeque;
-
 use adit_core::{Cipher, Digest, OnFirstOpened, Path, PeerId, ReplayWindow};
 
 use crate::codec::{Codec, Compression, DataFraming, DataHeader, Framing, Payloads, session_id};
 use crate::control_channel::ControlChannel;
 use crate::key_state::KeyStateError;
 use crate::negotiate::{PointToPointTerms, Shape, iv_proto, payloads};
+use crate::outbox::Outbox;
 use crate::params::{DataParams, Fragment};
 use crate::request::{DataEvent, Event, Install};
 use crate::usage::{Traffic, Usage, UseLimits};
@@ -141,7 +140,7 @@ impl DataKeys {
         &mut self,
         agreement: Agreement,
         channel: &ControlChannel,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) -> Result<(), KeyStateError> {
         self.agreement = Some(agreement);
         for key_id in self.established.clone() {
@@ -167,7 +166,7 @@ impl DataKeys {
         &mut self,
         key_id: u8,
         channel: &ControlChannel,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) -> Result<(), KeyStateError> {
         self.completed += 1;
         self.established.push(key_id);
@@ -187,7 +186,7 @@ impl DataKeys {
         &mut self,
         key_id: u8,
         channel: &ControlChannel,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) -> Result<(), KeyStateError> {
         if !self.agreement.is_some_and(|agreement| agreement.exporter) {
             return Ok(());
@@ -202,7 +201,7 @@ impl DataKeys {
         key_id: u8,
         on_first_opened: OnFirstOpened,
         channel: &ControlChannel,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) -> Result<(), KeyStateError> {
         let Some(agreement) = self.agreement else { return Ok(()) };
         let material = channel.key_material(key_id, agreement.exporter)?;
@@ -232,7 +231,7 @@ impl DataKeys {
     }
 
     /// We seal with `key_id` from now on.
-    pub(crate) fn activate(&mut self, key_id: u8, events: &mut VecDeque<Event>) {
+    pub(crate) fn activate(&mut self, key_id: u8, events: &mut Outbox) {
         self.active = Some(key_id);
         self.usage.restart();
         if self.agreement.is_some() {
@@ -242,7 +241,7 @@ impl DataKeys {
     }
 
     /// The keys of `key_id` are over.
-    pub(crate) fn retire(&mut self, key_id: u8, events: &mut VecDeque<Event>) {
+    pub(crate) fn retire(&mut self, key_id: u8, events: &mut Outbox) {
         let known = self.established.len() + self.prepared.len();
         self.established.retain(|known| *known != key_id);
         self.prepared.retain(|known| *known != key_id);

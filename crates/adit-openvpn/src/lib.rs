@@ -9,6 +9,7 @@
 //! | who may connect | `credentials`, `access`, `auth_token` |
 //! | how long a peer stays | `liveness`, `lifetime`, `lease` |
 //! | when a remote is tried again | `retry` |
+//! | what a peer can cause, and its limits | `outbox`, `log_rate_limit`, `change_rate` |
 //! | what the program says and is asked | `params`, `request` |
 //!
 //! `docs/OPENVPN.md` shows how they work together.
@@ -16,6 +17,7 @@
 
 pub mod access;
 mod auth_token;
+mod change_rate;
 mod client;
 mod client_hello;
 pub mod codec;
@@ -37,6 +39,7 @@ mod log_rate_limit;
 mod negotiate;
 mod notices;
 pub mod occ;
+mod outbox;
 pub mod params;
 pub mod peer_info;
 mod pushed;

@@ -19,6 +19,11 @@ pub(crate) struct LogRateLimit {
 }
 
 impl LogRateLimit {
+    /// Whether one more of a kind that has no text is passed on.
+    pub(crate) fn admits(&mut self, now: Instant) -> bool {
+        self.admit(now, String::new()).is_some()
+    }
+
     /// The line as it is to be written; `None` if there were enough. The last that is written says so, and the first
     /// of the next time how many were left out.
     pub(crate) fn admit(&mut self, now: Instant, mut line: String) -> Option<String> {

@@ -40,6 +40,7 @@ use zeroize::Zeroizing;
 
 use crate::codec::Codec;
 use crate::log_rate_limit::LogRateLimit;
+use crate::outbox::Outbox;
 use crate::params::{ControlParams, ServerParams};
 use crate::request::{Event, PeerDetail, PeerInfo, Reply, Request, ScriptId};
 use crate::wire::{Header, Opcode, Sid};
@@ -89,7 +90,7 @@ pub struct Server {
     next_peer: u32,
     /// Clients that began a handshake; numbers them for scripts.
     admitted: u64,
-    events: VecDeque<Event>,
+    events: Outbox,
     exit_until: Option<Instant>,
     ended: bool,
     /// Why it ends, in the word of scripts, if it was not told to.
@@ -116,7 +117,8 @@ impl Server {
     /// name is one client wherever it comes in, unless a name may be there twice (`duplicate-cn`).
     pub fn with_pool(params: ServerParams, pool: &SharedPool, now: Instant, seed: [u8; 32]) -> Self {
         let facts = settings::facts(&params).map(|facts| Event::Request(Request::TunnelFacts(facts)));
-        let events = facts.into_iter().chain([Event::Up(settings::tunnel(&params))]).collect();
+        let mut events = Outbox::default();
+        events.extend(facts.into_iter().chain([Event::Up(settings::tunnel(&params))]));
         let mut rng = ChaCha20Rng::from_seed(seed);
         Server {
             pre_auth: PreAuth::new(&params, secret(&mut rng)),
@@ -150,6 +152,11 @@ impl Server {
             vacated: BTreeMap::new(),
             params: Arc::new(params),
         }
+    }
+
+    fn set_now(&mut self, now: Instant) {
+        self.now = now;
+        self.events.set_now(now);
     }
 
     /// What was said to scripts at the start is said again.
@@ -260,7 +267,7 @@ impl Protocol for Server {
     type Codec = Codec;
 
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
-        self.now = now;
+        self.set_now(now);
         let id = match self.peer_of(path, datagram) {
             Ok(Some(id)) => id,
             Ok(None) => return Ok(()),
@@ -295,7 +302,7 @@ impl Protocol for Server {
     }
 
     fn handle_command(&mut self, now: Instant, command: Command) {
-        self.now = now;
+        self.set_now(now);
         match command {
             Command::Opened { path } => self.opened(path),
             Command::Closed { path, reason } => self.closed(path, &reason),
@@ -337,7 +344,7 @@ impl Protocol for Server {
     }
 
     fn handle_reply(&mut self, now: Instant, reply: Reply) {
-        self.now = now;
+        self.set_now(now);
         match reply {
             Reply::PeerSettings { peer, name, settings } => self.settings_came(peer, &name, settings),
             Reply::ScriptDone { id, outcome } => self.script_done(id, &outcome),
@@ -361,7 +368,7 @@ impl Protocol for Server {
     }
 
     fn handle_notice(&mut self, now: Instant, notice: Notice) {
-        self.now = now;
+        self.set_now(now);
         let id = self.by_data_id(notice.peer());
         if let Notice::Moved { path, .. } = notice {
             self.roamed(id, path);
@@ -372,7 +379,7 @@ impl Protocol for Server {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.now = now;
+        self.set_now(now);
         // Each once: what a peer has to send stays due until it is polled for.
         let due: Vec<PeerId> =
             self.deadlines.iter().take_while(|(at, _)| *at <= now).map(|(_, id)| *id).collect();
@@ -427,5 +434,18 @@ impl Protocol for Server {
 
     fn tables(&self) -> Vec<TableUsage> {
         self.table_usage()
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Server {
+    /// Sends a control message of any text to all clients, as a server that keeps to no rule does.
+    pub fn say(&mut self, now: Instant, text: &str) {
+        self.set_now(now);
+        let ids: Vec<PeerId> = self.peers.keys().copied().collect();
+        for id in ids {
+            self.peers.get_mut(&id).into_iter().for_each(|peer| peer.send_message(now, text));
+            self.reschedule(id);
+        }
     }
 }

@@ -10,7 +10,6 @@ mod path;
 mod reconfigure;
 mod session;
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use adit_core::{
@@ -28,6 +27,7 @@ use crate::key_state::earliest;
 use crate::lifetime::{Lifetime, signal_of};
 use crate::liveness::{Due, Liveness};
 use crate::occ::static_options_string;
+use crate::outbox::Outbox;
 use crate::params::StaticParams;
 use crate::request::{ConnectionFailure, DataEvent, Event, PeerDetail, PeerInfo, Reply, Request};
 
@@ -85,7 +85,7 @@ pub struct StaticTunnel {
     told_elsewhere: bool,
     /// Why what is there ends, in the word of scripts; empty if nothing is to be said.
     signal: &'static str,
-    events: VecDeque<Event>,
+    events: Outbox,
 }
 
 impl StaticTunnel {
@@ -113,7 +113,7 @@ impl StaticTunnel {
             ever_opened: false,
             told_elsewhere: false,
             signal: "",
-            events: VecDeque::new(),
+            events: Outbox::default(),
             next: None,
             params,
         };
@@ -167,8 +167,14 @@ impl StaticTunnel {
         self.events.push_back(Event::Up(settings));
     }
 
+    fn set_now(&mut self, now: Instant) {
+        self.now = now;
+        self.events.set_now(now);
+    }
+
+    /// Says in the log what happens once in an attempt to connect, or in the time of a peer.
     fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {
-        self.events.push_back(Event::Report(Report { severity, path, text }));
+        self.events.own_line(Report { severity, path, text });
     }
 
     fn data(&mut self, event: DataEvent) {
@@ -324,12 +330,12 @@ impl Protocol for StaticTunnel {
     type Codec = Codec;
 
     fn handle_datagram(&mut self, now: Instant, _: Path, _: &[u8]) -> Result<(), Rejected> {
-        self.now = now;
+        self.set_now(now);
         Err(Rejected::Unexpected("with a static key all datagrams are data"))
     }
 
     fn handle_command(&mut self, now: Instant, command: Command) {
-        self.now = now;
+        self.set_now(now);
         match command {
             Command::Opened { path } => self.opened(path),
             Command::OpenFailed { remote, failure } if remote == self.remote => self.open_failed(failure),
@@ -357,14 +363,14 @@ impl Protocol for StaticTunnel {
     }
 
     fn handle_reply(&mut self, now: Instant, reply: Reply) {
-        self.now = now;
+        self.set_now(now);
         if let Reply::PeerAddresses(addresses) = reply {
             self.params.only_from = self.params.only_from.take().map(|_| addresses);
         }
     }
 
     fn handle_notice(&mut self, now: Instant, notice: Notice) {
-        self.now = now;
+        self.set_now(now);
         if self.state != State::Running {
             return;
         }
@@ -402,7 +408,7 @@ impl Protocol for StaticTunnel {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.now = now;
+        self.set_now(now);
         match self.state {
             State::Waiting(until) if now >= until => self.open(),
             State::Running => self.look_after_peer(),

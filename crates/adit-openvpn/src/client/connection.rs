@@ -10,7 +10,6 @@ mod roaming;
 mod timeouts;
 mod update;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +25,7 @@ pub(super) use self::facts::EXIT_NOTICE;
 use self::judge::Judging;
 use self::news::news;
 use super::challenge::{TextChallenge, response_message};
+use crate::change_rate::ChangeRate;
 use crate::client_hello::client_hello;
 use crate::control_channel::{ControlChannel, ControlOutput};
 use crate::control_message::PushAssembler;
@@ -33,8 +33,8 @@ use crate::data_keys::{Agreement, DataKeys};
 use crate::key_state::KeyStateError;
 use crate::lifetime::Lifetime;
 use crate::liveness::Liveness;
-use crate::log_rate_limit::LogRateLimit;
 use crate::notices::{Heard, Hearing};
+use crate::outbox::Outbox;
 use crate::params::{ClientParams, ControlParams, Keepalive, RemoteParams};
 use crate::pushed::Pushed;
 use crate::request::{DataEvent, Event, PeerDetail, PeerInfo, Progress, Request, TunnelFacts, UserPassword};
@@ -159,8 +159,8 @@ pub(super) struct Connection {
     challenge: Option<TextChallenge>,
     /// The username for tokens that name none.
     username: String,
-    /// Limits the lines of the log that the server causes.
-    log_limit: LogRateLimit,
+    /// Limits how often the server changes settings.
+    changes: ChangeRate,
     /// It was told that the server answered.
     told_heard: bool,
 }
@@ -209,7 +209,7 @@ impl Connection {
             token: None,
             challenge: None,
             username: credentials.map(|credentials| credentials.username).unwrap_or_default(),
-            log_limit: LogRateLimit::default(),
+            changes: ChangeRate::default(),
             told_heard: false,
             params,
         })
@@ -237,6 +237,11 @@ impl Connection {
     /// Answers the server's question, in base64.
     pub(super) fn respond_encoded(&mut self, now: Instant, answer: &str) {
         self.channel.send_message(now, &Zeroizing::new(["CR_RESPONSE,", answer].concat()));
+    }
+
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn say(&mut self, now: Instant, text: &str) {
+        self.channel.send_message(now, text);
     }
 
     /// A step of the TLS handshake was made.
@@ -274,7 +279,7 @@ impl Connection {
     }
 
     /// Takes the peer out of the data plane. True if it was up.
-    pub(super) fn close(self, events: &mut VecDeque<Event>) -> bool {
+    pub(super) fn close(self, events: &mut Outbox) -> bool {
         self.judging.cancel(events);
         if self.up.is_some() {
             events.push_back(Event::Data(DataEvent::RemovePeer(PeerId::SERVER)));
@@ -318,7 +323,7 @@ impl Connection {
     }
 
     /// Works through what the control channel reported, up to a question, which the client takes before what follows it.
-    pub(super) fn settle(&mut self, now: Instant, events: &mut VecDeque<Event>) -> Outcome {
+    pub(super) fn settle(&mut self, now: Instant, events: &mut Outbox) -> Outcome {
         self.follow(now, events);
         self.tell_answered(events);
         while self.verdict.is_none() && self.challenge.is_none() {
@@ -340,7 +345,7 @@ impl Connection {
         &mut self,
         now: Instant,
         output: ControlOutput,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) -> Result<(), KeyStateError> {
         match output {
             ControlOutput::Hello { .. } => {}
@@ -351,7 +356,7 @@ impl Connection {
                 self.data_keys.established(key_id, &self.channel, events)?;
                 if self.data_keys.rekeys() > 0 {
                     let text = format!("renegotiated keys (number {})", self.data_keys.rekeys());
-                    self.tell_limited(now, Severity::Info, text, events);
+                    self.tell(Severity::Info, text, events);
                 }
                 if !self.params.pull && self.up.is_none() {
                     self.establish_without_push(now, events)?;
@@ -371,7 +376,7 @@ impl Connection {
             ControlOutput::Message(bytes) => self.handle_record(now, bytes, events)?,
             ControlOutput::Unfinished { known } => {
                 let text = self.channel.unfinished_text(known);
-                self.tell_limited(now, Severity::Warning, text, events);
+                self.tell(Severity::Warning, text, events);
             }
             ControlOutput::Failed { reason, refused, failure } => {
                 news(Request::ConnectionFailed(failure), events);
@@ -385,14 +390,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Says in the log what the server can cause as often as it likes, so many lines a minute.
-    fn tell_limited(&mut self, now: Instant, severity: Severity, text: String, events: &mut VecDeque<Event>) {
-        if let Some(text) = self.log_limit.admit(now, text) {
-            self.tell(severity, text, events);
-        }
-    }
-
-    fn tell(&self, severity: Severity, text: String, events: &mut VecDeque<Event>) {
+    /// Says in the log what the server causes, so many lines a minute.
+    fn tell(&self, severity: Severity, text: String, events: &mut Outbox) {
         events.push_back(Event::Report(Report { severity, path: Some(self.path), text }));
     }
 }

@@ -8,7 +8,6 @@ mod point_to_point;
 mod roaming;
 mod scripts;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use adit_core::{Ended, Instant, Notice, Path, PeerId, Rejected, Report, Severity, Transport};
@@ -31,6 +30,7 @@ use crate::liveness::{Due, Liveness};
 use crate::log_rate_limit::LogRateLimit;
 use crate::negotiate::PeerAbilities;
 use crate::notices::{Heard, Hearing};
+use crate::outbox::Outbox;
 use crate::params::{ControlParams, Keepalive, ServerParams};
 use crate::request::{ConnectionFailure, DataEvent, Event};
 use crate::wire::{Sid, TlsRole};
@@ -238,7 +238,7 @@ impl Peer {
         self.channel.send_message(now, text);
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+    pub(super) fn handle_timeout(&mut self, now: Instant, events: &mut Outbox) {
         self.channel.handle_timeout(now);
         if self.refused_until.is_some_and(|until| now >= until) {
             // The log said why when it was refused.
@@ -291,14 +291,15 @@ impl Peer {
         &mut self,
         now: Instant,
         (why, signal): (String, &'static str),
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) {
         if self.params.point_to_point.is_none() {
             self.channel.fall_silent();
             self.verdict = Some(Verdict::Remove { reason: why, severity: Severity::Info });
             return;
         }
-        self.tell(Severity::Info, format!("{}: {why}; this ends the tunnel", self.name()), events);
+        let text = format!("{}: {why}; this ends the tunnel", self.name());
+        events.own_line(Report { severity: Severity::Info, path: Some(self.path), text });
         self.send_exit_notice(now, events);
         self.verdict = Some(Verdict::End { ended: Ended::Shutdown, signal });
     }
@@ -317,7 +318,7 @@ impl Peer {
     }
 
     /// Works through what the control channel reported.
-    pub(super) fn settle(&mut self, now: Instant, events: &mut VecDeque<Event>) -> Verdict {
+    pub(super) fn settle(&mut self, now: Instant, events: &mut Outbox) -> Verdict {
         while self.verdict.is_none() {
             let Some(output) = self.channel.poll_output() else { break };
             if let Err(error) = self.handle_output(now, output, events) {
@@ -332,7 +333,7 @@ impl Peer {
         &mut self,
         now: Instant,
         output: ControlOutput,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) -> Result<(), KeyStateError> {
         match output {
             ControlOutput::Hello { key_id, message } => self.answer_hello(now, key_id, &message, events),
@@ -342,7 +343,7 @@ impl Peer {
                 if self.data_keys.rekeys() > 0 {
                     let text =
                         format!("{}: renegotiated keys (number {})", self.name(), self.data_keys.rekeys());
-                    self.tell_limited(now, Severity::Info, text, events);
+                    self.tell(Severity::Info, text, events);
                 }
                 self.established = true;
                 self.proceed();
@@ -354,7 +355,7 @@ impl Peer {
             ControlOutput::Message(bytes) => self.handle_record(now, bytes, events),
             ControlOutput::Unfinished { known } => {
                 let text = format!("{}: {}", self.name(), self.channel.unfinished_text(known));
-                self.tell_limited(now, Severity::Warning, text, events);
+                self.tell(Severity::Warning, text, events);
             }
             ControlOutput::Failed { reason, failure, .. } => {
                 self.failure.get_or_insert(failure);
@@ -364,19 +365,14 @@ impl Peer {
         Ok(())
     }
 
-    /// Says in the log what the client can cause as often as it likes, so many lines a minute once it is in.
-    fn tell_limited(&mut self, now: Instant, severity: Severity, text: String, events: &mut VecDeque<Event>) {
-        let text = if self.authenticated { self.log_limit.admit(now, text) } else { Some(text) };
-        if let Some(text) = text {
-            self.tell(severity, text, events);
-        }
-    }
-
-    fn tell(&mut self, severity: Severity, text: String, events: &mut VecDeque<Event>) {
+    /// Says in the log what the client causes: until it has authenticated, as far as there is room for such clients; from then
+    /// on so many lines a minute.
+    fn tell(&mut self, severity: Severity, text: String, events: &mut Outbox) {
         if !self.authenticated {
             return self.lines.push((severity, text));
         }
-        events.push_back(Event::Report(Report { severity, path: Some(self.path), text }));
+        let line = Report { severity, path: Some(self.path), text };
+        events.limited_line(&mut self.log_limit, line);
     }
 
     /// Once all is known that it takes to let the client in, the server goes on with it.
@@ -387,22 +383,25 @@ impl Peer {
         }
     }
 
-    fn handle_record(&mut self, now: Instant, mut record: Zeroizing<Vec<u8>>, events: &mut VecDeque<Event>) {
+    fn handle_record(&mut self, now: Instant, mut record: Zeroizing<Vec<u8>>, events: &mut Outbox) {
         record.push(0);
         for message in split(&mut record) {
+            if self.verdict.is_some() {
+                break;
+            }
             match message.as_deref().map(|text| ControlMessage::parse(text)) {
                 Ok(ControlMessage::PushRequest) => self.push(now),
                 Ok(ControlMessage::CrResponse(response)) => {
                     if let Err(why) = self.authentication.respond(&response, events) {
                         let text = format!("{}: its answer (CR_RESPONSE) is not judged: {why}", self.name());
-                        self.tell_limited(now, Severity::Warning, text, events);
+                        self.tell(Severity::Warning, text, events);
                     }
                 }
                 Ok(ControlMessage::Exit) => self.verdict = Some(exit_notice()),
                 Ok(_) => {}
                 Err(error) => {
                     let text = format!("{}: a control message was dropped: {error}", self.name());
-                    self.tell_limited(now, Severity::Warning, text, events);
+                    self.tell(Severity::Warning, text, events);
                 }
             }
         }

@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 
 use super::cookie::CookieMaker;
 use super::pre_check::answer_length;
+use crate::outbox::Outbox;
 use crate::params::{ServerParams, TlsCryptV2};
 use crate::request::Event;
 use crate::wire::{ControlBody, HEADER_LEN, Header, Opcode, Sid};
@@ -115,7 +116,7 @@ impl PreAuth {
         params: &ServerParams,
         path: Path,
         datagram: &[u8],
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) -> Result<PreAuthOutcome, Rejected> {
         let first = open(params, datagram)?;
         let Header { opcode, key_id } = first.opened.header;
@@ -162,7 +163,7 @@ impl PreAuth {
         path: Path,
         datagram: &[u8],
         first: FirstPacket,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) -> Result<Option<PendingClient>, Rejected> {
         let client = first.opened.sid;
         let mut payload = Vec::new();
@@ -204,7 +205,7 @@ impl PreAuth {
         path: Path,
         larger: bool,
         ask: fn(&mut AnswerLimit, Instant, [usize; 2]) -> Permit,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) -> Result<(), Rejected> {
         let places = self.places(path.source_prefix());
         let permit = ask(self.limit(larger), now, places);
@@ -325,7 +326,7 @@ fn check_permit(
     params: &ServerParams,
     path: Path,
     larger: bool,
-    events: &mut VecDeque<Event>,
+    events: &mut Outbox,
 ) -> Result<(), Rejected> {
     let Permit::Refused { first } = permit else { return Ok(()) };
     let (name, rate) = match larger {
@@ -342,7 +343,7 @@ fn note_limit(
     Rate { count, period }: Rate,
     what: &str,
     path: Path,
-    events: &mut VecDeque<Event>,
+    events: &mut Outbox,
 ) {
     if first {
         let text = format!(

@@ -7,8 +7,9 @@ use super::limits::{LOG_LINES, LOG_PERIOD};
 use crate::request::{ConnectionFailure, Event, FailedClient, Request, ScriptOutcome};
 
 impl Server {
+    /// Says in the log what the server does, or what a limit has admitted.
     pub(super) fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {
-        self.events.push_back(Event::Report(Report { severity, path, text }));
+        self.events.own_line(Report { severity, path, text });
     }
 
     /// Says in the log what a peer caused that has not authenticated, as far as there is room for such lines. False if there

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
-use adit_core::{IpNet, Ipv4Net, Ipv6Net, Path, PeerConfig, PeerId, Severity, Transport};
+use adit_core::{IpNet, Ipv4Net, Ipv6Net, Path, PeerConfig, PeerId, Report, Severity, Transport};
 
 use super::{State, StaticTunnel};
 use crate::negotiate::{PathSize, max_mss_within};
@@ -130,7 +130,8 @@ impl StaticTunnel {
         self.take(path);
         self.heard = true;
         if self.up.is_some() {
-            self.report(Severity::Info, Some(path), "the other end moved here".to_owned());
+            let text = "the other end moved here".to_owned();
+            self.events.push_back(Event::Report(Report { severity: Severity::Info, path: Some(path), text }));
             self.tell_peer();
         }
         self.establish();

@@ -15,6 +15,7 @@ mod handshake;
 mod learn_address;
 mod lifetime;
 mod limits;
+mod malicious_peers;
 mod migrate;
 mod not_up;
 mod override_username;

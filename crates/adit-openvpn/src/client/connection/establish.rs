@@ -1,7 +1,5 @@
 //! The push is there: what of it holds, and the tunnel that follows.
 
-use std::collections::VecDeque;
-
 use adit_core::{Cipher, Instant, IpNet, Ipv4Net, Ipv6Net, PeerConfig, PeerId, Severity};
 
 use super::{Connection, Outcome, Terms, Up, retry};
@@ -12,6 +10,7 @@ use crate::key_state::KeyStateError;
 use crate::lifetime::Lifetime;
 use crate::liveness::Liveness;
 use crate::negotiate::{client_cipher, doubtful_fragments};
+use crate::outbox::Outbox;
 use crate::params::PullAction;
 use crate::pushed::{Pushed, Refused};
 use crate::request::{DataEvent, Event, Request};
@@ -22,7 +21,7 @@ impl Connection {
         &mut self,
         now: Instant,
         options: &[String],
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) -> Result<(), KeyStateError> {
         let mut pushed = Pushed::accepting(self.params.max_pushed_mtu, self.params.data.pushed_compression);
         let is_token = |option: &&String| option.starts_with("auth-token");
@@ -99,7 +98,7 @@ impl Connection {
         &mut self,
         now: Instant,
         terms: Terms,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) -> Result<(), KeyStateError> {
         let Terms { agreement, settings, facts, pushed, .. } = terms;
         let doubt = doubtful_fragments(agreement.fragment.is_some(), self.channel.peer_options());

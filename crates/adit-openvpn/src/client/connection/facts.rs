@@ -1,9 +1,8 @@
 //! What scripts are told of the connection.
 
-use std::collections::VecDeque;
-
 use super::{Connection, retry};
 use crate::environment::{Environment, place_text};
+use crate::outbox::Outbox;
 use crate::params::ScriptParams;
 use crate::request::{Event, PeerFacts, Request};
 
@@ -24,7 +23,7 @@ impl Connection {
     }
 
     /// The server has authenticated itself, or moved.
-    pub(super) fn tell_peer(&mut self, events: &mut VecDeque<Event>) {
+    pub(super) fn tell_peer(&mut self, events: &mut Outbox) {
         let Some(scripts) = self.params.local.scripts.as_deref() else { return };
         if std::mem::replace(&mut self.told_peer, true) {
             return;

@@ -1,7 +1,5 @@
 //! `tls-verify`: a script judges each of the server's certificates, the authority's first, before the server is told anything.
 
-use std::collections::VecDeque;
-
 use adit_core::Instant;
 use adit_pki::certificate::subject_text;
 use rustls::pki_types::CertificateDer;
@@ -10,6 +8,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::news::news;
 use super::{Connection, Outcome};
 use crate::environment::Environment;
+use crate::outbox::Outbox;
 use crate::request::{ConnectionFailure, Event, Request, Script, ScriptId, ScriptOutcome, ScriptPriority};
 
 /// Certificates that are being judged.
@@ -34,14 +33,14 @@ impl Judging {
     }
 
     /// The result is not needed any more.
-    pub(super) fn cancel(&self, events: &mut VecDeque<Event>) {
+    pub(super) fn cancel(&self, events: &mut Outbox) {
         events.extend(self.asked.as_ref().map(|asked| Event::Request(Request::CancelScript(asked.script))));
     }
 }
 
 impl Connection {
     /// The server has shown its certificates in that exchange.
-    pub(super) fn judge(&mut self, now: Instant, key_id: u8, events: &mut VecDeque<Event>) {
+    pub(super) fn judge(&mut self, now: Instant, key_id: u8, events: &mut Outbox) {
         self.judging.cancel(events);
         let chain = self.channel.peer_certificates();
         self.ask_about(now, (key_id, chain.len(), chain), events);
@@ -52,7 +51,7 @@ impl Connection {
         &mut self,
         now: Instant,
         (key_id, above, chain): (u8, usize, Vec<CertificateDer<'static>>),
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) {
         self.judging.asked = None;
         let scripts = self.params.local.scripts.as_deref();
@@ -93,7 +92,7 @@ impl Connection {
         now: Instant,
         id: ScriptId,
         outcome: &ScriptOutcome,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) {
         let Some(asked) = self.judging.asked.take_if(|asked| asked.script == id) else { return };
         let Asked { key_id, chain, depth, .. } = asked;

@@ -1,43 +1,42 @@
 //! The server's control messages, and what follows from each.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use adit_core::{Instant, Severity};
+use adit_core::{Instant, Report, Severity};
 use zeroize::Zeroizing;
 
 use super::news::{news, notice};
 use super::{Connection, Outcome, Pending, decode_name, retry};
 use crate::control_message::{ControlMessage, split};
 use crate::key_state::KeyStateError;
-use crate::request::{Event, Progress, Request, UserPassword};
+use crate::outbox::Outbox;
+use crate::request::{Progress, Request, UserPassword};
 
 impl Connection {
     pub(super) fn handle_record(
         &mut self,
         now: Instant,
         mut record: Zeroizing<Vec<u8>>,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) -> Result<(), KeyStateError> {
         record.push(0);
         for message in split(&mut record) {
+            // What ends the connection is the last message that is heard.
+            if self.verdict.is_some() {
+                break;
+            }
             match message {
                 Ok(text) => self.handle_message(now, &text, events)?,
                 Err(error) => {
                     let text = format!("a control message was dropped: {error}");
-                    self.tell_limited(now, Severity::Warning, text, events);
+                    self.tell(Severity::Warning, text, events);
                 }
             }
         }
         Ok(())
     }
 
-    fn handle_message(
-        &mut self,
-        now: Instant,
-        text: &str,
-        events: &mut VecDeque<Event>,
-    ) -> Result<(), KeyStateError> {
+    fn handle_message(&mut self, now: Instant, text: &str, events: &mut Outbox) -> Result<(), KeyStateError> {
         match ControlMessage::parse(text) {
             ControlMessage::PushReply(_) if !self.params.pull => {}
             ControlMessage::PushReply(options) if self.up.is_none() => match self.assembler.add(options) {
@@ -47,7 +46,7 @@ impl Connection {
             },
             ControlMessage::PushUpdate(_) if !self.params.pull => {}
             ControlMessage::PushUpdate(options) => match self.updates.add(options) {
-                Ok(Some(options)) => self.update(&options, events),
+                Ok(Some(options)) => self.update(now, &options, events),
                 Ok(None) => {}
                 Err(error) => self.verdict = Some(retry(&error.to_string())),
             },
@@ -61,7 +60,7 @@ impl Connection {
                 self.wait_for_verdict(now, timeout);
                 news(Request::Progress(Progress::Pending(timeout)), events);
                 let text = "the server waits for more to let us in".to_owned();
-                self.tell_limited(now, Severity::Info, text, events);
+                self.tell(Severity::Info, text, events);
             }
             ControlMessage::Restart(how) => {
                 notice("server-pushed-connection-reset", &how.to_string(), events);
@@ -73,7 +72,8 @@ impl Connection {
             ControlMessage::Halt(how) => {
                 notice("server-pushed-halt", &how.to_string(), events);
                 let text = format!("the server ended the connection (HALT): {}", how.reason);
-                self.tell(Severity::Warning, text.trim_end_matches([':', ' ']).to_owned(), events);
+                let text = text.trim_end_matches([':', ' ']).to_owned();
+                events.own_line(Report { severity: Severity::Warning, path: Some(self.path), text });
                 self.signal = "server-pushed-halt";
                 self.verdict = Some(Outcome::Exited);
             }

@@ -1,15 +1,13 @@
 //! A point-to-point tunnel: what both ends say of themselves in key method 2 takes the place of a push.
 
-use std::collections::VecDeque;
-
 use adit_core::Instant;
 
 use super::{Connection, Outcome, Terms};
 use crate::data_keys::Agreement;
 use crate::key_state::KeyStateError;
 use crate::negotiate::{PeerAbilities, iv_proto, point_to_point_terms};
+use crate::outbox::Outbox;
 use crate::pushed::Pushed;
-use crate::request::Event;
 use crate::wire::TlsRole;
 
 impl Connection {
@@ -17,7 +15,7 @@ impl Connection {
     pub(super) fn establish_without_push(
         &mut self,
         now: Instant,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) -> Result<(), KeyStateError> {
         let mut theirs = PeerAbilities::parse(self.channel.peer_info().unwrap_or_default());
         if !self.channel.may_export() {

@@ -1,6 +1,5 @@
 //! A server whose outer address changes (roaming).
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use adit_core::{Instant, Path, PeerId, Severity};
@@ -8,6 +7,7 @@ use adit_core::{Instant, Path, PeerId, Severity};
 use super::Connection;
 use crate::data_keys::Agreement;
 use crate::negotiate::{PathSize, max_mss};
+use crate::outbox::Outbox;
 use crate::request::{DataEvent, Event};
 
 impl Connection {
@@ -24,7 +24,7 @@ impl Connection {
     /// The server's data comes from another address, and `float` says to go after it. What depends on the length of the
     /// outer headers follows: the MSS of packets inside at once, parts (`fragment`) with the next keys, which are made now, or
     /// as soon as that is possible, if parts of the present ones are too long there.
-    pub(super) fn follow(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+    pub(super) fn follow(&mut self, now: Instant, events: &mut Outbox) {
         let Some(path) = self.moved_to.take().filter(|path| self.up.is_some() && *path != self.path) else {
             return;
         };
@@ -44,12 +44,7 @@ impl Connection {
     }
 
     /// What the system knows of the MTU of the path to that address, which may be the server's.
-    pub(in crate::client) fn take_path_mtu(
-        &mut self,
-        remote: IpAddr,
-        mtu: Option<u16>,
-        events: &mut VecDeque<Event>,
-    ) {
+    pub(in crate::client) fn take_path_mtu(&mut self, remote: IpAddr, mtu: Option<u16>, events: &mut Outbox) {
         if self.path.remote().ip().to_canonical() != remote {
             return;
         }
@@ -58,7 +53,7 @@ impl Connection {
         self.tell_mss(before, events);
     }
 
-    fn tell_mss(&self, before: Option<u16>, events: &mut VecDeque<Event>) {
+    fn tell_mss(&self, before: Option<u16>, events: &mut Outbox) {
         let max_mss = self.max_mss();
         if max_mss != before {
             events.push_back(Event::Data(DataEvent::SetMaxMss { peer: PeerId::SERVER, max_mss }));

@@ -1,9 +1,8 @@
 //! What is due at a time: questions for the push, pings, and the ends that silence, time limits and the file set.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use adit_core::{Instant, PeerId, Severity, Transport};
+use adit_core::{Instant, PeerId, Report, Severity, Transport};
 
 use super::facts::EXIT_NOTICE;
 use super::news::news;
@@ -12,6 +11,7 @@ use crate::data_message;
 use crate::key_state::earliest;
 use crate::lifetime::signal_of;
 use crate::liveness::Due;
+use crate::outbox::Outbox;
 use crate::request::{ConnectionFailure, DataEvent, Event, Request};
 
 /// How often to ask for the push reply (OpenVPN `PUSH_REQUEST_INTERVAL`).
@@ -26,7 +26,7 @@ impl Connection {
         &mut self,
         now: Instant,
         commanded: bool,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) -> bool {
         let is_first = self.exit_until.is_none();
         self.exit_until.get_or_insert(now);
@@ -50,7 +50,7 @@ impl Connection {
         self.exit_until.is_some()
     }
 
-    pub(in crate::client) fn handle_timeout(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+    pub(in crate::client) fn handle_timeout(&mut self, now: Instant, events: &mut Outbox) {
         self.channel.handle_timeout(now);
         if self.ask_at.is_some_and(|at| now >= at) {
             self.ask_at = Some(now + PUSH_REQUEST_INTERVAL);
@@ -62,6 +62,9 @@ impl Connection {
         }
         if self.is_exiting() {
             return;
+        }
+        if self.changes.due().is_some_and(|at| now >= at) {
+            self.change_settings(now, events);
         }
         if let Some(why) = self.lifetime.over(now) {
             self.signal = signal_of(&why);
@@ -88,14 +91,15 @@ impl Connection {
 
     /// The connection is over, as the configuration wants it to be: that ends the client for good, and is no failure
     /// (as in OpenVPN, which ends itself by SIGTERM here and exits with 0).
-    fn end_as_configured(&mut self, now: Instant, why: &str, events: &mut VecDeque<Event>) {
-        self.tell(Severity::Info, format!("{why}; this ends the tunnel"), events);
+    fn end_as_configured(&mut self, now: Instant, why: &str, events: &mut Outbox) {
+        let text = format!("{why}; this ends the tunnel");
+        events.own_line(Report { severity: Severity::Info, path: Some(self.path), text });
         if self.send_exit_notice(now, false, events) {
             self.signal = EXIT_NOTICE;
         }
     }
 
-    fn tell_silence(&self, events: &mut VecDeque<Event>) {
+    fn tell_silence(&self, events: &mut Outbox) {
         let name = Some(self.channel.peer_name().unwrap_or_default().to_owned());
         let failure = ConnectionFailure::Silent { name, exits: self.liveness.exits() };
         news(Request::ConnectionFailed(failure), events);
@@ -128,6 +132,7 @@ impl Connection {
             return next;
         }
         if self.up.is_some() {
+            next = earliest(next, self.changes.due());
             return earliest(earliest(next, self.lifetime.poll_timeout()), self.liveness.poll_timeout());
         }
         let unheard = (!self.channel.heard()).then(|| self.started + self.remote.poll_timeout);

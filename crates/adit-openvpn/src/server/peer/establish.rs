@@ -1,6 +1,5 @@
 //! The server let a client in: what both agree on, and what it is pushed.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use adit_core::{Instant, Severity};
@@ -13,6 +12,7 @@ use crate::lease::ClientLease;
 use crate::lifetime::Lifetime;
 use crate::liveness::Liveness;
 use crate::negotiate::{choose_cipher, doubtful_fragments, iv_proto};
+use crate::outbox::Outbox;
 use crate::request::{DataEvent, Event, PeerSettings};
 use crate::server::settings::{PushOf, push_options};
 
@@ -26,7 +26,7 @@ impl Peer {
         now: Instant,
         lease: ClientLease,
         settings: &PeerSettings,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) {
         if self.params.point_to_point.is_some() {
             return self.establish_without_push(now, lease, events);
@@ -71,7 +71,7 @@ impl Peer {
     pub(in crate::server) fn override_username(
         &mut self,
         name: &str,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) -> Result<(), String> {
         let Some(before) = self.authentication.override_username(name)?.map(str::to_owned) else {
             return Ok(());
@@ -83,13 +83,7 @@ impl Peer {
     }
 
     /// The keys go to the data plane, and all hear that the client is up.
-    pub(super) fn enter(
-        &mut self,
-        now: Instant,
-        agreement: Agreement,
-        dynamic: bool,
-        events: &mut VecDeque<Event>,
-    ) {
+    pub(super) fn enter(&mut self, now: Instant, agreement: Agreement, dynamic: bool, events: &mut Outbox) {
         self.liveness = Liveness::new(now, self.params.keepalive);
         let outcome = self
             .channel
@@ -132,7 +126,7 @@ impl Peer {
     }
 
     /// No cipher in common.
-    fn refuse_cipher(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+    fn refuse_cipher(&mut self, now: Instant, events: &mut Outbox) {
         let ours: Vec<&str> = self.params.data.ciphers.iter().map(|cipher| cipher.name()).collect();
         let theirs = match (self.abilities.ciphers.as_slice(), &self.occ_cipher) {
             ([], Some(cipher)) => cipher.clone(),

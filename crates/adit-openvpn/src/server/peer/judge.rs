@@ -1,6 +1,5 @@
 //! A client is judged, at first and at each renegotiation: what it says of itself, the verdict, and what follows from it.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use adit_core::{Instant, Severity};
@@ -11,7 +10,8 @@ use crate::data_keys::DataKeys;
 use crate::key_method::KeyMethod2;
 use crate::negotiate::{PeerAbilities, iv_proto, known_proto};
 use crate::occ::parse_options;
-use crate::request::{ClientDecision, ConnectionFailure, Event, PeerSettings, ScriptId, ScriptOutcome};
+use crate::outbox::Outbox;
+use crate::request::{ClientDecision, ConnectionFailure, PeerSettings, ScriptId, ScriptOutcome};
 use crate::server::authentication::{AuthRequest, AuthResult};
 use crate::wire::TlsRole;
 
@@ -24,13 +24,7 @@ impl Peer {
         self.authentication.granted()
     }
 
-    pub(super) fn answer_hello(
-        &mut self,
-        now: Instant,
-        key_id: u8,
-        hello: &KeyMethod2,
-        events: &mut VecDeque<Event>,
-    ) {
+    pub(super) fn answer_hello(&mut self, now: Instant, key_id: u8, hello: &KeyMethod2, events: &mut Outbox) {
         if self.up.is_none() {
             self.peer_info.clone_from(&hello.peer_info);
             self.abilities = PeerAbilities::parse(&hello.peer_info);
@@ -58,7 +52,7 @@ impl Peer {
         self.follow(now, auth_result, events);
     }
 
-    pub(super) fn follow(&mut self, now: Instant, auth_result: AuthResult, events: &mut VecDeque<Event>) {
+    pub(super) fn follow(&mut self, now: Instant, auth_result: AuthResult, events: &mut Outbox) {
         if self.is_refused() {
             return;
         }
@@ -97,7 +91,7 @@ impl Peer {
         now: Instant,
         id: ScriptId,
         outcome: &ScriptOutcome,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) {
         if let Some(auth_result) = self.authentication.script_done(now, id, outcome, events) {
             self.follow(now, auth_result, events);
@@ -110,7 +104,7 @@ impl Peer {
         now: Instant,
         key: u32,
         decision: &ClientDecision,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) {
         // What it says of one that is being sent away changes nothing.
         if !self.is_refused()
@@ -122,13 +116,7 @@ impl Peer {
 
     /// Sends the client `AUTH_FAILED`, with the text `told` if that is not empty, and removes it after the time that it has to
     /// receive that. The log says `reason`. Requests for a verdict that are still open are withdrawn.
-    pub(in crate::server) fn refuse(
-        &mut self,
-        now: Instant,
-        told: &str,
-        reason: &str,
-        events: &mut VecDeque<Event>,
-    ) {
+    pub(in crate::server) fn refuse(&mut self, now: Instant, told: &str, reason: &str, events: &mut Outbox) {
         let comma = if told.is_empty() { "" } else { "," };
         self.channel.send_message(now, &format!("AUTH_FAILED{comma}{told}"));
         // Whatever it says meanwhile does not put its end off.

@@ -1,6 +1,6 @@
 //! `learn-address`: a script that is run for each address of a client, and may refuse it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use adit_core::{Instant, IpNet, Severity};
@@ -9,6 +9,7 @@ use super::Peer;
 use super::scripts::plain_script;
 use crate::environment::Environment;
 use crate::lease::ClientLease;
+use crate::outbox::Outbox;
 use crate::params::ServerParams;
 use crate::request::{
     ClientStep, DataEvent, Event, PeerSettings, Request, ScriptId, ScriptOutcome, ScriptPriority,
@@ -60,7 +61,7 @@ impl Peer {
         lease: ClientLease,
         settings: &PeerSettings,
         before: &mut BTreeSet<IpNet>,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) {
         let Some(command) = self.params.access.learn_address.clone() else { return };
         let mut env = self.environment();
@@ -82,7 +83,7 @@ impl Peer {
         how: &str,
         network: IpNet,
         env: &[(String, String)],
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) -> ScriptId {
         let mut argv = command.to_vec();
         argv.extend([how.to_owned(), shown(network), self.name().to_owned()]);
@@ -108,7 +109,7 @@ impl Peer {
         now: Instant,
         addresses: &[IpNet],
         before: &BTreeSet<IpNet>,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) {
         let Some(command) = self.params.access.learn_address.clone() else { return };
         let mut env = self.environment();
@@ -129,7 +130,7 @@ impl Peer {
     pub(in crate::server) fn forget_addresses(
         &mut self,
         addresses: &[IpNet],
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) -> Vec<IpNet> {
         let Some(up) = &mut self.up else { return Vec::new() };
         let is_reached = |network: &IpNet| !up.lease.refused.contains(network);
@@ -146,7 +147,7 @@ impl Peer {
     }
 
     /// Addresses of a client that is up are reached by it from now on.
-    pub(in crate::server) fn reach(&mut self, addresses: &[IpNet], events: &mut VecDeque<Event>) {
+    pub(in crate::server) fn reach(&mut self, addresses: &[IpNet], events: &mut Outbox) {
         let peer = self.id;
         for route in addresses.iter().copied() {
             events.push_back(Event::Data(DataEvent::AddRoute { peer, route }));
@@ -158,12 +159,7 @@ impl Peer {
     }
 
     /// The script has answered about an address that the client was given since it is up.
-    fn later_address_judged(
-        &mut self,
-        network: IpNet,
-        outcome: &ScriptOutcome,
-        events: &mut VecDeque<Event>,
-    ) {
+    fn later_address_judged(&mut self, network: IpNet, outcome: &ScriptOutcome, events: &mut Outbox) {
         if let Some(why) = refusal(network, outcome) {
             let text = format!("{}: {why}; nothing is sent there", self.name());
             return self.tell(Severity::Warning, text, events);
@@ -178,7 +174,7 @@ impl Peer {
         &mut self,
         id: ScriptId,
         outcome: &ScriptOutcome,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) -> Learned {
         if let Some(up) = &mut self.up {
             if up.learning.superseded.remove(&id) {
@@ -239,7 +235,7 @@ pub(in crate::server) fn delete_address(
     params: &ServerParams,
     (id, source): (ScriptId, IpAddr),
     network: IpNet,
-    events: &mut VecDeque<Event>,
+    events: &mut Outbox,
 ) {
     let Some(mut argv) = params.access.learn_address.clone() else { return };
     argv.extend(["delete".to_owned(), shown(network)]);

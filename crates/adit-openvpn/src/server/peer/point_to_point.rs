@@ -1,6 +1,5 @@
 //! The peer of a point-to-point tunnel: nothing is pushed to it.
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use adit_core::{Instant, Severity, Transport};
@@ -11,17 +10,13 @@ use crate::data_message;
 use crate::lease::ClientLease;
 use crate::lifetime::Lifetime;
 use crate::negotiate::{iv_proto, point_to_point_terms};
+use crate::outbox::Outbox;
 use crate::request::{DataEvent, Event};
 use crate::wire::TlsRole;
 
 impl Peer {
     /// Both ends' key method 2 are there: the tunnel can come up.
-    pub(super) fn establish_without_push(
-        &mut self,
-        now: Instant,
-        lease: ClientLease,
-        events: &mut VecDeque<Event>,
-    ) {
+    pub(super) fn establish_without_push(&mut self, now: Instant, lease: ClientLease, events: &mut Outbox) {
         let data = &self.params.data;
         let terms = match point_to_point_terms(TlsRole::Server, data, &self.abilities) {
             Ok(terms) => terms,
@@ -63,7 +58,7 @@ impl Peer {
     }
 
     /// Tells the other end that this one stops, if it shall be told.
-    pub(in crate::server) fn send_exit_notice(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+    pub(in crate::server) fn send_exit_notice(&mut self, now: Instant, events: &mut Outbox) {
         let (Some(up), Some(point)) = (&self.up, &self.params.point_to_point) else { return };
         if !point.exit_notify {
             return;

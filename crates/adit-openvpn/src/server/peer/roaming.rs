@@ -1,6 +1,5 @@
 //! A client whose outer address changes (roaming).
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use super::Peer;
 use crate::data_keys::Agreement;
 use crate::lease::ClientLease;
 use crate::negotiate::{PathSize, max_mss};
+use crate::outbox::Outbox;
 use crate::request::{DataEvent, Event};
 
 /// The log hears of one move of a client in this time.
@@ -28,7 +28,7 @@ impl Peer {
     /// It is up and has another address, to which the data plane sends from now on. What depends on the length of the outer
     /// headers follows: the MSS of packets inside at once, parts (`fragment`) with the next keys, which are made now, or as soon
     /// as that is possible, if parts of the present ones are too long there.
-    pub(in crate::server) fn move_to(&mut self, now: Instant, path: Path, events: &mut VecDeque<Event>) {
+    pub(in crate::server) fn move_to(&mut self, now: Instant, path: Path, events: &mut Outbox) {
         let before = self.max_mss();
         if path.remote().ip() != self.path.remote().ip() {
             self.path_mtu = None;
@@ -42,12 +42,7 @@ impl Peer {
     }
 
     /// What the system knows of the MTU of the path to that address, which may be its own.
-    pub(in crate::server) fn take_path_mtu(
-        &mut self,
-        remote: IpAddr,
-        mtu: Option<u16>,
-        events: &mut VecDeque<Event>,
-    ) {
+    pub(in crate::server) fn take_path_mtu(&mut self, remote: IpAddr, mtu: Option<u16>, events: &mut Outbox) {
         if self.path.remote().ip().to_canonical() != remote {
             return;
         }
@@ -56,7 +51,7 @@ impl Peer {
         self.tell_mss(before, events);
     }
 
-    fn tell_mss(&self, before: Option<u16>, events: &mut VecDeque<Event>) {
+    fn tell_mss(&self, before: Option<u16>, events: &mut Outbox) {
         let max_mss = self.max_mss();
         if max_mss != before && self.up.is_some() {
             events.push_back(Event::Data(DataEvent::SetMaxMss { peer: self.id, max_mss }));

@@ -1,6 +1,5 @@
 //! What scripts are told of an authenticated client, and what they answer: `client-connect`, `client-disconnect`.
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use adit_core::{Instant, IpNet};
 use super::{Peer, Up};
 use crate::environment::{Environment, place_text};
 use crate::lease::ClientLease;
+use crate::outbox::Outbox;
 use crate::request::{
     ClientStep, Event, PeerFacts, PeerSettings, Request, Script, ScriptId, ScriptOutcome, ScriptPriority,
 };
@@ -34,7 +34,7 @@ impl Peer {
     }
 
     /// The other end of a point-to-point tunnel has authenticated itself.
-    pub(super) fn tell_peer(&self, events: &mut VecDeque<Event>) {
+    pub(super) fn tell_peer(&self, events: &mut Outbox) {
         let point = self.params.point_to_point.as_ref();
         let Some(scripts) = point.and_then(|point| point.local.scripts.as_deref()) else { return };
         let mut env = Environment::new(&scripts.env);
@@ -49,7 +49,7 @@ impl Peer {
         now: Instant,
         lease: ClientLease,
         settings: &PeerSettings,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) {
         let Some(argv) = self.params.access.client_connect.clone() else { return };
         let mut env = self.environment();
@@ -69,7 +69,7 @@ impl Peer {
         &mut self,
         id: ScriptId,
         outcome: &ScriptOutcome,
-        events: &mut VecDeque<Event>,
+        events: &mut Outbox,
     ) -> Connected {
         match self.connecting.take() {
             Some(connecting) if connecting.is(id) => match connecting.done(outcome) {
@@ -102,7 +102,7 @@ impl Peer {
     }
 
     /// A program that judges clients hears that this one is in.
-    pub(in crate::server) fn tell_program(&self, events: &mut VecDeque<Event>) {
+    pub(in crate::server) fn tell_program(&self, events: &mut Outbox) {
         let Some(up) = self.up.as_ref().filter(|_| self.params.access.management) else { return };
         let mut env = self.environment();
         env.lease(&self.params, &up.lease, up.since);
@@ -116,11 +116,7 @@ impl Peer {
 
     /// The client goes: the lease that it would have had, if any. The results of its scripts are no longer needed. Of one that was halted
     /// all was said then.
-    pub(in crate::server) fn leave(
-        &mut self,
-        now: Instant,
-        events: &mut VecDeque<Event>,
-    ) -> Option<ClientLease> {
+    pub(in crate::server) fn leave(&mut self, now: Instant, events: &mut Outbox) -> Option<ClientLease> {
         self.authentication.forget(events);
         if std::mem::replace(&mut self.left, true) {
             return None;

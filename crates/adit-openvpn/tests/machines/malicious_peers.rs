@@ -1,0 +1,270 @@
+//! A server and a client that have authenticated, and then send control messages of every kind as fast as they can: what they
+//! cause stays within the numbers of `docs/LIMITS.md`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use adit_core::{Command, Notice, Path, PeerId, Protocol, Transport};
+use adit_openvpn::access::PasswordScript;
+use adit_openvpn::control_message::{ControlMessage, Disconnect};
+use adit_openvpn::params::{AuthRetry, ClientParams, ScriptParams, ServerParams, UserAuth};
+use adit_openvpn::request::{Event, Request, ScriptId, UserPassword};
+use adit_openvpn::testing::{Authority, Pair, client_params, server_params};
+use adit_openvpn::wrap::WrapConfig;
+use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
+
+/// Lines of the log that one peer causes in a minute.
+const LINES: usize = 16;
+/// Lines that the beginning and the end of one connection have besides.
+const LINES_OF_CONNECTION: usize = 4;
+/// Changes of the tunnel's settings in a minute: eight at once, and one every ten seconds.
+const CHANGES: usize = 8 + 6;
+/// What may be found in buffers, and in tables that have a limit.
+const MEMORY: i64 = 8 << 20;
+/// How long each kind of message is sent.
+const TIME: Duration = Duration::from_secs(60);
+const STEP: Duration = Duration::from_secs(1);
+/// Messages of a kind in one step.
+const BATCH: usize = 20;
+
+/// A message of a kind; `number` makes each other than the one before it.
+fn message(kind: usize, number: usize) -> Option<ControlMessage> {
+    let how = Disconnect { reason: format!("reason {number}"), ..Disconnect::default() };
+    let options = || {
+        let (metric, third) = (number % 250 + 1, number % 256);
+        vec![
+            format!("route-metric {metric}"),
+            format!("route 10.9.{third}.0 255.255.255.0"),
+            format!("dhcp-option x{number}"),
+            format!("dhcp-option DNS 192.0.2.{third}"),
+            format!("unheard-of {number}"),
+            format!("echo {number}"),
+            format!("tun-mtu {}", 1300 + metric),
+        ]
+    };
+    Some(match kind {
+        0 => ControlMessage::PushRequest,
+        1 => ControlMessage::PushReply(options()),
+        2 => ControlMessage::PushUpdate(options().split_off(number % 3)),
+        3 => ControlMessage::AuthFailed(if number.is_multiple_of(2) { "TEMP".to_owned() } else { String::new() }),
+        4 => ControlMessage::Restart(how),
+        5 => ControlMessage::Halt(how),
+        6 => ControlMessage::Exit,
+        7 => ControlMessage::Info(format!("text {number}")),
+        8 => ControlMessage::InfoPre(format!("CR_TEXT:R,E:question {number}")),
+        9 => ControlMessage::AuthPending { timeout: Some(60) },
+        10 => ControlMessage::CrResponse(format!("{number}")),
+        11 => ControlMessage::Unknown(format!("UNKNOWN {number} \u{7}")),
+        _ => return None,
+    })
+}
+
+/// The number of a message's kind. A new kind does not compile until it is here, and fails until [`message`] makes it.
+fn kind(message: &ControlMessage) -> usize {
+    match message {
+        ControlMessage::PushRequest => 0,
+        ControlMessage::PushReply(_) => 1,
+        ControlMessage::PushUpdate(_) => 2,
+        ControlMessage::AuthFailed(_) => 3,
+        ControlMessage::Restart(_) => 4,
+        ControlMessage::Halt(_) => 5,
+        ControlMessage::Exit => 6,
+        ControlMessage::Info(_) => 7,
+        ControlMessage::InfoPre(_) => 8,
+        ControlMessage::AuthPending { .. } => 9,
+        ControlMessage::CrResponse(_) => 10,
+        ControlMessage::Unknown(_) => 11,
+    }
+}
+
+/// What one end was asked for.
+#[derive(Debug, Default)]
+struct Caused {
+    lines: usize,
+    /// Beginnings and ends of connections.
+    connections: usize,
+    changes: usize,
+    questions: usize,
+    words: usize,
+    /// Scripts that run or wait, by their programs.
+    scripts: BTreeMap<ScriptId, String>,
+    /// The most of one program.
+    most_scripts: usize,
+}
+
+impl Caused {
+    fn take(&mut self, events: &mut Vec<Event>) {
+        for event in events.drain(..) {
+            match event {
+                Event::Report(_) => self.lines += 1,
+                Event::Open { .. } | Event::Close { .. } | Event::PeerUp { .. } | Event::PeerDown { .. } => {
+                    self.connections += 1;
+                }
+                Event::Up(_) => self.changes += 1,
+                Event::Request(Request::Challenge(_)) => self.questions += 1,
+                Event::Request(Request::ServerInfo(_)) => self.words += 1,
+                Event::Request(Request::RunScript(script)) => {
+                    let program = script.argv.first().cloned().unwrap_or_default();
+                    self.scripts.insert(script.id, program.clone());
+                    let of_it = self.scripts.values().filter(|other| **other == program).count();
+                    self.most_scripts = self.most_scripts.max(of_it);
+                }
+                Event::Request(Request::CancelScript(id)) => drop(self.scripts.remove(&id)),
+                _ => {}
+            }
+        }
+    }
+
+    /// What a minute may have.
+    fn check(&self, name: &str) {
+        let connections = self.connections * LINES_OF_CONNECTION;
+        assert!(self.lines <= LINES + connections, "{name}: {self:?}");
+        assert!(self.changes <= CHANGES + self.connections, "{name}: {self:?}");
+        assert!(self.questions <= LINES && self.words <= LINES, "{name}: {self:?}");
+        assert!(self.most_scripts <= 1, "{name}: {self:?}");
+    }
+}
+
+/// Both ends, of which the client's scripts or the server's never answer.
+fn pair(change: impl Fn(&mut ClientParams, &mut ServerParams)) -> Pair {
+    let authority = Authority::new();
+    let mut client = client_params(&authority.issue("alice", ClientAuth), WrapConfig::Plain, Transport::Udp);
+    let mut server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
+    client.float = true;
+    change(&mut client, &mut server);
+    Pair::new(client, server)
+}
+
+/// Who is malicious.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Client,
+    Server,
+}
+
+/// One end sends messages of a kind for a minute. Gives what the other end was asked for.
+fn endure(pair: &mut Pair, end: End, say: &mut dyn FnMut(&mut Pair, usize)) -> Caused {
+    let mut caused = Caused::default();
+    pair.client_events.clear();
+    pair.server_events.clear();
+    let until = pair.now + TIME;
+    let mut number = 0;
+    let measured = allocation_counter::measure(|| {
+        while pair.now < until {
+            for _ in 0..BATCH {
+                say(pair, number);
+                number += 1;
+            }
+            pair.exchange();
+            pair.advance(STEP);
+            let (sufferer, other) = match end {
+                End::Client => (&mut pair.server_events, &mut pair.client_events),
+                End::Server => (&mut pair.client_events, &mut pair.server_events),
+            };
+            caused.take(sufferer);
+            other.clear();
+        }
+    });
+    assert!(measured.bytes_current <= MEMORY, "{} bytes are left", measured.bytes_current);
+    caused
+}
+
+fn say_all(end: End, make: impl Fn() -> Pair) {
+    for number in 0.. {
+        let Some(first) = message(number, 0) else { break };
+        assert_eq!(kind(&first), number);
+        let mut pair = make();
+        let caused = endure(&mut pair, end, &mut |pair, count| {
+            let Some(message) = message(number, count) else { return };
+            match end {
+                End::Client => pair.client.say(pair.now, &message.to_string()),
+                End::Server => pair.server.say(pair.now, &message.to_string()),
+            }
+        });
+        caused.check(&format!("{end:?}: {first:?}"));
+    }
+}
+
+#[test]
+fn a_server_causes_no_more_at_a_connected_client() {
+    say_all(End::Server, || {
+        let pair = pair(|_, _| {});
+        assert!(pair.is_up());
+        pair
+    });
+}
+
+#[test]
+fn a_server_causes_no_more_at_a_client_that_waits() {
+    say_all(End::Server, || {
+        pair(|client, server| {
+            client.local.scripts = Some(ScriptParams::default().into());
+            // It never hears what holds for this client.
+            server.per_client.ask = true;
+        })
+    });
+}
+
+#[test]
+fn a_client_causes_no_more_at_a_server() {
+    say_all(End::Client, || {
+        let pair = pair(|_, _| {});
+        assert!(pair.is_up());
+        pair
+    });
+}
+
+/// A server whose scripts run for ever.
+fn with_scripts(client: &mut ClientParams, server: &mut ServerParams) {
+    let script = |name: &str| Some(vec![name.to_owned()]);
+    server.access.verify = script("verify").map(|argv| PasswordScript { argv, by_file: false });
+    server.access.client_crresponse = script("crresponse");
+    server.access.client_connect = script("connect");
+    server.access.client_disconnect = script("disconnect");
+    let credentials = UserPassword { username: "alice".to_owned(), password: "secret".to_owned().into() };
+    client.auth = Some(UserAuth {
+        credentials: Some(credentials),
+        retry: AuthRetry::NoInteract,
+        nocache: false,
+        by_program: false,
+        challenge: None,
+    });
+    client.local.scripts =
+        Some(ScriptParams { tls_verify: script("tls-verify"), ..ScriptParams::default() }.into());
+}
+
+#[test]
+fn a_client_that_is_judged_causes_one_run_of_a_script() {
+    say_all(End::Client, || pair(with_scripts));
+}
+
+/// Renegotiations and moves, which are no messages.
+#[test]
+fn renegotiations_and_moves_cause_no_more() {
+    let rekey = Command::Rekey { peer: PeerId(0) };
+    for end in [End::Client, End::Server] {
+        let mut both = pair(|_, _| {});
+        let caused = endure(&mut both, end, &mut |pair, _| match end {
+            End::Client => pair.client.handle_command(pair.now, rekey.clone()),
+            End::Server => pair.server.handle_command(pair.now, rekey.clone()),
+        });
+        caused.check(&format!("{end:?}: renegotiations"));
+        let mut both = pair(|client, _| client.local.scripts = Some(ScriptParams::default().into()));
+        let elsewhere = |number: usize| Path::Udp {
+            socket: 1,
+            remote: ([198, 51, 100, u8::try_from(number % 250).unwrap()], 1194).into(),
+        };
+        let caused = endure(&mut both, end, &mut |pair, number| {
+            let path = elsewhere(number);
+            match end {
+                End::Client => {
+                    pair.server.handle_notice(pair.now, Notice::Moved { peer: PeerId(0), path });
+                }
+                End::Server => {
+                    pair.client.handle_notice(pair.now, Notice::Moved { peer: PeerId::SERVER, path });
+                }
+            }
+        });
+        caused.check(&format!("{end:?}: moves"));
+    }
+}
