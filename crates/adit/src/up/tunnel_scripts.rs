@@ -20,14 +20,18 @@ use adit_io::{NULL_DEVICE, ScriptCall, ScriptInput};
 use adit_openvpn::request::{GatewayVariable, PeerFacts, Request, TunnelFacts};
 
 pub(super) use worker::{Control, Launcher};
-use worker::{Job, OnFailure, Worker};
+use worker::{Job, OnFailure, Opening, Run, Worker};
 
 /// Why a tunnel ends on request, in the word that scripts get.
 const SIGTERM: &str = "sigterm";
-/// While so many scripts wait, `ipchange` does not run: a peer causes it as often as it moves.
-const MOST_WAITING: usize = 64;
 /// What stands there while a server's update closes the device and opens it: no signal (OpenVPN's sig.c, `signal_name`).
 const NO_SIGNAL: &str = "UNKNOWN";
+/// What `dns-updown` is run for when a device is opened.
+const DNS_UP: &str = "dns-up";
+/// The context of scripts of a device that is opened or closed.
+const INIT: &str = "init";
+/// The context of scripts of a device that is kept over a restart.
+const RESTART: &str = "restart";
 /// How the variables of pushed `dhcp-option`s begin.
 const FOREIGN_OPTION: &str = "foreign_option_";
 
@@ -64,6 +68,8 @@ pub(super) struct TunnelScripts {
     /// What the settings are that come next.
     next: Option<TunnelFacts>,
     opened: Option<Opened>,
+    /// The number of that opening, and its context.
+    opening: (Opening, &'static str),
     /// `route-up` is still to run for what was opened.
     routes_due: bool,
     /// Why what is there ends.
@@ -97,6 +103,7 @@ impl TunnelScripts {
             env: BTreeMap::new(),
             next: None,
             opened: None,
+            opening: (Opening::default(), INIT),
             routes_due: false,
             signal: SIGTERM,
             lost: false,
@@ -124,11 +131,10 @@ impl TunnelScripts {
 
     fn peer_known(&mut self, facts: &PeerFacts, device: &str) {
         self.env.extend(facts.env.iter().cloned());
-        if self.worker.waiting() >= MOST_WAITING {
-            return;
-        }
         if let Some(argv) = self.config.ip_change.clone() {
             let argv = [argv, vec![facts.address.clone()]].concat();
+            // A peer moves as often as it likes, and where it was is of no interest any more.
+            self.worker.withdraw_runs("ipchange");
             self.run("ipchange", argv, OnFailure::Warn, device);
         }
     }
@@ -181,7 +187,7 @@ impl TunnelScripts {
             return true;
         }
         if let Some(delay) = delay {
-            self.worker.post(Job::Wait(delay));
+            self.worker.post(Job::Wait(delay, self.opening.0));
         }
         self.worker.post(Job::GoOn);
         false
@@ -249,7 +255,7 @@ impl TunnelScripts {
             self.set("redirect_gateway", redirects);
         }
         if let Some(argv) = self.config.route_up.clone() {
-            self.run("route-up", argv, OnFailure::Warn, device);
+            self.run_of_opening("route-up", argv, OnFailure::Warn, device);
         }
     }
 
@@ -310,13 +316,29 @@ impl TunnelScripts {
         match self.config.keeps_device {
             false => self.close(device),
             true if self.config.at_restarts => {
-                self.down_script("restart", device);
+                if !self.withdraw() {
+                    self.down_script(RESTART, device);
+                }
             }
             true => {}
         }
     }
 
+    /// Takes back what was opened last, if no script has heard of it yet. Whether it was so. So a peer that changes settings or
+    /// comes and goes faster than scripts run has one run of each wait.
+    fn withdraw(&mut self) -> bool {
+        let (opening, context) = self.opening;
+        let is_withdrawn = self.opened.is_some() && self.worker.withdraw(opening);
+        if is_withdrawn && context == INIT {
+            (self.opened, self.routes_due) = (None, false);
+        }
+        is_withdrawn
+    }
+
     fn close(&mut self, device: &str) {
+        if self.withdraw() && self.opened.is_none() {
+            return;
+        }
         self.routes_go(device);
         self.closed(device);
     }
@@ -324,15 +346,15 @@ impl TunnelScripts {
     fn routes_go(&mut self, device: &str) {
         if let Some(argv) = self.config.route_pre_down.clone() {
             self.set("signal", self.signal);
-            self.describe("init", device);
-            let argv = self.with_arguments(argv, "init", device);
+            self.describe(INIT, device);
+            let argv = self.with_arguments(argv, INIT, device);
             self.run("route-pre-down", argv, OnFailure::Fail, device);
         }
     }
 
     fn closed(&mut self, device: &str) {
         if self.opened.is_some() {
-            self.down_script("init", device);
+            self.down_script(INIT, device);
         }
         (self.opened, self.routes_due) = (None, false);
     }
@@ -343,6 +365,8 @@ impl TunnelScripts {
         self.describe(context, device);
         if let Some(argv) = self.config.down.clone() {
             let argv = self.with_arguments(argv, context, device);
+            // A device that was kept over a restart may be closed before `down` has begun.
+            self.worker.withdraw_runs("down");
             self.run("down", argv, OnFailure::Fail, device);
         }
     }
@@ -354,7 +378,7 @@ impl TunnelScripts {
         let gateways = facts.gateways.clone();
         self.opened = Some(Opened { facts, mtu, redirects, dns, gateways });
         self.routes_due = true;
-        self.up_script("init", device)
+        self.up_script(INIT, device)
     }
 
     /// The same device as before. True if a script runs.
@@ -365,16 +389,18 @@ impl TunnelScripts {
             opened.gateways.clear();
         }
         self.routes_due = false;
-        self.config.at_restarts && self.up_script("restart", device)
+        self.config.at_restarts && self.up_script(RESTART, device)
     }
 
-    fn up_script(&mut self, context: &str, device: &str) -> bool {
+    fn up_script(&mut self, context: &'static str, device: &str) -> bool {
+        self.opening = (Opening(self.opening.0.0.wrapping_add(1)), context);
+        self.worker.post(Job::Begin(self.opening.0));
         self.set("dev_type", if device == NULL_DEVICE { "null" } else { "tun" });
-        let names = self.names("dns-up", device);
+        let names = self.names(DNS_UP, device);
         self.describe(context, device);
         let Some(argv) = self.config.up.clone() else { return names };
         let argv = self.with_arguments(argv, context, device);
-        self.run("up", argv, OnFailure::Fail, device);
+        self.run_of_opening("up", argv, OnFailure::Fail, device);
         true
     }
 
@@ -387,7 +413,8 @@ impl TunnelScripts {
             environment::set_names(&mut self.env, &opened.dns);
         }
         let files = if self.names_by_file { vec![self.names_file(kind, device)] } else { Vec::new() };
-        self.run_with(kind, argv, (files, OnFailure::Warn), device);
+        let of = (kind == DNS_UP).then_some(self.opening.0);
+        self.run_with(kind, argv, (files, OnFailure::Warn, of), device);
         self.env = before;
         true
     }
@@ -430,14 +457,20 @@ impl TunnelScripts {
     }
 
     fn run(&mut self, name: &str, argv: Vec<String>, on_failure: OnFailure, device: &str) {
-        self.run_with(name, argv, (Vec::new(), on_failure), device);
+        self.run_with(name, argv, (Vec::new(), on_failure, None), device);
+    }
+
+    /// Runs what tells of the device that was opened.
+    fn run_of_opening(&mut self, name: &str, argv: Vec<String>, on_failure: OnFailure, device: &str) {
+        let of = Some(self.opening.0);
+        self.run_with(name, argv, (Vec::new(), on_failure, of), device);
     }
 
     fn run_with(
         &mut self,
         name: &str,
         argv: Vec<String>,
-        (files, on_failure): (Vec<ScriptInput>, OnFailure),
+        (files, on_failure, of): (Vec<ScriptInput>, OnFailure, Option<Opening>),
         device: &str,
     ) {
         self.set("script_type", name);
@@ -454,6 +487,6 @@ impl TunnelScripts {
         };
         // Its process is about to give up the rights that these have.
         let now = self.end == End::Serves && !self.completed;
-        self.worker.run(Job::Run { name: name.to_owned(), call: Box::new(call), on_failure }, now);
+        self.worker.run(Run { name: name.to_owned(), call: Box::new(call), on_failure, of }, now);
     }
 }

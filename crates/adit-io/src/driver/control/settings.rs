@@ -1,9 +1,23 @@
 //! The system's settings: set with the tunnel, and followed when the network changes.
 
-use adit_core::{Command, Instant, Protocol, TunnelSettings};
+use adit_core::{Command, Instant, Protocol, Report, Severity, TunnelSettings};
 
 use super::Control;
 use crate::clock;
+
+/// Lines of the log about what the system refused of one change of settings. A peer may have sent thousands of routes.
+const MOST_REPORTS: usize = 16;
+
+/// At most [`MOST_REPORTS`], of which the last says how many there are besides.
+fn some_of(mut reports: Vec<Report>) -> Vec<Report> {
+    if reports.len() > MOST_REPORTS {
+        let others = reports.len() - (MOST_REPORTS - 1);
+        reports.truncate(MOST_REPORTS - 1);
+        let text = format!("{others} further faults of this kind are not written");
+        reports.push(Report { severity: Severity::Warning, path: None, text });
+    }
+    reports
+}
 
 impl<P: Protocol> Control<'_, P> {
     /// Sets the system up.
@@ -14,7 +28,7 @@ impl<P: Protocol> Control<'_, P> {
         let reports = self.system.apply(settings);
         self.watch_network();
         let lacks = self.system.lacks();
-        reports.into_iter().for_each(|report| self.tell(report));
+        some_of(reports).into_iter().for_each(|report| self.tell(report));
         lacks.map_or(Ok(()), Err)
     }
 
@@ -78,5 +92,22 @@ impl<P: Protocol> Control<'_, P> {
             self.protocol.handle_command(clock(), Command::RouteChanged { peer, path });
             self.pump();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_refuses_of_one_change_has_some_lines() {
+        let reports = |count: usize| -> Vec<Report> {
+            let report = |n| Report { severity: Severity::Error, path: None, text: format!("route {n}") };
+            (0..count).map(report).collect()
+        };
+        assert_eq!(some_of(reports(16)), reports(16));
+        let some = some_of(reports(8000));
+        assert_eq!((some.len(), &some[..15]), (16, &reports(15)[..]));
+        assert_eq!(some[15].text, "7985 further faults of this kind are not written");
     }
 }

@@ -1,8 +1,9 @@
 //! The thread that runs scripts one after the other.
 
+use std::collections::VecDeque;
 use std::io;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -68,29 +69,63 @@ pub(super) enum OnFailure {
     Fail,
 }
 
+/// One opening of the device, as scripts see it: they are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Opening(pub(super) u64);
+
+/// A script to run.
+pub(super) struct Run {
+    pub(super) name: String,
+    pub(super) call: Box<ScriptCall>,
+    pub(super) on_failure: OnFailure,
+    /// The opening that it tells of. `None` for what tells of the end of one, or of the peer.
+    pub(super) of: Option<Opening>,
+}
+
 /// What the thread does, in this order.
 pub(super) enum Job {
-    Run { name: String, call: Box<ScriptCall>, on_failure: OnFailure },
-    Wait(Duration),
+    Run(Run),
+    /// Stands before all that tells of this opening.
+    Begin(Opening),
+    /// Before the routes of this opening.
+    Wait(Duration, Opening),
     GoOn,
     GiveUpRights,
     Tell(Sender<()>),
 }
 
+impl Job {
+    /// Whether it is of no use without this opening.
+    fn is_of(&self, opening: Opening) -> bool {
+        match self {
+            Job::Run(run) => run.of == Some(opening),
+            Job::Begin(of) | Job::Wait(_, of) => *of == opening,
+            // Routes wait for one word for each time that they were held up.
+            Job::GoOn | Job::GiveUpRights | Job::Tell(_) => false,
+        }
+    }
+}
+
 /// What the thread and its owner share.
 #[derive(Default)]
 struct Shared {
+    state: Mutex<State>,
+    /// There is a job, or an end.
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    ended: bool,
     failure: Option<String>,
-    /// Scripts that wait for those before them.
-    waiting: usize,
     /// When a script ends that runs, or waits to, since before the tunnel was told to end.
     until: Option<Instant>,
 }
 
 /// The thread, as its owner sees it.
 pub(super) struct Worker {
-    jobs: Option<Sender<Job>>,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     here: Arc<Runner>,
 }
@@ -99,41 +134,49 @@ pub(super) struct Worker {
 struct Runner {
     launcher: Launcher,
     control: Mutex<Control>,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Shared>,
 }
 
 impl Worker {
     pub(super) fn start(launcher: Launcher, control: Control) -> io::Result<Self> {
-        let (jobs, receiver) = mpsc::channel();
-        let shared = Arc::<Mutex<Shared>>::default();
+        let shared = Arc::<Shared>::default();
         let here = Arc::new(Runner { launcher, control: Mutex::new(control), shared: Arc::clone(&shared) });
         let runner = Arc::clone(&here);
-        let work = move || runner.work(&receiver);
+        let work = move || runner.work();
         let thread = thread::Builder::new().name("adit-hooks".to_owned()).spawn(work)?;
-        Ok(Worker { jobs: Some(jobs), shared, thread: Some(thread), here })
+        Ok(Worker { shared, thread: Some(thread), here })
     }
 
     pub(super) fn post(&self, job: Job) {
-        if matches!(job, Job::Run { .. }) {
-            lock(&self.shared).waiting += 1;
-        }
-        if let Some(jobs) = &self.jobs {
-            // The thread ends when this value is dropped, not before.
-            let _ = jobs.send(job);
-        }
+        lock(&self.shared.state).jobs.push_back(job);
+        self.shared.work.notify_one();
     }
 
     /// Has a script run; `now`: by this process and with its rights, and this waits for it.
-    pub(super) fn run(&self, job: Job, now: bool) {
-        match job {
-            Job::Run { name, call, on_failure } if now => {
-                if self.failure().is_none() {
-                    let inherits_output = !lock(&self.here.control).in_background;
-                    self.here.judge(&name, on_failure, run_script(&call, inherits_output));
-                }
-            }
-            job => self.post(job),
+    pub(super) fn run(&self, run: Run, now: bool) {
+        if !now {
+            return self.post(Job::Run(run));
         }
+        if self.failure().is_none() {
+            let inherits_output = !lock(&self.here.control).in_background;
+            self.here.judge(&run.name, run.on_failure, run_script(&run.call, inherits_output));
+        }
+    }
+
+    /// Takes back the runs of a script that wait, as another supersedes them.
+    pub(super) fn withdraw_runs(&self, name: &str) {
+        lock(&self.shared.state).jobs.retain(|job| !matches!(job, Job::Run(waits) if waits.name == name));
+    }
+
+    /// Takes back what tells of an opening, if nothing of it has begun: then scripts need not be told of its end. Whether it
+    /// was so.
+    pub(super) fn withdraw(&self, opening: Opening) -> bool {
+        let jobs = &mut lock(&self.shared.state).jobs;
+        let is_unheard = jobs.iter().any(|job| matches!(job, Job::Begin(of) if *of == opening));
+        if is_unheard {
+            jobs.retain(|job| !job.is_of(opening));
+        }
+        is_unheard
     }
 
     /// The tunnel was told to end: scripts that began before have a moment.
@@ -142,9 +185,9 @@ impl Worker {
     }
 
     pub(super) fn hurry_within(&self, grace: Duration) {
-        lock(&self.shared).until.get_or_insert(Instant::now() + grace);
+        lock(&self.shared.state).until.get_or_insert(Instant::now() + grace);
         self.finish_all();
-        lock(&self.shared).until = None;
+        lock(&self.shared.state).until = None;
     }
 
     /// Waits until all has run.
@@ -155,20 +198,27 @@ impl Worker {
         let _ = wait.recv();
     }
 
-    /// How many scripts wait for those before them.
-    pub(super) fn waiting(&self) -> usize {
-        lock(&self.shared).waiting
+    /// The names of the scripts that wait for those before them.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> Vec<String> {
+        let state = lock(&self.shared.state);
+        let names = state.jobs.iter().filter_map(|job| match job {
+            Job::Run(run) => Some(run.name.clone()),
+            _ => None,
+        });
+        names.collect()
     }
 
     /// Why a script has made the tunnel fail.
     pub(super) fn failure(&self) -> Option<String> {
-        lock(&self.shared).failure.clone()
+        lock(&self.shared.state).failure.clone()
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.jobs = None;
+        lock(&self.shared.state).ended = true;
+        self.shared.work.notify_one();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -176,20 +226,26 @@ impl Drop for Worker {
 }
 
 impl Runner {
-    fn work(&self, jobs: &Receiver<Job>) {
-        for job in jobs {
-            if matches!(job, Job::Run { .. }) {
-                lock(&self.shared).waiting -= 1;
-            }
+    /// The next job; `None` when all are done and there will be no more.
+    fn next(&self) -> Option<Job> {
+        let state = lock(&self.shared.state);
+        let waits = |state: &mut State| state.jobs.is_empty() && !state.ended;
+        let waited = self.shared.work.wait_while(state, waits);
+        waited.unwrap_or_else(PoisonError::into_inner).jobs.pop_front()
+    }
+
+    fn work(&self) {
+        while let Some(job) = self.next() {
             match job {
                 Job::Tell(told) => drop(told.send(())),
                 // OpenVPN ends at once when a script fails that must not.
-                _ if lock(&self.shared).failure.is_some() => {}
-                Job::Run { name, call, on_failure } => {
+                _ if lock(&self.shared.state).failure.is_some() => {}
+                Job::Run(Run { name, call, on_failure, .. }) => {
                     let exit = self.run(*call);
                     self.judge(&name, on_failure, exit);
                 }
-                Job::Wait(delay) => self.wait(delay),
+                Job::Begin(_) => {}
+                Job::Wait(delay, _) => self.wait(delay),
                 Job::GoOn => (lock(&self.control).go_on)(),
                 Job::GiveUpRights => {
                     // A helper that is gone runs nothing.
@@ -201,7 +257,7 @@ impl Runner {
 
     fn wait(&self, delay: Duration) {
         let until = Instant::now() + delay;
-        while Instant::now() < until && lock(&self.shared).until.is_none() {
+        while Instant::now() < until && lock(&self.shared.state).until.is_none() {
             thread::sleep(LOOK_EVERY);
         }
     }
@@ -215,7 +271,7 @@ impl Runner {
                 return Ok(exit);
             }
             let now = Instant::now();
-            let is_late = lock(&self.shared).until.is_some_and(|until| now >= until);
+            let is_late = lock(&self.shared.state).until.is_some_and(|until| now >= until);
             match told_to_end {
                 None if is_late => {
                     run.terminate();
@@ -241,7 +297,7 @@ impl Runner {
         if on_failure == OnFailure::Warn {
             return lock(&self.control).log.log(Severity::Warning, why);
         }
-        lock(&self.shared).failure.get_or_insert(why);
+        lock(&self.shared.state).failure.get_or_insert(why);
         (lock(&self.control).shut_down)();
     }
 }
