@@ -1,17 +1,19 @@
 //! What a server pushes, read into settings.
 
 mod arguments;
+mod dhcp_option;
 mod settings;
 mod update;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use adit_core::{Cipher, Dns, DnsOptions, IpNet, Ipv6Net, PeerLimits, Redirect, is_domain};
+use adit_core::{Cipher, Dns, DnsOptions, IpNet, Ipv6Net, PeerLimits, Redirect};
 
 use self::arguments::{
     cipher, first, idle, length, redirect_gateway, route4, route6, seconds, topology, two_addresses,
 };
+use self::dhcp_option::DhcpOption;
 pub(crate) use self::update::{Change, Update, address_change};
 use crate::codec::{Compression, LONGEST_PAYLOAD};
 use crate::params::{DataParams, Keepalive, PushedCompression};
@@ -56,7 +58,7 @@ pub(crate) struct Pushed {
     block_ipv6: bool,
     /// `dhcp-option`.
     dhcp: Dns,
-    /// The same as it was written, for scripts.
+    /// Those that were read, printed anew, for scripts.
     dhcp_options: Vec<String>,
     /// `setenv-safe`, for scripts.
     variables: Vec<(String, String)>,
@@ -198,18 +200,14 @@ impl Pushed {
     }
 
     fn dhcp_option(&mut self, arguments: &[&str]) -> Result<(), Refused> {
-        self.dhcp_options.push(arguments.join(" "));
-        match arguments {
-            ["DNS" | "DNS6", server] => {
-                self.dhcp.servers.push(server.parse().map_err(|_| ignored("not an address"))?);
-            }
-            ["DOMAIN" | "DOMAIN-SEARCH" | "ADAPTER_DOMAIN_SUFFIX", domain] if is_domain(domain) => {
-                self.dhcp.search.push((*domain).to_owned());
-            }
-            ["DOMAIN-ROUTE", domain] if *domain == "." || is_domain(domain) => {
-                self.dhcp.only_for.push((*domain).to_owned());
-            }
-            _ => return Err(ignored("this dhcp-option has no use here")),
+        let option = DhcpOption::parse(arguments).map_err(ignored)?;
+        self.dhcp_options.push(option.to_string());
+        match option {
+            DhcpOption::Server(_, server) => self.dhcp.servers.push(server),
+            DhcpOption::Search(_, domain) => self.dhcp.search.push(domain.to_owned()),
+            DhcpOption::OnlyFor(domain) => self.dhcp.only_for.push(domain.to_owned()),
+            // Scripts may have a use for it, as with OpenVPN.
+            DhcpOption::Other(_) => return Err(ignored("this dhcp-option has no use here, but for scripts")),
         }
         Ok(())
     }
@@ -280,6 +278,22 @@ mod tests {
 
     pub(super) fn settings(pushed: &Pushed) -> TunnelSettings {
         pushed.settings(&LocalSettings::default(), false, 1500, "192.0.2.1".parse().unwrap())
+    }
+
+    /// A script that is given them runs as root.
+    #[test]
+    fn scripts_are_given_no_dhcp_option_that_was_not_read() {
+        let mut pushed = Pushed::default();
+        for option in [
+            "dhcp-option DOMAIN $(touch${IFS}pwned)",
+            "dhcp-option DNS 10.0.0.1;reboot",
+            "dhcp-option DNS 10.0.0.2",
+            "dhcp-option DOMAIN-SEARCH -x`id`",
+        ] {
+            let is_good = option.ends_with("10.0.0.2");
+            assert_eq!(pushed.apply(option).is_ok(), is_good, "{option}");
+        }
+        assert_eq!(pushed.dhcp_options, ["DNS 10.0.0.2"]);
     }
 
     #[test]
