@@ -263,7 +263,7 @@ fn fatal(option: &str) -> Refused {
 
 #[cfg(test)]
 mod tests {
-    use adit_core::{RouteVia, TunnelSettings};
+    use adit_core::{Route, RouteVia, TunnelSettings};
 
     use super::*;
     use crate::params::LocalSettings;
@@ -278,6 +278,34 @@ mod tests {
 
     pub(super) fn settings(pushed: &Pushed) -> TunnelSettings {
         pushed.settings(&LocalSettings::default(), false, 1500, "192.0.2.1".parse().unwrap())
+    }
+
+    /// OpenVPN's init.c, `do_init_route_list`: there is one default metric.
+    #[test]
+    fn a_pushed_metric_holds_for_the_files_routes_without_one() {
+        let route = |last: u8, via, metric| Route {
+            destination: IpNet::new([10, 9, last, 0].into(), 24).unwrap(),
+            via,
+            metric,
+        };
+        let tunnel = RouteVia::Tunnel;
+        let own = |default| {
+            let routes = vec![
+                route(1, tunnel, default),
+                route(2, tunnel, Some(3)),
+                route(3, RouteVia::SystemGateway, None),
+            ];
+            LocalSettings { routes, route_metric: default, ..LocalSettings::default() }
+        };
+        let metrics = |pushed: &Pushed, default, nopull| -> Vec<Option<u32>> {
+            let settings = pushed.settings(&own(default), nopull, 1500, "192.0.2.1".parse().unwrap());
+            settings.routes.iter().map(|route| route.metric).collect()
+        };
+        let pushed = read(&["route-metric 9"]);
+        assert_eq!(metrics(&pushed, None, false), [Some(9), Some(3), None]);
+        assert_eq!(metrics(&pushed, Some(5), false), [Some(9), Some(3), None]);
+        assert_eq!(metrics(&pushed, Some(5), true), [Some(5), Some(3), None], "route-nopull");
+        assert_eq!(metrics(&read(&[]), Some(5), false), [Some(5), Some(3), None]);
     }
 
     /// A script that is given them runs as root.

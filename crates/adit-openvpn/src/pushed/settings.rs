@@ -29,7 +29,7 @@ impl Pushed {
         };
         settings.addresses = local.addresses.iter().filter(needed).copied().collect();
         settings.peer_address = local.peer_address.filter(|_| self.ifconfig.is_none());
-        settings.routes = local.routes.clone();
+        settings.routes = self.routes_of_file(local, route_nopull);
         if let Some((address, second)) = self.ifconfig {
             self.add_ipv4(&mut settings, address, second);
         }
@@ -58,7 +58,7 @@ impl Pushed {
         route_nopull: bool,
     ) -> TunnelFacts {
         let none = DnsOptions::default();
-        let own = TunnelSettings { routes: local.routes.clone(), ..settings.clone() };
+        let own = TunnelSettings { routes: self.routes_of_file(local, route_nopull), ..settings.clone() };
         let mut told = Told { settings, ..Told::by_file(&own, scripts, &none) };
         told.peer_ipv6 = self.peer_ipv6.or(told.peer_ipv6);
         // As in OpenVPN, `route-nopull` does not concern it.
@@ -77,6 +77,16 @@ impl Pushed {
         }
         told.variables = &self.variables;
         told.facts(scripts)
+    }
+
+    /// The file's routes. Those that have no metric of their own get the pushed one (OpenVPN's init.c, `do_init_route_list`).
+    fn routes_of_file(&self, local: &LocalSettings, route_nopull: bool) -> Vec<Route> {
+        let pushed = self.route_metric.filter(|_| !route_nopull);
+        let metric_of = |route: &Route| match pushed {
+            Some(_) if route.metric == local.route_metric && route.via != RouteVia::SystemGateway => pushed,
+            _ => route.metric,
+        };
+        local.routes.iter().map(|route| Route { metric: metric_of(route), ..*route }).collect()
     }
 
     fn add_ipv4(&self, settings: &mut TunnelSettings, address: Ipv4Addr, second: Ipv4Addr) {
