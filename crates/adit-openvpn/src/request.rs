@@ -143,8 +143,8 @@ pub enum Reply {
         peer: PeerId,
         /// Its name, as it was asked for.
         name: String,
-        /// What holds for it; or why that is not known, and the peer is refused.
-        settings: Result<Box<PeerSettings>, String>,
+        /// What holds for it; or why there is none.
+        settings: Result<Box<PeerSettings>, NoSettings>,
     },
     /// The addresses that the other end of a point-to-point tunnel may have from now on: those of the names by which
     /// the configuration knows it.
@@ -173,6 +173,15 @@ pub enum Reply {
         /// The message: `RESTART`, or `HALT`, with a reason behind a comma.
         message: String,
     },
+}
+
+/// Why nothing holds for a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoSettings {
+    /// The peer may not come in, for this reason.
+    Refused(String),
+    /// What holds for it cannot be told, for this reason, which is a fault of the server. The peer may come again.
+    Fault(String),
 }
 
 /// What `status` and the log show of a peer beside the part that the peers of all protocols have.

@@ -15,7 +15,7 @@ use adit_core::{Instant, Path};
 use rustls::pki_types::CertificateDer;
 
 use self::management::ManagementAuth;
-pub(super) use self::scripts::deferred_result;
+pub(super) use self::scripts::{deferred_result, is_fault};
 use crate::access::AccessParams;
 use crate::auth_token::{Login, Verified};
 use crate::environment::Environment;
@@ -56,6 +56,8 @@ pub(super) enum AuthResult {
     Passed,
     /// It is not let in: words for the client, and for the log.
     Refused { told: String, reason: String },
+    /// What judges it has a fault, for this reason: it may come again.
+    Failed { reason: String },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -281,12 +283,15 @@ impl Authentication {
 
     /// The deadline has passed.
     pub(super) fn late(&mut self, events: &mut impl Extend<Event>) -> AuthResult {
+        // A client that was told to do something first has not done it in time.
+        let was_put_off = self.put_off;
         self.forget(events);
         let who = match self.params.access.management {
             true => "who judges it, by scripts or at the management socket,",
             false => "the scripts that judge it",
         };
-        refused("", format!("{who} did not answer in time"))
+        let reason = format!("{who} did not answer in time");
+        if was_put_off { refused("", reason) } else { AuthResult::Failed { reason } }
     }
 
     /// The scripts' results are no longer needed.

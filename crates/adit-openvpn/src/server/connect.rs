@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-use super::authentication::deferred_result;
+use super::authentication::{deferred_result, is_fault};
 use crate::lease::ClientLease;
 use crate::request::{PeerSettings, Script, ScriptFile, ScriptId, ScriptOutcome, ScriptPriority};
 
@@ -27,6 +27,8 @@ pub(super) enum Connected {
     NotYet,
     /// No, and why.
     Refused { lease: ClientLease, reason: String },
+    /// Nothing that could be understood, for this reason.
+    Failed { lease: ClientLease, reason: String },
     /// Yes.
     Accepted {
         lease: ClientLease,
@@ -92,14 +94,20 @@ impl Connecting {
         let passed = match (&outcome.exit, deferred_result(outcome)) {
             (Ok(0), _) | (Ok(DEFERRED), Some(true)) => Ok(()),
             (Ok(DEFERRED), None) => return Err(self),
-            (Ok(code), _) => Err(format!("client-connect says no (exit code {code})")),
-            (Err(why), _) => Err(format!("client-connect: {why}")),
+            (Ok(code), _) if !is_fault(&outcome.exit) => {
+                Err((false, format!("client-connect says no (exit code {code})")))
+            }
+            (Ok(code), _) => Err((true, format!("client-connect failed (exit code {code})"))),
+            (Err(why), _) => Err((true, format!("client-connect: {why}"))),
         };
         let Connecting { lease, settings, .. } = *self;
         let refused = |lease, reason| Ok(Connected::Refused { lease, reason });
         match (passed, &outcome.settings) {
-            (Err(reason), _) => refused(lease, reason),
-            (Ok(()), Some(Err(why))) => refused(lease, format!("client-connect: {why}")),
+            (Err((false, reason)), _) => refused(lease, reason),
+            (Err((true, reason)), _) => Ok(Connected::Failed { lease, reason }),
+            (Ok(()), Some(Err(why))) => {
+                Ok(Connected::Failed { lease, reason: format!("client-connect: {why}") })
+            }
             (Ok(()), Some(Ok(added))) if added.disabled => {
                 refused(lease, "client-connect says `disable`".to_owned())
             }

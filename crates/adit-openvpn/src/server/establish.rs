@@ -9,7 +9,7 @@ use super::connect::Connected;
 use super::peer::{Learned, Peer, delete_address};
 use super::tls_crypt_v2_verify::KeyVerdict;
 use crate::lease::ClientLease;
-use crate::request::{ClientDecision, Event, PeerSettings, Request, ScriptId, ScriptOutcome};
+use crate::request::{ClientDecision, Event, NoSettings, PeerSettings, Request, ScriptId, ScriptOutcome};
 
 impl Server {
     /// A client proved who it is: what holds for it alone must be known first, if anything may.
@@ -29,7 +29,7 @@ impl Server {
         &mut self,
         id: PeerId,
         name: &str,
-        settings: Result<Box<PeerSettings>, String>,
+        settings: Result<Box<PeerSettings>, NoSettings>,
     ) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         // The client that asked may be gone, and its id another's.
@@ -43,8 +43,12 @@ impl Server {
                 self.settle(id);
             }
             Ok(settings) => self.assign_addresses(id, &settings, false),
-            Err(why) => {
+            Err(NoSettings::Refused(why)) => {
                 peer.refuse(self.now, "", &why, &mut self.events);
+                self.settle(id);
+            }
+            Err(NoSettings::Fault(why)) => {
+                peer.refuse_for_now(self.now, &why, &mut self.events);
                 self.settle(id);
             }
         }
@@ -158,6 +162,10 @@ impl Server {
                 self.pool.release(&lease.addresses);
                 peer.refuse(self.now, "", &reason, &mut self.events);
             }
+            Connected::Failed { lease, reason } => {
+                self.pool.release(&lease.addresses);
+                peer.refuse_for_now(self.now, &reason, &mut self.events);
+            }
             Connected::Accepted { mut lease, mut settings, mut added } => {
                 if let Some(granted) = peer.granted() {
                     added.merge(*granted);
@@ -211,7 +219,7 @@ impl Server {
         let Some(peer) = self.peers.get_mut(&id) else { return false };
         let before = peer.known_name().map(str::to_owned);
         if let Err(why) = peer.override_username(username, &mut self.events) {
-            peer.refuse(self.now, "", &why, &mut self.events);
+            peer.refuse_for_now(self.now, &why, &mut self.events);
             return false;
         }
         // With `username-as-common-name` it has another name now, and that name's earlier connections make room.

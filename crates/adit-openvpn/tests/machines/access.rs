@@ -168,13 +168,19 @@ fn a_client_is_told_what_is_waited_for() {
 #[test]
 fn scripts_that_never_answer() {
     let mut pair = pair(|client, _| client.control.hand_window = Duration::from_secs(600));
+    let first = asked(&pair, VERIFY)[0].id;
     pair.advance(Duration::from_secs(59));
     assert_eq!((pair.server.half_open(), end_of(&pair)), (1, None));
     pair.advance(Duration::from_secs(8));
-    assert!(end_of(&pair).is_some() && log_says(&pair.server_events, "did not answer in time"));
-    assert_eq!((pair.server.half_open(), dropped(&pair)), (0, 1));
+    // That is no fault of the client's.
+    assert_eq!(end_of(&pair), None);
+    assert!(log_says(&pair.server_events, "did not answer in time"));
+    assert!(log_says(&pair.client_events, "AUTH_FAILED,TEMP"));
+    assert_eq!(dropped(&pair), 1);
     // Too late.
-    ends(&mut pair, VERIFY, 0, &[]);
+    let outcome = ScriptOutcome { exit: Ok(0), files: Vec::new(), settings: None };
+    pair.server.handle_reply(pair.now, Reply::ScriptDone { id: first, outcome });
+    pair.exchange();
     assert!(!accepted(&pair));
 }
 
@@ -315,19 +321,39 @@ fn client_connect_says_no() {
         settings,
     };
     let disabled = PeerSettings { disabled: true, ..PeerSettings::default() };
-    for outcome in [
-        no(Ok(1), &[], None),
-        no(Err("killed".to_owned()), &[], None),
-        no(Ok(2), &["0"], None),
-        no(Ok(0), &[], Some(Err("line 1: bogus".to_owned()))),
-        no(Ok(0), &[], Some(Ok(Box::new(disabled)))),
-    ] {
+    for outcome in
+        [no(Ok(1), &[], None), no(Ok(2), &["0"], None), no(Ok(0), &[], Some(Ok(Box::new(disabled))))]
+    {
         let mut pair = connecting();
         reports(&mut pair, "client-connect", outcome.clone());
         assert!(!accepted(&pair) && end_of(&pair).is_some(), "{outcome:?}");
         // It was never connected.
         pair.advance(Duration::from_secs(10));
         assert!(pair.server.half_open() == 0 && asked(&pair, "client-disconnect").is_empty());
+    }
+}
+
+/// The client may come again.
+#[test]
+fn scripts_that_fail_refuse_nobody_for_good() {
+    for (exit, settings) in [
+        (Err("killed".to_owned()), None),
+        (Ok(127), None),
+        (Ok(137), None),
+        (Ok(0), Some(Err("line 1: bogus".to_owned()))),
+    ] {
+        let mut pair = connecting();
+        let outcome = ScriptOutcome { exit: exit.clone(), files: Vec::new(), settings };
+        reports(&mut pair, "client-connect", outcome.clone());
+        assert!(!accepted(&pair) && end_of(&pair).is_none(), "{outcome:?}");
+        assert!(log_says(&pair.client_events, "AUTH_FAILED,TEMP"), "{outcome:?}");
+        if outcome.settings.is_some() {
+            continue;
+        }
+        let mut pair = self::pair(|_, _| {});
+        reports(&mut pair, VERIFY, outcome.clone());
+        assert!(!accepted(&pair) && end_of(&pair).is_none(), "{outcome:?}");
+        assert!(log_says(&pair.client_events, "AUTH_FAILED,TEMP"), "{outcome:?}");
     }
 }
 

@@ -3,18 +3,22 @@
 use std::time::Duration;
 
 use adit_core::{Ended, IpNet, PeerId, PoolEntry, Protocol, TunnelSettings};
-use adit_openvpn::params::{PerClientParams, ServerParams};
-use adit_openvpn::request::{DataEvent, Event, PeerSettings, PushChange, Reply, Request};
+use adit_openvpn::params::{ClientParams, PerClientParams, ServerParams};
+use adit_openvpn::request::{DataEvent, Event, NoSettings, PeerSettings, PushChange, Reply, Request};
 use adit_openvpn::testing::{Authority, Pair, client_params, server_params};
 use adit_openvpn::wrap::WrapConfig;
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 
 fn pair(change: impl Fn(&mut ServerParams)) -> Pair {
+    pair_of(|_, server| change(server))
+}
+
+fn pair_of(change: impl Fn(&mut ClientParams, &mut ServerParams)) -> Pair {
     let authority = Authority::new();
-    let client =
+    let mut client =
         client_params(&authority.issue("alice", ClientAuth), WrapConfig::Plain, adit_core::Transport::Udp);
     let mut server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
-    change(&mut server);
+    change(&mut client, &mut server);
     Pair::new(client, server)
 }
 
@@ -26,8 +30,8 @@ fn asking() -> Pair {
     pair
 }
 
-fn answer(pair: &mut Pair, name: &str, settings: Result<PeerSettings, &str>) {
-    let settings = settings.map(Box::new).map_err(str::to_owned);
+fn answer(pair: &mut Pair, name: &str, settings: Result<PeerSettings, NoSettings>) {
+    let settings = settings.map(Box::new);
     let reply = Reply::PeerSettings { peer: PeerId(0), name: name.to_owned(), settings };
     pair.server.handle_reply(pair.now, reply);
     pair.exchange();
@@ -96,10 +100,10 @@ fn a_peer_address_of_net30_becomes_a_netmask() {
 }
 
 #[test]
-fn a_disabled_client_and_one_with_a_wrong_file_are_told() {
+fn a_disabled_client_and_one_without_a_file_are_told() {
     for settings in [
         Ok(PeerSettings { disabled: true, ..PeerSettings::default() }),
-        Err("ccd/alice:1: there is no directive `disabel`"),
+        Err(NoSettings::Refused("ccd has no file for it (ccd-exclusive)".to_owned())),
     ] {
         let mut pair = asking();
         answer(&mut pair, "alice", settings);
@@ -109,6 +113,36 @@ fn a_disabled_client_and_one_with_a_wrong_file_are_told() {
         assert!(pair.client_events.iter().any(failed));
         pair.advance(Duration::from_secs(10));
         assert_eq!(pair.server.half_open(), 0);
+    }
+}
+
+/// A fault of the server's is final to none: not to a client that knows `TEMP`, nor to one before OpenVPN 2.6.
+#[test]
+fn a_client_with_a_wrong_file_comes_again() {
+    for (older, words) in [(false, "AUTH_FAILED,TEMP"), (true, "RESTART")] {
+        let mut pair = pair_of(|client, server| {
+            client.data.before_2_6 = older;
+            server.per_client.ask = true;
+        });
+        let fault = "ccd/alice:1: there is no directive `disabel`";
+        answer(&mut pair, "alice", Err(NoSettings::Fault(fault.to_owned())));
+        let says = |events: &[Event], words: &str| {
+            events.iter().any(|event| matches!(event, Event::Report(report) if report.text.contains(words)))
+        };
+        assert!(says(&pair.server_events, fault));
+        assert!(says(&pair.client_events, words), "{words}: {:?}", pair.client_events);
+        pair.server_events.clear();
+        pair.advance(Duration::from_secs(10));
+        let asks = |event: &Event| match event {
+            Event::Request(Request::PeerSettings { peer, .. }) => Some(*peer),
+            _ => None,
+        };
+        let peer = pair.server_events.iter().find_map(asks).expect("it comes again");
+        let settings = Ok(Box::default());
+        let reply = Reply::PeerSettings { peer, name: "alice".to_owned(), settings };
+        pair.server.handle_reply(pair.now, reply);
+        pair.exchange();
+        assert!(pair.is_up(), "{words}");
     }
 }
 

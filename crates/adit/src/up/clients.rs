@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use adit_config::openvpn::{PerClient, PoolFile, client_file_name, parse_pool_file};
 use adit_core::{PeerId, PoolEntry, Protocol, Severity};
 use adit_io::{Handle, HelperFiles};
-use adit_openvpn::request::{PeerSettings, Reply};
+use adit_openvpn::request::{NoSettings, PeerSettings, Reply};
 
 use super::client_settings;
 use crate::log::Logger;
@@ -44,14 +45,16 @@ impl Clients {
         let (jobs, receiver) = mpsc::channel();
         let pool_file = lock(&files).pool_file.clone();
         let mut leases = PoolLeases::new(pool_file, remembered, leases);
+        let mut last_good = LastGood::default();
         let work = move || {
             let mut log = log;
             loop {
                 match receiver.recv_timeout(leases.next_write()) {
                     Ok(Job::Leased(entry)) => leases.note(entry),
                     Ok(Job::LookUp { peer, name }) => {
-                        let settings =
-                            settings_of(&lock(&files).clone(), &helper, &name, &mut log).map(Box::new);
+                        let files = lock(&files).clone();
+                        let read = |file: &str| helper.client_file(file);
+                        let settings = last_good.settings_of((&files, &read), &name, &mut log).map(Box::new);
                         handle.reply(Reply::PeerSettings { peer, name, settings });
                     }
                     Err(RecvTimeoutError::Timeout) => leases.write(&helper, &mut log),
@@ -95,33 +98,68 @@ fn lock(files: &Mutex<PerClient>) -> MutexGuard<'_, PerClient> {
     files.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the files say of a client; an error says why that cannot be told.
-fn settings_of(
-    files: &PerClient,
-    helper: &HelperFiles,
-    name: &str,
-    log: &mut Logger,
-) -> Result<PeerSettings, String> {
-    let Some(directory) = &files.directory else { return Ok(PeerSettings::default()) };
-    let read = |file: &str| -> Result<Option<(String, Vec<u8>)>, String> {
-        let shown = directory.join(file).display().to_string();
-        let text = helper.client_file(file).map_err(|error| format!("{shown}: {error}"))?;
-        Ok(text.map(|text| (shown, text)))
-    };
-    let own = client_file_name(name).map(|file| read(&file)).transpose()?.flatten();
-    let found = match own {
-        Some(own) => Some(own),
-        None if files.exclusive => {
-            return Err(format!("{} has no file for it (ccd-exclusive)", directory.display()));
+/// Reads a file of `client-config-dir`; `None` if there is none of that name.
+type ReadFile<'a> = &'a dyn Fn(&str) -> io::Result<Option<Vec<u8>>>;
+
+/// The settings of each file of `client-config-dir` when it was last read without a fault.
+#[derive(Default)]
+struct LastGood(BTreeMap<String, PeerSettings>);
+
+impl LastGood {
+    /// The most files that are remembered: with more, each is read as if for the first time once in a while.
+    const MOST: usize = 4096;
+
+    /// The settings that the files give a client. A file that has a fault now gives those of when it had none.
+    fn settings_of(
+        &mut self,
+        (files, read): (&PerClient, ReadFile<'_>),
+        name: &str,
+        log: &mut Logger,
+    ) -> Result<PeerSettings, NoSettings> {
+        let Some(directory) = &files.directory else { return Ok(PeerSettings::default()) };
+        if let Some(file) = client_file_name(name)
+            && let Some(settings) = self.of_file((directory, &file), read, log)?
+        {
+            return Ok(settings);
         }
-        None => read(DEFAULT)?,
-    };
-    let Some((shown, text)) = found else { return Ok(PeerSettings::default()) };
-    let (settings, doubts) = client_settings::parse(&shown, &text).map_err(|failure| failure.to_string())?;
-    for doubt in doubts {
-        log.log(Severity::Warning, doubt);
+        if files.exclusive {
+            let why = format!("{} has no file for it (ccd-exclusive)", directory.display());
+            return Err(NoSettings::Refused(why));
+        }
+        Ok(self.of_file((directory, DEFAULT), read, log)?.unwrap_or_default())
     }
-    Ok(settings)
+
+    fn of_file(
+        &mut self,
+        (directory, file): (&Path, &str),
+        read: ReadFile<'_>,
+        log: &mut Logger,
+    ) -> Result<Option<PeerSettings>, NoSettings> {
+        let shown = directory.join(file).display().to_string();
+        let parsed = match read(file) {
+            Ok(None) => {
+                self.0.remove(&shown);
+                return Ok(None);
+            }
+            Ok(Some(text)) => client_settings::parse(&shown, &text).map_err(|failure| failure.to_string()),
+            Err(error) => Err(format!("{shown}: {error}")),
+        };
+        match (parsed, self.0.get(&shown)) {
+            (Ok((settings, doubts)), _) => {
+                doubts.into_iter().for_each(|doubt| log.log(Severity::Warning, doubt));
+                if self.0.len() >= LastGood::MOST {
+                    self.0.clear();
+                }
+                self.0.insert(shown, settings.clone());
+                Ok(Some(settings))
+            }
+            (Err(why), Some(before)) => {
+                log.log(Severity::Error, format_args!("{why}; what it said before holds"));
+                Ok(Some(before.clone()))
+            }
+            (Err(why), None) => Err(NoSettings::Fault(why)),
+        }
+    }
 }
 
 /// Reads the pool's file; one that is not there yet is empty.
@@ -216,5 +254,49 @@ impl PoolLeases {
                 format_args!("ifconfig-pool-persist {path} cannot be written: {error}"),
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use adit_config::openvpn::{Log, Process};
+
+    use super::*;
+
+    /// A client is not sent away for a fault in its file that was not there before.
+    #[test]
+    fn a_file_with_a_fault_gives_what_it_gave_without() {
+        let nowhere = Log::File { path: "/dev/null".into(), append: true };
+        let mut log = Logger::new(&Process { log: Some(nowhere), ..Process::default() }).unwrap();
+        let directory = PerClient { directory: Some("ccd".into()), ..PerClient::default() };
+        let exclusive = PerClient { exclusive: true, ..directory.clone() };
+        let mut last_good = LastGood::default();
+        let mut of = |files: &PerClient, name: &str, text: io::Result<Option<&str>>| {
+            let read = |file: &str| match (&text, file) {
+                (Ok(text), "ann") => Ok(text.map(|text| text.as_bytes().to_vec())),
+                (Err(error), "ann") => Err(error.kind().into()),
+                _ => Ok(None),
+            };
+            let settings = last_good.settings_of((files, &read), name, &mut log);
+            settings.map(|settings| settings.ipv4.map(|(address, _)| address.to_string()))
+        };
+        let denied = || Err(io::ErrorKind::PermissionDenied.into());
+        let typo = Ok(Some("ifconfig-push 10.8.0.50 255.255.255.0\niroute 192.168.44.0/24\n"));
+        let fault = |outcome: Result<Option<String>, NoSettings>| match outcome {
+            Err(NoSettings::Fault(why)) => why,
+            other => panic!("{other:?}"),
+        };
+        assert!(fault(of(&directory, "ann", denied())).contains("ccd/ann"));
+        assert!(fault(of(&directory, "ann", Ok(Some("disabel\n")))).contains("ccd/ann:1"));
+        let address = Some("10.8.0.50".to_owned());
+        let good = Ok(Some("ifconfig-push 10.8.0.50 255.255.255.0\n"));
+        assert_eq!(of(&directory, "ann", good), Ok(address.clone()));
+        assert_eq!(of(&directory, "ann", typo), Ok(address.clone()));
+        assert_eq!(of(&directory, "ann", denied()), Ok(address));
+        assert_eq!(of(&directory, "bob", denied()), Ok(None), "no file of its own, and no DEFAULT");
+        // A file that is gone is no fault.
+        assert_eq!(of(&directory, "ann", Ok(None)), Ok(None));
+        assert!(fault(of(&directory, "ann", denied())).contains("ccd/ann"), "it is forgotten");
+        assert!(matches!(of(&exclusive, "bob", Ok(None)), Err(NoSettings::Refused(_))));
     }
 }

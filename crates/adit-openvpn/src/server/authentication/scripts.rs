@@ -14,6 +14,10 @@ use crate::request::{Event, Request, Script, ScriptFile, ScriptId, ScriptOutcome
 
 /// The exit code by which a script puts off its answer (OpenVPN run_command.h).
 const DEFERRED: i32 = 2;
+/// The exit code of a program in the place of a `plugin` that could not judge, as its directory was not reached.
+const BACK_END_FAILED: i32 = 3;
+/// Exit codes of a shell that cannot run a command, or whose command a signal has ended (POSIX, "Exit Status for Commands").
+const SHELL_FAULTS: [std::ops::RangeInclusive<i32>; 2] = [126..=127, 129..=159];
 
 impl Authentication {
     /// `tls-verify`, for each certificate shown, the client's own last.
@@ -138,7 +142,11 @@ impl Authentication {
             return Some(self.settled());
         }
         self.forget(events);
-        Some(refused(&self.words_for_client(outcome), reason(kind, outcome)))
+        let reason = reason(kind, outcome);
+        if is_fault(&outcome.exit) || kind == Kind::BackEnd && outcome.exit == Ok(BACK_END_FAILED) {
+            return Some(AuthResult::Failed { reason });
+        }
+        Some(refused(&self.words_for_client(outcome), reason))
     }
 
     /// What the script wants the client to hear (`auth_failed_reason_file`).
@@ -170,9 +178,15 @@ fn reason(kind: Kind, outcome: &ScriptOutcome) -> String {
         Kind::Response => "client-crresponse",
     };
     match &outcome.exit {
+        Ok(code) if is_fault(&outcome.exit) => format!("{what} failed (exit code {code})"),
         Ok(code) => format!("{what} says no (exit code {code})"),
         Err(why) => format!("{what}: {why}"),
     }
+}
+
+/// Whether a script ended so by a fault of its own or of the system, and not as it refuses a client.
+pub(in crate::server) fn is_fault(exit: &Result<i32, String>) -> bool {
+    exit.as_ref().map_or(true, |code| SHELL_FAULTS.iter().any(|faults| faults.contains(code)))
 }
 
 /// What the first file says, as soon as it says anything: `1` is yes, `2` not yet, all else no.

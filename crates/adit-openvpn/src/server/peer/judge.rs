@@ -72,6 +72,13 @@ impl Peer {
                 }
             }
             AuthResult::Passed => self.proceed(),
+            AuthResult::Failed { reason } => {
+                self.refuse_for_now(now, &reason, events);
+                if self.up.is_some() {
+                    let reason = "could not be judged at a renegotiation".to_owned();
+                    self.verdict = Some(Verdict::Remove { reason, severity: Severity::Error });
+                }
+            }
             AuthResult::Refused { told, reason } if self.up.is_some() => {
                 self.failure.get_or_insert(ConnectionFailure::Login);
                 self.refuse(now, &told, &reason, events);
@@ -118,11 +125,28 @@ impl Peer {
     /// receive that. The log says `reason`. Requests for a verdict that are still open are withdrawn.
     pub(in crate::server) fn refuse(&mut self, now: Instant, told: &str, reason: &str, events: &mut Outbox) {
         let comma = if told.is_empty() { "" } else { "," };
-        self.channel.send_message(now, &format!("AUTH_FAILED{comma}{told}"));
+        self.send_away(now, &format!("AUTH_FAILED{comma}{told}"), events);
+        self.tell(Severity::Warning, format!("{}: refused: {reason}", self.name()), events);
+    }
+
+    /// Sends the client away for a fault of the server's, so that it comes again, and removes it after the time that it has to
+    /// receive that. To a client before OpenVPN 2.6 any `AUTH_FAILED` is final; `RESTART` makes it connect anew after
+    /// `connect-retry`.
+    pub(in crate::server) fn refuse_for_now(&mut self, now: Instant, reason: &str, events: &mut Outbox) {
+        let message = match self.understands_later() {
+            true => "AUTH_FAILED,TEMP:the server has a fault, which its log names",
+            false => "RESTART",
+        };
+        self.send_away(now, message, events);
+        let text = format!("{}: put off by a fault here: {reason}", self.name());
+        self.tell(Severity::Error, text, events);
+    }
+
+    fn send_away(&mut self, now: Instant, message: &str, events: &mut Outbox) {
+        self.channel.send_message(now, message);
         // Whatever it says meanwhile does not put its end off.
         self.refused_until.get_or_insert(now + REFUSAL_TIME);
         self.authentication.forget(events);
-        self.tell(Severity::Warning, format!("{}: refused: {reason}", self.name()), events);
     }
 
     /// The client has neither addresses nor data keys any more. A message says why; the client is removed after the time
