@@ -88,6 +88,9 @@ pub(super) fn push_options(params: &ServerParams, of: &PushOf<'_>) -> Vec<String
 /// The options that all clients are pushed, as far as this client's settings leave them.
 fn particular(params: &ServerParams, of: &PushOf<'_>) -> Vec<String> {
     let (mut options, settings) = (params.push.clone(), of.settings);
+    if pair(params, of).is_some() {
+        pair_off(params, &mut options);
+    }
     if params.data.migrate {
         options.extend(migration(of.agreement.compression).map(str::to_owned));
     }
@@ -101,6 +104,24 @@ fn particular(params: &ServerParams, of: &PushOf<'_>) -> Vec<String> {
     // A network behind this client is no business of the tunnel for it.
     options.retain(|option| !behind(settings, option));
     options
+}
+
+/// The second address of `ifconfig-push`, of a client outside the server's network that is given a pair of addresses (`topology
+/// net30` or `p2p`). The server's netmask would not reach from there to the server.
+fn pair(params: &ServerParams, of: &PushOf<'_>) -> Option<Ipv4Addr> {
+    let (address, (_, second)) = (of.lease.addresses.v4()?, of.settings.ipv4?);
+    let is_inside = params.address4.is_some_and(|own| own.contains(&address));
+    Some(second).filter(|second| !is_inside && ipnet::ipv4_mask_to_prefix(*second).is_err())
+}
+
+/// The options for a client with a pair of addresses: the second one is its gateway, by which it reaches the server, too
+/// (OpenVPN's helper.c, `helper_client_server`, for `topology net30`).
+fn pair_off(params: &ServerParams, options: &mut Vec<String>) {
+    let own = params.address4.map(|network| network.addr());
+    let gateway = own.map(|own| format!("route-gateway {own}"));
+    options.retain(|option| !option.starts_with("topology ") && Some(option) != gateway.as_ref());
+    options.extend(own.map(|own| format!("route {own}")).filter(|route| !options.contains(route)));
+    options.push("topology net30".to_owned());
 }
 
 /// What a client is pushed that leaves compression for that framing (`compress migrate`).
@@ -139,10 +160,10 @@ fn push_addresses(params: &ServerParams, of: &PushOf<'_>, options: &mut Vec<Stri
         && !blocks(of.settings, "ifconfig")
     {
         let given = of.settings.ipv4.map(|(_, second)| second);
-        // A second address is from a `topology net30` file; all our clients are told `topology subnet`.
+        // A second address is from a `topology net30` file; clients in the server's network are told `topology subnet`.
         let given = given.filter(|second| ipnet::ipv4_mask_to_prefix(*second).is_ok());
-        let mask = given.or(params.address4.map(|network| network.netmask()));
-        options.push(format!("ifconfig {address} {}", mask.unwrap_or(Ipv4Addr::BROADCAST)));
+        let second = given.or(pair(params, of)).or(params.address4.map(|network| network.netmask()));
+        options.push(format!("ifconfig {address} {}", second.unwrap_or(Ipv4Addr::BROADCAST)));
     }
     if let Some(network) = of.lease.addresses.v6()
         && !blocks(of.settings, "ifconfig-ipv6")

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adit_core::{Ended, IpNet, PeerId, PoolEntry, Protocol, TunnelSettings};
+use adit_core::{Ended, IpNet, PeerId, PoolEntry, Protocol, RouteVia, TunnelSettings};
 use adit_openvpn::params::{ClientParams, PerClientParams, ServerParams};
 use adit_openvpn::request::{DataEvent, Event, NoSettings, PeerSettings, PushChange, Reply, Request};
 use adit_openvpn::testing::{Authority, Pair, client_params, server_params};
@@ -144,6 +144,26 @@ fn a_client_with_a_wrong_file_comes_again() {
         pair.exchange();
         assert!(pair.is_up(), "{words}");
     }
+}
+
+/// OpenVPN's page on rules for groups: net30, and clients in a network besides that of `server`.
+#[test]
+fn a_pair_outside_the_servers_network_is_a_pair() {
+    let mut pair = pair_of(|_, server| {
+        server.per_client.ask = true;
+        server.push = ["route-gateway 10.8.0.1", "topology subnet", "route 10.20.0.0 255.255.0.0"]
+            .map(str::to_owned)
+            .to_vec();
+    });
+    let ipv4 = Some(("10.8.1.1".parse().unwrap(), "10.8.1.2".parse().unwrap()));
+    answer(&mut pair, "alice", Ok(PeerSettings { ipv4, ..PeerSettings::default() }));
+    let settings = told(&pair);
+    assert_eq!(settings.addresses[0], "10.8.1.1/32".parse::<IpNet>().unwrap());
+    assert_eq!(settings.peer_address, Some("10.8.1.2".parse().unwrap()));
+    let routes: Vec<String> = settings.routes.iter().map(|route| route.destination.to_string()).collect();
+    assert_eq!(routes, ["10.20.0.0/16", "10.8.0.1/32"], "the server is reached, too");
+    assert!(settings.routes.iter().all(|route| route.via == RouteVia::Tunnel));
+    assert_eq!(routes_at_server(&pair)[0], "10.8.1.1/32");
 }
 
 #[test]
