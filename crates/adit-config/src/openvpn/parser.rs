@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::Loader;
 use super::directives::args::Args;
 use super::directives::{Action, DIRECTIVES, Directive, Effect, find, suggest};
-use super::draft::{Draft, Scope};
+use super::draft::Draft;
 use super::lexer::{Entry, OWN, lex};
 use crate::own;
 use crate::{Disposition, Fingerprint, Kind, Problem};
@@ -219,14 +219,15 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads the lines of a `<connection>` block into a scope of their own.
+    /// Reads the lines of a `<connection>` block into a scope of their own, which begins with what stands before the block
+    /// (OpenVPN's options.c, `connection` in `add_option`).
     fn connection(&mut self, draft: &mut Draft, entry: &Entry, tolerant: &Tolerance) {
         let Some(inline) = &entry.inline else { return };
         if draft.block.is_some() {
             self.problems.push(entry.at.problem("a `<connection>` block cannot stand in another"));
             return;
         }
-        draft.block = Some(Scope::default());
+        draft.block = Some(draft.general.clone());
         for inner in lex(&entry.at.file, &inline.text, inline.first_line, &mut self.problems) {
             self.directive(draft, inner, tolerant);
         }

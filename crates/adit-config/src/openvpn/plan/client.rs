@@ -16,9 +16,9 @@ pub(super) fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> 
     }
     let mut remotes = Vec::new();
     for (remote, block) in std::mem::take(&mut draft.client.remotes) {
-        let block = block.unwrap_or_default();
-        let mut remote = resolve_remote(remote, &block, &draft.general, draft.sides.pull);
-        remote.proxy = proxy(&remote, &block, draft, parser);
+        let scope = block.unwrap_or_else(|| draft.general.clone());
+        let mut remote = resolve_remote(remote, &scope, draft.sides.pull);
+        remote.proxy = proxy(&remote, &scope, draft, parser);
         remotes.push(remote);
     }
     let ipv4 = point_to_point::static_ipv4(draft, parser);
@@ -76,31 +76,27 @@ pub(super) fn client(draft: &mut Draft, file: &str, parser: &mut Parser<'_>) -> 
     (parser.problems.len() == before).then_some(config)
 }
 
-/// One remote: the settings of its block, then those of the file, then defaults.
-fn resolve_remote(remote: RemoteDraft, block: &Scope, general: &Scope, pull: bool) -> Remote {
-    let (transport, family) =
-        remote.proto.or(block.proto).or(general.proto).unwrap_or((Transport::Udp, Family::Any));
-    let local = block.locals.last().or(general.locals.last());
-    let local_port = local.and_then(|local| local.port).or(block.local_port).or(general.local_port);
-    let nobind = block.nobind.or(general.nobind);
+/// One remote: the settings of its line, then those of its block or of the file, then defaults.
+fn resolve_remote(remote: RemoteDraft, scope: &Scope, pull: bool) -> Remote {
+    let (transport, family) = remote.proto.or(scope.proto).unwrap_or((Transport::Udp, Family::Any));
+    let local = scope.locals.last();
+    let local_port = local.and_then(|local| local.port).or(scope.local_port);
+    let nobind = scope.nobind;
     // The other point may go by our port.
     let says_where = !pull || nobind.is_some() || local.is_some() || local_port.is_some();
     let binds = nobind != Some(true) && says_where;
     Remote {
         host: remote.host,
-        port: remote.port.or(block.remote_port).or(general.remote_port).unwrap_or(PORT),
+        port: remote.port.or(scope.remote_port).unwrap_or(PORT),
         transport,
         family,
         bind: binds.then(|| Bind {
             address: local.and_then(|local| local.address),
             port: local_port.unwrap_or(PORT),
         }),
-        connect_timeout: block
-            .connect_timeout
-            .or(general.connect_timeout)
-            .unwrap_or(Duration::from_secs(120)),
+        connect_timeout: scope.connect_timeout.unwrap_or(Duration::from_secs(120)),
         exit_notify: match transport {
-            Transport::Udp => block.exit_notify.or(general.exit_notify).unwrap_or(0),
+            Transport::Udp => scope.exit_notify.unwrap_or(0),
             Transport::Tcp => 0,
         },
         proxy: None,
@@ -108,9 +104,8 @@ fn resolve_remote(remote: RemoteDraft, block: &Scope, general: &Scope, pull: boo
 }
 
 /// The proxy by which a server is reached.
-fn proxy(remote: &Remote, block: &Scope, draft: &Draft, parser: &mut Parser<'_>) -> Option<Proxy> {
-    let general = &draft.general;
-    let ProxyDraft { at, host, port, http, credentials } = block.proxy.as_ref().or(general.proxy.as_ref())?;
+fn proxy(remote: &Remote, scope: &Scope, draft: &Draft, parser: &mut Parser<'_>) -> Option<Proxy> {
+    let ProxyDraft { at, host, port, http, credentials } = scope.proxy.as_ref()?;
     let from_user_pass = http.and(draft.client.proxy_user.clone());
     let file = match credentials {
         Some(UserPass::Prompt) | None => from_user_pass.or(credentials.clone()),
@@ -132,16 +127,8 @@ fn proxy(remote: &Remote, block: &Scope, draft: &Draft, parser: &mut Parser<'_>)
                 HttpAuthentication::None if file.is_some() => HttpAuthentication::Any,
                 other => *other,
             },
-            version: block
-                .http_version
-                .as_ref()
-                .or(general.http_version.as_ref())
-                .cloned()
-                .unwrap_or_else(|| HttpProxy::VERSION.to_owned()),
-            headers: match block.http_headers.is_empty() {
-                true => general.http_headers.clone(),
-                false => block.http_headers.clone(),
-            },
+            version: scope.http_version.clone().unwrap_or_else(|| HttpProxy::VERSION.to_owned()),
+            headers: scope.http_headers.clone(),
         }),
     };
     let credentials = file.map(|source| match source {

@@ -236,6 +236,15 @@ fn connections() {
     assert_eq!(hosts, [("b", 443, Tcp, 0), ("c", 53, Udp, 2)]);
     assert_eq!(client.remotes[1].bind, Some(Bind { address: Some("::1".parse().unwrap()), port: 1194 }));
     assert_eq!(client.remotes[1].connect_timeout.as_secs(), 7);
+    // What stands behind a block does not hold for it, and what stands in one holds for no other.
+    let (_, client) = self::client(
+        "port 5\n<connection>\nremote b\nproto tcp\n</connection>\nproto udp6\nport 7\nconnect-timeout 9\n\
+         <connection>\nremote c\n</connection>",
+    );
+    let of =
+        |remote: &Remote| (remote.port, remote.transport, remote.family, remote.connect_timeout.as_secs());
+    assert_eq!(of(&client.remotes[0]), (5, Tcp, Family::Any, 120));
+    assert_eq!(of(&client.remotes[1]), (7, Udp, Family::V6, 9));
     let parsed = good("client\nremote a\n<connection>\nremote b\n</connection>\nremote c 443");
     let remotes: Vec<_> = parsed
         .report
