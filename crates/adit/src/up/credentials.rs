@@ -23,6 +23,10 @@ use crate::configuration;
 /// Larger files hold no username and password.
 const MAX_FILE: u64 = 16 << 10;
 
+/// What is wrong with a file that holds a username and a password in another encoding, and what to do.
+const NO_UTF8: &str = "it is not in UTF-8, as servers read usernames and passwords; where it is in Latin-1, write it anew: \
+                       `iconv -f LATIN1 -t UTF-8 FILE`";
+
 /// Where username and password come from.
 #[derive(Clone)]
 enum Source {
@@ -243,7 +247,8 @@ fn text_of(path: &Path, helper: Option<&HelperAccess>) -> Result<Zeroizing<Strin
         }
         None => fs::read(path).map(Zeroizing::new).map_err(unreadable)?,
     };
-    let text = std::str::from_utf8(&text).map_err(|_| unreadable(io::Error::other("it is no UTF-8 text")))?;
+    let no_utf8 = |_| unreadable(io::Error::other(NO_UTF8));
+    let text = std::str::from_utf8(&text).map_err(no_utf8)?;
     Ok(Zeroizing::new(text.to_owned()))
 }
 
@@ -262,12 +267,12 @@ fn complete(text: &str, waiting: &dyn Waiting) -> Result<UserPassword, String> {
     checked(username, password)
 }
 
-fn checked(username: String, password: Zeroizing<String>) -> Result<UserPassword, String> {
+/// Control characters, such as tabs, are no part of either (OpenVPN's misc.c, `get_user_pass_cr`: `string_mod` with `CC_PRINT`).
+fn checked(mut username: String, mut password: Zeroizing<String>) -> Result<UserPassword, String> {
+    username.retain(|c| !c.is_ascii_control());
+    password.retain(|c| !c.is_ascii_control());
     if username.is_empty() {
-        return Err("the username is empty".to_owned());
-    }
-    if username.chars().any(char::is_control) || password.contains('\0') {
-        return Err("the username or the password holds control characters".to_owned());
+        return Err("the username is empty: write it on the first line".to_owned());
     }
     Ok(UserPassword { username, password })
 }
@@ -282,9 +287,20 @@ mod tests {
         let read = |text| complete(text, &turn).map(|it| (it.username, it.password.to_string()));
         let wanted = ("ann".to_owned(), " p w ".to_owned());
         assert_eq!(read("ann\n p w \nmore\n"), Ok(wanted.clone()));
-        assert_eq!(read("ann\r\n p w \r\n"), Ok(wanted));
+        assert_eq!(read("ann\r\n p w \r\n"), Ok(wanted.clone()));
         assert!(read("\nx\n").unwrap_err().contains("empty"));
-        assert!(read("a\tb\nx\n").unwrap_err().contains("control"));
+        assert_eq!(read("\tan\tn\n\t p\t w \n"), Ok(wanted), "as OpenVPN 2.6");
+    }
+
+    #[test]
+    fn a_file_in_another_encoding_is_refused_with_what_to_do() {
+        let path = std::env::temp_dir().join(format!("adit-latin1-{}", std::process::id()));
+        fs::write(&path, b"ann\nsecr\xe4t\n").unwrap();
+        let turn = Turns::default().next();
+        let outcome = from_file(&path, None, &turn).map(|it| it.username);
+        fs::remove_file(&path).unwrap();
+        let why = outcome.unwrap_err();
+        assert!(why.contains(&path.display().to_string()) && why.contains("iconv"), "{why}");
     }
 
     #[test]
