@@ -79,6 +79,8 @@ pub struct Server {
     only_from: Option<Vec<IpAddr>>,
     silent: SilentConnections,
     log_budget: LogBudget,
+    /// The datagrams that do not verify of which those hear who look for that in the log.
+    unauthentic_budget: LogBudget,
     /// Limits the lines about scripts of clients that have left.
     unfinished_scripts: LogRateLimit,
     /// The tables of which the log said that they make room, and when it may say so again.
@@ -137,7 +139,10 @@ impl Server {
             after_words: Vec::new(),
             only_from: params.point_to_point.as_ref().and_then(|point| point.only_from.clone()),
             silent: SilentConnections::new(),
-            log_budget: LogBudget::new(),
+            log_budget: LogBudget::new("lines of the log about unauthenticated peers, a minute"),
+            unauthentic_budget: LogBudget::new(
+                "lines of the log about datagrams that do not verify, a minute",
+            ),
             unfinished_scripts: LogRateLimit::default(),
             told_full: BTreeMap::new(),
             tls_crypt_v2_verify: TlsCryptV2Verify::new(),
@@ -241,6 +246,27 @@ impl Server {
         }
     }
 
+    fn take_datagram(&mut self, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
+        let id = match self.peer_of(path, datagram) {
+            Ok(Some(id)) => id,
+            Ok(None) => return Ok(()),
+            Err(why) => {
+                // A client begins with a valid packet. When there is no room for it now, it sends it again.
+                if self.silent.is_silent(path) && !matches!(why, Rejected::Limited(_)) {
+                    self.close_unused(path);
+                }
+                return Err(why);
+            }
+        };
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return Err(Rejected::Unexpected("no such control channel"));
+        };
+        let result = peer.handle_datagram(self.now, datagram);
+        self.settle(id);
+        self.check_exit();
+        result
+    }
+
     /// The peer that a datagram belongs to. `None`: it was answered, and that is all for now.
     fn peer_of(&mut self, path: Path, datagram: &[u8]) -> Result<Option<PeerId>, Rejected> {
         // No answer can be sent to port 0 (RFC 768: the source port is zero if it is not used).
@@ -268,23 +294,10 @@ impl Protocol for Server {
 
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         self.set_now(now);
-        let id = match self.peer_of(path, datagram) {
-            Ok(Some(id)) => id,
-            Ok(None) => return Ok(()),
-            Err(why) => {
-                // A client begins with a valid packet. When there is no room for it now, it sends it again.
-                if self.silent.is_silent(path) && !matches!(why, Rejected::Limited(_)) {
-                    self.close_unused(path);
-                }
-                return Err(why);
-            }
-        };
-        let Some(peer) = self.peers.get_mut(&id) else {
-            return Err(Rejected::Unexpected("no such control channel"));
-        };
-        let result = peer.handle_datagram(now, datagram);
-        self.settle(id);
-        self.check_exit();
+        let result = self.take_datagram(path, datagram);
+        if matches!(result, Err(Rejected::Unauthentic(_))) {
+            self.tell_unauthentic(path);
+        }
         result
     }
 

@@ -60,6 +60,8 @@ pub enum ConnectionFailure {
     Refused(String),
     /// A server does not accept the client's username, password or token.
     Login,
+    /// A datagram from there does not verify by the key of the control channel (`tls-auth`, `tls-crypt`).
+    Unauthentic(Path),
     /// The peer was not heard for the time of `ping-restart` or `ping-exit`.
     Silent {
         /// The peer's name, which may be empty; `None` with a static key.

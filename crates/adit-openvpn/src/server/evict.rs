@@ -14,7 +14,7 @@ impl Server {
         if self.params.access.key_verify.is_some() {
             tables.extend(self.tls_crypt_v2_verify.usage());
         }
-        tables.push(self.log_budget.usage());
+        tables.extend([self.log_budget.usage(), self.unauthentic_budget.usage()]);
         tables
     }
 

@@ -19,8 +19,9 @@ pub(super) struct LogBudget {
 }
 
 impl LogBudget {
-    pub(super) fn new() -> Self {
-        let lines = PrefixTable::new("lines of the log about unauthenticated peers, a minute", LOG_LINES);
+    /// `name` is for the status.
+    pub(super) fn new(name: &'static str) -> Self {
+        let lines = PrefixTable::new(name, LOG_LINES);
         LogBudget { lines, written: 0, dropped: 0, told_at: None }
     }
 
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn one_source_has_its_lines_and_others_have_theirs() {
-        let mut budget = LogBudget::new();
+        let mut budget = LogBudget::new("lines");
         let mut admitted = |from, count| (0..count).filter(|_| budget.admits(at(1), source(from))).count();
         assert_eq!(admitted(1, 1000), LOG_LINES.ipv4);
         assert_eq!(
@@ -92,7 +93,7 @@ mod tests {
 
     #[test]
     fn who_fills_the_log_leaves_room_for_the_first_line_of_others() {
-        let mut budget = LogBudget::new();
+        let mut budget = LogBudget::new("lines");
         let greedy: usize = (0..100).map(|n| usize::from(budget.admits(at(1), source(n % 8)))).sum();
         assert_eq!(greedy, LOG_LINES.total / 2);
         assert!(budget.admits(at(2), source(99)));

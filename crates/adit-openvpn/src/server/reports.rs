@@ -30,6 +30,13 @@ impl Server {
         }));
     }
 
+    /// A datagram from there does not verify: for those who look for that in the log, as far as there is room for such lines.
+    pub(super) fn tell_unauthentic(&mut self, path: Path) {
+        if self.unauthentic_budget.admits(self.now, path.remote().ip()) {
+            self.tell_failure(path, None, ConnectionFailure::Unauthentic(path));
+        }
+    }
+
     /// Says in the log, once in a while, that a table of unauthenticated peers makes room.
     pub(super) fn report_full(&mut self, what: &'static str) {
         let due = self.told_full.get(what).is_none_or(|at| self.now >= *at);

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use adit_core::{Command, Notice, Path, PeerId, Protocol, Transport};
+use adit_core::{Command, Notice, Path, PeerId, Protocol, Rejected, Transport};
 use adit_openvpn::access::PasswordScript;
 use adit_openvpn::control_message::{ControlMessage, Disconnect};
 use adit_openvpn::params::{AuthRetry, ClientParams, ScriptParams, ServerParams, UserAuth};
-use adit_openvpn::request::{Event, Request, ScriptId, UserPassword};
+use adit_openvpn::request::{ConnectionFailure, Event, Request, ScriptId, UserPassword};
+use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::testing::{Authority, Pair, client_params, server_params};
-use adit_openvpn::wrap::WrapConfig;
+use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 
 /// Lines of the log that one peer causes in a minute.
@@ -46,7 +47,11 @@ fn message(kind: usize, number: usize) -> Option<ControlMessage> {
         0 => ControlMessage::PushRequest,
         1 => ControlMessage::PushReply(options()),
         2 => ControlMessage::PushUpdate(options().split_off(number % 3)),
-        3 => ControlMessage::AuthFailed(if number.is_multiple_of(2) { "TEMP".to_owned() } else { String::new() }),
+        3 => ControlMessage::AuthFailed(if number.is_multiple_of(2) {
+            "TEMP".to_owned()
+        } else {
+            String::new()
+        }),
         4 => ControlMessage::Restart(how),
         5 => ControlMessage::Halt(how),
         6 => ControlMessage::Exit,
@@ -267,4 +272,39 @@ fn renegotiations_and_moves_cause_no_more() {
         });
         caused.check(&format!("{end:?}: moves"));
     }
+}
+
+/// What programs such as fail2ban look for is bounded by source, too.
+#[test]
+fn datagrams_that_do_not_verify_are_told_of_within_limits() {
+    let key = |byte: u8| {
+        WrapConfig::tls_auth(
+            &StaticKey::from_bytes(&[byte; 256]),
+            HmacDigest::Sha1,
+            KeyDirection::Bidirectional,
+        )
+    };
+    let mut pair = pair(|client, server| {
+        client.control.wrap = key(1);
+        server.control.wrap = key(2);
+    });
+    assert!(!pair.is_up());
+    let (mut refused, mut reset) = (0, [0; 54]);
+    for number in 0..2000u32 {
+        // P_CONTROL_HARD_RESET_CLIENT_V2, its session id, and zeros in place of HMAC, ids and body.
+        reset[0] = 7 << 3;
+        reset[1..5].copy_from_slice(&(number + 1).to_be_bytes());
+        let [_, _, high, low] = (number / 4).to_be_bytes();
+        let path = Path::Udp { socket: 0, remote: ([198, 18, high, low], 1194).into() };
+        let result = pair.server.handle_datagram(pair.now, path, &reset);
+        refused += usize::from(matches!(result, Err(Rejected::Unauthentic(_))));
+    }
+    assert_eq!(refused, 2000);
+    pair.exchange();
+    let told = |event: &&Event| {
+        let Event::Request(Request::ClientFailed(failed)) = event else { return false };
+        matches!(failed.failure, ConnectionFailure::Unauthentic(_))
+    };
+    let count = pair.server_events.iter().filter(told).count();
+    assert_eq!(count, 64, "as many as lines about peers that have not authenticated");
 }

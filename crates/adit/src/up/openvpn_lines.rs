@@ -100,6 +100,11 @@ fn failure_lines(failure: &ConnectionFailure) -> Vec<String> {
         ConnectionFailure::Login => {
             vec!["TLS Auth Error: Auth Username/Password verification failed for peer".to_owned()]
         }
+        // ssl_pkt.c, `read_control_auth`.
+        ConnectionFailure::Unauthentic(path) => {
+            let from = place(path.remote());
+            vec![format!("TLS Error: incoming packet authentication failed from {from}")]
+        }
         ConnectionFailure::Silent { name, exits } => {
             let name = match name.as_deref() {
                 Some("") => "[UNDEF] ".to_owned(),
@@ -124,8 +129,7 @@ fn lines(event: &Event, is_server: bool) -> Vec<String> {
         Event::Up(_) if is_server => vec![COMPLETED.to_owned()],
         Event::PeerUp { info, .. } => {
             let (name, remote) = (&info.name, info.path.remote());
-            let family = if remote.is_ipv4() { "AF_INET" } else { "AF_INET6" };
-            let initiated = format!("[{name}] Peer Connection Initiated with [{family}]{}", address(remote));
+            let initiated = format!("[{name}] Peer Connection Initiated with {}", place(remote));
             if is_server {
                 vec![format!("{} {initiated}", address(remote))]
             } else {
@@ -135,6 +139,12 @@ fn lines(event: &Event, is_server: bool) -> Vec<String> {
         }
         _ => Vec::new(),
     }
+}
+
+/// An address with its family (socket.c `print_link_socket_actual`).
+fn place(remote: SocketAddr) -> String {
+    let family = if remote.is_ipv4() { "AF_INET" } else { "AF_INET6" };
+    format!("[{family}]{}", address(remote))
 }
 
 /// An IPv6 address without brackets (socket.c `print_sockaddr_ex`).
@@ -200,6 +210,10 @@ mod tests {
         };
         let login = "192.0.2.1:1194 TLS Auth Error: Auth Username/Password verification failed for peer";
         assert_eq!(of(None, ConnectionFailure::Login), [login]);
+        // The filters of fail2ban look for it.
+        let line =
+            "192.0.2.1:1194 TLS Error: incoming packet authentication failed from [AF_INET]192.0.2.1:1194";
+        assert_eq!(of(None, ConnectionFailure::Unauthentic(path)), [line]);
         let silent = ConnectionFailure::Silent { name: Some("alice".to_owned()), exits: false };
         let line = "alice/192.0.2.1:1194 [alice] Inactivity timeout (--ping-restart), restarting";
         assert_eq!(of(Some("alice"), silent), [line]);
