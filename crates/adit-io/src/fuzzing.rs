@@ -20,7 +20,6 @@ pub fn helper_message(bytes: &[u8]) -> bool {
 /// # Panics
 ///
 /// If something outside the helper's policy is opened or written, or an answer holds it, or the machine refuses a file or a thread.
-#[cfg(feature = "fuzzing")]
 pub fn played_worker(input: &[u8]) {
     crate::helper::fuzzing::play(input).expect("files and threads of the test itself");
 }
@@ -69,6 +68,10 @@ mod tests {
     fn what_is_fuzzed_is_reached() {
         // The second kind of request has no content; there is no twentieth kind.
         assert!(helper_message(&[1]) && !helper_message(&[20]));
+        // The configuration is saved, read again, and taken; a client's file is read, and one that is no client's.
+        played_worker(
+            b"\x06\x04\x07\x03abc\x02\x04\x09\x03\x04\x0b\x00\x08\x04\x00\x05alice\x08\x04\x00\x0c../tu",
+        );
         assert!(proxy_answer(b"HTTP/1.0 407 x\r\nProxy-Authenticate: Digest realm=a, nonce=b\r\n\r\n"));
         assert!(!proxy_answer(b"HTTP/1.0 407 x\r\nProxy-Authenticate: NTLM\r\n\r\n"));
         let servers = vec![IpAddr::from([10, 8, 0, 1])];

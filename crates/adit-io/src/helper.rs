@@ -22,7 +22,6 @@ mod sockets;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing {
-    #[cfg(feature = "fuzzing")]
     pub(crate) use super::played::play;
     pub(crate) use super::request::message;
 }

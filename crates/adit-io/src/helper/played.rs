@@ -264,7 +264,6 @@ impl Played {
 ///
 /// # Panics
 /// If something outside the policy of the start is opened or written, or an answer holds it.
-#[cfg(feature = "fuzzing")]
 pub(crate) fn play(mut input: &[u8]) -> io::Result<()> {
     let root = std::env::temp_dir().join(format!("adit-played-{}", std::process::id()));
     let _ = fs::remove_dir_all(&root);
@@ -287,7 +286,6 @@ pub(crate) fn play(mut input: &[u8]) -> io::Result<()> {
 }
 
 /// Whether a request waits for a name server.
-#[cfg(feature = "fuzzing")]
 fn is_slow(request: &Request) -> bool {
     use super::request::FileRequest;
     matches!(request, Request::File(FileRequest::Names | FileRequest::Name(_)))
