@@ -2,6 +2,7 @@
 
 mod by_mark;
 mod bypass;
+mod families;
 mod guard;
 mod main_table;
 mod policy;
@@ -17,7 +18,7 @@ use self::guard::{Found, Guard, Wanted};
 use self::main_table::{MainRoute, Purpose};
 use self::policy::{Policy, Treatment, treatment};
 use crate::mark::{self, DEVICE_GROUP};
-use crate::netlink::{IpFamily, KernelRoute, ListedRoute, MAIN, Netlink};
+use crate::netlink::{IpFamily, KernelRoute, Netlink};
 use crate::tun::NULL_DEVICE;
 
 /// An address of the device, and the other end's if it is a point-to-point link.
@@ -36,6 +37,10 @@ pub struct Routing {
     /// Name servers that the system had before.
     name_servers: Vec<IpAddr>,
     addresses: Vec<Address>,
+    /// Addresses that the system refused.
+    missing: Vec<IpNet>,
+    /// It was said that the tunnel is without IPv6.
+    is_warned: bool,
     /// Those of the main table.
     routes: Vec<MainRoute>,
     policy: Policy,
@@ -81,6 +86,8 @@ impl Routing {
             bypassed: Vec::new(),
             name_servers: Vec::new(),
             addresses: Vec::new(),
+            missing: Vec::new(),
+            is_warned: false,
             routes: Vec::new(),
             policy: Policy::new(device, name),
             by_mark: ByMark::new(device, name),
@@ -148,12 +155,16 @@ impl Routing {
     /// report for each. [`Routing::lacks`] says afterwards whether the tunnel can be used. The process that calls this
     /// must be the one that opens the tunnel's sockets, as it is tried whether it may mark them.
     pub fn apply(&mut self, settings: &TunnelSettings) -> Vec<Report> {
+        let asked = settings;
+        let (settings, warning) = self.possible(asked);
+        let settings = &settings;
         let mut reports = Vec::new();
         self.bypassed.clear();
         if self.applied.as_ref() == Some(settings) {
             self.follow();
             return reports;
         }
+        reports.extend(warning);
         let first = self.applied.is_none();
         let bypass = self.bypass_routes(settings, &mut reports);
         let for_bypass = |route| MainRoute { route, purpose: Purpose::Bypass };
@@ -168,6 +179,7 @@ impl Routing {
         self.enforce_policy(settings, &mut reports);
         self.set_routes(wanted, &mut reports);
         reports.extend(self.ipv6_beside(settings));
+        self.missing = self.missing_of(asked);
         self.applied = Some(settings.clone());
         if first && self.lacks.is_some() {
             self.take_back();
@@ -200,13 +212,7 @@ impl Routing {
     fn ipv6_beside(&mut self, settings: &TunnelSettings) -> Option<Report> {
         let only_ipv4 =
             treatment(settings, IpFamily::V4).is_some() && treatment(settings, IpFamily::V6).is_none();
-        let is_default = |listed: &ListedRoute| {
-            listed.route.table == MAIN
-                && listed.route.destination.prefix_len() == 0
-                && listed.route.device.is_some()
-        };
-        let has_ipv6 = only_ipv4 && self.netlink.all_routes(IpFamily::V6).ok()?.iter().any(is_default);
-        has_ipv6.then(|| Report {
+        (only_ipv4 && self.has_ipv6_beside()).then(|| Report {
             severity: Severity::Warning,
             path: None,
             text:
@@ -214,6 +220,14 @@ impl Routing {
                    (`redirect-gateway ipv6`, or `::/0` in `AllowedIPs`), or blocked (`block-ipv6`)"
                     .to_owned(),
         })
+    }
+
+    fn missing_of(&self, settings: &TunnelSettings) -> Vec<IpNet> {
+        if self.leaves_device {
+            return Vec::new();
+        }
+        let is_there = |address: &IpNet| self.addresses.iter().any(|(there, _)| there == address);
+        settings.addresses.iter().copied().filter(|address| !is_there(address)).collect()
     }
 
     fn enforce_policy(&mut self, settings: &TunnelSettings, reports: &mut Vec<Report>) {
@@ -337,6 +351,7 @@ impl Routing {
             }
         }
         self.applied = None;
+        self.is_warned = false;
         self.bypassed.clear();
     }
 

@@ -4,7 +4,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use adit_core::{Report, Severity, TunnelSettings};
+use adit_core::{IpNet, Report, Severity, TunnelSettings};
 
 use crate::dns::NameServers;
 use crate::helper::NetworkChannel;
@@ -55,6 +55,11 @@ impl SystemSettings {
     /// See [`Routing::lacks`].
     pub(crate) fn lacks(&self) -> Option<&str> {
         self.routing.lacks()
+    }
+
+    /// See [`Routing::missing_addresses`].
+    pub(crate) fn missing_addresses(&self) -> &[IpNet] {
+        self.routing.missing_addresses()
     }
 
     /// See [`Routing::takes_all`].
@@ -158,6 +163,15 @@ impl System {
             System::Own(own) => own.lacks().map(str::to_owned),
             System::Helper(channel) => channel.lacks(),
             System::Untouched => None,
+        }
+    }
+
+    /// The addresses of the settings applied last that the device could not get.
+    pub(crate) fn missing_addresses(&self) -> &[IpNet] {
+        match self {
+            System::Own(own) => own.missing_addresses(),
+            System::Helper(channel) => channel.missing_addresses(),
+            System::Untouched => &[],
         }
     }
 

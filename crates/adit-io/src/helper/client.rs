@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use adit_core::{OpenFailure, PoolEntry, Report, Transport, TunnelSettings};
+use adit_core::{IpNet, OpenFailure, PoolEntry, Report, Transport, TunnelSettings};
 use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
@@ -224,6 +224,10 @@ impl NetworkChannel {
 
     pub(crate) fn takes_all(&self) -> bool {
         self.state.takes_all
+    }
+
+    pub(crate) fn missing_addresses(&self) -> &[IpNet] {
+        &self.state.missing_addresses
     }
 
     pub(crate) fn lacks(&self) -> Option<String> {

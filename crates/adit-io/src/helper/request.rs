@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use adit_core::{OpenFailure, PoolEntry, Report, Severity, Transport, TunnelSettings};
+use adit_core::{IpNet, OpenFailure, PoolEntry, Report, Severity, Transport, TunnelSettings};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroize as _;
 
@@ -60,6 +60,8 @@ pub(super) struct NetworkAnswer {
     pub(super) depends_on_network: bool,
     /// All traffic goes into the tunnel.
     pub(super) takes_all: bool,
+    /// Addresses that the device could not get.
+    pub(super) missing_addresses: Vec<IpNet>,
     /// What the tunnel cannot be without, and why it has not got it.
     pub(super) lacks: Option<String>,
 }

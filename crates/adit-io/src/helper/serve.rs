@@ -392,6 +392,7 @@ impl Helper {
             reports: reports.into_iter().map(Note::from).collect(),
             depends_on_network: network.depends_on_network(),
             takes_all: network.takes_all(),
+            missing_addresses: network.missing_addresses().to_vec(),
             lacks: network.lacks().map(str::to_owned),
         };
         channel.send_with(&answer, watch.as_ref().map(RouteWatch::as_fd))

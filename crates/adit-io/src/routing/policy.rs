@@ -236,11 +236,8 @@ impl Policy {
         for route in wanted.into_tunnel.iter().filter(|route| !there.contains(route)) {
             match netlink.set_table_route(route) {
                 Ok(()) => {}
-                // The rule that follows the table makes it unreachable.
-                Err(error) if family == IpFamily::V6 && is_off(&error) => {
-                    reports.push(failure(&format!("add the route to {}", route.destination), &error));
-                    break;
-                }
+                // The rule that follows the table makes it unreachable. `Routing::possible` has warned.
+                Err(error) if family == IpFamily::V6 && is_off(&error) => break,
                 Err(error) => {
                     let what = format!("add the route to {} by {}", route.destination, self.name);
                     return Err(cannot(&what, &error));

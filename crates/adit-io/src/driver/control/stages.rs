@@ -59,7 +59,7 @@ impl<P: Protocol> Control<'_, P> {
         if let Err(reason) = self.up(&first) {
             return self.protocol.handle_command(clock(), Command::NotUp { reason });
         }
-        let goes_on = self.observer.device_ready(&settings, self.tun.name());
+        let goes_on = self.observer.device_ready(&self.as_it_is(settings.clone()), self.tun.name());
         self.stages.outstanding += u32::from(!goes_on);
         // Settings that change while they wait go on with those before them.
         let waits = self.stages.waiting.replace(settings).is_some();
@@ -96,11 +96,18 @@ impl<P: Protocol> Control<'_, P> {
         // After a failure what was set before stays for the next attempt, too.
         self.stages.complete |= is_up;
         match result {
-            Ok(()) => self.observer.event(&Event::Up(settings), self.tun.name()),
+            Ok(()) => self.observer.event(&Event::Up(self.as_it_is(settings)), self.tun.name()),
             // A tunnel that lacks what it needs is not reported as up.
             Err(reason) => self.protocol.handle_command(clock(), Command::NotUp { reason }),
         }
         is_up
+    }
+
+    /// Settings without the addresses that the system refused.
+    fn as_it_is(&self, mut settings: TunnelSettings) -> TunnelSettings {
+        let missing = self.system.missing_addresses();
+        settings.addresses.retain(|address| !missing.contains(address));
+        settings
     }
 
     pub(super) fn come_down(&mut self) {

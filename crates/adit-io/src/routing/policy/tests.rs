@@ -1,7 +1,7 @@
 use std::thread;
 use std::time::Duration;
 
-use adit_core::Redirect;
+use adit_core::{Redirect, Route};
 
 use super::super::Routing;
 use super::super::tests::{full_settings, world};
@@ -381,6 +381,35 @@ fn the_firewall_guards_the_tunnels_addresses() {
     });
 }
 
+/// The rules of policy routing keep IPv6 in, also where the tunnel's device alone has none.
+#[test]
+fn ipv6_does_not_leave_beside_a_tunnel_without_ipv6() {
+    in_fresh_network(|| {
+        let _world = world();
+        let tun = Tun::create(&TunConfig::default()).unwrap();
+        let off = format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", tun.name());
+        std::fs::write(off, "1").unwrap();
+        let mut routing = Routing::new(tun.name()).unwrap();
+        assert_eq!(routing.apply(&full_settings()).len(), 1);
+        assert_eq!(routing.lacks(), None);
+        let mut netlink = Netlink::open().unwrap();
+        assert!(netlink.next_hop("2a00::1".parse().unwrap()).is_err());
+        assert_eq!(netlink.next_hop("8.8.8.8".parse().unwrap()).unwrap().device, routing.device());
+        routing.undo();
+        // By a table and a mark IPv6 would leave: there is no tunnel.
+        let route =
+            |text: &str| Route { destination: text.parse().unwrap(), via: RouteVia::Tunnel, metric: None };
+        let by_mark = TunnelSettings {
+            redirect: None,
+            table: adit_core::RouteTable::ByMark(51_820),
+            routes: vec![route("0.0.0.0/0"), route("::/0")],
+            ..full_settings()
+        };
+        routing.apply(&by_mark);
+        assert!(routing.lacks().is_some());
+    });
+}
+
 /// Several servers may be anywhere, where none is named.
 #[test]
 fn strict_filters_are_loosened_on_each_way_to_a_server() {
@@ -448,14 +477,20 @@ fn a_system_without_ipv6_is_no_obstacle() {
         let tun = Tun::create(&TunConfig::default()).unwrap();
         let mut routing = Routing::new(tun.name()).unwrap();
         let redirect = Redirect { ipv4: true, ipv6: true, ..Redirect::default() };
-        let settings = TunnelSettings {
-            addresses: vec!["10.8.0.2/24".parse().unwrap()],
-            redirect: Some(redirect),
-            ..TunnelSettings::default()
-        };
+        let settings = TunnelSettings { redirect: Some(redirect), ..full_settings() };
+        let _world =
+            Tun::create(&TunConfig { name: Some("world".to_owned()), ..TunConfig::default() }).unwrap();
+        ip("address add 192.168.5.7/24 dev world");
+        ip("link set world up");
+        ip("route add default via 192.168.5.1");
         let reports = routing.apply(&settings);
         assert_eq!(routing.lacks(), None);
-        assert!(reports.iter().all(|report| report.text.contains("disable_ipv6")), "{reports:?}");
+        let texts: Vec<&str> = reports.iter().map(|report| report.text.as_str()).collect();
+        assert_eq!(texts.len(), 1, "{texts:?}");
+        let passed_over = "disable_ipv6): passed over are fd00:8::2/64, fd00:20::/32, ::/0";
+        assert!(texts[0].ends_with(passed_over) && reports[0].severity == Severity::Warning, "{texts:?}");
+        assert_eq!(routing.missing_addresses(), ["fd00:8::2/64".parse().unwrap()]);
+        assert_eq!(routing.apply(&TunnelSettings { mtu: 1300, ..settings }), [], "it is said once");
         let mut netlink = Netlink::open().unwrap();
         let device = netlink.next_hop("8.8.8.8".parse().unwrap()).unwrap().device;
         assert_eq!(device, routing.device());

@@ -39,6 +39,37 @@ fn a_redirected_gateway_comes_and_goes() {
     }
 }
 
+/// What is pushed of IPv6 is passed over with one warning, and IPv4 comes up.
+#[test]
+fn a_client_without_ipv6_comes_up_with_ipv4() {
+    if !can_run("a_client_without_ipv6_comes_up_with_ipv4", &PROGRAMS) {
+        return;
+    }
+    let mut bed = Bed::build_with(&Options::BASE, Program::OpenVpn, &[Program::Adit], |_, [server, _]| {
+        server.push_str("push \"redirect-gateway def1 ipv6\"\npush \"route-ipv6 fd00:50::/32\"\n");
+    })
+    .unwrap();
+    bed.server.namespace.ip(&["address", "add", BEHIND[0].1, "dev", "lo"]).unwrap();
+    bed.server.start().unwrap();
+    let client = &bed.clients[0].namespace;
+    client
+        .enter(|| {
+            for device in ["all", "default"] {
+                std::fs::write(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6"), "1").unwrap();
+            }
+        })
+        .unwrap();
+    bed.clients[0].start().unwrap();
+    let client = &bed.clients[0].namespace;
+    wait_until_reachable(client, BEHIND[0].1.parse().unwrap(), TIMEOUT)
+        .unwrap_or_else(|error| panic!("{error}\n{}", bed.logs()));
+    let logs = bed.logs();
+    let said = logs.matches("the tunnel is without IPv6").count();
+    assert!(said == 1 && !logs.contains("cannot add the route") && !logs.contains("cannot give"), "{logs}");
+    bed.clients[0].stop().unwrap();
+    bed.server.stop().unwrap();
+}
+
 /// With these lines added to the configurations, the client reaches `behind` by the tunnel and the server's outer
 /// address around it. Afterwards its routes are what they were.
 fn check(server: Program, server_lines: &str, client_lines: &str, behind: &[(&str, &str)]) {

@@ -370,6 +370,57 @@ fn a_full_tunnel_comes_up_without_a_firewall_and_says_what_to_install() {
     assert_eq!((lines, log.contains("error")), (1, false), "{log}");
 }
 
+/// Containers often have no IPv6, and files of providers have both families.
+#[test]
+fn a_file_of_both_families_comes_up_where_ipv6_is_switched_off() {
+    if !can_run("a_file_of_both_families_comes_up_where_ipv6_is_switched_off", &["wg"]) {
+        return;
+    }
+    let [server, client] = &joined([Program::Adit; 2]);
+    server.start().unwrap();
+    server.set_key();
+    server.add_peer(client, None);
+    server.bring_up();
+    server.namespace.ip(&["address", "add", "192.0.2.9/32", "dev", "lo"]).unwrap();
+    let switch_off = || {
+        for device in ["all", "default"] {
+            std::fs::write(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6"), "1").unwrap();
+        }
+    };
+    client.namespace.enter(switch_off).unwrap();
+    let key = std::fs::read_to_string(&client.key_file).unwrap();
+    for (lines, allowed, passed_over) in [
+        ("", "0.0.0.0/0, ::/0", "::/0"),
+        (BY_QUICK, "0.0.0.0/0, ::/0", "::/0"),
+        ("", "192.0.2.0/24, fd00:99::/64", "fd00:99::/64"),
+    ] {
+        let text = format!(
+            "[Interface]\nPrivateKey = {}\nAddress = {}/24, {}/64\n{lines}\n[Peer]\nPublicKey = {}\n\
+             AllowedIPs = {allowed}\nEndpoint = {}:{PORT}\n",
+            key.trim(),
+            client.inner(),
+            client.inner_v6(),
+            server.public_key,
+            server.outer()
+        );
+        let file = client.scratch.write(&format!("{}.conf", client.device), &text).unwrap();
+        let mut adit = up(client, &[&file]);
+        adit.wait_for_line(0, "interface up", WAIT).unwrap();
+        wait_until_reachable(&client.namespace, "192.0.2.9".parse().unwrap(), WAIT).unwrap();
+        assert!(adit.terminate(WAIT).unwrap().success(), "{}", adit.log());
+        let log = adit.log();
+        let complaints: Vec<&str> =
+            log.lines().filter(|line| line.contains("warning: ") || line.contains("error: ")).collect();
+        let wanted = format!("passed over are {}/64, {passed_over}", client.inner_v6());
+        assert!(complaints.len() == 1 && complaints[0].ends_with(&wanted), "{log}");
+        let is_named = log
+            .lines()
+            .any(|line| line.contains("interface up") && line.contains(&client.inner_v6().to_string()));
+        assert!(!is_named, "{log}");
+        wait_until("all processes to end", WAIT, || client.processes().is_empty()).unwrap();
+    }
+}
+
 #[test]
 fn adit_up_carries_packets_and_wg_sees_it() {
     if !can_run("adit_up_carries_packets_and_wg_sees_it", &QUICK) {
