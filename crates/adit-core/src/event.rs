@@ -173,7 +173,8 @@ pub enum Command {
         /// Why.
         failure: OpenFailure,
     },
-    /// The path broke (TCP connection closed or failed).
+    /// The path broke: a TCP connection closed or failed, or the address of a UDP path refuses datagrams (ICMP), and the remote
+    /// has others.
     Closed {
         /// The path.
         path: Path,

@@ -29,7 +29,7 @@ pub(crate) mod fuzzing {
 use std::io;
 use std::os::fd::AsFd as _;
 
-pub(crate) use self::client::{ForwardChannel, NetworkChannel};
+pub(crate) use self::client::{ForwardChannel, HelperRefusals, NetworkChannel};
 pub use self::client::{Helper, HelperAccess, HelperFiles};
 pub use self::gathered::{Allowed, Dialect, Gather, Gathered, Rewrite};
 pub use self::launcher::{ScriptLauncher, ScriptRun};

@@ -30,6 +30,7 @@ mod poller;
 mod port_share;
 mod privileges;
 mod proxy;
+mod refusal;
 mod replace;
 mod resolver;
 mod routing;
@@ -71,6 +72,7 @@ pub use privileges::{
     forbid_core_files, lock_memory, restrict_libraries, set_niceness, user_and_group,
 };
 pub use proxy::{HttpAuthentication, HttpProxy, Proxy, ProxyCredentials, ProxyKind};
+pub use refusal::first_not_refusing;
 pub use replace::replace_file;
 pub use routing::Routing;
 pub use sys::{hand_over, inherited};

@@ -18,7 +18,9 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::config::{Family, Remote};
 use crate::dns::NameServers;
+use crate::helper::HelperRefusals;
 use crate::mark;
+use crate::refusal::{LISTENING, Question};
 use crate::resolver::{self, MarkedServers};
 use crate::sys;
 use crate::tcp;
@@ -38,6 +40,34 @@ pub(crate) enum Opened {
     Udp(UdpSocket, SocketAddr),
     /// A connection, and to whom.
     Tcp(TcpStream, SocketAddr),
+}
+
+impl Opened {
+    /// Where datagrams go; `None` for a connection.
+    pub(crate) fn datagrams_to(&self) -> Option<SocketAddr> {
+        match self {
+            Opened::Udp(_, address) => Some(*address),
+            Opened::Tcp(..) => None,
+        }
+    }
+}
+
+/// Says whether the address that was opened refuses datagrams.
+pub(crate) enum Refusals {
+    /// By the answer to a question, if one was asked.
+    Asked(Option<Question>),
+    /// By the helper.
+    Helper(HelperRefusals),
+}
+
+impl Refusals {
+    /// Why it refuses; `None` if it does not say so within some seconds.
+    pub(crate) fn wait(self) -> Option<String> {
+        match self {
+            Refusals::Asked(question) => question?.refusal(LISTENING).map(|error| error.to_string()),
+            Refusals::Helper(helper) => helper.wait(),
+        }
+    }
 }
 
 /// Addresses by `host:port`.
@@ -105,6 +135,15 @@ impl KnownAddresses {
         }
     }
 
+    /// Asks the address that a socket was opened for whether it refuses datagrams, if the remote has others.
+    pub(crate) fn ask(&self, remote: &Remote, opened: &Opened, options: &UdpOptions) -> Option<Question> {
+        let Opened::Udp(_, address) = opened else { return None };
+        let has_others = self.lock().get(&key(remote)).is_some_and(|addresses| addresses.len() > 1);
+        let own_mark = remote.mark.unwrap_or(mark::MARK);
+        let is_direct = remote.proxy.is_none();
+        (is_direct && has_others).then(|| Question::ask(*address, options.routing, own_mark).ok())?
+    }
+
     fn lock(&self) -> MutexGuard<'_, Resolved> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -129,9 +168,13 @@ pub(crate) fn open(
     let mut failures = Vec::new();
     let addresses = known.in_turn(remote, attempt, resolving)?;
     prepare(addresses.iter().map(SocketAddr::ip).collect());
+    let last = addresses.last().copied();
+    let is_last = |address| Some(address) == last;
     for address in addresses {
         let result = match remote.transport {
-            Transport::Udp => open_udp(remote, address, udp),
+            Transport::Udp if is_last(address) => open_udp(remote, address, udp),
+            // Where no route leads there, the next address is tried at once.
+            Transport::Udp => has_route(remote, address, udp).and_then(|()| open_udp(remote, address, udp)),
             Transport::Tcp => connect(remote, address, udp, remote.connect_timeout)
                 .and_then(|stream| Ok(Opened::Tcp(tcp::prepare(stream)?, address))),
         };
@@ -287,6 +330,14 @@ fn usable(
     Ok(addresses)
 }
 
+/// Whether the system would send there: no datagram is sent.
+fn has_route(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::Result<()> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
+    mark::route(&socket, options.routing)?;
+    mark_own(remote, socket.as_fd(), options);
+    socket.connect(&SockAddr::from(address))
+}
+
 fn open_udp(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::Result<Opened> {
     let local = local_end(remote, address).unwrap_or_else(|| any_address(address, 0));
     Ok(Opened::Udp(bind_udp(remote, local, options)?, address))
@@ -422,6 +473,36 @@ mod tests {
         let opened =
             open(&remote, 3, &OPTIONS, (&KnownAddresses::default(), &Resolving::System), |_| ()).unwrap();
         assert!(matches!(opened, Opened::Udp(_, address) if address == "127.0.0.1:9".parse().unwrap()));
+    }
+
+    /// A name with an address that refuses datagrams, and one that takes them.
+    #[test]
+    fn the_next_address_is_found_when_one_refuses() {
+        let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let listening = server.local_addr().unwrap();
+        let closed = SocketAddr::new("127.0.0.3".parse().unwrap(), listening.port());
+        let no_route: SocketAddr = "[2001:db8::1]:9".parse().unwrap();
+        let marked = Resolving::Marked(MarkedServers {
+            servers: vec!["127.0.0.1".parse().unwrap()],
+            mark: mark::MARK,
+        });
+        let (known, remote) =
+            (KnownAddresses::default(), remote("gone.invalid", Transport::Udp, Family::Any));
+        let open = |attempt| open(&remote, attempt, &OPTIONS, (&known, &marked), |_| ()).unwrap();
+        let refusal = |opened: &Opened| Refusals::Asked(known.ask(&remote, opened, &OPTIONS)).wait();
+        known.lock().insert(key(&remote), vec![closed, listening]);
+        let opened = open(0);
+        assert_eq!(opened.datagrams_to(), Some(closed));
+        assert!(refusal(&opened).is_some_and(|why| why.contains("refused")));
+        assert_eq!(open(1).datagrams_to(), Some(listening));
+        // One to which there is no route is passed over before anything is sent.
+        if std::net::UdpSocket::bind("[::]:0").and_then(|socket| socket.connect(no_route)).is_err() {
+            known.lock().insert(key(&remote), vec![no_route, listening]);
+            assert_eq!(open(0).datagrams_to(), Some(listening));
+        }
+        // There is no other to go to.
+        known.lock().insert(key(&remote), vec![closed]);
+        assert_eq!(refusal(&open(0)), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use adit_core::{
     Command, Ended, Instant, Notice, Path, PeerId, Protocol, Rejected, Report, Severity, TableUsage,
+    Transport,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
@@ -64,6 +65,8 @@ pub struct Client {
     remote: usize,
     /// Attempts since a connection was last up.
     attempts: u32,
+    /// Addresses that refused datagrams, one after the other, in this attempt.
+    refused_addresses: u32,
     /// Where this attempt goes in place of the remote, if the adapter said so.
     instead: Option<(String, u16)>,
     /// The adapter has said where the next attempt goes.
@@ -100,6 +103,7 @@ impl Client {
             user,
             remote: 0,
             attempts: 0,
+            refused_addresses: 0,
             instead: None,
             chosen: false,
             ever_up: false,
@@ -249,7 +253,9 @@ impl Protocol for Client {
             | Command::RouteChanged { .. }
             | Command::LeasesMoved => {}
             Command::Closed { path, reason } => {
-                if matches!(&self.state, State::Connected(connection) if connection.path() == path) {
+                if path.transport() == Transport::Udp {
+                    self.address_refused(path, &reason);
+                } else if matches!(&self.state, State::Connected(connection) if connection.path() == path) {
                     self.signal = Some("connection-reset");
                     self.try_again(&format!("the connection broke: {reason}"), false);
                 }

@@ -249,7 +249,8 @@ impl StaticTunnel {
             self.unproven.remove(&path);
             return;
         }
-        if self.state == State::Running {
+        // Of a UDP path it says that the address refuses datagrams. The other end may be heard all the same.
+        if self.state == State::Running && path.transport() == Transport::Tcp {
             self.loses_by("connection-reset");
             self.lose(&format!("the connection broke: {reason}"), false);
         }

@@ -84,6 +84,8 @@ pub(super) struct Control<'a, P: Protocol> {
     /// Of UDP sockets that have one of their own.
     demultiplexers: BTreeMap<UdpSource, Arc<dyn Demultiplexer>>,
     attempts: BTreeMap<usize, usize>,
+    /// The UDP paths that were opened last.
+    opened_last: BTreeMap<usize, Path>,
     known_addresses: KnownAddresses,
     kill_switch: bool,
     offloads: OffloadStatus,
@@ -166,6 +168,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             remotes: driver.config.remotes,
             demultiplexers: driver.config.demultiplexers,
             attempts: BTreeMap::new(),
+            opened_last: BTreeMap::new(),
             known_addresses: KnownAddresses::default(),
             kill_switch: driver.config.kill_switch,
             offloads: driver.device.offloads.clone(),
@@ -359,6 +362,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                     let _ = go.try_send(());
                 }
                 Mail::Opened { remote, result } => self.opened(now, remote, result),
+                Mail::Refused { remote, address, why } => self.refused(now, remote, address, why),
                 Mail::Broken { connection, reason } => {
                     self.end_in_turn(now, connection, Waiting::Broken(connection, reason));
                 }

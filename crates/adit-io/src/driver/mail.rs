@@ -29,6 +29,8 @@ pub(crate) enum Mail {
     Reaching { addresses: Vec<IpAddr>, go: SyncSender<()> },
     /// The end of an attempt to reach a remote.
     Opened { remote: usize, result: Result<Opened, OpenFailure> },
+    /// An address of a remote that has others refuses datagrams (ICMP).
+    Refused { remote: usize, address: SocketAddr, why: String },
     /// A connection is broken.
     Broken { connection: ConnectionId, reason: String },
     /// The preamble of a connection is complete.

@@ -21,7 +21,7 @@ use super::request::{
 use super::serve;
 use super::sockets::SocketChannel;
 use crate::netlink::RouteWatch;
-use crate::opener::Opened;
+use crate::opener::{Opened, Refusals};
 use crate::proxy::{Proxy, ProxyCredentials};
 use crate::tcp;
 use crate::udp::{Relay, UdpOptions, UdpSocket};
@@ -156,7 +156,7 @@ impl HelperAccess {
         attempt: usize,
         udp: &UdpOptions,
         mut prepare: impl FnMut(Vec<IpAddr>),
-    ) -> io::Result<Result<Opened, OpenFailure>> {
+    ) -> io::Result<(Result<Opened, OpenFailure>, Refusals)> {
         let channel = self.channel()?;
         channel.send(&Request::Open { remote, attempt })?;
         let mut relay = None;
@@ -169,16 +169,32 @@ impl HelperAccess {
                 (Opening::Relay(header), Some(connection)) => {
                     relay = Some(Relay::new(header, connection.into()));
                 }
-                (Opening::Failed(failure), _) => return Ok(Err(failure)),
+                (Opening::Failed(failure), _) => return Ok((Err(failure), Refusals::Asked(None))),
                 (Opening::Done(Transport::Udp, address), Some(socket)) => {
                     let socket = UdpSocket::adopt(socket, udp)?.by_relay(relay);
-                    return Ok(Ok(Opened::Udp(socket, address)));
+                    let refusals = Refusals::Helper(HelperRefusals(channel));
+                    return Ok((Ok(Opened::Udp(socket, address)), refusals));
                 }
                 (Opening::Done(Transport::Tcp, address), Some(socket)) => {
-                    return Ok(Ok(Opened::Tcp(tcp::prepare(socket.into())?, address)));
+                    let opened = Opened::Tcp(tcp::prepare(socket.into())?, address);
+                    return Ok((Ok(opened), Refusals::Asked(None)));
                 }
                 _ => return Err(io::Error::other("an answer that is none")),
             }
+        }
+    }
+}
+
+/// The channel by which a UDP path was opened: the helper says on it if the address refuses datagrams.
+#[derive(Debug)]
+pub(crate) struct HelperRefusals(Channel);
+
+impl HelperRefusals {
+    /// Why the address refuses. Waits until the helper says so, or closes the channel.
+    pub(crate) fn wait(self) -> Option<String> {
+        match self.0.receive() {
+            Ok((Opening::Refused(why), _)) => Some(why),
+            _ => None,
         }
     }
 }

@@ -95,6 +95,8 @@ pub(super) enum Opening {
     Relay(Vec<u8>),
     /// The socket comes as a descriptor.
     Done(Transport, SocketAddr),
+    /// The address, which the socket was opened for, refuses datagrams.
+    Refused(String),
     Failed(OpenFailure),
 }
 

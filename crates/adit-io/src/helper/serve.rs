@@ -28,7 +28,7 @@ use crate::config::Remote;
 use crate::dns::NameServers;
 use crate::forwarding::Forwarded;
 use crate::netlink::RouteWatch;
-use crate::opener::{self, KnownAddresses, Opened, Resolving};
+use crate::opener::{self, KnownAddresses, Opened, Refusals, Resolving};
 use crate::port_share::{Forwarder, PortShare};
 use crate::privileges::{
     allow_files_and_sockets, allow_many_descriptors, deny_what_no_program_needs, lock_memory, reduce,
@@ -416,7 +416,12 @@ impl Helper {
                     let header = Opening::Relay(relay.header().to_vec());
                     channel.send_with(&header, Some(relay.connection()))?;
                 }
-                channel.send_with(&Opening::Done(Transport::Udp, address), Some(socket.as_fd()))
+                channel.send_with(&Opening::Done(Transport::Udp, address), Some(socket.as_fd()))?;
+                let question = self.known.ask(&target, &Opened::Udp(socket, address), udp);
+                match Refusals::Asked(question).wait() {
+                    Some(why) => channel.send(&Opening::Refused(why)),
+                    None => Ok(()),
+                }
             }
             Ok(Opened::Tcp(stream, address)) => {
                 channel.send_with(&Opening::Done(Transport::Tcp, address), Some(stream.as_fd()))

@@ -25,7 +25,7 @@ impl Client {
     pub(super) fn wait_for_attempt(&mut self, wait: Duration) {
         // Where the next one goes is another question.
         (self.instead, self.chosen) = (None, false);
-        self.refusals = 0;
+        (self.refusals, self.refused_addresses) = (0, 0);
         let until = self.now + wait;
         if !self.params.asks_to_go_on {
             self.state = State::Waiting(until);

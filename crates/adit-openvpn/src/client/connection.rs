@@ -249,6 +249,11 @@ impl Connection {
         self.channel.step_done(now, step);
     }
 
+    /// Whether the server was heard.
+    pub(super) fn has_heard(&self) -> bool {
+        self.channel.heard()
+    }
+
     pub(super) fn is_up(&self) -> bool {
         self.up.is_some()
     }

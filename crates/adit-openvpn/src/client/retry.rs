@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use adit_core::{Ended, Severity};
+use adit_core::{Ended, Path, Severity};
 
+use super::connection::Connection;
 use super::{Client, State};
 use crate::request::{Event, Request};
 use crate::retry::Retry;
+
+/// So many addresses that refuse datagrams are tried without a wait between them.
+const MOST_REFUSED_ADDRESSES: u32 = 8;
 
 /// Where the next attempt goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,6 +66,25 @@ impl Client {
         self.try_again(reason, true);
         // The wait for the next attempt has begun the count anew.
         self.refusals = refusals;
+    }
+
+    /// The address of the connection refuses datagrams. The attempt goes on at the remote's next address at once, unless many have
+    /// refused. Where the server was heard, the refusal is of something else.
+    pub(super) fn address_refused(&mut self, path: Path, reason: &str) {
+        let is_unheard = |connection: &Connection| connection.path() == path && !connection.has_heard();
+        if !matches!(&self.state, State::Connected(connection) if is_unheard(connection)) {
+            return;
+        }
+        let reason = format!("{} refuses datagrams: {reason}", path.remote());
+        self.refused_addresses += 1;
+        if self.refused_addresses > MOST_REFUSED_ADDRESSES {
+            return self.try_again(&reason, true);
+        }
+        let text = format!("{}: {reason}; its next address is tried", self.remote_name());
+        self.report(Severity::Warning, None, text);
+        self.leave_connection();
+        self.chosen = true;
+        self.open();
     }
 
     /// The connection or the attempt is given up on request, and the next one comes after the wait.

@@ -93,6 +93,53 @@ fn servers_are_tried_in_turn_with_waits_that_grow() {
     assert_eq!(waits[10..16], [2, 2, 4, 4, 5, 5]);
 }
 
+/// A driver that is told to open a remote again takes its next address.
+#[test]
+fn the_next_address_is_tried_at_once_where_one_refuses_datagrams() {
+    let mut alone = Alone::new(2, |_| {});
+    let refuses = |alone: &mut Alone, socket: u32| {
+        let path = Path::Udp { socket, remote: ([192, 0, 2, 1], 1194).into() };
+        let reason = "Connection refused".to_owned();
+        alone.client.handle_command(alone.now, Command::Closed { path, reason });
+        alone.run(0, |_| None);
+    };
+    alone.run(0, |_| None);
+    refuses(&mut alone, 99);
+    assert_eq!(alone.tried, [(0, 0)], "another path was meant");
+    for socket in 1..=8 {
+        refuses(&mut alone, socket);
+    }
+    assert_eq!(alone.tried, [(0, 0); 9]);
+    // Whatever the name has: there is an end to it.
+    refuses(&mut alone, 9);
+    assert_eq!(alone.tried.len(), 9);
+    alone.run(1, |_| None);
+    assert_eq!(alone.tried.last(), Some(&(1, 1)));
+}
+
+/// A refusal that is told late, or of another datagram, does not end a connection.
+#[test]
+fn a_server_that_was_heard_does_not_refuse() {
+    let authority = Authority::new();
+    let client = client_params(
+        &authority.issue("client", ExtendedKeyUsagePurpose::ClientAuth),
+        WrapConfig::Plain,
+        Transport::Udp,
+    );
+    let server =
+        server_params(&authority.issue("server", ExtendedKeyUsagePurpose::ServerAuth), WrapConfig::Plain);
+    let mut pair = Pair::new(client, server);
+    pair.advance(Duration::from_secs(5));
+    assert!(pair.is_up());
+    let opened =
+        |pair: &Pair| pair.client_events.iter().filter(|it| matches!(it, Event::Open { .. })).count();
+    let before = opened(&pair);
+    let path = pair.client_path();
+    pair.client.handle_command(pair.now, Command::Closed { path, reason: "Connection refused".to_owned() });
+    pair.advance(Duration::from_secs(5));
+    assert!(pair.is_up() && opened(&pair) == before);
+}
+
 #[test]
 fn connect_retry_max_counts_rounds_over_all_servers() {
     let mut alone = Alone::new(3, |params| params.retry_max = Some(2));

@@ -1,6 +1,7 @@
 //! Paths that the protocol asks for: names are resolved and sockets opened by threads of their own, or by the helper.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -10,7 +11,7 @@ use adit_core::{Command, Instant, OpenFailure, Path, Protocol};
 use super::Control;
 use crate::config::{Remote, UdpSource};
 use crate::driver::mail::Mail;
-use crate::opener::{self, Opened};
+use crate::opener::{self, Opened, Refusals};
 
 impl<P: Protocol> Control<'_, P> {
     pub(super) fn open(&mut self, remote: usize) {
@@ -47,15 +48,28 @@ impl<P: Protocol> Control<'_, P> {
             let result = match (helper, target) {
                 (Some(helper), _) => helper.open(remote, number, &options, prepare),
                 (None, Some(target)) => {
-                    Ok(opener::open(&target, number, &options, (&known, &resolving), prepare))
+                    let result = opener::open(&target, number, &options, (&known, &resolving), prepare);
+                    let question =
+                        result.as_ref().ok().and_then(|opened| known.ask(&target, opened, &options));
+                    Ok((result, Refusals::Asked(question)))
                 }
                 (None, None) => Err(io::ErrorKind::NotFound.into()),
             };
-            mail.post(match result {
-                Ok(result) => Mail::Opened { remote, result },
-                Err(error) => Mail::Died { thread: "helper", why: format!("no answer: {error}") },
-            });
+            let (opened, watched) = match result {
+                Ok((result, refusals)) => {
+                    let address = result.as_ref().ok().and_then(Opened::datagrams_to);
+                    (Mail::Opened { remote, result }, address.zip(Some(refusals)))
+                }
+                Err(error) => (Mail::Died { thread: "helper", why: format!("no answer: {error}") }, None),
+            };
+            mail.post(opened);
             mail.wake();
+            if let Some((address, refusals)) = watched
+                && let Some(why) = refusals.wait()
+            {
+                mail.post(Mail::Refused { remote, address, why });
+                mail.wake();
+            }
         };
         if ahead.len() > 1 {
             self.learn_ahead(ahead);
@@ -73,13 +87,23 @@ impl<P: Protocol> Control<'_, P> {
         let _ = thread::Builder::new().name("adit-resolve".to_owned()).spawn(work);
     }
 
+    /// The address at which a remote was tried last refuses datagrams.
+    pub(super) fn refused(&mut self, now: Instant, remote: usize, address: SocketAddr, why: String) {
+        let path = self.opened_last.get(&remote).copied();
+        if let Some(path) = path.filter(|path| path.remote() == address) {
+            self.protocol.handle_command(now, Command::Closed { path, reason: why });
+        }
+    }
+
     pub(super) fn opened(&mut self, now: Instant, remote: usize, result: Result<Opened, OpenFailure>) {
         let command = match result {
             Ok(Opened::Udp(socket, address)) => {
                 let demultiplexer = self.demultiplexers.get(&UdpSource::Remote(remote)).map(Arc::clone);
                 let number = self.sources.next_number();
                 self.add_sockets((number, vec![Arc::new(socket)]), demultiplexer.as_ref());
-                Command::Opened { path: Path::Udp { socket: number, remote: address } }
+                let path = Path::Udp { socket: number, remote: address };
+                self.opened_last.insert(remote, path);
+                Command::Opened { path }
             }
             Ok(Opened::Tcp(stream, address)) => return self.connected(now, remote, stream, address),
             Err(failure) => Command::OpenFailed { remote, failure },

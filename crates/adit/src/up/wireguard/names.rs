@@ -89,7 +89,14 @@ impl Resolver<'_> {
             Resolver::Marked(resolv_conf) => adit_io::look_up_marked(host, resolv_conf.map(Path::to_owned))?,
             Resolver::Helper(files) => files.look_up_one(host)?.map_err(io::Error::other)?,
         };
-        let first = families.usable(found, port)?.into_iter().next();
+        let usable = families.usable(found, port)?;
+        let first = match self {
+            Resolver::System => adit_io::first_not_refusing(&usable, 0),
+            // The kill switch lets out what has this mark alone.
+            Resolver::Marked(_) => adit_io::first_not_refusing(&usable, adit_io::MARK),
+            // The interface runs, and its addresses have their turn (`again`).
+            Resolver::Helper(_) => usable.first().copied(),
+        };
         first.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
@@ -111,7 +118,8 @@ fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address
 }
 
-/// Finds where all peers are: the first address of each name, as `wg` does, but of those for which there is a socket.
+/// Finds where all peers are: the first address of each name, as `wg` does, but of those for which there is a socket, and that do
+/// not refuse datagrams at once.
 ///
 /// # Errors
 /// A name that does not exist, or cannot be asked for; the line is named.

@@ -186,6 +186,31 @@ fn a_server_whose_ipv6_address_is_dead_is_reached_by_ipv4() {
     assert!(adit.terminate(WAIT).unwrap().success(), "{}", adit.log());
 }
 
+/// ICMP says so at once, and nothing waits for an answer.
+#[test]
+fn a_server_whose_ipv6_address_refuses_is_reached_by_ipv4_at_once() {
+    let test = "a_server_whose_ipv6_address_refuses_is_reached_by_ipv4_at_once";
+    if !can_run(test, &[PROGRAMS[0], "unshare", "nft"]) {
+        return;
+    }
+    let bed = Bed::build("2001:db8:9::77 vpn.test\n10.9.0.1 vpn.test\n");
+    let [server, client] = &bed.ends;
+    client.namespace.ip(&["address", "add", "2001:db8:9::2/64", "dev", &wire(client), "nodad"]).unwrap();
+    server.namespace.ip(&["address", "add", "2001:db8:9::77/64", "dev", &wire(server), "nodad"]).unwrap();
+    let rules = server.scratch.write(
+        "rules",
+        "table ip6 closed { chain in { type filter hook input priority 0; udp dport 51820 reject; }; }",
+    );
+    let mut nft = program("nft").unwrap();
+    nft.arg("-f").arg(rules.unwrap());
+    server.namespace.run(nft).unwrap();
+    let mut adit = bed.start();
+    bed.is_reached(&mut adit);
+    assert!(client.wg("show DEV endpoints").unwrap().contains("10.9.0.1:51820"));
+    assert!(adit.terminate(WAIT).unwrap().success(), "{}", adit.log());
+    assert!(!adit.log().contains("no answer from"), "{}", adit.log());
+}
+
 /// The system's resolver asks through the dead tunnel; queries with the tunnel's mark go beside it.
 #[test]
 fn a_full_tunnel_asks_for_the_name_beside_itself() {
