@@ -11,6 +11,8 @@ use crate::exit;
 use crate::up;
 
 /// Say what adit makes of OpenVPN configurations, and of WireGuard's files, without running them
+///
+/// What `adit up` would refuse before its first datagram is refused by the same line; what shows at the start alone is named.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The configurations: .ovpn or .conf files. Several are checked for one process, as `adit up` runs them

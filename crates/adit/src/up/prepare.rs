@@ -66,7 +66,7 @@ impl Notes for Remarks {
     }
 }
 
-/// Whether there is someone to ask for what the files do not hold.
+/// Whether a person or a program can be asked for what the files do not hold.
 pub(super) enum Asking<'a> {
     /// The program at the management socket, or the person at the terminal, as long as the start waits.
     Now(Option<&'a Management>, &'a dyn Waiting),

@@ -128,6 +128,8 @@ fn what_a_wireguard_file_names_is_looked_for_unless_commands_may_make_it() {
     assert!(check("Table = 7").expect("it can be used").left_open.is_empty());
     let why = check("Table = no-such-table").expect_err("there is no such table");
     assert!(why.contains("wg7.conf:3: there is no routing table `no-such-table`"), "{why}");
+    let why = check("#adit: client-connect = /nowhere/program").expect_err("there is no such program");
+    assert!(why.contains("wg7.conf:3: client-connect: /nowhere/program: No such file"), "{why}");
     let remarks = check("PreUp = true\nTable = no-such-table").expect("it may be made");
     assert!(remarks.left_open.len() == 1 && remarks.left_open[0].contains("wg7.conf:3"), "{remarks:?}");
 }

@@ -6,11 +6,12 @@ use adit_config::wireguard::{Parsed, Table};
 
 use super::Notes;
 use crate::up::Failure;
+use crate::up::tunnel_scripts::check::is_program;
 use crate::up::wireguard::Streams;
 use crate::up::wireguard::network;
 
-/// Reads the certificates of authorities that the file names, and finds its routing table. Commands of `PreUp` may make both, so
-/// that they are looked for after these.
+/// Reads the certificates of authorities that the file names, and finds its routing table and its programs. Commands of `PreUp` may
+/// make them, so that they are looked for after these.
 ///
 /// # Errors
 /// What is missing or cannot be read, with its line.
@@ -21,15 +22,34 @@ pub(in crate::up) fn prepare(
 ) -> Result<Option<Streams>, Failure> {
     if let Some(hook) = parsed.report.iter().find(|entry| entry.directive.eq_ignore_ascii_case("PreUp")) {
         let names_files = parsed.config.peers.iter().any(|peer| peer.tcp_ca.is_some());
-        if names_files || matches!(parsed.config.interface.table, Table::Name(_)) {
-            let text =
-                "what `PreUp` may make (a routing table's name, certificates) is looked for after it has run";
+        let interface = &parsed.config.interface;
+        let has_programs = interface.client_connect.is_some() || interface.client_disconnect.is_some();
+        if names_files || has_programs || matches!(parsed.config.interface.table, Table::Name(_)) {
+            let text = "what `PreUp` may make (a routing table's name, certificates, programs) is looked for after it has run";
             notes.left_open(&format_args!("{}:{}: {text}", hook.file, hook.line));
         }
         return Ok(None);
     }
     table(file, parsed)?;
+    programs(file, parsed)?;
     Streams::new(file, &parsed.config).map(Some)
+}
+
+/// Whether the programs that decide and hear about peers are there.
+///
+/// # Errors
+/// Which is not.
+fn programs(file: &Path, parsed: &Parsed) -> Result<(), Failure> {
+    let interface = &parsed.config.interface;
+    let programs =
+        [("client-connect", &interface.client_connect), ("client-disconnect", &interface.client_disconnect)];
+    for (key, argv) in programs {
+        if let Some(program) = argv.as_ref().and_then(|argv| argv.first()) {
+            is_program(program)
+                .map_err(|why| network::at_line(parsed, file, key, &format!("{key}: {why}")))?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether the routing table that the file names is there.
