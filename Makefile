@@ -1,8 +1,10 @@
 # make demo   a server, a client and a host beyond it in namespaces, measured and removed again: OpenVPN, then WireGuard
+# make check  what takes no root, no network and, once all is compiled, a few minutes: format, lints, unit and machine tests
 # make test   everything that is checked before a change lands
+# make test-long   what takes longer: tests of many more cases, more seeds of the simulator, a minute for each fuzz target
 # make deb    packages in target/packages (also: make rpm, make tarball); make test-packages tries the debs on fresh systems
 # make test-networkmanager   eight profiles in NetworkManager, with OpenVPN and with adit
-# All install what they need (scripts/install-deps). The namespaces need root: scripts/as-root uses sudo where you are not root.
+# All but `make check` install what they need (scripts/install-deps). The namespaces need root: scripts/as-root uses sudo where you are not root.
 
 CARGO ?= cargo
 AS_ROOT := $(CURDIR)/scripts/as-root
@@ -10,7 +12,7 @@ AS_ROOT := $(CURDIR)/scripts/as-root
 RUN_TESTS := env $(LINTING) $(CARGO) test --locked --config 'target."cfg(all())".runner = "$(AS_ROOT)"'
 
 PACKAGES := deb rpm tarball
-.PHONY: help test demo $(PACKAGES) test-packages test-networkmanager build fmt-check lint deny fuzz-check fuzz-run miri unit \
+.PHONY: help check test test-long demo $(PACKAGES) test-packages test-networkmanager build fmt-check lint deny fuzz-check fuzz-run miri unit \
 	build-tests run-tests timed-tests computing-tests doc deps check-deps demo-deps lab-peers
 
 help:
@@ -21,6 +23,30 @@ CHECKED := RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/compile-and-check CLIPPY_AR
 test: deps fmt-check deny fuzz-check
 	@$(MAKE) unit LINTING="$(CHECKED)"
 	@$(MAKE) fuzz-run miri
+
+# Crates that do no I/O: those without a clippy.toml of their own (CONTRIBUTING.md). Their tests are machine tests.
+PURE := $(filter-out $(patsubst %/clippy.toml,%,$(wildcard crates/*/clippy.toml)),$(wildcard crates/*))
+# These compute for minutes: a crate, and files of tests.
+LONGER_CRATES := adit-sim
+LONGER_TESTS := flood
+MACHINE_TESTS := $(foreach crate,$(filter-out $(addprefix crates/,$(LONGER_CRATES)),$(PURE)),$(patsubst %.rs,%,$(notdir $(wildcard $(crate)/tests/*.rs))) \
+	$(notdir $(patsubst %/main.rs,%,$(wildcard $(crate)/tests/*/main.rs))))
+# Those that read pages and manifests.
+READING_TESTS := pages dependencies
+# `adit-auth` is linked with libpam.
+WITHOUT := $(addprefix --exclude ,$(LONGER_CRATES) $(if $(wildcard /usr/include/security/pam_appl.h),,adit-auth))
+# What needs root among unit tests says so and passes.
+check: fmt-check
+	env $(CHECKED) $(CARGO) test --locked --workspace $(WITHOUT) --no-fail-fast --lib --bins \
+		$(addprefix --test ,$(filter-out $(LONGER_TESTS),$(sort $(MACHINE_TESTS))) $(READING_TESTS))
+
+# Long tests stand in modules called `long`, and are ignored otherwise: each has a short one beside it.
+SEEDS ?= 0..20000
+test-long: deps check-deps
+	@$(MAKE) build-tests
+	CI=true $(RUN_TESTS) --no-fail-fast --workspace -- --ignored long::
+	$(CARGO) run --release --locked -p adit-sim -- --seeds $(SEEDS)
+	@$(MAKE) fuzz-run FUZZ_SECONDS=60
 
 demo: demo-deps build
 	@echo OpenVPN:

@@ -87,6 +87,43 @@ fn what_is_refused_is_in_the_table_of_what_is_missing() {
     assert!(used.is_empty(), "docs/MISSING.md names {used:?}, which adit has");
 }
 
+/// Each file or folder that the pages of tests and of the architecture name, in full or by the end of its path.
+#[test]
+fn files_that_pages_name_exist() {
+    let mut found = Vec::new();
+    for folder in ["crates", "docs", "fuzz", "scripts"] {
+        collect(&Path::new(ROOT).join(folder), &mut found);
+    }
+    let paths: Vec<String> = found.iter().map(|path| format!("/{}", path.display())).collect();
+    for page in ["docs/TESTS.md", "docs/ARCHITECTURE.md"] {
+        let text = std::fs::read_to_string(Path::new(ROOT).join(page)).unwrap();
+        let named: Vec<&str> =
+            text.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).filter(is_path).collect();
+        assert!(named.len() > 20, "{page} names {named:?} alone");
+        let is_there = |name: &&&str| {
+            paths.iter().any(|path| path.ends_with(&format!("/{}", name.trim_end_matches('/'))))
+        };
+        let missing: Vec<&&str> = named.iter().filter(|name| !is_there(name)).collect();
+        assert!(missing.is_empty(), "{page} names {missing:?}");
+    }
+}
+
+/// Whether what stands between backticks is a path, and neither code nor a pattern.
+fn is_path(text: &&str) -> bool {
+    (text.ends_with(".rs") || text.contains('/')) && !text.contains([' ', '*', '<', ':', '(', '='])
+}
+
+/// All that is below a folder.
+fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, found);
+        }
+        found.push(path);
+    }
+}
+
 /// The pages beside the README, and those in `docs` and `docs/results`.
 fn pages() -> Vec<PathBuf> {
     let folders = ["", "docs", "docs/results"].map(|folder| Path::new(ROOT).join(folder));
