@@ -1,14 +1,19 @@
-//! IKEv2 (RFC 7296), in pure values and functions: no I/O, no clock, no source of randomness.
+//! IKEv2 (RFC 7296) with pre-shared keys, in pure values and functions: no I/O, no clock, no source of randomness.
+//!
+//! It is a library that no program uses so far: the data plane has no ESP. What there is of the protocol, and what there is not, is
+//! said in [`machine`] and [`suite`].
 //!
 //! | part | holds |
 //! |---|---|
 //! | [`crypto`] | key exchanges, key derivation, the protection of messages, proofs of identity |
 //! | [`fragment`] | messages in several datagrams (RFC 7383) |
+//! | [`machine`] | the state machine for both roles, an [`adit_core::Protocol`] |
 //! | [`suite`] | algorithms: proposals from keywords, and the choice of one |
 //! | [`wire`] | messages and payloads: decoded into values, encoded from values |
 #![forbid(unsafe_code)]
 
 pub mod crypto;
 pub mod fragment;
+pub mod machine;
 pub mod suite;
 pub mod wire;

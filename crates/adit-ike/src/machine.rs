@@ -1,0 +1,42 @@
+//! The machine: [`Endpoint`], an [`adit_core::Protocol`] for both roles.
+//!
+//! What there is of RFC 7296, and what there is not:
+//!
+//! | | |
+//! |---|---|
+//! | `IKE_SA_INIT` | cookies, `INVALID_KE_PAYLOAD`, NAT detection and the change to port 4500 |
+//! | `IKE_AUTH` | pre-shared keys; the first child SA, narrowed. Not: certificates, EAP, configuration payloads |
+//! | `CREATE_CHILD_SA` | rekeys of child SAs and of IKE SAs, with collisions. Of child SAs there is one at a time |
+//! | `INFORMATIONAL` | deletions, signs of life |
+//! | messages | a window of 1, retransmission, fragments (RFC 7383) |
+//! | not | MOBIKE, additional key exchanges (RFC 9370), reauthentication, transport mode, IPComp; an answer to a higher major version; notifies outside an IKE SA |
+//!
+//! A peer is told by its identity, never by its address: each [`Connection`] is one peer. Errors that are not protected end
+//! nothing (section 2.21). Before authentication, a responder keeps a bounded number of IKE SAs for each source
+//! ([`Limits`]), takes no request but `IKE_AUTH`, and answers with no more bytes than it got until the initiator returned a cookie.
+//!
+//! Both ends initiate at once: the IKE SA with the lower nonce goes. The peer authenticates anew: its older IKE SA goes.
+
+mod auth;
+mod child;
+mod context;
+mod cookie;
+mod create_child;
+mod endpoint;
+mod informational;
+mod init;
+mod lifecycle;
+mod narrow;
+mod nat;
+mod params;
+mod rekey;
+mod responder;
+mod sa;
+mod shared;
+#[cfg(test)]
+mod tests;
+
+pub use endpoint::{BadParams, Endpoint};
+pub use params::{
+    Codec, Connection, FamilySockets, Limits, Params, PeerDetail, SharedKey, Sockets, Times, Traffic,
+};

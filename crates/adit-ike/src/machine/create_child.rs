@@ -1,0 +1,264 @@
+//! Rekeys of child SAs (RFC 7296 sections 1.3.3 and 2.8), with their collisions (2.8.1 and 2.25.1).
+
+use adit_core::{Path, Severity};
+
+use super::child::{Child, ChildPhase, Exchanged, Offer, child_spi};
+use super::context::{Context, Payloads, notify};
+use super::init::{lowest, offers, wanted_group};
+use super::params::Connection;
+use super::sa::{IkeSa, Phase, Request};
+use crate::crypto::{KeyShare, Nonces, Secret, answer_exchange};
+use crate::suite::{Chosen, Group, Preference, choose};
+use crate::wire::{ExchangeType, KeyExchange, Notify, NotifyType, Payload, Proposal, ProtocolId};
+
+/// A rekey of a child SA that waits for its response.
+pub(crate) struct ChildRequest {
+    old: u32,
+    own_spi: u32,
+    nonce: Vec<u8>,
+    share: Option<KeyShare>,
+    /// The peer's rekey of the same child SA, which was answered meanwhile.
+    peers: Option<PeersRekey>,
+    is_second: bool,
+}
+
+/// A rekey of the peer's.
+struct PeersRekey {
+    /// The SPI of the child SA that it made, as this end chose it.
+    spi: u32,
+    lowest: Vec<u8>,
+}
+
+/// Answers the key exchange of a suite, if it has one.
+pub(crate) fn answer_group(
+    group: Option<Group>,
+    offered: Option<&KeyExchange>,
+    fill: &mut dyn FnMut(&mut [u8]),
+) -> Result<Exchanged, Payload> {
+    let Some(group) = group else { return Ok(None) };
+    let wanted = || notify(NotifyType::INVALID_KE_PAYLOAD, group.number().to_be_bytes().to_vec());
+    let offered = offered.filter(|offered| offered.method == group.number()).ok_or_else(wanted)?;
+    let answered = answer_exchange(group, &offered.data, fill);
+    let (data, secret) = answered.map_err(|_| notify(NotifyType::INVALID_SYNTAX, Vec::new()))?;
+    Ok(Some((KeyExchange { method: group.number(), data }, secret)))
+}
+
+impl IkeSa {
+    pub(crate) fn request_child_rekey(&mut self, cx: &mut Context<'_>, old: u32, wanted: Option<Group>) {
+        let Some(connection) = self.connection.and_then(|index| cx.connections.get(index)) else { return };
+        let group = wanted.or_else(|| connection.esp.first().and_then(|own| own.groups().next()));
+        let share = group.and_then(|group| KeyShare::new(group, &mut cx.fill()).ok());
+        let (own_spi, nonce) = (cx.shared.child_spi(), cx.shared.nonce());
+        let spi = old.to_be_bytes().to_vec();
+        let (protocol, kind) = (ProtocolId::ESP, NotifyType::REKEY_SA);
+        let mut payloads = vec![
+            Payload::Notify(Notify { protocol, spi, kind, data: Vec::new() }),
+            Payload::SecurityAssociation(offers(&connection.esp, &own_spi.to_be_bytes())),
+            Payload::Nonce(nonce.clone()),
+        ];
+        payloads.extend(share.as_ref().map(|share| {
+            Payload::KeyExchange(KeyExchange {
+                method: share.group().number(),
+                data: share.public().to_vec(),
+            })
+        }));
+        payloads
+            .push(Payload::SelectorsInitiator(connection.local.iter().map(|own| own.selector()).collect()));
+        payloads.push(Payload::SelectorsResponder(
+            connection.remote_traffic.iter().map(|own| own.selector()).collect(),
+        ));
+        let is_second = wanted.is_some();
+        let request = ChildRequest { old, own_spi, nonce, share, peers: None, is_second };
+        self.request(cx, ExchangeType::CREATE_CHILD_SA, &payloads, Request::Child(Box::new(request)));
+    }
+
+    /// A request for a child SA, or for a rekey of this IKE SA.
+    pub(crate) fn handle_create_child(&mut self, cx: &mut Context<'_>, path: Path, payloads: &[Payload]) {
+        let answer = match Payloads(payloads).proposals() {
+            Some([first, ..]) if first.protocol == ProtocolId::IKE => self.answer_ike_rekey(cx, payloads),
+            Some(_) => self.answer_child(cx, payloads),
+            None => Err(notify(NotifyType::INVALID_SYNTAX, Vec::new())),
+        };
+        match answer {
+            Ok(payloads) => self.respond(cx, path, ExchangeType::CREATE_CHILD_SA, &payloads),
+            Err(error) => self.respond(cx, path, ExchangeType::CREATE_CHILD_SA, &[error]),
+        }
+    }
+
+    fn answer_child(&mut self, cx: &mut Context<'_>, payloads: &[Payload]) -> Result<Vec<Payload>, Payload> {
+        let found = Payloads(payloads);
+        let busy =
+            matches!(self.pending.as_ref().map(|pending| &pending.request), Some(Request::IkeRekey(_)));
+        if busy || self.is_waiting || !matches!(self.phase, Phase::Established) {
+            return Err(notify(NotifyType::TEMPORARY_FAILURE, Vec::new()));
+        }
+        let old = self.child_to_rekey(found.notify(NotifyType::REKEY_SA))?;
+        let connection = self.connection.and_then(|index| cx.connections.get(index));
+        let (Some(connection), Some(nonce), Some(offered)) = (connection, found.nonce(), found.proposals())
+        else {
+            return Err(notify(NotifyType::INVALID_SYNTAX, Vec::new()));
+        };
+        let own_nonce = cx.shared.nonce();
+        let nonces = Nonces { initiator: nonce, responder: &own_nonce };
+        let (chosen, exchanged) = self.answer_offer(cx, connection, offered, found.key_exchange())?;
+        let made = self.make_child(cx, chosen, payloads, exchanged, &nonces);
+        let (child, mut parts) = made?;
+        parts.insert(1, Payload::Nonce(own_nonce.clone()));
+        let (is_first, spi) = (old.is_none(), child.own_spi);
+        self.install_child(cx, child, is_first);
+        if let Some(old) = old {
+            self.replaced_by_peer(cx, old, PeersRekey { spi, lowest: lowest(&nonces) });
+        }
+        Ok(parts)
+    }
+
+    /// The proposal that is chosen, and the answer to its key exchange.
+    fn answer_offer(
+        &self,
+        cx: &mut Context<'_>,
+        connection: &Connection,
+        offered: &[Proposal],
+        exchange: Option<&KeyExchange>,
+    ) -> Result<(Option<Chosen>, Exchanged), Payload> {
+        let chosen = choose(&connection.esp, offered, Preference::Own);
+        let group = chosen.as_ref().and_then(|chosen| chosen.child_suite()).and_then(|suite| suite.group);
+        let exchanged = answer_group(group, exchange, &mut cx.fill())?;
+        Ok((chosen, exchanged))
+    }
+
+    /// The child SA that a request names. `None`: it asks for one more, which is refused if there is one.
+    fn child_to_rekey(&self, rekey: Option<&Notify>) -> Result<Option<u32>, Payload> {
+        let Some(rekey) = rekey else {
+            let is_first = self.children.values().all(|child| child.phase != ChildPhase::Active);
+            return if is_first { Ok(None) } else { Err(notify(NotifyType::NO_ADDITIONAL_SAS, Vec::new())) };
+        };
+        let spi = child_spi(&rekey.spi).filter(|_| rekey.protocol == ProtocolId::ESP);
+        let child = self.children.values().find(|child| Some(child.peer_spi) == spi);
+        match child {
+            Some(child) if child.phase == ChildPhase::Active => Ok(Some(child.own_spi)),
+            Some(_) => Err(notify(NotifyType::TEMPORARY_FAILURE, Vec::new())),
+            None => Err(Payload::Notify(Notify {
+                kind: NotifyType::CHILD_SA_NOT_FOUND,
+                data: Vec::new(),
+                ..rekey.clone()
+            })),
+        }
+    }
+
+    /// The peer rekeyed a child SA. If this end does so, too, the nonces decide when its response comes.
+    fn replaced_by_peer(&mut self, cx: &mut Context<'_>, old: u32, peers: PeersRekey) {
+        let request = self.pending.as_mut().map(|pending| &mut pending.request);
+        if let Some(Request::Child(request)) = request
+            && request.old == old
+        {
+            request.peers = Some(peers);
+        } else if let Some(child) = self.children.get_mut(&old) {
+            child.replace(cx.shared.now);
+        }
+        self.count_rekey(cx);
+    }
+
+    pub(crate) fn count_rekey(&self, cx: &mut Context<'_>) {
+        if let Some(state) = self.connection.and_then(|index| cx.peers.get_mut(index)) {
+            state.rekeys += 1;
+        }
+    }
+
+    pub(crate) fn handle_child_response(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: ChildRequest,
+        payloads: &[Payload],
+    ) {
+        let found = Payloads(payloads);
+        if let Some(error) = found.error() {
+            return self.rekey_refused(cx, request, error);
+        }
+        match self.finish_rekey(cx, &request, payloads) {
+            Ok((child, own_lowest)) => self.settle(cx, &request, child, &own_lowest),
+            Err(reason) => {
+                // The peer has a child SA that this end refuses: RFC 7296 section 2.21.3.
+                self.close(cx, &format!("a child SA was not rekeyed: {reason}"));
+            }
+        }
+    }
+
+    fn finish_rekey(
+        &self,
+        cx: &mut Context<'_>,
+        request: &ChildRequest,
+        payloads: &[Payload],
+    ) -> Result<(Child, Vec<u8>), String> {
+        let found = Payloads(payloads);
+        let connection =
+            self.connection.and_then(|index| cx.connections.get(index)).ok_or("no connection")?;
+        let nonce = found.nonce().ok_or("the answer has no nonce")?;
+        let nonces = Nonces { initiator: &request.nonce, responder: nonce };
+        let secret = match (&request.share, found.key_exchange()) {
+            (None, None) => Secret::default(),
+            (Some(share), Some(answer)) if answer.method == share.group().number() => {
+                share.finish(&answer.data).map_err(|error| error.to_string())?
+            }
+            _ => return Err("the answer has another key exchange".to_owned()),
+        };
+        let offer = Offer { own_spi: request.own_spi, is_initiator: true, secret, nonces };
+        let child = self.accept_child(cx, &connection.esp, &offer, payloads)?;
+        Ok((child, lowest(&nonces)))
+    }
+
+    /// Of two rekeys at once, that with the lowest nonce is redundant, and its initiator deletes what it made (RFC 7296 section
+    /// 2.8.1).
+    fn settle(&mut self, cx: &mut Context<'_>, request: &ChildRequest, child: Child, own_lowest: &[u8]) {
+        let is_redundant = request.peers.as_ref().is_some_and(|peers| own_lowest < peers.lowest.as_slice());
+        let spi = child.own_spi;
+        self.install_child(cx, child, !is_redundant);
+        if is_redundant {
+            self.delete_child(spi);
+            if let Some(old) = self.children.get_mut(&request.old) {
+                old.replace(cx.shared.now);
+            }
+            return;
+        }
+        self.count_rekey(cx);
+        self.delete_child(request.old);
+        let redundant = request.peers.as_ref().and_then(|peers| self.children.get_mut(&peers.spi));
+        redundant.into_iter().for_each(|child| child.replace(cx.shared.now));
+    }
+
+    fn rekey_refused(&mut self, cx: &mut Context<'_>, request: ChildRequest, error: &Notify) {
+        let ChildRequest { old, peers, is_second, .. } = request;
+        if peers.is_some() {
+            // The peer's own rekey holds.
+            if let Some(child) = self.children.get_mut(&old) {
+                child.replace(cx.shared.now);
+            }
+            return;
+        }
+        if error.kind == NotifyType::INVALID_KE_PAYLOAD && !is_second {
+            let connection = self.connection.and_then(|index| cx.connections.get(index));
+            let allows = |group: &Group| {
+                connection.is_some_and(|own| own.esp.iter().any(|esp| esp.groups().any(|own| own == *group)))
+            };
+            if let Some(group) = wanted_group(&error.data).filter(allows) {
+                return self.request_child_rekey(cx, old, Some(group));
+            }
+        }
+        if error.kind == NotifyType::CHILD_SA_NOT_FOUND {
+            self.remove_child(cx, old);
+        } else if error.kind != NotifyType::TEMPORARY_FAILURE {
+            self.log(cx, Severity::Warning, &format!("the peer refuses to rekey a child SA: {}", error.kind));
+        }
+        let retry = self.retry_at(cx);
+        match self.children.get_mut(&old) {
+            Some(child) => child.rekey_at = Some(retry),
+            None => self.close_without_child(cx),
+        }
+    }
+
+    /// When what the peer refused is tried again.
+    pub(crate) fn retry_at(&self, cx: &mut Context<'_>) -> adit_core::Instant {
+        let connection = self.connection.and_then(|index| cx.connections.get(index));
+        let retry = connection.map_or(std::time::Duration::from_secs(5), |connection| connection.times.retry);
+        cx.now() + cx.shared.jittered(retry)
+    }
+}

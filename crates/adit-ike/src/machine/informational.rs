@@ -1,0 +1,80 @@
+//! Deletions and signs of life (`INFORMATIONAL`, RFC 7296 sections 1.4 and 2.4).
+
+use adit_core::Path;
+
+use super::child::{ChildPhase, child_spi};
+use super::context::{Context, Effect};
+use super::sa::{IkeSa, Phase, Request};
+use crate::wire::{Delete, ExchangeType, Payload, ProtocolId};
+
+impl IkeSa {
+    /// Asks the peer to delete a child SA; `None`: this IKE SA.
+    pub(crate) fn request_delete(&mut self, cx: &mut Context<'_>, child: Option<u32>) {
+        let (delete, request) = match child {
+            Some(spi) => {
+                let spis = vec![spi.to_be_bytes().to_vec()];
+                (Delete { protocol: ProtocolId::ESP, spis }, Request::DeleteChild(spi))
+            }
+            None => (Delete { protocol: ProtocolId::IKE, spis: Vec::new() }, Request::DeleteIke),
+        };
+        self.request(cx, ExchangeType::INFORMATIONAL, &[Payload::Delete(delete)], request);
+    }
+
+    pub(crate) fn handle_informational(&mut self, cx: &mut Context<'_>, path: Path, payloads: &[Payload]) {
+        let deletes = payloads.iter().filter_map(|payload| match payload {
+            Payload::Delete(delete) => Some(delete),
+            _ => None,
+        });
+        let mut deleted = Vec::new();
+        let mut is_deleted = false;
+        for delete in deletes {
+            match delete.protocol {
+                ProtocolId::IKE => is_deleted = true,
+                ProtocolId::ESP => {
+                    let spis = delete.spis.iter().filter_map(|spi| child_spi(spi));
+                    deleted.extend(spis.filter_map(|spi| self.deleted_by_peer(cx, spi)));
+                }
+                _ => {}
+            }
+        }
+        if is_deleted {
+            self.respond(cx, path, ExchangeType::INFORMATIONAL, &[]);
+            return self.ended_by_peer(cx);
+        }
+        let spis: Vec<Vec<u8>> = deleted.iter().map(|spi: &u32| spi.to_be_bytes().to_vec()).collect();
+        let answer =
+            (!spis.is_empty()).then_some(Payload::Delete(Delete { protocol: ProtocolId::ESP, spis }));
+        self.respond(cx, path, ExchangeType::INFORMATIONAL, answer.as_slice());
+        let is_rekeying =
+            matches!(self.pending.as_ref().map(|pending| &pending.request), Some(Request::Child(_)));
+        if !deleted.is_empty() && !is_rekeying {
+            self.close_without_child(cx);
+        }
+    }
+
+    /// Ends an IKE SA that has no child SA any more.
+    pub(crate) fn close_without_child(&mut self, cx: &mut Context<'_>) {
+        let has_child = self.children.values().any(|child| child.phase == ChildPhase::Active);
+        if !has_child && matches!(self.phase, Phase::Established) {
+            self.close(cx, "the peer deleted the child SA");
+        }
+    }
+
+    /// The peer deleted the child SA with this SPI of its own. Gives the SPI of this end for the answer, which is left out if both
+    /// delete it at once (RFC 7296 section 1.4.1).
+    fn deleted_by_peer(&mut self, cx: &mut Context<'_>, peer_spi: u32) -> Option<u32> {
+        let child = self.children.values().find(|child| child.peer_spi == peer_spi)?;
+        let (own_spi, phase) = (child.own_spi, child.phase);
+        let requested = self.pending.as_ref().map(|pending| &pending.request);
+        let is_crossing = matches!(requested, Some(Request::DeleteChild(spi)) if *spi == own_spi);
+        self.remove_child(cx, own_spi);
+        (!is_crossing || phase != ChildPhase::Deleting).then_some(own_spi)
+    }
+
+    fn ended_by_peer(&mut self, cx: &mut Context<'_>) {
+        if let Some(successor) = self.peers_rekey() {
+            cx.effects.push(Effect::MoveChildren(successor));
+        }
+        cx.remove("the peer deleted the IKE SA");
+    }
+}

@@ -1,0 +1,354 @@
+//! The first exchange, `IKE_SA_INIT` (RFC 7296 sections 1.2 and 2.6), in both roles.
+
+use adit_core::{Path, Rejected, Severity};
+
+use super::auth::HalfOpen;
+use super::context::{Context, Payloads, notify};
+use super::nat::{self, Nat};
+use super::params::Connection;
+use super::sa::{Channel, IkeSa, NewSa, Phase, Request};
+use crate::crypto::{IkeKeys, KeyShare, Nonces, Secret, answer_exchange, first_seed};
+use crate::suite::{Algorithms, Chosen, Group, Preference, accept, choose};
+use crate::wire::{ExchangeType, Header, KeyExchange, Message, NotifyType, Payload, Proposal, Spi};
+
+/// The port of the sockets with a marker (RFC 7296 section 2.23).
+pub(crate) const MARKED_PORT: u16 = 4500;
+/// Most times that a first request is sent anew, for a cookie or for another group.
+const MOST_RESTARTS: u8 = 4;
+
+/// An initiator's first request, which waits for its response.
+pub(crate) struct InitRequest {
+    nonce: Vec<u8>,
+    share: KeyShare,
+    cookie: Option<Vec<u8>>,
+    /// The request as it was sent last.
+    message: Vec<u8>,
+    restarts: u8,
+    /// The last error that came. It is not authentic, so that it ends nothing (RFC 7296 section 2.21.1).
+    refusal: Option<NotifyType>,
+}
+
+impl InitRequest {
+    /// Why there is no IKE SA.
+    pub(crate) fn no_answer(&self) -> String {
+        match self.refusal {
+            Some(kind) => format!("it answers {kind}"),
+            None => "it does not answer".to_owned(),
+        }
+    }
+}
+
+/// The proposals as they are sent.
+pub(crate) fn offers(own: &[Algorithms], spi: &[u8]) -> Vec<Proposal> {
+    own.iter().zip(1..=u8::MAX).map(|(own, number)| own.to_wire(number, spi)).collect()
+}
+
+/// The lower of two nonces.
+pub(crate) fn lowest(nonces: &Nonces<'_>) -> Vec<u8> {
+    nonces.initiator.min(nonces.responder).to_vec()
+}
+
+impl IkeSa {
+    /// Initiates an IKE SA. `None`: there is no key exchange.
+    pub(crate) fn initiate(cx: &mut Context<'_>, index: usize, path: Path) -> Option<Self> {
+        let group = cx.connections.get(index)?.ike.first()?.groups().next()?;
+        let share = KeyShare::new(group, &mut cx.fill()).ok()?;
+        let new = NewSa {
+            own_spi: cx.shared.ike_spi(),
+            peer_spi: Spi::ZERO,
+            is_initiator: true,
+            connection: Some(index),
+            path,
+            phase: Phase::Connecting,
+            channel: None,
+        };
+        let mut sa = IkeSa::new(new, cx.now());
+        let nonce = cx.shared.nonce();
+        let request =
+            InitRequest { nonce, share, cookie: None, message: Vec::new(), restarts: 0, refusal: None };
+        sa.send_init(cx, Box::new(request));
+        Some(sa)
+    }
+
+    fn send_init(&mut self, cx: &mut Context<'_>, mut request: Box<InitRequest>) {
+        let Some(connection) = self.connection.and_then(|index| cx.connections.get(index)) else { return };
+        let local = cx.shared.local_of(self.path).filter(|_| !connection.forces_encapsulation);
+        let cookie = request.cookie.clone().map(|cookie| notify(NotifyType::COOKIE, cookie));
+        let exchange =
+            KeyExchange { method: request.share.group().number(), data: request.share.public().to_vec() };
+        let payloads = cookie.into_iter().chain([
+            Payload::SecurityAssociation(offers(&connection.ike, &[])),
+            Payload::KeyExchange(exchange),
+            Payload::Nonce(request.nonce.clone()),
+        ]);
+        let nat = nat::notifies(self.spis(), local, self.path.remote());
+        let fragments = connection
+            .longest_datagram
+            .map(|_| notify(NotifyType::IKEV2_FRAGMENTATION_SUPPORTED, Vec::new()));
+        let payloads = payloads.chain(nat).chain(fragments).collect();
+        let header = self.header(ExchangeType::IKE_SA_INIT, false, 0);
+        request.message = Message { header, payloads, sealed: None }.encode();
+        let datagrams = vec![request.message.clone()];
+        self.send_request(cx, ExchangeType::IKE_SA_INIT, datagrams, Request::Init(request));
+    }
+
+    /// The response to the first request. Errors in it are not authentic: the request goes on.
+    pub(crate) fn handle_init_response(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: Path,
+        datagram: &[u8],
+        message: &Message<'_>,
+    ) -> Result<(), Rejected> {
+        let header = &message.header;
+        let mut request =
+            self.take_init(header).ok_or(Rejected::Unexpected("a first response to no request"))?;
+        let payloads = Payloads(&message.payloads);
+        if self.is_restart(cx, &mut request, payloads) {
+            self.send_init(cx, request);
+            return Ok(());
+        }
+        match self.finish_init(cx, &mut request, header.responder_spi, payloads) {
+            Ok((channel, nr)) => {
+                self.take_pending();
+                self.peer_spi = header.responder_spi;
+                self.channel = Some(channel);
+                self.choose_path(cx, path, &message.payloads);
+                let fragments = NotifyType::IKEV2_FRAGMENTATION_SUPPORTED;
+                self.peer_takes_fragments = payloads.notify(fragments).is_some();
+                self.lowest_nonce = lowest(&Nonces { initiator: &request.nonce, responder: &nr });
+                self.send_auth(cx, request.message, datagram.to_vec(), [request.nonce, nr]);
+                Ok(())
+            }
+            Err(rejected) => {
+                if let Some(pending) = &mut self.pending {
+                    pending.request = Request::Init(request);
+                }
+                Err(rejected)
+            }
+        }
+    }
+
+    /// The first request, if this is its response. It stays pending.
+    fn take_init(&mut self, header: &Header) -> Option<Box<InitRequest>> {
+        let pending = self.pending.as_mut().filter(|_| header.flags.is_response && header.message_id == 0)?;
+        if !matches!(pending.request, Request::Init(_)) {
+            return None;
+        }
+        match std::mem::replace(&mut pending.request, Request::Liveness) {
+            Request::Init(request) => Some(request),
+            _ => None,
+        }
+    }
+
+    /// Whether the request is to be sent anew, with a cookie or with another group (RFC 7296 sections 1.2 and 2.6).
+    fn is_restart(&self, cx: &mut Context<'_>, request: &mut InitRequest, payloads: Payloads<'_>) -> bool {
+        let may_restart = request.restarts < MOST_RESTARTS;
+        let cookie = payloads.notify(NotifyType::COOKIE).map(|notify| &notify.data);
+        if let Some(cookie) = cookie.filter(|cookie| may_restart && (1..=64).contains(&cookie.len())) {
+            let is_new = request.cookie.as_ref() != Some(cookie);
+            request.cookie = Some(cookie.clone());
+            request.restarts += 1;
+            return is_new;
+        }
+        let wanted = payloads.notify(NotifyType::INVALID_KE_PAYLOAD).filter(|_| may_restart);
+        let Some(group) = wanted.and_then(|notify| wanted_group(&notify.data)) else { return false };
+        let Some(connection) = self.connection.and_then(|index| cx.connections.get(index)) else {
+            return false;
+        };
+        let is_allowed = connection.ike.iter().any(|own| own.groups().any(|own| own == group));
+        if !is_allowed || group == request.share.group() {
+            return false;
+        }
+        let Ok(share) = KeyShare::new(group, &mut cx.fill()) else { return false };
+        request.share = share;
+        request.restarts += 1;
+        true
+    }
+
+    fn finish_init(
+        &self,
+        cx: &Context<'_>,
+        request: &mut InitRequest,
+        responder_spi: Spi,
+        payloads: Payloads<'_>,
+    ) -> Result<(Channel, Vec<u8>), Rejected> {
+        if let Some(error) = payloads.error() {
+            request.refusal = Some(error.kind);
+            return Err(Rejected::Unauthentic("an error in a first response"));
+        }
+        let missing = Rejected::Malformed("a first response without SA, KE or nonce");
+        let (Some(answer), Some(exchange), Some(nonce)) =
+            (payloads.proposals(), payloads.key_exchange(), payloads.nonce())
+        else {
+            return Err(missing);
+        };
+        let connection = self.connection.and_then(|index| cx.connections.get(index)).ok_or(missing)?;
+        let refused = Rejected::Unexpected("a proposal that was not made");
+        let chosen = accept(&connection.ike, answer).map_err(|_| refused)?;
+        let suite = chosen.ike_suite().ok_or(refused)?;
+        let group = request.share.group();
+        if suite.group != group || exchange.method != group.number() || responder_spi == Spi::ZERO {
+            return Err(refused);
+        }
+        let secret =
+            request.share.finish(&exchange.data).map_err(|_| Rejected::Malformed("the key exchange"))?;
+        let nonces = Nonces { initiator: &request.nonce, responder: nonce };
+        let seed = first_seed(suite.prf, &nonces, &secret);
+        let keys = IkeKeys::derive(&suite, &seed, &nonces, self.own_spi, responder_spi);
+        let channel = Channel::new(suite, keys, true).ok_or(refused)?;
+        Ok((channel, nonce.to_vec()))
+    }
+
+    /// Where there is a NAT, both ends go on with the marked sockets.
+    fn choose_path(&mut self, cx: &mut Context<'_>, path: Path, payloads: &[Payload]) {
+        let forces = self.connection.and_then(|index| cx.connections.get(index));
+        let forces = forces.is_some_and(|connection| connection.forces_encapsulation);
+        self.nat = Nat::detect(payloads, self.spis(), cx.shared.local_of(path), path.remote());
+        self.is_encapsulated = self.nat.is_there() || forces;
+        if self.is_encapsulated && !cx.shared.sockets.is_marked(self.path) {
+            let mut remote = self.path.remote();
+            remote.set_port(MARKED_PORT);
+            match cx.shared.sockets.marked.path_to(remote) {
+                Some(path) => self.path = path,
+                None => self.log(cx, Severity::Warning, "there is a NAT, and no socket for ESP in UDP"),
+            }
+        }
+    }
+}
+
+/// The method that an `INVALID_KE_PAYLOAD` asks for.
+pub(crate) fn wanted_group(data: &[u8]) -> Option<Group> {
+    let number: [u8; 2] = data.try_into().ok()?;
+    Group::from_number(u16::from_be_bytes(number))
+}
+
+/// A first request at a responder.
+pub(crate) struct FirstRequest<'a> {
+    pub(crate) path: Path,
+    pub(crate) datagram: &'a [u8],
+    pub(crate) message: &'a Message<'a>,
+}
+
+/// What a responder does with a first request, beside making an IKE SA.
+pub(crate) enum FirstAnswer {
+    /// It makes an IKE SA.
+    Accept(Box<IkeSa>),
+    /// It answers an error and keeps nothing.
+    Refuse(Payload),
+}
+
+impl FirstRequest<'_> {
+    /// The answer without state. The SPI is that of the request's sender, and this end chose none.
+    pub(crate) fn refuse(&self, cx: &mut Context<'_>, payload: Payload) {
+        let mut header = self.message.header;
+        header.flags.is_initiator = false;
+        header.flags.is_response = true;
+        header.minor_version = 0;
+        let answer = Message { header, payloads: vec![payload], sealed: None }.encode();
+        cx.shared.send(self.path, &answer);
+    }
+
+    /// Chooses a proposal and answers the key exchange.
+    pub(crate) fn answer(&self, cx: &mut Context<'_>) -> Result<FirstAnswer, Rejected> {
+        let payloads = Payloads(&self.message.payloads);
+        let (Some(offered), Some(exchange), Some(nonce)) =
+            (payloads.proposals(), payloads.key_exchange(), payloads.nonce())
+        else {
+            return Err(Rejected::Malformed("a first request without SA, KE or nonce"));
+        };
+        let Some((connection, chosen)) = self.choose(cx.connections, offered) else {
+            return Ok(FirstAnswer::Refuse(notify(NotifyType::NO_PROPOSAL_CHOSEN, Vec::new())));
+        };
+        let suite = chosen.ike_suite().ok_or(Rejected::Malformed("the proposal"))?;
+        if suite.group.number() != exchange.method {
+            let group = suite.group.number().to_be_bytes().to_vec();
+            return Ok(FirstAnswer::Refuse(notify(NotifyType::INVALID_KE_PAYLOAD, group)));
+        }
+        let forces = connection.forces_encapsulation;
+        let answered = answer_exchange(suite.group, &exchange.data, &mut cx.fill());
+        let (public, secret) = answered.map_err(|_| Rejected::Malformed("the key exchange"))?;
+        let answer = KeyExchange { method: exchange.method, data: public };
+        let sa = self.make(cx, Parts { chosen, answer, secret, nonce: nonce.to_vec(), forces });
+        Ok(FirstAnswer::Accept(Box::new(sa.ok_or(Rejected::Malformed("the proposal"))?)))
+    }
+
+    /// The identity is not known yet: connections with that address are preferred, then all in their order.
+    fn choose<'c>(
+        &self,
+        connections: &'c [Connection],
+        offered: &[Proposal],
+    ) -> Option<(&'c Connection, Chosen)> {
+        let address = self.path.remote().ip().to_canonical();
+        let is_there = |connection: &&Connection| {
+            connection.remote.is_some_and(|remote| remote.ip().to_canonical() == address)
+        };
+        let there = connections.iter().filter(is_there);
+        let others = connections.iter().filter(|connection| !is_there(connection));
+        let choice = |connection: &'c Connection| {
+            choose(&connection.ike, offered, Preference::Own).map(|chosen| (connection, chosen))
+        };
+        there.chain(others).find_map(choice)
+    }
+
+    fn make(&self, cx: &mut Context<'_>, parts: Parts) -> Option<IkeSa> {
+        let Parts { chosen, answer, secret, nonce, forces } = parts;
+        let suite = chosen.ike_suite()?;
+        let (own_spi, peer_spi) = (cx.shared.ike_spi(), self.message.header.initiator_spi);
+        let own_nonce = cx.shared.nonce();
+        let nonces = Nonces { initiator: &nonce, responder: &own_nonce };
+        let seed = first_seed(suite.prf, &nonces, &secret);
+        let keys = IkeKeys::derive(&suite, &seed, &nonces, peer_spi, own_spi);
+        let proposal = chosen.to_wire(&[]);
+        let half_open = HalfOpen {
+            proposal: proposal.clone(),
+            peer_message: self.datagram.to_vec(),
+            own_message: Vec::new(),
+            nonces: [nonce.clone(), own_nonce.clone()],
+        };
+        let new = NewSa {
+            own_spi,
+            peer_spi,
+            is_initiator: false,
+            connection: None,
+            path: self.path,
+            phase: Phase::HalfOpen(Box::new(half_open)),
+            channel: Some(Channel::new(suite, keys, false)?),
+        };
+        let mut sa = IkeSa::new(new, cx.now());
+        let local = cx.shared.local_of(self.path);
+        sa.lowest_nonce = lowest(&nonces);
+        let request = Payloads(&self.message.payloads);
+        // A first request has a responder's SPI of zero in its hashes.
+        sa.nat = Nat::detect(request.0, [peer_spi, Spi::ZERO], local, self.path.remote());
+        sa.is_encapsulated = sa.nat.is_there() || forces;
+        let fragments = NotifyType::IKEV2_FRAGMENTATION_SUPPORTED;
+        sa.peer_takes_fragments = request.notify(fragments).is_some();
+        let mut payloads = vec![
+            Payload::SecurityAssociation(vec![proposal]),
+            Payload::KeyExchange(answer),
+            Payload::Nonce(own_nonce),
+        ];
+        // Only what the initiator has sent, too: the answer is no longer than the request.
+        if request.notify(NotifyType::NAT_DETECTION_SOURCE_IP).is_some() {
+            payloads.extend(nat::notifies(sa.spis(), local.filter(|_| !forces), self.path.remote()));
+        }
+        payloads.extend(sa.peer_takes_fragments.then(|| notify(fragments, Vec::new())));
+        let header = sa.header(ExchangeType::IKE_SA_INIT, true, 0);
+        let message = Message { header, payloads, sealed: None }.encode();
+        if let Phase::HalfOpen(half_open) = &mut sa.phase {
+            half_open.own_message.clone_from(&message);
+        }
+        sa.send_response(cx, self.path, vec![message]);
+        Some(sa)
+    }
+}
+
+/// What a responder makes an IKE SA of.
+struct Parts {
+    chosen: Chosen,
+    answer: KeyExchange,
+    secret: Secret,
+    nonce: Vec<u8>,
+    forces: bool,
+}

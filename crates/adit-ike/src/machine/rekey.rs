@@ -1,0 +1,226 @@
+//! Rekeys of IKE SAs (RFC 7296 sections 1.3.2 and 2.18), with their collisions (2.8.2 and 2.25.2).
+
+use adit_core::Severity;
+
+use super::context::{Context, Effect, Payloads, notify};
+use super::create_child::answer_group;
+use super::init::{lowest, offers, wanted_group};
+use super::sa::{Channel, IkeSa, NewSa, Phase, REPLACED_FOR, Request};
+use crate::crypto::{IkeKeys, KeyShare, Nonces, Secret, rekey_seed};
+use crate::suite::{Chosen, Group, Preference, accept, choose};
+use crate::wire::{ExchangeType, KeyExchange, NotifyType, Payload, Spi};
+
+/// A rekey of an IKE SA that waits for its response.
+pub(crate) struct IkeRekeyRequest {
+    own_spi: Spi,
+    nonce: Vec<u8>,
+    share: KeyShare,
+    /// The peer's rekey of the same IKE SA, which was answered meanwhile.
+    peers: Option<PeersRekey>,
+    is_second: bool,
+}
+
+/// A rekey of the peer's.
+struct PeersRekey {
+    /// The SPI of the IKE SA that it made, as this end chose it.
+    spi: Spi,
+    lowest: Vec<u8>,
+}
+
+/// What the successor of an IKE SA is made of.
+struct Successor<'a> {
+    is_initiator: bool,
+    own_spi: Spi,
+    secret: Secret,
+    nonces: Nonces<'a>,
+}
+
+impl IkeSa {
+    pub(crate) fn request_ike_rekey(&mut self, cx: &mut Context<'_>, wanted: Option<Group>) {
+        self.rekey_at = None;
+        let Some(connection) = self.connection.and_then(|index| cx.connections.get(index)) else { return };
+        let used = self.channel.as_ref().map(|channel| channel.suite.group);
+        let allowed = |group: &Group| connection.ike.iter().any(|own| own.groups().any(|own| own == *group));
+        let Some(group) = wanted.or(used).filter(allowed) else { return };
+        let Ok(share) = KeyShare::new(group, &mut cx.fill()) else { return };
+        let (own_spi, nonce) = (cx.shared.ike_spi(), cx.shared.nonce());
+        let payloads = [
+            Payload::SecurityAssociation(offers(&connection.ike, &own_spi.0)),
+            Payload::Nonce(nonce.clone()),
+            Payload::KeyExchange(KeyExchange { method: group.number(), data: share.public().to_vec() }),
+        ];
+        let request = IkeRekeyRequest { own_spi, nonce, share, peers: None, is_second: wanted.is_some() };
+        self.request(cx, ExchangeType::CREATE_CHILD_SA, &payloads, Request::IkeRekey(Box::new(request)));
+    }
+
+    /// The peer rekeys this IKE SA.
+    pub(crate) fn answer_ike_rekey(
+        &mut self,
+        cx: &mut Context<'_>,
+        payloads: &[Payload],
+    ) -> Result<Vec<Payload>, Payload> {
+        let pending = self.pending.as_ref().map(|pending| &pending.request);
+        let is_busy = matches!(pending, Some(Request::Child(_) | Request::DeleteChild(_)));
+        if is_busy || self.is_waiting || !matches!(self.phase, Phase::Established) {
+            return Err(notify(NotifyType::TEMPORARY_FAILURE, Vec::new()));
+        }
+        let found = Payloads(payloads);
+        let connection = self.connection.and_then(|index| cx.connections.get(index));
+        let (Some(connection), Some(nonce), Some(offered)) = (connection, found.nonce(), found.proposals())
+        else {
+            return Err(notify(NotifyType::INVALID_SYNTAX, Vec::new()));
+        };
+        let refused = || notify(NotifyType::NO_PROPOSAL_CHOSEN, Vec::new());
+        let chosen = choose(&connection.ike, offered, Preference::Own).ok_or_else(refused)?;
+        let suite = chosen.ike_suite().ok_or_else(refused)?;
+        let answered = answer_group(Some(suite.group), found.key_exchange(), &mut cx.fill())?;
+        let (exchange, secret) = answered.ok_or_else(refused)?;
+        let (own_spi, own_nonce) = (cx.shared.ike_spi(), cx.shared.nonce());
+        let nonces = Nonces { initiator: nonce, responder: &own_nonce };
+        let lowest = lowest(&nonces);
+        let successor = Successor { is_initiator: false, own_spi, secret, nonces };
+        let proposal = chosen.to_wire(&own_spi.0);
+        let sa = self.successor(cx, &chosen, successor);
+        let mut sa = sa.ok_or_else(|| notify(NotifyType::INVALID_SYNTAX, Vec::new()))?;
+        sa.is_waiting = matches!(pending, Some(Request::IkeRekey(_)));
+        cx.effects.push(Effect::Add(Box::new(sa)));
+        match self.pending.as_mut().map(|pending| &mut pending.request) {
+            Some(Request::IkeRekey(request)) => request.peers = Some(PeersRekey { spi: own_spi, lowest }),
+            _ => self.replaced_by(cx, own_spi),
+        }
+        Ok(vec![
+            Payload::SecurityAssociation(vec![proposal]),
+            Payload::Nonce(own_nonce),
+            Payload::KeyExchange(exchange),
+        ])
+    }
+
+    /// The peer's rekey holds: it deletes this IKE SA.
+    fn replaced_by(&mut self, cx: &mut Context<'_>, successor: Spi) {
+        self.phase = Phase::Replaced;
+        self.rekey_at = None;
+        self.ends_at = Some(cx.now() + REPLACED_FOR);
+        cx.effects.push(Effect::MoveChildren(successor));
+    }
+
+    /// The IKE SA that takes the place of this one. The keys come of the old `SK_d` by the old PRF (RFC 7296 section 2.18).
+    fn successor(&self, cx: &mut Context<'_>, chosen: &Chosen, parts: Successor<'_>) -> Option<IkeSa> {
+        let Successor { is_initiator, own_spi, secret, nonces } = parts;
+        let suite = chosen.ike_suite()?;
+        let peer_spi = Spi(chosen.spi.as_slice().try_into().ok()?);
+        let old = self.channel.as_ref()?;
+        let seed = rekey_seed(old.suite.prf, &old.keys.derivation, &nonces, &secret);
+        let [first, second] = if is_initiator { [own_spi, peer_spi] } else { [peer_spi, own_spi] };
+        let keys = IkeKeys::derive(&suite, &seed, &nonces, first, second);
+        let new = NewSa {
+            own_spi,
+            peer_spi,
+            is_initiator,
+            connection: self.connection,
+            path: self.path,
+            phase: Phase::Established,
+            channel: Some(Channel::new(suite, keys, is_initiator)?),
+        };
+        let mut sa = IkeSa::new(new, cx.now());
+        sa.nat = self.nat;
+        sa.is_encapsulated = self.is_encapsulated;
+        sa.peer_takes_fragments = self.peer_takes_fragments;
+        sa.lowest_nonce = lowest(&nonces);
+        sa.schedule_rekey(cx);
+        Some(sa)
+    }
+
+    pub(crate) fn handle_rekey_response(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: IkeRekeyRequest,
+        payloads: &[Payload],
+    ) {
+        let error = Payloads(payloads).error();
+        if let (Some(_), Some(peers)) = (error, &request.peers) {
+            return self.replaced_by(cx, peers.spi);
+        }
+        if let Some(error) = error {
+            let wanted = Some(error)
+                .filter(|error| error.kind == NotifyType::INVALID_KE_PAYLOAD && !request.is_second);
+            if let Some(group) = wanted.and_then(|error| wanted_group(&error.data)) {
+                return self.request_ike_rekey(cx, Some(group));
+            }
+            if error.kind != NotifyType::TEMPORARY_FAILURE {
+                self.log(
+                    cx,
+                    Severity::Warning,
+                    &format!("the peer refuses to rekey the IKE SA: {}", error.kind),
+                );
+            }
+            self.rekey_at = Some(self.retry_at(cx));
+            return;
+        }
+        match self.finish_ike_rekey(cx, &request, payloads) {
+            Ok(successor) => self.settle_ike(cx, request.peers, successor),
+            Err(reason) => {
+                self.close(cx, &format!("the IKE SA was not rekeyed: {reason}"));
+            }
+        }
+    }
+
+    fn finish_ike_rekey(
+        &self,
+        cx: &mut Context<'_>,
+        request: &IkeRekeyRequest,
+        payloads: &[Payload],
+    ) -> Result<IkeSa, &'static str> {
+        let found = Payloads(payloads);
+        let connection =
+            self.connection.and_then(|index| cx.connections.get(index)).ok_or("no connection")?;
+        let (Some(answer), Some(nonce), Some(exchange)) =
+            (found.proposals(), found.nonce(), found.key_exchange())
+        else {
+            return Err("the answer lacks SA, nonce or KE");
+        };
+        let chosen =
+            accept(&connection.ike, answer).map_err(|_| "the answer chooses what was not offered")?;
+        let suite = chosen.ike_suite().ok_or("the answer lacks an algorithm")?;
+        let group = request.share.group();
+        if suite.group != group || exchange.method != group.number() {
+            return Err("the answer has another key exchange");
+        }
+        let secret =
+            request.share.finish(&exchange.data).map_err(|_| "the answer's key exchange is malformed")?;
+        let nonces = Nonces { initiator: &request.nonce, responder: nonce };
+        let parts = Successor { is_initiator: true, own_spi: request.own_spi, secret, nonces };
+        self.successor(cx, &chosen, parts).ok_or("the answer has no SPI of eight bytes")
+    }
+
+    /// Of two rekeys at once, that with the lowest nonce is redundant: its initiator deletes the IKE SA that it made. The other
+    /// one has the child SAs, and its initiator deletes the old IKE SA (RFC 7296 section 2.8.2).
+    fn settle_ike(&mut self, cx: &mut Context<'_>, peers: Option<PeersRekey>, mut successor: IkeSa) {
+        if matches!(self.phase, Phase::Closing) {
+            successor.begin_delete(cx);
+            return cx.effects.push(Effect::Add(Box::new(successor)));
+        }
+        if let Some(peers) = &peers
+            && successor.lowest_nonce < peers.lowest
+        {
+            successor.begin_delete(cx);
+            cx.effects.push(Effect::Add(Box::new(successor)));
+            return self.replaced_by(cx, peers.spi);
+        }
+        cx.effects.extend(peers.map(|peers| Effect::Expire(peers.spi)));
+        self.count_rekey(cx);
+        let spi = successor.own_spi;
+        cx.effects.push(Effect::Add(Box::new(successor)));
+        cx.effects.push(Effect::MoveChildren(spi));
+        self.phase = Phase::Closing;
+        self.rekey_at = None;
+    }
+
+    /// The peer deleted this IKE SA while this end rekeys it. If the peer has rekeyed it, too, that IKE SA has the child SAs
+    /// (RFC 7296 section 2.25.2).
+    pub(crate) fn peers_rekey(&self) -> Option<Spi> {
+        match self.pending.as_ref().map(|pending| &pending.request) {
+            Some(Request::IkeRekey(request)) => request.peers.as_ref().map(|peers| peers.spi),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! First requests at a responder, which keeps nothing of most of them (RFC 7296 sections 1.2 and 2.6).
+
+use adit_core::{Path, Rejected};
+
+use super::context::{Payloads, notify};
+use super::endpoint::Endpoint;
+use super::init::{FirstAnswer, FirstRequest};
+use crate::wire::{Message, NotifyType, Spi};
+
+impl Endpoint {
+    /// A first request at a responder (RFC 7296 section 1.2).
+    pub(super) fn handle_first_request(
+        &mut self,
+        path: Path,
+        datagram: &[u8],
+        message: &Message<'_>,
+    ) -> Result<(), Rejected> {
+        let header = &message.header;
+        if header.message_id != 0 || header.initiator_spi == Spi::ZERO || !header.flags.is_initiator {
+            return Err(Rejected::Malformed("the header of a first request"));
+        }
+        let key = (header.initiator_spi, path);
+        if let Some(spi) = self.first_requests.get(&key).copied() {
+            return self.repeat_first(spi, path, datagram);
+        }
+        let request = FirstRequest { path, datagram, message };
+        self.ask_for_cookie(&request)?;
+        match self.run(None, |cx, _| request.answer(cx))? {
+            FirstAnswer::Refuse(error) => {
+                self.run(None, |cx, _| request.refuse(cx, error));
+                Err(Rejected::Unexpected("a first request that was refused"))
+            }
+            FirstAnswer::Accept(mut sa) => {
+                sa.ends_at = Some(self.shared.now + self.limits.half_open_for);
+                let spi = sa.own_spi;
+                self.first_requests.insert(key, spi);
+                let evicted = self.half_open.insert(path.remote().ip(), spi, (), key);
+                if let Some((evicted, first)) = evicted {
+                    self.first_requests.remove(&first);
+                    self.remove(evicted, "another took its place");
+                }
+                self.add(*sa);
+                Ok(())
+            }
+        }
+    }
+
+    /// The same request once more is answered once more; another one with its SPI is dropped.
+    fn repeat_first(&mut self, spi: Spi, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
+        self.run(Some(spi), |cx, sa| match sa {
+            Some(sa) if sa.is_first_request(datagram) => {
+                sa.respond_again(cx, path);
+                Ok(())
+            }
+            _ => Err(Rejected::Unexpected("another first request with the same SPI")),
+        })
+    }
+
+    /// With many half-open IKE SAs, initiators return a cookie first.
+    fn ask_for_cookie(&mut self, request: &FirstRequest<'_>) -> Result<(), Rejected> {
+        let source = request.path.remote().ip();
+        let is_loaded = self.half_open.len() >= self.limits.cookies_from
+            || self.half_open.entries_from(source) >= self.limits.cookies_from_source;
+        if !is_loaded {
+            return Ok(());
+        }
+        let payloads = Payloads(&request.message.payloads);
+        let nonce = payloads.nonce().ok_or(Rejected::Malformed("a first request without nonce"))?;
+        let (now, spi) = (self.shared.now, request.message.header.initiator_spi);
+        let cookie = payloads.notify(NotifyType::COOKIE).map(|notify| notify.data.as_slice());
+        if cookie.is_some_and(|cookie| self.cookies.verify(now, request.path, spi, nonce, cookie)) {
+            return Ok(());
+        }
+        let cookie = self.cookies.make(now, request.path, spi, nonce);
+        self.run(None, |cx, _| request.refuse(cx, notify(NotifyType::COOKIE, cookie.to_vec())));
+        Err(Rejected::Limited("half-open IKE SAs, a cookie was asked for"))
+    }
+}

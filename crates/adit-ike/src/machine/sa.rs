@@ -1,0 +1,506 @@
+//! An IKE SA: its messages, protected and numbered (RFC 7296 sections 2.1 to 2.3), and its timers.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use adit_core::{Instant, Path, Rejected, Severity};
+
+use super::auth::{AuthRequest, HalfOpen};
+use super::child::Child;
+use super::context::{Context, Effect, notify};
+use super::create_child::ChildRequest;
+use super::init::InitRequest;
+use super::nat::Nat;
+use super::rekey::IkeRekeyRequest;
+use crate::crypto::{IkeKeys, Protection};
+use crate::fragment::{Assembler, Joined, seal_message};
+use crate::suite::IkeSuite;
+use crate::wire::{
+    ExchangeType, Fault, Flags, Header, Message, NotifyType, Payload, Sealed, Spi, decode_chain, encode_chain,
+};
+
+/// Most bytes of a message in fragments, of a peer that has authenticated and of one that has not.
+const MOST_BYTES: usize = 65_536;
+const MOST_BYTES_HALF_OPEN: usize = 16_384;
+/// How long an IKE SA or a child SA that the peer replaced waits for the peer's DELETE: longer than peers retransmit the request
+/// that replaces it (strongSwan: 165 s).
+pub(crate) const REPLACED_FOR: Duration = Duration::from_secs(180);
+
+/// The keys of an IKE SA, in use.
+pub(crate) struct Channel {
+    pub(crate) suite: IkeSuite,
+    pub(crate) keys: IkeKeys,
+    pub(crate) seal: Protection,
+    pub(crate) open: Protection,
+}
+
+impl Channel {
+    pub(crate) fn new(suite: IkeSuite, keys: IkeKeys, is_initiator: bool) -> Option<Self> {
+        let [own, peer] = if is_initiator {
+            [&keys.initiator, &keys.responder]
+        } else {
+            [&keys.responder, &keys.initiator]
+        };
+        let (seal, open) = (Protection::new(&suite, own)?, Protection::new(&suite, peer)?);
+        Some(Channel { suite, keys, seal, open })
+    }
+}
+
+/// How far an IKE SA is.
+pub(crate) enum Phase {
+    /// This end initiated it, and the peer has not authenticated.
+    Connecting,
+    /// The peer initiated it, and has not authenticated.
+    HalfOpen(Box<HalfOpen>),
+    /// The peer initiated it, and failed to authenticate. The response may be asked for again.
+    Failed,
+    /// Both have authenticated.
+    Established,
+    /// Another IKE SA took its place, and the peer deletes it.
+    Replaced,
+    /// This end deletes it.
+    Closing,
+}
+
+/// A request that waits for its response.
+pub(crate) struct Pending {
+    message_id: u32,
+    exchange: ExchangeType,
+    datagrams: Vec<Vec<u8>>,
+    retransmissions: u32,
+    interval: Duration,
+    due: Instant,
+    pub(crate) request: Request,
+}
+
+/// What a request asks for.
+pub(crate) enum Request {
+    Init(Box<InitRequest>),
+    Auth(Box<AuthRequest>),
+    Child(Box<ChildRequest>),
+    IkeRekey(Box<IkeRekeyRequest>),
+    DeleteChild(u32),
+    DeleteIke,
+    Liveness,
+}
+
+pub(crate) struct IkeSa {
+    pub(crate) own_spi: Spi,
+    pub(crate) peer_spi: Spi,
+    pub(crate) is_initiator: bool,
+    /// Its connection. `None`: the peer has not said who it is.
+    pub(crate) connection: Option<usize>,
+    pub(crate) path: Path,
+    pub(crate) phase: Phase,
+    pub(crate) channel: Option<Channel>,
+    pub(crate) nat: Nat,
+    pub(crate) is_encapsulated: bool,
+    pub(crate) peer_takes_fragments: bool,
+    pub(crate) children: BTreeMap<u32, Child>,
+    /// Child SAs to delete.
+    pub(crate) to_delete: VecDeque<u32>,
+    pub(crate) pending: Option<Pending>,
+    next_request: u32,
+    expected: u32,
+    answer: Vec<Vec<u8>>,
+    request_parts: Assembler,
+    response_parts: Assembler,
+    pub(crate) made_at: Instant,
+    pub(crate) heard: Instant,
+    pub(crate) rekey_at: Option<Instant>,
+    /// When it goes, whatever the peer does.
+    pub(crate) ends_at: Option<Instant>,
+    /// The IKE SA that it is to replace has the child SAs still: this end rekeys that one, too, and waits for the response.
+    pub(crate) is_waiting: bool,
+    /// The lower nonce of its first exchange.
+    pub(crate) lowest_nonce: Vec<u8>,
+}
+
+/// What an IKE SA is made with.
+pub(crate) struct NewSa {
+    pub(crate) own_spi: Spi,
+    pub(crate) peer_spi: Spi,
+    pub(crate) is_initiator: bool,
+    pub(crate) connection: Option<usize>,
+    pub(crate) path: Path,
+    pub(crate) phase: Phase,
+    pub(crate) channel: Option<Channel>,
+}
+
+impl IkeSa {
+    pub(crate) fn new(new: NewSa, now: Instant) -> Self {
+        let most_bytes =
+            if matches!(new.phase, Phase::Established) { MOST_BYTES } else { MOST_BYTES_HALF_OPEN };
+        IkeSa {
+            own_spi: new.own_spi,
+            peer_spi: new.peer_spi,
+            is_initiator: new.is_initiator,
+            connection: new.connection,
+            path: new.path,
+            phase: new.phase,
+            channel: new.channel,
+            nat: Nat::default(),
+            is_encapsulated: false,
+            peer_takes_fragments: false,
+            children: BTreeMap::new(),
+            to_delete: VecDeque::new(),
+            pending: None,
+            next_request: 0,
+            expected: 0,
+            answer: Vec::new(),
+            request_parts: Assembler::new(most_bytes),
+            response_parts: Assembler::new(MOST_BYTES),
+            made_at: now,
+            heard: now,
+            rekey_at: None,
+            ends_at: None,
+            is_waiting: false,
+            lowest_nonce: Vec::new(),
+        }
+    }
+
+    /// Both SPIs as they stand in headers.
+    pub(crate) const fn spis(&self) -> [Spi; 2] {
+        if self.is_initiator { [self.own_spi, self.peer_spi] } else { [self.peer_spi, self.own_spi] }
+    }
+
+    pub(crate) const fn header(&self, exchange: ExchangeType, is_response: bool, message_id: u32) -> Header {
+        let [initiator_spi, responder_spi] = self.spis();
+        let flags = Flags { is_initiator: self.is_initiator, has_higher_version: false, is_response };
+        Header { initiator_spi, responder_spi, minor_version: 0, exchange, flags, message_id }
+    }
+
+    pub(crate) fn establish(&mut self, cx: &mut Context<'_>, is_initial_contact: bool) {
+        self.phase = Phase::Established;
+        self.ends_at = None;
+        self.request_parts.set_limit(MOST_BYTES);
+        self.schedule_rekey(cx);
+        cx.effects.push(Effect::Established { is_initial_contact });
+    }
+
+    pub(crate) fn schedule_rekey(&mut self, cx: &mut Context<'_>) {
+        let Some(connection) = self.connection.and_then(|index| cx.connections.get(index)) else { return };
+        let after = cx.shared.jittered(connection.times.ike_rekey);
+        self.rekey_at = Some(cx.now() + after);
+    }
+
+    fn seal(&mut self, cx: &mut Context<'_>, header: &Header, payloads: &[Payload]) -> Option<Vec<Vec<u8>>> {
+        let connection = self.connection.and_then(|index| cx.connections.get(index));
+        let longest = connection.and_then(|connection| connection.longest_datagram);
+        let channel = self.channel.as_mut()?;
+        let mut plain = zeroize::Zeroizing::new(Vec::new());
+        let first = encode_chain(payloads, &mut plain);
+        let longest = longest.filter(|_| self.peer_takes_fragments);
+        seal_message(&mut channel.seal, header, first, &plain, longest, &mut cx.fill())
+    }
+
+    /// Sends a protected request. The response is given to what `request` is.
+    pub(crate) fn request(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: ExchangeType,
+        payloads: &[Payload],
+        request: Request,
+    ) {
+        let header = self.header(exchange, false, self.next_request);
+        let Some(datagrams) = self.seal(cx, &header, payloads) else {
+            return cx.remove("its keys are used up");
+        };
+        self.send_request(cx, exchange, datagrams, request);
+    }
+
+    /// Sends a request, and again until it is answered.
+    pub(crate) fn send_request(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: ExchangeType,
+        datagrams: Vec<Vec<u8>>,
+        request: Request,
+    ) {
+        let Some(connection) = self.connection.and_then(|index| cx.connections.get(index)) else { return };
+        let times = connection.times;
+        datagrams.iter().for_each(|datagram| cx.shared.send(self.path, datagram));
+        self.pending = Some(Pending {
+            message_id: self.next_request,
+            exchange,
+            datagrams,
+            retransmissions: times.retransmissions,
+            interval: times.retransmission,
+            due: cx.now() + times.retransmission,
+            request,
+        });
+    }
+
+    /// The request was answered: the next one has the next number.
+    pub(crate) fn take_pending(&mut self) -> Option<Request> {
+        let pending = self.pending.take()?;
+        self.next_request += 1;
+        Some(pending.request)
+    }
+
+    /// Sends a protected response, which is kept for requests that come again.
+    pub(crate) fn respond(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: Path,
+        exchange: ExchangeType,
+        payloads: &[Payload],
+    ) {
+        let header = self.header(exchange, true, self.expected);
+        let Some(datagrams) = self.seal(cx, &header, payloads) else {
+            return cx.remove("its keys are used up");
+        };
+        self.send_response(cx, path, datagrams);
+    }
+
+    pub(crate) fn send_response(&mut self, cx: &mut Context<'_>, path: Path, datagrams: Vec<Vec<u8>>) {
+        datagrams.iter().for_each(|datagram| cx.shared.send(path, datagram));
+        self.answer = datagrams;
+        self.expected += 1;
+    }
+
+    /// Sends the last response once more.
+    pub(crate) fn respond_again(&self, cx: &mut Context<'_>, path: Path) {
+        self.answer.iter().for_each(|datagram| cx.shared.send(path, datagram));
+    }
+
+    /// Whether a message belongs to what is waited for.
+    fn check_number(&self, header: &Header) -> Result<(), Rejected> {
+        if header.flags.is_response {
+            let is_awaited = |pending: &Pending| {
+                pending.message_id == header.message_id && pending.exchange == header.exchange
+            };
+            let is_awaited = self.pending.as_ref().is_some_and(is_awaited);
+            return if is_awaited { Ok(()) } else { Err(Rejected::Unexpected("a response to no request")) };
+        }
+        let is_again = header.message_id.checked_add(1) == Some(self.expected) && !self.answer.is_empty();
+        match self.phase {
+            Phase::Connecting => return Err(Rejected::Unexpected("a request before authentication")),
+            Phase::Failed if !is_again => {
+                return Err(Rejected::Unexpected("a request after authentication failed"));
+            }
+            // CVE-2026-78135 of strongSwan, CVE-2014-2338: nothing else before authentication.
+            Phase::HalfOpen(_) if header.exchange != ExchangeType::IKE_AUTH => {
+                return Err(Rejected::Unexpected("a request before authentication"));
+            }
+            _ => {}
+        }
+        if header.message_id == self.expected || is_again { Ok(()) } else { Err(Rejected::Replayed) }
+    }
+
+    /// Whether a datagram is the first request of this IKE SA once more.
+    pub(crate) fn is_first_request(&self, datagram: &[u8]) -> bool {
+        matches!(&self.phase, Phase::HalfOpen(half_open) if half_open.peer_message == datagram)
+    }
+
+    /// A message with an encrypted payload.
+    pub(crate) fn handle_protected(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: Path,
+        datagram: &[u8],
+        message: &Message<'_>,
+    ) -> Result<(), Rejected> {
+        let header = &message.header;
+        let sealed = message.sealed.as_ref().ok_or(Rejected::Unexpected("nothing is protected"))?;
+        if header.flags.is_initiator == self.is_initiator {
+            return Err(Rejected::Unexpected("a message of this end"));
+        }
+        self.check_number(header)?;
+        let channel = self.channel.as_ref().ok_or(Rejected::Unexpected("there are no keys"))?;
+        let plain = channel
+            .open
+            .open(datagram, sealed)
+            .map_err(|_| Rejected::Unauthentic("the encrypted payload"))?;
+        if !header.flags.is_response && header.message_id != self.expected {
+            // RFC 7383 section 2.6.1: once for all fragments.
+            if sealed.fragment.is_none_or(|fragment| fragment.number == 1) {
+                self.respond_again(cx, path);
+            }
+            return Ok(());
+        }
+        let Some(joined) = self.join(header, sealed, plain)? else { return Ok(()) };
+        self.heard = cx.now();
+        self.follow(cx, path);
+        let payloads = match decode_chain(joined.first, &joined.plain) {
+            Ok(payloads) => payloads,
+            Err(error) => {
+                self.refuse_content(cx, path, header, error.fault);
+                return Err(Rejected::Malformed("the payloads in the encrypted payload"));
+            }
+        };
+        if header.flags.is_response {
+            self.handle_response(cx, &payloads);
+        } else {
+            self.handle_request(cx, path, header.exchange, &payloads);
+        }
+        self.next_task(cx);
+        Ok(())
+    }
+
+    fn join(
+        &mut self,
+        header: &Header,
+        sealed: &Sealed<'_>,
+        plain: crate::crypto::Secret,
+    ) -> Result<Option<Joined>, Rejected> {
+        let Some(place) = sealed.fragment else { return Ok(Some(Joined { first: sealed.first, plain })) };
+        let parts = if header.flags.is_response { &mut self.response_parts } else { &mut self.request_parts };
+        let joined = parts.add(header.message_id, place, sealed.first, plain);
+        joined.map_err(|_| Rejected::Limited("fragments of a message"))
+    }
+
+    /// RFC 7296 section 2.21: a request with an error is answered, an SA with such a response ends.
+    fn refuse_content(&mut self, cx: &mut Context<'_>, path: Path, header: &Header, fault: Fault) {
+        if header.flags.is_response {
+            return cx.remove(format!("its response is malformed: {fault}"));
+        }
+        let answer = match fault {
+            Fault::Critical(kind) => notify(NotifyType::UNSUPPORTED_CRITICAL_PAYLOAD, vec![kind.0]),
+            _ => notify(NotifyType::INVALID_SYNTAX, Vec::new()),
+        };
+        self.respond(cx, path, header.exchange, &[answer]);
+        if matches!(self.phase, Phase::HalfOpen(_)) {
+            cx.remove(format!("its request is malformed: {fault}"));
+        }
+    }
+
+    /// A peer behind a NAT is where its newest message came from (RFC 7296 section 2.23).
+    fn follow(&mut self, cx: &mut Context<'_>, path: Path) {
+        let may_follow = matches!(self.phase, Phase::HalfOpen(_)) || self.nat.is_remote && !self.nat.is_local;
+        if may_follow && path != self.path {
+            self.move_to(cx, path);
+        }
+    }
+
+    fn handle_request(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: Path,
+        exchange: ExchangeType,
+        payloads: &[Payload],
+    ) {
+        match exchange {
+            ExchangeType::IKE_AUTH if matches!(self.phase, Phase::HalfOpen(_)) => {
+                self.handle_auth_request(cx, path, payloads)
+            }
+            ExchangeType::CREATE_CHILD_SA => self.handle_create_child(cx, path, payloads),
+            ExchangeType::INFORMATIONAL => self.handle_informational(cx, path, payloads),
+            _ => self.respond(cx, path, exchange, &[notify(NotifyType::INVALID_SYNTAX, Vec::new())]),
+        }
+    }
+
+    fn handle_response(&mut self, cx: &mut Context<'_>, payloads: &[Payload]) {
+        match self.take_pending() {
+            Some(Request::Auth(request)) => self.handle_auth_response(cx, *request, payloads),
+            Some(Request::Child(request)) if matches!(self.phase, Phase::Established) => {
+                self.handle_child_response(cx, *request, payloads)
+            }
+            Some(Request::IkeRekey(request)) => self.handle_rekey_response(cx, *request, payloads),
+            Some(Request::DeleteChild(spi)) => self.remove_child(cx, spi),
+            Some(Request::DeleteIke) => cx.remove("deleted"),
+            Some(Request::Child(_) | Request::Liveness | Request::Init(_)) | None => {}
+        }
+    }
+
+    /// Starts what is due next, if no request is pending (the window is 1, RFC 7296 section 2.3).
+    pub(crate) fn next_task(&mut self, cx: &mut Context<'_>) {
+        if self.pending.is_some() || !cx.effects.iter().all(|effect| !matches!(effect, Effect::Remove(_))) {
+            return;
+        }
+        match self.phase {
+            Phase::Closing => return self.request_delete(cx, None),
+            Phase::Established => {}
+            Phase::Connecting | Phase::HalfOpen(_) | Phase::Failed | Phase::Replaced => return,
+        }
+        while let Some(spi) = self.to_delete.pop_front() {
+            if self.children.contains_key(&spi) {
+                return self.request_delete(cx, Some(spi));
+            }
+        }
+        let now = cx.now();
+        if self.rekey_at.is_some_and(|at| at <= now) {
+            return self.request_ike_rekey(cx, None);
+        }
+        if let Some(spi) =
+            self.children.values().find(|child| child.is_rekey_due(now)).map(|child| child.own_spi)
+        {
+            return self.request_child_rekey(cx, spi, None);
+        }
+        if self.liveness_due(cx).is_some_and(|at| at <= now) {
+            self.request(cx, ExchangeType::INFORMATIONAL, &[], Request::Liveness);
+        }
+    }
+
+    fn liveness_due(&self, cx: &Context<'_>) -> Option<Instant> {
+        let connection = cx.connections.get(self.connection?)?;
+        Some(self.heard + connection.times.dead_peer_detection?)
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    pub(crate) fn timeout(&self, cx: &Context<'_>) -> Option<Instant> {
+        let pending = self.pending.as_ref().map(|pending| pending.due);
+        let idle = self.pending.is_none() && matches!(self.phase, Phase::Established);
+        let rekeys = self.children.values().filter_map(Child::rekey_at).chain(self.rekey_at);
+        let tasks = rekeys.chain(self.liveness_due(cx)).filter(|_| idle).min();
+        let children = self.children.values().filter_map(|child| child.ends_at);
+        pending.into_iter().chain(tasks).chain(self.ends_at).chain(children).min()
+    }
+
+    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now();
+        if self.ends_at.is_some_and(|at| at <= now) {
+            return cx.remove("it took too long");
+        }
+        let late = self.children.values().filter(|child| child.ends_at.is_some_and(|at| at <= now));
+        let late: Vec<u32> = late.map(|child| child.own_spi).collect();
+        for spi in late {
+            self.delete_late_child(cx, spi);
+        }
+        if self.pending.as_ref().is_some_and(|pending| pending.due <= now) {
+            self.retransmit(cx);
+        }
+        self.next_task(cx);
+    }
+
+    fn retransmit(&mut self, cx: &mut Context<'_>) {
+        let (now, path) = (cx.now(), self.path);
+        let Some(pending) = &mut self.pending else { return };
+        if pending.retransmissions == 0 {
+            let reason = match &pending.request {
+                Request::Init(request) => request.no_answer(),
+                _ => "it does not answer".to_owned(),
+            };
+            return cx.remove(reason);
+        }
+        pending.retransmissions -= 1;
+        // 1.8 times as long each time, as strongSwan does (`charon.retransmit_base`).
+        pending.interval = pending.interval * 9 / 5;
+        pending.due = now + pending.interval;
+        pending.datagrams.iter().for_each(|datagram| cx.shared.send(path, datagram));
+    }
+
+    /// Deletes this IKE SA. Its child SAs are gone at once.
+    pub(crate) fn close(&mut self, cx: &mut Context<'_>, reason: &str) {
+        self.remove_children(cx);
+        if !matches!(self.phase, Phase::Established | Phase::Replaced) {
+            return cx.remove(reason);
+        }
+        cx.effects.push(Effect::Down(reason.to_owned()));
+        self.begin_delete(cx);
+    }
+
+    /// Asks the peer to delete this IKE SA, as soon as no other request is pending.
+    pub(crate) fn begin_delete(&mut self, cx: &mut Context<'_>) {
+        self.phase = Phase::Closing;
+        self.rekey_at = None;
+        self.ends_at = None;
+        self.next_task(cx);
+    }
+
+    pub(crate) fn log(&self, cx: &mut Context<'_>, severity: Severity, text: &str) {
+        let name = self.connection.and_then(|index| cx.connections.get(index)).map(|c| c.name.clone());
+        let text = format!("{}: {text}", name.as_deref().unwrap_or("a peer"));
+        cx.shared.report(severity, Some(self.path), text);
+    }
+}

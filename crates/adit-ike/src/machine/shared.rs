@@ -1,0 +1,93 @@
+//! What all IKE SAs of an endpoint share: the time, randomness, addresses, and what goes out.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use adit_core::{Instant, Path, Report, Severity};
+use rand_chacha::ChaCha20Rng;
+use rand_core::RngCore as _;
+
+use super::params::{Codec, PeerDetail, Sockets};
+use crate::wire::Spi;
+
+/// What an endpoint asks of the driver.
+pub(crate) type Event = adit_core::Event<(), Codec, PeerDetail>;
+/// An endpoint's orders to the data plane.
+pub(crate) type DataEvent = adit_core::DataEvent<Codec>;
+
+/// In front of IKE messages on the sockets for ESP in UDP (RFC 3948 section 2.2).
+pub(crate) const MARKER: [u8; 4] = [0; 4];
+/// Bytes of a nonce: at least half of the key of the PRF (RFC 7296 section 2.10).
+pub(crate) const NONCE_LEN: usize = 32;
+/// SPIs of child SAs up to this are reserved (RFC 4303 section 2.1).
+const RESERVED_SPIS: u32 = 255;
+
+pub(crate) struct Shared {
+    pub(crate) now: Instant,
+    pub(crate) rng: ChaCha20Rng,
+    pub(crate) sockets: Sockets,
+    /// Local addresses, by socket.
+    pub(crate) locals: BTreeMap<u32, SocketAddr>,
+    events: VecDeque<Event>,
+    transmits: VecDeque<(Path, Vec<u8>)>,
+}
+
+impl Shared {
+    pub(crate) fn new(now: Instant, rng: ChaCha20Rng, sockets: Sockets) -> Self {
+        let (events, transmits) = (VecDeque::new(), VecDeque::new());
+        Shared { now, rng, sockets, locals: BTreeMap::new(), events, transmits }
+    }
+
+    pub(crate) fn nonce(&mut self) -> Vec<u8> {
+        let mut nonce = vec![0; NONCE_LEN];
+        self.rng.fill_bytes(&mut nonce);
+        nonce
+    }
+
+    pub(crate) fn ike_spi(&mut self) -> Spi {
+        Spi(self.rng.next_u64().max(1).to_be_bytes())
+    }
+
+    pub(crate) fn child_spi(&mut self) -> u32 {
+        self.rng.next_u32().max(RESERVED_SPIS + 1)
+    }
+
+    /// A time less up to a tenth, so that both ends do not rekey at once.
+    pub(crate) fn jittered(&mut self, time: Duration) -> Duration {
+        time - time / 10 * (self.rng.next_u32() % 1024) / 1024
+    }
+
+    /// The local address of a path. `None`: the system chooses it.
+    pub(crate) fn local_of(&self, path: Path) -> Option<SocketAddr> {
+        let Path::Udp { socket, .. } = path else { return None };
+        self.locals.get(&socket).copied().filter(|local| !local.ip().is_unspecified())
+    }
+
+    pub(crate) fn emit(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
+    pub(crate) fn order(&mut self, order: DataEvent) {
+        self.events.push_back(Event::Data(order));
+    }
+
+    pub(crate) fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {
+        self.events.push_back(Event::Report(Report { severity, path, text }));
+    }
+
+    /// Sends a message, with the marker where the path has one.
+    pub(crate) fn send(&mut self, path: Path, message: &[u8]) {
+        let datagram =
+            if self.sockets.is_marked(path) { [&MARKER, message].concat() } else { message.to_vec() };
+        self.transmits.push_back((path, datagram));
+    }
+
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    pub(crate) fn next_transmit(&mut self) -> Option<(Path, Vec<u8>)> {
+        self.transmits.pop_front()
+    }
+}

@@ -1,0 +1,8 @@
+//! Two endpoints in memory and virtual time.
+
+mod attacks;
+mod connect;
+mod rekeys;
+mod world;
+
+use super::shared::Event;

@@ -1,0 +1,242 @@
+//! Rekeys, with their collisions.
+
+use std::time::Duration;
+
+use adit_core::{Command, Notice};
+use rand_chacha::ChaCha20Rng;
+use rand_core::{RngCore as _, SeedableRng as _};
+
+use super::world::*;
+use crate::suite::{esp_proposals, ike_proposals};
+
+fn connected() -> World {
+    let mut world = World::new(connection(A), connection(B));
+    world.run(seconds(5));
+    world.assert_settled("at the start");
+    world
+}
+
+/// Makes the IKE SA of an end due for a rekey.
+fn rekey_ike(world: &mut World, end: usize) {
+    let now = world.now;
+    let machine = &mut world.ends[end];
+    let current: Vec<_> = machine.peers.iter().filter_map(|state| state.sa).collect();
+    for spi in current {
+        machine.with_sa(spi, |sa, cx| {
+            sa.rekey_at = Some(now);
+            sa.next_task(cx);
+        });
+    }
+    world.notify(end, Notice::Wanted { peer: PEER });
+}
+
+fn rekey_child(world: &mut World, end: usize) {
+    world.command(end, Command::Rekey { peer: PEER });
+}
+
+/// Begins a rekey at an end.
+type Rekey = fn(&mut World, usize);
+
+const REKEYS: [(&str, Rekey); 2] = [("child", rekey_child), ("IKE", rekey_ike)];
+
+#[test]
+fn either_end_rekeys() {
+    for (kind, rekey) in REKEYS {
+        for end in [A, B] {
+            let mut world = connected();
+            let spis: Vec<_> = world.ends[A].sas.keys().copied().collect();
+            let sessions: Vec<_> = world.planes[A].sessions.keys().copied().collect();
+            rekey(&mut world, end);
+            world.run(seconds(5));
+            world.assert_settled(kind);
+            let has_new_child = !world.planes[A].sessions.contains_key(&sessions[0]);
+            let has_new_sa = !world.ends[A].sas.contains_key(&spis[0]);
+            assert_eq!((has_new_child, has_new_sa), (kind == "child", kind == "IKE"));
+            assert_eq!((world.planes[A].downs.len(), world.planes[B].downs.len()), (0, 0));
+            // And again, with the new IKE SA.
+            rekey_child(&mut world, 1 - end);
+            world.run(seconds(5));
+            world.assert_settled("a rekey after the rekey");
+            world.run(seconds(300));
+            world.assert_settled("later");
+        }
+    }
+}
+
+#[test]
+fn time_and_number_of_packets_rekey() {
+    let with = |end| {
+        let mut connection = connection(end);
+        connection.times.child_rekey = seconds(60);
+        connection.times.ike_rekey = seconds(200);
+        connection
+    };
+    let mut world = World::new(with(A), with(B));
+    world.run(seconds(1000));
+    world.assert_settled("after many rekeys");
+    let rekeys = adit_core::Protocol::peers(&world.ends[A])[0].1.rekeys;
+    assert!((15..30).contains(&rekeys), "{rekeys}");
+    let session = world.planes[A].active.unwrap();
+    world.notify(A, Notice::LimitNear { peer: PEER, session });
+    world.run(seconds(2));
+    assert_ne!(world.planes[A].active, Some(session));
+    assert!(world.is_connected() && world.planes.iter().all(|plane| plane.downs.is_empty()));
+}
+
+/// Both ends rekey at once; the second one at each moment of the first one's rekey.
+#[test]
+fn rekeys_collide_at_each_moment() {
+    for (first_kind, first) in REKEYS {
+        for (second_kind, second) in REKEYS {
+            for millis in 0..60 {
+                let mut world = connected();
+                first(&mut world, A);
+                world.run(Duration::from_millis(millis));
+                second(&mut world, B);
+                world.run(seconds(30));
+                let what = format!("{first_kind}, and {second_kind} {millis} ms later");
+                world.assert_settled(&what);
+                assert!(world.planes.iter().all(|plane| plane.downs.is_empty()), "{what}");
+            }
+        }
+    }
+}
+
+/// The same, and a message is lost. Traffic passes after one retransmission.
+#[test]
+fn rekeys_collide_and_each_message_may_be_lost() {
+    for (first_kind, first) in REKEYS {
+        for (second_kind, second) in REKEYS {
+            for (lost, millis) in (1..9).flat_map(|lost| [0, 5, 15, 25].map(|millis| (lost, millis))) {
+                let mut world = connected();
+                let mut count = 0;
+                world.network = Box::new(move |_, _| {
+                    count += 1;
+                    if count == lost { vec![] } else { vec![Duration::from_millis(10)] }
+                });
+                first(&mut world, A);
+                world.run(Duration::from_millis(millis));
+                second(&mut world, B);
+                let what =
+                    format!("{first_kind}, and {second_kind} {millis} ms later, without message {lost}");
+                world.run(seconds(3));
+                assert!(world.is_connected(), "{what}: {}", world.state());
+                // What the peer was to delete, and has not, ends after three minutes.
+                world.run(seconds(200));
+                world.assert_settled(&what);
+                assert!(world.planes.iter().all(|plane| plane.downs.is_empty()), "{what}");
+            }
+        }
+    }
+}
+
+/// At all times while nothing is lost, each end seals with keys that the other end has.
+#[test]
+fn no_packet_is_sealed_with_keys_that_the_peer_lacks() {
+    for (_, rekey) in REKEYS {
+        for end in [A, B] {
+            let mut world = connected();
+            rekey(&mut world, end);
+            for step in 0..100 {
+                world.run(Duration::from_millis(1));
+                assert!(world.is_connected(), "{step}: {}", world.state());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_child_sa_is_rekeyed_with_another_group_or_none() {
+    let with = |end, esp| {
+        let mut connection = connection(end);
+        connection.esp = esp_proposals(esp).unwrap();
+        connection
+    };
+    for (a, b) in [("aes256gcm16", "aes256gcm16-x25519"), ("aes256gcm16-ecp256-x25519", "aes256gcm16-x25519")]
+    {
+        let mut world = World::new(with(A, a), with(B, b));
+        world.run(seconds(5));
+        let session = world.planes[A].active;
+        rekey_child(&mut world, A);
+        world.run(seconds(5));
+        world.assert_settled(a);
+        assert_ne!(world.planes[A].active, session);
+    }
+}
+
+/// A peer that demands what the other end does not offer: the child SA in use stays.
+#[test]
+fn a_rekey_that_is_refused_is_tried_again() {
+    let mut a = connection(A);
+    a.esp = esp_proposals("aes256gcm16-x25519").unwrap();
+    let mut b = connection(B);
+    b.esp = esp_proposals("aes256gcm16").unwrap();
+    let mut world = World::new(a, b);
+    world.run(seconds(5));
+    rekey_child(&mut world, A);
+    world.run(seconds(20));
+    world.assert_settled("after refusals");
+    let text = world.planes[A].reports.join("\n");
+    assert!(text.contains("refuses to rekey a child SA: NO_PROPOSAL_CHOSEN"), "{text}");
+}
+
+#[test]
+fn an_ike_sa_is_rekeyed_with_post_quantum_keys() {
+    let with = |end| {
+        let mut connection = connection(end);
+        connection.ike = ike_proposals("aes256-sha256-mlkem768").unwrap();
+        connection
+    };
+    let mut world = World::new(with(A), with(B));
+    world.run(seconds(5));
+    rekey_ike(&mut world, B);
+    world.run(seconds(5));
+    world.assert_settled("ML-KEM, in fragments");
+}
+
+#[test]
+fn the_child_sa_is_deleted_while_it_is_rekeyed() {
+    for millis in 0..30 {
+        let mut world = connected();
+        rekey_child(&mut world, A);
+        world.run(Duration::from_millis(millis));
+        world.command(B, Command::Disconnect { peer: PEER });
+        world.run(seconds(60));
+        world.assert_settled(&format!("{millis} ms later, end A has initiated anew"));
+    }
+}
+
+/// Many rekeys of both kinds by both ends over a bad network. Afterwards both ends agree.
+#[test]
+fn after_any_rekeys_both_ends_agree() {
+    for seed in 0..60 {
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        let mut world = connected();
+        let mut of_network = ChaCha20Rng::seed_from_u64(seed + 1000);
+        world.network = Box::new(move |_, _| {
+            let draw = of_network.next_u32() % 100;
+            let delay = |rng: &mut ChaCha20Rng| Duration::from_millis(u64::from(rng.next_u32() % 3000));
+            match draw {
+                0..20 => vec![],
+                20..30 => vec![delay(&mut of_network), delay(&mut of_network)],
+                30..40 => vec![delay(&mut of_network)],
+                _ => vec![Duration::from_millis(10)],
+            }
+        });
+        for _ in 0..30 {
+            let (_, rekey) = REKEYS[rng.next_u32() as usize % 2];
+            rekey(&mut world, rng.next_u32() as usize % 2);
+            world.run(Duration::from_millis(u64::from(rng.next_u32() % 3000)));
+        }
+        world.network = Box::new(|_, _| vec![Duration::from_millis(10)]);
+        world.run(seconds(400));
+        world.assert_settled(&format!("seed {seed}"));
+        let is_loss =
+            |reason: &String| reason == "it does not answer" || reason == "the peer deleted the IKE SA";
+        assert!(
+            world.planes.iter().all(|plane| plane.downs.iter().all(is_loss)),
+            "seed {seed}: {}",
+            world.state()
+        );
+    }
+}

@@ -1,0 +1,333 @@
+//! Two endpoints over a network in memory, with virtual time, and what their data planes have.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use adit_core::{
+    Command, DataEvent, Event, Instant, Notice, Path, PeerConfig, PeerId, Protocol, Rejected, SessionId,
+};
+
+use crate::machine::{
+    Codec, Connection, Endpoint, FamilySockets, Params, SharedKey, Sockets, Times, Traffic,
+};
+use crate::suite::{esp_proposals, ike_proposals};
+use crate::wire::{IdType, Identification};
+
+pub(super) const PEER: PeerId = PeerId(0);
+pub(super) const A: usize = 0;
+pub(super) const B: usize = 1;
+/// What a NAT in front of end A shows in place of its address.
+const OUTSIDE: [u8; 4] = [198, 51, 100, 1];
+const LATENCY: Duration = Duration::from_millis(10);
+
+pub(super) fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(super) fn address(end: usize) -> IpAddr {
+    IpAddr::from([192, 0, 2, end as u8 + 1])
+}
+
+pub(super) fn identity(name: &str) -> Identification {
+    Identification { kind: IdType::FQDN, data: name.as_bytes().to_vec() }
+}
+
+/// The connection of an end to the other one. End A initiates.
+pub(super) fn connection(end: usize) -> Connection {
+    let names = ["a.example", "b.example"];
+    let networks = ["10.1.0.0/16", "10.2.0.0/16"].map(|net| vec![Traffic::all_of(net.parse().unwrap())]);
+    Connection {
+        name: names[1 - end].to_owned(),
+        remote: (end == A).then(|| SocketAddr::new(address(B), 500)),
+        local_id: identity(names[end]),
+        remote_id: identity(names[1 - end]),
+        shared_key: SharedKey(b"secret".to_vec().into()),
+        ike: ike_proposals("aes256gcm16-prfsha256-x25519").unwrap(),
+        esp: esp_proposals("aes256gcm16-x25519").unwrap(),
+        local: networks[end].clone(),
+        remote_traffic: networks[1 - end].clone(),
+        forces_encapsulation: false,
+        longest_datagram: Some(1280),
+        times: Times::default(),
+    }
+}
+
+fn family(socket: u32) -> FamilySockets {
+    FamilySockets { ipv4: Some(socket), ipv6: None }
+}
+
+pub(super) fn params(connection: Connection) -> Params {
+    Params {
+        connections: vec![connection],
+        sockets: Sockets { plain: family(0), marked: family(1) },
+        limits: crate::machine::Limits::default(),
+        tunnel: None,
+    }
+}
+
+/// What the data plane of an end has.
+#[derive(Default)]
+pub(super) struct Plane {
+    pub(super) peer: Option<PeerConfig>,
+    pub(super) sessions: BTreeMap<SessionId, Codec>,
+    pub(super) active: Option<SessionId>,
+    opened: BTreeSet<SessionId>,
+    pub(super) ups: usize,
+    pub(super) downs: Vec<String>,
+    pub(super) reports: Vec<String>,
+    pub(super) ended: bool,
+}
+
+impl Plane {
+    fn take(&mut self, event: super::Event) {
+        match event {
+            Event::Data(DataEvent::AddPeer(config)) => self.peer = Some(config),
+            Event::Data(DataEvent::RemovePeer(_)) => {
+                self.peer = None;
+                self.sessions.clear();
+                self.active = None;
+            }
+            Event::Data(DataEvent::MovePeer { path, .. }) => {
+                self.peer.as_mut().expect("a peer moves that is there").path = Some(path);
+            }
+            Event::Data(DataEvent::Install(install)) => {
+                assert!(self.peer.is_some(), "a session of no peer");
+                let before = self.sessions.insert(install.session, install.codec);
+                assert!(before.is_none(), "an SPI is used twice");
+            }
+            Event::Data(DataEvent::Activate { session, .. }) => {
+                assert!(self.sessions.contains_key(&session), "a session is activated that is not there");
+                self.active = Some(session);
+            }
+            Event::Data(DataEvent::Retire { session, .. }) => {
+                self.sessions.remove(&session);
+                if self.active == Some(session) {
+                    self.active = None;
+                }
+            }
+            Event::PeerUp { .. } => self.ups += 1,
+            Event::PeerDown { reason, .. } => self.downs.push(reason),
+            Event::Report(report) => self.reports.push(report.to_string()),
+            Event::Ended(_) => self.ended = true,
+            _ => {}
+        }
+    }
+}
+
+/// A datagram on its way.
+#[derive(Clone)]
+pub(super) struct Datagram {
+    pub(super) to: usize,
+    /// The path at the receiving end.
+    pub(super) path: Path,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What becomes of a datagram with its number.
+pub(super) type Network = Box<dyn FnMut(usize, &Datagram) -> Vec<Duration>>;
+
+pub(super) struct World {
+    pub(super) now: Instant,
+    pub(super) ends: [Endpoint; 2],
+    pub(super) planes: [Plane; 2],
+    /// Datagrams by time and number.
+    queue: BTreeMap<(Instant, usize), Datagram>,
+    pub(super) sent: usize,
+    /// All datagrams that were sent.
+    pub(super) log: Vec<Datagram>,
+    /// When each copy of a datagram comes, after it was sent.
+    pub(super) network: Network,
+    /// The source port of end A behind a NAT.
+    pub(super) nat: Option<u16>,
+    pub(super) rejected: Vec<Rejected>,
+}
+
+impl World {
+    pub(super) fn new(a: Connection, b: Connection) -> Self {
+        World::with_params(params(a), params(b))
+    }
+
+    pub(super) fn with_params(a: Params, b: Params) -> Self {
+        let now = Instant::ORIGIN + seconds(1000);
+        let end = |params, seed| Endpoint::new(params, now, [seed; 32]).expect("parameters");
+        let mut world = World {
+            now,
+            ends: [end(a, 1), end(b, 2)],
+            planes: Default::default(),
+            queue: BTreeMap::new(),
+            sent: 0,
+            log: Vec::new(),
+            network: Box::new(|_, _| vec![LATENCY]),
+            nat: None,
+            rejected: Vec::new(),
+        };
+        [A, B].into_iter().for_each(|end| world.bind(end));
+        world
+    }
+
+    fn bind(&mut self, end: usize) {
+        for (socket, port) in [(0, 500), (1, 4500)] {
+            let local = SocketAddr::new(address(end), port);
+            self.ends[end].handle_command(self.now, Command::SocketBound { socket, local });
+        }
+        self.drain(end);
+    }
+
+    /// Replaces an end by one that has just started.
+    pub(super) fn restart(&mut self, end: usize, params: Params, seed: u8) {
+        self.ends[end] = Endpoint::new(params, self.now, [seed; 32]).unwrap();
+        self.planes[end] = Plane::default();
+        self.bind(end);
+    }
+
+    fn drain(&mut self, end: usize) {
+        loop {
+            while let Some(event) = self.ends[end].poll_event() {
+                self.planes[end].take(event);
+            }
+            let mut bytes = Vec::new();
+            let Some(path) = self.ends[end].poll_transmit(&mut bytes) else { break };
+            self.transmit(end, path, bytes);
+        }
+        self.check_active(end);
+    }
+
+    /// A packet of the end that seals with a new session is opened at the other end: it says so, some time later.
+    fn check_active(&mut self, end: usize) {
+        let Some(codec) = self.planes[end].active.and_then(|active| self.planes[end].sessions.get(&active))
+        else {
+            return;
+        };
+        let (other, session) = (1 - end, SessionId(u64::from(codec.outbound_spi)));
+        let seal = codec.seal.clone();
+        let plane = &mut self.planes[other];
+        if let Some(codec) = plane.sessions.get(&session)
+            && !plane.opened.contains(&session)
+        {
+            assert!(codec.open == seal, "both ends have other keys");
+            plane.opened.insert(session);
+            self.notify(other, Notice::FirstOpened { peer: PEER, session });
+        }
+    }
+
+    fn transmit(&mut self, from: usize, path: Path, bytes: Vec<u8>) {
+        let Path::Udp { socket, remote } = path else { panic!("a path of UDP") };
+        let to = if remote.ip() == address(A) || remote.ip() == IpAddr::from(OUTSIDE) { A } else { B };
+        assert_ne!(from, to);
+        let mut source = SocketAddr::new(address(from), if socket == 0 { 500 } else { 4500 });
+        if let (Some(port), A) = (self.nat, from) {
+            source = SocketAddr::from((OUTSIDE, port + socket as u16));
+        }
+        let socket = match (self.nat, to) {
+            (Some(port), A) => u32::from(remote.port() - port),
+            _ => u32::from(remote.port() == 4500),
+        };
+        let datagram = Datagram { to, path: Path::Udp { socket, remote: source }, bytes };
+        let times = (self.network)(self.sent, &datagram);
+        for after in times {
+            self.sent += 1;
+            self.queue.insert((self.now + after, self.sent), datagram.clone());
+        }
+        self.sent += 1;
+        self.log.push(datagram);
+    }
+
+    pub(super) fn deliver(&mut self, datagram: &Datagram) {
+        let Datagram { to, path, bytes } = datagram;
+        if let Err(rejected) = self.ends[*to].handle_datagram(self.now, *path, bytes) {
+            self.rejected.push(rejected);
+        }
+        self.drain(*to);
+    }
+
+    pub(super) fn notify(&mut self, end: usize, notice: Notice) {
+        self.ends[end].handle_notice(self.now, notice);
+        self.drain(end);
+    }
+
+    pub(super) fn command(&mut self, end: usize, command: Command) {
+        self.ends[end].handle_command(self.now, command);
+        self.drain(end);
+    }
+
+    /// Runs for that time.
+    pub(super) fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        let mut at_once = 0;
+        loop {
+            let timers = self
+                .ends
+                .iter()
+                .enumerate()
+                .filter_map(|(end, machine)| Some((machine.poll_timeout()?, end)));
+            let timer = timers.min();
+            let datagram = self.queue.first_key_value().map(|((at, _), _)| *at);
+            let Some(next) =
+                timer.map(|(at, _)| at).into_iter().chain(datagram).min().filter(|at| *at <= end)
+            else {
+                self.now = end;
+                return;
+            };
+            at_once = if next > self.now { 0 } else { at_once + 1 };
+            assert!(at_once < 1000, "the machines spin");
+            self.now = self.now.max(next);
+            match timer {
+                Some((at, end)) if datagram.is_none_or(|datagram| at <= datagram) => {
+                    self.ends[end].handle_timeout(self.now);
+                    self.drain(end);
+                }
+                _ => {
+                    let Some((_, datagram)) = self.queue.pop_first() else { continue };
+                    self.deliver(&datagram);
+                }
+            }
+        }
+    }
+
+    /// Both ends are up, and each seals with a session that the other end opens with the same keys.
+    pub(super) fn is_connected(&self) -> bool {
+        [A, B].into_iter().all(|end| {
+            let (own, other) = (&self.planes[end], &self.planes[1 - end]);
+            let codec = own.active.and_then(|active| own.sessions.get(&active));
+            codec.is_some_and(|codec| {
+                let opened = other.sessions.get(&SessionId(u64::from(codec.outbound_spi)));
+                opened.is_some_and(|opened| opened.open == codec.seal)
+            })
+        })
+    }
+
+    /// Each end has one session, and both are the two directions of one child SA.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_connected()
+            && self.planes.iter().all(|plane| plane.sessions.len() == 1)
+            && self.ends.iter().all(|end| end.sas.len() == 1 && end.half_open.is_empty())
+    }
+
+    pub(super) fn state(&self) -> String {
+        let sas = |end: &Endpoint| {
+            let text = |sa: &crate::machine::sa::IkeSa| {
+                let children =
+                    sa.children.values().map(|child| (child.own_spi, child.phase, child.is_sealing));
+                format!("{}: {:?}", sa.own_spi, children.collect::<Vec<_>>())
+            };
+            end.sas.values().map(text).collect::<Vec<_>>()
+        };
+        let planes = self.planes.iter().map(|plane| {
+            let sessions = plane.sessions.iter().map(|(id, codec)| (id.0, codec.outbound_spi));
+            format!(
+                "active {:?} of {:?}, down {:?}, {:?}",
+                plane.active,
+                sessions.collect::<Vec<_>>(),
+                plane.downs,
+                plane.reports
+            )
+        });
+        format!("{:#?}\n{:#?}", self.ends.iter().map(sas).collect::<Vec<_>>(), planes.collect::<Vec<_>>())
+    }
+
+    #[track_caller]
+    pub(super) fn assert_settled(&self, what: &str) {
+        assert!(self.is_settled(), "{what}: {}", self.state());
+    }
+}
