@@ -98,7 +98,8 @@ impl<'a> Message<'a> {
         Ok(Message { header, payloads, sealed: None })
     }
 
-    /// Encodes the message. Lists and lengths beyond those of the format are cut off: see [`Payload::encode`].
+    /// Encodes the message. Counts and lengths that the format has no room for are cut off; those of messages that were
+    /// decoded have room.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let sealed_kind = self.sealed.map_or(PayloadType::NONE, |sealed| sealed.kind());
