@@ -177,6 +177,24 @@ fn a_chain_of_iptables_that_drops_is_told() {
 }
 
 #[test]
+fn a_family_without_a_way_to_the_internet_is_told() {
+    in_fresh_network(|| {
+        let told = |family: &str| {
+            let reports = forwarding("tun0", &INTERNET).survey();
+            reports.iter().any(|it| it.text.ends_with(&format!("no default route of {family} now")))
+        };
+        assert!(told("IPv4") && told("IPv6"));
+        let _world = crate::routing::tests::world();
+        assert!(!told("IPv4") && !told("IPv6"));
+        let reports = forwarding("tun0", &INTERNET).survey();
+        assert!(
+            reports[0].text.starts_with("forwards 10.8.0.0/24 to the internet through world, translated"),
+            "{reports:?}"
+        );
+    });
+}
+
+#[test]
 fn a_chain_of_the_owner_that_drops_is_named_with_the_command() {
     in_fresh_network(|| {
         if !has_nft() {
