@@ -43,6 +43,8 @@ pub struct Interface {
     scheduled: BTreeMap<PeerId, Instant>,
     /// Changes that wait for sockets, and those behind them.
     waiting: VecDeque<(u64, Box<Changes>)>,
+    /// Peers that are blocked when they are added ([`Params::blocked`]).
+    blocked: BTreeSet<PublicKey>,
     ended: bool,
 }
 
@@ -64,6 +66,7 @@ impl Interface {
             schedule: BTreeSet::new(),
             scheduled: BTreeMap::new(),
             waiting: VecDeque::new(),
+            blocked: params.blocked,
             ended: false,
         };
         if let Some(settings) = params.tunnel {

@@ -1,5 +1,6 @@
 //! What an interface is given: at construction, and as orders while it runs.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -36,6 +37,9 @@ pub struct Params {
     pub tunnel: Option<TunnelSettings>,
     /// What it is configured with. Its port and firewall mark are not looked at: `sockets` are there.
     pub configuration: Changes,
+    /// Peers that are blocked from when they are added, until [`PeerChange::blocked`] lets them connect: what was ordered in an
+    /// earlier run.
+    pub blocked: BTreeSet<PublicKey>,
 }
 
 impl Params {
@@ -51,6 +55,7 @@ impl Params {
             load: Rate { count: 1000, period: Duration::from_secs(1) },
             tunnel: None,
             configuration: Changes::default(),
+            blocked: BTreeSet::new(),
         }
     }
 }
@@ -96,6 +101,8 @@ pub struct PeerChange {
     pub remove: bool,
     /// If it is not there, nothing is changed.
     pub update_only: bool,
+    /// What people call it, in place of its key: in the log, in [`adit_core::PeerInfo::name`].
+    pub name: Option<String>,
     /// A new preshared key. The running session stays; the next handshake uses it.
     pub preshared_key: Option<PresharedKey>,
     /// Where it is.
@@ -139,6 +146,7 @@ impl PeerChange {
             public_key,
             remove: false,
             update_only: false,
+            name: None,
             preshared_key: None,
             endpoint: None,
             remote: None,

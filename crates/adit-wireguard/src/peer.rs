@@ -56,6 +56,8 @@ impl Bytes {
 pub(crate) struct Peer {
     pub(crate) id: PeerId,
     pub(crate) key: PublicKey,
+    /// What people call it.
+    pub(crate) name: Option<String>,
     receiver_keys: ReceiverKeys,
     /// The agreement of both static keys, once it was computed.
     static_shared: Option<Secret>,
@@ -110,6 +112,7 @@ impl Peer {
         let peer = Peer {
             id,
             key,
+            name: None,
             receiver_keys: ReceiverKeys::new(&key),
             static_shared: None,
             preshared: PresharedKey::default(),
@@ -138,6 +141,11 @@ impl Peer {
         };
         shared.order(DataEvent::AddPeer(peer.config(shared)));
         peer
+    }
+
+    /// What people call it: its name, or else its key.
+    pub(crate) fn called(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.key.to_base64())
     }
 
     fn config(&self, shared: &Shared) -> PeerConfig {
@@ -394,6 +402,7 @@ impl Peer {
     pub(crate) fn detail(&self) -> PeerDetail {
         PeerDetail {
             public_key: self.key,
+            name: self.name.clone(),
             endpoint: self.endpoint(),
             transport: self.path.map(|path| path.transport()),
             last_handshake: self.up.as_ref().map(|up| up.last_handshake_wall),
@@ -417,7 +426,7 @@ impl Peer {
         let (up, path) = (self.up.as_ref()?, self.path?);
         let is_host = |net: &&IpNet| net.prefix_len() == net.max_prefix_len();
         Some(crate::PeerInfo {
-            name: self.key.to_base64(),
+            name: self.called(),
             path,
             addresses: self.allowed_ips.iter().filter(is_host).map(IpNet::addr).collect(),
             cipher: adit_core::Cipher::ChaCha20Poly1305,

@@ -92,6 +92,8 @@ impl fmt::Debug for Codec {
 pub struct PeerDetail {
     /// Who it is.
     pub public_key: PublicKey,
+    /// What people call it, if that was said ([`crate::PeerChange::name`]).
+    pub name: Option<String>,
     /// Where it is, if that is known.
     pub endpoint: Option<SocketAddr>,
     /// What carries the datagrams there. `None`: it cannot be reached.

@@ -170,6 +170,16 @@ fn set_line(changes: &mut Changes, line: &str, scope_of: ScopeOf<'_>) -> Result<
     }
 }
 
+/// What people call a peer: the log prints it.
+fn name(key: &str, value: &str) -> Result<String, Refusal> {
+    const LONGEST: usize = 64;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._@-".contains(c);
+    match (1..=LONGEST).contains(&value.len()) && value.chars().all(is_plain) {
+        true => Ok(value.to_owned()),
+        false => Err(Refusal::invalid(key, "1 to 64 letters, digits and `._@-`")),
+    }
+}
+
 fn interface_line(changes: &mut Changes, key: &str, value: &str) -> Result<(), Refusal> {
     match key {
         "private_key" => changes.private_key = Some(PrivateKey::new(*hex(key, value)?)),
@@ -201,6 +211,7 @@ fn peer_line(
         "remove" => peer.remove = is_true(key, value)?,
         "update_only" => peer.update_only = is_true(key, value)?,
         // Ours: upstream's interface has no such keys, and `wg` never sends them.
+        "adit_name" => peer.name = Some(name(key, value)?),
         "adit_blocked" => peer.blocked = Some(boolean(key, value)?),
         "adit_post_quantum" => peer.post_quantum = Some(post_quantum(key, value)?),
         "protocol_version" if value == "1" => {}

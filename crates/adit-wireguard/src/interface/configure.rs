@@ -122,6 +122,11 @@ impl Interface {
             return;
         }
         let id = known.unwrap_or_else(|| self.add_peer(change.public_key));
+        if change.blocked == Some(false) {
+            self.blocked.remove(&change.public_key);
+        }
+        let blocked =
+            change.blocked.or((known.is_none() && self.blocked.contains(&change.public_key)).then_some(true));
         if change.replace_allowed_ips {
             let all = self.peers.get(&id).map(|peer| peer.allowed_ips.clone()).unwrap_or_default();
             let kept = last_word(&change.allowed_ips);
@@ -134,6 +139,9 @@ impl Interface {
             }
         }
         self.with_peer(id, |peer, shared| {
+            if let Some(name) = change.name {
+                peer.name = Some(name);
+            }
             if let Some(preshared) = change.preshared_key {
                 peer.set_preshared(preshared);
             }
@@ -149,7 +157,7 @@ impl Interface {
             if let Some(timestamp) = change.last_timestamp {
                 peer.set_last_timestamp(timestamp);
             }
-            if let Some(blocked) = change.blocked {
+            if let Some(blocked) = blocked {
                 peer.set_blocked(shared, blocked);
             }
             if let Some(since) = change.admit {

@@ -202,7 +202,8 @@ impl Peer {
     pub(super) fn give_up(&mut self, shared: &mut Shared) {
         self.timers.give_up(shared.now);
         self.wanted = false;
-        let text = format!("{}: no initiation was answered; the next packet for it tries again", self.key);
+        let text =
+            format!("{}: no initiation was answered; the next packet for it tries again", self.called());
         shared.report(Severity::Info, self.path, text);
     }
 }

@@ -219,7 +219,7 @@ impl Peer {
     }
 
     fn report_unanswered(&self, shared: &mut Shared) {
-        let text = format!("{}: the post-quantum key exchange was not answered", self.key);
+        let text = format!("{}: the post-quantum key exchange was not answered", self.called());
         shared.report(Severity::Warning, self.path, text);
     }
 
@@ -264,7 +264,8 @@ impl Peer {
             _ => return,
         };
         if taken.is_err() {
-            let text = format!("{}: a message of the post-quantum key exchange does not verify", self.key);
+            let text =
+                format!("{}: a message of the post-quantum key exchange does not verify", self.called());
             shared.report(Severity::Debug, self.path, text);
         }
     }

@@ -116,7 +116,7 @@ impl Peer {
     pub(crate) fn closed(&mut self, shared: &mut Shared, path: Path, reason: &str) {
         let is_own = self.stream.as_ref().is_some_and(|stream| stream.state == State::Open(path));
         if is_own {
-            let text = format!("{}: the connection broke: {reason}", self.key);
+            let text = format!("{}: the connection broke: {reason}", self.called());
             shared.report(Severity::Info, Some(path), text);
             self.wait_for_stream(shared.now);
         }

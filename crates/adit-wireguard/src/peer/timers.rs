@@ -94,7 +94,7 @@ impl Peer {
             self.retry(shared);
         }
         if expired(&mut self.timers.unanswered, now) {
-            let text = format!("{}: no answer for 15 s, so a new handshake", self.key);
+            let text = format!("{}: no answer for 15 s, so a new handshake", self.called());
             shared.report(Severity::Debug, self.path, text);
             self.forget_source(shared);
             self.initiate(shared, false);

@@ -335,3 +335,48 @@ fn initiations_without_an_answer_are_counted() {
     pair.run(Duration::from_secs(6));
     assert_eq!(unanswered(&pair), 0);
 }
+
+#[test]
+fn who_was_blocked_before_the_start_stays_out_until_allowed() {
+    let mut pair = Pair::with(|params| {
+        params.blocked = params
+            .configuration
+            .peers
+            .iter()
+            .map(|peer| peer.public_key)
+            .filter(|key| *key == public(1))
+            .collect();
+    });
+    assert!(!pair.passes(0));
+    // Also when `wg` removes it and adds it again.
+    let change = |pair: &mut Pair, change: PeerChange| {
+        pair.ends[1].configure(pair.now, Changes { peers: vec![change], ..Changes::default() });
+    };
+    change(&mut pair, PeerChange { remove: true, ..PeerChange::new(public(1)) });
+    change(&mut pair, peer(1, Some(outer(1))));
+    pair.run(Duration::from_secs(10));
+    assert!(!pair.passes(0));
+    change(&mut pair, PeerChange { blocked: Some(false), ..PeerChange::new(public(1)) });
+    pair.run(Duration::from_secs(10));
+    assert!(pair.passes(0));
+    change(&mut pair, PeerChange { remove: true, ..PeerChange::new(public(1)) });
+    change(&mut pair, peer(1, Some(outer(1))));
+    pair.run(Duration::from_secs(20));
+    assert!(pair.passes(0) && pair.passes(1));
+}
+
+#[test]
+fn a_peer_is_called_by_its_name() {
+    let mut pair = Pair::new();
+    let named = PeerChange { name: Some("phone".to_owned()), ..PeerChange::new(public(2)) };
+    pair.ends[0].configure(pair.now, Changes { peers: vec![named], ..Changes::default() });
+    let unconnected: Vec<_> = pair.ends[0].machine.unconnected().map(|detail| detail.name).collect();
+    assert_eq!(unconnected, [Some("phone".to_owned())]);
+    pair.packet(0);
+    // The log of an end that is not answered, at last.
+    for _ in 0..120 {
+        pair.ends[0].take_sent();
+        pair.pass(Duration::from_secs(1));
+    }
+    assert!(pair.ends[0].reports.iter().any(|text| text.starts_with("phone: no initiation was answered")));
+}

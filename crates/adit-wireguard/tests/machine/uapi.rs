@@ -190,6 +190,7 @@ fn many_allowed_ips_fit() {
 
 fn status() -> Status {
     let detail = PeerDetail {
+        name: None,
         public_key: PublicKey([0xab; 32]),
         endpoint: Some("[fe80::1%3]:51820".parse().expect("an address")),
         transport: None,
@@ -269,6 +270,17 @@ fn an_operation_that_is_too_long_is_refused_with_the_sign_of_its_kind() {
         reader.push(begin.as_bytes()).expect("short enough");
         let refusal = reader.push(&vec![b'x'; MAX_OPERATION]).expect_err("too long");
         assert_eq!(print_refusal(&refusal), answer, "{begin:?}");
+    }
+}
+
+#[test]
+fn a_peer_may_be_given_a_name() {
+    let order = |name: &str| format!("set=1\npublic_key={}\nadit_name={name}\n\n", "01".repeat(32));
+    let named = parse(order("phone@home").as_bytes(), &scope_of);
+    let Ok(Operation::Set(changes)) = named else { panic!("{named:?}") };
+    assert_eq!(changes.peers[0].name.as_deref(), Some("phone@home"));
+    for wrong in ["", "a b", "\u{1b}[31m", &"a".repeat(65)] {
+        assert!(parse(order(wrong).as_bytes(), &scope_of).is_err(), "{wrong:?}");
     }
 }
 
