@@ -10,9 +10,9 @@ use adit_wireguard::PublicKey;
 use crate::configuration::{self, Dialect};
 use crate::exit;
 use crate::setup::{Told, tell_blocked};
-use crate::wireguard::socket_path;
+use crate::wireguard::{BlockedFile, socket_path};
 
-/// Disconnect a WireGuard peer and keep it out until `adit allow`, a restart of the interface, or its removal by `wg`
+/// Disconnect a WireGuard peer and keep it out until `adit allow`, over restarts of the interface, too
 #[derive(clap::Args)]
 pub(crate) struct Block {
     #[command(flatten)]
@@ -52,6 +52,12 @@ fn run(which: &Which, blocked: bool) -> ExitCode {
     let peer = adit_core::printable(&which.peer);
     match tell_blocked(&socket_path(&device), key, blocked) {
         Ok(Told::Done) => {
+            if let Err(why) = BlockedFile::of(&device).set(key, blocked) {
+                return exit::failure(format!(
+                    "{peer} is {} at {device}, but only until the interface starts anew: {why}",
+                    if blocked { "blocked" } else { "allowed" }
+                ));
+            }
             exit::say(match blocked {
                 true => format!("{peer} is blocked at {device}."),
                 false => format!("{peer} may connect to {device}."),

@@ -3,6 +3,7 @@
 //! [`Tunnel::set_up`] makes the device and binds the sockets, [`Tunnel::listen`] lets `wg` in, [`Tunnel::run`] runs the
 //! interface until it ends. [`daemon`] is the program that `wg-quick` starts.
 
+mod blocked;
 mod clock;
 mod codec;
 pub(crate) mod daemon;
@@ -11,7 +12,7 @@ mod orders;
 mod timestamps;
 mod uapi;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::thread;
 use std::time::Instant;
@@ -31,6 +32,7 @@ use self::observer::InterfaceObserver;
 use self::timestamps::TimestampFile;
 use crate::log::Logger;
 
+pub(crate) use self::blocked::BlockedFile;
 pub(crate) use self::observer::{Begin, Watch};
 pub(crate) use self::orders::Orders;
 pub(crate) use self::uapi::{UapiSocket, socket_path};
@@ -106,8 +108,19 @@ impl Tunnel {
             log.log(Severity::Warning, why);
             None
         });
+        let blocked = BlockedFile::of(driver.tun_name()).read().unwrap_or_else(|why| {
+            let text = format_args!("{why}; peers that `adit block` kept out before this start may connect");
+            log.log(Severity::Error, text);
+            BTreeSet::new()
+        });
+        if !blocked.is_empty() {
+            let text =
+                format_args!("{} peers are blocked until `adit allow`, as before this start", blocked.len());
+            log.log(Severity::Info, text);
+        }
         let params = Params {
             timestamp_floor,
+            blocked,
             sockets: observer::sockets(sockets),
             mtu,
             clamp_mss: Some(clamp_mss),

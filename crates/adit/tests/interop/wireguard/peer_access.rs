@@ -48,7 +48,7 @@ impl Server {
 
     fn order(&self, order: &str, peer: &str) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
-        command.arg(order).arg(&self.file).arg(peer);
+        command.arg(order).arg(&self.file).arg(peer).env("STATE_DIRECTORY", &self.ends[0].state);
         self.ends[0].namespace.run(command).unwrap()
     }
 }
@@ -77,6 +77,29 @@ fn recorder(directory: &Path) -> PathBuf {
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::write(directory.join("code"), "0").unwrap();
     program
+}
+
+/// A peer is kept out until `adit allow`, whatever becomes of the process meanwhile.
+#[test]
+fn a_block_holds_over_a_restart() {
+    if !can_run("a_block_holds_over_a_restart", &PROGRAMS) {
+        return;
+    }
+    let mut server = Server::start("", "");
+    server.connects();
+    server.order("block", "phone");
+    wait_until("the block", WAIT, || !server.is_connected()).unwrap();
+    server.adit.terminate(WAIT).unwrap();
+    server.adit = up(&server.ends[0], &[&server.file]);
+    server.adit.wait_for_line(0, "1 peers are blocked until `adit allow`", WAIT).unwrap();
+    wait_until("the server", WAIT, || server.ends[0].is_served()).unwrap();
+    let [own, client] = &server.ends;
+    let begin_anew = || client.replace_peer(own, &format!("endpoint {}:{PORT}", own.outer()));
+    begin_anew();
+    assert!(!server.is_connected(), "it is blocked still");
+    server.order("allow", "phone");
+    begin_anew();
+    server.connects();
 }
 
 /// A program that says that it was asked, and gives the exit code of its answer when there is one.
@@ -142,6 +165,8 @@ fn programs_are_asked_and_told() {
     ] {
         assert!(up.lines().any(|found| found == line), "{line} is missing in\n{up}");
     }
+    let log = server.adit.log();
+    assert!(log.lines().any(|line| line.ends_with(": phone connected")), "{log}");
     // Blocked: it is disconnected, and not asked about while it is. Then refused, until the program says otherwise.
     server.order("block", "phone");
     wait_until("the other program", WAIT, || !recorded("down").is_empty()).unwrap();
