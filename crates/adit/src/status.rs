@@ -105,7 +105,7 @@ impl Shown for Interface {
 
     fn unconnected(&self) -> Vec<Unconnected> {
         let peer = |detail: adit_wireguard::PeerDetail| Unconnected {
-            name: detail.public_key.to_base64(),
+            name: detail.name.unwrap_or_else(|| detail.public_key.to_base64()),
             remote: detail.endpoint,
             networks: detail.allowed_ips.iter().map(ToString::to_string).collect(),
             unanswered: detail.unanswered,

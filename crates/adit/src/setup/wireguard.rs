@@ -327,8 +327,11 @@ impl Workshop {
         let order = running::addition(key.public_key(), &preshared_key, &addresses);
         let why = match running::tell(&socket_path(&device), &order) {
             Ok(Told::Done) => {
-                // An interface that is not adit's has no such setting, and loses nothing.
-                let _ = running::tell(&socket_path(&device), &running::post_quantum(key.public_key()));
+                // An interface that is not adit's has no such settings, and loses nothing.
+                let _ = running::tell(
+                    &socket_path(&device),
+                    &running::own_settings(key.public_key(), name.as_str()),
+                );
                 return;
             }
             Ok(Told::NotRunning) if !is_there(&device) => return,

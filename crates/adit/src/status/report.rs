@@ -169,7 +169,7 @@ pub(crate) struct Peer {
 /// A peer that is configured and not connected.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Unconnected {
-    /// WireGuard's public key.
+    /// Its name (`#adit: name`), or WireGuard's public key.
     pub(crate) name: String,
     /// Where it is, if that is known.
     pub(crate) remote: Option<SocketAddr>,

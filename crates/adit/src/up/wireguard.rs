@@ -277,6 +277,7 @@ fn changes(config: &file::Config, endpoints: &Endpoints, streams: &Streams) -> C
         ),
         endpoint: endpoints.get(&peer.line).copied(),
         remote: streams.number(peer),
+        name: peer.name.clone(),
         persistent_keepalive: peer.persistent_keepalive,
         blocked: access::has_expired(peer).then_some(true),
         post_quantum: Some(post_quantum(config.post_quantum(peer))),

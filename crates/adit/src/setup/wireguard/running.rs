@@ -58,9 +58,11 @@ pub(super) fn addition(
     order
 }
 
-/// The order that has post-quantum keys agreed on with a peer, as the server's file says it. adit alone knows it.
-pub(super) fn post_quantum(key: PublicKey) -> String {
-    format!("set=1\npublic_key={}\nupdate_only=true\nadit_post_quantum=on\n\n", hex(&key.0))
+/// The order for what the server's file says of a peer by settings that adit alone knows: its name, and that post-quantum keys are
+/// agreed on with it.
+pub(super) fn own_settings(key: PublicKey, name: &str) -> String {
+    let key = hex(&key.0);
+    format!("set=1\npublic_key={key}\nupdate_only=true\nadit_name={name}\nadit_post_quantum=on\n\n")
 }
 
 /// Blocks a peer of the interface whose socket is at `path`, or lets it connect again.
@@ -156,9 +158,13 @@ mod tests {
         let [peer] = changes.peers.as_slice() else { panic!("{} peers", changes.peers.len()) };
         assert_eq!((peer.public_key, peer.preshared_key.as_ref()), (PublicKey([1; 32]), Some(&secret)));
         assert_eq!((peer.allowed_ips.len(), peer.replace_allowed_ips), (2, true));
-        let Ok(Operation::Set(changes)) = read(&post_quantum(PublicKey([1; 32]))) else { panic!("no order") };
+        let Ok(Operation::Set(changes)) = read(&own_settings(PublicKey([1; 32]), "phone")) else {
+            panic!("no order")
+        };
         let on = |peer: &adit_wireguard::PeerChange| {
-            peer.update_only && peer.post_quantum == Some(PostQuantum::On)
+            peer.update_only
+                && peer.post_quantum == Some(PostQuantum::On)
+                && peer.name.as_deref() == Some("phone")
         };
         assert!(changes.peers.iter().all(on) && changes.peers.len() == 1);
         let Ok(Operation::Set(changes)) = read(&removal(&[PublicKey([1; 32]), PublicKey([2; 32])])) else {
