@@ -25,10 +25,10 @@ fn no_first_answer_is_lost(name: &str, workers: &str) {
     bed.server.arguments(&["--workers", workers]);
     bed.server.start().unwrap();
     let target: IpAddr = SERVER_INNER[0].parse().unwrap();
-    for number in 0..bed.clients.len() {
+    for (number, program) in clients.into_iter().enumerate() {
         bed.clients[number].start().unwrap();
         wait_until_reachable(&bed.clients[number].namespace, target, MAX_WAIT).unwrap();
-        let lost = lost_after_reconnects(&mut bed, number, clients[number].up_line(), target);
+        let lost = lost_after_reconnects(&mut bed, number, program.up_line(), target);
         assert_eq!(lost, 0, "{name}, client {number}: of {} reconnects\n{}", reconnects(), bed.logs());
     }
 }
