@@ -1,6 +1,6 @@
 //! Child SAs: their proposals and selectors, and what the data plane gets of them.
 
-use adit_core::{Cipher, Install, Instant, Path, PeerConfig, PeerId, PeerInfo, SessionId};
+use adit_core::{Cipher, Install, Instant, OnFirstOpened, Path, PeerConfig, PeerId, PeerInfo, SessionId};
 
 use super::context::{Context, Payloads, PeerState, notify};
 use super::narrow::{is_within, narrow, routes, session_selectors};
@@ -214,7 +214,9 @@ impl IkeSa {
             }));
         }
         let (spi, session) = (child.own_spi, SessionId(u64::from(child.own_spi)));
-        cx.shared.order(DataEvent::Install(Box::new(Install { peer, session, codec })));
+        // RFC 7296 §2.8: the other end seals with it once it knows that this end opens with it.
+        let on_first_opened = if is_sealing { OnFirstOpened::Nothing } else { OnFirstOpened::Activate };
+        cx.shared.order(DataEvent::Install(Box::new(Install { peer, session, on_first_opened, codec })));
         self.children.insert(spi, child);
         if is_sealing {
             self.activate_child(cx, spi);
