@@ -19,8 +19,8 @@ use adit_openvpn::params::{
     AuthRetry, ClientParams, ScriptParams, ServerParams, StaticChallenge, TlsCryptV2, UserAuth,
 };
 use adit_openvpn::request::{
-    ChallengeResponse, ClientDecision, ClientStep, DataEvent, Event, PeerDetail, PeerSettings, PushChange,
-    Reply, Request, Script, ScriptId, ScriptOutcome, UserPassword,
+    ChallengeResponse, ClientDecision, ClientStep, DataEvent, Event, NoSettings, PeerDetail, PeerSettings,
+    PushChange, Reply, Request, Script, ScriptId, ScriptOutcome, UserPassword,
 };
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{Metadata, ServerKey};
@@ -347,7 +347,11 @@ impl World {
                 settings.push =
                     vec![PushChange::Remove("route".to_owned()), PushChange::Add("ping 5".to_owned())];
             }
-            let settings = if value == 0xfe { Err("no file".to_owned()) } else { Ok(Box::new(settings)) };
+            let settings = if value == 0xfe {
+                Err(NoSettings::Fault("no file".to_owned()))
+            } else {
+                Ok(Box::new(settings))
+            };
             self.server.machine.handle_reply(self.now, Reply::PeerSettings { peer, name, settings });
             self.server.drain();
         }
