@@ -20,6 +20,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 
 use crate::codec::Codec;
+use crate::key_state::earliest;
 use crate::outbox::Outbox;
 use crate::params::{ClientParams, ControlParams};
 use crate::request::{Event, PeerDetail, PeerInfo, Reply, Request};
@@ -151,6 +152,7 @@ impl Client {
                     self.events.push_back(Event::Request(Request::Signal(signal)));
                 }
                 self.user.connection_ended();
+                self.events.changes().withdraw();
                 self.question = None;
                 let mut datagram = Vec::new();
                 while let Some(path) = connection.poll_transmit(self.now, &mut datagram) {
@@ -329,7 +331,7 @@ impl Protocol for Client {
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.state {
             State::Waiting(until) => Some(*until),
-            State::Connected(connection) => connection.poll_timeout(),
+            State::Connected(connection) => earliest(connection.poll_timeout(), self.events.change_due()),
             State::Held(_)
             | State::Choosing
             | State::Asking

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use adit_core::{Instant, Report};
 
+use crate::change_rate::ChangeRate;
 use crate::log_rate_limit::LogRateLimit;
 use crate::request::{Event, Request};
 
@@ -19,6 +20,7 @@ pub(crate) struct Outbox {
     lines: LogRateLimit,
     questions: LogRateLimit,
     words: LogRateLimit,
+    changes: ChangeRate,
 }
 
 /// How requests of one kind are bounded.
@@ -111,6 +113,16 @@ impl Outbox {
         if let Some(text) = limit.admit(self.now, text) {
             self.own_line(Report { severity, path, text });
         }
+    }
+
+    /// Limits how often the peer has the tunnel changed, over all its connections.
+    pub(crate) fn changes(&mut self) -> &mut ChangeRate {
+        &mut self.changes
+    }
+
+    /// When a change of the tunnel that waits may be made.
+    pub(crate) fn change_due(&self) -> Option<Instant> {
+        self.changes.due()
     }
 
     /// The oldest event.

@@ -25,7 +25,6 @@ pub(super) use self::facts::EXIT_NOTICE;
 use self::judge::Judging;
 use self::news::news;
 use super::challenge::{TextChallenge, response_message};
-use crate::change_rate::ChangeRate;
 use crate::client_hello::client_hello;
 use crate::control_channel::{ControlChannel, ControlOutput};
 use crate::control_message::PushAssembler;
@@ -159,8 +158,6 @@ pub(super) struct Connection {
     challenge: Option<TextChallenge>,
     /// The username for tokens that name none.
     username: String,
-    /// Limits how often the server changes settings.
-    changes: ChangeRate,
     /// It was told that the server answered.
     told_heard: bool,
 }
@@ -209,7 +206,6 @@ impl Connection {
             token: None,
             challenge: None,
             username: credentials.map(|credentials| credentials.username).unwrap_or_default(),
-            changes: ChangeRate::default(),
             told_heard: false,
             params,
         })

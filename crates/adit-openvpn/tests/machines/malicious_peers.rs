@@ -37,7 +37,6 @@ fn message(kind: usize, number: usize) -> Option<ControlMessage> {
             format!("route-metric {metric}"),
             format!("route 10.9.{third}.0 255.255.255.0"),
             format!("dhcp-option x{number}"),
-            format!("dhcp-option DNS 192.0.2.{third}"),
             format!("unheard-of {number}"),
             format!("echo {number}"),
             format!("tun-mtu {}", 1300 + metric),
@@ -46,7 +45,7 @@ fn message(kind: usize, number: usize) -> Option<ControlMessage> {
     Some(match kind {
         0 => ControlMessage::PushRequest,
         1 => ControlMessage::PushReply(options()),
-        2 => ControlMessage::PushUpdate(options().split_off(number % 3)),
+        2 => ControlMessage::PushUpdate(changes(number)),
         3 => ControlMessage::AuthFailed(if number.is_multiple_of(2) {
             "TEMP".to_owned()
         } else {
@@ -62,6 +61,23 @@ fn message(kind: usize, number: usize) -> Option<ControlMessage> {
         11 => ControlMessage::Unknown(format!("UNKNOWN {number} \u{7}")),
         _ => return None,
     })
+}
+
+/// Changes of settings that a client takes, or passes over; once in a while one that it refuses.
+fn changes(number: usize) -> Vec<String> {
+    let (metric, third) = (number % 250 + 1, number % 256);
+    let mut changes = vec![
+        format!("route-metric {metric}"),
+        format!("route 10.9.{third}.0 255.255.255.0"),
+        format!("dhcp-option x{number}"),
+        format!("dhcp-option DNS 192.0.2.{third}"),
+        format!("?unheard-of {number}"),
+        format!("tun-mtu {}", 1300 + metric),
+    ];
+    if number % 500 == 499 {
+        changes.push("unheard-of".to_owned());
+    }
+    changes.split_off(number % 3)
 }
 
 /// The number of a message's kind. A new kind does not compile until it is here, and fails until [`message`] makes it.

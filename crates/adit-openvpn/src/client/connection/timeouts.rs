@@ -61,9 +61,10 @@ impl Connection {
             return;
         }
         if self.is_exiting() {
+            events.changes().withdraw();
             return;
         }
-        if self.changes.due().is_some_and(|at| now >= at) {
+        if events.change_due().is_some_and(|at| now >= at) {
             self.change_settings(now, events);
         }
         if let Some(why) = self.lifetime.over(now) {
@@ -132,7 +133,6 @@ impl Connection {
             return next;
         }
         if self.up.is_some() {
-            next = earliest(next, self.changes.due());
             return earliest(earliest(next, self.lifetime.poll_timeout()), self.liveness.poll_timeout());
         }
         let unheard = (!self.channel.heard()).then(|| self.started + self.remote.poll_timeout);

@@ -73,11 +73,11 @@ impl Connection {
         let (local, nopull) = (&params.local, params.route_nopull);
         let settings = pushed.settings(local, nopull, mtu, self.path.remote().ip());
         if up.settings == settings {
-            self.changes.withdraw();
+            events.changes().withdraw();
             let text = "the server's update changes no setting (PUSH_UPDATE)".to_owned();
             return self.tell(Severity::Info, text, events);
         }
-        if !self.changes.admits(now) {
+        if !events.changes().admits(now) {
             let text = "the server changes settings often (PUSH_UPDATE); the last of them hold in a moment";
             return self.tell(Severity::Warning, text.to_owned(), events);
         }
