@@ -32,8 +32,10 @@ impl LogBudget {
         {
             self.lines.remove(&number);
         }
-        let had_one = self.lines.entries_from(source) > 0;
-        let admitted = if had_one && self.lines.len() >= LOG_LINES.total / 2 {
+        // In a flood the table is full, and which source this is does not matter.
+        let is_full = self.lines.len() >= LOG_LINES.total;
+        let is_shared = self.lines.len() >= LOG_LINES.total / 2;
+        let admitted = if is_full || is_shared && self.lines.entries_from(source) > 0 {
             self.lines.count_refusal();
             false
         } else {
