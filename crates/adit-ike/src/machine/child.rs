@@ -273,10 +273,13 @@ impl IkeSa {
         self.next_task(cx);
     }
 
-    /// Takes a child SA from the data plane, which seals with another one if there is one.
+    /// Takes a child SA from the data plane. Before, the data plane seals with another one, if there is one.
     pub(crate) fn remove_child(&mut self, cx: &mut Context<'_>, spi: u32) {
-        self.retire(cx, spi);
+        if let Some(child) = self.children.get_mut(&spi) {
+            child.phase = ChildPhase::Deleting;
+        }
         self.activate_waiting(cx);
+        self.retire(cx, spi);
     }
 
     fn retire(&mut self, cx: &mut Context<'_>, spi: u32) {

@@ -87,13 +87,12 @@ impl Endpoint {
         let is_in_use = self.sas.get(&spi).is_some_and(|sa| {
             matches!(sa.phase, Phase::Connecting | Phase::Established) && sa.connection.is_some()
         });
+        self.with_sa(spi, IkeSa::remove_children);
         if is_in_use {
             self.down(spi, reason);
         }
         self.forget_half_open(spi);
-        if let Some(mut sa) = self.sas.remove(&spi) {
-            self.run(None, |cx, _| sa.remove_children(cx));
-        }
+        self.sas.remove(&spi);
         if let Some(due) = self.due.remove(&spi) {
             self.schedule.remove(&(due, spi));
         }

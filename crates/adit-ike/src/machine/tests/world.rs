@@ -73,6 +73,8 @@ pub(super) struct Plane {
     pub(super) sessions: BTreeMap<SessionId, Codec>,
     pub(super) active: Option<SessionId>,
     opened: BTreeSet<SessionId>,
+    /// How often the session in use went before another one was activated.
+    pub(super) gaps: usize,
     pub(super) ups: usize,
     pub(super) downs: Vec<String>,
     pub(super) reports: Vec<String>,
@@ -104,6 +106,7 @@ impl Plane {
                 self.sessions.remove(&session);
                 if self.active == Some(session) {
                     self.active = None;
+                    self.gaps += usize::from(!self.sessions.is_empty());
                 }
             }
             Event::PeerUp { .. } => self.ups += 1,
