@@ -18,15 +18,15 @@ pub(crate) struct ChildRequest {
     nonce: Vec<u8>,
     share: Option<KeyShare>,
     /// The peer's rekey of the same child SA, which was answered meanwhile.
-    peers: Option<PeersRekey>,
+    pub(crate) peers: Option<PeersRekey>,
     is_second: bool,
 }
 
 /// A rekey of the peer's.
-struct PeersRekey {
+pub(crate) struct PeersRekey {
     /// The SPI of the child SA that it made, as this end chose it.
-    spi: u32,
-    lowest: Vec<u8>,
+    pub(crate) spi: u32,
+    pub(crate) lowest: Vec<u8>,
 }
 
 /// Answers the key exchange of a suite, if it has one.

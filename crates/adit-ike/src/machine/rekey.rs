@@ -16,15 +16,15 @@ pub(crate) struct IkeRekeyRequest {
     nonce: Vec<u8>,
     share: KeyShare,
     /// The peer's rekey of the same IKE SA, which was answered meanwhile.
-    peers: Option<PeersRekey>,
+    pub(crate) peers: Option<PeersRekey>,
     is_second: bool,
 }
 
 /// A rekey of the peer's.
-struct PeersRekey {
+pub(crate) struct PeersRekey {
     /// The SPI of the IKE SA that it made, as this end chose it.
-    spi: Spi,
-    lowest: Vec<u8>,
+    pub(crate) spi: Spi,
+    pub(crate) lowest: Vec<u8>,
 }
 
 /// What the successor of an IKE SA is made of.

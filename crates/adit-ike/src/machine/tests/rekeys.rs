@@ -7,6 +7,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 
 use super::world::*;
+use crate::machine::sa::Request;
 use crate::suite::{esp_proposals, ike_proposals};
 
 fn connected() -> World {
@@ -127,6 +128,63 @@ fn rekeys_collide_and_each_message_may_be_lost() {
                 assert!(world.planes.iter().all(|plane| plane.downs.is_empty()), "{what}");
             }
         }
+    }
+}
+
+/// The peer's rekey that collides with that of an end: the number by which the end knows what it made, and its lower nonce.
+fn peers_rekey(world: &World, end: usize) -> (u64, Vec<u8>) {
+    let found = world.ends[end].sas.values().find_map(|sa| match &sa.pending.as_ref()?.request {
+        Request::Child(request) => {
+            request.peers.as_ref().map(|peers| (u64::from(peers.spi), peers.lowest.clone()))
+        }
+        Request::IkeRekey(request) => {
+            request.peers.as_ref().map(|peers| (u64::from_be_bytes(peers.spi.0), peers.lowest.clone()))
+        }
+        _ => None,
+    });
+    found.expect("a collision")
+}
+
+/// RFC 7296 sections 2.8.1 and 2.8.2: what the exchange with the lowest of the four nonces made goes.
+#[test]
+fn of_two_rekeys_that_with_the_lowest_nonce_is_redundant() {
+    let mut winners = [0, 0];
+    for (kind, rekey) in REKEYS {
+        for before in 0..8 {
+            let mut world = connected();
+            for _ in 0..before {
+                rekey_child(&mut world, A);
+                world.run(seconds(2));
+            }
+            rekey(&mut world, A);
+            rekey(&mut world, B);
+            world.run(Duration::from_millis(15));
+            let [(of_b, lowest_of_b), (of_a, lowest_of_a)] = [A, B].map(|end| peers_rekey(&world, end));
+            // An end knows what the other end's exchange made.
+            let (end, survivor) = if lowest_of_a < lowest_of_b { (A, of_b) } else { (B, of_a) };
+            winners[1 - end] += 1;
+            world.run(seconds(30));
+            world.assert_settled(kind);
+            let ike = world.ends[end].sas.keys().map(|spi| u64::from_be_bytes(spi.0));
+            let sessions = world.planes[end].sessions.keys().map(|session| session.0);
+            assert!(ike.chain(sessions).any(|spi| spi == survivor), "{kind} after {before} rekeys");
+        }
+    }
+    assert!(winners.iter().all(|count| *count > 0), "{winners:?}");
+}
+
+/// Also when no packet shows that the peer has the new keys: its deletion of the old child SA does.
+#[test]
+fn without_packets_the_deletion_changes_to_the_new_child_sa() {
+    for end in [A, B] {
+        let mut world = connected();
+        world.is_quiet = true;
+        for _ in 0..3 {
+            rekey_child(&mut world, end);
+            world.run(seconds(2));
+            world.assert_settled("without packets");
+        }
+        assert!(world.planes.iter().all(|plane| plane.gaps == 0), "packets are dropped");
     }
 }
 

@@ -141,6 +141,8 @@ pub(super) struct World {
     pub(super) log: Vec<Datagram>,
     /// When each copy of a datagram comes, after it was sent.
     pub(super) network: Network,
+    /// No packets pass, so that no end is told that the other one seals with new keys.
+    pub(super) is_quiet: bool,
     /// The source port of end A behind a NAT.
     pub(super) nat: Option<u16>,
     pub(super) rejected: Vec<Rejected>,
@@ -162,6 +164,7 @@ impl World {
             sent: 0,
             log: Vec::new(),
             network: Box::new(|_, _| vec![LATENCY]),
+            is_quiet: false,
             nat: None,
             rejected: Vec::new(),
         };
@@ -198,6 +201,9 @@ impl World {
 
     /// A packet of the end that seals with a new session is opened at the other end: it says so, some time later.
     fn check_active(&mut self, end: usize) {
+        if self.is_quiet {
+            return;
+        }
         let Some(codec) = self.planes[end].active.and_then(|active| self.planes[end].sessions.get(&active))
         else {
             return;
