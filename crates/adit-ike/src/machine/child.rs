@@ -214,7 +214,7 @@ impl IkeSa {
             }));
         }
         let (spi, session) = (child.own_spi, SessionId(u64::from(child.own_spi)));
-        // RFC 7296 §2.8: the other end seals with it once it knows that this end opens with it.
+        // RFC 7296 section 2.8: what the peer seals with first is answered with.
         let on_first_opened = if is_sealing { OnFirstOpened::Nothing } else { OnFirstOpened::Activate };
         cx.shared.order(DataEvent::Install(Box::new(Install { peer, session, on_first_opened, codec })));
         self.children.insert(spi, child);
@@ -250,11 +250,12 @@ impl IkeSa {
         }
     }
 
-    /// The peer seals with a child SA: it has the keys (RFC 7296 section 2.8).
+    /// The peer seals with a child SA: it has the keys (RFC 7296 section 2.8), and the data plane seals with it from then on. One
+    /// that is replaced or deleted is not kept in use.
     pub(crate) fn opened_first(&mut self, cx: &mut Context<'_>, spi: u32) {
-        let child = self.children.get(&spi);
-        if child.is_some_and(|child| child.phase == ChildPhase::Active && !child.is_sealing) {
-            self.activate_child(cx, spi);
+        match self.children.get(&spi) {
+            Some(child) if child.phase == ChildPhase::Active => self.activate_child(cx, spi),
+            _ => self.activate_again(cx),
         }
     }
 

@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use adit_core::{
-    Command, DataEvent, Event, Instant, Notice, Path, PeerConfig, PeerId, Protocol, Rejected, SessionId,
+    Command, DataEvent, Event, Instant, Notice, OnFirstOpened, Path, PeerConfig, PeerId, Protocol, Rejected,
+    SessionId,
 };
 
 use crate::machine::{
@@ -73,6 +74,8 @@ pub(super) struct Plane {
     pub(super) sessions: BTreeMap<SessionId, Codec>,
     pub(super) active: Option<SessionId>,
     opened: BTreeSet<SessionId>,
+    /// Sessions that seal once they have opened a packet.
+    waiting: BTreeSet<SessionId>,
     /// How often the session in use went before another one was activated.
     pub(super) gaps: usize,
     pub(super) ups: usize,
@@ -95,6 +98,9 @@ impl Plane {
             }
             Event::Data(DataEvent::Install(install)) => {
                 assert!(self.peer.is_some(), "a session of no peer");
+                if install.on_first_opened == OnFirstOpened::Activate {
+                    self.waiting.insert(install.session);
+                }
                 let before = self.sessions.insert(install.session, install.codec);
                 assert!(before.is_none(), "an SPI is used twice");
             }
@@ -216,6 +222,9 @@ impl World {
         {
             assert!(codec.open == seal, "both ends have other keys");
             plane.opened.insert(session);
+            if plane.waiting.contains(&session) {
+                plane.active = Some(session);
+            }
             self.notify(other, Notice::FirstOpened { peer: PEER, session });
         }
     }
