@@ -11,9 +11,9 @@ mod avx2;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Vectors(Kind);
 
-/// Bytes of the stack that are wiped after a batch: as many as its functions take, and more. The compiler puts keystream and
-/// keys of Poly1305 there that have no place in registers. A test looks for them (`aead/tests.rs`).
-const STACK: usize = 12 * 1024;
+/// Bytes of the stack that are wiped after a batch: as many as its functions take, and more; without optimization they take more.
+/// The compiler puts keystream and keys of Poly1305 there that have no place in registers. A test looks for them (`aead/tests.rs`).
+const STACK: usize = if cfg!(debug_assertions) { 32 } else { 12 } * 1024;
 
 /// What a value of [`Vectors`] was made for.
 #[derive(Clone, Copy, Debug)]
