@@ -5,21 +5,17 @@ mod directory;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown,
-};
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use self::directory::{Directory, remove_abandoned};
+use self::directory::{Directory, RunDirectory, remove_abandoned};
 use super::channel::Channel;
 use super::policy::{self, MOST_FOLLOWING};
 use super::request::{Exit, Refusal, ScriptCall, ScriptInput, ScriptRequest};
@@ -28,8 +24,6 @@ use crate::privileges::Account;
 
 /// Runs at once, with those that ended and whose files are kept.
 const MAX_RUNS: usize = 8192;
-/// The largest file that is read back.
-const MAX_FILE: u64 = 256 << 10;
 /// How long it may take until one that was killed has ended, and how often it is looked at.
 const KILLED_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -48,10 +42,7 @@ pub(super) struct Scripts {
 
 struct Run {
     child: Child,
-    files: Vec<PathBuf>,
-    /// The environment variables that name them.
-    variables: Vec<(String, PathBuf)>,
-    directory: Option<PathBuf>,
+    files: InputFiles,
 }
 
 impl Scripts {
@@ -98,29 +89,25 @@ impl Scripts {
 
     fn run(&mut self, call: &ScriptCall) -> io::Result<u64> {
         self.check(call)?;
-        let mut made = self.files_of(call)?;
+        let made = self.files_of(call)?;
         let mut command = command(call)?;
         // What it starts ends with it.
         command.process_group(0);
         if let Some(other) = call.beside.and_then(|run| self.runs.get(&run)) {
-            command.envs(other.variables.iter().map(|(name, path)| (name, path)));
+            command.envs(other.files.variables.iter().map(|(name, path)| (name, path)));
         }
         command.envs(made.variables.iter().map(|(name, path)| (name, path)));
-        let arguments = call.files.iter().zip(&made.files).filter(|(file, _)| file.is_argument);
-        command.args(arguments.map(|(_, path)| path));
+        if let Some(directory) = &made.directory {
+            let arguments = call.files.iter().zip(&made.names).filter(|(file, _)| file.is_argument);
+            command.args(arguments.map(|(_, name)| directory.path.join(name)));
+        }
         if self.gave_up {
             self.become_user(&mut command);
         }
         let child = command.spawn()?;
         let number = self.next;
         self.next += 1;
-        let run = Run {
-            child,
-            files: std::mem::take(&mut made.files),
-            variables: std::mem::take(&mut made.variables),
-            directory: made.directory.take(),
-        };
-        self.runs.insert(number, run);
+        self.runs.insert(number, Run { child, files: made });
         Ok(number)
     }
 
@@ -145,9 +132,8 @@ impl Scripts {
     fn give_to_user(&self, made: &InputFiles) -> io::Result<()> {
         let (uid, gid) = self.policy.account.as_ref().map(Account::numbers).unwrap_or_default();
         let (Some(own), Some(parent)) = (&made.directory, &self.directory) else { return Ok(()) };
-        made.files.iter().chain([own]).try_for_each(|path| chown(path, uid, gid))?;
-        // Others can enter it, but none of the directories in it.
-        fs::set_permissions(&parent.path, Permissions::from_mode(0o711))
+        own.give(&made.names, uid, gid)?;
+        parent.let_others_enter()
     }
 
     fn become_user(&self, command: &mut Command) {
@@ -203,16 +189,14 @@ impl Scripts {
             Some(directory) if directory.path.is_dir() => directory,
             _ => self.directory.insert(Directory::make(&self.policy.directory)?),
         };
-        let directory = parent.path.join(self.next.to_string());
-        DirBuilder::new().mode(0o700).create(&directory)?;
-        made.directory = Some(directory.clone());
+        let directory = parent.of_run(self.next)?;
         for (number, file) in files.iter().enumerate() {
-            let path = directory.join(number.to_string());
-            let mut created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-            created.write_all(&file.content)?;
-            made.variables.extend(file.variable.clone().map(|variable| (variable, path.clone())));
-            made.files.push(path);
+            let name = number.to_string();
+            directory.create(&name, &file.content)?;
+            made.variables.extend(file.variable.clone().map(|it| (it, directory.path.join(&name))));
+            made.names.push(name);
         }
+        made.directory = Some(directory);
         Ok(made)
     }
 
@@ -231,11 +215,13 @@ impl Scripts {
     }
 
     fn files(&mut self, run: u64) -> io::Result<Vec<Vec<u8>>> {
-        Ok(self.get(run)?.files.iter().map(|file| read_small(file).unwrap_or_default()).collect())
+        let files = &self.get(run)?.files;
+        Ok(files.names.iter().map(|name| files.read(name).unwrap_or_default()).collect())
     }
 
     fn first_file(&mut self, run: u64) -> io::Result<Vec<u8>> {
-        read_small(self.get(run)?.files.first().ok_or(io::ErrorKind::NotFound)?)
+        let files = &self.get(run)?.files;
+        files.read(files.names.first().ok_or(io::ErrorKind::NotFound)?)
     }
 
     fn release(&mut self, run: u64) {
@@ -283,27 +269,18 @@ impl Run {
     }
 }
 
-impl Drop for Run {
-    fn drop(&mut self) {
-        if let Some(directory) = &self.directory {
-            let _ = fs::remove_dir_all(directory);
-        }
-    }
-}
-
-/// Files that were made for a script that is about to begin. They go if it does not.
+/// The files of a script. They go with this.
 #[derive(Default)]
 struct InputFiles {
-    files: Vec<PathBuf>,
+    names: Vec<String>,
+    /// The environment variables that hold their paths.
     variables: Vec<(String, PathBuf)>,
-    directory: Option<PathBuf>,
+    directory: Option<RunDirectory>,
 }
 
-impl Drop for InputFiles {
-    fn drop(&mut self) {
-        if let Some(directory) = &self.directory {
-            let _ = fs::remove_dir_all(directory);
-        }
+impl InputFiles {
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        self.directory.as_ref().ok_or(io::ErrorKind::NotFound)?.read(name)
     }
 }
 
@@ -351,20 +328,4 @@ fn gateways(variables: &[(String, bool)]) -> Vec<(String, String)> {
         gateway.map(|gateway| (name.clone(), gateway.to_string()))
     };
     variables.iter().filter_map(value).collect()
-}
-
-/// Reads a file that a script may have changed, and which the script's user may have replaced: by a link to what that user
-/// cannot read, or by a pipe.
-fn read_small(path: &Path) -> io::Result<Vec<u8>> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() || metadata.nlink() != 1 {
-        return Err(io::Error::other("it is no file of its own"));
-    }
-    if metadata.len() > MAX_FILE {
-        return Err(io::Error::other("too large"));
-    }
-    let mut content = Vec::new();
-    file.take(MAX_FILE).read_to_end(&mut content)?;
-    Ok(content)
 }

@@ -1,21 +1,30 @@
 //! The directory of scripts' files.
+//!
+//! The user that scripts become may own the directory around it (`tmp-dir`), and put a link in its place. So a helper makes, gives
+//! away, reads and removes files by descriptors, never by whole paths.
 
-use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rand_core::{OsRng, TryRngCore as _};
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::fs::{
+    AtFlags, Dir, FlockOperation, Mode, OFlags, fchmod, flock, mkdirat, open, openat, unlinkat,
+};
 use rustix::process::geteuid;
 
+/// The largest file that is read back.
+const MAX_FILE: u64 = 256 << 10;
 /// What the names of the directories begin with; 16 hexadecimal digits follow.
 pub(super) const PREFIX: &str = "adit-scripts-";
 
 /// The directory of one helper. It is locked while the helper runs, and goes with this.
 pub(super) struct Directory {
     pub(super) path: PathBuf,
-    _lock: fs::File,
+    locked: Arc<File>,
 }
 
 impl Directory {
@@ -26,13 +35,96 @@ impl Directory {
             DirBuilder::new().mode(0o700).create(&path)?;
             // Another start may take it for abandoned before it is locked, and remove it.
             match lock(&path) {
-                Ok(Some(lock)) if path.is_dir() => return Ok(Directory { path, _lock: lock }),
+                Ok(Some(lock)) if path.is_dir() => return Ok(Directory { path, locked: Arc::new(lock) }),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
         }
     }
+}
+
+impl Directory {
+    /// A directory for the files of one run, that only this process's user can enter.
+    pub(super) fn of_run(&self, number: u64) -> io::Result<RunDirectory> {
+        let name = number.to_string();
+        mkdirat(&self.locked, &name, Mode::RWXU)?;
+        Ok(RunDirectory { path: self.path.join(&name), name, within: Arc::clone(&self.locked) })
+    }
+
+    /// Lets other users enter it, but none of the directories in it.
+    pub(super) fn let_others_enter(&self) -> io::Result<()> {
+        Ok(fchmod(&self.locked, Mode::RWXU | Mode::XGRP | Mode::XOTH)?)
+    }
+}
+
+/// The directory of one run's files. It goes with this.
+pub(super) struct RunDirectory {
+    /// The path by which the script finds it.
+    pub(super) path: PathBuf,
+    name: String,
+    within: Arc<File>,
+}
+
+impl RunDirectory {
+    /// Makes a file with that content.
+    pub(super) fn create(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        File::from(openat(self.open()?, name, flags, Mode::RUSR | Mode::WUSR)?).write_all(content)
+    }
+
+    /// Gives the directory and these files in it to a user and a group.
+    pub(super) fn give(&self, names: &[String], uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
+        let directory = self.open()?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        for name in names {
+            fchown(openat(&directory, name, flags, Mode::empty())?, uid, gid)?;
+        }
+        fchown(&directory, uid, gid)
+    }
+
+    /// Reads a file that the script may have changed.
+    pub(super) fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        read_small(self.open()?, name)
+    }
+
+    fn open(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(openat(&self.within, &self.name, flags, Mode::empty())?)
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        let directory = self.open()?;
+        for entry in Dir::read_from(&directory)? {
+            // Directories that the script made stay until the helper ends.
+            let _ = unlinkat(&directory, entry?.file_name(), AtFlags::empty());
+        }
+        Ok(unlinkat(&self.within, &self.name, AtFlags::REMOVEDIR)?)
+    }
+}
+
+impl Drop for RunDirectory {
+    fn drop(&mut self) {
+        // What cannot be removed goes with the helper's directory.
+        let _ = self.remove();
+    }
+}
+
+/// Reads a file that a script may have changed, and which the script's user may have replaced: by a link to what that user
+/// cannot read, or by a pipe.
+pub(super) fn read_small(directory: impl AsFd, name: &str) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(openat(directory, name, flags, Mode::empty())?);
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.nlink() != 1 {
+        return Err(io::Error::other("it is no file of its own"));
+    }
+    if metadata.len() > MAX_FILE {
+        return Err(io::Error::other("too large"));
+    }
+    let mut content = Vec::new();
+    file.take(MAX_FILE).read_to_end(&mut content)?;
+    Ok(content)
 }
 
 impl Drop for Directory {
@@ -42,9 +134,9 @@ impl Drop for Directory {
 }
 
 /// Opens a directory, never through a link, and locks it. `None` if another has it locked.
-fn lock(path: &Path) -> io::Result<Option<fs::File>> {
+fn lock(path: &Path) -> io::Result<Option<File>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = fs::File::from(open(path, flags, Mode::empty())?);
+    let file = File::from(open(path, flags, Mode::empty())?);
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(file)),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),

@@ -1,8 +1,10 @@
-use std::os::unix::fs::symlink;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
+use std::path::Path;
 
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-use super::directory::PREFIX;
+use super::directory::{PREFIX, read_small};
 use super::*;
 use crate::testing::{Scratch, in_fresh_network};
 
@@ -50,13 +52,14 @@ fn exit_of(scripts: &mut Scripts, run: u64) -> Exit {
 fn what_a_script_links_to_is_not_read_back() {
     let scratch = Scratch::new("linked");
     let [file, by_name, other_name] = ["file", "by-name", "other-name"].map(|name| scratch.path().join(name));
+    let read = |name| read_small(fs::File::open(scratch.path()).unwrap(), name);
     fs::write(&file, "secret").unwrap();
-    assert_eq!(read_small(&file).unwrap(), b"secret");
+    assert_eq!(read("file").unwrap(), b"secret");
     symlink(&file, &by_name).unwrap();
-    assert!(read_small(&by_name).is_err());
+    assert!(read("by-name").is_err());
     fs::hard_link(&file, &other_name).unwrap();
-    assert!(read_small(&other_name).is_err());
-    assert!(read_small(scratch.path()).is_err(), "a directory");
+    assert!(read("other-name").is_err());
+    assert!(read(".").is_err(), "a directory");
 }
 
 /// It may enter the directory of its own script's files, and of no other's.
@@ -71,11 +74,47 @@ fn a_script_can_read_its_files_as_another_user() {
         scripts.gave_up = true;
         let run = scripts.run(&call(&argv, "config")).unwrap();
         assert_eq!(exit_of(&mut scripts, run), Ok(5));
-        let own = scripts.runs[&run].directory.clone().unwrap();
+        let own = scripts.runs[&run].files.directory.as_ref().unwrap().path.clone();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&own), mode(own.parent().unwrap())), (0o700, 0o711));
         scripts.end();
         assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+    });
+}
+
+/// The user that scripts become owns the directory around that of the helper, and puts a link in its place.
+#[test]
+fn files_do_not_go_where_a_link_leads() {
+    in_fresh_network(|| {
+        let scratch = Scratch::new("swapped");
+        let [around, precious] = ["around", "precious"].map(|name| scratch.path().join(name));
+        for path in [&around, &precious] {
+            fs::create_dir(path).unwrap();
+        }
+        let mut scripts = scripts(&around);
+        let argv = ["/bin/sh", "-c", "exit 5", "name"];
+        scripts.policy.lasting = vec![argv.map(str::to_owned).to_vec()];
+        scripts.policy.account = Account::find(Some("nobody"), None).unwrap();
+        scripts.gave_up = true;
+        let first = scripts.run(&call(&argv, "config")).unwrap();
+        let own = scripts.directory.as_ref().unwrap().path.clone();
+        fs::rename(&own, scratch.path().join("moved")).unwrap();
+        symlink(&precious, &own).unwrap();
+        let before = fs::metadata(&precious).unwrap();
+        let second = scripts.run(&call(&argv, "config")).unwrap();
+        assert_eq!(exit_of(&mut scripts, second), Ok(5));
+        assert_eq!(scripts.files(second).unwrap(), [b"in"]);
+        assert_eq!(fs::read_dir(&precious).unwrap().count(), 0);
+        fs::create_dir(precious.join(second.to_string())).unwrap();
+        fs::write(precious.join(second.to_string()).join("0"), "kept").unwrap();
+        scripts.release(first);
+        scripts.release(second);
+        assert_eq!(fs::read(precious.join(second.to_string()).join("0")).unwrap(), b"kept");
+        let after = fs::metadata(&precious).unwrap();
+        let rights = |metadata: &fs::Metadata| (metadata.mode(), metadata.uid());
+        assert_eq!(rights(&before), rights(&after));
+        scripts.end();
+        assert!(precious.is_dir());
     });
 }
 
