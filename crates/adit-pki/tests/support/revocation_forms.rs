@@ -7,7 +7,7 @@ use rcgen::{
 
 use Effect::{DoesNotStart, Holds, RefusesAll, RevokesNothing};
 
-/// What a server that has the list does with its clients.
+/// The effect of a list on the clients of a server that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// It accepts the client that is not revoked, and refuses the one that is.
@@ -39,7 +39,7 @@ pub(crate) struct Form {
     pub(crate) openvpn: Effect,
     /// With adit.
     pub(crate) adit: Effect,
-    /// What adit says if it does not start; otherwise why the effects differ, for the documentation.
+    /// The message of adit if it does not start; otherwise the reason why the effects differ, for the documentation.
     pub(crate) note: &'static str,
 }
 
@@ -105,7 +105,7 @@ const CRL_NUMBER: &[u8] = &[0x30, 10, 6, 3, 0x55, 0x1d, 0x14, 4, 3, 2, 1, 5];
 const UTC: u8 = 0x17;
 const GENERALIZED: u8 = 0x18;
 
-/// What stands in a list.
+/// The content of a list.
 struct List {
     version: Option<u8>,
     issuer: &'static str,
