@@ -1,6 +1,6 @@
-//! What encoding a file is in, where that is not UTF-8.
+//! The encoding of a file, where it is not UTF-8.
 
-/// What is wrong with such a file, and what to do.
+/// The message about a file in UTF-16: the mistake, and the remedy.
 pub(crate) const IS_UTF_16: &str = "this file is in UTF-16; save it as UTF-8";
 
 /// Whether a file is in UTF-16, as editors of Windows save it: it begins with a mark of byte order, or each second byte of its

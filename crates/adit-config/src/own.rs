@@ -1,22 +1,22 @@
-//! adit's own settings in the files of others' dialects: `#adit: key = value`, on a line of its own. To other programs such a
-//! line is a comment. What both dialects have is read here.
+//! adit's own settings in the files of other programs' dialects: `#adit: key = value`, on a line of its own. To other programs
+//! such a line is a comment. The settings that both dialects have are read here.
 
 use adit_core::IpNet;
 
-/// What such a comment begins with.
+/// The beginning of a comment that is a setting of adit's own, after `#` and spaces, in upper or lower case.
 pub(crate) const PREFIX: &str = "adit:";
 
-/// A line of the file by its comment.
+/// The kind of a line by its comment.
 pub(crate) enum Comment<'a> {
-    /// No setting of ours.
+    /// The line has no setting of ours.
     Plain,
-    /// A setting: what follows [`PREFIX`].
+    /// A setting: the text behind [`PREFIX`].
     Ours(&'a str),
-    /// A setting that does not stand on a line of its own, which would be passed over.
+    /// A setting behind other text of its line, where it has no effect.
     Behind,
 }
 
-/// What the line is.
+/// The kind of a line.
 pub(crate) fn comment(line: &str) -> Comment<'_> {
     let Some((before, comment)) = line.split_once('#') else { return Comment::Plain };
     let comment = comment.trim_start();
@@ -30,10 +30,11 @@ pub(crate) fn comment(line: &str) -> Comment<'_> {
     }
 }
 
-/// The value of `forward`: where a server forwards the packets of its clients to. `internet` is a prefix of length 0 of each family.
+/// The value of `forward`: the networks to which a server forwards the packets of its clients. `internet` is a prefix of length
+/// 0 of each family.
 ///
 /// # Errors
-/// What would be right.
+/// The message that says how to write the value.
 pub(crate) fn forward(value: &str) -> Result<Vec<IpNet>, String> {
     const RIGHT: &str = "it is `internet`, or networks such as 192.168.1.0/24, with commas between them";
     let mut destinations = Vec::new();

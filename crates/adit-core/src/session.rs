@@ -136,10 +136,10 @@ impl fmt::Display for Digest {
     }
 }
 
-/// What the first packet that a session opens changes. The data plane does it with that packet, before any answer to it is
-/// sealed, and then tells the protocol ([`crate::Notice::FirstOpened`]), whose orders would come too late for the answer.
+/// The change that the data plane makes when a session opens its first packet, before any answer to that packet is sealed. Then
+/// it tells the protocol ([`crate::Notice::FirstOpened`]), whose orders would come too late for the answer.
 ///
-/// Where a session that was installed later than this one seals by then, nothing changes.
+/// If a session that was installed later than this one seals already, nothing changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFirstOpened {
     /// Nothing: the session seals once it is activated ([`crate::DataEvent::Activate`]).
@@ -157,11 +157,11 @@ pub enum OnFirstOpened {
 /// `C` is [`crate::Protocol::Codec`].
 #[derive(Clone, Debug)]
 pub struct Install<C> {
-    /// Whose session.
+    /// The peer of the session.
     pub peer: PeerId,
     /// The id by which incoming datagrams name it.
     pub session: SessionId,
-    /// What the first packet that it opens changes.
+    /// The change that its first opened packet makes.
     pub on_first_opened: OnFirstOpened,
     /// Its keys and its wire format.
     pub codec: C,
@@ -205,8 +205,8 @@ pub struct PeerConfig {
     /// Largest TCP MSS for IPv4 that may pass, from `mssfix`; 20 less holds for IPv6. `None`: leave alone.
     pub max_mss: Option<u16>,
     /// Whether the data plane may, by itself, send to where the peer's newest datagram came from: over UDP, or by a TCP connection
-    /// where the sockets' demultiplexer lets peers come by any, and if no other peer is there. [`crate::Notice::Moved`] tells the protocol, whose
-    /// [`crate::DataEvent::MovePeer`] confirms the move or takes it back.
+    /// where the sockets' demultiplexer lets peers come by any, and if no other peer is there. [`crate::Notice::Moved`] tells the
+    /// protocol, whose [`crate::DataEvent::MovePeer`] confirms the move or takes it back.
     pub roams: bool,
     /// Whether packets wait in a short queue while there is no session to seal them with, or no path.
     /// [`crate::Notice::Wanted`] tells the protocol. Without it they are dropped.

@@ -20,7 +20,7 @@ pub struct TunnelSettings {
     pub table: RouteTable,
     /// What goes into the tunnel whatever other routes say.
     pub redirect: Option<Redirect>,
-    /// What comes to [`TunnelSettings::addresses`] by another device is dropped by the firewall, where all traffic of the
+    /// The firewall drops packets to [`TunnelSettings::addresses`] that come by another device, where all traffic of the
     /// address's family goes into the tunnel (`redirect`; CVE-2019-14899).
     pub guards_addresses: bool,
     /// No IPv6 leaves this machine, neither by the tunnel nor beside it: it is unreachable at once. The tunnel's own

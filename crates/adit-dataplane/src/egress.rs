@@ -28,7 +28,7 @@ struct Session {
     expires: Option<Instant>,
     outer: OuterPolicy,
     on_first_opened: OnFirstOpened,
-    /// It seals since it opened its first packet.
+    /// The session has begun to seal by its first opened packet.
     began_by_packet: bool,
 }
 
@@ -400,8 +400,8 @@ impl Peer {
         });
     }
 
-    /// False, and no change, if there is no such session. No change either where a later session has begun to seal by its
-    /// first packet: that came after the order was given.
+    /// Has the session seal. Returns false, and changes nothing, if there is no such session. Returns true, and changes nothing,
+    /// if a later session has begun to seal by its first packet, which came after the order was given.
     fn activate(&mut self, id: SessionId) -> bool {
         let Some(index) = self.position(id) else { return false };
         let overtaken = self.active.is_some_and(|active| index < active)
@@ -412,7 +412,7 @@ impl Peer {
         true
     }
 
-    /// What the session's first packet changes, unless a later session seals.
+    /// Makes the change of the session's first opened packet, unless a later session seals.
     fn first_opened(&mut self, id: SessionId) {
         let Some(index) = self.position(id).filter(|index| self.active.is_none_or(|active| active < *index))
         else {
@@ -429,7 +429,7 @@ impl Peer {
         }
     }
 
-    /// No session seals. The first packets of so many, from the earliest on, change nothing any more.
+    /// Lets no session seal. The first opened packets of the earliest `sessions` sessions change nothing any more.
     fn deactivate(&mut self, sessions: usize) {
         self.active = None;
         for session in self.sessions.iter_mut().take(sessions) {

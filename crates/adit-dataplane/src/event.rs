@@ -86,7 +86,7 @@ pub enum EgressEvent {
         peer: PeerId,
         /// Its id.
         session: SessionId,
-        /// What [`EgressEvent::FirstOpened`] changes.
+        /// The change that [`EgressEvent::FirstOpened`] makes.
         on_first_opened: OnFirstOpened,
         /// Its codec.
         seal: SealSession,

@@ -1,7 +1,7 @@
 //! Messages in fragments (RFC 7383): cut by the sender, joined by the receiver.
 //!
-//! Each fragment is protected by itself, so that only those of the peer are collected. What is collected is limited: one message
-//! at a time for an [`Assembler`], with [`MAX_FRAGMENTS`] fragments and as many bytes as it was made for.
+//! Each fragment is protected by itself, so that only fragments of the peer are collected. An [`Assembler`] collects one message
+//! at a time, of at most [`MAX_FRAGMENTS`] fragments and at most the number of bytes that it was made for.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ pub fn seal_message(
     parts.zip(1..).map(fragment).collect()
 }
 
-/// Why a fragment was dropped.
+/// The reason why a fragment was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FragmentError {
     /// The message has too many fragments.
@@ -50,7 +50,7 @@ pub enum FragmentError {
     /// The fragments together have too many bytes.
     #[error("a message in fragments of more than {0} bytes")]
     TooLong(usize),
-    /// The same message came in more fragments before (RFC 7383 section 2.6).
+    /// A fragment with a greater total of this message came before (RFC 7383 section 2.6).
     #[error("the message was cut into more fragments before")]
     Outdated,
 }
@@ -91,11 +91,11 @@ impl Assembler {
         self.most_bytes = most_bytes;
     }
 
-    /// Takes an authentic fragment. Gives the message if it is complete. A fragment of another message takes the place of all that
-    /// was collected: the caller sees to it that the message is one that it waits for.
+    /// Takes an authentic fragment. Gives the message if it is complete. A fragment of another message replaces all collected
+    /// fragments: the caller gives only fragments of a message that it waits for.
     ///
     /// # Errors
-    /// Why the fragment was dropped. What was collected stays, unless it grew too long.
+    /// The reason why the fragment was dropped. The collected fragments stay, except after [`FragmentError::TooLong`].
     pub fn add(
         &mut self,
         message_id: u32,
@@ -137,12 +137,12 @@ impl Assembler {
         Ok(Some(Joined { first: collected.first, plain: whole }))
     }
 
-    /// Bytes that are collected.
+    /// The number of collected bytes.
     pub fn bytes(&self) -> usize {
         self.collected.as_ref().map_or(0, |collected| collected.bytes)
     }
 
-    /// Drops what is collected.
+    /// Drops the collected fragments.
     pub fn clear(&mut self) {
         self.collected = None;
     }

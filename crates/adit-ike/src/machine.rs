@@ -1,6 +1,6 @@
 //! The machine: [`Endpoint`], an [`adit_core::Protocol`] for both roles.
 //!
-//! What there is of RFC 7296, and what there is not:
+//! The parts of RFC 7296 that are supported, and those that are not:
 //!
 //! | | |
 //! |---|---|
@@ -11,11 +11,12 @@
 //! | messages | a window of 1, retransmission, fragments (RFC 7383) |
 //! | not | MOBIKE, additional key exchanges (RFC 9370), reauthentication, transport mode, IPComp; an answer to a higher major version; notifies outside an IKE SA |
 //!
-//! A peer is told by its identity, never by its address: each [`Connection`] is one peer. Errors that are not protected end
-//! nothing (section 2.21). Before authentication, a responder keeps a bounded number of IKE SAs for each source
-//! ([`Limits`]), takes no request but `IKE_AUTH`, and answers with no more bytes than it got until the initiator returned a cookie.
+//! A peer is recognized by its identity, never by its address: each [`Connection`] is one peer. Errors that are not protected
+//! end no IKE SA (section 2.21). Before authentication, a responder keeps a bounded number of IKE SAs for each source ([`Limits`])
+//! and takes no request but `IKE_AUTH`. Its answer to a first request is at most a few dozen bytes longer than the request.
 //!
-//! Both ends initiate at once: the IKE SA with the lower nonce goes. The peer authenticates anew: its older IKE SA goes.
+//! If both ends initiate at once, the IKE SA with the lower nonce is deleted. If the peer authenticates anew, its older IKE SA is
+//! deleted.
 
 mod auth;
 mod child;

@@ -164,7 +164,7 @@ impl Group {
         }
     }
 
-    /// Bytes of what the initiator sends.
+    /// The number of bytes that the initiator sends.
     pub const fn initiator_len(self) -> usize {
         match self {
             Group::P256 => 64,
@@ -176,7 +176,7 @@ impl Group {
         }
     }
 
-    /// Bytes of what the responder sends.
+    /// The number of bytes that the responder sends.
     pub const fn responder_len(self) -> usize {
         match self {
             Group::MlKem768 => 1088,
@@ -237,7 +237,7 @@ fn to_wire(number: u8, protocol: ProtocolId, spi: &[u8], all: &[Algorithm]) -> w
 /// The algorithms of an IKE SA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IkeSuite {
-    /// What encrypts its messages.
+    /// The cipher that encrypts its messages.
     pub cipher: Cipher,
     /// The digest of the HMAC that authenticates them, beside a cipher that does not.
     pub integrity: Option<Digest>,
@@ -252,7 +252,7 @@ pub struct IkeSuite {
 /// The algorithms of a child SA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildSuite {
-    /// What encrypts packets.
+    /// The cipher that encrypts packets.
     pub cipher: Cipher,
     /// The digest of the HMAC that authenticates them, beside a cipher that does not.
     pub integrity: Option<Digest>,

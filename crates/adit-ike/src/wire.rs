@@ -59,7 +59,7 @@ pub struct Message<'a> {
 pub struct Sealed<'a> {
     /// The kind of the first payload in it. Fragments but the first have [`PayloadType::NONE`].
     pub first: PayloadType,
-    /// Which fragment it is. `None`: SK, the whole.
+    /// The place of the fragment (SKF). `None`: the message is whole (SK).
     pub fragment: Option<FragmentNumber>,
     /// The initialization vector, the ciphertext and the checksum.
     pub body: &'a [u8],
@@ -70,7 +70,7 @@ pub struct Sealed<'a> {
 pub struct FragmentNumber {
     /// From 1 to `total`.
     pub number: u16,
-    /// How many fragments the message has.
+    /// The number of fragments of the message.
     pub total: u16,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Message<'a> {
     /// Decodes a datagram.
     ///
     /// # Errors
-    /// What is wrong, and at which byte.
+    /// The fault in the datagram, with the number of the byte where it is.
     pub fn decode(datagram: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(datagram, 0);
         let (header, first) = Header::decode(&mut reader)?;
@@ -167,7 +167,7 @@ pub(crate) fn begin_sealed(first: PayloadType, fragment: Option<FragmentNumber>,
 /// Decodes the payloads that were in an encrypted payload. The first one is of kind `first`.
 ///
 /// # Errors
-/// What is wrong, and at which byte of `bytes`. Encrypted payloads within are refused.
+/// The fault in `bytes`, with the number of the byte where it is. An encrypted payload in `bytes` is a fault.
 pub fn decode_chain(first: PayloadType, bytes: &[u8]) -> Result<Vec<Payload>, DecodeError> {
     let mut reader = Reader::new(bytes, 0);
     let mut chain = Chain::new(first);

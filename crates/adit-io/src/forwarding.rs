@@ -1,9 +1,9 @@
-//! What the clients of a tunnel reach beyond this machine: forwarding, translation, and the rules that let their packets
-//! through, for as long as the tunnel is up.
+//! Forwarding of clients' packets to networks beyond this machine, for as long as the tunnel is up: the kernel's parameters, the
+//! translation of addresses, and the firewall's rules that let the packets through.
 //!
-//! All that is changed stands in a table of nftables of our own (`adit_forward_DEVICE`), with the former values of the kernel's
-//! parameters as comments (`forwarding/records.rs`). So the next start finds there what a killed process left, whatever it runs
-//! itself. One process at a time works on the tables of a network namespace: the namespace's own file is its lock.
+//! Every change is recorded in a table of nftables of our own (`adit_forward_DEVICE`), with the former values of the kernel's
+//! parameters as comments (`forwarding/records.rs`). So the next start of any tunnel finds in that table what a killed process
+//! left. One process at a time works on the tables of a network namespace: it locks the namespace's own file.
 
 mod filters;
 mod records;
@@ -24,20 +24,20 @@ use self::records::{Family, Owner, Record};
 use crate::firewall::nft;
 use crate::netlink::Netlink;
 
-/// What a tunnel forwards.
+/// The forwarding of a tunnel: the networks that packets come from, and the networks that they may go to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forwarding {
     /// The tunnel's device.
     pub device: String,
     /// The networks of the tunnel: its clients have addresses of these.
     pub networks: Vec<IpNet>,
-    /// Where their packets may go; a prefix of length 0 is the internet.
+    /// The networks to which the clients' packets may go; a prefix of length 0 is the internet.
     pub destinations: Vec<IpNet>,
-    /// Where clients reach this machine.
+    /// The ports at which clients reach this machine.
     pub ports: Vec<(Transport, u16)>,
 }
 
-/// What [`Forwarding::begin`] changed. [`Forwarded::undo`] takes it back.
+/// The changes that [`Forwarding::begin`] made. [`Forwarded::undo`] takes them back.
 #[derive(Debug)]
 pub(crate) struct Forwarded {
     device: String,
@@ -50,7 +50,7 @@ impl Forwarding {
             let nets = nets.iter().filter(|net| net.addr().is_ipv6() == (family == Family::V6));
             let (all, some): (Vec<IpNet>, Vec<IpNet>) =
                 nets.map(IpNet::trunc).partition(|net| net.prefix_len() == 0);
-            // The internet is no network that holds the others: what may go there is translated in another way.
+            // The internet is kept apart, although it holds the networks: packets to it are translated in another way.
             IpNet::aggregate(&some).into_iter().chain(all.into_iter().take(1)).collect()
         };
         let families =
@@ -65,13 +65,13 @@ impl Forwarding {
         self.families().iter().any(|(of, ..)| *of == family)
     }
 
-    /// Puts back what killed processes left in this network namespace. Where there is no nftables, there is nothing.
+    /// Undoes the changes that killed processes left in this network namespace. Without nftables no process has made any.
     pub fn recover() {
         let Ok(_lock) = lock() else { return };
         recover();
     }
 
-    /// What stands in the way, and what would be forwarded, in words; changes nothing.
+    /// Reports on the packets that would be forwarded, and on the obstacles. Changes nothing.
     pub fn survey(&self) -> Vec<Report> {
         let mut reports = survey::routes(self);
         match filters::find(&self.device) {
@@ -84,7 +84,8 @@ impl Forwarding {
         reports
     }
 
-    /// Forwards, until it is undone. What could not be had is in the reports, with the command that is missing.
+    /// Begins to forward, until [`Forwarded::undo`]. The reports name each step that failed, with a command to run where one
+    /// helps.
     pub(crate) fn begin(&self) -> (Forwarded, Vec<Report>) {
         let mut reports = survey::routes(self);
         if let Err(error) = self.set_up(&mut reports) {
@@ -100,7 +101,7 @@ impl Forwarding {
         }
         let _lock = lock().map_err(|error| format!("the network namespace cannot be locked: {error}"))?;
         recover();
-        // The device is this tunnel's: what has its name was left behind, whatever has become of its process.
+        // The device is this tunnel's: a table with its name was left behind, even if the table's process still runs.
         remove(&ruleset::table(&self.device), &self.device);
         let filters = filters::find(&self.device).map_err(|error| error.to_string())?;
         let plan =
@@ -140,7 +141,7 @@ impl Forwarding {
 }
 
 impl Forwarded {
-    /// Takes everything back, and hands to another tunnel that forwards what that one needs.
+    /// Takes the changes back. The changes that another forwarding tunnel needs are handed over to that tunnel.
     pub(crate) fn undo(&self) {
         if let Ok(_lock) = lock() {
             remove(&ruleset::table(&self.device), &self.device);
@@ -148,14 +149,14 @@ impl Forwarded {
     }
 }
 
-/// Held while one process works on our tables of its network namespace.
+/// The lock that a process holds while it works on our tables of its network namespace.
 fn lock() -> io::Result<File> {
     let file = File::open("/proc/thread-self/ns/net")?;
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
     Ok(file)
 }
 
-/// Our tables, with the device that each is for and its records.
+/// The names of our tables, each with its records.
 fn tables() -> Vec<(String, Vec<Record>)> {
     let listing = nft(&["list", "tables"], "").unwrap_or_default();
     let names = listing.lines().filter_map(|line| line.trim().strip_prefix("table inet "));
@@ -174,7 +175,7 @@ fn device_of(table: &str, records: &[Record]) -> String {
     named.unwrap_or_else(|| table.trim_start_matches(ruleset::PREFIX).to_owned())
 }
 
-/// Removes what belongs to processes that are gone.
+/// Removes the tables of processes that are gone.
 fn recover() {
     for (table, records) in tables() {
         let device = device_of(&table, &records);
@@ -193,7 +194,8 @@ fn is_alive(records: &[Record], device: &str) -> bool {
     owner.and_then(Owner::is_alive).unwrap_or_else(has_device)
 }
 
-/// Undoes what a table records. What is shared goes to another table, if there is one.
+/// Undoes the changes that a table records, and removes the table. Shared changes are handed over to the table of another
+/// tunnel, if there is one.
 fn remove(table: &str, device: &str) {
     let tables = tables();
     let Some((_, records)) = tables.iter().find(|(name, _)| name == table) else { return };
@@ -218,7 +220,7 @@ fn remove(table: &str, device: &str) {
     let _ = nft(&["-f", "-"], &(handed_over.unwrap_or_default() + &ruleset::removal(table)));
 }
 
-/// The devices, other than the tunnel's, by which others on a link are reached.
+/// The devices, other than the tunnel's, by which other machines are reached on a link that several share.
 fn shared_links(device: &str) -> Vec<String> {
     let links = Netlink::open().and_then(|mut netlink| netlink.named_links()).unwrap_or_default();
     let shared =

@@ -255,8 +255,8 @@ impl DataKeys {
     }
 }
 
-/// What the first packet changes that the keys of a complete exchange open. Those of a renegotiation seal at once when the
-/// peer sealed with them; those of the first exchange seal already.
+/// The change by the first packet that the keys of a complete exchange open. The keys of a renegotiation begin to seal, as the
+/// peer seals with them; the keys of the first exchange (key id 0) seal already.
 const fn on_first_opened(key_id: u8) -> OnFirstOpened {
     if key_id == 0 { OnFirstOpened::Nothing } else { OnFirstOpened::Activate }
 }

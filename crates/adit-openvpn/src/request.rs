@@ -143,7 +143,7 @@ pub enum Reply {
         peer: PeerId,
         /// Its name, as it was asked for.
         name: String,
-        /// What holds for it; or why there is none.
+        /// The settings that hold for it, or the reason why there are none.
         settings: Result<Box<PeerSettings>, NoSettings>,
     },
     /// The addresses that the other end of a point-to-point tunnel may have from now on: those of the names by which
@@ -175,12 +175,12 @@ pub enum Reply {
     },
 }
 
-/// Why nothing holds for a peer.
+/// The reason why there are no settings for a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoSettings {
     /// The peer may not come in, for this reason.
     Refused(String),
-    /// What holds for it cannot be told, for this reason, which is a fault of the server. The peer may come again.
+    /// The settings cannot be found out, for this reason, which is a fault of the server. The peer may come again.
     Fault(String),
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Values<'a>(&'a [u8]);
 pub(crate) struct Value<'a> {
     /// The first byte of its tag.
     pub(crate) tag: u8,
-    /// What is between its length and its end.
+    /// The bytes between its length and its end.
     pub(crate) content: &'a [u8],
     /// All of it.
     pub(crate) whole: &'a [u8],

@@ -1,4 +1,4 @@
-//! What kind of private key a file holds, and whether adit can sign with it.
+//! The kinds of private keys in files, and whether adit can sign with them.
 
 use std::fmt;
 
@@ -90,7 +90,7 @@ impl KeyForm {
         }
     }
 
-    /// What to do about a key that adit cannot sign with.
+    /// The advice about a key that adit cannot sign with.
     pub(crate) fn advice(&self) -> &'static str {
         match self {
             KeyForm::Ec { curve: None } => {

@@ -35,7 +35,7 @@ const CERTIFICATE_ISSUER: &str = "2.5.29.29";
 /// removeFromCRL of CRLReason (RFC 5280 §5.3.1).
 const REMOVE_FROM_CRL: u8 = 8;
 
-/// What a list says of one certificate.
+/// The entry of one certificate in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Entry {
     /// It is on hold no more.
@@ -100,7 +100,7 @@ impl ListContent {
         if fields.is_empty() { Ok(list) } else { Err(damaged("end")) }
     }
 
-    /// What the list says of the certificate with this serial number, by the same issuer.
+    /// The entry of the certificate with this serial number that the list's issuer issued.
     pub(crate) fn entry(&self, serial: &[u8]) -> Option<Entry> {
         self.entries.get(serial).copied()
     }

@@ -1,11 +1,11 @@
-//! What to know about a revocation list that can be used.
+//! Warnings about a revocation list that can be used.
 
 use std::fmt;
 
 use crate::object_names::short_name;
 use crate::signed_list::SignedList;
 
-/// Why a revocation list does not do all that its authority may expect of it.
+/// The reason why a revocation list does not do all that its authority may expect of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListWarning {
     /// It has only what changed since another list, which is not there.

@@ -21,7 +21,7 @@ pub enum PrivateKey {
     },
 }
 
-/// Why a private key cannot be used.
+/// The reason why a private key cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PrivateKeyError {
     /// It is encrypted.
@@ -36,15 +36,15 @@ pub enum PrivateKeyError {
     /// adit cannot sign with it.
     #[error("it is {form}, with which adit cannot sign; {}", form.advice())]
     Form {
-        /// What it is.
+        /// The kind of the key.
         form: KeyForm,
     },
     /// AWS-LC does not take it.
     #[error("it is {form}, and is not in order: {reason}; openssl pkey -in KEY -noout -check may say more")]
     Refused {
-        /// What it is.
+        /// The kind of the key.
         form: KeyForm,
-        /// What AWS-LC says of it.
+        /// The reason that AWS-LC gives.
         reason: String,
     },
 }
@@ -77,7 +77,7 @@ impl PrivateKey {
     }
 }
 
-/// What the first private key of a PEM text is; `None` if there is none that can be read.
+/// The kind of the first private key of a PEM text; `None` if there is none that can be read without a password.
 pub fn form(pem: &[u8]) -> Option<KeyForm> {
     let block = KeyBlock::find(pem).filter(|block| !block.is_encrypted())?;
     KeyForm::of(block.label, &block.der?)

@@ -95,7 +95,7 @@ impl RevocationLists {
         }
     }
 
-    /// What to know about the lists; nothing where serial numbers are named.
+    /// The warnings about the lists; none where serial numbers are named.
     pub fn warnings(&self) -> Vec<ListWarning> {
         list_warning::warnings(self.signed_lists())
     }

@@ -101,7 +101,7 @@ pub struct PeerChange {
     pub remove: bool,
     /// If it is not there, nothing is changed.
     pub update_only: bool,
-    /// What people call it, in place of its key: in the log, in [`adit_core::PeerInfo::name`].
+    /// The name that stands in place of its key in the log and in [`adit_core::PeerInfo::name`].
     pub name: Option<String>,
     /// A new preshared key. The running session stays; the next handshake uses it.
     pub preshared_key: Option<PresharedKey>,

@@ -56,7 +56,7 @@ impl Bytes {
 pub(crate) struct Peer {
     pub(crate) id: PeerId,
     pub(crate) key: PublicKey,
-    /// What people call it.
+    /// The name that it was given ([`crate::PeerChange::name`]).
     pub(crate) name: Option<String>,
     receiver_keys: ReceiverKeys,
     /// The agreement of both static keys, once it was computed.
@@ -143,7 +143,7 @@ impl Peer {
         peer
     }
 
-    /// What people call it: its name, or else its key.
+    /// Its name in the log and in `status`: the name that it was given, or else its key.
     pub(crate) fn called(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.key.to_base64())
     }

@@ -92,7 +92,7 @@ impl fmt::Debug for Codec {
 pub struct PeerDetail {
     /// Who it is.
     pub public_key: PublicKey,
-    /// What people call it, if that was said ([`crate::PeerChange::name`]).
+    /// Its name, if it was given one ([`crate::PeerChange::name`]).
     pub name: Option<String>,
     /// Where it is, if that is known.
     pub endpoint: Option<SocketAddr>,

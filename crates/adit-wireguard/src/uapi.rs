@@ -170,7 +170,7 @@ fn set_line(changes: &mut Changes, line: &str, scope_of: ScopeOf<'_>) -> Result<
     }
 }
 
-/// What people call a peer: the log prints it.
+/// The name of a peer (`adit_name`), which the log prints.
 fn name(key: &str, value: &str) -> Result<String, Refusal> {
     const LONGEST: usize = 64;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._@-".contains(c);

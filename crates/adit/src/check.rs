@@ -12,7 +12,8 @@ use crate::up;
 
 /// Say what adit makes of OpenVPN configurations, and of WireGuard's files, without running them
 ///
-/// What `adit up` would refuse before its first datagram is refused by the same line; what shows at the start alone is named.
+/// Refuses each configuration that `adit up` would refuse before its first datagram, with the same message. Names the points that
+/// show at the start alone.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The configurations: .ovpn or .conf files. Several are checked for one process, as `adit up` runs them
@@ -69,8 +70,8 @@ fn check(file: &Path, all: bool) -> Result<Dialect, ExitCode> {
     }
 }
 
-/// What there is to say of a configuration that can be used, one remark a line: what becomes of its directives, unless they are
-/// used as they stand and `all` is false, its doubtful points, and what shows at the start alone.
+/// The remarks on a configuration that can be used, one a line: what becomes of its directives, unless they are used as they stand
+/// and `all` is false, its doubtful points, and the points that show at the start alone.
 pub(crate) fn remarks(dialect: &Dialect, of_start: &up::Remarks, all: bool) -> Vec<String> {
     let report = dialect.report();
     let untold = dialect.warnings().iter().filter(|warning| !is_told(warning, report));

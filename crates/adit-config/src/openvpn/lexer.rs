@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 use crate::Problem;
 use crate::own::{self, Comment};
 
-/// What the name of an entry begins with that is a setting of adit's own (`#adit: key = value`).
+/// The beginning of an entry's name, if the entry is a setting of adit's own (`#adit: key = value`).
 pub(crate) const OWN: &str = "#adit: ";
 
 /// Longest directive line in bytes. OpenVPN 2 stops at 255; OpenVPN Connect reads longer ones.

@@ -73,8 +73,8 @@ pub(super) fn key(text: &str) -> &str {
 /// The settings that name a program.
 const PROGRAMS: [&str; 2] = ["client-connect", "client-disconnect"];
 
-/// What its owner should know of a setting that was taken; mostly nothing. Who looks for the commands of a file looks for the keys
-/// of wg-quick, and takes a comment for one.
+/// The remark on a setting that was taken: a warning where the setting names a program, and empty otherwise. A reader who looks for
+/// the commands in a file looks for wg-quick's keys, and takes a line with `#adit:` for a comment.
 pub(super) fn remark(text: &str) -> String {
     let Some((key, program)) = text.split_once('=') else { return String::new() };
     match PROGRAMS.iter().any(|name| name.eq_ignore_ascii_case(key.trim())) {

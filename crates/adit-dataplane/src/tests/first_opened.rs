@@ -1,4 +1,4 @@
-//! What the first packet that a session opens changes for the sessions that seal, before any answer to it is sealed.
+//! The change of the sealing session by the first packet that a session opens, before any answer to the packet is sealed.
 
 use adit_core::{
     Cipher, DataEvent, Install, IpNet, Notice, OnFirstOpened, Path, PeerConfig, PeerId, ReplayWindow,

@@ -5,17 +5,17 @@ use adit_core::Digest;
 use super::prf::{Secret, prf};
 use crate::wire::Identification;
 
-/// What the pre-shared key is hashed with (RFC 7296 section 2.15).
+/// The text that is hashed with the pre-shared key (RFC 7296 section 2.15).
 const KEY_PAD: &[u8; 17] = b"Key Pad for IKEv2";
 
-/// What the proof of one end covers.
+/// The values that the proof of one end covers.
 #[derive(Clone, Copy, Debug)]
 pub struct SignedOctets<'a> {
-    /// The first message of that end: the last one of its kind that it sent, with the cookie.
+    /// The first message of the end that proves. If that end sent it several times, the last one, with the cookie.
     pub message: &'a [u8],
     /// The nonce of the other end.
     pub peer_nonce: &'a [u8],
-    /// `SK_pi` or `SK_pr`, that of the end that proves.
+    /// The key of the end that proves: `SK_pi` of the initiator, `SK_pr` of the responder.
     pub proof_key: &'a [u8],
     /// The identity of the end that proves.
     pub identity: &'a Identification,

@@ -14,10 +14,10 @@ use crate::suite::Group;
 
 /// The byte in front of both coordinates of a point, which KE payloads leave out (RFC 5903 section 7).
 const UNCOMPRESSED: u8 = 4;
-/// Draws of a private key, of which all but some in 2^32 or fewer are in range.
+/// Most draws of a private key. At most about one draw in 2^32 is out of range.
 const MOST_DRAWS: usize = 64;
 
-/// Why a key exchange failed.
+/// The reason why a key exchange failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ExchangeError {
     /// The peer's value has the wrong length.
@@ -30,7 +30,7 @@ pub enum ExchangeError {
         /// Bytes that are right.
         expected: usize,
     },
-    /// The peer's value is no public key, or gives a secret that is known to all.
+    /// The peer's value is no public key, or gives a secret of zeros.
     #[error("no public key of {}", .0.keyword())]
     Value(Group),
     /// The random bytes gave no private key.
@@ -91,13 +91,13 @@ impl KeyShare {
         self.group
     }
 
-    /// What goes into the KE payload.
+    /// The public value, for the KE payload.
     pub fn public(&self) -> &[u8] {
         &self.public
     }
 
-    /// The secret, of what the responder answered. An answer of ML-KEM that was not made for this key gives a secret that
-    /// the responder does not have (FIPS 203, algorithm 18).
+    /// The shared secret, computed from the responder's public value. An ML-KEM ciphertext that was not made for this key gives a
+    /// secret that the responder does not have (FIPS 203, algorithm 18).
     ///
     /// # Errors
     /// The answer is of the wrong length, or no public key.
@@ -119,7 +119,7 @@ impl KeyShare {
     }
 }
 
-/// The responder's half of a key exchange: what goes into its KE payload, and the secret.
+/// The responder's half of a key exchange: the value for its KE payload, and the shared secret.
 ///
 /// # Errors
 /// The initiator's value is of the wrong length, or no public key.
@@ -209,8 +209,8 @@ fn curve_pair(
     Err(ExchangeError::PrivateKey(group))
 }
 
-/// AWS-LC checks that a point is on its curve. A secret of zeros comes of X25519's points of low order, and is refused
-/// (RFC 7748 section 6.1, RFC 8031 section 3.1).
+/// The shared secret of a curve. AWS-LC checks that the point is on the curve. X25519 points of low order give a secret of
+/// zeros, which is refused (RFC 7748 section 6.1, RFC 8031 section 3.1).
 fn curve_agree(
     group: Group,
     private: &agreement::PrivateKey,

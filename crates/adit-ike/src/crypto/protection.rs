@@ -29,27 +29,27 @@ const BLOCK_LEN: usize = 16;
 /// Bytes of a fragment's number and of the total.
 const FRAGMENT_NUMBER_LEN: usize = 4;
 
-/// What is to be protected.
+/// The payloads to be protected, whole or in part.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents<'a> {
     /// The kind of the first payload.
     pub first: PayloadType,
-    /// Which fragment it is, if it is one.
+    /// The place of the fragment. `None`: the payloads are whole.
     pub fragment: Option<FragmentNumber>,
     /// The payloads, or the part of them that is in the fragment.
     pub plain: &'a [u8],
 }
 
-/// Why a message was not opened.
+/// The reason why a message was not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum OpenError {
-    /// It is too short, or no whole number of blocks.
+    /// The encrypted payload is too short, or its ciphertext is no whole number of blocks.
     #[error("{0} bytes are no encrypted payload")]
     Length(usize),
     /// The checksum is wrong.
     #[error("the checksum is wrong")]
     Checksum,
-    /// There is more padding than content.
+    /// The padding and its length byte are longer than the plaintext that they are part of.
     #[error("the padding is longer than the content")]
     Padding,
 }
@@ -132,8 +132,8 @@ impl Protection {
         Some(out)
     }
 
-    /// Encrypts and authenticates. The places are the ends of what is covered only, of the initialization vector, and of the
-    /// plaintext.
+    /// Encrypts and authenticates `out`. The places are three ends: of the bytes that are authenticated and not encrypted, of the
+    /// initialization vector, and of the plaintext.
     fn protect(&self, out: &mut [u8], places: [usize; 3], fill: &mut dyn FnMut(&mut [u8])) -> Option<()> {
         let [covered, encrypted, end] = places;
         match &self.keys {
@@ -160,11 +160,11 @@ impl Protection {
         Some(())
     }
 
-    /// What a message protects: the payloads, or the part of them that is in the fragment. `sealed` was decoded from
+    /// The plaintext of a message: the payloads, or the part of them that is in the fragment. `sealed` was decoded from
     /// `datagram`.
     ///
     /// # Errors
-    /// The message is not authentic, or its plaintext has no form.
+    /// The message has a wrong length or a wrong checksum, or its plaintext has a wrong padding length.
     pub fn open(&self, datagram: &[u8], sealed: &Sealed<'_>) -> Result<Secret, OpenError> {
         let wrong_length = OpenError::Length(sealed.body.len());
         let (iv, rest) = sealed.body.split_at_checked(self.iv_len()).ok_or(wrong_length)?;

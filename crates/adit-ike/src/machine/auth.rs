@@ -19,7 +19,7 @@ pub(crate) struct AuthRequest {
     child_spi: u32,
 }
 
-/// What a responder keeps until the initiator proves its identity.
+/// The values that a responder keeps until the initiator proves its identity.
 pub(crate) struct HalfOpen {
     /// The proposal that was chosen.
     pub(crate) proposal: Proposal,
@@ -185,7 +185,7 @@ impl IkeSa {
                 self.respond(cx, path, ExchangeType::IKE_AUTH, &answer);
                 self.install_child(cx, child, true);
             }
-            // The IKE SA is there without a child SA (RFC 7296 section 1.2).
+            // The IKE SA stays, without a child SA (RFC 7296 section 1.2).
             Err(error) => {
                 self.log(cx, Severity::Error, &format!("there is no child SA: {}", Child::refusal(&error)));
                 answer.push(error);
@@ -194,7 +194,7 @@ impl IkeSa {
         }
     }
 
-    /// The connection with both identities, which must allow the proposal that was chosen before they were known.
+    /// The connection with both identities. It must allow the chosen proposal, which was chosen before the identities were known.
     fn find_connection<'c>(
         &self,
         connections: &'c [Connection],

@@ -1,4 +1,4 @@
-//! Child SAs: their proposals and selectors, and what the data plane gets of them.
+//! Child SAs: their proposals and selectors, and their sessions in the data plane.
 
 use adit_core::{Cipher, Install, Instant, OnFirstOpened, Path, PeerConfig, PeerId, PeerInfo, SessionId};
 
@@ -11,12 +11,12 @@ use crate::crypto::{ChildKeys, Nonces, Secret};
 use crate::suite::{Algorithms, ChildSuite, Chosen, accept};
 use crate::wire::{KeyExchange, NotifyType, Payload, TrafficSelector};
 
-/// How far a child SA is.
+/// The phase of a child SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChildPhase {
-    /// It carries packets.
+    /// The child SA is in use, or is going to be.
     Active,
-    /// Another one takes its place, and the peer deletes it.
+    /// Another child SA takes its place, and the peer deletes it.
     Replaced,
     /// This end deletes it.
     Deleting,
@@ -24,15 +24,15 @@ pub(crate) enum ChildPhase {
 
 /// A child SA.
 pub(crate) struct Child {
-    /// The SPI of what is received.
+    /// The SPI of received packets.
     pub(crate) own_spi: u32,
-    /// The SPI of what is sent.
+    /// The SPI of sent packets.
     pub(crate) peer_spi: u32,
     pub(crate) phase: ChildPhase,
     /// Whether this end seals with it, or waits until the peer does (RFC 7296 section 2.8).
     pub(crate) is_sealing: bool,
     pub(crate) rekey_at: Option<Instant>,
-    /// When this end deletes it, whatever the peer does.
+    /// The time when this end deletes it if the peer has not.
     pub(crate) ends_at: Option<Instant>,
     cipher: Cipher,
     codec: Option<Codec>,
@@ -40,7 +40,7 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// When it is to be rekeyed. The peer may not know one that waits to be sealed with.
+    /// The time when it is to be rekeyed. `None` while this end does not seal with it: the peer may not know it yet.
     pub(crate) fn rekey_at(&self) -> Option<Instant> {
         self.rekey_at.filter(|_| self.phase == ChildPhase::Active && self.is_sealing)
     }
@@ -55,7 +55,7 @@ impl Child {
         self.ends_at = Some(now + REPLACED_FOR);
     }
 
-    /// What a refusal says.
+    /// The name of the error in a refusal, for the log.
     pub(crate) fn refusal(error: &Payload) -> String {
         match error {
             Payload::Notify(notify) => notify.kind.to_string(),
@@ -64,7 +64,7 @@ impl Child {
     }
 }
 
-/// What this end offered of a child SA, and what the key exchange gave.
+/// This end's SPI and role, and the secrets that the keys of a child SA are derived from.
 pub(crate) struct Offer<'a> {
     pub(crate) own_spi: u32,
     pub(crate) is_initiator: bool,
@@ -72,7 +72,7 @@ pub(crate) struct Offer<'a> {
     pub(crate) nonces: Nonces<'a>,
 }
 
-/// What a child SA is made of.
+/// The parameters of a child SA that both ends agreed on.
 struct Agreed {
     suite: ChildSuite,
     peer_spi: u32,
@@ -86,7 +86,7 @@ pub(crate) fn child_spi(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(spi)).filter(|spi| *spi != 0)
 }
 
-/// The answer to the peer's key exchange and the secret of both; `None`: there is no key exchange.
+/// The answer to the peer's key exchange, and the shared secret. `None`: there is no key exchange.
 pub(crate) type Exchanged = Option<(KeyExchange, Secret)>;
 
 impl IkeSa {
@@ -214,7 +214,7 @@ impl IkeSa {
             }));
         }
         let (spi, session) = (child.own_spi, SessionId(u64::from(child.own_spi)));
-        // RFC 7296 section 2.8: what the peer seals with first is answered with.
+        // This end seals with the child SA once the peer has sealed with it (RFC 7296 section 2.8).
         let on_first_opened = if is_sealing { OnFirstOpened::Nothing } else { OnFirstOpened::Activate };
         cx.shared.order(DataEvent::Install(Box::new(Install { peer, session, on_first_opened, codec })));
         self.children.insert(spi, child);
@@ -223,14 +223,14 @@ impl IkeSa {
         }
     }
 
-    /// Packets are sealed with that child SA from now on.
+    /// Makes the data plane seal packets with that child SA from now on.
     pub(crate) fn activate_child(&mut self, cx: &mut Context<'_>, spi: u32) {
         let Some(peer) = self.peer().filter(|_| self.children.contains_key(&spi)) else { return };
         self.children.values_mut().for_each(|child| child.is_sealing = child.own_spi == spi);
         cx.shared.order(DataEvent::Activate { peer, session: SessionId(u64::from(spi)) });
     }
 
-    /// Seals with a child SA that waits for that, if no other one is in use.
+    /// Activates a child SA that this end does not seal with yet, if this end seals with no other child SA.
     fn activate_waiting(&mut self, cx: &mut Context<'_>) {
         let sealing = |child: &Child| child.phase != ChildPhase::Deleting && child.is_sealing;
         if self.children.values().any(sealing) {
@@ -242,7 +242,7 @@ impl IkeSa {
         }
     }
 
-    /// Seals with the child SA that is in use, once more: another IKE SA had taken its place.
+    /// Activates the child SA in use once more, after another session of the peer was activated.
     pub(crate) fn activate_again(&mut self, cx: &mut Context<'_>) {
         let sealing = |child: &&Child| child.phase == ChildPhase::Active && child.is_sealing;
         if let Some(spi) = self.children.values().rfind(sealing).map(|child| child.own_spi) {
@@ -250,8 +250,8 @@ impl IkeSa {
         }
     }
 
-    /// The peer seals with a child SA: it has the keys (RFC 7296 section 2.8), and the data plane seals with it from then on. One
-    /// that is replaced or deleted is not kept in use.
+    /// The peer has sealed a packet with a child SA, so that it has the keys (RFC 7296 section 2.8), and the data plane seals with
+    /// that child SA from then on. If that child SA is replaced or deleted, the child SA in use is activated again.
     pub(crate) fn opened_first(&mut self, cx: &mut Context<'_>, spi: u32) {
         match self.children.get(&spi) {
             Some(child) if child.phase == ChildPhase::Active => self.activate_child(cx, spi),
@@ -274,7 +274,7 @@ impl IkeSa {
         self.next_task(cx);
     }
 
-    /// Takes a child SA from the data plane. Before, the data plane seals with another one, if there is one.
+    /// Removes a child SA from the data plane, after another child SA is activated, if there is one.
     pub(crate) fn remove_child(&mut self, cx: &mut Context<'_>, spi: u32) {
         if let Some(child) = self.children.get_mut(&spi) {
             child.phase = ChildPhase::Deleting;
@@ -302,7 +302,7 @@ impl IkeSa {
         self.to_delete.push_back(spi);
     }
 
-    /// The peer has not deleted a child SA that it replaced.
+    /// Deletes a child SA that the peer replaced and has not deleted.
     pub(crate) fn delete_late_child(&mut self, cx: &mut Context<'_>, spi: u32) {
         self.delete_child(spi);
         self.activate_waiting(cx);
@@ -316,14 +316,14 @@ impl IkeSa {
         }
     }
 
-    /// An authentic packet came by another path. A peer behind a NAT is followed there; another one is not.
+    /// An authentic packet came by another path. Only a peer behind a NAT, to an end that is behind none, is followed to that path.
     pub(crate) fn moved(&mut self, cx: &mut Context<'_>, path: Path) {
         let may_follow = self.nat.is_remote && !self.nat.is_local;
         let path = if may_follow { path } else { self.path };
         self.move_to(cx, path);
     }
 
-    /// What a status shows. `None`: there is no child SA.
+    /// The peer's entry in a status. `None`: the peer is not known yet, or there is no child SA.
     pub(crate) fn info(
         &self,
         connections: &[Connection],

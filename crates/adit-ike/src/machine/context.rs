@@ -1,4 +1,4 @@
-//! What an IKE SA sees of its endpoint, and what it asks of it.
+//! The context of an IKE SA: the parts of its endpoint that it sees, and its orders to the endpoint.
 
 use adit_core::{Cipher, Instant};
 use rand_core::RngCore as _;
@@ -8,14 +8,14 @@ use super::sa::IkeSa;
 use super::shared::Shared;
 use crate::wire::{KeyExchange, Notify, NotifyType, Payload, Proposal, Spi, TrafficSelector};
 
-/// What an endpoint keeps of a peer.
+/// The state of a peer at an endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct PeerState {
     /// The IKE SA that has the child SAs.
     pub(crate) sa: Option<Spi>,
-    /// When this end initiates.
+    /// The time when this end initiates.
     pub(crate) initiate_at: Option<Instant>,
-    /// Whether the data plane has it.
+    /// Whether the data plane has the peer.
     pub(crate) is_up: bool,
     pub(crate) since: Instant,
     pub(crate) last_handshake: Instant,
@@ -23,7 +23,7 @@ pub(crate) struct PeerState {
     pub(crate) cipher: Option<Cipher>,
 }
 
-/// What an IKE SA asks of its endpoint, which carries it out after the call.
+/// An order of an IKE SA to its endpoint, which carries it out after the call.
 pub(crate) enum Effect {
     /// One more IKE SA, from a rekey.
     Add(Box<IkeSa>),

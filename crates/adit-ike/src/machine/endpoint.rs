@@ -19,7 +19,7 @@ use crate::wire::{ExchangeType, Header, Message, Spi};
 
 /// Most connections.
 const MAX_CONNECTIONS: usize = 1 << 16;
-/// Why parameters were not taken.
+/// The reason why parameters were refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadParams {
     /// There are too many connections.
@@ -36,7 +36,7 @@ pub enum BadParams {
     Identities(String, String),
 }
 
-/// One end of IKE SAs: it initiates those to peers whose address it knows, and answers those of all.
+/// One end of IKE SAs. It initiates IKE SAs to peers whose address it knows, and answers those that any peer initiates.
 pub struct Endpoint {
     pub(super) shared: Shared,
     pub(super) connections: Vec<Connection>,
@@ -47,7 +47,7 @@ pub struct Endpoint {
     /// IKE SAs of peers that have not authenticated, with the SPI and the path of the first request.
     pub(super) half_open: PrefixTable<Spi, (Spi, Path)>,
     pub(super) first_requests: BTreeMap<(Spi, Path), Spi>,
-    /// When IKE SAs are due.
+    /// The times when IKE SAs are due.
     pub(super) schedule: BTreeSet<(Instant, Spi)>,
     pub(super) due: BTreeMap<Spi, Instant>,
     pub(super) has_ended: bool,
@@ -57,7 +57,7 @@ impl Endpoint {
     /// An endpoint that starts at `now`. `seed` is 32 bytes of secret randomness, used for nothing else.
     ///
     /// # Errors
-    /// What is wrong with which connection.
+    /// There are too many connections, or a connection, which the error names, cannot be used.
     pub fn new(params: Params, now: Instant, seed: [u8; 32]) -> Result<Self, BadParams> {
         check(&params.connections)?;
         let mut rng = ChaCha20Rng::from_seed(seed);
@@ -82,7 +82,7 @@ impl Endpoint {
         })
     }
 
-    /// Runs `act` with the context, and carries out what it asks of the IKE SA `spi`.
+    /// Runs `act` with the context and the IKE SA `spi`, and carries out the orders of that IKE SA.
     pub(super) fn run<T>(
         &mut self,
         spi: Option<Spi>,

@@ -24,12 +24,12 @@ pub(crate) struct InitRequest {
     /// The request as it was sent last.
     message: Vec<u8>,
     restarts: u8,
-    /// The last error that came. It is not authentic, so that it ends nothing (RFC 7296 section 2.21.1).
+    /// The last error that came. It is not authentic, so that it does not end the request (RFC 7296 section 2.21.1).
     refusal: Option<NotifyType>,
 }
 
 impl InitRequest {
-    /// Why there is no IKE SA.
+    /// The reason why there is no IKE SA.
     pub(crate) fn no_answer(&self) -> String {
         match self.refusal {
             Some(kind) => format!("it answers {kind}"),
@@ -129,7 +129,7 @@ impl IkeSa {
         }
     }
 
-    /// The first request, if this is its response. It stays pending.
+    /// The first request, if `header` is that of its response. Its retransmissions go on.
     fn take_init(&mut self, header: &Header) -> Option<Box<InitRequest>> {
         let pending = self.pending.as_mut().filter(|_| header.flags.is_response && header.message_id == 0)?;
         if !matches!(pending.request, Request::Init(_)) {
@@ -200,7 +200,7 @@ impl IkeSa {
         Ok((channel, nonce.to_vec()))
     }
 
-    /// Where there is a NAT, both ends go on with the marked sockets.
+    /// Changes to the marked sockets if there is a NAT or the connection forces encapsulation (RFC 7296 section 2.23).
     fn choose_path(&mut self, cx: &mut Context<'_>, path: Path, payloads: &[Payload]) {
         let forces = self.connection.and_then(|index| cx.connections.get(index));
         let forces = forces.is_some_and(|connection| connection.forces_encapsulation);
@@ -230,16 +230,16 @@ pub(crate) struct FirstRequest<'a> {
     pub(crate) message: &'a Message<'a>,
 }
 
-/// What a responder does with a first request, beside making an IKE SA.
+/// A responder's answer to a first request.
 pub(crate) enum FirstAnswer {
-    /// It makes an IKE SA.
+    /// The responder makes an IKE SA.
     Accept(Box<IkeSa>),
-    /// It answers an error and keeps nothing.
+    /// The responder answers an error and keeps no state.
     Refuse(Payload),
 }
 
 impl FirstRequest<'_> {
-    /// The answer without state. The SPI is that of the request's sender, and this end chose none.
+    /// Answers with an error or a cookie, and keeps no state. The header has the SPI of the initiator and no SPI of this end.
     pub(crate) fn refuse(&self, cx: &mut Context<'_>, payload: Payload) {
         let mut header = self.message.header;
         header.flags.is_initiator = false;
@@ -273,7 +273,8 @@ impl FirstRequest<'_> {
         Ok(FirstAnswer::Accept(Box::new(sa.ok_or(Rejected::Malformed("the proposal"))?)))
     }
 
-    /// The identity is not known yet: connections with that address are preferred, then all in their order.
+    /// The connection and the chosen proposal. The identity is not known yet, so that connections with the address of the sender
+    /// come first, then the others in their order.
     fn choose<'c>(
         &self,
         connections: &'c [Connection],
@@ -319,7 +320,7 @@ impl FirstRequest<'_> {
         let local = cx.shared.local_of(self.path);
         sa.lowest_nonce = lowest(&nonces);
         let request = Payloads(&self.message.payloads);
-        // A first request has a responder's SPI of zero in its hashes.
+        // The hashes in a first request are made with a responder's SPI of zero.
         sa.nat = Nat::detect(request.0, [peer_spi, Spi::ZERO], local, self.path.remote());
         sa.is_encapsulated = sa.nat.is_there() || forces;
         let fragments = NotifyType::IKEV2_FRAGMENTATION_SUPPORTED;
@@ -329,7 +330,7 @@ impl FirstRequest<'_> {
             Payload::KeyExchange(answer),
             Payload::Nonce(own_nonce),
         ];
-        // Only what the initiator has sent, too: the answer is no longer than the request.
+        // The answer has NAT notifies only if the request has one, so that it is not much longer than the request.
         if request.notify(NotifyType::NAT_DETECTION_SOURCE_IP).is_some() {
             payloads.extend(nat::notifies(sa.spis(), local.filter(|_| !forces), self.path.remote()));
         }
@@ -344,7 +345,7 @@ impl FirstRequest<'_> {
     }
 }
 
-/// What a responder makes an IKE SA of.
+/// The values that a responder makes an IKE SA of.
 struct Parts {
     chosen: Chosen,
     answer: KeyExchange,

@@ -1,4 +1,4 @@
-//! What becomes of an endpoint's IKE SAs when one is established, replaced or gone.
+//! The changes to an endpoint's IKE SAs when one is established, replaced or removed.
 
 use std::time::Duration;
 
@@ -9,12 +9,13 @@ use super::sa::{IkeSa, Phase, REPLACED_FOR};
 use super::shared::{DataEvent, Event};
 use crate::wire::Spi;
 
-/// Two IKE SAs that both ends initiated within this time are one too many; the nonces decide which.
+/// If each end initiated an IKE SA within this time, one of the two is deleted; the nonces decide which.
 const AT_ONCE: Duration = Duration::from_secs(30);
 
 impl Endpoint {
-    /// The peer has authenticated. An IKE SA that it had before goes (RFC 7296 section 2.4): it has restarted, or both ends
-    /// initiated at once. Then the one with the lower nonce goes, as with rekeys (section 2.8.2), so that both keep the same.
+    /// The peer has authenticated. An IKE SA that it had before is removed: the peer has restarted (RFC 7296 section 2.4). If both
+    /// ends initiated at once, the IKE SA with the lower nonce is removed, as after rekeys (section 2.8.2): both ends keep the
+    /// other one.
     pub(super) fn established(&mut self, spi: Spi, is_initial_contact: bool) {
         self.forget_half_open(spi);
         let Some(sa) = self.sas.get(&spi) else { return };

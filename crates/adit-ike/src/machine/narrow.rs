@@ -11,7 +11,7 @@ use crate::wire::{AddressRange, TrafficSelector};
 /// Most selectors of a child SA, on each side.
 const MAX_SELECTORS: usize = 64;
 
-/// What both allow: the parts of `offered` that are in `own`. Empty if there are none.
+/// The traffic that both ends allow: the parts of `offered` that are in `own`, at most `MAX_SELECTORS`. Empty if there are none.
 pub(crate) fn narrow(own: &[Traffic], offered: &[TrafficSelector]) -> Vec<TrafficSelector> {
     let mut narrowed: Vec<TrafficSelector> = Vec::new();
     for offer in offered {
@@ -24,7 +24,7 @@ pub(crate) fn narrow(own: &[Traffic], offered: &[TrafficSelector]) -> Vec<Traffi
     narrowed
 }
 
-/// Whether all of an answer is in what was offered, so that the responder has not widened it.
+/// Whether all selectors of an answer are within the offered ones, so that the responder has not widened them.
 pub(crate) fn is_within(answer: &[TrafficSelector], offered: &[Traffic]) -> bool {
     !answer.is_empty()
         && answer.iter().all(|part| {

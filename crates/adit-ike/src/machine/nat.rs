@@ -6,12 +6,12 @@ use sha1::{Digest as _, Sha1};
 
 use crate::wire::{Notify, NotifyType, Payload, Spi};
 
-/// Where a NAT is.
+/// The ends that are behind a NAT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Nat {
-    /// This end is behind one.
+    /// This end is behind a NAT.
     pub(crate) is_local: bool,
-    /// The peer is behind one.
+    /// The peer is behind a NAT.
     pub(crate) is_remote: bool,
 }
 
@@ -20,7 +20,8 @@ impl Nat {
         self.is_local || self.is_remote
     }
 
-    /// What the peer's notifies say. `local` is `None` where this end does not know its address: then it counts as behind a NAT.
+    /// The NAT that the peer's notifies show. Without these notifies there is none. If this end does not know its address, `local`
+    /// is `None`, and this end counts as behind a NAT.
     pub(crate) fn detect(
         payloads: &[Payload],
         spis: [Spi; 2],
@@ -48,7 +49,8 @@ impl Nat {
     }
 }
 
-/// The notifies of this end. Without `local`, the source is one that cannot match, so that the peer sees a NAT.
+/// The notifies of this end. Without `local`, the hash of the source is that of an address that cannot match, so that the peer
+/// detects a NAT.
 pub(crate) fn notifies(spis: [Spi; 2], local: Option<SocketAddr>, remote: SocketAddr) -> [Payload; 2] {
     let unmatched = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), 0);
     let source = hash(spis, local.unwrap_or(unmatched));

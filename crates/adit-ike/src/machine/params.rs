@@ -1,4 +1,4 @@
-//! What an endpoint is given at construction, and what it says of its sessions and peers.
+//! The parameters of an endpoint, of its connections and of its sessions, and the details of a peer in a status.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,7 @@ use crate::crypto::{DirectionKeys, Secret};
 use crate::suite::Algorithms;
 use crate::wire::{AddressRange, Identification, Spi, TrafficSelector};
 
-/// What an endpoint is made with.
+/// The parameters of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Params {
     /// The peers. The index is the peer's [`adit_core::PeerId`].
@@ -20,16 +20,16 @@ pub struct Params {
     pub sockets: Sockets,
     /// Limits on what peers that have not authenticated can cause.
     pub limits: Limits,
-    /// What the tunnel looks like to the system, for [`adit_core::Event::Up`]; `None` where others see to that.
+    /// The settings of the tunnel, for [`adit_core::Event::Up`]. `None`: the endpoint does not emit that event.
     pub tunnel: Option<TunnelSettings>,
 }
 
 /// The driver's numbers of the sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sockets {
-    /// Those for IKE messages alone (port 500).
+    /// The sockets for IKE messages alone (port 500).
     pub plain: FamilySockets,
-    /// Those for ESP in UDP, on which IKE messages have a marker in front (port 4500, RFC 3948).
+    /// The sockets for ESP in UDP, on which IKE messages have a marker in front (port 4500, RFC 3948).
     pub marked: FamilySockets,
 }
 
@@ -64,12 +64,13 @@ impl Sockets {
     }
 }
 
-/// A peer, with what is agreed with it. Peers are told apart by both identities, never by address.
+/// A peer, with its keys, proposals and traffic. Peers are distinguished by both identities, never by address.
 #[derive(Clone, Debug)]
 pub struct Connection {
     /// Its name in the log.
     pub name: String,
-    /// Where to initiate to, on either kind of socket: by the port, 4500 has the marker. `None`: it initiates.
+    /// The address that this end initiates to. The port decides the kind of socket: messages to 4500 have the marker. `None`: the
+    /// peer initiates.
     pub remote: Option<SocketAddr>,
     /// The identity that this end proves.
     pub local_id: Identification,
@@ -81,14 +82,15 @@ pub struct Connection {
     pub ike: Vec<Algorithms>,
     /// Proposals for child SAs, in order of preference.
     pub esp: Vec<Algorithms>,
-    /// Packets of this end.
+    /// The packets of this end that the tunnel carries.
     pub local: Vec<Traffic>,
-    /// Packets of the peer's end.
+    /// The packets of the peer's end that the tunnel carries.
     pub remote_traffic: Vec<Traffic>,
-    /// Whether ESP goes in UDP where there is no NAT, too: the peer is made to see one (RFC 7296 section 2.23).
+    /// Whether ESP is sent in UDP even without a NAT. The notifies of this end then make the peer detect a NAT (RFC 7296
+    /// section 2.23).
     pub forces_encapsulation: bool,
-    /// The longest datagram in bytes, beyond which messages go in fragments if the peer takes them (RFC 7383). `None`: no
-    /// fragments, neither sent nor taken.
+    /// The longest datagram in bytes. Longer messages are sent in fragments if the peer takes fragments (RFC 7383). `None`:
+    /// fragments are neither sent nor taken.
     pub longest_datagram: Option<usize>,
     /// Its times.
     pub times: Times,
@@ -134,17 +136,17 @@ impl Traffic {
 /// Times of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// The IKE SA is rekeyed so long after it was made, less up to a tenth.
+    /// The time from the making of an IKE SA to its rekey, less up to a tenth.
     pub ike_rekey: Duration,
-    /// A child SA is rekeyed so long after it was made, less up to a tenth.
+    /// The time from the making of a child SA to its rekey, less up to a tenth.
     pub child_rekey: Duration,
-    /// A peer of which nothing was heard for so long is asked for a sign of life. `None`: it is not asked.
+    /// The time of silence after which a peer is asked for a sign of life. `None`: the peer is not asked.
     pub dead_peer_detection: Option<Duration>,
-    /// A request is sent again so long after it was sent first; each further time takes 1.8 times as long.
+    /// The time from a request to its first retransmission. Each further interval is 1.8 times as long as the one before.
     pub retransmission: Duration,
-    /// A request that is not answered is sent so many times again.
+    /// The number of retransmissions of a request that is not answered.
     pub retransmissions: u32,
-    /// An initiator tries again so long after it failed.
+    /// The time after which an initiator that failed tries again.
     pub retry: Duration,
 }
 
@@ -165,13 +167,13 @@ impl Default for Times {
 /// Limits on what peers that have not authenticated can cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// IKE SAs of peers that have not authenticated.
+    /// The most IKE SAs of peers that have not authenticated.
     pub half_open: PrefixShares,
-    /// So many of them in all, and initiators must return a cookie first.
+    /// The number of these IKE SAs in all from which on initiators must return a cookie first.
     pub cookies_from: usize,
-    /// So many of them from one IPv4 address or IPv6 /64, and initiators there must return a cookie first.
+    /// The number of these IKE SAs from one IPv4 address or IPv6 /64 from which on initiators there must return a cookie first.
     pub cookies_from_source: usize,
-    /// An initiator must authenticate within that time.
+    /// The time within which an initiator must authenticate.
     pub half_open_for: Duration,
 }
 
@@ -187,10 +189,10 @@ impl Default for Limits {
     }
 }
 
-/// The parameters of a child SA for the data plane. The session's number is the SPI of what is received.
+/// The parameters of a child SA for the data plane. The session's number is the SPI of received packets.
 #[derive(Clone)]
 pub struct Codec {
-    /// The SPI of what is sent.
+    /// The SPI of sent packets.
     pub outbound_spi: u32,
     /// The cipher.
     pub cipher: Cipher,
@@ -198,11 +200,11 @@ pub struct Codec {
     pub integrity: Option<Digest>,
     /// Whether sequence numbers have 64 bits.
     pub has_extended_sequence_numbers: bool,
-    /// The keys of what is sent.
+    /// The keys of sent packets.
     pub seal: DirectionKeys,
-    /// The keys of what is received.
+    /// The keys of received packets.
     pub open: DirectionKeys,
-    /// What the session may carry.
+    /// The selectors of the packets that the session may carry.
     pub selectors: Arc<[Selector]>,
     /// Whether ESP goes in UDP.
     pub is_encapsulated: bool,
@@ -219,7 +221,7 @@ impl fmt::Debug for Codec {
     }
 }
 
-/// What a status shows of a peer's IKE SA.
+/// The details of a peer's IKE SA in a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerDetail {
     /// Whether this end initiated the IKE SA, or its last rekey.

@@ -15,19 +15,19 @@ pub(crate) struct IkeRekeyRequest {
     own_spi: Spi,
     nonce: Vec<u8>,
     share: KeyShare,
-    /// The peer's rekey of the same IKE SA, which was answered meanwhile.
+    /// The peer's rekey of this IKE SA, which this end answered while its own request was pending.
     pub(crate) peers: Option<PeersRekey>,
     is_second: bool,
 }
 
-/// A rekey of the peer's.
+/// A rekey that the peer initiated.
 pub(crate) struct PeersRekey {
-    /// The SPI of the IKE SA that it made, as this end chose it.
+    /// This end's SPI of the IKE SA that the rekey made.
     pub(crate) spi: Spi,
     pub(crate) lowest: Vec<u8>,
 }
 
-/// What the successor of an IKE SA is made of.
+/// The values that the successor of an IKE SA is made of, beside the chosen proposal.
 struct Successor<'a> {
     is_initiator: bool,
     own_spi: Spi,
@@ -95,7 +95,7 @@ impl IkeSa {
         ])
     }
 
-    /// The peer's rekey holds: it deletes this IKE SA.
+    /// The IKE SA of the peer's rekey takes the place of this one, and the peer deletes this one.
     fn replaced_by(&mut self, cx: &mut Context<'_>, successor: Spi) {
         self.phase = Phase::Replaced;
         self.rekey_at = None;
@@ -103,7 +103,8 @@ impl IkeSa {
         cx.effects.push(Effect::MoveChildren(successor));
     }
 
-    /// The IKE SA that takes the place of this one. The keys come of the old `SK_d` by the old PRF (RFC 7296 section 2.18).
+    /// The IKE SA that takes the place of this one. Its keys are derived from the old `SK_d` with the old PRF (RFC 7296
+    /// section 2.18).
     fn successor(&self, cx: &mut Context<'_>, chosen: &Chosen, parts: Successor<'_>) -> Option<IkeSa> {
         let Successor { is_initiator, own_spi, secret, nonces } = parts;
         let suite = chosen.ike_suite()?;
@@ -192,8 +193,8 @@ impl IkeSa {
         self.successor(cx, &chosen, parts).ok_or("the answer has no SPI of eight bytes")
     }
 
-    /// Of two rekeys at once, that with the lowest nonce is redundant: its initiator deletes the IKE SA that it made. The other
-    /// one has the child SAs, and its initiator deletes the old IKE SA (RFC 7296 section 2.8.2).
+    /// Of two rekeys at once, the one with the lowest nonce is redundant: its initiator deletes the IKE SA that it made. The IKE SA
+    /// of the other rekey gets the child SAs, and the initiator of that rekey deletes the old IKE SA (RFC 7296 section 2.8.2).
     fn settle_ike(&mut self, cx: &mut Context<'_>, peers: Option<PeersRekey>, mut successor: IkeSa) {
         if matches!(self.phase, Phase::Closing) {
             successor.begin_delete(cx);
@@ -215,8 +216,8 @@ impl IkeSa {
         self.rekey_at = None;
     }
 
-    /// The peer deleted this IKE SA while this end rekeys it. If the peer has rekeyed it, too, that IKE SA has the child SAs
-    /// (RFC 7296 section 2.25.2).
+    /// The IKE SA of the peer's rekey, if both ends rekey this IKE SA. If the peer deletes this IKE SA meanwhile, that one gets the
+    /// child SAs (RFC 7296 section 2.25.2).
     pub(crate) fn peers_rekey(&self) -> Option<Spi> {
         match self.pending.as_ref().map(|pending| &pending.request) {
             Some(Request::IkeRekey(request)) => request.peers.as_ref().map(|peers| peers.spi),

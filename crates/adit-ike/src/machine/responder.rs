@@ -1,4 +1,5 @@
-//! First requests at a responder, which keeps nothing of most of them (RFC 7296 sections 1.2 and 2.6).
+//! First requests at a responder (RFC 7296 sections 1.2 and 2.6). It keeps no state of a request that it refuses or answers with
+//! a cookie.
 
 use adit_core::{Path, Rejected};
 
@@ -45,7 +46,7 @@ impl Endpoint {
         }
     }
 
-    /// The same request once more is answered once more; another one with its SPI is dropped.
+    /// Answers a first request that came before with the answer of then. A different request with its SPI and path is dropped.
     fn repeat_first(&mut self, spi: Spi, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         self.run(Some(spi), |cx, sa| match sa {
             Some(sa) if sa.is_first_request(datagram) => {
@@ -56,7 +57,7 @@ impl Endpoint {
         })
     }
 
-    /// With many half-open IKE SAs, initiators return a cookie first.
+    /// Asks the initiator for a cookie if there are many half-open IKE SAs and the request has no valid cookie.
     fn ask_for_cookie(&mut self, request: &FirstRequest<'_>) -> Result<(), Rejected> {
         let source = request.path.remote().ip();
         let is_loaded = self.half_open.len() >= self.limits.cookies_from

@@ -19,11 +19,11 @@ use crate::wire::{
     ExchangeType, Fault, Flags, Header, Message, NotifyType, Payload, Sealed, Spi, decode_chain, encode_chain,
 };
 
-/// Most bytes of a message in fragments, of a peer that has authenticated and of one that has not.
+/// Most bytes of a message in fragments from a peer that has authenticated; the next constant is for other peers.
 const MOST_BYTES: usize = 65_536;
 const MOST_BYTES_HALF_OPEN: usize = 16_384;
-/// How long an IKE SA or a child SA that the peer replaced waits for the peer's DELETE: longer than peers retransmit the request
-/// that replaces it (strongSwan: 165 s).
+/// The time for which an IKE SA or a child SA that the peer replaced waits for the peer's DELETE. It is longer than peers
+/// retransmit the request that replaces the SA (strongSwan: 165 s).
 pub(crate) const REPLACED_FOR: Duration = Duration::from_secs(180);
 
 /// The keys of an IKE SA, in use.
@@ -46,7 +46,7 @@ impl Channel {
     }
 }
 
-/// How far an IKE SA is.
+/// The phase of an IKE SA.
 pub(crate) enum Phase {
     /// This end initiated it, and the peer has not authenticated.
     Connecting,
@@ -73,7 +73,7 @@ pub(crate) struct Pending {
     pub(crate) request: Request,
 }
 
-/// What a request asks for.
+/// The purpose of a request, with the values that its response needs.
 pub(crate) enum Request {
     Init(Box<InitRequest>),
     Auth(Box<AuthRequest>),
@@ -88,7 +88,7 @@ pub(crate) struct IkeSa {
     pub(crate) own_spi: Spi,
     pub(crate) peer_spi: Spi,
     pub(crate) is_initiator: bool,
-    /// Its connection. `None`: the peer has not said who it is.
+    /// Its connection. `None`: the peer has not proved its identity.
     pub(crate) connection: Option<usize>,
     pub(crate) path: Path,
     pub(crate) phase: Phase,
@@ -108,15 +108,15 @@ pub(crate) struct IkeSa {
     pub(crate) made_at: Instant,
     pub(crate) heard: Instant,
     pub(crate) rekey_at: Option<Instant>,
-    /// When it goes, whatever the peer does.
+    /// The time when the IKE SA ends if the peer has not authenticated or deleted it by then.
     pub(crate) ends_at: Option<Instant>,
-    /// The IKE SA that it is to replace has the child SAs still: this end rekeys that one, too, and waits for the response.
+    /// Whether the IKE SA that it replaces still has the child SAs: this end rekeys that IKE SA, too, and waits for the response.
     pub(crate) is_waiting: bool,
-    /// The lower nonce of its first exchange.
+    /// The lower nonce of the exchange that made it.
     pub(crate) lowest_nonce: Vec<u8>,
 }
 
-/// What an IKE SA is made with.
+/// The parameters of a new IKE SA.
 pub(crate) struct NewSa {
     pub(crate) own_spi: Spi,
     pub(crate) peer_spi: Spi,
@@ -194,7 +194,7 @@ impl IkeSa {
         seal_message(&mut channel.seal, header, first, &plain, longest, &mut cx.fill())
     }
 
-    /// Sends a protected request. The response is given to what `request` is.
+    /// Sends a protected request. `request` decides how the response is handled.
     pub(crate) fn request(
         &mut self,
         cx: &mut Context<'_>,
@@ -264,7 +264,7 @@ impl IkeSa {
         self.answer.iter().for_each(|datagram| cx.shared.send(path, datagram));
     }
 
-    /// Whether a message belongs to what is waited for.
+    /// Checks that a message is a response or a request that this end waits for.
     fn check_number(&self, header: &Header) -> Result<(), Rejected> {
         if header.flags.is_response {
             let is_awaited = |pending: &Pending| {
@@ -365,7 +365,8 @@ impl IkeSa {
         }
     }
 
-    /// A peer behind a NAT is where its newest message came from (RFC 7296 section 2.23).
+    /// Moves the peer to the path of its newest message, if it has not authenticated, or if it is behind a NAT and this end is not
+    /// (RFC 7296 section 2.23).
     fn follow(&mut self, cx: &mut Context<'_>, path: Path) {
         let may_follow = matches!(self.phase, Phase::HalfOpen(_)) || self.nat.is_remote && !self.nat.is_local;
         if may_follow && path != self.path {
@@ -403,7 +404,7 @@ impl IkeSa {
         }
     }
 
-    /// Starts what is due next, if no request is pending (the window is 1, RFC 7296 section 2.3).
+    /// Starts the next task that is due, if no request is pending (the window is 1, RFC 7296 section 2.3).
     pub(crate) fn next_task(&mut self, cx: &mut Context<'_>) {
         if self.pending.is_some() || !cx.effects.iter().all(|effect| !matches!(effect, Effect::Remove(_))) {
             return;
@@ -437,7 +438,7 @@ impl IkeSa {
         Some(self.heard + connection.times.dead_peer_detection?)
     }
 
-    /// When [`Self::handle_timeout`] is due.
+    /// The time when [`Self::handle_timeout`] is due.
     pub(crate) fn timeout(&self, cx: &Context<'_>) -> Option<Instant> {
         let pending = self.pending.as_ref().map(|pending| pending.due);
         let idle = self.pending.is_none() && matches!(self.phase, Phase::Established);

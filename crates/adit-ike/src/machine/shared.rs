@@ -1,4 +1,4 @@
-//! What all IKE SAs of an endpoint share: the time, randomness, addresses, and what goes out.
+//! The state that all IKE SAs of an endpoint share: the time, randomness, addresses, events and outgoing messages.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -11,12 +11,12 @@ use rand_core::RngCore as _;
 use super::params::{Codec, PeerDetail, Sockets};
 use crate::wire::Spi;
 
-/// What an endpoint asks of the driver.
+/// An endpoint's event for the driver.
 pub(crate) type Event = adit_core::Event<(), Codec, PeerDetail>;
 /// An endpoint's orders to the data plane.
 pub(crate) type DataEvent = adit_core::DataEvent<Codec>;
 
-/// In front of IKE messages on the sockets for ESP in UDP (RFC 3948 section 2.2).
+/// The bytes in front of IKE messages on the sockets for ESP in UDP (RFC 3948 section 2.2).
 pub(crate) const MARKER: [u8; 4] = [0; 4];
 /// Bytes of a nonce: at least half of the key of the PRF (RFC 7296 section 2.10).
 pub(crate) const NONCE_LEN: usize = 32;

@@ -7,12 +7,12 @@ use thiserror::Error;
 use super::{ADDITIONAL, Algorithm, Algorithms, ChildSuite, IkeSuite, NONE, to_wire};
 use crate::wire::{self, ProtocolId, TransformType};
 
-/// Whose order of preference decides.
+/// The end whose order of preference decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preference {
-    /// That of the end that chooses.
+    /// The end that chooses.
     Own,
-    /// That of the end that proposes.
+    /// The end that proposes.
     Peer,
 }
 
@@ -62,7 +62,7 @@ pub fn choose(own: &[Algorithms], offered: &[wire::Proposal], preference: Prefer
     })
 }
 
-/// Why the answer to proposals is refused.
+/// The reason why the answer to proposals is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BadAnswer {
     /// There is not exactly one proposal.
@@ -71,10 +71,10 @@ pub enum BadAnswer {
     /// The number is that of no proposal that was sent.
     #[error("the answer chooses proposal {0}, which was not sent")]
     Number(u8),
-    /// It has two algorithms of one kind.
+    /// The answer has two algorithms of one kind.
     #[error("the answer has more than one transform {0}")]
     Several(TransformType),
-    /// It has an algorithm that was not offered, or lacks one.
+    /// The answer has an algorithm that was not offered, or lacks one.
     #[error("the answer has other algorithms than proposal {0} offered")]
     Algorithms(u8),
 }
@@ -82,7 +82,7 @@ pub enum BadAnswer {
 /// Checks the answer to proposals: `own` were sent with the numbers from 1 on.
 ///
 /// # Errors
-/// What the answer has that was not offered.
+/// The reason why the answer is not one of the own proposals, reduced to one algorithm of each kind.
 pub fn accept(own: &[Algorithms], answer: &[wire::Proposal]) -> Result<Chosen, BadAnswer> {
     let [answer] = answer else { return Err(BadAnswer::Count(answer.len())) };
     let number = answer.number;

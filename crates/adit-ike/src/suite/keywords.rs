@@ -29,7 +29,7 @@ const NOT_SUPPORTED: [(&str, &str); 13] = [
     ("aes", "aes128, aes192 or aes256, alone or followed by gcm16"),
 ];
 
-/// Why a list of proposals was not taken.
+/// The reason why a list of proposals was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadKeyword {
     /// The word is not known.
@@ -43,7 +43,7 @@ pub enum BadKeyword {
     NotSupported {
         /// The word.
         word: String,
-        /// What is supported.
+        /// The words that are supported instead.
         instead: &'static str,
     },
     /// The word has no place in a proposal of that protocol.
@@ -59,7 +59,7 @@ pub enum BadKeyword {
     Missing {
         /// The proposal.
         proposal: String,
-        /// What it lacks, with an example.
+        /// The missing kind of algorithm, with an example.
         missing: &'static str,
     },
     /// AEADs and other ciphers stand in one proposal (RFC 7296 section 3.3: they need different proposals).
@@ -77,7 +77,7 @@ pub enum BadKeyword {
 /// A PRF that is left out is that of the integrity algorithm. With an AEAD, words of integrity algorithms stand for PRFs.
 ///
 /// # Errors
-/// What is wrong with which word.
+/// A word is wrong, a proposal is incomplete or mixed, or there are too many proposals or none.
 pub fn ike_proposals(text: &str) -> Result<Vec<Algorithms>, BadKeyword> {
     proposals(text, DEFAULT_IKE, ike_proposal)
 }
@@ -85,7 +85,7 @@ pub fn ike_proposals(text: &str) -> Result<Vec<Algorithms>, BadKeyword> {
 /// Proposals for a child SA with ESP, by commas. Sequence numbers have 32 bits if nothing is said.
 ///
 /// # Errors
-/// What is wrong with which word.
+/// A word is wrong, a proposal is incomplete or mixed, or there are too many proposals or none.
 pub fn esp_proposals(text: &str) -> Result<Vec<Algorithms>, BadKeyword> {
     proposals(text, DEFAULT_ESP, esp_proposal)
 }
@@ -185,7 +185,7 @@ fn exchange(word: &str) -> Option<Algorithm> {
     Some(Algorithm::group(kind, method))
 }
 
-/// Refuses proposals without a cipher, and those that mix AEADs with others. Whether all ciphers are AEADs.
+/// Whether all ciphers of a proposal are AEADs. Proposals without a cipher, and those that mix AEADs with others, are refused.
 fn is_aead(proposal: &str, words: &Words) -> Result<bool, BadKeyword> {
     let aeads = words.ciphers.iter().filter(|cipher| cipher.is_aead()).count();
     if words.ciphers.is_empty() {

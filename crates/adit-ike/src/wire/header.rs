@@ -78,7 +78,7 @@ impl Header {
     /// The header of a datagram alone.
     ///
     /// # Errors
-    /// What is wrong, and at which byte.
+    /// The fault in the header, with the number of the byte where it is.
     pub fn peek(datagram: &[u8]) -> Result<Self, DecodeError> {
         Header::decode(&mut Reader::new(datagram, 0)).map(|(header, _)| header)
     }

@@ -25,7 +25,7 @@ pub enum Payload {
     IdResponder(Identification),
     /// CERT.
     Certificate(Certificate),
-    /// CERTREQ: what certificates are wanted; with X.509, SHA-1 digests of the public keys of the authorities.
+    /// CERTREQ: the certificates that are wanted; with X.509, SHA-1 digests of the public keys of the authorities.
     CertificateRequest(Certificate),
     /// AUTH.
     Authentication(Authentication),
@@ -94,7 +94,7 @@ pub struct Notify {
     pub spi: Vec<u8>,
     /// Its kind.
     pub kind: NotifyType,
-    /// What belongs to the kind.
+    /// The data of a notify of that kind.
     pub data: Vec<u8>,
 }
 

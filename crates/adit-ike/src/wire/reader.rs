@@ -4,17 +4,17 @@ use thiserror::Error;
 
 use super::registry::PayloadType;
 
-/// Why a message cannot be decoded.
+/// The reason why a message cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("byte {at}: {fault}")]
 pub struct DecodeError {
     /// Number of the byte, counted from the start of what was decoded.
     pub at: usize,
-    /// What is wrong there.
+    /// The fault at that byte.
     pub fault: Fault,
 }
 
-/// What is wrong with a message.
+/// A fault in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Fault {
     /// Fewer bytes are left than the field has.
@@ -30,7 +30,7 @@ pub enum Fault {
     /// Bytes follow the last field.
     #[error("{left} bytes follow the end of {what}")]
     Long {
-        /// What ended.
+        /// The structure that ended.
         what: &'static str,
         /// Bytes behind its end.
         left: usize,
@@ -48,9 +48,9 @@ pub enum Fault {
     /// There are more items than the limit.
     #[error("more than {limit} {what}")]
     TooMany {
-        /// What they are.
+        /// The items.
         what: &'static str,
-        /// How many are taken.
+        /// The limit.
         limit: usize,
     },
     /// The major version is higher than 2 (RFC 7296 section 2.5).

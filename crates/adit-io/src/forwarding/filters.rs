@@ -1,4 +1,5 @@
-//! The firewalls of others, which may drop what is forwarded: an accept in one chain of a hook does not override a drop in another.
+//! The firewalls of other programs, which may drop forwarded packets: an accept in one chain of a hook does not override a drop in
+//! another.
 
 use std::fs;
 
@@ -7,14 +8,14 @@ use super::records::Family;
 use super::ruleset::table;
 use crate::firewall::{self, FirewallError, comment, nft};
 
-/// The jumps and verdicts at the end of a chain FORWARD before which our rules stand: rules of its owner that drop come
-/// first, and only what holds for the rest is overridden (ufw: ufw-init-functions).
+/// The jumps and verdicts at the end of a chain FORWARD before which our rules are put. The other rules of the chain's owner come
+/// before ours, and only the end of the chain is overridden (ufw: ufw-init-functions).
 const LAST_RESORTS: [&str; 4] = ["DROP", "REJECT", "ufw-after-logging-forward", "ufw-reject-forward"];
 
-/// A firewall that drops what is forwarded unless it is told otherwise.
+/// A firewall that drops forwarded packets unless a rule or a zone lets them through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Filter {
-    /// The chain FORWARD of that program.
+    /// The chain FORWARD of this family, on which this program of iptables works.
     Iptables(Family, &'static str),
     /// firewalld.
     Firewalld,
@@ -74,13 +75,13 @@ fn nft_variant(name: &'static str, variant: &'static str) -> &'static str {
     if iptables(variant, &["--version"]).is_ok() { variant } else { name }
 }
 
-/// What one of iptables' programs writes. It waits for others that work on the rules.
+/// The output of one of iptables' programs. The program waits for other programs that work on the rules (`-w`).
 fn iptables(program: &'static str, arguments: &[&str]) -> Result<String, String> {
     let arguments = [&["-w"], arguments].concat();
     firewall::run(program, "iptables", &arguments, "").map_err(|error| error.to_string())
 }
 
-/// What firewalld answers.
+/// The output of `firewall-cmd`.
 fn firewall_cmd(arguments: &[&str]) -> Result<String, String> {
     firewall::run("firewall-cmd", "firewalld", arguments, "").map_err(|error| error.to_string())
 }
@@ -94,7 +95,7 @@ struct Chain {
     drops: bool,
 }
 
-/// The chains of that hook in what `nft list chains` writes.
+/// The chains of the hook `forward` in the output of `nft list chains`.
 fn chains(listing: &str) -> Vec<Chain> {
     let (mut chains, mut table, mut name) = (Vec::new(), ("", ""), "");
     for line in listing.lines() {
@@ -122,7 +123,7 @@ impl Chain {
         self.words().join(" ")
     }
 
-    /// Whether what no rule takes is dropped, and no rule names the device.
+    /// Whether the chain drops packets that no rule accepts, and no rule names the device.
     fn drops(&self, device: &str) -> Result<bool, FirewallError> {
         let [family, table, name] = self.words();
         let listing = nft(&["list", "chain", family, table, name], "")?;
@@ -140,7 +141,7 @@ fn without_counter(line: &str) -> &str {
     }
 }
 
-/// Whether a chain FORWARD, as `iptables -S` writes it, drops what no rule takes.
+/// Whether a chain FORWARD, as `iptables -S` writes it, drops packets that no rule accepts.
 fn blocks(listing: &str) -> bool {
     listing.lines().any(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -151,7 +152,7 @@ fn blocks(listing: &str) -> bool {
 /// Lets a tunnel's packets through a chain FORWARD.
 ///
 /// # Errors
-/// What the program says; and the rules that are missing, as commands.
+/// The error of the program.
 pub(super) fn allow(forwarding: &Forwarding, family: Family, program: &'static str) -> Result<(), String> {
     let listing = iptables(program, &["-S", "FORWARD"])?;
     let rules = || listing.lines().filter(|line| line.starts_with("-A FORWARD"));
@@ -207,15 +208,15 @@ fn has_zone(device: &str) -> bool {
     firewall_cmd(&[&format!("--get-zone-of-interface={device}")]).is_ok()
 }
 
-/// Has firewalld let a device's packets through.
+/// Puts a device into firewalld's zone `trusted`, which lets its packets through.
 ///
 /// # Errors
-/// What firewalld says.
+/// The error of `firewall-cmd`.
 pub(super) fn trust(device: &str) -> Result<(), String> {
     firewall_cmd(&["--zone=trusted", &format!("--add-interface={device}")]).map(drop)
 }
 
-/// Takes that back.
+/// Takes a device out of firewalld's zone `trusted`.
 pub(super) fn distrust(device: &str) {
     let _ = firewall_cmd(&["--zone=trusted", &format!("--remove-interface={device}")]);
 }

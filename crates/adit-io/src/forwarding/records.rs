@@ -1,5 +1,5 @@
-//! What is to be undone, as comments in our table of nftables: it stays there when the process is killed, and goes with the
-//! network namespace that it is about.
+//! The records of the changes that are to be undone, as comments in our table of nftables. The table stays when the process is
+//! killed, and goes with the network namespace in which the changes were made.
 
 use std::fmt;
 use std::fs;
@@ -11,7 +11,7 @@ use rustix::process::{Pid, test_kill_process};
 use super::filters::PROGRAMS;
 use super::sysctls::Sysctl;
 
-/// One thing that was changed, or who changed it.
+/// A change that is to be undone, or the process or the tunnel that made the changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
     /// The process that undoes it.
@@ -35,7 +35,7 @@ pub(super) enum Family {
     V6,
 }
 
-/// A process, by what no later process has.
+/// A process, by values that no later process has together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pid: u32,
@@ -75,8 +75,8 @@ fn pid_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino())
 }
 
-/// The field `starttime` of proc_pid_stat(5), the 22nd; the second, in parentheses, may hold spaces. A process that has ended and
-/// whose parent has not heard of it yet counts as started at no time.
+/// The field `starttime` of proc_pid_stat(5), the 22nd; the second, in parentheses, may hold spaces. It is 0 for a process that has
+/// ended and for which its parent has not waited yet.
 fn started(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = text.rsplit_once(')')?;
@@ -125,13 +125,13 @@ impl Record {
         })
     }
 
-    /// Whether what it tells of concerns all tunnels that forward, so that the last of them undoes it.
+    /// Whether all tunnels that forward need the change, so that the last of them undoes it.
     pub(super) fn is_shared(&self) -> bool {
         matches!(self, Record::Sysctl(_) | Record::Separate(..))
     }
 }
 
-/// The records in what `nft list table` writes.
+/// The records in the output of `nft list chain`.
 pub(super) fn parse(listing: &str) -> Vec<Record> {
     let comment = |line: &str| {
         let (_, rest) = line.split_once("return comment \"")?;

@@ -7,7 +7,7 @@ use adit_core::IpNet;
 use super::Forwarding;
 use super::records::{Family, Record};
 
-/// What the names of our tables begin with.
+/// The beginning of the names of our tables.
 pub(super) const PREFIX: &str = "adit_forward_";
 
 /// The table's name.
@@ -20,7 +20,7 @@ pub(super) fn table(device: &str) -> String {
     format!("{PREFIX}{}{tail}", device.chars().map(plain).collect::<String>())
 }
 
-/// What makes the table, in the place of one of that name.
+/// The commands that make a tunnel's table, in place of an earlier table of that name.
 pub(super) fn ruleset(forwarding: &Forwarding, records: &[Record]) -> String {
     let name = table(&forwarding.device);
     let mut text =
@@ -48,7 +48,7 @@ pub(super) fn ruleset(forwarding: &Forwarding, records: &[Record]) -> String {
     text
 }
 
-/// What adds records to the table of another tunnel, with the rules that go with them.
+/// The commands that add records, and the rules that go with them, to the table of another tunnel.
 pub(super) fn handed_over(other: &str, records: &[Record]) -> String {
     let mut text = String::new();
     for record in records {
@@ -60,13 +60,13 @@ pub(super) fn handed_over(other: &str, records: &[Record]) -> String {
     text
 }
 
-/// What removes a table.
+/// The command that removes a table.
 pub(super) fn removal(name: &str) -> String {
     format!("delete table inet {name}\n")
 }
 
-/// The devices that forwarded nothing to one another before still do not. Packets that come and go by the same device may be
-/// those of a bridge (`bridge-nf-call-iptables`).
+/// The rules that drop packets between devices that forwarded nothing to one another before. Packets that come and go by one
+/// device pass, as they may be those of a bridge (`bridge-nf-call-iptables`).
 fn separated(records: &[Record]) -> String {
     let mut text = String::new();
     for family in [Family::V4, Family::V6] {
@@ -89,7 +89,8 @@ fn separated(records: &[Record]) -> String {
     text
 }
 
-/// What the clients may send: to each network, and to the internet by all devices but the tunnel's own.
+/// The packets that clients may send, as rules without a verdict: to each network, and to the internet by all devices but the
+/// tunnel's own.
 fn accepted(family: Family, device: &str, networks: &[IpNet], destinations: &[IpNet]) -> Vec<String> {
     let (ip, from) = (protocol(family).0, set(networks));
     let (all, some): (Vec<IpNet>, Vec<IpNet>) = destinations.iter().partition(|net| net.prefix_len() == 0);
@@ -103,7 +104,8 @@ fn accepted(family: Family, device: &str, networks: &[IpNet], destinations: &[Ip
     rules
 }
 
-/// What leaves with an address of this machine.
+/// The packets that leave with an address of this machine, as rules without a verdict: all packets to the networks, and the
+/// packets of private addresses to the internet.
 fn translated(family: Family, device: &str, networks: &[IpNet], destinations: &[IpNet]) -> Vec<String> {
     let ip = protocol(family).0;
     let (all, some): (Vec<IpNet>, Vec<IpNet>) = destinations.iter().partition(|net| net.prefix_len() == 0);
@@ -125,7 +127,7 @@ pub(super) fn is_private(net: &IpNet) -> bool {
     PRIVATE.iter().filter_map(|text| text.parse::<IpNet>().ok()).any(|private| private.contains(net))
 }
 
-/// What nftables calls a family: in rules, and by `nfproto`.
+/// nftables' names of a family: the one in rules, and the one of `nfproto`.
 fn protocol(family: Family) -> (&'static str, &'static str) {
     match family {
         Family::V4 => ("ip", "ipv4"),

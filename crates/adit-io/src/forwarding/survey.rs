@@ -1,4 +1,4 @@
-//! What is forwarded and what stands in the way, in words.
+//! Reports on the packets that are forwarded, and on the firewalls that drop them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -63,7 +63,8 @@ fn uplink(like: IpAddr) -> Option<String> {
     netlink.named_links().ok()?.into_iter().find(|(index, ..)| *index == device).map(|(_, name, _)| name)
 }
 
-/// What another firewall drops and adit changes when it is up.
+/// The report on a firewall that drops the tunnel's packets, before the tunnel is up: how adit will let the packets through, or the
+/// command to run where adit does not change the firewall.
 pub(super) fn obstacle(forwarding: &Forwarding, filter: &Filter) -> Option<Report> {
     match filter {
         Filter::Iptables(family, _) if !forwarding.has(*family) => None,
@@ -72,7 +73,7 @@ pub(super) fn obstacle(forwarding: &Forwarding, filter: &Filter) -> Option<Repor
     }
 }
 
-/// What lets the tunnel's packets through another firewall.
+/// The report on the change by which adit lets the tunnel's packets through another firewall.
 pub(super) fn let_through(forwarding: &Forwarding, filter: &Filter) -> Report {
     let device = &forwarding.device;
     note(match filter {
@@ -90,7 +91,7 @@ pub(super) fn let_through(forwarding: &Forwarding, filter: &Filter) -> Report {
     })
 }
 
-/// What another firewall still drops, and the command that lets it through.
+/// The warning about a firewall that still drops the tunnel's packets, with the command that lets them through.
 pub(super) fn missing(forwarding: &Forwarding, filter: &Filter, why: &str) -> Report {
     let device = &forwarding.device;
     warning(match filter {

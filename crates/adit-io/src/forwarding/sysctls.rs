@@ -4,11 +4,11 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Where they are.
+/// The directory of the parameters.
 const ROOT: &str = "/proc/sys/net";
-/// What forwards all of IPv4.
+/// The parameter that turns on the forwarding of IPv4 for all devices.
 const FORWARD_V4: &str = "ipv4/ip_forward";
-/// What forwards all of IPv6.
+/// The parameter that turns on the forwarding of IPv6 for all devices.
 const FORWARD_V6: &str = "ipv6/conf/all/forwarding";
 
 /// A parameter with a value. The path begins below `net`.
@@ -37,14 +37,14 @@ impl Sysctl {
     }
 }
 
-/// What to set so that packets are forwarded, and what to set so that all is as before, both in their order.
+/// The parameters to set so that packets are forwarded, and those to set so that all is as before, both in order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) set: Vec<Sysctl>,
     pub(super) restore: Vec<Sysctl>,
-    /// IPv4 is forwarded only by this.
+    /// The plan turns the forwarding of IPv4 on: it was off.
     pub(super) turns_v4_on: bool,
-    /// IPv6 is forwarded only by this.
+    /// The plan turns the forwarding of IPv6 on: it was off.
     pub(super) turns_v6_on: bool,
 }
 
@@ -74,7 +74,7 @@ impl Plan {
         self.turns_v4_on = true;
         self.set.push(Sysctl::new(FORWARD_V4, "1"));
         self.restore.push(Sysctl::new(FORWARD_V4, "0"));
-        // Turned on or off, it sets these for all devices (inet_forward_change in net/ipv4/devinet.c).
+        // A change of `ip_forward` changes `forwarding` and `accept_redirects`, too (inet_forward_change in net/ipv4/devinet.c).
         self.keep_forwarding("ipv4", device);
         let redirects = "ipv4/conf/all/accept_redirects";
         if read(redirects).as_deref() == Some("0") {
@@ -103,7 +103,7 @@ impl Plan {
         self.set.push(Sysctl::new(FORWARD_V6, "1"));
     }
 
-    /// Devices that forwarded while the machine did not do so once more.
+    /// Has the plan turn `forwarding` on again, when all is as before, for the devices that have it on now.
     fn keep_forwarding(&mut self, family: &str, device: &str) {
         for name in devices(family).into_iter().filter(|name| name != device && name != "all") {
             let path = format!("{family}/conf/{name}/forwarding");
@@ -114,7 +114,7 @@ impl Plan {
     }
 }
 
-/// Sets a parameter back. A device that is gone needs nothing; what another program has set `accept_ra` to since, stays.
+/// Sets a parameter back. A device that is gone needs nothing. A value of `accept_ra` that another program has set since stays.
 pub(super) fn restore(before: &Sysctl) {
     let is_others = before.path.ends_with("/accept_ra") && read(&before.path).as_deref() != Some("2");
     if !is_others {
@@ -134,7 +134,7 @@ fn read(path: &str) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// Whether the system has that family at all.
+/// Whether the system has IPv6.
 pub(super) fn has_v6() -> bool {
     Path::new(ROOT).join(FORWARD_V6).exists()
 }

@@ -90,7 +90,7 @@ fn all_is_as_before_when_the_last_tunnel_ends() {
         assert_eq!([sysctl("ipv4/ip_forward"), sysctl("ipv6/conf/all/forwarding")], ["1", "1"]);
         second.undo();
         assert_eq!(state(), before);
-        // What was on before stays on.
+        // Forwarding that was on before stays on.
         set("ipv4/ip_forward", "1");
         let before = state();
         let (only, _) = forwarding("tun0", &INTERNET).begin();

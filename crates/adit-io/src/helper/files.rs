@@ -56,14 +56,14 @@ struct Configuration {
 
 /// A configuration that was read again and does not hold yet.
 pub(super) struct Proposal {
-    /// What it allows.
+    /// The requests that it allows.
     pub(super) allowed: Allowed,
     /// Its text, if the tunnel may replace the file.
     text: Option<Zeroizing<Vec<u8>>>,
 }
 
 impl Proposal {
-    /// That of a configuration; `None` if it has a mistake.
+    /// The proposal of a configuration that was read; `None` if the configuration has a mistake.
     pub(super) fn of(gathered: &Gathered) -> Option<Self> {
         let allowed = gathered.allowed.clone()?;
         let text = allowed.writes_configuration.then(|| Zeroizing::new(gathered.text.clone()));
@@ -346,7 +346,8 @@ mod tests {
     use super::*;
     use crate::testing::Scratch;
 
-    /// The tunnel may replace a file that begins with an exclamation mark: by what it says, a space, and the state.
+    /// The files of a policy. The tunnel may replace a configuration that begins with an exclamation mark: by its text, a space,
+    /// and the state.
     fn opened(policy: &Policy) -> Files {
         let gather = |path: &Path| {
             let text = fs::read(path)?;
@@ -366,7 +367,7 @@ mod tests {
         Proposal { allowed, text: None }
     }
 
-    /// Has the file read again and hold.
+    /// Reads the configuration again, and has it hold.
     fn reload(files: &Files) {
         files.adopt(&Proposal::of(&files.configuration().unwrap()).unwrap());
     }

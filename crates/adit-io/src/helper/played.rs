@@ -35,12 +35,12 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// The files of a policy, and beside them files that it does not name.
 pub(crate) struct World {
     root: PathBuf,
-    /// Tells of every file that is opened in the forbidden directory.
+    /// The watch, which reports every file that is opened in the forbidden directory.
     watch: OwnedFd,
     forbidden: Vec<Entry>,
 }
 
-/// What is known of a file.
+/// A file, by the properties that are compared.
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     path: PathBuf,
@@ -53,7 +53,7 @@ struct Entry {
 const CONFIGURATION: &str = "allowed/tunnel.conf";
 const PROGRAM: &str = "allowed/program";
 const FORBIDDEN: &str = "forbidden";
-/// All that may be in the allowed directory at the end. What is written anew has a name with `.new` for a moment.
+/// The names that may be in the allowed directory at the end. A file that is written anew has a name with `.new` for a moment.
 const ALLOWED: [&str; 10] = [
     "clients",
     "lists",
@@ -146,10 +146,11 @@ impl World {
         Ok(Played { main, helper })
     }
 
-    /// What must hold, whatever was sent.
+    /// Checks that the helper has done nothing outside its policy, whatever was sent.
     ///
     /// # Panics
-    /// If it does not.
+    /// If a file that no policy names was opened, made, removed or changed, or if the configuration has a text that no helper
+    /// writes.
     pub(crate) fn check(&self) {
         let mut buffer = [std::mem::MaybeUninit::uninit(); 1024];
         let mut reader = inotify::Reader::new(&self.watch, &mut buffer);
@@ -158,7 +159,7 @@ impl World {
         assert_eq!(touched, Vec::<String>::new(), "a file was opened, made or removed that no policy names");
         let now = entries(&self.root.join(FORBIDDEN)).expect("they are there");
         assert_eq!(now, self.forbidden);
-        // Those of this check itself.
+        // The events of this check's own reading.
         while reader.next().is_ok() {}
         for entry in fs::read_dir(self.root.join("allowed")).expect("it is there") {
             let name = entry.expect("its name").file_name();
@@ -195,7 +196,7 @@ fn dialect() -> Dialect {
         });
         Ok(Gathered { text, files: Vec::new(), allowed })
     };
-    // What was saved before is no part of the text: the helper builds on its own reading.
+    // The text holds no state that was saved before: the helper builds on its own reading.
     let rewrite = |text: &[u8], state: &[u8]| {
         let own = text.strip_prefix(b"!start").ok_or(io::ErrorKind::InvalidData)?;
         assert!(own.is_empty() || own.starts_with(b" saved "), "the helper reads what it has written alone");
@@ -227,8 +228,8 @@ impl Played {
         Ok(ours)
     }
 
-    /// Sends these messages on a channel of their own, each with a descriptor, and gives all that is answered until the helper closes
-    /// the channel.
+    /// Sends these messages on a channel of their own, each with a descriptor, and returns all answers until the helper closes the
+    /// channel.
     ///
     /// # Panics
     /// If an answer holds what is in a file that no policy names.
@@ -244,7 +245,7 @@ impl Played {
         stream.set_read_timeout(Some(LONGEST))?;
         let mut answers = Vec::new();
         match stream.read_to_end(&mut answers) {
-            // What was not read by a helper that closed its end.
+            // The helper closed its end before it had read all messages.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
             outcome => drop(outcome?),
         }
@@ -253,7 +254,7 @@ impl Played {
         Ok(answers)
     }
 
-    /// The end of the tunnel's process; waits for that of the helper.
+    /// Ends the tunnel's process, and waits until the helper has ended.
     pub(crate) fn end(self) -> io::Result<()> {
         drop(self.main);
         self.helper.join().map_err(|_| io::Error::other("the helper panicked"))?

@@ -55,8 +55,8 @@ pub struct Policy {
     pub scripts: Option<Scripts>,
     /// It starts programs of the system's: `nft`, for [`adit_core::RouteTable::ByMark`].
     pub starts_programs: bool,
-    /// What the tunnel's clients reach beyond this machine: it is set up at once, and taken back when the tunnel is gone. Such a
-    /// helper runs the programs of the firewalls.
+    /// The forwarding of the clients' packets beyond this machine: the helper sets it up at once, and takes it back when the tunnel
+    /// is gone. Such a helper runs the programs of the firewalls.
     pub forwarding: Option<Forwarding>,
     /// Files that go when the tunnel does: its sockets, `writepid`. Those that another program has replaced meanwhile stay.
     pub removed_at_end: Vec<PathBuf>,
@@ -94,9 +94,9 @@ pub struct Revocations {
     pub is_directory: bool,
 }
 
-/// Most arguments that may follow those of a script's configuration: the most that any script gets (docs/SCRIPTS.md). What they say
-/// (a device, an address, a certificate's subject) is of the moment, so that the policy cannot hold it. It means nothing to a script
-/// but what the script makes of it; but a program that runs its arguments, such as a shell without `-c`, would run these.
+/// Most arguments that may follow those of a script's configuration: the most that any script gets (docs/SCRIPTS.md). Their values
+/// (a device, an address, a certificate's subject) change while the tunnel is up, so that the policy cannot hold them. A program
+/// that runs its arguments, such as a shell without `-c`, would run these.
 pub const MOST_FOLLOWING: usize = 6;
 
 /// The scripts of a configuration.

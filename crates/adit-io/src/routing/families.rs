@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use super::Routing;
 use crate::netlink::{IpFamily, ListedRoute, MAIN};
 
-/// What the system says of IPv6, a directory for each device.
+/// The directory of the system's parameters of IPv6, with a directory for each device.
 const IPV6: &str = "/proc/sys/net/ipv6/conf";
 
 /// Whether that device can have no IPv6: it is switched off there (net.ipv6.conf.DEVICE.disable_ipv6), or the kernel has none.

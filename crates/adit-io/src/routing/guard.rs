@@ -34,20 +34,20 @@ pub(super) struct Guard {
     device: u32,
     interface: String,
     in_force: Option<(Wanted, Firewall)>,
-    /// They were refused.
+    /// The rules of the last attempt, if it failed.
     refused: Option<Wanted>,
 }
 
 impl Guard {
-    /// For the TUN device of that index and name.
+    /// No rules yet, for the TUN device of that index and name.
     pub(super) fn new(device: u32, interface: &str) -> Self {
         Guard { device, interface: interface.to_owned(), in_force: None, refused: None }
     }
 
-    /// Makes the rules what is wanted. Runs no program if they are.
+    /// Puts the wanted rules in force. Runs no program if they are in force already.
     ///
     /// # Errors
-    /// Why the rules are those of before.
+    /// The reason why the rules before stay in force.
     pub(super) fn set(&mut self, wanted: Wanted) -> Result<(), FirewallError> {
         let before = self.in_force.as_ref().map(|(before, _)| before);
         if before == Some(&wanted) || (before.is_none() && wanted.families.is_empty()) {
@@ -65,7 +65,7 @@ impl Guard {
         Ok(())
     }
 
-    /// The same; `None` if that was refused already.
+    /// Puts the wanted rules in force, as [`Guard::set`]; `None` if the last attempt was for these rules and failed.
     pub(super) fn set_once(&mut self, wanted: Wanted) -> Option<Result<(), FirewallError>> {
         if self.refused.as_ref() == Some(&wanted) {
             return None;
@@ -77,7 +77,7 @@ impl Guard {
 
     /// Removes the rules.
     pub(super) fn undo(&mut self) {
-        // What fails is gone already, or cannot be helped.
+        // A failure is passed over: the rules are gone already, or cannot be removed.
         let _ = self.set(Wanted::default());
         self.refused = None;
     }

@@ -1,5 +1,5 @@
-//! Routes of the main table: what the settings name, and the bypass routes. A route is replaced and removed only where an adit
-//! set it, which its protocol number shows.
+//! Routes of the main table: those that the settings name, and the bypass routes. A route is replaced and removed only where an
+//! adit set it, which its protocol number shows.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -17,7 +17,7 @@ pub(super) struct MainRoute {
     pub(super) purpose: Purpose,
 }
 
-/// What a route of the main table is there for.
+/// The purpose of a route of the main table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// The settings name it: by the tunnel, or by a gateway wherever that is.

@@ -277,7 +277,7 @@ fn a_route_by_another_router_stays_while_the_tunnel_is_up() {
             assert_eq!(router(&mut netlink), named);
             routing.follow();
         }
-        // What goes with its device is put back when that is there again.
+        // A route that goes when its device is set down is put back when the device is up again.
         let world = netlink.link("world").unwrap().index;
         netlink.set_up(world, false).unwrap();
         routing.follow();

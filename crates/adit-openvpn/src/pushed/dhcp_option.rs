@@ -22,7 +22,7 @@ impl<'a> DhcpOption<'a> {
     /// Reads the words after `dhcp-option`.
     ///
     /// # Errors
-    /// What is wrong, in a few words.
+    /// The mistake, in a few words.
     pub(super) fn parse(words: &[&'a str]) -> Result<Self, &'static str> {
         let known = |names: &[&'static str], name: &str| names.iter().find(|known| **known == name).copied();
         let address = |text: &str| text.parse::<IpAddr>().map_err(|_| "it is not an address");
@@ -60,7 +60,7 @@ impl<'a> DhcpOption<'a> {
 }
 
 fn domain(text: &str) -> Result<&str, &'static str> {
-    // What begins with `-` is an option to the programs that scripts run.
+    // A name that begins with `-` would be an option to the programs that scripts run.
     Some(text)
         .filter(|text| is_domain(text) && !text.starts_with('-'))
         .ok_or("it is not the name of a domain")

@@ -56,7 +56,7 @@ pub(super) enum AuthResult {
     Passed,
     /// It is not let in: words for the client, and for the log.
     Refused { told: String, reason: String },
-    /// What judges it has a fault, for this reason: it may come again.
+    /// A script or another judge has a fault, or has not answered in time, for this reason. The client may come again.
     Failed { reason: String },
 }
 

@@ -9,7 +9,7 @@ use rustls::sign::{Signer, SigningKey};
 use rustls::{Error, SignatureAlgorithm, SignatureScheme};
 use x509_parser::prelude::{FromDer as _, SubjectPublicKeyInfo, X509Certificate};
 
-/// A digest, the scheme with an ordinary key, and that with a key for PSS alone.
+/// A digest, the scheme with an ordinary key, and the scheme with a key for PSS alone.
 type Scheme = (&'static str, SignatureScheme, SignatureScheme);
 
 /// SHA-256 first, which every peer has.
@@ -22,7 +22,7 @@ const SCHEMES: [Scheme; 3] = [
 /// An RSA key that is for PSS alone.
 #[derive(Debug)]
 pub(crate) struct RsaPssKey {
-    /// The same numbers as an ordinary key.
+    /// An ordinary RSA key of the same modulus and exponents.
     key: Arc<dyn SigningKey>,
     schemes: Vec<Scheme>,
 }

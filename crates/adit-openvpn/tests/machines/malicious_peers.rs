@@ -20,7 +20,7 @@ const LINES: usize = 16;
 const LINES_OF_CONNECTION: usize = 4;
 /// Changes of the tunnel's settings in a minute: eight at once, and one every ten seconds.
 const CHANGES: usize = 8 + 6;
-/// What may be found in buffers, and in tables that have a limit.
+/// Most bytes of memory that may be left, in buffers and in tables that have a limit.
 const MEMORY: i64 = 8 << 20;
 /// How long each kind of message is sent.
 const TIME: Duration = Duration::from_secs(60);
@@ -98,7 +98,7 @@ fn kind(message: &ControlMessage) -> usize {
     }
 }
 
-/// What one end was asked for.
+/// The numbers of events of one end.
 #[derive(Debug, Default)]
 struct Caused {
     lines: usize,
@@ -109,7 +109,7 @@ struct Caused {
     words: usize,
     /// Scripts that run or wait, by their programs.
     scripts: BTreeMap<ScriptId, String>,
-    /// The most of one program.
+    /// The most scripts of one program at any time.
     most_scripts: usize,
 }
 
@@ -136,7 +136,7 @@ impl Caused {
         }
     }
 
-    /// What a minute may have.
+    /// Checks the numbers against the limits of a minute.
     fn check(&self, name: &str) {
         let connections = self.connections * LINES_OF_CONNECTION;
         assert!(self.lines <= LINES + connections, "{name}: {self:?}");
@@ -156,14 +156,14 @@ fn pair(change: impl Fn(&mut ClientParams, &mut ServerParams)) -> Pair {
     Pair::new(client, server)
 }
 
-/// Who is malicious.
+/// The end that is malicious.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Client,
     Server,
 }
 
-/// One end sends messages of a kind for a minute. Gives what the other end was asked for.
+/// Has one end send messages for a minute. Returns the events of the other end.
 fn endure(pair: &mut Pair, end: End, say: &mut dyn FnMut(&mut Pair, usize)) -> Caused {
     let mut caused = Caused::default();
     pair.client_events.clear();
@@ -290,7 +290,7 @@ fn renegotiations_and_moves_cause_no_more() {
     }
 }
 
-/// What programs such as fail2ban look for is bounded by source, too.
+/// The reports that programs such as fail2ban look for have a limit, too, when datagrams come from many sources.
 #[test]
 fn datagrams_that_do_not_verify_are_told_of_within_limits() {
     let key = |byte: u8| {

@@ -64,7 +64,7 @@ pub(crate) struct PlanePeer {
 }
 
 impl PlanePeer {
-    /// Whether the session that was installed as that one may seal: none that came later seals.
+    /// Whether the session with this number of installation may begin to seal: no session that was installed later seals.
     fn may_begin(&self, number: u64) -> bool {
         let active = self.active.and_then(|active| self.sessions.get(&active));
         active.is_none_or(|active| active.number <= number)
@@ -75,7 +75,7 @@ impl PlanePeer {
         active.is_some_and(|active| active.began_by_packet)
     }
 
-    /// What the first packet that a session opened changes.
+    /// Makes the change of the first packet that a session opened.
     fn first_opened(&mut self, id: SessionId) {
         let Session { number, on_first_opened, .. } = self.sessions[&id];
         if self.may_begin(number) {

@@ -1,8 +1,9 @@
 //! `SaveConfig`: a WireGuard file is written anew from what runs, as `wg-quick save` does: what `wg showconf` shows, and the keys
 //! that are wg-quick's and adit's own.
 //!
-//! The tunnel sends the [`State`], which holds values alone; the helper builds the text of it and of its own reading of the file.
-//! So a tunnel's process that was taken over can change the keys, addresses and ports in the file, and no command in it.
+//! The tunnel sends the [`State`], which holds values alone; the helper builds the text from the state and from the file, which the
+//! helper reads itself. So a tunnel's process that was taken over can change the keys, addresses and ports in the file, and no
+//! command in it.
 
 use std::fmt::Write as _;
 use std::io;
@@ -14,7 +15,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// What a tunnel has at run time. Without `Debug` for the keys; wiped when dropped.
+/// A tunnel's state at run time. It has no `Debug`, as it holds keys, and wipes the keys when it is dropped.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct State {
     /// The private key, if there is one.
@@ -27,16 +28,16 @@ pub(crate) struct State {
     pub(crate) peers: Vec<PeerState>,
 }
 
-/// What a peer has at run time.
+/// A peer's state at run time.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct PeerState {
-    /// Who it is.
+    /// The public key.
     pub(crate) public_key: [u8; 32],
     /// The preshared key, if there is one.
     pub(crate) preshared_key: Option<[u8; 32]>,
     /// Its allowed IPs.
     pub(crate) allowed_ips: Vec<IpNet>,
-    /// Where it is, if the next start is to look for it there.
+    /// The endpoint, if the next start is to look for the peer there.
     pub(crate) endpoint: Option<SocketAddr>,
     /// The interval of persistent keepalives in seconds; 0: none.
     pub(crate) persistent_keepalive: u16,
@@ -70,12 +71,12 @@ impl State {
     }
 }
 
-/// Builds the text that replaces a file: `text` is that of the file as the helper read it, `state` the encoded [`State`]. Runs in
+/// Builds the text that replaces a file: `text` is the file's text as the helper read it, `state` the encoded [`State`]. Runs in
 /// the helper.
 ///
 /// # Errors
-/// When the file does not say `SaveConfig = true`, the state is none, or the new text would differ from the file in more than the
-/// state.
+/// When the file does not say `SaveConfig = true`, `state` is no encoded [`State`], or the new text would differ from the file in
+/// more than the state.
 pub(crate) fn rewrite(text: &[u8], state: &[u8]) -> io::Result<Zeroizing<Vec<u8>>> {
     let before = read(text)?;
     if !before.interface.save_config {
@@ -111,7 +112,7 @@ fn differs_in_state_alone(before: &Config, after: &Config) -> bool {
     interface == before.interface && after.peers.iter().all(is_of_file)
 }
 
-/// The text. Writing to a string does not fail.
+/// The new text of the file. Writing to a string does not fail.
 fn print(config: &Config, state: &State) -> Zeroizing<String> {
     // Keys are not left behind by a string that grows.
     let mut text = Zeroizing::new(String::with_capacity(size(config, state)));
@@ -255,7 +256,7 @@ mod tests {
         assert_eq!(after.interface.private_key.as_ref().map(|key| *key.bytes()), Some([0x40; 32]));
         assert_eq!(after.peers[0].endpoint.as_ref().map(|it| it.host.as_str()), Some("2001:db8::1"));
         assert_eq!((after.peers[0].allowed_ips.len(), after.peers[0].persistent_keepalive), (2, Some(25)));
-        // Once more, of what was written.
+        // The text that was written stays as it is when it is written anew.
         assert_eq!(rewritten(&text, &state()).expect("the same"), text);
     }
 

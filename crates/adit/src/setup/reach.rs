@@ -1,4 +1,4 @@
-//! What the clients of a new server reach beyond it: `--full-tunnel`, `--lan`, `--dns`.
+//! The networks that the clients of a new server reach beyond it, and their name servers: `--full-tunnel`, `--lan`, `--dns`.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -7,10 +7,10 @@ use adit_core::IpNet;
 
 use crate::up::forwarding;
 
-/// Quad9, for servers whose own name servers answer themselves alone.
+/// Quad9's name servers, for servers whose own name servers cannot be reached by other machines.
 const PUBLIC_NAME_SERVERS: [&str; 3] = ["9.9.9.9", "149.112.112.112", "2620:fe::fe"];
 
-/// What clients reach beyond the server.
+/// The networks that clients reach beyond the server, and the clients' name servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reach {
     /// All traffic of the clients goes through the server.
@@ -19,7 +19,7 @@ pub(crate) struct Reach {
     pub(crate) lan: Vec<IpNet>,
     /// The name servers of the clients.
     pub(crate) dns: Vec<IpAddr>,
-    /// Whose name servers these are, in words.
+    /// The origin of the name servers, in words.
     dns_origin: &'static str,
 }
 
@@ -40,12 +40,12 @@ impl Reach {
         Reach { full_tunnel, lan, dns, dns_origin }
     }
 
-    /// Whether that is anything beyond the server.
+    /// Whether clients reach anything beyond the server.
     pub(crate) fn is_any(&self) -> bool {
         self.full_tunnel || !self.lan.is_empty()
     }
 
-    /// What clients reach, and their name servers, in words.
+    /// The networks that clients reach, and their name servers, in words, each with its heading.
     pub(crate) fn words(&self) -> Vec<(&'static str, String)> {
         let mut words = Vec::new();
         let mut reached: Vec<String> = self.lan.iter().map(ToString::to_string).collect();
@@ -62,7 +62,7 @@ impl Reach {
         words
     }
 
-    /// The lines of server.conf.
+    /// The lines of server.conf that give clients these networks and name servers.
     pub(super) fn lines(&self) -> String {
         let mut text = String::new();
         if !self.is_any() {
@@ -97,7 +97,7 @@ impl Reach {
 /// A network behind the server, as `--lan` names it.
 ///
 /// # Errors
-/// What would be right.
+/// The form or the option to write instead.
 pub(crate) fn lan(text: &str) -> Result<IpNet, String> {
     let host = || text.parse().ok().map(|address: IpAddr| IpNet::from(address));
     let net = text

@@ -16,7 +16,8 @@ const MOST_UNCONNECTED: usize = 20;
 const SINGLE: [&str; 2] = ["client", "static key"];
 const WIREGUARD: &str = "wireguard";
 
-/// A tunnel by the reports of its endpoints, without a line end at its end. With `with_details` all that the reports say.
+/// The text about a tunnel, by the reports of its endpoints, without a line end at its end. With `with_details` it has all that the
+/// reports say.
 pub(super) fn tunnel(endpoints: &[&Report], with_details: bool) -> String {
     let mut out = String::new();
     let Some(first) = endpoints.first() else { return out };
@@ -49,7 +50,7 @@ fn title(endpoints: &[&Report], first: &Report) -> String {
     }
 }
 
-/// The server of a client, or the other end of a tunnel of two.
+/// Writes the server of a client, or the other end of a tunnel with a static key.
 fn server(out: &mut String, report: &Report) {
     let Some(peer) = report.peers.first() else {
         let _ = writeln!(out, "  not connected");
@@ -64,7 +65,7 @@ fn server(out: &mut String, report: &Report) {
     let _ = writeln!(out, "    traffic    {sent} sent, {received} received");
 }
 
-/// The clients of a server, or WireGuard's peers, sorted by name.
+/// Writes the clients of a server, or WireGuard's peers, sorted by name.
 fn clients(out: &mut String, endpoints: &[&Report]) {
     let mut all: Vec<(&Report, &Peer)> =
         endpoints.iter().flat_map(|report| report.peers.iter().map(move |peer| (*report, peer))).collect();
@@ -96,7 +97,7 @@ fn protocol(report: &Report, peer: &Peer) -> String {
     format!("{name} {}", escaped(&peer.transport))
 }
 
-/// Its inner addresses, or the networks behind it if it has none.
+/// The inner addresses of a peer, or the networks behind it if it has no address.
 fn addresses(peer: &Peer) -> String {
     match peer.addresses.as_slice() {
         [] if peer.networks.is_empty() => "-".to_owned(),
@@ -105,7 +106,7 @@ fn addresses(peer: &Peer) -> String {
     }
 }
 
-/// A tunnel that an older adit runs does not say it.
+/// The time since a peer was last heard; `-` for a tunnel that an older adit runs, which does not report it.
 fn heard(peer: &Peer) -> String {
     peer.last_heard_seconds_ago.map_or_else(|| "-".to_owned(), |ago| format!("{} ago", duration(ago)))
 }
@@ -133,7 +134,8 @@ fn expiring(out: &mut String, endpoints: &[&Report]) {
     }
 }
 
-/// What is not well, a line each: what does not work or is switched off, and what was refused or dropped.
+/// Writes a line for each trouble of a tunnel: parts that are limited, are switched off or do not work, packets that were lost or
+/// dropped, and tables that were full.
 fn troubles(out: &mut String, endpoints: &[&Report]) {
     let Some(first) = endpoints.first() else { return };
     off(out, "offload", &first.offloads);
@@ -160,7 +162,7 @@ fn off(out: &mut String, what: &str, switches: &BTreeMap<String, Switch>) {
     }
 }
 
-/// Destinations whose paths do not take what UDP_SEGMENT makes.
+/// Writes the number of destinations whose paths do not take the datagrams that UDP_SEGMENT makes.
 pub(super) fn limited_destinations(out: &mut String, endpoints: &[&Report]) {
     let limited: usize = endpoints.iter().map(|report| report.gso_limited_destinations).sum();
     if limited > 0 {
@@ -168,7 +170,7 @@ pub(super) fn limited_destinations(out: &mut String, endpoints: &[&Report]) {
     }
 }
 
-/// A line for each reason.
+/// Writes a line for each reason, with its count.
 pub(super) fn drops(out: &mut String, label: &str, reasons: &BTreeMap<String, u64>) {
     for (reason, count) in reasons {
         let _ = writeln!(out, "  {label}: {count} ({})", escaped(reason));

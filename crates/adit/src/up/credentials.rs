@@ -23,7 +23,7 @@ use crate::configuration;
 /// Larger files hold no username and password.
 const MAX_FILE: u64 = 16 << 10;
 
-/// What is wrong with a file that holds a username and a password in another encoding, and what to do.
+/// The error of a file that holds a username and a password in another encoding, with the command that converts it.
 const NO_UTF8: &str = "it is not in UTF-8, as servers read usernames and passwords; where it is in Latin-1, write it anew: \
                        `iconv -f LATIN1 -t UTF-8 FILE`";
 
@@ -89,7 +89,8 @@ impl CredentialPrompt {
     /// Username and password for the first connection.
     ///
     /// # Errors
-    /// Why there are none. Where no one is asked, those that would be asked for are none and no error.
+    /// The reason why there are none. With [`Asking::Never`], a username and a password that would be asked for are `None`, which
+    /// is no error.
     pub(super) fn first(
         &self,
         asking: &Asking<'_>,
@@ -201,7 +202,7 @@ impl Source {
 }
 
 impl Source {
-    /// Username and password, as far as no one has to be asked for them.
+    /// Username and password, if the configuration or the file that it names holds both.
     fn without_asking(&self) -> Result<Option<UserPassword>, String> {
         let of = |text: &str| match text.lines().nth(1) {
             Some(_) => complete(text, &Turns::default().next()).map(Some),
@@ -267,7 +268,8 @@ fn complete(text: &str, waiting: &dyn Waiting) -> Result<UserPassword, String> {
     checked(username, password)
 }
 
-/// Control characters, such as tabs, are no part of either (OpenVPN's misc.c, `get_user_pass_cr`: `string_mod` with `CC_PRINT`).
+/// Removes control characters, such as tabs, from username and password (OpenVPN's misc.c, `get_user_pass_cr`: `string_mod` with
+/// `CC_PRINT`), and refuses an empty username.
 fn checked(mut username: String, mut password: Zeroizing<String>) -> Result<UserPassword, String> {
     username.retain(|c| !c.is_ascii_control());
     password.retain(|c| !c.is_ascii_control());

@@ -31,14 +31,14 @@ pub(super) struct Shared {
     pub(super) names: Vec<String>,
     /// What the device has of the OpenVPN servers.
     pub(super) terms: Option<DeviceTerms>,
-    /// What the tunnel forwards, by the files of all endpoints.
+    /// The tunnel's forwarding, by the files of all endpoints; `None`: it forwards nothing.
     pub(super) forwarding: Option<Forwarding>,
     /// Which of these have bound their sockets.
     pub(super) binding: Binding,
 }
 
 impl Shared {
-    /// What the tunnel forwards, for the first of its endpoints: one helper is enough.
+    /// The tunnel's forwarding, if `name` is the first of the endpoints: one helper forwards for all of them.
     pub(super) fn take_forwarding(&self, name: &str) -> Option<Forwarding> {
         self.forwarding.clone().filter(|_| self.names.first().is_some_and(|first| first == name))
     }

@@ -1,5 +1,5 @@
-//! What the clients of a server reach beyond this machine (`#adit: forward`): which networks and ports a file has, the helper
-//! that forwards, and the name servers that clients are given.
+//! Forwarding for the clients of a server, who reach networks beyond this machine (`#adit: forward`): the networks and ports of a
+//! file, the helper that forwards, and the name servers that clients are given.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -16,12 +16,12 @@ use crate::configuration::{self, Dialect};
 use crate::helper;
 use crate::log::Logger;
 
-/// What the C library reads (resolv.conf(5)), and where systemd-resolved has the servers that it asks itself.
+/// The file that the C library reads (resolv.conf(5)), and the file in which systemd-resolved has the servers that it asks itself.
 const RESOLV_CONF: [&str; 2] = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"];
-/// How many name servers clients are given.
+/// The most name servers that clients are given.
 const MAX_NAME_SERVERS: usize = 3;
 
-/// What an OpenVPN server forwards; `None`: nothing.
+/// The forwarding of an OpenVPN server; `None`: it forwards nothing.
 pub(super) fn of_openvpn(config: &Config, device: &str) -> Option<Forwarding> {
     let Role::Server(server) = &config.role else { return None };
     if server.forward.is_empty() {
@@ -43,7 +43,7 @@ pub(super) fn of_openvpn(config: &Config, device: &str) -> Option<Forwarding> {
     })
 }
 
-/// What a WireGuard interface forwards; `None`: nothing.
+/// The forwarding of a WireGuard interface; `None`: it forwards nothing.
 pub(super) fn of_wireguard(config: &wireguard::Config, device: &str) -> Option<Forwarding> {
     let interface = &config.interface;
     if interface.forward.is_empty() {
@@ -60,7 +60,7 @@ pub(super) fn of_wireguard(config: &wireguard::Config, device: &str) -> Option<F
     })
 }
 
-/// What one tunnel forwards whose endpoints are these files.
+/// The forwarding of one tunnel whose endpoints are these files; `None`: it forwards nothing.
 pub(super) fn of_all<'a>(endpoints: impl Iterator<Item = (&'a Path, &'a Dialect)>) -> Option<Forwarding> {
     let all: Vec<Forwarding> = endpoints.filter_map(|(file, dialect)| of(dialect, file)).collect();
     let mut all = all.into_iter();
@@ -73,7 +73,7 @@ pub(super) fn of_all<'a>(endpoints: impl Iterator<Item = (&'a Path, &'a Dialect)
     Some(together)
 }
 
-/// What a file's tunnel forwards, with the name that its device has, or is likely to have.
+/// The forwarding of a file's tunnel, with the name that its device has, or is likely to have.
 fn of(dialect: &Dialect, file: &Path) -> Option<Forwarding> {
     match dialect {
         Dialect::OpenVpn(parsed) => {
@@ -87,7 +87,8 @@ fn of(dialect: &Dialect, file: &Path) -> Option<Forwarding> {
     }
 }
 
-/// What would be forwarded, and what stands in the way, one line each.
+/// The lines of `adit check` about forwarding: the packets that a start would forward, the obstacles, and the name servers of
+/// clients whose traffic all goes through this machine.
 pub(crate) fn survey(dialect: &Dialect, file: &Path) -> Vec<String> {
     let reports = of(dialect, file).map(|forwarding| forwarding.survey()).unwrap_or_default();
     let line = |report: Report| match report.severity {
@@ -101,7 +102,7 @@ pub(crate) fn survey(dialect: &Dialect, file: &Path) -> Vec<String> {
     lines
 }
 
-/// What stands in the way of a server's file, one line each; nothing if the file cannot be read.
+/// The obstacles to the forwarding of a server's file, one line each; none if the file cannot be read.
 pub(crate) fn obstacles(file: &Path) -> Vec<String> {
     let Ok(dialect) = configuration::read(file) else { return Vec::new() };
     let reports = of(&dialect, file).map(|forwarding| forwarding.survey()).unwrap_or_default();
@@ -129,7 +130,7 @@ fn told_name_servers(config: &Config) -> Option<String> {
     })
 }
 
-/// Starts the helper that forwards. Its end takes all back.
+/// Starts the helper that forwards. When the helper ends, it takes back all that it changed.
 pub(super) fn start(
     forwarding: Option<Forwarding>,
     device: &str,
@@ -140,15 +141,16 @@ pub(super) fn start(
     device.clone_into(&mut forwarding.device);
     let policy =
         Policy { forwarding: Some(forwarding), without_sandbox: args.no_sandbox, ..Policy::default() };
-    // It reads no configuration, of whichever dialect.
+    // The helper reads no configuration, so that its dialect does not matter.
     let started = privileges::start_helper(helper::Dialect::OpenVpn, policy, args.in_background);
     let mut helper = started.map_err(Failure::World)?;
     helper.reports().into_iter().for_each(|report| log.log(report.severity, report));
     Ok(Some(helper))
 }
 
-/// Gives the clients of an OpenVPN server whose traffic all goes through this machine its name servers, unless the file names
-/// some. A file that is read again gets those of the start: the process that reads it then opens no other.
+/// Pushes this machine's name servers to the clients of an OpenVPN server, if all traffic of the clients goes through this machine
+/// and the file names no name server. A file that is read again gets the name servers of the start, as the process that reads it
+/// again opens no other file.
 pub(crate) fn push_name_servers(config: &mut Config) {
     static OF_THE_START: OnceLock<Vec<IpAddr>> = OnceLock::new();
     let Role::Server(server) = &mut config.role else { return };
@@ -163,7 +165,7 @@ pub(crate) fn push_name_servers(config: &mut Config) {
     server.push.extend(found.iter().map(|address| format!("dhcp-option {} {address}", dhcp_option(address))));
 }
 
-/// What a name server is pushed as.
+/// The type of the `dhcp-option` that pushes a name server.
 pub(crate) fn dhcp_option(address: &IpAddr) -> &'static str {
     if address.is_ipv6() { "DNS6" } else { "DNS" }
 }
@@ -174,7 +176,7 @@ pub(crate) fn name_servers() -> Vec<IpAddr> {
     RESOLV_CONF.into_iter().map(of).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// The servers of a resolv.conf(5), without those that answer this machine alone.
+/// The name servers of a resolv.conf(5), without those that other machines cannot reach; at most [`MAX_NAME_SERVERS`].
 fn reachable(text: &str) -> Vec<IpAddr> {
     let server = |line: &str| {
         let mut words = line.split_whitespace();

@@ -1,8 +1,9 @@
-//! From a configuration to what its tunnel is made of: files are read and judged, and nothing is opened, started or sent.
+//! The preparation of a tunnel by its configuration: files are read and judged, and nothing is opened, started or sent.
 //!
-//! `adit up` goes on from here, and `adit check` ends here: what `up` refuses before its first datagram, `check` refuses by the
-//! same line. A tunnel of OpenVPN's is prepared in two steps, as the management socket is opened between them: what the system
-//! must have ([`settle`]), and what the protocol takes ([`plan`]), for which a password may have to be asked for.
+//! `adit up` goes on after the preparation, and `adit check` ends with it: `check` refuses each configuration that `up` would
+//! refuse before its first datagram, with the same message. An OpenVPN tunnel is prepared in two steps, as the management socket
+//! is opened between them: [`settle`] finds the things that the system must have, and [`plan`] makes the parameters of the
+//! protocol, for which a password may have to be asked for.
 
 mod plan;
 mod settle;
@@ -29,12 +30,12 @@ use super::unlock::Fault;
 use crate::configuration::Dialect;
 use crate::log::Logger;
 
-/// Takes what is to be said of a configuration that can be used.
+/// A receiver of remarks on a configuration that can be used.
 pub(super) trait Notes {
     /// A doubtful point.
     fn warn(&mut self, text: &dyn Display);
 
-    /// What shows at the start alone, as it is asked for then.
+    /// A point that is not known before the start, such as a password that is asked for then.
     fn left_open(&mut self, text: &dyn Display);
 }
 
@@ -43,16 +44,16 @@ impl Notes for Logger {
         self.log(Severity::Warning, text);
     }
 
-    /// The tunnel that starts asks for it.
+    /// Ignores the point: the start itself settles it.
     fn left_open(&mut self, _text: &dyn Display) {}
 }
 
-/// What `adit check` says of a configuration that can be used.
+/// The remarks of `adit check` on a configuration that can be used.
 #[derive(Debug, Default)]
 pub(crate) struct Remarks {
     /// Doubtful points, in the words of the log.
     pub(crate) warnings: Vec<String>,
-    /// What shows at the start alone.
+    /// Points that are not known before the start.
     pub(crate) left_open: Vec<String>,
 }
 
@@ -120,7 +121,8 @@ pub(super) fn log_place(file: &Path, process: &Process, report: &[Disposition]) 
     })
 }
 
-/// What is wrong with the management socket, with its line: a port that is taken, a file that is not there.
+/// The failure for a fault of the management socket, with the line of the directive. A fault of `management` itself, such as a port
+/// that is taken or a file that is not there, is the system's and not the configuration's.
 pub(super) fn management_fault(parsed: &Parsed, file: &Path, (directive, why): Fault) -> Failure {
     match directive {
         "management" => Failure::World(format!("{}: {why}", place(parsed, file, &["management"]))),
@@ -128,7 +130,7 @@ pub(super) fn management_fault(parsed: &Parsed, file: &Path, (directive, why): F
     }
 }
 
-/// An error in what a directive names, with the line of the directive.
+/// The failure for an error in what a directive names, with the line of the directive.
 fn at_line(parsed: &Parsed, file: &Path, directive: &str, error: &dyn Display) -> Failure {
     Failure::Configuration(format!("{}: {error}", place(parsed, file, &[directive])))
 }

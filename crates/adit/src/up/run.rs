@@ -52,13 +52,14 @@ pub(super) struct Own {
     pub(super) key: Option<ExternalKey>,
 }
 
-/// What a tunnel was found to need, and its part in the start of the process.
+/// The things with which a tunnel starts: those found in the system, the management socket, and the part in the start of the
+/// process.
 pub(super) struct Start<'a> {
-    /// What was found in the system.
+    /// The things that were found in the system.
     pub(super) settled: Settled,
     /// The management socket.
     pub(super) management: Option<Management>,
-    /// The part in the start.
+    /// The tunnel's part in the start of the process.
     pub(super) member: Member<'a>,
 }
 
@@ -331,7 +332,7 @@ impl Tunnel<'_> {
         Ok(Some(helper))
     }
 
-    /// The helper that forwards the packets of clients, if the file, or that of another endpoint of the tunnel, says so.
+    /// The helper that forwards the packets of clients, if the file, or the file of another endpoint of the tunnel, says so.
     fn forward(&mut self, device: &str) -> Result<Option<Helper>, Failure> {
         let forwarding = match &self.shared {
             Some(shared) => shared.take_forwarding(&self.name),

@@ -26,7 +26,7 @@ use worker::{Job, OnFailure, Opening, Run, Worker};
 const SIGTERM: &str = "sigterm";
 /// What stands there while a server's update closes the device and opens it: no signal (OpenVPN's sig.c, `signal_name`).
 const NO_SIGNAL: &str = "UNKNOWN";
-/// What `dns-updown` is run for when a device is opened.
+/// The `script_type` of `dns-updown` when a device is opened.
 const DNS_UP: &str = "dns-up";
 /// The context of scripts of a device that is opened or closed.
 const INIT: &str = "init";
@@ -68,7 +68,7 @@ pub(super) struct TunnelScripts {
     /// What the settings are that come next.
     next: Option<TunnelFacts>,
     opened: Option<Opened>,
-    /// The number of that opening, and its context.
+    /// The number of the last opening, and its context.
     opening: (Opening, &'static str),
     /// `route-up` is still to run for what was opened.
     routes_due: bool,
@@ -133,7 +133,8 @@ impl TunnelScripts {
         self.env.extend(facts.env.iter().cloned());
         if let Some(argv) = self.config.ip_change.clone() {
             let argv = [argv, vec![facts.address.clone()]].concat();
-            // A peer moves as often as it likes, and where it was is of no interest any more.
+            // Runs that wait are withdrawn, as they would tell of an address that the peer has left. So a peer that moves often has
+            // one run wait.
             self.worker.withdraw_runs("ipchange");
             self.run("ipchange", argv, OnFailure::Warn, device);
         }
@@ -324,8 +325,8 @@ impl TunnelScripts {
         }
     }
 
-    /// Takes back what was opened last, if no script has heard of it yet. Whether it was so. So a peer that changes settings or
-    /// comes and goes faster than scripts run has one run of each wait.
+    /// Withdraws the last opening, if none of its scripts has begun, and returns whether it did. So at most one run of each script
+    /// waits when a peer changes settings, or comes and goes, faster than scripts run.
     fn withdraw(&mut self) -> bool {
         let (opening, context) = self.opening;
         let is_withdrawn = self.opened.is_some() && self.worker.withdraw(opening);
@@ -460,7 +461,7 @@ impl TunnelScripts {
         self.run_with(name, argv, (Vec::new(), on_failure, None), device);
     }
 
-    /// Runs what tells of the device that was opened.
+    /// Runs a script that tells of the last opening of the device.
     fn run_of_opening(&mut self, name: &str, argv: Vec<String>, on_failure: OnFailure, device: &str) {
         let of = Some(self.opening.0);
         self.run_with(name, argv, (Vec::new(), on_failure, of), device);

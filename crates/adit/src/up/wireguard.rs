@@ -139,7 +139,7 @@ impl Tunnel<'_> {
         orders.failure().map_or_else(|| outcome(ended), Err)
     }
 
-    /// The helper that forwards the packets of peers, if the file, or that of another endpoint of the tunnel, says so.
+    /// The helper that forwards the packets of peers, if the file, or the file of another endpoint of the tunnel, says so.
     fn forward(&mut self, interface: &str) -> Result<Option<Helper>, Failure> {
         let found = match &self.shared {
             Some(shared) => shared.take_forwarding(&self.name),
@@ -197,7 +197,7 @@ impl Tunnel<'_> {
         self.file.to_str().and_then(file::interface_name).unwrap_or_default()
     }
 
-    /// What the system is to look like, and by which routes.
+    /// The settings that the system is to have, and how allowed IPs become routes.
     fn settings(&mut self, endpoints: &Endpoints) -> Result<(TunnelSettings, Routes), Failure> {
         let mut netlink = Netlink::open().map_err(no_netlink)?;
         let addresses: Vec<_> = endpoints.values().map(std::net::SocketAddr::ip).collect();

@@ -139,8 +139,8 @@ impl Tunnel {
         self.driver.tun_name()
     }
 
-    /// What a helper has to do for it: bind and mark sockets, write its timestamp, remove the file of the socket at which it
-    /// listens now, and with `network` set up the device.
+    /// The tasks of a helper of the tunnel: to bind and mark sockets, write the timestamp, remove the file of the socket at which
+    /// the tunnel listens now, and with `network` set up the device.
     pub(crate) fn policy(&self, network: bool) -> Policy {
         Policy {
             state_file: Some(self.timestamps.path().to_owned()),

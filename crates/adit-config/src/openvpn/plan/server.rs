@@ -98,8 +98,8 @@ pub(super) fn server(
     })
 }
 
-/// What clients must be told so that their packets come to where the server forwards them (`#adit: forward`), unless the
-/// file pushes it in its own words.
+/// Pushes to clients the routes to the networks that the server forwards to (`#adit: forward`). A file that pushes
+/// `redirect-gateway` or `redirect-private` itself keeps its own for the internet.
 fn push_destinations(draft: &mut Draft, v4: bool, v6: bool) {
     let pushes = |draft: &Draft, name: &str| {
         draft.server.push.iter().any(|option| option.split_whitespace().next() == Some(name))

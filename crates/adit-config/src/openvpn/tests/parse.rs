@@ -236,7 +236,7 @@ fn connections() {
     assert_eq!(hosts, [("b", 443, Tcp, 0), ("c", 53, Udp, 2)]);
     assert_eq!(client.remotes[1].bind, Some(Bind { address: Some("::1".parse().unwrap()), port: 1194 }));
     assert_eq!(client.remotes[1].connect_timeout.as_secs(), 7);
-    // What stands behind a block does not hold for it, and what stands in one holds for no other.
+    // A setting behind a block does not hold for the block, and a setting in a block holds for no other block.
     let (_, client) = self::client(
         "port 5\n<connection>\nremote b\nproto tcp\n</connection>\nproto udp6\nport 7\nconnect-timeout 9\n\
          <connection>\nremote c\n</connection>",

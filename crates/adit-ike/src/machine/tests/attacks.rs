@@ -1,4 +1,4 @@
-//! What peers that have not authenticated send, and what others send in their place.
+//! Attacks: messages of peers that have not authenticated, and messages that are forged, changed or malformed.
 
 use adit_core::{Path, Protocol, Rejected};
 
@@ -187,7 +187,7 @@ fn what_is_not_authentic_changes_nothing() {
             changed.bytes[index] ^= 0x21;
             world.deliver(&changed);
         }
-        // The same message to its sender.
+        // The message is sent back to its sender.
         let path = Path::Udp { socket: 0, remote: std::net::SocketAddr::new(address(datagram.to), 500) };
         let reflected = Datagram { to: 1 - datagram.to, path, ..datagram.clone() };
         world.deliver(&reflected);

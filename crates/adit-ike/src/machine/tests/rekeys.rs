@@ -103,7 +103,7 @@ fn rekeys_collide_at_each_moment() {
     }
 }
 
-/// The same, and a message is lost. Traffic passes after one retransmission.
+/// Both ends rekey at once, and a message is lost. Traffic passes after one retransmission.
 #[test]
 fn rekeys_collide_and_each_message_may_be_lost() {
     for (first_kind, first) in REKEYS {
@@ -122,7 +122,7 @@ fn rekeys_collide_and_each_message_may_be_lost() {
                     format!("{first_kind}, and {second_kind} {millis} ms later, without message {lost}");
                 world.run(seconds(3));
                 assert!(world.is_connected(), "{what}: {}", world.state());
-                // What the peer was to delete, and has not, ends after three minutes.
+                // Replaced SAs that the peer has not deleted end after three minutes.
                 world.run(seconds(200));
                 world.assert_settled(&what);
                 assert!(world.planes.iter().all(|plane| plane.downs.is_empty()), "{what}");
@@ -131,7 +131,8 @@ fn rekeys_collide_and_each_message_may_be_lost() {
     }
 }
 
-/// The peer's rekey that collides with that of an end: the number by which the end knows what it made, and its lower nonce.
+/// The peer's rekey that collides with a rekey of `end`: the SPI that `end` chose for the SA of the peer's rekey, and the lower
+/// nonce of the peer's rekey.
 fn peers_rekey(world: &World, end: usize) -> (u64, Vec<u8>) {
     let found = world.ends[end].sas.values().find_map(|sa| match &sa.pending.as_ref()?.request {
         Request::Child(request) => {
@@ -145,7 +146,7 @@ fn peers_rekey(world: &World, end: usize) -> (u64, Vec<u8>) {
     found.expect("a collision")
 }
 
-/// RFC 7296 sections 2.8.1 and 2.8.2: what the exchange with the lowest of the four nonces made goes.
+/// The SA of the exchange with the lowest of the four nonces is deleted (RFC 7296 sections 2.8.1 and 2.8.2).
 #[test]
 fn of_two_rekeys_that_with_the_lowest_nonce_is_redundant() {
     let mut winners = [0, 0];
@@ -160,7 +161,7 @@ fn of_two_rekeys_that_with_the_lowest_nonce_is_redundant() {
             rekey(&mut world, B);
             world.run(Duration::from_millis(15));
             let [(of_b, lowest_of_b), (of_a, lowest_of_a)] = [A, B].map(|end| peers_rekey(&world, end));
-            // An end knows what the other end's exchange made.
+            // Each end knows the SA that the other end's exchange made.
             let (end, survivor) = if lowest_of_a < lowest_of_b { (A, of_b) } else { (B, of_a) };
             winners[1 - end] += 1;
             world.run(seconds(30));
@@ -173,7 +174,7 @@ fn of_two_rekeys_that_with_the_lowest_nonce_is_redundant() {
     assert!(winners.iter().all(|count| *count > 0), "{winners:?}");
 }
 
-/// Also when no packet shows that the peer has the new keys: its deletion of the old child SA does.
+/// If no packet shows that the peer has the new keys, its deletion of the old child SA shows it.
 #[test]
 fn without_packets_the_deletion_changes_to_the_new_child_sa() {
     for end in [A, B] {

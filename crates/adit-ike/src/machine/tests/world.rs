@@ -1,4 +1,4 @@
-//! Two endpoints over a network in memory, with virtual time, and what their data planes have.
+//! Two endpoints over a network in memory, with virtual time, and their data planes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +18,7 @@ use crate::wire::{IdType, Identification};
 pub(super) const PEER: PeerId = PeerId(0);
 pub(super) const A: usize = 0;
 pub(super) const B: usize = 1;
-/// What a NAT in front of end A shows in place of its address.
+/// The outside address of a NAT in front of end A.
 const OUTSIDE: [u8; 4] = [198, 51, 100, 1];
 const LATENCY: Duration = Duration::from_millis(10);
 
@@ -67,7 +67,7 @@ pub(super) fn params(connection: Connection) -> Params {
     }
 }
 
-/// What the data plane of an end has.
+/// The data plane of an end, with the events that the end emitted.
 #[derive(Default)]
 pub(super) struct Plane {
     pub(super) peer: Option<PeerConfig>,
@@ -76,7 +76,7 @@ pub(super) struct Plane {
     opened: BTreeSet<SessionId>,
     /// Sessions that seal once they have opened a packet.
     waiting: BTreeSet<SessionId>,
-    /// How often the session in use went before another one was activated.
+    /// How often the session in use was retired before another one was activated.
     pub(super) gaps: usize,
     pub(super) ups: usize,
     pub(super) downs: Vec<String>,
@@ -133,7 +133,7 @@ pub(super) struct Datagram {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What becomes of a datagram with its number.
+/// The function that gives the delay of each copy of a datagram, by the datagram's number. No copies: it is lost.
 pub(super) type Network = Box<dyn FnMut(usize, &Datagram) -> Vec<Duration>>;
 
 pub(super) struct World {
@@ -145,9 +145,9 @@ pub(super) struct World {
     pub(super) sent: usize,
     /// All datagrams that were sent.
     pub(super) log: Vec<Datagram>,
-    /// When each copy of a datagram comes, after it was sent.
+    /// The delays of datagrams.
     pub(super) network: Network,
-    /// No packets pass, so that no end is told that the other one seals with new keys.
+    /// Whether no packets pass, so that no end learns from a packet that the other end seals with new keys.
     pub(super) is_quiet: bool,
     /// The source port of end A behind a NAT.
     pub(super) nat: Option<u16>,
@@ -205,7 +205,7 @@ impl World {
         self.check_active(end);
     }
 
-    /// A packet of the end that seals with a new session is opened at the other end: it says so, some time later.
+    /// If `end` seals with a new session, the other end opens a packet of it and gets [`Notice::FirstOpened`].
     fn check_active(&mut self, end: usize) {
         if self.is_quiet {
             return;
@@ -269,7 +269,7 @@ impl World {
         self.drain(end);
     }
 
-    /// Runs for that time.
+    /// Runs both ends for that time.
     pub(super) fn run(&mut self, time: Duration) {
         let end = self.now + time;
         let mut at_once = 0;
@@ -303,7 +303,7 @@ impl World {
         }
     }
 
-    /// Both ends are up, and each seals with a session that the other end opens with the same keys.
+    /// Whether each end seals with a session that the other end opens with the same keys.
     pub(super) fn is_connected(&self) -> bool {
         [A, B].into_iter().all(|end| {
             let (own, other) = (&self.planes[end], &self.planes[1 - end]);
@@ -315,7 +315,7 @@ impl World {
         })
     }
 
-    /// Each end has one session, and both are the two directions of one child SA.
+    /// Whether the ends are connected, and each has one session and one IKE SA, and no half-open ones.
     pub(super) fn is_settled(&self) -> bool {
         self.is_connected()
             && self.planes.iter().all(|plane| plane.sessions.len() == 1)

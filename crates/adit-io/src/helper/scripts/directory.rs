@@ -105,7 +105,7 @@ impl RunDirectory {
 
 impl Drop for RunDirectory {
     fn drop(&mut self) {
-        // What cannot be removed goes with the helper's directory.
+        // A file that cannot be removed now goes with the helper's directory.
         let _ = self.remove();
     }
 }

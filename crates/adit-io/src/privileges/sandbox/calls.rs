@@ -93,8 +93,8 @@ pub(super) const ALLOWED_HERE: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const ALLOWED_HERE: &[libc::c_long] = &[libc::SYS_newfstatat];
 
-/// What a helper that starts no program may call besides [`ALLOWED`]: it opens files, makes sockets, and loads the modules by which
-/// the C library resolves names.
+/// Calls that are allowed, besides [`ALLOWED`], to a helper that starts no program: it opens files, makes sockets, and loads the
+/// modules by which the C library resolves names.
 pub(super) const OF_HELPER: &[libc::c_long] = &[
     // Files.
     libc::SYS_openat,
@@ -168,7 +168,7 @@ pub(super) const OF_HELPER: &[libc::c_long] = &[
     libc::SYS_times,
 ];
 
-/// Older calls of that kind.
+/// Older calls of a helper, beside [`OF_HELPER`], on some architectures.
 #[cfg(target_arch = "x86_64")]
 pub(super) const OF_HELPER_HERE: &[libc::c_long] = &[
     libc::SYS_open,
@@ -198,8 +198,8 @@ pub(super) const OF_HELPER_HERE: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const OF_HELPER_HERE: &[libc::c_long] = &[];
 
-/// What neither this process nor a program that it starts has a use for: other processes' memory and descriptors, parts of the
-/// kernel with a history of faults. An operator's script may mount, enter namespaces and load modules.
+/// Calls for which neither this process nor a program that it starts has a use: they reach other processes' memory and descriptors,
+/// or parts of the kernel with a history of faults. An operator's script may mount, enter namespaces and load modules.
 pub(super) const NEVER: &[libc::c_long] = &[
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -215,13 +215,13 @@ pub(super) const NEVER: &[libc::c_long] = &[
     libc::SYS_lookup_dcookie,
 ];
 
-/// Older calls of that kind.
+/// Older calls that nothing has a use for, beside [`NEVER`], on some architectures.
 #[cfg(target_arch = "x86_64")]
 pub(super) const NEVER_HERE: &[libc::c_long] = &[libc::SYS_uselib, libc::SYS_iopl, libc::SYS_ioperm];
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const NEVER_HERE: &[libc::c_long] = &[];
 
-/// What code in a process that starts no programs of its own and changes nothing of the system has no use for besides.
+/// Further calls for which code has no use in a process that starts no programs of its own and changes nothing of the system.
 pub(super) const OF_ADMINISTRATORS: &[libc::c_long] = &[
     libc::SYS_setns,
     libc::SYS_unshare,

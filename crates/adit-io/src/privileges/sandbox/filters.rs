@@ -84,8 +84,8 @@ fn all(lists: &[&[libc::c_long]]) -> Rules {
     lists.iter().copied().flatten().map(|number| (*number, Vec::new())).collect()
 }
 
-/// What a running tunnel may call. All else is refused with EPERM, not by killing: the C library tries some calls of
-/// which it can do without.
+/// The filter of a running tunnel, with the calls that it may make. All other calls are refused with EPERM, and the process is not
+/// killed: the C library tries some calls that it can do without.
 ///
 /// The kernel remembers which calls are allowed whatever their arguments (Linux 5.11), so those of the packet path
 /// must have no conditions and then do not run the filter at all.
@@ -95,7 +95,7 @@ fn tunnel_filter() -> io::Result<BpfProgram> {
     compile(rules, refusal(libc::EPERM), SeccompAction::Allow)
 }
 
-/// What a helper may call that starts no program.
+/// The filter of a helper that starts no program, with the calls that it may make.
 fn helper_filter() -> io::Result<BpfProgram> {
     let mut rules = conditional().map_err(io::Error::other)?;
     rules.extend(all(&[ALLOWED, ALLOWED_HERE, OF_HELPER, OF_HELPER_HERE]));

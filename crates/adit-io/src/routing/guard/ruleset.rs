@@ -31,7 +31,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// What a line of `nft list tables` says, if the table is a tunnel's: the table with its family, and its name.
+/// The table in a line of `nft list tables`, if it is a tunnel's: as text with its family, and by its name.
 pub(super) fn table_of_ours(line: &str) -> Option<(String, Name)> {
     let table = line.trim().strip_prefix("table ")?;
     let (_, name) = table.split_once(' ')?;

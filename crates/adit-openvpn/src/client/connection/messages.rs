@@ -21,7 +21,7 @@ impl Connection {
     ) -> Result<(), KeyStateError> {
         record.push(0);
         for message in split(&mut record) {
-            // What ends the connection is the last message that is heard.
+            // The message that ends the connection is the last one that is handled.
             if self.verdict.is_some() {
                 break;
             }

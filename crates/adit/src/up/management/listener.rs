@@ -164,10 +164,10 @@ impl Drop for ManagementListener {
     }
 }
 
-/// Whether there are the accounts that may come in, and a place for the socket.
+/// Whether the accounts that may connect exist, and a socket can be made at its path.
 ///
 /// # Errors
-/// What is missing.
+/// The directive at fault, and why: an account that does not exist, or a path at which no socket can be made.
 pub(super) fn judge(settings: &Management) -> Result<(), Fault> {
     accounts(settings)?;
     match &settings.address {
@@ -178,7 +178,7 @@ pub(super) fn judge(settings: &Management) -> Result<(), Fault> {
     }
 }
 
-/// The user and the group that alone may come in by a Unix socket.
+/// The user and the group that alone may connect to a Unix socket.
 fn accounts(settings: &Management) -> Result<[Option<Account>; 2], Fault> {
     let find = |directive, user: Option<&str>, group: Option<&str>| {
         Account::find(user, group).map_err(|error| (directive, format!("{directive}: {error}")))
@@ -187,7 +187,7 @@ fn accounts(settings: &Management) -> Result<[Option<Account>; 2], Fault> {
     Ok([user, find("management-client-group", None, settings.client_group.as_deref())?])
 }
 
-/// Whether a socket can have that path, as far as files go.
+/// Whether a socket can be made at a path: the path is free or a socket's, and its directory is there.
 fn has_place(path: &Path) -> Result<(), String> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if !metadata.file_type().is_socket() => {

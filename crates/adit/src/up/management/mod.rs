@@ -103,7 +103,7 @@ impl Management {
     /// Judges what the configuration in `file` says of the socket, and reads the password.
     ///
     /// # Errors
-    /// What is wrong, and the directive at fault.
+    /// The directive at fault, and why.
     pub(super) fn judge(
         config: &Config,
         file: &Path,
@@ -124,7 +124,7 @@ impl Management {
     /// Opens the socket that the configuration speaks of, if it does, with the password that [`Management::judge`] read.
     ///
     /// # Errors
-    /// Why not, and the directive at fault.
+    /// The directive at fault, and why.
     pub(super) fn open(
         config: &Config,
         password: SocketPassword,

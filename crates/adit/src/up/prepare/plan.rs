@@ -1,4 +1,4 @@
-//! What the protocol of an OpenVPN configuration takes: certificates, keys, lists, and all other parameters.
+//! The parameters of the protocol of an OpenVPN configuration: certificates, keys, lists, and all others.
 
 use std::path::Path;
 
@@ -37,23 +37,23 @@ pub(in crate::up) enum Plan {
     PointToPoint { params: Box<ServerParams>, with: Secured },
 }
 
-/// What a protocol over TLS is made of, whichever end it is.
+/// The parts of which a protocol over TLS is made, at either end.
 pub(in crate::up) struct Secured {
-    /// Who we are and whom we trust.
+    /// Our certificate and key, and the authorities that we trust.
     pub(in crate::up) credentials: Credentials,
     /// The key of `credentials`, where it is held elsewhere.
     pub(in crate::up) key: Option<ExternalKey>,
     /// The revocation lists.
     pub(in crate::up) lists: Option<Revocations>,
-    /// What may change while the tunnel runs.
+    /// The revocation lists, expiry dates and names of the peer, which may change while the tunnel runs.
     pub(in crate::up) watched: Watched,
-    /// The wall clock at the origin of our own.
+    /// The Unix time at the origin of adit's own clock.
     pub(in crate::up) wall: UnixTime,
-    /// What the protocol draws its random numbers from.
+    /// The seed of the protocol's random numbers.
     pub(in crate::up) seed: [u8; 32],
 }
 
-/// Makes the parameters that the configuration asks for. Passwords of proxies are put into it.
+/// Makes the parameters that the configuration asks for. Passwords of proxies are put into the configuration.
 ///
 /// # Errors
 /// The first thing that cannot be used, with its line.
@@ -63,7 +63,7 @@ pub(in crate::up) fn plan(
     asking: &Asking<'_>,
     notes: &mut dyn Notes,
 ) -> Result<Plan, Failure> {
-    // What is learnt now may be wrong.
+    // This is asked of the configuration before passwords are put into it, as those may be wrong.
     let asks_later = proxies::ask_later(&parsed.config);
     learn_proxy_passwords(parsed, file, asking)?;
     let parsed = &*parsed;
@@ -112,7 +112,7 @@ fn static_plan(
     Ok(Plan::Static { params: Box::new(params), watched, wall, seed })
 }
 
-/// Certificates, keys and lists; asks for what is encrypted.
+/// Reads certificates, keys and lists; asks for the password of an encrypted key.
 fn secured(
     parsed: &Parsed,
     file: &Path,
@@ -133,7 +133,7 @@ fn secured(
     Ok(Secured { credentials, key, lists, watched, wall: wall(), seed })
 }
 
-/// Our certificate and key. Where no one is asked, others stand in for those that a password or a token would be needed for.
+/// Our certificate and key. With [`Asking::Never`], others stand in for those that are not known before the start ([`held_back`]).
 fn own(
     parsed: &Parsed,
     file: &Path,
@@ -161,7 +161,7 @@ fn own(
     Ok((credentials, key))
 }
 
-/// Why our certificate and key are not known before the start, if they are not, and the directive that says so.
+/// The directive because of which our certificate and key are not known before the start, if there is one, and the reason.
 fn held_back(config: &Config) -> Option<(&'static str, &'static str)> {
     match &config.tls.external {
         Some(ExternalIdentity::Management(identity)) => match identity.certificate {
@@ -254,7 +254,7 @@ fn locate(parsed: &Parsed, file: &Path, error: &CredentialError) -> Failure {
     at_line(parsed, file, error.directive(), error)
 }
 
-/// The wall clock at the origin of our own.
+/// The Unix time at the origin of adit's own clock.
 fn wall() -> UnixTime {
     UnixTime(adit_io::unix_at_origin().as_secs())
 }

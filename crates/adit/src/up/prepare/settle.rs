@@ -1,4 +1,4 @@
-//! What the system must have for a tunnel of OpenVPN's: programs, accounts, directories, places for files.
+//! The things that the system must have for an OpenVPN tunnel: programs, accounts, directories, places for files.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::up::tunnel::place;
 use crate::up::tunnel_scripts::check::is_program;
 use crate::up::{Failure, back_ends, tunnel_scripts};
 
-/// What was found in the system.
+/// The things that were found in the system.
 pub(in crate::up) struct Settled {
     /// The account that `user` and `group` name.
     pub(in crate::up) account: Option<Account>,
@@ -22,10 +22,10 @@ pub(in crate::up) struct Settled {
     pub(in crate::up) management_password: SocketPassword,
 }
 
-/// Judges all of it. Scripts that adit does without are removed from the configuration.
+/// Finds and judges the things that the system must have. Scripts that adit does without are removed from the configuration.
 ///
 /// # Errors
-/// The first that is missing, with its line.
+/// The first thing that is missing or cannot be used, with its line.
 pub(in crate::up) fn settle(
     parsed: &mut Parsed,
     file: &Path,

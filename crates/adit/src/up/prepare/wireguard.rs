@@ -1,4 +1,4 @@
-//! What a WireGuard file names and the system must have.
+//! The things that a WireGuard file names and the system must have.
 
 use std::path::Path;
 
@@ -11,10 +11,11 @@ use crate::up::wireguard::Streams;
 use crate::up::wireguard::network;
 
 /// Reads the certificates of authorities that the file names, and finds its routing table and its programs. Commands of `PreUp` may
-/// make them, so that they are looked for after these.
+/// make all of these. The result for a file with `PreUp` is therefore `None`: its certificates and its table are looked for after
+/// the commands have run, and its programs when they are to run.
 ///
 /// # Errors
-/// What is missing or cannot be read, with its line.
+/// The first thing that is missing or cannot be read, with its line.
 pub(in crate::up) fn prepare(
     file: &Path,
     parsed: &Parsed,
@@ -35,10 +36,10 @@ pub(in crate::up) fn prepare(
     Streams::new(file, &parsed.config).map(Some)
 }
 
-/// Whether the programs that decide and hear about peers are there.
+/// Whether the programs that decide and hear about peers can be run.
 ///
 /// # Errors
-/// Which is not.
+/// The program that cannot be run and why, with its line.
 fn programs(file: &Path, parsed: &Parsed) -> Result<(), Failure> {
     let interface = &parsed.config.interface;
     let programs =
@@ -55,7 +56,7 @@ fn programs(file: &Path, parsed: &Parsed) -> Result<(), Failure> {
 /// Whether the routing table that the file names is there.
 ///
 /// # Errors
-/// It is not.
+/// There is no table of that name.
 fn table(file: &Path, parsed: &Parsed) -> Result<(), Failure> {
     network::check_name(&parsed.config.interface.table)
         .map_err(|why| network::at_line(parsed, file, "Table", &why))

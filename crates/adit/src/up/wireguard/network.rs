@@ -1,4 +1,4 @@
-//! What the system is to look like: as wg-quick(8) has it, but that a full tunnel lets less pass beside it.
+//! The settings that the system is to have for a tunnel: those of wg-quick(8), except that a full tunnel lets less pass beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -42,7 +42,7 @@ pub(super) fn kill_switch_mark(config: &Config, number: usize) -> u32 {
 /// How allowed IPs become routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Routes {
-    /// Where they go.
+    /// The table of the routes.
     pub(super) table: RouteTable,
     /// All traffic of a family with a default route goes into the tunnel, whatever other routes say.
     pub(super) redirects: bool,
@@ -51,18 +51,19 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    /// Whether the tunnel's own datagrams are told by their mark, so that it stays that of the start.
+    /// Whether the tunnel's own datagrams are recognized by their mark, which then stays the mark of the start.
     pub(super) fn go_by_mark(&self) -> bool {
         self.redirects || matches!(self.table, RouteTable::ByMark(_))
     }
 
-    /// The mark, where it is to be known to more than the sockets and is not that of all tunnels.
+    /// The mark, if traffic is redirected and the mark is not [`adit_io::MARK`], which tunnels share by default.
     pub(super) fn own_mark(&self) -> Option<u32> {
         (self.redirects && self.mark != adit_io::MARK).then_some(self.mark)
     }
 }
 
-/// How allowed IPs become routes. `kill_switch` is the mark by which that knows the tunnel's own datagrams, if it is on.
+/// How allowed IPs become routes. `kill_switch` is the mark by which the kill switch knows the tunnel's own datagrams, if the kill
+/// switch is on.
 ///
 /// # Errors
 /// There is no such table, or none is free.
@@ -90,7 +91,8 @@ fn full_tunnel(config: &Config, mark: u32, kill_switch: Option<u32>) -> Result<R
         }
         mark => mark,
     };
-    // The kill switch has chosen without a look at the system; the person who wrote a number into the file, with one.
+    // A number that was chosen for the kill switch may be in use, as it was chosen without a look at the system. A number in the
+    // file is the choice of its author.
     let is_chosen = kill_switch.is_some() && config.interface.fwmark.is_none_or(|mark| mark == 0);
     if is_chosen && Routing::free_table(number).is_ok_and(|free| free != number) {
         return Err(format!("routing table {number} is in use: name a free number in FwMark"));
@@ -131,7 +133,7 @@ fn in_names(text: &str, name: &str) -> Option<u32> {
     })
 }
 
-/// What the system is to look like.
+/// The settings that the system is to have.
 pub(super) fn settings(config: &Config, mtu: u16, by: Routes) -> TunnelSettings {
     let interface = &config.interface;
     let mut routes = match interface.table {

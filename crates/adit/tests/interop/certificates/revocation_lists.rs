@@ -24,7 +24,7 @@ pub(super) fn identity([certificate, key]: &[String; 2]) -> String {
     format!("<cert>\n{certificate}</cert>\n<key>\n{key}</key>\n")
 }
 
-/// What a server with this list does.
+/// The effect of a list of this form in a server of this program.
 fn effect(author: &Author, form: &Form, server: Program, namespace: &Namespace) -> Result<Effect, String> {
     let directory = Scratch::create("lists").unwrap();
     let file = directory.path().join("list.pem");

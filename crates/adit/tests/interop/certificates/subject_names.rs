@@ -1,4 +1,4 @@
-//! What scripts get of a subject: OpenVPN's names and values, and adit's.
+//! The names and values of a subject's attributes that scripts get from OpenVPN and from adit.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ fn name(first: usize) -> DistinguishedName {
     name
 }
 
-/// A server's certificate with such a name.
+/// A server's certificate, whose subject is the [`name`] of `first`, and its key.
 fn certificate(author: &Author, first: usize) -> [String; 2] {
     let mut params = CertificateParams::default();
     params.distinguished_name = name(first);
@@ -54,7 +54,8 @@ fn certificate(author: &Author, first: usize) -> [String; 2] {
     certify(&author.issuer, params)
 }
 
-/// What `tls-verify` of that program gets of the server's certificate: the subject and the variables of its attributes.
+/// The text that a script of `tls-verify` gets from `client` about the server's certificate: the subject and the variables of its
+/// attributes.
 fn told(client: Program, author: &Author, server: &[String; 2], namespace: &Namespace) -> String {
     let directory = Scratch::create("subject").unwrap();
     let told = directory.path().join("told");
@@ -119,7 +120,7 @@ fn names_are_those_that_openssl_prints() {
                 assert!(ours == name || oid == "1.3", "{oid}: {ours}, OpenSSL: {name}");
                 common += 1;
             }
-            // The listing cuts long ones off.
+            // The listing cuts long identifiers off.
             None => assert!(oid.ends_with('.') || !is_of_names(oid), "{oid} {name} is missing"),
         }
     }

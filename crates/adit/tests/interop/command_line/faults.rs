@@ -19,7 +19,7 @@ const FAULTS: usize = 300;
 /// Faults that are tried at once.
 const THREADS: usize = 3;
 
-/// What a program made of a configuration.
+/// A program's verdict on a configuration.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     /// It can be used: `up` went on to its device.
@@ -44,7 +44,7 @@ fn error_of(text: &str, file: &Path) -> String {
     error.strip_prefix(&named).unwrap_or(error).to_owned()
 }
 
-/// `adit check`. No verdict where it says that it shows at the start alone, as a password is asked for then.
+/// The verdict of `adit check`; `None` where it says that a point is not known before the start, as a password is asked for then.
 fn check(file: &Path) -> Option<Verdict> {
     let Output { status, stderr, stdout } = adit("check", file).stdin(Stdio::null()).output().unwrap();
     match status.code() {
@@ -60,7 +60,7 @@ fn devices(namespace: &Namespace) -> usize {
     list.unwrap().lines().count()
 }
 
-/// `adit up`, until it has a device or has ended.
+/// The verdict of `adit up`, which runs until it has a device or has ended.
 fn up(file: &Path, namespace: &Namespace) -> Verdict {
     let before = devices(namespace);
     let mut process = namespace.spawn("adit up", adit("up", file)).unwrap();
@@ -75,7 +75,7 @@ fn up(file: &Path, namespace: &Namespace) -> Verdict {
     Verdict::Refused(status.code().unwrap(), error_of(&process.log(), file))
 }
 
-/// One fault: the verdicts, if they differ.
+/// Tries one fault: the verdict of `adit up`, or as an error both verdicts, if they differ.
 fn disagreement(number: usize, material: &Material, namespace: &Namespace) -> Result<Verdict, String> {
     let mut random = Random::new(number as u64);
     let base = Base::ALL[number % Base::ALL.len()];

@@ -1,5 +1,5 @@
-//! A server whose clients reach a host beyond it, by name and by both families, from `adit init` and `adit add-client` alone; and
-//! that all is as before when the server has ended, or was killed and started again.
+//! Tests of forwarding: clients reach a host beyond a server, by name and by both families, with the files of `adit init` and
+//! `adit add-client`. The system is as before when the server has ended, or was killed and started again.
 
 use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -14,16 +14,16 @@ use adit_testbed::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What the tests drive besides `ip`.
+/// The programs that the tests run besides `ip`.
 const PROGRAMS: [&str; 6] = ["nft", "iptables", "ip6tables", "iptables-save", "getent", "unshare"];
-/// The host beyond the server, which has no route back.
+/// The addresses of the host beyond the server, which has no route back.
 const HOST: [&str; 2] = ["198.51.100.80", "2001:db8:51::80"];
-/// Its name server.
+/// The address of the name server, which is on the host.
 const NAME_SERVER: &str = "198.51.100.53";
-/// Another network behind the server.
+/// Another network behind the server, and the host's address in it.
 const LAN: [&str; 2] = ["192.168.77.0/24", "192.168.77.80"];
 const NAME: &str = "beyond.test";
-/// How FORWARD looks where Docker runs.
+/// The commands of the shell that leave the chain FORWARD as Docker does.
 const DOCKER: &str = "for t in iptables ip6tables; do $t -N DOCKER-USER; $t -A DOCKER-USER -j RETURN; \
                       $t -A FORWARD -j DOCKER-USER; $t -A FORWARD -o docker0 -j DROP; $t -P FORWARD DROP; done";
 
@@ -38,7 +38,7 @@ struct World {
 }
 
 impl World {
-    /// With a server that `adit init` made with these words.
+    /// Creates the namespaces, with a server that `adit init` made with these words.
     fn create(words: &str) -> Self {
         let scratch = Scratch::create("forwarding").unwrap();
         let [client, server, host] =
@@ -87,7 +87,7 @@ impl World {
 
     /// The rules of nftables and iptables, and the parameters of the network, without those of a tunnel's device.
     fn state(&self) -> String {
-        // What the kernel counts or chooses at random is no setting.
+        // Counters and values that the kernel chooses at random are no settings.
         self.shell(
             "nft --stateless list ruleset; for save in iptables-save ip6tables-save; do $save | sed '/^#/d; s/ \\[[0-9:]*\\]$//'; done; \
              sysctl -a 2>/dev/null | grep -E '^net\\.ipv[46]\\.(conf|ip_forward)' | grep -vE \
@@ -114,7 +114,7 @@ impl World {
         };
         let pids = listing();
         assert!(pids.len() >= 3, "the server and two helpers: {pids:?}");
-        // Helpers first: they take back what they did when the server is gone.
+        // Helpers are killed first: when the server is gone, they take back their changes.
         for pid in pids.into_iter().rev() {
             let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
         }
@@ -123,7 +123,7 @@ impl World {
         self.process = None;
     }
 
-    /// Starts a client by a file that `adit add-client` made; it has the name servers of the tunnel.
+    /// Starts a client by a file that `adit add-client` made. The client has the name servers of the tunnel.
     fn client(&self, file: &str, up: &str) -> Client<'_> {
         let names = self.scratch.write("resolv.conf", "nameserver 192.0.2.1\n").unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
@@ -150,7 +150,7 @@ impl Client<'_> {
         format!("{}\n{server}\n{}", self.process.log_tail(), self.world.shell("nft list ruleset"))
     }
 
-    /// The host beyond the server has this name, and answers at both its addresses.
+    /// Checks that the client finds both addresses of the host by its name, and that the host answers at both.
     fn reaches_by_name(&self) {
         for (database, address) in [("ahostsv4", HOST[0]), ("ahostsv6", HOST[1])] {
             let found = resolve(&self.world.client, &self.names, database);
@@ -175,7 +175,7 @@ impl Client<'_> {
     }
 }
 
-/// What the C library finds with that file in the place of /etc/resolv.conf.
+/// The addresses of [`NAME`] that the C library finds with the file `names` in the place of /etc/resolv.conf.
 fn resolve(namespace: &Namespace, names: &Path, database: &str) -> String {
     let mut unshare = program("unshare").unwrap();
     let script = "mount --bind \"$0\" \"$(readlink -f /etc/resolv.conf)\" && getent \"$1\" \"$2\" || true";
@@ -183,7 +183,7 @@ fn resolve(namespace: &Namespace, names: &Path, database: &str) -> String {
     namespace.run(unshare).unwrap()
 }
 
-/// A name server that knows one name (RFC 1035, RFC 3596).
+/// A name server that answers for every name with the addresses of the host (RFC 1035, RFC 3596).
 struct NameServer {
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -254,7 +254,7 @@ fn clients_of_openvpn_reach_a_host_beyond_the_server_by_name() {
     assert_ne!(world.state(), before);
     world.stop();
     assert_eq!(world.state(), before);
-    // A killed one leaves all in place; the next takes it back, which forwards nothing itself.
+    // A killed server leaves its changes in place. The next server takes them back, although it forwards nothing itself.
     world.start(&["server.conf"], "forwards 10.");
     world.kill_all();
     assert!(world.state().contains("adit_forward_"), "{}", world.state());
@@ -267,7 +267,7 @@ fn clients_of_openvpn_reach_a_host_beyond_the_server_by_name() {
     assert_eq!(world.state(), before);
 }
 
-/// The owner's rules in FORWARD drop what nothing takes: as Docker leaves it.
+/// The chain FORWARD drops packets that no rule accepts, as Docker leaves it.
 #[test]
 fn clients_of_both_protocols_reach_beyond_a_server_with_docker() {
     if !can_run(
@@ -304,7 +304,7 @@ fn clients_of_both_protocols_reach_beyond_a_server_with_docker() {
     world.start(&files, "server: forwards 10.");
     world.kill_all();
     assert_ne!(world.state(), before);
-    // The WireGuard file alone.
+    // The next server runs the WireGuard file alone.
     world.start(&files[1..], "forwards 10.");
     let client = world.client(&format!("{name}.conf"), "interface up");
     client.reaches_by_name();
@@ -314,7 +314,7 @@ fn clients_of_both_protocols_reach_beyond_a_server_with_docker() {
     assert_eq!(world.state(), before);
 }
 
-/// One line in a file that is there, for one network: it is reached, and the rest is not.
+/// One line in an existing file gives clients one network; they do not reach the rest.
 #[test]
 fn one_line_gives_a_network_behind_the_server() {
     if !can_run("one_line_gives_a_network_behind_the_server", &PROGRAMS) {

@@ -39,7 +39,7 @@ fn a_redirected_gateway_comes_and_goes() {
     }
 }
 
-/// What is pushed of IPv6 is passed over with one warning, and IPv4 comes up.
+/// A client without IPv6 passes over the pushed settings of IPv6 with one warning, and IPv4 comes up.
 #[test]
 fn a_client_without_ipv6_comes_up_with_ipv4() {
     if !can_run("a_client_without_ipv6_comes_up_with_ipv4", &PROGRAMS) {

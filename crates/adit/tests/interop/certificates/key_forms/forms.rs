@@ -10,9 +10,9 @@ pub(super) struct Form {
     pub(super) made: Made,
     /// Whether OpenVPN 2.6 connects with it.
     pub(super) openvpn: bool,
-    /// Whether adit does.
+    /// Whether adit connects with it.
     pub(super) adit: bool,
-    /// What adit says if it does not; otherwise why it does what OpenVPN does not.
+    /// A part of adit's log if adit does not connect; otherwise the reason why adit connects and OpenVPN does not, if that is so.
     pub(super) note: &'static str,
 }
 
@@ -23,7 +23,7 @@ pub(super) enum Made {
     /// By these arguments of openssl: `IN` is the key, `CERT` its certificate, `CA` the authority's, `OUT` the result. The password
     /// is `secret`.
     Key(&'static str),
-    /// The same, with legacy ciphers.
+    /// By these arguments of openssl, as for [`Made::Key`], with legacy ciphers.
     LegacyKey(&'static str),
     /// By the arguments of `openssl pkcs12 -export` besides the input.
     Pkcs12(&'static str),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use adit_testbed::{Authority, Identity, KeyKind, Purpose, Validity, static_key, tls_crypt_v2_keys};
 
-/// Stands for the directory of a configuration.
+/// The word that stands for the directory of a configuration.
 const HERE: &str = "HERE";
 /// The file that is a program.
 const PROGRAM: &str = "up.sh";
@@ -38,7 +38,7 @@ impl Material {
     }
 }
 
-/// What a name in the directory of a configuration stands for.
+/// An entry beside a configuration in its directory.
 pub(super) enum Entry {
     Text(Vec<u8>),
     Directory,
@@ -50,12 +50,12 @@ pub(super) struct Files {
     name: String,
     /// The lines of the configuration.
     pub(super) lines: Vec<String>,
-    /// What is beside it.
+    /// The entries beside the configuration, with their names.
     pub(super) beside: Vec<(&'static str, Entry)>,
 }
 
 impl Files {
-    /// Writes all of it into a directory; gives the configuration's path.
+    /// Writes all files into a directory; returns the path of the configuration.
     pub(super) fn write(&self, directory: &Path) -> PathBuf {
         for (name, entry) in &self.beside {
             let path = directory.join(name);
@@ -95,7 +95,7 @@ impl Base {
         Base::WireGuard,
     ];
 
-    /// The configuration, in a file of that name without the ending: a device of WireGuard's has the same.
+    /// The configuration, in a file that is called `name` with the ending `.conf`: a WireGuard device is called `name`.
     pub(super) fn files(self, material: &Material, name: &str) -> Files {
         let openvpn = |text: &str, beside: &[(&'static str, &str)]| openvpn(name, text, beside);
         match self {
