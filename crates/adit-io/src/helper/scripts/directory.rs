@@ -35,16 +35,22 @@ impl Directory {
             DirBuilder::new().mode(0o700).create(&path)?;
             // Another start may take it for abandoned before it is locked, and remove it.
             match lock(&path) {
-                Ok(Some(lock)) if path.is_dir() => return Ok(Directory { path, locked: Arc::new(lock) }),
+                Ok(Some(lock)) if path.is_dir() => {
+                    // The owner of the directory around it may have put one of its own in its place.
+                    if lock.metadata()?.uid() != geteuid().as_raw() {
+                        return Err(io::Error::other(
+                            "the directory of scripts' files belongs to another user",
+                        ));
+                    }
+                    return Ok(Directory { path, locked: Arc::new(lock) });
+                }
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
         }
     }
-}
 
-impl Directory {
     /// A directory for the files of one run, that only this process's user can enter.
     pub(super) fn of_run(&self, number: u64) -> io::Result<RunDirectory> {
         let name = number.to_string();
