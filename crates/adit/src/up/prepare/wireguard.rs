@@ -26,7 +26,8 @@ pub(in crate::up) fn prepare(
         let interface = &parsed.config.interface;
         let has_programs = interface.client_connect.is_some() || interface.client_disconnect.is_some();
         if names_files || has_programs || matches!(parsed.config.interface.table, Table::Name(_)) {
-            let text = "what `PreUp` may make (a routing table's name, certificates, programs) is looked for after it has run";
+            let text = "what `PreUp` may make is looked for later: a routing table's name and certificates after it has run, \
+                        programs when they are to run";
             notes.left_open(&format_args!("{}:{}: {text}", hook.file, hook.line));
         }
         return Ok(None);
