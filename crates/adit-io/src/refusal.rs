@@ -1,5 +1,5 @@
 //! Whether an address refuses UDP datagrams at once: no route leads there, or ICMP says so. The next address of the name is tried
-//! then, without the wait for an answer (RFC 8305 is about TCP, which is told of a refusal anyway).
+//! then, without the wait for an answer (RFC 8305 is about TCP, where `connect` fails at a refusal anyway).
 //!
 //! An empty datagram of a socket of its own asks: it is sent beside the first datagram of the protocol, which is not delayed, and a
 //! server that hears it drops it.
@@ -34,7 +34,7 @@ impl Question {
             // Without the right to, only tunnels without policy routing work.
             let _ = mark::set_to(socket.as_fd(), own_mark);
         }
-        // Errors that may pass, such as that of a host that is off, are told too (ip(7), ipv6(7)).
+        // The socket also reports errors that may pass, such as that of a host that is off (ip(7), ipv6(7)).
         let (level, name) = match address {
             SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_RECVERR),
             SocketAddr::V6(_) => (libc::SOL_IPV6, libc::IPV6_RECVERR),

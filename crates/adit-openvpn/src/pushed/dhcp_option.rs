@@ -14,7 +14,7 @@ pub(super) enum DhcpOption<'a> {
     Search(&'static str, &'a str),
     /// `DOMAIN-ROUTE`: the name servers are asked for names in it. `.` is all names.
     OnlyFor(&'a str),
-    /// It has no effect but that scripts are told of it.
+    /// Only scripts get it; it has no other effect.
     Other(String),
 }
 

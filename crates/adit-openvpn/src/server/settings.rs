@@ -160,7 +160,7 @@ fn push_addresses(params: &ServerParams, of: &PushOf<'_>, options: &mut Vec<Stri
         && !blocks(of.settings, "ifconfig")
     {
         let given = of.settings.ipv4.map(|(_, second)| second);
-        // A second address is from a `topology net30` file; clients in the server's network are told `topology subnet`.
+        // A second address is from a `topology net30` file; the server pushes `topology subnet` to clients in its network.
         let given = given.filter(|second| ipnet::ipv4_mask_to_prefix(*second).is_ok());
         let second = given.or(pair(params, of)).or(params.address4.map(|network| network.netmask()));
         options.push(format!("ifconfig {address} {}", second.unwrap_or(Ipv4Addr::BROADCAST)));

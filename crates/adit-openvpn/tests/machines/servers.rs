@@ -93,7 +93,7 @@ fn servers_are_tried_in_turn_with_waits_that_grow() {
     assert_eq!(waits[10..16], [2, 2, 4, 4, 5, 5]);
 }
 
-/// A driver that is told to open a remote again takes its next address.
+/// A driver that opens a remote again takes its next address.
 #[test]
 fn the_next_address_is_tried_at_once_where_one_refuses_datagrams() {
     let mut alone = Alone::new(2, |_| {});

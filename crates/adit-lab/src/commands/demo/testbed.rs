@@ -25,7 +25,7 @@ const WIRES: [&str; 2] = ["wire", "uplink"];
 pub(super) const ENDPOINT: &str = "192.0.2.1";
 /// Between two pings.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// The client's name server, of which the demo shows no more than that it is told.
+/// The name server that the server pushes to the client. No program answers there: the demo shows the push alone.
 pub(super) const NAME_SERVER: &str = "203.0.113.53";
 /// How long the tunnel may take to come up.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);

@@ -67,7 +67,7 @@ fn cve_2026_13698_and_2026_12932_a_client_key_that_fails_leaves_nothing() {
         .collect();
     let server = &mut ends.server;
     let now = ends.now;
-    // Some are told of, in a table that has a limit.
+    // The log names some of them, from a table that has a limit.
     for forged in &forgeries {
         assert!(server.handle_datagram(now, here(), forged).is_err());
     }
