@@ -25,7 +25,8 @@ test: deps fmt-check deny fuzz-check
 	@$(MAKE) fuzz-run miri
 
 # Crates that do no I/O: those without a clippy.toml of their own (CONTRIBUTING.md). Their tests are machine tests.
-PURE := $(filter-out $(patsubst %/clippy.toml,%,$(wildcard crates/*/clippy.toml)),$(wildcard crates/*))
+CRATES := $(patsubst %/Cargo.toml,%,$(wildcard crates/*/Cargo.toml crates/*/*/Cargo.toml))
+PURE := $(filter-out $(patsubst %/clippy.toml,%,$(wildcard $(addsuffix /clippy.toml,$(CRATES)))),$(CRATES))
 # These compute for minutes: a crate, and files of tests.
 LONGER_CRATES := adit-sim
 LONGER_TESTS := flood

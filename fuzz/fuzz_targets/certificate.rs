@@ -2,7 +2,7 @@
 //! script or a log could trip over.
 #![no_main]
 
-#[path = "../../crates/adit-pki/tests/support/certificate.rs"]
+#[path = "../../crates/pki/tests/support/certificate.rs"]
 mod certificate;
 
 use std::sync::LazyLock;

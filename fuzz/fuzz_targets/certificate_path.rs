@@ -3,7 +3,7 @@
 //! signed so, and stands besides as a further certificate of the peer, of `ca` and of the revocation lists.
 #![no_main]
 
-#[path = "../../crates/adit-pki/tests/support/paths.rs"]
+#[path = "../../crates/pki/tests/support/paths.rs"]
 mod paths;
 
 use libfuzzer_sys::fuzz_target;

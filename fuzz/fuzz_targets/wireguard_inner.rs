@@ -2,7 +2,7 @@
 //! and an end that takes them neither panics nor sends what could be taken for a packet; packets pass as before.
 #![no_main]
 
-#[path = "../../crates/adit-wireguard/tests/support/mod.rs"]
+#[path = "../../crates/wireguard/protocol/tests/support/mod.rs"]
 mod support;
 
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! their data planes find no nonce used twice, no key that the other end lacks, no order that makes no sense.
 #![no_main]
 
-#[path = "../../crates/adit-wireguard/tests/support/mod.rs"]
+#[path = "../../crates/wireguard/protocol/tests/support/mod.rs"]
 mod support;
 
 use std::time::Duration;

@@ -53,7 +53,7 @@ fn what_is_built_by_default_links_no_library_of_the_system() {
     let (_, members) = manifest.split_once("\ndefault-members = [").unwrap();
     let members = members.split_once(']').unwrap().0.split(',').map(|member| member.trim().trim_matches('"'));
     let mut built: BTreeSet<String> =
-        members.map(|member| member.strip_prefix("crates/").unwrap().to_owned()).collect();
+        members.map(|member| name(&read(&root.join(member)).unwrap())).collect();
     assert!(built.contains("adit"), "{built:?}");
     let manifests = manifests();
     loop {
@@ -65,9 +65,8 @@ fn what_is_built_by_default_links_no_library_of_the_system() {
     }
     let (library, only) = WITH_LIBRARY;
     assert!(!built.contains(only), "{built:?}");
-    for name in manifests.keys().filter(|name| *name != only) {
-        let text = std::fs::read_to_string(Path::new(CRATES).join(name).join("Cargo.toml")).unwrap();
-        assert!(!text.contains(&format!("\n{library}")), "{name} depends on {library}");
+    for text in texts().iter().filter(|text| name(text) != only) {
+        assert!(!text.contains(&format!("\n{library}")), "{} depends on {library}", name(text));
     }
     let lock = std::fs::read_to_string(root.join("Cargo.lock")).unwrap();
     let bindings = lock.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix("-sys\""));
@@ -84,20 +83,38 @@ fn is_protocol(name: &str) -> bool {
 
 /// Each crate of the workspace, with the crates of the workspace that it depends on, in tests or without.
 fn manifests() -> BTreeMap<String, BTreeSet<String>> {
-    let folders = std::fs::read_dir(CRATES).unwrap().map(|entry| entry.unwrap());
-    folders
-        .filter_map(|folder| {
-            let text = std::fs::read_to_string(folder.path().join("Cargo.toml")).ok()?;
-            Some((folder.file_name().into_string().unwrap(), dependencies(&text)))
-        })
-        .collect()
+    let texts = texts();
+    let names: BTreeSet<String> = texts.iter().map(|text| name(text)).collect();
+    texts.iter().map(|text| (name(text), dependencies(text, &names))).collect()
+}
+
+/// The manifests in the folders of `crates`, and in the folders below those.
+fn texts() -> Vec<String> {
+    let folders = |path: &Path| -> Vec<_> {
+        std::fs::read_dir(path)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_dir())
+            .collect()
+    };
+    let above = folders(Path::new(CRATES));
+    let below: Vec<_> = above.iter().flat_map(|folder| folders(folder)).collect();
+    above.iter().chain(&below).filter_map(|folder| read(folder)).collect()
+}
+
+/// The manifest of a folder.
+fn read(folder: &Path) -> Option<String> {
+    std::fs::read_to_string(folder.join("Cargo.toml")).ok()
+}
+
+/// The name of a manifest's package.
+fn name(manifest: &str) -> String {
+    let line = manifest.lines().find_map(|line| line.strip_prefix("name = \""));
+    line.unwrap().trim_end_matches('"').to_owned()
 }
 
 /// The names at the start of a manifest's lines, such as `adit-core` in `adit-core.workspace = true`, but the package's own.
-fn dependencies(manifest: &str) -> BTreeSet<String> {
+fn dependencies(manifest: &str, crates: &BTreeSet<String>) -> BTreeSet<String> {
     let names = manifest.lines().filter_map(|line| line.split(['.', ' ', '=']).next());
-    names
-        .filter(|name| name.starts_with("adit-") && Path::new(CRATES).join(name).is_dir())
-        .map(str::to_owned)
-        .collect()
+    names.filter(|name| crates.contains(*name)).map(str::to_owned).collect()
 }

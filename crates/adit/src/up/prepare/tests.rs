@@ -87,7 +87,7 @@ fn what_the_system_lacks_is_named_with_its_line() {
 #[test]
 fn what_is_asked_for_at_the_start_is_left_open_and_the_rest_is_judged() {
     let (client, server) = (Bed::new(Purpose::Client), Bed::new(Purpose::Server));
-    let key = include_str!("../../../../adit-pki/tests/data/encrypted_key/pkcs8-aes128-sha512.key");
+    let key = include_str!("../../../../pki/tests/data/encrypted_key/pkcs8-aes128-sha512.key");
     for (bed, base) in [(&client, CLIENT), (&server, SERVER)] {
         let remarks = bed.check_with_key(base, key).expect("it can be used");
         assert!(remarks.left_open.len() == 1 && remarks.left_open[0].contains("key: "), "{remarks:?}");

@@ -1,6 +1,6 @@
 //! Forms of revocation lists, as adit's server and OpenVPN's take them: the table in `docs/CERTIFICATES.md`.
 
-#[path = "../../../../adit-pki/tests/support/revocation_forms.rs"]
+#[path = "../../../../pki/tests/support/revocation_forms.rs"]
 pub(super) mod forms;
 
 use std::fmt::Write as _;

@@ -271,7 +271,7 @@ pub(super) const FORMS: &[Form] = &[
 ];
 
 /// A DSA key.
-pub(super) const DSA: &str = include_str!("../../../../../adit-pki/tests/data/private_key/dsa.key");
+pub(super) const DSA: &str = include_str!("../../../../../pki/tests/data/private_key/dsa.key");
 
 /// A key on P-256 without a certificate.
-const OTHER: &str = include_str!("../../../../../adit-pki/tests/data/private_key/prime256v1.key");
+const OTHER: &str = include_str!("../../../../../pki/tests/data/private_key/prime256v1.key");

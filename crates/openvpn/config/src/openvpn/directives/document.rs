@@ -75,7 +75,7 @@ pub fn documentation() -> String {
 mod tests {
     #[test]
     fn the_page_is_up_to_date() {
-        let page = include_str!("../../../../../docs/OPENVPN-DIRECTIVES.md");
+        let page = include_str!("../../../../../../docs/OPENVPN-DIRECTIVES.md");
         assert!(
             page == super::documentation(),
             "run `cargo run -p adit -- check --directives > docs/OPENVPN-DIRECTIVES.md`"

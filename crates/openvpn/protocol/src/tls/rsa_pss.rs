@@ -91,13 +91,13 @@ mod tests {
 
     #[test]
     fn signatures_are_named_and_made_for_the_key() {
-        let any = key(include_bytes!("../../../adit-pki/tests/data/private_key/rsa-pss.key"));
+        let any = key(include_bytes!("../../../../pki/tests/data/private_key/rsa-pss.key"));
         let [sha256, sha384] = [0x0809, 0x080a].map(SignatureScheme::Unknown);
         let signer = any.choose_scheme(&[SignatureScheme::RSA_PSS_SHA256, sha384, sha256]).unwrap();
         assert_eq!(signer.scheme(), sha256);
         assert_eq!(signer.sign(b"message").unwrap().len(), 256);
         assert!(any.choose_scheme(&[SignatureScheme::RSA_PSS_SHA256]).is_none());
-        let limited = key(include_bytes!("../../../adit-pki/tests/data/private_key/rsa-pss-sha256.key"));
+        let limited = key(include_bytes!("../../../../pki/tests/data/private_key/rsa-pss-sha256.key"));
         assert!(limited.choose_scheme(&[sha384]).is_none() && any.choose_scheme(&[sha384]).is_some());
         let other = CertificateParams::default().self_signed(&KeyPair::generate().unwrap()).unwrap();
         assert!(!any.belongs_to(other.der()));
