@@ -1,4 +1,4 @@
-//! Which crates know which protocols, by their manifests (docs/ARCHITECTURE.md).
+//! Which crates know which protocols, by their manifests (docs/build/ARCHITECTURE.md).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -21,7 +21,7 @@ fn links_lead_to_files_and_headings_that_exist() {
 #[test]
 fn every_fuzz_target_has_a_row() {
     let read = |path: &str| std::fs::read_to_string(Path::new(ROOT).join(path)).unwrap();
-    let (manifest, page) = (read("fuzz/Cargo.toml"), read("docs/FUZZING.md"));
+    let (manifest, page) = (read("fuzz/Cargo.toml"), read("docs/build/FUZZING.md"));
     let (_, targets) = manifest.split_once("[[bin]]").unwrap();
     let names: Vec<&str> = targets.lines().filter_map(|line| line.strip_prefix("name = ")).collect();
     assert!(names.len() > 20, "{names:?}");
@@ -31,20 +31,20 @@ fn every_fuzz_target_has_a_row() {
         let has_row = page.lines().any(|line| {
             line.strip_prefix(&format!("| `{name}` | ")).is_some_and(|rest| rest.split(" | ").count() == 2)
         });
-        assert!(has_row, "docs/FUZZING.md says nothing of {name}");
+        assert!(has_row, "docs/build/FUZZING.md says nothing of {name}");
     }
 }
 
 /// Each row of faults of other WireGuards names a test, and each test stands in the file that is named before it.
 #[test]
 fn every_fault_that_others_met_has_a_test() {
-    let page = std::fs::read_to_string(Path::new(ROOT).join("docs/WIREGUARD.md")).unwrap();
+    let page = std::fs::read_to_string(Path::new(ROOT).join("docs/use/WIREGUARD.md")).unwrap();
     let (_, section) = page.split_once("\n## What others met\n").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
     let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
     assert!(rows.len() > 30, "only {} rows were found", rows.len());
     let wrong: Vec<String> = rows.iter().flat_map(|row| tests_that_are_missing(row)).collect();
-    assert!(wrong.is_empty(), "docs/WIREGUARD.md: {}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "docs/use/WIREGUARD.md: {}", wrong.join("\n"));
 }
 
 /// What is wrong with the last column of a row: `file.rs`: `test`, `test`; `file.rs`: `test`.
@@ -74,17 +74,17 @@ fn tests_that_are_missing(row: &str) -> Vec<String> {
 
 #[test]
 fn what_is_refused_is_in_the_table_of_what_is_missing() {
-    let page = std::fs::read_to_string(Path::new(ROOT).join("docs/MISSING.md")).unwrap();
+    let page = std::fs::read_to_string(Path::new(ROOT).join("docs/use/MISSING.md")).unwrap();
     let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").nth(1));
     let named: BTreeSet<&str> = rows.flat_map(|column| column.split('`').skip(1).step_by(2)).collect();
     let is_missing = |known: &&Directive| known.kind() == Kind::Refused && !known.is_command();
     let refused: BTreeSet<&str> = directives().iter().filter(is_missing).map(|known| known.name).collect();
     let untold: Vec<&&str> = refused.difference(&named).collect();
-    assert!(untold.is_empty(), "docs/MISSING.md does not name {untold:?}");
+    assert!(untold.is_empty(), "docs/use/MISSING.md does not name {untold:?}");
     // What has no argument there is missing as a whole.
     let is_used = |name: &&&str| directive(name).is_none_or(|known| known.kind() == Kind::Used);
     let used: Vec<&&str> = named.iter().filter(|name| !name.contains(' ')).filter(is_used).collect();
-    assert!(used.is_empty(), "docs/MISSING.md names {used:?}, which adit has");
+    assert!(used.is_empty(), "docs/use/MISSING.md names {used:?}, which adit has");
 }
 
 /// Each file or folder that the pages of tests and of the architecture name, in full or by the end of its path.
@@ -95,7 +95,7 @@ fn files_that_pages_name_exist() {
         collect(&Path::new(ROOT).join(folder), &mut found);
     }
     let paths: Vec<String> = found.iter().map(|path| format!("/{}", path.display())).collect();
-    for page in ["docs/TESTS.md", "docs/ARCHITECTURE.md"] {
+    for page in ["docs/build/TESTS.md", "docs/build/ARCHITECTURE.md"] {
         let text = std::fs::read_to_string(Path::new(ROOT).join(page)).unwrap();
         let named: Vec<&str> =
             text.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).filter(is_path).collect();
@@ -124,9 +124,10 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The pages beside the README, and those in `docs` and `docs/results`.
+/// The pages beside the README, and those below `docs`.
 fn pages() -> Vec<PathBuf> {
-    let folders = ["", "docs", "docs/results"].map(|folder| Path::new(ROOT).join(folder));
+    let folders = ["", "docs/use", "docs/measure", "docs/measure/results", "docs/build"];
+    let folders = folders.map(|folder| Path::new(ROOT).join(folder));
     let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
     let paths = entries.map(|entry| entry.unwrap().path());
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()

@@ -10,7 +10,7 @@ use adit_dataplane::aead::{Aead, AeadError, Message, NONCE_LEN, TAG_LEN, aws_lc}
 use crate::sys::Vectors;
 
 /// Messages from which on a batch of full-sized packets takes less time in vectors than AWS-LC needs for them one by one
-/// (docs/PERFORMANCE-DIARY.md).
+/// (docs/measure/PERFORMANCE-DIARY.md).
 const LEAST: usize = 4;
 
 /// Makes the AEAD of a cipher and a key: [`adit_dataplane::aead::Provider`].

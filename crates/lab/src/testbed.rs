@@ -371,7 +371,7 @@ fn introduce(server: &Namespace, client: &Namespace) -> Result<(), TestbedError>
 ///
 /// It counts the bytes of frames, not the framing around them: its own `overhead` is added once to what the sender
 /// handed over in one piece, and TCP and UDP hand over up to 64 KiB whatever offloads the device has (the kernel cuts
-/// it up behind the queue). So the rate is less by what framing takes of full frames; see docs/LAB.md for smaller ones.
+/// it up behind the queue). So the rate is less by what framing takes of full frames; see docs/measure/LAB.md for smaller ones.
 fn limit(rate: u64) -> Result<Command, TestbedError> {
     let mut tc = program("tc")?;
     let bytes = rate / 8;

@@ -1,4 +1,4 @@
-//! Revocation lists in the forms that are in use: which certificates each revokes. `docs/CERTIFICATES.md` has OpenVPN's
+//! Revocation lists in the forms that are in use: which certificates each revokes. `docs/use/CERTIFICATES.md` has OpenVPN's
 //! verdicts beside them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -15,7 +15,7 @@ use super::syslog::Syslog;
 const MAX_LINES: usize = 4096;
 const MAX_BYTES: usize = 1 << 20;
 /// Once it has written, the thread looks for more lines after this time, and writes them together. If each line woke it, a
-/// server with a thousand handshakes a second would lose 4 to 8 % of them (docs/PERFORMANCE-DIARY.md).
+/// server with a thousand handshakes a second would lose 4 to 8 % of them (docs/measure/PERFORMANCE-DIARY.md).
 const TOGETHER: Duration = Duration::from_millis(10);
 /// When so many lines wait, the thread is woken before that time is over.
 const MANY_LINES: usize = MAX_LINES / 4;

@@ -94,7 +94,7 @@ fn check(option: &CommandLineOption, number: usize) -> Result<(), Failure> {
 /// What `--version` says.
 fn version() -> String {
     format!(
-        "{VERSION}\nThis is adit, which takes the options of OpenVPN 2.6: docs/OPENVPN-COMMAND.md says which, and how it \
+        "{VERSION}\nThis is adit, which takes the options of OpenVPN 2.6: docs/use/OPENVPN-COMMAND.md says which, and how it \
          differs.\nCompile time defines: target={}-{}",
         std::env::consts::ARCH,
         std::env::consts::OS

@@ -40,7 +40,7 @@ pub(crate) struct Report {
     /// Peers that are configured and not connected: of WireGuard, those without a handshake.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) unconnected: Vec<Unconnected>,
-    /// The tables that unauthenticated peers can fill (docs/LIMITS.md).
+    /// The tables that unauthenticated peers can fill (docs/use/LIMITS.md).
     #[serde(default)]
     pub(crate) tables: Vec<Table>,
     /// Certificates and revocation lists that have expired or will in less than 60 days.

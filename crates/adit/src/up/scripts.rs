@@ -276,7 +276,7 @@ impl Runner {
         match job {
             Job::Run { script, device } => {
                 if let Some(evicted) = self.waiting.push(Waiting { script, device }) {
-                    let why = "too many scripts wait for peers of its source (see docs/LIMITS.md)";
+                    let why = "too many scripts wait for peers of its source (see docs/use/LIMITS.md)";
                     self.fail(&evicted.script, why.to_owned());
                 }
             }

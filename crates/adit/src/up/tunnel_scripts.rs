@@ -1,5 +1,5 @@
 //! The programs that run when the tunnel comes up and goes down (`up`, `down`, `route-up`, `route-pre-down`, `ipchange`,
-//! `dns-updown`), as OpenVPN 2.6 runs them (its init.c, `do_open_tun` and `do_close_tun`). `docs/SCRIPTS.md` has the rules.
+//! `dns-updown`), as OpenVPN 2.6 runs them (its init.c, `do_open_tun` and `do_close_tun`). `docs/use/SCRIPTS.md` has the rules.
 //!
 //! [`TunnelScripts`] lives on the control thread: it keeps their environment and decides what runs. [`worker`] runs one after
 //! the other on a thread of its own, and lets routes be set when `up` has succeeded.

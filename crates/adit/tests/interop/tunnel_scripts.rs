@@ -1,5 +1,5 @@
 //! The scripts of a tunnel: OpenVPN 2.6 and adit call the same script at the same moments, with the same arguments and the same
-//! environment, but for what `docs/SCRIPTS.md` says.
+//! environment, but for what `docs/use/SCRIPTS.md` says.
 
 mod differences;
 mod run;
@@ -165,7 +165,7 @@ fn scripts_are_called_as_by_openvpn() {
 
 #[test]
 fn the_page_names_all_differences() {
-    let page = include_str!("../../../../docs/SCRIPTS.md");
+    let page = include_str!("../../../../docs/use/SCRIPTS.md");
     let rows: BTreeSet<String> = page
         .split("## Unlike OpenVPN 2.6")
         .nth(1)
@@ -177,6 +177,6 @@ fn the_page_names_all_differences() {
     let wanted: BTreeSet<String> =
         DIFFERENCES.iter().map(|it| format!("| {} | {} |", it.shown, it.reason)).collect();
     let text: Vec<&str> = wanted.iter().map(String::as_str).collect();
-    assert_eq!(rows, wanted, "docs/SCRIPTS.md should have these rows:\n{}", text.join("\n"));
+    assert_eq!(rows, wanted, "docs/use/SCRIPTS.md should have these rows:\n{}", text.join("\n"));
     assert!(SITUATIONS.len() >= 30);
 }

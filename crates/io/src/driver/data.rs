@@ -2,7 +2,7 @@
 //! device, in turns.
 //!
 //! One thread for both directions, not one for each: a reply is often there when the thread comes back from
-//! the write that caused it, and then no thread has to be woken (docs/PERFORMANCE-DIARY.md has the figures). A server
+//! the write that caused it, and then no thread has to be woken (docs/measure/PERFORMANCE-DIARY.md has the figures). A server
 //! may have several such threads, its workers (`workers.rs`).
 
 use std::sync::Arc;

@@ -94,7 +94,7 @@ pub struct Revocations {
     pub is_directory: bool,
 }
 
-/// Most arguments that may follow those of a script's configuration: the most that any script gets (docs/SCRIPTS.md). Their values
+/// Most arguments that may follow those of a script's configuration: the most that any script gets (docs/use/SCRIPTS.md). Their values
 /// (a device, an address, a certificate's subject) change while the tunnel is up, so that the policy cannot hold them. A program
 /// that runs its arguments, such as a shell without `-c`, would run these.
 pub const MOST_FOLLOWING: usize = 6;

@@ -1,5 +1,5 @@
 //! The reader's own subjects: executables in a folder, each called with one word that says what to do.
-//! docs/LAB.md, "Adding a subject", is their contract.
+//! docs/measure/LAB.md, "Adding a subject", is their contract.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

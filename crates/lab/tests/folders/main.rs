@@ -159,8 +159,8 @@ fn the_page_in_the_documentation_was_written_by_this_program() {
     let head = said(&lab(&[&"results"]));
     let head = head.split("\n\nThere is no run").next().unwrap();
     assert!(
-        include_str!("../../../../docs/results/README.md").starts_with(head),
-        "write it again: adit-lab results --out docs/results"
+        include_str!("../../../../docs/measure/results/README.md").starts_with(head),
+        "write it again: adit-lab results --out docs/measure/results"
     );
 }
 

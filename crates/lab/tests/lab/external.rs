@@ -1,4 +1,4 @@
-//! A subject that is an executable, as docs/LAB.md describes it.
+//! A subject that is an executable, as docs/measure/LAB.md describes it.
 
 use std::os::unix::fs::PermissionsExt as _;
 

@@ -115,7 +115,7 @@ fn everything_has_its_place() {
         "usr/share/zsh/vendor-completions/_adit-wireguard",
         "usr/share/fish/vendor_completions.d/adit.fish",
         "usr/share/doc/adit/README.md",
-        "usr/share/doc/adit/docs/INSTALL.md",
+        "usr/share/doc/adit/docs/use/INSTALL.md",
     ] {
         assert!(adit.contains(file), "{file}: {adit:?}");
     }

@@ -12,7 +12,7 @@
 //! | what a peer can cause, and its limits | `outbox`, `log_rate_limit`, `change_rate` |
 //! | what the program says and is asked | `params`, `request` |
 //!
-//! `docs/OPENVPN.md` shows how they work together.
+//! `docs/build/OPENVPN.md` shows how they work together.
 #![forbid(unsafe_code)]
 
 pub mod access;

@@ -12,7 +12,7 @@ use crate::request::{Event, Request};
 ///
 /// All events of a machine go through this type, so that no message of a peer writes lines or asks questions without a
 /// limit: an [`Event::Report`] that is simply pushed counts as caused by a peer. [`Outbox::own_line`] is for lines that
-/// something else bounds. `docs/LIMITS.md` has the numbers.
+/// something else bounds. `docs/use/LIMITS.md` has the numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     now: Instant,

@@ -314,7 +314,7 @@ impl World {
     }
 
     /// Whether neither end knows where the other is, as datagrams that were lost came from an attacker's address. Where that
-    /// befell both ends at once, nothing brings them back (docs/WIREGUARD.md).
+    /// befell both ends at once, nothing brings them back (docs/use/WIREGUARD.md).
     fn are_astray(&self, [one, other]: [usize; 2]) -> bool {
         let is_believed_at = |(end, other): (usize, usize)| {
             let running = self.hosts[end].end.as_ref()?;
@@ -326,7 +326,7 @@ impl World {
 
     fn check_all_up(&mut self) -> Result<(), Violation> {
         self.log(format_args!("all must have reached each other"));
-        // What was recorded while a receiver was about to restart could be taken by it (docs/WIREGUARD.md).
+        // What was recorded while a receiver was about to restart could be taken by it (docs/use/WIREGUARD.md).
         self.captured.clear();
         match self.unreached.first() {
             None => self.check_post_quantum(),

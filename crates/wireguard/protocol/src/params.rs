@@ -127,7 +127,7 @@ pub struct PeerChange {
     pub post_quantum: Option<PostQuantum>,
 }
 
-/// Whether post-quantum preshared keys are agreed on with a peer (docs/WIREGUARD.md, "The post-quantum key exchange").
+/// Whether post-quantum preshared keys are agreed on with a peer (docs/use/WIREGUARD.md, "The post-quantum key exchange").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PostQuantum {
     /// No. Its initiations are not asked whether it does.

@@ -1,4 +1,4 @@
-//! From when on a change of each directive of a server's file holds: the table of docs/RELOAD.md, and what becomes of a
+//! From when on a change of each directive of a server's file holds: the table of docs/use/RELOAD.md, and what becomes of a
 //! change of each. No directive may be neither applied nor named in the log.
 
 use std::collections::BTreeMap;
@@ -305,7 +305,7 @@ fn a_change_of_each_directive_is_applied_or_named() {
 
 #[test]
 fn the_page_has_the_same_table() {
-    let page = include_str!("../../../../../docs/RELOAD.md");
+    let page = include_str!("../../../../../docs/use/RELOAD.md");
     let mut on_page = BTreeMap::new();
     for line in page.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
@@ -338,6 +338,6 @@ fn the_page_has_the_same_table() {
             let names = here.iter().filter(|(_, holds)| **holds == kind).map(|(name, _)| format!("`{name}`"));
             rows.push_str(&format!("| {} | {text} |\n", names.collect::<Vec<_>>().join(", ")));
         }
-        panic!("docs/RELOAD.md should have this table:\n{rows}");
+        panic!("docs/use/RELOAD.md should have this table:\n{rows}");
     }
 }

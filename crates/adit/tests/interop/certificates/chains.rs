@@ -1,4 +1,4 @@
-//! Certificate paths, verified by adit and by Debian's OpenVPN, each at either end: the table in `docs/CERTIFICATES.md`.
+//! Certificate paths, verified by adit and by Debian's OpenVPN, each at either end: the table in `docs/use/CERTIFICATES.md`.
 
 pub(super) mod issue;
 mod plan;
@@ -21,7 +21,7 @@ use trial::{Outcome, TIMEOUT, Trial, Verdict};
 
 /// How many verifications run at once.
 const WORKERS: usize = 6;
-const PAGE: &str = include_str!("../../../../../docs/CERTIFICATES.md");
+const PAGE: &str = include_str!("../../../../../docs/use/CERTIFICATES.md");
 
 /// In the table's order.
 const TRIALS: [(Part, Program); 4] = [
@@ -157,7 +157,7 @@ fn every_path_gets_the_verdict_of_openvpn_or_a_stricter_one() {
         .map(|(situation, verdicts)| format!("{}: {verdicts:?}", situation.name))
         .collect();
     assert!(others.is_empty(), "not as expected:\n{}\n\n{table}", others.join("\n"));
-    assert!(PAGE.contains(&table), "docs/CERTIFICATES.md has to hold this table:\n{table}");
+    assert!(PAGE.contains(&table), "docs/use/CERTIFICATES.md has to hold this table:\n{table}");
     let different: Vec<(&str, String)> =
         SITUATIONS.iter().zip(&outcomes).flat_map(|(it, outcomes)| other_lines(it.name, outcomes)).collect();
     let is_known = |name: &str| OTHER_REASONS.iter().any(|(known, _)| *known == name);

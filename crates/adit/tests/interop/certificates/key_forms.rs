@@ -1,5 +1,5 @@
 //! Forms of private keys and PKCS#12 files, as a client of OpenVPN's and of adit's uses them: the table in
-//! `docs/CERTIFICATES.md`.
+//! `docs/use/CERTIFICATES.md`.
 
 mod forms;
 
@@ -19,7 +19,7 @@ use crate::options::{Part, Program};
 use forms::{DSA, FORMS, Form, KEYS};
 
 const WORKERS: usize = 4;
-const PAGE: &str = include_str!("../../../../../docs/CERTIFICATES.md");
+const PAGE: &str = include_str!("../../../../../docs/use/CERTIFICATES.md");
 const LEGACY: &str = "-provider legacy -provider default";
 
 /// Makes `NAME.key` and `NAME.crt` of each key.
@@ -181,5 +181,5 @@ fn every_key_connects_or_is_refused_as_the_page_says() {
         })
         .collect();
     assert!(others.is_empty(), "not as expected: {}\n\n{table}", others.join("\n"));
-    assert!(PAGE.contains(&table), "docs/CERTIFICATES.md has to hold this table:\n{table}");
+    assert!(PAGE.contains(&table), "docs/use/CERTIFICATES.md has to hold this table:\n{table}");
 }

@@ -1,4 +1,4 @@
-//! Forms of revocation lists, as adit's server and OpenVPN's take them: the table in `docs/CERTIFICATES.md`.
+//! Forms of revocation lists, as adit's server and OpenVPN's take them: the table in `docs/use/CERTIFICATES.md`.
 
 #[path = "../../../../pki/tests/support/revocation_forms.rs"]
 pub(super) mod forms;
@@ -17,7 +17,7 @@ use crate::options::{Part, Program};
 use forms::{Author, Effect, FORMS, Form};
 
 const WORKERS: usize = 4;
-const PAGE: &str = include_str!("../../../../../docs/CERTIFICATES.md");
+const PAGE: &str = include_str!("../../../../../docs/use/CERTIFICATES.md");
 
 /// The lines of a certificate and its key.
 pub(super) fn identity([certificate, key]: &[String; 2]) -> String {
@@ -101,5 +101,5 @@ fn every_form_has_the_effect_that_the_page_says() {
         .map(|(form, _)| form.name)
         .collect();
     assert!(others.is_empty(), "not as expected: {others:#?}\n\n{table}");
-    assert!(PAGE.contains(&table), "docs/CERTIFICATES.md has to hold this table:\n{table}");
+    assert!(PAGE.contains(&table), "docs/use/CERTIFICATES.md has to hold this table:\n{table}");
 }

@@ -1,5 +1,5 @@
 //! Two thousand lists of options, right and wrong: what adit says of them, beside OpenVPN 2.6. Where the two differ, a row of
-//! docs/OPENVPN-COMMAND.md says why.
+//! docs/use/OPENVPN-COMMAND.md says why.
 
 mod differences;
 mod lists;

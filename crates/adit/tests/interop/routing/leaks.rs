@@ -1,7 +1,7 @@
 //! Nothing leaves beside the tunnel of a client that sends all traffic into it.
 //!
 //! A router captures all that the client sends, while programs on the client send to addresses of both families without a
-//! pause. Each step is done with OpenVPN's client as well, for comparison; the table that is printed is in docs/LEAKS.md.
+//! pause. Each step is done with OpenVPN's client as well, for comparison; the table that is printed is in docs/use/LEAKS.md.
 
 pub(crate) mod bed;
 

@@ -1,4 +1,4 @@
-//! What is not the same, and why: the rows of docs/SCRIPTS.md.
+//! What is not the same, and why: the rows of docs/use/SCRIPTS.md.
 
 /// A difference that is meant.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Nothing leaves beside a full tunnel of a WireGuard file while the kill switch is on: docs/LEAKS.md has the table.
+//! Nothing leaves beside a full tunnel of a WireGuard file while the kill switch is on: docs/use/LEAKS.md has the table.
 //!
 //! ```text
 //! client ──wire 192.168.1.0/24── router ──isp 203.0.113.0/24── server .10, name server .53

@@ -1,7 +1,7 @@
 //! A pass of [`adit_chacha::interleaved`] in AVX2, with Poly1305 by BMI2's multiplications beside it.
 //!
 //! Assembly, as the compiler keeps the 16 words of the state in memory for want of registers, and does not alternate both
-//! kinds of instructions: written with intrinsics, it is not faster than AWS-LC (docs/PERFORMANCE-DIARY.md).
+//! kinds of instructions: written with intrinsics, it is not faster than AWS-LC (docs/measure/PERFORMANCE-DIARY.md).
 //!
 //! | registers | hold |
 //! |---|---|

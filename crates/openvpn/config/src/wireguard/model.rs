@@ -81,7 +81,7 @@ pub enum FullTunnel {
     WgQuick,
 }
 
-/// Whether post-quantum preshared keys are agreed on with a peer (docs/WIREGUARD.md, "The post-quantum key exchange").
+/// Whether post-quantum preshared keys are agreed on with a peer (docs/use/WIREGUARD.md, "The post-quantum key exchange").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PostQuantum {
     /// No.

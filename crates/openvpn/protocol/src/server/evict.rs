@@ -23,7 +23,7 @@ impl Server {
         let put_off = self.peers.get(&id).is_some_and(Peer::is_put_off);
         self.report_full(if put_off { "clients put off for sign-on" } else { "handshakes" });
         self.peers.get_mut(&id).into_iter().for_each(Peer::fall_silent);
-        self.remove(id, "made room for others (see docs/LIMITS.md)", Severity::Debug);
+        self.remove(id, "made room for others (see docs/use/LIMITS.md)", Severity::Debug);
     }
 
     /// Closes a connection that no control channel uses.

@@ -1,5 +1,5 @@
 //! How much of a server's memory, log and scripts peers may take before they have authenticated. How a table makes
-//! room is said in [`adit_core::prefix_table`]; `docs/LIMITS.md` lists the limits of the whole program.
+//! room is said in [`adit_core::prefix_table`]; `docs/use/LIMITS.md` lists the limits of the whole program.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! A server and a client that have authenticated, and then send control messages of every kind as fast as they can: what they
-//! cause stays within the numbers of `docs/LIMITS.md`.
+//! cause stays within the numbers of `docs/use/LIMITS.md`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The situations of the table in `docs/CERTIFICATES.md`, in its order.
+//! The situations of the table in `docs/use/CERTIFICATES.md`, in its order.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What is not the same, and why: the rows of docs/OPENVPN-COMMAND.md below [`HEADING`].
+//! What is not the same, and why: the rows of docs/use/OPENVPN-COMMAND.md below [`HEADING`].
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use adit_config::openvpn::directive;
 
 use super::lists::OptionList;
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/OPENVPN-COMMAND.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/use/OPENVPN-COMMAND.md");
 
 const HEADING: &str = "## Accepted and refused";
 

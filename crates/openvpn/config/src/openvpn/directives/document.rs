@@ -75,10 +75,10 @@ pub fn documentation() -> String {
 mod tests {
     #[test]
     fn the_page_is_up_to_date() {
-        let page = include_str!("../../../../../../docs/OPENVPN-DIRECTIVES.md");
+        let page = include_str!("../../../../../../docs/use/OPENVPN-DIRECTIVES.md");
         assert!(
             page == super::documentation(),
-            "run `cargo run -p adit -- check --directives > docs/OPENVPN-DIRECTIVES.md`"
+            "run `cargo run -p adit -- check --directives > docs/use/OPENVPN-DIRECTIVES.md`"
         );
     }
 }
