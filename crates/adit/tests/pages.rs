@@ -53,7 +53,8 @@ fn tests_that_are_missing(row: &str) -> Vec<String> {
     let (mut wrong, mut tests, mut file, mut text) = (Vec::new(), 0, "", String::new());
     for word in column.split('`').skip(1).step_by(2) {
         if word.ends_with(".rs") {
-            let folder = if word.contains('/') { "crates" } else { "crates/wireguard/protocol/tests/machine" };
+            let folder =
+                if word.contains('/') { "crates" } else { "crates/wireguard/protocol/tests/machine" };
             let path = Path::new(ROOT).join(folder).join(word);
             (file, text) = (word, std::fs::read_to_string(path).unwrap_or_default());
             if text.is_empty() {

@@ -4,7 +4,10 @@ mod connections;
 mod datagrams;
 mod events;
 mod inspect;
+mod network;
 mod opening;
+mod remotes;
+mod sending;
 mod settings;
 mod sockets;
 mod stages;
@@ -12,7 +15,7 @@ mod time;
 mod transmit_queue;
 mod undecided;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
@@ -21,18 +24,19 @@ use std::thread;
 use std::time::Duration;
 
 use adit_core::{
-    Command, ConnectionId, Drive, Ended, Event, EventOf, Instant, Notice, Path, PeerId, Protocol, Report,
-    Severity, SourcePrefix, drive,
+    Command, Drive, Ended, Event, EventOf, Instant, Notice, Path, PeerId, Protocol, Report, Severity,
+    SourcePrefix, drive,
 };
-use adit_dataplane::codec::Demultiplexer;
 
+use self::connections::Connections;
 use self::datagrams::Waiting;
-use self::transmit_queue::TransmitQueue;
+use self::network::Network;
+use self::remotes::Remotes;
+use self::sockets::{SocketOptions, Sockets};
+use self::stages::Stages;
 pub(super) use self::undecided::Sharing;
 use self::undecided::Undecided;
 use super::MakeCodec;
-use super::binding::Binder;
-use super::counters::LinkCounters;
 #[cfg(debug_assertions)]
 use super::mail::DataMail;
 use super::mail::Mail;
@@ -42,24 +46,17 @@ use super::network::NetworkWatch;
 use super::overflow::Overflow;
 use super::path_mtus::PathMtus;
 use super::source_check::SourceCheck;
-use super::sources::Sources;
 use super::status::LossCounters;
 use super::workers::Workers;
 use super::{Bound, Driver, DriverError, Observer, Order};
 use crate::clock;
-use crate::config::{Remote, StreamOptions, UdpSource};
-use crate::helper::HelperAccess;
+use crate::config::DriverConfig;
 use crate::mailbox::{MailReceiver, Mailbox};
 use crate::mark;
 use crate::offload::OffloadStatus;
-use crate::opener::KnownAddresses;
 use crate::poller::{Interest, Poller, Token};
 use crate::staged_queue::StagedQueue;
-use crate::system::System;
-use crate::tcp::Listener;
 use crate::tun::Tun;
-use crate::udp::{UdpOptions, UdpSocket};
-use stages::Stages;
 
 /// How often totals are turned into notices.
 const TICK: Duration = Duration::from_secs(1);
@@ -70,61 +67,24 @@ const WORK_BATCHES: usize = 8;
 /// How long the thread rests while control datagrams come by the ten thousands.
 const REST: Duration = Duration::from_micros(100);
 
+/// The control thread's state. The part of it that concerns only sockets, connections, remotes or the network is in the
+/// struct of that name.
 pub(super) struct Control<'a, P: Protocol> {
     protocol: P,
     observer: &'a mut dyn Observer<P>,
     tun: Arc<Tun>,
-    system: System,
-    link: LinkCounters,
-    /// `None`: no session depends on the device's MTU.
-    mtu: Option<MtuWatch>,
-    /// Who opens paths in place of this process.
-    helper: Option<HelperAccess>,
-    remotes: Vec<Remote>,
-    /// Of UDP sockets that have one of their own.
-    demultiplexers: BTreeMap<UdpSource, Arc<dyn Demultiplexer>>,
-    attempts: BTreeMap<usize, usize>,
-    /// The UDP paths that were opened last.
-    opened_last: BTreeMap<usize, Path>,
-    known_addresses: KnownAddresses,
-    kill_switch: bool,
     offloads: OffloadStatus,
-    udp_options: UdpOptions,
-    listeners: Vec<Listener>,
-    /// Connections at a shared port that are not the protocol's yet.
-    undecided: Option<Undecided>,
-    /// The system had no descriptor left for a connection; the listeners rest until the next tick.
-    listeners_rest: bool,
-    /// Sockets that nothing is received from yet.
-    bound: Vec<Bound>,
-    /// The workers' sockets at each address; control datagrams leave by the first worker's.
-    sockets: BTreeMap<u32, Vec<Arc<UdpSocket>>>,
-    sources: Arc<Sources>,
-    /// `None`: no socket learns its local addresses, or the system does not allow to listen.
-    source_check: Option<SourceCheck>,
-    path_mtus: PathMtus,
-    /// The firewall mark of the sockets that were bound for remotes or configured addresses.
-    mark: u32,
-    /// The traffic class of control datagrams over UDP.
-    traffic_class: u8,
-    /// Those for both address families on one port, and how others are bound in their place.
-    binder: Binder,
-    /// Those of all sockets that listen, and stay; the others were opened for one remote.
-    listening: BTreeSet<u32>,
-    connections: BTreeMap<ConnectionId, Path>,
-    streams: StreamOptions,
-    /// Connections to remotes whose preamble is not complete: of which remote, and until when it must be.
-    preparing: BTreeMap<ConnectionId, (usize, Instant)>,
-    max_connections: usize,
-    /// What was last told of each peer's totals.
+    sockets: Sockets,
+    connections: Connections,
+    remotes: Remotes,
+    network: Network<P>,
+    /// The totals of each peer that the protocol heard last.
     peers: BTreeMap<PeerId, (u64, u64)>,
-    /// What was lost here; the device has its own.
+    /// What was lost in this thread; the device counts the losses of the data threads.
     losses: Arc<LossCounters>,
     mail: MailReceiver<Mail>,
     /// Control datagrams that wait for their turn, and the ends of connections behind those that came by them.
     datagrams: StagedQueue<SourcePrefix, Waiting>,
-    /// Datagrams that leave together.
-    transmit_queue: TransmitQueue,
     /// For the threads that open paths.
     own_mail: Mailbox<Mail>,
     orders: mpsc::Receiver<Order<P>>,
@@ -132,14 +92,7 @@ pub(super) struct Control<'a, P: Protocol> {
     make_codec: MakeCodec<P>,
     poller: Poller,
     next_tick: Instant,
-    overflow: Overflow,
-    /// Packets that may wait in the TUN device.
-    txqueuelen: u32,
     next_complaint: Instant,
-    network: NetworkWatch,
-    stages: Stages<P>,
-    send_error: Option<io::ErrorKind>,
-    next_send_complaint: Instant,
     scratch: Vec<u8>,
     moderation: Moderation,
     device_deleted: bool,
@@ -154,78 +107,65 @@ impl<'a, P: Protocol> Control<'a, P> {
         workers: Workers,
         losses: Arc<LossCounters>,
     ) -> io::Result<Self> {
-        let changes_routing = driver.config.changes_routing;
-        let mark = driver.config.socket_routing.mark;
-        let mark = mark.unwrap_or(if driver.config.remotes.is_empty() { 0 } else { mark::MARK });
+        let Driver { config, device, binder, pair, .. } = driver;
+        let poller = Poller::new()?;
+        poller.add(&driver.mail_receiver, Token::Mail, Interest::Read)?;
+        let own = &config.dataplane.demultiplexer;
+        let undecided = driver.sharing.map(|sharing| Undecided::new(sharing, Arc::clone(own)));
+        let mtu = driver.follows_mtu.then(|| MtuWatch::new(driver.index, &poller)).flatten();
+        let learns = binder.learns_local_addresses();
         let mut control = Control {
             protocol,
             observer,
-            tun: Arc::clone(&driver.device.tun),
-            system: driver.system,
-            link: driver.link,
-            mtu: None,
-            helper: driver.helper,
-            remotes: driver.config.remotes,
-            demultiplexers: driver.config.demultiplexers,
-            attempts: BTreeMap::new(),
-            opened_last: BTreeMap::new(),
-            known_addresses: KnownAddresses::default(),
-            kill_switch: driver.config.kill_switch,
-            offloads: driver.device.offloads.clone(),
-            udp_options: driver.udp_options,
-            undecided: driver
-                .sharing
-                .map(|sharing| Undecided::new(sharing, Arc::clone(&driver.config.dataplane.demultiplexer))),
-            listeners: driver.listeners,
-            listeners_rest: true,
-            bound: driver.sockets,
-            sockets: BTreeMap::new(),
-            sources: Arc::clone(&driver.device.sources),
-            source_check: None,
-            path_mtus: PathMtus::new(),
-            mark,
-            traffic_class: driver.control_class,
-            binder: driver.binder,
-            listening: BTreeSet::new(),
-            connections: BTreeMap::new(),
-            streams: driver.config.streams,
-            preparing: BTreeMap::new(),
-            max_connections: driver.config.max_connections,
+            tun: Arc::clone(&device.tun),
+            offloads: device.offloads.clone(),
+            sockets: Sockets::new(SocketOptions {
+                udp: driver.udp_options,
+                mark: own_mark(&config),
+                traffic_class: driver.control_class,
+                bound: driver.sockets,
+                sources: Arc::clone(&device.sources),
+                binder,
+            }),
+            connections: Connections::new(
+                driver.listeners,
+                undecided,
+                config.streams,
+                config.max_connections,
+            ),
+            remotes: Remotes::new(config.remotes, config.demultiplexers, driver.helper, config.kill_switch),
+            network: Network {
+                system: driver.system,
+                link: driver.link,
+                mtu,
+                watch: NetworkWatch::new(),
+                source_check: learns.then(|| SourceCheck::new(&poller).ok()).flatten(),
+                path_mtus: PathMtus::new(),
+                stages: Stages::new(config.execution),
+                overflow: Overflow::new(clock()),
+                txqueuelen: config.tun.txqueuelen,
+            },
             peers: BTreeMap::new(),
             losses,
             mail: driver.mail_receiver,
             datagrams: StagedQueue::new(),
-            transmit_queue: TransmitQueue::default(),
             own_mail: driver.mail,
             orders: driver.order_receiver,
             workers,
             make_codec: driver.make_codec,
-            poller: Poller::new()?,
+            poller,
             next_tick: clock() + TICK,
-            overflow: Overflow::new(clock()),
-            txqueuelen: driver.config.tun.txqueuelen,
             next_complaint: clock(),
-            network: NetworkWatch::new(),
-            stages: Stages::new(driver.config.execution),
-            send_error: None,
-            next_send_complaint: clock(),
             scratch: Vec::new(),
             moderation: Moderation::new(REST, clock()),
             device_deleted: false,
             ended: None,
         };
-        control.poller.add(&control.mail, Token::Mail, Interest::Read)?;
-        if driver.follows_mtu {
-            control.mtu = MtuWatch::new(driver.index, &control.poller);
-            control.follow_mtu();
-        }
-        if control.binder.learns_local_addresses() {
-            control.source_check = SourceCheck::new(&control.poller).ok();
-        }
+        control.follow_mtu();
         // The protocol's first datagrams leave by them; what comes waits in them.
-        driver.pair.into_iter().for_each(|numbered| control.know_bound(numbered));
-        if changes_routing {
-            for report in control.system.recover() {
+        pair.into_iter().for_each(|numbered| control.know_bound(numbered));
+        if config.changes_routing {
+            for report in control.network.system.recover() {
                 control.tell(report);
             }
         }
@@ -245,33 +185,31 @@ impl<'a, P: Protocol> Control<'a, P> {
                 return self.outcome(ended);
             }
             let now = clock();
-            let routes = self.network.due(self.system.takes_all());
-            let sources = self.source_check.as_ref().and_then(SourceCheck::due);
-            let due = [self.protocol.poll_timeout(), routes, sources]
-                .into_iter()
-                .flatten()
-                .fold(self.next_tick, Instant::min);
+            let due = [self.protocol.poll_timeout(), self.network.due()];
+            let due = due.into_iter().flatten().fold(self.next_tick, Instant::min);
             self.poller.wait(Some(due - now), &mut ready).map_err(DriverError::Start)?;
-            for event in &ready {
-                match event.token {
-                    Token::Mail => self.mail.acknowledge(),
-                    Token::Listener(number) => self.accept(number),
-                    Token::Routes => self.network.woke(&self.poller),
-                    Token::Device => {
-                        self.follow_mtu();
-                        self.pump();
-                    }
-                    Token::SourceRoutes => self.routes_changed(),
-                    Token::Undecided(number) => self.decide(number),
-                    Token::Tun | Token::Udp(_) | Token::Tcp(_) | Token::Forwards => {}
-                }
-            }
+            ready.iter().for_each(|event| self.look_after(event.token));
             self.follow_network();
             self.check_sources();
             self.work()?;
             self.take_orders();
             self.check_time();
             self.rest();
+        }
+    }
+
+    fn look_after(&mut self, token: Token) {
+        match token {
+            Token::Mail => self.mail.acknowledge(),
+            Token::Listener(number) => self.accept(number),
+            Token::Routes => self.network.watch.woke(&self.poller),
+            Token::Device => {
+                self.follow_mtu();
+                self.pump();
+            }
+            Token::SourceRoutes => self.network.routes_changed(&self.poller),
+            Token::Undecided(number) => self.decide(number),
+            Token::Tun | Token::Udp(_) | Token::Tcp(_) | Token::Forwards => {}
         }
     }
 
@@ -310,18 +248,18 @@ impl<'a, P: Protocol> Control<'a, P> {
 
     /// Begins to receive from all sockets. Before this the process still has its rights.
     fn begin_to_receive(&mut self) -> io::Result<()> {
-        for Bound { numbered, demultiplexer } in std::mem::take(&mut self.bound) {
-            self.listening.insert(numbered.0);
+        for Bound { numbered, demultiplexer } in std::mem::take(&mut self.sockets.waiting) {
+            self.sockets.listening.insert(numbered.0);
             self.add_sockets(numbered, demultiplexer.as_ref());
         }
         self.receive_from_bound();
-        self.watch_listeners()
+        self.connections.watch_listeners(&self.poller)
     }
 
     /// Takes what came, and handles some of the datagrams.
     fn work(&mut self) -> Result<(), DriverError> {
         for _ in 0..WORK_BATCHES {
-            self.transmit_queue.gather(self.moderation.is_high());
+            self.sockets.transmit_queue.gather(self.moderation.is_high());
             let all = self.take_mail();
             self.handle_datagrams();
             self.flush();
@@ -348,7 +286,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                 }
                 Mail::Datagram { path, bytes } => self.datagram(now, path, &bytes),
                 Mail::Notice(Notice::Moved { peer, path }) => {
-                    let path = self.present_path(path);
+                    let path = self.sockets.present_path(path);
                     self.protocol.handle_notice(now, Notice::Moved { peer, path });
                 }
                 Mail::Notice(notice) => self.protocol.handle_notice(now, notice),
@@ -356,8 +294,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                     self.protocol.handle_command(now, Command::SocketBound { socket: number, local });
                 }
                 Mail::Reaching { addresses, go } => {
-                    self.system.bypass(&addresses);
-                    self.watch_network();
+                    self.network.bypass(&addresses, &self.poller);
                     // It may have given up waiting.
                     let _ = go.try_send(());
                 }
@@ -443,4 +380,9 @@ impl<P: Protocol> Drive for Control<'_, P> {
         self.send(path, datagram);
         Ok(())
     }
+}
+
+/// The firewall mark of the sockets that are bound for remotes or configured addresses.
+fn own_mark(config: &DriverConfig) -> u32 {
+    config.socket_routing.mark.unwrap_or(if config.remotes.is_empty() { 0 } else { mark::MARK })
 }

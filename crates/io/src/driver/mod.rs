@@ -26,6 +26,7 @@ mod path_mtus;
 #[cfg(debug_assertions)]
 mod probe;
 mod secondary_endpoints;
+mod setup;
 mod source_check;
 mod sources;
 mod status;
@@ -39,11 +40,10 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use adit_core::{Ended, Install, Protocol, Transport};
+use adit_core::{Ended, Install, Protocol};
 use adit_dataplane::aead::AeadError;
 use adit_dataplane::codec::{Demultiplexer, SessionCodec};
 
@@ -57,20 +57,17 @@ pub use self::error::DriverError;
 pub(crate) use self::handle::Order;
 pub use self::handle::{Change, Handle, Inspection, Observer};
 use self::mail::{Mail, Member};
+use self::setup::Listening;
 pub use self::status::{IoStatus, Losses, WorkerStatus};
 pub use self::workers::MAX_WORKERS;
 use self::workers::Workers;
-use crate::config::{DriverConfig, Remote, UdpSource};
-use crate::dns::NameServers;
+use crate::config::{DriverConfig, Remote};
 use crate::helper::{self, HelperAccess, Policy};
 use crate::mailbox::{MailReceiver, Mailbox, mailbox};
-use crate::mark;
 use crate::port_share::Forwarder;
-use crate::privileges::allow_many_descriptors;
-use crate::routing::Routing;
-use crate::system::{System, SystemSettings};
+use crate::system::System;
 use crate::tcp::Listener;
-use crate::udp::{PairOptions, UdpOptions, UdpSocket};
+use crate::udp::UdpOptions;
 
 /// How late timers of the driver's threads may be, in nanoseconds.
 const TIMER_SLACK: Option<NonZeroU64> = NonZeroU64::new(1000);
@@ -145,88 +142,18 @@ impl<P: Protocol> Driver<P> {
     }
 
     fn on(shared: Arc<Device>, config: DriverConfig, make_codec: MakeCodec<P>) -> Result<Self, DriverError> {
-        let tun = Arc::clone(&shared.tun);
-        let workers = shared.workers.len();
-        let device = |source| DriverError::Device { name: tun.name().to_owned(), source };
-        let handed_over = config.tun.descriptor.is_some();
-        let routing = if config.tun.is_null {
-            Routing::without_device()
-        } else if handed_over {
-            Routing::of_any_namespace(tun.name())
-        } else {
-            Routing::new(tun.name())
-        };
-        let mut routing = routing.map_err(device)?;
-        if config.changes_routing {
-            routing.set_tunnel_group().map_err(device)?;
-        }
-        if shared.is_shared {
-            routing.share_device();
-        }
-        if config.execution.leaves_device {
-            routing.leave_device();
-        }
-        routing.set_mark(config.socket_routing.mark);
-        let udp_options = UdpOptions {
-            buffers: config.buffers,
-            gso: shared.offloads.udp_send.is_on(),
-            gro: shared.offloads.udp_receive.is_on(),
-            routing: config.socket_routing,
-        };
+        let name = shared.tun.name();
+        let device = |source| DriverError::Device { name: name.to_owned(), source };
+        let mut routing = setup::routing(&config, &shared).map_err(device)?;
+        let udp_options = setup::udp_options(&config, &shared);
         let homes = if config.multihome { routing.addresses().map_err(device)? } else { Vec::new() };
-        let mut sockets = Vec::new();
-        let mut listeners = Vec::new();
-        for (index, listen) in config.listen.iter().enumerate() {
-            let failed = |source| DriverError::Listen { listen: *listen, source };
-            match listen.transport {
-                Transport::Udp => {
-                    let own = config.demultiplexer(UdpSource::Listen(index));
-                    let steering = own.as_ref().unwrap_or(&config.dataplane.demultiplexer).steering();
-                    let group = UdpSocket::bind_group(listen.address, workers, steering, &udp_options)
-                        .map_err(failed)?;
-                    let beside =
-                        UdpSocket::bind_beside(&group, &homes, steering, &udp_options).map_err(failed)?;
-                    for group in std::iter::once(group).chain(beside) {
-                        let group: Vec<_> = group.into_iter().map(Arc::new).collect();
-                        let number = shared.sources.next_number();
-                        shared.lending.offer((number, &group), steering);
-                        sockets.push(Bound { numbered: (number, group), demultiplexer: own.clone() });
-                    }
-                }
-                Transport::Tcp => {
-                    let listener = Listener::bind(listen.address, config.buffers, config.socket_routing)
-                        .map_err(failed)?;
-                    if config.streams.mark != 0 {
-                        // What is accepted inherits it.
-                        mark::set_to(listener.as_fd(), config.streams.mark).map_err(failed)?;
-                    }
-                    listeners.push(listener);
-                }
-            }
-        }
-        if !listeners.is_empty() {
-            allow_many_descriptors();
-        }
+        let Listening { sockets, listeners } = Listening::new(&config, &shared, &udp_options, &homes)?;
         let (mail, mail_receiver) = mailbox().map_err(DriverError::Start)?;
         let (orders, order_receiver) = mpsc::channel();
         let index = routing.device();
-        let link = LinkCounters::new(tun.name(), index).map_err(device)?;
-        let system = match config.tun.is_null {
-            true => System::Untouched,
-            false => {
-                let name_servers = NameServers::new(index, config.resolv_conf.clone());
-                System::Own(Box::new(SystemSettings::new(routing, name_servers)))
-            }
-        };
-        let own = &config.dataplane.demultiplexer;
-        let options = PairOptions {
-            count: workers,
-            steering: own.steering(),
-            learn_local: false,
-            learn_classes: false,
-            udp: udp_options,
-        };
-        let binder = Binder::new(options, own, Arc::clone(&shared.lending));
+        let link = LinkCounters::new(name, index).map_err(device)?;
+        let system = setup::system(&config, routing);
+        let binder = setup::binder(&config, &shared, udp_options);
         Ok(Driver {
             config,
             device: shared,

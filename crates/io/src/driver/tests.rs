@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use adit_core::{
     Command, DataEvent, HandshakeStage, Install, Instant, IpNet, Notice, Path, PeerConfig, PeerId, PeerInfo,
-    Redirect, Rejected, TableUsage, TunnelSettings,
+    Redirect, Rejected, TableUsage, Transport, TunnelSettings,
 };
 use adit_dataplane::{Config, Egress, Ingress, Offload, ReceiveBatch, TransmitBatch, split};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};

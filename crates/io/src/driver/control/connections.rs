@@ -1,5 +1,6 @@
 //! TCP connections: accepted or opened; and the end of paths.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -8,10 +9,13 @@ use std::time::Duration;
 use adit_core::{Command, ConnectionId, Instant, OpenFailure, Path, Preamble, Protocol, Severity};
 
 use super::Control;
+use super::undecided::Undecided;
 use crate::clock;
+use crate::config::StreamOptions;
 use crate::driver::mail::DataMail;
 use crate::driver::status::count;
-use crate::poller::{Interest, Token};
+use crate::poller::{Interest, Poller, Token};
+use crate::tcp::Listener;
 use crate::tls::TlsClient;
 
 /// Connections accepted before the rest has its turn.
@@ -20,17 +24,104 @@ const ACCEPT_BATCH: usize = 16;
 /// TCP (RFC 6298).
 const PREAMBLE_TIME: Duration = Duration::from_secs(10);
 
+/// The connections of the endpoint, and its listeners.
+pub(super) struct Connections {
+    listeners: Vec<Listener>,
+    /// Connections at a shared port that are not the protocol's yet.
+    pub(super) undecided: Option<Undecided>,
+    /// The system had no descriptor left for a connection; the listeners rest until the next tick.
+    listeners_rest: bool,
+    open: BTreeMap<ConnectionId, Path>,
+    streams: StreamOptions,
+    /// Connections to remotes whose preamble is not complete.
+    preparing: BTreeMap<ConnectionId, Preparing>,
+    /// How many there may be at once.
+    most: usize,
+}
+
+/// A connection to a remote whose preamble is not complete.
+#[derive(Clone, Copy)]
+struct Preparing {
+    remote: usize,
+    /// When it must be complete.
+    until: Instant,
+}
+
+/// How a new connection begins.
+struct Beginning {
+    tls: Option<TlsClient>,
+    preamble: Option<Arc<dyn Preamble>>,
+}
+
+impl Connections {
+    pub(super) fn new(
+        listeners: Vec<Listener>,
+        undecided: Option<Undecided>,
+        streams: StreamOptions,
+        most: usize,
+    ) -> Self {
+        let (open, preparing) = (BTreeMap::new(), BTreeMap::new());
+        Connections { listeners, undecided, listeners_rest: true, open, streams, preparing, most }
+    }
+
+    /// Whether there are listeners.
+    pub(super) fn listens(&self) -> bool {
+        !self.listeners.is_empty()
+    }
+
+    /// How many are open.
+    pub(super) fn count(&self) -> usize {
+        self.open.len()
+    }
+
+    /// How many there may be at once.
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Whether there are as many as may be.
+    pub(super) fn is_full(&self) -> bool {
+        self.open.len() >= self.most
+    }
+
+    /// The path of an open connection.
+    pub(super) fn path(&self, connection: ConnectionId) -> Option<Path> {
+        self.open.get(&connection).copied()
+    }
+
+    pub(super) fn watch_listeners(&mut self, poller: &Poller) -> io::Result<()> {
+        for (number, listener) in (0..).zip(&self.listeners) {
+            poller.add(listener, Token::Listener(number), Interest::Read)?;
+        }
+        self.listeners_rest = false;
+        Ok(())
+    }
+
+    /// Has listeners that rest accept again. If the system refuses once more, they rest until the next call.
+    pub(super) fn end_rest(&mut self, poller: &Poller) {
+        if self.listeners_rest {
+            let _ = self.watch_listeners(poller);
+        }
+    }
+
+    fn rest_listeners(&mut self, poller: &Poller) {
+        self.listeners.iter().for_each(|listener| poller.remove(listener));
+        self.listeners_rest = true;
+    }
+
+    fn accept(&self, number: u32) -> Option<io::Result<(TcpStream, SocketAddr)>> {
+        let index = usize::try_from(number).ok()?;
+        Some(self.listeners.get(index)?.accept())
+    }
+}
+
 impl<P: Protocol> Control<'_, P> {
-    pub(super) fn add_connection(
-        &mut self,
-        stream: TcpStream,
-        remote: SocketAddr,
-        (tls, preamble): (Option<TlsClient>, Option<Arc<dyn Preamble>>),
-    ) -> Path {
+    fn add_connection(&mut self, stream: TcpStream, remote: SocketAddr, beginning: Beginning) -> Path {
         let membership = self.workers.membership();
         let (endpoint, connection) = (membership.id, ConnectionId(membership.device.next_connection()));
         let path = Path::Tcp { connection, remote };
-        self.connections.insert(connection, path);
+        self.connections.open.insert(connection, path);
+        let Beginning { tls, preamble } = beginning;
         let mail = DataMail::AddConnection { endpoint, connection, stream, path, tls, preamble };
         self.workers.post_first(mail);
         self.workers.wake();
@@ -39,13 +130,15 @@ impl<P: Protocol> Control<'_, P> {
 
     /// Takes a connection to a remote. The protocol hears of it at once, or when its preamble is complete.
     pub(super) fn connected(&mut self, now: Instant, remote: usize, stream: TcpStream, address: SocketAddr) {
-        let preamble = self.streams.remotes.get(&remote).map(Arc::clone);
+        let streams = &self.connections.streams;
+        let preamble = streams.remotes.get(&remote).map(Arc::clone);
         let is_prepared = preamble.is_none();
-        let tls = self.streams.tls.get(&remote).cloned();
-        let path = self.add_connection(stream, address, (tls, preamble));
+        let tls = streams.tls.get(&remote).cloned();
+        let path = self.add_connection(stream, address, Beginning { tls, preamble });
         match path {
             Path::Tcp { connection, .. } if !is_prepared => {
-                self.preparing.insert(connection, (remote, now + PREAMBLE_TIME));
+                let preparing = Preparing { remote, until: now + PREAMBLE_TIME };
+                self.connections.preparing.insert(connection, preparing);
             }
             path => self.protocol.handle_command(now, Command::Opened { path }),
         }
@@ -53,14 +146,14 @@ impl<P: Protocol> Control<'_, P> {
 
     /// The preamble of a connection is complete.
     pub(super) fn prepared(&mut self, now: Instant, connection: ConnectionId) {
-        let Some(path) = self.connections.get(&connection).copied() else { return };
-        let remote = self.preparing.remove(&connection).map(|(remote, _)| remote);
+        let Some(path) = self.connections.path(connection) else { return };
+        let remote = self.connections.preparing.remove(&connection).map(|preparing| preparing.remote);
         self.protocol.handle_command(now, Command::Prepared { path, remote });
     }
 
     /// Closes the connections to remotes whose preamble takes too long. Called once a second.
     pub(super) fn close_unprepared(&mut self, now: Instant) {
-        let late = self.preparing.iter().filter(|(_, (_, until))| *until <= now);
+        let late = self.connections.preparing.iter().filter(|(_, preparing)| preparing.until <= now);
         let late: Vec<ConnectionId> = late.map(|(connection, _)| *connection).collect();
         for connection in late {
             let seconds = PREAMBLE_TIME.as_secs();
@@ -75,8 +168,8 @@ impl<P: Protocol> Control<'_, P> {
 
     /// The protocol has one more connection of a listener.
     pub(super) fn begin_connection(&mut self, stream: TcpStream, remote: SocketAddr) {
-        let preamble = self.streams.accepted.clone();
-        let path = self.add_connection(stream, remote, (None, preamble));
+        let preamble = self.connections.streams.accepted.clone();
+        let path = self.add_connection(stream, remote, Beginning { tls: None, preamble });
         self.protocol.handle_command(clock(), Command::Opened { path });
         self.pump();
     }
@@ -84,24 +177,24 @@ impl<P: Protocol> Control<'_, P> {
     /// The protocol uses the path no more.
     pub(super) fn close(&mut self, path: Path) {
         match path {
-            Path::Udp { socket, .. } if self.is_listening(socket) => {}
+            Path::Udp { socket, .. } if self.sockets.is_listening(socket) => {}
             Path::Udp { socket, .. } => self.remove_sockets(socket),
             Path::Tcp { connection, .. } => self.forget(connection),
         }
     }
 
     pub(super) fn forget(&mut self, connection: ConnectionId) {
-        if self.connections.remove(&connection).is_some() {
+        if self.connections.open.remove(&connection).is_some() {
             self.workers.post_first(DataMail::CloseConnection(connection));
         }
     }
 
     pub(super) fn broken(&mut self, now: Instant, connection: ConnectionId, reason: String) {
-        let Some(path) = self.connections.get(&connection).copied() else { return };
+        let Some(path) = self.connections.path(connection) else { return };
         self.forget(connection);
         self.workers.wake();
-        let command = match self.preparing.remove(&connection) {
-            Some((remote, _)) => {
+        let command = match self.connections.preparing.remove(&connection) {
+            Some(Preparing { remote, .. }) => {
                 let failure = OpenFailure::Unreachable(format!("{}: {reason}", path.remote()));
                 Command::OpenFailed { remote, failure }
             }
@@ -113,9 +206,9 @@ impl<P: Protocol> Control<'_, P> {
     /// A client hears it by its protocol. A server's protocol has nothing to say of a connection before its first
     /// control packet, and what comes after one may be as wrong.
     pub(super) fn not_framed(&mut self, now: Instant, connection: ConnectionId, why: String) {
-        if let Some(path) = self.connections.get(&connection).copied()
-            && !self.listeners.is_empty()
-            && !self.preparing.contains_key(&connection)
+        if let Some(path) = self.connections.path(connection)
+            && self.connections.listens()
+            && !self.connections.preparing.contains_key(&connection)
         {
             count(&self.losses.rejected);
             self.complain(now, path, format!("closed a connection: {why}"));
@@ -125,13 +218,10 @@ impl<P: Protocol> Control<'_, P> {
 
     pub(super) fn accept(&mut self, number: u32) {
         for _ in 0..ACCEPT_BATCH {
-            let Some(listener) = usize::try_from(number).ok().and_then(|index| self.listeners.get(index))
-            else {
-                return;
-            };
-            match listener.accept() {
+            let Some(accepted) = self.connections.accept(number) else { return };
+            match accepted {
                 // At a shared port it may be the other server's.
-                Ok(_) if self.undecided.is_none() && self.connections.len() >= self.max_connections => {
+                Ok(_) if self.connections.undecided.is_none() && self.connections.is_full() => {
                     count(&self.losses.connections_refused)
                 }
                 Ok((stream, remote)) => {
@@ -142,25 +232,12 @@ impl<P: Protocol> Control<'_, P> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if is_of_the_peer(&error) => {}
                 Err(error) => {
-                    self.rest_listeners();
+                    self.connections.rest_listeners(&self.poller);
                     let text = format!("cannot accept TCP connections for a moment: {error}");
                     return self.report(Severity::Warning, None, text);
                 }
             }
         }
-    }
-
-    pub(super) fn watch_listeners(&mut self) -> io::Result<()> {
-        for (number, listener) in (0..).zip(&self.listeners) {
-            self.poller.add(listener, Token::Listener(number), Interest::Read)?;
-        }
-        self.listeners_rest = false;
-        Ok(())
-    }
-
-    pub(super) fn rest_listeners(&mut self) {
-        self.listeners.iter().for_each(|listener| self.poller.remove(listener));
-        self.listeners_rest = true;
     }
 }
 

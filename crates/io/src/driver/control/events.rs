@@ -17,8 +17,10 @@ impl<P: Protocol> Control<'_, P> {
             Event::LeasesMoved => return self.workers.membership().tell_others(|| Mail::LeasesMoved),
             Event::Request(request) => return self.observer.request(request, self.tun.name()),
             Event::Ended(ref ended) => self.ended = Some(ended.clone()),
-            Event::PeerUp { .. } if self.stages.is_waiting() => return self.stages.hold(event),
-            Event::PeerDown { .. } => self.stages.peer_down(),
+            Event::PeerUp { .. } if self.network.stages.is_waiting() => {
+                return self.network.stages.hold(event);
+            }
+            Event::PeerDown { .. } => self.network.stages.peer_down(),
             Event::PeerUp { .. } | Event::Report(_) => {}
         }
         self.observer.event(&event, self.tun.name());

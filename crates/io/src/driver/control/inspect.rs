@@ -24,33 +24,29 @@ impl<P: Protocol> Control<'_, P> {
         // What the protocol says of its peers is then as new as the snapshot.
         self.tell_totals(clock());
         let (snapshot, workers) = self.workers.snapshot();
-        let (tun_read_bytes, tun_written_bytes) = self.link.bytes();
+        let (tun_read_bytes, tun_written_bytes) = self.network.link.bytes();
         let mut losses = self.losses.snapshot().plus(&self.workers.membership().device.losses.snapshot());
         losses.control_full +=
             STAGES.map(|(_, stage)| self.datagrams.usage(stage).evicted).iter().sum::<u64>();
         let status = IoStatus {
             tun_name: self.tun.name().to_owned(),
             offloads: self.offloads(),
-            gso_limited_destinations: self.gso_limited_destinations(),
-            tun_dropped: self.link.tx_dropped(),
+            gso_limited_destinations: self.sockets.gso_limited_destinations(),
+            tun_dropped: self.network.link.tx_dropped(),
             tun_read_bytes,
             tun_written_bytes,
             workers,
-            connections: self.connections.len(),
+            connections: self.connections.count(),
             tables: self.tables(),
             losses,
         };
         inspection(&self.protocol, &snapshot, &status);
     }
 
-    fn gso_limited_destinations(&self) -> usize {
-        self.sockets.values().flatten().map(|socket| socket.gso_limited_destinations()).sum()
-    }
-
     /// The tables and queues that unauthenticated peers can fill, where there are listening sockets.
     fn tables(&self) -> Vec<TableUsage> {
         let mut tables = Vec::new();
-        if !self.listening.is_empty() || !self.listeners.is_empty() {
+        if !self.sockets.listening.is_empty() || self.connections.listens() {
             let stages = STAGES.map(|(name, stage)| queue_usage(name, self.datagrams.usage(stage)));
             let in_queues: u64 = stages.iter().map(|stage| stage.refused).sum();
             let lost = self.losses.control_full.load(Ordering::Relaxed);
@@ -66,13 +62,13 @@ impl<P: Protocol> Control<'_, P> {
             });
             tables.extend(stages);
         }
-        tables.extend(self.undecided.as_ref().map(|undecided| undecided.usage()));
-        if !self.listeners.is_empty() {
+        tables.extend(self.connections.undecided.as_ref().map(|undecided| undecided.usage()));
+        if self.connections.listens() {
             tables.push(TableUsage {
                 name: "TCP connections",
-                entries: self.connections.len(),
-                share: self.max_connections,
-                limit: self.max_connections,
+                entries: self.connections.count(),
+                share: self.connections.most(),
+                limit: self.connections.most(),
                 evicted: 0,
                 refused: self.losses.connections_refused.load(Ordering::Relaxed),
             });
@@ -83,7 +79,7 @@ impl<P: Protocol> Control<'_, P> {
     /// Which offloads are in use. The kernel may have refused to cut GSO batches since the start.
     fn offloads(&self) -> OffloadStatus {
         let mut offloads = self.offloads.clone();
-        if let Some(error) = self.sockets.values().flatten().find_map(|socket| socket.gso_refusal()) {
+        if let Some(error) = self.sockets.gso_refusal() {
             offloads.udp_send = OffloadState::Failed(format!("the kernel refused it: {error}"));
         }
         offloads

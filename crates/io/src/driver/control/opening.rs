@@ -9,34 +9,28 @@ use std::thread;
 use adit_core::{Command, Instant, OpenFailure, Path, Protocol};
 
 use super::Control;
-use crate::config::{Remote, UdpSource};
+use crate::config::Remote;
 use crate::driver::mail::Mail;
 use crate::opener::{self, Opened, Refusals};
 
 impl<P: Protocol> Control<'_, P> {
     pub(super) fn open(&mut self, remote: usize) {
-        let attempt = self.attempts.entry(remote).or_insert(0);
-        let number = *attempt;
-        *attempt += 1;
+        let number = self.remotes.next_attempt(remote);
         let mail = self.own_mail.clone();
         let fail = |reason: String| {
             self.own_mail.post(Mail::Opened { remote, result: Err(OpenFailure::Unreachable(reason)) });
             self.own_mail.wake();
         };
-        let helper = self.helper.clone();
-        let target = self.remotes.get(remote).cloned();
+        let helper = self.remotes.helper.clone();
+        let target = self.remotes.all.get(remote).cloned();
         // The helper may have others by now.
         if helper.is_none() && target.is_none() {
             return fail(format!("there is no remote number {remote}"));
         }
-        let options = self.udp_options;
-        let known = self.known_addresses.clone();
-        let resolving = self.system.resolving(self.kill_switch);
-        let ahead = if helper.is_none() && self.attempts.len() == 1 && number == 0 {
-            self.remotes.clone()
-        } else {
-            Vec::new()
-        };
+        let options = self.sockets.options;
+        let known = self.remotes.known_addresses.clone();
+        let resolving = self.network.system.resolving(self.remotes.kill_switch);
+        let ahead = self.remotes.to_learn_ahead(number);
         let work = move || {
             let prepare = |addresses| {
                 let (go, wait) = mpsc::sync_channel(1);
@@ -81,7 +75,8 @@ impl<P: Protocol> Control<'_, P> {
 
     /// Resolves the names of all servers while the system's resolver works: later it may be in a dead tunnel.
     fn learn_ahead(&self, remotes: Vec<Remote>) {
-        let (known, resolving) = (self.known_addresses.clone(), self.system.resolving(self.kill_switch));
+        let known = self.remotes.known_addresses.clone();
+        let resolving = self.network.system.resolving(self.remotes.kill_switch);
         let work = move || known.learn(&remotes, &resolving);
         // Without it the names are resolved when they are needed.
         let _ = thread::Builder::new().name("adit-resolve".to_owned()).spawn(work);
@@ -89,7 +84,7 @@ impl<P: Protocol> Control<'_, P> {
 
     /// The address at which a remote was tried last refuses datagrams.
     pub(super) fn refused(&mut self, now: Instant, remote: usize, address: SocketAddr, why: String) {
-        let path = self.opened_last.get(&remote).copied();
+        let path = self.remotes.opened_last.get(&remote).copied();
         if let Some(path) = path.filter(|path| path.remote() == address) {
             self.protocol.handle_command(now, Command::Closed { path, reason: why });
         }
@@ -98,11 +93,11 @@ impl<P: Protocol> Control<'_, P> {
     pub(super) fn opened(&mut self, now: Instant, remote: usize, result: Result<Opened, OpenFailure>) {
         let command = match result {
             Ok(Opened::Udp(socket, address)) => {
-                let demultiplexer = self.demultiplexers.get(&UdpSource::Remote(remote)).map(Arc::clone);
-                let number = self.sources.next_number();
+                let demultiplexer = self.remotes.demultiplexer(remote);
+                let number = self.sockets.sources.next_number();
                 self.add_sockets((number, vec![Arc::new(socket)]), demultiplexer.as_ref());
                 let path = Path::Udp { socket: number, remote: address };
-                self.opened_last.insert(remote, path);
+                self.remotes.opened_last.insert(remote, path);
                 Command::Opened { path }
             }
             Ok(Opened::Tcp(stream, address)) => return self.connected(now, remote, stream, address),

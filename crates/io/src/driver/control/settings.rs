@@ -25,55 +25,35 @@ impl<P: Protocol> Control<'_, P> {
     /// # Errors
     /// What the tunnel cannot be without, and why the system refused it.
     pub(super) fn up(&mut self, settings: &TunnelSettings) -> Result<(), String> {
-        let reports = self.system.apply(settings);
-        self.watch_network();
-        let lacks = self.system.lacks();
+        let reports = self.network.system.apply(settings);
+        self.network.follow_changes(&self.poller);
+        let lacks = self.network.system.lacks();
         some_of(reports).into_iter().for_each(|report| self.tell(report));
         lacks.map_or(Ok(()), Err)
     }
 
     /// The device's MTU may be another.
     pub(super) fn follow_mtu(&mut self) {
-        if let Some(mtu) = &mut self.mtu {
-            let changed = mtu.follow(&mut self.link, &self.workers);
-            if let Some(mtu) = changed {
-                self.protocol.handle_command(clock(), Command::MtuChanged { mtu });
-            }
+        if let Some(mtu) = self.network.changed_mtu(&self.workers) {
+            self.protocol.handle_command(clock(), Command::MtuChanged { mtu });
         }
-    }
-
-    pub(super) fn watch_network(&mut self) {
-        let wanted = self.system.depends_on_network();
-        self.network.set(wanted, &self.poller, || self.system.watch());
     }
 
     /// The network may have changed.
     pub(super) fn follow_network(&mut self) {
         let now = clock();
-        if self.network.is_due(now, self.system.takes_all(), &self.poller) {
-            self.system.follow();
-            self.network.looked(now, clock());
-            if let Some(reason) = self.system.lacks() {
-                self.protocol.handle_command(clock(), Command::NotUp { reason });
-                self.pump();
-            }
+        if let Some(reason) = self.network.follow(now, &self.poller) {
+            self.protocol.handle_command(clock(), Command::NotUp { reason });
+            self.pump();
         }
     }
 
     /// Tells the protocol how large datagrams may be on paths on which they did not fit.
     pub(super) fn look_at_path_mtus(&mut self, now: Instant) {
-        let limited = self.sockets.values().flatten().flat_map(|socket| socket.narrow_destinations());
-        let mark = if self.binder.is_used() { self.binder.mark() } else { self.mark };
-        for (remote, mtu) in self.path_mtus.look(now, mark, limited) {
+        let (mark, limited) = (self.sockets.mark(), self.sockets.narrow_destinations());
+        for (remote, mtu) in self.network.path_mtus.look(now, mark, limited) {
             self.protocol.handle_command(now, Command::PathMtu { remote, mtu });
             self.pump();
-        }
-    }
-
-    /// There is word of changed routes, for [`Control::check_sources`].
-    pub(super) fn routes_changed(&mut self) {
-        if let Some(check) = &mut self.source_check {
-            check.woke(&self.poller);
         }
     }
 
@@ -81,12 +61,12 @@ impl<P: Protocol> Control<'_, P> {
     pub(super) fn check_sources(&mut self) {
         let now = clock();
         let poller = &self.poller;
-        let Some(check) = self.source_check.as_mut() else { return };
+        let Some(check) = self.network.source_check.as_mut() else { return };
         if !check.is_due(now, poller) {
             return;
         }
         let peers = self.protocol.peers().into_iter().map(|(peer, info)| (peer, info.path));
-        let redirected = check.redirected(&self.sources, self.binder.mark(), peers);
+        let redirected = check.redirected(&self.sockets.sources, self.sockets.binder.mark(), peers);
         check.looked(now, clock());
         for (peer, path) in redirected {
             self.protocol.handle_command(clock(), Command::RouteChanged { peer, path });

@@ -1,15 +1,132 @@
 //! The UDP sockets: how they come, change and go.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use adit_core::{Command, Path, Protocol};
+use adit_core::{Command, Instant, Path, Protocol};
+use adit_dataplane::OuterHeader;
 use adit_dataplane::codec::Demultiplexer;
 
 use super::Control;
+use super::transmit_queue::TransmitQueue;
 use crate::clock;
-use crate::driver::binding::{BindOrder, Numbered, UdpBinding, UdpSockets};
-use crate::udp::UdpSocket;
+use crate::driver::Bound;
+use crate::driver::binding::{BindOrder, Binder, Numbered, UdpBinding, UdpSockets};
+use crate::driver::sources::Sources;
+use crate::udp::{PinnedSource, UdpOptions, UdpSocket};
+
+/// The sockets of the endpoint, and what waits to be sent by them.
+pub(super) struct Sockets {
+    pub(super) options: UdpOptions,
+    /// Sockets that nothing is received from yet.
+    pub(super) waiting: Vec<Bound>,
+    /// The workers' sockets at each address; control datagrams leave by the first worker's.
+    open: BTreeMap<u32, Vec<Arc<UdpSocket>>>,
+    pub(super) sources: Arc<Sources>,
+    /// Binds sockets for both address families on one port.
+    pub(super) binder: Binder,
+    /// The numbers of all sockets that listen, and stay; the others were opened for one remote.
+    pub(super) listening: BTreeSet<u32>,
+    /// The firewall mark of the sockets that were bound for remotes or configured addresses.
+    mark: u32,
+    /// The traffic class of control datagrams.
+    traffic_class: u8,
+    /// Datagrams that leave together.
+    pub(super) transmit_queue: TransmitQueue,
+    pub(super) send_error: Option<io::ErrorKind>,
+    pub(super) next_send_complaint: Instant,
+}
+
+/// What [`Sockets`] are made with.
+pub(super) struct SocketOptions {
+    pub(super) udp: UdpOptions,
+    pub(super) mark: u32,
+    pub(super) traffic_class: u8,
+    pub(super) bound: Vec<Bound>,
+    pub(super) sources: Arc<Sources>,
+    pub(super) binder: Binder,
+}
+
+impl Sockets {
+    pub(super) fn new(options: SocketOptions) -> Self {
+        let SocketOptions { udp, mark, traffic_class, bound, sources, binder } = options;
+        Sockets {
+            options: udp,
+            waiting: bound,
+            open: BTreeMap::new(),
+            sources,
+            binder,
+            listening: BTreeSet::new(),
+            mark,
+            traffic_class,
+            transmit_queue: TransmitQueue::default(),
+            send_error: None,
+            next_send_complaint: clock(),
+        }
+    }
+
+    /// The socket that a control datagram leaves by, where the path has that number, and the address that it leaves from.
+    /// `None`: the socket is closed.
+    pub(super) fn sender(&self, number: u32) -> Option<(Arc<UdpSocket>, Option<Arc<PinnedSource>>)> {
+        let (number, source) = match self.open.contains_key(&number) {
+            true => (number, None),
+            false => self.sources.resolve(number, clock()).unwrap_or((number, None)),
+        };
+        Some((Arc::clone(self.open.get(&number)?.first()?), source))
+    }
+
+    /// The IP header around a control datagram.
+    pub(super) fn outer_header(&self) -> OuterHeader {
+        OuterHeader { traffic_class: self.traffic_class, ..OuterHeader::default() }
+    }
+
+    /// The firewall mark of what is sent.
+    pub(super) fn mark(&self) -> u32 {
+        if self.binder.is_used() { self.binder.mark() } else { self.mark }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<UdpSocket>> {
+        self.open.values().flatten()
+    }
+
+    /// See [`UdpSocket::narrow_destinations`].
+    pub(super) fn narrow_destinations(&self) -> impl Iterator<Item = IpAddr> {
+        self.all().flat_map(|socket| socket.narrow_destinations())
+    }
+
+    /// See [`UdpSocket::gso_limited_destinations`].
+    pub(super) fn gso_limited_destinations(&self) -> usize {
+        self.all().map(|socket| socket.gso_limited_destinations()).sum()
+    }
+
+    /// See [`UdpSocket::gso_refusal`].
+    pub(super) fn gso_refusal(&self) -> Option<io::Error> {
+        self.all().find_map(|socket| socket.gso_refusal())
+    }
+
+    /// Whether a number is that of a socket, or of a local address of one.
+    fn knows(&self, number: u32) -> bool {
+        self.open.contains_key(&number) || self.open.contains_key(&self.sources.socket_of(number))
+    }
+
+    /// Whether a number is that of a socket that stays, or of a local address of one.
+    pub(super) fn is_listening(&self, number: u32) -> bool {
+        self.listening.contains(&number) || self.listening.contains(&self.sources.socket_of(number))
+    }
+
+    /// A path as it is now: what came by sockets that were replaced meanwhile is answered by those in their place.
+    pub(super) fn present_path(&self, path: Path) -> Path {
+        match path {
+            Path::Udp { socket, remote } if !self.knows(socket) => {
+                let present = self.binder.sockets().for_address(remote.ip());
+                Path::Udp { socket: present.unwrap_or(socket), remote }
+            }
+            path => path,
+        }
+    }
+}
 
 impl<P: Protocol> Control<'_, P> {
     /// Gives the data threads their sockets at an address.
@@ -25,29 +142,30 @@ impl<P: Protocol> Control<'_, P> {
         if let Some(local) = sockets.first().and_then(|socket| socket.local_address().ok()) {
             self.protocol.handle_command(clock(), Command::SocketBound { socket: number, local });
         }
-        self.sockets.insert(number, sockets);
+        self.sockets.open.insert(number, sockets);
     }
 
     /// The same for those that are bound for both address families.
     pub(super) fn know_bound(&mut self, numbered: Numbered) {
-        if self.binder.learns_local_addresses() {
-            self.sources.add_socket(numbered.0, self.binder.sockets().port);
+        let Sockets { binder, sources, .. } = &self.sockets;
+        if binder.learns_local_addresses() {
+            sources.add_socket(numbered.0, binder.sockets().port);
         }
         self.know_sockets(numbered);
     }
 
     /// Has the data threads receive from sockets that are known.
     fn receive_from(&mut self, number: u32, demultiplexer: Option<&Arc<dyn Demultiplexer>>) {
-        if let Some(sockets) = self.sockets.get(&number) {
+        if let Some(sockets) = self.sockets.open.get(&number) {
             self.workers.add_sockets(number, sockets, demultiplexer);
         }
     }
 
     /// Has them receive from those that are bound for both address families.
     pub(super) fn receive_from_bound(&mut self) {
-        for number in self.binder.numbers() {
-            self.listening.insert(number);
-            match (self.binder.as_secondary(), self.sockets.get(&number)) {
+        for number in self.sockets.binder.numbers() {
+            self.sockets.listening.insert(number);
+            match (self.sockets.binder.as_secondary(), self.sockets.open.get(&number)) {
                 (Some(recognised), Some(sockets)) => {
                     self.workers.share_sockets(number, sockets, recognised);
                 }
@@ -59,58 +177,36 @@ impl<P: Protocol> Control<'_, P> {
 
     /// Sockets are used no more.
     pub(super) fn remove_sockets(&mut self, number: u32) {
-        self.listening.remove(&number);
-        self.sockets.remove(&number);
-        self.sources.remove_socket(number);
+        self.sockets.listening.remove(&number);
+        self.sockets.open.remove(&number);
+        self.sockets.sources.remove_socket(number);
         self.workers.leave_sockets(number);
     }
 
     /// Carries out what came by [`crate::Handle::bind_udp`].
     pub(super) fn bind_udp(&mut self, BindOrder { binding, answer }: BindOrder<P>) {
-        let (before, numbers) = (self.binder.sockets(), self.binder.numbers());
+        let (before, numbers) = (self.sockets.binder.sockets(), self.sockets.binder.numbers());
         let outcome = self.bind_new(binding);
         answer(&mut self.protocol, clock(), outcome);
         self.pump();
         // The data threads know by now where the peers have moved to.
-        if self.binder.sockets() != before {
+        if self.sockets.binder.sockets() != before {
             numbers.into_iter().for_each(|number| self.remove_sockets(number));
             self.workers.wake();
         }
     }
 
     fn bind_new(&mut self, binding: UdpBinding) -> io::Result<UdpSockets> {
-        let present = self.binder.numbers();
-        let present = present.iter().filter_map(|number| self.sockets.get(number)).flatten();
-        let sockets: Vec<Arc<UdpSocket>> = present.map(Arc::clone).collect();
-        let sources = Arc::clone(&self.sources);
-        let new =
-            self.binder.bind(binding, sockets.iter().map(|socket| &**socket), || sources.next_number())?;
+        let Sockets { binder, open, sources, .. } = &mut self.sockets;
+        let present: Vec<Arc<UdpSocket>> =
+            binder.numbers().iter().filter_map(|number| open.get(number)).flatten().map(Arc::clone).collect();
+        let present = present.iter().map(|socket| &**socket);
+        let new = binder.bind(binding, present, || sources.next_number())?;
         let is_new = !new.is_empty();
         new.into_iter().for_each(|numbered| self.know_bound(numbered));
         if is_new {
             self.receive_from_bound();
         }
-        Ok(self.binder.sockets())
-    }
-
-    /// Whether a number is that of a socket, or of a local address of one.
-    fn knows_socket(&self, number: u32) -> bool {
-        self.sockets.contains_key(&number) || self.sockets.contains_key(&self.sources.socket_of(number))
-    }
-
-    /// Whether a number is that of a socket that stays, or of a local address of one.
-    pub(super) fn is_listening(&self, number: u32) -> bool {
-        self.listening.contains(&number) || self.listening.contains(&self.sources.socket_of(number))
-    }
-
-    /// A path as it is now: what came by sockets that were replaced meanwhile is answered by those in their place.
-    pub(super) fn present_path(&self, path: Path) -> Path {
-        match path {
-            Path::Udp { socket, remote } if !self.knows_socket(socket) => {
-                let present = self.binder.sockets().for_address(remote.ip());
-                Path::Udp { socket: present.unwrap_or(socket), remote }
-            }
-            path => path,
-        }
+        Ok(self.sockets.binder.sockets())
     }
 }

@@ -49,20 +49,20 @@ impl<P: Protocol> Stages<P> {
 
 impl<P: Protocol> Control<'_, P> {
     pub(super) fn establish(&mut self, settings: TunnelSettings) {
-        let own = self.stages.execution.own_part(&settings);
-        if !self.stages.execution.in_stages {
+        let own = self.network.stages.execution.own_part(&settings);
+        if !self.network.stages.execution.in_stages {
             self.complete(settings, &own);
             return;
         }
         // What leads into a tunnel that comes back stays meanwhile: nothing leaves beside it.
-        let first = if self.stages.complete { own } else { of_device(&own) };
+        let first = if self.network.stages.complete { own } else { of_device(&own) };
         if let Err(reason) = self.up(&first) {
             return self.protocol.handle_command(clock(), Command::NotUp { reason });
         }
         let goes_on = self.observer.device_ready(&self.as_it_is(settings.clone()), self.tun.name());
-        self.stages.outstanding += u32::from(!goes_on);
+        self.network.stages.outstanding += u32::from(!goes_on);
         // Settings that change while they wait go on with those before them.
-        let waits = self.stages.waiting.replace(settings).is_some();
+        let waits = self.network.stages.waiting.replace(settings).is_some();
         if goes_on && !waits {
             self.complete_waiting();
         }
@@ -70,16 +70,16 @@ impl<P: Protocol> Control<'_, P> {
 
     /// The program lets routes and name servers be set, as it does once for each time that it has them wait.
     pub(super) fn go_on(&mut self) {
-        self.stages.outstanding = self.stages.outstanding.saturating_sub(1);
-        if self.stages.outstanding == 0 {
+        self.network.stages.outstanding = self.network.stages.outstanding.saturating_sub(1);
+        if self.network.stages.outstanding == 0 {
             self.complete_waiting();
         }
     }
 
     fn complete_waiting(&mut self) {
-        let Some(settings) = self.stages.waiting.take() else { return };
-        let held = std::mem::take(&mut self.stages.held);
-        let own = self.stages.execution.own_part(&settings);
+        let Some(settings) = self.network.stages.waiting.take() else { return };
+        let held = std::mem::take(&mut self.network.stages.held);
+        let own = self.network.stages.execution.own_part(&settings);
         if self.complete(settings, &own) {
             held.iter().for_each(|event| self.observer.event(event, self.tun.name()));
         }
@@ -89,12 +89,12 @@ impl<P: Protocol> Control<'_, P> {
     fn complete(&mut self, settings: TunnelSettings, own: &TunnelSettings) -> bool {
         let result = self.up(own);
         let is_up = result.is_ok();
-        if !is_up && self.stages.execution.in_stages && !self.stages.complete {
+        if !is_up && self.network.stages.execution.in_stages && !self.network.stages.complete {
             // Of a tunnel that was not up before the device stays. What was set of the rest would lead nowhere.
             let _ = self.up(&of_device(own));
         }
         // After a failure what was set before stays for the next attempt, too.
-        self.stages.complete |= is_up;
+        self.network.stages.complete |= is_up;
         match result {
             Ok(()) => self.observer.event(&Event::Up(self.as_it_is(settings)), self.tun.name()),
             // A tunnel that lacks what it needs is not reported as up.
@@ -105,16 +105,15 @@ impl<P: Protocol> Control<'_, P> {
 
     /// Settings without the addresses that the system refused.
     fn as_it_is(&self, mut settings: TunnelSettings) -> TunnelSettings {
-        let missing = self.system.missing_addresses();
+        let missing = self.network.system.missing_addresses();
         settings.addresses.retain(|address| !missing.contains(address));
         settings
     }
 
     pub(super) fn come_down(&mut self) {
-        self.stages.release();
-        self.stages.complete = false;
+        self.network.stages.release();
+        self.network.stages.complete = false;
         self.observer.going_down(self.tun.name());
-        self.system.undo();
-        self.watch_network();
+        self.network.undo(&self.poller);
     }
 }

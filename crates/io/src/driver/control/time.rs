@@ -21,10 +21,7 @@ impl<P: Protocol> Control<'_, P> {
             self.look_at_path_mtus(now);
             self.close_unprepared(now);
             self.end_undecided(now);
-            if self.listeners_rest {
-                // If it fails again, so does the next tick.
-                let _ = self.watch_listeners();
-            }
+            self.connections.end_rest(&self.poller);
         }
         if self.protocol.poll_timeout().is_some_and(|due| due <= now) {
             self.protocol.handle_timeout(now);
@@ -34,11 +31,7 @@ impl<P: Protocol> Control<'_, P> {
 
     /// Says in the log that the TUN device drops packets, and what helps.
     fn watch_queue(&mut self, now: Instant) {
-        if !self.overflow.is_due(now) {
-            return;
-        }
-        let dropped = self.link.tx_dropped();
-        let news = self.overflow.look(now, dropped, self.tun.name(), self.txqueuelen);
+        let news = self.network.overflow_news(now, self.tun.name());
         // One of the endpoints says it for all.
         if let Some(text) = news.filter(|_| self.workers.membership().is_first()) {
             self.report(Severity::Warning, None, text);

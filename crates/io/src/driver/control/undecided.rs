@@ -66,7 +66,7 @@ impl Undecided {
 impl<P: Protocol> Control<'_, P> {
     /// Takes a connection that was accepted, if the port is shared; else gives it back.
     pub(super) fn let_wait(&mut self, stream: TcpStream, source: SocketAddr) -> Option<TcpStream> {
-        let Some(undecided) = &mut self.undecided else { return Some(stream) };
+        let Some(undecided) = &mut self.connections.undecided else { return Some(stream) };
         let number = undecided.next;
         undecided.next = undecided.next.wrapping_add(1);
         // The socket is readable when there is enough to decide, or no more will come.
@@ -86,7 +86,7 @@ impl<P: Protocol> Control<'_, P> {
 
     /// Decides about a connection that has sent enough, or has ended.
     pub(super) fn decide(&mut self, number: u32) {
-        let Some(undecided) = &mut self.undecided else { return };
+        let Some(undecided) = &mut self.connections.undecided else { return };
         let Some(Waiting { stream, source, .. }) = undecided.waiting.remove(&number) else { return };
         self.poller.remove(&stream);
         let mut first = [0; DECIDING];
@@ -100,7 +100,7 @@ impl<P: Protocol> Control<'_, P> {
         let first = first.get(..peeked).unwrap_or_default();
         if undecided.demultiplexer.begins_stream(first) {
             // Others may have come since this one was accepted.
-            if self.connections.len() >= self.max_connections {
+            if self.connections.is_full() {
                 return count(&self.losses.connections_refused);
             }
             self.begin_connection(stream, source);
@@ -118,7 +118,7 @@ impl<P: Protocol> Control<'_, P> {
 
     /// Closes connections that take too long. Called once a second.
     pub(super) fn end_undecided(&mut self, now: Instant) {
-        let Some(undecided) = &mut self.undecided else { return };
+        let Some(undecided) = &mut self.connections.undecided else { return };
         while let Some((number, _)) = undecided.waiting.oldest().filter(|(_, waiting)| waiting.until <= now) {
             let number = *number;
             undecided.waiting.remove(&number);

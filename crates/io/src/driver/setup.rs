@@ -1,0 +1,137 @@
+//! What a driver sets up before it runs: the settings of its device, its sockets and listeners.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+
+use adit_core::Transport;
+
+use super::Bound;
+use super::binding::Binder;
+use super::device::Device;
+use super::error::DriverError;
+use crate::config::{DriverConfig, Listen, UdpSource};
+use crate::dns::NameServers;
+use crate::mark;
+use crate::privileges::allow_many_descriptors;
+use crate::routing::Routing;
+use crate::system::{System, SystemSettings};
+use crate::tcp::Listener;
+use crate::udp::{PairOptions, UdpOptions, UdpSocket};
+
+/// The routing of the endpoint's device.
+pub(super) fn routing(config: &DriverConfig, device: &Device) -> io::Result<Routing> {
+    let name = device.tun.name();
+    let mut routing = if config.tun.is_null {
+        Routing::without_device()?
+    } else if config.tun.descriptor.is_some() {
+        Routing::of_any_namespace(name)?
+    } else {
+        Routing::new(name)?
+    };
+    if config.changes_routing {
+        routing.set_tunnel_group()?;
+    }
+    if device.is_shared {
+        routing.share_device();
+    }
+    if config.execution.leaves_device {
+        routing.leave_device();
+    }
+    routing.set_mark(config.socket_routing.mark);
+    Ok(routing)
+}
+
+/// How UDP sockets of the endpoint are made.
+pub(super) fn udp_options(config: &DriverConfig, device: &Device) -> UdpOptions {
+    UdpOptions {
+        buffers: config.buffers,
+        gso: device.offloads.udp_send.is_on(),
+        gro: device.offloads.udp_receive.is_on(),
+        routing: config.socket_routing,
+    }
+}
+
+/// What carries out the tunnel's settings, in this process.
+pub(super) fn system(config: &DriverConfig, routing: Routing) -> System {
+    if config.tun.is_null {
+        return System::Untouched;
+    }
+    let name_servers = NameServers::new(routing.device(), config.resolv_conf.clone());
+    System::Own(Box::new(SystemSettings::new(routing, name_servers)))
+}
+
+/// What binds sockets for both address families on one port.
+pub(super) fn binder(config: &DriverConfig, device: &Device, udp: UdpOptions) -> Binder {
+    let own = &config.dataplane.demultiplexer;
+    let options = PairOptions {
+        count: device.workers.len(),
+        steering: own.steering(),
+        learn_local: false,
+        learn_classes: false,
+        udp,
+    };
+    Binder::new(options, own, Arc::clone(&device.lending))
+}
+
+/// The sockets and listeners at the addresses of [`DriverConfig::listen`].
+#[derive(Default)]
+pub(super) struct Listening {
+    pub(super) sockets: Vec<Bound>,
+    pub(super) listeners: Vec<Listener>,
+}
+
+impl Listening {
+    /// Binds all. `homes` are the addresses that get sockets of their own beside those of all addresses.
+    pub(super) fn new(
+        config: &DriverConfig,
+        device: &Device,
+        udp: &UdpOptions,
+        homes: &[IpAddr],
+    ) -> Result<Self, DriverError> {
+        let mut listening = Listening::default();
+        for (index, listen) in config.listen.iter().enumerate() {
+            let bound = match listen.transport {
+                Transport::Udp => {
+                    let bound = bind_udp((index, listen), config, device, (udp, homes));
+                    bound.map(|bound| listening.sockets.extend(bound))
+                }
+                Transport::Tcp => bind_tcp(listen, config).map(|listener| listening.listeners.push(listener)),
+            };
+            bound.map_err(|source| DriverError::Listen { listen: *listen, source })?;
+        }
+        if !listening.listeners.is_empty() {
+            allow_many_descriptors();
+        }
+        Ok(listening)
+    }
+}
+
+fn bind_udp(
+    (index, listen): (usize, &Listen),
+    config: &DriverConfig,
+    device: &Device,
+    (options, homes): (&UdpOptions, &[IpAddr]),
+) -> io::Result<Vec<Bound>> {
+    let own = config.demultiplexer(UdpSource::Listen(index));
+    let steering = own.as_ref().unwrap_or(&config.dataplane.demultiplexer).steering();
+    let group = UdpSocket::bind_group(listen.address, device.workers.len(), steering, options)?;
+    let beside = UdpSocket::bind_beside(&group, homes, steering, options)?;
+    let numbered = std::iter::once(group).chain(beside).map(|group| {
+        let group: Vec<_> = group.into_iter().map(Arc::new).collect();
+        let number = device.sources.next_number();
+        device.lending.offer((number, &group), steering);
+        Bound { numbered: (number, group), demultiplexer: own.clone() }
+    });
+    Ok(numbered.collect())
+}
+
+fn bind_tcp(listen: &Listen, config: &DriverConfig) -> io::Result<Listener> {
+    let listener = Listener::bind(listen.address, config.buffers, config.socket_routing)?;
+    if config.streams.mark != 0 {
+        // What is accepted inherits it.
+        mark::set_to(listener.as_fd(), config.streams.mark)?;
+    }
+    Ok(listener)
+}
