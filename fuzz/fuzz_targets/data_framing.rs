@@ -5,7 +5,7 @@
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use adit_core::{Cipher, DataEvent, Digest, Install, Path, PeerConfig, PeerId, ReplayWindow};
+use adit_core::{Cipher, DataEvent, PeerOrder, Digest, Install, Path, PeerConfig, PeerId, ReplayWindow};
 use adit_dataplane::codec::openvpn::{
     self, Compression, DataFraming, DataHeader, Framing, Key, MacKey, StaticFraming,
 };
@@ -94,7 +94,7 @@ impl End {
             receive_batch: ReceiveBatch::new(policy),
             peer,
         };
-        end.apply(DataEvent::AddPeer(PeerConfig {
+        end.apply(DataEvent::Peer(PeerOrder::Add(PeerConfig {
             peer,
             path: Some(path()),
             routes,
@@ -102,7 +102,7 @@ impl End {
             roams: false,
             staging: false,
             by_path: true,
-        }));
+        })));
         let codec = openvpn::session(framing, cipher, (&seal, &open), ReplayWindow::default());
         let (egress, ingress) = install(Install::new(peer, session, codec.expect("the keys fit")));
         end.egress.apply(egress, &mut end.transmit_batch);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use adit_core::{
+use adit_core::{PeerOrder, 
     Activity, Command, ConnectionId, Instant, IpNet, Notice, OpenFailure, Path, PeerActivity, PeerId,
     Protocol, SessionId, Transport, drive_with, is_unprintable,
 };
@@ -161,19 +161,19 @@ impl Model {
     fn note_order(&mut self, order: DataEvent) {
         let known = |peer: &PeerId| self.peers.contains(peer);
         match order {
-            DataEvent::AddPeer(config) => {
+            DataEvent::Peer(PeerOrder::Add(config)) => {
                 self.peers.insert(config.peer);
                 self.ever.insert(config.peer);
             }
-            DataEvent::RemovePeer(peer) => {
+            DataEvent::Peer(PeerOrder::Remove(peer)) => {
                 assert!(self.peers.remove(&peer), "removes a peer that is not there");
                 self.sessions.remove(&peer);
             }
-            DataEvent::AddRoute { peer, .. } | DataEvent::RemoveRoute { peer, .. } => {
+            DataEvent::Peer(PeerOrder::AddRoute { peer, .. }) | DataEvent::Peer(PeerOrder::RemoveRoute { peer, .. }) => {
                 assert!(known(&peer), "changes the routes of a peer that is not there");
             }
-            DataEvent::MovePeer { peer, .. } => assert!(known(&peer), "moves a peer that is not there"),
-            DataEvent::SetMaxMss { peer, .. } => {
+            DataEvent::Peer(PeerOrder::Move { peer, .. }) => assert!(known(&peer), "moves a peer that is not there"),
+            DataEvent::Peer(PeerOrder::SetMaxMss { peer, .. }) => {
                 assert!(known(&peer), "sets the MSS of a peer that is not there");
             }
             DataEvent::Install(install) => {

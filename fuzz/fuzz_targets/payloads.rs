@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use adit_core::{Cipher, DataEvent, Install, Instant, Path, PeerConfig, PeerId, ReplayWindow};
+use adit_core::{Cipher, DataEvent, PeerOrder, Install, Instant, Path, PeerConfig, PeerId, ReplayWindow};
 use adit_dataplane::aead::aws_lc;
 use adit_dataplane::codec::openvpn::{self, Compression, DataFraming, DataHeader, Framing, Key, Payloads};
 use adit_dataplane::{
@@ -38,7 +38,7 @@ impl End {
             (TransmitBatch::new(), ReceiveBatch::new(MergePolicy::TcpAndUdp));
         let mut end = End { egress, ingress, transmit_batch, receive_batch };
         let routes = ["0.0.0.0/0", "::/0"].iter().filter_map(|net| net.parse().ok()).collect();
-        end.apply(DataEvent::AddPeer(PeerConfig {
+        end.apply(DataEvent::Peer(PeerOrder::Add(PeerConfig {
             peer: PeerId::SERVER,
             path: Some(path()),
             routes,
@@ -46,7 +46,7 @@ impl End {
             roams: false,
             staging: false,
             by_path: true,
-        }));
+        })));
         let header = DataHeader::V2 { peer_id: 0 };
         let framing = Framing::Data(DataFraming { header, key_id: 0, compression });
         let [seal, open] = keys.map(|seed| Key::aead(vec![seed; 32].into(), [seed; 8]));

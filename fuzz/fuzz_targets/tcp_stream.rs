@@ -3,7 +3,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use adit_core::{Cipher, ConnectionId, DataEvent, Install, Path, PeerConfig, PeerId, ReplayWindow};
+use adit_core::{Cipher, ConnectionId, DataEvent, PeerOrder, Install, Path, PeerConfig, PeerId, ReplayWindow};
 use adit_dataplane::codec::openvpn::{self, Compression, DataFraming, DataHeader, Framing, Key};
 use adit_dataplane::{Config, Ingress, MergePolicy, ReceiveBatch, StreamError, TransmitBatch, split};
 use libfuzzer_sys::fuzz_target;
@@ -23,7 +23,7 @@ fn client() -> Ingress {
         compression: Compression::None,
     });
     let events = [
-        DataEvent::AddPeer(PeerConfig {
+        DataEvent::Peer(PeerOrder::Add(PeerConfig {
             peer: PEER,
             path: Some(path()),
             routes: Vec::new(),
@@ -31,7 +31,7 @@ fn client() -> Ingress {
             roams: false,
             staging: false,
             by_path: true,
-        }),
+        })),
         DataEvent::Install(Box::new(Install::new(PEER, openvpn::session_id(PEER, 0), framing))),
     ];
     let make_codec = |install: &Install<Framing>| {

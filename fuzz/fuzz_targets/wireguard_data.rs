@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use adit_core::{Cipher, DataEvent, Install, Path, PeerConfig, PeerId, ReplayWindow, SessionId};
+use adit_core::{Cipher, DataEvent, PeerOrder, Install, Path, PeerConfig, PeerId, ReplayWindow, SessionId};
 use adit_dataplane::codec::wireguard;
 use adit_dataplane::{
     Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, VNET_HEADER_LEN, install,
@@ -37,7 +37,7 @@ impl End {
         };
         let routes = ["0.0.0.0/0", "::/0"].iter().filter_map(|net| net.parse().ok()).collect();
         let session = SessionId(u64::from(own));
-        end.apply(DataEvent::AddPeer(PeerConfig {
+        end.apply(DataEvent::Peer(PeerOrder::Add(PeerConfig {
             peer: PEER,
             path: Some(path()),
             routes,
@@ -45,7 +45,7 @@ impl End {
             roams: false,
             staging: false,
             by_path: false,
-        }));
+        })));
         let (cipher, keys) = (Cipher::ChaCha20Poly1305, (&[seal; 32][..], &[open; 32][..]));
         let codec = wireguard::session(other, 1420, cipher, keys, ReplayWindow::default());
         let (egress, ingress) = install(Install::new(PEER, session, codec.expect("the keys fit")));

@@ -3,7 +3,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Ended, Install, IpNet, Path, PeerConfig, PeerId, PeerInfo, Protocol, SessionId, TunnelSettings};
+use crate::{Ended, Install, Path, PeerId, PeerInfo, PeerOrder, Protocol, SessionId, TunnelSettings};
 
 /// What a protocol asks of the data plane, the driver and its adapter.
 ///
@@ -62,40 +62,8 @@ pub type EventOf<P> = Event<<P as Protocol>::Request, <P as Protocol>::Codec, <P
 /// A protocol's orders to the data plane. `C` is [`Protocol::Codec`].
 #[derive(Clone, Debug)]
 pub enum DataEvent<C> {
-    /// A peer, before its first session. Adding one that exists replaces its path, routes and MSS, and
-    /// keeps its sessions. It takes back routes that moved to other peers: [`DataEvent::SetMaxMss`] does not.
-    AddPeer(PeerConfig),
-    /// The peer and all its sessions go.
-    RemovePeer(PeerId),
-    /// The peer is reached by this path from now on. The path that it had before, once more, refuses the move that
-    /// [`crate::Notice::Moved`] told of.
-    MovePeer {
-        /// The peer.
-        peer: PeerId,
-        /// Its path.
-        path: Path,
-    },
-    /// The largest MSS of packets to and from a peer ([`PeerConfig::max_mss`]). Its routes stay as they are.
-    SetMaxMss {
-        /// The peer.
-        peer: PeerId,
-        /// The MSS, in bytes.
-        max_mss: Option<u16>,
-    },
-    /// One more route of a peer. A prefix that another peer had moves.
-    AddRoute {
-        /// The peer.
-        peer: PeerId,
-        /// The prefix behind it.
-        route: IpNet,
-    },
-    /// One route of a peer less. A prefix that another peer has by now stays with that one.
-    RemoveRoute {
-        /// The peer.
-        peer: PeerId,
-        /// The prefix.
-        route: IpNet,
-    },
+    /// A change of a peer.
+    Peer(PeerOrder),
     /// A new session; opens at once, seals when activated, or from its first opened packet on
     /// ([`crate::OnFirstOpened`]). One with the same id is replaced.
     Install(Box<Install<C>>),

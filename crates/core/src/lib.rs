@@ -16,6 +16,7 @@ mod limits;
 mod network;
 mod notice;
 mod path;
+mod peer_order;
 mod pool;
 mod preamble;
 pub mod prefix_table;
@@ -37,6 +38,7 @@ pub use limits::{IdleLimit, PeerLimits};
 pub use network::ipv6_network;
 pub use notice::Notice;
 pub use path::{Path, Transport};
+pub use peer_order::PeerOrder;
 pub use pool::{
     AddressChange, AddressPool, EndpointPool, Eviction, FixedAddresses, Lease, LeaseOwner, NameBinding,
     PoolEntry, PoolRanges, SharedPool,

@@ -30,7 +30,7 @@ pub enum Notice {
         session: SessionId,
     },
     /// An authenticated data datagram, newer than all before, came from another path than the peer's present one.
-    /// If the peer may roam ([`crate::PeerConfig::roams`]), the answer is [`crate::DataEvent::MovePeer`] in any case,
+    /// If the peer may roam ([`crate::PeerConfig::roams`]), the answer is [`crate::PeerOrder::Move`] in any case,
     /// as the data plane may send to the new path already.
     Moved {
         /// The peer.

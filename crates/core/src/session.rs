@@ -195,18 +195,18 @@ impl<C> Install<C> {
 pub struct PeerConfig {
     /// The peer.
     pub peer: PeerId,
-    /// Where to send. `None`: not known yet; nothing is sent until [`crate::DataEvent::MovePeer`], or an authentic
+    /// Where to send. `None`: not known yet; nothing is sent until [`crate::PeerOrder::Move`], or an authentic
     /// datagram if the peer roams, says where it is.
     pub path: Option<Path>,
     /// Inner addresses behind the peer: packets to them go to this peer, and packets from this peer must
-    /// come from them. A client gives its server `0.0.0.0/0` and `::/0`. [`crate::DataEvent::AddRoute`] and
-    /// [`crate::DataEvent::RemoveRoute`] change one of them.
+    /// come from them. A client gives its server `0.0.0.0/0` and `::/0`. [`crate::PeerOrder::AddRoute`] and
+    /// [`crate::PeerOrder::RemoveRoute`] change one of them.
     pub routes: Vec<IpNet>,
     /// Largest TCP MSS for IPv4 that may pass, from `mssfix`; 20 less holds for IPv6. `None`: leave alone.
     pub max_mss: Option<u16>,
     /// Whether the data plane may, by itself, send to where the peer's newest datagram came from: over UDP, or by a TCP connection
     /// where the sockets' demultiplexer lets peers come by any, and if no other peer is there. [`crate::Notice::Moved`] tells the
-    /// protocol, whose [`crate::DataEvent::MovePeer`] confirms the move or takes it back.
+    /// protocol, whose [`crate::PeerOrder::Move`] confirms the move or takes it back.
     pub roams: bool,
     /// Whether packets wait in a short queue while there is no session to seal them with, or no path.
     /// [`crate::Notice::Wanted`] tells the protocol. Without it they are dropped.

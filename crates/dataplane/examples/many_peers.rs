@@ -15,7 +15,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use adit_core::{Cipher, DataEvent, Install, IpNet, Path, PeerConfig, PeerId, ReplayWindow, SessionId};
+use adit_core::{
+    Cipher, DataEvent, Install, IpNet, Path, PeerConfig, PeerId, PeerOrder, ReplayWindow, SessionId,
+};
 use adit_dataplane::codec::{SessionCodec, wireguard};
 use adit_dataplane::{
     Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, install, split,
@@ -130,7 +132,7 @@ impl Plane {
     }
 
     fn add(&mut self, number: u32) {
-        self.apply(DataEvent::AddPeer(PeerConfig {
+        self.apply(DataEvent::Peer(PeerOrder::Add(PeerConfig {
             peer: PeerId(number),
             path: Some(path(number)),
             routes: vec![route(number)],
@@ -138,7 +140,7 @@ impl Plane {
             roams: true,
             staging: true,
             by_path: true,
-        }));
+        })));
     }
 
     fn install(&mut self, number: u32) {
@@ -150,11 +152,11 @@ impl Plane {
     }
 
     fn steal(&mut self, number: u32) {
-        self.apply(DataEvent::AddRoute { peer: PeerId(number + 1), route: route(number) });
+        self.apply(DataEvent::Peer(PeerOrder::AddRoute { peer: PeerId(number + 1), route: route(number) }));
     }
 
     fn remove(&mut self, number: u32) {
-        self.apply(DataEvent::RemovePeer(PeerId(number)));
+        self.apply(DataEvent::Peer(PeerOrder::Remove(PeerId(number))));
     }
 
     /// Whether a packet of the flow goes out and in again.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use adit_checksum::WordSum;
-use adit_core::{Instant, Notice, OnFirstOpened, Path, PeerConfig, PeerId, SessionId};
+use adit_core::{Instant, Notice, OnFirstOpened, Path, PeerConfig, PeerId, PeerOrder, SessionId};
 
 use crate::codec::{Place, Run, Sealer};
 use crate::counters::{Counters, DropReason, Half, PeerCounter};
@@ -109,34 +109,8 @@ impl Egress {
     pub fn apply(&mut self, event: EgressEvent, out: &mut TransmitBatch) {
         match event {
             EgressEvent::SetMtu(mtu) => self.set_mtu(mtu),
-            EgressEvent::AddPeer(config) => {
-                let peer = config.peer;
-                self.add_peer(config, None);
-                self.send_staged(peer, out);
-            }
+            EgressEvent::Peer(order) => self.change_peer(order, out),
             EgressEvent::AddRemotePeer { peer, worker } => self.add_peer(peer, Some(worker)),
-            EgressEvent::RemovePeer(peer) => self.remove_peer(peer),
-            EgressEvent::MovePeer { peer, path } => {
-                if let Some(known) = self.peer(peer) {
-                    known.path = Some(path);
-                    self.send_staged(peer, out);
-                }
-            }
-            EgressEvent::SetMaxMss { peer, max_mss } => {
-                if let Some(known) = self.peer(peer) {
-                    known.max_mss = max_mss;
-                }
-            }
-            EgressEvent::AddRoute { peer, route } => {
-                if let Some(slot) = self.slot(peer) {
-                    self.routes.insert(route, slot);
-                }
-            }
-            EgressEvent::RemoveRoute { peer, route } => {
-                if let Some(slot) = self.slot(peer) {
-                    self.routes.delete(route, slot);
-                }
-            }
             EgressEvent::Install { peer, session, on_first_opened, mut seal } => {
                 if let Some(mtu) = self.mtu {
                     seal.codec.set_mtu(mtu);
@@ -169,6 +143,38 @@ impl Egress {
                 }
             }
             EgressEvent::Inject { peer, session, payload } => self.inject(peer, session, &payload, out),
+        }
+    }
+
+    fn change_peer(&mut self, order: PeerOrder, out: &mut TransmitBatch) {
+        match order {
+            PeerOrder::Add(config) => {
+                let peer = config.peer;
+                self.add_peer(config, None);
+                self.send_staged(peer, out);
+            }
+            PeerOrder::Remove(peer) => self.remove_peer(peer),
+            PeerOrder::Move { peer, path } => {
+                if let Some(known) = self.peer(peer) {
+                    known.path = Some(path);
+                    self.send_staged(peer, out);
+                }
+            }
+            PeerOrder::SetMaxMss { peer, max_mss } => {
+                if let Some(known) = self.peer(peer) {
+                    known.max_mss = max_mss;
+                }
+            }
+            PeerOrder::AddRoute { peer, route } => {
+                if let Some(slot) = self.slot(peer) {
+                    self.routes.insert(route, slot);
+                }
+            }
+            PeerOrder::RemoveRoute { peer, route } => {
+                if let Some(slot) = self.slot(peer) {
+                    self.routes.delete(route, slot);
+                }
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use adit_core::{DataEvent, Install, Instant, IpNet, OnFirstOpened, Path, PeerConfig, PeerId, SessionId};
+use adit_core::{DataEvent, Install, Instant, OnFirstOpened, PeerConfig, PeerId, PeerOrder, SessionId};
 
 use crate::aead::AeadError;
 use crate::codec::{Opener, Sealer, SessionCodec};
@@ -41,44 +41,14 @@ impl fmt::Debug for OpenSession {
 pub enum EgressEvent {
     /// The MTU of the TUN device, in bytes: for the sessions that are there, and those that come.
     SetMtu(u16),
-    /// A new peer, or new facts about one.
-    AddPeer(PeerConfig),
+    /// A change of a peer.
+    Peer(PeerOrder),
     /// A peer that another worker serves: its routes are known here, its sessions are not.
     AddRemotePeer {
         /// The peer.
         peer: PeerConfig,
         /// The number of the worker that serves it.
         worker: u32,
-    },
-    /// The peer and its sessions go.
-    RemovePeer(PeerId),
-    /// The peer is reached there from now on.
-    MovePeer {
-        /// The peer.
-        peer: PeerId,
-        /// Its new path.
-        path: Path,
-    },
-    /// The largest MSS of packets to and from a peer.
-    SetMaxMss {
-        /// The peer.
-        peer: PeerId,
-        /// The MSS, in bytes.
-        max_mss: Option<u16>,
-    },
-    /// One more route of a peer.
-    AddRoute {
-        /// The peer.
-        peer: PeerId,
-        /// The prefix.
-        route: IpNet,
-    },
-    /// One route of a peer less.
-    RemoveRoute {
-        /// The peer.
-        peer: PeerId,
-        /// The prefix.
-        route: IpNet,
     },
     /// A session that may be activated.
     Install {
@@ -128,8 +98,8 @@ pub enum EgressEvent {
 /// An order to [`crate::Ingress`].
 #[derive(Debug)]
 pub enum IngressEvent {
-    /// A new peer, or new facts about one.
-    AddPeer(PeerConfig),
+    /// A change of a peer.
+    Peer(PeerOrder),
     /// A peer that another worker serves: its routes, its path and the ids of its sessions are known here, its keys
     /// are not.
     AddRemotePeer {
@@ -137,36 +107,6 @@ pub enum IngressEvent {
         peer: PeerConfig,
         /// The number of the worker that serves it.
         worker: u32,
-    },
-    /// The peer and its sessions go.
-    RemovePeer(PeerId),
-    /// The peer is there from now on.
-    MovePeer {
-        /// The peer.
-        peer: PeerId,
-        /// Its new path.
-        path: Path,
-    },
-    /// The largest MSS of packets to and from a peer.
-    SetMaxMss {
-        /// The peer.
-        peer: PeerId,
-        /// The MSS, in bytes.
-        max_mss: Option<u16>,
-    },
-    /// One more route of a peer.
-    AddRoute {
-        /// The peer.
-        peer: PeerId,
-        /// The prefix.
-        route: IpNet,
-    },
-    /// One route of a peer less.
-    RemoveRoute {
-        /// The peer.
-        peer: PeerId,
-        /// The prefix.
-        route: IpNet,
     },
     /// A session that opens at once.
     Install {
@@ -194,7 +134,7 @@ pub enum IngressEvent {
 }
 
 /// What the halves of all workers but `worker` must know of a peer that `worker` serves. The halves of
-/// `worker` itself get what [`split`] makes of [`DataEvent::AddPeer`], and they alone get its sessions, so
+/// `worker` itself get what [`split`] makes of [`PeerOrder::Add`], and they alone get its sessions, so
 /// that no counter is ever used twice. The others learn the sessions' ids by [`IngressEvent::InstallRemote`].
 pub fn remote_peer(peer: PeerConfig, worker: u32) -> (EgressEvent, IngressEvent) {
     (EgressEvent::AddRemotePeer { peer: peer.clone(), worker }, IngressEvent::AddRemotePeer { peer, worker })
@@ -216,24 +156,7 @@ pub fn split<C>(
     make_codec: impl FnOnce(&Install<C>) -> Result<SessionCodec, AeadError>,
 ) -> (Option<EgressEvent>, Option<IngressEvent>) {
     match event {
-        DataEvent::AddPeer(peer) => {
-            (Some(EgressEvent::AddPeer(peer.clone())), Some(IngressEvent::AddPeer(peer)))
-        }
-        DataEvent::RemovePeer(peer) => {
-            (Some(EgressEvent::RemovePeer(peer)), Some(IngressEvent::RemovePeer(peer)))
-        }
-        DataEvent::MovePeer { peer, path } => {
-            (Some(EgressEvent::MovePeer { peer, path }), Some(IngressEvent::MovePeer { peer, path }))
-        }
-        DataEvent::SetMaxMss { peer, max_mss } => {
-            (Some(EgressEvent::SetMaxMss { peer, max_mss }), Some(IngressEvent::SetMaxMss { peer, max_mss }))
-        }
-        DataEvent::AddRoute { peer, route } => {
-            (Some(EgressEvent::AddRoute { peer, route }), Some(IngressEvent::AddRoute { peer, route }))
-        }
-        DataEvent::RemoveRoute { peer, route } => {
-            (Some(EgressEvent::RemoveRoute { peer, route }), Some(IngressEvent::RemoveRoute { peer, route }))
-        }
+        DataEvent::Peer(order) => (Some(EgressEvent::Peer(order.clone())), Some(IngressEvent::Peer(order))),
         DataEvent::Install(install) => {
             let Ok(codec) = make_codec(&install) else { return (None, None) };
             let Install { peer, session, on_first_opened, .. } = *install;

@@ -139,13 +139,8 @@ impl Ingress {
     pub fn apply(&mut self, event: IngressEvent) {
         self.last = None;
         match event {
-            IngressEvent::AddPeer(peer) => self.peers.add(peer, None),
+            IngressEvent::Peer(order) => self.peers.change(order),
             IngressEvent::AddRemotePeer { peer, worker } => self.peers.add(peer, Some(worker)),
-            IngressEvent::RemovePeer(peer) => self.peers.remove(peer),
-            IngressEvent::MovePeer { peer, path } => self.peers.relocate(peer, path),
-            IngressEvent::SetMaxMss { peer, max_mss } => self.peers.set_max_mss(peer, max_mss),
-            IngressEvent::AddRoute { peer, route } => self.peers.add_route(peer, route),
-            IngressEvent::RemoveRoute { peer, route } => self.peers.remove_route(peer, route),
             IngressEvent::Install { peer, session, open } => self.peers.install(peer, session, open),
             IngressEvent::InstallRemote { peer, session } => self.peers.install_remote(peer, session),
             IngressEvent::Retire { session, .. } => {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use adit_core::{Instant, IpNet, Notice, Path, PeerConfig, PeerId, SessionId, Transport};
+use adit_core::{Instant, IpNet, Notice, Path, PeerConfig, PeerId, PeerOrder, SessionId, Transport};
 
 use crate::codec::Opener;
 use crate::counters::{Counters, DropReason, Half, PeerCounter};
@@ -100,6 +100,18 @@ impl Peers {
         self.peers.get(*self.paths.get(path)?)
     }
 
+    /// Follows an order.
+    pub(crate) fn change(&mut self, order: PeerOrder) {
+        match order {
+            PeerOrder::Add(config) => self.add(config, None),
+            PeerOrder::Remove(peer) => self.remove(peer),
+            PeerOrder::Move { peer, path } => self.relocate(peer, path),
+            PeerOrder::SetMaxMss { peer, max_mss } => self.set_max_mss(peer, max_mss),
+            PeerOrder::AddRoute { peer, route } => self.add_route(peer, route),
+            PeerOrder::RemoveRoute { peer, route } => self.remove_route(peer, route),
+        }
+    }
+
     pub(crate) fn add(&mut self, config: PeerConfig, worker: Option<u32>) {
         let known = self.slots.get(&config.peer).and_then(|slot| self.peers.get(*slot));
         if known.is_some_and(|known| known.worker != worker) {
@@ -109,7 +121,7 @@ impl Peers {
         let PeerConfig { peer: id, path, routes, max_mss, roams, by_path, .. } = config;
         let slot = match self.slots.get(&id).copied() {
             Some(slot) => {
-                self.change(slot, path, max_mss, (roams, by_path));
+                self.renew(slot, path, max_mss, (roams, by_path));
                 slot
             }
             None => {
@@ -146,20 +158,14 @@ impl Peers {
 
     /// New facts about a peer that is known. The moves that may be followed before the next tick stay as many as they were, as
     /// a change of the peer's address may be what causes the new facts.
-    fn change(
-        &mut self,
-        slot: u32,
-        path: Option<Path>,
-        max_mss: Option<u16>,
-        (roams, by_path): (bool, bool),
-    ) {
+    fn renew(&mut self, slot: u32, path: Option<Path>, max_mss: Option<u16>, (roams, by_path): (bool, bool)) {
         let Some(peer) = self.peers.get_mut(slot) else { return };
         peer.leave_paths(slot, &mut self.paths);
         (peer.path, peer.max_mss) = (path, max_mss);
         (peer.roams, peer.by_path) = (roams, by_path);
     }
 
-    pub(crate) fn remove(&mut self, id: PeerId) {
+    fn remove(&mut self, id: PeerId) {
         let Some(slot) = self.slots.remove(&id) else { return };
         self.routes.remove(slot);
         let Some(mut peer) = self.peers.remove(slot) else { return };
@@ -172,7 +178,7 @@ impl Peers {
         self.counters.remove_peer(Half::Ingress, id);
     }
 
-    pub(crate) fn relocate(&mut self, id: PeerId, path: Path) {
+    fn relocate(&mut self, id: PeerId, path: Path) {
         let Some(slot) = self.slots.get(&id).copied() else { return self.count_no_peer() };
         let Some(peer) = self.peers.get_mut(slot) else { return };
         let refused = peer.moved.filter(|_| peer.path == Some(path));
@@ -185,21 +191,21 @@ impl Peers {
         peer.moved = refused;
     }
 
-    pub(crate) fn set_max_mss(&mut self, id: PeerId, max_mss: Option<u16>) {
+    fn set_max_mss(&mut self, id: PeerId, max_mss: Option<u16>) {
         let Some(slot) = self.slots.get(&id).copied() else { return self.count_no_peer() };
         if let Some(peer) = self.peers.get_mut(slot) {
             peer.max_mss = max_mss;
         }
     }
 
-    pub(crate) fn add_route(&mut self, id: PeerId, route: IpNet) {
+    fn add_route(&mut self, id: PeerId, route: IpNet) {
         match self.slots.get(&id) {
             Some(slot) => self.routes.insert(route, *slot),
             None => self.count_no_peer(),
         }
     }
 
-    pub(crate) fn remove_route(&mut self, id: PeerId, route: IpNet) {
+    fn remove_route(&mut self, id: PeerId, route: IpNet) {
         match self.slots.get(&id) {
             Some(slot) => self.routes.delete(route, *slot),
             None => self.count_no_peer(),
@@ -293,7 +299,7 @@ impl Peer {
         }
         let owns = owns(&path, self.by_path);
         if self.roams && (is_back || !owns || *paths.entry(path).or_insert(slot) == slot) {
-            out.push_order(EgressEvent::MovePeer { peer: self.id, path });
+            out.push_order(EgressEvent::Peer(PeerOrder::Move { peer: self.id, path }));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use adit_core::{Cipher, DataEvent, Digest, Install, Path, PeerConfig, PeerId, ReplayWindow};
+use adit_core::{Cipher, DataEvent, Digest, Install, Path, PeerConfig, PeerId, PeerOrder, ReplayWindow};
 use adit_dataplane::aead::{Aead, AeadError, NONCE_LEN, Provider, TAG_LEN, aws_lc};
 use adit_dataplane::codec::openvpn::{
     self, Compression, DataFraming, DataHeader, Framing, Key, MacKey, Payloads,
@@ -81,7 +81,7 @@ fn end(
         openvpn::session_with_payloads(provider, framing, cipher, (&key, &key), replay, payloads)
     };
     let events = [
-        DataEvent::AddPeer(PeerConfig {
+        DataEvent::Peer(PeerOrder::Add(PeerConfig {
             peer,
             path: Some(path()),
             routes: vec!["10.0.0.0/8".parse().expect("a network")],
@@ -89,7 +89,7 @@ fn end(
             roams: true,
             staging: false,
             by_path: true,
-        }),
+        })),
         DataEvent::Install(Box::new(Install::new(peer, session, form(framing)))),
         DataEvent::Activate { peer, session },
     ];

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use adit_core::{Cipher, DataEvent, Install, Path, PeerConfig, PeerId, ReplayWindow, SessionId};
+use adit_core::{Cipher, DataEvent, Install, Path, PeerConfig, PeerId, PeerOrder, ReplayWindow, SessionId};
 use adit_dataplane::aead::{Aead, NONCE_LEN, TAG_LEN, aws_lc};
 use adit_dataplane::codec::{
     Class, CountingSealer, Decode, Demultiplexer, Encode, Layout, Plain, SessionCodec, UsageLimits, Window,
@@ -116,7 +116,7 @@ impl End {
             staging: true,
             by_path: true,
         };
-        end.apply(DataEvent::AddPeer(config));
+        end.apply(DataEvent::Peer(PeerOrder::Add(config)));
         let (egress, ingress) = install(Install::new(PEER, SESSION, codec(first)));
         end.egress.apply(egress, &mut end.transmit_batch);
         end.ingress.apply(ingress);

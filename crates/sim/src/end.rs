@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Command, Drive, Ended, Instant, Notice, Path, PeerId, PoolEntry, Protocol, Report, Transport,
+    Command, Drive, Ended, Instant, Notice, Path, PeerId, PeerOrder, PoolEntry, Protocol, Report, Transport,
     TunnelSettings, drive_once,
 };
 use adit_dataplane::codec::{Demultiplexer, openvpn};
@@ -409,10 +409,10 @@ impl End {
 
     fn apply_data(&mut self, order: DataEvent) {
         match &order {
-            DataEvent::AddPeer(config) => {
+            DataEvent::Peer(PeerOrder::Add(config)) => {
                 self.traffic.entry(config.peer).or_default();
             }
-            DataEvent::RemovePeer(peer) => {
+            DataEvent::Peer(PeerOrder::Remove(peer)) => {
                 self.traffic.remove(peer);
             }
             _ => {}

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use adit_core::{
-    Cipher, ConnectionId, DataEvent, Install, Notice, Path, PeerConfig, PeerId, ReplayWindow, SessionId,
-    Transport,
+    Cipher, ConnectionId, DataEvent, Install, Notice, Path, PeerConfig, PeerId, PeerOrder, ReplayWindow,
+    SessionId, Transport,
 };
 use adit_dataplane::aead::AeadError;
 use adit_dataplane::codec::openvpn::{self, Compression, DataFraming, DataHeader, Framing, Key, MacKey};
@@ -270,7 +270,7 @@ fn session(peer: PeerId, path: Path, behind: IpNet, case: Case) -> [DataEvent<Co
     };
     let install = Install::new(peer, session, codec);
     [
-        DataEvent::AddPeer(PeerConfig {
+        DataEvent::Peer(PeerOrder::Add(PeerConfig {
             peer,
             path: Some(path),
             routes: vec![behind],
@@ -278,7 +278,7 @@ fn session(peer: PeerId, path: Path, behind: IpNet, case: Case) -> [DataEvent<Co
             roams: false,
             staging: false,
             by_path: true,
-        }),
+        })),
         DataEvent::Install(Box::new(install)),
         DataEvent::Activate { peer, session },
     ]

@@ -1,7 +1,8 @@
 //! The change of the sealing session by the first packet that a session opens, before any answer to the packet is sealed.
 
 use adit_core::{
-    Cipher, DataEvent, Install, IpNet, Notice, OnFirstOpened, Path, PeerConfig, PeerId, ReplayWindow,
+    Cipher, DataEvent, Install, IpNet, Notice, OnFirstOpened, Path, PeerConfig, PeerId, PeerOrder,
+    ReplayWindow,
 };
 
 use super::packets::Flow;
@@ -114,7 +115,11 @@ fn sessions_never_go_back_to_an_earlier_one() {
 fn what_waited_leaves_with_the_first_packet() {
     let mut server = End::server(false);
     let routes: Vec<IpNet> = inner(1).iter().map(|net| net.parse().expect("a network")).collect();
-    server.apply(DataEvent::AddPeer(PeerConfig { staging: true, path: None, ..config(ONE, udp(1), routes) }));
+    server.apply(DataEvent::Peer(PeerOrder::Add(PeerConfig {
+        staging: true,
+        path: None,
+        ..config(ONE, udp(1), routes)
+    })));
     install(&mut server, 1, OnFirstOpened::Activate);
     assert!(server.send(Offload::NONE, &to_client()).is_empty());
     let mut one = restarted(1);
@@ -155,8 +160,9 @@ fn an_answer_takes_the_connection_that_the_packet_came_by() {
     let [mut server, mut one] = [0, 1].map(|_| End::new(indexed(), false));
     let routes: Vec<IpNet> = inner(1).iter().map(|net| net.parse().expect("a network")).collect();
     let all = vec!["0.0.0.0/0".parse().expect("a network")];
-    server.apply(DataEvent::AddPeer(PeerConfig { by_path: false, ..config(ONE, udp(1), routes) }));
-    one.apply(DataEvent::AddPeer(config(ONE, udp(9), all)));
+    server
+        .apply(DataEvent::Peer(PeerOrder::Add(PeerConfig { by_path: false, ..config(ONE, udp(1), routes) })));
+    one.apply(DataEvent::Peer(PeerOrder::Add(config(ONE, udp(9), all))));
     for end in [&mut server, &mut one] {
         let session = adit_core::SessionId(5);
         end.install_codec(ONE, session, with_outer_headers(5, 1420).expect("keys that fit"));
@@ -171,13 +177,13 @@ fn an_answer_takes_the_connection_that_the_packet_came_by() {
         assert_eq!(server.send(Offload::NONE, &to_client())[0].0, path);
         let moved = arrived.notices.iter().any(|notice| matches!(notice, Notice::Moved { .. }));
         if moved {
-            server.apply(DataEvent::MovePeer { peer: ONE, path });
+            server.apply(DataEvent::Peer(PeerOrder::Move { peer: ONE, path }));
         }
     }
     // The protocol has closed the connection meanwhile: it refuses the move.
     let sealed = one.send_one(&to_server());
     server.receive(udp(4), &sealed, sealed.len());
-    server.apply(DataEvent::MovePeer { peer: ONE, path: tcp(2) });
+    server.apply(DataEvent::Peer(PeerOrder::Move { peer: ONE, path: tcp(2) }));
     assert_eq!(server.send(Offload::NONE, &to_client())[0].0, tcp(2));
 }
 

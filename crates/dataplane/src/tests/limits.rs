@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adit_core::{Cipher, DataEvent, Instant, Notice, PeerId, SessionId};
+use adit_core::{Cipher, DataEvent, Instant, Notice, PeerId, PeerOrder, SessionId};
 
 use super::packets::{self, Flow};
 use super::world::{End, admit, client, tcp, three, udp};
@@ -213,7 +213,7 @@ fn mss_is_clamped_both_ways() {
     admit(&mut server, 1, udp(1), CIPHER);
     let mut one = client(1, udp(9), CIPHER);
     one.add_peer(PeerId::SERVER, udp(9), &["0.0.0.0/0", "::/0"], Some(1400));
-    one.apply(DataEvent::SetMaxMss { peer: PeerId::SERVER, max_mss: Some(1300) });
+    one.apply(DataEvent::Peer(PeerOrder::SetMaxMss { peer: PeerId::SERVER, max_mss: Some(1300) }));
     let options = vec![2, 4, 0x05, 0xb4];
     for (v6, at, expected) in [(false, 42, 1300u16), (true, 62, 1280)] {
         let out = Flow { v6, source: 1, destination: 77, options: options.clone(), ..Flow::default() };

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use adit_core::{
-    Activity, Cipher, DataEvent, Instant, IpNet, Notice, PeerActivity, PeerConfig, PeerId, ReplayWindow,
+    Activity, Cipher, DataEvent, Instant, IpNet, Notice, PeerActivity, PeerConfig, PeerId, PeerOrder,
+    ReplayWindow,
 };
 
 use super::packets::Flow;
@@ -31,7 +32,7 @@ fn at(milliseconds: u64) -> Instant {
 #[test]
 fn packets_wait_for_a_session() {
     let mut server = End::server(false);
-    server.apply(DataEvent::AddPeer(PeerConfig { path: Some(udp(1)), ..config(true) }));
+    server.apply(DataEvent::Peer(PeerOrder::Add(PeerConfig { path: Some(udp(1)), ..config(true) })));
     for (time, told) in [(0, 1), (500, 0), (999, 0), (1000, 1)] {
         server.egress.tick(at(time));
         assert!(server.send(Offload::NONE, &packet(1)).is_empty());
@@ -48,17 +49,17 @@ fn packets_wait_for_a_session() {
 #[test]
 fn packets_wait_for_a_path() {
     let mut server = End::server(false);
-    server.apply(DataEvent::AddPeer(config(true)));
+    server.apply(DataEvent::Peer(PeerOrder::Add(config(true))));
     server.install(ONE, session_id(ONE, 0), v2(1, 0), CIPHER, (0x81, 1));
     assert!(server.send(Offload::NONE, &packet(1)).is_empty());
-    server.apply(DataEvent::MovePeer { peer: ONE, path: udp(4) });
+    server.apply(DataEvent::Peer(PeerOrder::Move { peer: ONE, path: udp(4) }));
     assert_eq!(server.flush()[0].0, udp(4));
 }
 
 #[test]
 fn an_authentic_datagram_says_where_a_peer_is() {
     let mut server = End::server(false);
-    server.apply(DataEvent::AddPeer(config(true)));
+    server.apply(DataEvent::Peer(PeerOrder::Add(config(true))));
     server.install(ONE, session_id(ONE, 0), v2(1, 0), CIPHER, (0x81, 1));
     assert!(server.send(Offload::NONE, &packet(1)).is_empty());
     let sealed =
@@ -72,11 +73,11 @@ fn an_authentic_datagram_says_where_a_peer_is() {
 #[test]
 fn peers_without_staging_drop_their_packets() {
     let mut server = End::server(false);
-    server.apply(DataEvent::AddPeer(config(false)));
+    server.apply(DataEvent::Peer(PeerOrder::Add(config(false))));
     assert!(server.send(Offload::NONE, &packet(1)).is_empty());
     server.install(ONE, session_id(ONE, 0), v2(1, 0), CIPHER, (0x81, 1));
     assert!(server.send(Offload::NONE, &packet(1)).is_empty(), "no path");
-    server.apply(DataEvent::MovePeer { peer: ONE, path: udp(1) });
+    server.apply(DataEvent::Peer(PeerOrder::Move { peer: ONE, path: udp(1) }));
     assert!(server.flush().is_empty());
     assert_eq!((server.dropped_out(DropReason::NoSession), server.egress.take_notices()), (2, vec![]));
 }
@@ -84,9 +85,9 @@ fn peers_without_staging_drop_their_packets() {
 #[test]
 fn what_waits_goes_with_its_peer() {
     let mut server = End::server(false);
-    server.apply(DataEvent::AddPeer(config(true)));
+    server.apply(DataEvent::Peer(PeerOrder::Add(config(true))));
     server.send(Offload::NONE, &packet(1));
-    server.apply(DataEvent::RemovePeer(ONE));
+    server.apply(DataEvent::Peer(PeerOrder::Remove(ONE)));
     admit(&mut server, 1, udp(1), CIPHER);
     assert!(server.flush().is_empty());
 }
@@ -102,18 +103,18 @@ fn a_route_moves_from_one_peer_to_another() {
         server.receive(path, &sealed, sealed.len()).packets.len()
     };
     for (peer, path) in [(ONE, udp(1)), (PeerId(2), udp(2)), (ONE, udp(1))] {
-        server.apply(DataEvent::AddRoute { peer, route: net });
+        server.apply(DataEvent::Peer(PeerOrder::AddRoute { peer, route: net }));
         assert_eq!(server.send(Offload::NONE, &to)[0].0, path);
         let taken = (takes_from(&mut server, &mut one, udp(1)), takes_from(&mut server, &mut two, udp(2)));
         assert_eq!(taken, if peer == ONE { (1, 0) } else { (0, 1) });
     }
-    server.apply(DataEvent::RemoveRoute { peer: PeerId(2), route: net });
+    server.apply(DataEvent::Peer(PeerOrder::RemoveRoute { peer: PeerId(2), route: net }));
     assert_eq!(server.send(Offload::NONE, &to).len(), 1, "it is not the second peer's any more");
-    server.apply(DataEvent::RemoveRoute { peer: ONE, route: net });
+    server.apply(DataEvent::Peer(PeerOrder::RemoveRoute { peer: ONE, route: net }));
     assert!(server.send(Offload::NONE, &to).is_empty());
     assert_eq!(server.dropped_out(DropReason::NoRoute), 1);
     assert_eq!(server.send(Offload::NONE, &packet(1)).len(), 1, "its other routes stay");
-    server.apply(DataEvent::AddRoute { peer: PeerId(9), route: net });
+    server.apply(DataEvent::Peer(PeerOrder::AddRoute { peer: PeerId(9), route: net }));
     assert_eq!((server.dropped_out(DropReason::NoPeer), server.dropped_in(DropReason::NoPeer)), (1, 1));
 }
 
@@ -124,12 +125,12 @@ fn another_mss_leaves_routes_as_they_are() {
     let net: IpNet = "10.0.0.32/28".parse().expect("a network");
     let to = Flow { source: 77, destination: 33, ..Flow::default() }.udp(b"x");
     for peer in [ONE, PeerId(2)] {
-        server.apply(DataEvent::AddRoute { peer, route: net });
+        server.apply(DataEvent::Peer(PeerOrder::AddRoute { peer, route: net }));
     }
-    server.apply(DataEvent::SetMaxMss { peer: ONE, max_mss: Some(1000) });
+    server.apply(DataEvent::Peer(PeerOrder::SetMaxMss { peer: ONE, max_mss: Some(1000) }));
     assert_eq!(server.send(Offload::NONE, &to)[0].0, udp(2));
     assert_eq!(server.send(Offload::NONE, &packet(1))[0].0, udp(1));
-    server.apply(DataEvent::SetMaxMss { peer: PeerId(9), max_mss: None });
+    server.apply(DataEvent::Peer(PeerOrder::SetMaxMss { peer: PeerId(9), max_mss: None }));
     assert_eq!((server.dropped_out(DropReason::NoPeer), server.dropped_in(DropReason::NoPeer)), (1, 1));
 }
 
@@ -139,8 +140,8 @@ fn another_mss_leaves_routes_as_they_are() {
 fn a_source_in_a_smaller_net_of_another_peer_is_refused() {
     let (mut server, mut one, mut two) = three(false);
     let route = |text: &str| text.parse::<IpNet>().expect("a network");
-    server.apply(DataEvent::AddRoute { peer: ONE, route: route("10.0.0.0/24") });
-    server.apply(DataEvent::AddRoute { peer: PeerId(2), route: route("10.0.0.64/28") });
+    server.apply(DataEvent::Peer(PeerOrder::AddRoute { peer: ONE, route: route("10.0.0.0/24") }));
+    server.apply(DataEvent::Peer(PeerOrder::AddRoute { peer: PeerId(2), route: route("10.0.0.64/28") }));
     for (source, by_one, by_two) in [(33, 1, 0), (63, 1, 0), (64, 0, 1), (79, 0, 1), (80, 1, 0), (2, 0, 1)] {
         let packet = Flow { source, destination: 77, ..Flow::default() }.udp(b"x");
         let mut taken = |end: &mut End, path| {
@@ -156,12 +157,12 @@ fn a_source_in_a_smaller_net_of_another_peer_is_refused() {
 #[test]
 fn the_one_peer_of_a_client_has_routes_too() {
     let (mut server, mut one, _) = three(false);
-    one.apply(DataEvent::RemoveRoute {
+    one.apply(DataEvent::Peer(PeerOrder::RemoveRoute {
         peer: PeerId::SERVER,
         route: "0.0.0.0/0".parse().expect("a network"),
-    });
+    }));
     let route = "10.0.0.64/26".parse().expect("a network");
-    one.apply(DataEvent::AddRoute { peer: PeerId::SERVER, route });
+    one.apply(DataEvent::Peer(PeerOrder::AddRoute { peer: PeerId::SERVER, route }));
     for (source, taken) in [(77, 1), (7, 0)] {
         let sealed = server.send_one(&Flow { source, destination: 1, ..Flow::default() }.udp(b"x"));
         assert_eq!(one.receive(udp(9), &sealed, sealed.len()).packets.len(), taken, "from {source}");
@@ -213,7 +214,7 @@ fn an_expired_session_neither_seals_nor_opens() {
         let codec = testing::session(v2(1, 0), CIPHER, (0x81, 1), ReplayWindow::default()).expect("it fits");
         SessionCodec { expires: Some(at(180_000)), ..codec }
     };
-    server.apply(DataEvent::AddPeer(PeerConfig { path: Some(udp(1)), ..config(true) }));
+    server.apply(DataEvent::Peer(PeerOrder::Add(PeerConfig { path: Some(udp(1)), ..config(true) })));
     server.install_codec(ONE, session_id(ONE, 0), expiring());
     server.apply(DataEvent::Activate { peer: ONE, session: session_id(ONE, 0) });
     for (time, works) in [(0, true), (179_999, true), (180_000, false), (500_000, false)] {
@@ -244,11 +245,11 @@ fn packets_that_reach_nobody_are_answered_if_asked_for() {
             server.egress.take_answers().len()
         };
         assert_eq!(answers(&mut server, 9), usize::from(asked), "no peer");
-        server.apply(DataEvent::AddPeer(config(true)));
+        server.apply(DataEvent::Peer(PeerOrder::Add(config(true))));
         assert_eq!(answers(&mut server, 1), usize::from(asked), "no path");
-        server.apply(DataEvent::MovePeer { peer: ONE, path: udp(1) });
+        server.apply(DataEvent::Peer(PeerOrder::Move { peer: ONE, path: udp(1) }));
         assert_eq!(answers(&mut server, 1), 0, "it waits for a session");
-        server.apply(DataEvent::AddPeer(PeerConfig { path: Some(udp(1)), ..config(false) }));
+        server.apply(DataEvent::Peer(PeerOrder::Add(PeerConfig { path: Some(udp(1)), ..config(false) })));
         assert_eq!(answers(&mut server, 1), 0, "nothing waits for this peer");
         server.install(ONE, session_id(ONE, 0), v2(1, 0), CIPHER, (0x81, 1));
         assert_eq!(server.send(Offload::NONE, &packet(1)).len(), 1);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adit_core::{Cipher, DataEvent, Instant, IpNet, Notice, Path, PeerConfig, PeerId};
+use adit_core::{Cipher, DataEvent, Instant, IpNet, Notice, Path, PeerConfig, PeerId, PeerOrder};
 
 use super::packets::Flow;
 use super::world::{End, client, inner, three, udp};
@@ -36,7 +36,7 @@ fn roamed(n: u8, path: Path) -> Vec<Notice> {
 }
 
 fn order(server: &mut End, n: u8, path: Path) {
-    server.apply(DataEvent::MovePeer { peer: PeerId(n.into()), path });
+    server.apply(DataEvent::Peer(PeerOrder::Move { peer: PeerId(n.into()), path }));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_peer_that_may_not_roam_stays_until_the_protocol_moves_it() {
     let (mut server, mut one, _) = three(false);
     let routes: Vec<IpNet> = inner(1).iter().map(|net| net.parse().expect("a network")).collect();
     let (peer, path) = (PeerId(1), udp(1));
-    server.apply(DataEvent::AddPeer(PeerConfig {
+    server.apply(DataEvent::Peer(PeerOrder::Add(PeerConfig {
         peer,
         path: Some(path),
         routes,
@@ -150,7 +150,7 @@ fn a_peer_that_may_not_roam_stays_until_the_protocol_moves_it() {
         roams: false,
         staging: false,
         by_path: true,
-    }));
+    })));
     assert_eq!(come(&mut server, &mut one, 1, udp(7)), roamed(1, udp(7)));
     assert_eq!(whereabouts(&mut server, 1), udp(1));
     order(&mut server, 1, udp(7));
@@ -186,7 +186,7 @@ fn a_peer_that_is_changed_moves_no_more_often() {
     for round in 0..200u8 {
         told += come(&mut server, &mut one, 1, udp(7 + round % 2)).len();
         let routes = inner(1).iter().map(|net| net.parse().expect("a network")).collect();
-        server.apply(DataEvent::AddPeer(PeerConfig {
+        server.apply(DataEvent::Peer(PeerOrder::Add(PeerConfig {
             peer: PeerId(1),
             path: Some(udp(1)),
             routes,
@@ -194,7 +194,7 @@ fn a_peer_that_is_changed_moves_no_more_often() {
             roams: true,
             staging: false,
             by_path: true,
-        }));
+        })));
     }
     assert_eq!(told, 16);
 }
@@ -204,7 +204,7 @@ fn a_peer_that_is_changed_moves_no_more_often() {
 fn a_removed_peer_leaves_the_path_that_it_moved_to() {
     let (mut server, mut one, mut two) = three(false);
     come(&mut server, &mut one, 1, udp(7));
-    server.apply(DataEvent::RemovePeer(PeerId(1)));
+    server.apply(DataEvent::Peer(PeerOrder::Remove(PeerId(1))));
     come(&mut server, &mut two, 2, udp(7));
     assert_eq!(whereabouts(&mut server, 2), udp(7));
 }
@@ -239,7 +239,7 @@ fn a_peer_that_its_address_names_keeps_it_against_one_that_its_key_names() {
         staging: false,
         by_path: false,
     };
-    server.apply(DataEvent::AddPeer(config(udp(2))));
+    server.apply(DataEvent::Peer(PeerOrder::Add(config(udp(2)))));
     let hears = |server: &mut End, one: &mut End| {
         let datagram = sealed(one, 1);
         server.receive(udp(1), &datagram, datagram.len()).packets.len()
@@ -251,8 +251,8 @@ fn a_peer_that_its_address_names_keeps_it_against_one_that_its_key_names() {
     assert_eq!(hears(&mut server, &mut one), 1, "followed");
     order(&mut server, 2, udp(1));
     assert_eq!(hears(&mut server, &mut one), 1, "moved");
-    server.apply(DataEvent::AddPeer(config(udp(1))));
+    server.apply(DataEvent::Peer(PeerOrder::Add(config(udp(1)))));
     assert_eq!(hears(&mut server, &mut one), 1, "added");
-    server.apply(DataEvent::RemovePeer(other));
+    server.apply(DataEvent::Peer(PeerOrder::Remove(other)));
     assert_eq!(hears(&mut server, &mut one), 1, "removed");
 }

@@ -1,6 +1,6 @@
 //! Two ends and a server in memory: what is sealed is opened, and nothing else is.
 
-use adit_core::{Cipher, DataEvent, Notice, PeerId, ReplayWindow};
+use adit_core::{Cipher, DataEvent, Notice, PeerId, PeerOrder, ReplayWindow};
 use proptest::prelude::*;
 
 use super::packets::{self, Flow};
@@ -62,7 +62,7 @@ fn routes_choose_the_peer() {
     }
     assert!(server.send(Offload::NONE, &packet(77, 3)).is_empty());
     assert_eq!(server.dropped_out(DropReason::NoRoute), 1);
-    server.apply(DataEvent::RemovePeer(PeerId(1)));
+    server.apply(DataEvent::Peer(PeerOrder::Remove(PeerId(1))));
     assert!(server.send(Offload::NONE, &packet(77, 1)).is_empty());
     assert_eq!(server.dropped_out(DropReason::NoRoute), 2);
 }
@@ -107,7 +107,7 @@ fn first_opened_and_moved_are_told_once() {
     let moved = Notice::Moved { peer, path: udp(7) };
     assert_eq!(notices(&mut server, 3, udp(7)), [moved]);
     assert_eq!(notices(&mut server, 4, udp(7)), []);
-    server.apply(DataEvent::MovePeer { peer, path: udp(7) });
+    server.apply(DataEvent::Peer(PeerOrder::Move { peer, path: udp(7) }));
     assert_eq!(notices(&mut server, 2, udp(1)), [], "late, from where it was");
     assert_eq!(notices(&mut server, 5, udp(7)), []);
     let back = Notice::Moved { peer, path: udp(1) };

@@ -1,6 +1,6 @@
 //! Two workers of one server: each peer's sessions are in one of them only.
 
-use adit_core::{Cipher, DataEvent, IpNet, Path, PeerConfig, PeerId};
+use adit_core::{Cipher, DataEvent, IpNet, Path, PeerConfig, PeerId, PeerOrder};
 
 use super::packets::Flow;
 use super::world::{End, admit, client, inner, udp};
@@ -108,10 +108,10 @@ fn old_clients_go_by_path_to_who_serves_them() {
     let arrived = even.receive(udp(1), &sealed, sealed.len());
     assert!(matches!(arrived.passed[..], [Passed::Datagrams { worker: 1, .. }]));
     // It moves; then nothing is known of where it was.
-    even.apply(DataEvent::MovePeer { peer: PeerId(1), path: udp(5) });
+    even.apply(DataEvent::Peer(PeerOrder::Move { peer: PeerId(1), path: udp(5) }));
     assert!(even.receive(udp(1), &sealed, sealed.len()).passed.is_empty());
     assert_eq!(even.receive(udp(5), &sealed, sealed.len()).passed.len(), 1);
-    even.apply(DataEvent::RemovePeer(PeerId(1)));
+    even.apply(DataEvent::Peer(PeerOrder::Remove(PeerId(1))));
     assert!(even.receive(udp(5), &sealed, sealed.len()).passed.is_empty());
     assert_eq!(even.dropped_in(DropReason::NoPeer), 2);
 }
@@ -171,7 +171,7 @@ fn a_peer_that_changes_hands_leaves_nothing_behind() {
     even.egress.apply(egress, &mut even.transmit_batch);
     even.ingress.apply(ingress);
     know_session(even, 2);
-    odd.apply(DataEvent::AddPeer(config));
+    odd.apply(DataEvent::Peer(PeerOrder::Add(config)));
     odd.install(PeerId(2), session_id(PeerId(2), 0), v2(2, 0), CIPHER, (0x82, 2));
     assert_eq!(
         even.egress.seal_or_pass(Offload::NONE, &mut packet(77, 2), &mut even.transmit_batch),

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use adit_core::{
-    Cipher, ConnectionId, DataEvent, Install, IpNet, Notice, Path, PeerConfig, PeerId, ReplayWindow,
-    SessionId,
+    Cipher, ConnectionId, DataEvent, Install, IpNet, Notice, Path, PeerConfig, PeerId, PeerOrder,
+    ReplayWindow, SessionId,
 };
 
 use crate::codec::testing::{self, Framing, session_id, v2};
@@ -85,7 +85,7 @@ impl End {
 
     pub(crate) fn add_peer(&mut self, peer: PeerId, path: Path, routes: &[&str], max_mss: Option<u16>) {
         let routes = routes.iter().map(|net| net.parse::<IpNet>().expect("a network")).collect();
-        self.apply(DataEvent::AddPeer(PeerConfig {
+        self.apply(DataEvent::Peer(PeerOrder::Add(PeerConfig {
             peer,
             path: Some(path),
             routes,
@@ -93,7 +93,7 @@ impl End {
             roams: true,
             staging: false,
             by_path: true,
-        }));
+        })));
     }
 
     /// Installs and activates. Seals with key `seal`, opens with key `open`.

@@ -42,12 +42,10 @@ impl EndpointId {
     /// An order with the ids of the data plane.
     pub(super) fn order(self, event: Order) -> Order {
         match event {
-            DataEvent::AddPeer(config) => DataEvent::AddPeer(self.config(config)),
-            DataEvent::RemovePeer(peer) => DataEvent::RemovePeer(self.peer(peer)),
-            DataEvent::MovePeer { peer, path } => DataEvent::MovePeer { peer: self.peer(peer), path },
-            DataEvent::SetMaxMss { peer, max_mss } => DataEvent::SetMaxMss { peer: self.peer(peer), max_mss },
-            DataEvent::AddRoute { peer, route } => DataEvent::AddRoute { peer: self.peer(peer), route },
-            DataEvent::RemoveRoute { peer, route } => DataEvent::RemoveRoute { peer: self.peer(peer), route },
+            DataEvent::Peer(order) => {
+                let peer = self.peer(order.peer());
+                DataEvent::Peer(order.for_peer(peer))
+            }
             DataEvent::Install(install) => match install.codec {},
             DataEvent::Activate { peer, session } => {
                 DataEvent::Activate { peer: self.peer(peer), session: self.session(session) }

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use adit_core::{
     Command, DataEvent, HandshakeStage, Install, Instant, IpNet, Notice, Path, PeerConfig, PeerId, PeerInfo,
-    Redirect, Rejected, TableUsage, Transport, TunnelSettings,
+    PeerOrder, Redirect, Rejected, TableUsage, Transport, TunnelSettings,
 };
 use adit_dataplane::{Config, Egress, Ingress, Offload, ReceiveBatch, TransmitBatch, split};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
@@ -125,7 +125,7 @@ fn peer_events(role: Role, path: Path) -> [DataEvent<Codec>; 3] {
     let codec = Codec { header: Header::Number(peer.0), seal, open };
     let routes = vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()];
     [
-        DataEvent::AddPeer(PeerConfig {
+        DataEvent::Peer(PeerOrder::Add(PeerConfig {
             peer,
             path: Some(path),
             routes,
@@ -133,7 +133,7 @@ fn peer_events(role: Role, path: Path) -> [DataEvent<Codec>; 3] {
             roams: false,
             staging: false,
             by_path: true,
-        }),
+        })),
         DataEvent::Install(Box::new(Install::new(peer, session, codec))),
         DataEvent::Activate { peer, session },
     ]

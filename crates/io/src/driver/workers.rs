@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use adit_core::{DataEvent, Install, PeerActivity, PeerConfig, PeerId, Transport};
+use adit_core::{DataEvent, Install, PeerActivity, PeerConfig, PeerId, PeerOrder, Transport};
 use adit_dataplane::codec::{Demultiplexer, SessionCodec};
 use adit_dataplane::{Counters, EgressEvent, IngressEvent, Snapshot, install, remote_peer, split};
 
@@ -57,7 +57,7 @@ impl Drop for Workers {
     /// The data plane forgets the endpoint's peers, whose protocol may have failed.
     fn drop(&mut self) {
         for peer in std::mem::take(&mut self.peers).into_keys() {
-            self.tell_all(&DataEvent::RemovePeer(peer), true);
+            self.tell_all(&DataEvent::Peer(PeerOrder::Remove(peer)), true);
         }
     }
 }
@@ -81,40 +81,16 @@ impl Workers {
     pub(super) fn order(&mut self, event: Order) {
         let wakes = self.wakes(&event);
         match event {
-            DataEvent::AddPeer(config) => {
+            DataEvent::Peer(PeerOrder::Add(config)) => {
                 let worker = match self.peers.get(&config.peer) {
                     Some(served) => served.worker,
                     None => self.worker_for(&config),
                 };
                 self.place(config, worker);
             }
-            DataEvent::RemovePeer(peer) => {
-                self.peers.remove(&peer);
-                self.tell_all(&event, wakes);
-            }
-            DataEvent::MovePeer { peer, path } => {
-                if let Some(served) = self.peers.get_mut(&peer) {
-                    served.config.path = Some(path);
-                }
-                self.tell_all(&event, wakes);
-            }
-            DataEvent::SetMaxMss { peer, max_mss } => {
-                if let Some(served) = self.peers.get_mut(&peer) {
-                    served.config.max_mss = max_mss;
-                }
-                self.tell_all(&event, wakes);
-            }
-            DataEvent::AddRoute { peer, route } => {
-                if let Some(served) = self.peers.get_mut(&peer) {
-                    served.config.routes.push(route);
-                }
-                self.tell_all(&event, wakes);
-            }
-            DataEvent::RemoveRoute { peer, route } => {
-                if let Some(served) = self.peers.get_mut(&peer) {
-                    served.config.routes.retain(|other| *other != route);
-                }
-                self.tell_all(&event, wakes);
+            DataEvent::Peer(order) => {
+                self.note(&order);
+                self.tell_all(&DataEvent::Peer(order), wakes);
             }
             DataEvent::Install(install) => match install.codec {},
             DataEvent::Retire { peer, session } => {
@@ -126,6 +102,21 @@ impl Workers {
             | DataEvent::Deactivate(peer)
             | DataEvent::Inject { peer, .. }
             | DataEvent::InjectInto { peer, .. } => self.tell(peer, event, wakes),
+        }
+    }
+
+    /// Keeps what is known of a peer in line with an order.
+    fn note(&mut self, order: &PeerOrder) {
+        if let PeerOrder::Remove(peer) = order {
+            self.peers.remove(peer);
+        }
+        let Some(Served { config, .. }) = self.peers.get_mut(&order.peer()) else { return };
+        match order {
+            PeerOrder::Add(_) | PeerOrder::Remove(_) => {}
+            PeerOrder::Move { path, .. } => config.path = Some(*path),
+            PeerOrder::SetMaxMss { max_mss, .. } => config.max_mss = *max_mss,
+            PeerOrder::AddRoute { route, .. } => config.routes.push(*route),
+            PeerOrder::RemoveRoute { route, .. } => config.routes.retain(|other| other != route),
         }
     }
 
@@ -164,7 +155,7 @@ impl Workers {
         let (told, wakes) = (self.id().config(config.clone()), config.staging);
         for (number, each) in self.all.iter().enumerate() {
             if number == worker {
-                post(each, divide(DataEvent::AddPeer(told.clone())), wakes);
+                post(each, divide(DataEvent::Peer(PeerOrder::Add(told.clone()))), wakes);
             } else {
                 let (egress, ingress) = remote_peer(told.clone(), worker as u32);
                 post(each, (Some(egress), Some(ingress)), wakes);
@@ -205,14 +196,11 @@ impl Workers {
     fn wakes(&self, event: &Order) -> bool {
         match event {
             DataEvent::Inject { .. } | DataEvent::InjectInto { .. } => true,
-            DataEvent::AddPeer(config) => config.staging,
-            DataEvent::MovePeer { peer, .. } | DataEvent::Activate { peer, .. } => {
+            DataEvent::Peer(PeerOrder::Add(config)) => config.staging,
+            DataEvent::Peer(PeerOrder::Move { peer, .. }) | DataEvent::Activate { peer, .. } => {
                 self.peers.get(peer).is_some_and(|served| served.config.staging)
             }
-            DataEvent::RemovePeer(_)
-            | DataEvent::SetMaxMss { .. }
-            | DataEvent::AddRoute { .. }
-            | DataEvent::RemoveRoute { .. }
+            DataEvent::Peer(_)
             | DataEvent::Install(_)
             | DataEvent::Deactivate(_)
             | DataEvent::Retire { .. } => false,
@@ -327,12 +315,7 @@ impl Workers {
 pub(super) fn or_install<C>(event: DataEvent<C>) -> Result<Order, Box<Install<C>>> {
     Ok(match event {
         DataEvent::Install(install) => return Err(install),
-        DataEvent::AddPeer(config) => DataEvent::AddPeer(config),
-        DataEvent::RemovePeer(peer) => DataEvent::RemovePeer(peer),
-        DataEvent::MovePeer { peer, path } => DataEvent::MovePeer { peer, path },
-        DataEvent::SetMaxMss { peer, max_mss } => DataEvent::SetMaxMss { peer, max_mss },
-        DataEvent::AddRoute { peer, route } => DataEvent::AddRoute { peer, route },
-        DataEvent::RemoveRoute { peer, route } => DataEvent::RemoveRoute { peer, route },
+        DataEvent::Peer(order) => DataEvent::Peer(order),
         DataEvent::Activate { peer, session } => DataEvent::Activate { peer, session },
         DataEvent::Deactivate(peer) => DataEvent::Deactivate(peer),
         DataEvent::Retire { peer, session } => DataEvent::Retire { peer, session },

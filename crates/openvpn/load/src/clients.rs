@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use adit_core::{Cipher, Command, Drive, Ended, Instant, Notice, Path, PeerId, Protocol, UnixTime, drive};
+use adit_core::{
+    Cipher, Command, Drive, Ended, Instant, Notice, Path, PeerId, PeerOrder, Protocol, UnixTime, drive,
+};
 use adit_dataplane::codec::openvpn;
 use adit_dataplane::{
     Config, Counters, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, split,
@@ -361,8 +363,8 @@ impl Member {
 
     fn apply(&mut self, order: DataEvent, transmit_batch: &mut TransmitBatch) {
         match &order {
-            DataEvent::AddPeer(config) => self.traffic = Some((config.peer, (0, 0))),
-            DataEvent::RemovePeer(_) => self.traffic = None,
+            DataEvent::Peer(PeerOrder::Add(config)) => self.traffic = Some((config.peer, (0, 0))),
+            DataEvent::Peer(PeerOrder::Remove(_)) => self.traffic = None,
             _ => {}
         }
         let (egress, ingress) = split(order, adit_sim::codec::openvpn);

@@ -7,7 +7,7 @@
 
 mod support;
 
-use adit_core::{Instant, IpNet, UnixTime, drive_with};
+use adit_core::{Instant, IpNet, PeerOrder, UnixTime, drive_with};
 use adit_openvpn::codec::Codec;
 use adit_openvpn::credentials::server_tls;
 use adit_openvpn::params::{ControlParams, ServerParams};
@@ -45,7 +45,7 @@ fn serve() -> (Vec<IpNet>, Codec, Codec) {
         let mut answers = Vec::new();
         let on_event = |_: &mut Server, event: Event| match event {
             // A data plane learns where the peer is and which inner addresses are its own …
-            Event::Data(DataEvent::AddPeer(peer)) => routes = Some(peer.routes),
+            Event::Data(DataEvent::Peer(PeerOrder::Add(peer))) => routes = Some(peer.routes),
             // … and gets the keys of its session, with the cipher and the format.
             Event::Data(DataEvent::Install(session)) => codec = Some(session.codec),
             _ => {}

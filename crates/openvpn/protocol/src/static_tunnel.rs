@@ -13,8 +13,8 @@ mod session;
 use std::net::IpAddr;
 
 use adit_core::{
-    Command, Ended, Instant, Notice, Path, PeerId, PrefixShares, PrefixTable, Protocol, Rejected, Report,
-    Severity, TableUsage, Transport, TunnelSettings,
+    Command, Ended, Instant, Notice, Path, PeerId, PeerOrder, PrefixShares, PrefixTable, Protocol, Rejected,
+    Report, Severity, TableUsage, Transport, TunnelSettings,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -281,7 +281,7 @@ impl StaticTunnel {
             return;
         }
         self.come_down("the tunnel ends");
-        self.data(DataEvent::RemovePeer(PeerId::SERVER));
+        self.data(DataEvent::Peer(PeerOrder::Remove(PeerId::SERVER)));
         let paths = self.path.into_iter().chain(self.unproven.iter().map(|(path, ())| *path));
         self.events.extend(paths.map(|path| Event::Close { path }));
         self.path = None;

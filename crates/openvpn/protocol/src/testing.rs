@@ -8,7 +8,7 @@ mod pair;
 
 use std::time::Duration;
 
-use adit_core::{Notice, PeerActivity, PeerId, PeerLimits, RouteTable, Transport, UnixTime};
+use adit_core::{Notice, PeerActivity, PeerId, PeerLimits, PeerOrder, RouteTable, Transport, UnixTime};
 
 pub use self::authority::{Authority, WALL, environment, serial};
 pub use self::pair::Pair;
@@ -76,7 +76,7 @@ pub fn server_params(credentials: &Credentials, wrap: WrapConfig) -> ServerParam
 /// Whether the data plane may follow the peer by itself.
 pub fn roams(events: &[Event]) -> Option<bool> {
     events.iter().find_map(|event| match event {
-        Event::Data(DataEvent::AddPeer(config)) => Some(config.roams),
+        Event::Data(DataEvent::Peer(PeerOrder::Add(config))) => Some(config.roams),
         _ => None,
     })
 }

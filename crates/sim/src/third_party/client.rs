@@ -1,7 +1,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use adit_core::{Command, Ended, Instant, Notice, Path, PeerId, Protocol, Rejected, TableUsage, UnixTime};
+use adit_core::{
+    Command, Ended, Instant, Notice, Path, PeerId, PeerOrder, Protocol, Rejected, TableUsage, UnixTime,
+};
 use adit_openvpn::codec::Codec;
 use adit_openvpn::request::{DataEvent, Event, PeerDetail, PeerInfo, Reply, Request};
 use adit_openvpn::wire::{Opcode, Sid};
@@ -77,7 +79,7 @@ impl ThirdPartyClient {
     fn reconnect(&mut self, reason: &str) {
         if let Some(connection) = self.connection.take() {
             if connection.pushed.is_some() {
-                self.events.push_back(Event::Data(DataEvent::RemovePeer(PeerId::SERVER)));
+                self.events.push_back(Event::Data(DataEvent::Peer(PeerOrder::Remove(PeerId::SERVER))));
                 self.events.push_back(Event::PeerDown { peer: PeerId::SERVER, reason: reason.to_owned() });
             }
             self.events.push_back(Event::Close { path: connection.path });

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Instant, IpNet, Ipv4Net, Ipv6Net, Path, PeerConfig, PeerId, Rejected, ReplayWindow,
+    Cipher, Instant, IpNet, Ipv4Net, Ipv6Net, Path, PeerConfig, PeerId, PeerOrder, Rejected, ReplayWindow,
     TunnelSettings, UnixTime,
 };
 use adit_openvpn::TlsRole;
@@ -213,7 +213,7 @@ impl Connection {
     }
 
     fn establish(&mut self, now: Instant, pushed: Pushed, params: &Params, events: &mut VecDeque<Event>) {
-        events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
+        events.push_back(Event::Data(DataEvent::Peer(PeerOrder::Add(PeerConfig {
             peer: PeerId::SERVER,
             path: Some(self.path),
             routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
@@ -221,7 +221,7 @@ impl Connection {
             roams: false,
             staging: false,
             by_path: true,
-        })));
+        }))));
         let settings =
             TunnelSettings { addresses: pushed.addresses.clone(), mtu: 1500, ..TunnelSettings::default() };
         (self.heard, self.up_since, self.ping_at) = (now, now, now + pushed.ping);

@@ -9,8 +9,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Command, Ended, Instant, IpNet, Ipv4Net, Notice, Path, PeerConfig, PeerId, Protocol, Rejected,
-    ReplayWindow, TableUsage, TunnelSettings, UnixTime,
+    Cipher, Command, Ended, Instant, IpNet, Ipv4Net, Notice, Path, PeerConfig, PeerId, PeerOrder, Protocol,
+    Rejected, ReplayWindow, TableUsage, TunnelSettings, UnixTime,
 };
 use adit_openvpn::TlsRole;
 use adit_openvpn::codec::{Codec, DataFraming, DataHeader, Framing, Payloads, session_id};
@@ -103,7 +103,7 @@ impl ThirdPartyServer {
     fn drop_client(&mut self, reason: &str) {
         let Some(connection) = self.connection.take() else { return };
         if connection.is_up {
-            self.events.push_back(Event::Data(DataEvent::RemovePeer(PEER)));
+            self.events.push_back(Event::Data(DataEvent::Peer(PeerOrder::Remove(PEER))));
             self.events.push_back(Event::PeerDown { peer: PEER, reason: reason.to_owned() });
         }
         self.events.push_back(Event::Close { path: connection.path });
@@ -174,7 +174,7 @@ impl ThirdPartyServer {
         if std::mem::replace(&mut connection.is_up, true) {
             return;
         }
-        self.events.push_back(Event::Data(DataEvent::AddPeer(PeerConfig {
+        self.events.push_back(Event::Data(DataEvent::Peer(PeerOrder::Add(PeerConfig {
             peer: PEER,
             path: Some(connection.path),
             routes: self.network.client.iter().copied().map(IpNet::from).collect(),
@@ -182,7 +182,7 @@ impl ThirdPartyServer {
             roams: false,
             staging: false,
             by_path: true,
-        })));
+        }))));
         let first = connection.keys.ready();
         let info = self.connection.as_ref().map(|connection| self.info(connection));
         self.follow(first);

@@ -5,8 +5,8 @@ use std::convert::Infallible;
 use std::ops::Range;
 
 use adit_core::{
-    Command, DataEvent, Drive, Event, EventOf, Install, Instant, Notice, Path, PeerId, Protocol, SessionId,
-    Transport, drive,
+    Command, DataEvent, Drive, Event, EventOf, Install, Instant, Notice, Path, PeerId, PeerOrder, Protocol,
+    SessionId, Transport, drive,
 };
 use adit_dataplane::codec::wireguard::Sockets;
 use adit_dataplane::{
@@ -213,8 +213,8 @@ impl End {
 
     fn order(&mut self, order: DataEvent<Codec>) {
         match &order {
-            DataEvent::AddPeer(config) => drop(self.traffic.entry(config.peer).or_default()),
-            DataEvent::RemovePeer(peer) => {
+            DataEvent::Peer(PeerOrder::Add(config)) => drop(self.traffic.entry(config.peer).or_default()),
+            DataEvent::Peer(PeerOrder::Remove(peer)) => {
                 self.traffic.remove(peer);
                 self.effects.push(Effect::Removed(*peer));
             }

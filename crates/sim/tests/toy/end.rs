@@ -5,7 +5,9 @@ use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::Arc;
 
-use adit_core::{Command, DataEvent, Drive, Event, EventOf, Instant, Notice, Path, PeerId, Protocol, drive};
+use adit_core::{
+    Command, DataEvent, Drive, Event, EventOf, Instant, Notice, Path, PeerId, PeerOrder, Protocol, drive,
+};
 use adit_dataplane::{
     Config, Counters, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, split,
 };
@@ -158,7 +160,7 @@ impl End {
 
     fn apply(&mut self, order: DataEvent<Codec>) {
         match &order {
-            DataEvent::AddPeer(config) => drop(self.traffic.entry(config.peer).or_default()),
+            DataEvent::Peer(PeerOrder::Add(config)) => drop(self.traffic.entry(config.peer).or_default()),
             DataEvent::Install(install) => {
                 self.effects.push(Effect::Installed(Box::new(install.codec.clone())))
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use adit_core::{DataEvent, Instant, Path, PeerConfig, PeerId, Selector};
+use adit_core::{DataEvent, Instant, Path, PeerConfig, PeerId, PeerOrder, Selector};
 use adit_dataplane::{
     Config, Counters, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, split,
 };
@@ -44,7 +44,7 @@ impl End {
         let routes = vec!["0.0.0.0/0".parse().unwrap()];
         let (path, max_mss, roams, staging) = (Some(PATH), None, true, true);
         for event in [
-            DataEvent::AddPeer(PeerConfig {
+            DataEvent::Peer(PeerOrder::Add(PeerConfig {
                 peer: PEER,
                 path,
                 routes,
@@ -52,7 +52,7 @@ impl End {
                 roams,
                 staging,
                 by_path: true,
-            }),
+            })),
             DataEvent::Install(Box::new(Install::new(PEER, session, codec))),
             DataEvent::Activate { peer: PEER, session },
         ] {

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, DataEvent, Install, Instant, OnFirstOpened, Path, PeerConfig, PeerId, PeerInfo, Rejected,
-    SessionId, UnixTime,
+    Cipher, DataEvent, Install, Instant, OnFirstOpened, Path, PeerConfig, PeerId, PeerInfo, PeerOrder,
+    Rejected, SessionId, UnixTime,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::RngCore;
@@ -122,7 +122,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) fn new(id: PeerId, settings: PeerSettings, shared: &mut Shared) -> Self {
-        shared.data(DataEvent::AddPeer(PeerConfig {
+        shared.data(DataEvent::Peer(PeerOrder::Add(PeerConfig {
             peer: id,
             path: None,
             routes: settings.routes.clone(),
@@ -130,7 +130,7 @@ impl Peer {
             roams: true,
             staging: true,
             by_path: true,
-        }));
+        })));
         Peer {
             id,
             keys: PairKeys::new(&settings.key),
@@ -153,7 +153,7 @@ impl Peer {
     /// Where its data goes is known.
     pub(crate) fn reached(&mut self, path: Path, shared: &mut Shared) {
         self.data = Some(path);
-        shared.data(DataEvent::MovePeer { peer: self.id, path });
+        shared.data(DataEvent::Peer(PeerOrder::Move { peer: self.id, path }));
         if std::mem::take(&mut self.wanted) {
             self.initiate(shared);
         }
@@ -237,7 +237,7 @@ impl Peer {
     /// Data comes from there now.
     pub(crate) fn roamed(&mut self, path: Path, shared: &mut Shared) {
         self.data = Some(path);
-        shared.data(DataEvent::MovePeer { peer: self.id, path });
+        shared.data(DataEvent::Peer(PeerOrder::Move { peer: self.id, path }));
     }
 
     /// Something authentic came from it at that time.

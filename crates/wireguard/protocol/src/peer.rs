@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use adit_core::{Instant, IpNet, Path, PeerConfig, PeerId, Transport};
+use adit_core::{Instant, IpNet, Path, PeerConfig, PeerId, PeerOrder, Transport};
 
 use self::gate::Gate;
 use self::liveness::Heard;
@@ -139,7 +139,7 @@ impl Peer {
             received: Bytes::default(),
             sent: Bytes::default(),
         };
-        shared.order(DataEvent::AddPeer(peer.config(shared)));
+        shared.order(DataEvent::Peer(PeerOrder::Add(peer.config(shared))));
         peer
     }
 
@@ -191,7 +191,7 @@ impl Peer {
         if self.path != Some(path) {
             let before = self.max_mss(shared);
             self.change_path(shared, Some(path));
-            shared.order(DataEvent::MovePeer { peer: self.id, path });
+            shared.order(DataEvent::Peer(PeerOrder::Move { peer: self.id, path }));
             if self.max_mss(shared) != before {
                 self.tell_mss(shared);
             }
@@ -266,13 +266,13 @@ impl Peer {
     /// Has the data plane know that.
     pub(crate) fn tell_mss(&self, shared: &mut Shared) {
         let max_mss = self.max_mss(shared);
-        shared.order(DataEvent::SetMaxMss { peer: self.id, max_mss });
+        shared.order(DataEvent::Peer(PeerOrder::SetMaxMss { peer: self.id, max_mss }));
     }
 
     /// The path is of no use any more.
     pub(crate) fn lose_path(&mut self, shared: &mut Shared) {
         self.change_path(shared, None);
-        shared.order(DataEvent::AddPeer(self.config(shared)));
+        shared.order(DataEvent::Peer(PeerOrder::Add(self.config(shared))));
     }
 
     /// Sets the interval of persistent keepalives. True if there were none before.
@@ -341,11 +341,11 @@ impl Peer {
     pub(crate) fn roamed(&mut self, shared: &mut Shared, path: Path) {
         if path.transport() == Transport::Tcp && !shared.connections.has(&path) {
             // It was closed meanwhile.
-            let before = self.path.map(|path| DataEvent::MovePeer { peer: self.id, path });
+            let before = self.path.map(|path| DataEvent::Peer(PeerOrder::Move { peer: self.id, path }));
             return before.into_iter().for_each(|order| shared.order(order));
         }
         self.change_path(shared, Some(path));
-        shared.order(DataEvent::MovePeer { peer: self.id, path });
+        shared.order(DataEvent::Peer(PeerOrder::Move { peer: self.id, path }));
         self.announce(shared);
     }
 
@@ -386,7 +386,7 @@ impl Peer {
         self.drop_pending(shared);
         self.announce_end(shared, "it was removed");
         self.change_path(shared, None);
-        shared.order(DataEvent::RemovePeer(self.id));
+        shared.order(DataEvent::Peer(PeerOrder::Remove(self.id)));
     }
 
     fn drop_pending(&mut self, shared: &mut Shared) {

@@ -1,6 +1,8 @@
 //! Child SAs: their proposals and selectors, and their sessions in the data plane.
 
-use adit_core::{Cipher, Install, Instant, OnFirstOpened, Path, PeerConfig, PeerId, PeerInfo, SessionId};
+use adit_core::{
+    Cipher, Install, Instant, OnFirstOpened, Path, PeerConfig, PeerId, PeerInfo, PeerOrder, SessionId,
+};
 
 use super::context::{Context, Payloads, PeerState, notify};
 use super::narrow::{is_within, narrow, routes, session_selectors};
@@ -203,7 +205,7 @@ impl IkeSa {
         state.cipher = Some(child.cipher);
         state.last_handshake = cx.shared.now;
         if !state.is_up || self.children.is_empty() {
-            cx.shared.order(DataEvent::AddPeer(PeerConfig {
+            cx.shared.order(DataEvent::Peer(PeerOrder::Add(PeerConfig {
                 peer,
                 path: Some(self.path),
                 routes: routes(&child.remote),
@@ -211,7 +213,7 @@ impl IkeSa {
                 roams: self.nat.is_remote && !self.nat.is_local,
                 staging: false,
                 by_path: false,
-            }));
+            })));
         }
         let (spi, session) = (child.own_spi, SessionId(u64::from(child.own_spi)));
         // This end seals with the child SA once the peer has sealed with it (RFC 7296 section 2.8).
@@ -312,7 +314,7 @@ impl IkeSa {
     pub(crate) fn move_to(&mut self, cx: &mut Context<'_>, path: Path) {
         self.path = path;
         if let Some(peer) = self.peer().filter(|_| matches!(self.phase, Phase::Established)) {
-            cx.shared.order(DataEvent::MovePeer { peer, path });
+            cx.shared.order(DataEvent::Peer(PeerOrder::Move { peer, path }));
         }
     }
 

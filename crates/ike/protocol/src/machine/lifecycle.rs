@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adit_core::{PeerId, Severity};
+use adit_core::{PeerId, PeerOrder, Severity};
 
 use super::endpoint::Endpoint;
 use super::sa::{IkeSa, Phase, REPLACED_FOR};
@@ -75,7 +75,7 @@ impl Endpoint {
         }
         if std::mem::take(&mut state.is_up) {
             let peer = PeerId(index as u32);
-            self.shared.order(DataEvent::RemovePeer(peer));
+            self.shared.order(DataEvent::Peer(PeerOrder::Remove(peer)));
             self.shared.emit(Event::PeerDown { peer, reason: reason.to_owned() });
         } else if is_connecting {
             let text = format!("{}: {reason}", connection.name);

@@ -1,6 +1,6 @@
 //! What the protocol wants of the data plane, the driver and the program.
 
-use adit_core::{DataEvent, Event, EventOf, Install, Protocol};
+use adit_core::{DataEvent, Event, EventOf, Install, PeerOrder, Protocol};
 
 use super::Control;
 use crate::driver::mail::Mail;
@@ -28,10 +28,10 @@ impl<P: Protocol> Control<'_, P> {
 
     fn data(&mut self, event: DataEvent<P::Codec>) {
         match &event {
-            DataEvent::AddPeer(config) => {
+            DataEvent::Peer(PeerOrder::Add(config)) => {
                 self.peers.entry(config.peer).or_insert((0, 0));
             }
-            DataEvent::RemovePeer(peer) => {
+            DataEvent::Peer(PeerOrder::Remove(peer)) => {
                 self.peers.remove(peer);
             }
             _ => {}

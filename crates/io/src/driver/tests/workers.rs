@@ -64,7 +64,7 @@ pub(super) fn session(role: Role, number: u8, marks: Marks, path: Path, shift: u
     let session = session_id(peer);
     let codec = Codec { header, seal, open };
     [
-        DataEvent::AddPeer(PeerConfig {
+        DataEvent::Peer(PeerOrder::Add(PeerConfig {
             peer,
             path: Some(path),
             routes,
@@ -72,7 +72,7 @@ pub(super) fn session(role: Role, number: u8, marks: Marks, path: Path, shift: u
             roams: true,
             staging: false,
             by_path: true,
-        }),
+        })),
         DataEvent::Install(Box::new(Install::new(peer, session, codec))),
         DataEvent::Activate { peer, session },
     ]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{
-    Cipher, Instant, Notice, Path, PeerId, PeerLimits, Rejected, Report, Severity, TunnelSettings,
+    Cipher, Instant, Notice, Path, PeerId, PeerLimits, PeerOrder, Rejected, Report, Severity, TunnelSettings,
 };
 use adit_pki::RevocationLists;
 use base64ct::{Base64, Encoding as _};
@@ -283,7 +283,7 @@ impl Connection {
     pub(super) fn close(self, events: &mut Outbox) -> bool {
         self.judging.cancel(events);
         if self.up.is_some() {
-            events.push_back(Event::Data(DataEvent::RemovePeer(PeerId::SERVER)));
+            events.push_back(Event::Data(DataEvent::Peer(PeerOrder::Remove(PeerId::SERVER))));
             events.push_back(Event::PeerDown { peer: PeerId::SERVER, reason: "connection ended".to_owned() });
         }
         self.up.is_some()

@@ -1,6 +1,6 @@
 //! Peers that go: what is freed, what they and the data plane are told.
 
-use adit_core::{Instant, Path, PeerId, Severity, Transport};
+use adit_core::{Instant, Path, PeerId, PeerOrder, Severity, Transport};
 
 use super::Server;
 use super::peer::Peer;
@@ -79,7 +79,7 @@ impl Server {
         if let Some(lease) = peer.lease() {
             self.pool.release(&lease.addresses);
             let peer = peer.data_id();
-            self.events.push_back(Event::Data(DataEvent::RemovePeer(peer)));
+            self.events.push_back(Event::Data(DataEvent::Peer(PeerOrder::Remove(peer))));
             self.events.push_back(Event::PeerDown { peer, reason: reason.to_owned() });
         }
         if peer.is_up() {

@@ -1,6 +1,6 @@
 //! Clients whose outer addresses change (roaming), and where peers may be.
 
-use adit_core::{Path, PeerId, Severity};
+use adit_core::{Path, PeerId, PeerOrder, Severity};
 
 use super::Server;
 use super::peer::Peer;
@@ -35,7 +35,7 @@ impl Server {
                 path,
                 format!("{name} seems to have moved here, but another client is there"),
             );
-            self.events.push_back(Event::Data(DataEvent::MovePeer { peer: data_id, path: old }));
+            self.events.push_back(Event::Data(DataEvent::Peer(PeerOrder::Move { peer: data_id, path: old })));
             return;
         }
         for other in taken {

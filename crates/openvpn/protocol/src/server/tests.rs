@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{HandshakeStage, Instant, Notice, Path, Protocol, Transport, drive_with};
+use adit_core::{HandshakeStage, Instant, Notice, Path, PeerOrder, Protocol, Transport, drive_with};
 use adit_pki::{CertificateDemand, PeerRequirements};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
@@ -172,7 +172,11 @@ impl Rogue {
 
     fn assign_addresses(&self) -> bool {
         let near = |event: &Event| {
-            matches!(event, Event::PeerUp { .. } | Event::Data(DataEvent::AddPeer(_) | DataEvent::Install(_)))
+            matches!(
+                event,
+                Event::PeerUp { .. }
+                    | Event::Data(DataEvent::Peer(PeerOrder::Add(_)) | DataEvent::Install(_))
+            )
         };
         self.events.iter().any(near)
     }
@@ -232,7 +236,7 @@ fn a_client_that_moves_to_another_ones_address_is_sent_back() {
         bob.server.handle_notice(bob.now, Notice::Moved { peer, path: to });
         bob.drain_events();
         let moved = bob.events.iter().find_map(|event| match event {
-            Event::Data(DataEvent::MovePeer { peer, path }) => Some((*peer, *path)),
+            Event::Data(DataEvent::Peer(PeerOrder::Move { peer, path })) => Some((*peer, *path)),
             _ => None,
         });
         assert_eq!(moved, Some((peer, at)));

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
-use adit_core::{IpNet, Ipv4Net, Ipv6Net, Path, PeerConfig, PeerId, Report, Severity, Transport};
+use adit_core::{IpNet, Ipv4Net, Ipv6Net, Path, PeerConfig, PeerId, PeerOrder, Report, Severity, Transport};
 
 use super::{State, StaticTunnel};
 use crate::negotiate::{PathSize, max_mss_within};
@@ -20,7 +20,7 @@ impl StaticTunnel {
         let max_mss = max_mss_within(params.mssfix, params.tun_mtu, size, &params.shape());
         // As in `may_be_at`, for any path.
         let roams = self.comes_from_anywhere() || (params.float && !params.waits() && path != NOWHERE);
-        self.data(DataEvent::AddPeer(PeerConfig {
+        self.data(DataEvent::Peer(PeerOrder::Add(PeerConfig {
             peer: PeerId::SERVER,
             path: Some(path),
             routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
@@ -28,7 +28,7 @@ impl StaticTunnel {
             roams,
             staging: false,
             by_path: true,
-        }));
+        })));
     }
 
     /// Whether the peer comes to us, from any address. Then the data plane answers its first packet: it finds the peer, and seals,
@@ -121,7 +121,7 @@ impl StaticTunnel {
         if path.transport() == Transport::Tcp && self.unproven.remove(&path).is_none() {
             // The connection is closed by now: what the data plane sent there goes where the peer was before.
             let peer = PeerId::SERVER;
-            let before = self.path.map(|path| DataEvent::MovePeer { peer, path });
+            let before = self.path.map(|path| DataEvent::Peer(PeerOrder::Move { peer, path }));
             return before.into_iter().for_each(|order| self.data(order));
         }
         if let Some(before) = self.path.filter(|before| before.transport() == Transport::Tcp) {

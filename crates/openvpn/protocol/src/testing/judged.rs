@@ -8,7 +8,7 @@ use crate::params::{AuthRetry, ClientParams, ServerParams, UserAuth};
 use crate::request::{DataEvent, Event, PeerSettings, Reply, Request, Script, ScriptOutcome, UserPassword};
 use crate::wrap::WrapConfig;
 use crate::{PeerRequirements, TlsConfig};
-use adit_core::{Command, Ended, Protocol, Transport};
+use adit_core::{Command, Ended, PeerOrder, Protocol, Transport};
 use adit_pki::CertificateDemand;
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 use zeroize::Zeroizing;
@@ -109,7 +109,10 @@ pub fn renegotiate(pair: &mut Pair) {
 /// Whether the server let the client near the tunnel.
 pub fn accepted(pair: &Pair) -> bool {
     let near = |event: &Event| {
-        matches!(event, Event::PeerUp { .. } | Event::Data(DataEvent::AddPeer(_) | DataEvent::Install(_)))
+        matches!(
+            event,
+            Event::PeerUp { .. } | Event::Data(DataEvent::Peer(PeerOrder::Add(_)) | DataEvent::Install(_))
+        )
     };
     pair.server_events.iter().any(near) || pair.client_events.iter().any(|it| matches!(it, Event::Up(_)))
 }

@@ -1,5 +1,5 @@
 //! Two servers that are endpoints of one tunnel: one pool, and one client of a name.
-use adit_core::{Command, PeerId, Protocol, SharedPool, Transport};
+use adit_core::{Command, PeerId, PeerOrder, Protocol, SharedPool, Transport};
 use adit_openvpn::params::{PerClientParams, ServerParams};
 use adit_openvpn::request::{DataEvent, Event, PeerSettings, Reply, ScriptOutcome};
 use adit_openvpn::testing::judged::asked;
@@ -65,7 +65,11 @@ fn a_name_moves_to_the_other_endpoint_with_its_addresses() {
     assert!(udp.server.peers().is_empty());
     let why = "replaced by a new connection of the same client at another endpoint";
     assert_eq!(why_down(&udp), Some(why));
-    assert!(udp.server_events.iter().any(|event| matches!(event, Event::Data(DataEvent::RemovePeer(_)))));
+    assert!(
+        udp.server_events
+            .iter()
+            .any(|event| matches!(event, Event::Data(DataEvent::Peer(PeerOrder::Remove(_)))))
+    );
     assert_eq!((addresses(&tcp).len(), why_down(&tcp)), (2, None));
     // And back, by a client that comes anew.
     let mut again = tunnel.endpoint(Transport::Udp, "alice");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adit_core::{Cipher, Command, Ended, Notice, PeerId, Protocol, SessionId, Transport};
+use adit_core::{Cipher, Command, Ended, Notice, PeerId, PeerOrder, Protocol, SessionId, Transport};
 use adit_openvpn::codec::{Framing, session_id};
 use adit_openvpn::params::{ClientParams, TlsCryptV2};
 use adit_openvpn::request::{DataEvent, Event, Install};
@@ -117,7 +117,7 @@ fn the_client_gets_its_settings_before_any_packet() {
     assert_eq!(settings.routes.len(), 1);
     let position = |wanted: fn(&Event) -> bool| pair.client_events.iter().position(wanted).unwrap();
     assert!(
-        position(|event| matches!(event, Event::Data(DataEvent::AddPeer(_))))
+        position(|event| matches!(event, Event::Data(DataEvent::Peer(PeerOrder::Add(_)))))
             < position(|event| matches!(event, Event::Up(_)))
     );
     for events in [&pair.client_events, &pair.server_events] {

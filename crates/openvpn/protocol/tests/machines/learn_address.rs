@@ -1,7 +1,7 @@
 //! `learn-address`: a script hears of each address, before anything is sent there.
 use std::time::Duration;
 
-use adit_core::{Command, IpNet, PeerId, Protocol, Transport};
+use adit_core::{Command, IpNet, PeerId, PeerOrder, Protocol, Transport};
 use adit_openvpn::params::PerClientParams;
 use adit_openvpn::request::{DataEvent, Event, PeerSettings, Reply, Script, ScriptOutcome};
 use adit_openvpn::testing::judged::{asked, variable};
@@ -66,7 +66,7 @@ fn answer(pair: &mut Pair, from: usize, refused: &str) {
 
 fn routes(pair: &Pair) -> Vec<IpNet> {
     let added = |event: &Event| match event {
-        Event::Data(DataEvent::AddPeer(config)) => Some(config.routes.clone()),
+        Event::Data(DataEvent::Peer(PeerOrder::Add(config))) => Some(config.routes.clone()),
         _ => None,
     };
     pair.server_events.iter().rev().find_map(added).unwrap()
@@ -172,8 +172,8 @@ fn an_address_that_an_update_gives_is_learned_first() {
     answer(&mut pair, 0, "");
     let routed = |pair: &Pair| {
         let order = |event: &Event| match event {
-            Event::Data(DataEvent::AddRoute { route, .. }) => Some(format!("+{route}")),
-            Event::Data(DataEvent::RemoveRoute { route, .. }) => Some(format!("-{route}")),
+            Event::Data(DataEvent::Peer(PeerOrder::AddRoute { route, .. })) => Some(format!("+{route}")),
+            Event::Data(DataEvent::Peer(PeerOrder::RemoveRoute { route, .. })) => Some(format!("-{route}")),
             _ => None,
         };
         pair.server_events.iter().filter_map(order).collect::<Vec<_>>()

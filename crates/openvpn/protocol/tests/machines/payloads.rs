@@ -3,7 +3,9 @@
 
 use std::net::SocketAddr;
 
-use adit_core::{Cipher, Command, Digest, Instant, Notice, Path, PeerId, Protocol, Transport, UnixTime};
+use adit_core::{
+    Cipher, Command, Digest, Instant, Notice, Path, PeerId, PeerOrder, Protocol, Transport, UnixTime,
+};
 use adit_openvpn::StaticTunnel;
 use adit_openvpn::codec::{Compression, Framing, Payloads, session_id};
 use adit_openvpn::params::{
@@ -149,8 +151,8 @@ fn sizes(events: &[Event]) -> (Vec<u16>, Vec<u16>) {
         _ => None,
     });
     let segments = events.iter().filter_map(|event| match event {
-        Event::Data(DataEvent::AddPeer(config)) => config.max_mss,
-        Event::Data(DataEvent::SetMaxMss { max_mss, .. }) => *max_mss,
+        Event::Data(DataEvent::Peer(PeerOrder::Add(config))) => config.max_mss,
+        Event::Data(DataEvent::Peer(PeerOrder::SetMaxMss { max_mss, .. })) => *max_mss,
         _ => None,
     });
     (parts.collect(), segments.collect())
@@ -236,7 +238,8 @@ fn parts_and_segments_fit_the_path_to_which_a_peer_moves() {
         }
         assert!(pair.is_up());
         let events = if client_moves { &pair.server_events } else { &pair.client_events };
-        let added = events.iter().filter(|event| matches!(event, Event::Data(DataEvent::AddPeer(_))));
+        let added =
+            events.iter().filter(|event| matches!(event, Event::Data(DataEvent::Peer(PeerOrder::Add(_)))));
         assert_eq!(added.count(), 1, "routes that moved to another client since stay there");
         // 1200 without IPv4 20 and UDP 8; header 4, packet id 8 in the epoch format, tag 16, header of a part 4. Back on IPv4,
         // the keys are left as they are: parts are shorter than they might be.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adit_core::{Ended, IpNet, PeerId, PoolEntry, Protocol, RouteVia, TunnelSettings};
+use adit_core::{Ended, IpNet, PeerId, PeerOrder, PoolEntry, Protocol, RouteVia, TunnelSettings};
 use adit_openvpn::params::{ClientParams, PerClientParams, ServerParams};
 use adit_openvpn::request::{DataEvent, Event, NoSettings, PeerSettings, PushChange, Reply, Request};
 use adit_openvpn::testing::{Authority, Pair, client_params, server_params};
@@ -49,7 +49,7 @@ fn told(pair: &Pair) -> &TunnelSettings {
 
 fn routes_at_server(pair: &Pair) -> Vec<String> {
     let added = |event: &Event| match event {
-        Event::Data(DataEvent::AddPeer(config)) => Some(config.routes.clone()),
+        Event::Data(DataEvent::Peer(PeerOrder::Add(config))) => Some(config.routes.clone()),
         _ => None,
     };
     let routes = pair.server_events.iter().rev().find_map(added).unwrap();

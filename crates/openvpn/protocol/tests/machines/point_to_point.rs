@@ -2,7 +2,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::{Cipher, Command, Ended, Notice, Path, PeerId, Protocol, Transport};
+use adit_core::{Cipher, Command, Ended, Notice, Path, PeerId, PeerOrder, Protocol, Transport};
 use adit_openvpn::codec::{DataHeader, Framing};
 use adit_openvpn::params::{ClientParams, Keepalive, LocalSettings, PointToPointParams, ServerParams};
 use adit_openvpn::request::{DataEvent, Event, Install, Reply};
@@ -81,12 +81,12 @@ fn peer_of(events: &[Event]) -> (bool, usize) {
     let (mut there, mut added) = (false, 0);
     for event in events {
         match event {
-            Event::Data(DataEvent::AddPeer(config)) => {
+            Event::Data(DataEvent::Peer(PeerOrder::Add(config))) => {
                 assert!(!there, "two peers at once");
                 assert_eq!(config.peer, PeerId::SERVER);
                 (there, added) = (true, added + 1);
             }
-            Event::Data(DataEvent::RemovePeer(peer)) => {
+            Event::Data(DataEvent::Peer(PeerOrder::Remove(peer))) => {
                 assert_eq!((there, *peer), (true, PeerId::SERVER));
                 there = false;
             }
@@ -154,8 +154,9 @@ fn remote_says_where_the_other_end_is_unless_it_floats() {
     let mut pair = Pair::new(client.clone(), server.clone());
     assert!(pair.is_up());
     let elsewhere = Path::Udp { socket: 1, remote: "198.51.100.9:7".parse().unwrap() };
-    let moved =
-        |events: &[Event]| events.iter().any(|e| matches!(e, Event::Data(DataEvent::MovePeer { .. })));
+    let moved = |events: &[Event]| {
+        events.iter().any(|e| matches!(e, Event::Data(DataEvent::Peer(PeerOrder::Move { .. }))))
+    };
     assert_eq!((roams(&pair.client_events), roams(&pair.server_events)), (Some(false), Some(false)));
     let notice = Notice::Moved { peer: PeerId::SERVER, path: elsewhere };
     pair.server.handle_notice(pair.now, notice.clone());

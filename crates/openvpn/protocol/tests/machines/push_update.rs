@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::{FixedAddresses, IpNet, PeerId, PoolRanges, Protocol, SharedPool, Transport, TunnelSettings};
+use adit_core::{
+    FixedAddresses, IpNet, PeerId, PeerOrder, PoolRanges, Protocol, SharedPool, Transport, TunnelSettings,
+};
 use adit_openvpn::PushUpdateError;
 use adit_openvpn::params::{ClientParams, PullAction, ServerParams};
 use adit_openvpn::request::{DataEvent, Event};
@@ -53,7 +55,9 @@ fn settings_change_while_the_tunnel_is_up() {
         let of_session = |event: &&Event| {
             matches!(
                 event,
-                Event::Data(DataEvent::Install(_) | DataEvent::RemovePeer(_) | DataEvent::Retire { .. })
+                Event::Data(
+                    DataEvent::Install(_) | DataEvent::Peer(PeerOrder::Remove(_)) | DataEvent::Retire { .. }
+                )
             )
         };
         pair.client_events.iter().filter(of_session).count()
@@ -71,7 +75,7 @@ fn settings_change_while_the_tunnel_is_up() {
         .client_events
         .iter()
         .filter_map(|event| match event {
-            Event::Data(DataEvent::AddPeer(config)) => Some(config.max_mss),
+            Event::Data(DataEvent::Peer(PeerOrder::Add(config))) => Some(config.max_mss),
             _ => None,
         })
         .collect();
@@ -150,8 +154,8 @@ fn a_client_filters_updates() {
 /// The orders to the server's data plane about the client's addresses, one a line.
 fn routed(pair: &Pair) -> Vec<String> {
     let order = |event: &Event| match event {
-        Event::Data(DataEvent::AddRoute { route, .. }) => Some(format!("+{route}")),
-        Event::Data(DataEvent::RemoveRoute { route, .. }) => Some(format!("-{route}")),
+        Event::Data(DataEvent::Peer(PeerOrder::AddRoute { route, .. })) => Some(format!("+{route}")),
+        Event::Data(DataEvent::Peer(PeerOrder::RemoveRoute { route, .. })) => Some(format!("-{route}")),
         _ => None,
     };
     pair.server_events.iter().filter_map(order).collect()

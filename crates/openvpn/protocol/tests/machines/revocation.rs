@@ -1,7 +1,7 @@
 //! `crl-verify`: who is on the list does not come in, and goes when the list is read anew.
 use std::time::Duration;
 
-use adit_core::{Protocol, Transport};
+use adit_core::{PeerOrder, Protocol, Transport};
 use adit_openvpn::request::{DataEvent, Event, Reply};
 use adit_openvpn::testing::{
     Authority, Pair, client_params, environment, requirements, serial, server_params,
@@ -103,7 +103,7 @@ fn who_is_revoked_stops_at_once_and_is_told_until_it_hears() {
         while let Some(event) = pair.server.poll_event() {
             pair.server_events.push(event);
         }
-        let removed = |event: &&Event| matches!(event, Event::Data(DataEvent::RemovePeer(_)));
+        let removed = |event: &&Event| matches!(event, Event::Data(DataEvent::Peer(PeerOrder::Remove(_))));
         assert_eq!(pair.server_events.iter().filter(removed).count(), 1);
         let mut lost = Vec::new();
         assert!(pair.server.poll_transmit(&mut lost).is_some());

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use adit_core::{
-    Command, Ended, Instant, Notice, OpenFailure, Path, PeerId, Protocol, Rejected, Transport, drive_with,
+    Command, Ended, Instant, Notice, OpenFailure, Path, PeerId, PeerOrder, Protocol, Rejected, Transport,
+    drive_with,
 };
 use adit_openvpn::params::{ClientParams, PullAction, RemoteParams, ServerParams};
 use adit_openvpn::request::{DataEvent, Event};
@@ -227,7 +228,7 @@ fn with_float_a_client_follows_its_servers_data() {
         pair.client.handle_notice(pair.now, Notice::Moved { peer: PeerId::SERVER, path });
         pair.exchange();
         let moves = pair.client_events.iter().filter(
-            |event| matches!(event, Event::Data(DataEvent::MovePeer { path: to, .. }) if *to == path),
+            |event| matches!(event, Event::Data(DataEvent::Peer(PeerOrder::Move { path: to, .. })) if *to == path),
         );
         assert_eq!(moves.count(), usize::from(float));
         let at = pair.client.peers()[0].1.path;

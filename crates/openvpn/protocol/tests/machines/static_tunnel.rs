@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use adit_core::{
     Activity, Cipher, Command, ConnectionId, Digest, Ended, IdleLimit, Instant, Notice, OnFirstOpened,
-    OpenFailure, Path, PeerActivity, PeerConfig, PeerId, PeerLimits, Protocol, SessionId, Severity,
-    Transport, UnixTime,
+    OpenFailure, Path, PeerActivity, PeerConfig, PeerId, PeerLimits, PeerOrder, Protocol, SessionId,
+    Severity, Transport, UnixTime,
 };
 use adit_openvpn::StaticTunnel;
 use adit_openvpn::codec::{Framing, StaticFraming, session_id};
@@ -133,7 +133,7 @@ impl End {
 /// Where the data plane shall send.
 fn reached(events: &[Event]) -> Vec<Path> {
     let path = |event: &Event| match event {
-        Event::Data(DataEvent::AddPeer(PeerConfig { path, .. })) => *path,
+        Event::Data(DataEvent::Peer(PeerOrder::Add(PeerConfig { path, .. }))) => *path,
         _ => None,
     };
     events.iter().filter_map(path).collect()
@@ -142,7 +142,7 @@ fn reached(events: &[Event]) -> Vec<Path> {
 /// Whether the data plane may follow the peer by itself, wherever it sends to.
 fn roams(events: &[Event]) -> Vec<bool> {
     let roams = |event: &Event| match event {
-        Event::Data(DataEvent::AddPeer(config)) => Some(config.roams),
+        Event::Data(DataEvent::Peer(PeerOrder::Add(config))) => Some(config.roams),
         _ => None,
     };
     events.iter().filter_map(roams).collect()

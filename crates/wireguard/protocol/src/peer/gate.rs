@@ -4,7 +4,7 @@
 //! The data plane has no routes of the peer meanwhile, so that it takes no packets from the peer, and no session seals.
 //! Without sessions the peer has its routes: a packet for it waits, and makes a handshake begin.
 
-use adit_core::{Instant, IpNet};
+use adit_core::{Instant, IpNet, PeerOrder};
 
 use super::Peer;
 use crate::request::DataEvent;
@@ -40,7 +40,7 @@ impl Peer {
         }
         self.gate = Gate::Closed;
         for &route in &self.allowed_ips {
-            shared.order(DataEvent::RemoveRoute { peer: self.id, route });
+            shared.order(DataEvent::Peer(PeerOrder::RemoveRoute { peer: self.id, route }));
         }
     }
 
@@ -50,7 +50,7 @@ impl Peer {
             return;
         }
         for &route in &self.allowed_ips {
-            shared.order(DataEvent::AddRoute { peer: self.id, route });
+            shared.order(DataEvent::Peer(PeerOrder::AddRoute { peer: self.id, route }));
         }
         if let Some(current) = self.sessions.current {
             self.activate(shared, current);
@@ -88,9 +88,9 @@ impl Peer {
         self.allowed_ips.insert(route);
         if !self.awaits_admission() {
             // It moves there from the peer that had it.
-            shared.order(DataEvent::AddRoute { peer: self.id, route });
+            shared.order(DataEvent::Peer(PeerOrder::AddRoute { peer: self.id, route }));
         } else if let Some(peer) = routed_before {
-            shared.order(DataEvent::RemoveRoute { peer, route });
+            shared.order(DataEvent::Peer(PeerOrder::RemoveRoute { peer, route }));
         }
     }
 
@@ -98,7 +98,7 @@ impl Peer {
     pub(crate) fn remove_allowed_ip(&mut self, shared: &mut Shared, route: IpNet) {
         self.allowed_ips.remove(&route);
         if !self.awaits_admission() {
-            shared.order(DataEvent::RemoveRoute { peer: self.id, route });
+            shared.order(DataEvent::Peer(PeerOrder::RemoveRoute { peer: self.id, route }));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::plane::Ledger;
 use crate::support::{self, End, Pair, at, outer, params, path, peer, public};
-use adit_core::{Command, Event, IpNet, Path, PeerId, Protocol};
+use adit_core::{Command, Event, IpNet, Path, PeerId, PeerOrder, Protocol};
 use adit_wireguard::{
     AllowedIp, Changes, ConfigureError, DataEvent, Interface, MAX_PEERS, PeerChange, PublicKey, Reply,
     Request, Sockets,
@@ -75,8 +75,8 @@ fn replaced_allowed_ips_that_stay_do_not_go_for_a_moment() {
     machine.handle_reply(at(1), Reply::Configure { id: 1, changes: Box::new(changes) });
     let orders: Vec<String> = std::iter::from_fn(|| machine.poll_event())
         .filter_map(|event| match event {
-            Event::Data(DataEvent::AddRoute { route, .. }) => Some(format!("+{route}")),
-            Event::Data(DataEvent::RemoveRoute { route, .. }) => Some(format!("-{route}")),
+            Event::Data(DataEvent::Peer(PeerOrder::AddRoute { route, .. })) => Some(format!("+{route}")),
+            Event::Data(DataEvent::Peer(PeerOrder::RemoveRoute { route, .. })) => Some(format!("-{route}")),
             _ => None,
         })
         .collect();
@@ -143,7 +143,9 @@ fn every_peer_has_the_mss() {
     machine.handle_reply(at(1), Reply::Rebound(Ok(Sockets::default())));
     let sizes: Vec<_> = std::iter::from_fn(|| machine.poll_event())
         .filter_map(|event| match event {
-            Event::Data(DataEvent::AddPeer(config)) => Some((config.max_mss, config.path.is_some())),
+            Event::Data(DataEvent::Peer(PeerOrder::Add(config))) => {
+                Some((config.max_mss, config.path.is_some()))
+            }
             _ => None,
         })
         .collect();
@@ -160,7 +162,7 @@ fn every_peer_has_the_mss() {
         machine.handle_command(at(1), Command::MtuChanged { mtu });
         let changed: Vec<_> = std::iter::from_fn(|| machine.poll_event())
             .filter_map(|event| match event {
-                Event::Data(DataEvent::SetMaxMss { max_mss, .. }) => Some(max_mss),
+                Event::Data(DataEvent::Peer(PeerOrder::SetMaxMss { max_mss, .. })) => Some(max_mss),
                 _ => None,
             })
             .collect();
@@ -179,7 +181,9 @@ fn segments_fit_the_path_to_each_peer() {
         machine.handle_command(at(1), command);
         let events = std::iter::from_fn(|| machine.poll_event());
         let sizes = events.filter_map(|event| match event {
-            Event::Data(DataEvent::SetMaxMss { peer, max_mss }) => Some((peer, max_mss.expect("a size"))),
+            Event::Data(DataEvent::Peer(PeerOrder::SetMaxMss { peer, max_mss })) => {
+                Some((peer, max_mss.expect("a size")))
+            }
             _ => None,
         });
         sizes.collect::<Vec<_>>()

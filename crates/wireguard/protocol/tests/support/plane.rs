@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use adit_core::{
     Activity, Install, Instant, IpNet, Notice, OnFirstOpened, Path, PeerActivity, PeerConfig, PeerId,
-    SessionId, Transport,
+    PeerOrder, SessionId, Transport,
 };
 use adit_wireguard::{Codec, DataEvent};
 
@@ -117,24 +117,24 @@ impl Plane {
 
     pub(crate) fn order(&mut self, now: Instant, order: DataEvent) -> Outgoing {
         match order {
-            DataEvent::AddPeer(config) => self.add(config),
-            DataEvent::RemovePeer(peer) => {
+            DataEvent::Peer(PeerOrder::Add(config)) => self.add(config),
+            DataEvent::Peer(PeerOrder::Remove(peer)) => {
                 assert!(self.peers.remove(&peer).is_some(), "removes a peer that is not there");
                 self.routes.retain(|_, owner| *owner != peer);
             }
-            DataEvent::MovePeer { peer, path } => {
+            DataEvent::Peer(PeerOrder::Move { peer, path }) => {
                 self.peer(peer).path = Some(path);
                 return self.flush(now, peer);
             }
-            DataEvent::SetMaxMss { peer, .. } => {
+            DataEvent::Peer(PeerOrder::SetMaxMss { peer, .. }) => {
                 self.peer(peer);
             }
-            DataEvent::AddRoute { peer, route } => {
+            DataEvent::Peer(PeerOrder::AddRoute { peer, route }) => {
                 self.peer(peer);
                 assert_eq!(route, route.trunc());
                 self.routes.insert(route, peer);
             }
-            DataEvent::RemoveRoute { peer, route } => {
+            DataEvent::Peer(PeerOrder::RemoveRoute { peer, route }) => {
                 assert_eq!(self.routes.get(&route), Some(&peer), "removes a route that is another's");
                 self.routes.remove(&route);
             }

@@ -1,6 +1,6 @@
 //! All framings both ways, and datagrams that do not name their peer.
 
-use adit_core::{Cipher, DataEvent, Notice, Path, PeerId};
+use adit_core::{Cipher, DataEvent, Notice, Path, PeerId, PeerOrder};
 
 use crate::DropReason;
 use crate::codec::openvpn::{Compression, DataFraming, DataHeader, Framing, session_id};
@@ -103,7 +103,7 @@ fn data_v1_and_peer_id_ffffff_go_by_path() {
         assert_eq!(server.receive(udp(1), &sealed, sealed.len()).packets.len(), 1);
     }
     assert_eq!(server.dropped_in(DropReason::NoPeer), 2);
-    server.apply(DataEvent::MovePeer { peer: PeerId(1), path: udp(5) });
+    server.apply(DataEvent::Peer(PeerOrder::Move { peer: PeerId(1), path: udp(5) }));
     let sealed = one.send_one(&packet(1, 77));
     assert_eq!(server.receive(udp(5), &sealed, sealed.len()).packets.len(), 1, "it moved");
 }

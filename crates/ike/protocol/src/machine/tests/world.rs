@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use adit_core::{
-    Command, DataEvent, Event, Instant, Notice, OnFirstOpened, Path, PeerConfig, PeerId, Protocol, Rejected,
-    SessionId,
+    Command, DataEvent, Event, Instant, Notice, OnFirstOpened, Path, PeerConfig, PeerId, PeerOrder, Protocol,
+    Rejected, SessionId,
 };
 
 use crate::machine::{
@@ -87,13 +87,13 @@ pub(super) struct Plane {
 impl Plane {
     fn take(&mut self, event: super::Event) {
         match event {
-            Event::Data(DataEvent::AddPeer(config)) => self.peer = Some(config),
-            Event::Data(DataEvent::RemovePeer(_)) => {
+            Event::Data(DataEvent::Peer(PeerOrder::Add(config))) => self.peer = Some(config),
+            Event::Data(DataEvent::Peer(PeerOrder::Remove(_))) => {
                 self.peer = None;
                 self.sessions.clear();
                 self.active = None;
             }
-            Event::Data(DataEvent::MovePeer { path, .. }) => {
+            Event::Data(DataEvent::Peer(PeerOrder::Move { path, .. })) => {
                 self.peer.as_mut().expect("a peer moves that is there").path = Some(path);
             }
             Event::Data(DataEvent::Install(install)) => {

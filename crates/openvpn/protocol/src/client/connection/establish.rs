@@ -1,6 +1,6 @@
 //! The push is there: what of it holds, and the tunnel that follows.
 
-use adit_core::{Cipher, Instant, IpNet, Ipv4Net, Ipv6Net, PeerConfig, PeerId, Severity};
+use adit_core::{Cipher, Instant, IpNet, Ipv4Net, Ipv6Net, PeerConfig, PeerId, PeerOrder, Severity};
 
 use super::{Connection, Outcome, Terms, Up, retry};
 use crate::codec::{DataHeader, Payloads};
@@ -106,7 +106,7 @@ impl Connection {
             self.tell(Severity::Warning, doubt.to_owned(), events);
         }
         let max_mss = self.max_mss_of(settings.mtu, &agreement);
-        events.push_back(Event::Data(DataEvent::AddPeer(self.peer_config(max_mss))));
+        events.push_back(Event::Data(DataEvent::Peer(PeerOrder::Add(self.peer_config(max_mss)))));
         self.channel.agreed(now, terms.dynamic)?;
         self.data_keys.agree(agreement, &self.channel, events)?;
         self.liveness = Liveness::new(now, terms.keepalive);

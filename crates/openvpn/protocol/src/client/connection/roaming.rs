@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use adit_core::{Instant, Path, PeerId, Severity};
+use adit_core::{Instant, Path, PeerId, PeerOrder, Severity};
 
 use super::Connection;
 use crate::data_keys::Agreement;
@@ -34,7 +34,7 @@ impl Connection {
             self.path_mtu = None;
         }
         self.path = path;
-        events.push_back(Event::Data(DataEvent::MovePeer { peer: PeerId::SERVER, path }));
+        events.push_back(Event::Data(DataEvent::Peer(PeerOrder::Move { peer: PeerId::SERVER, path })));
         self.tell_mss(before, events);
         if self.data_keys.move_to(path) {
             self.channel.renegotiate_by_time(now);
@@ -56,7 +56,10 @@ impl Connection {
     fn tell_mss(&self, before: Option<u16>, events: &mut Outbox) {
         let max_mss = self.max_mss();
         if max_mss != before {
-            events.push_back(Event::Data(DataEvent::SetMaxMss { peer: PeerId::SERVER, max_mss }));
+            events.push_back(Event::Data(DataEvent::Peer(PeerOrder::SetMaxMss {
+                peer: PeerId::SERVER,
+                max_mss,
+            })));
         }
     }
 

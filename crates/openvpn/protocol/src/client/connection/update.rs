@@ -1,6 +1,6 @@
 //! PUSH_UPDATE at a client: the tunnel changes while it is up.
 
-use adit_core::{Instant, IpNet, Severity};
+use adit_core::{Instant, IpNet, PeerOrder, Severity};
 
 use super::{Connection, Outcome};
 use crate::control_message::redacted;
@@ -89,7 +89,7 @@ impl Connection {
         }
         if other_mtu {
             let max_mss = self.max_mss();
-            events.push_back(Event::Data(DataEvent::AddPeer(self.peer_config(max_mss))));
+            events.push_back(Event::Data(DataEvent::Peer(PeerOrder::Add(self.peer_config(max_mss)))));
         }
         self.tell(Severity::Info, "the server changed settings (PUSH_UPDATE)".to_owned(), events);
         // Scripts run as for a device that is closed and opened (OpenVPN init.c, `do_update`).

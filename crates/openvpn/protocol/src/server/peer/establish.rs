@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adit_core::{Instant, Severity};
+use adit_core::{Instant, PeerOrder, Severity};
 
 use super::{LaterAddresses, Peer, Up, Verdict};
 use crate::codec::{DataHeader, Payloads};
@@ -40,7 +40,7 @@ impl Peer {
             DataHeader::V2 { peer_id } => Some(peer_id),
         };
         let max_mss = self.max_mss_of(&agreement);
-        events.push_back(Event::Data(DataEvent::AddPeer(self.peer_config(&lease, max_mss))));
+        events.push_back(Event::Data(DataEvent::Peer(PeerOrder::Add(self.peer_config(&lease, max_mss)))));
         let of =
             PushOf { lease: &lease, settings, agreement: &agreement, peer_id, abilities: &self.abilities };
         let mut options = push_options(&self.params, &of);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use adit_core::{Instant, IpNet, Severity};
+use adit_core::{Instant, IpNet, PeerOrder, Severity};
 
 use super::Peer;
 use super::scripts::plain_script;
@@ -142,7 +142,11 @@ impl Peer {
         up.learning.superseded.extend(superseded.map(|(id, _)| *id));
         up.learning.asked.retain(|_, network| !addresses.contains(network));
         let peer = self.id;
-        events.extend(reached.into_iter().map(|route| Event::Data(DataEvent::RemoveRoute { peer, route })));
+        events.extend(
+            reached
+                .into_iter()
+                .map(|route| Event::Data(DataEvent::Peer(PeerOrder::RemoveRoute { peer, route }))),
+        );
         told
     }
 
@@ -150,7 +154,7 @@ impl Peer {
     pub(in crate::server) fn reach(&mut self, addresses: &[IpNet], events: &mut Outbox) {
         let peer = self.id;
         for route in addresses.iter().copied() {
-            events.push_back(Event::Data(DataEvent::AddRoute { peer, route }));
+            events.push_back(Event::Data(DataEvent::Peer(PeerOrder::AddRoute { peer, route })));
             if self.params.access.management && self.authentication.has_asked_program() {
                 let step = ClientStep::Addressed { network: route };
                 events.push_back(self.authentication.client_event(step, Environment::default()));

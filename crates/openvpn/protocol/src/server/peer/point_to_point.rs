@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use adit_core::{Instant, Severity, Transport};
+use adit_core::{Instant, PeerOrder, Severity, Transport};
 
 use super::{LaterAddresses, Peer, Up, Verdict};
 use crate::data_keys::Agreement;
@@ -34,7 +34,7 @@ impl Peer {
             }
         };
         let max_mss = self.max_mss_of(&agreement);
-        events.push_back(Event::Data(DataEvent::AddPeer(self.peer_config(&lease, max_mss))));
+        events.push_back(Event::Data(DataEvent::Peer(PeerOrder::Add(self.peer_config(&lease, max_mss)))));
         let cc_exit = terms.has(iv_proto::CC_EXIT);
         self.up = Some(Up {
             lease,

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::{Instant, IpNet, Ipv4Net, Ipv6Net, Path, PeerConfig};
+use adit_core::{Instant, IpNet, Ipv4Net, Ipv6Net, Path, PeerConfig, PeerOrder};
 
 use super::Peer;
 use crate::data_keys::Agreement;
@@ -34,7 +34,7 @@ impl Peer {
             self.path_mtu = None;
         }
         self.path = path;
-        events.push_back(Event::Data(DataEvent::MovePeer { peer: self.id, path }));
+        events.push_back(Event::Data(DataEvent::Peer(PeerOrder::Move { peer: self.id, path })));
         self.tell_mss(before, events);
         if self.data_keys.move_to(path) {
             self.channel.renegotiate_by_time(now);
@@ -54,7 +54,7 @@ impl Peer {
     fn tell_mss(&self, before: Option<u16>, events: &mut Outbox) {
         let max_mss = self.max_mss();
         if max_mss != before && self.up.is_some() {
-            events.push_back(Event::Data(DataEvent::SetMaxMss { peer: self.id, max_mss }));
+            events.push_back(Event::Data(DataEvent::Peer(PeerOrder::SetMaxMss { peer: self.id, max_mss })));
         }
     }
 
