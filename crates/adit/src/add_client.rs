@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::exit;
+use crate::host::exit;
 use crate::setup::{ClientName, MadeClient, SetupError, Workshop};
 
 /// Make a client: a certificate and a NAME.ovpn that holds all it needs

@@ -21,9 +21,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::systemd::Systemd;
 use self::unit::{Found, PeerWait, Unit};
-use crate::configuration::{self, Dialect};
-use crate::up::{self, Failure};
-use crate::{check, exit, openvpn, status};
+use crate::check;
+use crate::host::configuration::{self, Dialect};
+use crate::host::failure::Failure;
+use crate::host::prepare::{self, Remarks};
+use crate::host::{exit, process as tunnels, status};
+use crate::openvpn::command as openvpn;
 
 /// The directory of OpenVPN's configurations.
 const DIRECTORY: &str = "/etc/openvpn";
@@ -104,7 +107,7 @@ fn adopt(args: &Args) -> Result<String, Failure> {
 ///
 /// # Errors
 /// When adit cannot run it.
-fn read(unit: &Unit<'_>, found: &Found) -> Result<(Dialect, up::Remarks), Failure> {
+fn read(unit: &Unit<'_>, found: &Found) -> Result<(Dialect, Remarks), Failure> {
     let (words, directory) = unit.command_line(found).map_err(Failure::World)?;
     std::env::set_current_dir(&directory)
         .map_err(|error| Failure::World(format!("its working directory {}: {error}", directory.display())))?;
@@ -114,11 +117,11 @@ fn read(unit: &Unit<'_>, found: &Found) -> Result<(Dialect, up::Remarks), Failur
     let stays = |why: String| {
         Failure::Configuration(format!("adit cannot run {}; it stays as it is:\n{why}", unit.name()))
     };
-    let dialect = up::read(&file).map_err(|failure| match failure {
+    let dialect = tunnels::read(&file).map_err(|failure| match failure {
         Failure::Configuration(why) => stays(why),
         Failure::World(why) => Failure::World(why),
     })?;
-    let of_start = up::prepare(&file, &dialect).map_err(|failure| stays(failure.why().to_owned()))?;
+    let of_start = prepare::check(&file, &dialect).map_err(|failure| stays(failure.why().to_owned()))?;
     Ok((dialect, of_start))
 }
 
@@ -129,7 +132,7 @@ fn openvpn_of(dialect: &Dialect) -> Result<&Parsed, Failure> {
     }
 }
 
-fn tell_differences(dialect: &Dialect, of_start: &up::Remarks) {
+fn tell_differences(dialect: &Dialect, of_start: &Remarks) {
     let remarks = check::remarks(dialect, of_start, false);
     exit::say(match remarks.is_empty() {
         true => "adit does all that the configuration says as OpenVPN does.",

@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use adit_config::wireguard;
 use adit_wireguard::PublicKey;
 
-use crate::configuration::{self, Dialect};
-use crate::exit;
+use crate::host::configuration::{self, Dialect};
+use crate::host::exit;
 use crate::setup::{Told, tell_blocked};
-use crate::wireguard::{BlockedFile, socket_path};
+use crate::wireguard::adapter::interface::{BlockedFile, socket_path};
 
 /// Disconnect a WireGuard peer and keep it out until `adit allow`, over restarts of the interface, too
 #[derive(clap::Args)]

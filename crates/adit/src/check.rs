@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use adit_config::openvpn::documentation;
 use adit_config::{Disposition, Kind, Problem};
 
-use crate::configuration::{self, Dialect, Unusable};
-use crate::exit;
-use crate::up;
+use crate::host::configuration::{self, Dialect, Unusable};
+use crate::host::prepare::{self, Remarks};
+use crate::host::{conflicts, exit, forwarding};
 
 /// Say what adit makes of OpenVPN configurations, and of WireGuard's files, without running them
 ///
@@ -43,7 +43,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         }
     }
     let all: Vec<(&Path, &Dialect)> = good.iter().map(|(file, dialect)| (*file, dialect)).collect();
-    match (up::contradictions(&all), failed) {
+    match (conflicts::check(&all), failed) {
         (Err(why), _) => exit::usage(format_args!("cannot be used together:\n{why}")),
         (Ok(()), failed) => failed.unwrap_or(ExitCode::SUCCESS),
     }
@@ -53,12 +53,12 @@ pub(crate) fn run(args: Args) -> ExitCode {
 fn check(file: &Path, all: bool) -> Result<Dialect, ExitCode> {
     match configuration::read(file) {
         Ok(dialect) => {
-            let of_start = up::prepare(file, &dialect).map_err(|failure| {
+            let of_start = prepare::check(file, &dialect).map_err(|failure| {
                 exit::tell(format_args!("{}: cannot be used:\n{}", file.display(), failure.why()));
                 failure.exit_code()
             })?;
             remarks(&dialect, &of_start, all).iter().for_each(exit::say);
-            up::forwarding::survey(&dialect, file).iter().for_each(exit::say);
+            forwarding::survey(&dialect, file).iter().for_each(exit::say);
             exit::say(format_args!("{}: can be used", file.display()));
             Ok(dialect)
         }
@@ -72,7 +72,7 @@ fn check(file: &Path, all: bool) -> Result<Dialect, ExitCode> {
 
 /// The remarks on a configuration that can be used, one a line: what becomes of its directives, unless they are used as they stand
 /// and `all` is false, its doubtful points, and the points that show at the start alone.
-pub(crate) fn remarks(dialect: &Dialect, of_start: &up::Remarks, all: bool) -> Vec<String> {
+pub(crate) fn remarks(dialect: &Dialect, of_start: &Remarks, all: bool) -> Vec<String> {
     let report = dialect.report();
     let untold = dialect.warnings().iter().filter(|warning| !is_told(warning, report));
     let warnings = untold.map(ToString::to_string).chain(of_start.warnings.iter().cloned());

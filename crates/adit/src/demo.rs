@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::exit;
+use crate::host::exit;
 
 /// Was moved to adit-lab
 #[derive(clap::Args)]

@@ -2,8 +2,10 @@
 
 use adit_core::is_unprintable;
 
-use crate::up::fuzzing::{expiring as read_expiring, session};
-use crate::{configuration, status};
+use crate::host::status;
+use crate::openvpn::adapter::expiry::expiring as read_expiring;
+use crate::openvpn::adapter::management::fuzzing::session;
+use crate::wireguard::adapter::saved;
 
 /// Has a client of the management socket send `input` in pieces of `piece` bytes, to a server's tunnel or another one,
 /// behind a password or without one. Gives how many bytes it was answered.
@@ -37,7 +39,7 @@ pub fn status_document(json: &[u8]) -> bool {
 pub fn saved_state(state: &[u8]) -> bool {
     const FILE: &str = "[Interface]\nAddress = 10.0.0.1/24\nDNS = 10.0.0.53\nSaveConfig = true\n#adit: client-connect = /bin/true\n\
                         PreUp = true\nPostDown = true\n[Peer]\nPublicKey = AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI=\n";
-    let Ok(text) = configuration::saved::rewrite(FILE.as_bytes(), state) else { return false };
+    let Ok(text) = saved::rewrite(FILE.as_bytes(), state) else { return false };
     let text = std::str::from_utf8(&text).expect("a file is text");
     let own = |line: &&str| {
         let key = line.split('=').next().unwrap_or_default().trim();

@@ -6,10 +6,9 @@ use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
-use crate::{configuration, exit};
-
-/// What the command is called.
-pub(crate) const NAME: &str = "helper";
+use crate::host::helper::Dialect;
+use crate::host::{configuration, exit};
+use crate::{openvpn, wireguard};
 
 /// Open files, run scripts and set up the network for a tunnel: only for `adit up`
 #[derive(clap::Args)]
@@ -20,33 +19,6 @@ pub(crate) struct Args {
     /// The dialect of the configuration
     #[arg(long, value_enum, default_value_t = Dialect::OpenVpn)]
     dialect: Dialect,
-}
-
-/// The dialect of a configuration. The helper is told it on its command line, before the tunnel hears a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Dialect {
-    /// OpenVPN's files
-    #[value(name = "openvpn")]
-    OpenVpn,
-    /// wg-quick's files
-    #[value(name = "wireguard")]
-    WireGuard,
-}
-
-impl Dialect {
-    fn name(self) -> &'static str {
-        match self {
-            Dialect::OpenVpn => "openvpn",
-            Dialect::WireGuard => "wireguard",
-        }
-    }
-}
-
-/// What a process says to its helper on the helper's command line.
-pub(crate) fn arguments(dialect: Dialect) -> Vec<String> {
-    let options = configuration::command_line().map(|text| vec!["--options".to_owned(), text.to_owned()]);
-    let first = [NAME, "--dialect", dialect.name()].map(str::to_owned);
-    first.into_iter().chain(options.unwrap_or_default()).collect()
 }
 
 /// Runs the command.
@@ -62,8 +34,8 @@ pub(crate) fn run(args: Args) -> ExitCode {
         }
     }
     let dialect = match args.dialect {
-        Dialect::OpenVpn => configuration::OPENVPN,
-        Dialect::WireGuard => configuration::WIREGUARD,
+        Dialect::OpenVpn => openvpn::adapter::configuration::HELPER,
+        Dialect::WireGuard => wireguard::adapter::configuration::HELPER,
     };
     match adit_io::forbid_core_files().and_then(|()| adit_io::serve_helper(dialect)) {
         Ok(()) => ExitCode::SUCCESS,

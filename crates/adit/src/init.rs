@@ -7,13 +7,12 @@ use std::process::ExitCode;
 
 use adit_core::IpNet;
 
-use crate::exit;
+use crate::host::{exit, forwarding};
 use crate::service::Service;
 use crate::setup::{
     Consent, DEFAULT_DEVICE, DeviceName, Endpoint, Proto, Reach, SetupError, SystemUser, WireGuardOptions,
     Workshop, lan,
 };
-use crate::up;
 
 /// WireGuard's usual port.
 const WIREGUARD_PORT: u16 = 51820;
@@ -128,7 +127,7 @@ fn make(args: &Args, endpoint: &Endpoint, wireguard: Option<&WireGuardOptions>) 
         let device = options.device.as_ref().map_or(DEFAULT_DEVICE, DeviceName::as_str);
         say_of_wireguard(&args.dir, &args.dir.join(format!("{device}.conf")));
     }
-    let obstacles = up::forwarding::obstacles(&args.dir.join("server.conf"));
+    let obstacles = forwarding::obstacles(&args.dir.join("server.conf"));
     exit::notes(user.advice().into_iter().chain(obstacles).collect());
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use adit_io::{KillSwitch, KillSwitchError};
 
-use crate::exit;
+use crate::host::exit;
 
 /// Turn off, or list, the kill switches that `adit up --kill-switch` turned on
 #[derive(clap::Args)]

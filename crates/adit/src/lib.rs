@@ -6,33 +6,32 @@
 
 mod add_client;
 mod adopt;
-mod background;
 mod bench;
 mod block;
 mod check;
-mod configuration;
 mod demo;
-mod exit;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod helper;
+mod host;
 mod init;
 mod kill_switch;
-mod log;
 pub mod manual;
+mod offloads;
 mod openvpn;
-mod pkcs11;
 mod renew;
 mod revoke;
 mod service;
 mod setup;
-mod status;
 mod up;
 mod wireguard;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use crate::host::{exit, status};
+use crate::openvpn::adapter::pkcs11;
 
 /// A VPN for Linux that speaks OpenVPN and WireGuard.
 #[derive(Parser)]
@@ -54,15 +53,15 @@ enum Command {
     Adopt(adopt::Args),
     Up(up::Args),
     #[command(name = "openvpn")]
-    OpenVpn(openvpn::Args),
+    OpenVpn(openvpn::command::Args),
     #[command(name = "wireguard")]
-    WireGuard(wireguard::daemon::Args),
+    WireGuard(wireguard::command::Args),
     KillSwitch(kill_switch::Args),
     Status(status::Args),
     Bench(bench::Args),
     #[command(hide = true)]
     Demo(demo::Args),
-    #[command(name = helper::NAME, hide = true)]
+    #[command(name = host::helper::NAME, hide = true)]
     Helper(helper::Args),
     #[command(name = pkcs11::NAME, hide = true)]
     Pkcs11(pkcs11::Args),
@@ -73,11 +72,11 @@ enum Command {
 pub fn main() -> ExitCode {
     let mut words = std::env::args_os();
     let program = words.next().unwrap_or_default();
-    if wireguard::daemon::is_called(&program) {
-        return wireguard::daemon::main();
+    if wireguard::command::is_called(&program) {
+        return wireguard::command::main();
     }
-    if openvpn::is_called(&program) {
-        return openvpn::main(words.collect());
+    if openvpn::command::is_called(&program) {
+        return openvpn::command::main(words.collect());
     }
     match Cli::parse().command {
         Command::Init(args) => init::run(args),
@@ -89,8 +88,8 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Adopt(args) => adopt::run(args),
         Command::Up(args) => up::run(args),
-        Command::OpenVpn(args) => openvpn::run(args),
-        Command::WireGuard(args) => wireguard::daemon::run(&args),
+        Command::OpenVpn(args) => openvpn::command::run(args),
+        Command::WireGuard(args) => wireguard::command::run(&args),
         Command::KillSwitch(args) => kill_switch::run(args),
         Command::Status(args) => status::run(args),
         Command::Bench(args) => bench::run(args),
@@ -104,7 +103,7 @@ pub fn main() -> ExitCode {
 /// is this program by the name of `adit`, whose command line it has then.
 pub fn main_of_wireguard() -> ExitCode {
     match std::env::args_os().next() {
-        Some(name) if name == up::privileges::PROGRAM => main(),
-        _ => wireguard::daemon::main(),
+        Some(name) if name == host::privileges::PROGRAM => main(),
+        _ => wireguard::command::main(),
     }
 }

@@ -48,7 +48,7 @@ pub struct Part {
 pub fn programs() -> Vec<Program> {
     vec![
         Program { command: Cli::command(), section: "1" },
-        Program { command: wireguard::daemon::command(), section: "8" },
+        Program { command: wireguard::command::command(), section: "8" },
     ]
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use time::OffsetDateTime;
 
-use crate::exit;
+use crate::host::exit;
 use crate::setup::{ClientName, SetupError, Workshop};
 
 /// Renew certificates: the server's, those of the clients named, or the authority's; and the list of revoked

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::exit;
+use crate::host::exit;
 use crate::setup::{ClientName, SetupError, Workshop};
 
 /// Shut a client out: its certificates go on the list that the server looks at, its WireGuard keys out of the server

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::systemd::Systemd;
-use crate::openvpn;
+use crate::openvpn::command as openvpn;
 
 /// Its file name, which sorts after an administrator's `override.conf`: systemd takes the last of several commands.
 pub(super) const NAME: &str = "zz-adit.conf";

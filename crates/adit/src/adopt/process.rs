@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::openvpn;
+use crate::openvpn::command as openvpn;
 
 /// The end of the link to a program whose file was replaced (proc_pid_exe(5)).
 const DELETED: &[u8] = b" (deleted)";

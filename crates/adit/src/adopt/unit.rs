@@ -20,7 +20,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use super::drop_in::{self, Lacks};
 use super::process;
 use super::systemd::{Command, Systemd};
-use crate::openvpn;
+use crate::openvpn::command as openvpn;
 
 /// The time between two checks whether a client is connected.
 const TICK: Duration = Duration::from_millis(250);

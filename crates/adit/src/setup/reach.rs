@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use adit_core::IpNet;
 
-use crate::up::forwarding;
+use crate::host::forwarding;
+use crate::openvpn::adapter::forwarding::dhcp_option;
 
 /// Quad9's name servers, for servers whose own name servers cannot be reached by other machines.
 const PUBLIC_NAME_SERVERS: [&str; 3] = ["9.9.9.9", "149.112.112.112", "2620:fe::fe"];
@@ -88,7 +89,7 @@ impl Reach {
             };
         }
         for address in &self.dns {
-            let _ = writeln!(text, "push \"dhcp-option {} {address}\"", forwarding::dhcp_option(address));
+            let _ = writeln!(text, "push \"dhcp-option {} {address}\"", dhcp_option(address));
         }
         text
     }

@@ -27,7 +27,7 @@ use super::files::{self, Access, Existing};
 use super::index::Peer;
 use super::qr::Code;
 use super::{ClientName, Endpoint, INDEX, SERVER, SetupError, Workshop, random};
-use crate::wireguard::socket_path;
+use crate::wireguard::adapter::interface::socket_path;
 
 /// What a new WireGuard server is made of.
 #[derive(Clone, Debug)]

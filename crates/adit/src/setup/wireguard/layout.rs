@@ -9,9 +9,9 @@ use adit_config::openvpn::{Config, Role, ServerConfig, ServerIpv4};
 use adit_core::{IpNet, Ipv4Net, Ipv6Net, ipv6_network};
 use zeroize::Zeroizing;
 
-use crate::configuration;
+use crate::host::configuration;
+use crate::openvpn::adapter::forwarding;
 use crate::setup::SetupError;
-use crate::up::forwarding;
 
 /// The tunnel.
 #[derive(Debug, PartialEq, Eq)]
