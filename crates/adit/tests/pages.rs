@@ -38,13 +38,13 @@ fn every_fuzz_target_has_a_row() {
 /// Each row of faults of other WireGuards names a test, and each test stands in the file that is named before it.
 #[test]
 fn every_fault_that_others_met_has_a_test() {
-    let page = std::fs::read_to_string(Path::new(ROOT).join("docs/use/WIREGUARD.md")).unwrap();
+    let page = std::fs::read_to_string(Path::new(ROOT).join("docs/build/WIREGUARD.md")).unwrap();
     let (_, section) = page.split_once("\n## What others met\n").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
     let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
     assert!(rows.len() > 30, "only {} rows were found", rows.len());
     let wrong: Vec<String> = rows.iter().flat_map(|row| tests_that_are_missing(row)).collect();
-    assert!(wrong.is_empty(), "docs/use/WIREGUARD.md: {}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "docs/build/WIREGUARD.md: {}", wrong.join("\n"));
 }
 
 /// What is wrong with the last column of a row: `file.rs`: `test`, `test`; `file.rs`: `test`.

@@ -1,5 +1,5 @@
 //! The messages of the post-quantum key exchange: payloads of data messages, so that the session authenticates and
-//! encrypts them (docs/use/WIREGUARD.md, "The post-quantum key exchange"). The first four bits are neither 4 nor 6: none
+//! encrypts them (docs/build/POST-QUANTUM.md). The first four bits are neither 4 nor 6: none
 //! can be taken for an IP packet.
 //!
 //! | message | from | bytes |

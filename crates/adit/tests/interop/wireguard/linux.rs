@@ -1,5 +1,5 @@
 //! Steps of Linux's `tools/testing/selftests/wireguard/netns.sh` that need no kernel module, in our own words.
-//! `docs/use/WIREGUARD.md` lists all steps.
+//! `docs/build/WIREGUARD.md` lists all steps.
 
 mod configuration;
 mod ecn;

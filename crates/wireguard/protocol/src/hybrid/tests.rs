@@ -39,7 +39,7 @@ fn both_ends_agree_if_their_configured_keys_do() {
     assert!(!same(&exchange(&none, &none, 6).0, &answered), "other randomness, another key");
 }
 
-/// The combiner step by step, by its description in docs/use/WIREGUARD.md.
+/// The combiner step by step, by its description in docs/build/POST-QUANTUM.md.
 #[test]
 fn the_combiner_is_as_described() {
     let (offerer, public, configured) = ([1; 32], [4; 32], [7; 32]);

@@ -1,4 +1,4 @@
-//! Post-quantum preshared keys with a peer (docs/use/WIREGUARD.md, "The post-quantum key exchange"): which keys there are,
+//! Post-quantum preshared keys with a peer (docs/build/POST-QUANTUM.md): which keys there are,
 //! and the exchange within the current session that makes the next.
 //!
 //! The responder of a session offers, if the initiation was marked; its initiator answers; the responder's last message
