@@ -5,14 +5,17 @@
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use adit_core::{Cipher, DataEvent, PeerOrder, Digest, Install, Path, PeerConfig, PeerId, ReplayWindow};
-use adit_dataplane::codec::openvpn::{
-    self, Compression, DataFraming, DataHeader, Framing, Key, MacKey, StaticFraming,
-};
+use adit_core::{Cipher, DataEvent, Digest, Install, Path, PeerConfig, PeerId, PeerOrder, ReplayWindow};
+use adit_dataplane::aead::aws_lc;
 use adit_dataplane::{
     Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, VNET_HEADER_LEN, install,
     split,
 };
+use adit_openvpn::codec::{
+    Codec, Compression, DataFraming, DataHeader, DirectionKey, Framing, MacKey, Payloads, StaticFraming,
+    session_id,
+};
+use adit_openvpn_codec::{Client, Server, StaticKey, session_with};
 use libfuzzer_sys::fuzz_target;
 
 fn path() -> Path {
@@ -62,14 +65,14 @@ impl End {
         // With CBC and DATA_V2, half of all choices: a static key, where both ends are alike.
         let without_exchange = !cipher.is_aead() && choice & 0x81 == 0x80;
         let (config, peer, key_id) = match role {
-            _ if without_exchange => (Config::new(openvpn::StaticKey), PeerId::SERVER, 0),
-            Role::Client => (Config::new(openvpn::Client), PeerId::SERVER, 3),
-            Role::Server => (Config::new(openvpn::Server), PeerId(5), 3),
+            _ if without_exchange => (Config::new(StaticKey), PeerId::SERVER, 0),
+            Role::Client => (Config::new(Client), PeerId::SERVER, 3),
+            Role::Server => (Config::new(Server), PeerId(5), 3),
         };
         let client_to_client = choice & 0x80 != 0;
         let (egress, ingress, _) = adit_dataplane::new(Config { client_to_client, ..config });
         let digest = if choice & 1 == 0 { Digest::Sha256 } else { Digest::Sha1 };
-        let [seal, open] = keys.map(|seed| Key {
+        let [seal, open] = keys.map(|seed| DirectionKey {
             key: vec![seed; key_len].into(),
             implicit_iv: [seed; 8],
             mac: (!cipher.is_aead()).then(|| MacKey {
@@ -84,7 +87,7 @@ impl End {
             (_, true) => Framing::StaticKey(StaticFraming { began: 5, compression }),
             _ => Framing::Data(framing),
         };
-        let session = openvpn::session_id(peer, key_id);
+        let session = session_id(peer, key_id);
         let routes = ["0.0.0.0/0", "::/0"].iter().filter_map(|net| net.parse().ok()).collect();
         let policy = if choice & 0x20 == 0 { MergePolicy::TcpAndUdp } else { MergePolicy::Off };
         let mut end = End {
@@ -103,8 +106,10 @@ impl End {
             staging: false,
             by_path: true,
         })));
-        let codec = openvpn::session(framing, cipher, (&seal, &open), ReplayWindow::default());
-        let (egress, ingress) = install(Install::new(peer, session, codec.expect("the keys fit")));
+        let (replay_window, payloads) = (ReplayWindow::default(), Payloads::default());
+        let codec = Codec { framing, cipher, seal, open, replay_window, payloads };
+        let codec = session_with(aws_lc, &codec).expect("the keys fit");
+        let (egress, ingress) = install(Install::new(peer, session, codec));
         end.egress.apply(egress, &mut end.transmit_batch);
         end.ingress.apply(ingress);
         end.apply(DataEvent::Activate { peer, session });

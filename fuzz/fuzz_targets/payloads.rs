@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use adit_core::{Cipher, DataEvent, PeerOrder, Install, Instant, Path, PeerConfig, PeerId, ReplayWindow};
 use adit_dataplane::aead::aws_lc;
-use adit_dataplane::codec::openvpn::{self, Compression, DataFraming, DataHeader, Framing, Key, Payloads};
 use adit_dataplane::{
     Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, install, split,
 };
+use adit_openvpn::codec::{
+    Codec, Compression, DataFraming, DataHeader, DirectionKey, Framing, Payloads, session_id,
+};
+use adit_openvpn_codec::{Client, session_with};
 use libfuzzer_sys::fuzz_target;
 
 /// The longest packet that is put together or decompressed.
@@ -33,7 +36,7 @@ struct End {
 impl End {
     /// Seals and opens with these keys. Its peer may have any inner address.
     fn new(compression: Compression, payloads: Payloads, keys: [u8; 2]) -> Self {
-        let (egress, ingress, _) = adit_dataplane::new(Config::new(openvpn::Client));
+        let (egress, ingress, _) = adit_dataplane::new(Config::new(Client));
         let (transmit_batch, receive_batch) =
             (TransmitBatch::new(), ReceiveBatch::new(MergePolicy::TcpAndUdp));
         let mut end = End { egress, ingress, transmit_batch, receive_batch };
@@ -49,11 +52,12 @@ impl End {
         })));
         let header = DataHeader::V2 { peer_id: 0 };
         let framing = Framing::Data(DataFraming { header, key_id: 0, compression });
-        let [seal, open] = keys.map(|seed| Key::aead(vec![seed; 32].into(), [seed; 8]));
-        let (cipher, replay) = (Cipher::Aes256Gcm, ReplayWindow::default());
-        let codec = openvpn::session_with_payloads(aws_lc, framing, cipher, (&seal, &open), replay, payloads);
-        let session = openvpn::session_id(PeerId::SERVER, 0);
-        let (egress, ingress) = install(Install::new(PeerId::SERVER, session, codec.expect("the keys fit")));
+        let [seal, open] = keys.map(|seed| DirectionKey::aead(vec![seed; 32].into(), [seed; 8]));
+        let (cipher, replay_window) = (Cipher::Aes256Gcm, ReplayWindow::default());
+        let codec = Codec { framing, cipher, seal, open, replay_window, payloads };
+        let codec = session_with(aws_lc, &codec).expect("the keys fit");
+        let session = session_id(PeerId::SERVER, 0);
+        let (egress, ingress) = install(Install::new(PeerId::SERVER, session, codec));
         end.egress.apply(egress, &mut end.transmit_batch);
         end.ingress.apply(ingress);
         end.apply(DataEvent::Activate { peer: PeerId::SERVER, session });

@@ -3,9 +3,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use adit_core::{Cipher, ConnectionId, DataEvent, PeerOrder, Install, Path, PeerConfig, PeerId, ReplayWindow};
-use adit_dataplane::codec::openvpn::{self, Compression, DataFraming, DataHeader, Framing, Key};
+use adit_core::{Cipher, ConnectionId, DataEvent, Install, Path, PeerConfig, PeerId, PeerOrder, ReplayWindow};
 use adit_dataplane::{Config, Ingress, MergePolicy, ReceiveBatch, StreamError, TransmitBatch, split};
+use adit_openvpn::codec::{
+    Codec, Compression, DataFraming, DataHeader, DirectionKey, Framing, Payloads, session_id,
+};
+use adit_openvpn_codec::{Client, session};
 use libfuzzer_sys::fuzz_target;
 
 const PEER: PeerId = PeerId::SERVER;
@@ -15,13 +18,21 @@ fn path() -> Path {
 }
 
 fn client() -> Ingress {
-    let (mut egress, mut ingress, _) = adit_dataplane::new(Config::new(openvpn::Client));
-    let key = Key::aead(vec![7; 16].into(), [7; 8]);
+    let (mut egress, mut ingress, _) = adit_dataplane::new(Config::new(Client));
+    let key = DirectionKey::aead(vec![7; 16].into(), [7; 8]);
     let framing = Framing::Data(DataFraming {
         header: DataHeader::V2 { peer_id: 1 },
         key_id: 0,
         compression: Compression::None,
     });
+    let codec = Codec {
+        framing,
+        cipher: Cipher::Aes128Gcm,
+        seal: key.clone(),
+        open: key,
+        replay_window: ReplayWindow::default(),
+        payloads: Payloads::default(),
+    };
     let events = [
         DataEvent::Peer(PeerOrder::Add(PeerConfig {
             peer: PEER,
@@ -32,13 +43,10 @@ fn client() -> Ingress {
             staging: false,
             by_path: true,
         })),
-        DataEvent::Install(Box::new(Install::new(PEER, openvpn::session_id(PEER, 0), framing))),
+        DataEvent::Install(Box::new(Install::new(PEER, session_id(PEER, 0), codec))),
     ];
-    let make_codec = |install: &Install<Framing>| {
-        openvpn::session(install.codec, Cipher::Aes128Gcm, (&key, &key), ReplayWindow::default())
-    };
     for event in events {
-        let (out, inward) = split(event, make_codec);
+        let (out, inward) = split(event, session);
         out.into_iter().for_each(|event| egress.apply(event, &mut TransmitBatch::new()));
         inward.into_iter().for_each(|event| ingress.apply(event));
     }

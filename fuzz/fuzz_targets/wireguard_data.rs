@@ -4,12 +4,14 @@
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use adit_core::{Cipher, DataEvent, PeerOrder, Install, Path, PeerConfig, PeerId, ReplayWindow, SessionId};
-use adit_dataplane::codec::wireguard;
+use adit_core::{DataEvent, Install, Instant, Path, PeerConfig, PeerId, PeerOrder, SessionId};
+use adit_dataplane::aead::aws_lc;
 use adit_dataplane::{
     Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, VNET_HEADER_LEN, install,
     split,
 };
+use adit_wireguard::Codec;
+use adit_wireguard_codec::{Sockets, session_with};
 use libfuzzer_sys::fuzz_target;
 
 const PEER: PeerId = PeerId(1);
@@ -28,7 +30,7 @@ fn path() -> Path {
 impl End {
     /// The index by which this end names its session, the other end's, and the bytes of both keys.
     fn new((own, other): (u32, u32), [seal, open]: [u8; 2]) -> Self {
-        let (egress, ingress, _) = adit_dataplane::new(Config::new(wireguard::Sockets));
+        let (egress, ingress, _) = adit_dataplane::new(Config::new(Sockets));
         let mut end = End {
             egress,
             ingress,
@@ -46,9 +48,11 @@ impl End {
             staging: false,
             by_path: false,
         })));
-        let (cipher, keys) = (Cipher::ChaCha20Poly1305, (&[seal; 32][..], &[open; 32][..]));
-        let codec = wireguard::session(other, 1420, cipher, keys, ReplayWindow::default());
-        let (egress, ingress) = install(Install::new(PEER, session, codec.expect("the keys fit")));
+        let (seal, open) = ([seal; 32].into(), [open; 32].into());
+        let expires = Instant::from_nanos(u64::MAX);
+        let codec = Codec { remote_index: other, mtu: 1420, seal, open, expires };
+        let codec = session_with(aws_lc, &codec).expect("the keys fit");
+        let (egress, ingress) = install(Install::new(PEER, session, codec));
         end.egress.apply(egress, &mut end.transmit_batch);
         end.ingress.apply(ingress);
         end.apply(DataEvent::Activate { peer: PEER, session });

@@ -5,8 +5,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use adit_core::{ConnectionId, Path, Preamble, PreambleVerdict, is_unprintable};
-use adit_dataplane::codec::wireguard::Sockets;
 use adit_dataplane::{Config, MergePolicy, ReceiveBatch};
+use adit_wireguard_codec::Sockets;
 use adit_wireguard::upgrade::{Acceptor, Initiator, LONGEST};
 use libfuzzer_sys::fuzz_target;
 

@@ -3,17 +3,24 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-/// The protocols' machines, and the toy that stands for a further one in the tests.
-const PROTOCOLS: [&str; 4] = ["adit-openvpn", "adit-wireguard", "adit-ike", "adit-toy"];
+/// The folders of protocols, each with the package of its machine; the toy stands for a further protocol in the tests.
+const PROTOCOLS: [(&str, &str); 4] =
+    [("openvpn", "adit-openvpn"), ("wireguard", "adit-wireguard"), ("ike", "adit-ike"), ("toy", "adit-toy")];
+/// Crates that name no protocol, not in tests either.
+const NEUTRAL: [&str; 1] = ["dataplane"];
+/// Words that name a protocol.
+const NAMES: [&str; 2] = ["openvpn", "wireguard"];
 
 #[test]
 fn no_crate_but_the_program_and_the_simulator_depends_on_two_protocols() {
     let manifests = manifests();
     assert!(manifests.len() > 15, "only {} crates were found", manifests.len());
-    let protocols = |crates: &BTreeSet<String>| crates.iter().filter(|name| is_protocol(name)).count();
+    let protocols = |crates: &BTreeSet<String>| {
+        crates.iter().filter_map(|name| protocol_of(name)).collect::<BTreeSet<_>>().len()
+    };
     let several: Vec<&str> =
         manifests.iter().filter(|(_, crates)| protocols(crates) > 1).map(|(name, _)| name.as_str()).collect();
     assert_eq!(several, ["adit", "adit-sim"]);
@@ -21,9 +28,10 @@ fn no_crate_but_the_program_and_the_simulator_depends_on_two_protocols() {
 
 #[test]
 fn no_protocol_depends_on_another_or_on_data_plane_or_driver() {
-    for (name, crates) in manifests().iter().filter(|(name, _)| is_protocol(name)) {
+    for (name, crates) in manifests().iter().filter(|(name, _)| is_machine(name)) {
         let wrong = |other: &&String| {
-            is_protocol(other) && *other != name || ["adit-dataplane", "adit-io"].contains(&other.as_str())
+            protocol_of(other).is_some() && *other != name
+                || ["adit-dataplane", "adit-io"].contains(&other.as_str())
         };
         assert_eq!(crates.iter().find(wrong), None, "{name}");
     }
@@ -34,9 +42,46 @@ fn core_data_plane_and_driver_depend_on_no_protocol() {
     let manifests = manifests();
     for name in ["adit-core", "adit-dataplane", "adit-io"] {
         // The driver's own tests run the toy.
-        let wrong = |other: &&String| is_protocol(other) && *other != "adit-toy";
+        let wrong = |other: &&String| protocol_of(other).is_some_and(|protocol| protocol != "toy");
         assert_eq!(manifests[name].iter().find(wrong), None, "{name}");
     }
+}
+
+/// A codec brings no cipher of its own: each stands once, in the data plane, where it is chosen by the processor.
+#[test]
+fn codecs_depend_on_core_data_plane_and_their_protocol_alone() {
+    let manifests = manifests();
+    for (folder, machine) in PROTOCOLS {
+        let Some(text) = read(&Path::new(CRATES).join(folder).join("codec")) else { continue };
+        let dependencies = text.split("\n[").find_map(|part| part.strip_prefix("dependencies]\n")).unwrap();
+        for wrong in ["aws-lc-rs", "aes", "cbc", "hmac", "sha1", "sha2", "chacha20"] {
+            let depends = dependencies.lines().any(|line| line.split(['.', ' ']).next() == Some(wrong));
+            assert!(!depends, "{folder}: {wrong}");
+        }
+        let expected = ["adit-core", "adit-dataplane", machine];
+        let found: BTreeSet<&str> = manifests[&name(&text)].iter().map(String::as_str).collect();
+        assert_eq!(found, expected.into_iter().collect(), "{folder}");
+    }
+}
+
+#[test]
+fn crates_that_every_protocol_uses_name_none() {
+    for name in NEUTRAL {
+        for path in files(&Path::new(CRATES).join(name)) {
+            // What is no text is no source.
+            let text = std::fs::read_to_string(&path).unwrap_or_default().to_lowercase();
+            for word in NAMES {
+                let line = text.lines().position(|line| line.contains(word)).map(|index| index + 1);
+                assert_eq!(line, None, "{} names {word}", path.display());
+            }
+        }
+    }
+}
+
+/// All files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
 /// Crates that bind to a library, or seem to by their names, but bring its source, load it while they run, or have none.
@@ -77,8 +122,15 @@ fn what_is_built_by_default_links_no_library_of_the_system() {
     assert!(unknown.is_empty(), "does {unknown:?} link a library of the system?");
 }
 
-fn is_protocol(name: &str) -> bool {
-    PROTOCOLS.contains(&name)
+/// Whether a crate is a protocol's machine.
+fn is_machine(name: &str) -> bool {
+    PROTOCOLS.iter().any(|(_, machine)| *machine == name)
+}
+
+/// The protocol whose machine or codec a crate is.
+fn protocol_of(name: &str) -> Option<&'static str> {
+    let is_of = |machine: &str| name.strip_prefix(machine).is_some_and(|rest| ["", "-codec"].contains(&rest));
+    PROTOCOLS.iter().find(|(_, machine)| is_of(machine)).map(|(protocol, _)| *protocol)
 }
 
 /// Each crate of the workspace, with the crates of the workspace that it depends on, in tests or without.

@@ -1,4 +1,5 @@
-//! Authenticated encryption behind one small trait, and its provider, aws-lc-rs.
+//! Authenticated encryption behind one small trait, and its provider, aws-lc-rs. Ciphers that do not authenticate are in
+//! [`crate::cbc`], with [`crate::mac`].
 
 pub use adit_chacha::{BATCH, Message};
 use adit_core::Cipher;
@@ -156,10 +157,7 @@ impl Aead for AwsLc {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn hex(text: &str) -> Vec<u8> {
-        (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex")).collect()
-    }
+    use crate::testing::hex;
 
     struct Vector {
         cipher: Cipher,

@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aead;
+pub mod cbc;
 mod checksum;
 pub mod codec;
 mod counters;
@@ -30,6 +31,7 @@ mod egress;
 mod event;
 mod headers;
 mod ingress;
+pub mod mac;
 mod merge;
 mod mss;
 mod offload;
@@ -41,6 +43,8 @@ mod routes;
 mod segment;
 mod slab;
 mod staging;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod transmit;

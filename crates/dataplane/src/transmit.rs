@@ -187,6 +187,7 @@ impl TransmitBatch {
 
     /// Places for datagrams of `len` bytes that follow each other: at least one, at most `most`, as many as one GSO
     /// batch has room for. [`TransmitBatch::commit_run`] says how many of them are sent. `None` as for one.
+    #[inline]
     pub(crate) fn reserve_run(
         &mut self,
         path: &Path,
@@ -207,6 +208,7 @@ impl TransmitBatch {
     }
 
     /// Takes the first `count` of the datagrams that were written where [`TransmitBatch::reserve_run`] said.
+    #[inline]
     pub(crate) fn commit_run(&mut self, count: usize) {
         let reserved = self.reserved;
         for _ in 0..count {

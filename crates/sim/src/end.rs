@@ -8,7 +8,7 @@ use adit_core::{
     Command, Drive, Ended, Instant, Notice, Path, PeerId, PeerOrder, PoolEntry, Protocol, Report, Transport,
     TunnelSettings, drive_once,
 };
-use adit_dataplane::codec::{Demultiplexer, openvpn};
+use adit_dataplane::codec::Demultiplexer;
 use adit_dataplane::{
     Config, Counters, Egress, EgressEvent, Ingress, IngressEvent, MergePolicy, Offload, ReceiveBatch,
     TransmitBatch, split,
@@ -19,10 +19,10 @@ use adit_openvpn::request::{
 };
 use adit_openvpn::{Client, Server};
 
+use crate::crypto;
 use crate::model::Violation;
 use crate::scenario::Scenario;
 use crate::third_party::{ThirdPartyClient, ThirdPartyServer};
-use crate::{codec, crypto};
 
 /// Rounds of draining after one input; more means that a machine produces output without end.
 const MAX_ROUNDS: usize = 64;
@@ -168,9 +168,9 @@ impl End {
     pub(crate) fn new(machine: Machine, scenario: &Scenario, skew: i64) -> Self {
         let client_to_client = scenario.server.client_to_client;
         let demultiplexer: Arc<dyn Demultiplexer> = match machine {
-            Machine::Server(_) if scenario.point_to_point.is_none() => Arc::new(openvpn::Server),
-            Machine::ThirdPartyServer(_) => Arc::new(openvpn::Server),
-            _ => Arc::new(openvpn::Client),
+            Machine::Server(_) if scenario.point_to_point.is_none() => Arc::new(adit_openvpn_codec::Server),
+            Machine::ThirdPartyServer(_) => Arc::new(adit_openvpn_codec::Server),
+            _ => Arc::new(adit_openvpn_codec::Client),
         };
         let (egress, ingress, counters) =
             adit_dataplane::new(Config { client_to_client, ..Config::of(demultiplexer) });
@@ -418,7 +418,7 @@ impl End {
             _ => {}
         }
         let install = if let DataEvent::Install(install) = &order { Some(install.clone()) } else { None };
-        match split(order, codec::openvpn) {
+        match split(order, adit_openvpn_codec::session) {
             (egress, ingress) if self.delays_orders => {
                 self.effects.extend(ingress.map(Effect::Ingress));
                 self.effects.extend(egress.map(|order| Effect::Egress(order, install)));

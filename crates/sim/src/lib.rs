@@ -43,7 +43,6 @@
 mod attack;
 mod challenges;
 mod checks;
-pub mod codec;
 mod crypto;
 mod effects;
 mod end;

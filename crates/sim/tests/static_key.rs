@@ -15,7 +15,6 @@ use adit_core::{
     Cipher, Command, Digest, Drive, Ended, Instant, Notice, Path, PeerId, Protocol, Transport, UnixTime,
     drive,
 };
-use adit_dataplane::codec::openvpn as codec;
 use adit_dataplane::{
     Config, Counters, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, split,
 };
@@ -60,7 +59,7 @@ struct End {
 
 impl End {
     fn new(params: StaticParams, now: Instant, seed: [u8; 32]) -> Self {
-        let (egress, ingress, counters) = adit_dataplane::new(Config::new(codec::StaticKey));
+        let (egress, ingress, counters) = adit_dataplane::new(Config::new(adit_openvpn_codec::StaticKey));
         let mut end = End {
             machine: StaticTunnel::new(params, now, seed),
             egress,
@@ -91,7 +90,7 @@ impl End {
             },
             _ => {}
         }
-        let (egress, ingress) = split(order, adit_sim::codec::openvpn);
+        let (egress, ingress) = split(order, adit_openvpn_codec::session);
         if let Some(order) = egress {
             self.egress.apply(order, &mut self.transmit_batch);
         }

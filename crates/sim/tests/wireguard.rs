@@ -50,7 +50,7 @@ impl Drive for End {
     fn event(&mut self, event: adit_wireguard::Event) -> Result<(), Infallible> {
         if let Event::Data(order) = event {
             self.sessions += usize::from(matches!(order, adit_wireguard::DataEvent::Install(_)));
-            let (egress, ingress) = split(order, adit_sim::codec::wireguard);
+            let (egress, ingress) = split(order, adit_wireguard_codec::session);
             egress.into_iter().for_each(|order| self.egress.apply(order, &mut self.transmit_batch));
             ingress.into_iter().for_each(|order| self.ingress.apply(order));
         }
@@ -79,8 +79,7 @@ impl End {
             allowed_ips: vec![AllowedIp::Add(IpAddr::from([10, 0, 0, other]).into())],
             ..PeerChange::new(public(other))
         };
-        let (egress, ingress, counters) =
-            adit_dataplane::new(Config::new(adit_dataplane::codec::wireguard::Sockets));
+        let (egress, ingress, counters) = adit_dataplane::new(Config::new(adit_wireguard_codec::Sockets));
         let mut end = End {
             machine: End::interface(n, vec![peer]),
             egress,

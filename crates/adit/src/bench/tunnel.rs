@@ -9,11 +9,13 @@ use adit_core::{
     SessionId, Transport,
 };
 use adit_dataplane::aead::AeadError;
-use adit_dataplane::codec::openvpn::{self, Compression, DataFraming, DataHeader, Framing, Key, MacKey};
-use adit_dataplane::codec::{Demultiplexer, SessionCodec, wireguard};
+use adit_dataplane::codec::{Demultiplexer, SessionCodec};
 use adit_dataplane::{
     Config, Counters, Egress, EgressEvent, Ingress, MergePolicy, Offload, OuterPolicy, ReceiveBatch,
     TransmitBatch, split,
+};
+use adit_openvpn::codec::{
+    Compression, DataFraming, DataHeader, DirectionKey, Framing, MacKey, Payloads, session_id,
 };
 use ipnet::{IpNet, Ipv4Net};
 
@@ -31,12 +33,12 @@ const MTU: u16 = 1420;
 const WIREGUARD_KEY: [u8; 32] = [0x5a; 32];
 
 /// A key for both directions. It protects nothing.
-pub(crate) fn key(cipher: Cipher) -> Key {
+pub(crate) fn key(cipher: Cipher) -> DirectionKey {
     let mac =
         MacKey { digest: DIGEST, key: vec![0x3c; DIGEST.output_len()].into(), iv_key: [0xc3; 16].into() };
-    Key {
+    DirectionKey {
         mac: (!cipher.is_aead()).then_some(mac),
-        ..Key::aead(vec![0x5a; cipher.key_len()].into(), [0xa5; 8])
+        ..DirectionKey::aead(vec![0x5a; cipher.key_len()].into(), [0xa5; 8])
     }
 }
 
@@ -85,9 +87,9 @@ impl Tunnel {
         let path = path(case.transport());
         let [client, server] = match case.load {
             Load::WireGuard | Load::WireGuardPlain => {
-                [config(wireguard::Sockets), config(wireguard::Sockets)]
+                [config(adit_wireguard_codec::Sockets), config(adit_wireguard_codec::Sockets)]
             }
-            _ => [config(openvpn::Client), config(openvpn::Server)],
+            _ => [config(adit_openvpn_codec::Client), config(adit_openvpn_codec::Server)],
         };
         let (mut egress, _, _) = adit_dataplane::new(client);
         let (_, mut ingress, counters) = adit_dataplane::new(server);
@@ -233,10 +235,10 @@ fn path(transport: Transport) -> Path {
     }
 }
 
-/// What the codec of a session is made of.
+/// The parameters of a session.
 enum Codec {
-    OpenVpn { framing: Framing, cipher: Cipher, key: Key },
-    WireGuard { cipher: Cipher, plain: bool },
+    OpenVpn(adit_openvpn::codec::Codec),
+    WireGuard { codec: adit_wireguard::Codec, plain: bool },
 }
 
 /// A data plane as the driver makes it.
@@ -245,14 +247,11 @@ fn config(demultiplexer: impl Demultiplexer + 'static) -> Config {
 }
 
 fn make_codec(install: &Install<Codec>) -> Result<SessionCodec, AeadError> {
-    let (provider, replay) = (adit_io::aead::provider, ReplayWindow::default());
+    let provider = adit_io::aead::provider;
     match &install.codec {
-        Codec::OpenVpn { framing, cipher, key } => {
-            openvpn::session_with(provider, *framing, *cipher, (key, key), replay)
-        }
-        Codec::WireGuard { cipher, plain } => {
-            let keys = (&WIREGUARD_KEY[..], &WIREGUARD_KEY[..]);
-            let codec = wireguard::session_with(provider, INDEX, MTU, *cipher, keys, replay)?;
+        Codec::OpenVpn(codec) => adit_openvpn_codec::session_with(provider, codec),
+        Codec::WireGuard { codec, plain } => {
+            let codec = adit_wireguard_codec::session_with(provider, codec)?;
             let outer = if *plain { OuterPolicy::default() } else { codec.outer };
             Ok(SessionCodec { outer, ..codec })
         }
@@ -263,10 +262,13 @@ fn make_codec(install: &Install<Codec>) -> Result<SessionCodec, AeadError> {
 fn session(peer: PeerId, path: Path, behind: IpNet, case: Case) -> [DataEvent<Codec>; 3] {
     let (session, codec) = match case.load {
         Load::WireGuard | Load::WireGuardPlain => {
+            let (key, expires) = (WIREGUARD_KEY, adit_core::Instant::from_nanos(u64::MAX));
+            let (seal, open) = (key.into(), key.into());
+            let codec = adit_wireguard::Codec { remote_index: INDEX, mtu: MTU, seal, open, expires };
             let plain = case.load == Load::WireGuardPlain;
-            (SessionId(INDEX.into()), Codec::WireGuard { cipher: case.cipher, plain })
+            (SessionId(INDEX.into()), Codec::WireGuard { codec, plain })
         }
-        _ => (openvpn::session_id(peer, 0), openvpn_codec(case)),
+        _ => (session_id(peer, 0), Codec::OpenVpn(openvpn_codec(case))),
     };
     let install = Install::new(peer, session, codec);
     [
@@ -284,8 +286,8 @@ fn session(peer: PeerId, path: Path, behind: IpNet, case: Case) -> [DataEvent<Co
     ]
 }
 
-/// The key of an OpenVPN session, and its form.
-fn openvpn_codec(case: Case) -> Codec {
+/// The parameters of an OpenVPN session.
+fn openvpn_codec(case: Case) -> adit_openvpn::codec::Codec {
     let framing =
         DataFraming { header: DataHeader::V2 { peer_id: PEER.0 }, key_id: 0, compression: Compression::None };
     let (framing, key) = match case.load {
@@ -293,5 +295,12 @@ fn openvpn_codec(case: Case) -> Codec {
         Load::Epochs => (Framing::Epoch(framing), key(Cipher::ChaCha20Poly1305)),
         _ => (Framing::Data(framing), key(case.cipher)),
     };
-    Codec::OpenVpn { framing, cipher: case.cipher, key }
+    adit_openvpn::codec::Codec {
+        framing,
+        cipher: case.cipher,
+        seal: key.clone(),
+        open: key,
+        replay_window: ReplayWindow::default(),
+        payloads: Payloads::default(),
+    }
 }

@@ -2,22 +2,16 @@
 //! belongs to.
 //!
 //! The rest of the data plane knows three traits and no format. A session is installed with a [`SessionCodec`]: a
-//! [`Sealer`] for one half of the data plane, an [`Opener`] for the other. A socket has a [`Demultiplexer`]. Each
-//! file or folder below this one holds one family of formats; a format from elsewhere needs nothing but the traits.
+//! [`Sealer`] for one half of the data plane, an [`Opener`] for the other. A socket has a [`Demultiplexer`]. The formats
+//! are in crates of their own, one with each protocol.
 //!
 //! Most formats have one key for each direction and one counter. They implement [`Encode`] and [`Decode`] and leave
 //! counters, limits of use, and the replay window to [`CountingSealer`] and [`WindowedOpener`].
 
 mod demultiplexer;
 mod open;
-pub mod openvpn;
 mod seal;
 mod selectors;
-#[cfg(test)]
-pub(crate) mod testing;
-#[cfg(test)]
-mod tests;
-pub mod wireguard;
 
 use std::fmt;
 
@@ -28,22 +22,23 @@ pub use self::open::{Decode, NotInPlace, Opened, Opener, Plain, WindowedOpener};
 pub use self::seal::{CountingSealer, Encode, Layout, Place, Run, Sealer, UsageLimits};
 use crate::event::{OpenSession, SealSession};
 use crate::outer::OuterPolicy;
-pub use crate::replay::Window;
+pub use crate::replay::{Freshness, Window};
 
 /// Failed tags after which a session opens no more (RFC 9001 §6.6 has 2^36 for ChaCha20-Poly1305, and no
 /// lower a figure would do for GCM with datagrams of ours).
-const FAILED_TAGS_MAX: u64 = 1 << 36;
+pub const FAILED_TAGS_MAX: u64 = 1 << 36;
 /// Failed tags after which new keys are due.
-const FAILED_TAGS_WARN: u64 = 1 << 35;
-/// GCM blocks and packets under one key (OpenVPN crypto.c, `cipher_get_aead_limits`).
-const GCM_MAX: u64 = (1 << 36) - 1;
+pub const FAILED_TAGS_WARN: u64 = 1 << 35;
+/// GCM blocks and packets under one key: an attacker then tells ciphertexts from random bytes with a chance of 2^-57
+/// (draft-irtf-cfrg-aead-limits §5.1.1).
+pub const GCM_MAX: u64 = (1 << 36) - 1;
 /// When new keys are due, where a session has one key: at 7/8 of them.
 const GCM_WARN: u64 = GCM_MAX / 8 * 7;
 
-/// What a datagram of that length uses of a key, in blocks and packets: one block for the authenticated header,
-/// one for the packet.
+/// The blocks and packets that a datagram of that length takes of a key's limit: one block for the authenticated header, one
+/// for the packet.
 #[inline]
-fn blocks(datagram: usize) -> u64 {
+pub fn blocks(datagram: usize) -> u64 {
     (datagram as u64).div_ceil(16) + 2
 }
 

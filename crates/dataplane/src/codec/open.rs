@@ -157,8 +157,8 @@ impl<D: Decode> WindowedOpener<D> {
     }
 
     /// Pretends that as many tags failed.
-    #[cfg(test)]
-    pub(crate) fn wear(&mut self, failed_tags: u64) {
+    #[cfg(any(test, feature = "testing"))]
+    pub fn wear(&mut self, failed_tags: u64) {
         self.failed_tags = failed_tags;
     }
 }

@@ -35,21 +35,23 @@ impl<'a> Place<'a> {
         self.transmit_batch.reserve(self.path, self.outer, len).ok_or(DropReason::TooBig)
     }
 
-    /// Takes the datagram that was filled.
+    /// Takes the datagram that was filled. The caller of [`Sealer::seal`] takes the last one of a payload.
     #[inline]
-    pub(crate) fn commit(&mut self) {
+    pub fn commit(&mut self) {
         self.transmit_batch.commit();
         self.datagrams += 1;
         self.bytes += self.len as u64;
     }
 
     /// Room for datagrams of `len` bytes that follow each other: at least one, at most `most`.
+    #[inline]
     fn datagrams(&mut self, len: usize, most: usize) -> Result<impl Iterator<Item = &mut [u8]>, DropReason> {
         self.len = len;
         self.transmit_batch.reserve_run(self.path, self.outer, len, most).ok_or(DropReason::TooBig)
     }
 
     /// Takes the first `count` datagrams that were filled.
+    #[inline]
     fn commit_run(&mut self, count: usize) {
         self.transmit_batch.commit_run(count);
         self.datagrams += count as u64;
@@ -87,6 +89,7 @@ impl Run<'_> {
     }
 
     /// How many of the next packets have the same length, and that length.
+    #[inline]
     fn equal(&self) -> (usize, usize) {
         let (whole, len) = self.segments.whole();
         (whole.saturating_sub(self.next), len)
@@ -213,8 +216,8 @@ impl<E: Encode> CountingSealer<E> {
     }
 
     /// Pretends that as many packets and blocks were sealed.
-    #[cfg(test)]
-    pub(crate) fn wear(&mut self, counter: u64, used: u64) {
+    #[cfg(any(test, feature = "testing"))]
+    pub fn wear(&mut self, counter: u64, used: u64) {
         (self.counter, self.used) = (counter, used);
     }
 }

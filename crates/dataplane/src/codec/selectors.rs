@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
     use crate::Offload;
-    use crate::codec::testing;
+    use crate::tests::format;
     use crate::tests::packets::Flow as Packets;
     use crate::tests::world::{End, udp};
 
@@ -249,11 +249,11 @@ mod tests {
 
     /// An end whose one peer has a session with these selectors.
     fn end(keys: (u8, u8), route: &str, selectors: &[Selector]) -> End {
-        let (peer, id) = (PeerId(0), testing::session_id(PeerId(0), 0));
-        let mut end = End::new(testing::client(), false);
+        let (peer, id) = (PeerId(0), format::session_id(PeerId(0), 0));
+        let mut end = End::new(format::client(), false);
         end.add_peer(peer, udp(2), &[route], None);
         let (cipher, replay) = (Cipher::ChaCha20Poly1305, ReplayWindow::default());
-        let codec = testing::session(testing::v2(0, 0), cipher, keys, replay).unwrap();
+        let codec = format::session(format::named(0, 0), cipher, keys, replay);
         end.install_codec(peer, id, codec.with_selectors(selectors));
         end.apply(DataEvent::Activate { peer, session: id });
         end

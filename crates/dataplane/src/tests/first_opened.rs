@@ -5,9 +5,9 @@ use adit_core::{
     ReplayWindow,
 };
 
+use super::format::{self, indexed, named, session_id, with_outer_headers};
 use super::packets::Flow;
 use super::world::{End, admit, client, inner, tcp, three, udp};
-use crate::codec::testing::{self, indexed, session_id, v2, with_outer_headers};
 use crate::{DropReason, IngressEvent, Offload, Passed, remote_peer};
 
 const CIPHER: Cipher = Cipher::Aes256Gcm;
@@ -24,8 +24,7 @@ fn to_client() -> Vec<u8> {
 /// The server gets session `key_id` with client 1, with keys of its own.
 fn install(server: &mut End, key_id: u8, on_first_opened: OnFirstOpened) {
     let (seal, open) = keys(key_id);
-    let codec = testing::session(v2(1, key_id), CIPHER, (seal, open), ReplayWindow::default());
-    let codec = codec.expect("keys that fit");
+    let codec = format::session(named(1, key_id), CIPHER, (seal, open), ReplayWindow::default());
     server.install_as(Install { peer: ONE, session: session_id(ONE, key_id), on_first_opened, codec });
 }
 
@@ -39,7 +38,7 @@ fn restarted(key_id: u8) -> End {
     let mut end = End::client();
     end.add_peer(PeerId::SERVER, udp(9), &["0.0.0.0/0"], None);
     let (seal, open) = keys(key_id);
-    end.install(PeerId::SERVER, session_id(PeerId::SERVER, key_id), v2(1, key_id), CIPHER, (open, seal));
+    end.install(PeerId::SERVER, session_id(PeerId::SERVER, key_id), named(1, key_id), CIPHER, (open, seal));
     end
 }
 
@@ -165,7 +164,7 @@ fn an_answer_takes_the_connection_that_the_packet_came_by() {
     one.apply(DataEvent::Peer(PeerOrder::Add(config(ONE, udp(9), all))));
     for end in [&mut server, &mut one] {
         let session = adit_core::SessionId(5);
-        end.install_codec(ONE, session, with_outer_headers(5, 1420).expect("keys that fit"));
+        end.install_codec(ONE, session, with_outer_headers(5));
         end.apply(DataEvent::Activate { peer: ONE, session });
     }
     for path in [udp(1), tcp(2), tcp(3), udp(1), tcp(2)] {

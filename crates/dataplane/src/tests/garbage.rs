@@ -3,9 +3,9 @@
 use adit_core::{Cipher, DataEvent, PeerId};
 use proptest::prelude::*;
 
+use super::format;
 use super::packets::Flow;
 use super::world::{End, client, tcp, three, udp};
-use crate::codec::testing;
 use crate::offload::VNET_HEADER_LEN;
 use crate::{MergePolicy, Offload, ReceiveBatch};
 
@@ -51,7 +51,7 @@ proptest! {
     ) {
         let bytes: Vec<u8> = datagrams.concat();
         let (mut server, mut one, _) = three(true);
-        let mut indexed = End::new(testing::indexed(), false);
+        let mut indexed = End::new(format::indexed(), false);
         let ends = if indices { vec![&mut indexed] } else { vec![&mut server, &mut one] };
         for end in ends {
             prop_assert!(end.receive(udp(1), &bytes, segment).packets.is_empty());

@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use adit_core::{Cipher, DataEvent, Instant, Notice, PeerId, PeerOrder, SessionId};
 
+use super::format::{self, session_id, worn_opener, worn_sealer};
 use super::packets::{self, Flow};
 use super::world::{End, admit, client, tcp, three, udp};
-use crate::codec::testing::{
-    self, Compression, DataHeader, framing, session_id, v2, with_epochs, worn_opener, worn_sealer,
-};
 use crate::{DropReason, EgressEvent, IngressEvent, Offload, Segmentation, StreamError};
 
 const CIPHER: Cipher = Cipher::Aes256Gcm;
@@ -56,23 +54,17 @@ fn new_keys_are_asked_for_once() {
 #[test]
 fn packets_that_are_late_for_too_long_are_dropped() {
     let at = |seconds| Instant::ORIGIN + Duration::from_secs(seconds);
-    for epochs in [false, true] {
-        let (mut server, mut one, _) = three(false);
-        if epochs {
-            server.install(PeerId(1), session_id(PeerId(1), 1), with_epochs(v2(1, 1)), CIPHER, (8, 7));
-            one.install(PeerId::SERVER, session_id(PeerId::SERVER, 1), with_epochs(v2(1, 1)), CIPHER, (7, 8));
-        }
-        let packet = Flow { source: 1, ..Flow::default() }.udp(b"x");
-        let sealed: Vec<Vec<u8>> = (0..6).map(|_| one.send_one(&packet)).collect();
-        let mut receive = |seconds, which: usize| {
-            server.ingress.tick(at(seconds));
-            server.receive(udp(1), &sealed[which], sealed[which].len()).packets.len()
-        };
-        assert_eq!((receive(1, 2), receive(2, 0), receive(10, 3)), (1, 1, 1), "late, and in time");
-        assert_eq!(receive(25, 1), 0, "the one after it came 24 s ago");
-        assert_eq!((receive(25, 4), receive(26, 5)), (1, 1));
-        assert_eq!(server.dropped_in(DropReason::Replay), 1);
-    }
+    let (mut server, mut one, _) = three(false);
+    let packet = Flow { source: 1, ..Flow::default() }.udp(b"x");
+    let sealed: Vec<Vec<u8>> = (0..6).map(|_| one.send_one(&packet)).collect();
+    let mut receive = |seconds, which: usize| {
+        server.ingress.tick(at(seconds));
+        server.receive(udp(1), &sealed[which], sealed[which].len()).packets.len()
+    };
+    assert_eq!((receive(1, 2), receive(2, 0), receive(10, 3)), (1, 1, 1), "late, and in time");
+    assert_eq!(receive(25, 1), 0, "the one after it came 24 s ago");
+    assert_eq!((receive(25, 4), receive(26, 5)), (1, 1));
+    assert_eq!(server.dropped_in(DropReason::Replay), 1);
 }
 
 #[test]
@@ -91,26 +83,6 @@ fn failed_tags_are_limited() {
     server.ingress.apply(IngressEvent::Install { peer, session, open });
     assert!(server.receive(udp(1), &good, good.len()).packets.is_empty());
     assert_eq!(server.dropped_in(DropReason::Exhausted), 1);
-}
-
-#[test]
-fn compressed_payloads_are_dropped() {
-    let mut server = End::server(false);
-    admit(&mut server, 1, udp(1), CIPHER);
-    let mut one = client(1, udp(9), CIPHER);
-    let session = session_id(PeerId(1), 0);
-    server.install(
-        PeerId(1),
-        session,
-        framing(DataHeader::V2 { peer_id: 1 }, 0, Compression::Stub),
-        CIPHER,
-        (0x81, 1),
-    );
-    one.apply(DataEvent::Inject { peer: PeerId::SERVER, payload: b"\x69compressed".to_vec() });
-    let gso_batches = one.flush();
-    let arrived = server.receive(udp(1), &gso_batches[0].2, gso_batches[0].1);
-    assert!(arrived.packets.is_empty());
-    assert_eq!(server.dropped_in(DropReason::Compressed), 1);
 }
 
 #[test]
@@ -172,7 +144,7 @@ fn streams_may_break_anywhere_but_not_lose_step() {
     }
     assert_eq!(found, packets);
     assert!(buffer.is_empty());
-    let advice = testing::server().stream_advice();
+    let advice = format::server().stream_advice();
     let mut open =
         |bytes: &[u8]| server.ingress.open_stream(tcp(1), &mut bytes.to_vec(), &mut server.receive_batch);
     assert_eq!(open(&[0, 0, 1]), Err(StreamError::Empty(advice)));
@@ -187,7 +159,7 @@ fn a_connection_without_a_peer_carries_control_packets_alone() {
     let mut server = End::server(false);
     // The start of a first control packet without TCP's length in front of it.
     let unframed = [0x38, 0xd6, 1, 2, 3, 4, 5, 6, 7];
-    let advice = testing::server().stream_advice();
+    let advice = format::server().stream_advice();
     let first = |len| StreamError::OversizeFirst { len, longest: 4096, advice };
     let open = |end: &mut End, bytes: &[u8]| {
         end.ingress.open_stream(tcp(1), &mut bytes.to_vec(), &mut end.receive_batch)
@@ -202,8 +174,8 @@ fn a_connection_without_a_peer_carries_control_packets_alone() {
     // A client's server may send data before the client's keys are installed.
     let mut client = End::client();
     assert_eq!(open(&mut client, &unframed), Ok(0));
-    // With a static key all is data, and from any connection.
-    let mut end = End::new(testing::all_data(), false);
+    // Where all is data, from any connection.
+    let mut end = End::new(format::all_data(), false);
     assert_eq!(open(&mut end, &unframed), Ok(0));
 }
 

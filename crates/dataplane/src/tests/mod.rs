@@ -1,13 +1,16 @@
 //! Tests of the whole, and what tests share.
 
+mod batches;
 mod first_opened;
+pub(crate) mod format;
 mod garbage;
 mod limits;
 mod merging;
 mod outer;
-pub(crate) mod packets;
 mod peers;
 mod roaming;
 mod tunnel;
 mod workers;
 pub(crate) mod world;
+
+pub(crate) use crate::testing::packets;

@@ -2,10 +2,10 @@
 
 use adit_core::{Cipher, Path, PeerId, SessionId};
 
+use super::format::{indexed, named, session_id, with_outer_headers};
 use super::packets::{Flow, checksums_ok};
 use super::world::{End, tcp, udp};
 use crate::codec::SessionCodec;
-use crate::codec::testing::{indexed, session_id, v2, with_outer_headers};
 use crate::{
     Arrival, DropReason, GsoBatch, MergePolicy, Offload, OuterHeader, OuterPolicy, Segmentation, TrafficClass,
 };
@@ -15,7 +15,7 @@ const SESSION: SessionId = SessionId(7);
 
 /// An end whose session marks what it sends, and heeds marks.
 fn end(path: Path) -> End {
-    with_codec(path, with_outer_headers(7, 1420).expect("the keys fit"))
+    with_codec(path, with_outer_headers(7))
 }
 
 fn with_codec(path: Path, codec: SessionCodec) -> End {
@@ -55,7 +55,7 @@ fn a_batch_has_one_traffic_class_and_the_order_stays() {
 #[test]
 fn a_batch_has_one_dscp() {
     let outer = OuterPolicy { traffic_class: TrafficClass::Dscp, nested: None };
-    let codec = SessionCodec { outer, ..with_outer_headers(7, 1420).expect("the keys fit") };
+    let codec = SessionCodec { outer, ..with_outer_headers(7) };
     let mut end = with_codec(udp(2), codec);
     for tos in [0, 2, 0xb8, 0xba, 0xbb, 0x88, 0] {
         seal(&mut end, &packet(tos, b"x"));
@@ -166,7 +166,7 @@ fn a_format_without_a_policy_asks_for_nothing() {
     let mut end = End::client();
     end.add_peer(PeerId::SERVER, udp(1), &["0.0.0.0/0"], None);
     let keys = (1, 2);
-    end.install(PeerId::SERVER, session_id(PeerId::SERVER, 0), v2(1, 0), Cipher::Aes256Gcm, keys);
+    end.install(PeerId::SERVER, session_id(PeerId::SERVER, 0), named(1, 0), Cipher::Aes256Gcm, keys);
     for packet in [packet(3, b"x"), packet(2, &[4, 0, 0, 0, 1, 1, 1, 1])] {
         seal(&mut end, &packet);
     }

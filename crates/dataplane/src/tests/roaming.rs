@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use adit_core::{Cipher, DataEvent, Instant, IpNet, Notice, Path, PeerConfig, PeerId, PeerOrder};
 
+use super::format::{by_path, named, session_id};
 use super::packets::Flow;
 use super::world::{End, client, inner, three, udp};
-use crate::codec::testing::{Compression, DataHeader, framing, session_id, v2};
 use crate::{DropReason, Offload};
 
 /// Seals a packet of client `n`.
@@ -87,10 +87,10 @@ fn what_an_earlier_session_sealed_moves_no_peer() {
     let (peer, cipher) = (PeerId(1), Cipher::Aes256Gcm);
     let datagrams = [(); 3].map(|()| sealed(&mut one, 1));
     arrive(&mut server, &datagrams[0], udp(1));
-    server.install(peer, session_id(peer, 1), v2(1, 1), cipher, (21, 22));
+    server.install(peer, session_id(peer, 1), named(1, 1), cipher, (21, 22));
     // The later session opened nothing yet.
     assert_eq!(arrive(&mut server, &datagrams[1], udp(6)), roamed(1, udp(6)));
-    one.install(PeerId::SERVER, session_id(PeerId::SERVER, 1), v2(1, 1), cipher, (22, 21));
+    one.install(PeerId::SERVER, session_id(PeerId::SERVER, 1), named(1, 1), cipher, (22, 21));
     assert_eq!(come(&mut server, &mut one, 1, udp(7)), roamed(1, udp(7)));
     assert_eq!(arrive(&mut server, &datagrams[2], udp(1)), []);
     assert_eq!(whereabouts(&mut server, 1), udp(7));
@@ -226,7 +226,7 @@ fn a_peer_that_its_address_names_keeps_it_against_one_that_its_key_names() {
     let cipher = Cipher::Aes256Gcm;
     let (named, other) = (PeerId(1), PeerId(2));
     let (mut server, mut one, mut two) = three(false);
-    let v1 = framing(DataHeader::V1, 0, Compression::None);
+    let v1 = by_path(0);
     server.install(named, session_id(named, 0), v1, cipher, (0x81, 1));
     one.install(PeerId::SERVER, session_id(PeerId::SERVER, 0), v1, cipher, (1, 0x81));
     let routes = || inner(2).iter().map(|net| net.parse().expect("a network")).collect();

@@ -2,9 +2,9 @@
 
 use adit_core::{Cipher, DataEvent, IpNet, Path, PeerConfig, PeerId, PeerOrder};
 
+use super::format::{by_path, named, session_id};
 use super::packets::Flow;
 use super::world::{End, admit, client, inner, udp};
-use crate::codec::testing::{Compression, DataHeader, framing, session_id, v2};
 use crate::{DropReason, IngressEvent, Offload, Passed, remote_peer};
 
 const CIPHER: Cipher = Cipher::Aes256Gcm;
@@ -97,12 +97,11 @@ fn datagrams_of_others_peers_are_passed_on_untouched() {
 }
 
 #[test]
-fn old_clients_go_by_path_to_who_serves_them() {
+fn peers_without_a_name_go_by_path_to_who_serves_them() {
     let mut workers = workers(&[1]);
     let mut one = client(1, udp(9), CIPHER);
     let session = session_id(PeerId::SERVER, 0);
-    let old = framing(DataHeader::V1, 0, Compression::None);
-    one.install(PeerId::SERVER, session, old, CIPHER, (1, 0x81));
+    one.install(PeerId::SERVER, session, by_path(0), CIPHER, (1, 0x81));
     let sealed = one.send_one(&packet(1, 77));
     let [even, _] = &mut workers;
     let arrived = even.receive(udp(1), &sealed, sealed.len());
@@ -172,7 +171,7 @@ fn a_peer_that_changes_hands_leaves_nothing_behind() {
     even.ingress.apply(ingress);
     know_session(even, 2);
     odd.apply(DataEvent::Peer(PeerOrder::Add(config)));
-    odd.install(PeerId(2), session_id(PeerId(2), 0), v2(2, 0), CIPHER, (0x82, 2));
+    odd.install(PeerId(2), session_id(PeerId(2), 0), named(2, 0), CIPHER, (0x82, 2));
     assert_eq!(
         even.egress.seal_or_pass(Offload::NONE, &mut packet(77, 2), &mut even.transmit_batch),
         Some(1)

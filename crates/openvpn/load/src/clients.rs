@@ -11,7 +11,6 @@ use std::time::{Duration, SystemTime};
 use adit_core::{
     Cipher, Command, Drive, Ended, Instant, Notice, Path, PeerId, PeerOrder, Protocol, UnixTime, drive,
 };
-use adit_dataplane::codec::openvpn;
 use adit_dataplane::{
     Config, Counters, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, split,
 };
@@ -204,7 +203,7 @@ impl Runner {
     fn begin_some(&mut self) {
         while self.members.len() < IN_FLIGHT + self.shared.connected.load(Ordering::Relaxed) {
             let Some(socket) = self.waiting.pop() else { return };
-            let (egress, ingress, counters) = adit_dataplane::new(Config::new(openvpn::Client));
+            let (egress, ingress, counters) = adit_dataplane::new(Config::new(adit_openvpn_codec::Client));
             let client = Client::new(self.params.clone(), self.now(), seed());
             let index = self.members.len();
             let echoes = (self.echoes > 0).then(|| Echoes::new(self.echoes, self.now()));
@@ -367,7 +366,7 @@ impl Member {
             DataEvent::Peer(PeerOrder::Remove(_)) => self.traffic = None,
             _ => {}
         }
-        let (egress, ingress) = split(order, adit_sim::codec::openvpn);
+        let (egress, ingress) = split(order, adit_openvpn_codec::session);
         if let Some(order) = ingress {
             self.ingress.apply(order);
         }

@@ -8,14 +8,11 @@ use adit_core::{
     Command, DataEvent, Drive, Event, EventOf, Install, Instant, Notice, Path, PeerId, PeerOrder, Protocol,
     SessionId, Transport, drive,
 };
-use adit_dataplane::codec::wireguard::Sockets;
 use adit_dataplane::{
     Config, Counters, Egress, EgressEvent, Ingress, IngressEvent, MergePolicy, Offload, ReceiveBatch,
     TransmitBatch, split,
 };
 use adit_wireguard::{Codec, Interface, Reply, Request};
-
-use crate::codec;
 
 /// What an end did.
 #[derive(Debug)]
@@ -224,7 +221,7 @@ impl End {
             DataEvent::Retire { peer, session } => self.effects.push(Effect::Retired(*peer, *session)),
             _ => {}
         }
-        let (egress, ingress) = split(order, codec::wireguard);
+        let (egress, ingress) = split(order, adit_wireguard_codec::session);
         // What seals with new keys comes after what opens with them.
         self.effects.extend(ingress.map(|order| Effect::Order(Order::Ingress(order))));
         self.effects.extend(egress.map(|order| Effect::Order(Order::Egress(order))));

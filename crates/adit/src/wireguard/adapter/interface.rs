@@ -17,7 +17,6 @@ use std::thread;
 use std::time::Instant;
 
 use adit_core::{Ended, Severity, SharedPool, TunnelSettings};
-use adit_dataplane::codec::wireguard;
 use adit_io::{
     Buffers, Driver, DriverConfig, DriverError, HelperAccess, Policy, SharedDevice, SocketRouting,
     StreamOptions, TunConfig, TunError, UdpBinding,
@@ -235,7 +234,7 @@ pub(crate) fn driver_config(tun: TunConfig, workers: usize) -> DriverConfig {
         max_connections: 0,
         resolv_conf: None,
         kill_switch: false,
-        dataplane: adit_dataplane::Config::new(wireguard::Sockets),
+        dataplane: adit_dataplane::Config::new(adit_wireguard_codec::Sockets),
         execution: adit_io::Execution::default(),
         demultiplexers: BTreeMap::new(),
         streams: StreamOptions::default(),

@@ -5,7 +5,6 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, SystemTime};
 
 use adit_core::{Cipher, Command, Drive, Instant, Path, PeerId, Protocol as _, Transport, UnixTime, drive};
-use adit_dataplane::codec::openvpn;
 use adit_dataplane::{Config, Egress, Ingress, MergePolicy, ReceiveBatch, TransmitBatch, split};
 use adit_load::Counters;
 use adit_openvpn::data_message::PING;
@@ -81,7 +80,7 @@ impl Roamer {
         let data = DataParams { ciphers: vec![Cipher::Aes256Gcm], ..DataParams::default() };
         let remote = RemoteParams::new("the server".to_owned(), Transport::Udp);
         let params = ClientParams { data, ..ClientParams::new(control, vec![remote]) };
-        let (egress, ingress, _) = adit_dataplane::new(Config::new(openvpn::Client));
+        let (egress, ingress, _) = adit_dataplane::new(Config::new(adit_openvpn_codec::Client));
         // It protects nothing: the time is random enough.
         let mut seed = [0; 32];
         seed[..16].copy_from_slice(&wall.as_nanos().to_be_bytes());
@@ -139,7 +138,7 @@ impl Roamer {
     }
 
     fn apply(&mut self, order: DataEvent) {
-        let (egress, ingress) = split(order, adit_sim::codec::openvpn);
+        let (egress, ingress) = split(order, adit_openvpn_codec::session);
         if let Some(order) = ingress {
             self.ingress.apply(order);
         }

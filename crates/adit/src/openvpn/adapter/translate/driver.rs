@@ -7,7 +7,7 @@ use std::sync::Arc;
 use adit_config::openvpn as file;
 use adit_config::openvpn::{ClientConfig, Config};
 use adit_dataplane as dataplane;
-use adit_dataplane::codec::{Demultiplexer, openvpn as openvpn_codec};
+use adit_dataplane::codec::Demultiplexer;
 use adit_io::{
     Buffers, DriverConfig, Execution, Family, Listen, OffloadSwitches, PortShare, Remote, SocketRouting,
     StreamOptions, TunConfig,
@@ -87,10 +87,10 @@ pub(crate) fn txqueuelen(config: &Config) -> u32 {
 /// How the data plane tells apart what arrives at the sockets.
 fn demultiplexer(config: &Config) -> Arc<dyn Demultiplexer> {
     match (&config.secret, &config.role) {
-        (Some(_), _) => Arc::new(openvpn_codec::StaticKey),
-        (None, file::Role::Server(_)) => Arc::new(openvpn_codec::Server),
+        (Some(_), _) => Arc::new(adit_openvpn_codec::StaticKey),
+        (None, file::Role::Server(_)) => Arc::new(adit_openvpn_codec::Server),
         // One peer, whatever peer-id it sends.
-        (None, file::Role::Client(_) | file::Role::PointToPoint(_)) => Arc::new(openvpn_codec::Client),
+        (None, file::Role::Client(_) | file::Role::PointToPoint(_)) => Arc::new(adit_openvpn_codec::Client),
     }
 }
 

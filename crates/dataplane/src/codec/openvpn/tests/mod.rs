@@ -1,6 +1,0 @@
-//! Ends of tunnels with OpenVPN's data channel.
-
-mod framings;
-mod keys;
-mod security;
-mod static_key;
