@@ -85,8 +85,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Crates that bind to a library, or seem to by their names, but bring its source, load it while they run, or have none.
-const WITHOUT_LIBRARY: [&str; 6] =
-    ["aws-lc-sys", "cryptoki-sys", "js-sys", "linux-raw-sys", "netlink-sys", "windows-sys"];
+const WITHOUT_LIBRARY: [&str; 7] =
+    ["adit-sys", "aws-lc-sys", "cryptoki-sys", "js-sys", "linux-raw-sys", "netlink-sys", "windows-sys"];
 /// A crate that links a library of the system, and the only crate of the workspace that depends on it.
 const WITH_LIBRARY: (&str, &str) = ("nonstick", "adit-auth");
 

@@ -6,8 +6,7 @@ mod tests;
 use adit_chacha::{Key, TEXT_MAX};
 use adit_core::Cipher;
 use adit_dataplane::aead::{Aead, AeadError, Message, NONCE_LEN, TAG_LEN, aws_lc};
-
-use crate::sys::Vectors;
+use adit_sys::Vectors;
 
 /// Messages from which on a batch of full-sized packets takes less time in vectors than AWS-LC needs for them one by one
 /// (docs/measure/PERFORMANCE-DIARY.md).

@@ -1,8 +1,7 @@
 //! How this processor sums up what checksums cover.
 
 use adit_checksum::{WordSum, portable};
-
-use crate::sys::word_sums;
+use adit_sys::word_sums;
 
 /// The fastest sum that this processor has: for [`adit_dataplane::Config::words`].
 pub fn words() -> WordSum {

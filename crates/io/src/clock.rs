@@ -7,8 +7,6 @@ use std::time::Duration;
 use adit_core::{Instant, UnixTime};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::sys;
-
 /// How long the machine has slept since it was booted, in nanoseconds, as [`clock`] saw it last.
 static SLEPT: AtomicU64 = AtomicU64::new(0);
 
@@ -74,8 +72,8 @@ fn unless_near(known: &AtomicU64, now: u64) -> u64 {
 
 /// That moment on the clock of this place (`TZ`, `/etc/localtime`): `2026-01-31 13:05:00`.
 pub fn local_time(at: UnixTime) -> String {
-    let Some(time) = sys::local_time(at.0) else { return at.0.to_string() };
-    let sys::LocalTime { year, month, day, hour, minute, second } = time;
+    let Some(time) = adit_sys::local_time(at.0) else { return at.0.to_string() };
+    let adit_sys::LocalTime { year, month, day, hour, minute, second } = time;
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 

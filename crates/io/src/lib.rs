@@ -1,9 +1,8 @@
 //! adit's driver: TUN, UDP, TCP, netlink, the clock and the threads.
 //!
-//! Everything that touches the world is here, and all of adit's `unsafe` is in one module of it (`sys`).
+//! Everything that touches the world is here; what takes `unsafe` is in [`adit_sys`].
 //! [`Driver`] runs a [`adit_core::Protocol`] and a data plane until the protocol ends.
-#![deny(unsafe_op_in_unsafe_fn)]
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod aead;
 pub mod checksum;
@@ -36,7 +35,6 @@ mod resolver;
 mod routing;
 mod staged_queue;
 mod sync;
-mod sys;
 mod system;
 mod tcp;
 #[cfg(test)]
@@ -75,7 +73,6 @@ pub use proxy::{HttpAuthentication, HttpProxy, Proxy, ProxyCredentials, ProxyKin
 pub use refusal::first_not_refusing;
 pub use replace::replace_file;
 pub use routing::Routing;
-pub use sys::{hand_over, inherited};
 pub use tls::TlsClient;
 pub use tun::{NULL_DEVICE, Tun, TunConfig, TunError, TunOffloads};
 pub use udp::{UdpOptions, UdpSocket, has_ipv6};

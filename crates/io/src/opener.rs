@@ -22,7 +22,6 @@ use crate::helper::HelperRefusals;
 use crate::mark;
 use crate::refusal::{LISTENING, Question};
 use crate::resolver::{self, MarkedServers};
-use crate::sys;
 use crate::tcp;
 use crate::udp::{UdpOptions, UdpSocket, set_buffers};
 
@@ -211,7 +210,7 @@ fn by_system(remote: &Remote, host: &str) -> Result<Vec<SocketAddr>, OpenFailure
     let found = (host, remote.port).to_socket_addrs().map_err(|error| {
         let text = error.to_string();
         // The standard library keeps the resolver's words, but not its number.
-        match text.ends_with(&sys::unknown_name_text()) {
+        match text.ends_with(&adit_sys::unknown_name_text()) {
             true => OpenFailure::UnknownName(format!("there is no host named `{host}`; is it misspelt?")),
             false => OpenFailure::Unreachable(format!("cannot resolve `{host}`: {text}")),
         }

@@ -4,6 +4,7 @@ mod sandbox;
 
 use std::io;
 
+use adit_sys::{Step, in_every_thread};
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, setgroups, setresgid, setresuid};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{
@@ -13,12 +14,10 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities, set_no_new_privs,
 };
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
-
-use crate::sys::{Step, in_every_thread};
 pub use sandbox::{Layer, Sandbox, restrict_libraries};
 pub(crate) use sandbox::{allow_files_and_sockets, deny_what_no_program_needs};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// The account that every Linux has for processes that own nothing.
 const NOBODY: &str = "nobody";

@@ -13,7 +13,6 @@ use socket2::{Domain, Socket, Type};
 
 use crate::config::SocketRouting;
 use crate::mark;
-use crate::sys;
 
 /// How long an answer by ICMP counts.
 pub(crate) const LISTENING: Duration = Duration::from_secs(3);
@@ -39,7 +38,7 @@ impl Question {
             SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_RECVERR),
             SocketAddr::V6(_) => (libc::SOL_IPV6, libc::IPV6_RECVERR),
         };
-        let _ = sys::set_option(socket.as_fd(), level, name, 1);
+        let _ = adit_sys::set_option(socket.as_fd(), level, name, 1);
         socket.connect(&address.into())?;
         let socket = UdpSocket::from(socket);
         socket.send(&[])?;

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crate::netlink::Netlink;
-use crate::sys;
 
 /// Runs a test in a network namespace of its own, with the loopback device up. Without root it says loudly
 /// that nothing was tested.
@@ -21,7 +20,7 @@ pub(crate) fn in_fresh_network(test: impl FnOnce() + Send + 'static) {
         return;
     }
     let run = move || {
-        sys::enter_fresh_network_namespace().unwrap();
+        adit_sys::enter_fresh_network_namespace().unwrap();
         let mut netlink = Netlink::open().unwrap();
         let loopback = netlink.link("lo").unwrap().index;
         netlink.set_up(loopback, true).unwrap();

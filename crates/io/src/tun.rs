@@ -13,7 +13,6 @@ use thiserror::Error;
 use crate::netlink::Netlink;
 use crate::offload::{OffloadState, OffloadSwitches};
 use crate::privileges::Account;
-use crate::sys;
 
 /// Bytes of `struct virtio_net_hdr` in front of every packet read from or written to the device.
 pub(crate) const VNET_HEADER: usize = 10;
@@ -31,7 +30,7 @@ pub const NULL_DEVICE: &str = "null";
 pub struct TunConfig {
     /// Its name; `None` takes the first free `tunN`.
     pub name: Option<String>,
-    /// A queue of a device that is there, such as one that was [inherited](crate::inherited) or made by
+    /// A queue of a device that is there, such as one that was [inherited](adit_sys::inherited) or made by
     /// [`Tun::create_first`]. It is used as it is: name, MTU and queue length are not looked at. The device may be in
     /// another network namespace, where its settings cannot be changed.
     pub descriptor: Option<Arc<OwnedFd>>,
@@ -154,7 +153,7 @@ impl Tun {
     /// # Errors
     /// When the kernel refuses it.
     pub fn persist(&self, persists: bool) -> io::Result<()> {
-        sys::tun_set_persist(self.file.as_fd(), persists)
+        adit_sys::tun_set_persist(self.file.as_fd(), persists)
     }
 
     /// Lets that account alone open the device, without further rights: the user, the group, or who is both.
@@ -164,8 +163,8 @@ impl Tun {
     pub fn give_to(&self, account: &Account) -> io::Result<()> {
         let (user, group) = account.numbers();
         let tun = self.file.as_fd();
-        user.map_or(Ok(()), |user| sys::tun_set_owner(tun, user))?;
-        group.map_or(Ok(()), |group| sys::tun_set_group(tun, group))
+        user.map_or(Ok(()), |user| adit_sys::tun_set_owner(tun, user))?;
+        group.map_or(Ok(()), |group| adit_sys::tun_set_group(tun, group))
     }
 
     fn create_with(config: &TunConfig, flags: libc::c_int) -> Result<Tun, TunError> {
@@ -195,7 +194,7 @@ impl Tun {
     fn adopt(descriptor: &OwnedFd, config: &TunConfig) -> Result<Tun, TunError> {
         let bad = |error: io::Error| TunError::BadDescriptor(error.to_string());
         let file = File::from(descriptor.try_clone().map_err(bad)?);
-        let (name, flags) = sys::tun_flags(file.as_fd()).map_err(bad)?;
+        let (name, flags) = adit_sys::tun_flags(file.as_fd()).map_err(bad)?;
         let has = |flag| flags & flag == flag;
         if !has(libc::IFF_TUN | libc::IFF_NO_PI) {
             let text = format!("{name} is not made with IFF_TUN and IFF_NO_PI");
@@ -208,7 +207,7 @@ impl Tun {
             let lacks = Err("the device was made without IFF_VNET_HDR".to_owned());
             (TunOffloads::default(), [true, true].map(|wanted| OffloadState::new(wanted, &lacks)))
         } else {
-            sys::tun_set_header_size(file.as_fd(), VNET_HEADER).map_err(bad)?;
+            adit_sys::tun_set_header_size(file.as_fd(), VNET_HEADER).map_err(bad)?;
             set_offloads(file.as_fd(), config.offloads)
         };
         Ok(Tun { file, name, bare, is_null: false, offloads, states })
@@ -293,7 +292,7 @@ fn attach(wanted: &str, queues: libc::c_int) -> Result<(File, String), TunError>
             },
         )?;
     let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | queues;
-    let name = sys::tun_attach(file.as_fd(), wanted, flags).map_err(|error| {
+    let name = adit_sys::tun_attach(file.as_fd(), wanted, flags).map_err(|error| {
         let wanted = wanted.to_owned();
         match error.raw_os_error() {
             Some(libc::EACCES | libc::EPERM) => TunError::NoRight(error),
@@ -326,7 +325,7 @@ fn set_offloads(tun: BorrowedFd<'_>, switches: OffloadSwitches) -> (TunOffloads,
             break;
         }
         let wanted = TunOffloads { checksum: true, tcp, udp };
-        match sys::tun_set_offload(tun, features(wanted)) {
+        match adit_sys::tun_set_offload(tun, features(wanted)) {
             Ok(()) => {
                 on = wanted;
                 break;

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use adit_dataplane::OuterHeader;
+use adit_sys::{LocalAddress, Message, Received};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
@@ -32,12 +33,11 @@ use crate::clock;
 use crate::config::{Buffers, SocketRouting};
 use crate::helper::SocketChannel;
 use crate::mark;
-use crate::sys::{self, LocalAddress, Message, Received};
 
 /// Room for the largest message (UDP_GRO gathers up to 64 KiB).
 pub(crate) const RECEIVE_SLOT: usize = 65_536;
 /// Room for what [`UdpSocket::receive`] takes at most.
-pub(crate) const RECEIVE_BUFFER: usize = sys::RECEIVE_SLOTS * RECEIVE_SLOT;
+pub(crate) const RECEIVE_BUFFER: usize = adit_sys::RECEIVE_SLOTS * RECEIVE_SLOT;
 
 /// How long a send may wait for room in the socket's buffer before the datagrams are dropped.
 const SEND_TIMEOUT: Duration = Duration::from_millis(200);
@@ -163,7 +163,7 @@ impl UdpSocket {
         );
         if options.gro {
             // Without it each receive brings one datagram; nothing else changes.
-            let _ = sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
+            let _ = adit_sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
         }
         socket.bind(&address.into())?;
         Ok(UdpSocket::of(socket, address.is_ipv6(), options))
@@ -216,12 +216,12 @@ impl UdpSocket {
 
     /// Says from now on which of our addresses each datagram came to.
     pub(crate) fn learn_local_addresses(&self) -> io::Result<()> {
-        sys::learn_local_addresses(self.as_fd(), self.v6)
+        adit_sys::learn_local_addresses(self.as_fd(), self.v6)
     }
 
     /// Says from now on which traffic class the IP header around each datagram had.
     pub(crate) fn learn_traffic_classes(&self) -> io::Result<()> {
-        sys::learn_traffic_classes(self.as_fd(), self.v6)
+        adit_sys::learn_traffic_classes(self.as_fd(), self.v6)
     }
 
     /// Why UDP_SEGMENT, which was in use at first, is in use no more.
@@ -254,7 +254,7 @@ impl UdpSocket {
     /// Receives what one system call brings, without waiting: one message, which may be a GSO batch that
     /// UDP_GRO gathered.
     fn receive_one(&self, buffer: &mut [u8]) -> io::Result<Received> {
-        let mut received = sys::receive(self.socket.as_fd(), buffer)?;
+        let mut received = adit_sys::receive(self.socket.as_fd(), buffer)?;
         received.from = normalised(received.from);
         Ok(received)
     }
@@ -396,7 +396,7 @@ pub(crate) fn set_buffers(socket: &Socket, buffers: Buffers) {
     for (force, wish) in [(libc::SO_SNDBUFFORCE, buffers.sndbuf), (libc::SO_RCVBUFFORCE, buffers.rcvbuf)] {
         let Some(size) = wish else { continue };
         let Ok(value) = libc::c_int::try_from(size) else { continue };
-        if sys::set_option(socket.as_fd(), libc::SOL_SOCKET, force, value).is_err() {
+        if adit_sys::set_option(socket.as_fd(), libc::SOL_SOCKET, force, value).is_err() {
             let _ = match force {
                 libc::SO_SNDBUFFORCE => socket.set_send_buffer_size(size),
                 _ => socket.set_recv_buffer_size(size),

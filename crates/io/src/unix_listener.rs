@@ -6,11 +6,10 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::thread;
 
+use adit_sys::unshare_file_system_attributes;
 use rustix::fs::{Mode, fchmod};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::umask;
-
-use crate::sys::unshare_file_system_attributes;
 
 /// A socket that listens at `path`, whose file has the mode `mode`, whatever the umask; `backlog` connections may wait to be
 /// accepted.

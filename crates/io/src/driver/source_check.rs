@@ -128,9 +128,10 @@ impl SourceCheck {
 mod tests {
     use std::net::SocketAddr;
 
+    use adit_sys::LocalAddress;
+
     use super::*;
     use crate::clock;
-    use crate::sys::LocalAddress;
     use crate::testing::in_fresh_network;
 
     const BEFORE: &str = "\

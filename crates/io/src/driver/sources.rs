@@ -10,8 +10,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use adit_core::Instant;
+use adit_sys::LocalAddress;
 
-use crate::sys::LocalAddress;
 use crate::udp::PinnedSource;
 
 /// Local addresses of one socket that have a number. Who can have any number of addresses of ours written to (those of a

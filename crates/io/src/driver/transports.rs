@@ -13,6 +13,7 @@ use std::time::Duration;
 use adit_core::{ConnectionId, Instant, Path, Preamble, PreambleVerdict};
 use adit_dataplane::GsoBatch;
 use adit_dataplane::codec::Demultiplexer;
+use adit_sys::LocalAddress;
 
 use self::connection::Connection;
 use super::forward::{Forward, OtherWorkers};
@@ -25,7 +26,6 @@ use super::status::{LossCounters, count};
 use crate::clock;
 use crate::clock::coarse_clock;
 use crate::poller::{Interest, Poller, Token};
-use crate::sys::LocalAddress;
 use crate::tcp::Taken;
 use crate::tls::TlsClient;
 use crate::udp::{Backlog, UdpSocket};

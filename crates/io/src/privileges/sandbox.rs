@@ -9,11 +9,10 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
+use adit_sys::{Step, in_every_thread};
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
 };
-
-use crate::sys::{Step, in_every_thread};
 
 /// The newest Landlock whose rights are known here.
 const LANDLOCK: ABI = ABI::V7;

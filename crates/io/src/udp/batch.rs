@@ -6,9 +6,9 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use adit_dataplane::{GsoBatch, OuterHeader};
+use adit_sys::{Message, Received, SEND_BATCH};
 
 use super::{Backlog, Datagrams, PinnedSource, RECEIVE_SLOT, Sent, UdpSocket, normalised};
-use crate::sys::{self, Message, Received, SEND_BATCH};
 
 /// A message below this size leaves room for many of its kind in one call. What UDP_GRO gathers under load
 /// is larger, and better received into the same 64 KiB again and again, which stay in the cache.
@@ -52,11 +52,11 @@ impl UdpSocket {
         let Gathered { found, many } = gathered;
         found.clear();
         let more = if *many {
-            sys::receive_many(self.socket.as_fd(), buffer, RECEIVE_SLOT, found)?;
+            adit_sys::receive_many(self.socket.as_fd(), buffer, RECEIVE_SLOT, found)?;
             for message in &mut *found {
                 message.from = normalised(message.from);
             }
-            found.len() == sys::RECEIVE_SLOTS
+            found.len() == adit_sys::RECEIVE_SLOTS
         } else {
             let slot = buffer.get_mut(..RECEIVE_SLOT).unwrap_or_default();
             found.push(self.receive_one(slot)?);
@@ -90,7 +90,7 @@ impl UdpSocket {
         }
         let (messages, source) =
             (messages.get(..used).unwrap_or_default(), source.and_then(PinnedSource::get));
-        sys::send_many(self.socket.as_fd(), messages, source).unwrap_or(0)
+        adit_sys::send_many(self.socket.as_fd(), messages, source).unwrap_or(0)
     }
 
     /// Sends GSO batches in order, as few system calls as there can be: where the kernel cuts GSO batches, each is one
@@ -142,7 +142,7 @@ impl<'a> Batch<'a> {
                 _ if !self.backlog.is_empty() || self.socket.relay().is_some() => 0,
                 _ => {
                     let source = self.source.and_then(|source| source.get());
-                    sys::send_many(self.socket.as_fd(), rest, source).unwrap_or(0)
+                    adit_sys::send_many(self.socket.as_fd(), rest, source).unwrap_or(0)
                 }
             };
             rest = if taken > 0 {
@@ -268,7 +268,8 @@ mod tests {
     fn datagrams_of_one_call_leave_from_the_address_that_was_chosen() {
         let (any, to) = ("0.0.0.0:0".parse().unwrap(), bind(true));
         let (from, address) = (UdpSocket::bind(any, &options(true)).unwrap(), to.local_address().unwrap());
-        let source = |ip: &str| PinnedSource::new(sys::LocalAddress { ip: ip.parse().unwrap(), device: 0 });
+        let source =
+            |ip: &str| PinnedSource::new(adit_sys::LocalAddress { ip: ip.parse().unwrap(), device: 0 });
         let (good, gone, none) = (source("127.0.0.9"), source("192.0.2.9"), OuterHeader::default());
         let datagrams: [(&[u8], SocketAddr); 2] = [(b"a", address), (b"bc", address)];
         assert_eq!(from.send_datagrams(none, Some(&gone), datagrams.into_iter()), 0);

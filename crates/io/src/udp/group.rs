@@ -6,9 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
 use adit_dataplane::codec::Steering;
+use adit_sys::Instruction;
 
 use super::{Sharing, UdpOptions, UdpSocket};
-use crate::sys::{self, Instruction};
 
 // Classic BPF (linux/filter.h, linux/bpf_common.h).
 const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
@@ -104,7 +104,7 @@ impl UdpSocket {
         }
         let Some(first) = group.first() else { return Ok(group) };
         let others = (1..count).map(|_| bind_another(first)).collect::<io::Result<Vec<_>>>()?;
-        sys::attach_reuseport_program(first.as_fd(), &program(rule.as_slice(), number))?;
+        adit_sys::attach_reuseport_program(first.as_fd(), &program(rule.as_slice(), number))?;
         group.extend(others);
         Ok(group)
     }
@@ -113,7 +113,7 @@ impl UdpSocket {
     /// the first that a datagram is of the kind of.
     pub(crate) fn steer(&self, count: usize, rules: &[Steering]) -> io::Result<()> {
         match u32::try_from(count) {
-            Ok(count @ 2..) => sys::attach_reuseport_program(self.as_fd(), &program(rules, count)),
+            Ok(count @ 2..) => adit_sys::attach_reuseport_program(self.as_fd(), &program(rules, count)),
             _ => Ok(()),
         }
     }
@@ -123,8 +123,9 @@ impl UdpSocket {
 mod tests {
     use std::net::UdpSocket as Plain;
 
+    use adit_sys::Received;
+
     use super::*;
-    use crate::sys::Received;
     use crate::testing::in_fresh_network;
     use crate::udp::tests::options;
     use crate::udp::{RECEIVE_SLOT, wait_readable};

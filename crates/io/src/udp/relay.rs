@@ -7,9 +7,10 @@ use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
+use adit_sys::{MOST_SEGMENTS, Message, Received};
+
 use super::{Datagrams, PinnedSource, Sent, UdpSocket};
 use crate::proxy::Association;
-use crate::sys::{self, MOST_SEGMENTS, Message, Received};
 
 /// The longest UDP message over IPv4; over IPv6 it may be longer.
 const LONGEST_MESSAGE: usize = 65_507;
@@ -109,11 +110,11 @@ impl UdpSocket {
 pub(super) fn send(
     socket: &UdpSocket,
     message: &Message<'_>,
-    source: Option<sys::LocalAddress>,
+    source: Option<adit_sys::LocalAddress>,
 ) -> io::Result<()> {
     match &socket.relay {
-        None => sys::send(socket.as_fd(), message, source),
-        Some(relay) => sys::send_with_header(socket.as_fd(), &relay.header, message, source),
+        None => adit_sys::send(socket.as_fd(), message, source),
+        Some(relay) => adit_sys::send_with_header(socket.as_fd(), &relay.header, message, source),
     }
 }
 

@@ -2,11 +2,11 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd as _;
 
+use adit_sys::Message;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{RECEIVE_SLOT, UdpOptions, UdpSocket, wait_readable};
 use crate::config::{Buffers, SocketRouting};
-use crate::sys::{self, Message};
 
 /// Which UDP offloads this kernel gets right, and what went wrong with the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(crate) fn self_test() -> UdpOffloads {
 
 fn knows(option: libc::c_int) -> Result<(), String> {
     Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))
-        .and_then(|socket| sys::set_option(socket.as_fd(), libc::SOL_UDP, option, 1))
+        .and_then(|socket| adit_sys::set_option(socket.as_fd(), libc::SOL_UDP, option, 1))
         .map_err(|error| format!("the kernel does not know it: {error}"))
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::sys::LocalAddress;
+use adit_sys::LocalAddress;
 
 /// A source address, which the system may refuse: the address is not this machine's any more, or no route leads from it.
 #[derive(Debug)]

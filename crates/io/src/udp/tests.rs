@@ -1,9 +1,9 @@
 use adit_core::TunnelSettings;
+use adit_sys::LocalAddress;
 
 use super::self_test::UdpOffloads;
 use super::*;
 use crate::routing::Routing;
-use crate::sys::LocalAddress;
 use crate::testing::in_fresh_network;
 use crate::tun::{READ_BUFFER, Tun, TunConfig, VNET_HEADER};
 

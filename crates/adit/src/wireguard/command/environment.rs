@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 
-use adit_io::inherited;
+use adit_sys::inherited;
 
 /// What the environment says.
 pub(super) struct Environment {

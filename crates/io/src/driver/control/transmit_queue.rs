@@ -10,7 +10,7 @@ use adit_core::Path;
 use crate::udp::{PinnedSource, UdpSocket};
 
 /// Datagrams that leave at once: as many as one system call takes.
-const FULL: usize = crate::sys::SEND_BATCH;
+const FULL: usize = adit_sys::SEND_BATCH;
 
 /// What waits to be sent.
 #[derive(Debug, Default)]
@@ -95,8 +95,9 @@ impl TransmitQueue {
 
 #[cfg(test)]
 mod tests {
+    use adit_sys::LocalAddress;
+
     use super::*;
-    use crate::sys::LocalAddress;
     use crate::udp::UdpOptions;
 
     #[test]

@@ -18,7 +18,6 @@ use crate::driver::status::count;
 use crate::helper::ForwardChannel;
 use crate::poller::{Interest, Token};
 use crate::port_share::Forwarder;
-use crate::sys;
 
 /// Connections that have not sent enough: of one IPv4 address or IPv6 /64, and in all. Where a reverse proxy is before this
 /// port, all are of its address, and browsers open some before they have a request.
@@ -70,8 +69,12 @@ impl<P: Protocol> Control<'_, P> {
         let number = undecided.next;
         undecided.next = undecided.next.wrapping_add(1);
         // The socket is readable when there is enough to decide, or no more will come.
-        let waits =
-            sys::set_option(stream.as_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, DECIDING as libc::c_int);
+        let waits = adit_sys::set_option(
+            stream.as_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            DECIDING as libc::c_int,
+        );
         let token = Token::Undecided(number);
         if waits.and_then(|()| self.poller.add(&stream, token, Interest::Read)).is_ok() {
             let waiting = Waiting { stream, source, until: clock() + TIMEOUT };
@@ -94,7 +97,7 @@ impl<P: Protocol> Control<'_, P> {
             Ok(0) | Err(_) => return,
             Ok(peeked) => peeked,
         };
-        if sys::set_option(stream.as_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1).is_err() {
+        if adit_sys::set_option(stream.as_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1).is_err() {
             return;
         }
         let first = first.get(..peeked).unwrap_or_default();

@@ -73,7 +73,7 @@ fn a_device_without_headers_carries_packets_both_ways() {
     in_fresh_network(|| {
         let file = std::fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").unwrap();
         let flags = libc::IFF_TUN | libc::IFF_NO_PI;
-        crate::sys::tun_attach(std::os::fd::AsFd::as_fd(&file), "bare", flags).unwrap();
+        adit_sys::tun_attach(std::os::fd::AsFd::as_fd(&file), "bare", flags).unwrap();
         let tun = TunConfig { descriptor: Some(Arc::new(file.into())), ..TunConfig::default() };
         let (running, server) = client(|config| config.tun = tun);
         let application = UdpSocket::bind("10.9.0.1:0").unwrap();
@@ -179,7 +179,7 @@ fn packets_without_a_peer_are_answered_if_asked_for() {
             application.connect("10.9.0.2:9").unwrap();
             // Without it, UDP keeps to itself what may pass (udp(7)).
             let descriptor = std::os::fd::AsFd::as_fd(&application);
-            crate::sys::set_option(descriptor, libc::SOL_IP, libc::IP_RECVERR, 1).unwrap();
+            adit_sys::set_option(descriptor, libc::SOL_IP, libc::IP_RECVERR, 1).unwrap();
             let wait = if answered { TIMEOUT } else { Duration::from_millis(500) };
             application.set_read_timeout(Some(wait)).unwrap();
             application.send(b"anybody?").unwrap();
@@ -204,7 +204,7 @@ fn a_device_that_is_moved_to_another_namespace_works_on() {
         let (go, wait) = channel();
         let (give_tid, tid) = channel();
         let far = thread::spawn(move || {
-            crate::sys::enter_fresh_network_namespace().unwrap();
+            adit_sys::enter_fresh_network_namespace().unwrap();
             give_tid.send(rustix::thread::gettid()).unwrap();
             wait.recv().unwrap();
             ip("addr add 10.9.0.1/24 dev tun0");

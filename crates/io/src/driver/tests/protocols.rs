@@ -82,7 +82,7 @@ fn is_told() -> bool {
     let socket = UdpSocket::bind("10.9.0.1:0").unwrap();
     socket.connect(NOBODY).unwrap();
     let descriptor = std::os::fd::AsFd::as_fd(&socket);
-    crate::sys::set_option(descriptor, libc::SOL_IP, libc::IP_RECVERR, 1).unwrap();
+    adit_sys::set_option(descriptor, libc::SOL_IP, libc::IP_RECVERR, 1).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     socket.send(b"anybody?").unwrap();
     let error = socket.recv(&mut [0; 10]).unwrap_err();

@@ -175,7 +175,7 @@ impl Far {
         let (work, orders) = channel::<Box<dyn FnOnce() + Send>>();
         let (give_tid, tid) = channel();
         let thread = thread::spawn(move || {
-            crate::sys::enter_fresh_network_namespace().unwrap();
+            adit_sys::enter_fresh_network_namespace().unwrap();
             give_tid.send(rustix::thread::gettid()).unwrap();
             orders.into_iter().for_each(|order| order());
         });

@@ -9,7 +9,7 @@ fn transfer(transport: Transport, offloads: OffloadSwitches, total: usize) {
         let (give_tid, tid) = channel();
         let (go, wait) = channel();
         let far = thread::spawn(move || {
-            crate::sys::enter_fresh_network_namespace().unwrap();
+            adit_sys::enter_fresh_network_namespace().unwrap();
             give_tid.send(rustix::thread::gettid()).unwrap();
             wait.recv().unwrap();
             ip("addr add 192.0.2.2/24 dev v1");

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use adit_sys::install_filter;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     apply_filter_all_threads, sock_filter,
 };
 
 use super::calls::{ALLOWED, ALLOWED_HERE, NEVER, NEVER_HERE, OF_ADMINISTRATORS, OF_HELPER, OF_HELPER_HERE};
-use crate::sys::install_filter;
 
 /// The tunnel's own process.
 pub(super) fn of_tunnel() -> io::Result<()> {

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 
+use adit_sys::call_without_arguments;
 use rustix::io::ioctl_fionread;
 use rustix::process::{DumpableBehavior, Resource, dumpable_behavior, getrlimit};
 use rustix::thread::CapabilitySet;
@@ -16,7 +17,6 @@ use socket2::{Domain, Socket, Type};
 
 use super::super::{Confined, confine, forbid_core_files, reduce};
 use super::*;
-use crate::sys::call_without_arguments;
 
 /// Names a directory that the test which runs the others removes again.
 const SCRATCH: &str = "ADIT_TEST_SCRATCH";
@@ -88,7 +88,7 @@ fn number_of(result: io::Result<()>) -> Option<i32> {
 #[ignore = "the other test runs it"]
 fn in_a_process_that_helps() {
     let scratch = PathBuf::from(std::env::var_os(SCRATCH).unwrap());
-    crate::sys::enter_fresh_network_namespace().unwrap();
+    adit_sys::enter_fresh_network_namespace().unwrap();
     reduce(None, CapabilitySet::NET_ADMIN, false).unwrap();
     allow_files_and_sockets().unwrap();
     let file = scratch.join("of-helper");
@@ -100,7 +100,7 @@ fn in_a_process_that_helps() {
     UdpSocket::bind("127.0.0.1:0").unwrap();
     let refused = Some(libc::EPERM);
     assert_eq!(Command::new("/bin/true").spawn().unwrap_err().raw_os_error(), refused);
-    assert_eq!(number_of(crate::sys::enter_fresh_network_namespace()), refused);
+    assert_eq!(number_of(adit_sys::enter_fresh_network_namespace()), refused);
     for number in [X32_GETPID, libc::SYS_ptrace, libc::SYS_bpf, libc::SYS_keyctl, libc::SYS_setuid] {
         assert_eq!(number_of(call_without_arguments(number)), refused, "{number}");
     }
@@ -119,7 +119,7 @@ fn in_a_process_that_starts_programs() {
     for number in [X32_GETPID, libc::SYS_ptrace, libc::SYS_io_uring_setup] {
         assert_eq!(number_of(call_without_arguments(number)), Some(libc::EPERM), "{number}");
     }
-    crate::sys::enter_fresh_network_namespace().unwrap();
+    adit_sys::enter_fresh_network_namespace().unwrap();
 }
 
 /// A process with a library of others.
@@ -132,7 +132,7 @@ fn in_a_process_with_libraries() {
     for number in [X32_GETPID, libc::SYS_ptrace, libc::SYS_bpf] {
         assert_eq!(number_of(call_without_arguments(number)), Some(libc::EPERM), "{number}");
     }
-    assert_eq!(number_of(crate::sys::enter_fresh_network_namespace()), Some(libc::EPERM));
+    assert_eq!(number_of(adit_sys::enter_fresh_network_namespace()), Some(libc::EPERM));
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub(super) fn put(
 
 /// Has the kernel say of each datagram which traffic class the header around it had. A socket for both families hears it
 /// of both.
-pub(crate) fn learn_traffic_classes(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
+pub fn learn_traffic_classes(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
     if v6 {
         set_option(socket, libc::SOL_IPV6, libc::IPV6_RECVTCLASS, 1)?;
     }

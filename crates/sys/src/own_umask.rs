@@ -8,7 +8,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 ///
 /// # Errors
 /// When the kernel refuses, as some containers have it do.
-pub(crate) fn unshare_file_system_attributes() -> io::Result<()> {
+pub fn unshare_file_system_attributes() -> io::Result<()> {
     // SAFETY: CLONE_FS does not touch the descriptor table, which is what makes `unshare` unsafe.
     Ok(unsafe { unshare_unsafe(UnshareFlags::FS) }?)
 }

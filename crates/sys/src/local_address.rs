@@ -9,10 +9,11 @@ use super::{ControlBuffer, set_option};
 
 /// A local address of a datagram, in the socket's own address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LocalAddress {
-    pub(crate) ip: IpAddr,
+pub struct LocalAddress {
+    /// The address itself.
+    pub ip: IpAddr,
     /// The device that a link-local IPv6 address belongs to; 0 for all other addresses, which hold for all devices.
-    pub(crate) device: u32,
+    pub device: u32,
 }
 
 impl LocalAddress {
@@ -54,7 +55,7 @@ impl LocalAddress {
 }
 
 /// Has the kernel say of each datagram where it came to.
-pub(crate) fn learn_local_addresses(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
+pub fn learn_local_addresses(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
     match v6 {
         true => set_option(socket, libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1),
         false => set_option(socket, libc::SOL_IP, libc::IP_PKTINFO, 1),

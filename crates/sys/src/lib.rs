@@ -1,5 +1,8 @@
-//! The few system calls that have no safe wrapper elsewhere. All of adit's `unsafe` is in this file and below it.
-#![allow(unsafe_code)]
+//! The few system calls that have no safe wrapper elsewhere, and code for instructions that not every processor has.
+//!
+//! All of adit's `unsafe` is in this crate; every other crate forbids it. Each block says why it is sound, and what is public is
+//! safe to call.
+#![deny(unsafe_op_in_unsafe_fn)]
 
 mod every_thread;
 mod inherited;
@@ -20,19 +23,19 @@ use std::ptr;
 use adit_dataplane::OuterHeader;
 use socket2::SockAddr;
 
-pub(crate) use self::every_thread::{Step, in_every_thread};
+pub use self::every_thread::{Step, in_every_thread};
 pub use self::inherited::{hand_over, inherited};
-pub(crate) use self::local_address::{LocalAddress, learn_local_addresses};
-pub(crate) use self::outer_header::learn_traffic_classes;
-pub(crate) use self::own_umask::unshare_file_system_attributes;
-#[cfg(test)]
-pub(crate) use self::seccomp::call_without_arguments;
-pub(crate) use self::seccomp::install_filter;
-pub(crate) use self::tun::{
+pub use self::local_address::{LocalAddress, learn_local_addresses};
+pub use self::outer_header::learn_traffic_classes;
+pub use self::own_umask::unshare_file_system_attributes;
+#[cfg(feature = "testing")]
+pub use self::seccomp::call_without_arguments;
+pub use self::seccomp::install_filter;
+pub use self::tun::{
     tun_attach, tun_flags, tun_set_group, tun_set_header_size, tun_set_offload, tun_set_owner,
     tun_set_persist,
 };
-pub(crate) use self::vectors::{Vectors, word_sums};
+pub use self::vectors::{Vectors, word_sums};
 
 /// Bytes of all control messages that one message of ours may have: a segment size, an IPv6 source address, traffic class and
 /// hop limit, each with its header on a 64-bit machine.
@@ -65,39 +68,44 @@ impl ControlBuffer {
 
 /// What one message of a receive brought.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Received {
+pub struct Received {
     /// Where its bytes start in the buffer.
-    pub(crate) at: usize,
+    pub at: usize,
     /// How many they are.
-    pub(crate) len: usize,
+    pub len: usize,
     /// Length of each datagram in the buffer but the last; equal to `len` when there is one.
-    pub(crate) segment: usize,
+    pub segment: usize,
     /// Who sent them.
-    pub(crate) from: SocketAddr,
+    pub from: SocketAddr,
     /// Which of our addresses they came to, if the socket was told to say it.
-    pub(crate) local: Option<LocalAddress>,
+    pub local: Option<LocalAddress>,
     /// The index of the device by which they came, if the socket was told to say it; else 0.
-    pub(crate) device: u32,
+    pub device: u32,
     /// The traffic class of the header around them, if the socket was told to say it; else 0.
-    pub(crate) traffic_class: u8,
+    pub traffic_class: u8,
     /// The buffer was too small and the rest is lost.
-    pub(crate) truncated: bool,
+    pub truncated: bool,
 }
 
 /// A moment as clocks show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LocalTime {
-    pub(crate) year: i32,
+pub struct LocalTime {
+    /// The year of the Gregorian calendar.
+    pub year: i32,
     /// From 1.
-    pub(crate) month: i32,
-    pub(crate) day: i32,
-    pub(crate) hour: i32,
-    pub(crate) minute: i32,
-    pub(crate) second: i32,
+    pub month: i32,
+    /// From 1.
+    pub day: i32,
+    /// From 0 to 23.
+    pub hour: i32,
+    /// From 0.
+    pub minute: i32,
+    /// From 0; 60 in a leap second.
+    pub second: i32,
 }
 
 /// What clocks of this place show so many seconds after 1970. `None` beyond what they can show.
-pub(crate) fn local_time(seconds: u64) -> Option<LocalTime> {
+pub fn local_time(seconds: u64) -> Option<LocalTime> {
     let seconds = libc::time_t::try_from(seconds).ok()?;
     let mut time = MaybeUninit::<libc::tm>::uninit();
     // SAFETY: both point to values of their types that live through the call. The environment, which the call may
@@ -124,7 +132,10 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 /// `setsockopt` with an `int` value.
-pub(crate) fn set_option(
+///
+/// # Errors
+/// What the system refuses, as all functions here.
+pub fn set_option(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
     name: libc::c_int,
@@ -146,16 +157,20 @@ pub(crate) fn set_option(
 /// One instruction of a classic BPF program: `struct sock_filter` (linux/filter.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub(crate) struct Instruction {
-    pub(crate) code: u16,
-    pub(crate) jump_true: u8,
-    pub(crate) jump_false: u8,
-    pub(crate) k: u32,
+pub struct Instruction {
+    /// The operation.
+    pub code: u16,
+    /// Instructions that a condition which holds passes over.
+    pub jump_true: u8,
+    /// Instructions that a condition which does not hold passes over.
+    pub jump_false: u8,
+    /// The operand.
+    pub k: u32,
 }
 
 /// Gives the group of sockets that share this socket's address (SO_REUSEPORT) a program that chooses among
 /// them: it sees a datagram's payload and returns a socket's number in the order of binding.
-pub(crate) fn attach_reuseport_program(socket: BorrowedFd<'_>, program: &[Instruction]) -> io::Result<()> {
+pub fn attach_reuseport_program(socket: BorrowedFd<'_>, program: &[Instruction]) -> io::Result<()> {
     let length = u16::try_from(program.len()).map_err(io::Error::other)?;
     // The kernel copies the program and does not write to it.
     let program = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut().cast() };
@@ -220,7 +235,7 @@ unsafe fn received(header: &libc::msghdr, at: usize, len: usize) -> io::Result<R
 
 /// One `recvmsg` without waiting. With UDP_GRO it may bring several datagrams of one sender, all of
 /// [`Received::segment`] bytes but the last.
-pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
+pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
     let mut place = Place::new(buffer);
     let mut header = place.header();
     // SAFETY: name, iov and control each point to live, exclusively borrowed memory of the length given.
@@ -231,12 +246,12 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<R
 }
 
 /// Messages that one call of [`receive_many`] brings at most.
-pub(crate) const RECEIVE_SLOTS: usize = 8;
+pub const RECEIVE_SLOTS: usize = 8;
 
 /// One `recvmmsg` without waiting: each message into its own `slot` bytes of `buffer`, up to
 /// [`RECEIVE_SLOTS`] of them. They are put into `found`, which is cleared first; fewer than slots means that
 /// none is left in the socket. A message from no IP address is passed over.
-pub(crate) fn receive_many(
+pub fn receive_many(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
     slot: usize,
@@ -352,20 +367,20 @@ fn address(storage: &libc::sockaddr_storage) -> io::Result<SocketAddr> {
 
 /// A datagram to send, or equal datagrams in a row that the kernel shall cut (UDP_SEGMENT).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Message<'a> {
+pub struct Message<'a> {
     /// The bytes of all of them.
-    pub(crate) bytes: &'a [u8],
+    pub bytes: &'a [u8],
     /// Where to, in the socket's own address family.
-    pub(crate) to: SocketAddr,
+    pub to: SocketAddr,
     /// Bytes of each datagram, the last may be shorter; `None` sends one datagram.
-    pub(crate) segment: Option<u16>,
+    pub segment: Option<u16>,
     /// What the IP header around each shall have.
-    pub(crate) outer: OuterHeader,
+    pub outer: OuterHeader,
 }
 
 impl Message<'_> {
     /// An empty message without an address: the initial value of array elements.
-    pub(crate) const NONE: Message<'static> = Message {
+    pub const NONE: Message<'static> = Message {
         bytes: &[],
         to: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)),
         segment: None,
@@ -374,10 +389,10 @@ impl Message<'_> {
 }
 
 /// Datagrams that the kernel cuts a message into at most (linux/udp.h `UDP_MAX_SEGMENTS`; later kernels allow more).
-pub(crate) const MOST_SEGMENTS: usize = 64;
+pub const MOST_SEGMENTS: usize = 64;
 
 /// Messages that one call of [`send_many`] takes at most.
-pub(crate) const SEND_BATCH: usize = 64;
+pub const SEND_BATCH: usize = 64;
 
 const SEND_FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
@@ -425,11 +440,7 @@ impl Parts {
 }
 
 /// One `sendmsg` without waiting, from that local address or, without one, from that which the system chooses.
-pub(crate) fn send(
-    socket: BorrowedFd<'_>,
-    message: &Message<'_>,
-    source: Option<LocalAddress>,
-) -> io::Result<()> {
+pub fn send(socket: BorrowedFd<'_>, message: &Message<'_>, source: Option<LocalAddress>) -> io::Result<()> {
     let mut parts = Parts::of(message);
     let header = parts.header(message, source);
     // SAFETY: name, iov and control point into `parts` and `message`, which outlive the call; the kernel
@@ -440,7 +451,7 @@ pub(crate) fn send(
 
 /// The same with `header` before each of the message's datagrams. Of more than [`MOST_SEGMENTS`] datagrams those beyond are not
 /// sent.
-pub(crate) fn send_with_header(
+pub fn send_with_header(
     socket: BorrowedFd<'_>,
     header: &[u8],
     message: &Message<'_>,
@@ -468,7 +479,7 @@ pub(crate) fn send_with_header(
 
 /// One `sendmmsg` without waiting, of up to [`SEND_BATCH`] messages in order, all from the same address as with [`send`].
 /// Gives how many were taken; an error means that the first was not.
-pub(crate) fn send_many(
+pub fn send_many(
     socket: BorrowedFd<'_>,
     messages: &[Message<'_>],
     source: Option<LocalAddress>,
@@ -488,15 +499,18 @@ pub(crate) fn send_many(
 }
 
 /// The resolver's words for "there is no such name" (`EAI_NONAME`).
-pub(crate) fn unknown_name_text() -> String {
+pub fn unknown_name_text() -> String {
     // SAFETY: `gai_strerror` gives a pointer to a constant, NUL-terminated text for any number.
     let text = unsafe { CStr::from_ptr(libc::gai_strerror(libc::EAI_NONAME)) };
     text.to_string_lossy().into_owned()
 }
 
 /// Moves this thread, and those it starts from now on, into a fresh network namespace.
-#[cfg(test)]
-pub(crate) fn enter_fresh_network_namespace() -> io::Result<()> {
+///
+/// # Errors
+/// Without `CAP_SYS_ADMIN`.
+#[cfg(feature = "testing")]
+pub fn enter_fresh_network_namespace() -> io::Result<()> {
     // SAFETY: CLONE_NEWNET does not touch the descriptor table, which is what makes `unshare` unsafe.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }?;
     Ok(())

@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_micros(50);
 
 /// What each thread gives up, for good.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Step<'a> {
+pub enum Step<'a> {
     /// Capabilities that a program could gain: the bounding and the ambient set (capabilities(7)). Needs CAP_SETPCAP.
     Bounds,
     /// All capabilities of its own. Not in the calling thread, which may keep some.
@@ -49,7 +49,7 @@ static FAILED: AtomicI32 = AtomicI32::new(0);
 ///
 /// # Errors
 /// The first that a thread met. Some threads may have done the step then.
-pub(crate) fn in_every_thread(step: Step<'_>) -> io::Result<()> {
+pub fn in_every_thread(step: Step<'_>) -> io::Result<()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let (number, ruleset) = match step {

@@ -25,7 +25,7 @@ impl InterfaceRequest {
 
 /// Makes the open `/dev/net/tun` a queue of the device `name` (`tun%d` lets the kernel count), and gives
 /// the device's name. A name must be shorter than 16 bytes.
-pub(crate) fn tun_attach(tun: BorrowedFd<'_>, name: &str, flags: libc::c_int) -> io::Result<String> {
+pub fn tun_attach(tun: BorrowedFd<'_>, name: &str, flags: libc::c_int) -> io::Result<String> {
     let mut request = InterfaceRequest { flags: flags as u16, ..InterfaceRequest::EMPTY };
     let bytes = name.as_bytes();
     if bytes.len() >= request.name.len() || bytes.contains(&0) {
@@ -41,7 +41,7 @@ pub(crate) fn tun_attach(tun: BorrowedFd<'_>, name: &str, flags: libc::c_int) ->
 }
 
 /// The name of the device that an open `/dev/net/tun` is a queue of, and with which `IFF_*` flags.
-pub(crate) fn tun_flags(tun: BorrowedFd<'_>) -> io::Result<(String, libc::c_int)> {
+pub fn tun_flags(tun: BorrowedFd<'_>) -> io::Result<(String, libc::c_int)> {
     let mut request = InterfaceRequest::EMPTY;
     // SAFETY: `TUNGETIFF` writes one `struct ifreq`, which `request` is; other drivers know no request of this number,
     // which has the size of an `int` in it.
@@ -50,35 +50,35 @@ pub(crate) fn tun_flags(tun: BorrowedFd<'_>) -> io::Result<(String, libc::c_int)
 }
 
 /// Says which offloads the reader of this TUN understands (`TUN_F_*`).
-pub(crate) fn tun_set_offload(tun: BorrowedFd<'_>, features: libc::c_uint) -> io::Result<()> {
+pub fn tun_set_offload(tun: BorrowedFd<'_>, features: libc::c_uint) -> io::Result<()> {
     // SAFETY: `TUNSETOFFLOAD` takes its argument by value and touches no memory of ours.
     check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD as _, features as libc::c_ulong) })?;
     Ok(())
 }
 
 /// Says whether the device outlasts its queues.
-pub(crate) fn tun_set_persist(tun: BorrowedFd<'_>, persists: bool) -> io::Result<()> {
+pub fn tun_set_persist(tun: BorrowedFd<'_>, persists: bool) -> io::Result<()> {
     // SAFETY: `TUNSETPERSIST` takes its argument by value and touches no memory of ours.
     check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETPERSIST as _, libc::c_ulong::from(persists)) })?;
     Ok(())
 }
 
 /// Lets the user of that number open the device without a right of its own.
-pub(crate) fn tun_set_owner(tun: BorrowedFd<'_>, user: u32) -> io::Result<()> {
+pub fn tun_set_owner(tun: BorrowedFd<'_>, user: u32) -> io::Result<()> {
     // SAFETY: `TUNSETOWNER` takes its argument by value and touches no memory of ours.
     check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOWNER as _, user as libc::c_ulong) })?;
     Ok(())
 }
 
 /// The same for a group.
-pub(crate) fn tun_set_group(tun: BorrowedFd<'_>, group: u32) -> io::Result<()> {
+pub fn tun_set_group(tun: BorrowedFd<'_>, group: u32) -> io::Result<()> {
     // SAFETY: `TUNSETGROUP` takes its argument by value and touches no memory of ours.
     check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETGROUP as _, group as libc::c_ulong) })?;
     Ok(())
 }
 
 /// Sets the length of the header in front of each packet of a device with `IFF_VNET_HDR`.
-pub(crate) fn tun_set_header_size(tun: BorrowedFd<'_>, size: usize) -> io::Result<()> {
+pub fn tun_set_header_size(tun: BorrowedFd<'_>, size: usize) -> io::Result<()> {
     let size = libc::c_int::try_from(size).map_err(io::Error::other)?;
     // SAFETY: `TUNSETVNETHDRSZ` reads one `int` from a pointer to a live one.
     check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &raw const size) })?;

@@ -9,7 +9,7 @@ mod avx2;
 
 /// Instructions for batches of messages that this processor has. A value is there only after it was asked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Vectors(Kind);
+pub struct Vectors(Kind);
 
 /// Bytes of the stack that are wiped after a batch: as many as its functions take, and more; without optimization they take more.
 /// The compiler puts keystream and keys of Poly1305 there that have no place in registers. A test looks for them (`aead/tests.rs`).
@@ -30,7 +30,7 @@ enum Kind {
 impl Vectors {
     /// All that this processor has, the fastest first.
     #[cfg(target_arch = "x86_64")]
-    pub(crate) fn detect() -> impl Iterator<Item = Self> {
+    pub fn detect() -> impl Iterator<Item = Self> {
         let has_avx512 = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512ifma");
@@ -40,18 +40,18 @@ impl Vectors {
 
     /// None: only x86-64 has them.
     #[cfg(not(target_arch = "x86_64"))]
-    pub(crate) fn detect() -> impl Iterator<Item = Self> {
+    pub fn detect() -> impl Iterator<Item = Self> {
         std::iter::empty()
     }
 
     /// Encrypts the messages and writes their tags.
-    pub(crate) fn seal(self, key: &Key, messages: &mut [Message<'_>]) {
+    pub fn seal(self, key: &Key, messages: &mut [Message<'_>]) {
         self.seal_batch(key, messages);
         zeroize_stack::<STACK>();
     }
 
     /// Opens at most [`adit_chacha::BATCH`] messages; the bits of those that are authentic.
-    pub(crate) fn open(self, key: &Key, messages: &mut [Message<'_>]) -> u32 {
+    pub fn open(self, key: &Key, messages: &mut [Message<'_>]) -> u32 {
         let authentic = self.open_batch(key, messages);
         zeroize_stack::<STACK>();
         authentic
@@ -86,7 +86,7 @@ impl Vectors {
 
 /// The sums of the Internet checksum that this processor has, the fastest first; at least one.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn word_sums() -> impl Iterator<Item = WordSum> {
+pub fn word_sums() -> impl Iterator<Item = WordSum> {
     // SAFETY: the function is safe but for the instructions that it is compiled to, those of AVX-512 F. It is given out only
     // where the processor has them and the operating system keeps their registers, which is what the macro below asks.
     let avx512: WordSum = |bytes| unsafe { adit_checksum::avx512(bytes) };
@@ -102,6 +102,6 @@ pub(crate) fn word_sums() -> impl Iterator<Item = WordSum> {
 
 /// The sum of the Internet checksum that all processors have.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn word_sums() -> impl Iterator<Item = WordSum> {
+pub fn word_sums() -> impl Iterator<Item = WordSum> {
     std::iter::once(adit_checksum::portable as WordSum)
 }

@@ -5,8 +5,11 @@ use std::io;
 use seccompiler::sock_filter;
 
 /// Makes a system call whose arguments are zeros.
-#[cfg(test)]
-pub(crate) fn call_without_arguments(number: libc::c_long) -> io::Result<()> {
+///
+/// # Errors
+/// What the system answers.
+#[cfg(feature = "testing")]
+pub fn call_without_arguments(number: libc::c_long) -> io::Result<()> {
     // SAFETY: the tests call numbers that a filter refuses; without one, these do nothing with zeros but fail or return.
     match unsafe { libc::syscall(number, 0, 0, 0, 0, 0, 0) } {
         -1 => Err(io::Error::last_os_error()),
@@ -18,7 +21,7 @@ pub(crate) fn call_without_arguments(number: libc::c_long) -> io::Result<()> {
 ///
 /// # Errors
 /// When the kernel refuses.
-pub(crate) fn install_filter(program: &[sock_filter]) -> io::Result<()> {
+pub fn install_filter(program: &[sock_filter]) -> io::Result<()> {
     let len = u16::try_from(program.len()).map_err(io::Error::other)?;
     // The crate's instructions have the kernel's layout (`#[repr(C)]`, seccompiler's `backend/bpf.rs`).
     let program = libc::sock_fprog { len, filter: program.as_ptr().cast::<libc::sock_filter>().cast_mut() };
