@@ -64,8 +64,12 @@ pub(crate) struct Peer {
     pub(crate) preshared: PresharedKey,
     /// `None`: no post-quantum keys are agreed on with it.
     post_quantum: Option<Box<Agreement>>,
-    /// Where it is over UDP, as configured, or as an authentic datagram showed. There may be no socket to reach it by.
+    /// Its address over UDP, as configured, or as an authentic datagram showed. There may be no socket to reach it by.
     remote: Option<SocketAddr>,
+    /// The address that was configured last.
+    configured: Option<SocketAddr>,
+    /// The handshake that is tried goes to the configured address, although the peer was heard from another.
+    tries_configured: bool,
     path: Option<Path>,
     /// The MTU of the path, where the system knows it.
     path_mtu: Option<u16>,
@@ -118,6 +122,8 @@ impl Peer {
             preshared: PresharedKey::default(),
             post_quantum: None,
             remote: None,
+            configured: None,
+            tries_configured: false,
             path: None,
             path_mtu: None,
             stream: None,
@@ -180,10 +186,24 @@ impl Peer {
         })
     }
 
-    /// The peer is at that address, as was configured.
+    /// The peer is at that address, as was configured. A handshake that waits for its response is tried there at once.
     pub(crate) fn set_endpoint(&mut self, shared: &mut Shared, remote: SocketAddr) {
+        let is_other = self.remote != Some(remote);
         self.remote = Some(remote);
+        self.configured = Some(remote);
+        self.tries_configured = false;
         self.find_path(shared);
+        if is_other && self.path.is_some() && self.timers.retry.is_some() {
+            self.handshake_sent = None;
+            self.initiate(shared, true);
+        }
+    }
+
+    /// The path to the configured address, where the peer was heard from another one and a socket reaches both.
+    fn configured_path(&self, shared: &Shared) -> Option<Path> {
+        let configured = self.configured.filter(|configured| Some(*configured) != self.remote)?;
+        let roamed = self.path.filter(|path| path.transport() == Transport::Udp);
+        roamed.and_then(|_| shared.path_to(configured))
     }
 
     /// The peer is reached by that path from now on.
@@ -237,7 +257,8 @@ impl Peer {
     }
 
     fn find_path(&mut self, shared: &mut Shared) {
-        match self.remote.and_then(|remote| shared.path_to(remote)) {
+        let known = [self.remote, self.configured].into_iter().flatten();
+        match known.into_iter().find_map(|remote| shared.path_to(remote)) {
             Some(path) => self.set_path(shared, path),
             None if self.path.is_some() => self.lose_path(shared),
             None => {}

@@ -40,7 +40,9 @@ impl Peer {
         }
         // A key of low order has no agreement: nothing is ever sent to it.
         let Ok(message) = self.initiation(shared) else { return };
-        shared.send(path, &message);
+        // Only the initiation goes there: packets follow when the peer has answered.
+        let configured = self.configured_path(shared).filter(|_| self.tries_configured);
+        shared.send(configured.unwrap_or(path), &message);
         self.sent.handshakes += INITIATION_LEN as u64;
         self.unanswered = self.unanswered.saturating_add(1);
         self.handshake_message_sent(shared);
@@ -182,6 +184,7 @@ impl Peer {
     pub(super) fn handshake_complete(&mut self, shared: &mut Shared) {
         self.timers.handshake_complete();
         self.unanswered = 0;
+        self.tries_configured = false;
         let last_handshake_wall = shared.timestamps.wall(shared.now);
         match &mut self.up {
             Some(up) => {

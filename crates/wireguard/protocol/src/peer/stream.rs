@@ -92,7 +92,7 @@ impl Peer {
         if let Some(stream) = &mut self.stream {
             stream.state = State::Open(path);
         }
-        self.remote = None;
+        (self.remote, self.configured) = (None, None);
         self.set_path(shared, path);
         if self.sessions.usable(shared.now).is_some() {
             return self.send_keepalive(shared);
@@ -108,7 +108,7 @@ impl Peer {
     pub(crate) fn not_connected(&mut self, shared: &mut Shared, failure: &OpenFailure) {
         let Some(stream) = &mut self.stream else { return };
         stream.wait(shared.now);
-        let text = format!("{}: it cannot be reached over TCP: {}", self.key, failure.text());
+        let text = format!("{}: it cannot be reached over TCP: {}", self.called(), failure.text());
         shared.report(Severity::Warning, None, text);
     }
 
@@ -148,7 +148,7 @@ impl Peer {
         if !is_dead || self.stream.is_none() || self.path.is_none() {
             return false;
         }
-        self.remote = None;
+        (self.remote, self.configured) = (None, None);
         self.lose_path(shared);
         self.connect(shared);
         true

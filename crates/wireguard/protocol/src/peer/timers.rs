@@ -29,6 +29,8 @@ pub(super) const LAST_MINUTE: Duration = Duration::from_secs(180 - 10 - 5);
 /// Initiations after the first that are not answered. `Rekey-Attempt-Time`, 90 s, is counted in attempts: 20 in all
 /// (wireguard-go: `MaxTimerHandshakes`).
 const RETRIES: u32 = 19;
+/// Initiations without an answer at the address that a peer was heard from last, before the configured address is tried, too.
+const ROAMED_ATTEMPTS: u32 = 2;
 /// When the keys of a peer that is silent are forgotten.
 const WIPE_AFTER: Duration = REJECT_AFTER_TIME.saturating_mul(3);
 
@@ -120,6 +122,7 @@ impl Peer {
             return;
         }
         self.forget_source(shared);
+        self.tries_configured = self.unanswered >= ROAMED_ATTEMPTS && !self.tries_configured;
         self.initiate(shared, true);
         // Where a response was sent less than 5 s ago, nothing may be sent: it is tried again when that has passed. Without
         // a path, as when a TCP connection broke, it is tried again as if it had been sent.

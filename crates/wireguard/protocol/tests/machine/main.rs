@@ -4,6 +4,7 @@
 mod support;
 
 mod configuration;
+mod configured_endpoint;
 mod first_answers;
 mod flood;
 mod gate;
