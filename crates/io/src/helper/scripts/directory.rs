@@ -28,27 +28,31 @@ pub(super) struct Directory {
 }
 
 impl Directory {
+    /// Makes and locks a directory below `parent`.
     pub(super) fn make(parent: &Path) -> io::Result<Self> {
         loop {
-            let tag = OsRng.try_next_u64().map_err(|error| io::Error::other(error.to_string()))?;
-            let path = parent.join(format!("{PREFIX}{tag:016x}"));
-            DirBuilder::new().mode(0o700).create(&path)?;
             // Another start may take it for abandoned before it is locked, and remove it.
-            match lock(&path) {
-                Ok(Some(lock)) if path.is_dir() => {
-                    // The owner of the directory around it may have put one of its own in its place.
-                    if lock.metadata()?.uid() != geteuid().as_raw() {
-                        return Err(io::Error::other(
-                            "the directory of scripts' files belongs to another user",
-                        ));
-                    }
-                    return Ok(Directory { path, locked: Arc::new(lock) });
-                }
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+            if let Some(directory) = Directory::lock(create(parent)?)? {
+                return Ok(directory);
             }
         }
+    }
+
+    /// Locks the directory at `path`, which was just made. `None` if it is not there any more, or locked by another start.
+    ///
+    /// # Errors
+    /// The owner of the directory around it has put something else in its place: a link, a file, or a directory of another user.
+    pub(super) fn lock(path: PathBuf) -> io::Result<Option<Self>> {
+        let locked = match lock(&path) {
+            Ok(locked) => locked.filter(|_| path.is_dir()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let Some(locked) = locked else { return Ok(None) };
+        if locked.metadata()?.uid() != geteuid().as_raw() {
+            return Err(io::Error::other("the directory of scripts' files belongs to another user"));
+        }
+        Ok(Some(Directory { path, locked: Arc::new(locked) }))
     }
 
     /// A directory for the files of one run, that only this process's user can enter.
@@ -137,6 +141,14 @@ impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
     }
+}
+
+/// Makes a directory with a random name below `parent`, which no other user can enter.
+pub(super) fn create(parent: &Path) -> io::Result<PathBuf> {
+    let tag = OsRng.try_next_u64().map_err(|error| io::Error::other(error.to_string()))?;
+    let path = parent.join(format!("{PREFIX}{tag:016x}"));
+    DirBuilder::new().mode(0o700).create(&path)?;
+    Ok(path)
 }
 
 /// Opens a directory, never through a link, and locks it. `None` if another has it locked.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-use super::directory::{PREFIX, read_small};
+use super::directory::{PREFIX, create, read_small};
 use super::*;
 use crate::testing::{Scratch, in_fresh_network};
 
@@ -60,6 +60,46 @@ fn what_a_script_links_to_is_not_read_back() {
     fs::hard_link(&file, &other_name).unwrap();
     assert!(read("other-name").is_err());
     assert!(read(".").is_err(), "a directory");
+}
+
+/// The user that scripts become may own `tmp-dir`, and act between the making and the locking of a directory in it.
+#[test]
+fn a_directory_that_was_exchanged_before_it_was_locked_is_not_used() {
+    in_fresh_network(|| {
+        let scratch = Scratch::new("exchanged");
+        let [others, elsewhere] = ["others", "elsewhere"].map(|name| scratch.path().join(name));
+        let exchange = |put: &dyn Fn(&Path)| {
+            let path = create(scratch.path()).unwrap();
+            let name = path.file_name().unwrap().to_owned();
+            fs::rename(&path, elsewhere.join(name)).unwrap();
+            put(&path);
+            (Directory::lock(path.clone()).map(|taken| taken.is_some()), path)
+        };
+        fs::create_dir(&elsewhere).unwrap();
+        fs::create_dir(&others).unwrap();
+        fs::write(others.join("kept"), "").unwrap();
+        chown(&others, Some(65534), None).unwrap();
+
+        let (outcome, path) = exchange(&|path| fs::rename(&others, path).unwrap());
+        assert!(outcome.unwrap_err().to_string().contains("belongs to another user"));
+        assert!(path.join("kept").exists(), "what is another's is not removed");
+        fs::rename(&path, &others).unwrap();
+
+        // A link to a directory of this process's user, which would pass for its own.
+        let (outcome, path) = exchange(&|path| symlink("/etc", path).unwrap());
+        assert!(outcome.is_err(), "a link is not followed");
+        fs::remove_file(path).unwrap();
+
+        let (outcome, path) = exchange(&|path| fs::write(path, "").unwrap());
+        assert!(outcome.is_err(), "a file");
+        fs::remove_file(path).unwrap();
+
+        let (outcome, _) = exchange(&|_| {});
+        assert!(!outcome.unwrap(), "another is made");
+
+        let left = create(scratch.path()).unwrap();
+        assert!(Directory::lock(left).unwrap().is_some(), "one that is left alone");
+    });
 }
 
 /// It may enter the directory of its own script's files, and of no other's.
