@@ -181,6 +181,22 @@ pub struct SocketRouting {
     pub mark: Option<u32>,
     /// The device that they send and receive by (SO_BINDTODEVICE), such as a VRF.
     pub device: Option<DeviceName>,
+    /// Whether routers may cut IPv4 datagrams that they send over UDP.
+    pub fragmentation: Fragmentation,
+}
+
+/// Whether routers may cut IPv4 datagrams into fragments (IP_MTU_DISCOVER, ip(7)). IPv6 routers never do (RFC 8200 §5).
+///
+/// Batches of datagrams (UDP_SEGMENT) may be cut in any case: Linux sets DF on what fits the path's MTU, and takes a batch for one
+/// long datagram (`__ip_make_skb` in net/ipv4/ip_output.c).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fragmentation {
+    /// As the system has it (`net.ipv4.ip_no_pmtu_disc`): by default a single datagram has DF, and ICMP says which size fits
+    /// (RFC 1191). Where ICMP messages get lost, so do long datagrams.
+    #[default]
+    System,
+    /// Routers cut what does not fit.
+    Allowed,
 }
 
 /// Sizes of the socket buffers in bytes; `None` leaves the choice to adit (UDP) or the kernel (TCP).

@@ -47,7 +47,8 @@ mod zone;
 
 pub use clock::{clock, local_time, unix_at_origin, unix_now};
 pub use config::{
-    Buffers, DriverConfig, Execution, Family, Listen, Remote, SocketRouting, StreamOptions, UdpSource,
+    Buffers, DriverConfig, Execution, Family, Fragmentation, Listen, Remote, SocketRouting, StreamOptions,
+    UdpSource,
 };
 pub use driver::{
     BindAnswer, Change, Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, MakeCodec,

@@ -405,7 +405,7 @@ fn connect(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Buffers, SocketRouting};
+    use crate::config::{Buffers, Fragmentation, SocketRouting};
 
     fn remote(host: &str, transport: Transport, family: Family) -> Remote {
         let connect_timeout = Duration::from_secs(2);
@@ -434,7 +434,7 @@ mod tests {
         buffers: Buffers { sndbuf: None, rcvbuf: None },
         gso: true,
         gro: true,
-        routing: SocketRouting { mark: None, device: None },
+        routing: SocketRouting { mark: None, device: None, fragmentation: Fragmentation::System },
     };
 
     #[test]

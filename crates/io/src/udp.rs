@@ -30,7 +30,7 @@ use self::segment_limits::SegmentLimits;
 pub(crate) use self::self_test::self_test;
 pub(crate) use self::source::PinnedSource;
 use crate::clock;
-use crate::config::{Buffers, SocketRouting};
+use crate::config::{Buffers, Fragmentation, SocketRouting};
 use crate::helper::SocketChannel;
 use crate::mark;
 
@@ -151,6 +151,11 @@ impl UdpSocket {
     fn bind_one(address: SocketAddr, options: &UdpOptions, sharing: Sharing) -> io::Result<UdpSocket> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         mark::route(&socket, options.routing)?;
+        if options.routing.fragmentation == Fragmentation::Allowed {
+            // Of an IPv6 socket it is about IPv4 datagrams, too: those to mapped addresses.
+            let never = libc::IP_PMTUDISC_DONT;
+            sys::set_option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, never)?;
+        }
         socket.set_reuse_port(sharing.address)?;
         socket.set_nonblocking(true)?;
         if address.is_ipv6() {

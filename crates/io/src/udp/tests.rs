@@ -280,6 +280,41 @@ fn datagrams_longer_than_the_mtu_travel_in_fragments() {
     });
 }
 
+/// Whether the next `count` IPv4 packets that come out of the device have DF.
+fn dont_fragment(tun: &Tun, count: usize) -> Vec<bool> {
+    let mut buffer = vec![0; READ_BUFFER];
+    let mut found = Vec::new();
+    while found.len() < count {
+        assert!(readable(tun.as_fd()).unwrap(), "only {} of {count} packets came", found.len());
+        let length = tun.read(&mut buffer).unwrap();
+        let packet = &buffer[VNET_HEADER..length];
+        if packet[0] == 0x45 {
+            found.push(packet[6] & 0x40 != 0);
+        }
+    }
+    found
+}
+
+/// A path that carries less, and on which ICMP gets lost, carries single datagrams and batches alike.
+#[test]
+fn routers_may_cut_single_datagrams_as_they_may_batches() {
+    in_fresh_network(|| {
+        let (tun, _routing) = narrow_link(1500);
+        let to: SocketAddr = "10.5.0.2:9".parse().unwrap();
+        for (fragmentation, single) in [(Fragmentation::System, true), (Fragmentation::Allowed, false)] {
+            let routing = SocketRouting { fragmentation, ..SocketRouting::default() };
+            for bound in ["0.0.0.0:0", "[::]:0"] {
+                let options = UdpOptions { routing, ..options(true) };
+                let socket = UdpSocket::bind(bound.parse().unwrap(), &options).unwrap();
+                socket.send(&[7; 1000], 1000, to).unwrap();
+                assert_eq!(dont_fragment(&tun, 1), [single], "{fragmentation:?}, {bound}");
+                socket.send(&[7; 4000], 1000, to).unwrap();
+                assert_eq!(dont_fragment(&tun, 4), [false; 4], "{fragmentation:?}, a batch, {bound}");
+            }
+        }
+    });
+}
+
 /// A batch, and a single datagram, from an address that is not there; then the batch again when it is.
 #[test]
 fn a_source_that_the_system_refuses_is_done_without() {

@@ -18,8 +18,8 @@ use std::time::Instant;
 
 use adit_core::{Ended, Severity, SharedPool, TunnelSettings};
 use adit_io::{
-    Buffers, Driver, DriverConfig, DriverError, HelperAccess, Policy, SharedDevice, SocketRouting,
-    StreamOptions, TunConfig, TunError, UdpBinding,
+    Buffers, Driver, DriverConfig, DriverError, Fragmentation, HelperAccess, Policy, SharedDevice,
+    SocketRouting, StreamOptions, TunConfig, TunError, UdpBinding,
 };
 use adit_wireguard::{Changes, Interface, Params};
 use rand_core::{OsRng, TryRngCore as _};
@@ -228,7 +228,8 @@ pub(crate) fn driver_config(tun: TunConfig, workers: usize) -> DriverConfig {
         multihome: false,
         remotes: Vec::new(),
         buffers: Buffers::default(),
-        socket_routing: SocketRouting::default(),
+        // As the kernel's WireGuard has it (`df` in drivers/net/wireguard/socket.c).
+        socket_routing: SocketRouting { fragmentation: Fragmentation::Allowed, ..SocketRouting::default() },
         port_share: None,
         workers,
         max_connections: 0,

@@ -45,7 +45,11 @@ pub(crate) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
             rcvbuf: config.socket.rcvbuf.and_then(|size| usize::try_from(size).ok()),
         },
         port_share: port_share(&config.role),
-        socket_routing: SocketRouting { mark: config.socket.mark, device: config.socket.device },
+        socket_routing: SocketRouting {
+            mark: config.socket.mark,
+            device: config.socket.device,
+            ..SocketRouting::default()
+        },
         // One peer is served by one worker.
         max_connections: max_connections(&config.role),
         workers: if matches!(config.role, file::Role::PointToPoint(_)) { 1 } else { workers },

@@ -73,6 +73,30 @@ fn drop_longer(end: &End, length: u32) {
     }
 }
 
+/// A narrow link on the way whose ICMP messages get lost: only what may be cut comes through.
+#[test]
+fn datagrams_may_be_cut_on_their_way() {
+    if !can_run("datagrams_may_be_cut_on_their_way", &[PROGRAMS[0], "nft"]) {
+        return;
+    }
+    let [first, second] = &pair([Program::Adit; 2]);
+    for end in [first, second] {
+        for words in [
+            "add table inet narrow".to_owned(),
+            "add chain inet narrow in { type filter hook input priority 0; }".to_owned(),
+            format!("add rule inet narrow in udp dport {PORT} ip frag-off & 0x4000 != 0 drop"),
+        ] {
+            let mut nft = program("nft").unwrap();
+            nft.arg(words);
+            end.namespace.run(nft).unwrap();
+        }
+    }
+    second.reaches(first);
+    let ping = Ping { size: 1372, ..Ping::new(5, Duration::from_millis(20)) };
+    let report = ping.run(&second.namespace, first.inner()).unwrap();
+    assert!(report.is_clean(), "{report:?}");
+}
+
 /// An MTU of 1412, as PPPoE needs it, set while the interfaces run: no datagram is longer than 1,492 bytes over IPv6.
 #[test]
 fn padding_follows_a_change_of_the_mtu() {
