@@ -78,6 +78,8 @@ pub struct StaticTunnel {
     lifetime: Lifetime,
     remote: usize,
     attempts: u32,
+    /// Addresses that refused datagrams, one after the other, in this attempt.
+    refused_addresses: u32,
     /// How many remotes in a row have names that do not exist, and since when.
     unknown: (usize, Instant),
     ever_opened: bool,
@@ -109,6 +111,7 @@ impl StaticTunnel {
             lifetime: Lifetime::new(now, params.limits),
             remote: 0,
             attempts: 0,
+            refused_addresses: 0,
             unknown: (0, now),
             ever_opened: false,
             told_elsewhere: false,
@@ -249,10 +252,13 @@ impl StaticTunnel {
             self.unproven.remove(&path);
             return;
         }
-        // Of a UDP path it says that the address refuses datagrams. The other end may be heard all the same.
-        if self.state == State::Running && path.transport() == Transport::Tcp {
-            self.loses_by("connection-reset");
-            self.lose(&format!("the connection broke: {reason}"), false);
+        match path.transport() {
+            _ if self.state != State::Running => {}
+            Transport::Udp => self.address_refused(path, reason),
+            Transport::Tcp => {
+                self.loses_by("connection-reset");
+                self.lose(&format!("the connection broke: {reason}"), false);
+            }
         }
     }
 

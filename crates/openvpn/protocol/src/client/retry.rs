@@ -7,10 +7,7 @@ use adit_core::{Ended, Path, Severity};
 use super::connection::Connection;
 use super::{Client, State};
 use crate::request::{Event, Request};
-use crate::retry::Retry;
-
-/// So many addresses that refuse datagrams are tried without a wait between them.
-const MOST_REFUSED_ADDRESSES: u32 = 8;
+use crate::retry::{MOST_REFUSED_ADDRESSES, Retry};
 
 /// Where the next attempt goes.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use adit_core::{Ended, OpenFailure, Path, Severity};
 use super::{State, StaticTunnel};
 use crate::lifetime::Lifetime;
 use crate::request::Event;
-use crate::retry::Retry;
+use crate::retry::{MOST_REFUSED_ADDRESSES, Retry};
 
 impl StaticTunnel {
     pub(super) fn open(&mut self) {
@@ -47,6 +47,7 @@ impl StaticTunnel {
         self.leave();
         self.take_next();
         self.attempts = self.attempts.saturating_add(1);
+        self.refused_addresses = 0;
         let (waits, most_rounds) = (self.params.retry, self.params.retry_max);
         let retry = Retry { waits, most_rounds, remotes: self.params.remotes.len() };
         let Some(wait) = retry.wait_after(self.attempts, was_up) else {
@@ -60,6 +61,27 @@ impl StaticTunnel {
             self.remote = (self.remote + 1) % self.params.remotes.len().max(1);
         }
         self.state = State::Waiting(self.now + wait);
+    }
+
+    /// The address that was opened refuses datagrams: the remote's next address is tried at once. Where many have refused, the other
+    /// end is perhaps not there yet: it may still be heard at the last one.
+    pub(super) fn address_refused(&mut self, path: Path, reason: &str) {
+        let is_heard = self.heard || self.up.is_some();
+        let is_over = self.refused_addresses >= MOST_REFUSED_ADDRESSES || self.next.is_some();
+        if self.path != Some(path) || self.params.waits() || is_heard || is_over {
+            return;
+        }
+        self.refused_addresses += 1;
+        let goes_on = if self.refused_addresses < MOST_REFUSED_ADDRESSES {
+            "its next address is tried"
+        } else {
+            "its next address is tried, and kept, as many have refused"
+        };
+        let name = self.remote_name();
+        let text = format!("{name}: {} refuses datagrams: {reason}; {goes_on}", path.remote());
+        self.report(Severity::Warning, None, text);
+        self.leave();
+        self.open();
     }
 
     pub(super) fn open_failed(&mut self, failure: OpenFailure) {

@@ -315,6 +315,48 @@ fn who_connects_seals_at_once_and_tries_again() {
     assert!(!end.is_up());
 }
 
+/// A driver that is told to open a remote again takes its next address.
+#[test]
+fn the_next_address_is_tried_at_once_where_one_refuses_datagrams() {
+    let refuses = |end: &mut End, path| {
+        end.command(at(1), Command::Closed { path, reason: "Connection refused".to_owned() })
+    };
+    let opens = |events: &[Event]| events.iter().any(|event| matches!(event, Event::Open { remote: 0 }));
+    let mut end = End::new(connecting(Transport::Udp), at(0));
+    end.opened(at(1), udp(1));
+    for number in 1..=8 {
+        assert!(refuses(&mut end, udp(99)).is_empty(), "another path is meant");
+        let events = refuses(&mut end, udp(number));
+        assert!(closed(&events) == [udp(number)] && opens(&events));
+        assert!(told(&events).contains("refuses datagrams: Connection refused"), "{events:?}");
+        assert_eq!(reached(&end.opened(at(1), udp(number + 1))), [udp(number + 1)]);
+    }
+    // All refuse while the other end is not started: it is heard where it was tried last.
+    assert!(refuses(&mut end, udp(9)).is_empty());
+    end.first_opened(at(2));
+    assert!(end.is_up());
+    // The next attempt may try as many again.
+    end.timeout(at(70));
+    let again = end.machine.poll_timeout().unwrap();
+    end.timeout(again);
+    end.opened(again, udp(1));
+    assert!(opens(&refuses(&mut end, udp(1))));
+}
+
+/// A refusal that is told late, or of another datagram, ends nothing; nor does one at an end that waits.
+#[test]
+fn an_end_that_was_heard_does_not_refuse() {
+    let refused = || Command::Closed { path: udp(1), reason: "Connection refused".to_owned() };
+    let mut end = End::new(connecting(Transport::Udp), at(0));
+    end.opened(at(1), udp(1));
+    end.first_opened(at(1));
+    assert!(end.command(at(2), refused()).is_empty() && end.is_up());
+    let mut end = End::new(waiting(), at(0));
+    end.first_opened(at(1));
+    end.roamed(at(1), udp(1));
+    assert!(end.command(at(2), refused()).is_empty() && end.is_up());
+}
+
 #[test]
 fn attempts_end_where_the_file_says() {
     let unknown = || OpenFailure::UnknownName("there is no east".to_owned());
