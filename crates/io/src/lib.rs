@@ -71,7 +71,7 @@ pub use privileges::{
     forbid_core_files, lock_memory, restrict_libraries, set_niceness, user_and_group,
 };
 pub use proxy::{HttpAuthentication, HttpProxy, Proxy, ProxyCredentials, ProxyKind};
-pub use refusal::first_not_refusing;
+pub use refusal::{RefusalCheck, first_not_refusing};
 pub use replace::replace_file;
 pub use routing::Routing;
 pub use tls::TlsClient;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Socket, Type};
 
 use crate::config::SocketRouting;
+use crate::helper::{HelperAccess, SocketChannel};
 use crate::mark;
 
 /// How long an answer by ICMP counts.
@@ -19,6 +20,9 @@ pub(crate) const LISTENING: Duration = Duration::from_secs(3);
 /// The time that the preferred address of several has to refuse, before anything is sent there (RFC 8305, section 5, "Connection
 /// Attempt Delay").
 const DELAY: Duration = Duration::from_millis(250);
+
+/// What has come is read within that time.
+const LEAST_WAIT: Duration = Duration::from_millis(1);
 
 /// A datagram that was sent, and what may come of it.
 #[derive(Debug)]
@@ -33,6 +37,11 @@ impl Question {
             // Without the right to, only tunnels without policy routing work.
             let _ = mark::set_to(socket.as_fd(), own_mark);
         }
+        Question::by(socket, address)
+    }
+
+    /// Asks by that socket, which waits for answers.
+    fn by(socket: Socket, address: SocketAddr) -> io::Result<Self> {
         // The socket also reports errors that may pass, such as that of a host that is off (ip(7), ipv6(7)).
         let (level, name) = match address {
             SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_RECVERR),
@@ -47,7 +56,12 @@ impl Question {
 
     /// The refusal, if one comes within that time.
     pub(crate) fn refusal(&self, within: Duration) -> Option<io::Error> {
-        let until = Instant::now() + within;
+        self.refusal_until(Instant::now() + within)
+    }
+
+    /// The refusal, if one has come or comes until then.
+    fn refusal_until(&self, until: Instant) -> Option<io::Error> {
+        let until = until.max(Instant::now() + LEAST_WAIT);
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || self.0.set_read_timeout(Some(left)).is_err() {
@@ -70,6 +84,44 @@ fn is_refusal(error: &io::Error) -> bool {
     )
 }
 
+/// Asks by sockets of the helper, for a process that can make none.
+#[derive(Debug)]
+pub struct RefusalCheck(SocketChannel);
+
+impl RefusalCheck {
+    /// One for the tunnel of that helper, which binds and marks UDP sockets for it ([`crate::Policy::binds_udp`]).
+    ///
+    /// # Errors
+    /// When the helper is gone.
+    pub fn new(helper: &HelperAccess) -> io::Result<Self> {
+        Ok(RefusalCheck(helper.sockets()?))
+    }
+
+    /// Those of these addresses that do not refuse datagrams at once. Waits for 250 ms at most. Datagrams have that mark; 0: none.
+    pub fn not_refusing(&self, addresses: &[SocketAddr], mark: u32) -> Vec<SocketAddr> {
+        let asked: Vec<_> = addresses.iter().map(|address| (*address, self.ask(*address, mark))).collect();
+        let until = Instant::now() + DELAY;
+        let accepts = |question: &io::Result<Option<Question>>| match question {
+            Ok(question) => question.as_ref().is_none_or(|question| question.refusal_until(until).is_none()),
+            Err(_) => false,
+        };
+        asked.iter().filter(|(_, question)| accepts(question)).map(|(address, _)| *address).collect()
+    }
+
+    /// `None` where there is no socket to ask by. The error is a refusal.
+    fn ask(&self, address: SocketAddr, mark: u32) -> io::Result<Option<Question>> {
+        let Ok(socket) = self.0.bind(0, address.is_ipv6(), false) else { return Ok(None) };
+        if mark != 0 && self.0.mark(socket.as_fd(), mark).is_err() {
+            return Ok(None);
+        }
+        let socket = Socket::from(socket);
+        if socket.set_nonblocking(false).is_err() {
+            return Ok(None);
+        }
+        Question::by(socket, address).map(Some)
+    }
+}
+
 /// The first of a name's addresses that does not refuse datagrams at once; the first if all do. Waits for 250 ms at most, and not where
 /// there is one address. Datagrams have that mark.
 pub fn first_not_refusing(addresses: &[SocketAddr], mark: u32) -> Option<SocketAddr> {
@@ -81,8 +133,7 @@ pub fn first_not_refusing(addresses: &[SocketAddr], mark: u32) -> Option<SocketA
         addresses.iter().map(|address| Question::ask(*address, routing, mark).ok()).collect();
     let until = Instant::now() + DELAY;
     let accepts = |question: &Option<Question>| {
-        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        question.as_ref().is_some_and(|question| question.refusal(left).is_none())
+        question.as_ref().is_some_and(|question| question.refusal_until(until).is_none())
     };
     let place = asked.iter().position(accepts).unwrap_or(0);
     addresses.get(place).copied()
@@ -91,7 +142,10 @@ pub fn first_not_refusing(addresses: &[SocketAddr], mark: u32) -> Option<SocketA
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Buffers;
+    use crate::helper::{Helper, Policy};
     use crate::testing::in_fresh_network;
+    use crate::udp::UdpOptions;
 
     #[test]
     fn the_first_address_that_does_not_refuse_is_taken() {
@@ -110,6 +164,30 @@ mod tests {
             let refusal = question.refusal(LISTENING).expect("a refusal");
             assert_eq!(refusal.kind(), io::ErrorKind::ConnectionRefused);
             Question::ask(no_route, SocketRouting::default(), 0).expect_err("no route leads there");
+        });
+    }
+    /// A tunnel that runs asks by its helper's sockets.
+    #[test]
+    fn addresses_that_refuse_are_found_by_the_helpers_sockets() {
+        in_fresh_network(|| {
+            let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let listening = server.local_addr().unwrap();
+            let at = |text: &str| SocketAddr::new(text.parse().unwrap(), listening.port());
+            let (closed, closed_v6, no_route) = (at("127.0.0.2"), at("::1"), at("192.0.2.1"));
+            let udp = UdpOptions {
+                buffers: Buffers::default(),
+                gso: false,
+                gro: false,
+                routing: SocketRouting::default(),
+            };
+            let policy =
+                Policy { udp: Some(udp), binds_udp: true, without_sandbox: true, ..Policy::default() };
+            let helper = Helper::within_process(policy).unwrap();
+            let check = RefusalCheck::new(&helper.access()).unwrap();
+            for mark in [0, 7] {
+                assert_eq!(check.not_refusing(&[closed, listening, closed_v6, no_route], mark), [listening]);
+                assert_eq!(check.not_refusing(&[closed], mark), []);
+            }
         });
     }
 }

@@ -87,6 +87,11 @@ impl Interface {
         }
     }
 
+    /// The firewall mark of its datagrams; 0: none.
+    pub fn fwmark(&self) -> u32 {
+        self.fwmark
+    }
+
     /// The sockets that it sends from. A peer at an address of a family without one cannot be reached.
     pub fn sockets(&self) -> Sockets {
         self.shared.sockets

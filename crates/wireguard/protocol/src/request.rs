@@ -118,6 +118,13 @@ pub struct PeerDetail {
     pub post_quantum: Option<bool>,
 }
 
+impl PeerDetail {
+    /// Its name in the log and in `status`: the name that it was given, or else its key.
+    pub fn called(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.public_key.to_base64())
+    }
+}
+
 /// All of an interface, its secrets included: what the cross-platform interface's `get` operation shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {

@@ -110,9 +110,7 @@ impl Tunnel<'_> {
         let files = access.files().map_err(no_helper)?;
         let keeps_mark = self.args.kill_switch.is_some() || routes.go_by_mark();
         let named = NamedPeers::new(config);
-        // A name server that is slow delays nothing else that the helper does.
-        let resolver = access.files().map_err(no_helper)?;
-        let _names = named.watch(resolver, tunnel.orders(), self.log.clone()).map_err(no_thread)?;
+        let _names = named.watch(&access, tunnel.orders(), self.log.clone()).map_err(no_thread)?;
         let access = peers.words();
         let holds =
             Holds { config: config.clone(), settings, routes, access, named, streams, keeps_mark, files };

@@ -211,6 +211,32 @@ fn a_server_whose_ipv6_address_refuses_is_reached_by_ipv4_at_once() {
     assert!(!adit.log().contains("no answer from"), "{}", adit.log());
 }
 
+/// ICMP says so while the tunnel runs: the next address is tried with the next initiation, and not after three of them.
+#[test]
+fn an_address_that_refuses_later_is_left_at_once() {
+    if !can_run("an_address_that_refuses_later_is_left_at_once", &[PROGRAMS[0], "unshare", "nft"]) {
+        return;
+    }
+    let bed = Bed::build("10.9.0.1 vpn.test\n10.9.0.50 vpn.test\n");
+    let [server, client] = &bed.ends;
+    server.namespace.ip(&["address", "add", "10.9.0.50/24", "dev", &wire(server)]).unwrap();
+    let mut adit = bed.start();
+    bed.is_reached(&mut adit);
+    assert!(client.wg("show DEV endpoints").unwrap().contains("10.9.0.1:51820"));
+    let mut nft = program("nft").unwrap();
+    nft.arg(
+        "table ip closed { chain in { type filter hook input priority 0; ip daddr 10.9.0.1 udp dport 51820 reject; }; }",
+    );
+    server.namespace.run(nft).unwrap();
+    // A new handshake.
+    adit.restart();
+    let turned = "datagrams are refused by 10.9.0.1:51820: vpn.test is tried at 10.9.0.50:51820";
+    adit.wait_for_line(0, turned, WAIT).unwrap();
+    wait_until_reachable(&client.namespace, server.inner(), WAIT).unwrap();
+    assert!(adit.terminate(WAIT).unwrap().success(), "{}", adit.log());
+    assert!(!adit.log().contains("no answer from"), "{}", adit.log());
+}
+
 /// The system's resolver asks through the dead tunnel; queries with the tunnel's mark go beside it.
 #[test]
 fn a_full_tunnel_asks_for_the_name_beside_itself() {

@@ -62,6 +62,11 @@ impl Orders {
         self.ask(Interface::sockets)
     }
 
+    /// The firewall mark of its datagrams; 0: none. `None` if it has ended.
+    pub(crate) fn fwmark(&self) -> Option<u32> {
+        self.ask(Interface::fwmark)
+    }
+
     /// What is known of a peer. `None` if there is no such peer, or the interface has ended.
     pub(crate) fn peer(&self, key: PublicKey) -> Option<PeerDetail> {
         self.ask(move |interface| interface.peer(&key)).flatten()

@@ -1,6 +1,7 @@
 //! Endpoints by name are resolved again while handshakes go unanswered: a server may have moved, or one of its addresses may
 //! not be reached from here. The addresses of the name have their turn, IPv6 and IPv4 alternately, but for a family without a
-//! socket. A peer without a path is resolved again, too.
+//! socket. A peer without a path is resolved again, too. An address that refuses datagrams (no route, or ICMP) has its turn only
+//! where all of the name's do.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use adit_config::wireguard::Config;
 use adit_core::{Instant, Severity, escaped};
-use adit_io::HelperFiles;
+use adit_io::{HelperAccess, HelperFiles, RefusalCheck};
 use adit_wireguard::{Changes, PeerChange, PeerDetail, PublicKey};
 
 use super::{Families, literal};
@@ -38,11 +39,20 @@ struct Named {
     wait: Duration,
     /// The initiations without an answer when the name was resolved last.
     seen: u32,
+    /// The initiations without an answer when the peer's address was last asked whether it refuses datagrams.
+    asked: u32,
 }
 
 impl Named {
     fn new(host: &str, port: u16) -> Self {
-        Named { host: host.to_owned(), port, due: Instant::from_nanos(0), wait: FIRST_WAIT, seen: 0 }
+        Named {
+            host: host.to_owned(),
+            port,
+            due: Instant::from_nanos(0),
+            wait: FIRST_WAIT,
+            seen: 0,
+            asked: 0,
+        }
     }
 
     /// Whether to resolve the name now. `unanswered` is `None` where the peer has no path: no initiation is sent, so that none
@@ -59,6 +69,12 @@ impl Named {
         }
         self.seen = unanswered;
         true
+    }
+
+    /// Whether to ask now if the peer's address refuses datagrams: once for each initiation without an answer.
+    fn asks(&mut self, unanswered: Option<u32>) -> bool {
+        let unanswered = unanswered.unwrap_or_default();
+        std::mem::replace(&mut self.asked, unanswered) != unanswered && unanswered != 0
     }
 
     fn is_due_without_path(&mut self, now: Instant) -> bool {
@@ -104,6 +120,11 @@ fn next(found: &[SocketAddr], current: Option<SocketAddr>) -> Option<SocketAddr>
     turns.get(next).copied().filter(|next| Some(*next) != current)
 }
 
+/// The addresses that have their turn: those that do not refuse datagrams, or all if all do.
+fn preferred(found: &[SocketAddr], not_refusing: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    if not_refusing.is_empty() { found.to_vec() } else { not_refusing }
+}
+
 /// The peers of a tunnel whose endpoints are names. Copies are of the same tunnel.
 #[derive(Clone, Default)]
 pub(in crate::wireguard::adapter::wg_quick) struct NamedPeers(Arc<Mutex<BTreeMap<PublicKey, Named>>>);
@@ -129,15 +150,17 @@ impl NamedPeers {
     /// Looks after them on a thread of its own, until what is given back is dropped.
     ///
     /// # Errors
-    /// When the system refuses the thread.
+    /// When the helper is gone, or the system refuses the thread.
     pub(in crate::wireguard::adapter::wg_quick) fn watch(
         &self,
-        files: HelperFiles,
+        helper: &HelperAccess,
         orders: Orders,
         log: Logger,
     ) -> io::Result<EndOnDrop> {
         let ending = Ending::default();
-        let watch = Watch { peers: self.clone(), files, orders, log };
+        // A name server that is slow delays nothing else that the helper does.
+        let (files, refusals) = (helper.files()?, RefusalCheck::new(helper)?);
+        let watch = Watch { peers: self.clone(), files, refusals, orders, log };
         let ended = ending.clone();
         thread::Builder::new().name("adit-names".to_owned()).spawn(move || watch.run(&ended))?;
         Ok(ending.on_drop())
@@ -151,6 +174,7 @@ impl NamedPeers {
 struct Watch {
     peers: NamedPeers,
     files: HelperFiles,
+    refusals: RefusalCheck,
     orders: Orders,
     log: Logger,
 }
@@ -169,34 +193,30 @@ impl Watch {
 
     fn look_at(&mut self, peer: &PeerDetail) {
         let key = peer.public_key;
-        let named = {
+        let (named, is_due) = {
             let mut peers = self.peers.lock();
-            let Some(named) = peers.get_mut(&key) else { return };
+            let Some(named) = peers.get_mut(&key).filter(|_| !peer.blocked) else { return };
             let unanswered = peer.transport.map(|_| peer.unanswered);
-            if peer.blocked || !named.is_due(unanswered, adit_io::clock()) {
+            let (is_due, asks) = (named.is_due(unanswered, adit_io::clock()), named.asks(unanswered));
+            if !is_due && !asks {
                 return;
             }
-            named.clone()
+            (named.clone(), is_due)
         };
-        // It may take long: the lock is not held.
-        let found = match self.files.look_up_one(&named.host) {
-            Ok(Ok(found)) => found,
-            Ok(Err(why)) => return self.tell_failure(&named, &why),
-            Err(error) => return self.tell_failure(&named, &error.to_string()),
-        };
-        let Some(sockets) = self.orders.sockets() else { return };
-        let found = Families::of(sockets).usable(found, named.port);
-        let next = {
-            let found = found.as_deref().unwrap_or_default();
-            let mut peers = self.peers.lock();
-            peers.get_mut(&key).and_then(|named| named.resolved(found, peer.endpoint, adit_io::clock()))
-        };
-        if let Err(error) = found {
-            return self.tell_failure(&named, &error.to_string());
+        // The lock is not held: it may take long.
+        let Some(mark) = self.orders.fwmark() else { return };
+        let refuses = |at| self.refusals.not_refusing(&[at], mark).is_empty();
+        if !is_due && !peer.endpoint.is_some_and(refuses) {
+            return;
         }
-        let Some(next) = next else { return };
+        let Some(found) = self.look_up(&named) else { return };
+        let found = preferred(&found, self.refusals.not_refusing(&found, mark));
+        let resolved = |named: &mut Named| named.resolved(&found, peer.endpoint, adit_io::clock());
+        let Some(next) = self.peers.lock().get_mut(&key).and_then(resolved) else { return };
         let text = format_args!(
-            "peer {key}: no answer from {}: {} is tried at {next}",
+            "peer {}: {} {}: {} is tried at {next}",
+            peer.called(),
+            if is_due { "no answer from" } else { "datagrams are refused by" },
             peer.endpoint.map_or_else(|| "its endpoint".to_owned(), |it| it.to_string()),
             escaped(&named.host)
         );
@@ -204,6 +224,17 @@ impl Watch {
         let change = PeerChange { update_only: true, endpoint: Some(next), ..PeerChange::new(key) };
         // It cannot be refused, and an interface that has ended has no peers.
         let _ = self.orders.configure(Box::new(Changes { peers: vec![change], ..Changes::default() }));
+    }
+
+    /// The addresses of the name for which there are sockets. `None` if there are none, which the log says.
+    fn look_up(&mut self, named: &Named) -> Option<Vec<SocketAddr>> {
+        let found = match self.files.look_up_one(&named.host) {
+            Ok(found) => found.map_err(io::Error::other),
+            Err(error) => Err(error),
+        };
+        let sockets = self.orders.sockets()?;
+        let usable = found.and_then(|found| Families::of(sockets).usable(found, named.port));
+        usable.map_err(|error| self.tell_failure(named, &error.to_string())).ok()
     }
 
     fn tell_failure(&mut self, named: &Named, why: &str) {
@@ -257,6 +288,19 @@ mod tests {
         // Once the peer has answered, all begins anew.
         assert!(!named.is_due(Some(0), at(1000)));
         assert_eq!((named.wait, named.seen), (FIRST_WAIT, 0));
+    }
+
+    /// By what refuses at once the next address is not kept waiting for three initiations.
+    #[test]
+    fn an_address_is_asked_once_for_each_initiation_without_an_answer() {
+        let mut named = Named::new("vpn.example.net", 7);
+        let asks: Vec<bool> =
+            [0, 1, 1, 2, 0, 0, 1].into_iter().map(|unanswered| named.asks(Some(unanswered))).collect();
+        assert_eq!(asks, [false, true, false, true, false, false, true]);
+        assert!(!named.asks(None), "nothing is sent");
+        let found = addresses(&["192.0.2.1:7", "[2001:db8::1]:7"]);
+        assert_eq!(preferred(&found, vec![found[1]]), [found[1]]);
+        assert_eq!(preferred(&found, Vec::new()), found, "all refuse");
     }
 
     /// As when an address was chosen for which there is no socket: no initiation is sent any more.
