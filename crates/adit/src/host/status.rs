@@ -78,6 +78,11 @@ pub(crate) trait Shown: Protocol<Reply: Send> + Send + 'static {
     /// What a peer's connection is secured by, beside the data cipher.
     fn handshake(detail: &Self::Detail) -> String;
 
+    /// The public key by which a peer is known, if it is known by one.
+    fn public_key(_detail: &Self::Detail) -> Option<String> {
+        None
+    }
+
     /// Peers that are configured and not connected.
     fn unconnected(&self) -> Vec<Unconnected> {
         Vec::new()
@@ -104,9 +109,14 @@ impl Shown for Interface {
         format!("Noise_IKpsk2{post_quantum}")
     }
 
+    fn public_key(detail: &adit_wireguard::PeerDetail) -> Option<String> {
+        Some(detail.public_key.to_base64())
+    }
+
     fn unconnected(&self) -> Vec<Unconnected> {
         let peer = |detail: adit_wireguard::PeerDetail| Unconnected {
-            name: detail.name.unwrap_or_else(|| detail.public_key.to_base64()),
+            name: detail.called(),
+            public_key: Self::public_key(&detail),
             remote: detail.endpoint,
             networks: detail.allowed_ips.iter().map(ToString::to_string).collect(),
             unanswered: detail.unanswered,

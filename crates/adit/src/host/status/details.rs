@@ -63,6 +63,9 @@ fn worker(out: &mut String, number: usize, worker: &Worker) {
 
 fn peer(out: &mut String, peer: &Peer) {
     let _ = writeln!(out, "  {}", escaped(&peer.name));
+    if let Some(key) = peer.public_key.as_ref().filter(|key| **key != peer.name) {
+        let _ = writeln!(out, "    public key {}", escaped(key));
+    }
     if !peer.networks.is_empty() {
         let _ = writeln!(out, "    networks   {}", escaped(&peer.networks.join(", ")));
     }

@@ -143,8 +143,11 @@ pub(crate) struct Worker {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Peer {
     pub(crate) id: u32,
-    /// Common name of its certificate; WireGuard's public key.
+    /// Common name of its certificate. Of WireGuard its name (`#adit: name`), or else its public key.
     pub(crate) name: String,
+    /// WireGuard's public key, in base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) public_key: Option<String>,
     pub(crate) transport: String,
     pub(crate) remote: SocketAddr,
     /// Inner addresses.
@@ -171,6 +174,9 @@ pub(crate) struct Peer {
 pub(crate) struct Unconnected {
     /// Its name (`#adit: name`), or WireGuard's public key.
     pub(crate) name: String,
+    /// WireGuard's public key, in base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) public_key: Option<String>,
     /// Where it is, if that is known.
     pub(crate) remote: Option<SocketAddr>,
     /// Its allowed IPs.
@@ -274,6 +280,7 @@ fn peer<P: Shown>(now: Instant, id: PeerId, info: PeerInfo<P::Detail>, snapshot:
     Peer {
         id: id.0,
         name: info.name,
+        public_key: P::public_key(&info.detail),
         transport: match info.path.transport() {
             adit_core::Transport::Udp => "udp".to_owned(),
             adit_core::Transport::Tcp => "tcp".to_owned(),

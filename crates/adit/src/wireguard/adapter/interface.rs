@@ -193,8 +193,16 @@ impl Tunnel {
         }
         let _clock = ClockWatch::start(handle.clone()).map_err(DriverError::Start)?;
         let begin = Some(begin);
-        let mut observer =
-            InterfaceObserver { log, handle, orders: orders.clone(), timestamps, pool, watch, begin };
+        let mut observer = InterfaceObserver {
+            log,
+            handle,
+            orders: orders.clone(),
+            timestamps,
+            names: BTreeMap::new(),
+            pool,
+            watch,
+            begin,
+        };
         let ended = driver.run(interface, &mut observer);
         orders.end();
         drop(uapi);

@@ -79,6 +79,40 @@ fn recorder(directory: &Path) -> PathBuf {
     program
 }
 
+/// `#adit: name` stands in the log and in both forms of the status; the JSON form has the key beside it.
+#[test]
+fn a_peer_is_shown_by_its_name() {
+    if !can_run("a_peer_is_shown_by_its_name", &PROGRAMS) {
+        return;
+    }
+    let other = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+    let tablet = format!("[Peer]\nPublicKey = {other}\n#adit: name = tablet\nAllowedIPs = 10.79.0.0/16");
+    let mut server = Server::start("", &tablet);
+    server.connects();
+    let [own, client] = &server.ends;
+    let status = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
+        command.arg("status").args(arguments).arg(&own.device);
+        own.namespace.run(command).unwrap()
+    };
+    let json: serde_json::Value = serde_json::from_str(&status(&["--json"])).unwrap();
+    for (list, name, key) in
+        [("peers", "phone", client.public_key.as_str()), ("unconnected", "tablet", other)]
+    {
+        let peer = &json[0][list][0];
+        assert_eq!((&peer["name"], &peer["public_key"]), (&name.into(), &key.into()), "{json:#}");
+    }
+    let table = status(&[]);
+    assert!(table.contains("\n  phone  WireGuard udp "), "{table}");
+    assert!(table.contains("\n  not connected: tablet no endpoint: no handshake yet"), "{table}");
+    let log = server.adit.log();
+    assert!(log.contains(": phone connected"), "{log}");
+    for shown in [table, log] {
+        assert!(!shown.contains(&client.public_key) && !shown.contains(other), "{shown}");
+    }
+    assert!(server.adit.terminate(WAIT).unwrap().success());
+}
+
 /// A peer is kept out until `adit allow`, whatever becomes of the process meanwhile.
 #[test]
 fn a_block_holds_over_a_restart() {

@@ -131,7 +131,7 @@ fn status_shows_peers_in_one_form() {
     client.wg(&format!("set DEV peer {other} allowed-ips 10.79.0.0/16")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&status(&["--json", &client.device])).unwrap();
     let unconnected = serde_json::json!([{
-        "name": other, "remote": null, "networks": ["10.79.0.0/16"], "unanswered": 0, "blocked": false
+        "name": other, "public_key": other, "remote": null, "networks": ["10.79.0.0/16"], "unanswered": 0, "blocked": false
     }]);
     assert_eq!(json[0]["unconnected"], unconnected);
     assert!(

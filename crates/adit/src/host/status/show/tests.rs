@@ -34,6 +34,7 @@ pub(in crate::host::status) fn wild_report() -> Report {
         peers: vec![each],
         unconnected: vec![Unconnected {
             name: wild("carol"),
+            public_key: Some(wild("key")),
             remote: None,
             networks: vec![wild("10.9.1.0/24")],
             unanswered: 2,
@@ -50,6 +51,7 @@ fn peer(name: &str, remote: [u8; 4]) -> Peer {
     Peer {
         id: 0,
         name: name.to_owned(),
+        public_key: None,
         transport: "udp".to_owned(),
         remote: (remote, 1194).into(),
         addresses: vec![[10, 8, 0, 2].into()],
@@ -105,6 +107,17 @@ fn a_server_is_a_table_of_its_clients() {
     assert_eq!(none, "office (wireguard, pid 1) on tun0\n  no peers connected");
     let text = tunnel(&[&calm("wireguard", vec![peer("bob", [192, 0, 2, 1])])], false);
     assert!(text.contains("  bob   WireGuard udp  192.0.2.1:1194  "), "{text}");
+}
+
+#[test]
+fn the_key_of_a_named_peer_is_a_detail() {
+    let [named, unnamed] = ["phone", "AQEBAQ=="]
+        .map(|name| Peer { public_key: Some("AQEBAQ==".to_owned()), ..peer(name, [192, 0, 2, 1]) });
+    let report = calm("wireguard", vec![named, unnamed]);
+    assert!(!tunnel(&[&report], false).contains("public key"));
+    let details = tunnel(&[&report], true);
+    assert_eq!(details.matches("  phone\n    public key AQEBAQ==\n    keys ").count(), 1, "{details}");
+    assert!(details.contains("  AQEBAQ==\n    keys "), "{details}");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What happens to the interface, as lines of the log; and what it asks of the program.
 
-use adit_core::{Ended, IpNet, Protocol as _, Severity, SharedPool};
+use std::collections::BTreeMap;
+
+use adit_core::{Ended, IpNet, PeerId, Protocol as _, Severity, SharedPool};
 use adit_io::{Handle, Observer, UdpBinding, UdpSockets};
 use adit_wireguard::{ConfigureError, Event, Interface, Reply, Request, Sockets};
 
@@ -14,6 +16,8 @@ pub(super) struct InterfaceObserver<'a> {
     pub(super) handle: Handle<Interface>,
     pub(super) orders: Orders,
     pub(super) timestamps: TimestampFile,
+    /// The names of the peers that are up.
+    pub(super) names: BTreeMap<PeerId, String>,
     /// The addresses of the tunnel's peers, if it has other endpoints.
     pub(super) pool: Option<SharedPool>,
     /// Told of each event.
@@ -41,11 +45,13 @@ impl Observer<Interface> for InterfaceObserver<'_> {
                 let text = format_args!("interface up: {tun_name} {addresses}, MTU {}", settings.mtu);
                 self.log.log(Severity::Info, text);
             }
-            Event::PeerUp { info, .. } => {
+            Event::PeerUp { peer, info } => {
+                self.names.insert(*peer, info.name.clone());
                 self.log.log(Severity::Info, format_args!("{}: {} connected", info.path, info.name));
             }
             Event::PeerDown { peer, reason } => {
-                self.log.log(Severity::Debug, format_args!("peer {} down: {reason}", peer.0));
+                let name = self.names.remove(peer).unwrap_or_default();
+                self.log.log(Severity::Debug, format_args!("{name} down: {reason}"));
             }
             Event::Ended(Ended::Shutdown) => self.log.log(Severity::Info, "ended on request"),
             // Who runs the interface says why.
