@@ -9,6 +9,7 @@ use std::path::Path;
 use adit_config::Disposition;
 use adit_config::openvpn::{Log, Parsed, Process};
 use adit_core::Severity;
+use time::OffsetDateTime;
 
 use super::configuration::Dialect;
 use super::failure::Failure;
@@ -72,7 +73,9 @@ pub(crate) fn check(file: &Path, dialect: &Dialect) -> Result<Remarks, Failure> 
                 remarks
                     .warn(&format_args!("status {}: it cannot be written: {error}", status.path.display()));
             }
-            drop(plan(&mut parsed, file, &Asking::Never, &mut remarks)?);
+            let plan = plan(&mut parsed, file, &Asking::Never, &mut remarks)?;
+            let near = plan.watched().expiry.near(OffsetDateTime::now_utc());
+            near.iter().for_each(|expiring| remarks.warn(expiring));
         }
         Dialect::WireGuard(parsed) => drop(wireguard::adapter::prepare::prepare(file, parsed, &mut remarks)?),
     }

@@ -40,6 +40,18 @@ pub(crate) enum Plan {
     PointToPoint { params: Box<ServerParams>, with: Secured },
 }
 
+impl Plan {
+    /// The parts of it that may change while the tunnel runs.
+    pub(super) fn watched(&self) -> &Watched {
+        match self {
+            Plan::Static { watched, .. } => watched,
+            Plan::Client { with, .. } | Plan::Server { with, .. } | Plan::PointToPoint { with, .. } => {
+                &with.watched
+            }
+        }
+    }
+}
+
 /// The parts of which a protocol over TLS is made, at either end.
 pub(crate) struct Secured {
     /// Our certificate and key, and the authorities that we trust.

@@ -63,6 +63,18 @@ fn what_stands_in_a_file_is_judged_as_up_judges_it() {
 }
 
 #[test]
+fn a_certificate_that_expires_is_warned_of_as_at_the_start() {
+    let mut bed = Bed::new(Purpose::Client);
+    let warnings = |bed: &Bed| bed.check(CLIENT).expect("it can be used").warnings;
+    assert!(warnings(&bed).iter().all(|text| !text.contains("expire")));
+    bed.identity = bed.authority.issue("end", Purpose::Client, Validity::Expired).expect("a certificate");
+    let said = warnings(&bed);
+    let expired = |text: &&String| text.starts_with("the certificate of end expired on ");
+    assert_eq!(said.iter().filter(expired).count(), 1, "{said:?}");
+    assert!(said.iter().any(|text| text.contains("; to renew it: ")), "{said:?}");
+}
+
+#[test]
 fn what_the_system_lacks_is_named_with_its_line() {
     let (client, server) = (Bed::new(Purpose::Client), Bed::new(Purpose::Server));
     let line = |bed: &Bed, base: &str, line: &str, words: &str| {
