@@ -58,7 +58,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS")]
     dns: Vec<IpAddr>,
     /// Serve now and at each boot: as systemd's unit adit@NAME, where NAME is that of the directory
-    #[arg(long, conflicts_with = "wireguard")]
+    #[arg(long)]
     start: bool,
 }
 
@@ -73,9 +73,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
                 dir = args.dir.display()
             ));
         }
-        (Some(options), endpoint) if Workshop::is_made(&args.dir) => {
-            add(&args.dir, endpoint.as_ref(), options)
-        }
+        (Some(options), endpoint) if Workshop::is_made(&args.dir) => add(&args, endpoint.as_ref(), options),
         (_, Some(endpoint)) => make(&args, endpoint, options.as_ref()),
         (_, None) => {
             return exit::usage(format_args!(
@@ -102,7 +100,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
 
 /// Makes the directory.
 fn make(args: &Args, endpoint: &Endpoint, wireguard: Option<&WireGuardOptions>) -> Result<(), SetupError> {
-    let service = args.start.then(|| Service::of(&args.dir)).transpose().map_err(SetupError::Service)?;
+    let service = service(args)?;
     let user = choose_user(args)?;
     let reach = Reach::choose(args.full_tunnel, args.lan.clone(), args.dns.clone());
     Workshop::create(&args.dir, endpoint, args.proto, (&user, &reach), wireguard)?;
@@ -114,26 +112,53 @@ fn make(args: &Args, endpoint: &Endpoint, wireguard: Option<&WireGuardOptions>) 
     for (what, words) in reach.words() {
         exit::say(format_args!("{what:<18}{words}"));
     }
-    match &service {
-        Some(service) => {
-            service.start().map_err(SetupError::NotStarted)?;
-            exit::say(format_args!("It runs:          systemctl status {}", service.unit()));
-        }
-        None => exit::say(format_args!(
-            "Run the server:   adit up {dir}/server.conf   (openvpn {dir}/server.conf works too)"
-        )),
-    }
-    if let Some(options) = wireguard {
+    let beside = wireguard.map(|options| {
         let device = options.device.as_ref().map_or(DEFAULT_DEVICE, DeviceName::as_str);
-        say_of_wireguard(&args.dir, &args.dir.join(format!("{device}.conf")));
+        args.dir.join(format!("{device}.conf"))
+    });
+    if service.is_none() {
+        exit::say(format_args!(
+            "Run the server:   adit up {dir}/server.conf   (openvpn {dir}/server.conf works too)"
+        ));
     }
+    start(service, &args.dir, beside.as_deref())?;
     let obstacles = forwarding::obstacles(&args.dir.join("server.conf"));
     exit::notes(user.advice().into_iter().chain(obstacles).collect());
     Ok(())
 }
 
+/// The service that is to serve, if one is.
+fn service(args: &Args) -> Result<Option<Service>, SetupError> {
+    args.start.then(|| Service::of(&args.dir)).transpose().map_err(SetupError::Service)
+}
+
+/// Starts the service, with the WireGuard file `beside` if there is one, or says how to run both.
+fn start(service: Option<Service>, dir: &Path, beside: Option<&Path>) -> Result<(), SetupError> {
+    if beside.is_some() {
+        exit::say(format_args!("Add to WireGuard: adit add-client {} NAME --wireguard", dir.display()));
+    }
+    match (service, beside) {
+        (Some(service), beside) => {
+            let service = match beside {
+                Some(file) => service.beside(file),
+                None => service,
+            };
+            service.start().map_err(SetupError::NotStarted)?;
+            exit::say(format_args!("It runs:          systemctl status {}", service.unit()));
+        }
+        (None, Some(file)) => exit::say(format_args!(
+            "Run both:         adit up {}/server.conf {}",
+            dir.display(),
+            file.display()
+        )),
+        (None, None) => {}
+    }
+    Ok(())
+}
+
 /// Adds WireGuard to a directory.
-fn add(dir: &Path, endpoint: Option<&Endpoint>, options: &WireGuardOptions) -> Result<(), SetupError> {
+fn add(args: &Args, endpoint: Option<&Endpoint>, options: &WireGuardOptions) -> Result<(), SetupError> {
+    let (dir, service) = (&args.dir, service(args)?);
     let mut workshop = Workshop::open(dir)?;
     let found = workshop.endpoint();
     if endpoint.is_some_and(|endpoint| endpoint != found) {
@@ -143,20 +168,10 @@ fn add(dir: &Path, endpoint: Option<&Endpoint>, options: &WireGuardOptions) -> R
     let notes = workshop.notes();
     if let Ok(file) = &added {
         exit::say(format_args!("Made {}.\n", file.display()));
-        say_of_wireguard(dir, file);
+        start(service, dir, Some(file))?;
     }
     exit::notes(notes);
     added.map(|_| ())
-}
-
-fn say_of_wireguard(dir: &Path, file: &Path) {
-    exit::say(format_args!(
-        "Add to WireGuard: adit add-client {} NAME --wireguard\n\
-         Run both:         adit up {}/server.conf {}",
-        dir.display(),
-        dir.display(),
-        file.display()
-    ));
 }
 
 fn choose_user(args: &Args) -> Result<SystemUser, SetupError> {

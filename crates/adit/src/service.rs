@@ -9,6 +9,9 @@ use std::process::{Command, Stdio};
 /// Where the unit `adit@` looks for its files (packaging/systemd/adit@.service).
 const DIRECTORY: &str = "/etc/adit";
 
+/// Where an administrator's units and drop-ins are (systemd.unit(5)).
+const UNITS: &str = "/etc/systemd/system";
+
 /// Whether systemd manages this system (sd_booted(3)).
 pub(crate) fn is_there() -> bool {
     Path::new("/run/systemd/system").is_dir()
@@ -38,13 +41,31 @@ pub(crate) fn output_of(program: &Path, arguments: &[&str]) -> Result<String, St
     Err(format!("{name} {}: {} ({})", arguments.join(" "), said.trim().replace('\n', "; "), output.status))
 }
 
+/// A word in quotes for systemd (systemd.service(5), "Command lines"). Variables (`$NAME`) stay variables.
+///
+/// # Errors
+/// When it cannot stand in a unit.
+pub(crate) fn quoted(word: &str) -> Result<String, String> {
+    if word.contains(char::is_control) {
+        return Err(format!("its command has a control character in {}", word.escape_debug()));
+    }
+    Ok(format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%")))
+}
+
 /// A server of `adit init` as a service: the unit `adit@NAME` runs /etc/adit/NAME.conf, which is a link to the server's file.
 #[derive(Debug)]
 pub(crate) struct Service {
     name: String,
     link: PathBuf,
     server: PathBuf,
+    /// A WireGuard file that the same process runs, by a drop-in of the unit.
+    beside: Option<PathBuf>,
+    /// Where the drop-in goes.
+    units: PathBuf,
 }
+
+/// A way to run systemctl.
+type Systemctl<'a> = &'a dyn Fn(&[&str]) -> Result<String, String>;
 
 impl Service {
     /// The service for that directory, called after it.
@@ -61,6 +82,7 @@ impl Service {
         match service.link.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(service),
             Err(error) => Err(format!("{}: {error}", service.link.display())),
+            Ok(_) if service.is_linked() => Ok(service),
             Ok(_) => Err(format!(
                 "{} is there already: choose another name for the directory",
                 service.link.display()
@@ -82,7 +104,20 @@ impl Service {
             link: Path::new(DIRECTORY).join(format!("{name}.conf")),
             server: dir.join("server.conf"),
             name: name.to_owned(),
+            beside: None,
+            units: UNITS.into(),
         })
+    }
+
+    /// The same, where the process runs a WireGuard file of the directory, too.
+    pub(crate) fn beside(self, file: &Path) -> Self {
+        let beside = self.server.parent().map(|dir| dir.join(file.file_name().unwrap_or_default()));
+        Service { beside, ..self }
+    }
+
+    /// Whether the unit runs this server's file already, or did.
+    fn is_linked(&self) -> bool {
+        std::fs::read_link(&self.link).is_ok_and(|target| target == self.server)
     }
 
     /// The unit.
@@ -95,11 +130,46 @@ impl Service {
     /// # Errors
     /// Why it does not run.
     pub(crate) fn start(&self) -> Result<(), String> {
-        std::fs::create_dir_all(DIRECTORY)
-            .and_then(|()| symlink(&self.server, &self.link))
-            .map_err(|error| format!("{}: {error}", self.link.display()))?;
-        systemctl(&["enable", "--now", &self.unit()]).map(drop)
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        self.start_by(&program, &systemctl)
     }
+
+    fn start_by(&self, program: &Path, systemctl: Systemctl<'_>) -> Result<(), String> {
+        let directory = self.link.parent().unwrap_or(Path::new(DIRECTORY));
+        let linked = std::fs::create_dir_all(directory).and_then(|()| match self.is_linked() {
+            true => Ok(()),
+            false => symlink(&self.server, &self.link),
+        });
+        linked.map_err(|error| format!("{}: {error}", self.link.display()))?;
+        let Some(beside) = &self.beside else {
+            return systemctl(&["enable", "--now", &self.unit()]).map(drop);
+        };
+        let drop_in = self.units.join(format!("{}.d", self.unit())).join("wireguard.conf");
+        let text = both(program, [&self.link, beside])?;
+        let written = std::fs::create_dir_all(drop_in.parent().unwrap_or(&self.units))
+            .and_then(|()| std::fs::write(&drop_in, text));
+        written.map_err(|error| format!("{}: {error}", drop_in.display()))?;
+        systemctl(&["daemon-reload"])?;
+        systemctl(&["enable", &self.unit()])?;
+        // It may run already, without WireGuard.
+        systemctl(&["restart", &self.unit()]).map(drop)
+    }
+}
+
+/// The drop-in by which a unit runs two files in one process.
+fn both(program: &Path, files: [&PathBuf; 2]) -> Result<String, String> {
+    let word = |path: &Path| {
+        let text = path.to_str().ok_or_else(|| format!("{} is not UTF-8 text", path.display()))?;
+        quoted(text).map(|word| word.replace('$', "$$"))
+    };
+    let [server, wireguard] = files;
+    Ok(format!(
+        "# Made by `adit init --wireguard --start`: the servers of both protocols run in one process.\n\
+         [Service]\nExecStart=\nExecStart={} up {} {}\n",
+        word(program)?,
+        word(server)?,
+        word(wireguard)?
+    ))
 }
 
 #[cfg(test)]
@@ -116,5 +186,47 @@ mod tests {
         for bad in ["/", "/etc/adit/my office", "/etc/adit/büro", "/etc/adit/a@b"] {
             assert!(Service::for_directory(Path::new(bad)).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn both_servers_are_one_service() {
+        let scratch = adit_testbed::Scratch::create("service").expect("a directory");
+        let dir = scratch.path().join("100% $HOME").join("office");
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let called = std::cell::RefCell::new(Vec::new());
+        let systemctl = |arguments: &[&str]| {
+            called.borrow_mut().push(arguments.join(" "));
+            Ok(String::new())
+        };
+        let service = Service {
+            link: scratch.path().join("adit/office.conf"),
+            units: scratch.path().join("units"),
+            ..Service::for_directory(&dir).expect("a good name")
+        };
+        let start = |service: &Service| service.start_by(Path::new("/usr/bin/adit"), &systemctl);
+        start(&service).expect("it starts");
+        let service = service.beside(Path::new("elsewhere/adit0.conf"));
+        // One that is there gets the other protocol.
+        start(&service).expect("it starts");
+        let unit = "adit@office.service";
+        let expected = [
+            format!("enable --now {unit}"),
+            "daemon-reload".to_owned(),
+            format!("enable {unit}"),
+            format!("restart {unit}"),
+        ];
+        assert_eq!(*called.borrow(), expected);
+        assert_eq!(std::fs::read_link(&service.link).expect("a link"), dir.join("server.conf"));
+        let text = std::fs::read_to_string(service.units.join("adit@office.service.d/wireguard.conf"));
+        let at = scratch.path().display();
+        let line = format!(
+            "ExecStart=\"/usr/bin/adit\" up \"{at}/adit/office.conf\" \"{at}/100%% $$HOME/office/adit0.conf\"\n"
+        );
+        let text = text.expect("a drop-in");
+        assert!(text.ends_with(&format!("\n[Service]\nExecStart=\n{line}")), "{text}");
+        // The link of another server stays.
+        std::fs::remove_file(&service.link).expect("a link");
+        symlink("/other", &service.link).expect("a link");
+        assert!(start(&service).expect_err("it is another's").contains("office.conf"));
     }
 }

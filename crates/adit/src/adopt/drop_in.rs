@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::systemd::Systemd;
 use crate::openvpn::command as openvpn;
+use crate::service::quoted;
 
 /// Its file name, which sorts after an administrator's `override.conf`: systemd takes the last of several commands.
 pub(super) const NAME: &str = "zz-adit.conf";
@@ -73,14 +74,6 @@ pub(super) fn text(
         "{MARK}: adit runs this unit's tunnel. `adit adopt --back` has OpenVPN run it again.\n\
          [Service]\nExecStart=\n{line}\n{more}"
     ))
-}
-
-/// A word in quotes for systemd (systemd.service(5), "Command lines"). Variables (`$NAME`) stay variables.
-fn quoted(word: &str) -> Result<String, String> {
-    if word.contains(char::is_control) {
-        return Err(format!("its command has a control character in {}", word.escape_debug()));
-    }
-    Ok(format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%")))
 }
 
 #[cfg(test)]
