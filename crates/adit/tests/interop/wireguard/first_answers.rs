@@ -19,6 +19,13 @@ fn restarts() -> usize {
     std::env::var("ADIT_RESTARTS").ok().and_then(|number| number.parse().ok()).unwrap_or(RESTARTS)
 }
 
+/// How often each end starts over, with so many workers.
+struct Case {
+    name: &'static str,
+    workers: &'static str,
+    restarts: usize,
+}
+
 /// `adit up` of a file of each end, each of which knows where the other is.
 fn start([first, second]: [&End; 2], workers: &str) -> Process {
     let key = std::fs::read_to_string(&first.key_file).unwrap();
@@ -36,7 +43,7 @@ fn start([first, second]: [&End; 2], workers: &str) -> Process {
 }
 
 /// The peer is configured anew, with which all keys are lost, and the end sends one packet at once. How many got no answer.
-fn lost_after_restarts(end: &End, other: &End) -> usize {
+fn lost_after_restarts(restarts: usize, end: &End, other: &End) -> usize {
     let settings = format!("endpoint {}:{PORT}", other.outer());
     let is_lost = |_: &usize| {
         std::thread::sleep(BETWEEN_INITIATIONS);
@@ -44,10 +51,11 @@ fn lost_after_restarts(end: &End, other: &End) -> usize {
         let one = Ping { timeout: Duration::from_secs(1), ..Ping::new(1, Duration::from_millis(100)) };
         one.run(&end.namespace, other.inner()).unwrap().received == 0
     };
-    (0..restarts()).filter(is_lost).count()
+    (0..restarts).filter(is_lost).count()
 }
 
-fn no_first_answer_is_lost(name: &str, workers: &str) {
+fn no_first_answer_is_lost(case: &Case) {
+    let Case { name, workers, restarts } = *case;
     if !can_run(name, &PROGRAMS) {
         return;
     }
@@ -58,16 +66,40 @@ fn no_first_answer_is_lost(name: &str, workers: &str) {
         wait_until("the tunnel", WAIT, || end.is_served()).unwrap();
     }
     first.reaches_v4(second);
-    let lost = [(first, second), (second, first)].map(|(end, other)| lost_after_restarts(end, other));
-    assert_eq!(lost, [0, 0], "of {} restarts of each end", restarts());
+    let lost =
+        [(first, second), (second, first)].map(|(end, other)| lost_after_restarts(restarts, end, other));
+    assert_eq!(lost, [0, 0], "of {restarts} restarts of each end");
 }
 
 #[test]
 fn no_first_answer_is_lost_with_one_worker() {
-    no_first_answer_is_lost("no_first_answer_is_lost_with_one_worker", "1");
+    let name = "no_first_answer_is_lost_with_one_worker";
+    no_first_answer_is_lost(&Case { name, workers: "1", restarts: restarts() });
 }
 
 #[test]
 fn no_first_answer_is_lost_with_two_workers() {
-    no_first_answer_is_lost("no_first_answer_is_lost_with_two_workers", "2");
+    let name = "no_first_answer_is_lost_with_two_workers";
+    no_first_answer_is_lost(&Case { name, workers: "2", restarts: restarts() });
+}
+
+mod long {
+    use super::*;
+
+    /// Restarts of each end.
+    const MANY: usize = 200;
+
+    #[test]
+    #[ignore = "long: a minute"]
+    fn no_first_answer_is_lost_after_many_restarts_with_one_worker() {
+        let name = "no_first_answer_is_lost_after_many_restarts_with_one_worker";
+        no_first_answer_is_lost(&Case { name, workers: "1", restarts: MANY });
+    }
+
+    #[test]
+    #[ignore = "long: a minute"]
+    fn no_first_answer_is_lost_after_many_restarts_with_two_workers() {
+        let name = "no_first_answer_is_lost_after_many_restarts_with_two_workers";
+        no_first_answer_is_lost(&Case { name, workers: "2", restarts: MANY });
+    }
 }

@@ -163,8 +163,8 @@ enum End {
     Server,
 }
 
-/// Has one end send messages for a minute. Returns the events of the other end.
-fn endure(pair: &mut Pair, end: End, say: &mut dyn FnMut(&mut Pair, usize)) -> Caused {
+/// Has one end send `batch` messages a second for a minute. Returns the events of the other end.
+fn endure(pair: &mut Pair, end: End, batch: usize, say: &mut dyn FnMut(&mut Pair, usize)) -> Caused {
     let mut caused = Caused::default();
     pair.client_events.clear();
     pair.server_events.clear();
@@ -172,7 +172,7 @@ fn endure(pair: &mut Pair, end: End, say: &mut dyn FnMut(&mut Pair, usize)) -> C
     let mut number = 0;
     let measured = allocation_counter::measure(|| {
         while pair.now < until {
-            for _ in 0..BATCH {
+            for _ in 0..batch {
                 say(pair, number);
                 number += 1;
             }
@@ -190,12 +190,12 @@ fn endure(pair: &mut Pair, end: End, say: &mut dyn FnMut(&mut Pair, usize)) -> C
     caused
 }
 
-fn say_all(end: End, make: impl Fn() -> Pair) {
+fn say_all(end: End, batch: usize, make: impl Fn() -> Pair) {
     for number in 0.. {
         let Some(first) = message(number, 0) else { break };
         assert_eq!(kind(&first), number);
         let mut pair = make();
-        let caused = endure(&mut pair, end, &mut |pair, count| {
+        let caused = endure(&mut pair, end, batch, &mut |pair, count| {
             let Some(message) = message(number, count) else { return };
             match end {
                 End::Client => pair.client.say(pair.now, &message.to_string()),
@@ -206,33 +206,54 @@ fn say_all(end: End, make: impl Fn() -> Pair) {
     }
 }
 
+fn connected() -> Pair {
+    let pair = pair(|_, _| {});
+    assert!(pair.is_up());
+    pair
+}
+
+/// The client never hears what holds for it.
+fn waiting() -> Pair {
+    pair(|client, server| {
+        client.local.scripts = Some(ScriptParams::default().into());
+        server.per_client.ask = true;
+    })
+}
+
 #[test]
 fn a_server_causes_no_more_at_a_connected_client() {
-    say_all(End::Server, || {
-        let pair = pair(|_, _| {});
-        assert!(pair.is_up());
-        pair
-    });
+    say_all(End::Server, BATCH, connected);
 }
 
 #[test]
 fn a_server_causes_no_more_at_a_client_that_waits() {
-    say_all(End::Server, || {
-        pair(|client, server| {
-            client.local.scripts = Some(ScriptParams::default().into());
-            // It never hears what holds for this client.
-            server.per_client.ask = true;
-        })
-    });
+    say_all(End::Server, BATCH, waiting);
 }
 
 #[test]
 fn a_client_causes_no_more_at_a_server() {
-    say_all(End::Client, || {
-        let pair = pair(|_, _| {});
-        assert!(pair.is_up());
-        pair
-    });
+    say_all(End::Client, BATCH, connected);
+}
+
+mod long {
+    use super::*;
+
+    /// Messages in a second: more than a processor carries through TLS in real time.
+    const FLOOD: usize = 2000;
+
+    #[test]
+    #[ignore = "long: some minutes"]
+    fn a_server_at_full_speed_causes_no_more_at_a_client() {
+        say_all(End::Server, FLOOD, connected);
+        say_all(End::Server, FLOOD, waiting);
+    }
+
+    #[test]
+    #[ignore = "long: some minutes"]
+    fn a_client_at_full_speed_causes_no_more_at_a_server() {
+        say_all(End::Client, FLOOD, connected);
+        say_all(End::Client, FLOOD, || pair(with_scripts));
+    }
 }
 
 /// A server whose scripts run for ever.
@@ -256,7 +277,7 @@ fn with_scripts(client: &mut ClientParams, server: &mut ServerParams) {
 
 #[test]
 fn a_client_that_is_judged_causes_one_run_of_a_script() {
-    say_all(End::Client, || pair(with_scripts));
+    say_all(End::Client, BATCH, || pair(with_scripts));
 }
 
 /// Renegotiations and moves, which are no messages.
@@ -265,7 +286,7 @@ fn renegotiations_and_moves_cause_no_more() {
     let rekey = Command::Rekey { peer: PeerId(0) };
     for end in [End::Client, End::Server] {
         let mut both = pair(|_, _| {});
-        let caused = endure(&mut both, end, &mut |pair, _| match end {
+        let caused = endure(&mut both, end, BATCH, &mut |pair, _| match end {
             End::Client => pair.client.handle_command(pair.now, rekey.clone()),
             End::Server => pair.server.handle_command(pair.now, rekey.clone()),
         });
@@ -275,7 +296,7 @@ fn renegotiations_and_moves_cause_no_more() {
             socket: 1,
             remote: ([198, 51, 100, u8::try_from(number % 250).unwrap()], 1194).into(),
         };
-        let caused = endure(&mut both, end, &mut |pair, number| {
+        let caused = endure(&mut both, end, BATCH, &mut |pair, number| {
             let path = elsewhere(number);
             match end {
                 End::Client => {
