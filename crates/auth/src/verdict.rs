@@ -11,6 +11,8 @@ use crate::login::Login;
 
 /// The longest time that a program judges a login, in seconds.
 const LONGEST: u32 = 120;
+/// The most characters of the line for the server's log: a username may have as many as the client likes.
+const LONGEST_LINE: usize = 1000;
 /// The exit code of a program that refuses a login.
 pub const REFUSED: u8 = 1;
 /// The exit code of one that could not judge it. 2 would say that the answer comes later.
@@ -45,10 +47,19 @@ pub fn run(program: &str, judge: impl FnOnce(&[String], &Login) -> Result<(), Re
         Err(Refusal::Refused(why)) => (REFUSED, why),
         Err(Refusal::Failed(why)) => (FAILED, why),
     };
-    let line = format!("{user}: {why}");
     // The server reads the exit code: a line that cannot be written changes nothing.
-    let _ = writeln!(std::io::stderr(), "{program}: {}", escaped(&line));
+    let _ = writeln!(std::io::stderr(), "{program}: {}", line(&user, &why));
     ExitCode::from(code)
+}
+
+/// The line for the server's log.
+fn line(user: &str, why: &str) -> String {
+    let line = format!("{user}: {why}");
+    let mut short: String = escaped(&line).chars().take(LONGEST_LINE).collect();
+    if short.len() < escaped(&line).len() {
+        short.push('…');
+    }
+    short
 }
 
 /// Sends SIGALRM to this process after [`LONGEST`]. The signal's default action, which is not changed here, ends the process.
@@ -72,6 +83,13 @@ fn read() -> Result<(Vec<String>, Login), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_short_however_long_the_username_is() {
+        assert_eq!(line("ann\n", "PAM says no"), "ann\\n: PAM says no");
+        let long = line(&"\u{1b}".repeat(10_000), "");
+        assert_eq!((long.chars().count(), long.chars().last()), (LONGEST_LINE + 1, Some('…')));
+    }
 
     #[test]
     fn a_judgement_has_a_longest_time() {
