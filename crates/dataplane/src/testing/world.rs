@@ -4,7 +4,9 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use adit_core::{ConnectionId, DataEvent, Install, IpNet, Notice, Path, PeerConfig, PeerId, PeerOrder, SessionId};
+use adit_core::{
+    ConnectionId, DataEvent, Install, IpNet, Notice, Path, PeerConfig, PeerId, PeerOrder, SessionId,
+};
 
 use crate::codec::{Demultiplexer, SessionCodec};
 use crate::{

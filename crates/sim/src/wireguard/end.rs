@@ -80,7 +80,7 @@ pub(crate) struct End {
 impl End {
     /// An end whose machine was just made.
     pub(crate) fn new(machine: Interface) -> Self {
-        let (egress, ingress, counters) = adit_dataplane::new(Config::new(Sockets));
+        let (egress, ingress, counters) = adit_dataplane::new(Config::new(adit_wireguard_codec::Sockets));
         let mut end = End {
             machine,
             egress,
