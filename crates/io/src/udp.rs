@@ -154,7 +154,7 @@ impl UdpSocket {
         if options.routing.fragmentation == Fragmentation::Allowed {
             // Of an IPv6 socket it is about IPv4 datagrams, too: those to mapped addresses.
             let never = libc::IP_PMTUDISC_DONT;
-            sys::set_option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, never)?;
+            adit_sys::set_option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, never)?;
         }
         socket.set_reuse_port(sharing.address)?;
         socket.set_nonblocking(true)?;
