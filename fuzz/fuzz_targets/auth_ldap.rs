@@ -2,7 +2,7 @@
 //! user calls itself.
 #![no_main]
 
-use adit_config::auth_ldap::{self, Filter};
+use adit_openvpn_config::auth_ldap::{self, Filter};
 use adit_core::is_unprintable;
 use libfuzzer_sys::fuzz_target;
 

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use adit_config::openvpn::parse;
+use adit_openvpn_config::parse;
 use libfuzzer_sys::fuzz_target;
 
 /// A file that the configuration names: a certificate for one name, otherwise none.

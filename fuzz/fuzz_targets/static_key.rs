@@ -1,7 +1,7 @@
 //! Key files: what parses prints to text that parses the same.
 #![no_main]
 
-use adit_config::{KeyOwner, StaticKey, TlsCryptV2Key, TokenSecret};
+use adit_openvpn_config::{KeyOwner, StaticKey, TlsCryptV2Key, TokenSecret};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

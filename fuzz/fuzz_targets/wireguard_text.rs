@@ -2,7 +2,7 @@
 //! Operations are cut the same however they arrive; what is refused names a line.
 #![no_main]
 
-use adit_config::wireguard;
+use adit_wireguard_config as wireguard;
 use adit_core::is_unprintable;
 use adit_wireguard::uapi::{Operation, Reader, Refusal};
 use libfuzzer_sys::fuzz_target;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use adit_config::openvpn::{Parsed, Role, command_line_text, split_command_line};
+use adit_openvpn_config::{Parsed, Role, command_line_text, split_command_line};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::systemd::Systemd;

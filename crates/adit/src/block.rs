@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use adit_config::wireguard;
 use adit_wireguard::PublicKey;
+use adit_wireguard_config as wireguard;
 
 use crate::host::configuration::{self, Dialect};
 use crate::host::exit;

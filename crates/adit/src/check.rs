@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use adit_config::openvpn::documentation;
-use adit_config::{Disposition, Kind, Problem};
+use adit_core::configuration::{Disposition, Kind, Problem};
+use adit_openvpn_config::documentation;
 
 use crate::host::configuration::{self, Dialect, Unusable};
 use crate::host::prepare::{self, Remarks};

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use adit_config::openvpn::directive;
+use adit_openvpn_config::directive;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// Pages that tell what was, and may name what is gone.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use adit_config::openvpn::parse;
+use adit_openvpn_config::parse;
 use adit_testbed::{
     MAX_WAIT, Namespace, Ping, Scratch, can_run, connect, openvpn_command, wait_until_reachable,
 };

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use adit_config::Kind;
-use adit_config::openvpn::{Directive, directive, directives};
+use adit_core::configuration::Kind;
+use adit_openvpn_config::{Directive, directive, directives};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 

@@ -143,8 +143,8 @@ fn peers(dir: &Path) -> Vec<[u8; 32]> {
     wireguard(&dir.join(SERVER_FILE)).peers.iter().map(|peer| peer.public_key).collect()
 }
 
-fn wireguard(path: &Path) -> adit_config::wireguard::Config {
-    let parsed = adit_config::wireguard::parse(&fs::read(path).unwrap(), "it").unwrap();
+fn wireguard(path: &Path) -> adit_wireguard_config::Config {
+    let parsed = adit_wireguard_config::parse(&fs::read(path).unwrap(), "it").unwrap();
     assert!(parsed.warnings.is_empty(), "{:?}", parsed.warnings);
     parsed.config
 }
@@ -162,7 +162,7 @@ fn check_wireguard_client(dir: &Path) {
     let (client, server_config) = (wireguard(&file), wireguard(&server));
     let (ours, theirs) = (&client.peers[0], &server_config.peers[0]);
     assert_eq!((ours.public_key, &ours.preshared_key), (public_key(&server), &theirs.preshared_key));
-    let hosts = client.interface.addresses.iter().map(|net| adit_config::wireguard::AllowedIp::Add(*net));
+    let hosts = client.interface.addresses.iter().map(|net| adit_wireguard_config::AllowedIp::Add(*net));
     assert_eq!(hosts.collect::<Vec<_>>(), theirs.allowed_ips);
     for image in ["alice.png", "alice.svg"] {
         assert!(dir.join("clients").join(image).exists(), "{image}");

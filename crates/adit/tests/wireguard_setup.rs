@@ -6,9 +6,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use adit_config::wireguard::{AllowedIp, Config, parse};
 use adit_testbed::Scratch;
 use adit_wireguard::PrivateKey;
+use adit_wireguard_config::{AllowedIp, Config, parse};
 
 /// A directory that a test works on.
 struct Bed {

@@ -13,7 +13,7 @@ use adit_auth::ldap::ber::{
 use adit_auth::ldap::{self, Trust};
 use adit_auth::login::Login;
 use adit_auth::verdict::Refusal;
-use adit_config::auth_ldap;
+use adit_openvpn_config::auth_ldap;
 use adit_testbed::Scratch;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::PrivateKeyDer;

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod activity;
+pub mod configuration;
 mod device_name;
 mod dns;
 mod drive;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use adit_config::openvpn::split_command_line;
+use adit_openvpn_config::split_command_line;
 
 use super::process;
 

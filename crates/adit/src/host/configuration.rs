@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use adit_config::{Disposition, Failure, Problem};
+use adit_core::configuration::{Disposition, Failure, Problem};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -39,9 +39,9 @@ pub(crate) enum Unusable {
 /// A configuration, by its dialect.
 pub(crate) enum Dialect {
     /// OpenVPN's.
-    OpenVpn(Box<adit_config::openvpn::Parsed>),
+    OpenVpn(Box<adit_openvpn_config::Parsed>),
     /// wg-quick's.
-    WireGuard(Box<adit_config::wireguard::Parsed>),
+    WireGuard(Box<adit_wireguard_config::Parsed>),
 }
 
 impl Dialect {
@@ -65,7 +65,7 @@ impl Dialect {
 /// Reads and checks the configuration in `path`, whatever its dialect, with the files that it names.
 pub(crate) fn read(path: &Path) -> Result<Dialect, Unusable> {
     let text = text(path)?;
-    if command_line().is_none() && adit_config::wireguard::is_recognized(&text) {
+    if command_line().is_none() && adit_wireguard_config::is_recognized(&text) {
         return Ok(Dialect::WireGuard(Box::new(wireguard::adapter::configuration::parse(path, &text)?)));
     }
     Ok(Dialect::OpenVpn(Box::new(openvpn::adapter::configuration::parse(path, &text)?)))

@@ -6,9 +6,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
-use adit_config::openvpn::{Family, Listen, Log, ManagementAddress, Parsed, Process, Role};
-use adit_config::wireguard;
 use adit_core::Transport;
+use adit_openvpn_config::{Family, Listen, Log, ManagementAddress, Parsed, Process, Role};
+use adit_wireguard_config as wireguard;
 
 use super::endpoints;
 use crate::host::configuration::Dialect;
@@ -265,7 +265,7 @@ mod tests {
 
     fn parse(name: &str, lines: &str) -> Parsed {
         let none = |_: &Path| Err("no such file".to_owned());
-        adit_config::openvpn::parse(name, format!("{lines}{CA}").as_bytes(), &none).expect("a good file")
+        adit_openvpn_config::parse(name, format!("{lines}{CA}").as_bytes(), &none).expect("a good file")
     }
 
     /// What stands between a client with these lines and another.

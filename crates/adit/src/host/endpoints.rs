@@ -7,9 +7,9 @@ mod beside_wireguard;
 
 use std::path::Path;
 
-use adit_config::openvpn::{Parsed, Role, ServerConfig};
 use adit_core::SharedPool;
 use adit_io::{Forwarding, SharedDevice};
+use adit_openvpn_config::{Parsed, Role, ServerConfig};
 
 pub(crate) use self::beside::{Binding, DeviceTerms, Unbound, contradictions as contradictions_beside};
 use super::forwarding;
@@ -153,7 +153,7 @@ mod tests {
 
     fn server(name: &str, lines: &str) -> Parsed {
         let none = |_: &Path| Err("no such file".to_owned());
-        adit_config::openvpn::parse(name, format!("{lines}{KEYS}").as_bytes(), &none).expect("a good file")
+        adit_openvpn_config::parse(name, format!("{lines}{KEYS}").as_bytes(), &none).expect("a good file")
     }
 
     fn of(lines: &str, others: &str) -> Vec<String> {

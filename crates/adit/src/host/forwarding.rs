@@ -4,9 +4,9 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use adit_config::wireguard::interface_name;
 use adit_core::{Report, Severity};
 use adit_io::{Forwarding, Helper, Policy};
+use adit_wireguard_config::interface_name;
 
 use super::configuration::{self, Dialect};
 use super::failure::Failure;

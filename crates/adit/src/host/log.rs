@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use adit_config::openvpn::{Log, Process};
 use adit_core::{Severity, TableUsage, escaped};
+use adit_openvpn_config::{Log, Process};
 
 pub(crate) use manner::Manner;
 use syslog::Syslog;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use adit_config::Disposition;
+use adit_core::configuration::Disposition;
 
 /// The place of the first of these directives that the report of `file` has: file and line; the file alone, if the report has none
 /// of them.

@@ -6,9 +6,9 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use adit_config::Disposition;
-use adit_config::openvpn::{Log, Parsed, Process};
 use adit_core::Severity;
+use adit_core::configuration::Disposition;
+use adit_openvpn_config::{Log, Parsed, Process};
 use time::OffsetDateTime;
 
 use super::configuration::Dialect;

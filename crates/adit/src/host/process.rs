@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use adit_config::openvpn::{Process, Role};
 use adit_core::Severity;
 use adit_io::{Forwarding, KillSwitch, Routing};
+use adit_openvpn_config::{Process, Role};
 
 use super::endpoints::{self, Shared};
 use super::failure::Failure;

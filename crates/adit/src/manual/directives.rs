@@ -1,7 +1,7 @@
 //! openvpn(8): the options of `adit openvpn`, which are the directives of its files.
 
-use adit_config::Kind;
-use adit_config::openvpn::{Directive, directives};
+use adit_core::configuration::Kind;
+use adit_openvpn_config::{Directive, directives};
 
 use super::{Page, Part};
 

@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use adit_config::openvpn::{CommandLineOption, command_line_text, split_command_line};
+use adit_openvpn_config::{CommandLineOption, command_line_text, split_command_line};
 
 use crate::host::configuration::{self, Dialect};
 use crate::host::failure::Failure;

@@ -29,10 +29,10 @@ mod wireguard;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use adit_config::{KeyOwner, TlsCryptV2Key};
 use adit_core::UnixTime;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{Metadata, SERVER_KEY_LEN, ServerKey};
+use adit_openvpn_config::{KeyOwner, TlsCryptV2Key};
 use adit_pki::inspect;
 use adit_pki::issue::Authority;
 use rand_core::{OsRng, TryRngCore as _};
@@ -416,7 +416,7 @@ impl Workshop {
             let text = self.new_client_key(now)?.to_text();
             return Ok(WrapKey { directive: "tls-crypt-v2", text });
         }
-        let key = adit_config::StaticKey::parse(&files::read(&shared)?)
+        let key = adit_openvpn_config::StaticKey::parse(&files::read(&shared)?)
             .map_err(|why| SetupError::Certificate { what: "read pki/tls-crypt.key", why })?;
         Ok(WrapKey { directive: "tls-crypt", text: key.to_text() })
     }

@@ -202,7 +202,7 @@ fn with_block(configuration: &str, directive: &str, body: &str) -> Option<Zeroiz
 /// Reads back what was made: nothing leaves that adit itself would refuse.
 pub(super) fn check(text: &str, file: &str) -> Result<(), SetupError> {
     let load = |_: &Path| Err("the file stands alone".to_string());
-    match adit_config::openvpn::parse(file, text.as_bytes(), &load) {
+    match adit_openvpn_config::parse(file, text.as_bytes(), &load) {
         Ok(parsed) if parsed.warnings.is_empty() => Ok(()),
         Ok(parsed) => {
             let warnings: Vec<_> = parsed.warnings.iter().map(ToString::to_string).collect();

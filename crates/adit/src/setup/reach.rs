@@ -119,7 +119,7 @@ pub(crate) fn lan(text: &str) -> Result<IpNet, String> {
 mod tests {
     use std::path::Path;
 
-    use adit_config::openvpn::Role;
+    use adit_openvpn_config::Role;
 
     use super::*;
 
@@ -164,12 +164,12 @@ mod tests {
         assert!(lan("home").is_err_and(|why| why.contains("such as 192.168.1.0/24")));
     }
 
-    fn parse(lines: &str) -> adit_config::openvpn::Config {
+    fn parse(lines: &str) -> adit_openvpn_config::Config {
         let text = format!(
             "server 10.8.0.0 255.255.255.0\nserver-ipv6 fd00:8::/64\n{lines}<ca>\n-----BEGIN CERTIFICATE-----\n</ca>\n\
              <cert>\n-----BEGIN CERTIFICATE-----\n</cert>\n<key>\n-----BEGIN PRIVATE KEY-----\n</key>\n"
         );
         let none = |_: &Path| Err("no such file".to_owned());
-        adit_config::openvpn::parse("server.conf", text.as_bytes(), &none).unwrap().config
+        adit_openvpn_config::parse("server.conf", text.as_bytes(), &none).unwrap().config
     }
 }

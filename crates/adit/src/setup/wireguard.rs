@@ -136,7 +136,7 @@ impl Workshop {
             None => self.new_client_file(name, &server, &path)?,
         };
         let made = self.finish_client(name, path, text, with_code)?;
-        if made.path.to_str().and_then(adit_config::wireguard::interface_name).is_none() {
+        if made.path.to_str().and_then(adit_wireguard_config::interface_name).is_none() {
             self.notes.push(format!(
                 "wg-quick takes names of 1 to 15 of `a-zA-Z0-9_=+.-`: give {name}.conf another name before it runs it"
             ));
@@ -214,7 +214,7 @@ impl Workshop {
     /// The file of an earlier attempt, which came as far as the file, but not to its end.
     fn interrupted_file(&self, name: &ClientName, path: &Path, server: &Path) -> Option<Zeroizing<String>> {
         let text = files::read(path).ok()?;
-        let config = adit_config::wireguard::parse(text.as_bytes(), "").ok()?.config;
+        let config = adit_wireguard_config::parse(text.as_bytes(), "").ok()?.config;
         let key = PrivateKey::new(*config.interface.private_key?.bytes())?.public_key();
         let is_let_in = server_file::public_keys(&files::read(server).ok()?).contains(&key);
         (is_let_in && self.index.is_unfinished_peer(name.as_str(), key)).then_some(text)
@@ -317,7 +317,7 @@ impl Workshop {
         let Some(device) = self.index.wireguard.as_ref().map(|wireguard| wireguard.device.clone()) else {
             return;
         };
-        let Ok(parsed) = adit_config::wireguard::parse(text.as_bytes(), "") else { return };
+        let Ok(parsed) = adit_wireguard_config::parse(text.as_bytes(), "") else { return };
         let interface = &parsed.config.interface;
         let key = interface.private_key.as_ref().and_then(|key| PrivateKey::new(*key.bytes()));
         let preshared_key = parsed.config.peers.first().and_then(|peer| peer.preshared_key.as_ref());
@@ -390,7 +390,7 @@ impl Workshop {
         Layout::of(&layout::parse(&path, &files::read(&path)?)?)
     }
 
-    fn server_config(&self, path: &Path) -> Result<adit_config::wireguard::Config, SetupError> {
+    fn server_config(&self, path: &Path) -> Result<adit_wireguard_config::Config, SetupError> {
         server_file::check(&files::read(path)?, &path.display().to_string())
     }
 }
@@ -407,9 +407,9 @@ fn new_key() -> Result<PrivateKey, SetupError> {
 }
 
 /// The address of a peer that has one alone.
-fn host(allowed: &adit_config::wireguard::AllowedIp) -> Option<IpAddr> {
+fn host(allowed: &adit_wireguard_config::AllowedIp) -> Option<IpAddr> {
     match allowed {
-        adit_config::wireguard::AllowedIp::Add(net) if net.prefix_len() == net.max_prefix_len() => {
+        adit_wireguard_config::AllowedIp::Add(net) if net.prefix_len() == net.max_prefix_len() => {
             Some(net.addr())
         }
         _ => None,

@@ -179,7 +179,7 @@ fn set_up(
 
 impl LogLevel {
     fn open(self, interface: &str) -> std::io::Result<Logger> {
-        use adit_config::openvpn::{Log, Process};
+        use adit_openvpn_config::{Log, Process};
         let nowhere = Log::File { path: "/dev/null".into(), append: true };
         let process = Process {
             verb: if self == LogLevel::Verbose { 6 } else { 0 },

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use adit_auth::ldap::{self, Trust};
 use adit_auth::login::Login;
 use adit_auth::verdict::{self, Refusal};
-use adit_config::auth_ldap;
+use adit_openvpn_config::auth_ldap;
 use nix::unistd::{User, geteuid, setgid, setgroups, setuid};
 use zeroize::Zeroizing;
 

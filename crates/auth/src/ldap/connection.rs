@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use adit_config::auth_ldap::{Filter, LdapPlace};
+use adit_openvpn_config::auth_ldap::{Filter, LdapPlace};
 
 use super::Trust;
 use super::ber::{self, Malformed, SEQUENCE};

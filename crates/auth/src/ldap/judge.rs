@@ -1,6 +1,6 @@
 //! The verdict on a login.
 
-use adit_config::auth_ldap::{AuthLdap, Directory, Filter, Group, LdapPlace, LdapUrl, Membership};
+use adit_openvpn_config::auth_ldap::{AuthLdap, Directory, Filter, Group, LdapPlace, LdapUrl, Membership};
 
 use super::Trust;
 use super::connection::{Connection, Manner};

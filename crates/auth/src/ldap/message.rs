@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use adit_config::auth_ldap::Filter;
+use adit_openvpn_config::auth_ldap::Filter;
 use zeroize::Zeroizing;
 
 use super::ber::{BOOLEAN, ENUMERATED, Elements, INTEGER, Malformed, OCTETS, SEQUENCE, element, number};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use adit_config::auth_ldap::LdapTls;
+use adit_openvpn_config::auth_ldap::LdapTls;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};

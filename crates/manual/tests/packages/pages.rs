@@ -4,8 +4,8 @@ use std::process::{Command as Program, Stdio};
 
 use adit_testbed::{Scratch, can_run, program};
 
-use adit_config::openvpn::directives;
 use adit_manual::{Files, files, write};
+use adit_openvpn_config::directives;
 
 fn pages() -> Files {
     let is_page = |(path, _): &(std::path::PathBuf, Vec<u8>)| path.starts_with("man");

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use adit_config::openvpn::parse;
+use adit_openvpn_config::parse;
 
 const SERVER: &str = "dev tun\nserver 10.8.0.0 255.255.255.0\nserver-ipv6 fd00:8::/64\n\
     <ca>\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n</ca>\n\

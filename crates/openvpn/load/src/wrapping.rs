@@ -1,11 +1,11 @@
 //! How a client wraps its control channel, from the text of its key.
 
-use adit_config::{KeyOwner, TlsCryptV2Key};
 use adit_load::LoadError;
 use adit_openvpn::TlsRole;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::ClientKey;
 use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
+use adit_openvpn_config::{KeyOwner, TlsCryptV2Key};
 
 /// The wrapping, with the text of the client's key file.
 #[derive(Clone)]
@@ -27,7 +27,8 @@ impl Wrapping {
     /// When the key is not one.
     pub fn client(&self) -> Result<WrapConfig, LoadError> {
         let key = |text: &str| {
-            let key = adit_config::StaticKey::parse(text).map_err(LoadError::key("the static key"))?;
+            let key =
+                adit_openvpn_config::StaticKey::parse(text).map_err(LoadError::key("the static key"))?;
             Ok(StaticKey::from_bytes(key.bytes()))
         };
         Ok(match self {

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use adit_config::openvpn::Role;
-use adit_config::wireguard::{AllowedIp, Table};
 use adit_core::IpNet;
+use adit_openvpn_config::Role;
+use adit_wireguard_config::{AllowedIp, Table};
 
 use crate::host::configuration::Dialect;
 use crate::host::place::place_in;
@@ -98,7 +98,7 @@ mod tests {
     use crate::host::conflicts::check;
 
     fn wireguard(name: &str, lines: &str) -> Dialect {
-        let parsed = adit_config::wireguard::parse(format!("[Interface]\n{lines}").as_bytes(), name);
+        let parsed = adit_wireguard_config::parse(format!("[Interface]\n{lines}").as_bytes(), name);
         Dialect::WireGuard(Box::new(parsed.expect("a good file")))
     }
 
@@ -139,7 +139,7 @@ mod tests {
     fn the_same_device_is_refused() {
         let text = "[Interface]\n";
         let parse = || {
-            let parsed = adit_config::wireguard::parse(text.as_bytes(), "wg0.conf").expect("a good file");
+            let parsed = adit_wireguard_config::parse(text.as_bytes(), "wg0.conf").expect("a good file");
             Dialect::WireGuard(Box::new(parsed))
         };
         let (one, other) = (parse(), parse());

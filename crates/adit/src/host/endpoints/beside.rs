@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use adit_config::openvpn::{Parsed, Role, ServerConfig};
-use adit_config::wireguard;
 use adit_core::{IpNet, Transport};
+use adit_openvpn_config::{Parsed, Role, ServerConfig};
+use adit_wireguard_config as wireguard;
 
 use crate::host::configuration::Dialect;
 use crate::host::place::place_in;
@@ -131,7 +131,7 @@ mod tests {
     fn server() -> Parsed {
         let none = |_: &Path| Err("no such file".to_owned());
         let text = format!("dev tun0\nserver 10.8.0.0 255.255.255.0\n{KEYS}");
-        adit_config::openvpn::parse("udp.conf", text.as_bytes(), &none).expect("a good file")
+        adit_openvpn_config::parse("udp.conf", text.as_bytes(), &none).expect("a good file")
     }
 
     fn problems(lines: &str) -> Vec<String> {

@@ -7,12 +7,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use adit_config::openvpn::{Process as Log, Role};
 use adit_core::{Command, Ended, UnixTime};
 use adit_io::{Driver, DriverError, Handle, Observer, OffloadSwitches};
 use adit_openvpn::Server;
 use adit_openvpn::credentials::Credentials;
 use adit_openvpn::request::{Event, Request};
+use adit_openvpn_config::{Process as Log, Role};
 use adit_testbed::{
     Authority, KeyKind, Namespace, Ping, Process, Purpose, Scratch, Validity, can_run, connect, program,
     wait_until, wait_until_reachable, wireguard_listens, wireguard_socket,
@@ -92,9 +92,9 @@ impl Bed {
         let file = format!(
             "[Interface]\nPrivateKey = {private}\nListenPort = {port}\n[Peer]\nPublicKey = {public}\nAllowedIPs = {PEER}/32\n"
         );
-        let config = adit_config::wireguard::parse(file.as_bytes(), "wg0.conf").expect("a good file").config;
+        let config = adit_wireguard_config::parse(file.as_bytes(), "wg0.conf").expect("a good file").config;
         let key = config.interface.private_key.expect("it has one");
-        let peer = |peer: &adit_config::wireguard::Peer| PeerChange {
+        let peer = |peer: &adit_wireguard_config::Peer| PeerChange {
             allowed_ips: vec![AllowedIp::Add(format!("{PEER}/32").parse().unwrap())],
             ..PeerChange::new(PublicKey(peer.public_key))
         };
@@ -182,9 +182,9 @@ impl Observer<Server> for Up {
 impl Both {
     fn start(file: &str, wireguard: Changes) -> Self {
         let none = |_: &std::path::Path| Err("no such file".to_owned());
-        let config = adit_config::openvpn::parse("server.conf", file.as_bytes(), &none).unwrap().config;
+        let config = adit_openvpn_config::parse("server.conf", file.as_bytes(), &none).unwrap().config;
         let Role::Server(server) = &config.role else { panic!("no server") };
-        let text = |pem: &adit_config::Pem| pem.text().as_bytes().to_vec();
+        let text = |pem: &adit_openvpn_config::Pem| pem.text().as_bytes().to_vec();
         let identity = config.tls.identity.as_ref().unwrap();
         let credentials = Credentials {
             ca: config.tls.ca.as_ref().map(text).unwrap(),

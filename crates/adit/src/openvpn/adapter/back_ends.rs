@@ -7,10 +7,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use adit_config::auth_ldap;
-use adit_config::openvpn::{Access, Config, PasswordBackEnd, Role};
 use adit_io::Policy;
 use adit_openvpn::request::{Script, ScriptId};
+use adit_openvpn_config::auth_ldap;
+use adit_openvpn_config::{Access, Config, PasswordBackEnd, Role};
 use zeroize::Zeroizing;
 
 use super::privileges;
@@ -172,7 +172,7 @@ mod tests {
              <key>\n-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n</key>\n"
         );
         let none = |_: &Path| Err("no such file".to_owned());
-        adit_config::openvpn::parse("s.conf", text.as_bytes(), &none).unwrap().config
+        adit_openvpn_config::parse("s.conf", text.as_bytes(), &none).unwrap().config
     }
 
     const LINES: &str = "plugin openvpn-plugin-auth-pam.so \"No-such-service login USERNAME\"\nplugin openvpn-auth-ldap.so ldap.conf";

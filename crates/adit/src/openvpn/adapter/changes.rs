@@ -4,8 +4,8 @@
 mod audit;
 mod fixed;
 
-use adit_config::Disposition;
-use adit_config::openvpn::{Config, Parsed, Role};
+use adit_core::configuration::Disposition;
+use adit_openvpn_config::{Config, Parsed, Role};
 
 pub(crate) use fixed::Since;
 use fixed::{Fixed, OF_ALL, OF_CLIENT, OF_POINT, OF_SERVER, OF_STATIC_POINT};
@@ -108,7 +108,7 @@ fn loses_scripts_in_use(new: &Config, old: &Config) -> bool {
 mod tests {
     use std::path::Path;
 
-    use adit_config::openvpn::ClientCertificates;
+    use adit_openvpn_config::ClientCertificates;
 
     use super::*;
 
@@ -120,7 +120,7 @@ mod tests {
              <key>\n-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n</key>\n"
         );
         let none = |_: &Path| Err("no such file".to_owned());
-        adit_config::openvpn::parse("s.conf", text.as_bytes(), &none).expect("a good file")
+        adit_openvpn_config::parse("s.conf", text.as_bytes(), &none).expect("a good file")
     }
 
     fn of(old: &str, new: &str) -> Changes {
@@ -205,7 +205,7 @@ mod tests {
                 false => format!("dev tun0\ntls-server\ndh none\n{ca}{cert}{key}{lines}"),
             };
             let none = |_: &Path| Err("no such file".to_owned());
-            adit_config::openvpn::parse("p.conf", text.as_bytes(), &none).expect("a good file")
+            adit_openvpn_config::parse("p.conf", text.as_bytes(), &none).expect("a good file")
         };
         compare(&parse(new), &parse(old).config).expect("of one kind")
     }

@@ -1,8 +1,8 @@
 //! Settings of one client, from its file or from a program, as the machine takes them.
 
-use adit_config::openvpn::{self as file, parse_client_file};
-use adit_config::{Failure, Problem};
+use adit_core::configuration::{Failure, Problem};
 use adit_openvpn::request::{PeerSettings, PushChange};
+use adit_openvpn_config::{self as file, parse_client_file};
 
 /// Reads settings in the form of the configuration. `file` is the name to use in messages. Gives them, and points
 /// that their owner should look at.

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use adit_config::openvpn::{PerClient, PoolFile, client_file_name, parse_pool_file};
 use adit_core::{PeerId, PoolEntry, Protocol, Severity};
 use adit_io::{Handle, HelperFiles};
 use adit_openvpn::request::{NoSettings, PeerSettings, Reply};
+use adit_openvpn_config::{PerClient, PoolFile, client_file_name, parse_pool_file};
 
 use super::client_settings;
 use crate::host::log::Logger;
@@ -259,7 +259,7 @@ impl PoolLeases {
 
 #[cfg(test)]
 mod tests {
-    use adit_config::openvpn::{Log, Process};
+    use adit_openvpn_config::{Log, Process};
 
     use super::*;
 

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::path::Path;
 
-use adit_config::Failure;
-use adit_config::openvpn::{
+use adit_core::configuration::Failure;
+use adit_io::{Allowed, Gathered, Revocations};
+use adit_openvpn_config::{
     self as file, COMMAND_LINE, Config, Crl, HASHED_FILES, KeyPassword, Parsed, Role, print_pool_file,
 };
-use adit_io::{Allowed, Gathered, Revocations};
 
 use super::{forwarding, hashed, privileges, proxies};
 use crate::host::configuration::{command_line, find, is_exposed, read_bytes, warning};

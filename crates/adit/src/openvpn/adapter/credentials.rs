@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use adit_config::Secret;
-use adit_config::openvpn::{StaticChallenge, UserAuth, UserPass};
 use adit_core::Protocol;
 use adit_io::{Handle, HelperAccess};
 use adit_openvpn::request::{Challenge, ChallengeResponse, Reply, UserPassword};
+use adit_openvpn_config::Secret;
+use adit_openvpn_config::{StaticChallenge, UserAuth, UserPass};
 use zeroize::Zeroizing;
 
 use super::management::{PendingQueries, Topic};

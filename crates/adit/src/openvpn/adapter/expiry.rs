@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use adit_config::openvpn::Role;
 use adit_core::Severity;
 use adit_openvpn::credentials::Credentials;
+use adit_openvpn_config::Role;
 use adit_pki::inspect;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -168,7 +168,7 @@ pub(crate) fn expiring(pem: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use adit_config::openvpn::{Log, Process};
+    use adit_openvpn_config::{Log, Process};
     use adit_testbed::Scratch;
     use rcgen::{
         CertificateParams, CertificateRevocationListParams, Issuer, KeyIdMethod, KeyPair, SerialNumber,

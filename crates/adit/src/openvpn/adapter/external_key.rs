@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 
-use adit_config::openvpn::{
-    Config, ExternalIdentity, ManagementCertificate, ManagementIdentity, Pkcs11Identity,
-};
 use adit_core::Protocol;
 use adit_io::Handle;
 use adit_openvpn::credentials::Credentials;
 use adit_openvpn::request::{Reply, TlsStep};
 use adit_openvpn::tls::KeyHolder;
+use adit_openvpn_config::{
+    Config, ExternalIdentity, ManagementCertificate, ManagementIdentity, Pkcs11Identity,
+};
 use adit_pki::pem;
 
 use self::management::ManagementKey;

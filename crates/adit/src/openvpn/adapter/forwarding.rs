@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
-use adit_config::openvpn::{Config, Role};
 use adit_core::{IpNet, RouteVia};
 use adit_io::Forwarding;
+use adit_openvpn_config::{Config, Role};
 
 use crate::host::forwarding::name_servers;
 

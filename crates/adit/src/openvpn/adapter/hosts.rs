@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, ToSocketAddrs as _};
 
-use adit_config::openvpn::NamedRoute;
 use adit_core::{IpNet, Route};
+use adit_openvpn_config::NamedRoute;
 
 /// Routes to the addresses that these hosts have now, while no route leads into the tunnel. As in OpenVPN, a name
 /// that cannot be looked up costs its own route alone: it is told in a sentence.

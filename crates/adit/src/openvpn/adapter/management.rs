@@ -24,9 +24,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use adit_config::openvpn::{AuthRetry, Config, Role};
 use adit_core::{Protocol, Severity};
 use adit_io::{Handle, HelperFiles};
+use adit_openvpn_config::{AuthRetry, Config, Role};
 use signal_hook::consts::SIGTERM;
 use zeroize::Zeroizing;
 

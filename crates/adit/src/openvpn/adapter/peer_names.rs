@@ -8,10 +8,10 @@ use std::net::{IpAddr, ToSocketAddrs as _};
 use std::thread;
 use std::time::Duration;
 
-use adit_config::openvpn::{Config, Role};
 use adit_core::{Protocol, Severity};
 use adit_io::{Handle, HelperFiles, LookedUp};
 use adit_openvpn::request::Reply;
+use adit_openvpn_config::{Config, Role};
 
 use crate::host::ending::Ending;
 use crate::host::log::Logger;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_config::openvpn::{ClientConfig, Config, Parsed, Role};
 use adit_openvpn::params::ClientParams;
 use adit_openvpn::{Client, Server, StaticTunnel};
+use adit_openvpn_config::{ClientConfig, Config, Parsed, Role};
 
 use super::management::Management;
 use super::prepare::{self, Asking, Plan, Secured, Settled};

@@ -9,7 +9,7 @@ use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
-use adit_config::openvpn::Parsed;
+use adit_openvpn_config::Parsed;
 
 pub(crate) use self::plan::{Plan, Secured, plan};
 pub(crate) use self::settle::{Settled, settle};

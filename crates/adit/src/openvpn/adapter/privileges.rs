@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use adit_config::openvpn::{Config, Process, Role, ServerConfig};
 use adit_core::{IpNet, RouteVia};
 use adit_io::{Account, MOST_FOLLOWING, Policy, Remote, Scripts};
+use adit_openvpn_config::{Config, Process, Role, ServerConfig};
 
 use super::{scripts, translate};
 
@@ -106,8 +106,8 @@ pub(crate) fn files_of(config: &Config, status_socket: Option<PathBuf>) -> Vec<P
     // The socket of a program that we connect to is that program's.
     let ours = config.process.management.as_ref().filter(|management| !management.as_client);
     let management = ours.and_then(|management| match &management.address {
-        adit_config::openvpn::ManagementAddress::Unix(path) => Some(path.clone()),
-        adit_config::openvpn::ManagementAddress::Tcp(..) => None,
+        adit_openvpn_config::ManagementAddress::Unix(path) => Some(path.clone()),
+        adit_openvpn_config::ManagementAddress::Tcp(..) => None,
     });
     status_socket.into_iter().chain(management).chain(config.process.pid_file.clone()).collect()
 }

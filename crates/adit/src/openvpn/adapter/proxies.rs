@@ -6,13 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use adit_config::Secret;
-use adit_config::openvpn::{
-    self as file, ClientConfig, Config, HttpAuthentication, ProxyKind, Role, UserPass,
-};
 use adit_core::Protocol;
 use adit_io::{Handle, HelperAccess, HttpProxy, Proxy, ProxyCredentials};
 use adit_openvpn::request::{Reply, UserPassword};
+use adit_openvpn_config::Secret;
+use adit_openvpn_config::{
+    self as file, ClientConfig, Config, HttpAuthentication, ProxyKind, Role, UserPass,
+};
 use zeroize::Zeroizing;
 
 use super::management::{PendingQueries, Topic};

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use adit_config::openvpn::{Config, Parsed, PerClient};
 use adit_core::{Route, Severity};
 use adit_io::{Gathered, Handle, HelperFiles};
+use adit_openvpn_config::{Config, Parsed, PerClient};
 
 use super::changes::{self, Changes, Place, Since};
 use super::tunnel::place;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use adit_config::openvpn::Crl;
 use adit_core::{Protocol, Severity};
 use adit_io::{Handle, HelperAccess, HelperFiles, Mark};
 use adit_openvpn::credentials;
 use adit_openvpn::request::Reply;
+use adit_openvpn_config::Crl;
 use adit_pki::{RevocationError, Revocations};
 
 use super::expiry::Expiry;

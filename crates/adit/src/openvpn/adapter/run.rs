@@ -4,9 +4,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use adit_config::openvpn::{Config, NameServerSetting, PerClient, Role};
 use adit_core::{Ended, Severity, escaped};
 use adit_io::{Account, Driver, DriverError, Handle, Helper, HelperAccess, MakeCodec, Policy};
+use adit_openvpn_config::{Config, NameServerSetting, PerClient, Role};
 
 use super::back_ends::{self, BackEnds, Programs};
 use super::clients::{self, Clients};

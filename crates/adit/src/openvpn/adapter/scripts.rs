@@ -16,11 +16,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use adit_config::openvpn::Access;
 use adit_core::prefix_table::{SourcePrefix, prefixes};
 use adit_core::{Protocol, TableUsage};
 use adit_io::{Handle, ScriptCall, ScriptInput, ScriptLauncher, ScriptRun};
 use adit_openvpn::request::{PeerSettings, Reply, Script, ScriptFile, ScriptId, ScriptOutcome, TunnelFacts};
+use adit_openvpn_config::Access;
 use queue::{Queue, Waiting};
 use zeroize::Zeroizing;
 

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_config::openvpn::{Config, Role, SharedSecret};
 use adit_core::UnixTime;
 use adit_openvpn::params::{DataParams, StaticParams};
 use adit_openvpn::static_key::StaticKey;
+use adit_openvpn_config::{Config, Role, SharedSecret};
 
 use super::translate::{
     data, keepalive, key_direction, local_settings, point_to_point_settings, remote_params,

@@ -9,11 +9,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use adit_config::openvpn::StatusFile;
 use adit_core::{Instant, IpNet, PeerId, Protocol, Severity, UnixTime};
 use adit_dataplane::{PeerSnapshot, Snapshot};
 use adit_io::{Handle, IoStatus, local_time, unix_at_origin, unix_now};
 use adit_openvpn::request::PeerInfo;
+use adit_openvpn_config::StatusFile;
 
 use crate::host::log::Logger;
 use crate::host::status::StatusSource;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_config::openvpn as file;
-use adit_config::openvpn::{CertProfile, Config};
 use adit_openvpn::credentials::{TlsEnvironment, provider, restrict_to_suite_b};
+use adit_openvpn_config as file;
+use adit_openvpn_config::{CertProfile, Config};
 use rustls::crypto::aws_lc_rs;
 use rustls::time_provider::TimeProvider;
 use rustls::{SupportedCipherSuite, SupportedProtocolVersion};

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use adit_config::openvpn::{Config, Parsed, Role};
 use adit_core::Severity;
+use adit_openvpn_config::{Config, Parsed, Role};
 use rand_core::{OsRng, TryRngCore as _};
 
 use super::hosts;
@@ -140,7 +140,7 @@ pub(crate) mod tests {
              <ca>\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n</ca>\n"
         );
         let none = |_: &Path| Err("no such file".to_owned());
-        let parsed = adit_config::openvpn::parse("test.conf", file.as_bytes(), &none);
+        let parsed = adit_openvpn_config::parse("test.conf", file.as_bytes(), &none);
         parsed.expect("a good file").config
     }
 

@@ -13,11 +13,11 @@ mod worker;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use adit_config::openvpn as file;
-use adit_config::openvpn::NameServerSetting;
 use adit_core::{Dns, TunnelSettings};
 use adit_io::{NULL_DEVICE, ScriptCall, ScriptInput};
 use adit_openvpn::request::{GatewayVariable, PeerFacts, Request, TunnelFacts};
+use adit_openvpn_config as file;
+use adit_openvpn_config::NameServerSetting;
 
 pub(crate) use worker::{Control, Launcher};
 use worker::{Job, OnFailure, Opening, Run, Worker};

@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use adit_config::Secret;
-use adit_config::openvpn::{Config, KeyPassword};
 use adit_openvpn::credentials::Credentials;
+use adit_openvpn_config::Secret;
+use adit_openvpn_config::{Config, KeyPassword};
 use adit_pki::encrypted_key::{EncryptedKeyError, decrypt, is_encrypted};
 use adit_pki::pkcs12;
 use zeroize::Zeroizing;
@@ -33,7 +33,7 @@ pub(crate) fn credentials(
     notes: &mut dyn Notes,
 ) -> Result<Credentials, Fault> {
     let tls = &config.tls;
-    let text = |pem: &adit_config::Pem| pem.text().as_bytes().to_vec();
+    let text = |pem: &adit_openvpn_config::Pem| pem.text().as_bytes().to_vec();
     let mut credentials = Credentials {
         ca: tls.ca.as_ref().map(text).unwrap_or_default(),
         certificate: tls.identity.as_ref().map(|it| text(&it.cert)).unwrap_or_default(),
@@ -67,7 +67,7 @@ pub(crate) fn asks_for_password(config: &Config) -> Option<&'static str> {
 /// The same while the tunnel runs, where no one can be asked: `password` is what the file of `askpass` says.
 pub(crate) fn again(config: &Config, password: Option<Zeroizing<String>>) -> Result<Credentials, Fault> {
     let tls = &config.tls;
-    let text = |pem: &adit_config::Pem| pem.text().as_bytes().to_vec();
+    let text = |pem: &adit_openvpn_config::Pem| pem.text().as_bytes().to_vec();
     let mut credentials = Credentials {
         ca: tls.ca.as_ref().map(text).unwrap_or_default(),
         certificate: tls.identity.as_ref().map(|it| text(&it.cert)).unwrap_or_default(),

@@ -5,7 +5,7 @@ use adit_io::{Account, Netlink, Tun, TunConfig};
 use super::stand_alone::argument;
 use crate::host::exit;
 use crate::host::failure::Failure;
-use adit_config::openvpn::CommandLineOption;
+use adit_openvpn_config::CommandLineOption;
 
 /// `--mktun --dev NAME [--user USER] [--group GROUP]`.
 pub(super) fn make(options: &[CommandLineOption]) -> Result<(), Failure> {

@@ -5,11 +5,11 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use adit_config::openvpn::CommandLineOption;
-use adit_config::{KeyOwner, StaticKey, TlsCryptV2Key, TokenSecret};
 use adit_core::UnixTime;
 use adit_openvpn::static_key;
 use adit_openvpn::wrap::v2::{Metadata, SERVER_KEY_LEN, ServerKey};
+use adit_openvpn_config::CommandLineOption;
+use adit_openvpn_config::{KeyOwner, StaticKey, TlsCryptV2Key, TokenSecret};
 use base64ct::{Base64, Encoding as _};
 use rand_core::{OsRng, TryRngCore as _};
 use zeroize::Zeroizing;
@@ -123,7 +123,7 @@ mod tests {
 
     fn run(words: &[&str]) -> Result<(), Failure> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        generate(&adit_config::openvpn::split_command_line(&words).expect("options"))
+        generate(&adit_openvpn_config::split_command_line(&words).expect("options"))
     }
 
     #[test]

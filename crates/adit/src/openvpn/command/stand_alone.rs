@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use adit_config::Kind;
-use adit_config::openvpn::{COMMAND_LINE, CommandLineOption, Pkcs11Provider, directive, directives};
+use adit_core::configuration::Kind;
+use adit_openvpn_config::{COMMAND_LINE, CommandLineOption, Pkcs11Provider, directive, directives};
 
 use super::{device, key_files, lists};
 use crate::host::exit;
@@ -139,7 +139,7 @@ mod tests {
 
     fn options(words: &[&str]) -> Vec<CommandLineOption> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        adit_config::openvpn::split_command_line(&words).expect("options")
+        adit_openvpn_config::split_command_line(&words).expect("options")
     }
 
     #[test]

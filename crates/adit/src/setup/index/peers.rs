@@ -60,7 +60,7 @@ impl WireGuard {
     /// What is wrong with what was read: it goes into names of files and into configurations.
     pub(super) fn check(&self) -> Result<(), String> {
         let device = format!("{}.conf", self.device);
-        if adit_config::wireguard::interface_name(&device) != Some(self.device.as_str()) {
+        if adit_wireguard_config::interface_name(&device) != Some(self.device.as_str()) {
             return Err("its WireGuard device is no name of a device".into());
         }
         let is_wrong = |peer: &&Peer| PublicKey::from_base64(&peer.public_key).is_none();

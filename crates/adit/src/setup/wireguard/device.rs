@@ -25,7 +25,7 @@ impl FromStr for DeviceName {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let is_name = adit_config::wireguard::interface_name(&format!("{name}.conf")) == Some(name);
+        let is_name = adit_wireguard_config::interface_name(&format!("{name}.conf")) == Some(name);
         if !is_name || !name.starts_with(|c: char| c.is_ascii_alphanumeric()) || name.starts_with("tap") {
             return Err(
                 "a device's name is 1 to 15 of the letters, digits and `_=+.-`, begins with a letter or digit, and not \

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use adit_config::openvpn::{Config, Role, ServerConfig, ServerIpv4};
 use adit_core::{IpNet, Ipv4Net, Ipv6Net, ipv6_network};
+use adit_openvpn_config::{Config, Role, ServerConfig, ServerIpv4};
 use zeroize::Zeroizing;
 
 use crate::host::configuration;
@@ -38,7 +38,7 @@ pub(super) struct Layout {
 pub(super) fn parse(path: &Path, text: &str) -> Result<Config, SetupError> {
     let load =
         |wanted: &Path| std::fs::read(configuration::find(path, wanted)).map_err(|error| error.to_string());
-    let parsed = adit_config::openvpn::parse(&path.display().to_string(), text.as_bytes(), &load);
+    let parsed = adit_openvpn_config::parse(&path.display().to_string(), text.as_bytes(), &load);
     let mut config = parsed.map_err(|failure| SetupError::Server(failure.to_string()))?.config;
     forwarding::push_name_servers(&mut config);
     Ok(config)

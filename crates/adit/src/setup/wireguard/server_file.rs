@@ -115,8 +115,8 @@ fn public_key(line: &str) -> Option<PublicKey> {
 }
 
 /// Reads back what was made: nothing leaves that adit itself would refuse.
-pub(super) fn check(text: &str, file: &str) -> Result<adit_config::wireguard::Config, SetupError> {
-    let parsed = adit_config::wireguard::parse(text.as_bytes(), file);
+pub(super) fn check(text: &str, file: &str) -> Result<adit_wireguard_config::Config, SetupError> {
+    let parsed = adit_wireguard_config::parse(text.as_bytes(), file);
     parsed.map(|parsed| parsed.config).map_err(|failure| SetupError::WireGuardFile(failure.to_string()))
 }
 
@@ -170,7 +170,7 @@ mod tests {
         let bob = &config.peers[1];
         assert_eq!((bob.public_key, bob.preshared_key.as_ref().unwrap().bytes()), ([129; 32], &[129; 32]));
         let allowed = ["10.8.0.129/32", "fd00::129/128"].map(|net| net.parse().unwrap());
-        assert_eq!(bob.allowed_ips, allowed.map(adit_config::wireguard::AllowedIp::Add));
+        assert_eq!(bob.allowed_ips, allowed.map(adit_wireguard_config::AllowedIp::Add));
         assert_eq!(public_keys(&text), [key(128), key(129)]);
     }
 

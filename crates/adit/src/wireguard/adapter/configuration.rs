@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use adit_config::{Failure, Problem, wireguard};
+use adit_core::configuration::{Failure, Problem};
 use adit_io::{Allowed, Gathered, Scripts};
+use adit_wireguard_config as wireguard;
 
 use super::saved;
 use crate::host::configuration::{is_exposed, warning};

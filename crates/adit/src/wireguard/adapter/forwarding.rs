@@ -1,8 +1,8 @@
 //! The forwarding of a WireGuard interface (`#adit: forward`).
 
-use adit_config::wireguard;
 use adit_core::Transport;
 use adit_io::Forwarding;
+use adit_wireguard_config as wireguard;
 
 use super::wg_quick::allowed_ips;
 

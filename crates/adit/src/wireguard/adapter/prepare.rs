@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use adit_config::wireguard::{Parsed, Table};
+use adit_wireguard_config::{Parsed, Table};
 
 use crate::host::failure::Failure;
 use crate::host::prepare::Notes;

@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
 
-use adit_config::wireguard::{Config, Interface, Peer, Table, parse};
 use adit_wireguard::{PresharedKey, PrivateKey, PublicKey};
+use adit_wireguard_config::{Config, Interface, Peer, Table, parse};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize as _, Zeroizing};

@@ -13,12 +13,12 @@ mod streams;
 use std::path::Path;
 use std::sync::Arc;
 
-use adit_config::wireguard::{self as file, Parsed};
 use adit_core::{Ended, Severity, TunnelSettings, escaped};
 use adit_io::{DriverError, Handle, Helper, Netlink, TunConfig};
 use adit_wireguard::{
     AllowedIp, Changes, Interface, PeerChange, PostQuantum, PresharedKey, PrivateKey, PublicKey,
 };
+use adit_wireguard_config::{self as file, Parsed};
 
 use self::access::Access;
 use self::hooks::{Hooks, Moment};

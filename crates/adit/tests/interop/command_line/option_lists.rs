@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use adit_config::openvpn::{COMMAND_LINE, Config, Role, command_line_text, parse, split_command_line};
+use adit_openvpn_config::{COMMAND_LINE, Config, Role, command_line_text, parse, split_command_line};
 use adit_testbed::can_run;
 
 use crate::bed::PROGRAMS;

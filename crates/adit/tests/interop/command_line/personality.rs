@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use adit_config::Kind;
-use adit_config::openvpn::{Directive, directives};
+use adit_core::configuration::Kind;
+use adit_openvpn_config::{Directive, directives};
 use adit_testbed::{MAX_WAIT, Namespace, Process, Scratch, can_run, program, wait_until};
 
 use crate::bed::{Bed, PROGRAMS};

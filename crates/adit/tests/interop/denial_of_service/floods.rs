@@ -5,11 +5,11 @@
 
 use std::cell::RefCell;
 
-use adit_config::{KeyOwner, TlsCryptV2Key};
 use adit_core::UnixTime;
 use adit_openvpn::wire::{ControlBody, Header, Opcode, Sid};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::wrap::v2::ClientKey;
+use adit_openvpn_config::{KeyOwner, TlsCryptV2Key};
 use adit_testbed::{MAX_WAIT, SpoofedFlood, can_run, wait_until, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use adit_config::wireguard::Config;
 use adit_testbed::{Namespace, Ping, Scratch, can_run, connect, program, wait_until, wait_until_reachable};
+use adit_wireguard_config::Config;
 
 use super::bed::{PROGRAMS, Program, WAIT, device};
 
@@ -114,7 +114,7 @@ pub(super) fn file(server: &Server, name: &str) -> PathBuf {
 }
 
 pub(super) fn config(file: &Path) -> Config {
-    adit_config::wireguard::parse(&std::fs::read(file).unwrap(), "it").unwrap().config
+    adit_wireguard_config::parse(&std::fs::read(file).unwrap(), "it").unwrap().config
 }
 
 /// Does what wg-quick does with a file: where the kernel has WireGuard, wg-quick itself would not ask adit.
@@ -139,7 +139,7 @@ pub(super) fn start_program(program: Program, namespace: &Namespace, file: &Path
     let is_client = peers.first().is_some_and(|peer| peer.endpoint.is_some());
     for peer in peers.iter().filter(|_| is_client) {
         for allowed in &peer.allowed_ips {
-            let adit_config::wireguard::AllowedIp::Add(net) = allowed else { continue };
+            let adit_wireguard_config::AllowedIp::Add(net) = allowed else { continue };
             namespace.ip(&["route", "add", &net.to_string(), "dev", device]).unwrap();
         }
     }

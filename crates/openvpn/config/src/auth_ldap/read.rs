@@ -1,13 +1,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use adit_core::configuration::Problem;
 use adit_core::is_unprintable;
 use zeroize::Zeroizing;
 
 use super::{
     AuthLdap, Directory, Filter, Group, LdapPlace, LdapTls, LdapUrl, Membership, SearchAccount, filter,
 };
-use crate::{Problem, Secret};
+use crate::Secret;
 
 /// How long each step may take where the file does not say.
 const USUAL_TIMEOUT: Duration = Duration::from_secs(15);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use adit_config::openvpn::{Parsed, Side, directives};
+use adit_openvpn_config::{Parsed, Side, directives};
 
 use super::{Changes, Since, compare};
 
@@ -248,7 +248,7 @@ fn server(lines: &str) -> Result<Parsed, String> {
     let mut text: String =
         BASE.lines().filter(|line| !gives_way(line)).map(|line| format!("{line}\n")).collect();
     text.extend(lines.lines().filter(|line| *line != "no-cert").map(|line| format!("{line}\n")));
-    adit_config::openvpn::parse("s.conf", text.as_bytes(), &load)
+    adit_openvpn_config::parse("s.conf", text.as_bytes(), &load)
         .map_err(|failure| format!("{failure}\n{text}"))
 }
 
@@ -262,11 +262,11 @@ fn every_directive_of_a_server_is_in_the_table() {
     for directive in directives() {
         let name = directive.name;
         let is_of_servers = matches!(directive.side, Side::Any | Side::Server)
-            && directive.kind() != adit_config::Kind::Refused
+            && directive.kind() != adit_core::configuration::Kind::Refused
             && !NOT_OF_SERVERS.contains(&name);
         let rows = SAMPLES.iter().filter(|(row, ..)| *row == name).count();
         // What is ignored without being read cannot change anything.
-        let is_read = directive.kind() == adit_config::Kind::Used || rows > 0;
+        let is_read = directive.kind() == adit_core::configuration::Kind::Used || rows > 0;
         if rows != usize::from(is_of_servers && is_read) {
             missing.push(name);
         }

@@ -1,6 +1,6 @@
 //! What a running tunnel cannot change at once, and why not.
 
-use adit_config::openvpn::{ClientConfig, Config, PointToPointConfig, Role, ServerConfig};
+use adit_openvpn_config::{ClientConfig, Config, PointToPointConfig, Role, ServerConfig};
 
 use super::super::scripts;
 

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use adit_config::openvpn::SignatureForms;
 use adit_openvpn::tls::KeyHolder;
+use adit_openvpn_config::SignatureForms;
 use adit_pki::KeyKind;
 use rand_core::{OsRng, TryRngCore as _};
 use rustls::SignatureScheme;

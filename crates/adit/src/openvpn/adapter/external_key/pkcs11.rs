@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use adit_config::openvpn::Pkcs11Identity;
 use adit_openvpn::tls::KeyHolder;
+use adit_openvpn_config::Pkcs11Identity;
 use adit_pki::KeyKind;
 use rand_core::{OsRng, TryRngCore as _};
 use rustls::SignatureScheme;

@@ -2,9 +2,9 @@
 //!
 //! Source: OpenVPN doc/management-notes.txt, and manage.c for what is answered.
 
-use adit_config::openvpn as file;
 use adit_io::{HttpAuthentication, HttpProxy, Proxy, ProxyKind};
 use adit_openvpn::request::{RemoteDecision, Reply};
+use adit_openvpn_config as file;
 use base64ct::{Base64, Encoding as _};
 use zeroize::Zeroizing;
 

@@ -9,8 +9,8 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use adit_config::openvpn::{Management, ManagementAddress};
 use adit_io::Account;
+use adit_openvpn_config::{Management, ManagementAddress};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, connect, shutdown, socket_with,

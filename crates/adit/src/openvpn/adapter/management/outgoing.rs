@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-use adit_config::openvpn::ManagementAddress;
+use adit_openvpn_config::ManagementAddress;
 
 use super::listener::Listener;
 

@@ -301,7 +301,7 @@ mod tests {
     use super::super::testing::{Order, desk_of};
     use super::*;
     use crate::openvpn::adapter::status_file::Form;
-    use adit_config::openvpn::{Management, ManagementAddress};
+    use adit_openvpn_config::{Management, ManagementAddress};
     use adit_testbed::stop_listening;
 
     fn settings(name: &str) -> Management {

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use adit_config::openvpn::{Log, Process};
 use adit_core::{Command, Transport};
 use adit_io::Proxy;
 use adit_openvpn::request::Reply;
+use adit_openvpn_config::{Log, Process};
 
 use super::journal::Journal;
 use super::pending_auths::PendingAuths;

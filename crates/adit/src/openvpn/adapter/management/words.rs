@@ -1,6 +1,6 @@
 //! Splits what the management client sends into lines, and lines into words.
 
-use adit_config::openvpn::split_line;
+use adit_openvpn_config::split_line;
 use zeroize::Zeroizing;
 
 /// Longest line in bytes, its end not counted.

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use adit_config::openvpn::{
-    ClientConfig, Config, ExternalIdentity, ManagementCertificate, Parsed, PointToPointConfig, Role,
-    ServerConfig, SharedSecret,
-};
 use adit_core::UnixTime;
 use adit_openvpn::credentials::{CredentialError, Credentials};
 use adit_openvpn::params::{ClientParams, ServerParams, StaticParams};
+use adit_openvpn_config::{
+    ClientConfig, Config, ExternalIdentity, ManagementCertificate, Parsed, PointToPointConfig, Role,
+    ServerConfig, SharedSecret,
+};
 use adit_pki::Revocations;
 use rand_core::{OsRng, TryRngCore as _};
 use zeroize::Zeroizing;

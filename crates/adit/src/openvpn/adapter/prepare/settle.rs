@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use adit_config::openvpn::{Access, Parsed, PerClient, Role};
 use adit_io::{Account, AccountError};
+use adit_openvpn_config::{Access, Parsed, PerClient, Role};
 
 use super::{at_line, management_fault};
 use crate::host::failure::Failure;

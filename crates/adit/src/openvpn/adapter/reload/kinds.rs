@@ -2,12 +2,12 @@
 
 use std::sync::PoisonError;
 
-use adit_config::openvpn::{ClientConfig, Config, KeyPassword, Remote, Role};
 use adit_core::{Command, Protocol, Severity, UnixTime};
 use adit_io::{Gathered, Handle};
 use adit_openvpn::credentials::Credentials;
 use adit_openvpn::request::Reply;
 use adit_openvpn::{Client, Server, StaticTunnel};
+use adit_openvpn_config::{ClientConfig, Config, KeyPassword, Remote, Role};
 use adit_pki::Revocations;
 use zeroize::Zeroizing;
 

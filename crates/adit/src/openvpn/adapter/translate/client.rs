@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use adit_config::openvpn as file;
-use adit_config::openvpn::{ClientConfig, Config};
 use adit_core::{Transport, UnixTime};
 use adit_openvpn::credentials::{CredentialError, Credentials, client_tls, client_tls_with_external_key};
 use adit_openvpn::params::{ClientParams, ControlParams, PullAction, RemoteParams};
 use adit_openvpn::{TlsConfig, TlsRole};
+use adit_openvpn_config as file;
+use adit_openvpn_config::{ClientConfig, Config};
 use adit_pki::Revocations;
 
 use super::client_options;

@@ -1,8 +1,8 @@
 //! Options of a client, as the machine and the system take them.
 
-use adit_config::openvpn as file;
 use adit_core::{Redirect, Transport};
 use adit_openvpn::params::{AuthRetry, StaticChallenge, UserAuth};
+use adit_openvpn_config as file;
 
 /// How the client authenticates itself; the username and the password come later.
 pub(super) fn user_auth(auth: &file::UserAuth) -> UserAuth {

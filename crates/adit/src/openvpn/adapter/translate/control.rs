@@ -1,7 +1,5 @@
 //! The control channel: its wrapping, its times.
 
-use adit_config::openvpn as file;
-use adit_config::openvpn::Config;
 use adit_core::UnixTime;
 use adit_openvpn::credentials::CredentialError;
 use adit_openvpn::params::ControlParams;
@@ -9,6 +7,8 @@ use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::ClientKey;
 use adit_openvpn::wrap::{KeyDirection, WrapConfig};
 use adit_openvpn::{TlsConfig, TlsRole, UseLimits};
+use adit_openvpn_config as file;
+use adit_openvpn_config::Config;
 use adit_pki::Revocations;
 
 use super::peer::name_fields;

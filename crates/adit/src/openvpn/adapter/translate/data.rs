@@ -1,10 +1,10 @@
 //! The data channel: ciphers, sizes, compression, and how long its silence may last.
 
-use adit_config::openvpn as file;
-use adit_config::openvpn::Config;
 use adit_core::Transport;
 use adit_openvpn::codec::Compression;
 use adit_openvpn::params::{DataParams, Fragment, Keepalive, MssFix, PushedCompression};
+use adit_openvpn_config as file;
+use adit_openvpn_config::Config;
 
 /// The default of `mssfix`, 1492, less what a relay puts before each datagram to an IPv6 address (RFC 1928 §7).
 const RELAYED_MTU: u16 = 1492 - 22;

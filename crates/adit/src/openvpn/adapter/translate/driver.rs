@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use adit_config::openvpn as file;
-use adit_config::openvpn::{ClientConfig, Config};
 use adit_dataplane as dataplane;
 use adit_dataplane::codec::Demultiplexer;
 use adit_io::{
     Buffers, DriverConfig, Execution, Family, Listen, OffloadSwitches, PortShare, Remote, SocketRouting,
     StreamOptions, TunConfig,
 };
+use adit_openvpn_config as file;
+use adit_openvpn_config::{ClientConfig, Config};
 
 use crate::openvpn::adapter::proxies;
 
@@ -164,7 +164,7 @@ mod tests {
     fn bound(lines: &str) -> Option<SocketAddr> {
         let text = format!("client\ndev tun\nremote vpn.example\nca ca.crt\nauth-user-pass\n{lines}\n");
         let certificate = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-        let parsed = adit_config::openvpn::parse("test.ovpn", text.as_bytes(), &|_| Ok(certificate.to_vec()));
+        let parsed = adit_openvpn_config::parse("test.ovpn", text.as_bytes(), &|_| Ok(certificate.to_vec()));
         let file::Role::Client(client) = parsed.expect("a configuration").config.role else {
             panic!("not a client")
         };

@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use adit_config::openvpn as file;
-use adit_config::openvpn::{ClientConfig, Config, PointToPointConfig};
 use adit_core::{Dns, IpNet, Ipv4Net, Ipv6Net, RouteTable};
 use adit_openvpn::params::LocalSettings;
+use adit_openvpn_config as file;
+use adit_openvpn_config::{ClientConfig, Config, PointToPointConfig};
 
 use super::client_options;
 use super::script_facts::script_params;

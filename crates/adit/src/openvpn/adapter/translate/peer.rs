@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use adit_config::openvpn as file;
-use adit_config::openvpn::Config;
 use adit_openvpn::credentials::{self, Credentials};
+use adit_openvpn_config as file;
+use adit_openvpn_config::Config;
 use adit_pki::{CertificateDemand, NameCheck, NameField, NameFields, PeerRequirements, Purpose, Revocations};
 use rustls_pki_types::CertificateDer;
 

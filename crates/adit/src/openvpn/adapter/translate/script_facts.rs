@@ -3,9 +3,9 @@
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use adit_config::openvpn::Config;
 use adit_core::Dns;
 use adit_openvpn::params::ScriptParams;
+use adit_openvpn_config::Config;
 
 /// What the protocol says for scripts, if there are any, or a program at the management socket hears of the same.
 pub(super) fn script_params(

@@ -4,9 +4,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_config::TokenSecret;
-use adit_config::openvpn as file;
-use adit_config::openvpn::{Config, PointToPointConfig, ServerConfig};
 use adit_core::{Dns, UnixTime};
 use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
 use adit_openvpn::credentials::{CredentialError, Credentials, server_tls};
@@ -16,6 +13,9 @@ use adit_openvpn::params::{
 };
 use adit_openvpn::wrap::v2::ServerKey;
 use adit_openvpn::{TlsConfig, TlsRole};
+use adit_openvpn_config as file;
+use adit_openvpn_config::TokenSecret;
+use adit_openvpn_config::{Config, PointToPointConfig, ServerConfig};
 use adit_pki::Revocations;
 use zeroize::Zeroizing;
 

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use adit_config::openvpn::{NameServerSetting, TunnelScripts};
+use adit_openvpn_config::{NameServerSetting, TunnelScripts};
 
 /// Removes the scripts that only set name servers where their program is not installed: adit sets them then. Gives what is
 /// to be said of them.
@@ -16,7 +16,7 @@ pub(crate) fn check(scripts: &mut TunnelScripts) -> Result<Vec<String>, (&'stati
     for (directive, argv) in [("up", up), ("down", down)] {
         let Some(program) = argv.as_ref().and_then(|argv| argv.first()) else { continue };
         let Err(why) = is_program(program) else { continue };
-        if !adit_config::openvpn::sets_name_servers(program) {
+        if !adit_openvpn_config::sets_name_servers(program) {
             return Err((directive, why));
         }
         warnings.push(format!("{directive}: {why}; adit sets the name servers itself"));

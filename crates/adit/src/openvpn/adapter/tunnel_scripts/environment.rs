@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use adit_config::openvpn::{Bind, Config, Family, Listen, Log, ProxyKind, Role};
 use adit_core::{Dns, Transport};
+use adit_openvpn_config::{Bind, Config, Family, Listen, Log, ProxyKind, Role};
 
 /// What scripts are told of the configuration in that file, in all their calls. `daemon`: the process is to go to the
 /// background.
@@ -128,7 +128,7 @@ mod tests {
                     <cert>\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n</cert>\n\
                     <key>\n-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n</key>\n";
         let none = |_: &Path| Err("no such file".to_owned());
-        let parsed = adit_config::openvpn::parse("s.conf", text.as_bytes(), &none).expect("a good file");
+        let parsed = adit_openvpn_config::parse("s.conf", text.as_bytes(), &none).expect("a good file");
         let has = |env: &[(String, String)], name: &str| env.iter().any(|(known, _)| known == name);
         let base = base(&parsed.config, Path::new("s.conf"), false);
         assert!(has(&base, "NAME") && has(&base, "config"));

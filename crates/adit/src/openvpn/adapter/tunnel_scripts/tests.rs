@@ -2,10 +2,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use adit_config::openvpn::{Log, Process};
 use adit_core::TunnelSettings;
 use adit_io::{Helper, Policy};
 use adit_openvpn::request::{PeerFacts, Request, TunnelFacts};
+use adit_openvpn_config::{Log, Process};
 
 use super::*;
 use crate::host::log::Logger;

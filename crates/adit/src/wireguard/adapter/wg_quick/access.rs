@@ -14,11 +14,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use adit_config::wireguard::{Config, Interface, Peer};
 use adit_core::{PeerId, Severity, escaped};
 use adit_io::ScriptLauncher;
 use adit_openvpn::request::{ScriptId, ScriptOutcome};
 use adit_wireguard::{Changes, Event, PeerChange, PeerInfo, PublicKey};
+use adit_wireguard_config::{Config, Interface, Peer};
 
 use self::call::Connection;
 use self::rules::{Now, Reason, Rules};

@@ -9,8 +9,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
-use adit_config::wireguard::Parsed;
 use adit_core::{Severity, escaped};
+use adit_wireguard_config::Parsed;
 
 use crate::host::failure::Failure;
 use crate::host::log::Logger;

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use adit_config::wireguard::{Parsed, Peer};
 use adit_core::{Severity, escaped};
 use adit_io::HelperFiles;
 use adit_wireguard::Sockets;
+use adit_wireguard_config::{Parsed, Peer};
 
 pub(super) use self::again::NamedPeers;
 use crate::host::failure::Failure;
@@ -181,7 +181,7 @@ fn place(file: &Path, parsed: &Parsed, peer: &Peer) -> String {
 
 #[cfg(test)]
 mod tests {
-    use adit_config::openvpn::Process;
+    use adit_openvpn_config::Process;
 
     use super::*;
 
@@ -228,7 +228,7 @@ mod tests {
     fn a_name_without_a_usable_address_is_an_error_with_its_line() {
         let key = adit_wireguard::PublicKey([1; 32]);
         let text = format!("[Interface]\n[Peer]\nPublicKey = {key}\nEndpoint = localhost:7\n");
-        let parsed = adit_config::wireguard::parse(text.as_bytes(), "wg0.conf").unwrap();
+        let parsed = adit_wireguard_config::parse(text.as_bytes(), "wg0.conf").unwrap();
         let by = (&Resolver::System, Families { ipv4: false, ipv6: false });
         let mut log = Logger::new(&Process::default()).unwrap();
         let outcome = look_up(Path::new("wg0.conf"), &parsed, by, &mut log);

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use adit_config::wireguard::{AllowedIp, Config, FullTunnel, Interface, Parsed, Table};
 use adit_core::{Dns, IpNet, Redirect, Route, RouteTable, RouteVia, TunnelSettings};
 use adit_io::Routing;
+use adit_wireguard_config::{AllowedIp, Config, FullTunnel, Interface, Parsed, Table};
 
 use crate::host::failure::Failure;
 use crate::host::place::place_in;
@@ -214,7 +214,7 @@ mod tests {
         let peers = peers.iter().zip(KEYS);
         let peers: String = peers.map(|(lines, key)| format!("[Peer]\nPublicKey={key}\n{lines}\n")).collect();
         let text = format!("[Interface]\n{interface}\n{peers}");
-        adit_config::wireguard::parse(text.as_bytes(), "wg0.conf").expect("a good file").config
+        adit_wireguard_config::parse(text.as_bytes(), "wg0.conf").expect("a good file").config
     }
 
     const QUICK: &str = "#adit: full-tunnel = wg-quick";

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use adit_config::wireguard::{Config, Parsed, Table};
 use adit_core::{RouteTable, Severity, TunnelSettings};
 use adit_io::HelperFiles;
 use adit_wireguard::{Changes, PeerChange, PublicKey, Reply, Status};
+use adit_wireguard_config::{Config, Parsed, Table};
 
 use super::access::Words;
 use super::changes;

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_config::wireguard::{Config, HttpUrl, Peer};
 use adit_core::{Preamble, Transport};
 use adit_io::{DriverConfig, Family, Listen, Remote, StreamOptions, TlsClient};
 use adit_wireguard::upgrade::{Acceptor, Initiator};
+use adit_wireguard_config::{Config, HttpUrl, Peer};
 
 use crate::host::failure::Failure;
 

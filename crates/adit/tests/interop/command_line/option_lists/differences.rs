@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use adit_config::Kind;
-use adit_config::openvpn::directive;
+use adit_core::configuration::Kind;
+use adit_openvpn_config::directive;
 
 use super::lists::OptionList;
 

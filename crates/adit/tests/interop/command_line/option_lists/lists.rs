@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use adit_config::openvpn::split_line;
+use adit_openvpn_config::split_line;
 
 /// How many lists there are.
 pub(super) const LISTS: usize = 2_200;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use adit_config::wireguard::{Config, Peer};
 use adit_core::Instant;
 use adit_wireguard::PublicKey;
+use adit_wireguard_config::{Config, Peer};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -191,7 +191,7 @@ mod tests {
     fn config(directives: &str) -> Config {
         let text =
             format!("[Interface]\n[Peer]\nPublicKey = {KEY}\n{directives}\n[Peer]\nPublicKey = {OTHER}\n");
-        adit_config::wireguard::parse(text.as_bytes(), "wg0.conf").expect("a good file").config
+        adit_wireguard_config::parse(text.as_bytes(), "wg0.conf").expect("a good file").config
     }
 
     /// So many seconds after the day and the start.

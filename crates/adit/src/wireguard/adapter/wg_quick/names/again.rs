@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use adit_config::wireguard::Config;
 use adit_core::{Instant, Severity, escaped};
 use adit_io::{HelperAccess, HelperFiles, RefusalCheck};
 use adit_wireguard::{Changes, PeerChange, PeerDetail, PublicKey};
+use adit_wireguard_config::Config;
 
 use super::{Families, literal};
 use crate::host::ending::{EndOnDrop, Ending};
@@ -333,7 +333,7 @@ mod tests {
             peer(3, "[2001:db8::1]"),
             peer(4, "[fe80::1%eth0]")
         );
-        let config = adit_config::wireguard::parse(text.as_bytes(), "wg0.conf").expect("a good file").config;
+        let config = adit_wireguard_config::parse(text.as_bytes(), "wg0.conf").expect("a good file").config;
         let peers = NamedPeers::new(&config);
         assert_eq!(peers.lock().keys().copied().collect::<Vec<_>>(), [key(2)]);
     }

@@ -1,0 +1,309 @@
+//! What the peer's certificate must show: the directives, their values, and how they print.
+
+use crate::directives::args::Args;
+use crate::directives::{Effect, done, done_but};
+use crate::draft::Draft;
+use crate::print::Out;
+
+type Done = Result<Effect, String>;
+
+/// What the peer's certificate must show beyond its signature.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerCheck {
+    /// Its key usage extensions must be there and name the role of the other side (`remote-cert-tls`).
+    pub usage: bool,
+    /// Its key usage must be there and, unless the list is empty, have all bits of one of these
+    /// (`remote-cert-ku`; digitalSignature is 0x80).
+    pub key_usages: Option<Vec<u16>>,
+    /// Its extended key usage must name this dotted OID (`remote-cert-eku`).
+    pub extended_usage: Option<String>,
+    /// Its SHA-256 must be one of these, of 32 bytes each (`peer-fingerprint`); empty for any.
+    pub fingerprints: Vec<Vec<u8>>,
+    /// The SHA-1 (20 bytes) or SHA-256 (32 bytes) of the certificate that issued it must be one of these
+    /// (`verify-hash`); empty for any.
+    pub issuer_fingerprints: Vec<Vec<u8>>,
+    /// Its name (`verify-x509-name`).
+    pub name: Option<NameCheck>,
+    /// What of it is its name (`x509-username-field`); empty for the common name.
+    pub name_fields: Vec<NameField>,
+}
+
+impl PeerCheck {
+    /// Whether the check distinguishes the peer's certificate from those of the other role or of other peers.
+    pub(crate) fn is_specific(&self) -> bool {
+        self.usage
+            || self.name.is_some()
+            || !self.fingerprints.is_empty()
+            || self.extended_usage.as_deref() == Some(SERVER_AUTH)
+    }
+}
+
+/// `verify-x509-name`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameCheck {
+    /// What to compare.
+    pub kind: NameKind,
+    /// With what.
+    pub value: String,
+}
+
+/// What `verify-x509-name` compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NameKind {
+    /// The whole subject, as `C=XX, O=…, CN=…`.
+    Subject,
+    /// The name (`x509-username-field`).
+    Name,
+    /// The start of the name.
+    NamePrefix,
+}
+
+/// A part of a certificate that can name its owner (`x509-username-field`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameField {
+    /// The last attribute of the subject with this dotted OID.
+    Subject(String),
+    /// The certificate's serial number, in hexadecimal after `0x` (`serialNumber`).
+    Serial,
+    /// The last e-mail address among the subject's alternative names (`ext:subjectAltName`).
+    SubjectEmail,
+    /// The last e-mail address among the issuer's alternative names (`ext:issuerAltName`).
+    IssuerEmail,
+}
+
+/// `TLS Web Server Authentication`.
+const SERVER_AUTH: &str = "1.3.6.1.5.5.7.3.1";
+const CLIENT_AUTH: &str = "1.3.6.1.5.5.7.3.2";
+
+/// Extended key usages (RFC 5280 §4.2.1.12), by OpenSSL's long name and short name.
+const USAGES: &[(&str, &str, &str)] = &[
+    (SERVER_AUTH, "TLS Web Server Authentication", "serverAuth"),
+    (CLIENT_AUTH, "TLS Web Client Authentication", "clientAuth"),
+    ("1.3.6.1.5.5.7.3.3", "Code Signing", "codeSigning"),
+    ("1.3.6.1.5.5.7.3.4", "E-mail Protection", "emailProtection"),
+    ("1.3.6.1.5.5.7.3.5", "IPSec End System", "ipsecEndSystem"),
+    ("1.3.6.1.5.5.7.3.6", "IPSec Tunnel", "ipsecTunnel"),
+    ("1.3.6.1.5.5.7.3.7", "IPSec User", "ipsecUser"),
+    ("1.3.6.1.5.5.7.3.8", "Time Stamping", "timeStamping"),
+    ("1.3.6.1.5.5.7.3.9", "OCSP Signing", "OCSPSigning"),
+    ("1.3.6.1.5.5.7.3.17", "ipsec Internet Key Exchange", "ipsecIKE"),
+    ("2.5.29.37.0", "Any Extended Key Usage", "anyExtendedKeyUsage"),
+];
+
+/// Attributes of a subject, by OpenSSL's short name and long name.
+const ATTRIBUTES: &[(&str, &str, &str)] = &[
+    ("2.5.4.3", "CN", "commonName"),
+    ("2.5.4.4", "SN", "surname"),
+    ("2.5.4.6", "C", "countryName"),
+    ("2.5.4.7", "L", "localityName"),
+    ("2.5.4.8", "ST", "stateOrProvinceName"),
+    ("2.5.4.10", "O", "organizationName"),
+    ("2.5.4.11", "OU", "organizationalUnitName"),
+    ("2.5.4.12", "title", "title"),
+    ("2.5.4.13", "description", "description"),
+    ("2.5.4.41", "name", "name"),
+    ("2.5.4.42", "GN", "givenName"),
+    ("2.5.4.43", "initials", "initials"),
+    ("2.5.4.46", "dnQualifier", "dnQualifier"),
+    ("2.5.4.65", "pseudonym", "pseudonym"),
+    ("0.9.2342.19200300.100.1.1", "UID", "userId"),
+    ("0.9.2342.19200300.100.1.25", "DC", "domainComponent"),
+    ("1.2.840.113549.1.9.1", "emailAddress", "emailAddress"),
+    ("1.2.840.113549.1.9.2", "unstructuredName", "unstructuredName"),
+];
+
+fn is_oid(text: &str) -> bool {
+    text.contains('.')
+        && text.split('.').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+pub(crate) fn remote_cert_tls(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let server = args.choice(0, &[("server", true), ("client", false)])?;
+    draft.tls.wants_server = Some((server, args.entry.at.clone()));
+    draft.tls.peer.usage = true;
+    done()
+}
+
+pub(crate) fn remote_cert_eku(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let name = args.get(0)?;
+    let known = USAGES.iter().find(|(oid, long, short)| name == *oid || name == *long || name == *short);
+    let oid = match known {
+        Some((oid, ..)) => *oid,
+        None if is_oid(name) => name,
+        None => {
+            return Err(args.bad(
+                name,
+                "`remote-cert-tls server` or `remote-cert-tls client` instead, or an OID such as 1.3.6.1.5.5.7.3.1",
+            ));
+        }
+    };
+    if oid == SERVER_AUTH || oid == CLIENT_AUTH {
+        draft.tls.wants_server = Some((oid == SERVER_AUTH, args.entry.at.clone()));
+    }
+    draft.tls.peer.extended_usage = Some(oid.to_owned());
+    done()
+}
+
+pub(crate) fn remote_cert_ku(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let mut usages = Vec::new();
+    for word in args.all() {
+        match u16::from_str_radix(word, 16) {
+            Ok(bits) if bits != 0 => usages.push(bits),
+            _ => return Err(args.bad(word, "bits in hexadecimal such as `a0` or `80`")),
+        }
+    }
+    draft.tls.peer.key_usages = Some(usages);
+    done()
+}
+
+pub(crate) fn verify_x509_name(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let value = args.get(0)?;
+    if value.is_empty() {
+        return Err(args.usage());
+    }
+    let kinds =
+        [("subject", NameKind::Subject), ("name", NameKind::Name), ("name-prefix", NameKind::NamePrefix)];
+    let kind = if args.opt(1).is_some() { args.choice(1, &kinds)? } else { NameKind::Subject };
+    if kind == NameKind::Subject && !value.contains('=') {
+        return Err(args.bad(
+            value,
+            format!("the whole subject such as \"CN=…\", or `verify-x509-name {value} name` to compare the common name"),
+        ));
+    }
+    draft.tls.peer.name = Some(NameCheck { kind, value: value.into() });
+    done()
+}
+
+pub(crate) fn username_field(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let mut fields = Vec::new();
+    for word in args.all() {
+        let attribute = ATTRIBUTES
+            .iter()
+            .find(|(_, short, long)| word.eq_ignore_ascii_case(short) || word.eq_ignore_ascii_case(long));
+        fields.push(match (word.as_str(), attribute) {
+            ("ext:subjectAltName", _) => NameField::SubjectEmail,
+            ("ext:issuerAltName", _) => NameField::IssuerEmail,
+            ("serialNumber", _) => NameField::Serial,
+            (_, Some((oid, ..))) => NameField::Subject((*oid).to_owned()),
+            (oid, None) if is_oid(oid) => NameField::Subject(oid.to_owned()),
+            (other, None) => {
+                return Err(args.bad(
+                    other,
+                    "an attribute of the subject such as `CN`, `UID` or `emailAddress`, `serialNumber`, or \
+                     `ext:subjectAltName`",
+                ));
+            }
+        });
+    }
+    draft.tls.peer.name_fields = fields;
+    done()
+}
+
+pub(crate) fn peer_fingerprint(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let found = fingerprints(args, 32)?;
+    draft.tls.peer.fingerprints.extend(found);
+    exclusive(draft)?;
+    done()
+}
+
+pub(crate) fn verify_hash(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let sha1 = match args.opt(1) {
+        None => args.inline().is_none(),
+        Some("SHA1") => true,
+        Some("SHA256") => false,
+        Some(other) => return Err(args.bad(other, "`SHA256` or `SHA1`")),
+    };
+    let found = fingerprints(args, if sha1 { 20 } else { 32 })?;
+    draft.tls.peer.issuer_fingerprints.extend(found);
+    exclusive(draft)?;
+    if sha1 {
+        done_but("SHA-1 can be forged with effort; better write the SHA-256, `verify-hash HASH SHA256`")
+    } else {
+        done()
+    }
+}
+
+fn exclusive(draft: &Draft) -> Result<(), String> {
+    let peer = &draft.tls.peer;
+    if !peer.fingerprints.is_empty() && !peer.issuer_fingerprints.is_empty() {
+        return Err("`peer-fingerprint` and `verify-hash` exclude each other; keep `peer-fingerprint`".into());
+    }
+    Ok(())
+}
+
+/// The fingerprints of one line, or of a block with one on each line.
+fn fingerprints(args: &Args<'_>, length: usize) -> Result<Vec<Vec<u8>>, String> {
+    let Some(inline) = args.inline() else {
+        return Ok(vec![fingerprint(args, args.get(0)?, length)?]);
+    };
+    let lines = inline.text.lines().map(str::trim);
+    let found: Result<Vec<_>, _> = lines
+        .filter(|line| !line.is_empty() && !line.starts_with(['#', ';']))
+        .map(|line| fingerprint(args, line, length))
+        .collect();
+    match found {
+        Ok(found) if found.is_empty() => {
+            Err(format!("`{}`: the block is empty; write one fingerprint on each line", args.name()))
+        }
+        other => other,
+    }
+}
+
+fn fingerprint(args: &Args<'_>, text: &str, length: usize) -> Result<Vec<u8>, String> {
+    let text = text.trim();
+    let byte = |pair: &str| match pair.len() {
+        2 if pair.bytes().all(|digit| digit.is_ascii_hexdigit()) => u8::from_str_radix(pair, 16).ok(),
+        _ => None,
+    };
+    let bytes: Option<Vec<u8>> = text.split(':').map(byte).collect();
+    bytes.filter(|bytes| bytes.len() == length).ok_or_else(|| {
+        args.bad(
+            text.chars().take(120).collect::<String>(),
+            format!("{length} pairs of hexadecimal digits with `:` between them (`openssl x509 -fingerprint -sha256 -noout -in FILE`)"),
+        )
+    })
+}
+
+/// The directives that say it.
+pub(crate) fn print(out: &mut Out, peer: &PeerCheck, is_server: bool) {
+    if peer.usage {
+        out.one("remote-cert-tls", if is_server { "client" } else { "server" });
+    }
+    if let Some(usages) = &peer.key_usages {
+        let words: Vec<String> = usages.iter().map(|bits| format!("{bits:02x}")).collect();
+        out.line("remote-cert-ku", &words);
+    }
+    if let Some(oid) = &peer.extended_usage {
+        out.one("remote-cert-eku", oid);
+    }
+    for bytes in &peer.fingerprints {
+        out.one("peer-fingerprint", hexadecimal(bytes));
+    }
+    for bytes in &peer.issuer_fingerprints {
+        let digest = if bytes.len() == 20 { "SHA1" } else { "SHA256" };
+        out.line("verify-hash", &[hexadecimal(bytes).as_str(), digest]);
+    }
+    if let Some(check) = &peer.name {
+        let kind = match check.kind {
+            NameKind::Subject => "subject",
+            NameKind::Name => "name",
+            NameKind::NamePrefix => "name-prefix",
+        };
+        out.line("verify-x509-name", &[&check.value, kind]);
+    }
+    if !peer.name_fields.is_empty() {
+        let word = |field: &NameField| match field {
+            NameField::Subject(oid) => oid.clone(),
+            NameField::Serial => "serialNumber".to_owned(),
+            NameField::SubjectEmail => "ext:subjectAltName".to_owned(),
+            NameField::IssuerEmail => "ext:issuerAltName".to_owned(),
+        };
+        let words: Vec<String> = peer.name_fields.iter().map(word).collect();
+        out.line("x509-username-field", &words);
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let pairs: Vec<String> = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+    pairs.join(":")
+}
