@@ -9,7 +9,7 @@
 mod activity;
 pub mod configuration;
 mod device_name;
-mod dns;
+mod domain;
 mod drive;
 mod event;
 mod ids;
@@ -31,7 +31,7 @@ mod tunnel;
 
 pub use activity::{Activity, PeerActivity};
 pub use device_name::{BadDeviceName, DeviceName};
-pub use dns::{DnsOptions, DnsServer, is_domain};
+pub use domain::is_domain;
 pub use drive::{Drive, drive, drive_once, drive_with};
 pub use event::{Command, DataEvent, Event, EventOf, OpenFailure, Report, Severity};
 pub use ids::{ConnectionId, PeerId, SessionId};

@@ -2,9 +2,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use adit_core::{
-    Cipher, Digest, Dns, DnsOptions, IpNet, Ipv4Net, Ipv6Net, PeerLimits, ReplayWindow, Route, Transport,
-};
+use adit_core::{Cipher, Digest, Dns, IpNet, Ipv4Net, Ipv6Net, PeerLimits, ReplayWindow, Route, Transport};
+use adit_openvpn::dns::DnsOptions;
 
 use crate::handlers::external::ExternalDraft;
 use crate::handlers::management::ManagementDraft;

@@ -5,7 +5,7 @@
 //! | the machines | `client`, `server` (authentication, pre-authentication, addresses), `static_tunnel` (no control channel) |
 //! | the control channel with one peer | `control_channel`, of key exchanges (`key_state`) over `tls`, `key_method`, `reliable`, `wire` and `wrap` |
 //! | sessions, the keys of the data channel | `negotiate` chooses the cipher, `data_keys` hands a `codec` with the keys to the data plane, `keys` derives them, `usage` counts their use |
-//! | what both ends say to each other | `client_hello`, `control_message`, `pushed`, `peer_info`, `occ`, `data_message` |
+//! | what both ends say to each other | `client_hello`, `control_message`, `pushed`, `dns`, `peer_info`, `occ`, `data_message` |
 //! | who may connect | `credentials`, `access`, `auth_token` |
 //! | how long a peer stays | `liveness`, `lifetime`, `lease` |
 //! | when a remote is tried again | `retry` |
@@ -26,6 +26,7 @@ pub mod control_message;
 pub mod credentials;
 mod data_keys;
 pub mod data_message;
+pub mod dns;
 mod environment;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;

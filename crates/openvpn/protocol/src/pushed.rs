@@ -8,7 +8,7 @@ mod update;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use adit_core::{Cipher, Dns, DnsOptions, IpNet, Ipv6Net, PeerLimits, Redirect};
+use adit_core::{Cipher, Dns, IpNet, Ipv6Net, PeerLimits, Redirect};
 
 use self::arguments::{
     cipher, first, idle, length, redirect_gateway, route4, route6, seconds, topology, two_addresses,
@@ -16,6 +16,7 @@ use self::arguments::{
 use self::dhcp_option::DhcpOption;
 pub(crate) use self::update::{Change, Update, address_change};
 use crate::codec::{Compression, LONGEST_PAYLOAD};
+use crate::dns::DnsOptions;
 use crate::params::{DataParams, Keepalive, PushedCompression};
 
 /// The largest `tun-mtu` we take by push, unless `tun-mtu-max` says otherwise; said to servers as `IV_MTU`.

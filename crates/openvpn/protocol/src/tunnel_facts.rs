@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_core::{DnsOptions, DnsServer, IpNet, Ipv6Net, Redirect, Route, RouteVia, TunnelSettings};
+use adit_core::{IpNet, Ipv6Net, Redirect, Route, RouteVia, TunnelSettings};
 
+use crate::dns::{DnsOptions, DnsServer};
 use crate::environment::Environment;
 use crate::params::ScriptParams;
 use crate::request::{GatewayVariable, TunnelFacts};

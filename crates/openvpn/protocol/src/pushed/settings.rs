@@ -2,9 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use adit_core::{DnsOptions, IpNet, Ipv4Net, Route, RouteVia, TunnelSettings};
+use adit_core::{IpNet, Ipv4Net, Route, RouteVia, TunnelSettings};
 
 use super::{Gateway, Pushed, Topology};
+use crate::dns::DnsOptions;
 use crate::params::{LocalSettings, ScriptParams};
 use crate::request::TunnelFacts;
 use crate::tunnel_facts::{Hop, Told};

@@ -2,10 +2,11 @@
 //!
 //! Source: OpenVPN 2.7 options_util.c (`check_push_update_option_flags`), options.c (`update_option`, `remove_option`).
 
-use adit_core::{AddressChange, Dns, DnsOptions};
+use adit_core::{AddressChange, Dns};
 
 use super::{Pushed, Refused, Topology};
 use crate::control_message::redacted;
+use crate::dns::DnsOptions;
 
 /// The options that an update may change (OpenVPN 2.7 options_util.c, `updatable_options`).
 const UPDATABLE: [&str; 15] = [

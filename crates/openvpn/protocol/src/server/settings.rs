@@ -2,10 +2,11 @@
 
 use std::net::Ipv4Addr;
 
-use adit_core::{DnsOptions, IpNet, Ipv4Net, TunnelSettings, ipv6_network};
+use adit_core::{IpNet, Ipv4Net, TunnelSettings, ipv6_network};
 
 use crate::codec::Compression;
 use crate::data_keys::Agreement;
+use crate::dns::DnsOptions;
 use crate::environment::{first_client4, first_client6};
 use crate::lease::ClientLease;
 use crate::negotiate::{PeerAbilities, iv_proto};

@@ -1,8 +1,9 @@
 //! What scripts are told of the tunnel.
 
-use adit_core::{DnsOptions, TunnelSettings};
+use adit_core::TunnelSettings;
 
 use super::StaticTunnel;
+use crate::dns::DnsOptions;
 use crate::environment::{Environment, place_text};
 use crate::request::{Event, PeerFacts, Request};
 use crate::tunnel_facts::Told;
