@@ -89,7 +89,7 @@ fn find(which: &Which) -> Result<(String, PublicKey), String> {
     };
     let named = |peer: &&wireguard::Peer| peer.name.as_deref() == Some(which.peer.as_str());
     let peer = parsed.config.peers.iter().find(named);
-    let key = peer.map(|peer| PublicKey(peer.public_key)).ok_or_else(|| {
+    let key = peer.map(|peer| peer.public_key).ok_or_else(|| {
         let name = adit_core::printable(&which.peer);
         format!(
             "{}: no peer has the name {name} (`#adit: name = {name}`), and it is no public key",

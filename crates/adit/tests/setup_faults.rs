@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use adit_testbed::{Scratch, can_run};
+use adit_wireguard::{AllowedIp, PublicKey};
 
 /// Has a fault come in a debug build: see `src/setup/files/fault.rs`.
 const FAULT: &str = "ADIT_TEST_FAULT";
@@ -139,7 +140,7 @@ fn is_shut_out(dir: &Path) -> bool {
 }
 
 /// The public keys in the WireGuard server's file.
-fn peers(dir: &Path) -> Vec<[u8; 32]> {
+fn peers(dir: &Path) -> Vec<PublicKey> {
     wireguard(&dir.join(SERVER_FILE)).peers.iter().map(|peer| peer.public_key).collect()
 }
 
@@ -150,9 +151,8 @@ fn wireguard(path: &Path) -> adit_wireguard_config::Config {
 }
 
 /// The public key of a client's or a server's WireGuard file.
-fn public_key(path: &Path) -> [u8; 32] {
-    let key = wireguard(path).interface.private_key.unwrap();
-    adit_wireguard::PrivateKey::new(*key.bytes()).unwrap().public_key().0
+fn public_key(path: &Path) -> PublicKey {
+    wireguard(path).interface.private_key.unwrap().public_key()
 }
 
 /// alice is the only peer, by the key and the address in her file; and her images are there.
@@ -162,7 +162,7 @@ fn check_wireguard_client(dir: &Path) {
     let (client, server_config) = (wireguard(&file), wireguard(&server));
     let (ours, theirs) = (&client.peers[0], &server_config.peers[0]);
     assert_eq!((ours.public_key, &ours.preshared_key), (public_key(&server), &theirs.preshared_key));
-    let hosts = client.interface.addresses.iter().map(|net| adit_wireguard_config::AllowedIp::Add(*net));
+    let hosts = client.interface.addresses.iter().map(|net| AllowedIp::Add(*net));
     assert_eq!(hosts.collect::<Vec<_>>(), theirs.allowed_ips);
     for image in ["alice.png", "alice.svg"] {
         assert!(dir.join("clients").join(image).exists(), "{image}");

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use adit_testbed::Scratch;
-use adit_wireguard::PrivateKey;
-use adit_wireguard_config::{AllowedIp, Config, parse};
+use adit_wireguard::{AllowedIp, PublicKey};
+use adit_wireguard_config::{Config, parse};
 
 /// A directory that a test works on.
 struct Bed {
@@ -78,9 +78,8 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-fn public_key(config: &Config) -> [u8; 32] {
-    let key = config.interface.private_key.as_ref().unwrap();
-    PrivateKey::new(*key.bytes()).unwrap().public_key().0
+fn public_key(config: &Config) -> PublicKey {
+    config.interface.private_key.as_ref().unwrap().public_key()
 }
 
 #[test]
@@ -191,7 +190,7 @@ fn a_client_gets_keys_an_address_and_what_openvpn_would_push() {
     let v4 = |config: &Config| config.interface.addresses[0].to_string();
     assert!(v4(&alice).ends_with(".128/32"), "{}", v4(&alice));
     let index = bed.text("pki/index.json");
-    assert!(index.contains(&adit_wireguard::PublicKey(public_key(&alice)).to_base64()));
+    assert!(index.contains(&public_key(&alice).to_base64()));
     let private = text.lines().find_map(|line| line.strip_prefix("PrivateKey = ")).unwrap();
     assert!(!index.contains(private), "private keys are the clients' alone");
 }

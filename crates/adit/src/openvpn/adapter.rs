@@ -5,7 +5,6 @@
 
 pub(crate) mod back_ends;
 pub(crate) mod changes;
-pub(crate) mod client_settings;
 pub(crate) mod clients;
 pub(crate) mod codec;
 pub(crate) mod configuration;

@@ -31,8 +31,7 @@ use std::path::{Path, PathBuf};
 
 use adit_core::UnixTime;
 use adit_openvpn::static_key::StaticKey;
-use adit_openvpn::wrap::v2::{Metadata, SERVER_KEY_LEN, ServerKey};
-use adit_openvpn_config::{KeyOwner, TlsCryptV2Key};
+use adit_openvpn::wrap::v2::{ClientKey, Metadata, ServerKey};
 use adit_pki::inspect;
 use adit_pki::issue::Authority;
 use rand_core::{OsRng, TryRngCore as _};
@@ -79,12 +78,8 @@ fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, SetupError> {
     Ok(bytes)
 }
 
-fn new_server_key() -> Result<TlsCryptV2Key, SetupError> {
-    let bytes = random::<SERVER_KEY_LEN>()?;
-    TlsCryptV2Key::from_bytes(KeyOwner::Server, bytes.as_slice()).ok_or_else(|| SetupError::Certificate {
-        what: "make a tls-crypt-v2 key",
-        why: "wrong length".into(),
-    })
+fn new_server_key() -> Result<ServerKey, SetupError> {
+    Ok(ServerKey::from_bytes(&*random()?))
 }
 
 /// What hides the handshake, as a configuration says it.
@@ -416,21 +411,18 @@ impl Workshop {
             let text = self.new_client_key(now)?.to_text();
             return Ok(WrapKey { directive: "tls-crypt-v2", text });
         }
-        let key = adit_openvpn_config::StaticKey::parse(&files::read(&shared)?)
+        let key = StaticKey::parse(&files::read(&shared)?)
             .map_err(|why| SetupError::Certificate { what: "read pki/tls-crypt.key", why })?;
         Ok(WrapKey { directive: "tls-crypt", text: key.to_text() })
     }
 
     /// A client's key for tls-crypt-v2, which tells the server when it was made.
-    fn new_client_key(&self, now: OffsetDateTime) -> Result<TlsCryptV2Key, SetupError> {
+    fn new_client_key(&self, now: OffsetDateTime) -> Result<ClientKey, SetupError> {
         let text = files::read(&self.dir.join(SERVER_KEY))?;
         let failed = |why| SetupError::Certificate { what: "read pki/tls-crypt-v2.key", why };
-        let server = TlsCryptV2Key::parse(&text, KeyOwner::Server).map_err(failed)?;
-        let server = server.bytes().try_into().map_err(|_| failed("its length is wrong".into()))?;
+        let server = ServerKey::parse(&text).map_err(failed)?;
         let made = Metadata::Made(UnixTime(u64::try_from(now.unix_timestamp()).unwrap_or(0)));
         let key = StaticKey::from_bytes(&*random()?);
-        let key = ServerKey::from_bytes(server).wrap(&key, &made).map_err(|why| failed(why.to_string()))?;
-        TlsCryptV2Key::from_bytes(KeyOwner::Client, &key.to_bytes())
-            .ok_or_else(|| failed("its clients' keys have another length".into()))
+        server.wrap(&key, &made).map_err(|why| failed(why.to_string()))
     }
 }

@@ -215,7 +215,7 @@ impl Workshop {
     fn interrupted_file(&self, name: &ClientName, path: &Path, server: &Path) -> Option<Zeroizing<String>> {
         let text = files::read(path).ok()?;
         let config = adit_wireguard_config::parse(text.as_bytes(), "").ok()?.config;
-        let key = PrivateKey::new(*config.interface.private_key?.bytes())?.public_key();
+        let key = config.interface.private_key?.public_key();
         let is_let_in = server_file::public_keys(&files::read(server).ok()?).contains(&key);
         (is_let_in && self.index.is_unfinished_peer(name.as_str(), key)).then_some(text)
     }
@@ -231,7 +231,7 @@ impl Workshop {
         }
         let mut taken = self.index.addresses_of_others(name.as_str());
         let peers = self.server_config(server)?.peers;
-        let by_hand = peers.iter().filter(|peer| !self.index.has_key(PublicKey(peer.public_key)));
+        let by_hand = peers.iter().filter(|peer| !self.index.has_key(peer.public_key));
         taken.extend(by_hand.flat_map(|peer| &peer.allowed_ips).filter_map(host));
         let addresses = self.layout()?.free_addresses(&taken).ok_or(SetupError::NoAddress)?;
         let keys = self.begin_client(name, addresses.clone())?;
@@ -259,7 +259,7 @@ impl Workshop {
         server: &Path,
     ) -> Result<Zeroizing<String>, SetupError> {
         let interface = self.server_config(server)?.interface;
-        let key = interface.private_key.and_then(|key| PrivateKey::new(*key.bytes()));
+        let key = interface.private_key;
         let (Some(key), Some(port @ 1..)) = (key, interface.listen_port) else {
             let text = format!("{} needs a PrivateKey and a ListenPort", server.display());
             return Err(SetupError::WireGuardFile(text));
@@ -319,12 +319,11 @@ impl Workshop {
         };
         let Ok(parsed) = adit_wireguard_config::parse(text.as_bytes(), "") else { return };
         let interface = &parsed.config.interface;
-        let key = interface.private_key.as_ref().and_then(|key| PrivateKey::new(*key.bytes()));
+        let key = interface.private_key.as_ref();
         let preshared_key = parsed.config.peers.first().and_then(|peer| peer.preshared_key.as_ref());
         let (Some(key), Some(preshared_key)) = (key, preshared_key) else { return };
         let addresses: Vec<_> = interface.addresses.iter().map(IpNet::addr).collect();
-        let preshared_key = PresharedKey::new(*preshared_key.bytes());
-        let order = running::addition(key.public_key(), &preshared_key, &addresses);
+        let order = running::addition(key.public_key(), preshared_key, &addresses);
         let why = match running::tell(&socket_path(&device), &order) {
             Ok(Told::Done) => {
                 // An interface that is not adit's has no such settings, and loses nothing.
@@ -407,11 +406,9 @@ fn new_key() -> Result<PrivateKey, SetupError> {
 }
 
 /// The address of a peer that has one alone.
-fn host(allowed: &adit_wireguard_config::AllowedIp) -> Option<IpAddr> {
+fn host(allowed: &adit_wireguard::AllowedIp) -> Option<IpAddr> {
     match allowed {
-        adit_wireguard_config::AllowedIp::Add(net) if net.prefix_len() == net.max_prefix_len() => {
-            Some(net.addr())
-        }
+        adit_wireguard::AllowedIp::Add(net) if net.prefix_len() == net.max_prefix_len() => Some(net.addr()),
         _ => None,
     }
 }

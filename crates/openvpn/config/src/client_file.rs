@@ -1,9 +1,8 @@
 //! The file that `client-config-dir` holds for one client.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
-
 use adit_core::configuration::{Failure, Problem};
-use adit_core::{IpNet, Ipv6Net, PeerLimits, is_unprintable};
+use adit_core::{IpNet, is_unprintable};
+use adit_openvpn::request::{PeerSettings, PushChange};
 
 use crate::directives::args::Args;
 use crate::directives::suggest;
@@ -18,38 +17,7 @@ use crate::parser::check_form;
 /// in base64 is pushed.
 const MAX_USERNAME: usize = 128;
 
-/// What the file of one client says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClientSettings {
-    /// The client is refused (`disable`).
-    pub disabled: bool,
-    /// Its IPv4 address, and what follows it: a netmask, or the other end's address (`ifconfig-push`).
-    pub ipv4: Option<(Ipv4Addr, Ipv4Addr)>,
-    /// Its IPv6 address with the prefix length, and the gateway if one is named (`ifconfig-ipv6-push`).
-    pub ipv6: Option<(Ipv6Net, Option<Ipv6Addr>)>,
-    /// Networks behind the client (`iroute`, `iroute-ipv6`).
-    pub routes: Vec<IpNet>,
-    /// What it is pushed otherwise than the other clients, in order.
-    pub push: Vec<PushChange>,
-    /// How long its session may last (`inactive`, `session-timeout`).
-    pub limits: PeerLimits,
-    /// The username of its session, in place of the one that it gave (`override-username`): 1 to 128 bytes without control
-    /// characters.
-    pub username: Option<String>,
-}
-
-/// One change to what is pushed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PushChange {
-    /// This option too (`push`).
-    Add(String),
-    /// Nothing of what was said so far (`push-reset`).
-    Reset,
-    /// No option that starts with this text (`push-remove`).
-    Remove(String),
-}
-
-type Handler = fn(&mut ClientSettings, &Args<'_>) -> Result<Option<String>, String>;
+type Handler = fn(&mut PeerSettings, &Args<'_>) -> Result<Option<String>, String>;
 
 /// What may stand in a client's file. A handler gives a doubt, if it has one.
 const PER_CLIENT: &[(&str, Handler)] = &[
@@ -72,14 +40,14 @@ const PER_CLIENT: &[(&str, Handler)] = &[
 /// # Errors
 /// All problems found, each with its file and line. A client whose file cannot be read as it was meant is
 /// better not let in.
-pub fn parse_client_file(file: &str, text: &[u8]) -> Result<(ClientSettings, Vec<Problem>), Failure> {
+pub fn parse_client_file(file: &str, text: &[u8]) -> Result<(PeerSettings, Vec<Problem>), Failure> {
     let whole = |text: &str| Problem { file: file.into(), line: None, text: text.into() };
     let Ok(text) = std::str::from_utf8(text) else {
         let problems = vec![whole("this is not UTF-8 text; save the file as UTF-8")];
         return Err(Failure { problems, report: Vec::new() });
     };
     let (mut problems, mut warnings) = (Vec::new(), Vec::new());
-    let mut settings = ClientSettings::default();
+    let mut settings = PeerSettings::default();
     for entry in lex(&file.into(), text, 1, &mut problems) {
         match one(&mut settings, &entry) {
             Ok(None) => {}
@@ -90,7 +58,7 @@ pub fn parse_client_file(file: &str, text: &[u8]) -> Result<(ClientSettings, Vec
     if problems.is_empty() { Ok((settings, warnings)) } else { Err(Failure { problems, report: Vec::new() }) }
 }
 
-fn one(settings: &mut ClientSettings, entry: &Entry) -> Result<Option<String>, String> {
+fn one(settings: &mut PeerSettings, entry: &Entry) -> Result<Option<String>, String> {
     if let Some(key) = entry.name.strip_prefix(OWN) {
         return Ok(Some(format!(
             "{}: a setting of adit has no place in a client's file and is ignored",
@@ -115,27 +83,27 @@ fn one(settings: &mut ClientSettings, entry: &Entry) -> Result<Option<String>, S
     }
 }
 
-fn ifconfig_push(settings: &mut ClientSettings, args: &Args<'_>) -> Result<Option<String>, String> {
+fn ifconfig_push(settings: &mut PeerSettings, args: &Args<'_>) -> Result<Option<String>, String> {
     settings.ipv4 = Some((args.ipv4(0)?, args.ipv4(1)?));
     Ok(args.opt(2).map(|_| "`ifconfig-push`: the alias is not needed and ignored".into()))
 }
 
-fn ifconfig_ipv6_push(settings: &mut ClientSettings, args: &Args<'_>) -> Result<Option<String>, String> {
+fn ifconfig_ipv6_push(settings: &mut PeerSettings, args: &Args<'_>) -> Result<Option<String>, String> {
     let gateway = args.opt(1).map(|_| args.ipv6(1)).transpose()?;
     settings.ipv6 = Some((args.ipv6_net(0)?, gateway));
     Ok(None)
 }
 
-fn iroute(settings: &mut ClientSettings, args: &Args<'_>) -> Result<Option<String>, String> {
+fn iroute(settings: &mut PeerSettings, args: &Args<'_>) -> Result<Option<String>, String> {
     Ok(add_route(settings, args.ipv4_net(0, 1)?.into()))
 }
 
-fn iroute_ipv6(settings: &mut ClientSettings, args: &Args<'_>) -> Result<Option<String>, String> {
+fn iroute_ipv6(settings: &mut PeerSettings, args: &Args<'_>) -> Result<Option<String>, String> {
     Ok(add_route(settings, args.ipv6_net_or_64(0)?.into()))
 }
 
 /// A network may be given with host bits; what is meant is the network.
-fn add_route(settings: &mut ClientSettings, given: IpNet) -> Option<String> {
+fn add_route(settings: &mut PeerSettings, given: IpNet) -> Option<String> {
     let network = given.trunc();
     if !settings.routes.contains(&network) {
         settings.routes.push(network);
@@ -143,28 +111,28 @@ fn add_route(settings: &mut ClientSettings, given: IpNet) -> Option<String> {
     (given != network).then(|| format!("the network is taken as {network}"))
 }
 
-fn push(settings: &mut ClientSettings, args: &Args<'_>) -> Result<Option<String>, String> {
+fn push(settings: &mut PeerSettings, args: &Args<'_>) -> Result<Option<String>, String> {
     let option = pushable(args)?;
     settings.push.push(PushChange::Add(option.into()));
     Ok(doubt(option, &args.entry.at).map(|why| format!("`push`: {why}")))
 }
 
-fn push_reset(settings: &mut ClientSettings, _: &Args<'_>) -> Result<Option<String>, String> {
+fn push_reset(settings: &mut PeerSettings, _: &Args<'_>) -> Result<Option<String>, String> {
     settings.push.push(PushChange::Reset);
     Ok(None)
 }
 
-fn push_remove(settings: &mut ClientSettings, args: &Args<'_>) -> Result<Option<String>, String> {
+fn push_remove(settings: &mut PeerSettings, args: &Args<'_>) -> Result<Option<String>, String> {
     settings.push.push(PushChange::Remove(args.get(0)?.into()));
     Ok(None)
 }
 
-fn disable(settings: &mut ClientSettings, _: &Args<'_>) -> Result<Option<String>, String> {
+fn disable(settings: &mut PeerSettings, _: &Args<'_>) -> Result<Option<String>, String> {
     settings.disabled = true;
     Ok(None)
 }
 
-fn override_username(settings: &mut ClientSettings, args: &Args<'_>) -> Result<Option<String>, String> {
+fn override_username(settings: &mut PeerSettings, args: &Args<'_>) -> Result<Option<String>, String> {
     let name = args.get(0)?;
     if name.is_empty() || name.len() > MAX_USERNAME || name.chars().any(is_unprintable) {
         return Err(args.bad(
@@ -176,12 +144,12 @@ fn override_username(settings: &mut ClientSettings, args: &Args<'_>) -> Result<O
     Ok(None)
 }
 
-fn inactive(settings: &mut ClientSettings, args: &Args<'_>) -> Result<Option<String>, String> {
+fn inactive(settings: &mut PeerSettings, args: &Args<'_>) -> Result<Option<String>, String> {
     settings.limits.idle = Some(idle_limit(args)?);
     Ok(None)
 }
 
-fn session_timeout(settings: &mut ClientSettings, args: &Args<'_>) -> Result<Option<String>, String> {
+fn session_timeout(settings: &mut PeerSettings, args: &Args<'_>) -> Result<Option<String>, String> {
     settings.limits.length = Some(args.seconds(0)?);
     Ok(None)
 }

@@ -2,17 +2,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use adit_core::Rate;
 use adit_core::{Cipher, Digest, Dns, IpNet, Ipv4Net, Ipv6Net, PeerLimits, ReplayWindow, Route, Transport};
+use adit_openvpn::codec::Compression;
 use adit_openvpn::dns::DnsOptions;
+use adit_openvpn::params::{AuthRetry, Fragment, Keepalive, MssFix, PullFilter, StaticChallenge};
+use adit_openvpn::wrap::KeyDirection;
 
 use crate::handlers::external::ExternalDraft;
 use crate::handlers::management::ManagementDraft;
 use crate::handlers::scripts::ScriptsDraft;
 use crate::lexer::{At, Inline};
 use crate::model::{
-    Access, AuthRetry, CertProfile, Compression, Crl, Family, Fragment, Frequency, HttpAuthentication,
-    KeyDirection, KeyPassword, Liveness, Mssfix, NamedRoute, PeerCheck, PortShare, Process, PullFilter,
-    RedirectGateway, Rekey, SocketOptions, StaticChallenge, TlsName, TlsVersion, UserPass,
+    Access, CertProfile, Crl, Family, HttpAuthentication, KeyPassword, NamedRoute, PeerCheck, PortShare,
+    Process, RedirectGateway, Rekey, SocketOptions, TlsName, TlsVersion, UserPass,
 };
 
 /// The directives of a file that were read so far, before defaults and checks.
@@ -22,7 +25,7 @@ pub(crate) struct Draft {
     pub(crate) device: DeviceDraft,
     pub(crate) tls: TlsDraft,
     pub(crate) data: DataDraft,
-    pub(crate) liveness: Liveness,
+    pub(crate) liveness: Keepalive,
     pub(crate) limits: PeerLimits,
     pub(crate) keepalive: Option<(Duration, Duration)>,
     pub(crate) rekey: Rekey,
@@ -182,7 +185,7 @@ pub(crate) struct TlsDraft {
     pub(crate) tls_crypt_v2: Option<Material>,
     pub(crate) force_cookie: bool,
     pub(crate) client_key_max_age: Option<Duration>,
-    pub(crate) direction: Option<KeyDirection>,
+    pub(crate) direction: KeyDirection,
     pub(crate) version_min: Option<TlsVersion>,
     pub(crate) version_max: Option<TlsVersion>,
     pub(crate) ciphers: Vec<TlsName>,
@@ -214,7 +217,7 @@ pub(crate) struct DataDraft {
     /// `compat-mode`, as ten thousand times the first number and so on.
     pub(crate) compat: Option<u32>,
     pub(crate) replay_window: Option<ReplayWindow>,
-    pub(crate) mssfix: Mssfix,
+    pub(crate) mssfix: MssFix,
 }
 
 #[derive(Default)]
@@ -262,8 +265,8 @@ pub(crate) struct ServerDraft {
     pub(crate) duplicate_cn: bool,
     pub(crate) port_share: Option<(PortShare, At)>,
     pub(crate) max_clients: Option<u32>,
-    pub(crate) connect_freq: Option<Frequency>,
-    pub(crate) connect_freq_initial: Option<Frequency>,
+    pub(crate) connect_freq: Option<Rate>,
+    pub(crate) connect_freq_initial: Option<Rate>,
     pub(crate) push_nodelay: bool,
     pub(crate) client_files: Option<PathBuf>,
     pub(crate) ccd_exclusive: Option<At>,

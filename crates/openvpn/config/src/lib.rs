@@ -27,20 +27,18 @@ mod print;
 mod secret;
 #[cfg(test)]
 mod tests;
-mod tls_crypt_v2;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-pub use client_file::{ClientSettings, PushChange, client_file_name, parse_client_file};
+pub use client_file::{client_file_name, parse_client_file};
 pub use command_line::{COMMAND_LINE, CommandLineOption, command_line_text, split_command_line};
 pub use directives::document::documentation;
 pub use directives::{Directive, Side};
 pub use handlers::scripts::sets_name_servers;
 pub use model::*;
 pub use pool_file::{parse_pool_file, print_pool_file};
-pub use secret::{Pem, Secret, StaticKey, TokenSecret};
-pub use tls_crypt_v2::{KeyOwner, TlsCryptV2Key};
+pub use secret::{Pem, Secret, TokenSecret};
 
 use adit_core::configuration::{Disposition, Failure, Problem, words};
 

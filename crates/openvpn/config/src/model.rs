@@ -13,6 +13,10 @@ mod tls;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_core::{Cipher, Ipv4Net, Ipv6Net, PeerLimits, Route, RouteVia, Transport};
+use adit_openvpn::params::Keepalive;
+use adit_openvpn::params::TlsCryptV2;
+use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::wrap::KeyDirection;
 
 pub use self::back_ends::*;
 pub use self::client::*;
@@ -23,8 +27,7 @@ pub use self::scripts::*;
 pub use self::server::*;
 pub use self::system::*;
 pub use self::tls::*;
-use crate::StaticKey;
-pub use crate::handlers::peer_check::{NameCheck, NameField, NameKind, PeerCheck};
+pub use crate::handlers::peer_check::PeerCheck;
 
 /// An OpenVPN configuration with every value checked and every default filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +46,7 @@ pub struct Config {
     /// The data channel.
     pub data: DataChannel,
     /// Pings and what their absence means.
-    pub liveness: Liveness,
+    pub liveness: Keepalive,
     /// How long a peer may stay connected.
     pub limits: PeerLimits,
     /// When keys are renewed.
@@ -65,8 +68,8 @@ pub struct Config {
 pub struct SharedSecret {
     /// The key.
     pub key: StaticKey,
-    /// Which half is for which direction; `None`: the first for both.
-    pub direction: Option<KeyDirection>,
+    /// Which half is for which direction.
+    pub direction: KeyDirection,
     /// The cipher, one of AES-CBC.
     pub cipher: Cipher,
 }

@@ -11,6 +11,8 @@ mod side;
 mod static_key;
 
 use adit_core::{Digest, RouteVia, Transport};
+use adit_openvpn::codec::Compression;
+use adit_openvpn::params::{Fragment, Keepalive, MssFix};
 
 pub(crate) use self::process::placed;
 use adit_core::configuration::Problem;
@@ -73,8 +75,8 @@ pub(crate) fn plan(mut draft: Draft, file: &str, parser: &mut Parser<'_>) -> Opt
     };
     let scripts = scripts::plan(&mut draft, side == Side::Server, &mut parser.problems);
     let scripts = with_variables(scripts, &draft, &role);
-    if let (Some(size), Mssfix::Default) = (draft.socket.control_size, draft.data.mssfix) {
-        draft.data.mssfix = Mssfix::Outer(size.max(576));
+    if let (Some(size), MssFix::Default) = (draft.socket.control_size, draft.data.mssfix) {
+        draft.data.mssfix = MssFix::Mtu(size.max(576));
     }
     let decompression = decompression(&draft.data, parser);
     if let Some(role) = &role {
@@ -157,8 +159,9 @@ fn check_fragment(draft: &DataDraft, role: &Role, parser: &mut Parser<'_>) {
     }
     // As OpenVPN warns (init.c).
     let sizes = match (fragment, draft.mssfix) {
-        (Fragment::Payload(part), Mssfix::Payload(segment))
-        | (Fragment::Outer(part), Mssfix::Outer(segment)) => Some((*part, segment)),
+        (Fragment::Payload(part), MssFix::Payload(segment)) | (Fragment::Mtu(part), MssFix::Mtu(segment)) => {
+            Some((*part, segment))
+        }
         _ => None,
     };
     if let Some((part, segment)) = sizes.filter(|(part, segment)| segment > part) {
@@ -206,7 +209,7 @@ fn data_channel(draft: &mut Draft, decompression: Decompression, parser: &mut Pa
 /// Expands `keepalive` as OpenVPN does (helper.c): a server waits twice as long as its clients.
 fn keepalive(draft: &mut Draft, is_server: bool, file: &str, parser: &mut Parser<'_>) {
     let Some((ping, timeout)) = draft.keepalive else { return };
-    if draft.liveness != Liveness::default() {
+    if draft.liveness != Keepalive::default() {
         parser.problem_in(
             file,
             "`keepalive` sets `ping` and `ping-restart` itself; remove those, or `keepalive`",
@@ -214,10 +217,10 @@ fn keepalive(draft: &mut Draft, is_server: bool, file: &str, parser: &mut Parser
         return;
     }
     let wait = if is_server { timeout.saturating_mul(2) } else { timeout };
-    draft.liveness = Liveness {
+    draft.liveness = Keepalive {
         ping: Some(ping).filter(|ping| !ping.is_zero()),
         timeout: Some(wait).filter(|wait| !wait.is_zero()),
-        on_timeout: OnTimeout::Restart,
+        exit: false,
     };
     if is_server {
         push_once(draft, format!("ping {}", ping.as_secs()));

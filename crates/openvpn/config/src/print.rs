@@ -11,6 +11,7 @@ mod tls;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
+use adit_openvpn::params::Keepalive;
 use zeroize::Zeroizing;
 
 use self::client::{print_client, print_point_to_point};
@@ -85,9 +86,7 @@ impl Config {
     /// The values of a `keepalive` that gives a server and its clients this liveness.
     fn keepalive(&self) -> Option<(u64, u64)> {
         let Role::Server(server) = &self.role else { return None };
-        let Liveness { ping: Some(ping), timeout: Some(wait), on_timeout: OnTimeout::Restart } =
-            self.liveness
-        else {
+        let Keepalive { ping: Some(ping), timeout: Some(wait), exit: false } = self.liveness else {
             return None;
         };
         let (ping, timeout) = (ping.as_secs(), wait.as_secs() / 2);

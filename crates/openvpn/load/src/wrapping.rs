@@ -5,7 +5,6 @@ use adit_openvpn::TlsRole;
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::ClientKey;
 use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
-use adit_openvpn_config::{KeyOwner, TlsCryptV2Key};
 
 /// The wrapping, with the text of the client's key file.
 #[derive(Clone)]
@@ -26,11 +25,7 @@ impl Wrapping {
     /// # Errors
     /// When the key is not one.
     pub fn client(&self) -> Result<WrapConfig, LoadError> {
-        let key = |text: &str| {
-            let key =
-                adit_openvpn_config::StaticKey::parse(text).map_err(LoadError::key("the static key"))?;
-            Ok(StaticKey::from_bytes(key.bytes()))
-        };
+        let key = |text: &str| StaticKey::parse(text).map_err(LoadError::key("the static key"));
         Ok(match self {
             Wrapping::None => WrapConfig::Plain,
             Wrapping::TlsAuth(text) => {
@@ -38,9 +33,7 @@ impl Wrapping {
             }
             Wrapping::TlsCrypt(text) => WrapConfig::tls_crypt(&key(text)?, TlsRole::Client),
             Wrapping::TlsCryptV2(text) => {
-                let what = "the tls-crypt-v2 key";
-                let key = TlsCryptV2Key::parse(text, KeyOwner::Client).map_err(LoadError::key(what))?;
-                let key = ClientKey::from_bytes(key.bytes()).map_err(LoadError::key(what))?;
+                let key = ClientKey::parse(text).map_err(LoadError::key("the tls-crypt-v2 key"))?;
                 WrapConfig::tls_crypt_v2(&key)
             }
         })

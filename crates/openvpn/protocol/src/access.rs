@@ -41,7 +41,7 @@ pub struct AccessParams {
 }
 
 /// `auth-user-pass-verify`, or a program in the place of a `plugin`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PasswordScript {
     /// The program and its arguments.
     pub argv: Vec<String>,

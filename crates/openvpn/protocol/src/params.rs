@@ -23,7 +23,7 @@ use crate::wrap::WrapConfig;
 
 pub use adit_core::Rate;
 
-pub use self::client::{ClientParams, PullAction, RemoteParams};
+pub use self::client::{ClientParams, PullAction, PullFilter, RemoteParams};
 pub use self::scripts::ScriptParams;
 pub use self::server::{
     AdmissionParams, ExitNotify, PerClientParams, PointToPointParams, ServerParams, TlsCryptV2,

@@ -1,4 +1,6 @@
-//! OpenVPN static keys: 2,048 bits, used by tls-auth and tls-crypt. Their text form is read by `adit-config`.
+//! OpenVPN static keys: 2,048 bits, used by tls-auth, tls-crypt and `secret`.
+
+mod text;
 
 use std::fmt;
 

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use adit_core::IpNet;
+use adit_wireguard::{AllowedIp, PublicKey};
 
-use super::model::{AllowedIp, Interface, Peer, Table};
+use super::model::{Interface, Peer, Table};
 
 /// A warning, with its line if it is about one.
 pub(super) type Advice = (Option<u32>, String);
@@ -23,7 +24,7 @@ const IPV6_MINIMUM: u16 = 1280;
 /// A line's change to what a peer has.
 pub(super) struct AllowedIpsLine {
     pub(super) change: AllowedIp,
-    pub(super) public_key: [u8; 32],
+    pub(super) public_key: PublicKey,
     pub(super) line: u32,
 }
 

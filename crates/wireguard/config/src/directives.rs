@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use adit_core::configuration::{own_settings, words};
 use adit_core::escaped;
+use adit_wireguard::PostQuantum;
 use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 use time::{Date, OffsetDateTime};
 
-use super::model::{FullTunnel, Interface, Peer, PostQuantum};
+use super::model::{FullTunnel, Interface, Peer};
 use super::values;
 
 /// Reads a setting's value. An error says what would be right.

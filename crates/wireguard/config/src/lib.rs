@@ -28,9 +28,7 @@ mod read;
 mod tests;
 mod values;
 
-pub use self::model::{
-    AllowedIp, Config, Endpoint, FullTunnel, HttpUrl, Interface, Key, Peer, PostQuantum, Table,
-};
+pub use self::model::{Config, Endpoint, FullTunnel, HttpUrl, Interface, Peer, Table};
 pub use self::read::{Parsed, parse};
 
 /// Whether a text is in this dialect: its first line that is neither empty nor a comment begins a section. Option files of

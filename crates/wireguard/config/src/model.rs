@@ -1,13 +1,11 @@
 //! What a file says, with every value checked.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use adit_core::IpNet;
-use subtle::ConstantTimeEq as _;
-use zeroize::Zeroizing;
+use adit_wireguard::{AllowedIp, PostQuantum, PresharedKey, PrivateKey, PublicKey};
 
 /// A file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,8 +26,8 @@ impl Config {
 /// Our end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
-    /// `PrivateKey`. Without one nothing is sent or taken.
-    pub private_key: Option<Key>,
+    /// `PrivateKey`. Without one, or with one of zeros, nothing is sent or taken.
+    pub private_key: Option<PrivateKey>,
     /// `ListenPort`; `None` and 0: one that the system chooses.
     pub listen_port: Option<u16>,
     /// `FwMark`; 0 (`off`): none. `None`: wg-quick chooses one if it needs one.
@@ -81,18 +79,6 @@ pub enum FullTunnel {
     WgQuick,
 }
 
-/// Whether post-quantum preshared keys are agreed on with a peer (docs/use/WIREGUARD.md, "The post-quantum key exchange").
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PostQuantum {
-    /// No.
-    #[default]
-    Off,
-    /// If the peer does, too.
-    On,
-    /// The same; and no packet is sent to it without such a key.
-    Required,
-}
-
 /// Where the routes of allowed IPs go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Table {
@@ -108,15 +94,15 @@ pub enum Table {
 }
 
 /// A peer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The line of its section, from 1.
     pub line: u32,
     /// `PublicKey`.
-    pub public_key: [u8; 32],
+    pub public_key: PublicKey,
     /// `PresharedKey`.
-    pub preshared_key: Option<Key>,
-    /// `AllowedIPs`, in the order of the file.
+    pub preshared_key: Option<PresharedKey>,
+    /// `AllowedIPs`, in the order of the file, without bits beyond the prefixes (also written with `+`; removed: with `-`).
     pub allowed_ips: Vec<AllowedIp>,
     /// `Endpoint`.
     pub endpoint: Option<Endpoint>,
@@ -139,13 +125,25 @@ pub struct Peer {
     pub directives: Vec<String>,
 }
 
-/// A prefix behind a peer, without bits beyond its length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AllowedIp {
-    /// The peer has it (also written with `+`).
-    Add(IpNet),
-    /// The peer has it not (written with `-`).
-    Remove(IpNet),
+impl Peer {
+    /// A peer with that key whose section begins on that line, and of which nothing else is said.
+    pub fn new(line: u32, public_key: PublicKey) -> Self {
+        Peer {
+            line,
+            public_key,
+            preshared_key: None,
+            allowed_ips: Vec::new(),
+            endpoint: None,
+            persistent_keepalive: None,
+            name: None,
+            expires: None,
+            tcp: None,
+            tcp_ca: None,
+            session_limit: None,
+            post_quantum: None,
+            directives: Vec::new(),
+        }
+    }
 }
 
 /// Where a peer is.
@@ -170,29 +168,4 @@ pub struct HttpUrl {
     pub authority: String,
     /// The path with its query, from its `/` on.
     pub target: String,
-}
-
-/// A private or preshared key. Wiped when dropped, compared in constant time, never shown.
-#[derive(Clone)]
-pub struct Key(pub(super) Zeroizing<[u8; 32]>);
-
-impl Key {
-    /// Its bytes.
-    pub fn bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.ct_eq(&*other.0).into()
-    }
-}
-
-impl Eq for Key {}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key(..)")
-    }
 }

@@ -6,10 +6,11 @@ use std::net::IpAddr;
 use adit_core::configuration::own_settings::{self, Comment};
 use adit_core::configuration::{Disposition, Failure, Fingerprint, Kind, Problem};
 use adit_core::printable;
+use adit_wireguard::{AllowedIp, KEY_LEN, PresharedKey, PrivateKey, PublicKey};
 
 use super::advice::{self, AllowedIpsLine};
 use super::directives;
-use super::model::{AllowedIp, Config, Interface, Peer};
+use super::model::{Config, Interface, Peer};
 use super::values::{self, Value};
 
 /// A file that was taken.
@@ -63,7 +64,7 @@ enum Section {
 #[derive(Default)]
 struct Draft {
     line: u32,
-    public_key: Option<[u8; 32]>,
+    public_key: Option<PublicKey>,
     peer: Option<Peer>,
     /// The line of each allowed IP.
     allowed_ip_lines: Vec<u32>,
@@ -140,7 +141,7 @@ impl Reader<'_> {
     /// The peer that the lines are about.
     fn draft_peer(&mut self, number: u32) -> Option<&mut Peer> {
         let draft = self.drafts.last_mut()?;
-        Some(draft.peer.get_or_insert_with(|| Peer { line: number, ..Peer::default() }))
+        Some(draft.peer.get_or_insert_with(|| unnamed_peer(number)))
     }
 
     fn begin(&mut self, number: u32, line: &str) {
@@ -176,7 +177,9 @@ impl Reader<'_> {
         let interface = &mut self.interface;
         let compact = without_space(value);
         match wg_key(key).as_str() {
-            "privatekey" => set(&mut interface.private_key, values::key(&compact))?,
+            "privatekey" => {
+                interface.private_key = PrivateKey::new(*values::key(&compact).map_err(str::to_owned)?);
+            }
             "listenport" => set(&mut interface.listen_port, values::port(&compact))?,
             "fwmark" => set(&mut interface.fwmark, values::fwmark(&compact))?,
             "address" => list(words(value), values::address, &mut interface.addresses)?,
@@ -203,14 +206,16 @@ impl Reader<'_> {
 
     fn peer_key(&mut self, number: u32, key: &str, value: &str) -> Result<String, String> {
         let Some(draft) = self.drafts.last_mut() else { return Ok(String::new()) };
-        let peer = draft.peer.get_or_insert_with(|| Peer { line: number, ..Peer::default() });
+        let peer = draft.peer.get_or_insert_with(|| unnamed_peer(number));
         let compact = without_space(value);
         match wg_key(key).as_str() {
             "publickey" => {
                 let key = values::key(&compact).map_err(str::to_owned)?;
-                draft.public_key = Some(*key.bytes());
+                draft.public_key = Some(PublicKey(*key));
             }
-            "presharedkey" => set(&mut peer.preshared_key, values::key(&compact))?,
+            "presharedkey" => {
+                set(&mut peer.preshared_key, values::key(&compact).map(|key| PresharedKey::new(*key)))?;
+            }
             "endpoint" => set(&mut peer.endpoint, values::endpoint(&compact))?,
             "persistentkeepalive" => set(&mut peer.persistent_keepalive, values::keepalive(&compact))?,
             "allowedips" => {
@@ -233,7 +238,7 @@ impl Reader<'_> {
             self.problem(None, "it has no section [Interface]".to_owned());
         }
         let (mut peers, mut allowed_ips) = (Vec::new(), Vec::new());
-        let mut lines: BTreeMap<[u8; 32], u32> = BTreeMap::new();
+        let mut lines: BTreeMap<PublicKey, u32> = BTreeMap::new();
         for Draft { line, public_key, peer, allowed_ip_lines } in std::mem::take(&mut self.drafts) {
             let (Some(public_key), Some(peer)) = (public_key, peer) else {
                 // A key that is wrong was reported already.
@@ -274,6 +279,11 @@ impl Reader<'_> {
             Err(Failure { problems, report })
         }
     }
+}
+
+/// A peer whose key is not known yet.
+fn unnamed_peer(line: u32) -> Peer {
+    Peer::new(line, PublicKey([0; KEY_LEN]))
 }
 
 /// Hooks keep what looks like a comment.

@@ -1,4 +1,5 @@
 use adit_core::configuration::Problem;
+use adit_wireguard::{AllowedIp, PrivateKey, PublicKey};
 use proptest::prelude::*;
 
 use super::*;
@@ -31,7 +32,7 @@ fn every_key_is_read() {
          Endpoint = [2001:db8::1]:51820\nPersistentKeepalive = 25\n"
     );
     let Parsed { config: Config { interface, peers }, report, warnings } = read(&text);
-    assert_eq!(interface.private_key.as_ref().map(|key| *key.bytes()), Some([1; 32]));
+    assert_eq!(interface.private_key, PrivateKey::new([1; 32]));
     assert_eq!(
         (interface.listen_port, interface.fwmark, interface.mtu),
         (Some(51820), Some(0xca6c), Some(1380))
@@ -46,7 +47,10 @@ fn every_key_is_read() {
         (vec!["three".to_owned()], vec!["four".to_owned()])
     );
     let [peer] = &peers[..] else { panic!("one peer") };
-    assert_eq!((peer.public_key, peer.preshared_key.as_ref().map(|key| key.bytes()[0])), ([2; 32], Some(1)));
+    assert_eq!(
+        (peer.public_key, peer.preshared_key.as_ref().map(|key| key.as_bytes()[0])),
+        (PublicKey([2; 32]), Some(1))
+    );
     let [a, b, c, d] = nets(&["10.0.0.0/24", "fd00::/64", "10.0.0.9/32", "192.168.0.0/16"])[..] else {
         panic!("four")
     };

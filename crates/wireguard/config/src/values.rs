@@ -4,17 +4,19 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use adit_core::IpNet;
+use adit_wireguard::{AllowedIp, KEY_LEN};
 use base64ct::{Base64, Encoding as _};
 use zeroize::Zeroizing;
 
-use super::model::{AllowedIp, Endpoint, HttpUrl, Key, Table};
+use super::model::{Endpoint, HttpUrl, Table};
 
 pub(super) type Value<T> = Result<T, &'static str>;
 
-pub(super) fn key(value: &str) -> Value<Key> {
-    let mut bytes = Zeroizing::new([0; 32]);
+/// The bytes of a key.
+pub(super) fn key(value: &str) -> Value<Zeroizing<[u8; KEY_LEN]>> {
+    let mut bytes = Zeroizing::new([0; KEY_LEN]);
     let decoded = Base64::decode(value, bytes.as_mut_slice()).map_or(0, <[u8]>::len);
-    if decoded == 32 { Ok(Key(bytes)) } else { Err("a key is 32 bytes in base64, as wg genkey writes it") }
+    if decoded == KEY_LEN { Ok(bytes) } else { Err("a key is 32 bytes in base64, as wg genkey writes it") }
 }
 
 pub(super) fn port(value: &str) -> Value<u16> {

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use adit_core::IpNet;
 use adit_openvpn_config::Role;
-use adit_wireguard_config::{AllowedIp, Table};
+use adit_wireguard::AllowedIp;
+use adit_wireguard_config::Table;
 
 use crate::host::configuration::Dialect;
 use crate::host::place::place_in;

@@ -17,7 +17,7 @@ use adit_testbed::{
     Authority, KeyKind, Namespace, Ping, Process, Purpose, Scratch, Validity, can_run, connect, program,
     wait_until, wait_until_reachable, wireguard_listens, wireguard_socket,
 };
-use adit_wireguard::{AllowedIp, Changes, Interface, PeerChange, PrivateKey, PublicKey};
+use adit_wireguard::{AllowedIp, Changes, Interface, PeerChange};
 use zeroize::Zeroizing;
 
 use crate::host::log::Logger;
@@ -96,10 +96,10 @@ impl Bed {
         let key = config.interface.private_key.expect("it has one");
         let peer = |peer: &adit_wireguard_config::Peer| PeerChange {
             allowed_ips: vec![AllowedIp::Add(format!("{PEER}/32").parse().unwrap())],
-            ..PeerChange::new(PublicKey(peer.public_key))
+            ..PeerChange::new(peer.public_key)
         };
         Changes {
-            private_key: Some(PrivateKey::new(*key.bytes())),
+            private_key: Some(Some(key)),
             listen_port: config.interface.listen_port,
             peers: config.peers.iter().map(peer).collect(),
             ..Changes::default()

@@ -108,7 +108,7 @@ fn loses_scripts_in_use(new: &Config, old: &Config) -> bool {
 mod tests {
     use std::path::Path;
 
-    use adit_openvpn_config::ClientCertificates;
+    use adit_pki::CertificateDemand;
 
     use super::*;
 
@@ -176,9 +176,9 @@ mod tests {
         };
         let added = of("", &format!("{LINES}max-clients 7\n"));
         assert!(added.later.iter().any(|(one, _)| one[0] == "plugin"), "{:?}", added.later);
-        assert_eq!(certificates(&added), (ClientCertificates::Require, 0, 7));
+        assert_eq!(certificates(&added), (CertificateDemand::Require, 0, 7));
         let removed = of(LINES, "max-clients 7\n");
-        assert_eq!(certificates(&removed), (ClientCertificates::None, 1, 7));
+        assert_eq!(certificates(&removed), (CertificateDemand::None, 1, 7));
     }
 
     /// The tunnel would ask for the script of before, and the helper would refuse it.

@@ -13,9 +13,8 @@ use std::time::{Duration, Instant};
 use adit_core::{PeerId, PoolEntry, Protocol, Severity};
 use adit_io::{Handle, HelperFiles};
 use adit_openvpn::request::{NoSettings, PeerSettings, Reply};
-use adit_openvpn_config::{PerClient, PoolFile, client_file_name, parse_pool_file};
+use adit_openvpn_config::{PerClient, PoolFile, client_file_name, parse_client_file, parse_pool_file};
 
-use super::client_settings;
 use crate::host::log::Logger;
 
 /// The file for clients that have none of their own.
@@ -141,7 +140,7 @@ impl LastGood {
                 self.0.remove(&shown);
                 return Ok(None);
             }
-            Ok(Some(text)) => client_settings::parse(&shown, &text).map_err(|failure| failure.to_string()),
+            Ok(Some(text)) => parse_client_file(&shown, &text).map_err(|failure| failure.to_string()),
             Err(error) => Err(format!("{shown}: {error}")),
         };
         match (parsed, self.0.get(&shown)) {

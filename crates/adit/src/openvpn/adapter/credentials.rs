@@ -10,9 +10,10 @@ use std::thread::{self, JoinHandle};
 
 use adit_core::Protocol;
 use adit_io::{Handle, HelperAccess};
+use adit_openvpn::params::StaticChallenge;
 use adit_openvpn::request::{Challenge, ChallengeResponse, Reply, UserPassword};
 use adit_openvpn_config::Secret;
-use adit_openvpn_config::{StaticChallenge, UserAuth, UserPass};
+use adit_openvpn_config::{UserAuth, UserPass};
 use zeroize::Zeroizing;
 
 use super::management::{PendingQueries, Topic};

@@ -26,7 +26,8 @@ use std::thread::JoinHandle;
 
 use adit_core::{Protocol, Severity};
 use adit_io::{Handle, HelperFiles};
-use adit_openvpn_config::{AuthRetry, Config, Role};
+use adit_openvpn::params::AuthRetry;
+use adit_openvpn_config::{Config, Role};
 use signal_hook::consts::SIGTERM;
 use zeroize::Zeroizing;
 

@@ -20,11 +20,9 @@ use adit_core::prefix_table::{SourcePrefix, prefixes};
 use adit_core::{Protocol, TableUsage};
 use adit_io::{Handle, ScriptCall, ScriptInput, ScriptLauncher, ScriptRun};
 use adit_openvpn::request::{PeerSettings, Reply, Script, ScriptFile, ScriptId, ScriptOutcome, TunnelFacts};
-use adit_openvpn_config::Access;
+use adit_openvpn_config::{Access, parse_client_file};
 use queue::{Queue, Waiting};
 use zeroize::Zeroizing;
-
-use super::client_settings;
 
 /// Processes at once; further scripts wait for their turn. Service managers limit tasks, too.
 const MOST_AT_ONCE: usize = 8;
@@ -433,7 +431,7 @@ fn outcome(script: &Script, run: &ScriptRun, exit: Result<i32, String>) -> Scrip
 
 fn settings_of(argv: &[String], text: &[u8]) -> Result<Box<PeerSettings>, String> {
     let name = format!("what {} wrote", argv.first().map_or("the script", String::as_str));
-    match client_settings::parse(&name, text) {
+    match parse_client_file(&name, text) {
         Ok((settings, _)) => Ok(Box::new(settings)),
         Err(failure) => Err(failure.to_string()),
     }

@@ -5,12 +5,9 @@ use std::time::Duration;
 
 use adit_core::UnixTime;
 use adit_openvpn::params::{DataParams, StaticParams};
-use adit_openvpn::static_key::StaticKey;
 use adit_openvpn_config::{Config, Role, SharedSecret};
 
-use super::translate::{
-    data, keepalive, key_direction, local_settings, point_to_point_settings, remote_params,
-};
+use super::translate::{data, local_settings, point_to_point_settings, remote_params};
 
 /// The parameters of a tunnel with a static key.
 pub(crate) fn params(
@@ -30,7 +27,6 @@ pub(crate) fn params(
         mssfix,
         ..
     } = data(config);
-    let (key, direction) = (StaticKey::from_bytes(secret.key.bytes()), key_direction(secret.direction));
     let waiting = StaticParams {
         digest,
         compression,
@@ -40,11 +36,11 @@ pub(crate) fn params(
         tun_mtu,
         told_mtu,
         mssfix,
-        keepalive: keepalive(config),
+        keepalive: config.liveness,
         limits: config.limits,
         float: config.socket.float,
         resolve_timeout,
-        ..StaticParams::new(key, direction, secret.cipher, wall_at_origin)
+        ..StaticParams::new(secret.key.clone(), secret.direction, secret.cipher, wall_at_origin)
     };
     match &config.role {
         Role::Client(client) => StaticParams {

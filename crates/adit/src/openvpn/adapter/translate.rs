@@ -11,8 +11,7 @@ mod script_facts;
 mod server;
 
 pub(crate) use client::{client_params, remote_params};
-pub(crate) use control::key_direction;
-pub(crate) use data::{data, keepalive};
+pub(crate) use data::data;
 pub(crate) use driver::{driver_config, remotes, txqueuelen};
 pub(crate) use own_end::{local_settings, point_to_point_settings};
 pub(crate) use peer::warnings;

@@ -6,10 +6,9 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use adit_core::UnixTime;
-use adit_openvpn::static_key;
-use adit_openvpn::wrap::v2::{Metadata, SERVER_KEY_LEN, ServerKey};
-use adit_openvpn_config::CommandLineOption;
-use adit_openvpn_config::{KeyOwner, StaticKey, TlsCryptV2Key, TokenSecret};
+use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::wrap::v2::{Metadata, ServerKey};
+use adit_openvpn_config::{CommandLineOption, TokenSecret};
 use base64ct::{Base64, Encoding as _};
 use rand_core::{OsRng, TryRngCore as _};
 use zeroize::Zeroizing;
@@ -63,7 +62,7 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 fn static_key() -> Result<Zeroizing<String>, Failure> {
-    let key = StaticKey::from_bytes(*random()?).to_text();
+    let key = StaticKey::from_bytes(&*random()?).to_text();
     let mut text = Zeroizing::new(String::with_capacity(STATIC_KEY_HEAD.len() + key.len()));
     text.push_str(STATIC_KEY_HEAD);
     text.push_str(&key);
@@ -71,9 +70,7 @@ fn static_key() -> Result<Zeroizing<String>, Failure> {
 }
 
 fn server_key() -> Result<Zeroizing<String>, Failure> {
-    let bytes = random::<SERVER_KEY_LEN>()?;
-    let key = TlsCryptV2Key::from_bytes(KeyOwner::Server, bytes.as_slice());
-    key.map(|key| key.to_text()).ok_or_else(|| Failure::World("the key has a wrong length".to_owned()))
+    Ok(ServerKey::from_bytes(&*random()?).to_text())
 }
 
 /// A client's key, wrapped by the server's. Without metadata it says when it was made.
@@ -92,13 +89,9 @@ fn client_key(server_file: Option<&str>, metadata: Option<&str>) -> Result<Zeroi
     let failed = |why: String| Failure::World(format!("{file}: {why}"));
     let text =
         std::fs::read_to_string(file).map(Zeroizing::new).map_err(|error| failed(error.to_string()))?;
-    let server = TlsCryptV2Key::parse(&text, KeyOwner::Server).map_err(failed)?;
-    let server = server.bytes().try_into().map_err(|_| failed("a wrong length".to_owned()))?;
-    let key = static_key::StaticKey::from_bytes(&*random()?);
-    let wrapped = ServerKey::from_bytes(server).wrap(&key, &metadata);
-    let wrapped = wrapped.map_err(|why| Failure::World(why.to_string()))?;
-    let key = TlsCryptV2Key::from_bytes(KeyOwner::Client, &wrapped.to_bytes());
-    key.map(|key| key.to_text()).ok_or_else(|| Failure::World("the key has a wrong length".to_owned()))
+    let server = ServerKey::parse(&text).map_err(failed)?;
+    let wrapped = server.wrap(&StaticKey::from_bytes(&*random()?), &metadata);
+    Ok(wrapped.map_err(|why| Failure::World(why.to_string()))?.to_text())
 }
 
 fn now() -> UnixTime {
@@ -117,6 +110,7 @@ fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, Failure> {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
+    use adit_openvpn::wrap::v2::ClientKey;
     use adit_testbed::Scratch;
 
     use super::*;
@@ -151,8 +145,8 @@ mod tests {
             assert!(StaticKey::parse(&read(name)).is_ok(), "{name}");
         }
         assert!(read("a") != read("b"));
-        assert!(TlsCryptV2Key::parse(&read("e"), KeyOwner::Server).is_ok());
-        assert!(TlsCryptV2Key::parse(&read("f"), KeyOwner::Client).is_ok());
+        assert!(ServerKey::parse(&read("e")).is_ok());
+        assert!(ClientKey::parse(&read("f")).is_ok());
         assert!(TokenSecret::parse(&read("g")).is_ok());
         let (server, client) = (path("e"), path("h"));
         let with = |metadata| {

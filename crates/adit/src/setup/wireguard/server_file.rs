@@ -168,9 +168,9 @@ mod tests {
             *text
         );
         let bob = &config.peers[1];
-        assert_eq!((bob.public_key, bob.preshared_key.as_ref().unwrap().bytes()), ([129; 32], &[129; 32]));
+        assert_eq!((bob.public_key, bob.preshared_key.as_ref().unwrap().as_bytes()), (key(129), &[129; 32]));
         let allowed = ["10.8.0.129/32", "fd00::129/128"].map(|net| net.parse().unwrap());
-        assert_eq!(bob.allowed_ips, allowed.map(adit_wireguard_config::AllowedIp::Add));
+        assert_eq!(bob.allowed_ips, allowed.map(adit_wireguard::AllowedIp::Add));
         assert_eq!(public_keys(&text), [key(128), key(129)]);
     }
 

@@ -128,7 +128,7 @@ fn print(config: &Config, state: &State) -> Zeroizing<String> {
         let _ = writeln!(text, "PrivateKey = {}", *key.to_base64());
     }
     for it in &state.peers {
-        let of_file = config.peers.iter().find(|peer| peer.public_key == it.public_key);
+        let of_file = config.peers.iter().find(|peer| peer.public_key.0 == it.public_key);
         peer(&mut text, it, of_file.into_iter().flat_map(|peer| &peer.directives));
     }
     text
@@ -253,7 +253,7 @@ mod tests {
         assert!(text.starts_with(&keys), "{text}");
         assert!(text.len() <= size(&read(before.as_bytes()).expect("a good file"), &state()));
         let after = read(text.as_bytes()).expect("a good file");
-        assert_eq!(after.interface.private_key.as_ref().map(|key| *key.bytes()), Some([0x40; 32]));
+        assert_eq!(after.interface.private_key.as_ref().map(|key| *key.as_bytes()), Some([0x40; 32]));
         assert_eq!(after.peers[0].endpoint.as_ref().map(|it| it.host.as_str()), Some("2001:db8::1"));
         assert_eq!((after.peers[0].allowed_ips.len(), after.peers[0].persistent_keepalive), (2, Some(25)));
         // The text that was written stays as it is when it is written anew.

@@ -15,9 +15,7 @@ use std::sync::Arc;
 
 use adit_core::{Ended, Severity, TunnelSettings, escaped};
 use adit_io::{DriverError, Handle, Helper, Netlink, TunConfig};
-use adit_wireguard::{
-    AllowedIp, Changes, Interface, PeerChange, PostQuantum, PresharedKey, PrivateKey, PublicKey,
-};
+use adit_wireguard::{Changes, Interface, PeerChange};
 use adit_wireguard_config::{self as file, Parsed};
 
 use self::access::Access;
@@ -266,46 +264,26 @@ pub(crate) fn kill_switch_mark(args: &Options, file: &Path, parsed: &Parsed) -> 
 /// What `wg` sets of a file: an interface without peers becomes what the file says.
 fn changes(config: &file::Config, endpoints: &Endpoints, streams: &Streams) -> Changes {
     let file::Config { interface, peers } = config;
-    let key = interface.private_key.as_ref().map(|key| PrivateKey::new(*key.bytes()));
     let peer = |peer: &file::Peer| PeerChange {
-        preshared_key: Some(
-            peer.preshared_key
-                .as_ref()
-                .map_or_else(PresharedKey::default, |key| PresharedKey::new(*key.bytes())),
-        ),
+        preshared_key: Some(peer.preshared_key.clone().unwrap_or_default()),
         endpoint: endpoints.get(&peer.line).copied(),
         remote: streams.number(peer),
         name: peer.name.clone(),
         persistent_keepalive: peer.persistent_keepalive,
         blocked: access::has_expired(peer).then_some(true),
-        post_quantum: Some(post_quantum(config.post_quantum(peer))),
+        post_quantum: Some(config.post_quantum(peer)),
         replace_allowed_ips: true,
-        allowed_ips: peer.allowed_ips.iter().map(allowed_ip).collect(),
-        ..PeerChange::new(PublicKey(peer.public_key))
+        allowed_ips: peer.allowed_ips.clone(),
+        ..PeerChange::new(peer.public_key)
     };
     Changes {
-        private_key: Some(key.flatten()),
+        private_key: Some(interface.private_key.clone()),
         listen_port: interface.listen_port,
         fwmark: interface.fwmark,
         replace_peers: true,
         // Without a program the thread of `access` admits at once.
         gated: Some(interface.client_connect.is_some()),
         peers: peers.iter().map(peer).collect(),
-    }
-}
-
-const fn post_quantum(setting: file::PostQuantum) -> PostQuantum {
-    match setting {
-        file::PostQuantum::Off => PostQuantum::Off,
-        file::PostQuantum::On => PostQuantum::On,
-        file::PostQuantum::Required => PostQuantum::Required,
-    }
-}
-
-fn allowed_ip(change: &file::AllowedIp) -> AllowedIp {
-    match change {
-        file::AllowedIp::Add(net) => AllowedIp::Add(*net),
-        file::AllowedIp::Remove(net) => AllowedIp::Remove(*net),
     }
 }
 

@@ -9,7 +9,6 @@ use adit_core::UnixTime;
 use adit_openvpn::wire::{ControlBody, Header, Opcode, Sid};
 use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::wrap::v2::ClientKey;
-use adit_openvpn_config::{KeyOwner, TlsCryptV2Key};
 use adit_testbed::{MAX_WAIT, SpoofedFlood, can_run, wait_until, wait_until_reachable};
 
 use crate::bed::{Bed, PROGRAMS};
@@ -73,8 +72,7 @@ fn withstand(name: &str, wrap: Wrap) {
             let text = client_text.borrow();
             let (_, block) = text.split_once("<tls-crypt-v2>\n").unwrap();
             let (block, _) = block.split_once("</tls-crypt-v2>").unwrap();
-            let key = TlsCryptV2Key::parse(block, KeyOwner::Client).unwrap();
-            WrapConfig::tls_crypt_v2(&ClientKey::from_bytes(key.bytes()).unwrap())
+            WrapConfig::tls_crypt_v2(&ClientKey::parse(block).unwrap())
         }
         _ => WrapConfig::Plain,
     };

@@ -139,7 +139,7 @@ pub(super) fn start_program(program: Program, namespace: &Namespace, file: &Path
     let is_client = peers.first().is_some_and(|peer| peer.endpoint.is_some());
     for peer in peers.iter().filter(|_| is_client) {
         for allowed in &peer.allowed_ips {
-            let adit_wireguard_config::AllowedIp::Add(net) = allowed else { continue };
+            let adit_wireguard::AllowedIp::Add(net) = allowed else { continue };
             namespace.ip(&["route", "add", &net.to_string(), "dev", device]).unwrap();
         }
     }

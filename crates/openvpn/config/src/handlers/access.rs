@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use adit_core::configuration::Problem;
+use adit_openvpn::access::PasswordScript;
+use adit_pki::CertificateDemand;
 
 use crate::directives::args::Args;
 use crate::directives::{Effect, done, skip};
 use crate::draft::{Draft, Material, Source};
 use crate::lexer::split;
-use crate::model::{ClientCertificates, PasswordScript, TokenTimes};
+use crate::model::TokenTimes;
 
 type Done = Result<Effect, String>;
 
@@ -82,12 +84,12 @@ pub(crate) fn username_as_name(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(crate) fn client_certificates(draft: &mut Draft, args: &Args<'_>) -> Done {
     let modes = [
-        ("require", ClientCertificates::Require),
-        ("optional", ClientCertificates::Optional),
-        ("none", ClientCertificates::None),
+        ("require", CertificateDemand::Require),
+        ("optional", CertificateDemand::Optional),
+        ("none", CertificateDemand::None),
     ];
     draft.access.certificates =
-        if args.opt(0).is_some() { args.choice(0, &modes)? } else { ClientCertificates::Require };
+        if args.opt(0).is_some() { args.choice(0, &modes)? } else { CertificateDemand::Require };
     draft.certificates_at = Some(args.entry.at.clone());
     done()
 }
@@ -161,7 +163,7 @@ pub(crate) fn check(draft: &Draft, problems: &mut Vec<Problem>) {
         ));
     }
     if let (Some(at), false, true) =
-        (&draft.certificates_at, verified, draft.access.certificates != ClientCertificates::Require)
+        (&draft.certificates_at, verified, draft.access.certificates != CertificateDemand::Require)
     {
         problems.push(at.problem(
             "clients without a certificate must show a password: write `auth-user-pass-verify COMMAND via-file` \

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
+use adit_openvpn::params::{AuthRetry, StaticChallenge};
+
 use crate::Secret;
 use crate::directives::args::Args;
 use crate::directives::{Effect, done, skip};
 use crate::draft::Draft;
-use crate::model::{AuthRetry, StaticChallenge, UserPass};
+use crate::model::UserPass;
 
 type Done = Result<Effect, String>;
 

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use adit_core::{Cipher, Digest, IdleLimit, ReplayWindow};
+use adit_openvpn::codec::Compression;
+use adit_openvpn::params::{Fragment, MssFix};
 
 use crate::directives::args::Args;
 use crate::directives::{Effect, done, done_but, skip};
 use crate::draft::Draft;
-use crate::model::{Compression, Fragment, Mssfix, OnTimeout};
 
 type Done = Result<Effect, String>;
 
@@ -182,7 +183,7 @@ pub(crate) fn fragment(draft: &mut Draft, args: &Args<'_>) -> Done {
     let bytes = args.number(0, 68..=u16::MAX)?;
     let fragment = match args.opt(1) {
         None => Fragment::Payload(bytes),
-        Some("mtu") => Fragment::Outer(bytes),
+        Some("mtu") => Fragment::Mtu(bytes),
         Some(other) => return Err(args.bad(other, "`mtu`, or nothing")),
     };
     draft.data.fragment = Some((fragment, args.entry.at.clone()));
@@ -200,7 +201,7 @@ pub(crate) fn replay_window(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(crate) fn mssfix(draft: &mut Draft, args: &Args<'_>) -> Done {
     if args.opt(0).is_none() {
-        draft.data.mssfix = Mssfix::Default;
+        draft.data.mssfix = MssFix::Default;
         return done();
     }
     let bytes: u16 = args.number(0, 0..=u16::MAX)?;
@@ -211,10 +212,10 @@ pub(crate) fn mssfix(draft: &mut Draft, args: &Args<'_>) -> Done {
         (_, Some(other)) if other != "mtu" && other != "fixed" => {
             return Err(args.bad(other, "`mtu` or `fixed`"));
         }
-        (0, _) => Mssfix::Off,
-        (_, Some("mtu")) => Mssfix::Outer(bytes),
-        (_, Some(_)) => Mssfix::Fixed(bytes),
-        (_, None) => Mssfix::Payload(bytes),
+        (0, _) => MssFix::Off,
+        (_, Some("mtu")) => MssFix::Mtu(bytes),
+        (_, Some(_)) => MssFix::Fixed(bytes),
+        (_, None) => MssFix::Payload(bytes),
     };
     done()
 }
@@ -242,13 +243,13 @@ pub(crate) fn ping(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(crate) fn ping_restart(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.liveness.timeout = args.seconds_or_never(0)?;
-    draft.liveness.on_timeout = OnTimeout::Restart;
+    draft.liveness.exit = false;
     done()
 }
 
 pub(crate) fn ping_exit(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.liveness.timeout = args.seconds_or_never(0)?;
-    draft.liveness.on_timeout = OnTimeout::Exit;
+    draft.liveness.exit = true;
     done()
 }
 

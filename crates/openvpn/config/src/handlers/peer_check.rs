@@ -1,5 +1,7 @@
 //! What the peer's certificate must show: the directives, their values, and how they print.
 
+use adit_pki::{NameCheck, NameField};
+
 use crate::directives::args::Args;
 use crate::directives::{Effect, done, done_but};
 use crate::draft::Draft;
@@ -36,39 +38,6 @@ impl PeerCheck {
             || !self.fingerprints.is_empty()
             || self.extended_usage.as_deref() == Some(SERVER_AUTH)
     }
-}
-
-/// `verify-x509-name`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NameCheck {
-    /// What to compare.
-    pub kind: NameKind,
-    /// With what.
-    pub value: String,
-}
-
-/// What `verify-x509-name` compares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum NameKind {
-    /// The whole subject, as `C=XX, O=…, CN=…`.
-    Subject,
-    /// The name (`x509-username-field`).
-    Name,
-    /// The start of the name.
-    NamePrefix,
-}
-
-/// A part of a certificate that can name its owner (`x509-username-field`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NameField {
-    /// The last attribute of the subject with this dotted OID.
-    Subject(String),
-    /// The certificate's serial number, in hexadecimal after `0x` (`serialNumber`).
-    Serial,
-    /// The last e-mail address among the subject's alternative names (`ext:subjectAltName`).
-    SubjectEmail,
-    /// The last e-mail address among the issuer's alternative names (`ext:issuerAltName`).
-    IssuerEmail,
 }
 
 /// `TLS Web Server Authentication`.
@@ -161,16 +130,20 @@ pub(crate) fn verify_x509_name(draft: &mut Draft, args: &Args<'_>) -> Done {
     if value.is_empty() {
         return Err(args.usage());
     }
-    let kinds =
-        [("subject", NameKind::Subject), ("name", NameKind::Name), ("name-prefix", NameKind::NamePrefix)];
-    let kind = if args.opt(1).is_some() { args.choice(1, &kinds)? } else { NameKind::Subject };
-    if kind == NameKind::Subject && !value.contains('=') {
+    let kinds: [(&str, fn(String) -> NameCheck); 3] = [
+        ("subject", NameCheck::Subject),
+        ("name", NameCheck::CommonName),
+        ("name-prefix", NameCheck::CommonNamePrefix),
+    ];
+    let check = if args.opt(1).is_some() { args.choice(1, &kinds)? } else { NameCheck::Subject };
+    let check = check(value.into());
+    if matches!(check, NameCheck::Subject(_)) && !value.contains('=') {
         return Err(args.bad(
             value,
             format!("the whole subject such as \"CN=…\", or `verify-x509-name {value} name` to compare the common name"),
         ));
     }
-    draft.tls.peer.name = Some(NameCheck { kind, value: value.into() });
+    draft.tls.peer.name = Some(check);
     done()
 }
 
@@ -284,12 +257,12 @@ pub(crate) fn print(out: &mut Out, peer: &PeerCheck, is_server: bool) {
         out.line("verify-hash", &[hexadecimal(bytes).as_str(), digest]);
     }
     if let Some(check) = &peer.name {
-        let kind = match check.kind {
-            NameKind::Subject => "subject",
-            NameKind::Name => "name",
-            NameKind::NamePrefix => "name-prefix",
+        let (value, kind) = match check {
+            NameCheck::Subject(value) => (value, "subject"),
+            NameCheck::CommonName(value) => (value, "name"),
+            NameCheck::CommonNamePrefix(value) => (value, "name-prefix"),
         };
-        out.line("verify-x509-name", &[&check.value, kind]);
+        out.line("verify-x509-name", &[value.as_str(), kind]);
     }
     if !peer.name_fields.is_empty() {
         let word = |field: &NameField| match field {

@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 
 use adit_core::{IpNet, Route, RouteVia, is_domain};
+use adit_openvpn::params::{PullAction, PullFilter};
 
 use crate::directives::args::Args;
 use crate::directives::{Effect, done, done_but, skip};
 use crate::draft::Draft;
-use crate::model::{NamedRoute, PullAction, PullFilter, RedirectGateway};
+use crate::model::{NamedRoute, RedirectGateway};
 
 type Done = Result<Effect, String>;
 

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use adit_core::Rate;
+
 use crate::directives::args::Args;
 use crate::directives::{Effect, done, done_but, done_with_doubt};
 use crate::draft::Draft;
 use crate::handlers::process::path;
 use crate::handlers::pushed::doubt;
-use crate::model::{Frequency, PortShare};
+use crate::model::PortShare;
 
 type Done = Result<Effect, String>;
 
@@ -123,10 +125,10 @@ pub(crate) fn max_clients(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
-fn frequency(args: &Args<'_>) -> Result<Frequency, String> {
+fn frequency(args: &Args<'_>) -> Result<Rate, String> {
     let count = args.number(0, 1..=i32::MAX as u32)?;
     let seconds: u32 = args.number(1, 1..=i32::MAX as u32)?;
-    Ok(Frequency { count, period: Duration::from_secs(u64::from(seconds)) })
+    Ok(Rate { count, period: Duration::from_secs(u64::from(seconds)) })
 }
 
 pub(crate) fn connect_freq(draft: &mut Draft, args: &Args<'_>) -> Done {

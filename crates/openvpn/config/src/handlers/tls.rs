@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use adit_openvpn::wrap::KeyDirection;
+
 use crate::HASHED_FILES;
 use crate::Pem;
 use crate::directives::args::Args;
 use crate::directives::{Effect, done, done_but, skip};
 use crate::draft::{Draft, Material, Source};
-use crate::model::{CertProfile, Crl, KeyDirection, KeyPassword, TlsName, TlsVersion};
+use crate::model::{CertProfile, Crl, KeyPassword, TlsName, TlsVersion};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -71,14 +73,14 @@ pub(crate) fn askpass(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 pub(crate) fn tls_auth(draft: &mut Draft, args: &Args<'_>) -> Done {
     if args.opt(1).is_some() {
-        draft.tls.direction = Some(direction(args, 1)?);
+        draft.tls.direction = direction(args, 1)?;
     }
     material(&mut draft.tls.tls_auth, args)
 }
 
 pub(crate) fn secret(draft: &mut Draft, args: &Args<'_>) -> Done {
     if args.opt(1).is_some() {
-        draft.tls.direction = Some(direction(args, 1)?);
+        draft.tls.direction = direction(args, 1)?;
     }
     material(&mut draft.tls.secret, args)
 }
@@ -111,8 +113,8 @@ fn direction(args: &Args<'_>, index: usize) -> Result<KeyDirection, String> {
 
 pub(crate) fn key_direction(draft: &mut Draft, args: &Args<'_>) -> Done {
     draft.tls.direction = match args.get(0)? {
-        "bidirectional" => None,
-        _ => Some(direction(args, 0)?),
+        "bidirectional" => KeyDirection::Bidirectional,
+        _ => direction(args, 0)?,
     };
     done()
 }

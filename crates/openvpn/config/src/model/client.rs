@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use adit_core::{Dns, Ipv6Net, Transport};
+use adit_openvpn::params::{AuthRetry, PullFilter, StaticChallenge};
 
 use super::{Family, Proxy, StaticIpv4};
 use crate::Secret;
@@ -78,29 +79,6 @@ pub struct RedirectGateway {
     pub bypass_dns: bool,
 }
 
-/// What a client does when its username and password are refused (`auth-retry`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum AuthRetry {
-    /// It ends.
-    #[default]
-    None,
-    /// It tries again with the same.
-    NoInteract,
-    /// It asks for others.
-    Interact,
-}
-
-/// A question whose answer goes with the password (`static-challenge`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StaticChallenge {
-    /// What to ask.
-    pub text: String,
-    /// Whether the answer may be seen while it is typed.
-    pub echo: bool,
-    /// The answer is put behind the password as it is (`concat`). Otherwise both are packed as `SCRV1`.
-    pub concat: bool,
-}
-
 /// How a client authenticates itself by username and password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserAuth {
@@ -154,24 +132,4 @@ pub struct Bind {
     pub address: Option<IpAddr>,
     /// Port; 0 for any.
     pub port: u16,
-}
-
-/// A rule of `pull-filter`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PullFilter {
-    /// What to do with an option that matches.
-    pub action: PullAction,
-    /// The option matches if it starts with this text.
-    pub prefix: String,
-}
-
-/// What a `pull-filter` does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PullAction {
-    /// Take the option.
-    Accept,
-    /// Go on without it.
-    Ignore,
-    /// Restart the connection.
-    Reject,
 }

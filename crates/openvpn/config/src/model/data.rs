@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use adit_core::{Cipher, Digest, ReplayWindow};
+use adit_openvpn::codec::Compression;
+use adit_openvpn::params::{Fragment, MssFix};
 
 /// The data channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,21 +33,7 @@ pub struct DataChannel {
     /// How late packets may come (`replay-window`): 1 to 65536 packets, 0 to 600 seconds.
     pub replay_window: ReplayWindow,
     /// Largest TCP segments inside.
-    pub mssfix: Mssfix,
-}
-
-/// What `comp-lzo` and `compress` add to each payload. adit never compresses: it speaks the framing alone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compression {
-    /// Nothing.
-    #[default]
-    None,
-    /// The byte of `comp-lzo no`.
-    LzoNo,
-    /// The byte of `compress stub`.
-    Stub,
-    /// The escapes of `compress stub-v2`.
-    StubV2,
+    pub mssfix: MssFix,
 }
 
 /// What becomes of packets that the peer compressed (`comp-lzo`, `compress`, `allow-compression`).
@@ -60,53 +48,6 @@ pub enum Decompression {
     Named,
     /// They are dropped, and a client accepts no algorithm from its server (`allow-compression no`).
     Refused,
-}
-
-/// `fragment`: the largest datagram, 68 bytes at least.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fragment {
-    /// Without its IP and UDP headers.
-    Payload(u16),
-    /// With them (`mtu`).
-    Outer(u16),
-}
-
-/// `mssfix`, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mssfix {
-    /// As OpenVPN does without the directive: that of `fragment` if there is one; else an outer size of 1492 if the TUN's
-    /// MTU is 1500, and else its MTU.
-    #[default]
-    Default,
-    /// Leave segments alone.
-    Off,
-    /// The datagram without its IP and UDP headers stays within this.
-    Payload(u16),
-    /// The datagram with its IP and UDP headers stays within this (`mtu`).
-    Outer(u16),
-    /// The inner packet stays within this (`fixed`).
-    Fixed(u16),
-}
-
-/// Pings and what their absence means.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Liveness {
-    /// Ping after so long without sending.
-    pub ping: Option<Duration>,
-    /// The peer is gone after so long without receiving.
-    pub timeout: Option<Duration>,
-    /// What then.
-    pub on_timeout: OnTimeout,
-}
-
-/// What to do when the peer is gone. A server drops the client in either case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum OnTimeout {
-    /// Connect anew (`ping-restart`).
-    #[default]
-    Restart,
-    /// End (`ping-exit`).
-    Exit,
 }
 
 /// When keys are renewed.

@@ -4,10 +4,14 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use adit_core::Rate;
 use adit_core::{IpNet, Ipv4Net, Ipv6Net};
+use adit_openvpn::access::PasswordScript;
+use adit_openvpn::params::TlsCryptV2;
+use adit_pki::CertificateDemand;
 
 use super::{Listen, PasswordBackEnd};
-use crate::{TlsCryptV2Key, TokenSecret};
+use crate::TokenSecret;
 
 /// What belongs to a server only. Its topology is always `subnet`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +63,7 @@ pub struct PortShare {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Whether clients must show certificates (`verify-client-cert`).
-    pub certificates: ClientCertificates,
+    pub certificates: CertificateDemand,
     /// The script that verifies usernames and passwords (`auth-user-pass-verify`).
     pub verify: Option<PasswordScript>,
     /// What judges usernames and passwords, too (`plugin`). All must say yes.
@@ -102,27 +106,6 @@ impl Access {
     }
 }
 
-/// `verify-client-cert`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ClientCertificates {
-    /// Every client must show one.
-    #[default]
-    Require,
-    /// One that is shown must be good.
-    Optional,
-    /// They are not asked for.
-    None,
-}
-
-/// `auth-user-pass-verify`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PasswordScript {
-    /// The program and its arguments.
-    pub argv: Vec<String>,
-    /// Username and password come in a file (`via-file`), not in the environment (`via-env`).
-    pub by_file: bool,
-}
-
 /// `auth-gen-token`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenTimes {
@@ -162,30 +145,10 @@ pub struct Admission {
     /// [`Config::wrap`](super::Config::wrap) names.
     pub tls_crypt_v2: Option<TlsCryptV2>,
     /// New clients at most (`connect-freq`); `None` without limit.
-    pub connect_freq: Option<Frequency>,
+    pub connect_freq: Option<Rate>,
     /// Answers at most to first packets from one address (`connect-freq-initial`); `None` for the default, 100 in
     /// 10 s.
-    pub connect_freq_initial: Option<Frequency>,
-}
-
-/// `tls-crypt-v2` of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsCryptV2 {
-    /// The key that wraps the clients' keys.
-    pub key: TlsCryptV2Key,
-    /// Turn away clients before OpenVPN 2.6 (`force-cookie`).
-    pub force_cookie: bool,
-    /// Turn away keys that are older (`tls-crypt-v2-max-age`).
-    pub max_age: Option<Duration>,
-}
-
-/// So many in such a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frequency {
-    /// How many, from 1.
-    pub count: u32,
-    /// In which time, from 1 s.
-    pub period: Duration,
+    pub connect_freq_initial: Option<Rate>,
 }
 
 /// A server's inner IPv4 network.

@@ -2,8 +2,12 @@
 
 use std::path::PathBuf;
 
+use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::wrap::KeyDirection;
+use adit_openvpn::wrap::v2::ClientKey;
+
 use super::{ExternalIdentity, PeerCheck};
-use crate::{Pem, Secret, StaticKey, TlsCryptV2Key};
+use crate::{Pem, Secret};
 
 /// Certificates and TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,8 +129,8 @@ pub enum Wrap {
     TlsAuth {
         /// The key that both sides share.
         key: StaticKey,
-        /// Which halves to use; `None` the same for both directions.
-        direction: Option<KeyDirection>,
+        /// Which half is for which direction.
+        direction: KeyDirection,
     },
     /// `tls-crypt`: authenticated and encrypted.
     TlsCrypt {
@@ -136,15 +140,6 @@ pub enum Wrap {
     /// `tls-crypt-v2` of a client.
     TlsCryptV2 {
         /// The client's own key.
-        key: TlsCryptV2Key,
+        key: ClientKey,
     },
-}
-
-/// `key-direction`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum KeyDirection {
-    /// 0, usually the server.
-    Normal,
-    /// 1, usually the client.
-    Inverse,
 }

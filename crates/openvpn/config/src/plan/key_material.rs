@@ -2,15 +2,19 @@
 
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::Arc;
 
 use adit_core::configuration::Problem;
+use adit_openvpn::params::TlsCryptV2;
+use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::wrap::v2::{ClientKey, ServerKey};
 use base64ct::{Base64, Encoding as _};
 use zeroize::Zeroizing;
 
 use crate::draft::{Draft, Material, Source, TlsDraft};
-use crate::model::{Crl, Identity, KeyPassword, Tls, TlsCryptV2, TlsVersion, Wrap};
+use crate::model::{Crl, Identity, KeyPassword, Tls, TlsVersion, Wrap};
 use crate::parser::Parser;
-use crate::{KeyOwner, Pem, Secret, StaticKey, TlsCryptV2Key, TokenSecret};
+use crate::{Pem, Secret, TokenSecret};
 
 /// Larger files are no certificates or keys.
 const MAX_FILE: usize = 4 << 20;
@@ -141,7 +145,7 @@ impl Parser<'_> {
                 ));
                 return None;
             }
-            return Some(Wrap::TlsCryptV2 { key: self.tls_crypt_v2_key(material, draft, KeyOwner::Client)? });
+            return Some(Wrap::TlsCryptV2 { key: self.key(material, draft, ClientKey::parse)? });
         }
         match (&tls.tls_auth, &tls.tls_crypt) {
             (None, None) => Some(Wrap::None),
@@ -284,42 +288,33 @@ impl Parser<'_> {
     /// A server's `tls-crypt-v2`, if it has one and there is no problem with it.
     pub(crate) fn tls_crypt_v2(&mut self, draft: &Draft) -> Option<TlsCryptV2> {
         let tls = &draft.tls;
-        let key = self.tls_crypt_v2_key(tls.tls_crypt_v2.as_ref()?, draft, KeyOwner::Server)?;
-        Some(TlsCryptV2 { key, force_cookie: tls.force_cookie, max_age: tls.client_key_max_age })
-    }
-
-    fn tls_crypt_v2_key(
-        &mut self,
-        material: &Material,
-        draft: &Draft,
-        owner: KeyOwner,
-    ) -> Option<TlsCryptV2Key> {
-        let text = self.text(material, draft)?;
-        let key = TlsCryptV2Key::parse(&text, owner).map_err(|why| material.at.problem(why));
-        key.map_err(|problem| self.problems.push(problem)).ok()
+        let key = self.key(tls.tls_crypt_v2.as_ref()?, draft, ServerKey::parse)?;
+        Some(TlsCryptV2 {
+            key: Arc::new(key),
+            force_cookie: tls.force_cookie,
+            max_age: tls.client_key_max_age,
+        })
     }
 
     /// `auth-gen-token-secret`; `None` if there are problems.
     pub(crate) fn token_secret(&mut self, material: &Material, draft: &Draft) -> Option<TokenSecret> {
-        let text = self.text(material, draft)?;
-        match TokenSecret::parse(&text) {
-            Ok(key) => Some(key),
-            Err(why) => {
-                self.problems.push(material.at.problem(why));
-                None
-            }
-        }
+        self.key(material, draft, TokenSecret::parse)
     }
 
+    /// A static key; `None` if there are problems.
     pub(crate) fn static_key(&mut self, material: &Material, draft: &Draft) -> Option<StaticKey> {
+        self.key(material, draft, StaticKey::parse)
+    }
+
+    /// The key that `parse` reads; `None` if there are problems.
+    fn key<T>(
+        &mut self,
+        material: &Material,
+        draft: &Draft,
+        parse: fn(&str) -> Result<T, String>,
+    ) -> Option<T> {
         let text = self.text(material, draft)?;
-        match StaticKey::parse(&text) {
-            Ok(key) => Some(key),
-            Err(why) => {
-                self.problems.push(material.at.problem(why));
-                None
-            }
-        }
+        parse(&text).map_err(|why| self.problems.push(material.at.problem(why))).ok()
     }
 }
 

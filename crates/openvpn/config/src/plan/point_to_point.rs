@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 
 use adit_core::Ipv4Net;
+use adit_openvpn::params::TlsCryptV2;
 
 use super::server::listen;
 use crate::directives::args::prefix_of;
 use crate::draft::Draft;
-use crate::model::{PointToPointConfig, StaticIpv4, TlsCryptV2};
+use crate::model::{PointToPointConfig, StaticIpv4};
 use crate::parser::Parser;
 
 /// Our IPv4 address from `ifconfig`; a wrong netmask is a problem.

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use adit_core::{IpNet, Ipv4Net, Ipv6Net, Transport};
+use adit_openvpn::params::TlsCryptV2;
 
 use super::process::placed;
 use super::{PORT, push_once};

@@ -2,6 +2,7 @@
 
 use adit_core::Cipher;
 use adit_core::configuration::{Kind, Problem};
+use adit_openvpn::wrap::KeyDirection;
 
 use super::side::Side;
 use crate::draft::Draft;
@@ -47,7 +48,7 @@ pub(super) fn shared_secret(draft: &Draft, parser: &mut Parser<'_>) -> Option<Sh
          drops it: move to certificates (`tls-server` and `tls-client` with \
          `ca` or `peer-fingerprint`)"
     )));
-    if draft.tls.direction.is_none() {
+    if draft.tls.direction == KeyDirection::Bidirectional {
         parser.warnings.push(at.problem(
             "`secret` without a direction: both ends seal with the same keys, so that what an end sent can be sent \
              back to it; write `secret FILE 0` at one end and `secret FILE 1` at the other (`key-direction` with a \
@@ -131,15 +132,15 @@ mod tests {
     use std::path::Path;
 
     use adit_core::{Digest, Transport};
+    use adit_openvpn::static_key::StaticKey;
 
     use super::*;
-    use crate::StaticKey;
-    use crate::model::{Bind, KeyDirection, Role};
+    use crate::model::{Bind, Role};
     use crate::{Parsed, parse};
 
     fn load(path: &Path) -> Result<Vec<u8>, String> {
         match path.to_str() {
-            Some("static.key") => Ok(StaticKey::from_bytes([7; 256]).to_text().as_bytes().to_vec()),
+            Some("static.key") => Ok(StaticKey::from_bytes(&[7; 256]).to_text().as_bytes().to_vec()),
             _ => Err("no such file".into()),
         }
     }
@@ -164,8 +165,8 @@ mod tests {
             "remote east.example\nsecret static.key 1\ncipher AES-256-CBC\nauth SHA256\nkeepalive 10 60",
         );
         let secret = parsed.config.secret.clone().unwrap();
-        assert_eq!((secret.direction, secret.cipher), (Some(KeyDirection::Inverse), Cipher::Aes256Cbc));
-        assert_eq!(secret.key, StaticKey::from_bytes([7; 256]));
+        assert_eq!((secret.direction, secret.cipher), (KeyDirection::Inverse, Cipher::Aes256Cbc));
+        assert_eq!(secret.key, StaticKey::from_bytes(&[7; 256]));
         assert_eq!(parsed.config.data.auth, Digest::Sha256);
         let Role::Client(client) = &parsed.config.role else { panic!("it connects") };
         assert!(!client.pull);
@@ -177,11 +178,11 @@ mod tests {
 
     #[test]
     fn an_end_without_remote_listens() {
-        let key = StaticKey::from_bytes([7; 256]).to_text();
+        let key = StaticKey::from_bytes(&[7; 256]).to_text();
         let parsed = good(&format!("port 5000\ncipher AES-128-CBC\n<secret>\n{}</secret>", key.as_str()));
         let Role::PointToPoint(point) = &parsed.config.role else { panic!("it waits") };
         assert_eq!((point.listen[0].port, point.listen[0].transport), (5000, Transport::Udp));
-        assert_eq!(parsed.config.secret.unwrap().direction, None);
+        assert_eq!(parsed.config.secret.unwrap().direction, KeyDirection::Bidirectional);
         assert!(parsed.warnings.iter().any(|warning| warning.text.contains("without a direction")));
 
         let key = "secret static.key 0\ncipher AES-192-CBC";

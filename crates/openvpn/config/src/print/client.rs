@@ -1,6 +1,7 @@
 //! The ends that connect: a client, and one end of a point-to-point tunnel. The other end waits.
 
 use adit_core::{Dns, Transport};
+use adit_openvpn::params::{AuthRetry, PullAction, StaticChallenge};
 
 use super::Out;
 use super::net::{print_addresses, print_listen, protocol};

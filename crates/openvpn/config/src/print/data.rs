@@ -1,6 +1,8 @@
 //! The data channel: its ciphers, and when its keys are renewed and its peer is taken for gone.
 
 use adit_core::{Cipher, IdleLimit, PeerLimits, ReplayWindow};
+use adit_openvpn::codec::Compression;
+use adit_openvpn::params::{Fragment, Keepalive, MssFix};
 
 use super::Out;
 use crate::model::*;
@@ -22,16 +24,16 @@ pub(crate) fn print_data(out: &mut Out, data: &DataChannel) {
     let ReplayWindow { packets, time } = data.replay_window;
     out.line("replay-window", &[packets.to_string(), time.as_secs().to_string()]);
     match data.mssfix {
-        Mssfix::Default => {}
-        Mssfix::Off => out.one("mssfix", 0),
-        Mssfix::Payload(bytes) => out.one("mssfix", bytes),
-        Mssfix::Outer(bytes) => out.line("mssfix", &[&bytes.to_string(), "mtu"]),
-        Mssfix::Fixed(bytes) => out.line("mssfix", &[&bytes.to_string(), "fixed"]),
+        MssFix::Default => {}
+        MssFix::Off => out.one("mssfix", 0),
+        MssFix::Payload(bytes) => out.one("mssfix", bytes),
+        MssFix::Mtu(bytes) => out.line("mssfix", &[&bytes.to_string(), "mtu"]),
+        MssFix::Fixed(bytes) => out.line("mssfix", &[&bytes.to_string(), "fixed"]),
     }
     match data.fragment {
         None => {}
         Some(Fragment::Payload(bytes)) => out.one("fragment", bytes),
-        Some(Fragment::Outer(bytes)) => out.line("fragment", &[&bytes.to_string(), "mtu"]),
+        Some(Fragment::Mtu(bytes)) => out.line("fragment", &[&bytes.to_string(), "mtu"]),
     }
 }
 
@@ -51,15 +53,12 @@ fn print_compression(out: &mut Out, data: &DataChannel) {
     }
 }
 
-pub(crate) fn print_liveness(out: &mut Out, liveness: &Liveness) {
+pub(crate) fn print_liveness(out: &mut Out, liveness: &Keepalive) {
     if let Some(ping) = liveness.ping {
         out.seconds("ping", ping);
     }
-    let name = match liveness.on_timeout {
-        OnTimeout::Restart => "ping-restart",
-        OnTimeout::Exit => "ping-exit",
-    };
-    if liveness.timeout.is_some() || liveness.on_timeout == OnTimeout::Exit {
+    let name = if liveness.exit { "ping-exit" } else { "ping-restart" };
+    if liveness.timeout.is_some() || liveness.exit {
         out.seconds(name, liveness.timeout.unwrap_or_default());
     }
 }

@@ -3,6 +3,9 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
+use adit_core::Rate;
+use adit_openvpn::params::TlsCryptV2;
+use adit_pki::CertificateDemand;
 use zeroize::Zeroizing;
 
 use super::Out;
@@ -97,9 +100,9 @@ fn print_access(out: &mut Out, access: &Access) {
         }
     }
     match access.certificates {
-        ClientCertificates::Require => {}
-        ClientCertificates::Optional => out.one("verify-client-cert", "optional"),
-        ClientCertificates::None => out.one("verify-client-cert", "none"),
+        CertificateDemand::Require => {}
+        CertificateDemand::Optional => out.one("verify-client-cert", "optional"),
+        CertificateDemand::None => out.one("verify-client-cert", "none"),
     }
     if access.optional {
         out.flag("auth-user-pass-optional");
@@ -137,7 +140,7 @@ pub(crate) fn print_admission(out: &mut Out, admission: &Admission) {
     let limits =
         [("connect-freq", admission.connect_freq), ("connect-freq-initial", admission.connect_freq_initial)];
     for (name, limit) in limits {
-        if let Some(Frequency { count, period }) = limit {
+        if let Some(Rate { count, period }) = limit {
             out.line(name, &[count.to_string(), period.as_secs().to_string()]);
         }
     }

@@ -1,14 +1,16 @@
 //! TLS, and the keys that wrap it or stand in its place.
 
+use adit_openvpn::wrap::KeyDirection;
+
 use super::Out;
 use crate::handlers::peer_check;
 use crate::model::*;
 
-pub(crate) fn print_direction(out: &mut Out, direction: Option<KeyDirection>) {
+pub(crate) fn print_direction(out: &mut Out, direction: KeyDirection) {
     match direction {
-        None => {}
-        Some(KeyDirection::Normal) => out.line("key-direction", &["0"]),
-        Some(KeyDirection::Inverse) => out.line("key-direction", &["1"]),
+        KeyDirection::Bidirectional => {}
+        KeyDirection::Normal => out.line("key-direction", &["0"]),
+        KeyDirection::Inverse => out.line("key-direction", &["1"]),
     }
 }
 

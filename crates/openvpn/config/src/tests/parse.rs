@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 
 use adit_core::RouteVia;
 use adit_core::configuration::Kind;
+use adit_openvpn::params::MssFix;
+use adit_pki::NameField;
 
 use crate::*;
 
@@ -485,8 +487,8 @@ fn sizes_of_control_datagrams_hold_for_packets_too() {
         let config = client(text).0;
         (config.socket.control_size, config.data.mssfix)
     };
-    assert_eq!(sizes("max-packet-size 1300"), (Some(1300), Mssfix::Outer(1300)));
-    assert_eq!(sizes("max-packet-size 9000\nmssfix 1200"), (Some(2048), Mssfix::Payload(1200)));
+    assert_eq!(sizes("max-packet-size 1300"), (Some(1300), MssFix::Mtu(1300)));
+    assert_eq!(sizes("max-packet-size 9000\nmssfix 1200"), (Some(2048), MssFix::Payload(1200)));
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use adit_core::configuration::Failure;
+use adit_openvpn::codec::Compression;
+use adit_openvpn::params::Fragment;
 
 use crate::*;
 
@@ -83,7 +85,7 @@ fn fragment_is_for_udp() {
     let fragment = |text: &str| good(text).config.data.fragment;
     assert_eq!(fragment(""), None);
     assert_eq!(fragment("fragment 1200"), Some(Fragment::Payload(1200)));
-    assert_eq!(fragment("fragment 68 mtu"), Some(Fragment::Outer(68)));
+    assert_eq!(fragment("fragment 68 mtu"), Some(Fragment::Mtu(68)));
     for by_tcp in ["proto tcp\nfragment 1200", "fragment 1200\nremote other.example 443 tcp"] {
         let problems = bad(by_tcp);
         assert!(problems.iter().any(|problem| problem.contains("`fragment` is for UDP")), "{problems:?}");

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use adit_pki::CertificateDemand;
+
 use crate::*;
 
 const MATERIAL: &str = "<ca>\n-----BEGIN CERTIFICATE-----\n</ca>\n<cert>\n-----BEGIN CERTIFICATE-----\n</cert>\n\
@@ -69,7 +71,7 @@ fn several_back_ends_beside_a_script() {
     let access = access(lines);
     assert_eq!(access.back_ends, [pam("openvpn", &[]), PasswordBackEnd::Ldap { file: "/l.conf".into() }]);
     assert!(access.verify.is_none() && access.username_as_name);
-    assert_eq!(access.certificates, ClientCertificates::None);
+    assert_eq!(access.certificates, CertificateDemand::None);
 }
 
 /// A file that could do without an option cannot do without a judge.

@@ -5,6 +5,11 @@ use std::time::Duration;
 
 use adit_core::configuration::Kind;
 use adit_core::{Cipher, Digest, Transport};
+use adit_openvpn::codec::Compression;
+use adit_openvpn::params::{AuthRetry, Keepalive, MssFix};
+use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::wrap::KeyDirection;
+use adit_pki::NameCheck;
 
 use crate::*;
 
@@ -16,7 +21,7 @@ fn blocks() -> String {
 }
 
 fn static_key(name: &str) -> String {
-    let text = crate::StaticKey::from_bytes([7; 256]).to_text();
+    let text = StaticKey::from_bytes(&[7; 256]).to_text();
     format!("<{name}>\n#\n# 2048 bit OpenVPN static key\n#\n{}</{name}>\n", text.as_str())
 }
 
@@ -24,7 +29,7 @@ fn load(path: &Path) -> Result<Vec<u8>, String> {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("crt" | "pem") => Ok(CERT.into()),
         Some("key") if path.ends_with("ta.key") || path.ends_with("tls-crypt.key") => {
-            Ok(crate::StaticKey::from_bytes([7; 256]).to_text().as_bytes().to_vec())
+            Ok(StaticKey::from_bytes(&[7; 256]).to_text().as_bytes().to_vec())
         }
         Some("key") => Ok(KEY.into()),
         _ => Err("no such file".into()),
@@ -68,7 +73,7 @@ fn edu_client() {
     assert_eq!(config.tls.version_min, TlsVersion::V1_3);
     assert_eq!(config.data.ciphers, [Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305]);
     assert_eq!(config.rekey.after, None);
-    assert_eq!(config.tls.ca.as_ref().map_or(0, crate::Pem::certificates), 2);
+    assert_eq!(config.tls.ca.as_ref().map_or(0, Pem::certificates), 2);
     assert!(matches!(config.wrap, Wrap::TlsCrypt { .. }));
     let transports: Vec<_> = client.remotes.iter().map(|remote| remote.transport).collect();
     assert_eq!(transports, [Transport::Udp, Transport::Tcp]);
@@ -111,10 +116,10 @@ fn provider_client() {
         + &blocks().replace('\n', "\r\n");
     let (config, client, parsed) = client(&text);
     assert_eq!(config.data.compression, Compression::LzoNo);
-    assert_eq!(config.data.mssfix, Mssfix::Payload(1450));
+    assert_eq!(config.data.mssfix, MssFix::Payload(1450));
     assert_eq!(config.data.auth, Digest::Sha512);
-    assert!(matches!(config.wrap, Wrap::TlsAuth { direction: Some(KeyDirection::Inverse), .. }));
-    assert_eq!(config.liveness, Liveness { ping: Some(Duration::from_secs(15)), ..Liveness::default() });
+    assert!(matches!(config.wrap, Wrap::TlsAuth { direction: KeyDirection::Inverse, .. }));
+    assert_eq!(config.liveness, Keepalive { ping: Some(Duration::from_secs(15)), ..Keepalive::default() });
     assert_eq!(config.tls.identity.as_ref().unwrap().key.text(), KEY, "line ends are made \\n");
     assert!(client.remote_random);
     for directive in ["cipher", "fast-io", "tun-mtu-extra", "persist-key"] {
@@ -143,7 +148,7 @@ fn server_with_files() {
                 persist-key\npersist-tun\nstatus /run/openvpn-status.log\nlog-append  /var/log/openvpn.log\nverb 3\n\
                 explicit-exit-notify 1\nremote-cert-tls client\n";
     let (config, server, parsed) = server(text);
-    assert!(matches!(config.wrap, Wrap::TlsAuth { direction: Some(KeyDirection::Normal), .. }));
+    assert!(matches!(config.wrap, Wrap::TlsAuth { direction: KeyDirection::Normal, .. }));
     assert_eq!(config.liveness.timeout, Some(Duration::from_secs(240)));
     assert!(server.client_to_client && server.exit_notify == 1);
     assert_eq!(server.push[0], "redirect-gateway def1 bypass-dhcp");
@@ -178,6 +183,6 @@ fn install_script() {
         + &blocks()
         + &static_key("tls-crypt");
     let (config, client, _) = client(&text);
-    assert_eq!(config.tls.peer.name.unwrap().kind, NameKind::Name);
+    assert!(matches!(config.tls.peer.name, Some(NameCheck::CommonName(_))));
     assert_eq!(client.remotes[0].exit_notify, 1);
 }

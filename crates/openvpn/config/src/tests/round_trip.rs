@@ -12,6 +12,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use adit_core::{Cipher, Ipv4Net, Ipv6Net, RouteVia, Transport};
+use adit_openvpn::params::MssFix;
+use adit_openvpn::params::TlsCryptV2;
+use adit_openvpn::static_key::StaticKey;
+use adit_pki::CertificateDemand;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -22,7 +26,6 @@ use self::data::{data, timers};
 use self::server::{admission, server};
 use self::system::{device, named_route, process, route, scripts, socket};
 use self::tls::{external, tls, wrap};
-use crate::StaticKey;
 use crate::*;
 
 fn nothing(_: &Path) -> Result<Vec<u8>, String> {
@@ -89,10 +92,9 @@ fn listen() -> impl Strategy<Value = Listen> {
 }
 
 fn secret() -> impl Strategy<Value = SharedSecret> {
-    let direction = option::of(select(vec![KeyDirection::Normal, KeyDirection::Inverse]));
     let cipher = select(vec![Cipher::Aes128Cbc, Cipher::Aes192Cbc, Cipher::Aes256Cbc]);
-    (any::<u8>(), direction, cipher).prop_map(|(byte, direction, cipher)| SharedSecret {
-        key: StaticKey::from_bytes([byte; 256]),
+    (any::<u8>(), tls::direction(), cipher).prop_map(|(byte, direction, cipher)| SharedSecret {
+        key: StaticKey::from_bytes(&[byte; 256]),
         direction,
         cipher,
     })
@@ -169,14 +171,14 @@ fn tls_config() -> impl Strategy<Value = Config> {
                 }
             };
             data.fragment = data.fragment.filter(|_| !by_tcp);
-            if let (Some(size), Mssfix::Default) = (socket.control_size, data.mssfix) {
-                data.mssfix = Mssfix::Outer(size.max(576));
+            if let (Some(size), MssFix::Default) = (socket.control_size, data.mssfix) {
+                data.mssfix = MssFix::Mtu(size.max(576));
             }
             // Nobody judges clients at a socket that is not there.
             if let (Role::Server(server), None) = (&mut role, &process.management) {
                 server.access.management = false;
                 if server.access.verify.is_none() && server.access.back_ends.is_empty() {
-                    server.access.certificates = ClientCertificates::Require;
+                    server.access.certificates = CertificateDemand::Require;
                     (server.access.optional, server.access.username_as_name) = (false, false);
                 }
             }

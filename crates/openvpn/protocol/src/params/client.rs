@@ -61,7 +61,7 @@ pub struct ClientParams {
     /// `route-nopull`: take no routes and no DNS from the server.
     pub route_nopull: bool,
     /// `pull-filter`: which pushed options to take. The first that fits the beginning of an option decides.
-    pub pull_filters: Vec<(PullAction, String)>,
+    pub pull_filters: Vec<PullFilter>,
     /// From the file: addresses, routes, DNS, redirect-gateway. What is pushed is added.
     pub local: LocalSettings,
     /// Extra `IV_` and `UV_` lines for the server (from `setenv UV_...`).
@@ -112,6 +112,15 @@ impl ClientParams {
             pull: true,
         }
     }
+}
+
+/// A rule of `pull-filter`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PullFilter {
+    /// What becomes of an option that matches.
+    pub action: PullAction,
+    /// The option matches if it starts with this text.
+    pub prefix: String,
 }
 
 /// What a `pull-filter` does with an option.

@@ -126,7 +126,7 @@ impl Default for AdmissionParams {
 }
 
 /// `tls-crypt-v2` on a server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsCryptV2 {
     /// The key that wraps clients' keys.
     pub key: Arc<ServerKey>,

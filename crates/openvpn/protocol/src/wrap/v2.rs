@@ -4,6 +4,8 @@
 //! `length | Kc | metadata`, the counter starts at the tag's first 16 bytes, the length counts all of it.
 //! Source: OpenVPN doc/tls-crypt-v2.txt, tls_crypt.c.
 
+mod text;
+
 use std::fmt;
 
 use adit_core::{Rejected, UnixTime};
@@ -165,13 +167,17 @@ impl fmt::Debug for ClientKey {
 }
 
 /// The server's key, which wraps and unwraps clients' keys. Debug shows nothing of it.
-pub struct ServerKey(CryptKey);
+pub struct ServerKey {
+    bytes: Zeroizing<[u8; SERVER_KEY_LEN]>,
+    crypt: CryptKey,
+}
 
 impl ServerKey {
     /// The key made of these bytes: a cipher slot and an HMAC slot.
     pub fn from_bytes(bytes: &[u8; SERVER_KEY_LEN]) -> Self {
         let (cipher_slot, hmac_slot) = bytes.split_at(SERVER_KEY_LEN / 2);
-        ServerKey(CryptKey::new(cipher_slot, hmac_slot).made_ready())
+        let crypt = CryptKey::new(cipher_slot, hmac_slot).made_ready();
+        ServerKey { bytes: Zeroizing::new(*bytes), crypt }
     }
 
     /// Wraps a client's key.
@@ -184,12 +190,12 @@ impl ServerKey {
             return Err(ClientKeyError::Metadata);
         }
         let length = ((MIN_WRAPPED_LEN + metadata.len()) as u16).to_be_bytes();
-        let tag = self.0.tag([&length, key.as_bytes(), &metadata]);
+        let tag = self.crypt.tag([&length, key.as_bytes(), &metadata]);
         let mut wrapped = tag.to_vec();
         wrapped.extend_from_slice(key.as_bytes());
         wrapped.extend_from_slice(&metadata);
         if let Some(body) = wrapped.get_mut(TAG_LEN..) {
-            self.0.apply_keystream(&tag, body);
+            self.crypt.apply_keystream(&tag, body);
         }
         wrapped.extend_from_slice(&length);
         Ok(ClientKey { key: key.clone(), wrapped })
@@ -214,8 +220,8 @@ impl ServerKey {
             return Err(Rejected::Malformed("the length of the tls-crypt-v2 client key"));
         };
         let mut plain = Zeroizing::new(body.to_vec());
-        self.0.apply_keystream(tag, &mut plain);
-        if !bool::from(self.0.tag([length, &plain, &[]]).ct_eq(tag)) {
+        self.crypt.apply_keystream(tag, &mut plain);
+        if !bool::from(self.crypt.tag([length, &plain, &[]]).ct_eq(tag)) {
             return Err(Rejected::Unauthentic(
                 "this server's key did not wrap the tls-crypt-v2 client key; it is another server's, or forged",
             ));
@@ -226,6 +232,15 @@ impl ServerKey {
         Ok((StaticKey::from_bytes(key), Metadata::decode(metadata)))
     }
 }
+
+impl PartialEq for ServerKey {
+    /// In constant time.
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes.as_slice().ct_eq(other.bytes.as_slice()).into()
+    }
+}
+
+impl Eq for ServerKey {}
 
 impl fmt::Debug for ServerKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,7 +8,7 @@ use adit_core::{
     FixedAddresses, IpNet, PeerId, PeerOrder, PoolRanges, Protocol, SharedPool, Transport, TunnelSettings,
 };
 use adit_openvpn::PushUpdateError;
-use adit_openvpn::params::{ClientParams, PullAction, ServerParams};
+use adit_openvpn::params::{ClientParams, PullAction, PullFilter, ServerParams};
 use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::testing::{Authority, Pair, client_params, server_params};
 use adit_openvpn::wrap::WrapConfig;
@@ -137,8 +137,10 @@ fn what_clients_would_refuse_is_not_sent() {
 #[test]
 fn a_client_filters_updates() {
     let mut pair = pair(|client, _| {
-        client.pull_filters.push((PullAction::Ignore, "dns".to_owned()));
-        client.pull_filters.push((PullAction::Reject, "redirect-gateway".to_owned()));
+        client.pull_filters.push(PullFilter { action: PullAction::Ignore, prefix: "dns".to_owned() });
+        client
+            .pull_filters
+            .push(PullFilter { action: PullAction::Reject, prefix: "redirect-gateway".to_owned() });
     });
     assert_eq!(update(&mut pair, None, "dns server 1 address 192.0.2.53,?redirect-gateway def1"), Ok(1));
     assert_eq!(settings(&pair).len(), 1, "one is ignored, the other need not be taken");

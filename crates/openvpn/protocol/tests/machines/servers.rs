@@ -6,7 +6,7 @@ use adit_core::{
     Command, Ended, Instant, Notice, OpenFailure, Path, PeerId, PeerOrder, Protocol, Rejected, Transport,
     drive_with,
 };
-use adit_openvpn::params::{ClientParams, PullAction, RemoteParams, ServerParams};
+use adit_openvpn::params::{ClientParams, PullAction, PullFilter, RemoteParams, ServerParams};
 use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::testing::{Authority, Pair, client_params, roams, server_params};
 use adit_openvpn::wrap::WrapConfig;
@@ -259,12 +259,13 @@ fn pull_filters_and_route_nopull_decide_what_is_taken() {
     assert_eq!((none.routes.len(), none.dns.servers.len()), (0, 0));
     assert!(none.redirect.is_none() && !none.addresses.is_empty());
 
+    let filter = |action, prefix: &str| PullFilter { action, prefix: prefix.to_owned() };
     let some = told(&pair(
         |client| {
             client.pull_filters = vec![
-                (PullAction::Accept, "route 10.30.".to_owned()),
-                (PullAction::Ignore, "route ".to_owned()),
-                (PullAction::Ignore, "redirect-gateway".to_owned()),
+                filter(PullAction::Accept, "route 10.30."),
+                filter(PullAction::Ignore, "route "),
+                filter(PullAction::Ignore, "redirect-gateway"),
             ];
         },
         &push,
@@ -272,8 +273,7 @@ fn pull_filters_and_route_nopull_decide_what_is_taken() {
     assert_eq!(some.routes.len(), 1);
     assert!(some.redirect.is_none() && some.dns.servers.len() == 1);
 
-    let refused =
-        pair(|client| client.pull_filters = vec![(PullAction::Reject, "dhcp-option".to_owned())], &push);
+    let refused = pair(|client| client.pull_filters = vec![filter(PullAction::Reject, "dhcp-option")], &push);
     assert!(!refused.is_up());
 }
 

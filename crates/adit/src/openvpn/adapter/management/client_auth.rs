@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use adit_core::Severity;
 use adit_openvpn::request::{ClientDecision, PeerSettings, Reply};
+use adit_openvpn_config::parse_client_file;
 use zeroize::Zeroizing;
 
 use super::CommandContext;
 use super::session::{Output, Session};
-use crate::openvpn::adapter::client_settings;
 use crate::openvpn::adapter::status_file::Form;
 
 /// Longest text for one client in bytes.
@@ -152,7 +152,7 @@ fn settings(text: &str, context: &mut CommandContext) -> Result<Option<Box<PeerS
     if text.is_empty() {
         return Ok(None);
     }
-    match client_settings::parse("client-auth", text.as_bytes()) {
+    match parse_client_file("client-auth", text.as_bytes()) {
         Ok((settings, doubts)) => {
             for doubt in doubts {
                 context.log.log(Severity::Warning, format_args!("management: {doubt}"));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use adit_core::{Transport, UnixTime};
 use adit_openvpn::credentials::{CredentialError, Credentials, client_tls, client_tls_with_external_key};
-use adit_openvpn::params::{ClientParams, ControlParams, PullAction, RemoteParams};
+use adit_openvpn::params::{ClientParams, ControlParams, RemoteParams};
 use adit_openvpn::{TlsConfig, TlsRole};
 use adit_openvpn_config as file;
 use adit_openvpn_config::{ClientConfig, Config};
@@ -12,7 +12,7 @@ use adit_pki::Revocations;
 
 use super::client_options;
 use super::control::control;
-use super::data::{data, keepalive};
+use super::data::data;
 use super::own_end::local_settings;
 use super::peer::{authorities, requirements};
 use crate::openvpn::adapter::external_key::ExternalKey;
@@ -40,18 +40,18 @@ pub(crate) fn client_params(
             authorities: authorities(config, credentials),
             holds_hello: config.scripts.tls_verify.is_some(),
             signs_outside: key.is_some(),
-            ..control(config, TlsConfig::Client(tls), TlsRole::Client, revocations, wall)?
+            ..control(config, TlsConfig::Client(tls), TlsRole::Client, revocations, wall)
         },
         data: data(config),
         remotes: client.remotes.iter().map(remote_params).collect(),
-        keepalive: keepalive(config),
+        keepalive: config.liveness,
         limits: config.limits,
         retry: (client.connect_retry, client.connect_retry_longest),
         retry_max: client.connect_retry_max,
         resolve_timeout,
         float: config.socket.float,
         route_nopull: client.route_nopull,
-        pull_filters: client.pull_filters.iter().map(pull_filter).collect(),
+        pull_filters: client.pull_filters.clone(),
         local: local_settings(config, client),
         peer_info: client.peer_info.clone(),
         tls_exit: client.tls_exit,
@@ -82,13 +82,4 @@ fn transport_name(transport: Transport) -> &'static str {
         Transport::Udp => "udp",
         Transport::Tcp => "tcp",
     }
-}
-
-fn pull_filter(filter: &file::PullFilter) -> (PullAction, String) {
-    let action = match filter.action {
-        file::PullAction::Accept => PullAction::Accept,
-        file::PullAction::Ignore => PullAction::Ignore,
-        file::PullAction::Reject => PullAction::Reject,
-    };
-    (action, filter.prefix.clone())
 }

@@ -1,24 +1,17 @@
 //! Options of a client, as the machine and the system take them.
 
 use adit_core::{Redirect, Transport};
-use adit_openvpn::params::{AuthRetry, StaticChallenge, UserAuth};
+use adit_openvpn::params::UserAuth;
 use adit_openvpn_config as file;
 
 /// How the client authenticates itself; the username and the password come later.
 pub(super) fn user_auth(auth: &file::UserAuth) -> UserAuth {
     UserAuth {
         credentials: None,
-        retry: match auth.retry {
-            file::AuthRetry::None => AuthRetry::None,
-            file::AuthRetry::NoInteract => AuthRetry::NoInteract,
-            file::AuthRetry::Interact => AuthRetry::Interact,
-        },
+        retry: auth.retry,
         nocache: auth.nocache,
         by_program: false,
-        challenge: auth
-            .challenge
-            .clone()
-            .map(|file::StaticChallenge { text, echo, concat }| StaticChallenge { text, echo, concat }),
+        challenge: auth.challenge.clone(),
     }
 }
 

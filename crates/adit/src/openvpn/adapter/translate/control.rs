@@ -1,11 +1,8 @@
 //! The control channel: its wrapping, its times.
 
 use adit_core::UnixTime;
-use adit_openvpn::credentials::CredentialError;
 use adit_openvpn::params::ControlParams;
-use adit_openvpn::static_key::StaticKey;
-use adit_openvpn::wrap::v2::ClientKey;
-use adit_openvpn::wrap::{KeyDirection, WrapConfig};
+use adit_openvpn::wrap::WrapConfig;
 use adit_openvpn::{TlsConfig, TlsRole, UseLimits};
 use adit_openvpn_config as file;
 use adit_openvpn_config::Config;
@@ -19,8 +16,8 @@ pub(super) fn control(
     role: TlsRole,
     revocations: Option<Revocations>,
     wall_at_origin: UnixTime,
-) -> Result<ControlParams, CredentialError> {
-    let mut params = ControlParams::new(wrap(config, role)?, tls, wall_at_origin);
+) -> ControlParams {
+    let mut params = ControlParams::new(wrap(config, role), tls, wall_at_origin);
     params.hand_window = config.rekey.handshake;
     params.reneg = config.rekey.after;
     params.reneg_use = UseLimits { bytes: config.rekey.bytes, packets: config.rekey.packets };
@@ -31,31 +28,14 @@ pub(super) fn control(
     }
     params.revocations = revocations;
     params.name_fields = name_fields(config);
-    Ok(params)
+    params
 }
 
-fn wrap(config: &Config, role: TlsRole) -> Result<WrapConfig, CredentialError> {
-    Ok(match &config.wrap {
+fn wrap(config: &Config, role: TlsRole) -> WrapConfig {
+    match &config.wrap {
         file::Wrap::None => WrapConfig::Plain,
-        file::Wrap::TlsAuth { key, direction } => {
-            let key = StaticKey::from_bytes(key.bytes());
-            WrapConfig::tls_auth(&key, config.data.auth, key_direction(*direction))
-        }
-        file::Wrap::TlsCrypt { key } => WrapConfig::tls_crypt(&StaticKey::from_bytes(key.bytes()), role),
-        file::Wrap::TlsCryptV2 { key } => {
-            let key = ClientKey::from_bytes(key.bytes()).map_err(|error| CredentialError::Pem {
-                directive: "tls-crypt-v2",
-                reason: error.to_string(),
-            })?;
-            WrapConfig::tls_crypt_v2(&key)
-        }
-    })
-}
-
-pub(crate) fn key_direction(direction: Option<file::KeyDirection>) -> KeyDirection {
-    match direction {
-        None => KeyDirection::Bidirectional,
-        Some(file::KeyDirection::Normal) => KeyDirection::Normal,
-        Some(file::KeyDirection::Inverse) => KeyDirection::Inverse,
+        file::Wrap::TlsAuth { key, direction } => WrapConfig::tls_auth(key, config.data.auth, *direction),
+        file::Wrap::TlsCrypt { key } => WrapConfig::tls_crypt(key, role),
+        file::Wrap::TlsCryptV2 { key } => WrapConfig::tls_crypt_v2(key),
     }
 }

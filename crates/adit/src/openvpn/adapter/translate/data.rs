@@ -1,8 +1,7 @@
-//! The data channel: ciphers, sizes, compression, and how long its silence may last.
+//! The data channel: ciphers, sizes, compression.
 
 use adit_core::Transport;
-use adit_openvpn::codec::Compression;
-use adit_openvpn::params::{DataParams, Fragment, Keepalive, MssFix, PushedCompression};
+use adit_openvpn::params::{DataParams, MssFix, PushedCompression};
 use adit_openvpn_config as file;
 use adit_openvpn_config::Config;
 
@@ -15,33 +14,26 @@ pub(crate) fn data(config: &Config) -> DataParams {
         fallback: config.data.fallback,
         cipher: config.data.cipher,
         digest: config.data.auth,
-        compression: compression(config.data.compression),
+        compression: config.data.compression,
         decompress: config.data.decompression == file::Decompression::Named,
         pushed_compression: match config.data.decompression {
             file::Decompression::Unasked => PushedCompression::FramingAlone,
             file::Decompression::Pushed | file::Decompression::Named => PushedCompression::Decompressed,
             file::Decompression::Refused => PushedCompression::Refused,
         },
-        fragment: config.data.fragment.map(|fragment| match fragment {
-            file::Fragment::Payload(size) => Fragment::Payload(size),
-            file::Fragment::Outer(size) => Fragment::Mtu(size),
-        }),
+        fragment: config.data.fragment,
         migrate: config.data.migrate,
         before_2_6: config.data.before_2_6,
         before_2_7: config.data.before_2_7,
         tun_mtu: config.device.mtu,
         told_mtu: config.device.told_mtu,
         mssfix: match config.data.mssfix {
-            file::Mssfix::Default
+            MssFix::Default
                 if config.device.mtu == 1500 && config.data.fragment.is_none() && has_relay(config) =>
             {
                 MssFix::Mtu(RELAYED_MTU)
             }
-            file::Mssfix::Default => MssFix::Default,
-            file::Mssfix::Off => MssFix::Off,
-            file::Mssfix::Payload(size) => MssFix::Payload(size),
-            file::Mssfix::Outer(size) => MssFix::Mtu(size),
-            file::Mssfix::Fixed(size) => MssFix::Fixed(size),
+            as_written => as_written,
         },
         replay_window: config.data.replay_window,
     }
@@ -51,21 +43,4 @@ pub(crate) fn data(config: &Config) -> DataParams {
 fn has_relay(config: &Config) -> bool {
     let file::Role::Client(client) = &config.role else { return false };
     client.remotes.iter().any(|remote| remote.transport == Transport::Udp && remote.proxy.is_some())
-}
-
-fn compression(compression: file::Compression) -> Compression {
-    match compression {
-        file::Compression::None => Compression::None,
-        file::Compression::LzoNo => Compression::LzoNo,
-        file::Compression::Stub => Compression::Stub,
-        file::Compression::StubV2 => Compression::StubV2,
-    }
-}
-
-pub(crate) fn keepalive(config: &Config) -> Keepalive {
-    Keepalive {
-        ping: config.liveness.ping,
-        timeout: config.liveness.timeout,
-        exit: config.liveness.on_timeout == file::OnTimeout::Exit,
-    }
 }

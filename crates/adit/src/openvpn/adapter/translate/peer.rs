@@ -5,7 +5,7 @@ use std::time::Duration;
 use adit_openvpn::credentials::{self, Credentials};
 use adit_openvpn_config as file;
 use adit_openvpn_config::Config;
-use adit_pki::{CertificateDemand, NameCheck, NameField, NameFields, PeerRequirements, Purpose, Revocations};
+use adit_pki::{CertificateDemand, NameFields, PeerRequirements, Purpose, Revocations};
 use rustls_pki_types::CertificateDer;
 
 use crate::openvpn::adapter::scripts;
@@ -36,28 +36,19 @@ pub(super) fn authorities(config: &Config, credentials: &Credentials) -> Vec<Cer
 fn demand(config: &Config) -> CertificateDemand {
     match &config.role {
         file::Role::Client(_) | file::Role::PointToPoint(_) => CertificateDemand::Require,
-        file::Role::Server(server) => match server.access.certificates {
-            file::ClientCertificates::Require => CertificateDemand::Require,
-            file::ClientCertificates::Optional => CertificateDemand::Optional,
-            file::ClientCertificates::None => CertificateDemand::None,
-        },
+        file::Role::Server(server) => server.access.certificates,
     }
 }
 
 pub(super) fn requirements(config: &Config, revocations: Option<Revocations>) -> PeerRequirements {
     let peer = &config.tls.peer;
-    let name = peer.name.as_ref().map(|check| match check.kind {
-        file::NameKind::Subject => NameCheck::Subject(check.value.clone()),
-        file::NameKind::Name => NameCheck::CommonName(check.value.clone()),
-        file::NameKind::NamePrefix => NameCheck::CommonNamePrefix(check.value.clone()),
-    });
     PeerRequirements {
         require_usage: peer.usage,
         key_usages: peer.key_usages.clone(),
         extended_usage: peer.extended_usage.clone(),
         fingerprints: peer.fingerprints.clone(),
         issuer_fingerprints: peer.issuer_fingerprints.clone(),
-        name,
+        name: peer.name.clone(),
         name_fields: name_fields(config),
         demand: demand(config),
         revocations,
@@ -65,11 +56,5 @@ pub(super) fn requirements(config: &Config, revocations: Option<Revocations>) ->
 }
 
 pub(super) fn name_fields(config: &Config) -> NameFields {
-    let field = |field: &file::NameField| match field {
-        file::NameField::Subject(oid) => NameField::Subject(oid.clone()),
-        file::NameField::Serial => NameField::Serial,
-        file::NameField::SubjectEmail => NameField::SubjectEmail,
-        file::NameField::IssuerEmail => NameField::IssuerEmail,
-    };
-    NameFields::new(config.tls.peer.name_fields.iter().map(field).collect())
+    NameFields::new(config.tls.peer.name_fields.clone())
 }

@@ -8,10 +8,8 @@ use adit_core::{Dns, UnixTime};
 use adit_openvpn::access::{AccessParams, PasswordScript, TokenParams};
 use adit_openvpn::credentials::{CredentialError, Credentials, server_tls};
 use adit_openvpn::params::{
-    AdmissionParams, ControlParams, ExitNotify, PerClientParams, PointToPointParams, Rate, ServerParams,
-    TlsCryptV2,
+    AdmissionParams, ControlParams, ExitNotify, PerClientParams, PointToPointParams, ServerParams,
 };
-use adit_openvpn::wrap::v2::ServerKey;
 use adit_openvpn::{TlsConfig, TlsRole};
 use adit_openvpn_config as file;
 use adit_openvpn_config::TokenSecret;
@@ -20,7 +18,7 @@ use adit_pki::Revocations;
 use zeroize::Zeroizing;
 
 use super::control::control;
-use super::data::{data, keepalive};
+use super::data::data;
 use super::own_end::{point_to_point_settings, route_table};
 use super::peer::{authorities, requirements};
 use super::script_facts::said_to_scripts;
@@ -82,7 +80,7 @@ pub(crate) fn server_params(
     Ok(ServerParams {
         control: ControlParams {
             authorities: authorities(config, credentials),
-            ..control(config, TlsConfig::Server(tls), TlsRole::Server, revocations, wall)?
+            ..control(config, TlsConfig::Server(tls), TlsRole::Server, revocations, wall)
         },
         data: data(config),
         address4: server.ipv4.map(|v4| v4.address),
@@ -92,7 +90,7 @@ pub(crate) fn server_params(
         push: server.push.clone(),
         routes: config.routes.clone(),
         table: route_table(config),
-        keepalive: keepalive(config),
+        keepalive: config.liveness,
         limits: config.limits,
         client_to_client: server.client_to_client,
         duplicate_cn: server.duplicate_cn,
@@ -112,19 +110,10 @@ pub(crate) fn server_params(
 }
 
 fn admission(admission: &file::Admission) -> AdmissionParams {
-    let rate = |frequency: file::Frequency| Rate { count: frequency.count, period: frequency.period };
-    let v2 = admission.tls_crypt_v2.as_ref().and_then(|v2| {
-        let key = v2.key.bytes().try_into().ok()?;
-        Some(TlsCryptV2 {
-            key: Arc::new(ServerKey::from_bytes(key)),
-            force_cookie: v2.force_cookie,
-            max_age: v2.max_age,
-        })
-    });
     AdmissionParams {
-        v2,
-        answers: admission.connect_freq_initial.map_or(AdmissionParams::default().answers, rate),
-        clients: admission.connect_freq.map(rate),
+        v2: admission.tls_crypt_v2.clone(),
+        answers: admission.connect_freq_initial.unwrap_or(AdmissionParams::default().answers),
+        clients: admission.connect_freq,
     }
 }
 
@@ -133,10 +122,7 @@ fn access(config: &Config, server: &ServerConfig, secret: &[u8; 32]) -> AccessPa
     let access = &server.access;
     let forever = Duration::from_secs(u64::from(u32::MAX));
     AccessParams {
-        verify: access
-            .verify
-            .as_ref()
-            .map(|script| PasswordScript { argv: script.argv.clone(), by_file: script.by_file }),
+        verify: access.verify.clone(),
         back_ends: back_ends::commands(access)
             .into_iter()
             .map(|argv| PasswordScript { argv, by_file: true })

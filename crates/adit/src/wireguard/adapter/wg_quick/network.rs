@@ -5,7 +5,8 @@ use std::path::Path;
 
 use adit_core::{Dns, IpNet, Redirect, Route, RouteTable, RouteVia, TunnelSettings};
 use adit_io::Routing;
-use adit_wireguard_config::{AllowedIp, Config, FullTunnel, Interface, Parsed, Table};
+use adit_wireguard::{AllowedIp, PublicKey};
+use adit_wireguard_config::{Config, FullTunnel, Interface, Parsed, Table};
 
 use crate::host::failure::Failure;
 use crate::host::place::place_in;
@@ -162,7 +163,7 @@ pub(super) fn settings(config: &Config, mtu: u16, by: Routes) -> TunnelSettings 
 
 /// The allowed IPs of all peers, those with long prefixes first: so wg-quick adds them.
 pub(crate) fn allowed_ips(config: &Config) -> Vec<IpNet> {
-    let mut owners: BTreeMap<IpNet, [u8; 32]> = BTreeMap::new();
+    let mut owners: BTreeMap<IpNet, PublicKey> = BTreeMap::new();
     let mut known = BTreeSet::new();
     for peer in &config.peers {
         if !known.insert(peer.public_key) {

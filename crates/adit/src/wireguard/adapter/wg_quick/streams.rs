@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use adit_core::{Preamble, Transport};
 use adit_io::{DriverConfig, Family, Listen, Remote, StreamOptions, TlsClient};
+use adit_wireguard::PublicKey;
 use adit_wireguard::upgrade::{Acceptor, Initiator};
 use adit_wireguard_config::{Config, HttpUrl, Peer};
 
@@ -23,7 +24,7 @@ pub(crate) struct Streams(Vec<Stream>);
 /// How one of them is reached.
 #[derive(Clone, Debug)]
 struct Stream {
-    key: [u8; 32],
+    key: PublicKey,
     url: HttpUrl,
     authorities: Option<PathBuf>,
     /// With `https://`.

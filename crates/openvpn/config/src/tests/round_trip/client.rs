@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 
 use adit_core::{Dns, Transport};
+use adit_openvpn::params::{AuthRetry, PullAction, PullFilter, StaticChallenge};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

@@ -1,6 +1,8 @@
 //! Any data channel and any times.
 
 use adit_core::{Cipher, Digest, IdleLimit, PeerLimits, ReplayWindow};
+use adit_openvpn::codec::Compression;
+use adit_openvpn::params::{Fragment, Keepalive, MssFix};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -27,14 +29,14 @@ pub(crate) fn data() -> impl Strategy<Value = DataChannel> {
         (Compression::StubV2, refused, false),
     ];
     let mssfix = prop_oneof![
-        Just(Mssfix::Default),
-        Just(Mssfix::Off),
-        (576..=u16::MAX).prop_map(Mssfix::Payload),
-        (576..=u16::MAX).prop_map(Mssfix::Outer),
-        (576..=u16::MAX).prop_map(Mssfix::Fixed),
+        Just(MssFix::Default),
+        Just(MssFix::Off),
+        (576..=u16::MAX).prop_map(MssFix::Payload),
+        (576..=u16::MAX).prop_map(MssFix::Mtu),
+        (576..=u16::MAX).prop_map(MssFix::Fixed),
     ];
     let fragment =
-        prop_oneof![(68..=u16::MAX).prop_map(Fragment::Payload), (68..=u16::MAX).prop_map(Fragment::Outer),];
+        prop_oneof![(68..=u16::MAX).prop_map(Fragment::Payload), (68..=u16::MAX).prop_map(Fragment::Mtu),];
     (
         subsequence(all.clone(), 1..=3).prop_shuffle(),
         option::of(select(all.clone())),
@@ -76,13 +78,9 @@ fn replay_window() -> impl Strategy<Value = ReplayWindow> {
     (1..=65_536u32, seconds(0..601)).prop_map(|(packets, time)| ReplayWindow { packets, time })
 }
 
-pub(crate) fn timers() -> impl Strategy<Value = (Liveness, PeerLimits, Rekey)> {
-    let liveness = (
-        option::of(seconds(1..100)),
-        option::of(seconds(1..100)),
-        select(vec![OnTimeout::Restart, OnTimeout::Exit]),
-    )
-        .prop_map(|(ping, timeout, on_timeout)| Liveness { ping, timeout, on_timeout });
+pub(crate) fn timers() -> impl Strategy<Value = (Keepalive, PeerLimits, Rekey)> {
+    let liveness = (option::of(seconds(1..100)), option::of(seconds(1..100)), any::<bool>())
+        .prop_map(|(ping, timeout, exit)| Keepalive { ping, timeout, exit });
     let rekey = (
         option::of(seconds(1..9000)),
         0..9000u64,

@@ -2,18 +2,23 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use adit_core::Rate;
 use adit_core::{Ipv4Net, Ipv6Net, Transport};
+use adit_openvpn::access::PasswordScript;
+use adit_openvpn::params::TlsCryptV2;
+use adit_openvpn::wrap::v2::ServerKey;
+use adit_pki::CertificateDemand;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::tls::v2_key;
 use super::{listen, seconds, text};
+use crate::TokenSecret;
 use crate::model::*;
-use crate::{KeyOwner, TokenSecret};
 
 /// A server's address, and a pool of what lies above it.
 fn server_ipv4() -> impl Strategy<Value = ServerIpv4> {
@@ -112,7 +117,7 @@ fn access() -> impl Strategy<Value = Access> {
         bytes.iter_mut().zip(part.iter().cycle()).for_each(|(byte, part)| *byte = *part);
         TokenSecret::from_bytes(bytes)
     });
-    let modes = vec![ClientCertificates::Require, ClientCertificates::Optional, ClientCertificates::None];
+    let modes = vec![CertificateDemand::Require, CertificateDemand::Optional, CertificateDemand::None];
     (
         (option::of(verify), vec(back_end, 0..3), any::<[bool; 4]>(), select(modes)),
         (option::of(times), option::of(secret)),
@@ -135,7 +140,7 @@ fn access() -> impl Strategy<Value = Access> {
             )| {
                 let has_verify = verify.is_some();
                 let is_judged = has_verify || management || !back_ends.is_empty();
-                let certificates = if is_judged { mode } else { ClientCertificates::Require };
+                let certificates = if is_judged { mode } else { CertificateDemand::Require };
                 let [
                     tls_verify,
                     key_verify,
@@ -177,10 +182,11 @@ fn per_client() -> impl Strategy<Value = PerClient> {
 
 pub(crate) fn admission() -> impl Strategy<Value = Admission> {
     let days = option::of((1..1000u32).prop_map(|days| Duration::from_secs(86_400) * days));
-    let v2 = (v2_key(KeyOwner::Server, 128), any::<bool>(), days)
-        .prop_map(|(key, force_cookie, max_age)| TlsCryptV2 { key, force_cookie, max_age });
+    let v2 = (vec(any::<u8>(), 128), any::<bool>(), days).prop_map(|(key, force_cookie, max_age)| {
+        TlsCryptV2 { key: Arc::new(ServerKey::from_bytes(&key.try_into().unwrap())), force_cookie, max_age }
+    });
     let frequency =
-        || option::of((1..1000u32, seconds(1..1000)).prop_map(|(count, period)| Frequency { count, period }));
+        || option::of((1..1000u32, seconds(1..1000)).prop_map(|(count, period)| Rate { count, period }));
     (option::of(v2), frequency(), frequency()).prop_map(
         |(tls_crypt_v2, connect_freq, connect_freq_initial)| Admission {
             tls_crypt_v2,

@@ -2,6 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::wrap::KeyDirection;
+use adit_openvpn::wrap::v2::{Metadata, ServerKey};
+use adit_pki::{NameCheck, NameField};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -10,7 +14,7 @@ use proptest::sample::{select, subsequence};
 use super::text;
 use crate::handlers::tls::{CIPHERS, GROUPS, SUITES};
 use crate::model::*;
-use crate::{KeyOwner, Pem, Secret, StaticKey, TlsCryptV2Key};
+use crate::{Pem, Secret};
 
 fn pem(label: &'static str) -> impl Strategy<Value = Pem> {
     "[A-Za-z0-9+/=]{0,64}"
@@ -35,8 +39,9 @@ fn crl() -> impl Strategy<Value = Crl> {
 }
 
 fn peer_check() -> impl Strategy<Value = PeerCheck> {
-    let kind = select(vec![NameKind::Subject, NameKind::Name, NameKind::NamePrefix]);
-    let name = (kind, text()).prop_map(|(kind, value)| NameCheck { kind, value: format!("CN={value}") });
+    let kinds: Vec<fn(String) -> NameCheck> =
+        vec![NameCheck::Subject, NameCheck::CommonName, NameCheck::CommonNamePrefix];
+    let name = (select(kinds), text()).prop_map(|(kind, value)| kind(format!("CN={value}")));
     let hash = |length| vec(vec(any::<u8>(), length), 0..3);
     let (own, issuer) = (hash(32..=32), prop_oneof![hash(20..=20), hash(32..=32)]);
     let hashes =
@@ -139,18 +144,20 @@ pub(crate) fn wrap() -> impl Strategy<Value = Wrap> {
         any::<[u8; 32]>().prop_map(|part| {
             let mut bytes = [0; 256];
             bytes.iter_mut().zip(part.iter().cycle()).for_each(|(byte, part)| *byte = *part);
-            StaticKey::from_bytes(bytes)
+            StaticKey::from_bytes(&bytes)
         })
     };
-    let direction = option::of(select(vec![KeyDirection::Normal, KeyDirection::Inverse]));
     prop_oneof![
         Just(Wrap::None),
-        (key(), direction).prop_map(|(key, direction)| Wrap::TlsAuth { key, direction }),
+        (key(), direction()).prop_map(|(key, direction)| Wrap::TlsAuth { key, direction }),
         key().prop_map(|key| Wrap::TlsCrypt { key }),
-        v2_key(KeyOwner::Client, 600).prop_map(|key| Wrap::TlsCryptV2 { key }),
+        (key(), vec(any::<u8>(), 0..300)).prop_map(|(key, text)| {
+            let wrapped = ServerKey::from_bytes(&[9; 128]).wrap(&key, &Metadata::User(text));
+            Wrap::TlsCryptV2 { key: wrapped.unwrap() }
+        }),
     ]
 }
 
-pub(crate) fn v2_key(owner: KeyOwner, length: usize) -> impl Strategy<Value = TlsCryptV2Key> {
-    vec(any::<u8>(), length).prop_map(move |bytes| TlsCryptV2Key::from_bytes(owner, &bytes).unwrap())
+pub(crate) fn direction() -> impl Strategy<Value = KeyDirection> {
+    select(vec![KeyDirection::Bidirectional, KeyDirection::Normal, KeyDirection::Inverse])
 }

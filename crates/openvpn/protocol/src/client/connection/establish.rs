@@ -147,8 +147,8 @@ impl Connection {
     pub(super) fn filter(&self, option: &str) -> PullAction {
         let mut filters = self.params.pull_filters.iter();
         filters
-            .find(|(_, prefix)| option.starts_with(prefix.as_str()))
-            .map_or(PullAction::Accept, |(action, _)| *action)
+            .find(|filter| option.starts_with(filter.prefix.as_str()))
+            .map_or(PullAction::Accept, |filter| filter.action)
     }
 
     /// The cipher that both ends will use; none, and the end of this connection, if there is none.

@@ -86,7 +86,7 @@ impl Rules {
         let limits = |peer: &Peer| {
             let session = peer.session_limit;
             let limits = Limits { name: peer.name.clone(), expires: peer.expires, session };
-            (PublicKey(peer.public_key), limits)
+            (peer.public_key, limits)
         };
         self.limits = config.peers.iter().map(limits).collect();
     }

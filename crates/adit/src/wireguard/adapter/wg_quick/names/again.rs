@@ -142,7 +142,7 @@ impl NamedPeers {
         let named = config.peers.iter().filter_map(|peer| {
             let endpoint = peer.endpoint.as_ref()?;
             let is_name = literal(&endpoint.host).is_none();
-            is_name.then(|| (PublicKey(peer.public_key), Named::new(&endpoint.host, endpoint.port)))
+            is_name.then(|| (peer.public_key, Named::new(&endpoint.host, endpoint.port)))
         });
         *self.lock() = named.collect();
     }
