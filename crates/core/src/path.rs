@@ -55,6 +55,39 @@ impl Path {
             Path::Tcp { .. } => Transport::Tcp,
         }
     }
+
+    /// The driver's number of the socket; `None` for a connection.
+    pub const fn socket(&self) -> Option<u32> {
+        match self {
+            Path::Udp { socket, .. } => Some(*socket),
+            Path::Tcp { .. } => None,
+        }
+    }
+
+    /// The path to the same address by another socket of its kind. A connection stays what it is.
+    #[must_use]
+    pub const fn by_socket(mut self, number: u32) -> Self {
+        match &mut self {
+            Path::Udp { socket, .. } => *socket = number,
+            Path::Tcp { .. } => {}
+        }
+        self
+    }
+
+    /// The path by the same socket to another address. A connection stays what it is.
+    #[must_use]
+    pub const fn to_remote(mut self, address: SocketAddr) -> Self {
+        match &mut self {
+            Path::Udp { remote, .. } => *remote = address,
+            Path::Tcp { .. } => {}
+        }
+        self
+    }
+
+    /// Whether it is a stream of records.
+    pub const fn is_stream(&self) -> bool {
+        matches!(self, Path::Tcp { .. })
+    }
 }
 
 impl fmt::Display for Path {

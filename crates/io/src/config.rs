@@ -126,6 +126,8 @@ pub enum UdpSource {
     Listen(usize),
     /// Into [`DriverConfig::remotes`].
     Remote(usize),
+    /// The number of a port that is bound by [`crate::Driver::bind_udp`] ([`crate::UdpBinding::number`]).
+    Bound(usize),
 }
 
 /// A local address to wait at.

@@ -1,5 +1,6 @@
-//! UDP sockets for both address families on one port, which may change while the driver runs.
+//! The ports of an endpoint: each has UDP sockets for both address families, which may change while the driver runs.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,6 +16,9 @@ use crate::udp::{PairOptions, UdpPair, UdpSocket};
 /// to `[::]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpBinding {
+    /// Which of the endpoint's ports this is about. Each has sockets, a mark and, by [`crate::UdpSource::Bound`], a
+    /// demultiplexer of its own.
+    pub number: usize,
     /// The new port; 0: one that the system chooses; `None`: the sockets stay as they are.
     pub port: Option<u16>,
     /// The firewall mark of what they send (SO_MARK); 0: none; `None`: as it is. It also holds for sockets that are bound
@@ -63,26 +67,27 @@ pub(super) type Numbered = (u32, Vec<Arc<UdpSocket>>);
 /// How the datagrams of a protocol are known at a socket of another endpoint.
 pub(super) type Recognised = (fn(&[u8]) -> bool, Arc<dyn Demultiplexer>);
 
-/// Makes such sockets, and knows those that there are.
-pub(super) struct Binder {
+/// The ports of an endpoint, by their numbers.
+pub(super) struct Ports {
+    all: BTreeMap<usize, Binder>,
     options: PairOptions,
-    mark: u32,
-    sockets: UdpSockets,
-    /// `None`: the protocol's datagrams are not known by their first bytes.
-    recognised: Option<Recognised>,
-    /// What other endpoints have bound.
+    /// The demultiplexer of ports that have none of their own.
+    own: Arc<dyn Demultiplexer>,
+    demultiplexers: BTreeMap<usize, Arc<dyn Demultiplexer>>,
     lending: Arc<Lending>,
-    /// The numbers of all sockets, if they are those of another endpoint.
-    borrowed: Vec<u32>,
-    /// Who binds and marks, if it is not this process.
     helper: Option<SocketChannel>,
 }
 
-impl Binder {
-    pub(super) fn new(options: PairOptions, own: &Arc<dyn Demultiplexer>, lending: Arc<Lending>) -> Self {
-        let recognised = own.recognises().map(|recognises| (recognises, Arc::clone(own)));
-        let (sockets, borrowed) = (UdpSockets::default(), Vec::new());
-        Binder { options, mark: 0, sockets, recognised, lending, borrowed, helper: None }
+impl Ports {
+    /// No port yet. `own` is the demultiplexer of ports that are not in `demultiplexers`.
+    pub(super) fn new(
+        options: PairOptions,
+        own: &Arc<dyn Demultiplexer>,
+        demultiplexers: BTreeMap<usize, Arc<dyn Demultiplexer>>,
+        lending: Arc<Lending>,
+    ) -> Self {
+        let own = Arc::clone(own);
+        Ports { all: BTreeMap::new(), options, own, demultiplexers, lending, helper: None }
     }
 
     /// Has a helper bind and mark from now on.
@@ -90,19 +95,118 @@ impl Binder {
         self.helper = Some(helper);
     }
 
-    /// Whether anything was bound.
-    pub(super) fn is_used(&self) -> bool {
-        self.sockets.port != 0
-    }
-
     /// See [`super::Driver::learn_local_addresses`].
     pub(super) fn learn_local_addresses(&mut self) {
         self.options.learn_local = true;
+        self.all.values_mut().for_each(|binder| binder.options.learn_local = true);
     }
 
     /// See [`super::Driver::learn_traffic_classes`].
     pub(super) fn learn_traffic_classes(&mut self) {
         self.options.learn_classes = true;
+        self.all.values_mut().for_each(|binder| binder.options.learn_classes = true);
+    }
+
+    /// Whether anything was bound.
+    pub(super) fn is_used(&self) -> bool {
+        self.all.values().any(Binder::is_used)
+    }
+
+    /// Whether a socket learns its local addresses.
+    pub(super) fn learns_local_addresses(&self) -> bool {
+        self.all.values().any(Binder::learns_local_addresses)
+    }
+
+    /// The firewall mark of what the sockets of the first port send.
+    pub(super) fn mark(&self) -> Option<u32> {
+        self.all.values().find(|binder| binder.is_used()).map(Binder::mark)
+    }
+
+    /// The numbers of the ports.
+    pub(super) fn numbers(&self) -> Vec<usize> {
+        self.all.keys().copied().collect()
+    }
+
+    /// A port.
+    pub(super) fn get(&self, number: usize) -> Option<&Binder> {
+        self.all.get(&number)
+    }
+
+    /// Binds and marks as is asked for ([`Binder::bind`]), by the helper if there is one.
+    pub(super) fn bind<'a>(
+        &mut self,
+        binding: UdpBinding,
+        present: impl Iterator<Item = &'a UdpSocket> + Clone,
+        number: impl FnMut() -> u32,
+    ) -> io::Result<Vec<Numbered>> {
+        let Ports { all, options, own, demultiplexers, lending, helper } = self;
+        let binder = all.entry(binding.number).or_insert_with(|| {
+            let demultiplexer = demultiplexers.get(&binding.number).map(Arc::clone);
+            Binder::new(*options, own, demultiplexer, Arc::clone(lending))
+        });
+        binder.bind(binding, present, number, helper.as_ref())
+    }
+
+    /// The sockets of a port; none if there is no such port.
+    pub(super) fn sockets(&self, number: usize) -> UdpSockets {
+        self.get(number).map(|binder| binder.sockets).unwrap_or_default()
+    }
+
+    /// The sockets with these numbers, and local addresses with these, were those of the port.
+    pub(super) fn replaced(&mut self, number: usize, before: BTreeSet<u32>) {
+        if let Some(binder) = self.all.get_mut(&number) {
+            binder.replaced = before;
+        }
+    }
+
+    /// The number of the socket that talks to an address in place of the socket or local address that had that number
+    /// before. Where it is not known of which port that was, it is one of the first port.
+    pub(super) fn in_place_of(&self, number: u32, address: IpAddr) -> Option<u32> {
+        let of_port = self.all.values().find(|binder| binder.replaced.contains(&number));
+        of_port.or_else(|| self.all.values().next())?.sockets.for_address(address)
+    }
+}
+
+/// Makes the sockets of a port, and knows those that there are.
+pub(super) struct Binder {
+    options: PairOptions,
+    mark: u32,
+    sockets: UdpSockets,
+    /// Tells apart what arrives there; `None`: that of the endpoint does.
+    demultiplexer: Option<Arc<dyn Demultiplexer>>,
+    /// `None`: the protocol's datagrams are not known by their first bytes.
+    recognised: Option<Recognised>,
+    /// What other endpoints have bound.
+    lending: Arc<Lending>,
+    /// The numbers of all sockets, if they are those of another endpoint.
+    borrowed: Vec<u32>,
+    /// The numbers of the sockets before, and of their local addresses: what came by them may still wait.
+    replaced: BTreeSet<u32>,
+}
+
+impl Binder {
+    fn new(
+        options: PairOptions,
+        own: &Arc<dyn Demultiplexer>,
+        demultiplexer: Option<Arc<dyn Demultiplexer>>,
+        lending: Arc<Lending>,
+    ) -> Self {
+        let used = demultiplexer.as_ref().unwrap_or(own);
+        Binder {
+            options: PairOptions { steering: used.steering(), ..options },
+            mark: 0,
+            sockets: UdpSockets::default(),
+            recognised: used.recognises().map(|recognises| (recognises, Arc::clone(used))),
+            demultiplexer,
+            lending,
+            borrowed: Vec::new(),
+            replaced: BTreeSet::new(),
+        }
+    }
+
+    /// Whether anything was bound.
+    fn is_used(&self) -> bool {
+        self.sockets.port != 0
     }
 
     /// Whether they learn their local addresses.
@@ -111,8 +215,13 @@ impl Binder {
     }
 
     /// The firewall mark of what its sockets send.
-    pub(super) fn mark(&self) -> u32 {
+    fn mark(&self) -> u32 {
         self.mark
+    }
+
+    /// Tells apart what arrives there; `None`: the demultiplexer of the endpoint does.
+    pub(super) fn demultiplexer(&self) -> Option<&Arc<dyn Demultiplexer>> {
+        self.demultiplexer.as_ref()
     }
 
     /// How its datagrams are known, if the sockets are those of another endpoint.
@@ -128,18 +237,14 @@ impl Binder {
         }
     }
 
-    /// Those that are bound.
-    pub(super) fn sockets(&self) -> UdpSockets {
-        self.sockets
-    }
-
     /// Binds and marks as is asked for, or changes nothing. `present` are the sockets that are bound. Gives those that
     /// take their place, which `number` counts; none if they stay. Sockets of another endpoint are used, but not marked.
-    pub(super) fn bind<'a>(
+    fn bind<'a>(
         &mut self,
         binding: UdpBinding,
         present: impl Iterator<Item = &'a UdpSocket> + Clone,
         mut number: impl FnMut() -> u32,
+        helper: Option<&SocketChannel>,
     ) -> io::Result<Vec<Numbered>> {
         let mark = binding.mark.unwrap_or(self.mark);
         let mut new = Vec::new();
@@ -159,10 +264,9 @@ impl Binder {
         // The port that is ours already cannot be bound again before it is given up.
         match binding.port.filter(is_other) {
             None if !self.borrowed.is_empty() => no_mark(mark)?,
-            None => set_marks(present, (self.mark, mark), self.helper.as_ref())?,
+            None => set_marks(present, (self.mark, mark), helper)?,
             Some(port) => {
-                let UdpPair { port, ipv4, ipv6 } =
-                    UdpPair::bind(port, mark, &self.options, self.helper.as_ref())?;
+                let UdpPair { port, ipv4, ipv6 } = UdpPair::bind(port, mark, &self.options, helper)?;
                 let shared = |group: Vec<UdpSocket>| group.into_iter().map(Arc::new).collect();
                 new.push((number(), shared(ipv4)));
                 new.extend(ipv6.map(|ipv6| (number(), shared(ipv6))));

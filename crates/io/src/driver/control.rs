@@ -107,13 +107,13 @@ impl<'a, P: Protocol> Control<'a, P> {
         workers: Workers,
         losses: Arc<LossCounters>,
     ) -> io::Result<Self> {
-        let Driver { config, device, binder, pair, .. } = driver;
+        let Driver { config, device, ports, pairs, .. } = driver;
         let poller = Poller::new()?;
         poller.add(&driver.mail_receiver, Token::Mail, Interest::Read)?;
         let own = &config.dataplane.demultiplexer;
         let undecided = driver.sharing.map(|sharing| Undecided::new(sharing, Arc::clone(own)));
         let mtu = driver.follows_mtu.then(|| MtuWatch::new(driver.index, &poller)).flatten();
-        let learns = binder.learns_local_addresses();
+        let learns = ports.learns_local_addresses();
         let mut control = Control {
             protocol,
             observer,
@@ -125,7 +125,7 @@ impl<'a, P: Protocol> Control<'a, P> {
                 traffic_class: driver.control_class,
                 bound: driver.sockets,
                 sources: Arc::clone(&device.sources),
-                binder,
+                ports,
             }),
             connections: Connections::new(
                 driver.listeners,
@@ -163,7 +163,9 @@ impl<'a, P: Protocol> Control<'a, P> {
         };
         control.follow_mtu();
         // The protocol's first datagrams leave by them; what comes waits in them.
-        pair.into_iter().for_each(|numbered| control.know_bound(numbered));
+        for (port, pair) in pairs {
+            pair.into_iter().for_each(|numbered| control.know_bound(port, numbered));
+        }
         if config.changes_routing {
             for report in control.network.system.recover() {
                 control.tell(report);
@@ -252,7 +254,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             self.sockets.listening.insert(numbered.0);
             self.add_sockets(numbered, demultiplexer.as_ref());
         }
-        self.receive_from_bound();
+        self.sockets.ports.numbers().into_iter().for_each(|port| self.receive_from_bound(port));
         self.connections.watch_listeners(&self.poller)
     }
 

@@ -36,6 +36,7 @@ mod threads;
 mod transports;
 mod workers;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -48,7 +49,7 @@ use adit_dataplane::aead::AeadError;
 use adit_dataplane::codec::{Demultiplexer, SessionCodec};
 
 pub use self::binding::{BindAnswer, UdpBinding, UdpSockets};
-use self::binding::{Binder, Numbered};
+use self::binding::{Numbered, Ports};
 use self::control::{Control, Sharing};
 use self::counters::LinkCounters;
 pub use self::device::SharedDevice;
@@ -92,9 +93,9 @@ pub struct Driver<P: Protocol> {
     link: LinkCounters,
     udp_options: UdpOptions,
     sockets: Vec<Bound>,
-    binder: Binder,
-    /// The sockets that the binder made.
-    pair: Vec<Numbered>,
+    ports: Ports,
+    /// The sockets of the ports, by the port's number.
+    pairs: BTreeMap<usize, Vec<Numbered>>,
     listeners: Vec<Listener>,
     mail: Mailbox<Mail>,
     mail_receiver: MailReceiver<Mail>,
@@ -153,7 +154,7 @@ impl<P: Protocol> Driver<P> {
         let index = routing.device();
         let link = LinkCounters::new(name, index).map_err(device)?;
         let system = setup::system(&config, routing);
-        let binder = setup::binder(&config, &shared, udp_options);
+        let ports = setup::ports(&config, &shared, udp_options);
         Ok(Driver {
             config,
             device: shared,
@@ -162,8 +163,8 @@ impl<P: Protocol> Driver<P> {
             link,
             udp_options,
             sockets,
-            binder,
-            pair: Vec::new(),
+            ports,
+            pairs: BTreeMap::new(),
             listeners,
             mail,
             mail_receiver,
@@ -208,7 +209,7 @@ impl<P: Protocol> Driver<P> {
             replaces_remotes: false,
             replaces_proxies: false,
             udp: Some(self.udp_options),
-            binds_udp: self.binder.is_used(),
+            binds_udp: self.ports.is_used(),
             kill_switch: self.config.kill_switch,
             ..Policy::default()
         }
@@ -223,8 +224,8 @@ impl<P: Protocol> Driver<P> {
         if network {
             self.system = System::Helper(helper.network()?);
         }
-        if self.binder.is_used() {
-            self.binder.use_helper(helper.sockets()?);
+        if self.ports.is_used() {
+            self.ports.use_helper(helper.sockets()?);
         }
         if self.config.port_share.is_some() {
             self.sharing = Some(Sharing::Helper(helper.forwarding()?));
@@ -251,13 +252,13 @@ impl<P: Protocol> Driver<P> {
     /// At most 4,096 addresses of a socket have a number at once; those not used for three minutes give way. The datagrams
     /// of others have the number of the socket itself. All are gone with their socket.
     pub fn learn_local_addresses(&mut self) {
-        self.binder.learn_local_addresses();
+        self.ports.learn_local_addresses();
     }
 
     /// Has the sockets that [`Driver::bind_udp`] and [`Handle::bind_udp`] bind or use from now on say which traffic class the
     /// IP header around each datagram has, for sessions that heed it ([`adit_dataplane::TrafficClass`]).
     pub fn learn_traffic_classes(&mut self) {
-        self.binder.learn_traffic_classes();
+        self.ports.learn_traffic_classes();
     }
 
     /// Has all sessions of the device hear of its MTU ([`adit_dataplane::codec::Sealer::set_mtu`]) when the driver begins to run,
@@ -278,18 +279,19 @@ impl<P: Protocol> Driver<P> {
     /// # Errors
     /// What the system refused, with its number. Then the sockets and the mark are as before.
     pub fn bind_udp(&mut self, binding: UdpBinding) -> io::Result<UdpSockets> {
-        let present = self.pair.iter().flat_map(|(_, sockets)| sockets).map(|socket| &**socket);
-        let new = self.binder.bind(binding, present, || self.device.sources.next_number())?;
+        let pair = self.pairs.entry(binding.number).or_default();
+        let present = pair.iter().flat_map(|(_, sockets)| sockets).map(|socket| &**socket);
+        let new = self.ports.bind(binding, present, || self.device.sources.next_number())?;
         if !new.is_empty() {
-            self.pair = new;
+            *pair = new;
         }
-        Ok(self.binder.sockets())
+        Ok(self.ports.sockets(binding.number))
     }
 
     /// The addresses that are waited at, with the ports that the system chose where 0 was asked for: UDP
     /// first, then TCP.
     pub fn local_addresses(&self) -> Vec<SocketAddr> {
-        let groups = self.sockets.iter().map(|bound| &bound.numbered).chain(&self.pair);
+        let groups = self.sockets.iter().map(|bound| &bound.numbered).chain(self.pairs.values().flatten());
         let udp = groups.filter_map(|(_, group)| group.first()).map(|socket| socket.local_address());
         udp.chain(self.listeners.iter().map(Listener::local_address)).flatten().collect()
     }

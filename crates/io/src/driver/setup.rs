@@ -8,7 +8,7 @@ use std::sync::Arc;
 use adit_core::Transport;
 
 use super::Bound;
-use super::binding::Binder;
+use super::binding::Ports;
 use super::device::Device;
 use super::error::DriverError;
 use crate::config::{DriverConfig, Listen, UdpSource};
@@ -62,17 +62,21 @@ pub(super) fn system(config: &DriverConfig, routing: Routing) -> System {
     System::Own(Box::new(SystemSettings::new(routing, name_servers)))
 }
 
-/// What binds sockets for both address families on one port.
-pub(super) fn binder(config: &DriverConfig, device: &Device, udp: UdpOptions) -> Binder {
+/// The ports of the endpoint, none of which is bound yet.
+pub(super) fn ports(config: &DriverConfig, device: &Device, udp: UdpOptions) -> Ports {
     let own = &config.dataplane.demultiplexer;
     let options = PairOptions {
         count: device.workers.len(),
-        steering: own.steering(),
+        steering: None,
         learn_local: false,
         learn_classes: false,
         udp,
     };
-    Binder::new(options, own, Arc::clone(&device.lending))
+    let of_ports = config.demultiplexers.iter().filter_map(|(source, demultiplexer)| match source {
+        UdpSource::Bound(number) => Some((*number, Arc::clone(demultiplexer))),
+        UdpSource::Listen(_) | UdpSource::Remote(_) => None,
+    });
+    Ports::new(options, own, of_ports.collect(), Arc::clone(&device.lending))
 }
 
 /// The sockets and listeners at the addresses of [`DriverConfig::listen`].

@@ -97,14 +97,20 @@ impl Sources {
         self.write().sockets.insert(socket, new);
     }
 
-    /// The socket is used no more: nor are the numbers of its addresses.
-    pub(super) fn remove_socket(&self, socket: u32) {
+    /// The socket is used no more: nor are the numbers of its addresses, which this gives.
+    pub(super) fn remove_socket(&self, socket: u32) -> Vec<u32> {
         if !self.read().sockets.contains_key(&socket) {
-            return;
+            return Vec::new();
         }
         let mut state = self.write();
         state.sockets.remove(&socket);
-        state.entries.retain(|_, entry| entry.socket != socket);
+        let mut numbers = Vec::new();
+        state.entries.retain(|number, entry| {
+            let goes = entry.socket == socket;
+            numbers.extend(goes.then_some(*number));
+            !goes
+        });
+        numbers
     }
 
     /// The number of a socket's local address, to which a datagram came at the device with that index. `announce` is called for
@@ -298,7 +304,7 @@ mod tests {
     fn addresses_go_with_their_socket() {
         let sources = sources();
         let (stays, goes) = (number(&sources, 0, 7, 0), number(&sources, 1, 7, 0));
-        sources.remove_socket(1);
+        assert_eq!(sources.remove_socket(1), [goes]);
         assert!(sources.resolve(stays, at(0)).is_some() && sources.resolve(goes, at(0)).is_none());
         assert_eq!(number(&sources, 1, 7, 0), 1, "what still comes gets no new number");
     }

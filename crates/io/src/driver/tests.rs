@@ -13,6 +13,7 @@ mod sources;
 mod tcp;
 mod tls;
 mod toy;
+mod toy_ports;
 mod transfers;
 mod turns;
 mod udp;

@@ -124,7 +124,7 @@ impl Transports {
 
     /// The local addresses of a socket have no numbers any more.
     pub(super) fn forget_addresses(&self, number: u32) {
-        self.sources.remove_socket(number);
+        drop(self.sources.remove_socket(number));
     }
 
     /// A path by the socket that a path is by.

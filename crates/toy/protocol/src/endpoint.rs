@@ -1,6 +1,6 @@
 //! The machine: one endpoint with its peers.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use adit_core::{
@@ -31,8 +31,8 @@ struct Opening {
 
 /// One end of tunnels: it initiates handshakes with peers that it can reach, and answers those of all.
 pub struct Endpoint {
-    shared: Shared,
-    peers: Vec<Peer>,
+    pub(crate) shared: Shared,
+    pub(crate) peers: Vec<Peer>,
     /// Remotes that are not open yet. The first one is being opened: [`Command::Opened`] does not say which one it is.
     opening: VecDeque<Opening>,
     reopen_at: Option<Instant>,
@@ -50,6 +50,7 @@ impl Endpoint {
             rng: ChaCha20Rng::from_seed(seed),
             origin: UnixTime(settings.started.0.saturating_sub(uptime)),
             timestamp: 0,
+            locals: BTreeMap::new(),
         };
         let mut opening = VecDeque::new();
         let mut peers = Vec::new();
@@ -142,10 +143,10 @@ impl Protocol for Endpoint {
                 self.shared.events.push_back(Event::Ended(Ended::Shutdown));
             }
             Command::NotUp { reason } => self.shared.events.push_back(Event::Ended(Ended::Failed(reason))),
-            // There are no connections and no pool. and it is the same which address the system chooses.
+            Command::SocketBound { socket, local } => drop(self.shared.locals.insert(socket, local)),
+            // There are no connections and no pool.
             Command::Closed { .. }
             | Command::Prepared { .. }
-            | Command::SocketBound { .. }
             | Command::MtuChanged { .. }
             | Command::PathMtu { .. }
             | Command::RouteChanged { .. }

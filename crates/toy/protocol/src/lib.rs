@@ -23,6 +23,7 @@
 mod endpoint;
 mod keys;
 mod peer;
+mod ports;
 mod settings;
 pub mod wire;
 
@@ -33,6 +34,7 @@ use adit_core::{Instant, Selector};
 use zeroize::Zeroizing;
 
 pub use endpoint::Endpoint;
+pub use ports::{LocalAddresses, Port, PortSockets};
 pub use settings::{PeerSettings, Remotes, Settings};
 
 /// The parameters of a session's codec.

@@ -1,6 +1,7 @@
 //! A peer: its handshakes, its sessions, where it is.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use adit_core::{
@@ -36,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) origin: UnixTime,
     /// The timestamp of the last initiation.
     pub(crate) timestamp: u64,
+    /// What each socket is bound to, or which of our addresses stands for it.
+    pub(crate) locals: BTreeMap<u32, SocketAddr>,
 }
 
 impl Shared {
@@ -65,6 +68,11 @@ pub(crate) struct ControlPath {
 }
 
 impl ControlPath {
+    /// The same by another path.
+    pub(crate) fn at(self, path: Path) -> Self {
+        ControlPath { path, ..self }
+    }
+
     fn send(self, message: &[u8], shared: &mut Shared) {
         let marker = if self.marked { &MARKER[..] } else { &[] };
         shared.transmits.push_back((self.path, [marker, message].concat()));
@@ -232,6 +240,11 @@ impl Peer {
         if let Some(next) = self.next.take_if(|next| next.id() == session) {
             self.seal_with(next, shared);
         }
+    }
+
+    /// Where its data goes, if that is known.
+    pub(crate) fn data_path(&self) -> Option<Path> {
+        self.data
     }
 
     /// Data comes from there now.

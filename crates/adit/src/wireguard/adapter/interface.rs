@@ -99,7 +99,7 @@ impl Tunnel {
         driver.follow_mtu();
         driver.set_control_traffic_class(HANDSHAKE_TRAFFIC_CLASS);
         let port = configuration.listen_port.unwrap_or_default();
-        let binding = UdpBinding { port: Some(port), mark: configuration.fwmark };
+        let binding = UdpBinding { number: 0, port: Some(port), mark: configuration.fwmark };
         let sockets = driver.bind_udp(binding).map_err(|error| no_socket(port, &error))?;
         let timestamps = TimestampFile::of(driver.tun_name());
         let timestamp_floor = timestamps.read().unwrap_or_else(|why| {

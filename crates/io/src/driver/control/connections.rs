@@ -178,7 +178,7 @@ impl<P: Protocol> Control<'_, P> {
     pub(super) fn close(&mut self, path: Path) {
         match path {
             Path::Udp { socket, .. } if self.sockets.is_listening(socket) => {}
-            Path::Udp { socket, .. } => self.remove_sockets(socket),
+            Path::Udp { socket, .. } => drop(self.remove_sockets(socket)),
             Path::Tcp { connection, .. } => self.forget(connection),
         }
     }

@@ -66,7 +66,8 @@ impl<P: Protocol> Control<'_, P> {
             return;
         }
         let peers = self.protocol.peers().into_iter().map(|(peer, info)| (peer, info.path));
-        let redirected = check.redirected(&self.sockets.sources, self.sockets.binder.mark(), peers);
+        let redirected =
+            check.redirected(&self.sockets.sources, self.sockets.ports.mark().unwrap_or_default(), peers);
         check.looked(now, clock());
         for (peer, path) in redirected {
             self.protocol.handle_command(clock(), Command::RouteChanged { peer, path });

@@ -13,7 +13,7 @@ use super::Control;
 use super::transmit_queue::TransmitQueue;
 use crate::clock;
 use crate::driver::Bound;
-use crate::driver::binding::{BindOrder, Binder, Numbered, UdpBinding, UdpSockets};
+use crate::driver::binding::{BindOrder, Binder, Numbered, Ports, UdpBinding, UdpSockets};
 use crate::driver::sources::Sources;
 use crate::udp::{PinnedSource, UdpOptions, UdpSocket};
 
@@ -25,8 +25,7 @@ pub(super) struct Sockets {
     /// The workers' sockets at each address; control datagrams leave by the first worker's.
     open: BTreeMap<u32, Vec<Arc<UdpSocket>>>,
     pub(super) sources: Arc<Sources>,
-    /// Binds sockets for both address families on one port.
-    pub(super) binder: Binder,
+    pub(super) ports: Ports,
     /// The numbers of all sockets that listen, and stay; the others were opened for one remote.
     pub(super) listening: BTreeSet<u32>,
     /// The firewall mark of the sockets that were bound for remotes or configured addresses.
@@ -46,18 +45,18 @@ pub(super) struct SocketOptions {
     pub(super) traffic_class: u8,
     pub(super) bound: Vec<Bound>,
     pub(super) sources: Arc<Sources>,
-    pub(super) binder: Binder,
+    pub(super) ports: Ports,
 }
 
 impl Sockets {
     pub(super) fn new(options: SocketOptions) -> Self {
-        let SocketOptions { udp, mark, traffic_class, bound, sources, binder } = options;
+        let SocketOptions { udp, mark, traffic_class, bound, sources, ports } = options;
         Sockets {
             options: udp,
             waiting: bound,
             open: BTreeMap::new(),
             sources,
-            binder,
+            ports,
             listening: BTreeSet::new(),
             mark,
             traffic_class,
@@ -84,7 +83,7 @@ impl Sockets {
 
     /// The firewall mark of what is sent.
     pub(super) fn mark(&self) -> u32 {
-        if self.binder.is_used() { self.binder.mark() } else { self.mark }
+        self.ports.mark().unwrap_or(self.mark)
     }
 
     fn all(&self) -> impl Iterator<Item = &Arc<UdpSocket>> {
@@ -120,7 +119,7 @@ impl Sockets {
     pub(super) fn present_path(&self, path: Path) -> Path {
         match path {
             Path::Udp { socket, remote } if !self.knows(socket) => {
-                let present = self.binder.sockets().for_address(remote.ip());
+                let present = self.ports.in_place_of(socket, remote.ip());
                 Path::Udp { socket: present.unwrap_or(socket), remote }
             }
             path => path,
@@ -145,11 +144,11 @@ impl<P: Protocol> Control<'_, P> {
         self.sockets.open.insert(number, sockets);
     }
 
-    /// The same for those that are bound for both address families.
-    pub(super) fn know_bound(&mut self, numbered: Numbered) {
-        let Sockets { binder, sources, .. } = &self.sockets;
-        if binder.learns_local_addresses() {
-            sources.add_socket(numbered.0, binder.sockets().port);
+    /// Sends by sockets of that port from now on, which the protocol is told of.
+    pub(super) fn know_bound(&mut self, port: usize, numbered: Numbered) {
+        let Sockets { ports, sources, .. } = &self.sockets;
+        if ports.get(port).is_some_and(Binder::learns_local_addresses) {
+            sources.add_socket(numbered.0, ports.sockets(port).port);
         }
         self.know_sockets(numbered);
     }
@@ -161,52 +160,60 @@ impl<P: Protocol> Control<'_, P> {
         }
     }
 
-    /// Has them receive from those that are bound for both address families.
-    pub(super) fn receive_from_bound(&mut self) {
-        for number in self.sockets.binder.numbers() {
-            self.sockets.listening.insert(number);
-            match (self.sockets.binder.as_secondary(), self.sockets.open.get(&number)) {
-                (Some(recognised), Some(sockets)) => {
-                    self.workers.share_sockets(number, sockets, recognised);
-                }
-                _ => self.receive_from(number, None),
+    /// Has the data threads receive from the sockets of a port.
+    pub(super) fn receive_from_bound(&mut self, port: usize) {
+        let Sockets { ports, listening, open, .. } = &mut self.sockets;
+        let Some(binder) = ports.get(port) else { return };
+        for number in binder.numbers() {
+            listening.insert(number);
+            let Some(sockets) = open.get(&number) else { continue };
+            match binder.as_secondary() {
+                Some(recognised) => self.workers.share_sockets(number, sockets, recognised),
+                None => self.workers.add_sockets(number, sockets, binder.demultiplexer()),
             }
         }
         self.workers.wake();
     }
 
-    /// Sockets are used no more.
-    pub(super) fn remove_sockets(&mut self, number: u32) {
+    /// Sockets are used no more. Gives the numbers of their local addresses.
+    pub(super) fn remove_sockets(&mut self, number: u32) -> Vec<u32> {
         self.sockets.listening.remove(&number);
         self.sockets.open.remove(&number);
-        self.sockets.sources.remove_socket(number);
+        let addresses = self.sockets.sources.remove_socket(number);
         self.workers.leave_sockets(number);
+        addresses
     }
 
     /// Carries out what came by [`crate::Handle::bind_udp`].
     pub(super) fn bind_udp(&mut self, BindOrder { binding, answer }: BindOrder<P>) {
-        let (before, numbers) = (self.sockets.binder.sockets(), self.sockets.binder.numbers());
+        let port = binding.number;
+        let before = self.sockets.ports.sockets(port);
+        let numbers = self.sockets.ports.get(port).map(Binder::numbers).unwrap_or_default();
         let outcome = self.bind_new(binding);
         answer(&mut self.protocol, clock(), outcome);
         self.pump();
         // The data threads know by now where the peers have moved to.
-        if self.sockets.binder.sockets() != before {
-            numbers.into_iter().for_each(|number| self.remove_sockets(number));
+        if self.sockets.ports.sockets(port) != before {
+            let mut replaced = BTreeSet::from_iter(numbers.iter().copied());
+            for number in numbers {
+                replaced.extend(self.remove_sockets(number));
+            }
+            self.sockets.ports.replaced(port, replaced);
             self.workers.wake();
         }
     }
 
     fn bind_new(&mut self, binding: UdpBinding) -> io::Result<UdpSockets> {
-        let Sockets { binder, open, sources, .. } = &mut self.sockets;
-        let present: Vec<Arc<UdpSocket>> =
-            binder.numbers().iter().filter_map(|number| open.get(number)).flatten().map(Arc::clone).collect();
-        let present = present.iter().map(|socket| &**socket);
-        let new = binder.bind(binding, present, || sources.next_number())?;
+        let port = binding.number;
+        let Sockets { ports, open, sources, .. } = &mut self.sockets;
+        let numbers = ports.get(port).map(Binder::numbers).unwrap_or_default();
+        let present = numbers.iter().filter_map(|number| open.get(number)).flatten();
+        let new = ports.bind(binding, present.map(|socket| &**socket), || sources.next_number())?;
         let is_new = !new.is_empty();
-        new.into_iter().for_each(|numbered| self.know_bound(numbered));
+        new.into_iter().for_each(|numbered| self.know_bound(port, numbered));
         if is_new {
-            self.receive_from_bound();
+            self.receive_from_bound(port);
         }
-        Ok(self.sockets.binder.sockets())
+        Ok(self.sockets.ports.sockets(port))
     }
 }

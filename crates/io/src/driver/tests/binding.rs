@@ -56,7 +56,7 @@ pub(super) fn bind(running: &Running, binding: UdpBinding) -> io::Result<UdpSock
 }
 
 pub(super) fn port(port: u16) -> UdpBinding {
-    UdpBinding { port: Some(port), mark: None }
+    UdpBinding { number: 0, port: Some(port), mark: None }
 }
 
 fn numbers(sockets: UdpSockets) -> [u32; 2] {
@@ -106,7 +106,7 @@ fn what_cannot_be_bound_changes_nothing() {
         // Taken for IPv6 alone: what was bound for IPv4 is given back.
         let taken = UdpSocket::bind("[::1]:0").unwrap();
         let wanted = taken.local_addr().unwrap().port();
-        let error = bind(&running, UdpBinding { port: Some(wanted), mark: Some(5) }).unwrap_err();
+        let error = bind(&running, UdpBinding { number: 0, port: Some(wanted), mark: Some(5) }).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EADDRINUSE));
         // A program that another test starts has a copy of the socket until its `exec`.
         let given_back = (0..2000).any(|_| {
@@ -128,7 +128,7 @@ fn the_mark_holds_for_the_sockets_that_are_there_and_for_later_ones() {
         ip("rule add fwmark 0x77 unreachable pref 1");
         ip("rule add lookup local pref 2");
         ip("rule del lookup local pref 0");
-        let marked = UdpBinding { port: Some(0), mark: Some(0x77) };
+        let marked = UdpBinding { number: 0, port: Some(0), mark: Some(0x77) };
         let (running, _) = start_bound(config(Role::Server), marked, Duration::ZERO);
         let answered = |word: u8, sockets: UdpSockets, within: Duration| {
             let [client, _other] = initial_packets(sockets.port, word);
@@ -141,9 +141,9 @@ fn the_mark_holds_for_the_sockets_that_are_there_and_for_later_ones() {
         assert!(!answered(1, present, short));
         let later = bind(&running, port(0)).unwrap();
         assert!(!answered(2, later, short), "it has the mark of the one before");
-        assert_eq!(bind(&running, UdpBinding { port: None, mark: Some(0) }).unwrap(), later);
+        assert_eq!(bind(&running, UdpBinding { number: 0, port: None, mark: Some(0) }).unwrap(), later);
         assert!(answered(3, later, TIMEOUT));
-        bind(&running, UdpBinding { port: None, mark: Some(0x77) }).unwrap();
+        bind(&running, UdpBinding { number: 0, port: None, mark: Some(0x77) }).unwrap();
         assert!(!answered(4, later, short));
         running.stop();
     });
@@ -158,10 +158,13 @@ fn a_mark_that_is_not_allowed_is_refused_with_the_systems_number() {
         set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
             .unwrap();
         for wanted in [None, Some(0)] {
-            let error = driver.bind_udp(UdpBinding { port: wanted, mark: Some(1) }).unwrap_err();
+            let error = driver.bind_udp(UdpBinding { number: 0, port: wanted, mark: Some(1) }).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::EPERM));
         }
-        assert_eq!(driver.bind_udp(UdpBinding { port: Some(sockets.port), mark: Some(0) }).unwrap(), sockets);
+        assert_eq!(
+            driver.bind_udp(UdpBinding { number: 0, port: Some(sockets.port), mark: Some(0) }).unwrap(),
+            sockets
+        );
     });
 }
 

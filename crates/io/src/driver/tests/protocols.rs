@@ -237,7 +237,7 @@ fn a_secondary_endpoint_leaves_a_port_and_comes_back() {
         let again: UdpSockets = bind(port(1194)).unwrap();
         assert!(again.port == 1194 && again.ipv6.is_none());
         assert_eq!(
-            bind(UdpBinding { port: None, mark: Some(5) }).unwrap_err().raw_os_error(),
+            bind(UdpBinding { number: 0, port: None, mark: Some(5) }).unwrap_err().raw_os_error(),
             Some(libc::EOPNOTSUPP)
         );
         let initiator = start_initiator(&far, OWN);

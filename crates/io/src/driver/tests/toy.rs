@@ -24,7 +24,7 @@ const PORT: u16 = 7000;
 const REFUSED_BY_RECEIVER: u16 = 7001;
 const REFUSED_BY_SENDER: u16 = 9;
 /// The responder's number of the initiator, which the second worker serves.
-const INITIATOR: PeerId = PeerId(1);
+pub(super) const INITIATOR: PeerId = PeerId(1);
 
 /// An end at work.
 pub(super) struct End {
@@ -91,7 +91,7 @@ impl End {
     }
 
     /// Its only peer that is up.
-    fn peer(&self) -> PeerInfo<()> {
+    pub(super) fn peer(&self) -> PeerInfo<()> {
         let mut peers = self.look().peers;
         assert_eq!(peers.len(), 1);
         peers.remove(0)
@@ -152,12 +152,12 @@ fn start_initiator(change: fn(&mut PeerSettings)) -> End {
     End::start(config, "10.9.0.2/24", vec![responder])
 }
 
-fn control_socket(source: UdpSource) -> BTreeMap<UdpSource, Arc<dyn Demultiplexer>> {
+pub(super) fn control_socket(source: UdpSource) -> BTreeMap<UdpSource, Arc<dyn Demultiplexer>> {
     BTreeMap::from([(source, Arc::new(ControlSocket) as Arc<dyn Demultiplexer>)])
 }
 
 /// An application of one end, in its namespace.
-fn application(address: &str) -> UdpSocket {
+pub(super) fn application(address: &str) -> UdpSocket {
     let socket = UdpSocket::bind((address, PORT)).unwrap();
     socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     socket
@@ -204,7 +204,7 @@ impl Far {
 }
 
 /// A packet from one application to the other, and back.
-fn echo(from: &UdpSocket, to: &UdpSocket, word: &[u8]) {
+pub(super) fn echo(from: &UdpSocket, to: &UdpSocket, word: &[u8]) {
     from.send_to(word, to.local_addr().unwrap()).unwrap();
     let mut buffer = [0; 100];
     let (length, sender) = to.recv_from(&mut buffer).unwrap();

@@ -65,7 +65,7 @@ impl Observer<Interface> for InterfaceObserver<'_> {
     fn request(&mut self, request: Request, _tun_name: &str) {
         match request {
             Request::Rebind { listen_port, fwmark } => {
-                let binding = UdpBinding { port: listen_port, mark: fwmark };
+                let binding = UdpBinding { number: 0, port: listen_port, mark: fwmark };
                 self.handle.bind_udp(
                     binding,
                     Box::new(|interface, now, outcome| {
