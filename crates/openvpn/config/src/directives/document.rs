@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::Kind;
-use crate::openvpn::directives::{DIRECTIVES, Side};
+use adit_core::configuration::Kind;
+
+use crate::directives::{DIRECTIVES, Side};
 
 const HEAD: &str = "# OpenVPN's directives, and what becomes of them
 
