@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::process::ExitCode;
 
-use adit_sim::{Failure, Summary, wireguard};
+use adit_sim::{Failure, Summary, openvpn, wireguard};
 
 const USAGE: &str = "usage: adit-sim [--openvpn | --wireguard] --seeds FROM..TO (TO is not run), or --seed N for one with its trace";
 
@@ -19,7 +19,7 @@ struct Scenarios {
     explain: fn(u64) -> Outcome,
 }
 
-const OPENVPN: Scenarios = Scenarios { name: "OpenVPN", run: adit_sim::run, explain: adit_sim::explain };
+const OPENVPN: Scenarios = Scenarios { name: "OpenVPN", run: openvpn::run, explain: openvpn::explain };
 const WIREGUARD: Scenarios =
     Scenarios { name: "WireGuard", run: wireguard::run, explain: wireguard::explain };
 

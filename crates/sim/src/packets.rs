@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use adit_core::Instant;
 
-use crate::model::{Violation, ensure};
 use crate::packet;
+use crate::violation::{Violation, ensure};
 
 /// What must become of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use adit_wireguard::Request;
 
 use super::end::{Effect, Input, Order};
 use super::world::{Scheduled, World};
-use crate::model::Violation;
+use crate::violation::Violation;
 
 impl World {
     /// Carries out what an end did, and passes on what its data plane has for its protocol.

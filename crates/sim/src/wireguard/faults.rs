@@ -8,7 +8,7 @@ use adit_wireguard::{Changes, PeerChange, Reply};
 
 use super::settings;
 use super::world::{Scheduled, World};
-use crate::model::Violation;
+use crate::violation::Violation;
 
 /// The attacker's own address.
 pub(crate) const ATTACKER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9)), 9);

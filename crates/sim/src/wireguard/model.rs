@@ -7,8 +7,8 @@ use std::time::Duration;
 use adit_core::{Install, Instant, PeerId, SessionId};
 use adit_wireguard::Codec;
 
-use crate::model::{Violation, ensure};
 use crate::packets::Packets;
+use crate::violation::{Violation, ensure};
 
 /// `Reject-After-Time`.
 pub(crate) const REJECT_AFTER: Duration = Duration::from_secs(180);

@@ -12,10 +12,10 @@ use super::end::{Effect, End};
 use super::model::Model;
 use super::settings;
 use super::world::START;
-use crate::model::{MAX_TRANSIT, Violation, ensure};
 use crate::packets::Fate;
 use crate::queue::EventQueue;
 use crate::rng::Rng;
+use crate::violation::{MAX_TRANSIT, Violation, ensure};
 
 const CLIENT: usize = 0;
 const SERVER: usize = 1;

@@ -8,9 +8,9 @@ use super::model::REJECT_AFTER;
 use super::scenario::HANDSHAKE;
 use super::settings::inner;
 use super::world::{START, Scheduled, World};
-use crate::model::{MAX_TRANSIT, Violation};
 use crate::packet::NUMBER_LEN;
 use crate::packets::Fate;
+use crate::violation::{MAX_TRANSIT, Violation};
 
 /// The largest payload of a packet: with IPv6 and UDP in front, it fits the smallest MTU.
 const MAX_PAYLOAD: u64 = 1280 - 48;

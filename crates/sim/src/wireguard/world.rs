@@ -13,10 +13,10 @@ use super::model::Model;
 use super::net::Net;
 use super::scenario::{RECOVERY, Scenario};
 use super::settings;
-use crate::model::Violation;
 use crate::queue::EventQueue;
 use crate::rng::Rng;
 use crate::trace::Trace;
+use crate::violation::Violation;
 
 /// When a run starts, on its own clock.
 pub(crate) const START: Instant = Instant::from_nanos(1_000_000_000);

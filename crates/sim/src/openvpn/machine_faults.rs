@@ -1,9 +1,9 @@
 //! Faults of clocks and machines, smaller path MTUs, and clients that move to another network.
 
-use crate::event::Event;
-use crate::model::Violation;
-use crate::net::Transit;
-use crate::world::{START, World};
+use crate::openvpn::event::Event;
+use crate::openvpn::net::Transit;
+use crate::openvpn::world::{START, World};
+use crate::violation::Violation;
 
 /// A wall clock is wrong by at most so many seconds: certificates stay valid.
 const MAX_SKEW: u64 = 300 * 86_400;
@@ -77,7 +77,7 @@ impl World {
     /// Postpones an event of a machine that sleeps until it is awake; datagrams to it are lost.
     pub(crate) fn postpone(&mut self, event: Event) -> Option<Event> {
         let concerned = match &event {
-            Event::Arrival(Transit::ToServer { .. }) => Some(crate::model::SERVER),
+            Event::Arrival(Transit::ToServer { .. }) => Some(crate::openvpn::model::SERVER),
             Event::Arrival(Transit::ToClient { to, .. }) => self.net.owner(*to).map(|(client, _)| client),
             Event::Arrival(
                 Transit::Stream { connection, direction, .. } | Transit::Closed { connection, direction, .. },

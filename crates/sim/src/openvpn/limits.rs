@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use adit_core::{Ended, Instant, PeerLimits};
 
-use crate::model::{SERVER, Tunnel, Violation};
-use crate::scenario::Scenario;
-use crate::world::{START, World};
+use crate::openvpn::model::{SERVER, Tunnel};
+use crate::openvpn::scenario::Scenario;
+use crate::openvpn::world::{START, World};
+use crate::violation::Violation;
 
 /// The side of a tunnel that is the client's; [`SERVER`] is the other.
 pub(crate) const CLIENT: usize = 1;
@@ -194,7 +195,7 @@ mod tests {
     use adit_core::IdleLimit;
 
     use super::*;
-    use crate::scenario::Latency;
+    use crate::openvpn::scenario::Latency;
 
     fn at(seconds: u64) -> Instant {
         START + Duration::from_secs(seconds)

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use adit_core::{Command, PeerId};
 
-use crate::event::Event;
-use crate::limits::CLIENT;
-use crate::model::{SERVER, Violation};
+use crate::openvpn::event::Event;
+use crate::openvpn::limits::CLIENT;
+use crate::openvpn::model::SERVER;
+use crate::openvpn::settings::network_behind;
+use crate::openvpn::third_party::Implementation;
+use crate::openvpn::world::World;
 use crate::packet::NUMBER_LEN;
 use crate::rng::Rng;
-use crate::settings::network_behind;
-use crate::third_party::Implementation;
-use crate::world::World;
+use crate::violation::Violation;
 
 /// Packets of one sender that leave together, at most.
 const MAX_BURST: u64 = 4;

@@ -10,8 +10,8 @@ use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::v2::{Metadata, ServerKey};
 use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
 
-use crate::crypto::WALL_AT_ORIGIN;
-use crate::identity::client_name;
+use crate::openvpn::crypto::WALL_AT_ORIGIN;
+use crate::openvpn::identity::client_name;
 
 /// How the control channel is wrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

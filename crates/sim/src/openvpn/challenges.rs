@@ -8,11 +8,12 @@ use adit_core::Instant;
 use adit_openvpn::request::{Script, ScriptId, ScriptOutcome};
 use base64ct::{Base64, Encoding as _};
 
-use crate::end::PendingRequest;
-use crate::identity::client_name;
-use crate::model::{Tunnel, Violation};
-use crate::settings::{CLIENT_CRRESPONSE, LEARN_ADDRESS, VERIFY_PASSWORD};
-use crate::world::World;
+use crate::openvpn::end::PendingRequest;
+use crate::openvpn::identity::client_name;
+use crate::openvpn::model::Tunnel;
+use crate::openvpn::settings::{CLIENT_CRRESPONSE, LEARN_ADDRESS, VERIFY_PASSWORD};
+use crate::openvpn::world::World;
+use crate::violation::Violation;
 
 /// The exit code of a script that defers its answer.
 const DEFERRED: i32 = 2;
@@ -188,7 +189,7 @@ impl World {
         // A connection that is older than the client's newest will not come up.
         let newest = self.checks.challenges.newest.get(&client) == Some(&script.id.owner);
         let tunnel = times(self.model.tunnels.get(client - 1)?).filter(|_| newest)?;
-        let by = (self.hosts[crate::model::SERVER].generation, script.id);
+        let by = (self.hosts[crate::openvpn::model::SERVER].generation, script.id);
         // With faults, once the net was clean for a while.
         let clean = if self.net.faulty { self.calm_at_end().0 } else { self.now };
         let due = clean + ARRIVES_WITHIN;
@@ -209,7 +210,7 @@ impl World {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::START;
+    use crate::openvpn::world::START;
 
     fn challenges() -> Challenges {
         let mut challenges = Challenges::default();

@@ -7,11 +7,12 @@ use std::time::Duration;
 use adit_core::Protocol as _;
 use adit_openvpn::request::{ClientDecision, ClientEvent, ClientStep, PeerInfo, Reply};
 
-use crate::end::{Machine, PendingRequest};
-use crate::identity::client_name;
-use crate::model::{SERVER, Violation};
+use crate::openvpn::end::{Machine, PendingRequest};
+use crate::openvpn::identity::client_name;
+use crate::openvpn::model::SERVER;
+use crate::openvpn::world::World;
 use crate::rng::Rng;
-use crate::world::World;
+use crate::violation::Violation;
 
 /// How long a client may take for a step that the management client asks of it.
 const WAIT: Duration = Duration::from_secs(60);

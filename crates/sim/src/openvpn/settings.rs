@@ -13,10 +13,10 @@ use adit_openvpn::params::{
 use adit_openvpn::request::{PeerSettings, PushChange};
 use adit_openvpn::{PeerRequirements, TlsConfig};
 
-use crate::crypto::{WALL_AT_ORIGIN, environment};
-use crate::identity::{client_name, credentials};
-use crate::scenario::{Scenario, Wrapping};
-use crate::third_party::{self, Implementation, Network};
+use crate::openvpn::crypto::{WALL_AT_ORIGIN, environment};
+use crate::openvpn::identity::{client_name, credentials};
+use crate::openvpn::scenario::{Scenario, Wrapping};
+use crate::openvpn::third_party::{self, Implementation, Network};
 
 /// The server's addresses in the tunnel, and the first and last of its clients'.
 const SERVER4: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);

@@ -3,14 +3,15 @@
 use adit_core::{Ended, PeerId, Transport};
 use adit_openvpn::request::{ChallengeResponse, PeerInfo, Reply, Script, ScriptOutcome, UserPassword};
 
-use crate::end::{Effect, PendingRequest};
-use crate::event::{Event, Order};
-use crate::identity::client_name;
-use crate::limits::CLIENT;
-use crate::model::{SERVER, Violation};
-use crate::scenario::RESTART_AFTER;
-use crate::settings::{self, LEARN_ADDRESS};
-use crate::world::{START, World};
+use crate::openvpn::end::{Effect, PendingRequest};
+use crate::openvpn::event::{Event, Order};
+use crate::openvpn::identity::client_name;
+use crate::openvpn::limits::CLIENT;
+use crate::openvpn::model::SERVER;
+use crate::openvpn::scenario::RESTART_AFTER;
+use crate::openvpn::settings::{self, LEARN_ADDRESS};
+use crate::openvpn::world::{START, World};
+use crate::violation::Violation;
 
 /// The exit code of a script that defers its answer.
 const DEFERRED: i32 = 2;

@@ -9,7 +9,7 @@ use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 
 use super::*;
-use crate::identity::MAX_CLIENTS;
+use crate::openvpn::identity::MAX_CLIENTS;
 use crate::rng::Rng;
 
 /// Seeds below this one keep the meaning that tests rely on.

@@ -4,8 +4,8 @@ use adit_core::Transport;
 use adit_dataplane::{EgressEvent, IngressEvent};
 use adit_openvpn::request::Install;
 
-use crate::end::{Input, PendingRequest};
-use crate::net::Transit;
+use crate::openvpn::end::{Input, PendingRequest};
+use crate::openvpn::net::Transit;
 
 /// What happens at a scheduled time.
 #[derive(Debug)]

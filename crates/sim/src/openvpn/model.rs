@@ -8,12 +8,12 @@ use adit_core::{Digest, Instant, PeerId};
 use adit_openvpn::codec::{Framing, key_id_of};
 use adit_openvpn::reliable::MAX_TIMEOUT;
 use adit_openvpn::request::Install;
-use thiserror::Error;
 
+use crate::openvpn::scenario::{Scenario, UDP_HEADERS, Wrapping};
+use crate::openvpn::settings::network_behind;
+use crate::openvpn::third_party::Implementation;
 use crate::packets::{Fate, Packets};
-use crate::scenario::{Scenario, UDP_HEADERS, Wrapping};
-use crate::settings::network_behind;
-use crate::third_party::Implementation;
+use crate::violation::{MAX_TRANSIT, Violation, ensure};
 
 /// The server's number among the ends; clients count from 1.
 pub(crate) const SERVER: usize = 0;
@@ -24,25 +24,6 @@ const CONTROL_HEADER: usize = 9;
 
 /// Opcodes of packets with a client's wrapped key at the end.
 const BRINGS_KEY: [u8; 2] = [10, 11];
-
-/// Longer than any packet is in transit on a clean net.
-pub(crate) const MAX_TRANSIT: Duration = Duration::from_secs(1);
-
-/// Something that must not happen.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub(crate) struct Violation(String);
-
-impl Violation {
-    pub(crate) fn new(text: impl Into<String>) -> Self {
-        Violation(text.into())
-    }
-}
-
-/// Says what was violated unless something holds.
-pub(crate) fn ensure(holds: bool, text: impl FnOnce() -> String) -> Result<(), Violation> {
-    if holds { Ok(()) } else { Err(Violation(text())) }
-}
 
 /// A key that an end seals with.
 struct SealKey {
@@ -245,7 +226,7 @@ impl Model {
         let mut key = install.codec.seal.key.to_vec();
         key.extend(install.codec.seal.implicit_iv);
         if let Some(known) = self.keys.get(&key) {
-            return Err(Violation(format!(
+            return Err(Violation::new(format!(
                 "the key that {:?} seals with was installed again, for {owner:?}",
                 known.owner
             )));
@@ -289,9 +270,9 @@ impl Model {
         }
         let key = self.current.get(&owner).and_then(|key| self.keys.get_mut(key));
         let Some(key) = key else {
-            return Err(Violation(format!("{owner:?} sealed without a key")));
+            return Err(Violation::new(format!("{owner:?} sealed without a key")));
         };
-        let short = || Violation(format!("end {end} sealed a datagram that is too short"));
+        let short = || Violation::new(format!("end {end} sealed a datagram that is too short"));
         match &mut key.used {
             Used::Ids { last } => {
                 let id = u32::from_be_bytes(*rest.first_chunk().ok_or_else(short)?);
@@ -346,7 +327,7 @@ impl Model {
             datagram.get(at..).and_then(|rest| rest.first_chunk()).map(|bytes| u64::from_be_bytes(*bytes))
         };
         let (Some(sid), Some(id), Some(tag)) = (word(1), word(id_at), word(tag_at)) else {
-            return Err(Violation(format!("end {end} sent a control datagram that is too short")));
+            return Err(Violation::new(format!("end {end} sent a control datagram that is too short")));
         };
         let before = self.wraps.insert((end, sid, renegotiates, id), tag);
         ensure(before.is_none_or(|before| before == tag), || {

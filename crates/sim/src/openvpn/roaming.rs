@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 
 use adit_core::{Path, Transport};
 
-use crate::event::Event;
-use crate::identity::client_name;
-use crate::limits::CLIENT;
-use crate::model::{SERVER, Violation};
-use crate::net::Net;
-use crate::world::World;
+use crate::openvpn::event::Event;
+use crate::openvpn::identity::client_name;
+use crate::openvpn::limits::CLIENT;
+use crate::openvpn::model::SERVER;
+use crate::openvpn::net::Net;
+use crate::openvpn::world::World;
+use crate::violation::Violation;
 
 /// The payload of an inner packet from a new address, and of the reply to it.
 const PAYLOAD: usize = 64;

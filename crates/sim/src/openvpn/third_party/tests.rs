@@ -9,8 +9,8 @@ use adit_openvpn::request::{DataEvent, Event};
 use adit_openvpn::wrap::HmacDigest;
 
 use super::{Implementation, ThirdPartyClient};
-use crate::scenario::{Scenario, Wrapping};
-use crate::settings;
+use crate::openvpn::scenario::{Scenario, Wrapping};
+use crate::openvpn::settings;
 
 const PEER: PeerId = PeerId(0);
 
@@ -43,8 +43,8 @@ fn scenario(wrapping: Wrapping, implementation: Implementation) -> Scenario {
 impl Pair {
     fn up(scenario: &Scenario, implementation: Implementation) -> Self {
         let now = Instant::ORIGIN + Duration::from_secs(1);
-        crate::crypto::seed_tls([3; 32]);
-        crate::crypto::set_clock(1);
+        crate::openvpn::crypto::seed_tls([3; 32]);
+        crate::openvpn::crypto::set_clock(1);
         let client = settings::third_party(scenario, (1, implementation), 0).unwrap();
         let server = settings::server(scenario, 0, Vec::new()).unwrap();
         let mut pair = Pair {

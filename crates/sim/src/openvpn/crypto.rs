@@ -19,7 +19,7 @@ use rustls::time_provider::TimeProvider;
 use rustls::{Error, NamedGroup, PeerMisbehaved, SupportedProtocolVersion};
 use x25519_dalek::{PublicKey, StaticSecret};
 
-/// The wall clock at the simulation's origin: 2026-01-01, inside the validity of [`crate::identity`]'s
+/// The wall clock at the simulation's origin: 2026-01-01, inside the validity of [`crate::openvpn::identity`]'s
 /// certificates.
 pub(crate) const WALL_AT_ORIGIN: u64 = 1_767_225_600;
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use adit_core::{ConnectionId, Instant, Path};
 
 use crate::network;
+use crate::openvpn::scenario::{Scenario, UDP_HEADERS};
 use crate::rng::Rng;
-use crate::scenario::{Scenario, UDP_HEADERS};
 
 /// Where the server listens.
 pub(crate) const SERVER_ADDRESS: SocketAddr =
@@ -265,7 +265,9 @@ impl Net {
         let found = self.connections.get(&number).filter(|found| found.open[direction as usize])?;
         let connection = ConnectionId(number);
         Some(match direction {
-            Direction::ToServer => (crate::model::SERVER, Path::Tcp { connection, remote: found.remote }),
+            Direction::ToServer => {
+                (crate::openvpn::model::SERVER, Path::Tcp { connection, remote: found.remote })
+            }
             Direction::ToClient => (found.client, Path::Tcp { connection, remote: SERVER_ADDRESS }),
         })
     }
@@ -280,7 +282,7 @@ impl Net {
     ) -> Vec<(Instant, Transit)> {
         match path {
             Path::Tcp { connection, .. } => self.send_record(now, end, connection.0, datagram),
-            Path::Udp { remote, .. } if end == crate::model::SERVER => {
+            Path::Udp { remote, .. } if end == crate::openvpn::model::SERVER => {
                 if self.is_replaced(remote) {
                     return Vec::new();
                 }
@@ -332,8 +334,10 @@ impl Net {
         number: u32,
         record: &[u8],
     ) -> Vec<(Instant, Transit)> {
-        let direction = if end == crate::model::SERVER { Direction::ToClient } else { Direction::ToServer };
-        let own = if end == crate::model::SERVER { Direction::ToServer } else { Direction::ToClient };
+        let direction =
+            if end == crate::openvpn::model::SERVER { Direction::ToClient } else { Direction::ToServer };
+        let own =
+            if end == crate::openvpn::model::SERVER { Direction::ToServer } else { Direction::ToClient };
         let mut delay = self.delay();
         let Some(connection) = self.connections.get_mut(&number) else { return Vec::new() };
         if !connection.open[own as usize] || connection.broken {
@@ -376,7 +380,11 @@ impl Net {
                 Vec::new()
             }
             Path::Tcp { connection, .. } => {
-                let own = if end == crate::model::SERVER { Direction::ToServer } else { Direction::ToClient };
+                let own = if end == crate::openvpn::model::SERVER {
+                    Direction::ToServer
+                } else {
+                    Direction::ToClient
+                };
                 self.close_side(now, connection.0, own)
             }
         }
@@ -433,13 +441,15 @@ impl Net {
 
     /// An end's process is gone: the system closes what it had.
     pub(crate) fn crash(&mut self, now: Instant, end: usize) -> Vec<(Instant, Transit)> {
-        if end != crate::model::SERVER {
+        if end != crate::openvpn::model::SERVER {
             self.sockets.retain(|(owner, _), _| *owner != end);
             self.owners.retain(|_, (owner, _)| *owner != end);
         }
-        let own = if end == crate::model::SERVER { Direction::ToServer } else { Direction::ToClient };
+        let own =
+            if end == crate::openvpn::model::SERVER { Direction::ToServer } else { Direction::ToClient };
         let concerned = |connection: &Connection| {
-            connection.open[own as usize] && (end == crate::model::SERVER || connection.client == end)
+            connection.open[own as usize]
+                && (end == crate::openvpn::model::SERVER || connection.client == end)
         };
         let numbers: Vec<u32> = self
             .connections

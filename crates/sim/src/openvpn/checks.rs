@@ -6,24 +6,25 @@ use std::time::Duration;
 use adit_core::{Instant, Path};
 use adit_dataplane::DropReason;
 
-use crate::challenges::Challenges;
-use crate::end::{End, Machine};
-use crate::event::Event;
-use crate::identity::client_name;
-use crate::learn_address::LearnedAddresses;
-use crate::limits::Limits;
-use crate::management::Management;
-use crate::model::{SERVER, Tunnel, Violation};
+use crate::openvpn::challenges::Challenges;
+use crate::openvpn::end::{End, Machine};
+use crate::openvpn::event::Event;
+use crate::openvpn::identity::client_name;
+use crate::openvpn::learn_address::LearnedAddresses;
+use crate::openvpn::limits::Limits;
+use crate::openvpn::management::Management;
+use crate::openvpn::model::{SERVER, Tunnel};
+use crate::openvpn::scenario::Scenario;
+use crate::openvpn::world::{Host, World};
 use crate::rng::Rng;
-use crate::scenario::Scenario;
-use crate::world::{Host, World};
+use crate::violation::Violation;
 
 /// After the packet that begins its control channel, a client stays half-open no longer than its window and this.
 const REFUSAL_TIME: Duration = Duration::from_secs(6);
 /// The longest time of all scripts that authenticate one client, one after the other, deferred or not.
 const SCRIPTS_TAKE: Duration = Duration::from_secs(20);
 
-/// The state of what is checked beside the [`crate::model::Model`] of packets and keys.
+/// The state of what is checked beside the [`crate::openvpn::model::Model`] of packets and keys.
 pub(crate) struct Checks {
     /// How long peers may stay connected.
     pub(crate) limits: Limits,

@@ -1,8 +1,10 @@
 //! Seeds: a few hundred in a row, and one for each defect that was found by them.
 
+use std::time::Duration;
+
 use super::*;
-use crate::scenario::Wrapping;
-use crate::third_party::Implementation;
+use crate::openvpn::scenario::Wrapping;
+use crate::openvpn::third_party::Implementation;
 
 /// Runs seeds and sums up what they did.
 fn run_all(seeds: std::ops::Range<u64>) -> Summary {
@@ -125,8 +127,8 @@ fn renegotiating_in_quick_succession_lost_packets_in_these_seeds() {
 fn cve_2020_11810_an_undecryptable_packet_does_not_float_a_client() {
     use adit_core::Transport;
 
-    use crate::event::Event;
-    use crate::net::Transit;
+    use crate::openvpn::event::Event;
+    use crate::openvpn::net::Transit;
 
     let by_udp = |seed: &u64| Scenario::from_seed(*seed).remotes.first() == Some(&Transport::Udp);
     for seed in (0..).filter(by_udp).take(4) {

@@ -7,18 +7,19 @@ use adit_core::{Command, Instant, OpenFailure, Path, PoolEntry, Transport};
 use adit_openvpn::request::Reply;
 use adit_openvpn::{Client, Server};
 
-use crate::checks::Checks;
-use crate::crypto;
-use crate::end::{End, Input, Machine};
-use crate::event::{Event, Order};
-use crate::model::{Model, SERVER, Violation};
-use crate::net::{Net, Transit};
+use crate::openvpn::checks::Checks;
+use crate::openvpn::crypto;
+use crate::openvpn::end::{End, Input, Machine};
+use crate::openvpn::event::{Event, Order};
+use crate::openvpn::model::{Model, SERVER};
+use crate::openvpn::net::{Net, Transit};
+use crate::openvpn::scenario::Scenario;
+use crate::openvpn::settings;
+use crate::openvpn::third_party::{ThirdPartyClient, ThirdPartyServer};
 use crate::queue::EventQueue;
 use crate::rng::Rng;
-use crate::scenario::Scenario;
-use crate::settings;
-use crate::third_party::{ThirdPartyClient, ThirdPartyServer};
 use crate::trace::Trace;
+use crate::violation::Violation;
 
 /// When the simulation starts, on its own clock.
 pub(crate) const START: Instant = Instant::from_nanos(1_000_000_000);
@@ -455,7 +456,7 @@ impl World {
 
     fn calm_at_start(&self) -> (Instant, Instant) {
         let clean = self.scenario.phases.start.saturating_sub(Duration::from_secs(2));
-        (START + crate::scenario::CLEAN_CONNECT, START + clean)
+        (START + crate::openvpn::scenario::CLEAN_CONNECT, START + clean)
     }
 
     pub(crate) fn calm_at_end(&self) -> (Instant, Instant) {

@@ -19,10 +19,10 @@ use adit_openvpn::request::{
 };
 use adit_openvpn::{Client, Server};
 
-use crate::crypto;
-use crate::model::Violation;
-use crate::scenario::Scenario;
-use crate::third_party::{ThirdPartyClient, ThirdPartyServer};
+use crate::openvpn::crypto;
+use crate::openvpn::scenario::Scenario;
+use crate::openvpn::third_party::{ThirdPartyClient, ThirdPartyServer};
+use crate::violation::Violation;
 
 /// Rounds of draining after one input; more means that a machine produces output without end.
 const MAX_ROUNDS: usize = 64;

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crate::end::Machine;
-use crate::identity::client_name;
-use crate::model::{SERVER, Violation};
-use crate::world::World;
+use crate::openvpn::end::Machine;
+use crate::openvpn::identity::client_name;
+use crate::openvpn::model::SERVER;
+use crate::openvpn::world::World;
+use crate::violation::Violation;
 
 /// The addresses that the script was given, each with the name of its client.
 #[derive(Debug, Default)]

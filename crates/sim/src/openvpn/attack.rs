@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 
 use adit_core::{Command, Transport};
 
-use crate::event::Event;
-use crate::model::{SERVER, Violation};
-use crate::net::Transit;
-use crate::scenario::Wrapping;
-use crate::world::World;
+use crate::openvpn::event::Event;
+use crate::openvpn::model::SERVER;
+use crate::openvpn::net::Transit;
+use crate::openvpn::scenario::Wrapping;
+use crate::openvpn::world::World;
+use crate::violation::Violation;
 
 /// The address from which the attacker sends, and the first of its ports.
 const ATTACKER: ([u8; 4], u16) = ([203, 0, 113, 66], 40_000);

@@ -11,7 +11,7 @@ use rustls::SupportedProtocolVersion;
 
 pub(crate) use self::wrapping::Wrapping;
 use crate::network::{Delay, Faults};
-use crate::third_party::Implementation;
+use crate::openvpn::third_party::Implementation;
 
 /// How long each part of a simulation lasts, one after the other.
 #[derive(Clone, Copy, Debug)]
