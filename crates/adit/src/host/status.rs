@@ -79,7 +79,7 @@ pub(crate) trait Shown: Protocol<Reply: Send> + Send + 'static {
     fn handshake(detail: &Self::Detail) -> String;
 
     /// The public key by which a peer is known, if it is known by one.
-    fn public_key(_detail: &Self::Detail) -> Option<String> {
+    fn peer_key(_detail: &Self::Detail) -> Option<String> {
         None
     }
 
@@ -109,14 +109,14 @@ impl Shown for Interface {
         format!("Noise_IKpsk2{post_quantum}")
     }
 
-    fn public_key(detail: &adit_wireguard::PeerDetail) -> Option<String> {
+    fn peer_key(detail: &adit_wireguard::PeerDetail) -> Option<String> {
         Some(detail.public_key.to_base64())
     }
 
     fn unconnected(&self) -> Vec<Unconnected> {
         let peer = |detail: adit_wireguard::PeerDetail| Unconnected {
             name: detail.called(),
-            public_key: Self::public_key(&detail),
+            public_key: Self::peer_key(&detail),
             remote: detail.endpoint,
             networks: detail.allowed_ips.iter().map(ToString::to_string).collect(),
             unanswered: detail.unanswered,

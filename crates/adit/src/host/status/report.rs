@@ -280,7 +280,7 @@ fn peer<P: Shown>(now: Instant, id: PeerId, info: PeerInfo<P::Detail>, snapshot:
     Peer {
         id: id.0,
         name: info.name,
-        public_key: P::public_key(&info.detail),
+        public_key: P::peer_key(&info.detail),
         transport: match info.path.transport() {
             adit_core::Transport::Udp => "udp".to_owned(),
             adit_core::Transport::Tcp => "tcp".to_owned(),

@@ -114,7 +114,8 @@ mod long {
         let ping = Ping::new(u16::try_from(seconds * 100).unwrap(), Duration::from_millis(10));
         let reports: Vec<_> = std::thread::scope(|scope| {
             let namespaces = bed.clients.iter().map(|client| &client.namespace);
-            let run = |namespace| scope.spawn(|| ping.run(namespace, target).unwrap());
+            let ping = &ping;
+            let run = |namespace| scope.spawn(move || ping.run(namespace, target).unwrap());
             let running: Vec<_> = namespaces.map(run).collect();
             running.into_iter().map(|each| each.join().unwrap()).collect()
         });

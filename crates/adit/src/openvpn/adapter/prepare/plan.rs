@@ -42,7 +42,7 @@ pub(crate) enum Plan {
 
 impl Plan {
     /// The parts of it that may change while the tunnel runs.
-    pub(super) fn watched(&self) -> &Watched {
+    pub(crate) fn watched(&self) -> &Watched {
         match self {
             Plan::Static { watched, .. } => watched,
             Plan::Client { with, .. } | Plan::Server { with, .. } | Plan::PointToPoint { with, .. } => {
