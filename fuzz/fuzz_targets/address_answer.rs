@@ -4,5 +4,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    adit_io::fuzzing::address_answer(data);
+    adit_system::fuzzing::address_answer(data);
 });

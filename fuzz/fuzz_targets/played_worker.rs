@@ -5,6 +5,6 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    adit_io::fuzzing::played_worker(data);
+    adit_guard::fuzzing::played_worker(data);
     adit::fuzzing::saved_state(data);
 });

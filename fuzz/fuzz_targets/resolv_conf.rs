@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use adit_core::Dns;
-use adit_io::fuzzing::resolv_conf;
+use adit_system::fuzzing::resolv_conf;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -37,7 +37,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Dialect::OpenVpn => openvpn::adapter::configuration::HELPER,
         Dialect::WireGuard => wireguard::adapter::configuration::HELPER,
     };
-    match adit_io::forbid_core_files().and_then(|()| adit_io::serve_helper(dialect)) {
+    match adit_guard::forbid_core_files().and_then(|()| adit_guard::serve_helper(dialect)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => exit::failure(error),
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use adit_io::{KillSwitch, KillSwitchError};
+use adit_system::{KillSwitch, KillSwitchError};
 
 use crate::host::exit;
 

@@ -10,9 +10,11 @@ const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const PROTOCOLS: [(&str, &str); 4] =
     [("openvpn", "adit-openvpn"), ("wireguard", "adit-wireguard"), ("ike", "adit-ike"), ("toy", "adit-toy")];
 /// Crates that name no protocol, not in tests either.
-const NEUTRAL: [&str; 1] = ["dataplane"];
-/// Words that name a protocol.
-const NAMES: [&str; 2] = ["openvpn", "wireguard"];
+const NEUTRAL: [&str; 6] = ["core", "dataplane", "guard", "io", "sys", "system"];
+/// Those of them that no protocol's machine may use.
+const NOT_FOR_MACHINES: [&str; 5] = ["adit-dataplane", "adit-guard", "adit-io", "adit-sys", "adit-system"];
+/// Words that name a protocol, or a program for one.
+const NAMES: [&str; 5] = ["openvpn", "wireguard", "ipsec", "ikev2", "wg-quick"];
 
 #[test]
 fn no_crate_but_the_program_and_the_simulator_depends_on_two_protocols() {
@@ -27,23 +29,22 @@ fn no_crate_but_the_program_and_the_simulator_depends_on_two_protocols() {
 }
 
 #[test]
-fn no_protocol_depends_on_another_or_on_data_plane_or_driver() {
+fn no_protocol_depends_on_another_or_on_data_plane_driver_or_system() {
     for (name, crates) in manifests().iter().filter(|(name, _)| is_machine(name)) {
         let wrong = |other: &&String| {
-            protocol_of(other).is_some() && *other != name
-                || ["adit-dataplane", "adit-io"].contains(&other.as_str())
+            protocol_of(other).is_some() && *other != name || NOT_FOR_MACHINES.contains(&other.as_str())
         };
         assert_eq!(crates.iter().find(wrong), None, "{name}");
     }
 }
 
 #[test]
-fn core_data_plane_and_driver_depend_on_no_protocol() {
+fn neutral_crates_depend_on_no_protocol() {
     let manifests = manifests();
-    for name in ["adit-core", "adit-dataplane", "adit-io"] {
+    for name in NEUTRAL.map(|folder| format!("adit-{folder}")) {
         // The driver's own tests run the toy.
         let wrong = |other: &&String| protocol_of(other).is_some_and(|protocol| protocol != "toy");
-        assert_eq!(manifests[name].iter().find(wrong), None, "{name}");
+        assert_eq!(manifests[&name].iter().find(wrong), None, "{name}");
     }
 }
 
@@ -65,7 +66,7 @@ fn codecs_depend_on_core_data_plane_and_their_protocol_alone() {
 }
 
 #[test]
-fn crates_that_every_protocol_uses_name_none() {
+fn neutral_crates_name_no_protocol() {
     for name in NEUTRAL {
         for path in files(&Path::new(CRATES).join(name)) {
             // What is no text is no source.

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{DeviceName, Dns, Preamble, Transport, TunnelSettings};
+use adit_core::{Dns, Preamble, Transport, TunnelSettings};
 use adit_dataplane::codec::Demultiplexer;
+use adit_system::SocketRouting;
 use serde::{Deserialize, Serialize};
 
 use crate::port_share::PortShare;
@@ -47,7 +48,7 @@ pub struct DriverConfig {
     pub max_connections: usize,
     /// The file to write name servers to, in place of `/etc/resolv.conf` and of systemd-resolved.
     pub resolv_conf: Option<PathBuf>,
-    /// A firewall lets nothing out but the tunnel's packets and marked datagrams ([`crate::KillSwitch`]).
+    /// A firewall lets nothing out but the tunnel's packets and marked datagrams ([`adit_system::KillSwitch`]).
     pub kill_switch: bool,
     /// The data plane.
     pub dataplane: adit_dataplane::Config,
@@ -87,7 +88,7 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// What of these settings the driver carries out. ([`crate::Routing::leave_device`] does the rest.)
+    /// What of these settings the driver carries out. ([`adit_system::Routing::leave_device`] does the rest.)
     pub(crate) fn own_part(&self, settings: &TunnelSettings) -> TunnelSettings {
         let mut own = settings.clone();
         if self.leaves_routes {
@@ -172,33 +173,6 @@ pub enum Family {
     V4,
     /// IPv6.
     V6,
-}
-
-/// How the system routes what a tunnel's own sockets send.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SocketRouting {
-    /// The firewall mark (SO_MARK) of what they send. By it the rules of policy routing and the kill switch know the tunnel's
-    /// datagrams. `None`: the mark that all tunnels share, for sockets that reach [`DriverConfig::remotes`], and none for
-    /// others.
-    pub mark: Option<u32>,
-    /// The device that they send and receive by (SO_BINDTODEVICE), such as a VRF.
-    pub device: Option<DeviceName>,
-    /// Whether routers may cut IPv4 datagrams that they send over UDP.
-    pub fragmentation: Fragmentation,
-}
-
-/// Whether routers may cut IPv4 datagrams into fragments (IP_MTU_DISCOVER, ip(7)). IPv6 routers never do (RFC 8200 §5).
-///
-/// Batches of datagrams (UDP_SEGMENT) may be cut in any case: Linux sets DF on what fits the path's MTU, and takes a batch for one
-/// long datagram (`__ip_make_skb` in net/ipv4/ip_output.c).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Fragmentation {
-    /// As the system has it (`net.ipv4.ip_no_pmtu_disc`): by default a single datagram has DF, and ICMP says which size fits
-    /// (RFC 1191). Where ICMP messages get lost, so do long datagrams.
-    #[default]
-    System,
-    /// Routers cut what does not fit.
-    Allowed,
 }
 
 /// Sizes of the socket buffers in bytes; `None` leaves the choice to adit (UDP) or the kernel (TCP).

@@ -1,48 +1,148 @@
-//! A process beside the tunnel that does what needs files, programs or rights.
-//!
-//! The tunnel's own process gives up its rights, all files and most system calls before it hears the first datagram
-//! (`privileges.rs`). What it needs of them later it asks of this one, which hears no datagram: it is started before,
-//! is told once what it shall do (a [`Policy`], from the configuration), and refuses all else. Requests and answers are
-//! typed messages over a socket pair; sockets that it makes come as descriptors. When the tunnel is gone, however it
-//! ended, the helper gives the system back what was changed, and ends.
+//! A helper process, as the driver asks it for what takes rights: the driver's own process gives them up before it hears the first
+//! datagram. The crate that starts such processes implements these traits.
 
-mod channel;
-mod client;
-mod files;
-mod gathered;
-mod launcher;
-#[cfg(any(test, feature = "fuzzing"))]
-mod played;
-mod policy;
-mod pool;
-mod request;
-mod scripts;
-mod serve;
-mod sockets;
+use std::fmt::Debug;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) mod fuzzing {
-    pub(crate) use super::played::play;
-    pub(crate) use super::request::message;
+use adit_core::{IpNet, OpenFailure, Report, TunnelSettings};
+use adit_system::{Network, RouteWatch};
+
+use crate::config::Remote;
+use crate::opener::{Opened, Refusals};
+use crate::port_share::PortShare;
+use crate::udp::UdpOptions;
+
+/// The work that a helper has to do for a driver ([`crate::Driver::helper_needs`]).
+#[derive(Clone, Debug)]
+pub struct HelperNeeds {
+    /// Set the TUN device up; `None` if that is done, or there is none.
+    pub network: Option<Network>,
+    /// Reach these, in the driver's order.
+    pub remotes: Vec<Remote>,
+    /// The properties of the UDP sockets that it makes.
+    pub udp: UdpOptions,
+    /// Bind UDP sockets to any port of all addresses, and mark them.
+    pub binds_udp: bool,
+    /// Resolve names while a firewall holds back what is not marked.
+    pub kill_switch: bool,
+    /// Forward connections to the other server at a shared port.
+    pub port_share: Option<PortShare>,
+    /// Bind sockets to ports below 1024.
+    pub low_ports: bool,
 }
 
-use std::io;
-use std::os::fd::AsFd as _;
+/// An attempt to reach a remote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The remote's index into [`crate::DriverConfig::remotes`].
+    pub remote: usize,
+    /// How many attempts at it there were before.
+    pub number: usize,
+}
 
-pub(crate) use self::client::{ForwardChannel, HelperRefusals, NetworkChannel};
-pub use self::client::{Helper, HelperAccess, HelperFiles};
-pub use self::gathered::{Allowed, Dialect, Gather, Gathered, Rewrite};
-pub use self::launcher::{ScriptLauncher, ScriptRun};
-pub use self::policy::{MOST_FOLLOWING, Network, Policy, Revocations, Scripts};
-pub use self::request::{LookedUp, LookedUpOne, Mark, ScriptCall, ScriptInput};
-pub use self::scripts::run_script;
-pub(crate) use self::sockets::SocketChannel;
+/// A path to a remote, or why there is none.
+pub type OpenOutcome = (Result<Opened, OpenFailure>, Refusals);
 
-/// Serves a tunnel that started this process by [`Helper::start`], until it is gone. `dialect` is that of its configuration.
-///
-/// # Errors
-/// When the standard input is not the tunnel's.
-pub fn serve_helper(dialect: Dialect) -> io::Result<()> {
-    let stream = io::stdin().as_fd().try_clone_to_owned()?;
-    serve::serve(channel::Channel::from(stream), serve::Rights::OfThePolicy, dialect)
+/// A helper process. Each channel is for one kind of work, and waits for no other.
+pub trait DriverHelper: Debug + Send + Sync {
+    /// A channel to set the system's network up.
+    ///
+    /// # Errors
+    /// When the helper is gone.
+    fn network(&self) -> io::Result<Box<dyn NetworkChannel>>;
+
+    /// A channel to bind and mark UDP sockets.
+    ///
+    /// # Errors
+    /// When the helper is gone.
+    fn sockets(&self) -> io::Result<Box<dyn SocketChannel>>;
+
+    /// A channel to forward connections at a shared port.
+    ///
+    /// # Errors
+    /// When the helper is gone.
+    fn forwarding(&self) -> io::Result<Box<dyn ForwardChannel>>;
+
+    /// Resolves the name of a remote and opens a path to it. `prepare` gets the addresses before anything is sent there.
+    ///
+    /// # Errors
+    /// When the helper is gone; that the remote cannot be reached is an outcome.
+    fn open(
+        &self,
+        attempt: Attempt,
+        udp: &UdpOptions,
+        prepare: &mut dyn FnMut(Vec<IpAddr>),
+    ) -> io::Result<OpenOutcome>;
+}
+
+/// The system's network, set up by a helper ([`adit_system::SystemSettings`]).
+pub trait NetworkChannel: Debug + Send {
+    /// Makes the system look as the settings say. The reports are what went wrong.
+    ///
+    /// # Errors
+    /// When the helper is gone.
+    fn apply(&mut self, settings: &TunnelSettings) -> io::Result<Vec<Report>>;
+
+    /// Lets these addresses be reached beside the tunnel.
+    ///
+    /// # Errors
+    /// When the helper is gone.
+    fn bypass(&mut self, addresses: &[IpAddr]) -> io::Result<()>;
+
+    /// Adapts what was set up to a change of the network.
+    ///
+    /// # Errors
+    /// When the helper is gone.
+    fn follow(&mut self) -> io::Result<()>;
+
+    /// Gives the system back what was changed.
+    ///
+    /// # Errors
+    /// When the helper is gone, which has done so.
+    fn undo(&mut self) -> io::Result<()>;
+
+    /// Whether what was applied changes with the network.
+    fn depends_on_network(&self) -> bool;
+
+    /// Whether all traffic goes into the tunnel, and is held up while a route is missing.
+    fn takes_all(&self) -> bool;
+
+    /// The addresses of the settings applied last that the device could not get.
+    fn missing_addresses(&self) -> &[IpNet];
+
+    /// What the tunnel cannot be without, and why it has not got it.
+    fn lacks(&self) -> Option<String>;
+
+    /// Watches for changes of the network.
+    ///
+    /// # Errors
+    /// When the helper is gone, or has no watch.
+    fn watch(&mut self) -> io::Result<RouteWatch>;
+}
+
+/// UDP sockets that a helper binds and marks.
+pub trait SocketChannel: Debug + Send {
+    /// A socket that is bound to that port of all addresses of a family, and to no address of the other. A `shared` one leaves
+    /// the port to further ones (SO_REUSEPORT).
+    ///
+    /// # Errors
+    /// What the system refuses, with its number; or the helper is gone.
+    fn bind(&self, port: u16, v6: bool, shared: bool) -> io::Result<OwnedFd>;
+
+    /// Marks what a socket sends from now on.
+    ///
+    /// # Errors
+    /// What the system refuses, with its number; or the helper is gone.
+    fn mark(&self, socket: BorrowedFd<'_>, mark: u32) -> io::Result<()>;
+}
+
+/// Connections at a shared port that a helper forwards to the other server.
+pub trait ForwardChannel: Debug + Send {
+    /// Hands over a connection that came from `source`.
+    ///
+    /// # Errors
+    /// When the helper is gone.
+    fn forward(&self, connection: BorrowedFd<'_>, source: SocketAddr) -> io::Result<()>;
 }

@@ -6,24 +6,21 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use adit_core::{OpenFailure, Transport};
+use adit_system::{MarkedServers, NameServers, Resolving, ask_marked, mark};
 use rand_core::{OsRng, TryRngCore};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::config::{Family, Remote};
-use crate::dns::NameServers;
-use crate::helper::HelperRefusals;
-use crate::mark;
 use crate::refusal::{LISTENING, Question};
-use crate::resolver::{self, MarkedServers};
 use crate::tcp;
-use crate::udp::{UdpOptions, UdpSocket, set_buffers};
+use crate::udp::{Relay, UdpOptions, UdpSocket, set_buffers};
 
 /// How long a fixed local port may still be held by the path that was closed just now.
 const BIND_TIMEOUT: Duration = Duration::from_secs(2);
@@ -34,7 +31,7 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A path that was opened.
 #[derive(Debug)]
-pub(crate) enum Opened {
+pub enum Opened {
     /// A fresh socket, and where to send.
     Udp(UdpSocket, SocketAddr),
     /// A connection, and to whom.
@@ -42,6 +39,27 @@ pub(crate) enum Opened {
 }
 
 impl Opened {
+    /// A UDP socket that another process opened with these options, to send to that address; by a relay if there is one.
+    ///
+    /// # Errors
+    /// The descriptor is no socket of IP.
+    pub fn udp(
+        socket: OwnedFd,
+        address: SocketAddr,
+        options: &UdpOptions,
+        relay: Option<Relay>,
+    ) -> io::Result<Self> {
+        Ok(Opened::Udp(UdpSocket::adopt(socket, options)?.by_relay(relay), address))
+    }
+
+    /// A TCP connection that another process opened to that address.
+    ///
+    /// # Errors
+    /// The descriptor is no TCP connection.
+    pub fn tcp(connection: OwnedFd, address: SocketAddr) -> io::Result<Self> {
+        Ok(Opened::Tcp(tcp::prepare(connection.into())?, address))
+    }
+
     /// Where datagrams go; `None` for a connection.
     pub(crate) fn datagrams_to(&self) -> Option<SocketAddr> {
         match self {
@@ -52,19 +70,19 @@ impl Opened {
 }
 
 /// Says whether the address that was opened refuses datagrams.
-pub(crate) enum Refusals {
+pub enum Refusals {
     /// By the answer to a question, if one was asked.
     Asked(Option<Question>),
-    /// By the helper.
-    Helper(HelperRefusals),
+    /// By a helper: waits until it says why the address refuses, or says nothing.
+    Helper(Box<dyn FnOnce() -> Option<String> + Send>),
 }
 
 impl Refusals {
     /// Why it refuses; `None` if it does not say so within some seconds.
-    pub(crate) fn wait(self) -> Option<String> {
+    pub fn wait(self) -> Option<String> {
         match self {
             Refusals::Asked(question) => question?.refusal(LISTENING).map(|error| error.to_string()),
-            Refusals::Helper(helper) => helper.wait(),
+            Refusals::Helper(wait) => wait(),
         }
     }
 }
@@ -72,19 +90,9 @@ impl Refusals {
 /// Addresses by `host:port`.
 type Resolved = BTreeMap<String, Vec<SocketAddr>>;
 
-/// What each remote's name resolved to last.
+/// The addresses to which each remote's name resolved last.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct KnownAddresses(Arc<Mutex<Resolved>>);
-
-/// How names are resolved.
-#[derive(Clone, Debug)]
-pub(crate) enum Resolving {
-    /// By the system's resolver.
-    System,
-    /// The system's resolver may not reach its name servers, because of the tunnel or the kill switch: these name
-    /// servers are asked by marked datagrams as well.
-    Marked(MarkedServers),
-}
+pub struct KnownAddresses(Arc<Mutex<Resolved>>);
 
 impl KnownAddresses {
     /// The fresh addresses, or the last known ones if there are none now.
@@ -118,7 +126,7 @@ impl KnownAddresses {
 
     /// Resolves the names of all remotes while the system's resolver works. What fails is tried again when it is
     /// needed.
-    pub(crate) fn learn(&self, remotes: &[Remote], resolving: &Resolving) {
+    pub fn learn(&self, remotes: &[Remote], resolving: &Resolving) {
         for remote in remotes {
             if let Some(proxy) = &remote.proxy {
                 self.learn(&[by_proxy::as_remote(remote, proxy)], resolving);
@@ -135,7 +143,7 @@ impl KnownAddresses {
     }
 
     /// Asks the address that a socket was opened for whether it refuses datagrams, if the remote has others.
-    pub(crate) fn ask(&self, remote: &Remote, opened: &Opened, options: &UdpOptions) -> Option<Question> {
+    pub fn ask(&self, remote: &Remote, opened: &Opened, options: &UdpOptions) -> Option<Question> {
         let Opened::Udp(_, address) = opened else { return None };
         let has_others = self.lock().get(&key(remote)).is_some_and(|addresses| addresses.len() > 1);
         let own_mark = remote.mark.unwrap_or(mark::MARK);
@@ -154,7 +162,10 @@ fn key(remote: &Remote) -> String {
 
 /// Resolves and opens. `attempt` counts the attempts at this remote: each tries the next of its addresses
 /// first. `prepare` is told the addresses before anything is sent there, those of a proxy and of its relay apart.
-pub(crate) fn open(
+///
+/// # Errors
+/// Why the remote cannot be reached.
+pub fn open(
     remote: &Remote,
     attempt: usize,
     udp: &UdpOptions,
@@ -272,8 +283,11 @@ pub fn look_up_marked(host: &str, resolv_conf: Option<PathBuf>) -> io::Result<Ve
     look_up_beside(host, &MarkedServers { servers, mark: mark::MARK })
 }
 
-/// The same with the name servers.
-pub(crate) fn look_up_beside(host: &str, servers: &MarkedServers) -> io::Result<Vec<SocketAddr>> {
+/// The addresses of a name, with port 0, by marked queries to these name servers.
+///
+/// # Errors
+/// As [`look_up_marked`].
+pub fn look_up_beside(host: &str, servers: &MarkedServers) -> io::Result<Vec<SocketAddr>> {
     let remote = Remote {
         host: host.to_owned(),
         random_hostname: false,
@@ -298,7 +312,7 @@ fn by_marked_queries(
     host: &str,
     servers: &MarkedServers,
 ) -> Result<Vec<SocketAddr>, OpenFailure> {
-    let found = resolver::ask(servers, host)
+    let found = ask_marked(servers, host)
         .map_err(|error| OpenFailure::Unreachable(format!("cannot resolve `{host}`: {error}")))?;
     usable(remote, host, found.into_iter().map(|address| SocketAddr::new(address, remote.port)))
 }
@@ -404,8 +418,10 @@ fn connect(
 
 #[cfg(test)]
 mod tests {
+    use adit_system::{Fragmentation, SocketRouting};
+
     use super::*;
-    use crate::config::{Buffers, Fragmentation, SocketRouting};
+    use crate::config::Buffers;
 
     fn remote(host: &str, transport: Transport, family: Family) -> Remote {
         let connect_timeout = Duration::from_secs(2);

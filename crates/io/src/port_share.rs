@@ -50,7 +50,7 @@ pub struct PortShare {
 }
 
 /// Forwards connections in a thread of its own. When this is dropped, they are closed and their files are removed.
-pub(crate) struct Forwarder {
+pub struct Forwarder {
     mail: Mailbox<Order>,
     thread: Option<JoinHandle<()>>,
 }
@@ -66,7 +66,7 @@ impl Forwarder {
     /// # Errors
     /// When the name cannot be resolved, the journal's directory cannot be written to, or the system has no descriptor or
     /// thread left.
-    pub(crate) fn start(share: &PortShare) -> io::Result<Forwarder> {
+    pub fn start(share: &PortShare) -> io::Result<Forwarder> {
         let resolved = (share.host.as_str(), share.port).to_socket_addrs().map_err(|error| {
             io::Error::new(error.kind(), format!("port-share: cannot resolve `{}`: {error}", share.host))
         })?;
@@ -94,7 +94,7 @@ impl Forwarder {
     ///
     /// # Errors
     /// When too many wait to be looked at, or the thread has ended. The connection is closed.
-    pub(crate) fn take(&self, stream: TcpStream, source: SocketAddr) -> io::Result<()> {
+    pub fn take(&self, stream: TcpStream, source: SocketAddr) -> io::Result<()> {
         let is_taken = self.mail.offer(Order::Forward(stream, source), SHARES.total);
         self.mail.wake();
         match is_taken {

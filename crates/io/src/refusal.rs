@@ -9,11 +9,10 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
+use adit_system::{SocketRouting, mark};
 use socket2::{Domain, Socket, Type};
 
-use crate::config::SocketRouting;
-use crate::helper::{HelperAccess, SocketChannel};
-use crate::mark;
+use crate::helper::{DriverHelper, SocketChannel};
 
 /// How long an answer by ICMP counts.
 pub(crate) const LISTENING: Duration = Duration::from_secs(3);
@@ -26,7 +25,7 @@ const LEAST_WAIT: Duration = Duration::from_millis(1);
 
 /// A datagram that was sent, and what may come of it.
 #[derive(Debug)]
-pub(crate) struct Question(UdpSocket);
+pub struct Question(UdpSocket);
 
 impl Question {
     /// Asks. The error is a refusal: the system has no route, or none of its addresses is of that family.
@@ -86,14 +85,14 @@ fn is_refusal(error: &io::Error) -> bool {
 
 /// Asks by sockets of the helper, for a process that can make none.
 #[derive(Debug)]
-pub struct RefusalCheck(SocketChannel);
+pub struct RefusalCheck(Box<dyn SocketChannel>);
 
 impl RefusalCheck {
-    /// One for the tunnel of that helper, which binds and marks UDP sockets for it ([`crate::Policy::binds_udp`]).
+    /// One for the tunnel of that helper, which binds and marks UDP sockets for it ([`crate::HelperNeeds::binds_udp`]).
     ///
     /// # Errors
     /// When the helper is gone.
-    pub fn new(helper: &HelperAccess) -> io::Result<Self> {
+    pub fn new(helper: &dyn DriverHelper) -> io::Result<Self> {
         Ok(RefusalCheck(helper.sockets()?))
     }
 
@@ -141,11 +140,9 @@ pub fn first_not_refusing(addresses: &[SocketAddr], mark: u32) -> Option<SocketA
 
 #[cfg(test)]
 mod tests {
+    use adit_system::testing::in_fresh_network;
+
     use super::*;
-    use crate::config::Buffers;
-    use crate::helper::{Helper, Policy};
-    use crate::testing::in_fresh_network;
-    use crate::udp::UdpOptions;
 
     #[test]
     fn the_first_address_that_does_not_refuse_is_taken() {
@@ -164,30 +161,6 @@ mod tests {
             let refusal = question.refusal(LISTENING).expect("a refusal");
             assert_eq!(refusal.kind(), io::ErrorKind::ConnectionRefused);
             Question::ask(no_route, SocketRouting::default(), 0).expect_err("no route leads there");
-        });
-    }
-    /// A tunnel that runs asks by its helper's sockets.
-    #[test]
-    fn addresses_that_refuse_are_found_by_the_helpers_sockets() {
-        in_fresh_network(|| {
-            let server = UdpSocket::bind("127.0.0.1:0").unwrap();
-            let listening = server.local_addr().unwrap();
-            let at = |text: &str| SocketAddr::new(text.parse().unwrap(), listening.port());
-            let (closed, closed_v6, no_route) = (at("127.0.0.2"), at("::1"), at("192.0.2.1"));
-            let udp = UdpOptions {
-                buffers: Buffers::default(),
-                gso: false,
-                gro: false,
-                routing: SocketRouting::default(),
-            };
-            let policy =
-                Policy { udp: Some(udp), binds_udp: true, without_sandbox: true, ..Policy::default() };
-            let helper = Helper::within_process(policy).unwrap();
-            let check = RefusalCheck::new(&helper.access()).unwrap();
-            for mark in [0, 7] {
-                assert_eq!(check.not_refusing(&[closed, listening, closed_v6, no_route], mark), [listening]);
-                assert_eq!(check.not_refusing(&[closed], mark), []);
-            }
         });
     }
 }

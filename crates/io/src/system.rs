@@ -1,103 +1,22 @@
-//! What the system is told of the tunnel: addresses, routes, name servers. By this process, or by a helper that has
-//! the right to.
+//! The system's network as the driver has it set up: by this process, or by a helper that has the right to.
 
 use std::io;
 use std::net::IpAddr;
 
 use adit_core::{IpNet, Report, Severity, TunnelSettings};
+use adit_system::{Resolving, RouteWatch, SystemSettings};
 
-use crate::dns::NameServers;
 use crate::helper::NetworkChannel;
-use crate::netlink::RouteWatch;
-use crate::opener::Resolving;
-use crate::resolver::MarkedServers;
-use crate::routing::Routing;
 
-/// Who tells it.
+/// Who sets the system's network up.
 #[derive(Debug)]
 pub(crate) enum System {
     /// This process.
     Own(Box<SystemSettings>),
     /// Its helper.
-    Helper(NetworkChannel),
+    Helper(Box<dyn NetworkChannel>),
     /// Nothing does: there is no device.
     Untouched,
-}
-
-/// Routes and name servers, set by this process. They are taken back when this is dropped.
-#[derive(Debug)]
-pub(crate) struct SystemSettings {
-    routing: Routing,
-    name_servers: NameServers,
-}
-
-impl SystemSettings {
-    pub(crate) fn new(routing: Routing, name_servers: NameServers) -> Self {
-        SystemSettings { routing, name_servers }
-    }
-
-    /// Restores what an adit that was killed left behind, and looks which name servers there are without the tunnel.
-    pub(crate) fn recover(&mut self) -> Vec<Report> {
-        let reports = self.name_servers.recover();
-        self.routing.set_name_servers(self.name_servers.of_the_system());
-        reports
-    }
-
-    /// See [`Routing::apply`]. Name servers are set if the tunnel can be used.
-    pub(crate) fn apply(&mut self, settings: &TunnelSettings) -> Vec<Report> {
-        let mut reports = self.routing.apply(settings);
-        if self.routing.lacks().is_none() {
-            reports.extend(self.name_servers.apply(&settings.dns));
-        }
-        reports
-    }
-
-    /// See [`Routing::lacks`].
-    pub(crate) fn lacks(&self) -> Option<&str> {
-        self.routing.lacks()
-    }
-
-    /// See [`Routing::missing_addresses`].
-    pub(crate) fn missing_addresses(&self) -> &[IpNet] {
-        self.routing.missing_addresses()
-    }
-
-    /// See [`Routing::takes_all`].
-    pub(crate) fn takes_all(&self) -> bool {
-        self.routing.takes_all()
-    }
-
-    /// How to resolve names: while a tunnel that was up is lost, or with the kill switch, the system's resolver may not
-    /// reach its name servers.
-    pub(crate) fn resolving(&self, kill_switch: bool) -> Resolving {
-        match kill_switch || self.routing.is_applied() {
-            true => {
-                let (servers, mark) = (self.name_servers.of_the_system(), self.routing.mark());
-                Resolving::Marked(MarkedServers { servers, mark })
-            }
-            false => Resolving::System,
-        }
-    }
-
-    /// See [`Routing::bypass`].
-    pub(crate) fn bypass(&mut self, addresses: &[IpAddr]) {
-        self.routing.bypass(addresses);
-    }
-
-    /// See [`Routing::follow`].
-    pub(crate) fn follow(&mut self) {
-        self.routing.follow();
-    }
-
-    pub(crate) fn undo(&mut self) {
-        self.name_servers.undo();
-        self.routing.undo();
-    }
-
-    /// See [`Routing::depends_on_network`].
-    pub(crate) fn depends_on_network(&self) -> bool {
-        self.routing.depends_on_network()
-    }
 }
 
 impl System {

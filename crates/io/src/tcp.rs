@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use adit_system::{SocketRouting, mark};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::config::{Buffers, SocketRouting};
-use crate::mark;
+use crate::config::Buffers;
 use crate::udp::{is_any_v6, lacks_v6, normalised, set_buffers};
 
 /// Connections that wait to be accepted.

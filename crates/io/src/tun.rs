@@ -6,13 +6,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
+use adit_system::Netlink;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use thiserror::Error;
 
-use crate::netlink::Netlink;
 use crate::offload::{OffloadState, OffloadSwitches};
-use crate::privileges::Account;
 
 /// Bytes of `struct virtio_net_hdr` in front of every packet read from or written to the device.
 pub(crate) const VNET_HEADER: usize = 10;
@@ -57,6 +56,15 @@ impl Default for TunConfig {
             offloads: OffloadSwitches::default(),
         }
     }
+}
+
+/// Who may open a TUN device without further rights: the user of that number, the group, or who is both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TunOwner {
+    /// The user's number.
+    pub user: Option<u32>,
+    /// The group's number.
+    pub group: Option<u32>,
 }
 
 /// Which offloads of the TUN device are on.
@@ -156,12 +164,11 @@ impl Tun {
         adit_sys::tun_set_persist(self.file.as_fd(), persists)
     }
 
-    /// Lets that account alone open the device, without further rights: the user, the group, or who is both.
+    /// Lets that owner alone open the device, without further rights.
     ///
     /// # Errors
     /// When the kernel refuses it.
-    pub fn give_to(&self, account: &Account) -> io::Result<()> {
-        let (user, group) = account.numbers();
+    pub fn give_to(&self, TunOwner { user, group }: TunOwner) -> io::Result<()> {
         let tun = self.file.as_fd();
         user.map_or(Ok(()), |user| adit_sys::tun_set_owner(tun, user))?;
         group.map_or(Ok(()), |group| adit_sys::tun_set_group(tun, group))
@@ -351,10 +358,10 @@ fn features(offloads: TunOffloads) -> libc::c_uint {
 #[cfg(test)]
 mod tests {
     use adit_core::TunnelSettings;
+    use adit_system::Routing;
+    use adit_system::testing::in_fresh_network;
 
     use super::*;
-    use crate::routing::Routing;
-    use crate::testing::in_fresh_network;
     use crate::udp::readable;
 
     #[test]

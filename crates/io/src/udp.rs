@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use adit_dataplane::OuterHeader;
 use adit_sys::{LocalAddress, Message, Received};
+use adit_system::{Fragmentation, SocketRouting, mark};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
@@ -25,14 +26,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 pub(crate) use self::backlog::Backlog;
 pub(crate) use self::batch::Gathered;
 pub(crate) use self::pair::{PairOptions, UdpPair};
-pub(crate) use self::relay::Relay;
+pub use self::relay::Relay;
 use self::segment_limits::SegmentLimits;
 pub(crate) use self::self_test::self_test;
 pub(crate) use self::source::PinnedSource;
 use crate::clock;
-use crate::config::{Buffers, Fragmentation, SocketRouting};
+use crate::config::Buffers;
 use crate::helper::SocketChannel;
-use crate::mark;
 
 /// Room for the largest message (UDP_GRO gathers up to 64 KiB).
 pub(crate) const RECEIVE_SLOT: usize = 65_536;
@@ -119,19 +119,17 @@ impl UdpSocket {
 
     /// Binds to a port of all addresses of a family, and to no address of the other; a `shared` one leaves the port to others
     /// that do so, too (SO_REUSEPORT).
-    pub(crate) fn bind_to_port(
-        port: u16,
-        v6: bool,
-        shared: bool,
-        options: &UdpOptions,
-    ) -> io::Result<UdpSocket> {
+    ///
+    /// # Errors
+    /// When the system refuses it.
+    pub fn bind_to_port(port: u16, v6: bool, shared: bool, options: &UdpOptions) -> io::Result<UdpSocket> {
         let all: IpAddr = if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
         UdpSocket::bind_one((all, port).into(), options, Sharing { address: shared, v4: true })
     }
 
     /// The same by a helper, if there is one.
     fn bind_to_port_by(
-        helper: Option<&SocketChannel>,
+        helper: Option<&dyn SocketChannel>,
         (port, v6): (u16, bool),
         shared: bool,
         options: &UdpOptions,
@@ -212,7 +210,7 @@ impl UdpSocket {
     ///
     /// # Errors
     /// `EPERM` without `CAP_NET_ADMIN` (or, since Linux 5.17, `CAP_NET_RAW`).
-    pub(crate) fn set_mark(&self, mark: u32, helper: Option<&SocketChannel>) -> io::Result<()> {
+    pub(crate) fn set_mark(&self, mark: u32, helper: Option<&dyn SocketChannel>) -> io::Result<()> {
         match helper {
             Some(helper) => helper.mark(self.as_fd(), mark),
             None => self.socket.set_mark(mark),

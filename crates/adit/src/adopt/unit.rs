@@ -415,7 +415,7 @@ fn is_ours(path: &Path) -> Result<bool, String> {
 
 /// Writes a drop-in, which all users may read, as they may the unit: `systemctl cat` shows both.
 fn write(path: &Path, text: &str) -> Result<(), String> {
-    adit_io::replace_file(path, text.as_bytes())
+    adit_guard::replace_file(path, text.as_bytes())
         .and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o644)))
         .map_err(|error| format!("{}: {error}", path.display()))
 }

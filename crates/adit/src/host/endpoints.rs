@@ -8,8 +8,9 @@ mod beside_wireguard;
 use std::path::Path;
 
 use adit_core::SharedPool;
-use adit_io::{Forwarding, SharedDevice};
+use adit_io::SharedDevice;
 use adit_openvpn_config::{Parsed, Role, ServerConfig};
+use adit_system::Forwarding;
 
 pub(crate) use self::beside::{Binding, DeviceTerms, Unbound, contradictions as contradictions_beside};
 use super::forwarding;

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use adit_core::{Report, Severity};
-use adit_io::{Forwarding, Helper, Policy};
+use adit_guard::{Helper, Policy};
+use adit_system::Forwarding;
 use adit_wireguard_config::interface_name;
 
 use super::configuration::{self, Dialect};

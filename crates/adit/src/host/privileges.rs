@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use adit_core::{EventOf, Protocol, TunnelSettings};
-use adit_io::{Account, Confined, Helper, Observer, Policy};
+use adit_guard::{Account, Confined, Helper, Policy};
+use adit_io::Observer;
 
 use super::helper;
 
@@ -39,7 +40,7 @@ pub(crate) fn start_helper(
 pub(crate) fn confine(account: Option<&Account>, sandbox: bool) -> Result<Confined, String> {
     // Without `user` it becomes an account that owns nothing: what needs root is done by the helper.
     let unprivileged = if account.is_none() { Account::unprivileged() } else { None };
-    adit_io::confine(account.or(unprivileged.as_ref()), sandbox).map_err(|error| error.to_string())
+    adit_guard::confine(account.or(unprivileged.as_ref()), sandbox).map_err(|error| error.to_string())
 }
 
 /// An observer, and what is to be done when all is set up.

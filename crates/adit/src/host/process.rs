@@ -8,8 +8,8 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use adit_core::Severity;
-use adit_io::{Forwarding, KillSwitch, Routing};
 use adit_openvpn_config::{Process, Role};
+use adit_system::{Forwarding, KillSwitch, Routing};
 
 use super::endpoints::{self, Shared};
 use super::failure::Failure;
@@ -248,7 +248,7 @@ fn stem(file: &Path) -> String {
 }
 
 fn forbid_core_files() -> Result<(), Failure> {
-    adit_io::forbid_core_files()
+    adit_guard::forbid_core_files()
         .map_err(|error| Failure::World(format!("core files cannot be forbidden: {error}")))
 }
 

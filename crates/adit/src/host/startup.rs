@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use adit_core::Severity;
-use adit_io::{Account, Layer};
+use adit_guard::{Account, Layer};
 
 use super::notify;
 use super::privileges::{self, Confinement};

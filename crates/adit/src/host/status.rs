@@ -205,7 +205,7 @@ pub(crate) fn serve<P: Shown>(name: &str, handle: Handle<P>, beside: Beside) -> 
     STALE.call_once(remove_stale);
     let path = Path::new(DIRECTORY).join(format!("{name}-{}.sock", std::process::id()));
     // Names and addresses of clients are for the administrator alone.
-    let listener = adit_io::listen_at(&path, 0o600, BACKLOG)?;
+    let listener = adit_guard::listen_at(&path, 0o600, BACKLOG)?;
     let socket = Socket(path, listener.try_clone()?);
     thread::Builder::new().name("adit-status".to_owned()).spawn(move || {
         for stream in listener.incoming().map_while(still_listening).flatten() {

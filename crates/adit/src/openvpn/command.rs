@@ -67,7 +67,7 @@ fn serve(words: &[String]) -> Result<ExitCode, Failure> {
         return Ok(code);
     }
     configuration::use_command_line(command_line_text(&options).map_err(Failure::Configuration)?);
-    adit_io::forbid_core_files()
+    adit_guard::forbid_core_files()
         .map_err(|error| Failure::World(format!("core files cannot be forbidden: {error}")))?;
     let file = first_file(&options);
     let dialect = process::read(&file)?;

@@ -50,7 +50,7 @@ impl SystemUser {
     }
 
     fn find(name: &str) -> Result<Option<Self>, SetupError> {
-        let found = adit_io::user_and_group(name).map_err(|error| SetupError::User {
+        let found = adit_guard::user_and_group(name).map_err(|error| SetupError::User {
             name: name.to_owned(),
             why: error.to_string(),
             command: useradd(name),

@@ -13,7 +13,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use adit_core::{Ended, Severity, escaped};
-use adit_io::{DriverError, Helper, TunConfig};
+use adit_guard::Helper;
+use adit_io::{DriverError, TunConfig};
 use adit_wireguard::Changes;
 use clap::{CommandFactory as _, Parser};
 
@@ -98,7 +99,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 /// Runs the interface until it ends.
 fn serve(args: &Args) -> Result<(), String> {
-    adit_io::forbid_core_files().map_err(|error| error.to_string())?;
+    adit_guard::forbid_core_files().map_err(|error| error.to_string())?;
     // Before there is anything that must not be left behind.
     let endings = Endings::watch().map_err(|error| format!("signals cannot be watched: {error}"))?;
     let environment = Environment::read()?;

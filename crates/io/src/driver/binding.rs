@@ -75,7 +75,8 @@ pub(super) struct Ports {
     own: Arc<dyn Demultiplexer>,
     demultiplexers: BTreeMap<usize, Arc<dyn Demultiplexer>>,
     lending: Arc<Lending>,
-    helper: Option<SocketChannel>,
+    /// Binds and marks in place of this process.
+    helper: Option<Box<dyn SocketChannel>>,
 }
 
 impl Ports {
@@ -91,7 +92,7 @@ impl Ports {
     }
 
     /// Has a helper bind and mark from now on.
-    pub(super) fn use_helper(&mut self, helper: SocketChannel) {
+    pub(super) fn use_helper(&mut self, helper: Box<dyn SocketChannel>) {
         self.helper = Some(helper);
     }
 
@@ -144,7 +145,7 @@ impl Ports {
             let demultiplexer = demultiplexers.get(&binding.number).map(Arc::clone);
             Binder::new(*options, own, demultiplexer, Arc::clone(lending))
         });
-        binder.bind(binding, present, number, helper.as_ref())
+        binder.bind(binding, present, number, helper.as_deref())
     }
 
     /// The sockets of a port; none if there is no such port.
@@ -244,7 +245,7 @@ impl Binder {
         binding: UdpBinding,
         present: impl Iterator<Item = &'a UdpSocket> + Clone,
         mut number: impl FnMut() -> u32,
-        helper: Option<&SocketChannel>,
+        helper: Option<&dyn SocketChannel>,
     ) -> io::Result<Vec<Numbered>> {
         let mark = binding.mark.unwrap_or(self.mark);
         let mut new = Vec::new();
@@ -300,7 +301,7 @@ fn no_mark(mark: u32) -> io::Result<()> {
 fn set_marks<'a>(
     sockets: impl Iterator<Item = &'a UdpSocket> + Clone,
     (before, mark): (u32, u32),
-    helper: Option<&SocketChannel>,
+    helper: Option<&dyn SocketChannel>,
 ) -> io::Result<()> {
     if mark == before {
         return Ok(());

@@ -27,6 +27,7 @@ use adit_core::{
     Command, Drive, Ended, Event, EventOf, Instant, Notice, Path, PeerId, Protocol, Report, Severity,
     SourcePrefix, drive,
 };
+use adit_system::MARK;
 
 use self::connections::Connections;
 use self::datagrams::Waiting;
@@ -52,7 +53,6 @@ use super::{Bound, Driver, DriverError, Observer, Order};
 use crate::clock;
 use crate::config::DriverConfig;
 use crate::mailbox::{MailReceiver, Mailbox};
-use crate::mark;
 use crate::offload::OffloadStatus;
 use crate::poller::{Interest, Poller, Token};
 use crate::staged_queue::StagedQueue;
@@ -386,5 +386,5 @@ impl<P: Protocol> Drive for Control<'_, P> {
 
 /// The firewall mark of the sockets that are bound for remotes or configured addresses.
 fn own_mark(config: &DriverConfig) -> u32 {
-    config.socket_routing.mark.unwrap_or(if config.remotes.is_empty() { 0 } else { mark::MARK })
+    config.socket_routing.mark.unwrap_or(if config.remotes.is_empty() { 0 } else { MARK })
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::netlink::{LinkInfo, Netlink};
+use adit_system::{LinkInfo, Netlink};
 
 /// Asks for the counters of a device, which needs no right. All are 0 where the device was moved to another network
 /// namespace.

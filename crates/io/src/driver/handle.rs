@@ -127,7 +127,7 @@ impl<P: Protocol> Handle<P> {
     /// datagrams say whose they are ([`adit_dataplane::codec::Demultiplexer::recognises`]). They are not marked, do not
     /// learn their local addresses, and stay when that endpoint ends.
     ///
-    /// After [`crate::confine`] it works by the helper ([`crate::Driver::use_helper`]).
+    /// After the process has given up its rights it works by the helper ([`crate::Driver::use_helper`]).
     pub fn bind_udp(&self, binding: UdpBinding, answer: BindAnswer<P>) -> bool {
         self.send(Order::BindUdp(BindOrder { binding, answer }))
     }

@@ -47,6 +47,7 @@ use std::sync::mpsc;
 use adit_core::{Ended, Install, Protocol};
 use adit_dataplane::aead::AeadError;
 use adit_dataplane::codec::{Demultiplexer, SessionCodec};
+use adit_system::Network;
 
 pub use self::binding::{BindAnswer, UdpBinding, UdpSockets};
 use self::binding::{Numbered, Ports};
@@ -63,7 +64,7 @@ pub use self::status::{IoStatus, Losses, WorkerStatus};
 pub use self::workers::MAX_WORKERS;
 use self::workers::Workers;
 use crate::config::{DriverConfig, Remote};
-use crate::helper::{self, HelperAccess, Policy};
+use crate::helper::{DriverHelper, HelperNeeds};
 use crate::mailbox::{MailReceiver, Mailbox, mailbox};
 use crate::port_share::Forwarder;
 use crate::system::System;
@@ -101,7 +102,7 @@ pub struct Driver<P: Protocol> {
     mail_receiver: MailReceiver<Mail>,
     orders: mpsc::Sender<Order<P>>,
     order_receiver: mpsc::Receiver<Order<P>>,
-    helper: Option<HelperAccess>,
+    helper: Option<Arc<dyn DriverHelper>>,
     /// What forwards connections at a shared port that are not of the protocol.
     sharing: Option<Sharing>,
     answers_unreachable: bool,
@@ -189,10 +190,10 @@ impl<P: Protocol> Driver<P> {
         self.index
     }
 
-    /// What a helper has to do for this driver: reach its remotes, bind and mark what [`Handle::bind_udp`] asks for if
+    /// The work that a helper has to do for this driver: reach its remotes, bind and mark what [`Handle::bind_udp`] asks for if
     /// [`Driver::bind_udp`] was called, and with `network` set up the device for it.
-    pub fn policy(&self, network: bool) -> Policy {
-        let network = network.then(|| helper::Network {
+    pub fn helper_needs(&self, network: bool) -> HelperNeeds {
+        let network = network.then(|| Network {
             device: self.device.tun.name().to_owned(),
             resolv_conf: self.config.resolv_conf.clone(),
             changes_routing: self.config.changes_routing,
@@ -201,26 +202,23 @@ impl<P: Protocol> Driver<P> {
             mark: self.config.socket_routing.mark,
         });
         let is_low = |remote: &Remote| remote.bind.is_some_and(|bind| (1..1024).contains(&bind.port()));
-        Policy {
+        HelperNeeds {
             network,
-            port_share: self.config.port_share.clone(),
-            low_ports: self.config.remotes.iter().any(is_low),
             remotes: self.config.remotes.clone(),
-            replaces_remotes: false,
-            replaces_proxies: false,
-            udp: Some(self.udp_options),
+            udp: self.udp_options,
             binds_udp: self.ports.is_used(),
             kill_switch: self.config.kill_switch,
-            ..Policy::default()
+            port_share: self.config.port_share.clone(),
+            low_ports: self.config.remotes.iter().any(is_low),
         }
     }
 
-    /// Has a helper that was started with [`Driver::policy`] do this in place of this process, which is about to give
-    /// up the right to.
+    /// Has a helper that does the work of [`Driver::helper_needs`] do it in place of this process, which is about to give up the
+    /// right to.
     ///
     /// # Errors
     /// When the helper is gone.
-    pub fn use_helper(&mut self, helper: HelperAccess, network: bool) -> io::Result<()> {
+    pub fn use_helper(&mut self, helper: impl DriverHelper + 'static, network: bool) -> io::Result<()> {
         if network {
             self.system = System::Helper(helper.network()?);
         }
@@ -230,7 +228,7 @@ impl<P: Protocol> Driver<P> {
         if self.config.port_share.is_some() {
             self.sharing = Some(Sharing::Helper(helper.forwarding()?));
         }
-        self.helper = Some(helper);
+        self.helper = Some(Arc::new(helper));
         Ok(())
     }
 

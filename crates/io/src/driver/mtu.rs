@@ -1,8 +1,9 @@
 //! The MTU of the TUN device, which may change while the driver runs.
 
+use adit_system::RouteWatch;
+
 use super::counters::LinkCounters;
 use super::workers::Workers;
-use crate::netlink::RouteWatch;
 use crate::poller::{Interest, Poller, Token};
 
 /// The MTU that is assumed where the device is in another network namespace, as the kernel does not report it there: what each
@@ -41,12 +42,12 @@ impl MtuWatch {
 mod tests {
     use std::os::fd::AsFd;
 
+    use adit_system::Netlink;
+    use adit_system::testing::in_fresh_network;
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::time::Timespec;
 
     use super::*;
-    use crate::netlink::Netlink;
-    use crate::testing::in_fresh_network;
 
     fn is_told(watch: &RouteWatch) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -4,8 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use adit_core::Instant;
+use adit_system::RouteWatch;
 
-use crate::netlink::RouteWatch;
 use crate::poller::{Interest, Poller, Token};
 
 /// Where routes change all the time, they are looked at so often.
@@ -104,10 +104,11 @@ impl NetworkWatch {
 
 #[cfg(test)]
 mod tests {
+    use adit_system::Netlink;
+    use adit_system::testing::in_fresh_network;
+
     use super::*;
     use crate::clock;
-    use crate::netlink::Netlink;
-    use crate::testing::in_fresh_network;
 
     /// How often a thread wakes for these changes of routes, if it looks for a little while.
     fn wakes(watch: &mut NetworkWatch, poller: &mut Poller) -> usize {

@@ -8,8 +8,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use adit_core::Instant;
-
-use crate::netlink::Netlink;
+use adit_system::Netlink;
 
 /// How often the kernel is asked again.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -64,8 +63,9 @@ impl PathMtus {
 
 #[cfg(test)]
 mod tests {
+    use adit_system::testing::in_fresh_network;
+
     use super::*;
-    use crate::testing::in_fresh_network;
 
     fn ip(words: &str) {
         let status = std::process::Command::new("ip").args(words.split(' ')).status().unwrap();

@@ -6,25 +6,24 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use adit_core::Transport;
+use adit_system::{NameServers, Routing, SystemSettings, mark};
 
 use super::Bound;
 use super::binding::Ports;
 use super::device::Device;
 use super::error::DriverError;
 use crate::config::{DriverConfig, Listen, UdpSource};
-use crate::dns::NameServers;
-use crate::mark;
-use crate::privileges::allow_many_descriptors;
-use crate::routing::Routing;
-use crate::system::{System, SystemSettings};
+use crate::descriptors::allow_many_descriptors;
+use crate::system::System;
 use crate::tcp::Listener;
+use crate::tun::NULL_DEVICE;
 use crate::udp::{PairOptions, UdpOptions, UdpSocket};
 
 /// The routing of the endpoint's device.
 pub(super) fn routing(config: &DriverConfig, device: &Device) -> io::Result<Routing> {
     let name = device.tun.name();
     let mut routing = if config.tun.is_null {
-        Routing::without_device()?
+        Routing::without_device(NULL_DEVICE)?
     } else if config.tun.descriptor.is_some() {
         Routing::of_any_namespace(name)?
     } else {

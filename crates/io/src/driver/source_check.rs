@@ -9,9 +9,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use adit_core::{Instant, Path, PeerId};
+use adit_system::{Netlink, RouteChangeWatch, RouteChanges};
 
 use super::sources::Sources;
-use crate::netlink::{Netlink, RouteChangeWatch, RouteChanges};
 use crate::poller::{Interest, Poller, Token};
 
 /// Between two looks at peers.
@@ -129,10 +129,10 @@ mod tests {
     use std::net::SocketAddr;
 
     use adit_sys::LocalAddress;
+    use adit_system::testing::in_fresh_network;
 
     use super::*;
     use crate::clock;
-    use crate::testing::in_fresh_network;
 
     const BEFORE: &str = "\
 link add one type veth peer name other

@@ -32,13 +32,13 @@ use adit_core::{
     PeerOrder, Redirect, Rejected, TableUsage, Transport, TunnelSettings,
 };
 use adit_dataplane::{Config, Egress, Ingress, Offload, ReceiveBatch, TransmitBatch, split};
+use adit_system::testing::in_fresh_network;
+use adit_system::{Netlink, SocketRouting};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 use self::codec::{CONTROL, Codec, Header, Sockets, make_codec, session_id};
 use super::*;
-use crate::config::{Buffers, Execution, Family, Listen, Remote, SocketRouting, StreamOptions};
-use crate::netlink::Netlink;
-use crate::testing::in_fresh_network;
+use crate::config::{Buffers, Execution, Family, Listen, Remote, StreamOptions};
 use crate::tun::TunConfig;
 use crate::{OffloadState, OffloadStatus, OffloadSwitches, clock};
 

@@ -4,10 +4,10 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use adit_system::testing::Scratch;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::*;
-use crate::testing::Scratch;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 

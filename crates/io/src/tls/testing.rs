@@ -4,12 +4,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use adit_system::testing::Scratch;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{ServerConfig, ServerConnection};
 
 use super::{ALPN, TlsClient};
-use crate::testing::Scratch;
 
 /// An authority whose certificate is in a file.
 pub(crate) struct Authority {

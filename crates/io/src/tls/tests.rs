@@ -2,11 +2,11 @@
 
 use std::fs;
 
+use adit_system::testing::Scratch;
 use rustls::ServerConnection;
 
 use super::testing::Authority;
 use super::*;
-use crate::testing::Scratch;
 
 const NAME: &str = "vpn.example";
 const VALID: (i32, i32) = (2020, 2100);

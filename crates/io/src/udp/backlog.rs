@@ -78,11 +78,11 @@ mod tests {
 
     use adit_core::Path;
     use adit_dataplane::GsoBatch;
+    use adit_system::testing::in_fresh_network;
 
     use super::*;
     use crate::clock;
     use crate::config::Buffers;
-    use crate::testing::in_fresh_network;
     use crate::udp::tests::options;
     use crate::udp::{UdpOptions, wait_readable};
 

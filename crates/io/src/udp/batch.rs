@@ -182,9 +182,9 @@ fn send_or_keep(
 #[cfg(test)]
 mod tests {
     use adit_core::Path;
+    use adit_system::testing::in_fresh_network;
 
     use super::*;
-    use crate::testing::in_fresh_network;
     use crate::udp::tests::{narrow_link, options, payloads};
     use crate::udp::{RECEIVE_BUFFER, wait_readable};
 

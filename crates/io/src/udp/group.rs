@@ -124,9 +124,9 @@ mod tests {
     use std::net::UdpSocket as Plain;
 
     use adit_sys::Received;
+    use adit_system::testing::in_fresh_network;
 
     use super::*;
-    use crate::testing::in_fresh_network;
     use crate::udp::tests::options;
     use crate::udp::{RECEIVE_SLOT, wait_readable};
 
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn answers_come_from_the_address_that_was_written_to() {
         in_fresh_network(|| {
-            let mut netlink = crate::netlink::Netlink::open().unwrap();
+            let mut netlink = adit_system::Netlink::open().unwrap();
             let loopback = netlink.link("lo").unwrap().index;
             for address in ["192.0.2.1/32", "192.0.2.2/32", "2001:db8::2/128"] {
                 netlink.add_address(loopback, address.parse().unwrap(), None).unwrap();

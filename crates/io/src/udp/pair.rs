@@ -46,7 +46,7 @@ impl UdpPair {
         port: u16,
         mark: u32,
         options: &PairOptions,
-        helper: Option<&SocketChannel>,
+        helper: Option<&dyn SocketChannel>,
     ) -> io::Result<UdpPair> {
         let mut left = if port == 0 { ATTEMPTS } else { 1 };
         loop {
@@ -62,7 +62,7 @@ impl UdpPair {
         port: u16,
         mark: u32,
         options: &PairOptions,
-        helper: Option<&SocketChannel>,
+        helper: Option<&dyn SocketChannel>,
     ) -> io::Result<UdpPair> {
         let ipv4 = bind_group((port, false), options, helper)?;
         let port = ipv4.first().map(UdpSocket::local_address).transpose()?.map_or(port, |bound| bound.port());
@@ -91,7 +91,7 @@ impl UdpPair {
 fn bind_group(
     (port, v6): (u16, bool),
     options: &PairOptions,
-    helper: Option<&SocketChannel>,
+    helper: Option<&dyn SocketChannel>,
 ) -> io::Result<Vec<UdpSocket>> {
     let bind = |port, shared| UdpSocket::bind_to_port_by(helper, (port, v6), shared, &options.udp);
     let another = |first: &UdpSocket| bind(first.local_address()?.port(), true);
@@ -102,8 +102,9 @@ fn bind_group(
 mod tests {
     use std::net::{Ipv6Addr, SocketAddr, UdpSocket as Plain};
 
+    use adit_system::testing::in_fresh_network;
+
     use super::*;
-    use crate::testing::in_fresh_network;
     use crate::udp::tests::options;
     use crate::udp::{Sharing, has_ipv6};
 

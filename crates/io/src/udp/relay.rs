@@ -17,24 +17,25 @@ const LONGEST_MESSAGE: usize = 65_507;
 
 /// What a relay adds to each datagram.
 #[derive(Debug)]
-pub(crate) struct Relay {
+pub struct Relay {
     header: Vec<u8>,
     /// The relay is ours for as long as this connection to it.
     connection: TcpStream,
 }
 
 impl Relay {
-    pub(crate) fn new(header: Vec<u8>, connection: TcpStream) -> Self {
+    /// A relay that another process found: the header before each datagram, and the connection that keeps the relay.
+    pub fn new(header: Vec<u8>, connection: TcpStream) -> Self {
         Relay { header, connection }
     }
 
     /// What each datagram begins with.
-    pub(crate) fn header(&self) -> &[u8] {
+    pub fn header(&self) -> &[u8] {
         &self.header
     }
 
     /// The connection to the relay.
-    pub(crate) fn connection(&self) -> BorrowedFd<'_> {
+    pub fn connection(&self) -> BorrowedFd<'_> {
         self.connection.as_fd()
     }
 
@@ -81,7 +82,7 @@ impl UdpSocket {
     }
 
     /// The relay, if there is one.
-    pub(crate) fn relay(&self) -> Option<&Relay> {
+    pub fn relay(&self) -> Option<&Relay> {
         self.relay.as_deref()
     }
 

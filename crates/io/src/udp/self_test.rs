@@ -3,10 +3,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd as _;
 
 use adit_sys::Message;
+use adit_system::SocketRouting;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{RECEIVE_SLOT, UdpOptions, UdpSocket, wait_readable};
-use crate::config::{Buffers, SocketRouting};
+use crate::config::Buffers;
 
 /// Which UDP offloads this kernel gets right, and what went wrong with the others.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 use adit_core::TunnelSettings;
 use adit_sys::LocalAddress;
+use adit_system::Routing;
+use adit_system::testing::in_fresh_network;
 
 use super::self_test::UdpOffloads;
 use super::*;
-use crate::routing::Routing;
-use crate::testing::in_fresh_network;
 use crate::tun::{READ_BUFFER, Tun, TunConfig, VNET_HEADER};
 
 pub(super) fn options(offloads: bool) -> UdpOptions {
@@ -110,7 +110,7 @@ fn a_link_local_peer_is_answered() {
             let status = std::process::Command::new("ip").args(command.split(' ')).status().unwrap();
             assert!(status.success(), "ip {command}");
         }
-        let mut netlink = crate::netlink::Netlink::open().unwrap();
+        let mut netlink = adit_system::Netlink::open().unwrap();
         let [left, right] = ["left", "right"].map(|name| netlink.link(name).unwrap().index);
         let server = UdpSocket::bind("[::]:0".parse().unwrap(), &options(true)).unwrap();
         server.learn_local_addresses().unwrap();
@@ -321,7 +321,7 @@ fn a_source_that_the_system_refuses_is_done_without() {
     in_fresh_network(|| {
         let add = "addr add 2001:db8::1 dev lo nodad".split(' ');
         assert!(std::process::Command::new("ip").args(add).status().unwrap().success());
-        let mut netlink = crate::netlink::Netlink::open().unwrap();
+        let mut netlink = adit_system::Netlink::open().unwrap();
         // The kernel adds its local route a moment later.
         while !netlink.next_hop("2001:db8::1".parse().unwrap()).is_ok_and(|hop| hop.local) {
             std::thread::yield_now();

@@ -6,7 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use adit_core::{Instant, PeerId, PeerInfo, TableUsage};
 use adit_dataplane::{DirectionSnapshot, DropReason, Snapshot};
-use adit_io::{Confined, IoStatus, Layer, OffloadState, OffloadStatus, WorkerStatus};
+use adit_guard::{Confined, Layer};
+use adit_io::{IoStatus, OffloadState, OffloadStatus, WorkerStatus};
 use serde::{Deserialize, Serialize};
 
 use super::Shown;

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use adit_io::Policy;
+use adit_guard::Policy;
 use adit_openvpn::request::{Script, ScriptId};
 use adit_openvpn_config::auth_ldap;
 use adit_openvpn_config::{Access, Config, PasswordBackEnd, Role};
@@ -110,7 +110,7 @@ pub(crate) fn policy(config: &Config) -> Option<Policy> {
     let commands = commands(&server.access);
     (!commands.is_empty()).then(|| Policy {
         // Nothing follows but the file with the username and the password.
-        scripts: Some(adit_io::Scripts {
+        scripts: Some(adit_guard::Scripts {
             commands,
             most_following: 0,
             ..privileges::without_commands(config)
@@ -157,7 +157,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    use adit_io::Helper;
+    use adit_guard::Helper;
     use adit_testbed::Scratch;
 
     use adit_openvpn::request::ScriptPriority;
@@ -243,10 +243,10 @@ mod tests {
     fn slow_back_ends_hold_up_no_script() {
         let (slow, quick) = (words(&["/bin/sleep", "60"]), words(&["/bin/true"]));
         let helpers = [&slow, &quick].map(|command| {
-            let scripts = adit_io::Scripts {
+            let scripts = adit_guard::Scripts {
                 commands: vec![command.clone()],
                 directory: std::env::temp_dir(),
-                ..adit_io::Scripts::default()
+                ..adit_guard::Scripts::default()
             };
             Helper::within_process(Policy { scripts: Some(scripts), ..Policy::default() }).unwrap()
         });

@@ -11,7 +11,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use adit_core::{PeerId, PoolEntry, Protocol, Severity};
-use adit_io::{Handle, HelperFiles};
+use adit_guard::HelperFiles;
+use adit_io::Handle;
 use adit_openvpn::request::{NoSettings, PeerSettings, Reply};
 use adit_openvpn_config::{PerClient, PoolFile, client_file_name, parse_client_file, parse_pool_file};
 

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use adit_core::configuration::Failure;
-use adit_io::{Allowed, Gathered, Revocations};
+use adit_guard::{Allowed, Gathered, Revocations};
 use adit_openvpn_config::{
     self as file, COMMAND_LINE, Config, Crl, HASHED_FILES, KeyPassword, Parsed, Role, print_pool_file,
 };
@@ -39,7 +39,7 @@ pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<Parsed, Failure> {
 }
 
 /// How the helper reads and writes files of OpenVPN, which no tunnel replaces.
-pub(crate) const HELPER: adit_io::Dialect = adit_io::Dialect {
+pub(crate) const HELPER: adit_guard::Dialect = adit_guard::Dialect {
     gather: gather,
     rewrite: |_, _| Err(std::io::ErrorKind::PermissionDenied.into()),
     print_leases: |leases| print_pool_file(leases),

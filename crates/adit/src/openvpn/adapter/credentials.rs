@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use adit_core::Protocol;
-use adit_io::{Handle, HelperAccess};
+use adit_guard::HelperAccess;
+use adit_io::Handle;
 use adit_openvpn::params::StaticChallenge;
 use adit_openvpn::request::{Challenge, ChallengeResponse, Reply, UserPassword};
 use adit_openvpn_config::Secret;

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 
 use adit_core::{IpNet, RouteVia};
-use adit_io::Forwarding;
 use adit_openvpn_config::{Config, Role};
+use adit_system::Forwarding;
 
 use crate::host::forwarding::name_servers;
 

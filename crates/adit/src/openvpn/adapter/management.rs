@@ -25,7 +25,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use adit_core::{Protocol, Severity};
-use adit_io::{Handle, HelperFiles};
+use adit_guard::HelperFiles;
+use adit_io::Handle;
 use adit_openvpn::params::AuthRetry;
 use adit_openvpn_config::{Config, Role};
 use signal_hook::consts::SIGTERM;

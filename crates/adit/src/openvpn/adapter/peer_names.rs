@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use adit_core::{Protocol, Severity};
-use adit_io::{Handle, HelperFiles, LookedUp};
+use adit_guard::{HelperFiles, LookedUp};
+use adit_io::Handle;
 use adit_openvpn::request::Reply;
 use adit_openvpn_config::{Config, Role};
 

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use adit_core::{IpNet, RouteVia};
-use adit_io::{Account, MOST_FOLLOWING, Policy, Remote, Scripts};
+use adit_guard::{Account, MOST_FOLLOWING, Policy, Scripts};
+use adit_io::Remote;
 use adit_openvpn_config::{Config, Process, Role, ServerConfig};
 
 use super::{scripts, translate};
@@ -15,10 +16,10 @@ const SCRIPT_VARIABLES: [&str; 5] = ["IV_", "UV_", "ID", "X509_", "OPENVPN_"];
 /// `nice` and `mlock`: for threads and memory that come later too.
 pub(crate) fn settle_in(process: &Process) -> Result<(), String> {
     if process.nice != 0 {
-        adit_io::set_niceness(process.nice).map_err(|error| format!("nice {}: {error}", process.nice))?;
+        adit_guard::set_niceness(process.nice).map_err(|error| format!("nice {}: {error}", process.nice))?;
     }
     if process.lock_memory {
-        adit_io::lock_memory().map_err(|error| format!("mlock: {error}; start as root, or remove it"))?;
+        adit_guard::lock_memory().map_err(|error| format!("mlock: {error}; start as root, or remove it"))?;
     }
     Ok(())
 }

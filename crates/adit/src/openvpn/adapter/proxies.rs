@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use adit_core::Protocol;
-use adit_io::{Handle, HelperAccess, HttpProxy, Proxy, ProxyCredentials};
+use adit_guard::HelperAccess;
+use adit_io::{Handle, HttpProxy, Proxy, ProxyCredentials};
 use adit_openvpn::request::{Reply, UserPassword};
 use adit_openvpn_config::Secret;
 use adit_openvpn_config::{

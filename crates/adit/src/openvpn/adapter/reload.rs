@@ -8,7 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use adit_core::{Route, Severity};
-use adit_io::{Gathered, Handle, HelperFiles};
+use adit_guard::{Gathered, HelperFiles};
+use adit_io::Handle;
 use adit_openvpn_config::{Config, Parsed, PerClient};
 
 use super::changes::{self, Changes, Place, Since};

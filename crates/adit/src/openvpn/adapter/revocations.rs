@@ -8,7 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use adit_core::{Protocol, Severity};
-use adit_io::{Handle, HelperAccess, HelperFiles, Mark};
+use adit_guard::{HelperAccess, HelperFiles, Mark};
+use adit_io::Handle;
 use adit_openvpn::credentials;
 use adit_openvpn::request::Reply;
 use adit_openvpn_config::Crl;
@@ -211,8 +212,8 @@ impl Source {
     }
 
     /// What is watched.
-    pub(crate) fn watched(&self) -> adit_io::Revocations {
-        adit_io::Revocations { path: self.path.clone(), is_directory: self.directory }
+    pub(crate) fn watched(&self) -> adit_guard::Revocations {
+        adit_guard::Revocations { path: self.path.clone(), is_directory: self.directory }
     }
 
     /// Tells the protocol of each change that the helper sees, until the tunnel has ended. What cannot be read is told in the log,

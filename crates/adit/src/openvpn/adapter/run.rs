@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use adit_core::{Ended, Severity, escaped};
-use adit_io::{Account, Driver, DriverError, Handle, Helper, HelperAccess, MakeCodec, Policy};
+use adit_guard::{Account, Helper, HelperAccess, Policy};
+use adit_io::{Driver, DriverError, Handle, MakeCodec};
 use adit_openvpn_config::{Config, NameServerSetting, PerClient, Role};
 
 use super::back_ends::{self, BackEnds, Programs};
@@ -94,7 +95,7 @@ impl Tunnel<'_> {
         let handle = driver.handle();
         let mut shown = self.show(&handle, &watched.expiry, &member)?;
         let network = own_privileges::needs_network(&self.parsed.config);
-        let mut policy = driver.policy(network);
+        let mut policy = Policy::from(driver.helper_needs(network));
         policy.client_directory = per_client.as_ref().and_then(|files| files.directory.clone());
         let per_client = per_client.map(|files| Arc::new(Mutex::new(files)));
         policy.user_password = prompt.as_ref().and_then(CredentialPrompt::file);

@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 
 use adit_core::prefix_table::{SourcePrefix, prefixes};
 use adit_core::{Protocol, TableUsage};
-use adit_io::{Handle, ScriptCall, ScriptInput, ScriptLauncher, ScriptRun};
+use adit_guard::{ScriptCall, ScriptInput, ScriptLauncher, ScriptRun};
+use adit_io::Handle;
 use adit_openvpn::request::{PeerSettings, Reply, Script, ScriptFile, ScriptId, ScriptOutcome, TunnelFacts};
 use adit_openvpn_config::{Access, parse_client_file};
 use queue::{Queue, Waiting};

@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use adit_core::{Dns, TunnelSettings};
-use adit_io::{NULL_DEVICE, ScriptCall, ScriptInput};
+use adit_guard::{ScriptCall, ScriptInput};
+use adit_io::NULL_DEVICE;
 use adit_openvpn::request::{GatewayVariable, PeerFacts, Request, TunnelFacts};
 use adit_openvpn_config as file;
 use adit_openvpn_config::NameServerSetting;

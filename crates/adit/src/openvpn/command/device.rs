@@ -1,6 +1,8 @@
 //! `--mktun` and `--rmtun`: a TUN device that is there without a process.
 
-use adit_io::{Account, Netlink, Tun, TunConfig};
+use adit_guard::Account;
+use adit_io::{Tun, TunConfig, TunOwner};
+use adit_system::Netlink;
 
 use super::stand_alone::argument;
 use crate::host::exit;
@@ -17,7 +19,8 @@ pub(super) fn make(options: &[CommandLineOption]) -> Result<(), Failure> {
     let config = TunConfig { name: Some(name).filter(|name| name != "tun"), ..TunConfig::default() };
     let tun = Tun::create(&config).map_err(|error| world(&error))?;
     if let Some(account) = account {
-        tun.give_to(&account).map_err(|error| world(&error))?;
+        let owner = TunOwner { user: account.user_id(), group: account.group_id() };
+        tun.give_to(owner).map_err(|error| world(&error))?;
     }
     tun.persist(true).map_err(|error| world(&error))?;
     tell(&tun, "ON");

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_core::{Cipher, Digest};
-use adit_io::{KernelRoute, Netlink};
 use adit_openvpn_config::tls_names;
+use adit_system::{KernelRoute, Netlink};
 
 /// How a cipher divides what it encrypts: AES has blocks of 128 bits.
 fn division(cipher: Cipher) -> &'static str {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use adit_core::configuration::{Failure, Problem};
-use adit_io::{Allowed, Gathered, Scripts};
+use adit_guard::{Allowed, Gathered, Scripts};
 use adit_wireguard_config as wireguard;
 
 use super::saved;
@@ -33,8 +33,8 @@ pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<wireguard::Parsed, Failu
 }
 
 /// How the helper reads and writes files of wg-quick.
-pub(crate) const HELPER: adit_io::Dialect =
-    adit_io::Dialect { gather: gather, rewrite: saved::rewrite, print_leases: |_| String::new() };
+pub(crate) const HELPER: adit_guard::Dialect =
+    adit_guard::Dialect { gather: gather, rewrite: saved::rewrite, print_leases: |_| String::new() };
 
 /// Reads the WireGuard file in `path` again, for a process that may not. Runs in the helper. A file of OpenVPN is one with a
 /// mistake.

@@ -1,7 +1,7 @@
 //! The forwarding of a WireGuard interface (`#adit: forward`).
 
 use adit_core::Transport;
-use adit_io::Forwarding;
+use adit_system::Forwarding;
 use adit_wireguard_config as wireguard;
 
 use super::wg_quick::allowed_ips;

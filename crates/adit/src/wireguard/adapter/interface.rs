@@ -17,10 +17,11 @@ use std::thread;
 use std::time::Instant;
 
 use adit_core::{Ended, Severity, SharedPool, TunnelSettings};
+use adit_guard::{HelperAccess, Policy};
 use adit_io::{
-    Buffers, Driver, DriverConfig, DriverError, Fragmentation, HelperAccess, Policy, SharedDevice,
-    SocketRouting, StreamOptions, TunConfig, TunError, UdpBinding,
+    Buffers, Driver, DriverConfig, DriverError, SharedDevice, StreamOptions, TunConfig, TunError, UdpBinding,
 };
+use adit_system::{Fragmentation, SocketRouting};
 use adit_wireguard::{Changes, Interface, Params};
 use rand_core::{OsRng, TryRngCore as _};
 use zeroize::Zeroizing;
@@ -143,7 +144,7 @@ impl Tunnel {
         Policy {
             state_file: Some(self.timestamps.path().to_owned()),
             removed_at_end: self.uapi.iter().map(|uapi| uapi.path().to_owned()).collect(),
-            ..self.driver.policy(network)
+            ..Policy::from(self.driver.helper_needs(network))
         }
     }
 

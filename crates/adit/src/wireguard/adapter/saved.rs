@@ -204,7 +204,7 @@ fn peer<'a>(text: &mut String, state: &PeerState, of_file: impl IntoIterator<Ite
 fn with_zone(endpoint: SocketAddr) -> String {
     match endpoint {
         SocketAddr::V6(v6) if v6.scope_id() != 0 => {
-            format!("[{}%{}]:{}", v6.ip(), adit_io::zone_of_scope(v6.scope_id()), v6.port())
+            format!("[{}%{}]:{}", v6.ip(), adit_system::zone_of_scope(v6.scope_id()), v6.port())
         }
         other => other.to_string(),
     }

@@ -14,7 +14,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use adit_core::{Ended, Severity, TunnelSettings, escaped};
-use adit_io::{DriverError, Handle, Helper, Netlink, TunConfig};
+use adit_guard::Helper;
+use adit_io::{DriverError, Handle, TunConfig};
+use adit_system::Netlink;
 use adit_wireguard::{Changes, Interface, PeerChange};
 use adit_wireguard_config::{self as file, Parsed};
 

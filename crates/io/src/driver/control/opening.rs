@@ -11,6 +11,7 @@ use adit_core::{Command, Instant, OpenFailure, Path, Protocol};
 use super::Control;
 use crate::config::Remote;
 use crate::driver::mail::Mail;
+use crate::helper::Attempt;
 use crate::opener::{self, Opened, Refusals};
 
 impl<P: Protocol> Control<'_, P> {
@@ -32,7 +33,7 @@ impl<P: Protocol> Control<'_, P> {
         let resolving = self.network.system.resolving(self.remotes.kill_switch);
         let ahead = self.remotes.to_learn_ahead(number);
         let work = move || {
-            let prepare = |addresses| {
+            let mut prepare = |addresses| {
                 let (go, wait) = mpsc::sync_channel(1);
                 mail.post(Mail::Reaching { addresses, go });
                 mail.wake();
@@ -40,7 +41,7 @@ impl<P: Protocol> Control<'_, P> {
                 let _ = wait.recv();
             };
             let result = match (helper, target) {
-                (Some(helper), _) => helper.open(remote, number, &options, prepare),
+                (Some(helper), _) => helper.open(Attempt { remote, number }, &options, &mut prepare),
                 (None, Some(target)) => {
                     let result = opener::open(&target, number, &options, (&known, &resolving), prepare);
                     let question =

@@ -7,7 +7,7 @@ use adit_core::Path;
 use adit_dataplane::codec::Demultiplexer;
 
 use crate::config::{Remote, UdpSource};
-use crate::helper::HelperAccess;
+use crate::helper::DriverHelper;
 use crate::opener::KnownAddresses;
 
 /// The remotes, and how they were opened.
@@ -16,7 +16,7 @@ pub(super) struct Remotes {
     /// Of UDP sockets that have one of their own.
     demultiplexers: BTreeMap<UdpSource, Arc<dyn Demultiplexer>>,
     /// Who opens paths in place of this process.
-    pub(super) helper: Option<HelperAccess>,
+    pub(super) helper: Option<Arc<dyn DriverHelper>>,
     pub(super) kill_switch: bool,
     /// How often each was opened.
     attempts: BTreeMap<usize, usize>,
@@ -29,7 +29,7 @@ impl Remotes {
     pub(super) fn new(
         all: Vec<Remote>,
         demultiplexers: BTreeMap<UdpSource, Arc<dyn Demultiplexer>>,
-        helper: Option<HelperAccess>,
+        helper: Option<Arc<dyn DriverHelper>>,
         kill_switch: bool,
     ) -> Self {
         let (attempts, opened_last) = (BTreeMap::new(), BTreeMap::new());

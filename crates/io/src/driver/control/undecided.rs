@@ -32,7 +32,7 @@ pub(crate) enum Sharing {
     /// A thread of this process.
     Own(Forwarder),
     /// The helper.
-    Helper(ForwardChannel),
+    Helper(Box<dyn ForwardChannel>),
 }
 
 /// The connections that have not sent enough.

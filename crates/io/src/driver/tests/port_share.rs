@@ -1,10 +1,11 @@
 //! A TCP port that is shared with another server.
 
 use std::net::Shutdown;
+use std::os::fd::BorrowedFd;
 
 use super::*;
 use crate::PortShare;
-use crate::helper::Helper;
+use crate::helper::{Attempt, ForwardChannel, NetworkChannel, OpenOutcome, SocketChannel};
 
 #[test]
 fn connections_go_by_their_first_bytes() {
@@ -76,17 +77,43 @@ fn undecided_connections_are_counted() {
     });
 }
 
+/// A helper that forwards no connection.
+#[derive(Clone, Copy, Debug)]
+struct NoForwarding;
+
+impl DriverHelper for NoForwarding {
+    fn network(&self) -> io::Result<Box<dyn NetworkChannel>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sockets(&self) -> io::Result<Box<dyn SocketChannel>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn forwarding(&self) -> io::Result<Box<dyn ForwardChannel>> {
+        Ok(Box::new(NoForwarding))
+    }
+
+    fn open(&self, _: Attempt, _: &UdpOptions, _: &mut dyn FnMut(Vec<IpAddr>)) -> io::Result<OpenOutcome> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+impl ForwardChannel for NoForwarding {
+    fn forward(&self, _: BorrowedFd<'_>, _: SocketAddr) -> io::Result<()> {
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+}
+
 /// Any sender can open connections that are to be forwarded.
 #[test]
 fn the_log_hears_once_a_minute_that_connections_cannot_be_forwarded() {
     in_fresh_network(|| {
-        // The helper's policy has no other server, so it ends the channel at the first connection.
-        let helper = Helper::within_process(Policy::default()).unwrap();
         let share = PortShare { host: "127.0.0.1".to_owned(), port: 9, journal: None };
         let config = DriverConfig { port_share: Some(share), ..server_config(Transport::Tcp, "127.0.0.1:0") };
         let (toy, heard) = Toy::new(Role::Server, "10.9.0.1/24");
         let mut driver = Driver::<Toy>::new(config, make_codec).unwrap();
-        driver.use_helper(helper.access(), false).unwrap();
+        driver.use_helper(NoForwarding, false).unwrap();
         let running = run_driver(driver, toy, heard);
         running.wait_until_up();
         for _ in 0..10 {

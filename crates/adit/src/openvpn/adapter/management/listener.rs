@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use adit_io::Account;
+use adit_guard::Account;
 use adit_openvpn_config::{Management, ManagementAddress};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
@@ -256,7 +256,7 @@ fn listen_at_path(path: &Path, mode: u32) -> Result<Listener, String> {
         Err(_) => {}
     }
     let failed = |error: io::Error| cannot_listen(path, &error);
-    let socket = adit_io::listen_at(path, mode, BACKLOG).map_err(failed)?;
+    let socket = adit_guard::listen_at(path, mode, BACKLOG).map_err(failed)?;
     socket.set_nonblocking(true).map_err(failed)?;
     Ok(Listener::Unix(socket, path.to_owned()))
 }

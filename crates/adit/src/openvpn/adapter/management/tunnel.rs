@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::mpsc;
 
 use adit_core::{Command, PeerId, Protocol, Transport};
-use adit_io::{Handle, HelperFiles, Proxy};
+use adit_guard::HelperFiles;
+use adit_io::{Handle, Proxy};
 use adit_openvpn::request::{PeerInfo, Reply};
 
 use crate::host::log::Logger;

@@ -26,10 +26,10 @@ pub(crate) struct Args {}
 /// Runs the command. Its standard input is the socket to the tunnel.
 pub(crate) fn run(_: &Args) -> ExitCode {
     // Before a module is loaded: what the kernel lacks leaves the process as it was.
-    if let Err(error) = adit_io::restrict_libraries() {
+    if let Err(error) = adit_guard::restrict_libraries() {
         exit::tell(format_args!("the modules of smart cards may make every system call: {error}"));
     }
-    match adit_io::forbid_core_files().and_then(|()| serve()) {
+    match adit_guard::forbid_core_files().and_then(|()| serve()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => exit::failure(error),
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use adit_io::{Account, AccountError};
+use adit_guard::{Account, AccountError};
 use adit_openvpn_config::{Access, Parsed, PerClient, Role};
 
 use super::{at_line, management_fault};

@@ -3,7 +3,8 @@
 use std::sync::PoisonError;
 
 use adit_core::{Command, Protocol, Severity, UnixTime};
-use adit_io::{Gathered, Handle};
+use adit_guard::Gathered;
+use adit_io::Handle;
 use adit_openvpn::credentials::Credentials;
 use adit_openvpn::request::Reply;
 use adit_openvpn::{Client, Server, StaticTunnel};

@@ -1,5 +1,5 @@
 use super::*;
-use adit_io::{Helper, Policy};
+use adit_guard::{Helper, Policy};
 use adit_openvpn::request::{GatewayVariable, ScriptFile, ScriptPriority};
 use std::fs;
 use std::sync::mpsc::Receiver;
@@ -10,12 +10,12 @@ const SOON: Duration = Duration::from_secs(60);
 /// Runs what the tests have run.
 fn helper() -> Helper {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    let scripts = adit_io::Scripts {
+    let scripts = adit_guard::Scripts {
         commands: vec![words(&["/bin/sh", "-c"]), words(&["/nowhere/script"])],
         variables: words(&["WORD"]),
         directory: std::env::temp_dir(),
-        most_following: adit_io::MOST_FOLLOWING,
-        ..adit_io::Scripts::default()
+        most_following: adit_guard::MOST_FOLLOWING,
+        ..adit_guard::Scripts::default()
     };
     Helper::within_process(Policy { scripts: Some(scripts), ..Policy::default() }).unwrap()
 }

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use adit_dataplane as dataplane;
 use adit_dataplane::codec::Demultiplexer;
 use adit_io::{
-    Buffers, DriverConfig, Execution, Family, Listen, OffloadSwitches, PortShare, Remote, SocketRouting,
-    StreamOptions, TunConfig,
+    Buffers, DriverConfig, Execution, Family, Listen, OffloadSwitches, PortShare, Remote, StreamOptions,
+    TunConfig,
 };
 use adit_openvpn_config as file;
 use adit_openvpn_config::{ClientConfig, Config};
+use adit_system::SocketRouting;
 
 use crate::openvpn::adapter::proxies;
 

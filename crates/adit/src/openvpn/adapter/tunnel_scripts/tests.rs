@@ -3,7 +3,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use adit_core::TunnelSettings;
-use adit_io::{Helper, Policy};
+use adit_guard::{Helper, Policy};
 use adit_openvpn::request::{PeerFacts, Request, TunnelFacts};
 use adit_openvpn_config::{Log, Process};
 
@@ -72,11 +72,11 @@ impl Bed {
         };
         change(&mut config, &directory.0);
         let lasting = config.commands().cloned().collect();
-        let policy = adit_io::Scripts {
+        let policy = adit_guard::Scripts {
             lasting,
             directory: directory.0.clone(),
-            most_following: adit_io::MOST_FOLLOWING,
-            ..adit_io::Scripts::default()
+            most_following: adit_guard::MOST_FOLLOWING,
+            ..adit_guard::Scripts::default()
         };
         let helper = Helper::within_process(Policy { scripts: Some(policy), ..Policy::default() }).unwrap();
         let nowhere = Log::File { path: "/dev/null".into(), append: true };

@@ -8,7 +8,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use adit_core::{Command, Protocol, Severity};
-use adit_io::{Handle, ScriptCall, ScriptLauncher, run_script};
+use adit_guard::{ScriptCall, ScriptLauncher, run_script};
+use adit_io::Handle;
 use adit_openvpn::request::Reply;
 
 use crate::host::log::Logger;

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use adit_io::replace_file;
+use adit_guard::replace_file;
 use adit_wireguard::PublicKey;
 
 use super::timestamps::state_directory;

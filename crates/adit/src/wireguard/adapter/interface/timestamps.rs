@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use adit_io::{HelperFiles, replace_file};
+use adit_guard::{HelperFiles, replace_file};
 use adit_wireguard::Tai64n;
 
 /// Where it is kept, if the service manager names no other directory (systemd.exec(5), `StateDirectory=`).

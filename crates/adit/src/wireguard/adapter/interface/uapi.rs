@@ -93,7 +93,7 @@ impl UapiSocket {
     fn bind_at(path: &Path, leaving: Duration) -> io::Result<Self> {
         let deadline = Instant::now() + leaving;
         loop {
-            match adit_io::listen_at(path, 0o600, BACKLOG) {
+            match adit_guard::listen_at(path, 0o600, BACKLOG) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
                 bound => {
                     let listener = bound?;
@@ -243,7 +243,7 @@ fn accept(listener: &UnixListener, connections: &Connections, orders: &Orders, l
 fn converse(mut stream: &UnixStream, orders: &Orders, log: &mut Logger) -> io::Result<()> {
     let mut reader = Reader::default();
     let mut buffer = Zeroizing::new(vec![0; BUFFER]);
-    let scope_of = |zone: &str| adit_io::scope_of_zone(zone).ok();
+    let scope_of = |zone: &str| adit_system::scope_of_zone(zone).ok();
     loop {
         let len = stream.read(&mut buffer)?;
         if len == 0 {

@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use adit_core::{PeerId, Severity, escaped};
-use adit_io::ScriptLauncher;
+use adit_guard::ScriptLauncher;
 use adit_openvpn::request::{ScriptId, ScriptOutcome};
 use adit_wireguard::{Changes, Event, PeerChange, PeerInfo, PublicKey};
 use adit_wireguard_config::{Config, Interface, Peer};

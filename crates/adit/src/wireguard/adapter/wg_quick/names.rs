@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use adit_core::{Severity, escaped};
-use adit_io::HelperFiles;
+use adit_guard::HelperFiles;
 use adit_wireguard::Sockets;
 use adit_wireguard_config::{Parsed, Peer};
 
@@ -80,20 +80,22 @@ impl Resolver<'_> {
         if let Some((address, zone)) = literal(host) {
             let mut endpoint = SocketAddr::new(address, port);
             if let (SocketAddr::V6(endpoint), Some(zone)) = (&mut endpoint, zone) {
-                endpoint.set_scope_id(adit_io::scope_of_zone(zone)?);
+                endpoint.set_scope_id(adit_system::scope_of_zone(zone)?);
             }
             return Ok(endpoint);
         }
         let found = match self {
             Resolver::System => (host, port).to_socket_addrs()?.collect(),
-            Resolver::Marked(resolv_conf) => adit_io::look_up_marked(host, resolv_conf.map(Path::to_owned))?,
+            Resolver::Marked(resolv_conf) => {
+                adit_io::opener::look_up_marked(host, resolv_conf.map(Path::to_owned))?
+            }
             Resolver::Helper(files) => files.look_up_one(host)?.map_err(io::Error::other)?,
         };
         let usable = families.usable(found, port)?;
         let first = match self {
             Resolver::System => adit_io::first_not_refusing(&usable, 0),
             // The kill switch lets out what has this mark alone.
-            Resolver::Marked(_) => adit_io::first_not_refusing(&usable, adit_io::MARK),
+            Resolver::Marked(_) => adit_io::first_not_refusing(&usable, adit_system::MARK),
             // The interface runs, and its addresses have their turn (`again`).
             Resolver::Helper(_) => usable.first().copied(),
         };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use adit_core::{Dns, IpNet, Redirect, Route, RouteTable, RouteVia, TunnelSettings};
-use adit_io::Routing;
+use adit_system::Routing;
 use adit_wireguard::{AllowedIp, PublicKey};
 use adit_wireguard_config::{Config, FullTunnel, Interface, Parsed, Table};
 
@@ -33,7 +33,7 @@ pub(super) fn mtu(interface: &Interface, path: Option<u32>) -> u16 {
 pub(super) fn kill_switch_mark(config: &Config, number: usize) -> u32 {
     let number = u32::try_from(number).unwrap_or_default();
     let own = match config.interface.full_tunnel.unwrap_or_default() {
-        FullTunnel::Strict => adit_io::MARK,
+        FullTunnel::Strict => adit_system::MARK,
         // It is the number of a routing table too.
         FullTunnel::WgQuick => FIRST_TABLE.saturating_add(number),
     };
@@ -57,9 +57,9 @@ impl Routes {
         self.redirects || matches!(self.table, RouteTable::ByMark(_))
     }
 
-    /// The mark, if traffic is redirected and the mark is not [`adit_io::MARK`], which tunnels share by default.
+    /// The mark, if traffic is redirected and the mark is not [`adit_system::MARK`], which tunnels share by default.
     pub(super) fn own_mark(&self) -> Option<u32> {
-        (self.redirects && self.mark != adit_io::MARK).then_some(self.mark)
+        (self.redirects && self.mark != adit_system::MARK).then_some(self.mark)
     }
 }
 
@@ -83,7 +83,7 @@ pub(super) fn routes(config: &Config, kill_switch: Option<u32>) -> Result<Routes
 
 fn full_tunnel(config: &Config, mark: u32, kill_switch: Option<u32>) -> Result<Routes, String> {
     if config.interface.full_tunnel.unwrap_or_default() == FullTunnel::Strict {
-        let mark = if mark == 0 { adit_io::MARK } else { mark };
+        let mark = if mark == 0 { adit_system::MARK } else { mark };
         return Ok(Routes { table: RouteTable::Main, redirects: true, mark });
     }
     let number = match mark {
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn the_kill_switch_knows_a_mark_that_no_system_changes() {
         let mark = |lines: &str, number| kill_switch_mark(&config(lines, &["AllowedIPs=0.0.0.0/0"]), number);
-        assert_eq!([mark("", 0), mark("", 2), mark("FwMark=off", 0)], [adit_io::MARK; 3]);
+        assert_eq!([mark("", 0), mark("", 2), mark("FwMark=off", 0)], [adit_system::MARK; 3]);
         let quick = [mark(QUICK, 0), mark(QUICK, 2), mark(&format!("{QUICK}\nFwMark=off"), 0)];
         assert_eq!(quick, [51_820, 51_822, 51_820]);
         assert_eq!(mark("FwMark=0x99", 2), 0x99);
@@ -289,7 +289,7 @@ mod tests {
         let (split, all) = ("AllowedIPs=10.1.0.0/16", "AllowedIPs=::/0");
         assert_eq!(of("", split), by(RouteTable::Main, false, 0));
         assert_eq!(of("FwMark=9", split), by(RouteTable::Main, false, 9));
-        assert_eq!(of("", all), by(RouteTable::Main, true, adit_io::MARK));
+        assert_eq!(of("", all), by(RouteTable::Main, true, adit_system::MARK));
         assert_eq!(of("FwMark=9", all), by(RouteTable::Main, true, 9));
         assert_eq!(of(&format!("FwMark=9\n{QUICK}"), all), by(RouteTable::ByMark(9), false, 9));
         assert_eq!(of("Table=7\nFwMark=9", all), by(RouteTable::Number(7), false, 9));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use adit_core::{RouteTable, Severity, TunnelSettings};
-use adit_io::HelperFiles;
+use adit_guard::HelperFiles;
 use adit_wireguard::{Changes, PeerChange, PublicKey, Reply, Status};
 use adit_wireguard_config::{Config, Parsed, Table};
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use adit_core::Transport;
-use adit_io::HelperFiles;
+use adit_guard::HelperFiles;
 use adit_wireguard::{PeerStatus, Status};
 
 use crate::wireguard::adapter::saved::{PeerState, State};

@@ -11,7 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use adit_core::{Instant, Severity, escaped};
-use adit_io::{HelperAccess, HelperFiles, RefusalCheck};
+use adit_guard::{HelperAccess, HelperFiles};
+use adit_io::RefusalCheck;
 use adit_wireguard::{Changes, PeerChange, PeerDetail, PublicKey};
 use adit_wireguard_config::Config;
 
