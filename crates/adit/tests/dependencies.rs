@@ -48,7 +48,7 @@ fn neutral_crates_depend_on_no_protocol() {
     }
 }
 
-/// A codec brings no cipher of its own: each stands once, in the data plane, where it is chosen by the processor.
+/// A codec brings no cipher of its own: each stands once, in the data plane.
 #[test]
 fn codecs_depend_on_core_data_plane_and_their_protocol_alone() {
     let manifests = manifests();
@@ -128,10 +128,13 @@ fn is_machine(name: &str) -> bool {
     PROTOCOLS.iter().any(|(_, machine)| *machine == name)
 }
 
-/// The protocol whose machine or codec a crate is.
+/// The protocol in whose folder a crate is.
 fn protocol_of(name: &str) -> Option<&'static str> {
-    let is_of = |machine: &str| name.strip_prefix(machine).is_some_and(|rest| ["", "-codec"].contains(&rest));
-    PROTOCOLS.iter().find(|(_, machine)| is_of(machine)).map(|(protocol, _)| *protocol)
+    let is_in = |protocol: &str| {
+        let crates = folders(&Path::new(CRATES).join(protocol));
+        crates.iter().filter_map(|folder| read(folder)).any(|text| self::name(&text) == name)
+    };
+    PROTOCOLS.into_iter().map(|(protocol, _)| protocol).find(|protocol| is_in(protocol))
 }
 
 /// Each crate of the workspace, with the crates of the workspace that it depends on, in tests or without.
@@ -141,15 +144,14 @@ fn manifests() -> BTreeMap<String, BTreeSet<String>> {
     texts.iter().map(|text| (name(text), dependencies(text, &names))).collect()
 }
 
+/// The folders in a folder.
+fn folders(path: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.is_dir()).collect()
+}
+
 /// The manifests in the folders of `crates`, and in the folders below those.
 fn texts() -> Vec<String> {
-    let folders = |path: &Path| -> Vec<_> {
-        std::fs::read_dir(path)
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .filter(|path| path.is_dir())
-            .collect()
-    };
     let above = folders(Path::new(CRATES));
     let below: Vec<_> = above.iter().flat_map(|folder| folders(folder)).collect();
     above.iter().chain(&below).filter_map(|folder| read(folder)).collect()
