@@ -101,6 +101,7 @@ impl End {
             peer,
             path: Some(path()),
             routes,
+            selectors: Default::default(),
             max_mss: None,
             roams: false,
             staging: false,

@@ -45,6 +45,7 @@ impl End {
             peer: PeerId::SERVER,
             path: Some(path()),
             routes,
+            selectors: Default::default(),
             max_mss: None,
             roams: false,
             staging: false,

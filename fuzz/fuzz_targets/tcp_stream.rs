@@ -38,6 +38,7 @@ fn client() -> Ingress {
             peer: PEER,
             path: Some(path()),
             routes: Vec::new(),
+            selectors: Default::default(),
             max_mss: Some(1400),
             roams: false,
             staging: false,

@@ -43,6 +43,7 @@ impl End {
             peer: PEER,
             path: Some(path()),
             routes,
+            selectors: Default::default(),
             max_mss: None,
             roams: false,
             staging: false,

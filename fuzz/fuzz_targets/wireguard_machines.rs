@@ -6,9 +6,10 @@
 #[path = "../../crates/wireguard/protocol/tests/support/mod.rs"]
 mod support;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_core::{Command, Notice, PeerId, Protocol, SessionId};
+use adit_core::{Command, Flow, Notice, PeerId, Protocol, SessionId};
 use adit_wireguard::{AllowedIp, Changes, PeerChange, PostQuantum, PresharedKey, Reply, WallClock};
 use libfuzzer_sys::fuzz_target;
 use support::{Datagram, End, Pair, outer, params, path, peer, private, public};
@@ -61,7 +62,10 @@ fn notice(pair: &mut Pair, end: usize, value: u8) {
     let notice = match value % 4 {
         0 => Notice::FirstOpened { peer, session },
         1 => Notice::LimitNear { peer, session },
-        2 => Notice::Wanted { peer },
+        2 => {
+            let address = IpAddr::from([10, 0, 0, value]);
+            Notice::Wanted { peer, flow: Flow::between(address, address) }
+        }
         _ => Notice::Message { peer, session, payload: vec![value] },
     };
     pair.ends[end].machine.handle_notice(pair.now, notice);

@@ -67,8 +67,9 @@ pub enum DataEvent<C> {
     /// A new session; opens at once, seals when activated, or from its first opened packet on
     /// ([`crate::OnFirstOpened`]). One with the same id is replaced.
     Install(Box<Install<C>>),
-    /// Seal with this session from now on. Where one that was installed later seals since its first opened packet
-    /// ([`crate::OnFirstOpened`]), nothing changes: that packet came after the order was given.
+    /// Seal with this session from now on, in place of the one of its series that sealed before ([`Install::series`]). Where one
+    /// of the series that was installed later seals since its first opened packet ([`crate::OnFirstOpened`]), nothing changes: that
+    /// packet came after the order was given.
     Activate {
         /// The peer.
         peer: PeerId,
@@ -86,7 +87,8 @@ pub enum DataEvent<C> {
         /// The session.
         session: SessionId,
     },
-    /// Seal this payload, a message of the protocol's own, with the peer's active session and send it.
+    /// Seal this payload, a message of the protocol's own, with the session that seals the peer's packets and send it. Of several
+    /// sessions, that of the first series seals it.
     Inject {
         /// The peer.
         peer: PeerId,

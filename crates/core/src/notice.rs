@@ -1,4 +1,4 @@
-use crate::{Path, PeerActivity, PeerId, SessionId};
+use crate::{Flow, Path, PeerActivity, PeerId, SessionId};
 
 /// What the data plane tells the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,10 +48,12 @@ pub enum Notice {
         payload: Vec<u8>,
     },
     /// A packet waits for a peer that has no session to seal it with, or no path; told at most once a second for each
-    /// peer. Only for peers with [`crate::PeerConfig::staging`].
+    /// peer, and of a peer with selectors for each of them. Only for peers with [`crate::PeerConfig::staging`].
     Wanted {
         /// The peer.
         peer: PeerId,
+        /// The packet's addresses, protocol and ports.
+        flow: Flow,
     },
     /// The sealing counter, or the failed-tag count, nears its limit: new keys are due.
     LimitNear {
@@ -70,7 +72,7 @@ impl Notice {
             | Notice::FirstOpened { peer, .. }
             | Notice::Moved { peer, .. }
             | Notice::Message { peer, .. }
-            | Notice::Wanted { peer }
+            | Notice::Wanted { peer, .. }
             | Notice::LimitNear { peer, .. } => *peer,
         }
     }

@@ -3,7 +3,7 @@ use crate::{IpNet, Path, PeerConfig, PeerId};
 /// A change of a peer, which both halves of the data plane follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerOrder {
-    /// A peer, before its first session. Adding one that exists replaces its path, routes and MSS, and
+    /// A peer, before its first session. Adding one that exists replaces its path, routes, selectors and MSS, and
     /// keeps its sessions. It takes back routes that moved to other peers: [`PeerOrder::SetMaxMss`] does not.
     Add(PeerConfig),
     /// The peer and all its sessions go.
@@ -23,7 +23,7 @@ pub enum PeerOrder {
         /// The MSS, in bytes.
         max_mss: Option<u16>,
     },
-    /// One more route of a peer. A prefix that another peer had moves.
+    /// One more route of a peer. A prefix that another peer had moves, unless both have selectors ([`PeerConfig::selectors`]).
     AddRoute {
         /// The peer.
         peer: PeerId,

@@ -1,9 +1,10 @@
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
 
-use crate::{Path, PeerId, SessionId};
+use crate::{Path, PeerId, Selector, SessionId};
 
 /// A cipher that the data plane can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -139,7 +140,7 @@ impl fmt::Display for Digest {
 /// The change that the data plane makes when a session opens its first packet, before any answer to that packet is sealed. Then
 /// it tells the protocol ([`crate::Notice::FirstOpened`]), whose orders would come too late for the answer.
 ///
-/// If a session that was installed later than this one seals already, nothing changes.
+/// If a session of the same series that was installed later than this one seals already, nothing changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFirstOpened {
     /// Nothing: the session seals once it is activated ([`crate::DataEvent::Activate`]).
@@ -147,7 +148,7 @@ pub enum OnFirstOpened {
     Nothing,
     /// The session seals from then on, as by [`crate::DataEvent::Activate`].
     Activate,
-    /// No session of the peer seals packets from then on, as by [`crate::DataEvent::Deactivate`].
+    /// No session of its series seals packets from then on, as by [`crate::DataEvent::Deactivate`].
     Deactivate,
 }
 
@@ -161,6 +162,10 @@ pub struct Install<C> {
     pub peer: PeerId,
     /// The id by which incoming datagrams name it.
     pub session: SessionId,
+    /// The series of sessions that it belongs to. Of the sessions of a series one seals, the one that was activated last; a rekey
+    /// installs the next session of the series, and the one before opens on until it is retired. Of several series whose sessions
+    /// may carry a packet by their selectors, that with the lowest number carries it.
+    pub series: u32,
     /// The change that its first opened packet makes.
     pub on_first_opened: OnFirstOpened,
     /// Its keys and its wire format.
@@ -184,9 +189,9 @@ impl Default for ReplayWindow {
 }
 
 impl<C> Install<C> {
-    /// A session that seals once it is activated by [`crate::DataEvent::Activate`].
+    /// A session of the first series, which seals once it is activated by [`crate::DataEvent::Activate`].
     pub fn new(peer: PeerId, session: SessionId, codec: C) -> Self {
-        Install { peer, session, on_first_opened: OnFirstOpened::Nothing, codec }
+        Install { peer, session, series: 0, on_first_opened: OnFirstOpened::Nothing, codec }
     }
 }
 
@@ -202,6 +207,10 @@ pub struct PeerConfig {
     /// come from them. A client gives its server `0.0.0.0/0` and `::/0`. [`crate::PeerOrder::AddRoute`] and
     /// [`crate::PeerOrder::RemoveRoute`] change one of them.
     pub routes: Vec<IpNet>,
+    /// The packets that are the peer's, of those between us and its routes; empty: all. A prefix that a peer without selectors has
+    /// is its own; peers with selectors may share prefixes, and a packet goes to the first that selects it. A packet that no session
+    /// of a peer with selectors may carry waits for one, where packets wait (`staging`).
+    pub selectors: Arc<[Selector]>,
     /// Largest TCP MSS for IPv4 that may pass, from `mssfix`; 20 less holds for IPv6. `None`: leave alone.
     pub max_mss: Option<u16>,
     /// Whether the data plane may, by itself, send to where the peer's newest datagram came from: over UDP, or by a TCP connection

@@ -1,52 +1,27 @@
 //! From the TUN device to the net: route, cut, seal.
 
+mod peer;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use adit_checksum::WordSum;
-use adit_core::{Instant, Notice, OnFirstOpened, Path, PeerConfig, PeerId, PeerOrder, SessionId};
+use adit_core::{Instant, Notice, PeerConfig, PeerId, PeerOrder, SessionId};
 
-use crate::codec::{Place, Run, Sealer};
-use crate::counters::{Counters, DropReason, Half, PeerCounter};
-use crate::event::{EgressEvent, SealSession};
+use self::peer::{Active, Peer, Session};
+use crate::codec::Run;
+use crate::counters::{Counters, DropReason, Half};
+use crate::event::EgressEvent;
 use crate::headers::Ip;
 use crate::mss;
 use crate::offload::{Offload, Segmentation};
-use crate::outer::{OuterHeader, OuterPolicy};
 use crate::routes::Routes;
 use crate::segment::{Segments, finish_checksum};
+use crate::selectors::{Selectors, outbound};
 use crate::slab::Slab;
-use crate::staging::{StagedBytes, Staging};
+use crate::staging::{Staged, StagedBytes};
 use crate::transmit::TransmitBatch;
 use crate::unreachable::Unreachable;
-
-struct Session {
-    id: SessionId,
-    seal: Box<dyn Sealer>,
-    is_keepalive: fn(&[u8]) -> bool,
-    /// When it seals no more.
-    expires: Option<Instant>,
-    outer: OuterPolicy,
-    on_first_opened: OnFirstOpened,
-    /// The session has begun to seal by its first opened packet.
-    began_by_packet: bool,
-}
-
-struct Peer {
-    id: PeerId,
-    /// `None`: not known yet.
-    path: Option<Path>,
-    max_mss: Option<u16>,
-    /// A handful at most, in the order in which they were installed.
-    sessions: Vec<Session>,
-    /// Index of the session to seal with.
-    active: Option<usize>,
-    counter: Arc<PeerCounter>,
-    /// The worker that serves it, if it is another one. Then there are no sessions.
-    worker: Option<u32>,
-    /// What waits for a session or a path; `None` where it is dropped.
-    staging: Option<Box<Staging>>,
-}
 
 /// The half that seals. Owned by one thread.
 pub struct Egress {
@@ -111,12 +86,12 @@ impl Egress {
             EgressEvent::SetMtu(mtu) => self.set_mtu(mtu),
             EgressEvent::Peer(order) => self.change_peer(order, out),
             EgressEvent::AddRemotePeer { peer, worker } => self.add_peer(peer, Some(worker)),
-            EgressEvent::Install { peer, session, on_first_opened, mut seal } => {
+            EgressEvent::Install { peer, session, series, on_first_opened, mut seal } => {
                 if let Some(mtu) = self.mtu {
                     seal.codec.set_mtu(mtu);
                 }
                 if let Some(peer) = self.peer(peer) {
-                    peer.install(session, on_first_opened, seal);
+                    peer.install(Session::new(session, series, on_first_opened, seal));
                 }
             }
             EgressEvent::Activate { peer, session } => {
@@ -134,7 +109,7 @@ impl Egress {
             }
             EgressEvent::Deactivate(peer) => {
                 if let Some(peer) = self.peer(peer) {
-                    peer.deactivate(usize::MAX);
+                    peer.deactivate_all();
                 }
             }
             EgressEvent::Retire { peer, session } => {
@@ -197,8 +172,8 @@ impl Egress {
         out: &mut TransmitBatch,
     ) -> Option<u32> {
         let reason = self.try_seal(&offload, packet, out).err()?;
-        if reason == DropReason::NoSession {
-            return self.without_session(offload, packet);
+        if matches!(reason, DropReason::NoSession | DropReason::NotSelected) {
+            return self.without_session(offload, packet, reason);
         }
         if matches!(reason, DropReason::NoRoute | DropReason::NoPeer) {
             self.answer(packet);
@@ -214,22 +189,32 @@ impl Egress {
         }
     }
 
-    /// What becomes of a packet that cannot be sealed now: another worker serves the peer, or it waits, or it is
+    /// What becomes of a packet that cannot be sealed now for that reason: another worker serves the peer, or it waits, or it is
     /// dropped.
     #[cold]
-    fn without_session(&mut self, offload: Offload, packet: &[u8]) -> Option<u32> {
-        let Some(slot) = Ip::parse(packet).and_then(|ip| self.routes.lookup(ip.destination)) else {
-            return self.count(DropReason::NoRoute);
+    fn without_session(&mut self, offload: Offload, packet: &[u8], reason: DropReason) -> Option<u32> {
+        let Some(ip) = Ip::parse(packet) else { return self.count(DropReason::Malformed) };
+        let slot = match find(&self.routes, &self.peers, &ip, packet) {
+            Ok(slot) => slot,
+            Err(reason) => return self.count(reason),
         };
         let Some(peer) = self.peers.get_mut(slot) else { return self.count(DropReason::NoPeer) };
         if peer.worker.is_some() {
             return peer.worker;
         }
-        let has_path = peer.path.is_some();
-        let Some(staging) = &mut peer.staging else { return self.count(DropReason::NoSession) };
-        let dropped = staging.push(offload, packet, &mut self.staged);
-        if staging.take_notice(self.now) {
-            self.notices.push(Notice::Wanted { peer: peer.id });
+        let (has_path, flow) = (peer.path.is_some(), outbound(&ip, packet));
+        let selector = match &peer.selectors {
+            Some(selectors) => selectors.position(&flow),
+            // It has sessions, and none is to come that carries other packets.
+            None => (reason == DropReason::NoSession).then_some(0),
+        };
+        let (Some(staging), Some(selector)) = (&mut peer.staging, selector) else {
+            return self.count(reason);
+        };
+        let staged = Staged { offload, packet: packet.to_vec(), selector };
+        let dropped = staging.push(staged, &mut self.staged);
+        if staging.take_notice(selector, self.now) {
+            self.notices.push(Notice::Wanted { peer: peer.id, flow });
         }
         (0..dropped).for_each(|_| self.counters.drop_one(Half::Egress, DropReason::NoSession));
         if !has_path {
@@ -246,15 +231,22 @@ impl Egress {
 
     /// Seals what waited for that peer, if it can be sealed by now.
     fn send_staged(&mut self, id: PeerId, out: &mut TransmitBatch) {
-        let Some(slot) = self.slots.get(&id).copied() else { return };
-        while let Some(peer) = self.peers.get_mut(slot)
-            && peer.is_ready(self.now)
-            && let Some((offload, mut packet)) =
-                peer.staging.as_mut().and_then(|staging| staging.take(&mut self.staged))
+        let (Some(slot), now) = (self.slots.get(&id).copied(), self.now) else { return };
+        let Some(peer) = self.peers.get_mut(slot).filter(|peer| peer.is_ready(now)) else { return };
+        let Some(mut staging) = peer.staging.take() else { return };
+        let mut from = 0;
+        while let Some(peer) = self.peers.get(slot)
+            && let Some((place, mut staged)) =
+                staging.take(from, |packet| peer.can_seal(packet, now), &mut self.staged)
         {
-            if let Err(reason) = self.try_seal(&offload, &mut packet, out) {
+            from = place;
+            if let Err(reason) = self.try_seal(&staged.offload, &mut staged.packet, out) {
                 self.counters.drop_one(Half::Egress, reason);
             }
+        }
+        staging.forget_notices();
+        if let Some(peer) = self.peers.get_mut(slot) {
+            peer.staging = Some(staging);
         }
     }
 
@@ -275,28 +267,26 @@ impl Egress {
         out: &mut TransmitBatch,
     ) -> Result<(), DropReason> {
         let ip = Ip::parse(packet).ok_or(DropReason::Malformed)?;
-        let slot = self.routes.lookup(ip.destination).ok_or(DropReason::NoRoute)?;
+        let slot = find(&self.routes, &self.peers, &ip, packet)?;
         let peer = self.peers.get_mut(slot).ok_or(DropReason::NoPeer)?;
         // What is passed on, or waits, must be whole.
-        if !peer.is_ready(self.now) {
-            return Err(DropReason::NoSession);
-        }
+        let session = peer.session_for(&ip, packet, self.now)?;
         let sealed = if offload.segmentation == Segmentation::None {
             let packet = packet.get_mut(..ip.len).ok_or(DropReason::Malformed)?;
             finish_checksum(self.words, offload, packet)?;
             if let Some(max) = peer.max_mss {
                 mss::clamp(packet, &ip, max);
             }
-            peer.seal(Some(&ip), packet, out)
+            peer.seal(session, Some(&ip), packet, out)
         } else {
             let segments = Segments::new(self.words, offload, packet, &ip, &mut self.template)?;
             let run = Run { segments: &segments, template: &self.template, packet, next: 0 };
-            peer.seal_run(&ip, run, out)
+            peer.seal_run(session, &ip, run, out)
         };
         if sealed.is_ok() {
             peer.counter.stamp_data(self.now);
         }
-        peer.note_limit(&mut self.notices);
+        peer.note_limit(session, &mut self.notices);
         sealed
     }
 
@@ -311,17 +301,14 @@ impl Egress {
         let sealed = match self.slots.get(&id).and_then(|slot| self.peers.get_mut(*slot)) {
             None => Err(DropReason::NoPeer),
             Some(peer) => {
-                let before = peer.counter.bytes();
-                let session = session.map_or(peer.active, |session| peer.position(session));
-                let sealed = peer.seal_message(session, payload, self.now, out);
-                match sealed {
-                    Ok(()) if peer.is_keepalive(session, payload) => peer.counter.add_keepalive(self.now),
-                    Ok(()) => peer.counter.stamp_other(self.now),
-                    Err(_) => {}
+                let session = match session {
+                    Some(id) => peer.position(id),
+                    None => peer.first_active(self.now),
+                };
+                match session {
+                    Some(index) => peer.seal_message(index, payload, self.now, &mut self.notices, out),
+                    None => Err(DropReason::NoSession),
                 }
-                peer.counter.add_message(peer.counter.bytes().wrapping_sub(before));
-                peer.note_limit(&mut self.notices);
-                sealed
             }
         };
         if let Err(reason) = sealed {
@@ -349,14 +336,19 @@ impl Egress {
             // Another worker serves it now: its sessions stay with the one that has their counters.
             self.remove_peer(config.peer);
         }
-        let PeerConfig { peer: id, path, routes, max_mss, staging, .. } = config;
+        let PeerConfig { peer: id, path, routes, selectors, max_mss, staging, .. } = config;
+        let selectors = (!selectors.is_empty()).then(|| Selectors::new(&selectors));
+        let shares = selectors.is_some();
         let slot = match self.slots.get(&id).copied() {
             Some(slot) => {
                 if let Some(peer) = self.peers.get_mut(slot) {
                     (peer.path, peer.max_mss) = (path, max_mss);
-                    if !staging && let Some(mut staging) = peer.staging.take() {
-                        staging.clear(&mut self.staged);
-                    } else if staging {
+                    let stays = staging && peer.selectors == selectors;
+                    peer.selectors = selectors;
+                    if let Some(mut waiting) = peer.staging.take_if(|_| !stays) {
+                        waiting.clear(&mut self.staged);
+                    }
+                    if staging {
                         peer.staging.get_or_insert_default();
                     }
                 }
@@ -368,15 +360,15 @@ impl Egress {
                     // It counts nothing here.
                     Some(_) => Arc::default(),
                 };
-                let (sessions, active) = (Vec::new(), None);
+                let (sessions, active) = (Vec::new(), Active::None);
                 let staging = staging.then(Box::default);
-                let peer = Peer { id, path, max_mss, sessions, active, counter, worker, staging };
+                let peer = Peer { id, path, max_mss, sessions, active, selectors, counter, worker, staging };
                 let slot = self.peers.insert(peer);
                 self.slots.insert(id, slot);
                 slot
             }
         };
-        self.routes.replace(slot, routes);
+        self.routes.replace(slot, routes, shares);
     }
 
     fn remove_peer(&mut self, id: PeerId) {
@@ -389,144 +381,11 @@ impl Egress {
     }
 }
 
-impl Peer {
-    fn install(&mut self, id: SessionId, on_first_opened: OnFirstOpened, session: SealSession) {
-        // One with the same id is replaced; if it was active, it stops being so until activated anew.
-        self.retire(id);
-        let SealSession { codec: seal, is_keepalive, expires, outer } = session;
-        let began_by_packet = false;
-        self.sessions.push(Session {
-            id,
-            seal,
-            is_keepalive,
-            expires,
-            outer,
-            on_first_opened,
-            began_by_packet,
-        });
-    }
-
-    /// Has the session seal. Returns false, and changes nothing, if there is no such session. Returns true, and changes nothing,
-    /// if a later session has begun to seal by its first packet, which came after the order was given.
-    fn activate(&mut self, id: SessionId) -> bool {
-        let Some(index) = self.position(id) else { return false };
-        let overtaken = self.active.is_some_and(|active| index < active)
-            && self.active().is_some_and(|session| session.began_by_packet);
-        if !overtaken {
-            self.active = Some(index);
-        }
-        true
-    }
-
-    /// Makes the change of the session's first opened packet, unless a later session seals.
-    fn first_opened(&mut self, id: SessionId) {
-        let Some(index) = self.position(id).filter(|index| self.active.is_none_or(|active| active < *index))
-        else {
-            return;
-        };
-        let Some(session) = self.sessions.get_mut(index) else { return };
-        match session.on_first_opened {
-            OnFirstOpened::Activate => {
-                session.began_by_packet = true;
-                self.active = Some(index);
-            }
-            OnFirstOpened::Deactivate => self.deactivate(index + 1),
-            OnFirstOpened::Nothing => {}
-        }
-    }
-
-    /// Lets no session seal. The first opened packets of the earliest `sessions` sessions change nothing any more.
-    fn deactivate(&mut self, sessions: usize) {
-        self.active = None;
-        for session in self.sessions.iter_mut().take(sessions) {
-            session.on_first_opened = OnFirstOpened::Nothing;
-        }
-    }
-
-    fn retire(&mut self, id: SessionId) {
-        let active = self.active.and_then(|index| self.sessions.get(index)).map(|session| session.id);
-        self.sessions.retain(|session| session.id != id);
-        self.active = active.and_then(|active| self.sessions.iter().position(|session| session.id == active));
-    }
-
-    #[inline]
-    fn active(&self) -> Option<&Session> {
-        self.sessions.get(self.active?)
-    }
-
-    /// Whether it is known where the peer is, and there is a session to seal with.
-    #[inline]
-    fn is_ready(&self, now: Instant) -> bool {
-        let is_alive = |session: &Session| session.expires.is_none_or(|expires| now < expires);
-        self.path.is_some() && self.active().is_some_and(is_alive)
-    }
-
-    /// Where a session is among the peer's.
-    fn position(&self, id: SessionId) -> Option<usize> {
-        self.sessions.iter().position(|session| session.id == id)
-    }
-
-    /// Whether that payload is a keepalive of the session at an index.
-    fn is_keepalive(&self, session: Option<usize>, payload: &[u8]) -> bool {
-        let session = session.and_then(|index| self.sessions.get(index));
-        session.is_some_and(|session| (session.is_keepalive)(payload))
-    }
-
-    /// Seals a message of the protocol's own with the session at an index, if that has not expired.
-    fn seal_message(
-        &mut self,
-        session: Option<usize>,
-        payload: &[u8],
-        now: Instant,
-        out: &mut TransmitBatch,
-    ) -> Result<(), DropReason> {
-        let active = std::mem::replace(&mut self.active, session);
-        let sealed = match self.is_ready(now) {
-            true => self.seal(None, payload, out),
-            false => Err(DropReason::NoSession),
-        };
-        self.active = active;
-        sealed
-    }
-
-    /// Seals one payload: a packet with that header, or something else. Datagrams that were sealed before an error are
-    /// counted, too: they are sent.
-    #[inline]
-    fn seal(&mut self, ip: Option<&Ip>, payload: &[u8], out: &mut TransmitBatch) -> Result<(), DropReason> {
-        let session =
-            self.active.and_then(|index| self.sessions.get_mut(index)).ok_or(DropReason::NoSession)?;
-        let outer = match ip {
-            Some(ip) => session.outer.header(ip, payload)?,
-            None => OuterHeader::default(),
-        };
-        let mut place = Place::new(out, self.path.as_ref().ok_or(DropReason::NoSession)?, outer);
-        let sealed = session.seal.seal(payload, &mut place);
-        if sealed.is_ok() {
-            place.commit();
-        }
-        let (datagrams, bytes) = place.taken();
-        self.counter.add(datagrams, bytes);
-        sealed
-    }
-
-    /// Seals the packets of a super-packet with that header, up to the first that cannot be.
-    #[inline]
-    fn seal_run(&mut self, ip: &Ip, mut run: Run<'_>, out: &mut TransmitBatch) -> Result<(), DropReason> {
-        let session =
-            self.active.and_then(|index| self.sessions.get_mut(index)).ok_or(DropReason::NoSession)?;
-        let outer = session.outer.header(ip, run.packet)?;
-        let mut place = Place::new(out, self.path.as_ref().ok_or(DropReason::NoSession)?, outer);
-        let sealed = session.seal.seal_run(&mut run, &mut place);
-        let (datagrams, bytes) = place.taken();
-        self.counter.add(datagrams, bytes);
-        sealed
-    }
-
-    #[inline]
-    fn note_limit(&mut self, notices: &mut Vec<Notice>) {
-        let Some(session) = self.active.and_then(|index| self.sessions.get_mut(index)) else { return };
-        if session.seal.take_limit_near() {
-            notices.push(Notice::LimitNear { peer: self.id, session: session.id });
-        }
-    }
+/// The slot of the peer that a packet is for.
+#[inline]
+fn find(routes: &Routes, peers: &Slab<Peer>, ip: &Ip, packet: &[u8]) -> Result<u32, DropReason> {
+    routes.find(ip.destination, |slot| {
+        let selectors = peers.get(slot).and_then(|peer| peer.selectors.as_ref());
+        selectors.is_some_and(|selectors| selectors.select(&outbound(ip, packet)))
+    })
 }

@@ -1,12 +1,14 @@
 //! A protocol's orders, divided between the two halves.
 
 use std::fmt;
+use std::sync::Arc;
 
 use adit_core::{DataEvent, Install, Instant, OnFirstOpened, PeerConfig, PeerId, PeerOrder, SessionId};
 
 use crate::aead::AeadError;
 use crate::codec::{Opener, Sealer, SessionCodec};
 use crate::outer::OuterPolicy;
+use crate::selectors::Selectors;
 
 /// The sealing half of a session, on its way to [`crate::Egress`].
 pub struct SealSession {
@@ -14,6 +16,7 @@ pub struct SealSession {
     pub(crate) is_keepalive: fn(&[u8]) -> bool,
     pub(crate) expires: Option<Instant>,
     pub(crate) outer: OuterPolicy,
+    pub(crate) selectors: Option<Arc<Selectors>>,
 }
 
 impl fmt::Debug for SealSession {
@@ -28,6 +31,7 @@ pub struct OpenSession {
     pub(crate) is_keepalive: fn(&[u8]) -> bool,
     pub(crate) expires: Option<Instant>,
     pub(crate) outer: OuterPolicy,
+    pub(crate) selectors: Option<Arc<Selectors>>,
 }
 
 impl fmt::Debug for OpenSession {
@@ -56,12 +60,14 @@ pub enum EgressEvent {
         peer: PeerId,
         /// Its id.
         session: SessionId,
+        /// Its series.
+        series: u32,
         /// The change that [`EgressEvent::FirstOpened`] makes.
         on_first_opened: OnFirstOpened,
         /// Its codec.
         seal: SealSession,
     },
-    /// Seal with this session from now on, unless one that was installed later seals since its first opened packet.
+    /// Seal with this session of its series from now on, unless one that was installed later seals since its first opened packet.
     Activate {
         /// The peer.
         peer: PeerId,
@@ -88,7 +94,7 @@ pub enum EgressEvent {
     Inject {
         /// The peer.
         peer: PeerId,
-        /// The session to seal with; `None`: the active one.
+        /// The session to seal with; `None`: the one of the first series that seals.
         session: Option<SessionId>,
         /// The payload.
         payload: Vec<u8>,
@@ -114,6 +120,8 @@ pub enum IngressEvent {
         peer: PeerId,
         /// Its id.
         session: SessionId,
+        /// Its series.
+        series: u32,
         /// Its codec.
         open: OpenSession,
     },
@@ -142,10 +150,10 @@ pub fn remote_peer(peer: PeerConfig, worker: u32) -> (EgressEvent, IngressEvent)
 
 /// Gives both halves of the peer's worker a session with that codec.
 pub fn install(install: Install<SessionCodec>) -> (EgressEvent, IngressEvent) {
-    let Install { peer, session, on_first_opened, codec } = install;
+    let Install { peer, session, series, on_first_opened, codec } = install;
     let (seal, open) = codec.halves();
-    let egress = EgressEvent::Install { peer, session, on_first_opened, seal };
-    (egress, IngressEvent::Install { peer, session, open })
+    let egress = EgressEvent::Install { peer, session, series, on_first_opened, seal };
+    (egress, IngressEvent::Install { peer, session, series, open })
 }
 
 /// Divides an order for the two halves. `make_codec` makes the codec of a session from its parameters. An install for
@@ -159,8 +167,8 @@ pub fn split<C>(
         DataEvent::Peer(order) => (Some(EgressEvent::Peer(order.clone())), Some(IngressEvent::Peer(order))),
         DataEvent::Install(install) => {
             let Ok(codec) = make_codec(&install) else { return (None, None) };
-            let Install { peer, session, on_first_opened, .. } = *install;
-            let (egress, ingress) = self::install(Install { peer, session, on_first_opened, codec });
+            let Install { peer, session, series, on_first_opened, .. } = *install;
+            let (egress, ingress) = self::install(Install { peer, session, series, on_first_opened, codec });
             (Some(egress), Some(ingress))
         }
         DataEvent::Activate { peer, session } => (Some(EgressEvent::Activate { peer, session }), None),

@@ -128,6 +128,17 @@ impl Ip {
         None
     }
 
+    /// The transport protocol and where its header starts, also of a first fragment. `None` for later fragments and for what is
+    /// not understood.
+    #[inline]
+    pub(crate) fn upper(&self, packet: &[u8]) -> Option<(u8, usize)> {
+        if self.is_v6() {
+            return self.upper_v6(packet);
+        }
+        let [high, low] = *packet.get(6..)?.first_chunk()?;
+        (u16::from_be_bytes([high, low]) & IPV4_OFFSET == 0).then_some((self.protocol, self.header_len))
+    }
+
     /// IPv6: the protocol behind any extension headers and where its header starts, also of a first fragment. `None` for
     /// later fragments and for what is not understood.
     pub(crate) fn upper_v6(&self, packet: &[u8]) -> Option<(u8, usize)> {

@@ -141,7 +141,9 @@ impl Ingress {
         match event {
             IngressEvent::Peer(order) => self.peers.change(order),
             IngressEvent::AddRemotePeer { peer, worker } => self.peers.add(peer, Some(worker)),
-            IngressEvent::Install { peer, session, open } => self.peers.install(peer, session, open),
+            IngressEvent::Install { peer, session, series, open } => {
+                self.peers.install(peer, session, series, open);
+            }
             IngressEvent::InstallRemote { peer, session } => self.peers.install_remote(peer, session),
             IngressEvent::Retire { session, .. } => {
                 self.peers.retire(session);
@@ -381,13 +383,14 @@ impl Ingress {
         peer.counter.add(1, datagram.len() as u64);
         if !session.used {
             session.used = true;
-            peer.latest = peer.latest.max(session.number);
+            let latest = peer.latest.entry(session.series).or_default();
+            *latest = session.number.max(*latest);
             out.push_order(EgressEvent::FirstOpened { peer: peer.id, session: session.id });
             out.push_notice(Notice::FirstOpened { peer: peer.id, session: session.id });
         }
         // Late datagrams say nothing about where the peer is now.
-        let newest = opened.newest && session.number == peer.latest;
-        if newest && (peer.path != Some(source.path) || peer.moved.is_some()) {
+        let elsewhere = peer.path != Some(source.path) || peer.moved.is_some();
+        if opened.newest && elsewhere && peer.latest.get(&session.series) == Some(&session.number) {
             let anywhere = self.rules.get(source.rules).is_some_and(|rules| rules.follows_streams);
             peer.note_path(slot, source.path, anywhere, paths, out);
         }
@@ -402,13 +405,14 @@ impl Ingress {
             session: session.id,
             is_keepalive: session.is_keepalive,
             outer: &session.outer,
+            selectors: session.selectors.as_deref(),
             traffic_class: source.traffic_class,
             len: range.len(),
             now: self.now,
         };
         let Some(ip) = arrived.take(bytes_of, out)? else { return Ok(()) };
         let packet = payload.start..payload.start + ip.len;
-        match self.destination(slot, &ip)? {
+        match self.destination(slot, &ip, bytes.get(packet.clone()).unwrap_or_default())? {
             Destination::Device => out.push_packet(self.words, bytes, packet, &ip),
             Destination::Peer => out.push_relay(packet),
             Destination::Worker(worker) => out.pass_packet(worker, packet),

@@ -41,6 +41,7 @@ mod receive;
 mod replay;
 mod routes;
 mod segment;
+mod selectors;
 mod slab;
 mod staging;
 #[cfg(any(test, feature = "testing"))]
@@ -61,6 +62,7 @@ pub use ingress::{Arrival, Ingress, MAX_RECORD, StreamError};
 pub use offload::{Offload, Segmentation, VNET_HEADER_LEN};
 pub use outer::{OuterHeader, OuterPolicy, TrafficClass};
 pub use receive::{MergePolicy, Passed, ReceiveBatch, TunPacket};
+pub use selectors::Selectors;
 pub use transmit::{GsoBatch, MAX_DATAGRAM, MAX_SEGMENTS, TransmitBatch};
 
 /// What a data plane is made for.

@@ -4,14 +4,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use adit_core::{Instant, IpNet, Notice, Path, PeerConfig, PeerId, PeerOrder, SessionId, Transport};
+use adit_core::{Flow, Instant, IpNet, Notice, Path, PeerConfig, PeerId, PeerOrder, SessionId, Transport};
 
 use crate::codec::Opener;
 use crate::counters::{Counters, DropReason, Half, PeerCounter};
 use crate::event::{EgressEvent, OpenSession};
+use crate::headers::Ip;
 use crate::outer::OuterPolicy;
 use crate::receive::ReceiveBatch;
 use crate::routes::Routes;
+use crate::selectors::{Selectors, inbound, outbound};
 use crate::slab::Slab;
 
 /// Moves of one peer that are followed between two ticks. A peer that changes its address with each packet costs the protocol
@@ -28,7 +30,10 @@ pub(crate) struct Session {
     /// When it opens no more.
     pub(crate) expires: Option<Instant>,
     pub(crate) outer: OuterPolicy,
+    /// The packets that it opens; `None`: all.
+    pub(crate) selectors: Option<Arc<Selectors>>,
     pub(crate) used: bool,
+    pub(crate) series: u32,
     /// Later sessions have higher numbers, from 1 on.
     pub(crate) number: u64,
 }
@@ -53,9 +58,11 @@ pub(crate) struct Peer {
     by_path: bool,
     /// Moves that may still be followed before the next tick.
     pub(crate) moves: u8,
-    /// The number of the latest session that opened something. What earlier ones open is older.
-    pub(crate) latest: u64,
+    /// The number of the latest session of each series that opened something. What earlier ones open is older.
+    pub(crate) latest: BTreeMap<u32, u64>,
     pub(crate) max_mss: Option<u16>,
+    /// The packets that are the peer's; `None`: all that its routes lead to.
+    selectors: Option<Selectors>,
     pub(crate) counter: Arc<PeerCounter>,
     /// The worker that serves it, if it is another one. Then its sessions are known by their ids alone.
     pub(crate) worker: Option<u32>,
@@ -118,10 +125,15 @@ impl Peers {
             // Another worker serves it now: its sessions stay with the one that has their counters.
             self.remove(config.peer);
         }
-        let PeerConfig { peer: id, path, routes, max_mss, roams, by_path, .. } = config;
+        let PeerConfig { peer: id, path, routes, selectors, max_mss, roams, by_path, .. } = config;
+        let selectors = (!selectors.is_empty()).then(|| Selectors::new(&selectors));
+        let shares = selectors.is_some();
         let slot = match self.slots.get(&id).copied() {
             Some(slot) => {
                 self.renew(slot, path, max_mss, (roams, by_path));
+                if let Some(peer) = self.peers.get_mut(slot) {
+                    peer.selectors = selectors;
+                }
                 slot
             }
             None => {
@@ -131,7 +143,7 @@ impl Peers {
                     Some(_) => Arc::default(),
                 };
                 let sessions = Vec::new();
-                let (moved, moves, latest) = (None, MOVES, 0);
+                let (moved, moves, latest) = (None, MOVES, BTreeMap::new());
                 let peer = Peer {
                     id,
                     path,
@@ -141,6 +153,7 @@ impl Peers {
                     moves,
                     latest,
                     max_mss,
+                    selectors,
                     counter,
                     worker,
                     sessions,
@@ -153,7 +166,25 @@ impl Peers {
         if let Some(path) = path.filter(|path| owns(path, by_path)) {
             self.paths.insert(path, slot);
         }
-        self.routes.replace(slot, routes);
+        self.routes.replace(slot, routes, shares);
+    }
+
+    /// The slot of the peer that sent a packet.
+    #[inline]
+    pub(crate) fn sender(&self, ip: &Ip, packet: &[u8]) -> Option<u32> {
+        self.routes.find(ip.source, |slot| self.selects(slot, || inbound(ip, packet))).ok()
+    }
+
+    /// The slot of the peer that a packet is for.
+    #[inline]
+    pub(crate) fn receiver(&self, ip: &Ip, packet: &[u8]) -> Option<u32> {
+        self.routes.find(ip.destination, |slot| self.selects(slot, || outbound(ip, packet))).ok()
+    }
+
+    /// Whether a packet is one of those that a peer with selectors has.
+    fn selects(&self, slot: u32, flow: impl FnOnce() -> Flow) -> bool {
+        let selectors = self.peers.get(slot).and_then(|peer| peer.selectors.as_ref());
+        selectors.is_some_and(|selectors| selectors.select(&flow()))
     }
 
     /// New facts about a peer that is known. The moves that may be followed before the next tick stay as many as they were, as
@@ -212,15 +243,26 @@ impl Peers {
         }
     }
 
-    pub(crate) fn install(&mut self, peer: PeerId, id: SessionId, session: OpenSession) {
+    pub(crate) fn install(&mut self, peer: PeerId, id: SessionId, series: u32, session: OpenSession) {
         let Some(slot) = self.slots.get(&peer).copied() else { return self.count_no_peer() };
-        let OpenSession { codec: mut open, is_keepalive, expires, outer } = session;
+        let OpenSession { codec: mut open, is_keepalive, expires, outer, selectors } = session;
         if let Some(window) = self.retire(id).and_then(|mut replaced| replaced.take_window()) {
             open.adopt_window(window);
         }
         self.installed += 1;
         let number = self.installed;
-        let session = Session { id, peer: slot, open, is_keepalive, expires, outer, used: false, number };
+        let session = Session {
+            id,
+            peer: slot,
+            open,
+            is_keepalive,
+            expires,
+            outer,
+            selectors,
+            used: false,
+            series,
+            number,
+        };
         let index = self.sessions.insert(session);
         self.own(slot, id, Owner::Here(index));
     }
@@ -252,12 +294,16 @@ impl Peers {
         let peer = self.peers.get_mut(slot)?;
         peer.sessions.retain(|other| *other != id);
         let session = session?;
-        if peer.latest == session.number {
+        if peer.latest.get(&session.series) == Some(&session.number) {
             let left = peer.sessions.iter().filter_map(|id| match self.owners.get(id)? {
-                Owner::Here(index) => self.sessions.get(*index).filter(|left| left.used),
+                Owner::Here(index) => self.sessions.get(*index),
                 Owner::Elsewhere(_) => None,
             });
-            peer.latest = left.map(|left| left.number).max().unwrap_or_default();
+            let left = left.filter(|left| left.used && left.series == session.series);
+            match left.map(|left| left.number).max() {
+                Some(latest) => peer.latest.insert(session.series, latest),
+                None => peer.latest.remove(&session.series),
+            };
         }
         Some(session.open)
     }

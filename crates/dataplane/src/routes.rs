@@ -1,40 +1,57 @@
 //! Longest-prefix match from inner addresses to peers.
+//!
+//! A prefix leads to one peer, the last that had it. Peers with selectors share prefixes: their selectors say whose a packet is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use adit_core::IpNet;
 
+use crate::counters::DropReason;
 use crate::headers::Address;
 
 /// The prefixes of one length.
 #[derive(Clone, Debug)]
-struct Level<A> {
+struct Level<A, V> {
     mask: A,
-    entries: BTreeMap<A, u32>,
+    entries: BTreeMap<A, V>,
+}
+
+/// Prefixes of both families, each with a value. Longest prefix first.
+#[derive(Clone, Debug)]
+struct Prefixes<V> {
+    v4: Vec<Level<u32, V>>,
+    v6: Vec<Level<u128, V>>,
+}
+
+impl<V> Default for Prefixes<V> {
+    fn default() -> Self {
+        Prefixes { v4: Vec::new(), v6: Vec::new() }
+    }
 }
 
 /// Routes of both families. Values are slots of peers. A change costs the same however many routes others have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routes {
-    /// Longest prefix first.
-    v4: Vec<Level<u32>>,
-    /// Longest prefix first.
-    v6: Vec<Level<u128>>,
+    /// Those of peers without selectors.
+    own: Prefixes<u32>,
+    /// Those of peers with selectors, in the order in which they came.
+    shared: Prefixes<Vec<u32>>,
+    /// The slots of peers with selectors.
+    sharing: BTreeSet<u32>,
     /// The prefixes of each slot.
     owned: BTreeMap<u32, BTreeSet<IpNet>>,
 }
 
 impl Routes {
-    /// Adds a route; one with the same prefix is replaced, whichever slot it had.
+    /// Adds a route. One with the same prefix is replaced, whichever slot it had, unless both slots share prefixes.
     pub(crate) fn insert(&mut self, net: IpNet, slot: u32) {
         let net = net.trunc();
-        let before = match net {
-            IpNet::V4(net) => insert(&mut self.v4, u32::from(net.netmask()), u32::from(net.network()), slot),
-            IpNet::V6(net) => {
-                insert(&mut self.v6, u128::from(net.netmask()), u128::from(net.network()), slot)
+        if self.sharing.contains(&slot) {
+            let slots = self.shared.entry(net);
+            if !slots.contains(&slot) {
+                slots.push(slot);
             }
-        };
-        if let Some(before) = before.filter(|before| *before != slot) {
+        } else if let Some(before) = self.own.insert(net, slot).filter(|before| *before != slot) {
             self.disown(before, &net);
         }
         self.owned.entry(slot).or_default().insert(net);
@@ -44,31 +61,47 @@ impl Routes {
     pub(crate) fn delete(&mut self, net: IpNet, slot: u32) {
         let net = net.trunc();
         if self.disown(slot, &net) {
-            self.unroute(net);
+            self.unroute(net, slot);
         }
     }
 
     /// Removes all routes of that slot.
     pub(crate) fn remove(&mut self, slot: u32) {
         for net in self.owned.remove(&slot).unwrap_or_default() {
-            self.unroute(net);
+            self.unroute(net, slot);
         }
+        self.sharing.remove(&slot);
     }
 
-    /// That slot has these routes and no others.
-    pub(crate) fn replace(&mut self, slot: u32, nets: impl IntoIterator<Item = IpNet>) {
+    /// That slot has these routes and no others. `shares`: its peer has selectors.
+    pub(crate) fn replace(&mut self, slot: u32, nets: impl IntoIterator<Item = IpNet>, shares: bool) {
         self.remove(slot);
+        if shares {
+            self.sharing.insert(slot);
+        }
         for net in nets {
             self.insert(net, slot);
         }
     }
 
-    /// The slot whose prefix that address is in.
+    /// The slot whose prefix that address is in, of those without selectors, or with selectors that select the packet.
     #[inline]
-    pub(crate) fn lookup(&self, address: Address) -> Option<u32> {
+    pub(crate) fn find(&self, address: Address, selects: impl FnMut(u32) -> bool) -> Result<u32, DropReason> {
+        if self.sharing.is_empty() {
+            return self.lookup(address).ok_or(DropReason::NoRoute);
+        }
         match address {
-            Address::V4(address) => lookup(&self.v4, address),
-            Address::V6(address) => lookup(&self.v6, address),
+            Address::V4(address) => find(&self.own.v4, &self.shared.v4, address, selects),
+            Address::V6(address) => find(&self.own.v6, &self.shared.v6, address, selects),
+        }
+    }
+
+    /// The slot without selectors whose prefix that address is in.
+    #[inline]
+    fn lookup(&self, address: Address) -> Option<u32> {
+        match address {
+            Address::V4(address) => lookup(&self.own.v4, address),
+            Address::V6(address) => lookup(&self.own.v6, address),
         }
     }
 
@@ -82,7 +115,32 @@ impl Routes {
         had
     }
 
-    fn unroute(&mut self, net: IpNet) {
+    fn unroute(&mut self, net: IpNet, slot: u32) {
+        if !self.sharing.contains(&slot) {
+            return self.own.remove(net);
+        }
+        let slots = self.shared.entry(net);
+        slots.retain(|other| *other != slot);
+        if slots.is_empty() {
+            self.shared.remove(net);
+        }
+    }
+}
+
+impl<V> Prefixes<V> {
+    /// Gives the value that the prefix had.
+    fn insert(&mut self, net: IpNet, value: V) -> Option<V> {
+        match net {
+            IpNet::V4(net) => {
+                level(&mut self.v4, u32::from(net.netmask())).insert(u32::from(net.network()), value)
+            }
+            IpNet::V6(net) => {
+                level(&mut self.v6, u128::from(net.netmask())).insert(u128::from(net.network()), value)
+            }
+        }
+    }
+
+    fn remove(&mut self, net: IpNet) {
         match net {
             IpNet::V4(net) => remove(&mut self.v4, u32::from(net.netmask()), u32::from(net.network())),
             IpNet::V6(net) => remove(&mut self.v6, u128::from(net.netmask()), u128::from(net.network())),
@@ -90,20 +148,34 @@ impl Routes {
     }
 }
 
-/// Gives the slot that had the prefix.
-fn insert<A: Copy + Ord>(levels: &mut Vec<Level<A>>, mask: A, address: A, slot: u32) -> Option<u32> {
-    let level = match find(levels, mask) {
+impl<V: Default> Prefixes<V> {
+    /// The value of the prefix, the default one if it is new.
+    fn entry(&mut self, net: IpNet) -> &mut V {
+        match net {
+            IpNet::V4(net) => {
+                level(&mut self.v4, u32::from(net.netmask())).entry(u32::from(net.network())).or_default()
+            }
+            IpNet::V6(net) => {
+                level(&mut self.v6, u128::from(net.netmask())).entry(u128::from(net.network())).or_default()
+            }
+        }
+    }
+}
+
+/// The prefixes with that mask.
+fn level<A: Copy + Ord, V>(levels: &mut Vec<Level<A, V>>, mask: A) -> &mut BTreeMap<A, V> {
+    let level = match place(levels, mask) {
         Ok(found) => found,
         Err(place) => {
             levels.insert(place, Level { mask, entries: BTreeMap::new() });
             place
         }
     };
-    levels[level].entries.insert(address, slot)
+    &mut levels[level].entries
 }
 
-fn remove<A: Copy + Ord>(levels: &mut Vec<Level<A>>, mask: A, address: A) {
-    let Ok(level) = find(levels, mask) else { return };
+fn remove<A: Copy + Ord, V>(levels: &mut Vec<Level<A, V>>, mask: A, address: A) {
+    let Ok(level) = place(levels, mask) else { return };
     levels[level].entries.remove(&address);
     if levels[level].entries.is_empty() {
         levels.remove(level);
@@ -111,16 +183,38 @@ fn remove<A: Copy + Ord>(levels: &mut Vec<Level<A>>, mask: A, address: A) {
 }
 
 /// Where the level of a mask is, or would be: a greater mask is a longer prefix, and those come first.
-fn find<A: Copy + Ord>(levels: &[Level<A>], mask: A) -> Result<usize, usize> {
+fn place<A: Copy + Ord, V>(levels: &[Level<A, V>], mask: A) -> Result<usize, usize> {
     levels.binary_search_by(|level| mask.cmp(&level.mask))
 }
 
 #[inline]
-fn lookup<A>(levels: &[Level<A>], address: A) -> Option<u32>
+fn lookup<A>(levels: &[Level<A, u32>], address: A) -> Option<u32>
 where
     A: Copy + Ord + std::ops::BitAnd<Output = A>,
 {
     levels.iter().find_map(|level| level.entries.get(&(address & level.mask)).copied())
+}
+
+/// The slot with the longest prefix. Of one prefix, those that select the packet come before the one without selectors.
+fn find<A>(
+    own: &[Level<A, u32>],
+    shared: &[Level<A, Vec<u32>>],
+    address: A,
+    mut selects: impl FnMut(u32) -> bool,
+) -> Result<u32, DropReason>
+where
+    A: Copy + Ord + std::ops::BitAnd<Output = A>,
+{
+    let owner = own.iter().find_map(|level| Some((level.mask, *level.entries.get(&(address & level.mask))?)));
+    let mut refused = DropReason::NoRoute;
+    let longer = shared.iter().take_while(|level| owner.is_none_or(|(mask, _)| level.mask >= mask));
+    for slots in longer.filter_map(|level| level.entries.get(&(address & level.mask))) {
+        if let Some(slot) = slots.iter().copied().find(|slot| selects(*slot)) {
+            return Ok(slot);
+        }
+        refused = DropReason::NotSelected;
+    }
+    owner.map(|(_, slot)| slot).ok_or(refused)
 }
 
 #[cfg(test)]
@@ -155,16 +249,26 @@ mod tests {
         #[test]
         fn equals_a_scan_of_all(
             inserts in proptest::collection::vec((net(), 0u32..5), 0..60),
+            sharing in proptest::collection::btree_set(0u32..5, 0..4),
+            selecting in proptest::collection::btree_set(0u32..5, 0..4),
             deleted in proptest::collection::vec((net(), 0u32..5), 0..20),
             removed in proptest::option::of(0u32..5),
             probes in proptest::collection::vec(net(), 1..40),
         ) {
             let mut routes = Routes::default();
             let mut naive: Vec<(IpNet, u32)> = Vec::new();
+            let shares = |slot: &u32| sharing.contains(slot);
+            sharing.iter().for_each(|slot| routes.replace(*slot, [], true));
             for (net, slot) in inserts {
                 routes.insert(net, slot);
-                naive.retain(|(other, _)| *other != net.trunc());
-                naive.push((net.trunc(), slot));
+                let net = net.trunc();
+                let is_replaced = |(other, before): &(IpNet, u32)| {
+                    *other == net && (*before == slot || !shares(before) && !shares(&slot))
+                };
+                if !shares(&slot) || !naive.contains(&(net, slot)) {
+                    naive.retain(|entry| !is_replaced(entry));
+                    naive.push((net, slot));
+                }
             }
             for (net, slot) in deleted {
                 routes.delete(net, slot);
@@ -175,12 +279,17 @@ mod tests {
                 naive.retain(|(_, owner)| *owner != slot);
             }
             for probe in probes {
-                let expected = naive
-                    .iter()
-                    .filter(|(net, _)| net.contains(&probe.addr()))
-                    .max_by_key(|(net, _)| net.prefix_len())
+                let candidates = || naive.iter().filter(|(net, _)| net.contains(&probe.addr()));
+                let found = candidates()
+                    .filter(|(_, slot)| !shares(slot) || selecting.contains(slot))
+                    .rev()
+                    .max_by_key(|(net, slot)| (net.prefix_len(), shares(slot)))
                     .map(|(_, slot)| *slot);
-                prop_assert_eq!(routes.lookup(address(&probe)), expected);
+                let refused = match candidates().any(|(_, slot)| shares(slot)) {
+                    true => DropReason::NotSelected,
+                    false => DropReason::NoRoute,
+                };
+                prop_assert_eq!(routes.find(address(&probe), |slot| selecting.contains(&slot)), found.ok_or(refused));
             }
         }
     }
@@ -196,9 +305,31 @@ mod tests {
         routes.delete(prefix, 1);
         routes.remove(1);
         assert_eq!(routes.lookup(inside), Some(2), "it is not the first one's any more");
-        routes.replace(1, [prefix]);
+        routes.replace(1, [prefix], false);
         assert_eq!(routes.lookup(inside), Some(1));
         routes.delete(prefix, 1);
         assert_eq!((routes.lookup(inside), routes.owned.len()), (None, 0));
+    }
+
+    #[test]
+    fn peers_with_selectors_share_a_prefix() {
+        let prefix: IpNet = "10.1.0.0/16".parse().expect("a prefix");
+        let wider: IpNet = "10.0.0.0/8".parse().expect("a prefix");
+        let inside = Address::V4(0x0a01_0203);
+        let mut routes = Routes::default();
+        routes.replace(1, [prefix], true);
+        routes.replace(2, [prefix], true);
+        assert_eq!(routes.find(inside, |_| true), Ok(1), "the first");
+        assert_eq!(routes.find(inside, |slot| slot == 2), Ok(2));
+        assert_eq!(routes.find(inside, |_| false), Err(DropReason::NotSelected));
+        assert_eq!(routes.find(Address::V4(0x0b00_0000), |_| true), Err(DropReason::NoRoute));
+        routes.replace(3, [wider], false);
+        assert_eq!(routes.find(inside, |_| false), Ok(3), "one without selectors takes what they leave");
+        routes.replace(2, [prefix], false);
+        assert_eq!(routes.find(inside, |slot| slot == 2), Ok(2));
+        routes.remove(1);
+        routes.remove(2);
+        assert_eq!(routes.find(inside, |_| true), Ok(3));
+        assert!(routes.shared.v4.is_empty() && routes.sharing.is_empty());
     }
 }

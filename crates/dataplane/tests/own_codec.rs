@@ -111,6 +111,7 @@ impl End {
             peer: PEER,
             path: Some(path(0)),
             routes,
+            selectors: Default::default(),
             max_mss: None,
             roams: true,
             staging: true,

@@ -276,6 +276,7 @@ fn session(peer: PeerId, path: Path, behind: IpNet, case: Case) -> [DataEvent<Co
             peer,
             path: Some(path),
             routes: vec![behind],
+            selectors: Default::default(),
             max_mss: None,
             roams: false,
             staging: false,

@@ -11,11 +11,11 @@
 mod demultiplexer;
 mod open;
 mod seal;
-mod selectors;
 
 use std::fmt;
+use std::sync::Arc;
 
-use adit_core::Instant;
+use adit_core::{Instant, Selector};
 
 pub use self::demultiplexer::{Class, Demultiplexer, Steering, StreamAdvice};
 pub use self::open::{Decode, NotInPlace, Opened, Opener, Plain, WindowedOpener};
@@ -23,6 +23,7 @@ pub use self::seal::{CountingSealer, Encode, Layout, Place, Run, Sealer, UsageLi
 use crate::event::{OpenSession, SealSession};
 use crate::outer::OuterPolicy;
 pub use crate::replay::{Freshness, Window};
+use crate::selectors::Selectors;
 
 /// Failed tags after which a session opens no more (RFC 9001 §6.6 has 2^36 for ChaCha20-Poly1305, and no
 /// lower a figure would do for GCM with datagrams of ours).
@@ -57,6 +58,8 @@ pub struct SessionCodec {
     pub steered: bool,
     /// What the IP headers around the datagrams have to do with the packets inside.
     pub outer: OuterPolicy,
+    /// The packets that it seals and opens. `None`: all.
+    pub selectors: Option<Arc<Selectors>>,
 }
 
 impl SessionCodec {
@@ -70,14 +73,22 @@ impl SessionCodec {
             expires: None,
             steered: true,
             outer: OuterPolicy::default(),
+            selectors: None,
         }
+    }
+
+    /// The codec of a session that seals and opens only packets that one of the selectors matches; others count as
+    /// [`crate::DropReason::NotSelected`]. Messages of the protocol's own are not judged.
+    #[must_use]
+    pub fn with_selectors(self, selectors: impl AsRef<[Selector]>) -> Self {
+        SessionCodec { selectors: Some(Arc::new(Selectors::new(selectors.as_ref()))), ..self }
     }
 
     /// What each half of the data plane gets.
     pub(crate) fn halves(self) -> (SealSession, OpenSession) {
-        let SessionCodec { seal, open, is_keepalive, expires, outer, .. } = self;
-        let seal = SealSession { codec: seal, is_keepalive, expires, outer };
-        (seal, OpenSession { codec: open, is_keepalive, expires, outer })
+        let SessionCodec { seal, open, is_keepalive, expires, outer, selectors, .. } = self;
+        let seal = SealSession { codec: seal, is_keepalive, expires, outer, selectors: selectors.clone() };
+        (seal, OpenSession { codec: open, is_keepalive, expires, outer, selectors })
     }
 }
 

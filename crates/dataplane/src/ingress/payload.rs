@@ -9,6 +9,7 @@ use crate::headers::Ip;
 use crate::outer::OuterPolicy;
 use crate::peers::{Peer, Peers};
 use crate::receive::ReceiveBatch;
+use crate::selectors::{Selectors, inbound};
 use crate::{mss, outer};
 
 /// Bytes of a protocol message that are passed on.
@@ -45,6 +46,7 @@ impl Ingress {
             session: session.id,
             is_keepalive: session.is_keepalive,
             outer: &session.outer,
+            selectors: session.selectors.as_deref(),
             traffic_class: source.traffic_class,
             len,
             now: self.now,
@@ -53,7 +55,8 @@ impl Ingress {
         let Some(ip) = arrived.take(payload, out)? else { return Ok(()) };
         let packet = payload.get(..ip.len).ok_or(DropReason::Malformed)?;
         let packet = out.keep_rebuilt(packet).ok_or(DropReason::Flood)?;
-        match self.destination(slot, &ip)? {
+        let kept = out.slice(&[], &packet).unwrap_or_default();
+        match self.destination(slot, &ip, kept)? {
             Destination::Device => out.push_rebuilt(packet),
             Destination::Peer => out.push_relay(packet),
             Destination::Worker(worker) => out.pass_packet(worker, packet),
@@ -63,14 +66,14 @@ impl Ingress {
 
     /// Checks where a packet of that peer comes from, and says where it goes.
     #[inline]
-    pub(super) fn destination(&self, slot: u32, ip: &Ip) -> Result<Destination, DropReason> {
-        if self.peers.routes.lookup(ip.source) != Some(slot) {
+    pub(super) fn destination(&self, slot: u32, ip: &Ip, packet: &[u8]) -> Result<Destination, DropReason> {
+        if self.peers.sender(ip, packet) != Some(slot) {
             return Err(DropReason::BadSource);
         }
         // What is for all, and what no peer has a route for (ourselves), goes to the device.
         if self.client_to_client
             && !ip.destination.is_multicast()
-            && let Some(other) = self.peers.routes.lookup(ip.destination)
+            && let Some(other) = self.peers.receiver(ip, packet)
             && other != slot
         {
             return Ok(match self.peers.peers.get(other).and_then(|peer| peer.worker) {
@@ -98,6 +101,7 @@ pub(super) struct Arrived<'a> {
     pub(super) session: SessionId,
     pub(super) is_keepalive: fn(&[u8]) -> bool,
     pub(super) outer: &'a OuterPolicy,
+    pub(super) selectors: Option<&'a Selectors>,
     /// The traffic class of the IP header around it.
     pub(super) traffic_class: u8,
     /// Its length in bytes.
@@ -126,8 +130,15 @@ impl Arrived<'_> {
                 return message(peer.id, self.session, payload, out).map(|()| None);
             }
         }
+        let ip = Ip::parse(payload);
+        if let (Some(ip), Some(selectors)) = (&ip, self.selectors)
+            && !selectors.select(&inbound(ip, payload))
+        {
+            peer.counter.stamp_other(now);
+            return Err(DropReason::NotSelected);
+        }
         peer.counter.stamp_data(now);
-        let ip = Ip::parse(payload).ok_or(DropReason::Malformed)?;
+        let ip = ip.ok_or(DropReason::Malformed)?;
         if self.outer.heeds(self.traffic_class) {
             outer::decapsulate(self.traffic_class, &ip, payload)?;
         }

@@ -93,6 +93,7 @@ impl End {
             peer,
             path: Some(path),
             routes,
+            selectors: Default::default(),
             max_mss,
             roams: true,
             staging: false,

@@ -25,7 +25,7 @@ fn to_client() -> Vec<u8> {
 fn install(server: &mut End, key_id: u8, on_first_opened: OnFirstOpened) {
     let (seal, open) = keys(key_id);
     let codec = format::session(named(1, key_id), CIPHER, (seal, open), ReplayWindow::default());
-    server.install_as(Install { peer: ONE, session: session_id(ONE, key_id), on_first_opened, codec });
+    server.install_as(Install { on_first_opened, ..Install::new(ONE, session_id(ONE, key_id), codec) });
 }
 
 /// The keys with which the server seals and opens in a session.
@@ -187,7 +187,17 @@ fn an_answer_takes_the_connection_that_the_packet_came_by() {
 }
 
 fn config(peer: PeerId, path: Path, routes: Vec<IpNet>) -> PeerConfig {
-    PeerConfig { peer, path: Some(path), routes, max_mss: None, roams: true, staging: false, by_path: true }
+    let selectors = Default::default();
+    PeerConfig {
+        peer,
+        path: Some(path),
+        routes,
+        selectors,
+        max_mss: None,
+        roams: true,
+        staging: false,
+        by_path: true,
+    }
 }
 
 /// An end whose session was removed meanwhile is not harmed by a first packet.

@@ -18,6 +18,7 @@ fn worn(end: &mut End, counter: u64, used: u64) {
     let install = EgressEvent::Install {
         peer,
         session: SESSION,
+        series: 0,
         on_first_opened: adit_core::OnFirstOpened::Nothing,
         seal: worn_sealer(counter, used),
     };
@@ -73,14 +74,14 @@ fn failed_tags_are_limited() {
     let peer = PeerId(1);
     let session = session_id(peer, 0);
     let open = worn_opener((1 << 35) - 1);
-    server.ingress.apply(IngressEvent::Install { peer, session, open });
+    server.ingress.apply(IngressEvent::Install { peer, session, series: 0, open });
     let good = one.send_one(&Flow::default().udp(b"x"));
     let mut bad = good.clone();
     bad[30] ^= 1;
     assert_eq!(server.receive(udp(1), &bad, bad.len()).notices, [Notice::LimitNear { peer, session }]);
     assert_eq!(server.receive(udp(1), &bad, bad.len()).notices, []);
     let open = worn_opener(1 << 36);
-    server.ingress.apply(IngressEvent::Install { peer, session, open });
+    server.ingress.apply(IngressEvent::Install { peer, session, series: 0, open });
     assert!(server.receive(udp(1), &good, good.len()).packets.is_empty());
     assert_eq!(server.dropped_in(DropReason::Exhausted), 1);
 }

@@ -9,6 +9,7 @@ mod merging;
 mod outer;
 mod peers;
 mod roaming;
+mod selectors;
 mod tunnel;
 mod workers;
 pub(crate) mod world;

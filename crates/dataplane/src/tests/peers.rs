@@ -1,9 +1,10 @@
 //! Peers whose endpoint or session comes later, and routes that change one by one.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use adit_core::{
-    Activity, Cipher, DataEvent, Instant, IpNet, Notice, PeerActivity, PeerConfig, PeerId, PeerOrder,
+    Activity, Cipher, DataEvent, Instant, IpNet, Notice, PeerActivity, PeerConfig, PeerId, PeerOrder, Ports,
     ReplayWindow,
 };
 
@@ -15,10 +16,30 @@ use crate::{DropReason, Offload};
 
 const CIPHER: Cipher = Cipher::Aes256Gcm;
 const ONE: PeerId = PeerId(1);
+/// The notice of [`packet`].
+const WANTED: Notice = Notice::Wanted {
+    peer: ONE,
+    flow: adit_core::Flow {
+        local: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 77)),
+        remote: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
+        protocol: Some(17),
+        ports: Some(Ports { local: 1000, remote: 53 }),
+    },
+};
 
 fn config(staging: bool) -> PeerConfig {
     let routes = vec!["10.0.0.1/32".parse().expect("a network")];
-    PeerConfig { peer: ONE, path: None, routes, max_mss: None, roams: true, staging, by_path: true }
+    let selectors = Default::default();
+    PeerConfig {
+        peer: ONE,
+        path: None,
+        routes,
+        selectors,
+        max_mss: None,
+        roams: true,
+        staging,
+        by_path: true,
+    }
 }
 
 fn packet(number: u8) -> Vec<u8> {
@@ -36,7 +57,7 @@ fn packets_wait_for_a_session() {
     for (time, told) in [(0, 1), (500, 0), (999, 0), (1000, 1)] {
         server.egress.tick(at(time));
         assert!(server.send(Offload::NONE, &packet(1)).is_empty());
-        assert_eq!(server.egress.take_notices(), vec![Notice::Wanted { peer: ONE }; told], "at {time} ms");
+        assert_eq!(server.egress.take_notices(), vec![WANTED; told], "at {time} ms");
     }
     server.install(ONE, session_id(ONE, 0), named(1, 0), CIPHER, (0x81, 1));
     let batches = server.flush();
@@ -226,7 +247,7 @@ fn an_expired_session_neither_seals_nor_opens() {
         server.apply(DataEvent::Inject { peer: ONE, payload: vec![] });
         assert_eq!(server.flush().is_empty(), !works);
     }
-    assert_eq!(server.egress.take_notices(), vec![Notice::Wanted { peer: ONE }; 2]);
+    assert_eq!(server.egress.take_notices(), vec![WANTED; 2]);
     assert_eq!(server.dropped_in(DropReason::NoSession), 2);
     // New keys, and what waited leaves.
     server.install(ONE, session_id(ONE, 1), named(1, 1), CIPHER, (0x82, 2));

@@ -98,7 +98,7 @@ fn own_session(session: SessionId) -> SessionId {
 /// A notice of the data plane with the ids of the endpoint that it is for.
 pub(super) fn own_notice(mut notice: Notice) -> Notice {
     match &mut notice {
-        Notice::Traffic { peer, .. } | Notice::Moved { peer, .. } | Notice::Wanted { peer } => {
+        Notice::Traffic { peer, .. } | Notice::Moved { peer, .. } | Notice::Wanted { peer, .. } => {
             *peer = own_peer(*peer);
         }
         Notice::FirstOpened { peer, session }

@@ -130,6 +130,7 @@ fn peer_events(role: Role, path: Path) -> [DataEvent<Codec>; 3] {
             peer,
             path: Some(path),
             routes,
+            selectors: Default::default(),
             max_mss: None,
             roams: false,
             staging: false,

@@ -90,6 +90,7 @@ fn end(
             peer,
             path: Some(path()),
             routes: vec!["10.0.0.0/8".parse().expect("a network")],
+            selectors: Default::default(),
             max_mss: Some(1400),
             roams: true,
             staging: false,

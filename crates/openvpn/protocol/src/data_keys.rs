@@ -212,14 +212,9 @@ impl DataKeys {
         } else {
             (Framing::Data(framing), material.directions(self.role, cipher, agreement.digest))
         };
-        let (peer, session) = (self.peer, session_id(self.peer, key_id));
         let codec = Codec { framing, cipher, seal, open, replay_window, payloads };
-        events.push_back(Event::Data(DataEvent::Install(Box::new(Install {
-            peer,
-            session,
-            on_first_opened,
-            codec,
-        }))));
+        let install = Install::new(self.peer, session_id(self.peer, key_id), codec);
+        events.push_back(Event::Data(DataEvent::Install(Box::new(Install { on_first_opened, ..install }))));
         Ok(())
     }
 

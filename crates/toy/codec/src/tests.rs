@@ -48,6 +48,7 @@ impl End {
                 peer: PEER,
                 path,
                 routes,
+                selectors: Default::default(),
                 max_mss,
                 roams,
                 staging,

@@ -134,6 +134,7 @@ impl Peer {
             peer: id,
             path: None,
             routes: settings.routes.clone(),
+            selectors: Default::default(),
             max_mss: None,
             roams: true,
             staging: true,
@@ -294,12 +295,8 @@ impl Peer {
             true => OnFirstOpened::Nothing,
             false => OnFirstOpened::Activate,
         };
-        shared.data(DataEvent::Install(Box::new(Install {
-            peer: self.id,
-            session: session.id(),
-            on_first_opened,
-            codec,
-        })));
+        let install = Install { on_first_opened, ..Install::new(self.id, session.id(), codec) };
+        shared.data(DataEvent::Install(Box::new(install)));
         session
     }
 

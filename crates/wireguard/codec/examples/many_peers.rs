@@ -138,6 +138,7 @@ impl Plane {
             peer: PeerId(number),
             path: Some(path(number)),
             routes: vec![route(number)],
+            selectors: Default::default(),
             max_mss: None,
             roams: true,
             staging: true,

@@ -159,6 +159,7 @@ impl Peer {
             peer: self.id,
             path: self.path,
             routes: self.routes(),
+            selectors: Default::default(),
             max_mss: self.max_mss(shared),
             roams: true,
             staging: true,

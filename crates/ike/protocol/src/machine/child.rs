@@ -209,6 +209,7 @@ impl IkeSa {
                 peer,
                 path: Some(self.path),
                 routes: routes(&child.remote),
+                selectors: Default::default(),
                 max_mss: None,
                 roams: self.nat.is_remote && !self.nat.is_local,
                 staging: false,
@@ -218,7 +219,10 @@ impl IkeSa {
         let (spi, session) = (child.own_spi, SessionId(u64::from(child.own_spi)));
         // This end seals with the child SA once the peer has sealed with it (RFC 7296 section 2.8).
         let on_first_opened = if is_sealing { OnFirstOpened::Nothing } else { OnFirstOpened::Activate };
-        cx.shared.order(DataEvent::Install(Box::new(Install { peer, session, on_first_opened, codec })));
+        cx.shared.order(DataEvent::Install(Box::new(Install {
+            on_first_opened,
+            ..Install::new(peer, session, codec)
+        })));
         self.children.insert(spi, child);
         if is_sealing {
             self.activate_child(cx, spi);

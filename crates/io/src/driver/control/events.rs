@@ -41,8 +41,8 @@ impl<P: Protocol> Control<'_, P> {
             // Keys that do not fit install nothing; what comes with them is counted as without a session.
             Err(install) => {
                 if let Ok(codec) = (self.make_codec)(&install) {
-                    let Install { peer, session, on_first_opened, .. } = *install;
-                    self.workers.install(Install { peer, session, on_first_opened, codec });
+                    let Install { peer, session, series, on_first_opened, .. } = *install;
+                    self.workers.install(Install { peer, session, series, on_first_opened, codec });
                 }
             }
         }

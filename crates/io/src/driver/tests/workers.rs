@@ -68,6 +68,7 @@ pub(super) fn session(role: Role, number: u8, marks: Marks, path: Path, shift: u
             peer,
             path: Some(path),
             routes,
+            selectors: Default::default(),
             max_mss: None,
             roams: true,
             staging: false,

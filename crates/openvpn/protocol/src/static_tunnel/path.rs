@@ -24,6 +24,7 @@ impl StaticTunnel {
             peer: PeerId::SERVER,
             path: Some(path),
             routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
+            selectors: Default::default(),
             max_mss,
             roams,
             staging: false,

@@ -36,7 +36,7 @@ impl StaticTunnel {
             true => OnFirstOpened::Activate,
             false => OnFirstOpened::Nothing,
         };
-        let install = Install { peer: PeerId::SERVER, session: SESSION, on_first_opened, codec };
+        let install = Install { on_first_opened, ..Install::new(PeerId::SERVER, SESSION, codec) };
         self.data(DataEvent::Install(Box::new(install)));
     }
 

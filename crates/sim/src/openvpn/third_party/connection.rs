@@ -217,6 +217,7 @@ impl Connection {
             peer: PeerId::SERVER,
             path: Some(self.path),
             routes: vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
+            selectors: Default::default(),
             max_mss: None,
             roams: false,
             staging: false,

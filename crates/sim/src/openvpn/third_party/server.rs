@@ -178,6 +178,7 @@ impl ThirdPartyServer {
             peer: PEER,
             path: Some(connection.path),
             routes: self.network.client.iter().copied().map(IpNet::from).collect(),
+            selectors: Default::default(),
             max_mss: None,
             roams: false,
             staging: false,

@@ -62,7 +62,16 @@ fn a_timer_is_kept_for_each_peer() {
     let mut one = interface(1, vec![PeerChange { endpoint: Some(address(2)), ..PeerChange::new(key) }]);
     assert_eq!(one.poll_timeout(), None);
     let id = one.peer_id(&key).expect("a peer");
-    one.handle_notice(Instant::ORIGIN, Notice::Wanted { peer: id });
+    one.handle_notice(
+        Instant::ORIGIN,
+        Notice::Wanted {
+            peer: id,
+            flow: adit_core::Flow::between(
+                std::net::IpAddr::from([10, 0, 0, 1]),
+                std::net::IpAddr::from([10, 0, 0, 2]),
+            ),
+        },
+    );
     assert!(one.poll_timeout().is_some());
     assert_eq!((one.schedule.len(), one.scheduled.len()), (1, 1));
     one.remove_peer(id);

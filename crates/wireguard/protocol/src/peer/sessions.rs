@@ -130,7 +130,7 @@ impl Peer {
             false if self.is_held(session) => OnFirstOpened::Deactivate,
             false => OnFirstOpened::Activate,
         };
-        let install = Install { peer: self.id, session: id_of(session.index), on_first_opened, codec };
+        let install = Install { on_first_opened, ..Install::new(self.id, id_of(session.index), codec) };
         shared.order(DataEvent::Install(Box::new(install)));
     }
 

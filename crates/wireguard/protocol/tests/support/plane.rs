@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use adit_core::{
-    Activity, Install, Instant, IpNet, Notice, OnFirstOpened, Path, PeerActivity, PeerConfig, PeerId,
+    Activity, Flow, Install, Instant, IpNet, Notice, OnFirstOpened, Path, PeerActivity, PeerConfig, PeerId,
     PeerOrder, SessionId, Transport,
 };
 use adit_wireguard::{Codec, DataEvent};
@@ -183,7 +183,7 @@ impl Plane {
     }
 
     fn install(&mut self, now: Instant, install: Install<Codec>) {
-        let Install { peer, session, on_first_opened, codec } = install;
+        let Install { peer, session, on_first_opened, codec, .. } = install;
         self.installed += 1;
         let number = self.installed;
         let mut ledger = self.ledger.borrow_mut();
@@ -278,7 +278,7 @@ impl Plane {
             return (None, Vec::new());
         }
         peer.next_wanted = Some(now + Duration::from_secs(1));
-        (None, vec![Notice::Wanted { peer: id }])
+        (None, vec![Notice::Wanted { peer: id, flow: Flow::between(to, to) }])
     }
 
     pub(crate) fn receive(

@@ -99,7 +99,7 @@ fn forged(world: &mut World, exchange: ExchangeType, payloads: &[Payload]) -> Da
         sa.pending = None;
         sa.request(cx, exchange, payloads, Request::Liveness);
     });
-    world.notify(A, adit_core::Notice::Wanted { peer: PEER });
+    world.notify(A, adit_core::Notice::Wanted { peer: PEER, flow: ANY_FLOW });
     world.log[before].clone()
 }
 

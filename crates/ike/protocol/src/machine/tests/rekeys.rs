@@ -28,7 +28,7 @@ fn rekey_ike(world: &mut World, end: usize) {
             sa.next_task(cx);
         });
     }
-    world.notify(end, Notice::Wanted { peer: PEER });
+    world.notify(end, Notice::Wanted { peer: PEER, flow: ANY_FLOW });
 }
 
 fn rekey_child(world: &mut World, end: usize) {

@@ -1,12 +1,12 @@
 //! Two endpoints over a network in memory, with virtual time, and their data planes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use adit_core::{
-    Command, DataEvent, Event, Instant, Notice, OnFirstOpened, Path, PeerConfig, PeerId, PeerOrder, Protocol,
-    Rejected, SessionId,
+    Command, DataEvent, Event, Flow, Instant, Notice, OnFirstOpened, Path, PeerConfig, PeerId, PeerOrder,
+    Protocol, Rejected, SessionId,
 };
 
 use crate::machine::{
@@ -20,6 +20,9 @@ pub(super) const A: usize = 0;
 pub(super) const B: usize = 1;
 /// The outside address of a NAT in front of end A.
 const OUTSIDE: [u8; 4] = [198, 51, 100, 1];
+/// A packet that waits.
+pub(super) const ANY_FLOW: Flow =
+    Flow::between(IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 2, 0, 1)));
 const LATENCY: Duration = Duration::from_millis(10);
 
 pub(super) fn seconds(seconds: u64) -> Duration {

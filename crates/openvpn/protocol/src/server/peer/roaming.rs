@@ -79,6 +79,7 @@ impl Peer {
                 Some(_) => vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())],
                 None => lease.networks(),
             },
+            selectors: Default::default(),
             max_mss,
             roams: point.is_none_or(|point| point.only_from.is_none()),
             staging: false,
