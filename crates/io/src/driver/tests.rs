@@ -14,6 +14,7 @@ mod tcp;
 mod tls;
 mod toy;
 mod toy_ports;
+mod toy_series;
 mod transfers;
 mod turns;
 mod udp;

@@ -6,10 +6,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use adit_core::{
-    Command, DataEvent, Drive, Event, EventOf, Instant, Notice, Path, PeerId, PeerOrder, Protocol, drive,
+    Command, DataEvent, Drive, Event, EventOf, Install, Instant, Notice, Path, PeerId, PeerOrder, Protocol,
+    SessionId, drive,
 };
 use adit_dataplane::{
-    Config, Counters, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, split,
+    Config, Counters, Egress, EgressEvent, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, split,
 };
 use adit_toy::{Codec, Endpoint};
 use adit_toy_codec::{ControlSocket, DataSocket, session};
@@ -21,10 +22,16 @@ pub(crate) enum Effect {
     Control(Path, Vec<u8>),
     /// Sealed data.
     Sealed(Path, Vec<u8>),
-    /// A packet for the device.
-    Packet(Vec<u8>),
-    /// Keys that the data plane got.
-    Installed(Box<Codec>),
+    /// A packet for the device, and the session that opened it.
+    Packet(SessionId, Vec<u8>),
+    /// A session that the data plane got.
+    Installed(Box<Install<Codec>>),
+    /// The data plane is ordered to seal with a session.
+    Activated(SessionId),
+    /// A session opened its first packet.
+    FirstOpened(SessionId),
+    /// The data plane is ordered to forget a session.
+    Retired(SessionId),
     Open(usize),
 }
 
@@ -93,11 +100,16 @@ impl End {
         self.tick(now);
         self.ingress.open_datagrams(path, &mut datagram, 0, &mut self.receive_batch);
         for order in self.receive_batch.orders().drain(..) {
+            if let EgressEvent::FirstOpened { session, .. } = order {
+                self.effects.push(Effect::FirstOpened(session));
+            }
             self.egress.apply(order, &mut self.transmit_batch);
         }
+        let session = datagram.first_chunk().map_or(0, |index| u32::from_be_bytes(*index));
+        let session = SessionId(session.into());
         let copy = |range: Range<usize>| datagram[range].to_vec();
         for packet in self.receive_batch.packets() {
-            self.effects.push(Effect::Packet(packet.pieces().flat_map(copy).collect()));
+            self.effects.push(Effect::Packet(session, packet.pieces().flat_map(copy).collect()));
         }
         let control: Vec<(Path, Vec<u8>)> =
             self.receive_batch.control().iter().map(|(path, range)| (*path, copy(range.clone()))).collect();
@@ -161,9 +173,9 @@ impl End {
     fn apply(&mut self, order: DataEvent<Codec>) {
         match &order {
             DataEvent::Peer(PeerOrder::Add(config)) => drop(self.traffic.entry(config.peer).or_default()),
-            DataEvent::Install(install) => {
-                self.effects.push(Effect::Installed(Box::new(install.codec.clone())))
-            }
+            DataEvent::Install(install) => self.effects.push(Effect::Installed(install.clone())),
+            DataEvent::Activate { session, .. } => self.effects.push(Effect::Activated(*session)),
+            DataEvent::Retire { session, .. } => self.effects.push(Effect::Retired(*session)),
             _ => {}
         }
         let (egress, ingress) = split(order, session);

@@ -1,31 +1,26 @@
 //! Virtual time, the network, and what happens when.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use adit_core::{Instant, Path, Selector, UnixTime};
+use adit_core::{Instant, Path, UnixTime};
 use adit_dataplane::DropReason;
 use adit_sim::network::{Delay, Faults, transmit};
 use adit_sim::{EventQueue, Rng, Trace, packet};
+use adit_toy::wire::MARKER;
 use adit_toy::{Endpoint, PeerSettings, Remotes, Settings};
 
 use crate::end::{Effect, End};
-use crate::model::Model;
+use crate::model::{Model, Packet};
+use crate::policy::{self, FAR_PORT, OTHER_PORT, PORT, RESPONDER, SERIES, inner};
 
 const WALL: u64 = 1_790_000_000;
 const START: Instant = Instant::from_nanos(1_000_000_000);
-/// The responder. Initiators count from 1.
-const RESPONDER: usize = 0;
-/// Its sockets: for control messages alone, and for data. Initiators name these as their remotes.
+/// The responder's sockets: for control messages alone, and for data. Initiators name these as their remotes.
 const CONTROL: usize = 0;
 const DATA: usize = 1;
 const RESPONDER_ADDRESSES: [([u8; 4], u16); 2] = [([192, 0, 2, 1], 500), ([192, 0, 2, 1], 4500)];
-/// Destination port of packets that are selected, and of others.
-const PORT: u16 = 7000;
-const OTHER_PORT: u16 = 7001;
-const FAR_PORT: u16 = 9;
 const KEEPALIVE: Duration = Duration::from_secs(3);
 /// The parts of a run: when each ends.
 const CLEAN: Duration = Duration::from_secs(10);
@@ -58,6 +53,13 @@ pub(crate) struct Totals {
     pub(crate) beyond_32_bits: u64,
     pub(crate) replays: u64,
     pub(crate) moves: u64,
+    /// Packets that each series carried.
+    pub(crate) carried: [u64; SERIES],
+    /// Packets that both series may carry.
+    pub(crate) crossing: u64,
+    pub(crate) rekeys: [u64; SERIES],
+    /// Control messages at the socket for them, and at the one for data.
+    pub(crate) control: [u64; 2],
     pub(crate) trace: u64,
 }
 
@@ -81,10 +83,6 @@ pub(crate) struct World {
     captured: Vec<(SocketAddr, SocketAddr, Vec<u8>)>,
     next_number: u64,
     totals: Totals,
-}
-
-fn inner(end: usize) -> IpAddr {
-    IpAddr::from([10, 9, 0, end as u8 + 1])
 }
 
 impl World {
@@ -138,7 +136,7 @@ impl World {
             identity: 0x100 + initiator as u32,
             key: [initiator as u8; 32].into(),
             routes: vec![inner(remote).into()],
-            selectors: selectors(end, remote),
+            series: policy::series(end, remote).into(),
             ..self.peers.clone()
         };
         let peers = match end {
@@ -177,8 +175,8 @@ impl World {
         }
         (0..self.ends.len()).for_each(|end| self.count_drops(end));
         let (expected, trace) = (self.model.check_expected(), self.trace.hash());
-        let (delivered, beyond_32_bits) = (self.model.delivered, self.model.beyond_32_bits);
-        Totals { delivered, expected, beyond_32_bits, trace, ..self.totals }
+        let Model { delivered, beyond_32_bits, carried, crossing, rekeys, .. } = self.model;
+        Totals { delivered, expected, beyond_32_bits, carried, crossing, rekeys, trace, ..self.totals }
     }
 
     fn is_faulty(&self) -> bool {
@@ -285,6 +283,7 @@ impl World {
     fn crash(&mut self, end: usize) {
         self.count_drops(end);
         self.starts[end] += 1;
+        self.model.forget(end);
         self.addresses.retain(|(owner, _), _| *owner != end);
         self.owners.retain(|_, (owner, _)| *owner != end);
         self.ends[end] = self.start(end);
@@ -312,19 +311,22 @@ impl World {
         self.queue.push(self.now, Scheduled::Arrival { from, to, datagram });
     }
 
-    /// An end sends a packet to another one, sometimes to a port that is not selected.
+    /// An end sends a packet to another one. Sometimes no port of it is selected, sometimes both are.
     fn send(&mut self, end: usize) {
         let to = match end {
             RESPONDER => self.rng.between(1, self.ends.len() as u64 - 1) as usize,
             _ => RESPONDER,
         };
-        let port = if self.rng.chance(100) { self.rng.pick(&[OTHER_PORT, FAR_PORT]) } else { PORT };
+        let mut port = || self.rng.pick(&[PORT, PORT, PORT, OTHER_PORT, FAR_PORT, FAR_PORT]);
+        let ports = [port(), port()];
         self.next_number += 1;
         let len = self.rng.between(packet::NUMBER_LEN as u64, 1200) as usize;
         let mut bytes = packet::build(self.next_number, inner(end), inner(to), len);
-        bytes[22..24].copy_from_slice(&port.to_be_bytes());
-        let selected = port == PORT;
-        self.model.send(self.next_number, to, &bytes, !selected, selected && self.is_expected());
+        for (port, place) in ports.into_iter().zip(bytes[20..24].chunks_mut(2)) {
+            place.copy_from_slice(&port.to_be_bytes());
+        }
+        let (number, expected) = (self.next_number, self.is_expected());
+        self.model.send(Packet { number, from: end, to, bytes: bytes.clone(), expected });
         self.ends[end].send(self.now, &bytes);
         self.settle(end);
     }
@@ -333,22 +335,39 @@ impl World {
     fn settle(&mut self, end: usize) {
         for effect in self.ends[end].take_effects() {
             match effect {
-                Effect::Control(path, message) => self.transmit(end, path, &message),
+                Effect::Control(path, message) => {
+                    let is_marked = message.starts_with(&MARKER);
+                    assert_eq!(self.is_for_control(end, path), !is_marked, "a message at the wrong port");
+                    self.totals.control[usize::from(is_marked)] += 1;
+                    self.transmit(end, path, &message);
+                }
                 Effect::Sealed(path, datagram) => {
+                    assert!(!self.is_for_control(end, path), "data at the port for control messages");
                     self.model.seal(self.now, end, &datagram);
                     self.transmit(end, path, &datagram);
                 }
-                Effect::Packet(bytes) => self.model.deliver(end, &bytes),
-                Effect::Installed(codec) => {
+                Effect::Packet(session, bytes) => self.model.deliver(end, session, &bytes),
+                Effect::Installed(install) => {
                     self.totals.sessions += 1;
-                    self.model.install(end, &codec);
+                    // The responder numbers initiators from 0 on.
+                    let peer = if end == RESPONDER { install.peer.0 as usize + 1 } else { RESPONDER };
+                    self.model.install(end, peer, &install);
                 }
+                Effect::Activated(session) => self.model.activate(end, session),
+                Effect::FirstOpened(session) => self.model.first_opened(end, session),
+                Effect::Retired(session) => self.model.retire(end, session),
                 Effect::Open(remote) => {
                     let start = self.starts[end];
                     self.after(1, 100, Scheduled::Opened { end, start, remote });
                 }
             }
         }
+    }
+
+    /// Whether a path is one of the responder's socket for control messages alone.
+    fn is_for_control(&self, end: usize, path: Path) -> bool {
+        let Path::Udp { socket, remote } = path else { panic!("all is UDP here") };
+        if end == RESPONDER { socket == CONTROL as u32 } else { remote == address(CONTROL) }
     }
 
     fn transmit(&mut self, end: usize, path: Path, datagram: &[u8]) {
@@ -362,16 +381,6 @@ impl World {
             self.queue.push(at, Scheduled::Arrival { from, to, datagram });
         }
     }
-}
-
-/// What the session between two ends may carry. What the responder may send beyond what initiators may receive is for
-/// them to refuse.
-fn selectors(local: usize, remote: usize) -> Arc<[Selector]> {
-    let last = if local == RESPONDER { OTHER_PORT } else { PORT };
-    let selector = Selector::between(inner(local).into(), inner(remote).into());
-    let to_remote = Selector { protocol: Some(17), remote_ports: PORT - 5..=last, ..selector.clone() };
-    let to_local = Selector { protocol: Some(17), local_ports: PORT - 5..=PORT, ..selector };
-    Arc::from([to_remote, to_local])
 }
 
 fn address(socket: usize) -> SocketAddr {

@@ -168,7 +168,8 @@ impl Protocol for Endpoint {
                 peer.end("it ended", false, shared)
             }
             Notice::Message { .. } => {}
-            Notice::Wanted { .. } | Notice::LimitNear { .. } => peer.want(shared),
+            Notice::Wanted { flow, .. } => peer.want(&flow, shared),
+            Notice::LimitNear { session, .. } => peer.limit_near(session, shared),
         });
     }
 

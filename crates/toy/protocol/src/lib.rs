@@ -9,7 +9,7 @@
 //! - packets that wait for the handshake which they cause ([`adit_core::Notice::Wanted`]);
 //! - sessions that are replaced by time or number, and expire;
 //! - counters of 64 bits, of which 32 are on the wire (RFC 4303 §2.2.1);
-//! - selectors with ports, for each peer;
+//! - several series of sessions with a peer, each with selectors, of which one session each seals at once;
 //! - keepalives apart from data.
 //!
 //! A handshake is two messages, each authenticated by HMAC-SHA256 with a pre-shared key; the data keys come from the same key
@@ -24,6 +24,7 @@ mod endpoint;
 mod keys;
 mod peer;
 mod ports;
+mod series;
 mod settings;
 pub mod wire;
 
@@ -50,7 +51,7 @@ pub struct Codec {
     pub first_counter: u64,
     /// How many datagrams until a new session is due.
     pub rekey_after_datagrams: u64,
-    /// What the session may carry; everything, if there are none.
+    /// The packets that the session may carry; everything, if there are none.
     pub selectors: Arc<[Selector]>,
     /// When it seals and opens no more.
     pub expires: Instant,

@@ -29,8 +29,9 @@ pub struct PeerSettings {
     pub remotes: Option<Remotes>,
     /// Inner prefixes behind it.
     pub routes: Vec<IpNet>,
-    /// What its sessions may carry; everything between us, if there are none.
-    pub selectors: Arc<[Selector]>,
+    /// The selectors of each series of sessions, in the same order at both ends. A series without any may carry everything between
+    /// us. At most 256.
+    pub series: Vec<Arc<[Selector]>>,
     /// The end that initiated a session initiates the next one so long after it. The other end does so half-way between this
     /// and the session's end.
     pub rekey_after: Duration,
@@ -61,7 +62,7 @@ impl PeerSettings {
             key: Zeroizing::new(key),
             remotes: None,
             routes,
-            selectors: Arc::default(),
+            series: vec![Arc::default()],
             rekey_after: Duration::from_secs(120),
             rekey_after_datagrams: 1 << 32,
             expires_after: Duration::from_secs(180),

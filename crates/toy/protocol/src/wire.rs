@@ -2,7 +2,7 @@
 //!
 //! | message | bytes |
 //! |---|---|
-//! | initiation | type 1, 3 × 0, identity (4), initiator's index (4), timestamp (8), nonce (32), tag (32) |
+//! | initiation | type 1, series, 2 × 0, identity (4), initiator's index (4), timestamp (8), nonce (32), tag (32) |
 //! | response | type 2, 3 × 0, initiator's index (4), responder's index (4), nonce (32), tag (32) |
 //! | data | receiver's index (4), lowest 32 bits of the counter (4), ciphertext, tag (16) |
 //!
@@ -30,16 +30,21 @@ const RESPONSE: u8 = 2;
 /// Whether a datagram has the type and length of a control message, without a marker.
 pub fn is_control(datagram: &[u8]) -> bool {
     match datagram {
-        [INITIATION, 0, 0, 0, ..] => datagram.len() == INITIATION_LEN,
+        [INITIATION, _, 0, 0, ..] => datagram.len() == INITIATION_LEN,
         [RESPONSE, 0, 0, 0, ..] => datagram.len() == RESPONSE_LEN,
         _ => false,
     }
 }
 
 /// The index that we choose for a session holds the number of the peer in its lowest 8 bits, by which datagrams find the worker
-/// that serves the peer. It is not 0, as a marker is.
-pub(crate) fn index(random: u32, peer: u8) -> u32 {
-    (random | 1 << 31) & !0xff | u32::from(peer)
+/// that serves the peer, and the number of the series in the next 8. It is not 0, as a marker is.
+pub(crate) fn index(random: u32, series: u8, peer: u8) -> u32 {
+    (random | 1 << 31) & !0xffff | u32::from(series) << 8 | u32::from(peer)
+}
+
+/// The number of the series in an index that we chose.
+pub(crate) fn series_of(index: u32) -> usize {
+    index as usize >> 8 & 0xff
 }
 
 /// The number of the peer in an index that we chose.
@@ -63,6 +68,7 @@ pub(crate) struct Sealed<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Initiation {
+    pub(crate) series: u8,
     pub(crate) identity: u32,
     pub(crate) sender: u32,
     pub(crate) timestamp: u64,
@@ -90,7 +96,7 @@ impl Sealed<'_> {
 
 impl Initiation {
     pub(crate) fn encode(&self, keys: &PairKeys) -> Vec<u8> {
-        let mut bytes = vec![INITIATION, 0, 0, 0];
+        let mut bytes = vec![INITIATION, self.series, 0, 0];
         bytes.extend(self.identity.to_be_bytes());
         bytes.extend(self.sender.to_be_bytes());
         bytes.extend(self.timestamp.to_be_bytes());
@@ -119,7 +125,7 @@ pub(crate) fn decode(datagram: &[u8]) -> Option<Message<'_>> {
     }
     let (body, tag) = datagram.split_last_chunk()?;
     let sealed = Sealed { body, tag };
-    let mut rest = body.get(4..)?;
+    let (series, mut rest) = (*body.get(1)?, body.get(4..)?);
     let mut word = || {
         let (word, tail) = rest.split_first_chunk()?;
         rest = tail;
@@ -132,7 +138,7 @@ pub(crate) fn decode(datagram: &[u8]) -> Option<Message<'_>> {
     }
     let timestamp = u64::from(word()?) << 32 | u64::from(word()?);
     let nonce = *rest.first_chunk()?;
-    Some(Message::Initiation(Initiation { identity: first, sender, timestamp, nonce }, sealed))
+    Some(Message::Initiation(Initiation { series, identity: first, sender, timestamp, nonce }, sealed))
 }
 
 #[cfg(test)]
@@ -153,8 +159,13 @@ mod tests {
 
     #[test]
     fn vectors() {
-        let initiation =
-            Initiation { identity: 0x0102_0304, sender: 0xa1b2_c300, timestamp: 5, nonce: [9; 32] };
+        let initiation = Initiation {
+            series: 0,
+            identity: 0x0102_0304,
+            sender: 0xa1b2_c300,
+            timestamp: 5,
+            nonce: [9; 32],
+        };
         let bytes = initiation.encode(&keys());
         assert_eq!(bytes.len(), INITIATION_LEN);
         assert_eq!(bytes[..20], [1, 0, 0, 0, 1, 2, 3, 4, 0xa1, 0xb2, 0xc3, 0, 0, 0, 0, 0, 0, 0, 0, 5]);
@@ -168,6 +179,9 @@ mod tests {
         let Some(Message::Initiation(read, sealed)) = decode(&bytes) else { panic!("no initiation") };
         assert!(read == initiation && sealed.verifies(&keys(), &[]));
         assert!(!sealed.verifies(&PairKeys::new(&[6; 32]), &[]), "another key");
+        let other = Initiation { series: 1, ..initiation }.encode(&keys());
+        let Some(Message::Initiation(read, sealed)) = decode(&other) else { panic!("no initiation") };
+        assert!(read.series == 1 && sealed.verifies(&keys(), &[]));
         let Some(Message::Response(read, sealed)) = decode(&answer) else { panic!("no response") };
         assert!(read == response && sealed.verifies(&keys(), &bytes));
         assert!(!sealed.verifies(&keys(), &[]), "the answer to another initiation");
@@ -182,9 +196,10 @@ mod tests {
     #[test]
     fn an_index_names_the_peer_and_is_no_marker() {
         assert_eq!(
-            [index(0, 0), index(u32::MAX, 3), index(0x1234_5678, 0xff)],
-            [1 << 31, 0xffff_ff03, 0x9234_56ff]
+            [index(0, 0, 0), index(u32::MAX, 0, 3), index(0x1234_5678, 2, 0xff)],
+            [1 << 31, 0xffff_0003, 0x9234_02ff]
         );
+        assert_eq!((series_of(0x9234_02ff), peer_of(0x9234_02ff)), (2, 0xff));
     }
 
     fn hex(bytes: &[u8]) -> String {

@@ -19,7 +19,7 @@ type Event = EventOf<Endpoint>;
 const CONTROL: &str = "192.0.2.1:500";
 const DATA: &str = "192.0.2.1:4500";
 /// What the selectors have.
-const PORT: u16 = 7000;
+pub(super) const PORT: u16 = 7000;
 /// What the responder may send, and the initiator must not receive.
 const REFUSED_BY_RECEIVER: u16 = 7001;
 const REFUSED_BY_SENDER: u16 = 9;
@@ -34,10 +34,10 @@ pub(super) struct End {
 }
 
 /// What an end shows.
-struct Look {
+pub(super) struct Look {
     /// Those that are up.
     peers: Vec<PeerInfo<()>>,
-    snapshot: Snapshot,
+    pub(super) snapshot: Snapshot,
     /// Packets that came to each worker.
     workers: Vec<u64>,
 }
@@ -80,7 +80,7 @@ impl End {
         }
     }
 
-    fn look(&self) -> Look {
+    pub(super) fn look(&self) -> Look {
         let (tell, told) = channel();
         self.handle.inspect(Box::new(move |endpoint: &Endpoint, snapshot: &Snapshot, status: &IoStatus| {
             let peers = endpoint.peers().into_iter().map(|(_, info)| info).collect();
@@ -109,7 +109,7 @@ fn pair(local: &str, remote: &str, last_port: u16) -> PeerSettings {
     let to_remote = Selector { protocol: Some(17), remote_ports: PORT..=last_port, ..any.clone() };
     let to_local = Selector { protocol: Some(17), local_ports: PORT..=PORT, ..any };
     PeerSettings {
-        selectors: Arc::from([to_remote, to_local]),
+        series: vec![Arc::from([to_remote, to_local])],
         rekey_after_datagrams: 150,
         // The 32 bits on the wire begin anew within a session.
         first_counter: u32::MAX - 50,
@@ -118,7 +118,7 @@ fn pair(local: &str, remote: &str, last_port: u16) -> PeerSettings {
 }
 
 /// Both ends at work, with what `change` makes of their settings.
-fn start_both(far: &Far, change: fn(&mut PeerSettings)) -> (End, End) {
+pub(super) fn start_both(far: &Far, change: fn(&mut PeerSettings)) -> (End, End) {
     (start_responder(change), far.run(move || start_initiator(change)))
 }
 
