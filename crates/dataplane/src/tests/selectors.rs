@@ -9,6 +9,7 @@ use adit_core::{
 };
 
 use super::format;
+use super::packets::Flow as Packets;
 use super::world::{End, udp};
 use crate::aead::BATCH;
 use crate::codec::{Opened, Opener, Place, Plain, Run, Sealer, SessionCodec};
