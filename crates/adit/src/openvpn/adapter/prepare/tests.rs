@@ -63,15 +63,17 @@ fn what_stands_in_a_file_is_judged_as_up_judges_it() {
 }
 
 #[test]
-fn a_certificate_that_expires_is_warned_of_as_at_the_start() {
-    let mut bed = Bed::new(Purpose::Client);
-    let warnings = |bed: &Bed| bed.check(CLIENT).expect("it can be used").warnings;
-    assert!(warnings(&bed).iter().all(|text| !text.contains("expire")));
-    bed.identity = bed.authority.issue("end", Purpose::Client, Validity::Expired).expect("a certificate");
-    let said = warnings(&bed);
-    let expired = |text: &&String| text.starts_with("the certificate of end expired on ");
-    assert_eq!(said.iter().filter(expired).count(), 1, "{said:?}");
-    assert!(said.iter().any(|text| text.contains("; to renew it: ")), "{said:?}");
+fn an_expiry_is_warned_of_as_at_the_start() {
+    let bed = Bed::new(Purpose::Client);
+    let warnings = |lines: &str| bed.check(lines).expect("it can be used").warnings;
+    assert!(warnings(CLIENT).iter().all(|text| !text.contains("expire")), "the certificates are for a year");
+    // For 30 days.
+    let list = bed.authority.revocations().expect("a list");
+    let said = warnings(&format!("{CLIENT}<crl-verify>\n{list}</crl-verify>\n"));
+    let expires = |text: &&String| {
+        text.starts_with("the revocation list (crl-verify) of ") && text.contains(" expires in ")
+    };
+    assert_eq!(said.iter().filter(expires).count(), 1, "{said:?}");
 }
 
 #[test]
