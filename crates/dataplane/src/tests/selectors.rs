@@ -298,7 +298,7 @@ fn packets_wait_by_selector() {
     assert_eq!(end.dropped_out(DropReason::NoSession), 0);
 }
 
-/// Two peers with one destination and different sources, as policies of IPsec gateways have them.
+/// Two peers with one destination and different sources, as policies of gateways have them (RFC 4301, section 4.4.1).
 #[test]
 fn peers_share_a_prefix_by_their_selectors() {
     let between = |local: &str| Selector::between(local.parse().unwrap(), "10.0.0.0/24".parse().unwrap());
