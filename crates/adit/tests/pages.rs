@@ -40,7 +40,7 @@ fn every_fuzz_target_has_a_row() {
 fn every_fault_that_others_met_has_a_test() {
     let page = std::fs::read_to_string(Path::new(ROOT).join("docs/build/WIREGUARD.md")).unwrap();
     let (_, section) = page.split_once("\n## What others met\n").unwrap();
-    let (section, _) = section.split_once("\n## ").unwrap();
+    let section = section.split("\n## ").next().unwrap();
     let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
     assert!(rows.len() > 30, "only {} rows were found", rows.len());
     let wrong: Vec<String> = rows.iter().flat_map(|row| tests_that_are_missing(row)).collect();
