@@ -5,7 +5,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::BorrowedFd;
 
-use super::{ControlBuffer, set_option};
+use super::control_buffer::ControlBuffer;
+use super::set_option;
 
 /// A local address of a datagram, in the socket's own address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,7 +7,8 @@ use std::os::fd::BorrowedFd;
 
 use adit_dataplane::OuterHeader;
 
-use super::{ControlBuffer, set_option};
+use super::control_buffer::ControlBuffer;
+use super::set_option;
 
 /// Adds the control messages that give a datagram to that address this header; see [`ControlBuffer::push`].
 pub(super) fn put(
