@@ -2,7 +2,7 @@
 //!
 //! The tunnel's own process gives up its rights, all files and most system calls before it hears the first datagram
 //! (`privileges.rs`). What it needs of them later it asks of this one, which hears no datagram: it is started before,
-//! is told once what it shall do (a [`Policy`], from the configuration), and refuses all else. Requests and answers are
+//! gets its work once (a [`Policy`], from the configuration), and refuses all else. Requests and answers are
 //! typed messages over a socket pair; sockets that it makes come as descriptors. When the tunnel is gone, however it
 //! ended, the helper gives the system back what was changed, and ends.
 

@@ -146,7 +146,7 @@ pub enum ConfineError {
     /// The kernel refused something that every process may ask for.
     #[error("cannot give up {what}: {source}")]
     Refused {
-        /// What was to be given up.
+        /// The right that was to be given up.
         what: &'static str,
         /// Why not.
         source: io::Error,
@@ -198,8 +198,8 @@ pub fn confine(account: Option<&Account>, sandbox: bool) -> Result<Confined, Con
     Ok(Confined { bounding_set, sandbox })
 }
 
-/// The same for a process of one thread that keeps some capabilities, and may run programs if `new_privileges`, which
-/// then may be set-user-ID programs: scripts use `sudo`.
+/// Gives rights up as [`confine`], in a process of one thread that keeps some capabilities, and may run programs if
+/// `new_privileges`, which then may be set-user-ID programs: scripts use `sudo`.
 pub(crate) fn reduce(
     account: Option<&Account>,
     kept: CapabilitySet,

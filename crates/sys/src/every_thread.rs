@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two looks whether it has.
 const LOOK_EVERY: Duration = Duration::from_micros(50);
 
-/// What each thread gives up, for good.
+/// A step in which each thread gives something up, for good.
 #[derive(Clone, Copy, Debug)]
 pub enum Step<'a> {
     /// Capabilities that a program could gain: the bounding and the ambient set (capabilities(7)). Needs CAP_SETPCAP.

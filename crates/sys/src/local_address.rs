@@ -18,14 +18,14 @@ pub struct LocalAddress {
 }
 
 impl LocalAddress {
-    /// What an `in_pktinfo` says. `None`: an address that nothing can leave from.
+    /// The address in an `in_pktinfo`. `None`: an address that nothing can leave from.
     pub(super) fn of_v4(info: &libc::in_pktinfo) -> Option<Self> {
         // Not `ipi_addr`, which may be a broadcast address.
         let ip = Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr));
         (!ip.is_unspecified()).then_some(LocalAddress { ip: ip.into(), device: 0 })
     }
 
-    /// What an `in6_pktinfo` says. `None`: an address that nothing can leave from.
+    /// The address in an `in6_pktinfo`. `None`: an address that nothing can leave from.
     pub(super) fn of_v6(info: &libc::in6_pktinfo) -> Option<Self> {
         let ip = Ipv6Addr::from(info.ipi6_addr.s6_addr);
         let device = if ip.is_unicast_link_local() { info.ipi6_ifindex } else { 0 };

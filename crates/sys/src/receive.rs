@@ -9,7 +9,7 @@ use std::ptr;
 use super::LocalAddress;
 use super::control_buffer::{CONTROL_SIZE, ControlBuffer};
 
-/// What one message of a receive brought.
+/// A message that was received.
 #[derive(Clone, Copy, Debug)]
 pub struct Received {
     /// Where its bytes start in the buffer.
@@ -61,7 +61,7 @@ impl Place {
     }
 }
 
-/// What the kernel left in a header: `len` bytes at `at` of the caller's buffer.
+/// The message that the kernel described in a header: `len` bytes at `at` of the caller's buffer.
 ///
 /// # Safety
 /// `header` must come from a [`Place`] that is still alive, and a receive must have filled it.
@@ -133,7 +133,7 @@ pub fn receive_many(
     Ok(())
 }
 
-/// What control messages say of a message that was received.
+/// The properties of a message that its control messages tell.
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
     /// The segment size that UDP_GRO reports.

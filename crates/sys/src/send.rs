@@ -21,7 +21,7 @@ pub struct Message<'a> {
     pub to: SocketAddr,
     /// Bytes of each datagram, the last may be shorter; `None` sends one datagram.
     pub segment: Option<u16>,
-    /// What the IP header around each shall have.
+    /// The traffic class and hop limit of the IP header around each.
     pub outer: OuterHeader,
 }
 
@@ -43,7 +43,7 @@ pub const SEND_BATCH: usize = 64;
 
 const SEND_FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
-/// What a `msghdr` points to.
+/// The parts of a message that a `msghdr` points to.
 struct Parts {
     name: SockAddr,
     piece: libc::iovec,
@@ -96,8 +96,8 @@ pub fn send(socket: BorrowedFd<'_>, message: &Message<'_>, source: Option<LocalA
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The same with `header` before each of the message's datagrams. Of more than [`MOST_SEGMENTS`] datagrams those beyond are not
-/// sent.
+/// One `sendmsg` without waiting as [`send`], with `header` before each of the message's datagrams. Of more than [`MOST_SEGMENTS`]
+/// datagrams those beyond are not sent.
 pub fn send_with_header(
     socket: BorrowedFd<'_>,
     header: &[u8],

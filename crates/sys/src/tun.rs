@@ -70,7 +70,7 @@ pub fn tun_set_owner(tun: BorrowedFd<'_>, user: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// The same for a group.
+/// Lets the members of the group of that number open the device without a right of their own.
 pub fn tun_set_group(tun: BorrowedFd<'_>, group: u32) -> io::Result<()> {
     // SAFETY: `TUNSETGROUP` takes its argument by value and touches no memory of ours.
     check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETGROUP as _, group as libc::c_ulong) })?;

@@ -15,7 +15,7 @@ pub struct Vectors(Kind);
 /// The compiler puts keystream and keys of Poly1305 there that have no place in registers. A test looks for them (`aead/tests.rs`).
 const STACK: usize = if cfg!(debug_assertions) { 32 } else { 12 } * 1024;
 
-/// What a value of [`Vectors`] was made for.
+/// The instructions that a value of [`Vectors`] stands for.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     /// AVX2, and AVX-512 F and IFMA.

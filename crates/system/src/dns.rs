@@ -36,7 +36,7 @@ pub struct NameServers {
     applied: Dns,
 }
 
-/// How the system is told.
+/// The way in which the system learns its name servers.
 #[derive(Debug)]
 enum Method {
     /// systemd-resolved keeps name servers by link. Its file is for when it does not answer.

@@ -17,7 +17,7 @@ use crate::mark::{DEVICE_GROUP, MARK};
 use crate::netlink::Netlink;
 use crate::routing;
 
-/// What the names of our tables begin with.
+/// The beginning of our tables' names.
 const PREFIX: &str = "adit_kill_switch_";
 /// Characters of the configuration file's name that the table's name has.
 const LONGEST_STEM: usize = 40;
@@ -81,7 +81,7 @@ impl KillSwitch {
         KillSwitch { table: format!("{PREFIX}{stem}_{digest}"), lan, marks: BTreeSet::new() }
     }
 
-    /// The same for tunnels whose datagrams have these marks (0: none).
+    /// A switch that also lets datagrams with these marks out (0: none).
     pub fn with_marks(mut self, marks: impl IntoIterator<Item = u32>) -> Self {
         self.marks.extend(marks.into_iter().filter(|mark| *mark != 0));
         self

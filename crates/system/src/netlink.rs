@@ -49,7 +49,7 @@ pub struct KernelRoute {
 }
 
 impl KernelRoute {
-    /// What the kernel tells two routes of a table apart by.
+    /// Whether the kernel takes both for one route: it tells routes of a table apart by destination and metric.
     pub fn same_place(&self, other: &KernelRoute) -> bool {
         let default = if self.destination.addr().is_ipv4() { 0 } else { DEFAULT_METRIC6 };
         self.destination == other.destination
@@ -88,7 +88,7 @@ pub struct NextHop {
     pub local: bool,
 }
 
-/// What a device is, and how it fares.
+/// A device's properties, state and counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkInfo {
     /// Index of the device.

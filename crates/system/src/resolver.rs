@@ -186,7 +186,7 @@ mod tests {
         "two.example".parse().unwrap()
     }
 
-    /// What a server says to `query`.
+    /// A server's answer to `query`.
     fn answer(query: &Query, rcode: Rcode, addresses: &[[u8; 4]]) -> Vec<u8> {
         let builder = MessageBuilder::from_target(Array::<512>::new()).unwrap();
         let mut builder = builder.start_answer(query, rcode).unwrap();

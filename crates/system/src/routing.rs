@@ -46,7 +46,7 @@ pub struct Routing {
     by_mark: ByMark,
     /// The firewall's rules that go with `policy`.
     guard: Guard,
-    /// What the tunnel cannot be without and could not get.
+    /// The setting that the tunnel cannot be without and could not get.
     lacks: Option<String>,
     /// Other endpoints of the tunnel use the device too.
     shares_device: bool,
@@ -207,7 +207,7 @@ impl Routing {
         self.policy.is_active() || self.by_mark.has_rules()
     }
 
-    /// What the settings applied last cannot be without and the system refused, in words that name it. A tunnel that
+    /// The setting of those applied last that the tunnel cannot be without and the system refused, in words that name it. A tunnel that
     /// lacks something must not be used: traffic would leave beside it.
     pub fn lacks(&self) -> Option<&str> {
         self.lacks.as_deref()

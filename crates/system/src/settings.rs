@@ -18,7 +18,7 @@ pub struct Network {
     pub device: String,
     /// The file to write name servers to, in place of `/etc/resolv.conf` and of systemd-resolved.
     pub resolv_conf: Option<PathBuf>,
-    /// What an earlier run that was killed left behind is put back.
+    /// The state before an earlier run that was killed is restored.
     pub changes_routing: bool,
     /// Other endpoints of the tunnel use the device too ([`Routing::share_device`]).
     pub shared: bool,

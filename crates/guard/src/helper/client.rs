@@ -60,7 +60,7 @@ impl Helper {
         Helper::greet(ours, Place::Process(child), policy)
     }
 
-    /// The same on a thread of this process, which keeps its rights: for tests.
+    /// Starts the helper on a thread of this process, which keeps its rights: for tests.
     ///
     /// # Errors
     /// As with [`Helper::start`].
@@ -83,7 +83,7 @@ impl Helper {
         Ok(helper)
     }
 
-    /// What it found at its start that the administrator should know; once.
+    /// The reports of its start for the administrator; once.
     pub fn reports(&mut self) -> Vec<Report> {
         std::mem::take(&mut self.reports)
     }
@@ -356,8 +356,8 @@ impl HelperFiles {
         self.ask(FileRequest::ProposedRevocations)
     }
 
-    /// What the configuration that was read last allows holds from now on. `remotes` are other ones: where each stands in
-    /// the file, in the order in which they are numbered.
+    /// The requests that the configuration which was read last allows are allowed from now on. `remotes` are other ones: where
+    /// each stands in the file, in the order in which they are numbered.
     ///
     /// # Errors
     /// When no configuration without a mistake was read since the last time, or it has no such remote.

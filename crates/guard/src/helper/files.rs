@@ -197,7 +197,7 @@ impl Files {
         self.listed().as_ref().ok_or_else(not_named)?.read()
     }
 
-    /// What a configuration that does not hold yet names.
+    /// The revocation lists that a configuration names which does not hold yet.
     pub(super) fn proposed_revocations(&self, proposed: Option<&Proposal>) -> io::Result<Vec<u8>> {
         let revocations = proposed.and_then(|proposal| proposal.allowed.revocations.as_ref());
         Listed::new(revocations.ok_or_else(not_named)?).read()

@@ -47,11 +47,11 @@ pub struct Gathered {
     pub text: Vec<u8>,
     /// The files that it names, as it names them, or why they cannot be read.
     pub files: Vec<(PathBuf, Result<Vec<u8>, String>)>,
-    /// What it allows; `None` if it has a mistake: what was allowed before holds.
+    /// The requests that it allows; `None` if it has a mistake: those that were allowed before hold.
     pub allowed: Option<Allowed>,
 }
 
-/// What a configuration allows its tunnel to ask of the helper.
+/// The requests to the helper that a configuration allows its tunnel.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Allowed {
     /// The scripts that may be run.

@@ -78,12 +78,12 @@ impl ScriptRun {
         let _ = self.launcher.ask::<()>(ScriptRequest::Signal { run: self.number, kill });
     }
 
-    /// What its files hold now, in their order; nothing for one that cannot be read.
+    /// The content of its files now, in their order; empty for one that cannot be read.
     pub fn files(&self) -> Vec<Vec<u8>> {
         self.launcher.ask(ScriptRequest::Files(self.number)).unwrap_or_default()
     }
 
-    /// What the first of them holds now.
+    /// The content of its first file now.
     ///
     /// # Errors
     /// When it cannot be read.

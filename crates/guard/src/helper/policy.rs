@@ -1,4 +1,4 @@
-//! What a helper is told at its start and holds to afterwards.
+//! The policy that a helper gets at its start and holds to afterwards.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::privileges::Account;
 
-/// What a helper does for its tunnel, and nothing else. It is told before the tunnel hears the first datagram.
+/// The work that a helper does for its tunnel; it refuses all else. The helper gets it before the tunnel hears the first datagram.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Policy {
     /// Addresses, routes and name servers of the TUN device: `None` if the tunnel needs none set any more.
@@ -49,14 +49,15 @@ pub struct Policy {
     pub pool_file: Option<PathBuf>,
     /// The file with our username and password.
     pub user_password: Option<PathBuf>,
-    /// What may be run.
+    /// The scripts that may be run.
     pub scripts: Option<Scripts>,
     /// It starts programs of the system's: `nft`, for [`adit_core::RouteTable::ByMark`].
     pub starts_programs: bool,
     /// The forwarding of the clients' packets beyond this machine: the helper sets it up at once, and takes it back when the tunnel
     /// is gone. Such a helper runs the programs of the firewalls.
     pub forwarding: Option<Forwarding>,
-    /// Files that go when the tunnel does: its sockets, the one with its process's number. Those that another program has replaced meanwhile stay.
+    /// Files that go when the tunnel does: its sockets, the one with its process's number. Those that another program has
+    /// replaced meanwhile stay.
     pub removed_at_end: Vec<PathBuf>,
     /// Whom it becomes. Without, it stays who it is.
     pub account: Option<Account>,
@@ -75,9 +76,9 @@ pub struct Revocations {
     pub is_directory: bool,
 }
 
-/// Most arguments that may follow those of a script's configuration: the most that any script gets (docs/use/SCRIPTS.md). Their values
-/// (a device, an address, a certificate's subject) change while the tunnel is up, so that the policy cannot hold them. A program
-/// that runs its arguments, such as a shell without `-c`, would run these.
+/// Most arguments that may follow those of a script's configuration: the most that any script gets (docs/use/SCRIPTS.md). Their
+/// values (a device, an address, a certificate's subject) change while the tunnel is up, so that the policy cannot hold them. A
+/// program that runs its arguments, such as a shell without `-c`, would run these.
 pub const MOST_FOLLOWING: usize = 6;
 
 /// The scripts of a configuration.
@@ -85,14 +86,14 @@ pub const MOST_FOLLOWING: usize = 6;
 pub struct Scripts {
     /// Programs with the arguments that the configuration gives them.
     pub commands: Vec<Vec<String>>,
-    /// The same, and a configuration that is read again does not change them.
+    /// Programs with their arguments that a configuration which is read again does not change.
     pub lasting: Vec<Vec<String>>,
     /// Arguments that may follow these, which the tunnel names, beside the paths of files that are made for the script. At most
     /// [`MOST_FOLLOWING`] follow, with these paths.
     pub most_following: usize,
     /// Names of environment variables that the configuration sets itself.
     pub variables: Vec<String>,
-    /// What names of environment variables begin with that scripts get, beside those that begin with a small letter.
+    /// The beginnings of names of environment variables that scripts get, beside those that begin with a small letter.
     pub prefixes: Vec<String>,
     /// The directory in which their files are made.
     pub directory: PathBuf,

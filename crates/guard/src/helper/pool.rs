@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// It is written by a helper that may be another user by then.
 pub(super) struct Pool {
     path: PathBuf,
-    /// The same, opened with root's rights.
+    /// The file, opened with root's rights.
     opened: Option<fs::File>,
 }
 

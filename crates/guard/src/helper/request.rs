@@ -52,7 +52,7 @@ pub(super) enum NetworkRequest {
     Watch,
 }
 
-/// What came of it.
+/// The state of the network after a request.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct NetworkAnswer {
     pub(super) reports: Vec<Note>,
@@ -62,7 +62,7 @@ pub(super) struct NetworkAnswer {
     pub(super) takes_all: bool,
     /// Addresses that the device could not get.
     pub(super) missing_addresses: Vec<IpNet>,
-    /// What the tunnel cannot be without, and why it has not got it.
+    /// The setting that the tunnel cannot be without, and why it has not got it.
     pub(super) lacks: Option<String>,
 }
 
@@ -126,7 +126,7 @@ pub(super) enum FileRequest {
     Configuration,
     /// The revocation lists that the configuration that was read last names. Answer: `Result<Vec<u8>, Refusal>`.
     ProposedRevocations,
-    /// What the configuration that was read last allows holds from now on. Remotes stay, or are those of that
+    /// Allow from now on what the configuration that was read last allows. Remotes stay, or are those of that
     /// configuration in this order of their places there. Answer: `Result<(), Refusal>`.
     Adopt(Option<Vec<usize>>),
     /// The next attempts at that remote go to another host and port, or to its own again. Answer: `Result<(), Refusal>`.
@@ -156,7 +156,7 @@ impl fmt::Debug for Secret {
 /// The addresses of a name, or why they are not known.
 pub type LookedUp = Result<Vec<IpAddr>, String>;
 
-/// The same with port 0: those of one link have its scope.
+/// The addresses of a name with port 0, or why they are not known; those of one link have its scope.
 pub type LookedUpOne = Result<Vec<SocketAddr>, String>;
 
 /// Time, size and number of a file.
@@ -171,9 +171,9 @@ pub(super) enum ScriptRequest {
     Poll(u64),
     /// Signal its process group: SIGKILL, or else SIGTERM. Answer: `Result<(), Refusal>`.
     Signal { run: u64, kill: bool },
-    /// What its files hold now. Answer: `Result<Vec<Vec<u8>>, Refusal>`.
+    /// The content of its files now. Answer: `Result<Vec<Vec<u8>>, Refusal>`.
     Files(u64),
-    /// What its first file holds now. Answer: `Result<Vec<u8>, Refusal>`.
+    /// The content of its first file now. Answer: `Result<Vec<u8>, Refusal>`.
     FirstFile(u64),
     /// The result is no longer needed: its files are removed. No answer.
     Release(u64),
@@ -219,7 +219,7 @@ impl fmt::Debug for ScriptCall {
 /// A file for a script.
 #[derive(Serialize, Deserialize)]
 pub struct ScriptInput {
-    /// What it holds at first.
+    /// Its content at first.
     pub content: Vec<u8>,
     /// Its path is the next argument.
     pub is_argument: bool,

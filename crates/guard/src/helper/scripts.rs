@@ -27,7 +27,7 @@ const MAX_RUNS: usize = 8192;
 /// How long it may take until one that was killed has ended, and how often it is looked at.
 const KILLED_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// What scripts find programs by.
+/// The value of `PATH`, by which scripts find programs.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// All runs.

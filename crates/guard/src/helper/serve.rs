@@ -44,7 +44,7 @@ pub(super) enum Rights {
     OfTheProcess,
 }
 
-/// What all channels share.
+/// The state that all channels share.
 struct Helper {
     network: Option<Mutex<SystemSettings>>,
     remotes: Mutex<Vec<Remote>>,
@@ -265,7 +265,7 @@ impl Helper {
         Ok(gathered)
     }
 
-    /// What the configuration that was read last allows holds from now on, and nothing else.
+    /// Allows from now on what the configuration that was read last allows, and nothing else.
     fn adopt(&self, remotes: Option<Vec<usize>>) -> io::Result<()> {
         let proposal = lock(&self.proposed).take().ok_or(io::ErrorKind::PermissionDenied)?;
         let allowed = &proposal.allowed;

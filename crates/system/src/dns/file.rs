@@ -13,7 +13,7 @@ use adit_core::{Dns, Report, is_domain, is_unprintable};
 use super::queue::{Lock, Queue, with_ending};
 use super::{shown, warning};
 
-/// What the files that we write begin with; the process follows.
+/// The first words of the files that we write; the process's number follows.
 const MARK: &str = "# Written by adit, process ";
 /// How many servers and domains the C library heeds (resolv.h `MAXNS`, `MAXDNSRCH`).
 const MAX_SERVERS: usize = 3;
@@ -132,7 +132,7 @@ impl ResolvConf {
         }
     }
 
-    /// What an adit wrote goes: the next one's content comes in its place, or that from before all of them.
+    /// Removes what an adit wrote: the next one's content comes in its place, or that from before all of them.
     fn hand_over(&self) -> io::Result<()> {
         match self.queue().next() {
             Some(text) => self.replace(&text),

@@ -18,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Larger files are none of ours.
 const MAX_FILE: u64 = 1 << 16;
 
-/// What follows the file's name in the names of these files; the number in the queue and that of the process follow.
+/// The part of these files' names after the file's own; the number in the queue and that of the process follow.
 const WAITING: &str = ".adit-waiting-";
 
 /// The right to change the file and the queue. Its own file goes with it.
@@ -134,7 +134,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// What the file shall hold for the first that waits, which waits no more.
+    /// The content that the file shall have for the first process that waits, which waits no more.
     pub(super) fn next(&self) -> Option<String> {
         self.entries().into_iter().find_map(|entry| {
             let text = fs::read_to_string(&entry.path).ok();

@@ -49,12 +49,12 @@ impl IpFamily {
 /// The system's main table.
 pub(crate) const MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
 
-/// What a rule does with a packet that it is for.
+/// The action of a rule on a packet that matches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RuleTarget {
     /// A route of this table is used, if one fits.
     Table(u32),
-    /// The same, but its default routes do not count (`suppress_prefixlength 0`).
+    /// That table, but its default routes do not count (`suppress_prefixlength 0`).
     TableWithoutDefault(u32),
     /// The sender hears at once that there is no way. The table is not looked at; it says whose the rule is.
     Unreachable(u32),
@@ -107,7 +107,7 @@ pub(crate) struct TableRoute {
     pub(crate) source: Option<IpAddr>,
 }
 
-/// The same with what only matters for routes of others.
+/// A route as it is listed, with the properties that only routes of others have.
 #[derive(Clone, Debug)]
 pub(crate) struct ListedRoute {
     pub(crate) route: TableRoute,

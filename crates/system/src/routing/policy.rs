@@ -56,7 +56,7 @@ const STRICT: u32 = 1;
 /// ...or where there is no route to it at all (§2.4).
 const LOOSE: u32 = 2;
 
-/// What is done with a family's packets.
+/// The way of a family's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Treatment {
     /// All go into the tunnel.
@@ -65,7 +65,7 @@ pub(super) enum Treatment {
     Block,
 }
 
-/// What `settings` want for a family; `None` leaves it to the main table.
+/// The treatment that `settings` ask for of a family; `None` leaves it to the main table.
 pub(super) fn treatment(settings: &TunnelSettings, family: IpFamily) -> Option<Treatment> {
     let redirect = settings.redirect.unwrap_or_default();
     match family {

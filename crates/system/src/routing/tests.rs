@@ -434,7 +434,7 @@ fn the_flags_of_redirect_gateway_do_what_they_say() {
                 ..full_settings()
             };
             let texts: Vec<String> = routing.apply(&settings).iter().map(Report::to_string).collect();
-            // IPv6 that is forgotten is told of.
+            // A report says so where IPv6 is forgotten.
             assert_eq!(texts.len(), usize::from(flags.ipv4), "{texts:?}");
             assert!(texts.iter().all(|text| text.contains("`block-ipv6`")), "{texts:?}");
             let mut netlink = Netlink::open().unwrap();

@@ -18,7 +18,7 @@ use rustix::process::geteuid;
 
 /// The largest file that is read back.
 const MAX_FILE: u64 = 256 << 10;
-/// What the names of the directories begin with; 16 hexadecimal digits follow.
+/// The beginning of the directories' names; 16 hexadecimal digits follow.
 pub(super) const PREFIX: &str = "adit-scripts-";
 
 /// The directory of one helper. It is locked while the helper runs, and goes with this.

@@ -64,7 +64,7 @@ fn in_a_process_of_its_own() {
     assert_eq!(other, Err(rustix::io::Errno::PERM), "an ioctl that is not needed");
 }
 
-/// The same without the sandbox.
+/// A tunnel's process without the sandbox.
 #[test]
 #[ignore = "the other test runs it"]
 fn in_a_process_without_sandbox() {

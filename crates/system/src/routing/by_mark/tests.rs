@@ -25,7 +25,7 @@ fn settings(table: RouteTable, destinations: &[&str]) -> TunnelSettings {
     }
 }
 
-/// What other programs see of rules, routes and firewall.
+/// The rules, routes and firewall as other programs see them.
 fn state() -> (Vec<String>, Vec<TableRoute>, String, String) {
     let mut netlink = Netlink::open().unwrap();
     let rules = IpFamily::BOTH.map(|family| netlink.rules(family).unwrap());

@@ -64,7 +64,7 @@ impl<'a> SystemRoutes<'a> {
         Some(TableRoute { destination: IpNet::from(gateway), gateway: None, source: None, ..default.clone() })
     }
 
-    /// What is reached beside the tunnel although the settings do not say so: networks that this machine has an
+    /// The networks that are reached beside the tunnel although the settings do not say so: those that this machine has an
     /// address in, and those behind other tunnels.
     ///
     /// Who runs the local network chooses its addresses. He gets no more than those that are for local networks: a
