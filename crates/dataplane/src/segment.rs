@@ -88,11 +88,13 @@ impl Segments {
     }
 
     /// How many packets it makes.
+    #[inline]
     pub(crate) fn count(&self) -> usize {
         self.payload.div_ceil(self.size).max(1)
     }
 
     /// How many packets, from the first, have all of a segment's payload, and their length.
+    #[inline]
     pub(crate) fn whole(&self) -> (usize, usize) {
         (self.payload / self.size, self.headers + self.size)
     }
@@ -119,6 +121,7 @@ impl Segments {
         Some(packet)
     }
 
+    #[inline]
     fn patch_ip(&self, index: usize, len: usize, head: &mut [u8]) -> Option<()> {
         if self.v6 {
             let fixed: &mut [u8; IPV6_HEADER] = head.first_chunk_mut()?;
@@ -133,6 +136,7 @@ impl Segments {
         finish_ipv4(header)
     }
 
+    #[inline]
     fn patch_transport(&self, index: usize, out: &mut [u8]) -> Option<()> {
         let last = index + 1 == self.count();
         let transport = out.get_mut(self.transport..)?;
@@ -163,6 +167,7 @@ pub(crate) fn pseudo_header(packet: &[u8], v6: bool) -> Option<Sum> {
 }
 
 /// Writes the checksum of an IPv4 header.
+#[inline]
 pub(crate) fn finish_ipv4(header: &mut [u8]) -> Option<()> {
     header.get_mut(10..12)?.fill(0);
     let checksum = Sum::default().bytes(header).finish();
@@ -170,6 +175,7 @@ pub(crate) fn finish_ipv4(header: &mut [u8]) -> Option<()> {
     Some(())
 }
 
+#[inline]
 fn put_checksum(words: WordSum, transport: &mut [u8], at: usize, pseudo: Sum, udp: bool) -> Option<()> {
     transport.get_mut(at..at + 2)?.fill(0);
     let mut checksum = pseudo.payload(words, transport).finish();
