@@ -313,6 +313,7 @@ impl Ingress {
             Class::Control => return out.push_control(source.path, range),
             Class::Session(id) => self.find(id),
             Class::Path => self.find_by_path(source, datagram),
+            Class::Ignored => return,
             Class::Malformed => Err(DropReason::Malformed),
         };
         let opened = owner.and_then(|owner| match owner {

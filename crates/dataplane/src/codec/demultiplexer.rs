@@ -13,6 +13,8 @@ pub enum Class {
     Session(SessionId),
     /// Data of the peer whose path it came by; [`Demultiplexer::session_of`] says of which of its sessions.
     Path,
+    /// For nobody, and not counted: it keeps something on the way open.
+    Ignored,
     /// None of these.
     Malformed,
 }
