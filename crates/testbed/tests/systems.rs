@@ -1,0 +1,82 @@
+//! Roots of other releases of Debian, and guests with their kernels.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::Command;
+use std::time::Duration;
+
+use adit_testbed::{Guest, Kernel, MAX_WAIT, Namespace, Root, Scratch, can_run};
+
+/// How long a guest may take to boot, on a machine that is busy with other tests.
+const LIMIT: Duration = Duration::from_secs(300);
+
+fn shell(words: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", words]);
+    command
+}
+
+#[test]
+fn a_program_of_a_root_runs_in_a_namespace_and_leaves_nothing_mounted() {
+    let name = "a_program_of_a_root_runs_in_a_namespace_and_leaves_nothing_mounted";
+    let Some(root) = Root::for_test(name, "unstable") else { return };
+    let namespace = Namespace::create("root").unwrap();
+    namespace.ip(&["link", "add", "mine", "type", "veth"]).unwrap();
+    let scratch = Scratch::create("root").unwrap();
+    let file = scratch.write("file", "written here\n").unwrap();
+    let mut command = root.command("sh").unwrap();
+    command
+        .args(["-c", "ls /sys/class/net; cat \"$0\"; . /etc/os-release; echo $VERSION_CODENAME"])
+        .arg(&file);
+    let text = namespace.run(command).unwrap();
+    assert!(text.contains("mine\n") && text.contains("written here\n"), "{text}");
+    // Its release is not this system's.
+    let own = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    assert!(!own.contains(text.lines().last().unwrap()), "{text}");
+    let version = namespace.run({
+        let mut command = root.command("openvpn").unwrap();
+        command.arg("--version");
+        command
+    });
+    assert!(version.unwrap().starts_with("OpenVPN 2."));
+    let mounted = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounted.contains(root.path().to_str().unwrap()), "{mounted}");
+    // The second time nothing is made.
+    assert_eq!(Root::named("unstable").unwrap().path(), root.path());
+}
+
+#[test]
+fn a_root_that_no_table_names_is_an_error() {
+    if can_run("a_root_that_no_table_names_is_an_error", &[]) {
+        let error = Root::named("nothing").unwrap_err().to_string();
+        assert!(error.contains("no root 'nothing': unstable, "), "{error}");
+    }
+}
+
+#[test]
+fn a_guest_runs_commands_with_its_own_kernel_and_ends() {
+    let guest = Guest::new(Kernel::Bookworm);
+    if !guest.is_ready("a_guest_runs_commands_with_its_own_kernel_and_ends") {
+        return;
+    }
+    let mut command =
+        shell("uname -r; echo \"$WORD\"; ip link add wg0 type wireguard && wg show interfaces; exit 3");
+    command.env("WORD", "it's here");
+    let report = guest.run(&command, LIMIT).unwrap();
+    let lines: Vec<&str> = report.output.lines().collect();
+    assert!(matches!(lines[..], [release, "it's here", "wg0"] if release.starts_with("6.1.")), "{report:?}");
+    assert_eq!(report.status, 3);
+}
+
+#[test]
+fn a_guest_that_takes_too_long_is_ended_and_its_console_is_shown() {
+    let guest = Guest::new(Kernel::Bookworm);
+    if !guest.is_ready("a_guest_that_takes_too_long_is_ended_and_its_console_is_shown") {
+        return;
+    }
+    let started = std::time::Instant::now();
+    let error =
+        guest.run(&shell("echo seen on the console >/dev/console; sleep 1000"), MAX_WAIT).unwrap_err();
+    assert!(started.elapsed() < 2 * MAX_WAIT);
+    assert!(error.to_string().contains("seen on the console"), "{error}");
+}
