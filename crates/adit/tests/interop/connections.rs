@@ -7,3 +7,4 @@ pub(crate) mod outages;
 pub(crate) mod port_share;
 pub(crate) mod proxies;
 pub(crate) mod roaming;
+pub(crate) mod sockets;

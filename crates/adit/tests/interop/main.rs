@@ -1,4 +1,5 @@
-//! adit against Debian's OpenVPN 2.6 and wireguard-go, both ways round, and against itself, in network namespaces.
+//! adit against Debian's OpenVPN 2.6 and wireguard-go, both ways round, and against itself, in network namespaces;
+//! and Debian unstable's OpenVPN, in a root of its own.
 //!
 //! Each folder holds the tests of one subject. They need root, `ip`, `openvpn`, `openssl`, and those of WireGuard `wg`,
 //! `wireguard-go`, `nft` and what `scripts/install-deps` builds. Without them the tests print that they were skipped; with

@@ -3,19 +3,19 @@
 //!
 //! OpenVPN 2.6 always takes data keys from TLS where its peer can. What it does with a peer before 2.6 is
 //! forced by adit's own `compat-mode 2.5.0`, which offers nothing newer; TLS 1.2 by `tls-version-max`; the
-//! ciphers of 2.3 by `data-ciphers`. The epoch data format of 2.7 is between two ends of ours; with a newer OpenVPN
-//! installed, between it and us.
+//! ciphers of 2.3 by `data-ciphers`. The epoch data format of 2.7 is between two ends of ours, and between us and Debian
+//! unstable's OpenVPN, which takes the place of 2.6 in rows of its own.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use adit_testbed::{KeyKind, MAX_WAIT, Ping, can_run, transfer, wait_until_reachable};
+use adit_testbed::{KeyKind, MAX_WAIT, Ping, Root, can_run, transfer, wait_until_reachable};
 
 use super::rows::{RENEGOTIATE, SWITCH, renegotiated, time_left};
 use crate::bed::{Bed, Host, PROGRAMS};
-use crate::options::{Options, Part, Program, SERVER_INNER, Transport, Wrap};
+use crate::options::{NEWER, Options, Part, Program, SERVER_INNER, Transport, Wrap};
 
 /// How many tunnels of one kind are up at once.
 const AT_ONCE: usize = 4;
@@ -103,21 +103,37 @@ fn every_two_values_meet() {
 
 #[test]
 fn adit_is_the_server() {
-    check("adit_is_the_server", 0);
+    check("adit_is_the_server", 0, Program::OpenVpn);
 }
 
 #[test]
 fn adit_is_the_client() {
-    check("adit_is_the_client", 1);
+    check("adit_is_the_client", 1, Program::OpenVpn);
 }
 
 #[test]
 fn adit_is_both() {
-    check("adit_is_both", 2);
+    check("adit_is_both", 2, Program::OpenVpn);
 }
 
-/// Plays the rows with those ends, some at once; tells of all that failed.
-fn check(name: &str, ends: usize) {
+#[test]
+fn adit_is_the_server_of_a_newer_openvpn() {
+    let name = "adit_is_the_server_of_a_newer_openvpn";
+    if Root::for_test(name, NEWER).is_some() {
+        check(name, 0, Program::NewerOpenVpn);
+    }
+}
+
+#[test]
+fn adit_is_the_client_of_a_newer_openvpn() {
+    let name = "adit_is_the_client_of_a_newer_openvpn";
+    if Root::for_test(name, NEWER).is_some() {
+        check(name, 1, Program::NewerOpenVpn);
+    }
+}
+
+/// Plays the rows with those ends, some at once; tells of all that failed. `other` is OpenVPN of either version.
+fn check(name: &str, ends: usize, other: Program) {
     if !can_run(name, &PROGRAMS) {
         return;
     }
@@ -128,7 +144,7 @@ fn check(name: &str, ends: usize) {
             scope.spawn(|| {
                 loop {
                     let Some(row) = left.lock().unwrap().next() else { return };
-                    if let Err(why) = Tunnel(row).live() {
+                    if let Err(why) = (Tunnel { row, other }).live() {
                         failures.lock().unwrap().push(why);
                     }
                 }
@@ -139,19 +155,23 @@ fn check(name: &str, ends: usize) {
     assert!(failures.is_empty(), "{} of {} tunnels:\n{}", failures.len(), rows.len(), failures.join("\n\n"));
 }
 
-struct Tunnel<'a>(&'a Row);
+struct Tunnel<'a> {
+    row: &'a Row,
+    /// What plays the part of OpenVPN.
+    other: Program,
+}
 
 impl Tunnel<'_> {
     fn ends(&self) -> [Program; 2] {
-        ENDS[self.0[0]]
+        ENDS[self.row[0]].map(|program| if program == Program::OpenVpn { self.other } else { program })
     }
 
     fn before_2_6(&self) -> bool {
-        self.0[7] == 1
+        self.row[7] == 1
     }
 
     fn options(&self) -> Options {
-        let [_, tcp, wrap, cipher, tls, keys, v6, _] = *self.0;
+        let [_, tcp, wrap, cipher, tls, keys, v6, _] = *self.row;
         Options {
             transport: match (tcp, v6) {
                 (0, 0) => Transport::Udp4,
@@ -257,15 +277,18 @@ impl Tunnel<'_> {
             let epochs = match program {
                 Program::Adit => format!("; {}, epochs; ", options.cipher),
                 // It prints what is pushed, sent or received.
-                Program::OpenVpn | Program::OpenVpn3 | Program::MirageVpn => "aead-epoch".to_owned(),
+                _ => "aead-epoch".to_owned(),
             };
             if log.contains(&epochs) != self.has_epochs(logs) {
                 return Err(format!(
                     "{program:?} has the epoch data format where it should not be, or the reverse"
                 ));
             }
-            if program == Program::OpenVpn && log.contains("tls-ekm") == self.before_2_6() {
+            if program.is_openvpn() && log.contains("tls-ekm") == self.before_2_6() {
                 return Err("data keys were not derived as they should".to_owned());
+            }
+            if program == Program::NewerOpenVpn && log.contains("dyn-tls-crypt") == self.before_2_6() {
+                return Err("dynamic tls-crypt is where it should not be, or the reverse".to_owned());
             }
         }
         Ok(())

@@ -39,7 +39,8 @@ impl Talk<UnixStream> {
         let stream = stream.unwrap();
         stream.set_read_timeout(Some(wait)).unwrap();
         let mut talk = Talk(BufReader::new(stream));
-        talk.until(">INFO:OpenVPN Management Interface Version 5");
+        // OpenVPN 2.6 and adit have version 5, 2.7 has a later one.
+        talk.until(">INFO:OpenVPN Management Interface Version ");
         talk
     }
 }
@@ -177,10 +178,15 @@ const COMMANDS: [&str; 60] = [
 
 /// A server with a management socket, which is given, too, and a client of adit's that reaches the server.
 pub(super) fn managed(server: Program) -> (Scratch, PathBuf, Bed) {
+    managed_with(server, Program::Adit)
+}
+
+/// A server with a management socket, which is given, too, and a client that reaches the server.
+pub(super) fn managed_with(server: Program, client: Program) -> (Scratch, PathBuf, Bed) {
     let scratch = Scratch::create("management").unwrap();
     let socket = scratch.path().join("socket");
     let line = format!("management {} unix\n", socket.display());
-    let mut bed = Bed::build_with(&Options::BASE, server, &[Program::Adit], |_, [server, _]| {
+    let mut bed = Bed::build_with(&Options::BASE, server, &[client], |_, [server, _]| {
         server.push_str(&line);
     })
     .unwrap();

@@ -152,9 +152,12 @@ impl Row {
     /// How many renegotiations the ends tell of. OpenVPN does not say so of those that its peer started; it tells of each
     /// handshake, the first among them.
     fn renegotiations(&self, bed: &mut Bed) -> usize {
-        let reported = |program, host: &mut Host| match program {
-            Program::OpenVpn => host.process().count_lines(0, "Control Channel: TLS").saturating_sub(1),
-            _ => host.renegotiations(),
+        let reported = |program: Program, host: &mut Host| {
+            if program.is_openvpn() {
+                host.process().count_lines(0, "Control Channel: TLS").saturating_sub(1)
+            } else {
+                host.renegotiations()
+            }
         };
         reported(self.server, &mut bed.server) + reported(self.client, &mut bed.clients[0])
     }
@@ -163,7 +166,9 @@ impl Row {
     fn connections(&self, bed: &mut Bed) -> usize {
         match self.server {
             Program::Adit => bed.server.process().count_lines(0, " connected ("),
-            Program::OpenVpn => bed.server.process().count_lines(0, "MULTI: primary virtual IP for"),
+            program if program.is_openvpn() => {
+                bed.server.process().count_lines(0, "MULTI: primary virtual IP for")
+            }
             _ => bed.clients[0].process().count_lines(0, self.client.up_line()),
         }
     }

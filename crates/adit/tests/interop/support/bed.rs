@@ -239,7 +239,7 @@ impl Host {
     /// How many renegotiations its log tells of.
     pub(crate) fn renegotiations(&self) -> usize {
         let pattern = match self.program {
-            Program::OpenVpn => "TLS: soft reset",
+            Program::OpenVpn | Program::NewerOpenVpn => "TLS: soft reset",
             Program::Adit => "renegotiated",
             // It does not say.
             Program::OpenVpn3 | Program::MirageVpn => return 0,

@@ -5,13 +5,15 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use adit_testbed::{Identity, KeyKind, Scratch, TestbedError, openvpn_command};
+use adit_testbed::{Identity, KeyKind, Root, Scratch, TestbedError, openvpn_command};
 
 /// Which program plays a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     Adit,
     OpenVpn,
+    /// Debian unstable's OpenVPN, 2.7 or later, in a root of its own ([`NEWER`]).
+    NewerOpenVpn,
     /// The command-line client of OpenVPN 3, where [`OPENVPN3`] names it.
     OpenVpn3,
     /// MirageVPN's client, or its server, which has no TUN device and answers echo requests itself; where [`MIRAGEVPN`]
@@ -19,6 +21,8 @@ pub(crate) enum Program {
     MirageVpn,
 }
 
+/// The root that has the newer OpenVPN.
+pub(crate) const NEWER: &str = "unstable";
 /// The environment variable that names OpenVPN 3's command-line client, `ovpncli`.
 pub(crate) const OPENVPN3: &str = "ADIT_OPENVPN3";
 /// The environment variable that names the directory of `miragevpn_client_lwt` and `miragevpn_server_notun`.
@@ -34,6 +38,12 @@ impl Program {
     pub(crate) fn command(self, part: Part, file: &Path) -> Result<Command, TestbedError> {
         match self {
             Program::OpenVpn => openvpn_command(file),
+            Program::NewerOpenVpn => {
+                let mut command = Root::named(NEWER)?.command("openvpn")?;
+                // Its data channel stays in the program, also where the kernel has one.
+                command.arg("--config").arg(file).arg("--disable-dco");
+                Ok(command)
+            }
             Program::OpenVpn3 => {
                 let mut command = Command::new(named(OPENVPN3)?);
                 command.arg(file);
@@ -56,6 +66,11 @@ impl Program {
         }
     }
 
+    /// Whether it is OpenVPN 2, of whichever version.
+    pub(crate) fn is_openvpn(self) -> bool {
+        matches!(self, Program::OpenVpn | Program::NewerOpenVpn)
+    }
+
     /// OpenVPN, or adit under that name: a link in `scratch`.
     pub(crate) fn called_as(self, name: &str, scratch: &Scratch) -> Command {
         if self != Program::Adit {
@@ -71,8 +86,8 @@ impl Program {
     /// How its configuration files are named.
     pub(crate) fn extension(self) -> &'static str {
         match self {
-            Program::Adit | Program::OpenVpn | Program::MirageVpn => "conf",
             Program::OpenVpn3 => "ovpn",
+            _ => "conf",
         }
     }
 
@@ -80,7 +95,7 @@ impl Program {
     pub(crate) fn up_line(self) -> &'static str {
         match self {
             Program::Adit => "tunnel up: ",
-            Program::OpenVpn => "Initialization Sequence Completed",
+            Program::OpenVpn | Program::NewerOpenVpn => "Initialization Sequence Completed",
             Program::OpenVpn3 => "EVENT: CONNECTED",
             Program::MirageVpn => "established ",
         }
