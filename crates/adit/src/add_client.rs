@@ -4,8 +4,8 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::host::exit;
 use crate::setup::{ClientName, MadeClient, SetupError, Workshop};
+use adit_host::exit;
 
 /// Make a client: a certificate and a NAME.ovpn that holds all it needs
 ///

@@ -16,17 +16,19 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use adit_openvpn_config::{Parsed, Role, command_line_text, split_command_line};
+use adit_openvpn_config::{Role, command_line_text, split_command_line};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::systemd::Systemd;
 use self::unit::{Found, PeerWait, Unit};
 use crate::check;
-use crate::host::configuration::{self, Dialect};
-use crate::host::failure::Failure;
-use crate::host::prepare::{self, Remarks};
-use crate::host::{exit, process as tunnels, status};
+use crate::openvpn::adapter::configuration::use_command_line;
+use crate::openvpn::adapter::file::{OpenVpnConfiguration, read_command_line};
 use crate::openvpn::command as openvpn;
+use adit_host::adapter::Configuration as _;
+use adit_host::failure::Failure;
+use adit_host::remarks::Remarks;
+use adit_host::{exit, status};
 
 /// The directory of OpenVPN's configurations.
 const DIRECTORY: &str = "/etc/openvpn";
@@ -85,11 +87,11 @@ fn adopt(args: &Args) -> Result<String, Failure> {
     if let Some(said) = unit.settle(&found, args.dry_run).map_err(Failure::World)? {
         return Ok(said);
     }
-    let (dialect, of_start) = read(&unit, &found)?;
-    let parsed = openvpn_of(&dialect)?;
+    let (configuration, of_start) = read(&unit, &found)?;
+    let parsed = configuration.parsed();
     let within = args.within.unwrap_or_else(|| peer_wait(parsed.config.liveness.timeout));
     exit::say(format_args!("{}: {}, {found}", unit.name(), role(&parsed.config.role)));
-    tell_differences(&dialect, &of_start);
+    tell_differences(&configuration, &of_start);
     if found.is_active() && !within.is_zero() {
         unit.check_visible(&found).map_err(Failure::World)?;
     }
@@ -107,33 +109,27 @@ fn adopt(args: &Args) -> Result<String, Failure> {
 ///
 /// # Errors
 /// When adit cannot run it.
-fn read(unit: &Unit<'_>, found: &Found) -> Result<(Dialect, Remarks), Failure> {
+fn read(unit: &Unit<'_>, found: &Found) -> Result<(OpenVpnConfiguration, Remarks), Failure> {
     let (words, directory) = unit.command_line(found).map_err(Failure::World)?;
     std::env::set_current_dir(&directory)
         .map_err(|error| Failure::World(format!("its working directory {}: {error}", directory.display())))?;
     let options = split_command_line(&words).map_err(Failure::Configuration)?;
-    configuration::use_command_line(command_line_text(&options).map_err(Failure::Configuration)?);
+    use_command_line(command_line_text(&options).map_err(Failure::Configuration)?);
     let file = openvpn::first_file(&options);
     let stays = |why: String| {
         Failure::Configuration(format!("adit cannot run {}; it stays as it is:\n{why}", unit.name()))
     };
-    let dialect = tunnels::read(&file).map_err(|failure| match failure {
+    let configuration = read_command_line(&file).map_err(|failure| match failure {
         Failure::Configuration(why) => stays(why),
         Failure::World(why) => Failure::World(why),
     })?;
-    let of_start = prepare::check(&file, &dialect).map_err(|failure| stays(failure.why().to_owned()))?;
-    Ok((dialect, of_start))
+    let mut of_start = Remarks::default();
+    configuration.check(&mut of_start).map_err(|failure| stays(failure.why().to_owned()))?;
+    Ok((configuration, of_start))
 }
 
-fn openvpn_of(dialect: &Dialect) -> Result<&Parsed, Failure> {
-    match dialect {
-        Dialect::OpenVpn(parsed) => Ok(parsed),
-        Dialect::WireGuard(_) => Err(Failure::Configuration("it is a file of WireGuard".to_owned())),
-    }
-}
-
-fn tell_differences(dialect: &Dialect, of_start: &Remarks) {
-    let remarks = check::remarks(dialect, of_start, false);
+fn tell_differences(configuration: &OpenVpnConfiguration, of_start: &Remarks) {
+    let remarks = check::remarks(configuration, of_start, false);
     exit::say(match remarks.is_empty() {
         true => "adit does all that the configuration says as OpenVPN does.",
         false => "What adit does otherwise, and what is doubtful:",

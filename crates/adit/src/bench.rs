@@ -20,7 +20,7 @@ use self::case::Case;
 use self::raw::Raw;
 use self::report::{Report, Row};
 use self::tunnel::Tunnel;
-use crate::host::exit;
+use adit_host::exit;
 
 /// Measure sealing and opening in memory, beside the bare ciphers
 #[derive(clap::Args)]

@@ -7,10 +7,12 @@ use std::process::ExitCode;
 use adit_wireguard::PublicKey;
 use adit_wireguard_config as wireguard;
 
-use crate::host::configuration::{self, Dialect};
-use crate::host::exit;
+use crate::adapters;
 use crate::setup::{Told, tell_blocked};
+use crate::wireguard::adapter::file::WireGuardConfiguration;
 use crate::wireguard::adapter::interface::{BlockedFile, socket_path};
+use adit_host::configuration;
+use adit_host::exit;
 
 /// Disconnect a WireGuard peer and keep it out until `adit allow`, over restarts of the interface, too
 #[derive(clap::Args)]
@@ -84,9 +86,9 @@ fn find(which: &Which) -> Result<(String, PublicKey), String> {
     if let Some(key) = PublicKey::from_base64(&which.peer) {
         return Ok((device.to_owned(), key));
     }
-    let Dialect::WireGuard(parsed) = configuration::read(&file).map_err(|error| error.to_string())? else {
-        return Err(format!("{}: it is no WireGuard file", file.display()));
-    };
+    let read = configuration::read(adapters::ALL, &file).map_err(|error| error.to_string())?;
+    let parsed = read.downcast_ref::<WireGuardConfiguration>().map(WireGuardConfiguration::parsed);
+    let parsed = parsed.ok_or_else(|| format!("{}: it is no WireGuard file", file.display()))?;
     let named = |peer: &&wireguard::Peer| peer.name.as_deref() == Some(which.peer.as_str());
     let peer = parsed.config.peers.iter().find(named);
     let key = peer.map(|peer| peer.public_key).ok_or_else(|| {

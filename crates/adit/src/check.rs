@@ -6,9 +6,11 @@ use std::process::ExitCode;
 use adit_core::configuration::{Disposition, Kind, Problem};
 use adit_openvpn_config::documentation;
 
-use crate::host::configuration::{self, Dialect, Unusable};
-use crate::host::prepare::{self, Remarks};
-use crate::host::{conflicts, exit, forwarding};
+use crate::adapters;
+use adit_host::adapter::Configuration;
+use adit_host::configuration::{self, Unusable};
+use adit_host::remarks::Remarks;
+use adit_host::{conflicts, exit, forwarding};
 
 /// Say what adit makes of OpenVPN configurations, and of WireGuard's files, without running them
 ///
@@ -36,13 +38,13 @@ pub(crate) fn run(args: Args) -> ExitCode {
     let (mut good, mut failed) = (Vec::new(), None);
     for file in &args.files {
         match check(file, args.all) {
-            Ok(dialect) => good.push((file.as_path(), dialect)),
+            Ok(configuration) => good.push(configuration),
             Err(code) => {
                 failed.get_or_insert(code);
             }
         }
     }
-    let all: Vec<(&Path, &Dialect)> = good.iter().map(|(file, dialect)| (*file, dialect)).collect();
+    let all: Vec<&dyn Configuration> = good.iter().map(|configuration| &**configuration).collect();
     match (conflicts::check(&all), failed) {
         (Err(why), _) => exit::usage(format_args!("cannot be used together:\n{why}")),
         (Ok(()), failed) => failed.unwrap_or(ExitCode::SUCCESS),
@@ -50,17 +52,18 @@ pub(crate) fn run(args: Args) -> ExitCode {
 }
 
 /// Says what becomes of one file. An error is the exit code.
-fn check(file: &Path, all: bool) -> Result<Dialect, ExitCode> {
-    match configuration::read(file) {
-        Ok(dialect) => {
-            let of_start = prepare::check(file, &dialect).map_err(|failure| {
+fn check(file: &Path, all: bool) -> Result<Box<dyn Configuration>, ExitCode> {
+    match configuration::read(adapters::ALL, file) {
+        Ok(configuration) => {
+            let mut of_start = Remarks::default();
+            configuration.check(&mut of_start).map_err(|failure| {
                 exit::tell(format_args!("{}: cannot be used:\n{}", file.display(), failure.why()));
                 failure.exit_code()
             })?;
-            remarks(&dialect, &of_start, all).iter().for_each(exit::say);
-            forwarding::survey(&dialect, file).iter().for_each(exit::say);
+            remarks(&*configuration, &of_start, all).iter().for_each(exit::say);
+            forwarding::survey(&*configuration).iter().for_each(exit::say);
             exit::say(format_args!("{}: can be used", file.display()));
-            Ok(dialect)
+            Ok(configuration)
         }
         Err(Unusable::Wrong(failure)) => {
             lines(&failure.report, all).iter().for_each(exit::say);
@@ -72,9 +75,9 @@ fn check(file: &Path, all: bool) -> Result<Dialect, ExitCode> {
 
 /// The remarks on a configuration that can be used, one a line: what becomes of its directives, unless they are used as they stand
 /// and `all` is false, its doubtful points, and the points that show at the start alone.
-pub(crate) fn remarks(dialect: &Dialect, of_start: &Remarks, all: bool) -> Vec<String> {
-    let report = dialect.report();
-    let untold = dialect.warnings().iter().filter(|warning| !is_told(warning, report));
+pub(crate) fn remarks(configuration: &dyn Configuration, of_start: &Remarks, all: bool) -> Vec<String> {
+    let report = configuration.report();
+    let untold = configuration.warnings().iter().filter(|warning| !is_told(warning, report));
     let warnings = untold.map(ToString::to_string).chain(of_start.warnings.iter().cloned());
     let left_open = of_start.left_open.iter().map(|text| format!("{text} (not known before the start)"));
     let warnings = warnings.map(|warning| format!("{warning} (warning)"));

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::host::exit;
+use adit_host::exit;
 
 /// Was moved to adit-lab
 #[derive(clap::Args)]

@@ -2,9 +2,9 @@
 
 use adit_core::is_unprintable;
 
-use crate::host::status;
 use crate::openvpn::adapter::expiry::expiring as read_expiring;
 use crate::openvpn::adapter::management::fuzzing::session;
+use crate::status;
 use crate::wireguard::adapter::saved;
 
 /// Has a client of the management socket send `input` in pieces of `piece` bytes, to a server's tunnel or another one,

@@ -6,9 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
-use crate::host::helper::Dialect;
-use crate::host::{configuration, exit};
-use crate::{openvpn, wireguard};
+use crate::adapters;
+use adit_host::exit;
 
 /// Open files, run scripts and set up the network for a tunnel: only for `adit up`
 #[derive(clap::Args)]
@@ -16,15 +15,23 @@ pub(crate) struct Args {
     /// The options that are the configuration, in place of a file: its lines
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     options: Option<String>,
-    /// The dialect of the configuration
-    #[arg(long, value_enum, default_value_t = Dialect::OpenVpn)]
-    dialect: Dialect,
+    /// The name of the protocol whose files the helper reads; without it, the helper reads none
+    #[arg(long, value_name = "NAME")]
+    dialect: Option<String>,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
+    let named = |name: &String| adapters::ALL.iter().find(|adapter| adapter.name() == name.as_str());
+    let adapter = match &args.dialect {
+        Some(name) => named(name),
+        None => adapters::ALL.last(),
+    };
+    let Some(adapter) = adapter else {
+        return exit::usage(format_args!("no protocol is called {}", args.dialect.unwrap_or_default()));
+    };
     if let Some(text) = args.options {
-        configuration::use_command_line(text);
+        adapter.use_command_line(text);
     }
     // It ends when the tunnel does, not before: a service manager tells all of us to stop at once.
     let unheard = Arc::new(AtomicBool::new(false));
@@ -33,11 +40,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
             return exit::failure(error);
         }
     }
-    let dialect = match args.dialect {
-        Dialect::OpenVpn => openvpn::adapter::configuration::HELPER,
-        Dialect::WireGuard => wireguard::adapter::configuration::HELPER,
-    };
-    match adit_guard::forbid_core_files().and_then(|()| adit_guard::serve_helper(dialect)) {
+    match adit_guard::forbid_core_files().and_then(|()| adit_guard::serve_helper(adapter.helper_files())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => exit::failure(error),
     }

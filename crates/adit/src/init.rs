@@ -7,12 +7,13 @@ use std::process::ExitCode;
 
 use adit_core::IpNet;
 
-use crate::host::{exit, forwarding};
+use crate::adapters;
 use crate::service::Service;
 use crate::setup::{
     Consent, DEFAULT_DEVICE, DeviceName, Endpoint, Proto, Reach, SetupError, SystemUser, WireGuardOptions,
     Workshop, lan,
 };
+use adit_host::{configuration, exit, forwarding};
 
 /// WireGuard's usual port.
 const WIREGUARD_PORT: u16 = 51820;
@@ -122,7 +123,8 @@ fn make(args: &Args, endpoint: &Endpoint, wireguard: Option<&WireGuardOptions>) 
         ));
     }
     start(service, &args.dir, beside.as_deref())?;
-    let obstacles = forwarding::obstacles(&args.dir.join("server.conf"));
+    let server = configuration::read(adapters::ALL, &args.dir.join("server.conf"));
+    let obstacles = server.map(|read| forwarding::obstacles(&*read)).unwrap_or_default();
     exit::notes(user.advice().into_iter().chain(obstacles).collect());
     Ok(())
 }

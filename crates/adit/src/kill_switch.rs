@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use adit_system::{KillSwitch, KillSwitchError};
 
-use crate::host::exit;
+use adit_host::exit;
 
 /// Turn off, or list, the kill switches that `adit up --kill-switch` turned on
 #[derive(clap::Args)]

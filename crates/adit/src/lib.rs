@@ -4,6 +4,7 @@
 //! variant of `Command` and an arm of [`main`].
 #![forbid(unsafe_code)]
 
+mod adapters;
 mod add_client;
 mod adopt;
 mod bench;
@@ -13,7 +14,6 @@ mod demo;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod helper;
-mod host;
 mod init;
 mod kill_switch;
 pub mod manual;
@@ -23,6 +23,7 @@ mod renew;
 mod revoke;
 mod service;
 mod setup;
+mod status;
 mod up;
 mod wireguard;
 
@@ -30,8 +31,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::host::{exit, status};
 use crate::openvpn::adapter::pkcs11;
+use adit_host::exit;
 
 /// A VPN for Linux that speaks OpenVPN and WireGuard.
 #[derive(Parser)]
@@ -61,7 +62,7 @@ enum Command {
     Bench(bench::Args),
     #[command(hide = true)]
     Demo(demo::Args),
-    #[command(name = host::helper::NAME, hide = true)]
+    #[command(name = adit_host::helper::NAME, hide = true)]
     Helper(helper::Args),
     #[command(name = pkcs11::NAME, hide = true)]
     Pkcs11(pkcs11::Args),
@@ -103,7 +104,7 @@ pub fn main() -> ExitCode {
 /// is this program by the name of `adit`, whose command line it has then.
 pub fn main_of_wireguard() -> ExitCode {
     match std::env::args_os().next() {
-        Some(name) if name == host::privileges::PROGRAM => main(),
+        Some(name) if name == adit_host::helper::PROGRAM => main(),
         _ => wireguard::command::main(),
     }
 }

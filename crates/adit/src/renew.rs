@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use time::OffsetDateTime;
 
-use crate::host::exit;
 use crate::setup::{ClientName, SetupError, Workshop};
+use adit_host::exit;
 
 /// Renew certificates: the server's, those of the clients named, or the authority's; and the list of revoked
 /// certificates

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::host::exit;
 use crate::setup::{ClientName, SetupError, Workshop};
+use adit_host::exit;
 
 /// Shut a client out: its certificates go on the list that the server looks at, its WireGuard keys out of the server
 #[derive(clap::Args)]

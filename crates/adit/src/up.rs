@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use adit_io::MAX_WORKERS;
 
-use crate::host::log::Manner;
-use crate::host::options::{KillSwitchScope, Options};
-use crate::host::process;
+use crate::adapters;
 use crate::offloads::OffloadArgs;
+use adit_host::log::Manner;
+use adit_host::options::{KillSwitchScope, Options};
+use adit_host::process;
 
 /// Run the tunnels of OpenVPN configurations and of WireGuard files, in the foreground
 #[derive(clap::Args)]
@@ -62,6 +63,7 @@ impl From<Args> for Options {
             workers: args.workers,
             no_sandbox: args.no_sandbox,
             manner: Manner::default(),
+            first_line: None,
             in_background: false,
         }
     }
@@ -69,7 +71,7 @@ impl From<Args> for Options {
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
-    process::run(&args.into())
+    process::run(&args.into(), adapters::ALL)
 }
 
 fn workers_in_range(text: &str) -> Result<usize, String> {

@@ -10,9 +10,10 @@ const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const PROTOCOLS: [(&str, &str); 4] =
     [("openvpn", "adit-openvpn"), ("wireguard", "adit-wireguard"), ("ike", "adit-ike"), ("toy", "adit-toy")];
 /// Crates that name no protocol, not in tests either.
-const NEUTRAL: [&str; 6] = ["core", "dataplane", "guard", "io", "sys", "system"];
+const NEUTRAL: [&str; 7] = ["core", "dataplane", "guard", "host", "io", "sys", "system"];
 /// Those of them that no protocol's machine may use.
-const NOT_FOR_MACHINES: [&str; 5] = ["adit-dataplane", "adit-guard", "adit-io", "adit-sys", "adit-system"];
+const NOT_FOR_MACHINES: [&str; 6] =
+    ["adit-dataplane", "adit-guard", "adit-host", "adit-io", "adit-sys", "adit-system"];
 /// Words that name a protocol, or a program for one.
 const NAMES: [&str; 5] = ["openvpn", "wireguard", "ipsec", "ikev2", "wg-quick"];
 

@@ -1,7 +1,7 @@
 //! `openvpn`: the command line of OpenVPN 2.6, for services and programs that call it.
 //!
 //! The options become the text of a configuration ([`command_line_text`]), whose lines the table of directives rules; its
-//! tunnel is run as `adit up` runs one ([`process::run_read`]). [`stand_alone`] has the commands that run no tunnel.
+//! tunnel is run as `adit up` runs one ([`process::run_one`]). [`stand_alone`] has the commands that run no tunnel.
 
 mod device;
 mod key_files;
@@ -13,13 +13,15 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use adit_openvpn_config::{CommandLineOption, command_line_text, split_command_line};
+use adit_openvpn_config::{CommandLineOption, Parsed, command_line_text, split_command_line};
 
-use crate::host::configuration::{self, Dialect};
-use crate::host::failure::Failure;
-use crate::host::log::Manner;
-use crate::host::options::Options;
-use crate::host::{background, exit, process};
+use crate::openvpn::adapter::file::read_command_line;
+use crate::openvpn::adapter::log_manner::manner;
+use crate::openvpn::adapter::{VERSION, configuration};
+use adit_host::failure::Failure;
+use adit_host::log::Manner;
+use adit_host::options::Options;
+use adit_host::{background, exit, process};
 
 /// What the program is called.
 pub(crate) const NAME: &str = "openvpn";
@@ -70,12 +72,13 @@ fn serve(words: &[String]) -> Result<ExitCode, Failure> {
     adit_guard::forbid_core_files()
         .map_err(|error| Failure::World(format!("core files cannot be forbidden: {error}")))?;
     let file = first_file(&options);
-    let dialect = process::read(&file)?;
-    let Asked { manner, daemon } = Asked::by(&dialect);
+    let read = read_command_line(&file)?;
+    let Asked { manner, daemon } = Asked::by(read.parsed());
     if daemon && !is_detached() {
         return go_on_in_background(words).map_err(|error| Failure::World(format!("daemon: {error}")));
     }
-    process::run_read(&Options::one(file.clone(), manner, is_detached()), &file, dialect)?;
+    let options = Options { first_line: Some(VERSION), ..Options::one(file, manner, is_detached()) };
+    process::run_one(&options, Box::new(read))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -86,12 +89,9 @@ struct Asked {
 }
 
 impl Asked {
-    fn by(dialect: &Dialect) -> Self {
-        let has = |directive| matches!(dialect, Dialect::OpenVpn(parsed) if parsed.has(directive));
-        let manner = Manner::OpenVpn {
-            machine_readable: has("machine-readable-output"),
-            errors_apart: has("errors-to-stderr"),
-        };
+    fn by(parsed: &Parsed) -> Self {
+        let has = |directive| parsed.has(directive);
+        let manner = manner(has("machine-readable-output"), has("errors-to-stderr"));
         // A service manager that is told when the tunnel is set up wants the process that it started.
         let is_told = std::env::var_os("NOTIFY_SOCKET").is_some();
         Asked { manner, daemon: has("daemon") && !is_told }

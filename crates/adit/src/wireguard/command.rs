@@ -20,10 +20,10 @@ use clap::{CommandFactory as _, Parser};
 
 use self::endings::Endings;
 use self::environment::{Environment, LogLevel};
-use crate::host::helper::Dialect;
-use crate::host::log::Logger;
-use crate::host::{exit, privileges};
+use crate::wireguard::adapter::helper_of;
 use crate::wireguard::adapter::interface::{MTU, Settings, Tunnel, UapiSocket, driver_config};
+use adit_host::log::{LogPlace, LogSettings, Logger, Logs};
+use adit_host::{exit, helper, privileges};
 
 /// What the program is called; `wg-quick` looks for one that is called `wireguard-go` if it is told no other.
 const NAMES: [&str; 2] = ["adit-wireguard", "wireguard-go"];
@@ -138,7 +138,7 @@ fn serve(args: &Args) -> Result<(), String> {
 /// Starts the process that binds and marks sockets, writes the timestamp and removes the socket's file: what needs root's rights
 /// after the interface has given them up. `wg` and others set up the device.
 fn start_helper(tunnel: &mut Tunnel, in_background: bool, log: &mut Logger) -> Result<Helper, String> {
-    let mut helper = privileges::start_helper(Dialect::WireGuard, tunnel.policy(false), in_background)?;
+    let mut helper = helper::start(&helper_of(), tunnel.policy(false), in_background)?;
     helper.reports().into_iter().for_each(|report| log.log(report.severity, report));
     let used = tunnel.use_helper(&helper.access(), false);
     used.map_err(|error| format!("the helper process does not answer: {error}"))?;
@@ -180,14 +180,13 @@ fn set_up(
 
 impl LogLevel {
     fn open(self, interface: &str) -> std::io::Result<Logger> {
-        use adit_openvpn_config::{Log, Process};
-        let nowhere = Log::File { path: "/dev/null".into(), append: true };
-        let process = Process {
+        let nowhere = LogPlace::File { path: "/dev/null".into(), append: true };
+        let settings = LogSettings {
             verb: if self == LogLevel::Verbose { 6 } else { 0 },
-            log: (self == LogLevel::Silent).then_some(nowhere),
-            ..Process::default()
+            place: (self == LogLevel::Silent).then_some(nowhere),
+            ..LogSettings::default()
         };
-        crate::host::log::Logs::default().open(&process, Some(interface))
+        Logs::default().open(&settings, Some(interface))
     }
 }
 

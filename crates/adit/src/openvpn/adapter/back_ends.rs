@@ -13,10 +13,10 @@ use adit_openvpn_config::auth_ldap;
 use adit_openvpn_config::{Access, Config, PasswordBackEnd, Role};
 use zeroize::Zeroizing;
 
-use super::privileges;
+use super::script_policy;
 use super::scripts::Scripts;
 use super::tunnel_scripts::check::is_program;
-use crate::host::configuration;
+use adit_host::configuration;
 
 const PAM: &str = "adit-pam";
 const LDAP: &str = "adit-ldap";
@@ -113,7 +113,7 @@ pub(crate) fn policy(config: &Config) -> Option<Policy> {
         scripts: Some(adit_guard::Scripts {
             commands,
             most_following: 0,
-            ..privileges::without_commands(config)
+            ..script_policy::without_commands(config)
         }),
         lock_memory: config.process.lock_memory,
         ..Policy::default()
@@ -195,7 +195,7 @@ mod tests {
     /// The helper of the scripts has nothing to do with them.
     #[test]
     fn back_ends_are_no_scripts() {
-        assert!(privileges::scripts(&server(LINES)).is_none());
+        assert!(script_policy::scripts(&server(LINES)).is_none());
     }
 
     #[test]

@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn another_kind_of_tunnel_is_refused() {
-        let client = super::super::tunnel::tests::config("");
+        let client = super::super::attempts::tests::config("");
         assert!(compare(&server(""), &client).is_err());
     }
 }

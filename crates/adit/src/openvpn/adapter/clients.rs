@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +15,8 @@ use adit_io::Handle;
 use adit_openvpn::request::{NoSettings, PeerSettings, Reply};
 use adit_openvpn_config::{PerClient, PoolFile, client_file_name, parse_client_file, parse_pool_file};
 
-use crate::host::log::Logger;
+use adit_host::leases::Leases;
+use adit_host::log::Logger;
 
 /// The file for clients that have none of their own.
 const DEFAULT: &str = "DEFAULT";
@@ -172,37 +172,6 @@ pub(crate) fn read_pool_file(file: Option<&PoolFile>) -> io::Result<Vec<PoolEntr
     }
 }
 
-/// Who has which address of a tunnel's pool. Clones are the same: the endpoints of a tunnel remember together, in one file
-/// or in one each.
-#[derive(Clone, Default)]
-pub(crate) struct Leases(Arc<Mutex<Entries>>);
-
-#[derive(Default)]
-struct Entries {
-    by_address: BTreeMap<(Option<Ipv4Addr>, Option<Ipv6Addr>), PoolEntry>,
-    /// Changes so far.
-    changes: u64,
-}
-
-impl Entries {
-    /// An address has one owner, and a name one address.
-    fn note(&mut self, entry: PoolEntry) {
-        let key = (entry.ipv4, entry.ipv6);
-        if self.by_address.get(&key) == Some(&entry) {
-            return;
-        }
-        self.by_address.retain(|_, other| other.name != entry.name);
-        self.by_address.insert(key, entry);
-        self.changes += 1;
-    }
-}
-
-impl Leases {
-    fn lock(&self) -> MutexGuard<'_, Entries> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The file that says who has which address.
 struct PoolLeases {
     file: Option<PoolFile>,
@@ -217,9 +186,9 @@ impl PoolLeases {
     fn new(file: Option<PoolFile>, remembered: Vec<PoolEntry>, leases: Leases) -> Self {
         let mut entries = leases.lock();
         // Of a name that another endpoint knows by now, its own file says nothing newer.
-        let is_first = entries.by_address.is_empty();
+        let is_first = entries.is_empty();
         remembered.into_iter().for_each(|entry| entries.note(entry));
-        let written = if is_first { entries.changes } else { 0 };
+        let written = if is_first { entries.changes() } else { 0 };
         drop(entries);
         PoolLeases { file, leases, written, changed: None }
     }
@@ -232,7 +201,7 @@ impl PoolLeases {
     fn next_write(&mut self) -> Duration {
         let every = self.file.as_ref().and_then(|file| file.every);
         let Some(every) = every else { return Duration::from_secs(3600) };
-        if self.leases.lock().changes == self.written {
+        if self.leases.lock().changes() == self.written {
             return every;
         }
         every.saturating_sub(self.changed.get_or_insert_with(Instant::now).elapsed())
@@ -243,10 +212,10 @@ impl PoolLeases {
         // Held while it is written, as another endpoint's file may be the same.
         let entries = self.leases.lock();
         self.changed = None;
-        if std::mem::replace(&mut self.written, entries.changes) == entries.changes {
+        if std::mem::replace(&mut self.written, entries.changes()) == entries.changes() {
             return;
         }
-        let leases: Vec<PoolEntry> = entries.by_address.values().cloned().collect();
+        let leases: Vec<PoolEntry> = entries.all();
         if let Err(error) = helper.write_pool(&leases) {
             let path = file.path.display();
             log.log(
@@ -259,15 +228,15 @@ impl PoolLeases {
 
 #[cfg(test)]
 mod tests {
-    use adit_openvpn_config::{Log, Process};
+    use adit_host::log::{LogPlace, LogSettings};
 
     use super::*;
 
     /// A client is not sent away for a fault in its file that was not there before.
     #[test]
     fn a_file_with_a_fault_gives_what_it_gave_without() {
-        let nowhere = Log::File { path: "/dev/null".into(), append: true };
-        let mut log = Logger::new(&Process { log: Some(nowhere), ..Process::default() }).unwrap();
+        let nowhere = LogPlace::File { path: "/dev/null".into(), append: true };
+        let mut log = Logger::new(&LogSettings { place: Some(nowhere), ..LogSettings::default() }).unwrap();
         let directory = PerClient { directory: Some("ccd".into()), ..PerClient::default() };
         let exclusive = PerClient { exclusive: true, ..directory.clone() };
         let mut last_good = LastGood::default();

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use adit_core::configuration::Failure;
 use adit_guard::{Allowed, Gathered, Revocations};
@@ -10,8 +11,37 @@ use adit_openvpn_config::{
     self as file, COMMAND_LINE, Config, Crl, HASHED_FILES, KeyPassword, Parsed, Role, print_pool_file,
 };
 
-use super::{forwarding, hashed, privileges, proxies};
-use crate::host::configuration::{command_line, find, is_exposed, read_bytes, warning};
+use super::NAME;
+use super::{forwarding, hashed, privileges, proxies, script_policy};
+use adit_host::configuration::{find, is_exposed, warning};
+use adit_host::helper::HelperOf;
+
+/// The options of this process's command line, where they are its configuration and not a file.
+static OPTIONS: OnceLock<String> = OnceLock::new();
+
+/// Makes the options of its command line the configuration of this process, whatever file is named. Among them are the files that
+/// are to be read.
+pub(crate) fn use_command_line(text: String) {
+    // A process has one command line.
+    let _ = OPTIONS.set(text);
+}
+
+/// The options that [`use_command_line`] was given.
+pub(super) fn command_line() -> Option<&'static str> {
+    OPTIONS.get().map(String::as_str)
+}
+
+/// The owner of this process's helpers.
+pub(super) fn helper_of() -> HelperOf {
+    HelperOf { protocol: Some(NAME), options: command_line().map(str::to_owned) }
+}
+
+fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
+    match command_line() {
+        Some(options) => Ok(options.as_bytes().to_vec()),
+        None => std::fs::read(path),
+    }
+}
 
 /// The configuration in `path`, whose text is given, with the files that it names.
 ///
@@ -79,7 +109,7 @@ fn allowed(path: &Path, config: &Config) -> Allowed {
         Role::Client(_) | Role::PointToPoint(_) => None,
     };
     Allowed {
-        scripts: privileges::scripts(config),
+        scripts: script_policy::scripts(config),
         revocations: revocations(path, config),
         remotes: privileges::remotes(config),
         client_directory: client_directory.map(|directory| find(path, directory)),
@@ -148,7 +178,10 @@ mod tests {
     use adit_testbed::Scratch;
 
     use super::*;
-    use crate::host::configuration::{Dialect, read};
+
+    fn read(file: &Path) -> Result<Parsed, Failure> {
+        parse(file, &std::fs::read(file).expect("the file"))
+    }
 
     fn block(kind: &str, text: &str) -> String {
         format!("-----BEGIN {kind}-----\n{text}\n-----END {kind}-----\n")
@@ -170,7 +203,7 @@ mod tests {
         }
         let text = "client\nremote a\nauth-user-pass\ncapath ca\nremote-cert-tls server\n";
         let file = scratch.write("client.conf", text).expect("a file");
-        let Ok(Dialect::OpenVpn(parsed)) = read(&file) else { panic!("a good configuration") };
+        let parsed = read(&file).expect("a good configuration");
         let tls = &parsed.config.tls;
         let ca = tls.ca.as_ref().expect("authorities").text();
         assert_eq!(ca, block("CERTIFICATE", "AAAA") + &block("CERTIFICATE", "BBBB"));
@@ -189,7 +222,7 @@ mod tests {
         assert!(empty.contains("client.conf:4: no certificate in the directory"), "{empty}");
         let beside = format!("{text}<ca>\n{}</ca>\n", block("CERTIFICATE", "FFFF"));
         let file = scratch.write("client.conf", &beside).expect("a file");
-        let Ok(Dialect::OpenVpn(parsed)) = read(&file) else { panic!("a good configuration") };
+        let parsed = read(&file).expect("a good configuration");
         let ca = parsed.config.tls.ca.as_ref().expect("authorities").text();
         assert_eq!(ca, block("CERTIFICATE", "FFFF"));
         std::fs::remove_dir_all(&directory).expect("it is ours");
@@ -198,7 +231,7 @@ mod tests {
         scratch.write("*", &block("CERTIFICATE", "GGGG")).expect("a file");
         let text = "client\nremote a\nauth-user-pass\nca *\nremote-cert-tls server\n";
         let file = scratch.write("client.conf", text).expect("a file");
-        let Ok(Dialect::OpenVpn(parsed)) = read(&file) else { panic!("a good configuration") };
+        let parsed = read(&file).expect("a good configuration");
         assert_eq!(parsed.config.tls.ca.as_ref().expect("authorities").text(), block("CERTIFICATE", "GGGG"));
     }
 
@@ -213,7 +246,7 @@ mod tests {
         let file = scratch.write("client.conf", text).expect("a file");
         let warnings = || {
             let parsed = read(&file).expect("a good configuration");
-            parsed.warnings().iter().map(ToString::to_string).collect::<Vec<_>>()
+            parsed.warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         // What is public may be read, and so may the configuration, as it holds no key.
         for path in [&ca, &file] {

@@ -18,10 +18,10 @@ use adit_openvpn_config::{UserAuth, UserPass};
 use zeroize::Zeroizing;
 
 use super::management::{PendingQueries, Topic};
-use super::prepare::Asking;
-use crate::host::configuration;
-use crate::host::prepare::Notes;
-use crate::host::terminal::{Terminal, Turn, Turns, Waiting};
+use crate::openvpn::adapter::asking::Asking;
+use adit_host::configuration;
+use adit_host::remarks::Notes;
+use adit_host::terminal::{Terminal, Turn, Turns, Waiting};
 
 /// Larger files hold no username and password.
 const MAX_FILE: u64 = 16 << 10;

@@ -14,9 +14,9 @@ use adit_pki::inspect;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::host::ending::Ending;
-use crate::host::log::Logger;
-use crate::host::status::Expiring;
+use adit_host::ending::Ending;
+use adit_host::log::Logger;
+use adit_host::status::report::Expiring;
 
 /// How many days ahead to warn.
 const DAYS_AHEAD: i64 = 60;
@@ -168,7 +168,7 @@ pub(crate) fn expiring(pem: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use adit_openvpn_config::{Log, Process};
+    use adit_host::log::{LogPlace, LogSettings};
     use adit_testbed::Scratch;
     use rcgen::{
         CertificateParams, CertificateRevocationListParams, Issuer, KeyIdMethod, KeyPair, SerialNumber,
@@ -202,7 +202,7 @@ mod tests {
     fn expiry(scratch: &Scratch, own: i64, authority_days: i64, list: i64) -> Expiry {
         std::fs::create_dir_all(scratch.path().join("pki")).unwrap();
         scratch.write("pki/index.json", "{}").unwrap();
-        let role = super::super::tunnel::tests::config("").role;
+        let role = super::super::attempts::tests::config("").role;
         let expiry = Expiry::new(&scratch.path().join("server.conf"), &role);
         let (ca, list) = authority("ca", authority_days, list);
         let certificate = authority("own", own, 0).0.into_bytes();
@@ -249,8 +249,8 @@ mod tests {
     fn the_log_warns_again_in_each_period() {
         let scratch = Scratch::create("expiry").unwrap();
         let path = scratch.path().join("log");
-        let file = Some(Log::File { path: path.clone(), append: false });
-        let log = Logger::new(&Process { log: file, verb: 1, ..Process::default() }).unwrap();
+        let file = Some(LogPlace::File { path: path.clone(), append: false });
+        let log = Logger::new(&LogSettings { place: file, ..LogSettings::default() }).unwrap();
         expiry(&scratch, 59, 90, 90).watch(log, Duration::from_millis(10), Ending::default()).unwrap();
         let count = || std::fs::read_to_string(&path).unwrap().matches("certificate of own").count();
         let tries = (0..3000).any(|_| {

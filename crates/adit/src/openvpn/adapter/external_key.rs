@@ -26,8 +26,8 @@ use self::management::ManagementKey;
 pub(crate) use self::pkcs11::ask_at_terminal;
 use self::pkcs11::{PinPrompt, TokenKey};
 use super::management::{Management, PendingQueries};
-use super::unlock::Fault;
-use crate::host::terminal::Waiting;
+use crate::openvpn::adapter::fault::Fault;
+use adit_host::terminal::Waiting;
 
 /// A key that is held elsewhere.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use adit_core::{IpNet, RouteVia};
 use adit_openvpn_config::{Config, Role};
 use adit_system::Forwarding;
 
-use crate::host::forwarding::name_servers;
+use adit_host::forwarding::name_servers;
 
 /// The forwarding of an OpenVPN server; `None`: it forwards nothing.
 pub(crate) fn of(config: &Config, device: &str) -> Option<Forwarding> {

@@ -6,18 +6,10 @@ use adit_core::{Ended, Severity};
 use adit_openvpn::request::{ConnectionFailure, Event, FailedClient, Request};
 use adit_openvpn::tls::CertificateFault;
 
-use crate::host::log::{Logger, Manner};
-use crate::openvpn::adapter::VERSION;
+use adit_host::log::Logger;
 
 /// What says that a tunnel is there.
 const COMPLETED: &str = "Initialization Sequence Completed";
-
-/// The first line of a process.
-pub(crate) fn begin(log: &mut Logger) {
-    if log.manner() != Manner::Adit {
-        log.log(Severity::Info, VERSION);
-    }
-}
 
 /// What a tunnel has said so far, as its last line depends on it.
 #[derive(Default)]
@@ -48,7 +40,7 @@ impl Lines {
 }
 
 fn write(log: &mut Logger, lines: impl FnOnce() -> Vec<String>) {
-    if log.manner() != Manner::Adit {
+    if !log.manner().is_own() {
         lines().into_iter().for_each(|line| log.log(Severity::Info, line));
     }
 }

@@ -9,6 +9,7 @@ mod commands;
 mod journal;
 mod listener;
 mod outgoing;
+mod output;
 mod pending_auths;
 mod pending_queries;
 mod serve;
@@ -32,13 +33,14 @@ use adit_openvpn_config::{Config, Role};
 use signal_hook::consts::SIGTERM;
 use zeroize::Zeroizing;
 
-use super::reload::Reload;
+use super::password_file::first_line;
 use super::status_file::Form;
-use super::unlock::{self, Fault};
-use crate::host::log::Logger;
-use crate::host::prepare::Notes;
-use crate::host::status::StatusSource;
-use crate::host::terminal::Waiting;
+use crate::openvpn::adapter::fault::Fault;
+use crate::openvpn::adapter::reload_order::Reload;
+use crate::openvpn::adapter::status_source::StatusSource;
+use adit_host::log::Logger;
+use adit_host::remarks::Notes;
+use adit_host::terminal::Waiting;
 use journal::{Journal, Kind};
 use listener::ManagementListener;
 use pending_auths::PendingAuths;
@@ -115,7 +117,7 @@ impl Management {
         let fault = |why: String| ("management", format!("management: {why}"));
         let password = match &settings.password {
             None => None,
-            Some(path) => Some(unlock::first_line(file, path, notes).map_err(fault)?),
+            Some(path) => Some(first_line(file, path, notes).map_err(fault)?),
         };
         if password.as_ref().is_some_and(|password| password.is_empty()) {
             return Err(fault("the file of the password is empty".to_owned()));

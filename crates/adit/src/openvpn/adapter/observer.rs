@@ -11,10 +11,10 @@ use super::external_key::Signing;
 use super::management::Watcher;
 use super::proxies::ProxyPrompt;
 use super::tunnel_scripts::TunnelScripts;
-use crate::host::log::{Logger, Manner};
-use crate::host::notify::Notifier;
-use crate::host::status::StatusSource;
 use crate::openvpn::adapter::log_lines::Lines;
+use crate::openvpn::adapter::status_source::StatusSource;
+use adit_host::log::Logger;
+use adit_host::notify::Notifier;
 
 /// What the protocol can ask.
 pub(crate) struct Asks {
@@ -114,7 +114,7 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
             Event::Ended(Ended::Shutdown) => {
                 self.notifier.stopping();
                 // In OpenVPN's manner, its own line has said so and is the last one.
-                if self.log.manner() == Manner::Adit {
+                if self.log.manner().is_own() {
                     self.log.log(Severity::Info, "ended on request");
                 }
             }

@@ -3,11 +3,11 @@
 use adit_core::{Command, Protocol};
 use adit_io::Handle;
 
-use super::reload::Reload;
 use super::status_file::{self, Form};
-use crate::host::log::Logger;
-use crate::host::signals::{Order, Receiver};
-use crate::host::status::StatusSource;
+use crate::openvpn::adapter::reload_order::Reload;
+use crate::openvpn::adapter::status_source::StatusSource;
+use adit_host::log::Logger;
+use adit_host::signals::{Order, Receiver};
 
 /// How a tunnel takes orders.
 pub(crate) fn receiver<P: Protocol + StatusSource>(

@@ -14,8 +14,8 @@ use adit_io::Handle;
 use adit_openvpn::request::Reply;
 use adit_openvpn_config::{Config, Role};
 
-use crate::host::ending::Ending;
-use crate::host::log::Logger;
+use adit_host::ending::Ending;
+use adit_host::log::Logger;
 
 /// How often names are looked up: a name that follows a changing address has a TTL of about this.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(60);

@@ -1,23 +1,20 @@
 //! A protocol with its parameters, run.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use adit_openvpn::params::ClientParams;
 use adit_openvpn::{Client, Server, StaticTunnel};
-use adit_openvpn_config::{ClientConfig, Config, Parsed, Role};
+use adit_openvpn_config::Role;
 
 use super::management::Management;
-use super::prepare::{self, Asking, Plan, Secured, Settled};
+use super::prepare;
+use super::prepare::{Plan, Secured, Settled};
 use super::reload::{self, ClientKind, PointKind, Reloads, Remotes, ServerKind, StaticKind, Trust};
 use super::run::{Own, Start};
 use super::tunnel::Tunnel;
-use crate::host::failure::Failure;
-use crate::host::startup::Member;
-use crate::host::terminal::Terminal;
-
-/// What a server may ask the person at the terminal, in OpenVPN's words: to open a page, or a question.
-const QUESTIONS: &str = "webauth,openurl,crtext";
+use crate::openvpn::adapter::asking::Asking;
+use adit_host::failure::Failure;
+use adit_host::startup::Member;
 
 impl Tunnel<'_> {
     /// Makes the protocol that the configuration asks for, and runs it until it ends.
@@ -32,7 +29,7 @@ impl Tunnel<'_> {
     ) -> Result<(), Failure> {
         let asking = Asking::Now(management.as_ref(), &member.startup().early);
         let mut log = self.log.clone();
-        let plan = prepare::plan(Arc::make_mut(&mut self.parsed), self.file, &asking, &mut log)?;
+        let plan = prepare::plan(Arc::make_mut(&mut self.parsed), &self.file, &asking, &mut log)?;
         let start = Start { settled, management, member };
         match plan {
             Plan::Static { params, watched, wall, seed } => {
@@ -89,31 +86,4 @@ impl Tunnel<'_> {
         });
         self.run_protocol(watched, (own, reloads), start, |now| Client::new(params, now, seed))
     }
-}
-
-/// How long names that do not exist are looked for. A misspelt one shall not go unnoticed for ever, unless the file
-/// says so.
-pub(crate) fn resolve_timeout(parsed: &Parsed) -> Option<Duration> {
-    let mentioned = parsed.report.iter().any(|entry| entry.directive == "resolv-retry");
-    match &parsed.config.role {
-        Role::Client(client) if mentioned => client.resolve_retry,
-        _ => Some(Duration::ZERO),
-    }
-}
-
-/// Tells the server what it may ask of the person at the terminal.
-pub(crate) fn say_what_can_be_asked(client: &ClientConfig, params: &mut ClientParams) {
-    let says = params.peer_info.iter().any(|(name, _)| name == "IV_SSO");
-    if client.pull && Terminal::is_there() && !says {
-        params.peer_info.push(("IV_SSO".to_owned(), QUESTIONS.to_owned()));
-    }
-}
-
-/// Has the client ask at the management socket, if there is one, before it connects, and for what a proxy wants to know, if the
-/// configuration leaves that open ([`super::proxies::ask_later`]).
-pub(crate) fn ask_before_attempts((config, asks_later): (&Config, bool), params: &mut ClientParams) {
-    params.asks_for_proxy_credentials = asks_later;
-    let Some(management) = &config.process.management else { return };
-    params.asks_to_go_on = true;
-    params.asks_for_remote = management.query_remote || management.query_proxy;
 }

@@ -7,35 +7,14 @@ mod stand_in;
 
 use std::fmt::Display;
 use std::path::Path;
-use std::sync::Arc;
 
 use adit_openvpn_config::Parsed;
 
 pub(crate) use self::plan::{Plan, Secured, plan};
 pub(crate) use self::settle::{Settled, settle};
-use super::management::{Management, PendingQueries};
-use super::tunnel::place;
-use super::unlock::Fault;
-use crate::host::failure::Failure;
-use crate::host::terminal::Waiting;
-
-/// Whether a person or a program can be asked for what the files do not hold.
-pub(crate) enum Asking<'a> {
-    /// The program at the management socket, or the person at the terminal, as long as the start waits.
-    Now(Option<&'a Management>, &'a dyn Waiting),
-    /// No: nothing is started.
-    Never,
-}
-
-impl Asking<'_> {
-    /// The program that answers questions for passwords, if there is one.
-    pub(crate) fn questions(&self) -> Option<Arc<PendingQueries>> {
-        match self {
-            Asking::Now(management, _) => management.and_then(Management::questions),
-            Asking::Never => None,
-        }
-    }
-}
+use crate::openvpn::adapter::fault::Fault;
+use crate::openvpn::adapter::place::place;
+use adit_host::failure::Failure;
 
 /// The failure for a fault of the management socket, with the line of the directive. A fault of `management` itself, such as a port
 /// that is taken or a file that is not there, is the system's and not the configuration's.

@@ -3,15 +3,12 @@
 use std::path::PathBuf;
 
 use adit_core::{IpNet, RouteVia};
-use adit_guard::{Account, MOST_FOLLOWING, Policy, Scripts};
+use adit_guard::{Account, Policy};
 use adit_io::Remote;
 use adit_openvpn_config::{Config, Process, Role, ServerConfig};
 
-use super::{scripts, translate};
-
-/// What names of environment variables begin with that OpenVPN gives a script, if not with a small letter (its manual,
-/// "Environmental Variables").
-const SCRIPT_VARIABLES: [&str; 5] = ["IV_", "UV_", "ID", "X509_", "OPENVPN_"];
+use super::script_policy::scripts;
+use super::translate;
 
 /// `nice` and `mlock`: for threads and memory that come later too.
 pub(crate) fn settle_in(process: &Process) -> Result<(), String> {
@@ -62,36 +59,6 @@ pub(crate) fn complete(policy: &mut Policy, config: &Config, account: Option<&Ac
         .as_ref()
         .filter(|file| file.every.is_some())
         .map(|file| file.path.clone());
-}
-
-/// The scripts of a configuration, if it has any.
-pub(crate) fn scripts(config: &Config) -> Option<Scripts> {
-    let lasting: Vec<Vec<String>> = config.scripts.commands().cloned().collect();
-    let commands = match &config.role {
-        Role::Server(server) => scripts::commands(&server.access),
-        Role::Client(_) | Role::PointToPoint(_) => Vec::new(),
-    };
-    (!commands.is_empty() || !lasting.is_empty()).then(|| Scripts {
-        commands,
-        lasting,
-        ..without_commands(config)
-    })
-}
-
-/// What programs get, whichever they are.
-pub(crate) fn without_commands(config: &Config) -> Scripts {
-    let env = match &config.role {
-        Role::Server(server) => server.access.env.clone(),
-        Role::Client(client) => [client.peer_info.clone(), config.scripts.env.clone()].concat(),
-        Role::PointToPoint(_) => config.scripts.env.clone(),
-    };
-    Scripts {
-        variables: env.into_iter().map(|(name, _)| name).collect(),
-        most_following: MOST_FOLLOWING,
-        prefixes: SCRIPT_VARIABLES.map(str::to_owned).to_vec(),
-        directory: config.process.tmp_dir.clone().unwrap_or_else(std::env::temp_dir),
-        ..Scripts::default()
-    }
 }
 
 /// The remotes of a client, as its file has them.

@@ -17,8 +17,8 @@ use adit_openvpn_config::{
 use zeroize::Zeroizing;
 
 use super::management::{PendingQueries, Topic};
-use crate::host::configuration;
-use crate::host::terminal::{Terminal, Turns, Waiting};
+use adit_host::configuration;
+use adit_host::terminal::{Terminal, Turns, Waiting};
 
 /// Larger files hold no username and password.
 const MAX_FILE: u64 = 16 << 10;
@@ -333,7 +333,7 @@ mod tests {
             ("proto tcp-client\nhttp-proxy 192.0.2.1 3128 stdin basic\n", true, Topic::HttpProxy),
             ("", false, Topic::HttpProxy),
         ] {
-            let mut config = crate::openvpn::adapter::tunnel::tests::config(lines);
+            let mut config = crate::openvpn::adapter::attempts::tests::config(lines);
             assert_eq!(ask_later(&config), asks, "{lines}");
             let Role::Client(client) = &config.role else { panic!("a client") };
             assert_eq!(topics(client), [wanted.clone(), wanted.clone(), wanted], "{lines}");
@@ -345,7 +345,8 @@ mod tests {
 
     #[test]
     fn a_proxy_of_several_servers_is_asked_about_once() {
-        let mut config = crate::openvpn::adapter::tunnel::tests::config("socks-proxy 192.0.2.1 1080 stdin\n");
+        let mut config =
+            crate::openvpn::adapter::attempts::tests::config("socks-proxy 192.0.2.1 1080 stdin\n");
         let mut asked = Vec::new();
         let answer = ask_by(&mut config, |_, host| {
             asked.push(host.to_owned());

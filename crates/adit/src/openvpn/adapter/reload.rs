@@ -3,8 +3,7 @@
 mod kinds;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use adit_core::{Route, Severity};
@@ -13,28 +12,12 @@ use adit_io::Handle;
 use adit_openvpn_config::{Config, Parsed, PerClient};
 
 use super::changes::{self, Changes, Place, Since};
-use super::tunnel::place;
-use super::unlock::Fault;
-use super::{configuration, plan, revocations};
-use crate::host::log::Logger;
+use super::reload_order::Reload;
+use super::{attempts, configuration, revocations};
+use crate::openvpn::adapter::fault::Fault;
+use crate::openvpn::adapter::place::place;
+use adit_host::log::Logger;
 pub(crate) use kinds::{ClientKind, PointKind, Remotes, ServerKind, StaticKind, Trust};
-
-/// What a tunnel does on SIGHUP. Copies do the same.
-#[derive(Clone)]
-pub(crate) struct Reload(Arc<Mutex<dyn FnMut() + Send>>);
-
-impl Reload {
-    /// Begins it, and does not wait for it: files may lie on slow disks.
-    pub(crate) fn begin(&self) {
-        let work = Arc::clone(&self.0);
-        let work = move || {
-            let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
-            (*work)();
-        };
-        // Without a thread nothing changes; the next signal tries again.
-        let _ = thread::Builder::new().name("adit-reload".to_owned()).spawn(work);
-    }
-}
 
 /// Makes what a tunnel does on SIGHUP, once it is set up.
 pub(crate) type Reloads<P> = Box<dyn FnOnce(Source, Handle<P>) -> Reload>;
@@ -109,7 +92,7 @@ impl Source {
             .configuration()
             .map_err(|error| format!("{}: it cannot be read: {error}", file.display()))?;
         let new = configuration::parse_gathered(&file, &gathered).map_err(|failure| failure.to_string())?;
-        self.resolve_timeout = plan::resolve_timeout(&new);
+        self.resolve_timeout = attempts::resolve_timeout(&new);
         let old = Arc::clone(&self.holds);
         let changes =
             changes::compare(&new, &old.config).map_err(|why| format!("{}: {why}", file.display()))?;

@@ -16,10 +16,10 @@ use adit_openvpn_config::Crl;
 use adit_pki::{RevocationError, Revocations};
 
 use super::expiry::Expiry;
-use crate::host::configuration;
-use crate::host::ending::Ending;
-use crate::host::log::Logger;
-use crate::host::terminal::{Turn, Turns};
+use adit_host::configuration;
+use adit_host::ending::Ending;
+use adit_host::log::Logger;
+use adit_host::terminal::{Turn, Turns};
 
 /// How often to look. A client that was let in meanwhile goes when the change is seen.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

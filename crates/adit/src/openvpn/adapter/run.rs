@@ -8,6 +8,7 @@ use adit_core::{Ended, Severity, escaped};
 use adit_guard::{Account, Helper, HelperAccess, Policy};
 use adit_io::{Driver, DriverError, Handle, MakeCodec};
 use adit_openvpn_config::{Config, NameServerSetting, PerClient, Role};
+use time::OffsetDateTime;
 
 use super::back_ends::{self, BackEnds, Programs};
 use super::clients::{self, Clients};
@@ -18,33 +19,26 @@ use super::management::Management;
 use super::observer::{Asks, LogObserver};
 use super::prepare::Settled;
 use super::proxies::ProxyPrompt;
-use super::reload::{Reload, Reloads, Source};
+use super::reload::{Reloads, Source};
 use super::scripts::{self, Scripts};
 use super::tunnel::Tunnel;
 use super::tunnel_scripts::{self, Control, End, TunnelScripts};
 use super::{
-    codec, forwarding as server_forwarding, orders, plan, privileges as own_privileges, revocations,
-    status_file, translate,
+    attempts, codec, configuration, forwarding as server_forwarding, orders, privileges as own_privileges,
+    revocations, status_file, translate,
 };
-use crate::host::ending::{EndOnDrop, Ending};
-use crate::host::failure::Failure;
-use crate::host::helper::Dialect;
-use crate::host::log::Manner;
-use crate::host::notify::Notifier;
-use crate::host::startup::Member;
-use crate::host::status::{self, OtherTables, StatusSource};
-use crate::host::{forwarding, privileges};
 use crate::openvpn::adapter::peer_names::PeerNames;
-
-/// What may change while the tunnel runs.
-pub(crate) struct Watched {
-    /// `crl-verify`.
-    pub(crate) revocations: Option<revocations::Source>,
-    /// What expires.
-    pub(crate) expiry: Expiry,
-    /// The names of the only peer.
-    pub(crate) names: Option<PeerNames>,
-}
+use crate::openvpn::adapter::reload_order::Reload;
+use crate::openvpn::adapter::status_source::{StatusSource, rows};
+use crate::openvpn::adapter::watched::Watched;
+use adit_host::ending::{EndOnDrop, Ending};
+use adit_host::failure::Failure;
+use adit_host::helper;
+use adit_host::notify::Notifier;
+use adit_host::startup::Member;
+use adit_host::status::report::Expiring;
+use adit_host::status::{self, OtherTables};
+use adit_host::{forwarding, privileges};
 
 /// What authenticates us.
 #[derive(Default)]
@@ -158,15 +152,15 @@ impl Tunnel<'_> {
     /// The device and the listening sockets.
     fn driver<P: StatusSource>(&mut self) -> Result<Driver<P>, Failure> {
         let leaves_names = self.leaves_names_as_openvpn();
-        let (args, parsed) = (self.args, &self.parsed);
-        let mut config = translate::driver_config(&parsed.config, args.offloads, args.workers);
-        if args.workers > 1 && !config.remotes.is_empty() {
+        let (options, parsed) = (self.options, &self.parsed);
+        let mut config = translate::driver_config(&parsed.config, options.offloads, options.workers);
+        if options.workers > 1 && !config.remotes.is_empty() {
             let text = "--workers changes nothing for a client: one peer is served by one worker";
             self.log.log(Severity::Info, text);
         }
-        config.resolv_conf.clone_from(&args.resolv_conf);
+        config.resolv_conf.clone_from(&options.resolv_conf);
         config.execution.leaves_names |= leaves_names;
-        config.kill_switch = args.kill_switch.is_some();
+        config.kill_switch = options.kill_switch.is_some();
         own_privileges::settle_in(&parsed.config.process).map_err(Failure::World)?;
         let make_codec: MakeCodec<P> = match parsed.config.socket.passtos {
             true => codec::openvpn_with_dscp,
@@ -184,7 +178,7 @@ impl Tunnel<'_> {
     fn leaves_names_as_openvpn(&mut self) -> bool {
         let Config { role, scripts, .. } = &self.parsed.config;
         let by_default = scripts.names == NameServerSetting::Default;
-        let leaves = by_default && self.log.manner() != Manner::Adit;
+        let leaves = by_default && !self.log.manner().is_own();
         if leaves && scripts.up.is_none() && matches!(role, Role::Client(_)) {
             let text = "name servers that the server pushes are not set, as by OpenVPN 2.6: write `dns-updown force` to have them set";
             self.log.log(Severity::Info, text);
@@ -204,12 +198,12 @@ impl Tunnel<'_> {
         let usage = self.log.clone();
         tables.add(move || usage.usage());
         let beside = status::Beside {
-            expiry: Some(expiry.clone()),
+            expiring: Some(expiring(expiry)),
             confinement: member.startup().confinement.clone(),
             tables: tables.clone(),
             endpoints: self.shared.as_ref().map(|shared| shared.names.clone()).unwrap_or_default(),
         };
-        let socket = match status::serve(&self.name, handle.clone(), beside) {
+        let socket = match status::serve(&self.name, handle.clone(), rows(), beside) {
             Ok(socket) => Some(socket),
             // A tunnel that cannot be asked for its status is still a tunnel.
             Err(error) => {
@@ -259,11 +253,11 @@ impl Tunnel<'_> {
         policy.removed_at_end =
             own_privileges::files_of(config, shown.socket.as_ref().map(status::Socket::path));
         policy.names = watched.names.as_ref().map(PeerNames::hosts).unwrap_or_default();
-        policy.without_sandbox = self.args.no_sandbox;
+        policy.without_sandbox = self.options.no_sandbox;
         policy.replaces_remotes = config.process.management.as_ref().is_some_and(|it| it.query_remote);
         policy.replaces_proxies = config.process.management.as_ref().is_some_and(|it| it.query_proxy);
-        policy.configuration = Some(self.file.to_owned());
-        let mut helper = privileges::start_helper(Dialect::OpenVpn, policy, self.args.in_background)
+        policy.configuration = Some(self.file.clone());
+        let mut helper = helper::start(&configuration::helper_of(), policy, self.options.in_background)
             .map_err(Failure::World)?;
         helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));
         Ok(helper)
@@ -296,9 +290,9 @@ impl Tunnel<'_> {
     ) -> Result<Reload, Failure> {
         let known = self.as_read.config.routes.len();
         let source = Source {
-            file: self.file.to_owned(),
+            file: self.file.clone(),
             start: Arc::clone(&self.as_read),
-            resolve_timeout: plan::resolve_timeout(&self.as_read),
+            resolve_timeout: attempts::resolve_timeout(&self.as_read),
             holds: Arc::clone(&self.as_read),
             looked_up: self.parsed.config.routes.get(known..).unwrap_or_default().to_vec(),
             per_client,
@@ -332,7 +326,7 @@ impl Tunnel<'_> {
     /// The helper of the programs that judge passwords, if there are any.
     fn back_end_helper(&mut self) -> Result<Option<Helper>, Failure> {
         let Some(policy) = back_ends::policy(&self.parsed.config) else { return Ok(None) };
-        let mut helper = privileges::start_helper(Dialect::OpenVpn, policy, self.args.in_background)
+        let mut helper = helper::start(&configuration::helper_of(), policy, self.options.in_background)
             .map_err(Failure::World)?;
         helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));
         Ok(Some(helper))
@@ -344,7 +338,7 @@ impl Tunnel<'_> {
             Some(shared) => shared.take_forwarding(&self.name),
             None => server_forwarding::of(&self.parsed.config, device),
         };
-        forwarding::start(forwarding, device, self.args, &mut self.log)
+        forwarding::start(forwarding, device, self.options, &mut self.log)
     }
 
     fn start_back_ends<P: StatusSource>(
@@ -381,8 +375,8 @@ impl Tunnel<'_> {
 
     fn script_environment(&self) -> Vec<(String, String)> {
         let parsed = &self.parsed;
-        let daemon = parsed.has("daemon") || self.args.in_background;
-        tunnel_scripts::environment::base(&parsed.config, self.file, daemon)
+        let daemon = parsed.has("daemon") || self.options.in_background;
+        tunnel_scripts::environment::base(&parsed.config, &self.file, daemon)
     }
 
     /// The programs that run when the tunnel comes up and goes down, if there are any.
@@ -402,7 +396,7 @@ impl Tunnel<'_> {
             Role::Server(_) => End::Serves,
         };
         let launcher = if any { Some(helper.scripts().map_err(no_helper)?) } else { None };
-        let control = Control::new(handle.clone(), self.log.clone(), self.args.in_background);
+        let control = Control::new(handle.clone(), self.log.clone(), self.options.in_background);
         let base = self.script_environment();
         let mut scripts = TunnelScripts::start(config.scripts.clone(), end, base, (launcher, control))
             .map_err(no_thread)?;
@@ -454,6 +448,12 @@ fn no_thread(error: io::Error) -> Failure {
 
 fn world(error: DriverError) -> Failure {
     Failure::World(error.to_string())
+}
+
+/// The certificates and lists that have expired or will soon, whenever a report is asked for.
+fn expiring(expiry: &Expiry) -> Box<dyn Fn() -> Vec<Expiring> + Send> {
+    let expiry = expiry.clone();
+    Box::new(move || expiry.near(OffsetDateTime::now_utc()))
 }
 
 fn status_form(config: &Config) -> status_file::Form {

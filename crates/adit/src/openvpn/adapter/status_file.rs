@@ -15,9 +15,9 @@ use adit_io::{Handle, IoStatus, local_time, unix_at_origin, unix_now};
 use adit_openvpn::request::PeerInfo;
 use adit_openvpn_config::StatusFile;
 
-use crate::host::log::Logger;
-use crate::host::status::StatusSource;
 use crate::openvpn::adapter::VERSION;
+use crate::openvpn::adapter::status_source::StatusSource;
+use adit_host::log::Logger;
 
 #[cfg(test)]
 mod consumers;

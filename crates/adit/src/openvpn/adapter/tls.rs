@@ -59,7 +59,7 @@ fn versions(config: &Config) -> Vec<&'static SupportedProtocolVersion> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::openvpn::adapter::tunnel::tests::config;
+    use crate::openvpn::adapter::attempts::tests::config;
 
     /// The numbers of versions, of suites of TLS 1.3 and of TLS 1.2, and of groups, in the order of offering.
     fn left_by(lines: &str) -> [Vec<u16>; 4] {

@@ -1,7 +1,5 @@
 //! Our own certificate and key, decrypted with a password where they are encrypted: `askpass`, `pkcs12`.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use adit_openvpn::credentials::Credentials;
@@ -11,19 +9,15 @@ use adit_pki::encrypted_key::{EncryptedKeyError, decrypt, is_encrypted};
 use adit_pki::pkcs12;
 use zeroize::Zeroizing;
 
+use super::fault::Fault;
 use super::management::Topic;
-use super::prepare::Asking;
-use crate::host::configuration;
-use crate::host::prepare::Notes;
-use crate::host::terminal::Terminal;
+use super::password_file::first_line;
+use crate::openvpn::adapter::asking::Asking;
+use adit_host::remarks::Notes;
+use adit_host::terminal::Terminal;
 
-/// Larger files hold no password.
-const MAX_FILE: u64 = 16 << 10;
 /// How often a person is asked for a password.
 const TRIES: usize = 3;
-
-/// A directive at fault, and why.
-pub(crate) type Fault = (&'static str, String);
 
 /// What the configuration in `file` says of who we are and whom we trust, decrypted.
 pub(crate) fn credentials(
@@ -171,27 +165,4 @@ impl Passwords<'_> {
             }
         }
     }
-}
-
-/// The password in the first line of the file at `path`, which the configuration in `file` names.
-pub(crate) fn first_line(
-    file: &Path,
-    path: &Path,
-    notes: &mut dyn Notes,
-) -> Result<Zeroizing<String>, String> {
-    let path = configuration::find(file, path);
-    let shown = path.display();
-    let metadata = fs::metadata(&path).map_err(|error| format!("{shown} cannot be read: {error}"))?;
-    if metadata.len() > MAX_FILE {
-        return Err(format!("{shown} is too large for a password"));
-    }
-    if metadata.mode() & 0o077 != 0 {
-        let text = format_args!(
-            "{shown} holds a password, and others than its owner can read it: chmod 600 {shown}"
-        );
-        notes.warn(&text);
-    }
-    let text = fs::read_to_string(&path).map(Zeroizing::new);
-    let text = text.map_err(|error| format!("{shown} cannot be read: {error}"))?;
-    Ok(Zeroizing::new(text.lines().next().unwrap_or_default().to_owned()))
 }

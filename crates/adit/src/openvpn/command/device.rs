@@ -5,8 +5,8 @@ use adit_io::{Tun, TunConfig, TunOwner};
 use adit_system::Netlink;
 
 use super::stand_alone::argument;
-use crate::host::exit;
-use crate::host::failure::Failure;
+use adit_host::exit;
+use adit_host::failure::Failure;
 use adit_openvpn_config::CommandLineOption;
 
 /// `--mktun --dev NAME [--user USER] [--group GROUP]`.

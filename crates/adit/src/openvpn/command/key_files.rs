@@ -14,8 +14,8 @@ use rand_core::{OsRng, TryRngCore as _};
 use zeroize::Zeroizing;
 
 use super::stand_alone::argument;
-use crate::host::exit;
-use crate::host::failure::Failure;
+use adit_host::exit;
+use adit_host::failure::Failure;
 
 /// What `--genkey secret` writes before the key.
 const STATIC_KEY_HEAD: &str = "#\n# 2048 bit OpenVPN static key\n#\n";

@@ -7,10 +7,10 @@ use adit_core::configuration::Kind;
 use adit_openvpn_config::{COMMAND_LINE, CommandLineOption, Pkcs11Provider, directive, directives};
 
 use super::{device, key_files, lists};
-use crate::host::exit;
-use crate::host::failure::Failure;
 use crate::openvpn::adapter::external_key::ask_at_terminal;
 use crate::openvpn::adapter::{VERSION, pkcs11};
+use adit_host::exit;
+use adit_host::failure::Failure;
 
 /// Runs the command that is among the options, if one is. `None`: they are for a tunnel.
 ///

@@ -7,7 +7,7 @@ use adit_guard::{Allowed, Gathered, Scripts};
 use adit_wireguard_config as wireguard;
 
 use super::saved;
-use crate::host::configuration::{is_exposed, warning};
+use adit_host::configuration::{is_exposed, warning};
 
 /// The interface has the name of its file, as in wg-quick.
 pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<wireguard::Parsed, Failure> {

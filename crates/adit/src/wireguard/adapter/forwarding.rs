@@ -4,7 +4,7 @@ use adit_core::Transport;
 use adit_system::Forwarding;
 use adit_wireguard_config as wireguard;
 
-use super::wg_quick::allowed_ips;
+use crate::wireguard::adapter::network::allowed_ips;
 
 /// The forwarding of a WireGuard interface; `None`: it forwards nothing.
 pub(crate) fn of(config: &wireguard::Config, device: &str) -> Option<Forwarding> {

@@ -29,7 +29,7 @@ use zeroize::Zeroizing;
 use self::clock::ClockWatch;
 use self::observer::InterfaceObserver;
 use self::timestamps::TimestampFile;
-use crate::host::log::Logger;
+use adit_host::log::Logger;
 
 pub(crate) use self::blocked::BlockedFile;
 pub(crate) use self::observer::{Begin, Watch};

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use adit_wireguard_config::{Parsed, Table};
 
-use crate::host::failure::Failure;
-use crate::host::prepare::Notes;
 use crate::openvpn::adapter::tunnel_scripts::check::is_program;
-use crate::wireguard::adapter::wg_quick::{Streams, network};
+use crate::wireguard::adapter::network;
+use crate::wireguard::adapter::streams::Streams;
+use adit_host::failure::Failure;
+use adit_host::remarks::Notes;
 
 /// Reads the certificates of authorities that the file names, and finds its routing table and its programs. Commands of `PreUp` may
 /// make all of these. The result for a file with `PreUp` is therefore `None`: its certificates and its table are looked for after
@@ -60,4 +61,34 @@ fn programs(file: &Path, parsed: &Parsed) -> Result<(), Failure> {
 fn table(file: &Path, parsed: &Parsed) -> Result<(), Failure> {
     network::check_name(&parsed.config.interface.table)
         .map_err(|why| network::at_line(parsed, file, "Table", &why))
+}
+
+#[cfg(test)]
+mod tests {
+    use adit_host::remarks::Remarks;
+    use adit_testbed::Scratch;
+
+    use super::*;
+    use crate::wireguard::adapter::configuration;
+
+    #[test]
+    fn what_a_file_names_is_looked_for_unless_commands_may_make_it() {
+        let scratch = Scratch::create("prepare").expect("a directory");
+        let key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+        let check = |lines: &str| {
+            let text = format!("[Interface]\nPrivateKey = {key}\n{lines}\n[Peer]\nPublicKey = {key}\n");
+            let file = scratch.write("wg7.conf", &text).expect("a file");
+            let parsed = configuration::parse(&file, text.as_bytes()).expect("a good file");
+            let mut remarks = Remarks::default();
+            let prepared = prepare(&file, &parsed, &mut remarks).map(drop);
+            prepared.map(|()| remarks).map_err(|failure| failure.why().to_owned())
+        };
+        assert!(check("Table = 7").expect("it can be used").left_open.is_empty());
+        let why = check("Table = no-such-table").expect_err("there is no such table");
+        assert!(why.contains("wg7.conf:3: there is no routing table `no-such-table`"), "{why}");
+        let why = check("#adit: client-connect = /nowhere/program").expect_err("there is no such program");
+        assert!(why.contains("wg7.conf:3: client-connect: /nowhere/program: No such file"), "{why}");
+        let remarks = check("PreUp = true\nTable = no-such-table").expect("it may be made");
+        assert!(remarks.left_open.len() == 1 && remarks.left_open[0].contains("wg7.conf:3"), "{remarks:?}");
+    }
 }

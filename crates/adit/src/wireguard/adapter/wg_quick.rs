@@ -4,13 +4,11 @@
 mod access;
 mod hooks;
 mod names;
-pub(crate) mod network;
 mod orders;
 mod reload;
 mod save;
-mod streams;
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use adit_core::{Ended, Severity, TunnelSettings, escaped};
@@ -23,29 +21,30 @@ use adit_wireguard_config::{self as file, Parsed};
 use self::access::Access;
 use self::hooks::{Hooks, Moment};
 use self::names::{Endpoints, Families, NamedPeers, Resolver};
-use self::network::Routes;
-pub(crate) use self::network::allowed_ips;
 use self::orders::Orders;
 use self::reload::Holds;
-pub(crate) use self::streams::Streams;
+use super::network::{self, Routes};
+use super::status_rows::ROWS;
+use super::streams::Streams;
 use super::{configuration, forwarding as file_forwarding, prepare};
-use crate::host::endpoints::Shared;
-use crate::host::failure::{Failure, tell_end};
-use crate::host::helper::Dialect;
-use crate::host::log::Logger;
-use crate::host::notify::Notifier;
-use crate::host::options::Options;
-use crate::host::startup::Member;
-use crate::host::{forwarding, privileges, status};
 use crate::wireguard::adapter::interface as wireguard;
 use crate::wireguard::adapter::interface::{Settings, SharedTunnel, UapiSocket};
+use adit_host::endpoints::Shared;
+use adit_host::failure::{Failure, tell_end};
+use adit_host::log::Logger;
+use adit_host::notify::Notifier;
+use adit_host::options::Options;
+use adit_host::startup::Member;
+use adit_host::{adapter, forwarding, helper, status};
 
 /// A file that was read and found good, and what its tunnel is called.
 pub(crate) struct Tunnel<'a> {
-    /// The command line.
-    pub(crate) args: &'a Options,
+    /// The options of the process.
+    pub(crate) options: &'a Options,
     /// The file.
-    pub(crate) file: &'a Path,
+    pub(crate) file: PathBuf,
+    /// The place of the file among those of the process.
+    pub(crate) number: usize,
     /// What the log calls it.
     pub(crate) name: String,
     /// The process runs others too.
@@ -58,36 +57,33 @@ pub(crate) struct Tunnel<'a> {
     pub(crate) shared: Option<Shared>,
 }
 
-impl Tunnel<'_> {
-    /// Runs the tunnel until it ends.
-    ///
-    /// # Errors
-    /// Why it did not come up, or ended unasked. The log has it too, where that is not what the person who started
-    /// the program sees.
-    pub(crate) fn run(self, member: Member<'_>) -> Result<(), Failure> {
+impl adapter::Tunnel for Tunnel<'_> {
+    fn run(self: Box<Self>, member: Member<'_>) -> Result<(), Failure> {
         let _flush = self.log.flush_on_drop();
         let (mut log, name, has_others) = (self.log.clone(), self.name.clone(), self.has_others);
         let outcome = self.start(&member);
         tell_end(&outcome, &mut log, (&name, has_others));
         outcome
     }
+}
 
+impl Tunnel<'_> {
     fn start(mut self, member: &Member<'_>) -> Result<(), Failure> {
         for warning in &self.parsed.warnings {
             self.log.log(Severity::Warning, warning);
         }
-        let prepared = prepare::prepare(self.file, &self.parsed, &mut self.log)?;
+        let prepared = prepare::prepare(&self.file, &self.parsed, &mut self.log)?;
         let interface = self.interface().to_owned();
-        let hooks = Hooks::new(self.file, &interface, &self.parsed);
+        let hooks = Hooks::new(&self.file, &interface, &self.parsed);
         hooks.run(Moment::PreUp, &mut self.log)?;
-        let resolver = match self.args.kill_switch {
+        let resolver = match self.options.kill_switch {
             None => Resolver::System,
-            Some(_) => Resolver::Marked(self.args.resolv_conf.as_deref()),
+            Some(_) => Resolver::Marked(self.options.resolv_conf.as_deref()),
         };
         let by = (&resolver, Families::of_the_system());
-        let endpoints = names::look_up(self.file, &self.parsed, by, &mut self.log)?;
+        let endpoints = names::look_up(&self.file, &self.parsed, by, &mut self.log)?;
         let (settings, routes) = self.settings(&endpoints)?;
-        let streams = prepared.map_or_else(|| Streams::new(self.file, &self.parsed.config), Ok)?;
+        let streams = prepared.map_or_else(|| Streams::new(&self.file, &self.parsed.config), Ok)?;
         let mut tunnel = self.set_up(&interface, (settings.clone(), routes), &endpoints, &streams)?;
         let socket = UapiSocket::bind(&interface).map_err(Failure::World)?;
         tunnel.listen(socket).map_err(no_thread)?;
@@ -108,14 +104,14 @@ impl Tunnel<'_> {
         let words = peers.words();
         tunnel.watch(Box::new(move |event| words.event(event)));
         let files = access.files().map_err(no_helper)?;
-        let keeps_mark = self.args.kill_switch.is_some() || routes.go_by_mark();
+        let keeps_mark = self.options.kill_switch.is_some() || routes.go_by_mark();
         let named = NamedPeers::new(config);
         let _names = named.watch(&access, tunnel.orders(), self.log.clone()).map_err(no_thread)?;
         let access = peers.words();
         let holds =
             Holds { config: config.clone(), settings, routes, access, named, streams, keeps_mark, files };
         let beside = (tunnel.orders(), holds);
-        let orders = Orders::new(self.file.to_owned(), beside, waiting, self.log.clone());
+        let orders = Orders::new(self.file.clone(), beside, waiting, self.log.clone());
         member.take_orders(orders.receiver()).map_err(no_signals)?;
         let notifier = Notifier::of(&self.name, self.has_others);
         notifier.status("set up");
@@ -143,7 +139,7 @@ impl Tunnel<'_> {
             Some(shared) => shared.take_forwarding(&self.name),
             None => file_forwarding::of(&self.parsed.config, interface),
         };
-        forwarding::start(found, interface, self.args, &mut self.log)
+        forwarding::start(found, interface, self.options, &mut self.log)
     }
 
     /// Starts the helper with all that it is for.
@@ -156,14 +152,14 @@ impl Tunnel<'_> {
         let allowed = configuration::allowed(&self.parsed.config);
         let mut policy = tunnel.policy(true);
         policy.removed_at_end.extend(shown.map(status::Socket::path));
-        policy.configuration = Some(self.file.to_owned());
+        policy.configuration = Some(self.file.clone());
         policy.writes_configuration = allowed.writes_configuration;
         policy.names = allowed.names.unwrap_or_default();
         policy.scripts = allowed.scripts;
-        policy.without_sandbox = self.args.no_sandbox;
+        policy.without_sandbox = self.options.no_sandbox;
         policy.starts_programs = routes.go_by_mark();
-        let mut helper = privileges::start_helper(Dialect::WireGuard, policy, self.args.in_background)
-            .map_err(Failure::World)?;
+        let mut helper =
+            helper::start(&super::helper_of(), policy, self.options.in_background).map_err(Failure::World)?;
         helper.reports().into_iter().for_each(|report| self.log.log(report.severity, report));
         Ok(helper)
     }
@@ -176,12 +172,12 @@ impl Tunnel<'_> {
         tables: status::OtherTables,
     ) -> Option<status::Socket> {
         let beside = status::Beside {
-            expiry: None,
+            expiring: None,
             confinement: member.startup().confinement.clone(),
             tables,
             endpoints: self.shared.as_ref().map(|shared| shared.names.clone()).unwrap_or_default(),
         };
-        let served = status::serve(&self.name, handle, beside);
+        let served = status::serve(&self.name, handle, ROWS, beside);
         served
             .inspect_err(|error| {
                 let text = format_args!("`adit status` will not see this tunnel: {error}");
@@ -202,9 +198,10 @@ impl Tunnel<'_> {
         let path = netlink.path_mtu(&addresses).map_err(no_netlink)?;
         let of_device = self.shared.as_ref().and_then(|shared| shared.terms).map(|terms| terms.mtu);
         let mtu = of_device.unwrap_or_else(|| network::mtu(&self.parsed.config.interface, path));
-        let kill_switch = self.args.kill_switch.map(|_| kill_switch_mark(self.args, self.file, &self.parsed));
+        let kill_switch =
+            self.options.kill_switch.map(|_| network::kill_switch_mark(&self.parsed.config, self.number));
         let routes = network::routes(&self.parsed.config, kill_switch)
-            .map_err(|why| network::at_line(&self.parsed, self.file, "Table", &why))?;
+            .map_err(|why| network::at_line(&self.parsed, &self.file, "Table", &why))?;
         Ok((network::settings(&self.parsed.config, mtu, routes), routes))
     }
 
@@ -220,19 +217,19 @@ impl Tunnel<'_> {
         let tun = TunConfig {
             name: Some(interface.to_owned()),
             mtu: Some(mtu.into()),
-            offloads: self.args.offloads,
+            offloads: self.options.offloads,
             ..TunConfig::default()
         };
-        let mut driver = wireguard::driver_config(tun, self.args.workers);
+        let mut driver = wireguard::driver_config(tun, self.options.workers);
         driver.changes_routing = self.shared.is_none();
-        driver.kill_switch = self.args.kill_switch.is_some();
+        driver.kill_switch = self.options.kill_switch.is_some();
         if let Some(terms) = self.shared.as_ref().and_then(|shared| shared.terms) {
             driver.tun.txqueuelen = terms.txqueuelen;
             driver.dataplane.client_to_client = terms.client_to_client;
         }
         // The servers' device may carry larger packets than the links of WireGuard's peers.
         let most = if self.shared.is_some() { wireguard::MTU } else { u16::MAX };
-        driver.resolv_conf.clone_from(&self.args.resolv_conf);
+        driver.resolv_conf.clone_from(&self.options.resolv_conf);
         driver.socket_routing.mark = routes.own_mark();
         streams.set_up(&mut driver, &self.parsed.config, routes.mark);
         let settings = Settings {
@@ -255,12 +252,6 @@ impl Tunnel<'_> {
         }
         wireguard::Tunnel::set_up(settings, self.log.clone()).map_err(Failure::World)
     }
-}
-
-/// The firewall mark by which the kill switch knows the datagrams of a file's tunnel.
-pub(crate) fn kill_switch_mark(args: &Options, file: &Path, parsed: &Parsed) -> u32 {
-    let number = args.files.iter().position(|other| other == file);
-    network::kill_switch_mark(&parsed.config, number.unwrap_or_default())
 }
 
 /// What `wg` sets of a file: an interface without peers becomes what the file says.

@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 
 use super::environment::LogLevel;
-use crate::host::{background, exit};
+use adit_host::{background, exit};
 
 /// Starts this program once more, and waits until that is ready or has failed, which it then has told.
 ///

@@ -11,12 +11,12 @@ use rustls::SignatureScheme;
 
 use super::CurrentStep;
 use super::encoding::{Kind, digest_info, ecdsa_der, pss_block};
-use crate::host::terminal::{Terminal, Turns, Waiting};
+use crate::openvpn::adapter::fault::Fault;
 use crate::openvpn::adapter::management::{Listed, PendingQueries, Topic};
 use crate::openvpn::adapter::pkcs11::{
     Ability, Cards, Found, Identity, Listing, Operation, Outcome, Pin, Provider,
 };
-use crate::openvpn::adapter::unlock::Fault;
+use adit_host::terminal::{Terminal, Turns, Waiting};
 
 /// How often a PIN is asked for, for one signature. Many tokens lock themselves after as many wrong ones (pkcs11-helper's
 /// default, too).

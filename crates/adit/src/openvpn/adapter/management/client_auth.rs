@@ -8,7 +8,8 @@ use adit_openvpn_config::parse_client_file;
 use zeroize::Zeroizing;
 
 use super::CommandContext;
-use super::session::{Output, Session};
+use super::session::Session;
+use crate::openvpn::adapter::management::output::Output;
 use crate::openvpn::adapter::status_file::Form;
 
 /// Longest text for one client in bytes.
@@ -80,7 +81,7 @@ pub(super) fn run(
     out: &mut Output,
 ) {
     if !is_server(context) {
-        let unsupported = super::commands::unsupported(name);
+        let unsupported = crate::openvpn::adapter::management::output::unsupported(name);
         match name {
             "client-auth" => session.skip_block(unsupported),
             _ => out.line(&unsupported),

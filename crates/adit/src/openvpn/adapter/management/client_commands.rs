@@ -8,9 +8,9 @@ use adit_openvpn_config as file;
 use base64ct::{Base64, Encoding as _};
 use zeroize::Zeroizing;
 
-use super::commands::unsupported;
-use super::session::Output;
 use super::{CommandContext, Topic};
+use crate::openvpn::adapter::management::output::Output;
+use crate::openvpn::adapter::management::output::unsupported;
 use crate::openvpn::adapter::status_file::Form;
 
 /// Longest name of a host (RFC 1035 section 2.3.4).

@@ -9,10 +9,11 @@ use adit_core::{Command, Severity, Transport};
 use adit_openvpn::request::Reply;
 
 use super::journal::Kind;
-use super::session::{Next, Output, Session};
+use super::session::{Next, Session};
 use super::tunnel::{Load, Peer};
 use super::{CommandContext, client_auth, client_commands, texts};
 use crate::openvpn::adapter::VERSION;
+use crate::openvpn::adapter::management::output::{Output, unsupported};
 use crate::openvpn::adapter::status_file::Form;
 
 /// What `help` shows.
@@ -146,10 +147,6 @@ fn needed(name: &str) -> (usize, bool) {
         "client-pending-auth" => (4, false),
         _ => (0, true),
     }
-}
-
-pub(super) fn unsupported(name: &str) -> String {
-    format!("ERROR: The '{name}' command is not supported by the current daemon mode")
 }
 
 /// What to say of a command that OpenVPN has, or of one that there is not.

@@ -6,10 +6,12 @@ use std::time::Instant;
 use adit_core::is_unprintable;
 use zeroize::Zeroizing;
 
-use super::session::{MOST_WAITING, Next, Output, Session};
+use super::session::{Next, Session};
 use super::testing::{desk_of_with, no_log};
-use crate::host::log::Logger;
+use crate::openvpn::adapter::management::output::MOST_WAITING;
+use crate::openvpn::adapter::management::output::Output;
 use crate::openvpn::adapter::status_file::Form;
+use adit_host::log::Logger;
 
 /// The longest answer to one command, and more.
 const LONGEST_ANSWER: usize = 64 << 10;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use adit_core::{IpNet, UnixTime};
 use adit_openvpn::request::{ClientEvent, ClientStep};
 
-use super::session::Output;
+use crate::openvpn::adapter::management::output::Output;
 
 /// What the program may say of a client, by the client's number.
 #[derive(Clone, Default)]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use adit_openvpn::request::RemoteQuery;
 
 use super::journal::Journal;
-use crate::host::terminal::Waiting;
+use adit_host::terminal::Waiting;
 pub(crate) use certificates::Listed;
 use passwords::Pending;
 pub(super) use passwords::refusal;
@@ -204,7 +204,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::host::terminal::Turns;
+    use adit_host::terminal::Turns;
 
     pub(super) fn questions(hold: bool) -> Arc<PendingQueries> {
         let (waker, _woken) = UnixStream::pair().expect("a pair of sockets");

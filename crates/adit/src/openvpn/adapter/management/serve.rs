@@ -13,7 +13,8 @@ use zeroize::Zeroizing;
 
 use super::CommandContext;
 use super::listener::{ManagementListener, Stream};
-use super::session::{Next, Output, Session};
+use super::session::{Next, Session};
+use crate::openvpn::adapter::management::output::Output;
 
 /// After a client that was turned away, the next one waits so long.
 const REST: Duration = Duration::from_secs(1);

@@ -3,17 +3,17 @@
 use std::sync::{Arc, Mutex};
 
 use adit_core::{Command, Transport};
+use adit_host::log::{LogPlace, LogSettings};
 use adit_io::Proxy;
 use adit_openvpn::request::Reply;
-use adit_openvpn_config::{Log, Process};
 
 use super::journal::Journal;
 use super::pending_auths::PendingAuths;
 use super::pending_queries::PendingQueries;
 use super::tunnel::{Load, Peer, Tunnel};
 use super::{CommandContext, Place, pipe};
-use crate::host::log::Logger;
 use crate::openvpn::adapter::status_file::Form;
+use adit_host::log::Logger;
 
 /// What a tunnel is told.
 #[derive(Debug, PartialEq, Eq)]
@@ -98,8 +98,8 @@ impl Tunnel for Played {
 
 /// A log that is not read.
 pub(super) fn no_log() -> Logger {
-    let nowhere = Log::File { path: "/dev/null".into(), append: true };
-    Logger::new(&Process { log: Some(nowhere), ..Process::default() }).expect("a log")
+    let nowhere = LogPlace::File { path: "/dev/null".into(), append: true };
+    Logger::new(&LogSettings { place: Some(nowhere), ..LogSettings::default() }).expect("a log")
 }
 
 /// A context without a tunnel.

@@ -6,9 +6,10 @@ mod front_end;
 
 use std::time::Instant;
 
-use super::session::{Next, Output, Session};
+use super::session::{Next, Session};
 use super::watcher::Watcher;
 use super::*;
+use crate::openvpn::adapter::management::output::Output;
 
 /// What the command is answered, line by line.
 fn answers(context: &mut CommandContext, command: &str) -> Vec<String> {

@@ -2,7 +2,8 @@
 
 use super::CommandContext;
 use super::pending_queries::TextTopic;
-use super::session::{Output, Session};
+use super::session::Session;
+use crate::openvpn::adapter::management::output::Output;
 
 /// Longest answer in bytes: a certificate with those that link it to an authority.
 const MAX_TEXT: usize = 64 << 10;

@@ -8,10 +8,10 @@ use adit_guard::HelperFiles;
 use adit_io::{Handle, Proxy};
 use adit_openvpn::request::{PeerInfo, Reply};
 
-use crate::host::log::Logger;
-use crate::host::status::StatusSource;
-use crate::openvpn::adapter::reload::Reload;
+use crate::openvpn::adapter::reload_order::Reload;
 use crate::openvpn::adapter::status_file::{self, Form};
+use crate::openvpn::adapter::status_source::StatusSource;
+use adit_host::log::Logger;
 
 /// A tunnel that can be asked and commanded.
 pub(super) trait Tunnel: Send {

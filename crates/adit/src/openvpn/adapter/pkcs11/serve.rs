@@ -14,7 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use super::message::{Numbered, Request, receive, send};
 use super::module::{Module, Trouble};
 use super::{Identity, Listing, Operation, Outcome, Pin};
-use crate::host::exit;
+use adit_host::exit;
 
 /// What the command is called.
 pub(crate) const NAME: &str = "pkcs11";

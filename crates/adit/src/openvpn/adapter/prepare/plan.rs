@@ -13,20 +13,22 @@ use adit_pki::Revocations;
 use rand_core::{OsRng, TryRngCore as _};
 use zeroize::Zeroizing;
 
-use super::{Asking, at_line, stand_in};
-use crate::host::failure::{Failure, no_randomness};
-use crate::host::prepare::Notes;
-use crate::host::terminal::Terminal;
+use super::{at_line, stand_in};
+use crate::openvpn::adapter::asking::Asking;
+use crate::openvpn::adapter::attempts::{ask_before_attempts, resolve_timeout, say_what_can_be_asked};
 use crate::openvpn::adapter::credentials::CredentialPrompt;
 use crate::openvpn::adapter::expiry::Expiry;
 use crate::openvpn::adapter::external_key::{self, ExternalKey};
+use crate::openvpn::adapter::fault::Fault;
 use crate::openvpn::adapter::peer_names::PeerNames;
-use crate::openvpn::adapter::plan::{ask_before_attempts, resolve_timeout, say_what_can_be_asked};
+use crate::openvpn::adapter::place::place;
 use crate::openvpn::adapter::proxies::{self, ProxyPrompt};
-use crate::openvpn::adapter::run::Watched;
-use crate::openvpn::adapter::tunnel::place;
-use crate::openvpn::adapter::unlock::{self, Fault};
+use crate::openvpn::adapter::unlock;
+use crate::openvpn::adapter::watched::Watched;
 use crate::openvpn::adapter::{clients, revocations, static_tunnel, translate};
+use adit_host::failure::{Failure, no_randomness};
+use adit_host::remarks::Notes;
+use adit_host::terminal::Terminal;
 
 /// A protocol with its parameters.
 pub(crate) enum Plan {

@@ -6,13 +6,13 @@ use adit_guard::{Account, AccountError};
 use adit_openvpn_config::{Access, Parsed, PerClient, Role};
 
 use super::{at_line, management_fault};
-use crate::host::failure::Failure;
-use crate::host::prepare::Notes;
-use crate::host::{configuration, writable};
 use crate::openvpn::adapter::management::{Management, SocketPassword};
-use crate::openvpn::adapter::tunnel::place;
+use crate::openvpn::adapter::place::place;
 use crate::openvpn::adapter::tunnel_scripts::check::is_program;
 use crate::openvpn::adapter::{back_ends, tunnel_scripts};
+use adit_host::failure::Failure;
+use adit_host::remarks::Notes;
+use adit_host::{configuration, writable};
 
 /// The things that were found in the system.
 pub(crate) struct Settled {

@@ -6,7 +6,7 @@ use rand_core::{OsRng, TryRngCore as _};
 use time::OffsetDateTime;
 use zeroize::Zeroizing;
 
-use crate::host::failure::{Failure, no_randomness};
+use adit_host::failure::{Failure, no_randomness};
 
 /// A certificate that is its own authority, with its key; `ca` are the authorities that are known.
 pub(crate) fn credentials(ca: Vec<u8>) -> Result<Credentials, Failure> {

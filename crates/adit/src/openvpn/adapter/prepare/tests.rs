@@ -2,8 +2,9 @@ use adit_testbed::{Authority, Identity, KeyKind, Purpose, Scratch, Validity};
 
 use std::path::Path;
 
-use crate::host::configuration;
-use crate::host::prepare::{Remarks, check};
+use crate::openvpn::adapter::file::OpenVpn;
+use adit_host::configuration;
+use adit_host::remarks::Remarks;
 
 const CLIENT: &str = "client\ndev tun\nremote 192.0.2.1\nremote-cert-tls server\n";
 const SERVER: &str = "server 10.8.0.0 255.255.255.0\ndev tun\ntopology subnet\ndh none\nscript-security 2\n";
@@ -41,8 +42,10 @@ impl Bed {
 }
 
 fn check_file(file: &Path) -> Result<Remarks, String> {
-    let dialect = configuration::read(file).map_err(|error| error.to_string())?;
-    check(file, &dialect).map_err(|failure| failure.why().to_owned())
+    let read = configuration::read(&[&OpenVpn], file).map_err(|error| error.to_string())?;
+    let mut remarks = Remarks::default();
+    read.check(&mut remarks).map_err(|failure| failure.why().to_owned())?;
+    Ok(remarks)
 }
 
 #[test]
@@ -131,21 +134,4 @@ fn nothing_is_written() {
     );
     bed.check(&lines).expect("it can be used");
     assert!(places.iter().all(|path| !path.exists()), "{:?}", std::fs::read_dir(bed.scratch.path()));
-}
-
-#[test]
-fn what_a_wireguard_file_names_is_looked_for_unless_commands_may_make_it() {
-    let scratch = Scratch::create("prepare").expect("a directory");
-    let key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
-    let check = |lines: &str| {
-        let text = format!("[Interface]\nPrivateKey = {key}\n{lines}\n[Peer]\nPublicKey = {key}\n");
-        check_file(&scratch.write("wg7.conf", &text).expect("a file"))
-    };
-    assert!(check("Table = 7").expect("it can be used").left_open.is_empty());
-    let why = check("Table = no-such-table").expect_err("there is no such table");
-    assert!(why.contains("wg7.conf:3: there is no routing table `no-such-table`"), "{why}");
-    let why = check("#adit: client-connect = /nowhere/program").expect_err("there is no such program");
-    assert!(why.contains("wg7.conf:3: client-connect: /nowhere/program: No such file"), "{why}");
-    let remarks = check("PreUp = true\nTable = no-such-table").expect("it may be made");
-    assert!(remarks.left_open.len() == 1 && remarks.left_open[0].contains("wg7.conf:3"), "{remarks:?}");
 }

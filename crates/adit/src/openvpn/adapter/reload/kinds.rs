@@ -14,11 +14,12 @@ use zeroize::Zeroizing;
 
 use super::super::external_key::ExternalKey;
 use super::super::revocations::{self, Other};
-use super::super::unlock::{self, Fault};
-use super::super::{plan, proxies, static_tunnel, translate, tunnel};
+use super::super::unlock;
+use super::super::{attempts, proxies, static_tunnel, translate};
 use super::{Prepared, Reconfigure, Source};
-use crate::host::configuration;
 use crate::openvpn::adapter::expiry::Expiry;
+use crate::openvpn::adapter::fault::Fault;
+use adit_host::configuration;
 
 /// The certificate and key of a new configuration: those in use if nothing was said about them anew.
 fn credentials(
@@ -135,7 +136,7 @@ impl Remotes {
             return Ok(None);
         }
         let mut in_file: Vec<Option<Remote>> = client.remotes.iter().cloned().map(Some).collect();
-        tunnel::shuffle(new).map_err(|_| ("remote-random", "no randomness from the system".to_owned()))?;
+        attempts::shuffle(new).map_err(|_| ("remote-random", "no randomness from the system".to_owned()))?;
         *self = Remotes::of(new);
         let place = |remote: &Remote| {
             let place = in_file.iter().position(|other| other.as_ref() == Some(remote))?;
@@ -212,8 +213,8 @@ impl Reconfigure for ClientKind {
         let mut params =
             translate::client_params(&new, client, own, source.resolve_timeout, lists, self.wall)
                 .map_err(|error| (error.directive(), error.to_string()))?;
-        plan::say_what_can_be_asked(client, &mut params);
-        plan::ask_before_attempts((&new, asks_later), &mut params);
+        attempts::say_what_can_be_asked(client, &mut params);
+        attempts::ask_before_attempts((&new, asks_later), &mut params);
         trust.note(&new, source);
         (self.trust, self.remotes) = (trust.clone(), remotes);
         let (crl, handle) = (source.crl.clone(), self.handle.clone());

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use adit_core::TunnelSettings;
 use adit_guard::{Helper, Policy};
+use adit_host::log::{LogPlace, LogSettings};
 use adit_openvpn::request::{PeerFacts, Request, TunnelFacts};
-use adit_openvpn_config::{Log, Process};
 
 use super::*;
-use crate::host::log::Logger;
+use adit_host::log::Logger;
 
 const DEVICE: &str = "tun9";
 
@@ -79,13 +79,13 @@ impl Bed {
             ..adit_guard::Scripts::default()
         };
         let helper = Helper::within_process(Policy { scripts: Some(policy), ..Policy::default() }).unwrap();
-        let nowhere = Log::File { path: "/dev/null".into(), append: true };
+        let nowhere = LogPlace::File { path: "/dev/null".into(), append: true };
         let (tell, told) = mpsc::channel();
         let other = tell.clone();
         let control = Control {
             go_on: Box::new(move || tell.send(Told::GoOn).unwrap()),
             shut_down: Box::new(move || other.send(Told::ShutDown).unwrap()),
-            log: Logger::new(&Process { log: Some(nowhere), ..Process::default() }).unwrap(),
+            log: Logger::new(&LogSettings { place: Some(nowhere), ..LogSettings::default() }).unwrap(),
             in_background: false,
         };
         let launcher = Some(helper.access().scripts().unwrap());

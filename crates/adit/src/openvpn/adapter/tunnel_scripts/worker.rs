@@ -12,7 +12,7 @@ use adit_guard::{ScriptCall, ScriptLauncher, run_script};
 use adit_io::Handle;
 use adit_openvpn::request::Reply;
 
-use crate::host::log::Logger;
+use adit_host::log::Logger;
 
 /// How often a running script is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);

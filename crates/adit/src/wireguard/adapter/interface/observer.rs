@@ -8,7 +8,7 @@ use adit_wireguard::{ConfigureError, Event, Interface, Reply, Request, Sockets};
 
 use super::orders::Orders;
 use super::timestamps::TimestampFile;
-use crate::host::log::Logger;
+use adit_host::log::Logger;
 
 /// Writes events to the log and does what the interface asks.
 pub(super) struct InterfaceObserver<'a> {

@@ -21,7 +21,7 @@ use rustix::net::{
 use zeroize::Zeroizing;
 
 use super::orders::Orders;
-use crate::host::log::Logger;
+use adit_host::log::Logger;
 
 /// Where the sockets are: `wg` looks there.
 pub(super) const DIRECTORY: &str = "/var/run/wireguard";

@@ -22,10 +22,10 @@ use adit_wireguard_config::{Config, Interface, Peer};
 
 use self::call::Connection;
 use self::rules::{Now, Reason, Rules};
-use crate::host::log::Logger;
-use crate::host::status::OtherTables;
 use crate::openvpn::adapter::scripts::Scripts;
 use crate::wireguard::adapter::interface::Orders;
+use adit_host::log::Logger;
+use adit_host::status::OtherTables;
 
 /// How long a peer stays blocked that `client-connect` refused: then it may connect, and the program is asked again.
 const REFUSED_FOR: Duration = Duration::from_secs(10);

@@ -12,8 +12,8 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use adit_core::{Severity, escaped};
 use adit_wireguard_config::Parsed;
 
-use crate::host::failure::Failure;
-use crate::host::log::Logger;
+use adit_host::failure::Failure;
+use adit_host::log::Logger;
 
 /// wg-quick's shell.
 const SHELL: &str = "bash";

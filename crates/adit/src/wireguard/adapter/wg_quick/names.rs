@@ -15,8 +15,8 @@ use adit_wireguard::Sockets;
 use adit_wireguard_config::{Parsed, Peer};
 
 pub(super) use self::again::NamedPeers;
-use crate::host::failure::Failure;
-use crate::host::log::Logger;
+use adit_host::failure::Failure;
+use adit_host::log::Logger;
 
 /// Where peers are, by the lines of their sections.
 pub(super) type Endpoints = BTreeMap<u32, SocketAddr>;
@@ -183,7 +183,7 @@ fn place(file: &Path, parsed: &Parsed, peer: &Peer) -> String {
 
 #[cfg(test)]
 mod tests {
-    use adit_openvpn_config::Process;
+    use adit_host::log::LogSettings;
 
     use super::*;
 
@@ -232,7 +232,7 @@ mod tests {
         let text = format!("[Interface]\n[Peer]\nPublicKey = {key}\nEndpoint = localhost:7\n");
         let parsed = adit_wireguard_config::parse(text.as_bytes(), "wg0.conf").unwrap();
         let by = (&Resolver::System, Families { ipv4: false, ipv6: false });
-        let mut log = Logger::new(&Process::default()).unwrap();
+        let mut log = Logger::new(&LogSettings::default()).unwrap();
         let outcome = look_up(Path::new("wg0.conf"), &parsed, by, &mut log);
         let Err(Failure::World(why)) = outcome else { panic!("no address can be used") };
         assert!(why.starts_with("wg0.conf:4: Endpoint localhost: the name has only "), "{why}");

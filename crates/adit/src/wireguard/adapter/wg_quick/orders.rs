@@ -11,10 +11,10 @@ use adit_core::{Command, Severity};
 use super::hooks::{Waiting, WaitingHook};
 use super::reload::{self, Holds};
 use super::save;
-use crate::host::failure::Failure;
-use crate::host::log::Logger;
-use crate::host::signals::{Order, Receiver};
 use crate::wireguard::adapter::interface as wireguard;
+use adit_host::failure::Failure;
+use adit_host::log::Logger;
+use adit_host::signals::{Order, Receiver};
 
 /// Speaks to a tunnel. Copies speak to the same.
 #[derive(Clone)]

@@ -12,12 +12,13 @@ use adit_wireguard_config::{Config, Parsed, Table};
 use super::access::Words;
 use super::changes;
 use super::names::{self, Families, NamedPeers, Resolver};
-use super::network::{self, Routes};
-use super::streams::Streams;
-use crate::host::failure::Failure;
-use crate::host::log::Logger;
-use crate::host::place::place_in;
+use crate::wireguard::adapter::network;
+use crate::wireguard::adapter::network::Routes;
+use crate::wireguard::adapter::streams::Streams;
 use crate::wireguard::adapter::{configuration, interface as wireguard};
+use adit_host::failure::Failure;
+use adit_host::log::Logger;
+use adit_host::place::place_in;
 
 /// What holds.
 pub(super) struct Holds {

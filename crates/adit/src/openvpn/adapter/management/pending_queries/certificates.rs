@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use base64ct::{Base64, Encoding as _};
 
 use super::{PendingQueries, Topic};
-use crate::host::terminal::Waiting;
+use adit_host::terminal::Waiting;
 
 /// How often is looked which certificates there are, while one is asked for.
 const LIST_EVERY: Duration = Duration::from_secs(2);
@@ -70,7 +70,7 @@ mod tests {
 
     use super::super::tests::{questions, until};
     use super::*;
-    use crate::host::terminal::Turns;
+    use adit_host::terminal::Turns;
 
     #[test]
     fn a_client_names_one_of_the_certificates() {

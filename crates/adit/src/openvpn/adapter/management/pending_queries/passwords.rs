@@ -4,7 +4,7 @@ use adit_openvpn::request::UserPassword;
 use zeroize::Zeroizing;
 
 use super::{LOOK_EVERY, PendingQueries, Topic};
-use crate::host::terminal::Waiting;
+use adit_host::terminal::Waiting;
 
 /// A question that is to be answered by a word, or two.
 pub(super) struct Pending {
@@ -138,7 +138,7 @@ mod tests {
 
     use super::super::tests::{questions, until};
     use super::*;
-    use crate::host::terminal::Turns;
+    use adit_host::terminal::Turns;
 
     #[test]
     fn a_password_is_asked_for_and_taken() {

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use base64ct::{Base64, Encoding as _};
 
 use super::{LOOK_EVERY, PendingQueries};
-use crate::host::terminal::Waiting;
+use adit_host::terminal::Waiting;
 
 /// The version of a client that has not told its own (OpenVPN manage.h, `MCV_DEFAULT`).
 pub(super) const DEFAULT_VERSION: u32 = 1;
@@ -175,7 +175,7 @@ mod tests {
 
     use super::super::tests::{questions, until};
     use super::*;
-    use crate::host::terminal::Turns;
+    use adit_host::terminal::Turns;
 
     #[test]
     fn a_signature_is_asked_for_as_the_client_knows_it() {

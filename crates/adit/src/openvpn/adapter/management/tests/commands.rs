@@ -6,9 +6,10 @@ use adit_core::{Command, Severity};
 use adit_openvpn::request::{ClientEvent, ClientStep, Reply};
 use zeroize::Zeroizing;
 
-use super::super::session::{Output, Session};
+use super::super::session::Session;
 use super::super::testing::{Order, context, desk_of};
 use super::answers;
+use crate::openvpn::adapter::management::output::Output;
 use crate::openvpn::adapter::status_file::Form;
 
 #[test]

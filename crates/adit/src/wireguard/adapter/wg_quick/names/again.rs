@@ -17,9 +17,9 @@ use adit_wireguard::{Changes, PeerChange, PeerDetail, PublicKey};
 use adit_wireguard_config::Config;
 
 use super::{Families, literal};
-use crate::host::ending::{EndOnDrop, Ending};
-use crate::host::log::Logger;
 use crate::wireguard::adapter::interface::Orders;
+use adit_host::ending::{EndOnDrop, Ending};
+use adit_host::log::Logger;
 
 /// How often peers are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

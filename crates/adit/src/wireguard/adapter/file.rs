@@ -1,0 +1,88 @@
+//! wg-quick's files as the host knows them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use adit_core::configuration::{Disposition, Failure as Unreadable, Problem};
+use adit_wireguard_config::{Parsed, is_recognized};
+
+use super::wg_quick::Tunnel;
+use super::{NAME, configuration, facts, prepare};
+use crate::wireguard::adapter::network;
+use adit_host::adapter::{self, Adapter, Configuration, Setting};
+use adit_host::facts::Facts;
+use adit_host::failure::Failure;
+use adit_host::remarks::Remarks;
+
+/// WireGuard.
+pub(crate) struct WireGuard;
+
+impl Adapter for WireGuard {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn recognizes(&self, text: &[u8]) -> bool {
+        is_recognized(text)
+    }
+
+    fn read(&self, file: &Path, text: &[u8]) -> Result<Box<dyn Configuration>, Unreadable> {
+        let parsed = Arc::new(configuration::parse(file, text)?);
+        Ok(Box::new(WireGuardConfiguration { file: file.to_owned(), parsed }))
+    }
+
+    fn helper_files(&self) -> adit_guard::Dialect {
+        configuration::HELPER
+    }
+}
+
+/// A file of wg-quick's that was read and found good.
+pub(crate) struct WireGuardConfiguration {
+    file: PathBuf,
+    parsed: Arc<Parsed>,
+}
+
+impl WireGuardConfiguration {
+    /// The file that was parsed.
+    #[cfg(test)]
+    pub(crate) fn new(file: PathBuf, parsed: Parsed) -> Self {
+        WireGuardConfiguration { file, parsed: Arc::new(parsed) }
+    }
+
+    /// The values of the file, and the use that is made of each line.
+    pub(crate) fn parsed(&self) -> &Parsed {
+        &self.parsed
+    }
+}
+
+impl Configuration for WireGuardConfiguration {
+    fn file(&self) -> &Path {
+        &self.file
+    }
+
+    fn report(&self) -> &[Disposition] {
+        &self.parsed.report
+    }
+
+    fn warnings(&self) -> &[Problem] {
+        &self.parsed.warnings
+    }
+
+    fn facts(&self) -> Facts {
+        facts::of(&self.file, &self.parsed.config)
+    }
+
+    fn check(&self, remarks: &mut Remarks) -> Result<(), Failure> {
+        prepare::prepare(&self.file, &self.parsed, remarks).map(drop)
+    }
+
+    fn kill_switch_mark(&self, number: usize) -> Result<Option<u32>, &'static str> {
+        Ok(Some(network::kill_switch_mark(&self.parsed.config, number)))
+    }
+
+    fn tunnel<'a>(self: Box<Self>, setting: Setting<'a>) -> Box<dyn adapter::Tunnel + 'a> {
+        let WireGuardConfiguration { file, parsed } = *self;
+        let Setting { options, name, number, has_others, log, shared, .. } = setting;
+        Box::new(Tunnel { options, file, name, number, has_others, parsed, log, shared })
+    }
+}
