@@ -10,7 +10,6 @@ mod adopt;
 mod bench;
 mod block;
 mod check;
-mod demo;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod helper;
@@ -60,8 +59,6 @@ enum Command {
     KillSwitch(kill_switch::Args),
     Status(status::Args),
     Bench(bench::Args),
-    #[command(hide = true)]
-    Demo(demo::Args),
     #[command(name = adit_host::helper::NAME, hide = true)]
     Helper(helper::Args),
     #[command(name = pkcs11::NAME, hide = true)]
@@ -94,7 +91,6 @@ pub fn main() -> ExitCode {
         Command::KillSwitch(args) => kill_switch::run(args),
         Command::Status(args) => status::run(args),
         Command::Bench(args) => bench::run(args),
-        Command::Demo(args) => demo::run(&args),
         Command::Helper(args) => helper::run(args),
         Command::Pkcs11(args) => pkcs11::run(&args),
     }
