@@ -77,7 +77,7 @@ pub enum DataEvent<C> {
         session: SessionId,
     },
     /// No session of the peer seals packets from now on, nor begins to by the first packet that it opens: they wait as before
-    /// the peer's first session ([`PeerConfig::staging`]), or are dropped. All of its sessions open as before, and
+    /// the peer's first session (`staging` of its configuration in the data plane), or are dropped. All of its sessions open as before, and
     /// [`DataEvent::InjectInto`] seals.
     Deactivate(PeerId),
     /// The session is forgotten.
