@@ -130,7 +130,8 @@ pub(crate) fn verify_x509_name(draft: &mut Draft, args: &Args<'_>) -> Done {
     if value.is_empty() {
         return Err(args.usage());
     }
-    let kinds: [(&str, fn(String) -> NameCheck); 3] = [
+    type Kind = fn(String) -> NameCheck;
+    let kinds: [(&str, Kind); 3] = [
         ("subject", NameCheck::Subject),
         ("name", NameCheck::CommonName),
         ("name-prefix", NameCheck::CommonNamePrefix),
