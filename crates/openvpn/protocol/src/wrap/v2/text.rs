@@ -148,7 +148,7 @@ mod tests {
         assert!(server(&OPENVPN_KEY.replace("AAEC", "")).contains("125 bytes"));
         let short = client_key(&[0; 20]).to_bytes()[..300].to_vec();
         assert!(client(&encode(&CLIENT, &short)).contains("300 bytes"));
-        let damaged = client_key(&[0; 20]).to_bytes()[..570].to_vec();
+        let damaged = client_key(&[0; 20]).to_bytes()[..566].to_vec();
         assert!(client(&encode(&CLIENT, &damaged)).contains("is damaged"));
     }
 
