@@ -80,6 +80,33 @@ fn neutral_crates_name_no_protocol() {
     }
 }
 
+/// The only crate with unsafe code; each block there says why it is sound.
+const UNSAFE: &str = "adit-sys";
+
+#[test]
+fn unsafe_code_is_forbidden_but_in_one_crate() {
+    let above = folders(Path::new(CRATES));
+    let below: Vec<_> = above.iter().flat_map(|folder| folders(folder)).collect();
+    let mut found = 0;
+    for folder in above.iter().chain(&below) {
+        let Some(manifest) = read(folder).filter(|manifest| name(manifest) != UNSAFE) else { continue };
+        let source = folder.join("src");
+        let programs = if source.join("bin").is_dir() { files(&source.join("bin")) } else { Vec::new() };
+        let roots = [source.join("lib.rs"), source.join("main.rs")].into_iter().filter(|root| root.is_file());
+        for root in roots.chain(programs) {
+            let text = std::fs::read_to_string(&root).unwrap();
+            assert!(
+                text.contains("\n#![forbid(unsafe_code)]\n"),
+                "{} of {}",
+                root.display(),
+                name(&manifest)
+            );
+            found += 1;
+        }
+    }
+    assert!(found > 20, "only {found} roots of crates were found");
+}
+
 /// All files below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -145,17 +172,17 @@ fn manifests() -> BTreeMap<String, BTreeSet<String>> {
     texts.iter().map(|text| (name(text), dependencies(text, &names))).collect()
 }
 
-/// The folders in a folder.
-fn folders(path: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
-    entries.filter(|path| path.is_dir()).collect()
-}
-
 /// The manifests in the folders of `crates`, and in the folders below those.
 fn texts() -> Vec<String> {
     let above = folders(Path::new(CRATES));
     let below: Vec<_> = above.iter().flat_map(|folder| folders(folder)).collect();
     above.iter().chain(&below).filter_map(|folder| read(folder)).collect()
+}
+
+/// The folders in a folder.
+fn folders(path: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.is_dir()).collect()
 }
 
 /// The manifest of a folder.
