@@ -1,4 +1,4 @@
-//! The log of a running tunnel. Lines are written by a thread of their own: [`writer`].
+//! The log of a running tunnel. Lines are written by a thread of their own.
 
 mod manner;
 mod syslog;
@@ -228,7 +228,7 @@ impl Logger {
         FlushOnDrop(self.clone())
     }
 
-    /// Waits until the lines so far are written, but not longer than [`LAST_TIMEOUT`].
+    /// Waits until the lines so far are written, but not longer than a second.
     pub fn flush(&self) {
         self.shared().writer.flush(LAST_TIMEOUT);
     }

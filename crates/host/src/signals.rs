@@ -31,7 +31,7 @@ pub struct StartupSignals {
 }
 
 impl StartupSignals {
-    /// Watches signals until [`StartupSignals::hand_over`].
+    /// Watches signals until all tunnels have started.
     ///
     /// # Errors
     /// When the system does not let them be watched.

@@ -1,6 +1,6 @@
 //! The status reports of running tunnels, which `adit status` shows.
 //!
-//! Each tunnel listens on a Unix socket in [`DIRECTORY`], and sends one JSON document over each connection.
+//! Each tunnel listens on a Unix socket in `/run/adit`, and sends one JSON document over each connection.
 
 pub mod report;
 
