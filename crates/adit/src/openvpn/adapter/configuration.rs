@@ -70,7 +70,7 @@ pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<Parsed, Failure> {
 
 /// How the helper reads and writes files of OpenVPN, which no tunnel replaces.
 pub(crate) const HELPER: adit_guard::Dialect = adit_guard::Dialect {
-    gather: gather,
+    gather,
     rewrite: |_, _| Err(std::io::ErrorKind::PermissionDenied.into()),
     print_leases: |leases| print_pool_file(leases),
 };

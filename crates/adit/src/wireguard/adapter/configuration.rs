@@ -34,7 +34,7 @@ pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<wireguard::Parsed, Failu
 
 /// How the helper reads and writes files of wg-quick.
 pub(crate) const HELPER: adit_guard::Dialect =
-    adit_guard::Dialect { gather: gather, rewrite: saved::rewrite, print_leases: |_| String::new() };
+    adit_guard::Dialect { gather, rewrite: saved::rewrite, print_leases: |_| String::new() };
 
 /// Reads the WireGuard file in `path` again, for a process that may not. Runs in the helper. A file of OpenVPN is one with a
 /// mistake.
