@@ -122,12 +122,17 @@ pub trait Decode: Send {
         None
     }
 
-    /// Does all that [`Decode::decode`] does but to open: the message to be opened, and what then comes out.
+    /// Does all that [`Decode::decode`] does but to open: the message to be opened, and what then comes out. `seen` is what was
+    /// received before the first datagram of the batch.
     ///
     /// # Errors
     /// Why the datagram is dropped.
-    fn take_apart<'d>(&self, datagram: &'d mut [u8]) -> Result<(Message<'d>, Plain), DropReason> {
-        let _ = datagram;
+    fn take_apart<'d>(
+        &self,
+        datagram: &'d mut [u8],
+        seen: &Window,
+    ) -> Result<(Message<'d>, Plain), DropReason> {
+        let _ = (datagram, seen);
         Err(DropReason::Malformed)
     }
 
@@ -183,7 +188,7 @@ impl<D: Decode> Opener for WindowedOpener<D> {
         let mut messages: [Message<'_>; BATCH] = Default::default();
         let (mut places, mut used) = ([0; BATCH], 0);
         for (place, (datagram, plain)) in datagrams.iter_mut().zip(&mut plains).enumerate() {
-            *plain = self.decoder.take_apart(datagram).map(|(message, plain)| {
+            *plain = self.decoder.take_apart(datagram, &self.window).map(|(message, plain)| {
                 (messages[used], places[used]) = (message, place);
                 used += 1;
                 plain

@@ -217,8 +217,8 @@ impl Encode for Sealer {
 struct Opener(Box<dyn Aead>);
 
 impl Decode for Opener {
-    fn decode(&self, datagram: &mut [u8], _seen: &Window) -> Result<Plain, DropReason> {
-        let (message, plain) = self.take_apart(datagram)?;
+    fn decode(&self, datagram: &mut [u8], seen: &Window) -> Result<Plain, DropReason> {
+        let (message, plain) = self.take_apart(datagram, seen)?;
         let opened = self.0.open(message.nonce, message.aad, &message.tag, message.text);
         opened.map(|()| plain).map_err(|_| DropReason::BadTag)
     }
@@ -227,7 +227,11 @@ impl Decode for Opener {
         self.0.gains_from_batches().then_some(&*self.0)
     }
 
-    fn take_apart<'d>(&self, datagram: &'d mut [u8]) -> Result<(Message<'d>, Plain), DropReason> {
+    fn take_apart<'d>(
+        &self,
+        datagram: &'d mut [u8],
+        _seen: &Window,
+    ) -> Result<(Message<'d>, Plain), DropReason> {
         let is_by_path = datagram.first().is_some_and(|first| first >> 3 == DATA_BY_PATH);
         let front = COUNTER + if is_by_path { 1 } else { 4 };
         let end = datagram.len();

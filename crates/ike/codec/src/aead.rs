@@ -153,7 +153,11 @@ impl Decode for Opener {
     }
 
     #[inline]
-    fn take_apart<'d>(&self, datagram: &'d mut [u8]) -> Result<(Message<'d>, Plain), DropReason> {
+    fn take_apart<'d>(
+        &self,
+        datagram: &'d mut [u8],
+        _seen: &Window,
+    ) -> Result<(Message<'d>, Plain), DropReason> {
         let (message, low, payload) = self.parts(datagram).ok_or(DropReason::Malformed)?;
         match low {
             0 => Err(DropReason::Malformed),

@@ -6,7 +6,7 @@
 
 use adit_core::{Cipher, Install, ReplayWindow, SessionId};
 use adit_dataplane::DropReason;
-use adit_dataplane::aead::{Aead, AeadError, NONCE_LEN, TAG_LEN, aws_lc};
+use adit_dataplane::aead::{Aead, AeadError, Message, NONCE_LEN, Provider, TAG_LEN, aws_lc};
 use adit_dataplane::codec::{
     Class, CountingSealer, Decode, Demultiplexer, Encode, Layout, Plain, SessionCodec, Steering, UsageLimits,
     Window, WindowedOpener,
@@ -21,9 +21,17 @@ const CIPHER: Cipher = Cipher::ChaCha20Poly1305;
 /// # Errors
 /// None: keys of 32 bytes fit the cipher.
 pub fn session(install: &Install<Codec>) -> Result<SessionCodec, AeadError> {
+    session_with(aws_lc, install)
+}
+
+/// The codec of a session, whose AEADs come from that provider.
+///
+/// # Errors
+/// That of the provider.
+pub fn session_with(provider: Provider, install: &Install<Codec>) -> Result<SessionCodec, AeadError> {
     let Codec { remote_index, seal_key, open_key, first_counter, .. } = &install.codec;
-    let sealer = Sealer { aead: aws_lc(CIPHER, seal_key.as_slice())?, remote_index: *remote_index };
-    let opener = Opener(aws_lc(CIPHER, open_key.as_slice())?);
+    let sealer = Sealer { aead: provider(CIPHER, seal_key.as_slice())?, remote_index: *remote_index };
+    let opener = Opener(provider(CIPHER, open_key.as_slice())?);
     let warn = first_counter.saturating_add(install.codec.rekey_after_datagrams);
     let limits = UsageLimits::of(CIPHER, *first_counter, warn, u64::MAX - 1);
     let sealer = CountingSealer::new(sealer, limits);
@@ -97,6 +105,26 @@ impl Encode for Sealer {
         header[4..].copy_from_slice(&(counter as u32).to_be_bytes());
         self.aead.seal_from(nonce(counter), header, payload, body, tag).ok()
     }
+
+    #[inline]
+    fn batching(&self) -> Option<&dyn Aead> {
+        self.aead.gains_from_batches().then_some(&*self.aead)
+    }
+
+    #[inline]
+    fn lay_out<'d>(
+        &self,
+        counter: u64,
+        payload: &[u8],
+        datagram: &'d mut [u8],
+    ) -> Option<(Message<'d>, &'d mut [u8; TAG_LEN])> {
+        let (header, rest) = datagram.split_first_chunk_mut::<DATA_HEADER>()?;
+        let (body, tag) = rest.split_last_chunk_mut::<TAG_LEN>()?;
+        header[..4].copy_from_slice(&self.remote_index.to_be_bytes());
+        header[4..].copy_from_slice(&(counter as u32).to_be_bytes());
+        (body.len() == payload.len()).then(|| body.copy_from_slice(payload))?;
+        Some((Message { nonce: nonce(counter), aad: header, text: body, tag: [0; TAG_LEN] }, tag))
+    }
 }
 
 struct Opener(Box<dyn Aead>);
@@ -104,12 +132,28 @@ struct Opener(Box<dyn Aead>);
 impl Decode for Opener {
     #[inline]
     fn decode(&self, datagram: &mut [u8], seen: &Window) -> Result<Plain, DropReason> {
+        let (message, plain) = self.take_apart(datagram, seen)?;
+        let opened = self.0.open(message.nonce, message.aad, &message.tag, message.text);
+        opened.map(|()| plain).map_err(|_| DropReason::BadTag)
+    }
+
+    #[inline]
+    fn batching(&self) -> Option<&dyn Aead> {
+        self.0.gains_from_batches().then_some(&*self.0)
+    }
+
+    #[inline]
+    fn take_apart<'d>(
+        &self,
+        datagram: &'d mut [u8],
+        seen: &Window,
+    ) -> Result<(Message<'d>, Plain), DropReason> {
         let (header, rest) = datagram.split_first_chunk_mut::<DATA_HEADER>().ok_or(DropReason::Malformed)?;
         let (body, tag) = rest.split_last_chunk_mut::<TAG_LEN>().ok_or(DropReason::Malformed)?;
         let [.., a, b, c, d] = *header;
         let counter = seen.infer(u32::from_be_bytes([a, b, c, d]));
-        self.0.open(nonce(counter), header, tag, body).map_err(|_| DropReason::BadTag)?;
-        Ok(Plain { counter, payload: DATA_HEADER..DATA_HEADER + body.len() })
+        let plain = Plain { counter, payload: DATA_HEADER..DATA_HEADER + body.len() };
+        Ok((Message { nonce: nonce(counter), aad: header, text: body, tag: *tag }, plain))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use adit_core::{DataEvent, Instant, Path, PeerConfig, PeerId, PeerOrder, Selector};
+use adit_dataplane::testing::batches::{Format, Keys, open_as_single_packets, seal_as_single_packets};
 use adit_dataplane::{
     Config, Counters, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, split,
 };
@@ -32,15 +33,7 @@ impl End {
         let (transmit_batch, receive_batch) = (TransmitBatch::new(), ReceiveBatch::new(MergePolicy::Off));
         let mut end = End { egress, ingress, counters, transmit_batch, receive_batch };
         let session = SessionId(0xd4e5_f601);
-        let codec = Codec {
-            remote_index: 0xd4e5_f601,
-            seal_key: [7; 32].into(),
-            open_key: [7; 32].into(),
-            first_counter,
-            rekey_after_datagrams: 100,
-            selectors: Arc::from(selectors),
-            expires: Instant::from_nanos(10_000_000_000),
-        };
+        let codec = codec(first_counter, selectors);
         let routes = vec!["0.0.0.0/0".parse().unwrap()];
         let (path, max_mss, roams, staging) = (Some(PATH), None, true, true);
         for event in [
@@ -77,6 +70,18 @@ impl End {
         let counts = (self.receive_batch.packets().count(), self.receive_batch.control().len());
         self.receive_batch.clear();
         counts
+    }
+}
+
+fn codec(first_counter: u64, selectors: &[Selector]) -> Codec {
+    Codec {
+        remote_index: 0xd4e5_f601,
+        seal_key: [7; 32].into(),
+        open_key: [7; 32].into(),
+        first_counter,
+        rekey_after_datagrams: 100,
+        selectors: Arc::from(selectors),
+        expires: Instant::from_nanos(10_000_000_000),
     }
 }
 
@@ -118,6 +123,27 @@ fn counters_go_on_beyond_the_32_bits_of_the_wire() {
         assert_eq!(two.open(datagram), (0, 0), "replayed");
     }
     assert_eq!(two.counters.snapshot().ingress.dropped(DropReason::Replay), 6);
+}
+
+/// The 32 bits of the wire begin anew within a batch.
+#[test]
+fn batches_carry_what_single_packets_carry_beyond_32_bits() {
+    let format = Format {
+        demultiplexer: || Arc::new(DataSocket),
+        session: SessionId(0xd4e5_f601),
+        make: |provider, Keys { seal, open }| {
+            let codec = Codec {
+                seal_key: [seal; 32].into(),
+                open_key: [open; 32].into(),
+                ..codec(0xffff_ffff - 18, &[])
+            };
+            let install = Install::new(PEER, SessionId(0xd4e5_f601), codec);
+            session_with(provider, &install).unwrap()
+        },
+        number: 0..DATA_HEADER,
+    };
+    seal_as_single_packets(&format);
+    open_as_single_packets(&format);
 }
 
 #[test]

@@ -165,8 +165,8 @@ struct Opener(Box<dyn Aead>);
 impl Decode for Opener {
     /// The counter given out is one more than the wire's, so that it starts at 1.
     #[inline]
-    fn decode(&self, datagram: &mut [u8], _seen: &Window) -> Result<Plain, DropReason> {
-        let (message, plain) = self.take_apart(datagram)?;
+    fn decode(&self, datagram: &mut [u8], seen: &Window) -> Result<Plain, DropReason> {
+        let (message, plain) = self.take_apart(datagram, seen)?;
         let opened = self.0.open(message.nonce, message.aad, &message.tag, message.text);
         opened.map(|()| plain).map_err(|_| DropReason::BadTag)
     }
@@ -177,7 +177,11 @@ impl Decode for Opener {
     }
 
     #[inline]
-    fn take_apart<'d>(&self, datagram: &'d mut [u8]) -> Result<(Message<'d>, Plain), DropReason> {
+    fn take_apart<'d>(
+        &self,
+        datagram: &'d mut [u8],
+        _seen: &Window,
+    ) -> Result<(Message<'d>, Plain), DropReason> {
         let (header, rest) = datagram.split_first_chunk_mut::<HEADER>().ok_or(DropReason::Malformed)?;
         let (body, tag) = rest.split_last_chunk_mut::<TAG_LEN>().ok_or(DropReason::Malformed)?;
         let [.., a, b, c, d, e, f, g, h] = *header;
