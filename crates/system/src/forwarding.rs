@@ -19,7 +19,7 @@ use std::io;
 use adit_core::{IpNet, Report, Severity, Transport};
 use serde::{Deserialize, Serialize};
 
-use self::filters::Filter;
+use self::filters::{Changed, Filter};
 use self::records::{Family, Owner, Record};
 use crate::firewall::nft;
 use crate::netlink::Netlink;
@@ -113,8 +113,8 @@ impl Forwarding {
             records.extend(separate.map(|device| Record::Separate(family, device)));
         }
         records.extend(filters.iter().filter_map(|filter| match filter {
-            Filter::Iptables(_, program) => Some(Record::Rules(program)),
-            Filter::Firewalld => Some(Record::Firewalld),
+            Filter::Changed(Changed::Iptables(_, program)) => Some(Record::Rules(program)),
+            Filter::Changed(Changed::Firewalld) => Some(Record::Firewalld),
             Filter::Chain(_) => None,
         }));
         nft(&["-f", "-"], &ruleset::ruleset(self, &records)).map_err(|error| error.to_string())?;
@@ -125,18 +125,23 @@ impl Forwarding {
                 reports.push(warning(text));
             }
         }
-        for filter in &filters {
-            let allowed = match filter {
-                Filter::Iptables(family, program) => filters::allow(self, *family, program),
-                Filter::Firewalld => filters::trust(&self.device),
-                Filter::Chain(_) => Err("adit does not change it".to_owned()),
-            };
-            reports.push(match allowed {
-                Ok(()) => survey::let_through(self, filter),
-                Err(why) => survey::missing(self, filter, &why),
-            });
-        }
+        reports.extend(filters.iter().map(|filter| self.let_through(filter)));
         Ok(())
+    }
+
+    /// Lets the tunnel's packets through a firewall, or says with which command its owner does.
+    fn let_through(&self, filter: &Filter) -> Report {
+        let (allowed, changed) = match filter {
+            Filter::Changed(changed @ Changed::Iptables(family, program)) => {
+                (filters::allow(self, *family, program), *changed)
+            }
+            Filter::Changed(changed @ Changed::Firewalld) => (filters::trust(&self.device), *changed),
+            Filter::Chain(_) => return survey::missing(self, filter, "adit does not change it"),
+        };
+        match allowed {
+            Ok(()) => survey::let_through(self, changed),
+            Err(why) => survey::missing(self, filter, &why),
+        }
     }
 }
 

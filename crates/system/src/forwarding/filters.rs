@@ -15,12 +15,19 @@ const LAST_RESORTS: [&str; 4] = ["DROP", "REJECT", "ufw-after-logging-forward", 
 /// A firewall that drops forwarded packets unless a rule or a zone lets them through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Filter {
+    /// One that is changed for the tunnel.
+    Changed(Changed),
+    /// A chain of nftables, which is left to its owner: its family, table and name.
+    Chain(String),
+}
+
+/// A firewall that is changed for the tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Changed {
     /// The chain FORWARD of this family, on which this program of iptables works.
     Iptables(Family, &'static str),
     /// firewalld.
     Firewalld,
-    /// A chain of nftables: its family, table and name.
-    Chain(String),
 }
 
 /// The firewalls that stand in the way of packets of a device.
@@ -32,14 +39,14 @@ pub(super) fn find(device: &str) -> Result<Vec<Filter>, FirewallError> {
     for chain in chains(&nft(&["list", "chains"], "")?) {
         let filter = match chain.words() {
             ["ip", "filter", "FORWARD"] => {
-                Filter::Iptables(Family::V4, nft_variant("iptables", "iptables-nft"))
+                Filter::Changed(Changed::Iptables(Family::V4, nft_variant("iptables", "iptables-nft")))
             }
             ["ip6", "filter", "FORWARD"] => {
-                Filter::Iptables(Family::V6, nft_variant("ip6tables", "ip6tables-nft"))
+                Filter::Changed(Changed::Iptables(Family::V6, nft_variant("ip6tables", "ip6tables-nft")))
             }
             // A device that is in a zone was put there by its owner.
             [_, "firewalld", _] if has_zone(device) => continue,
-            [_, "firewalld", _] => Filter::Firewalld,
+            [_, "firewalld", _] => Filter::Changed(Changed::Firewalld),
             [_, table, _] if table.starts_with("adit_") => continue,
             _ if chain.drops(device)? => Filter::Chain(chain.place()),
             _ => continue,
@@ -54,14 +61,14 @@ pub(super) fn find(device: &str) -> Result<Vec<Filter>, FirewallError> {
     ] {
         let names = fs::read_to_string(format!("/proc/thread-self/net/{names}")).unwrap_or_default();
         if names.lines().any(|name| name == "filter") {
-            found.push(Filter::Iptables(family, program));
+            found.push(Filter::Changed(Changed::Iptables(family, program)));
         }
     }
     found.retain(|filter| match filter {
-        Filter::Iptables(_, program) => {
+        Filter::Changed(Changed::Iptables(_, program)) => {
             iptables(program, &["-S", "FORWARD"]).map_or(true, |listing| blocks(&listing))
         }
-        Filter::Firewalld | Filter::Chain(_) => true,
+        Filter::Changed(Changed::Firewalld) | Filter::Chain(_) => true,
     });
     Ok(found)
 }

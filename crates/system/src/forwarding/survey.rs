@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_core::{IpNet, Report, Transport};
 
-use super::filters::{self, Filter};
+use super::filters::{self, Changed, Filter};
 use super::records::Family;
 use super::{Forwarding, note, ruleset, sysctls, warning};
 use crate::netlink::Netlink;
@@ -67,27 +67,26 @@ fn uplink(like: IpAddr) -> Option<String> {
 /// command to run where adit does not change the firewall.
 pub(super) fn obstacle(forwarding: &Forwarding, filter: &Filter) -> Option<Report> {
     match filter {
-        Filter::Iptables(family, _) if !forwarding.has(*family) => None,
-        Filter::Iptables(..) | Filter::Firewalld => Some(let_through(forwarding, filter)),
+        Filter::Changed(Changed::Iptables(family, _)) if !forwarding.has(*family) => None,
+        Filter::Changed(changed) => Some(let_through(forwarding, *changed)),
         Filter::Chain(_) => Some(missing(forwarding, filter, "adit does not change it")),
     }
 }
 
 /// The report on the change by which adit lets the tunnel's packets through another firewall.
-pub(super) fn let_through(forwarding: &Forwarding, filter: &Filter) -> Report {
+pub(super) fn let_through(forwarding: &Forwarding, changed: Changed) -> Report {
     let device = &forwarding.device;
-    note(match filter {
-        Filter::Iptables(_, program) => format!(
+    note(match changed {
+        Changed::Iptables(_, program) => format!(
             "{program}'s chain FORWARD drops what is forwarded (as Docker and ufw set it): rules with the comment {} let \
              the tunnel's packets through",
             ruleset::table(device)
         ),
-        Filter::Firewalld => {
+        Changed::Firewalld => {
             format!(
                 "firewalld drops what is forwarded: {device} is in its zone `trusted` while the tunnel is up"
             )
         }
-        Filter::Chain(place) => format!("nftables' chain {place} drops what is forwarded"),
     })
 }
 
@@ -95,11 +94,11 @@ pub(super) fn let_through(forwarding: &Forwarding, filter: &Filter) -> Report {
 pub(super) fn missing(forwarding: &Forwarding, filter: &Filter, why: &str) -> Report {
     let device = &forwarding.device;
     warning(match filter {
-        Filter::Iptables(_, program) => format!(
+        Filter::Changed(Changed::Iptables(_, program)) => format!(
             "{program}'s chain FORWARD drops what is forwarded, and cannot be changed ({why}): run `{program} -I FORWARD -i \
              {device} -j ACCEPT` and `{program} -I FORWARD -o {device} -j ACCEPT`"
         ),
-        Filter::Firewalld => format!(
+        Filter::Changed(Changed::Firewalld) => format!(
             "firewalld drops what is forwarded ({why}): run `firewall-cmd --zone=trusted --add-interface={device}`"
         ),
         Filter::Chain(place) => format!(
