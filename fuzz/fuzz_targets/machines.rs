@@ -269,7 +269,7 @@ impl World {
     fn path(&self, host: u8, number: u32) -> Path {
         let remote = ([192, 0, 2, host], 1194).into();
         match self.transport {
-            Transport::Udp => Path::Udp { socket: number, remote },
+            Transport::Udp | Transport::Ip(_) => Path::Udp { socket: number, remote },
             Transport::Tcp => Path::Tcp { connection: ConnectionId(number), remote },
         }
     }

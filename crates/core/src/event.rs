@@ -110,16 +110,17 @@ pub enum DataEvent<C> {
 /// What the driver and the host tell any protocol. What only one protocol understands is its [`Protocol::Reply`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// A UDP socket is bound, or datagrams came to another local address of one that learns them, which from now on is as
+    /// A UDP socket, or one for an IP protocol, is bound, or datagrams came to another local address of one that learns them, which from now on is as
     /// a socket to the protocol. Said before any datagram of it, and before [`Command::Opened`] of a path on it.
     ///
     /// A protocol that must know its local address (NAT detection, RFC 7296 section 2.23) or keep to one (a sticky source
     /// address) remembers it by the number, and chooses it by the number in the [`Path`] that it sends on.
     SocketBound {
-        /// The number of the socket in [`Path::Udp`].
+        /// The number of the socket in [`Path::Udp`] or [`Path::Ip`].
         socket: u32,
         /// What it is bound to. Where the address is unspecified (`0.0.0.0`, `::`), the system chooses the source
-        /// address of each datagram by its routes, and the protocol does not learn it.
+        /// address of each datagram by its routes, and the protocol does not learn it. A socket for an IP protocol has
+        /// port 0.
         local: SocketAddr,
     },
     /// A path asked for by [`Event::Open`] is there, or a listener accepted a TCP connection.

@@ -12,6 +12,9 @@ pub enum Transport {
     Udp,
     /// Records with a 16-bit length in front on a stream.
     Tcp,
+    /// One datagram an IP packet of the protocol with that number (the `Protocol` of RFC 791, the `Next Header` of RFC 8200),
+    /// without a port.
+    Ip(u8),
 }
 
 /// Where datagrams come from and go to: a peer's address as seen from one of our sockets, or a TCP
@@ -33,13 +36,22 @@ pub enum Path {
         /// The peer's address and port.
         remote: SocketAddr,
     },
+    /// `remote` as seen from socket number `socket` of the driver, which is one for an IP protocol.
+    Ip {
+        /// The driver's number of the socket; no UDP socket has the same.
+        socket: u32,
+        /// The number of the IP protocol.
+        protocol: u8,
+        /// The peer's address. The port is 0.
+        remote: SocketAddr,
+    },
 }
 
 impl Path {
     /// The peer's address and port.
     pub const fn remote(&self) -> SocketAddr {
         match self {
-            Path::Udp { remote, .. } | Path::Tcp { remote, .. } => *remote,
+            Path::Udp { remote, .. } | Path::Tcp { remote, .. } | Path::Ip { remote, .. } => *remote,
         }
     }
 
@@ -53,13 +65,14 @@ impl Path {
         match self {
             Path::Udp { .. } => Transport::Udp,
             Path::Tcp { .. } => Transport::Tcp,
+            Path::Ip { protocol, .. } => Transport::Ip(*protocol),
         }
     }
 
     /// The driver's number of the socket; `None` for a connection.
     pub const fn socket(&self) -> Option<u32> {
         match self {
-            Path::Udp { socket, .. } => Some(*socket),
+            Path::Udp { socket, .. } | Path::Ip { socket, .. } => Some(*socket),
             Path::Tcp { .. } => None,
         }
     }
@@ -68,7 +81,7 @@ impl Path {
     #[must_use]
     pub const fn by_socket(mut self, number: u32) -> Self {
         match &mut self {
-            Path::Udp { socket, .. } => *socket = number,
+            Path::Udp { socket, .. } | Path::Ip { socket, .. } => *socket = number,
             Path::Tcp { .. } => {}
         }
         self
@@ -78,7 +91,7 @@ impl Path {
     #[must_use]
     pub const fn to_remote(mut self, address: SocketAddr) -> Self {
         match &mut self {
-            Path::Udp { remote, .. } => *remote = address,
+            Path::Udp { remote, .. } | Path::Ip { remote, .. } => *remote = address,
             Path::Tcp { .. } => {}
         }
         self
@@ -95,6 +108,7 @@ impl fmt::Display for Path {
         match self {
             Path::Udp { remote, .. } => write!(f, "udp {remote}"),
             Path::Tcp { remote, .. } => write!(f, "tcp {remote}"),
+            Path::Ip { protocol, remote, .. } => write!(f, "ip {protocol} {}", remote.ip()),
         }
     }
 }

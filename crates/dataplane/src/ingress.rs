@@ -104,17 +104,17 @@ struct Source {
     rules: usize,
 }
 
-/// A UDP socket, or a TCP connection.
+/// A socket for datagrams, or a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Socket {
-    Udp(u32),
+    Datagram(u32),
     Tcp(ConnectionId),
 }
 
 impl Socket {
     fn of(path: &Path) -> Self {
         match path {
-            Path::Udp { socket, .. } => Socket::Udp(*socket),
+            Path::Udp { socket, .. } | Path::Ip { socket, .. } => Socket::Datagram(*socket),
             Path::Tcp { connection, .. } => Socket::Tcp(*connection),
         }
     }

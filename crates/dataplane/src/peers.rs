@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use adit_core::{Flow, Instant, IpNet, Notice, Path, PeerConfig, PeerId, PeerOrder, SessionId, Transport};
+use adit_core::{Flow, Instant, IpNet, Notice, Path, PeerConfig, PeerId, PeerOrder, SessionId};
 
 use crate::codec::Opener;
 use crate::counters::{Counters, DropReason, Half, PeerCounter};
@@ -315,7 +315,7 @@ impl Peers {
 
 /// Whether a peer has a path for itself alone: each connection has one peer.
 fn owns(path: &Path, by_path: bool) -> bool {
-    by_path || path.transport() == Transport::Tcp
+    by_path || path.is_stream()
 }
 
 impl Peer {
@@ -332,9 +332,8 @@ impl Peer {
         out: &mut ReceiveBatch,
     ) {
         let is_back = self.path == Some(path);
-        let is_udp = |path: &Path| path.transport() == Transport::Udp;
-        let udp = is_udp(&path) && self.path.as_ref().is_none_or(is_udp);
-        if self.moved == Some(path) || !(is_back || udp || anywhere) || (self.moves == 0 && !is_back) {
+        let datagrams = !path.is_stream() && !self.path.as_ref().is_some_and(Path::is_stream);
+        if self.moved == Some(path) || !(is_back || datagrams || anywhere) || (self.moves == 0 && !is_back) {
             return;
         }
         self.release(slot, paths);

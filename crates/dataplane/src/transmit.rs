@@ -20,16 +20,16 @@ const GSO_BATCH_BYTES: usize = MAX_DATAGRAM + RECORD_HEADER;
 
 /// Datagrams for one path, with one outer header, that can leave in one system call.
 ///
-/// UDP: all are `segment` bytes long, the last may be shorter; at most [`MAX_SEGMENTS`] of them and
+/// UDP, and IP of a protocol: all are `segment` bytes long, the last may be shorter; at most [`MAX_SEGMENTS`] of them and
 /// [`MAX_DATAGRAM`] bytes. TCP: whole records with their 16-bit lengths, one after the other, of any sizes;
 /// `segment` means nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GsoBatch<'a> {
     /// Where to.
     pub path: Path,
-    /// What the IP header around each datagram shall have (UDP).
+    /// What the IP header around each datagram shall have (not TCP).
     pub outer: OuterHeader,
-    /// Bytes of each datagram (UDP).
+    /// Bytes of each datagram (not TCP).
     pub segment: usize,
     /// The datagrams.
     pub bytes: &'a [u8],
@@ -66,7 +66,7 @@ impl Limits {
     /// Of a GSO batch whose first datagram has that length.
     fn of(transport: Transport, len: usize) -> Limits {
         match transport {
-            Transport::Udp => {
+            Transport::Udp | Transport::Ip(_) => {
                 let room = (MAX_SEGMENTS * len).min(MAX_DATAGRAM);
                 Limits { prefix: 0, shortest: len, longest: len, room, full: room - len + 1 }
             }

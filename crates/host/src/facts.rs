@@ -120,6 +120,7 @@ impl fmt::Display for ResourceKind {
                 let transport = match transport {
                     Transport::Udp => "UDP",
                     Transport::Tcp => "TCP",
+                    Transport::Ip(_) => "IP",
                 };
                 match address.is_unspecified() {
                     true => write!(f, "{transport} port {port}"),

@@ -129,14 +129,17 @@ pub enum UdpSource {
     Remote(usize),
     /// The number of a port that is bound by [`crate::Driver::bind_udp`] ([`crate::UdpBinding::number`]).
     Bound(usize),
+    /// The number of an IP protocol whose sockets are bound by [`crate::Driver::bind_ip`].
+    Ip(u8),
 }
 
 /// A local address to wait at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// UDP or TCP.
+    /// UDP, TCP, or an IP protocol.
     pub transport: Transport,
-    /// The address and port. `[::]` takes IPv4 peers too, and becomes `0.0.0.0` on a machine without IPv6.
+    /// The address and port; an IP protocol has no port. `[::]` takes IPv4 peers too, and becomes `0.0.0.0` on a machine without IPv6; but `[::]` of an IP protocol
+    /// is IPv6 alone.
     pub address: SocketAddr,
 }
 
@@ -149,7 +152,7 @@ pub struct Remote {
     pub random_hostname: bool,
     /// Port.
     pub port: u16,
-    /// UDP or TCP.
+    /// UDP, TCP, or an IP protocol, which has no port.
     pub transport: Transport,
     /// Which of its addresses may be used.
     pub family: Family,

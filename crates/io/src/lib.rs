@@ -36,8 +36,8 @@ pub use clock::{clock, local_time, unix_at_origin, unix_now};
 pub use config::{Buffers, DriverConfig, Execution, Family, Listen, Remote, StreamOptions, UdpSource};
 pub use descriptors::allow_many_descriptors;
 pub use driver::{
-    BindAnswer, Change, Driver, DriverError, Handle, Inspection, IoStatus, Losses, MAX_WORKERS, MakeCodec,
-    Observer, SharedDevice, UdpBinding, UdpSockets, WorkerStatus,
+    BindAnswer, Change, Driver, DriverError, Handle, Inspection, IoStatus, IpBinding, Losses, MAX_WORKERS,
+    MakeCodec, Observer, SharedDevice, UdpBinding, UdpSockets, WorkerStatus,
 };
 pub use helper::{
     Attempt, DriverHelper, ForwardChannel, HelperNeeds, NetworkChannel, OpenOutcome, SocketChannel,

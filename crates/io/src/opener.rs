@@ -32,7 +32,7 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A path that was opened.
 #[derive(Debug)]
 pub enum Opened {
-    /// A fresh socket, and where to send.
+    /// A fresh socket, of UDP or of another IP protocol, and where to send.
     Udp(UdpSocket, SocketAddr),
     /// A connection, and to whom.
     Tcp(TcpStream, SocketAddr),
@@ -145,6 +145,9 @@ impl KnownAddresses {
     /// Asks the address that a socket was opened for whether it refuses datagrams, if the remote has others.
     pub fn ask(&self, remote: &Remote, opened: &Opened, options: &UdpOptions) -> Option<Question> {
         let Opened::Udp(_, address) = opened else { return None };
+        if remote.transport != Transport::Udp {
+            return None;
+        }
         let has_others = self.lock().get(&key(remote)).is_some_and(|addresses| addresses.len() > 1);
         let own_mark = remote.mark.unwrap_or(mark::MARK);
         let is_direct = remote.proxy.is_none();
@@ -185,6 +188,7 @@ pub fn open(
             Transport::Udp if is_last(address) => open_udp(remote, address, udp),
             // Where no route leads there, the next address is tried at once.
             Transport::Udp => has_route(remote, address, udp).and_then(|()| open_udp(remote, address, udp)),
+            Transport::Ip(protocol) => open_ip(remote, (protocol, address), udp),
             Transport::Tcp => connect(remote, address, udp, remote.connect_timeout)
                 .and_then(|stream| Ok(Opened::Tcp(tcp::prepare(stream)?, address))),
         };
@@ -354,6 +358,19 @@ fn has_route(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::
 fn open_udp(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::Result<Opened> {
     let local = local_end(remote, address).unwrap_or_else(|| any_address(address, 0));
     Ok(Opened::Udp(bind_udp(remote, local, options)?, address))
+}
+
+fn open_ip(
+    remote: &Remote,
+    (protocol, address): (u8, SocketAddr),
+    options: &UdpOptions,
+) -> io::Result<Opened> {
+    let local = local_end(remote, address).unwrap_or_else(|| any_address(address, 0));
+    let socket = UdpSocket::bind_ip(protocol, local.ip(), options)?;
+    mark_own(remote, socket.as_fd(), options);
+    let mut to = address;
+    to.set_port(0);
+    Ok(Opened::Udp(socket, to))
 }
 
 /// A marked socket with that local address, which the path that was closed just now may still hold.

@@ -17,7 +17,7 @@ pub(crate) enum Token {
     Mail,
     /// The TUN device.
     Tun,
-    /// UDP socket of that number.
+    /// UDP socket, or socket for an IP protocol, of that number.
     Udp(u32),
     /// TCP connection of that number.
     Tcp(u32),

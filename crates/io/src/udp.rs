@@ -1,8 +1,9 @@
-//! UDP sockets that carry many datagrams a system call where the kernel can.
+//! UDP sockets, and sockets for other IP protocols, that carry many datagrams a system call where the kernel can.
 
 mod backlog;
 mod batch;
 mod group;
+mod ip;
 mod pair;
 mod relay;
 mod segment_limits;
@@ -90,7 +91,7 @@ enum Sent {
     Blocked { taken: usize },
 }
 
-/// A bound socket that talks to any address. Calls do not wait, but for [`UdpSocket::send`].
+/// A bound socket, of UDP or of another IP protocol, that talks to any address. Calls do not wait, but for [`UdpSocket::send`].
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: Socket,
@@ -101,8 +102,19 @@ pub struct UdpSocket {
     refusal: AtomicI32,
     /// What paths refused.
     limits: SegmentLimits,
-    /// What it sends and receives goes by a relay, with a header before each datagram.
-    relay: Option<Box<Relay>>,
+    framing: Framing,
+    /// The number of the IP protocol; `None`: UDP.
+    protocol: Option<u8>,
+}
+
+/// What is before each datagram of a socket, beside the kernel's own headers.
+#[derive(Debug)]
+enum Framing {
+    Nothing,
+    /// The header of a relay, by which what it sends and receives goes.
+    Relay(Box<Relay>),
+    /// Before each that is received, the IP header around it (raw(7)).
+    IpHeader,
 }
 
 impl UdpSocket {
@@ -179,7 +191,8 @@ impl UdpSocket {
             gso: options.gso,
             refusal: AtomicI32::new(0),
             limits: SegmentLimits::default(),
-            relay: None,
+            framing: Framing::Nothing,
+            protocol: None,
         }
     }
 
@@ -187,12 +200,21 @@ impl UdpSocket {
     pub(crate) fn adopt(socket: OwnedFd, options: &UdpOptions) -> io::Result<UdpSocket> {
         let socket = Socket::from(socket);
         let v6 = socket.local_addr()?.is_ipv6();
-        Ok(UdpSocket::of(socket, v6, options))
+        match socket.r#type()? {
+            Type::RAW => UdpSocket::of_ip(socket, v6, options),
+            _ => Ok(UdpSocket::of(socket, v6, options)),
+        }
     }
 
     /// The address that it is bound to.
     pub(crate) fn local_address(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))
+        let address = self.socket.local_addr()?.as_socket();
+        let mut address = address.ok_or_else(|| io::Error::other("not an IP socket"))?;
+        if self.protocol.is_some() {
+            // The kernel has the protocol's number there.
+            address.set_port(0);
+        }
+        Ok(address)
     }
 
     /// Whether it talks to IPv4 addresses.
@@ -293,9 +315,9 @@ impl UdpSocket {
     fn try_send(&self, source: Option<&PinnedSource>, datagrams: Datagrams<'_>) -> Sent {
         let (to, segment) = (self.wire_address(datagrams.to), datagrams.segment.max(1));
         let datagrams = Datagrams { to, segment, ..datagrams };
-        match &self.relay {
-            None => self.try_send_message(source, datagrams),
-            Some(relay) => self.try_send_by_relay(relay, source, datagrams),
+        match &self.framing {
+            Framing::Relay(relay) => self.try_send_by_relay(relay, source, datagrams),
+            Framing::Nothing | Framing::IpHeader => self.try_send_message(source, datagrams),
         }
     }
 

@@ -360,7 +360,7 @@ impl World {
                 // East's net takes what is for its present address.
                 Path::Udp { remote, .. } if number == WEST => (1, WEST_ADDRESS.into(), remote == self.east.0),
                 Path::Udp { socket, .. } => (WEST, self.east.0, socket == self.east.1),
-                Path::Tcp { .. } => panic!("all is UDP here"),
+                Path::Tcp { .. } | Path::Ip { .. } => panic!("all is UDP here"),
             };
             for _ in 0..if reaches { copies } else { 0 } {
                 let delay = if faulty { u64::from(self.rng.next_u32() % 5) } else { 0 };

@@ -88,6 +88,15 @@ pub struct Instruction {
 /// Gives the group of sockets that share this socket's address (SO_REUSEPORT) a program that chooses among
 /// them: it sees a datagram's payload and returns a socket's number in the order of binding.
 pub fn attach_reuseport_program(socket: BorrowedFd<'_>, program: &[Instruction]) -> io::Result<()> {
+    attach_program(socket, libc::SO_ATTACH_REUSEPORT_CBPF, program)
+}
+
+/// Gives a socket a program that says of each packet how many bytes of it the socket takes; 0: none, not even the packet.
+pub fn attach_filter(socket: BorrowedFd<'_>, program: &[Instruction]) -> io::Result<()> {
+    attach_program(socket, libc::SO_ATTACH_FILTER, program)
+}
+
+fn attach_program(socket: BorrowedFd<'_>, option: libc::c_int, program: &[Instruction]) -> io::Result<()> {
     let length = u16::try_from(program.len()).map_err(io::Error::other)?;
     // The kernel copies the program and does not write to it.
     let program = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut().cast() };
@@ -96,7 +105,7 @@ pub fn attach_reuseport_program(socket: BorrowedFd<'_>, program: &[Instruction])
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
-            libc::SO_ATTACH_REUSEPORT_CBPF,
+            option,
             ptr::from_ref(&program).cast(),
             size_of::<libc::sock_fprog>() as libc::socklen_t,
         )

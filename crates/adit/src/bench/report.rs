@@ -74,6 +74,7 @@ impl Row {
             transport: match case.transport() {
                 adit_core::Transport::Udp => "udp",
                 adit_core::Transport::Tcp => "tcp",
+                adit_core::Transport::Ip(_) => "ip",
             },
             cipher: case.cipher_name(),
             bytes: case.bytes,

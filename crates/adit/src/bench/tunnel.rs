@@ -174,7 +174,7 @@ impl Tunnel {
     pub(crate) fn open(&mut self) -> Result<Duration, String> {
         let start = Instant::now();
         match self.path.transport() {
-            Transport::Udp => {
+            Transport::Udp | Transport::Ip(_) => {
                 self.ingress.open_datagrams(
                     self.path,
                     &mut self.received,
@@ -232,6 +232,7 @@ fn path(transport: Transport) -> Path {
     match transport {
         Transport::Udp => Path::Udp { socket: 0, remote },
         Transport::Tcp => Path::Tcp { connection: ConnectionId(0), remote },
+        Transport::Ip(protocol) => Path::Ip { socket: 0, protocol, remote },
     }
 }
 

@@ -147,7 +147,7 @@ impl End {
     pub fn receive(&mut self, path: Path, bytes: &[u8], segment: usize) -> Arrived {
         let mut buffer = bytes.to_vec();
         match path {
-            Path::Udp { .. } => {
+            Path::Udp { .. } | Path::Ip { .. } => {
                 self.ingress.open_datagrams(path, &mut buffer, segment, &mut self.receive_batch)
             }
             Path::Tcp { .. } => {

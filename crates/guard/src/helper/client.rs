@@ -170,7 +170,7 @@ impl DriverHelper for HelperAccess {
                     relay = Some(Relay::new(header, connection.into()));
                 }
                 (Opening::Failed(failure), _) => return Ok((Err(failure), Refusals::Asked(None))),
-                (Opening::Done(Transport::Udp, address), Some(socket)) => {
+                (Opening::Done(Transport::Udp | Transport::Ip(_), address), Some(socket)) => {
                     let opened = Opened::udp(socket, address, udp, relay)?;
                     return Ok((Ok(opened), Refusals::Helper(Box::new(move || refusal(&channel)))));
                 }

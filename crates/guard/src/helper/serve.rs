@@ -396,7 +396,7 @@ impl Helper {
                     let header = Opening::Relay(relay.header().to_vec());
                     channel.send_with(&header, Some(relay.connection()))?;
                 }
-                channel.send_with(&Opening::Done(Transport::Udp, address), Some(socket.as_fd()))?;
+                channel.send_with(&Opening::Done(target.transport, address), Some(socket.as_fd()))?;
                 let question = self.known.ask(&target, &Opened::Udp(socket, address), udp);
                 match Refusals::Asked(question).wait() {
                     Some(why) => channel.send(&Opening::Refused(why)),

@@ -321,6 +321,7 @@ fn peer<P: Protocol>(
         transport: match info.path.transport() {
             adit_core::Transport::Udp => "udp".to_owned(),
             adit_core::Transport::Tcp => "tcp".to_owned(),
+            adit_core::Transport::Ip(protocol) => format!("ip {protocol}"),
         },
         remote: info.path.remote(),
         addresses: info.addresses,

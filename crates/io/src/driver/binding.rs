@@ -26,12 +26,21 @@ pub struct UdpBinding {
     pub mark: Option<u32>,
 }
 
+/// What sockets for an IP protocol shall be: bound to `0.0.0.0` and, where the machine has IPv6, to `::`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IpBinding {
+    /// The number of the protocol.
+    pub protocol: u8,
+    /// The firewall mark of what they send (SO_MARK); 0: none.
+    pub mark: u32,
+}
+
 /// Such sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpSockets {
-    /// The port. 0: none is bound.
+    /// The port. 0: none is bound, or they are sockets for an IP protocol.
     pub port: u16,
-    /// The driver's number of the socket that talks to IPv4 addresses, as in [`adit_core::Path::Udp`].
+    /// The driver's number of the socket that talks to IPv4 addresses, as in [`adit_core::Path`].
     pub ipv4: Option<u32>,
     /// That of the socket that talks to IPv6 addresses. `None` on a machine without IPv6.
     pub ipv6: Option<u32>,
@@ -94,6 +103,11 @@ impl Ports {
     /// Has a helper bind and mark from now on.
     pub(super) fn use_helper(&mut self, helper: Box<dyn SocketChannel>) {
         self.helper = Some(helper);
+    }
+
+    /// How sockets of new ports are made.
+    pub(super) fn options(&self) -> &PairOptions {
+        &self.options
     }
 
     /// See [`super::Driver::learn_local_addresses`].

@@ -64,6 +64,8 @@ const TICK: Duration = Duration::from_secs(1);
 const MAIL_BATCH: usize = 256;
 /// Rounds of both before timers are looked at again.
 const WORK_BATCHES: usize = 8;
+/// The port of sockets for an IP protocol.
+const NO_PORT: u16 = 0;
 /// How long the thread rests while control datagrams come by the ten thousands.
 const REST: Duration = Duration::from_micros(100);
 
@@ -113,7 +115,7 @@ impl<'a, P: Protocol> Control<'a, P> {
         let own = &config.dataplane.demultiplexer;
         let undecided = driver.sharing.map(|sharing| Undecided::new(sharing, Arc::clone(own)));
         let mtu = driver.follows_mtu.then(|| MtuWatch::new(driver.index, &poller)).flatten();
-        let learns = ports.learns_local_addresses();
+        let learns = ports.learns_local_addresses() || driver.sockets.iter().any(|bound| bound.learns_local);
         let mut control = Control {
             protocol,
             observer,
@@ -250,8 +252,11 @@ impl<'a, P: Protocol> Control<'a, P> {
 
     /// Begins to receive from all sockets. Before this the process still has its rights.
     fn begin_to_receive(&mut self) -> io::Result<()> {
-        for Bound { numbered, demultiplexer } in std::mem::take(&mut self.sockets.waiting) {
+        for Bound { numbered, demultiplexer, learns_local } in std::mem::take(&mut self.sockets.waiting) {
             self.sockets.listening.insert(numbered.0);
+            if learns_local {
+                self.sockets.sources.add_socket(numbered.0, NO_PORT);
+            }
             self.add_sockets(numbered, demultiplexer.as_ref());
         }
         self.sockets.ports.numbers().into_iter().for_each(|port| self.receive_from_bound(port));

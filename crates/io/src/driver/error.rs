@@ -1,6 +1,7 @@
 //! Why a driver fails.
 
 use std::io;
+use std::net::IpAddr;
 
 use adit_core::Transport;
 use thiserror::Error;
@@ -58,7 +59,11 @@ pub enum DriverError {
 }
 
 fn listen_text(listen: &Listen, source: &io::Error) -> String {
-    let transport = transport_name(listen.transport);
+    let transport = match listen.transport {
+        Transport::Udp => "UDP",
+        Transport::Tcp => "TCP",
+        Transport::Ip(protocol) => return ip_text(protocol, listen.address.ip(), source),
+    };
     let address = listen.address;
     let port = address.port();
     let way_out = match source.kind() {
@@ -77,9 +82,11 @@ fn listen_text(listen: &Listen, source: &io::Error) -> String {
     format!("cannot listen on {transport} {address}: {source}: {way_out}")
 }
 
-fn transport_name(transport: Transport) -> &'static str {
-    match transport {
-        Transport::Udp => "UDP",
-        Transport::Tcp => "TCP",
-    }
+fn ip_text(protocol: u8, address: IpAddr, source: &io::Error) -> String {
+    let way_out = match source.kind() {
+        io::ErrorKind::PermissionDenied => "sockets for IP protocols need root or CAP_NET_RAW".to_owned(),
+        io::ErrorKind::AddrNotAvailable => format!("{address} is no address of this machine"),
+        _ => "check the address and the protocol's number".to_owned(),
+    };
+    format!("cannot listen on IP protocol {protocol} at {address}: {source}: {way_out}")
 }

@@ -1,9 +1,10 @@
 //! The data thread's way from the network to the TUN device.
 
 use std::io::{self, IoSlice};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Range;
 
-use adit_core::{ConnectionId, Path, PreambleVerdict};
+use adit_core::{ConnectionId, PreambleVerdict};
 use adit_dataplane::{Arrival, TunPacket};
 
 use super::data::Running;
@@ -21,12 +22,15 @@ const RECEIVE_BATCH: usize = 16;
 const RECEIVE_BATCH_BYTES: usize = 256 * 1024;
 /// Bytes that processors move at once.
 const CACHE_LINE: usize = 64;
+/// The remote of a path that is not complete.
+const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// Pieces of one packet that are gathered without an allocation.
 const PIECES: usize = 80;
 
 impl Running {
     pub(super) fn receive_datagrams(&mut self, number: u32, buffer: &mut [u8]) -> Result<(), String> {
         let Some(socket) = self.transports.socket(number) else { return Ok(()) };
+        let by_socket = socket.path(number, UNKNOWN);
         let mut total = 0;
         // Where the next receive goes: behind what must stay, a run of packets that the next GSO batch may continue.
         let mut at = 0;
@@ -45,13 +49,12 @@ impl Running {
                     count(&self.losses.udp_truncated);
                     continue;
                 }
-                let socket = Path::Udp { socket: number, remote: message.from };
+                let socket = by_socket.to_remote(message.from);
                 let path = match message.local {
                     None => socket,
                     Some(local) => {
                         let arrived = (local, message.device);
-                        let socket = self.transports.arrived(number, arrived, &self.members);
-                        Path::Udp { socket, remote: message.from }
+                        socket.by_socket(self.transports.arrived(number, arrived, &self.members))
                     }
                 };
                 let start = at + message.at;

@@ -49,7 +49,7 @@ use adit_dataplane::aead::AeadError;
 use adit_dataplane::codec::{Demultiplexer, SessionCodec};
 use adit_system::Network;
 
-pub use self::binding::{BindAnswer, UdpBinding, UdpSockets};
+pub use self::binding::{BindAnswer, IpBinding, UdpBinding, UdpSockets};
 use self::binding::{Numbered, Ports};
 use self::control::{Control, Sharing};
 use self::counters::LinkCounters;
@@ -63,6 +63,8 @@ use self::setup::Listening;
 pub use self::status::{IoStatus, Losses, WorkerStatus};
 pub use self::workers::MAX_WORKERS;
 use self::workers::Workers;
+#[cfg(doc)]
+use crate::config::UdpSource;
 use crate::config::{DriverConfig, Remote};
 use crate::helper::{DriverHelper, HelperNeeds};
 use crate::mailbox::{MailReceiver, Mailbox, mailbox};
@@ -82,6 +84,8 @@ struct Bound {
     numbered: Numbered,
     /// Tells datagrams apart there; `None`: the data plane's does.
     demultiplexer: Option<Arc<dyn Demultiplexer>>,
+    /// They say which of our addresses each datagram came to.
+    learns_local: bool,
 }
 
 /// Everything that was set up, not yet running.
@@ -284,6 +288,20 @@ impl<P: Protocol> Driver<P> {
             *pair = new;
         }
         Ok(self.ports.sockets(binding.number))
+    }
+
+    /// Binds sockets for an IP protocol to all addresses of both families, before the driver runs. Nothing is received from
+    /// them before [`Observer::started`]. They learn their local addresses and traffic classes as the sockets of
+    /// [`Driver::bind_udp`] do. [`UdpSource::Ip`] names their demultiplexer. Each address that they learn, and the sockets
+    /// themselves, have port 0.
+    ///
+    /// # Errors
+    /// What the system refused: without `CAP_NET_RAW`, `EPERM`.
+    pub fn bind_ip(&mut self, binding: IpBinding) -> io::Result<UdpSockets> {
+        let (bound, sockets) =
+            setup::bind_ip_pair(binding, &self.config, &self.device, self.ports.options())?;
+        self.sockets.extend(bound);
+        Ok(sockets)
     }
 
     /// The addresses that are waited at, with the ports that the system chose where 0 was asked for: UDP

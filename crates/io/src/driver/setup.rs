@@ -1,7 +1,7 @@
 //! What a driver sets up before it runs: the settings of its device, its sockets and listeners.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use adit_core::Transport;
 use adit_system::{NameServers, Routing, SystemSettings, mark};
 
 use super::Bound;
-use super::binding::Ports;
+use super::binding::{IpBinding, Ports, UdpSockets};
 use super::device::Device;
 use super::error::DriverError;
 use crate::config::{DriverConfig, Listen, UdpSource};
@@ -17,7 +17,7 @@ use crate::descriptors::allow_many_descriptors;
 use crate::system::System;
 use crate::tcp::Listener;
 use crate::tun::NULL_DEVICE;
-use crate::udp::{PairOptions, UdpOptions, UdpSocket};
+use crate::udp::{PairOptions, UdpOptions, UdpSocket, lacks_v6};
 
 /// The routing of the endpoint's device.
 pub(super) fn routing(config: &DriverConfig, device: &Device) -> io::Result<Routing> {
@@ -73,7 +73,7 @@ pub(super) fn ports(config: &DriverConfig, device: &Device, udp: UdpOptions) -> 
     };
     let of_ports = config.demultiplexers.iter().filter_map(|(source, demultiplexer)| match source {
         UdpSource::Bound(number) => Some((*number, Arc::clone(demultiplexer))),
-        UdpSource::Listen(_) | UdpSource::Remote(_) => None,
+        UdpSource::Listen(_) | UdpSource::Remote(_) | UdpSource::Ip(_) => None,
     });
     Ports::new(options, own, of_ports.collect(), Arc::clone(&device.lending))
 }
@@ -100,6 +100,10 @@ impl Listening {
                     let bound = bind_udp((index, listen), config, device, (udp, homes));
                     bound.map(|bound| listening.sockets.extend(bound))
                 }
+                Transport::Ip(protocol) => {
+                    let bound = bind_ip((index, listen), protocol, config, (device, udp));
+                    bound.map(|bound| listening.sockets.push(bound))
+                }
                 Transport::Tcp => bind_tcp(listen, config).map(|listener| listening.listeners.push(listener)),
             };
             bound.map_err(|source| DriverError::Listen { listen: *listen, source })?;
@@ -125,9 +129,59 @@ fn bind_udp(
         let group: Vec<_> = group.into_iter().map(Arc::new).collect();
         let number = device.sources.next_number();
         device.lending.offer((number, &group), steering);
-        Bound { numbered: (number, group), demultiplexer: own.clone() }
+        Bound { numbered: (number, group), demultiplexer: own.clone(), learns_local: false }
     });
     Ok(numbered.collect())
+}
+
+fn bind_ip(
+    (index, listen): (usize, &Listen),
+    protocol: u8,
+    config: &DriverConfig,
+    (device, options): (&Device, &UdpOptions),
+) -> io::Result<Bound> {
+    let own = config.demultiplexer(UdpSource::Listen(index));
+    let steering = own.as_ref().unwrap_or(&config.dataplane.demultiplexer).steering();
+    let (count, address) = (device.workers.len(), listen.address.ip());
+    let group = UdpSocket::bind_ip_group(protocol, address, (count, steering), options)?;
+    let group: Vec<_> = group.into_iter().map(Arc::new).collect();
+    Ok(Bound { numbered: (device.sources.next_number(), group), demultiplexer: own, learns_local: false })
+}
+
+/// Sockets for an IP protocol, for both address families where the machine has them.
+pub(super) fn bind_ip_pair(
+    binding: IpBinding,
+    config: &DriverConfig,
+    device: &Device,
+    options: &PairOptions,
+) -> io::Result<(Vec<Bound>, UdpSockets)> {
+    let own = config.demultiplexer(UdpSource::Ip(binding.protocol));
+    let steering = own.as_ref().unwrap_or(&config.dataplane.demultiplexer).steering();
+    let (mut bound, mut sockets) = (Vec::new(), UdpSockets::default());
+    let families: [(IpAddr, &mut Option<u32>); 2] = [
+        (Ipv4Addr::UNSPECIFIED.into(), &mut sockets.ipv4),
+        (Ipv6Addr::UNSPECIFIED.into(), &mut sockets.ipv6),
+    ];
+    for (address, place) in families {
+        let (protocol, shares) = (binding.protocol, (options.count, steering));
+        let group = match UdpSocket::bind_ip_group(protocol, address, shares, &options.udp) {
+            Err(error) if address.is_ipv6() && lacks_v6(&error) => continue,
+            group => group?,
+        };
+        for socket in &group {
+            // A socket has no mark at first, and not everybody may say so.
+            if binding.mark != 0 {
+                socket.set_mark(binding.mark, None)?;
+            }
+            options.learn(socket)?;
+        }
+        let number = device.sources.next_number();
+        let group = group.into_iter().map(Arc::new).collect();
+        let (demultiplexer, learns_local) = (own.clone(), options.learn_local);
+        bound.push(Bound { numbered: (number, group), demultiplexer, learns_local });
+        *place = Some(number);
+    }
+    Ok((bound, sockets))
 }
 
 fn bind_tcp(listen: &Listen, config: &DriverConfig) -> io::Result<Listener> {

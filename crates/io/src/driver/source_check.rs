@@ -96,9 +96,8 @@ impl SourceCheck {
         path: &Path,
         owners: &mut Option<Vec<(IpAddr, u32)>>,
     ) -> bool {
-        let Path::Udp { socket, remote } = path else { return false };
-        let Some(arrivals) = sources.arrivals(*socket) else { return false };
-        let remote = remote.ip().to_canonical();
+        let Some(arrivals) = path.socket().and_then(|socket| sources.arrivals(socket)) else { return false };
+        let remote = path.remote().ip().to_canonical();
         if !self.changes.may_redirect(remote, &arrivals.devices) {
             return false;
         }

@@ -13,6 +13,7 @@ mod sources;
 mod tcp;
 mod tls;
 mod toy;
+mod toy_ip;
 mod toy_ports;
 mod toy_series;
 mod transfers;

@@ -129,11 +129,9 @@ impl Transports {
 
     /// A path by the socket that a path is by.
     pub(super) fn socket_path(&self, path: &Path) -> Path {
-        match *path {
-            Path::Udp { socket, remote } if !self.sockets.contains_key(&socket) => {
-                Path::Udp { socket: self.sources.socket_of(socket), remote }
-            }
-            path => path,
+        match path.socket().filter(|socket| !self.sockets.contains_key(socket)) {
+            Some(address) => path.by_socket(self.sources.socket_of(address)),
+            None => *path,
         }
     }
 
@@ -277,7 +275,7 @@ impl Transports {
     /// The endpoint that a control datagram is for, by its path; and by its first bytes where several use the socket.
     pub(super) fn endpoint_of(&self, path: &Path, datagram: &[u8]) -> Option<EndpointId> {
         match &self.socket_path(path) {
-            Path::Udp { socket, .. } => {
+            Path::Udp { socket, .. } | Path::Ip { socket, .. } => {
                 let secondary = self.secondaries.recognise(*socket, datagram);
                 secondary.or_else(|| self.sockets.get(socket)?.primary)
             }
@@ -326,7 +324,7 @@ impl Transports {
         let mut gso_batches = gso_batches.peekable();
         while let Some(gso_batch) = gso_batches.next() {
             match gso_batch.path {
-                Path::Udp { socket: by, .. } => {
+                Path::Udp { socket: by, .. } | Path::Ip { socket: by, .. } => {
                     let (number, source) = match self.sockets.contains_key(&by) {
                         true => (by, None),
                         false => self.sources.resolve(by, coarse_clock()).unwrap_or((by, None)),
@@ -470,5 +468,5 @@ impl Transports {
 }
 
 fn is_by_socket(gso_batch: &GsoBatch<'_>, number: u32) -> bool {
-    matches!(gso_batch.path, Path::Udp { socket, .. } if socket == number)
+    gso_batch.path.socket() == Some(number)
 }

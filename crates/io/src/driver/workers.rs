@@ -134,7 +134,7 @@ impl Workers {
     /// ([`adit_dataplane::codec::Steering`]). Connections belong to the first worker.
     fn worker_for(&self, config: &PeerConfig) -> usize {
         match config.path.map(|path| path.transport()) {
-            Some(Transport::Udp) | None => config.peer.0 as usize % self.all.len().max(1),
+            Some(Transport::Udp | Transport::Ip(_)) | None => config.peer.0 as usize % self.all.len().max(1),
             Some(Transport::Tcp) => 0,
         }
     }

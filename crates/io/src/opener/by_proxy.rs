@@ -17,7 +17,7 @@ pub(super) fn as_remote(remote: &Remote, proxy: &Proxy) -> Remote {
     // Datagrams leave from the local address of the file; the connection to the proxy from any.
     let (family, bind) = match remote.transport {
         Transport::Tcp => (remote.family, remote.bind),
-        Transport::Udp => (Family::Any, None),
+        Transport::Udp | Transport::Ip(_) => (Family::Any, None),
     };
     Remote {
         host: proxy.host.clone(),
@@ -50,7 +50,7 @@ pub(super) fn open(
     // Each attempt tries one address of a remote that datagrams go to, as nothing answers when it is the wrong one.
     let target = match remote.transport {
         Transport::Tcp => None,
-        Transport::Udp => known.in_turn(remote, attempt, resolving)?.first().copied(),
+        Transport::Udp | Transport::Ip(_) => known.in_turn(remote, attempt, resolving)?.first().copied(),
     };
     prepare(proxies.iter().map(SocketAddr::ip).collect());
     let (mut failures, mut refused) = (Vec::new(), None);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use adit_dataplane::{GsoBatch, OuterHeader};
 use adit_sys::{Message, Received, SEND_BATCH};
 
-use super::{Backlog, Datagrams, PinnedSource, RECEIVE_SLOT, Sent, UdpSocket, normalised};
+use super::{Backlog, Datagrams, Framing, PinnedSource, RECEIVE_SLOT, Sent, UdpSocket, ip, normalised};
 
 /// A message below this size leaves room for many of its kind in one call. What UDP_GRO gathers under load
 /// is larger, and better received into the same 64 KiB again and again, which stay in the cache.
@@ -63,8 +63,10 @@ impl UdpSocket {
             true
         };
         *many = found.iter().all(|message| message.len < SMALL);
-        if let Some(relay) = self.relay() {
-            relay.strip_all(buffer, found);
+        match &self.framing {
+            Framing::Nothing => {}
+            Framing::Relay(relay) => relay.strip_all(buffer, found),
+            Framing::IpHeader => ip::strip_headers(buffer, found),
         }
         Ok(more)
     }

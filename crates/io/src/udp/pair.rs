@@ -25,6 +25,19 @@ pub(crate) struct PairOptions {
     pub(crate) udp: UdpOptions,
 }
 
+impl PairOptions {
+    /// Has a socket say of each datagram what it shall.
+    pub(crate) fn learn(&self, socket: &UdpSocket) -> io::Result<()> {
+        if self.learn_local {
+            socket.learn_local_addresses()?;
+        }
+        if self.learn_classes {
+            socket.learn_traffic_classes()?;
+        }
+        Ok(())
+    }
+}
+
 /// Sockets that are bound to all addresses, those for IPv4 and those for IPv6 on the same port.
 #[derive(Debug)]
 pub(crate) struct UdpPair {
@@ -76,12 +89,7 @@ impl UdpPair {
             if mark != 0 {
                 socket.set_mark(mark, helper)?;
             }
-            if options.learn_local {
-                socket.learn_local_addresses()?;
-            }
-            if options.learn_classes {
-                socket.learn_traffic_classes()?;
-            }
+            options.learn(socket)?;
         }
         Ok(pair)
     }

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 
 use adit_sys::{MOST_SEGMENTS, Message, Received};
 
-use super::{Datagrams, PinnedSource, Sent, UdpSocket};
+use super::{Datagrams, Framing, PinnedSource, Sent, UdpSocket};
 use crate::proxy::Association;
 
 /// The longest UDP message over IPv4; over IPv6 it may be longer.
@@ -72,7 +72,9 @@ impl Relay {
 impl UdpSocket {
     /// The socket, with what it sends and receives going by a relay.
     pub(crate) fn by_relay(mut self, relay: Option<Relay>) -> Self {
-        self.relay = relay.map(Box::new);
+        if let Some(relay) = relay {
+            self.framing = Framing::Relay(Box::new(relay));
+        }
         self
     }
 
@@ -83,7 +85,10 @@ impl UdpSocket {
 
     /// The relay, if there is one.
     pub fn relay(&self) -> Option<&Relay> {
-        self.relay.as_deref()
+        match &self.framing {
+            Framing::Relay(relay) => Some(relay),
+            Framing::Nothing | Framing::IpHeader => None,
+        }
     }
 
     /// Sends by the relay in messages that are not too long with their headers.
@@ -113,7 +118,7 @@ pub(super) fn send(
     message: &Message<'_>,
     source: Option<adit_sys::LocalAddress>,
 ) -> io::Result<()> {
-    match &socket.relay {
+    match socket.relay() {
         None => adit_sys::send(socket.as_fd(), message, source),
         Some(relay) => adit_sys::send_with_header(socket.as_fd(), &relay.header, message, source),
     }

@@ -76,7 +76,7 @@ impl From<&LocalSettings> for OccPointToPoint {
 /// The options string as OpenVPN prints it for a TUN device, with TLS or a static key.
 pub fn options_string(params: &OccParams) -> String {
     let proto = match (params.transport, params.role) {
-        (Transport::Udp, _) => "UDPv4",
+        (Transport::Udp | Transport::Ip(_), _) => "UDPv4",
         (Transport::Tcp, TlsRole::Client) => "TCPv4_CLIENT",
         (Transport::Tcp, TlsRole::Server) => "TCPv4_SERVER",
     };

@@ -254,7 +254,7 @@ impl StaticTunnel {
         }
         match path.transport() {
             _ if self.state != State::Running => {}
-            Transport::Udp => self.address_refused(path, reason),
+            Transport::Udp | Transport::Ip(_) => self.address_refused(path, reason),
             Transport::Tcp => {
                 self.loses_by("connection-reset");
                 self.lose(&format!("the connection broke: {reason}"), false);

@@ -282,7 +282,7 @@ impl Net {
     ) -> Vec<(Instant, Transit)> {
         match path {
             Path::Tcp { connection, .. } => self.send_record(now, end, connection.0, datagram),
-            Path::Udp { remote, .. } if end == crate::openvpn::model::SERVER => {
+            Path::Udp { remote, .. } | Path::Ip { remote, .. } if end == crate::openvpn::model::SERVER => {
                 if self.is_replaced(remote) {
                     return Vec::new();
                 }
@@ -294,7 +294,7 @@ impl Net {
                 let transit = |(at, datagram)| (at, Transit::ToClient { to: remote, datagram });
                 copies.into_iter().map(transit).collect()
             }
-            Path::Udp { socket, .. } => {
+            Path::Udp { socket, .. } | Path::Ip { socket, .. } => {
                 let Some(from) = self.sockets.get(&(end, socket)).copied() else { return Vec::new() };
                 if !self.fits(now, end, datagram.len()) {
                     return Vec::new();
@@ -374,7 +374,7 @@ impl Net {
     /// An end closes a path: a socket, or a connection, of which the other side gets a notice.
     pub(crate) fn close(&mut self, now: Instant, end: usize, path: Path) -> Vec<(Instant, Transit)> {
         match path {
-            Path::Udp { socket, .. } => {
+            Path::Udp { socket, .. } | Path::Ip { socket, .. } => {
                 self.sockets.remove(&(end, socket));
                 self.owners.retain(|_, owner| *owner != (end, socket));
                 Vec::new()

@@ -132,7 +132,9 @@ impl End {
     /// A datagram arrived, or whole records by a connection.
     pub(crate) fn receive(&mut self, path: Path, mut datagram: Vec<u8>) {
         match path.transport() {
-            Transport::Udp => self.ingress.open_datagrams(path, &mut datagram, 0, &mut self.receive_batch),
+            Transport::Udp | Transport::Ip(_) => {
+                self.ingress.open_datagrams(path, &mut datagram, 0, &mut self.receive_batch)
+            }
             Transport::Tcp => {
                 // What makes no sense is not delivered.
                 let _ = self.ingress.open_stream(path, &mut datagram, &mut self.receive_batch);
@@ -230,7 +232,7 @@ impl End {
     fn flush(&mut self) {
         for batch in self.transmit_batch.iter() {
             let size = match batch.path.transport() {
-                Transport::Udp => batch.segment,
+                Transport::Udp | Transport::Ip(_) => batch.segment,
                 Transport::Tcp => batch.bytes.len(),
             };
             let datagrams = batch.bytes.chunks(size.max(1));

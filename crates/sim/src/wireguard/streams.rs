@@ -86,7 +86,7 @@ fn path(end: usize, number: u32) -> Path {
 fn number_of(path: Path) -> u32 {
     match path {
         Path::Tcp { connection, .. } => connection.0,
-        Path::Udp { .. } => panic!("there is no other way than a connection"),
+        Path::Udp { .. } | Path::Ip { .. } => panic!("there is no other way than a connection"),
     }
 }
 

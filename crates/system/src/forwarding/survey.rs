@@ -114,6 +114,7 @@ pub(super) fn ports(forwarding: &Forwarding) -> Vec<Report> {
         let protocol = match transport {
             Transport::Udp => "udp",
             Transport::Tcp => "tcp",
+            Transport::Ip(_) => return None,
         };
         let command = filters::closed_port(protocol, *port)?;
         Some(warning(format!("the firewall keeps {protocol} port {port} closed to clients: run `{command}`")))

@@ -227,7 +227,7 @@ impl Peer {
         }
         let before = std::mem::replace(&mut self.path, path).filter(|before| Some(*before) != path);
         match path {
-            Some(Path::Udp { remote, .. }) => self.remote = Some(remote),
+            Some(Path::Udp { remote, .. } | Path::Ip { remote, .. }) => self.remote = Some(remote),
             Some(path @ Path::Tcp { .. }) => shared.connections.take(path, self.id),
             None => {}
         }

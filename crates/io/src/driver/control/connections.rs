@@ -177,9 +177,12 @@ impl<P: Protocol> Control<'_, P> {
     /// The protocol uses the path no more.
     pub(super) fn close(&mut self, path: Path) {
         match path {
-            Path::Udp { socket, .. } if self.sockets.is_listening(socket) => {}
-            Path::Udp { socket, .. } => drop(self.remove_sockets(socket)),
             Path::Tcp { connection, .. } => self.forget(connection),
+            Path::Udp { socket, .. } | Path::Ip { socket, .. } => {
+                if !self.sockets.is_listening(socket) {
+                    self.remove_sockets(socket);
+                }
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
 
-use adit_core::{Command, Instant, OpenFailure, Path, Protocol};
+use adit_core::{Command, Instant, OpenFailure, Protocol};
 
 use super::Control;
 use crate::config::Remote;
@@ -96,8 +96,8 @@ impl<P: Protocol> Control<'_, P> {
             Ok(Opened::Udp(socket, address)) => {
                 let demultiplexer = self.remotes.demultiplexer(remote);
                 let number = self.sockets.sources.next_number();
+                let path = socket.path(number, address);
                 self.add_sockets((number, vec![Arc::new(socket)]), demultiplexer.as_ref());
-                let path = Path::Udp { socket: number, remote: address };
                 self.remotes.opened_last.insert(remote, path);
                 Command::Opened { path }
             }

@@ -17,7 +17,7 @@ const SEND_COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 impl<P: Protocol> Control<'_, P> {
     pub(super) fn send(&mut self, path: Path, datagram: &[u8]) {
         match path {
-            Path::Udp { socket, remote } => {
+            Path::Udp { socket, remote } | Path::Ip { socket, remote, .. } => {
                 let Some((socket, source)) = self.sockets.sender(socket) else {
                     return count(&self.losses.no_path);
                 };
@@ -78,7 +78,7 @@ impl<P: Protocol> Control<'_, P> {
         };
         count(&self.losses.udp_send);
         // Any sender can cause answers that fail, and others between them that are sent.
-        if matches!(path, Path::Udp { socket, .. } if self.sockets.is_listening(socket)) {
+        if path.socket().is_some_and(|socket| self.sockets.is_listening(socket)) {
             let now = clock();
             if now >= self.sockets.next_send_complaint {
                 self.sockets.next_send_complaint = now + SEND_COMPLAIN_EVERY;

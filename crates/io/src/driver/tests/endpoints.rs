@@ -74,7 +74,7 @@ enum Wire {
 impl Wire {
     fn connect(transport: Transport, server: SocketAddr) -> Self {
         match transport {
-            Transport::Udp => {
+            Transport::Udp | Transport::Ip(_) => {
                 let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
                 socket.set_read_timeout(Some(TIMEOUT)).unwrap();
                 socket.connect(server).unwrap();

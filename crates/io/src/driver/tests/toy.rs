@@ -90,6 +90,16 @@ impl End {
         told.recv_timeout(TIMEOUT).unwrap()
     }
 
+    /// Packets that came to each worker.
+    pub(super) fn worker_packets(&self) -> Vec<u64> {
+        self.look().workers
+    }
+
+    /// Waits until that peer has its first session.
+    pub(super) fn wait_for_peer_up(&self, wanted: PeerId) {
+        self.wait_for(|event| matches!(event, Event::PeerUp { peer, .. } if *peer == wanted));
+    }
+
     /// Its only peer that is up.
     pub(super) fn peer(&self) -> PeerInfo<()> {
         let mut peers = self.look().peers;

@@ -96,7 +96,7 @@ fn resolve_remote(remote: RemoteDraft, scope: &Scope, pull: bool) -> Remote {
         }),
         connect_timeout: scope.connect_timeout.unwrap_or(Duration::from_secs(120)),
         exit_notify: match transport {
-            Transport::Udp => scope.exit_notify.unwrap_or(0),
+            Transport::Udp | Transport::Ip(_) => scope.exit_notify.unwrap_or(0),
             Transport::Tcp => 0,
         },
         proxy: None,

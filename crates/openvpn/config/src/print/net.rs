@@ -9,9 +9,9 @@ use crate::model::*;
 
 pub(crate) fn protocol(transport: Transport, family: Family) -> &'static str {
     match (transport, family) {
-        (Transport::Udp, Family::Any) => "udp",
-        (Transport::Udp, Family::V4) => "udp4",
-        (Transport::Udp, Family::V6) => "udp6",
+        (Transport::Udp | Transport::Ip(_), Family::Any) => "udp",
+        (Transport::Udp | Transport::Ip(_), Family::V4) => "udp4",
+        (Transport::Udp | Transport::Ip(_), Family::V6) => "udp6",
         (Transport::Tcp, Family::Any) => "tcp",
         (Transport::Tcp, Family::V4) => "tcp4",
         (Transport::Tcp, Family::V6) => "tcp6",

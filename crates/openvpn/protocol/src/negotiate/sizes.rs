@@ -137,7 +137,7 @@ fn outer_headers(path: Path) -> usize {
         SocketAddr::V6(_) => 40,
     };
     let transport = match path.transport() {
-        Transport::Udp => 8,
+        Transport::Udp | Transport::Ip(_) => 8,
         Transport::Tcp => 20,
     };
     ip + transport

@@ -28,7 +28,7 @@ impl RemoteParams {
     /// A server of that name with OpenVPN's defaults.
     pub fn new(name: String, transport: Transport) -> Self {
         let protocol = match transport {
-            Transport::Udp => "udp",
+            Transport::Udp | Transport::Ip(_) => "udp",
             Transport::Tcp => "tcp-client",
         };
         let (host, poll_timeout) = (name.clone(), Duration::from_secs(120));

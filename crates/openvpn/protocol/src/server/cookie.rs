@@ -72,7 +72,7 @@ impl CookieMaker {
     fn for_slot(&self, slot: u64, path: Path, client: Sid) -> Sid {
         let remote = path.remote();
         let socket = match path {
-            Path::Udp { socket, .. } => socket,
+            Path::Udp { socket, .. } | Path::Ip { socket, .. } => socket,
             Path::Tcp { connection, .. } => connection.0,
         };
         let mut place = Vec::with_capacity(32);

@@ -139,11 +139,15 @@ impl PreAuth {
             (false, Transport::Tcp) => {
                 return Err(Rejected::Unexpected("no control channel here has this session id"));
             }
-            (true, Transport::Udp) => match self.answer(now, params, path, datagram, first, events)? {
-                Some(old_client) => old_client,
-                None => return Ok(PreAuthOutcome::Answered),
-            },
-            (false, Transport::Udp) => self.check_cookie(now, params, path, first, &body)?,
+            (true, Transport::Udp | Transport::Ip(_)) => {
+                match self.answer(now, params, path, datagram, first, events)? {
+                    Some(old_client) => old_client,
+                    None => return Ok(PreAuthOutcome::Answered),
+                }
+            }
+            (false, Transport::Udp | Transport::Ip(_)) => {
+                self.check_cookie(now, params, path, first, &body)?
+            }
         };
         if let Some(rate) = params.admission.clients
             && let Permit::Refused { first } = self.client_limit.ask(now)

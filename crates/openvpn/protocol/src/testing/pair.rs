@@ -147,7 +147,7 @@ impl Pair {
 
     fn path(&self, remote: SocketAddr) -> Path {
         match self.transport {
-            Transport::Udp => Path::Udp { socket: self.connections, remote },
+            Transport::Udp | Transport::Ip(_) => Path::Udp { socket: self.connections, remote },
             Transport::Tcp => Path::Tcp { connection: ConnectionId(self.connections), remote },
         }
     }

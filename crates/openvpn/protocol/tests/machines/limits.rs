@@ -100,7 +100,7 @@ impl World {
     /// A client connects from there, while something else happens before each of its datagrams.
     fn connects(&mut self, path: Path, mut meanwhile: impl FnMut(&mut World)) -> bool {
         let there = match path {
-            Path::Udp { .. } => udp(([192, 0, 2, 1], 1194)),
+            Path::Udp { .. } | Path::Ip { .. } => udp(([192, 0, 2, 1], 1194)),
             Path::Tcp { connection, .. } => Path::Tcp { connection, remote: ([192, 0, 2, 1], 1194).into() },
         };
         let mut client = Client::new(self.client.clone(), self.now, [1; 32]);

@@ -385,7 +385,7 @@ fn sockets_of(pair: &mut Pair) -> Vec<(u8, u32)> {
     let sent = pair.ends[0].take_sent();
     let socket = |path| match path {
         Path::Udp { socket, .. } => socket,
-        Path::Tcp { .. } => u32::MAX,
+        Path::Tcp { .. } | Path::Ip { .. } => u32::MAX,
     };
     sent.into_iter().map(|(path, datagram)| (datagram.kind(), socket(path))).collect()
 }

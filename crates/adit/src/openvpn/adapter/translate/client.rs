@@ -79,7 +79,7 @@ pub(crate) fn remote_params(remote: &file::Remote) -> RemoteParams {
 
 fn transport_name(transport: Transport) -> &'static str {
     match transport {
-        Transport::Udp => "udp",
+        Transport::Udp | Transport::Ip(_) => "udp",
         Transport::Tcp => "tcp",
     }
 }

@@ -25,9 +25,9 @@ pub(super) fn redirect(flags: file::RedirectGateway) -> Redirect {
 /// The protocol of a remote in the words of a `remote` line (OpenVPN socket_util.c, `proto2ascii`).
 pub(super) fn protocol(transport: Transport, family: file::Family) -> &'static str {
     match (transport, family) {
-        (Transport::Udp, file::Family::Any) => "udp",
-        (Transport::Udp, file::Family::V4) => "udp4",
-        (Transport::Udp, file::Family::V6) => "udp6",
+        (Transport::Udp | Transport::Ip(_), file::Family::Any) => "udp",
+        (Transport::Udp | Transport::Ip(_), file::Family::V4) => "udp4",
+        (Transport::Udp | Transport::Ip(_), file::Family::V6) => "udp6",
         (Transport::Tcp, file::Family::Any) => "tcp-client",
         (Transport::Tcp, file::Family::V4) => "tcp4-client",
         (Transport::Tcp, file::Family::V6) => "tcp6-client",

@@ -96,7 +96,7 @@ fn protocol((transport, end): (Transport, &str), family: Family) -> String {
         Family::V6 => "6",
     };
     match transport {
-        Transport::Udp => format!("udp{family}"),
+        Transport::Udp | Transport::Ip(_) => format!("udp{family}"),
         Transport::Tcp => format!("tcp{family}-{end}"),
     }
 }
