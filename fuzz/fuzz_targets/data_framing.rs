@@ -105,6 +105,7 @@ impl End {
             max_mss: None,
             roams: false,
             staging: false,
+            device: Default::default(),
             by_path: true,
         })));
         let (replay_window, payloads) = (ReplayWindow::default(), Payloads::default());

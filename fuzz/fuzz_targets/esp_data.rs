@@ -70,6 +70,7 @@ impl End {
             max_mss: None,
             roams: false,
             staging: false,
+            device: Default::default(),
             by_path: false,
         })));
         let session = SessionId(SPI.into());

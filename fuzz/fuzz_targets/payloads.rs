@@ -49,6 +49,7 @@ impl End {
             max_mss: None,
             roams: false,
             staging: false,
+            device: Default::default(),
             by_path: true,
         })));
         let header = DataHeader::V2 { peer_id: 0 };

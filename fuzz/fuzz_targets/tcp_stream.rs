@@ -42,6 +42,7 @@ fn client() -> Ingress {
             max_mss: Some(1400),
             roams: false,
             staging: false,
+            device: Default::default(),
             by_path: true,
         })),
         DataEvent::Install(Box::new(Install::new(PEER, session_id(PEER, 0), codec))),

@@ -47,6 +47,7 @@ impl End {
             max_mss: None,
             roams: false,
             staging: false,
+            device: Default::default(),
             by_path: false,
         })));
         let (seal, open) = ([seal; 32].into(), [open; 32].into());

@@ -15,3 +15,17 @@ pub struct SessionId(pub u64);
 /// One TCP connection of the driver. Never reused within a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u32);
+
+/// A device of a tunnel. Most tunnels have one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceId(pub u16);
+
+impl DeviceId {
+    /// The device that each tunnel has.
+    pub const MAIN: DeviceId = DeviceId(0);
+
+    /// Whether it is the device that each tunnel has.
+    pub const fn is_main(self) -> bool {
+        self.0 == 0
+    }
+}

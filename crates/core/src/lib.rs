@@ -34,7 +34,7 @@ pub use device_name::{BadDeviceName, DeviceName};
 pub use domain::is_domain;
 pub use drive::{Drive, drive, drive_once, drive_with};
 pub use event::{Command, DataEvent, Event, EventOf, OpenFailure, Report, Severity};
-pub use ids::{ConnectionId, PeerId, SessionId};
+pub use ids::{ConnectionId, DeviceId, PeerId, SessionId};
 pub use limits::{IdleLimit, PeerLimits};
 pub use network::ipv6_network;
 pub use notice::Notice;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use crate::{Path, PeerId, Selector, SessionId};
+use crate::{DeviceId, Path, PeerId, Selector, SessionId};
 
 /// A cipher that the data plane can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -211,6 +211,9 @@ pub struct PeerConfig {
     /// is its own; peers with selectors may share prefixes, and a packet goes to the first that selects it. A packet that no session
     /// of a peer with selectors may carry waits for one, where packets wait (`staging`).
     pub selectors: Arc<[Selector]>,
+    /// The device that packets for the peer come from, and to which its packets go. A route leads to the peer from there alone:
+    /// peers of other devices may have the same prefix.
+    pub device: DeviceId,
     /// Largest TCP MSS for IPv4 that may pass, from `mssfix`; 20 less holds for IPv6. `None`: leave alone.
     pub max_mss: Option<u16>,
     /// Whether the data plane may, by itself, send to where the peer's newest datagram came from: over UDP, or by a TCP connection

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use adit_checksum::WordSum;
-use adit_core::{Instant, Notice, PeerConfig, PeerId, PeerOrder, SessionId};
+use adit_core::{DeviceId, Instant, Notice, PeerConfig, PeerId, PeerOrder, SessionId};
 
 use self::peer::{Active, Peer, Session};
 use crate::codec::Run;
@@ -28,7 +28,9 @@ pub struct Egress {
     words: WordSum,
     peers: Slab<Peer>,
     slots: BTreeMap<PeerId, u32>,
+    /// Those of the main device.
     routes: Routes,
+    other_routes: BTreeMap<DeviceId, Routes>,
     notices: Vec<Notice>,
     /// The headers of the super-packet that is being cut.
     template: Vec<u8>,
@@ -48,6 +50,7 @@ impl Egress {
             peers: Slab::default(),
             slots: BTreeMap::new(),
             routes: Routes::default(),
+            other_routes: BTreeMap::new(),
             notices: Vec::new(),
             template: Vec::new(),
             counters,
@@ -87,10 +90,11 @@ impl Egress {
             EgressEvent::Peer(order) => self.change_peer(order, out),
             EgressEvent::AddRemotePeer { peer, worker } => self.add_peer(peer, Some(worker)),
             EgressEvent::Install { peer, session, series, on_first_opened, mut seal } => {
-                if let Some(mtu) = self.mtu {
-                    seal.codec.set_mtu(mtu);
-                }
+                let mtu = self.mtu;
                 if let Some(peer) = self.peer(peer) {
+                    if let Some(mtu) = mtu.filter(|_| peer.device.is_main()) {
+                        seal.codec.set_mtu(mtu);
+                    }
                     peer.install(Session::new(session, series, on_first_opened, seal));
                 }
             }
@@ -141,19 +145,42 @@ impl Egress {
                 }
             }
             PeerOrder::AddRoute { peer, route } => {
-                if let Some(slot) = self.slot(peer) {
-                    self.routes.insert(route, slot);
+                if let Some((slot, routes)) = self.routes_to(peer) {
+                    routes.insert(route, slot);
                 }
             }
             PeerOrder::RemoveRoute { peer, route } => {
-                if let Some(slot) = self.slot(peer) {
-                    self.routes.delete(route, slot);
+                if let Some((slot, routes)) = self.routes_to(peer) {
+                    routes.delete(route, slot);
                 }
             }
         }
     }
 
-    /// Seals one read from the TUN device: a packet, or a super-packet that is cut on the way, for which
+    /// The slot of a peer, and the routes of its device. Orders for one that is not there are counted.
+    fn routes_to(&mut self, peer: PeerId) -> Option<(u32, &mut Routes)> {
+        let slot = self.slot(peer)?;
+        let device = self.peers.get(slot)?.device;
+        Some((slot, self.routes_of(device)))
+    }
+
+    fn routes_of(&mut self, device: DeviceId) -> &mut Routes {
+        match device {
+            DeviceId::MAIN => &mut self.routes,
+            other => self.other_routes.entry(other).or_default(),
+        }
+    }
+
+    /// The slot of the peer that a packet from that device is for.
+    fn find_from(&self, device: DeviceId, ip: &Ip, packet: &[u8]) -> Result<u32, DropReason> {
+        let routes = match device {
+            DeviceId::MAIN => &self.routes,
+            other => self.other_routes.get(&other).ok_or(DropReason::NoRoute)?,
+        };
+        find(routes, &self.peers, ip, packet)
+    }
+
+    /// Seals one read from the main TUN device: a packet, or a super-packet that is cut on the way, for which
     /// `packet` is used up. What cannot be sent is dropped and counted.
     #[inline]
     pub fn seal_packet(&mut self, offload: Offload, packet: &mut [u8], out: &mut TransmitBatch) {
@@ -173,12 +200,45 @@ impl Egress {
     ) -> Option<u32> {
         let reason = self.try_seal(&offload, packet, out).err()?;
         if matches!(reason, DropReason::NoSession | DropReason::NotSelected) {
-            return self.without_session(offload, packet, reason);
+            return self.without_session(DeviceId::MAIN, offload, packet, reason);
         }
         if matches!(reason, DropReason::NoRoute | DropReason::NoPeer) {
             self.answer(packet);
         }
         self.count(reason)
+    }
+
+    /// [`Egress::seal_or_pass`] for what was read from any device of the tunnel. What no peer of another device than the main
+    /// one takes is not answered.
+    pub fn seal_from(
+        &mut self,
+        device: DeviceId,
+        offload: Offload,
+        packet: &mut [u8],
+        out: &mut TransmitBatch,
+    ) -> Option<u32> {
+        if device.is_main() {
+            return self.seal_or_pass(offload, packet, out);
+        }
+        match self.try_seal_from(device, &offload, packet, out).err()? {
+            reason @ (DropReason::NoSession | DropReason::NotSelected) => {
+                self.without_session(device, offload, packet, reason)
+            }
+            reason => self.count(reason),
+        }
+    }
+
+    /// [`Egress::seal_packet`] for what was read from any device of the tunnel.
+    pub fn seal_packet_from(
+        &mut self,
+        device: DeviceId,
+        offload: Offload,
+        packet: &mut [u8],
+        out: &mut TransmitBatch,
+    ) {
+        if self.seal_from(device, offload, packet, out).is_some() {
+            self.counters.drop_one(Half::Egress, DropReason::NoSession);
+        }
     }
 
     /// Tells the sender of a packet that it cannot be carried.
@@ -192,9 +252,15 @@ impl Egress {
     /// What becomes of a packet that cannot be sealed now for that reason: another worker serves the peer, or it waits, or it is
     /// dropped.
     #[cold]
-    fn without_session(&mut self, offload: Offload, packet: &[u8], reason: DropReason) -> Option<u32> {
+    fn without_session(
+        &mut self,
+        device: DeviceId,
+        offload: Offload,
+        packet: &[u8],
+        reason: DropReason,
+    ) -> Option<u32> {
         let Some(ip) = Ip::parse(packet) else { return self.count(DropReason::Malformed) };
-        let slot = match find(&self.routes, &self.peers, &ip, packet) {
+        let slot = match self.find_from(device, &ip, packet) {
             Ok(slot) => slot,
             Err(reason) => return self.count(reason),
         };
@@ -217,7 +283,7 @@ impl Egress {
             self.notices.push(Notice::Wanted { peer: peer.id, flow });
         }
         (0..dropped).for_each(|_| self.counters.drop_one(Half::Egress, DropReason::NoSession));
-        if !has_path {
+        if !has_path && device.is_main() {
             // It waits all the same, in case that a path is found.
             self.answer(packet);
         }
@@ -240,7 +306,8 @@ impl Egress {
                 staging.take(from, |packet| peer.can_seal(packet, now), &mut self.staged)
         {
             from = place;
-            if let Err(reason) = self.try_seal(&staged.offload, &mut staged.packet, out) {
+            let device = peer.device;
+            if let Err(reason) = self.try_seal_from(device, &staged.offload, &mut staged.packet, out) {
                 self.counters.drop_one(Half::Egress, reason);
             }
         }
@@ -268,20 +335,45 @@ impl Egress {
     ) -> Result<(), DropReason> {
         let ip = Ip::parse(packet).ok_or(DropReason::Malformed)?;
         let slot = find(&self.routes, &self.peers, &ip, packet)?;
+        self.seal_for(slot, &ip, offload, packet, out)
+    }
+
+    fn try_seal_from(
+        &mut self,
+        device: DeviceId,
+        offload: &Offload,
+        packet: &mut [u8],
+        out: &mut TransmitBatch,
+    ) -> Result<(), DropReason> {
+        let ip = Ip::parse(packet).ok_or(DropReason::Malformed)?;
+        let slot = self.find_from(device, &ip, packet)?;
+        self.seal_for(slot, &ip, offload, packet, out)
+    }
+
+    /// Seals a packet with that header for the peer in that slot.
+    #[inline]
+    fn seal_for(
+        &mut self,
+        slot: u32,
+        ip: &Ip,
+        offload: &Offload,
+        packet: &mut [u8],
+        out: &mut TransmitBatch,
+    ) -> Result<(), DropReason> {
         let peer = self.peers.get_mut(slot).ok_or(DropReason::NoPeer)?;
         // What is passed on, or waits, must be whole.
-        let session = peer.session_for(&ip, packet, self.now)?;
+        let session = peer.session_for(ip, packet, self.now)?;
         let sealed = if offload.segmentation == Segmentation::None {
             let packet = packet.get_mut(..ip.len).ok_or(DropReason::Malformed)?;
             finish_checksum(self.words, offload, packet)?;
             if let Some(max) = peer.max_mss {
-                mss::clamp(packet, &ip, max);
+                mss::clamp(packet, ip, max);
             }
-            peer.seal(session, Some(&ip), packet, out)
+            peer.seal(session, Some(ip), packet, out)
         } else {
-            let segments = Segments::new(self.words, offload, packet, &ip, &mut self.template)?;
+            let segments = Segments::new(self.words, offload, packet, ip, &mut self.template)?;
             let run = Run { segments: &segments, template: &self.template, packet, next: 0 };
-            peer.seal_run(session, &ip, run, out)
+            peer.seal_run(session, ip, run, out)
         };
         if sealed.is_ok() {
             peer.counter.stamp_data(self.now);
@@ -292,7 +384,8 @@ impl Egress {
 
     fn set_mtu(&mut self, mtu: u16) {
         self.mtu = Some(mtu);
-        for session in self.peers.iter_mut().flat_map(|peer| &mut peer.sessions) {
+        let peers = self.peers.iter_mut().filter(|peer| peer.device.is_main());
+        for session in peers.flat_map(|peer| &mut peer.sessions) {
             session.seal.set_mtu(mtu);
         }
     }
@@ -336,13 +429,14 @@ impl Egress {
             // Another worker serves it now: its sessions stay with the one that has their counters.
             self.remove_peer(config.peer);
         }
-        let PeerConfig { peer: id, path, routes, selectors, max_mss, staging, .. } = config;
+        let PeerConfig { peer: id, path, routes, device, selectors, max_mss, staging, .. } = config;
         let selectors = (!selectors.is_empty()).then(|| Selectors::new(&selectors));
         let shares = selectors.is_some();
         let slot = match self.slots.get(&id).copied() {
             Some(slot) => {
+                self.routes_to(id).into_iter().for_each(|(slot, routes)| routes.remove(slot));
                 if let Some(peer) = self.peers.get_mut(slot) {
-                    (peer.path, peer.max_mss) = (path, max_mss);
+                    (peer.path, peer.max_mss, peer.device) = (path, max_mss, device);
                     let stays = staging && peer.selectors == selectors;
                     peer.selectors = selectors;
                     if let Some(mut waiting) = peer.staging.take_if(|_| !stays) {
@@ -362,19 +456,21 @@ impl Egress {
                 };
                 let (sessions, active) = (Vec::new(), Active::None);
                 let staging = staging.then(Box::default);
-                let peer = Peer { id, path, max_mss, sessions, active, selectors, counter, worker, staging };
+                let peer =
+                    Peer { id, path, max_mss, device, sessions, active, selectors, counter, worker, staging };
                 let slot = self.peers.insert(peer);
                 self.slots.insert(id, slot);
                 slot
             }
         };
-        self.routes.replace(slot, routes, shares);
+        self.routes_of(device).replace(slot, routes, shares);
     }
 
     fn remove_peer(&mut self, id: PeerId) {
         let Some(slot) = self.slots.remove(&id) else { return };
-        self.routes.remove(slot);
-        if let Some(mut staging) = self.peers.remove(slot).and_then(|peer| peer.staging) {
+        let Some(peer) = self.peers.remove(slot) else { return };
+        self.routes_of(peer.device).remove(slot);
+        if let Some(mut staging) = peer.staging {
             staging.clear(&mut self.staged);
         }
         self.counters.remove_peer(Half::Egress, id);

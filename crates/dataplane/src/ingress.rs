@@ -415,6 +415,7 @@ impl Ingress {
         let packet = payload.start..payload.start + ip.len;
         match self.destination(slot, &ip, bytes.get(packet.clone()).unwrap_or_default())? {
             Destination::Device => out.push_packet(self.words, bytes, packet, &ip),
+            Destination::OtherDevice(device) => out.push_packet_of(device, self.words, bytes, packet, &ip),
             Destination::Peer => out.push_relay(packet),
             Destination::Worker(worker) => out.pass_packet(worker, packet),
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use adit_core::{Flow, Instant, IpNet, Notice, Path, PeerConfig, PeerId, PeerOrder, SessionId};
+use adit_core::{DeviceId, Flow, Instant, IpNet, Notice, Path, PeerConfig, PeerId, PeerOrder, SessionId};
 
 use crate::codec::Opener;
 use crate::counters::{Counters, DropReason, Half, PeerCounter};
@@ -60,6 +60,7 @@ pub(crate) struct Peer {
     pub(crate) moves: u8,
     /// The number of the latest session of each series that opened something. What earlier ones open is older.
     pub(crate) latest: BTreeMap<u32, u64>,
+    pub(crate) device: DeviceId,
     pub(crate) max_mss: Option<u16>,
     /// The packets that are the peer's; `None`: all that its routes lead to.
     selectors: Option<Selectors>,
@@ -77,7 +78,9 @@ pub(crate) struct Peers {
     pub(crate) paths: BTreeMap<Path, u32>,
     pub(crate) sessions: Slab<Session>,
     owners: BTreeMap<SessionId, Owner>,
-    pub(crate) routes: Routes,
+    /// Those of the main device.
+    routes: Routes,
+    other_routes: BTreeMap<DeviceId, Routes>,
     counters: Counters,
     /// Sessions installed so far.
     installed: u64,
@@ -92,6 +95,7 @@ impl Peers {
             sessions: Slab::default(),
             owners: BTreeMap::new(),
             routes: Routes::default(),
+            other_routes: BTreeMap::new(),
             counters,
             installed: 0,
         }
@@ -125,11 +129,12 @@ impl Peers {
             // Another worker serves it now: its sessions stay with the one that has their counters.
             self.remove(config.peer);
         }
-        let PeerConfig { peer: id, path, routes, selectors, max_mss, roams, by_path, .. } = config;
+        let PeerConfig { peer: id, path, routes, device, selectors, max_mss, roams, by_path, .. } = config;
         let selectors = (!selectors.is_empty()).then(|| Selectors::new(&selectors));
         let shares = selectors.is_some();
         let slot = match self.slots.get(&id).copied() {
             Some(slot) => {
+                self.leave_device(slot, device);
                 self.renew(slot, path, max_mss, (roams, by_path));
                 if let Some(peer) = self.peers.get_mut(slot) {
                     peer.selectors = selectors;
@@ -152,6 +157,7 @@ impl Peers {
                     by_path,
                     moves,
                     latest,
+                    device,
                     max_mss,
                     selectors,
                     counter,
@@ -166,16 +172,46 @@ impl Peers {
         if let Some(path) = path.filter(|path| owns(path, by_path)) {
             self.paths.insert(path, slot);
         }
-        self.routes.replace(slot, routes, shares);
+        self.routes_of(device).replace(slot, routes, shares);
     }
 
-    /// The slot of the peer that sent a packet.
+    fn routes_of(&mut self, device: DeviceId) -> &mut Routes {
+        match device {
+            DeviceId::MAIN => &mut self.routes,
+            other => self.other_routes.entry(other).or_default(),
+        }
+    }
+
+    /// The peer has that device from now on, and no routes of the one before.
+    fn leave_device(&mut self, slot: u32, device: DeviceId) {
+        let Some(peer) = self.peers.get_mut(slot) else { return };
+        let before = std::mem::replace(&mut peer.device, device);
+        self.routes_of(before).remove(slot);
+    }
+
+    /// The slot of a peer, and the routes of its device. Orders for one that is not there are counted.
+    fn routes_to(&mut self, id: PeerId) -> Option<(u32, &mut Routes)> {
+        let Some(slot) = self.slots.get(&id).copied() else {
+            self.count_no_peer();
+            return None;
+        };
+        let device = self.peers.get(slot)?.device;
+        Some((slot, self.routes_of(device)))
+    }
+
+    /// The slot of the peer of another device than the main one that sent a packet.
+    pub(crate) fn sender_at(&self, device: DeviceId, ip: &Ip, packet: &[u8]) -> Option<u32> {
+        let routes = self.other_routes.get(&device)?;
+        routes.find(ip.source, |slot| self.selects(slot, || inbound(ip, packet))).ok()
+    }
+
+    /// The slot of the peer of the main device that sent a packet.
     #[inline]
     pub(crate) fn sender(&self, ip: &Ip, packet: &[u8]) -> Option<u32> {
         self.routes.find(ip.source, |slot| self.selects(slot, || inbound(ip, packet))).ok()
     }
 
-    /// The slot of the peer that a packet is for.
+    /// The slot of the peer of the main device that a packet is for.
     #[inline]
     pub(crate) fn receiver(&self, ip: &Ip, packet: &[u8]) -> Option<u32> {
         self.routes.find(ip.destination, |slot| self.selects(slot, || outbound(ip, packet))).ok()
@@ -198,8 +234,8 @@ impl Peers {
 
     fn remove(&mut self, id: PeerId) {
         let Some(slot) = self.slots.remove(&id) else { return };
-        self.routes.remove(slot);
         let Some(mut peer) = self.peers.remove(slot) else { return };
+        self.routes_of(peer.device).remove(slot);
         peer.leave_paths(slot, &mut self.paths);
         for session in peer.sessions {
             if let Some(Owner::Here(index)) = self.owners.remove(&session) {
@@ -230,16 +266,14 @@ impl Peers {
     }
 
     fn add_route(&mut self, id: PeerId, route: IpNet) {
-        match self.slots.get(&id) {
-            Some(slot) => self.routes.insert(route, *slot),
-            None => self.count_no_peer(),
+        if let Some((slot, routes)) = self.routes_to(id) {
+            routes.insert(route, slot);
         }
     }
 
     fn remove_route(&mut self, id: PeerId, route: IpNet) {
-        match self.slots.get(&id) {
-            Some(slot) => self.routes.delete(route, *slot),
-            None => self.count_no_peer(),
+        if let Some((slot, routes)) = self.routes_to(id) {
+            routes.delete(route, slot);
         }
     }
 

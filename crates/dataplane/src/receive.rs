@@ -1,9 +1,10 @@
 //! What came out of a batch of datagrams, as ranges of the buffer they were received into.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use adit_checksum::WordSum;
-use adit_core::{Notice, Path};
+use adit_core::{DeviceId, Notice, Path};
 
 use crate::event::EgressEvent;
 use crate::headers::Ip;
@@ -66,6 +67,7 @@ pub(crate) struct Item {
     /// The first packet's place in the buffer.
     pub(crate) packet: Range<usize>,
     pub(crate) run: Option<Run>,
+    device: DeviceId,
 }
 
 /// What [`crate::Ingress`] found. Owned by the driver and used over and over. Ranges are offsets into the
@@ -78,6 +80,8 @@ pub struct ReceiveBatch {
     items: Vec<Item>,
     pieces: Vec<Piece>,
     flows: Flows,
+    /// The flows of other devices than the main one. Packets of one device are not merged with those of another.
+    other_flows: BTreeMap<DeviceId, Flows>,
     /// So many items from the front do not change any more.
     finished: usize,
     control: Vec<(Path, Range<usize>)>,
@@ -124,6 +128,11 @@ pub struct TunPacket<'a> {
 }
 
 impl<'a> TunPacket<'a> {
+    /// The device that it is for.
+    pub fn device(&self) -> DeviceId {
+        self.item.device
+    }
+
     /// The `virtio_net_hdr` to put in front, on a device that wants one.
     pub fn header(&self) -> &'a [u8; VNET_HEADER_LEN] {
         &self.item.header
@@ -232,7 +241,7 @@ impl ReceiveBatch {
         self.finished = 0;
         if self.items.is_empty() {
             self.pieces.clear();
-            self.flows.clear();
+            self.clear_flows();
         } else {
             self.move_to_front();
         }
@@ -264,26 +273,59 @@ impl ReceiveBatch {
         self.pieces.truncate(used);
         (item.first, item.last) = (0, used.saturating_sub(1) as u32);
         self.flows.move_to_front();
+        self.other_flows.values_mut().for_each(Flows::move_to_front);
+    }
+
+    fn clear_flows(&mut self) {
+        self.flows.clear();
+        self.other_flows.values_mut().for_each(Flows::clear);
+    }
+
+    /// Forgets all flows but that of one item. Whether that item may wait for the next receive.
+    fn keep_only(&mut self, item: usize) -> bool {
+        let others = self.other_flows.values_mut();
+        let kept = others.fold(false, |kept, flows| flows.keep_only(item, &self.items) || kept);
+        self.flows.keep_only(item, &self.items) || kept
     }
 
     /// Takes a packet for the TUN device, merging it if it may be.
     #[inline]
     pub(crate) fn push_packet(&mut self, words: WordSum, buffer: &[u8], range: Range<usize>, ip: &Ip) {
         if self.policy == MergePolicy::Off {
-            self.push_item(range, None);
+            self.push_item(DeviceId::MAIN, range, None);
             return;
         }
         let packet = buffer.get(range.clone()).unwrap_or_default();
         match self.flows.place(words, self.policy, buffer, &mut self.items, packet, ip) {
             Placed::Onto { item, payload } => self.append(item, range.start + payload..range.end),
-            Placed::New(run) => self.push_item(range, run),
+            Placed::New(run) => self.push_item(DeviceId::MAIN, range, run),
+        }
+    }
+
+    /// The same for a packet for another device.
+    pub(crate) fn push_packet_of(
+        &mut self,
+        device: DeviceId,
+        words: WordSum,
+        buffer: &[u8],
+        range: Range<usize>,
+        ip: &Ip,
+    ) {
+        if self.policy == MergePolicy::Off {
+            return self.push_item(device, range, None);
+        }
+        let packet = buffer.get(range.clone()).unwrap_or_default();
+        let flows = self.other_flows.entry(device).or_default();
+        match flows.place(words, self.policy, buffer, &mut self.items, packet, ip) {
+            Placed::Onto { item, payload } => self.append(item, range.start + payload..range.end),
+            Placed::New(run) => self.push_item(device, range, run),
         }
     }
 
     /// No packet grows any more: writes the headers of merged packets. `buffer` is the one that was given to
     /// [`crate::Ingress`].
     pub fn finish(&mut self, buffer: &mut [u8]) {
-        self.flows.clear();
+        self.clear_flows();
         self.finish_items(self.items.len(), buffer);
     }
 
@@ -292,7 +334,7 @@ impl ReceiveBatch {
     /// buffer that must stay as it is until it is finished, too.
     pub fn finish_but_newest(&mut self, buffer: &mut [u8]) -> Option<Range<usize>> {
         let newest = self.items.len().checked_sub(1)?;
-        if newest < self.finished || !self.flows.keep_only(newest, &self.items) {
+        if newest < self.finished || !self.keep_only(newest) {
             self.finish(buffer);
             return None;
         }
@@ -360,10 +402,10 @@ impl ReceiveBatch {
         Some(REBUILT + start..REBUILT + start + packet.len())
     }
 
-    /// Such a packet is for the TUN device. It is not merged, and no packet that comes later goes before it.
-    pub(crate) fn push_rebuilt(&mut self, range: Range<usize>) {
-        self.flows.clear();
-        self.push_item(range, None);
+    /// Such a packet is for that device. It is not merged, and no packet that comes later goes before it.
+    pub(crate) fn push_rebuilt(&mut self, device: DeviceId, range: Range<usize>) {
+        self.clear_flows();
+        self.push_item(device, range, None);
     }
 
     /// Whether there is room for another message in this batch; takes the room.
@@ -373,11 +415,11 @@ impl ReceiveBatch {
         admitted
     }
 
-    fn push_item(&mut self, range: Range<usize>, run: Option<Run>) {
+    fn push_item(&mut self, device: DeviceId, range: Range<usize>, run: Option<Run>) {
         let piece = self.pieces.len() as u32;
         self.pieces.push(Piece { start: range.start as u32, end: range.end as u32, next: END });
         let header = Offload::NONE.to_vnet_header();
-        self.items.push(Item { header, first: piece, last: piece, packet: range, run });
+        self.items.push(Item { header, first: piece, last: piece, packet: range, run, device });
     }
 
     fn append(&mut self, item: usize, range: Range<usize>) {

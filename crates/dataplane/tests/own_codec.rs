@@ -115,6 +115,7 @@ impl End {
             max_mss: None,
             roams: true,
             staging: true,
+            device: Default::default(),
             by_path: true,
         };
         end.apply(DataEvent::Peer(PeerOrder::Add(config)));

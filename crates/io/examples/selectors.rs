@@ -127,6 +127,7 @@ impl Plane {
             max_mss: None,
             roams: false,
             staging: false,
+            device: Default::default(),
             by_path: true,
         })));
         for (series, selectors) in (0..).zip(&way.series) {

@@ -15,8 +15,10 @@ const BATCH: usize = 64;
 pub(crate) enum Token {
     /// The thread's mailbox.
     Mail,
-    /// The TUN device.
+    /// The main TUN device.
     Tun,
+    /// Another device of the tunnel, of that number.
+    Device(u16),
     /// UDP socket, or socket for an IP protocol, of that number.
     Udp(u32),
     /// TCP connection of that number.
@@ -27,8 +29,8 @@ pub(crate) enum Token {
     Routes,
     /// What other workers hand over.
     Forwards,
-    /// Word of changes of the TUN device.
-    Device,
+    /// Word of changes of the main TUN device.
+    DeviceChange,
     /// TCP connection of that number at a shared port of which it is not known yet whether it is of the protocol.
     Undecided(u32),
     /// Word of changed routes, for peers that are answered from the address that they write to.
@@ -45,9 +47,10 @@ impl Token {
             Token::Listener(number) => (4, number),
             Token::Routes => (5, 0),
             Token::Forwards => (6, 0),
-            Token::Device => (7, 0),
+            Token::DeviceChange => (7, 0),
             Token::Undecided(number) => (8, number),
             Token::SourceRoutes => (9, 0),
+            Token::Device(number) => (10, u32::from(number)),
         };
         EventData::new_u64(kind << 32 | u64::from(number))
     }
@@ -62,9 +65,10 @@ impl Token {
             4 => Some(Token::Listener(number)),
             5 => Some(Token::Routes),
             6 => Some(Token::Forwards),
-            7 => Some(Token::Device),
+            7 => Some(Token::DeviceChange),
             8 => Some(Token::Undecided(number)),
             9 => Some(Token::SourceRoutes),
+            10 => Some(Token::Device(u16::try_from(number).ok()?)),
             _ => None,
         }
     }

@@ -281,6 +281,7 @@ fn session(peer: PeerId, path: Path, behind: IpNet, case: Case) -> [DataEvent<Co
             max_mss: None,
             roams: false,
             staging: false,
+            device: Default::default(),
             by_path: true,
         })),
         DataEvent::Install(Box::new(install)),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use adit_core::{Flow, Instant, Notice, OnFirstOpened, Path, PeerId, SessionId};
+use adit_core::{DeviceId, Flow, Instant, Notice, OnFirstOpened, Path, PeerId, SessionId};
 
 use crate::codec::{Place, Run, Sealer};
 use crate::counters::{DropReason, PeerCounter};
@@ -44,6 +44,7 @@ pub(super) struct Peer {
     /// `None`: not known yet.
     pub(super) path: Option<Path>,
     pub(super) max_mss: Option<u16>,
+    pub(super) device: DeviceId,
     /// A handful at most, in the order in which they were installed.
     pub(super) sessions: Vec<Session>,
     pub(super) active: Active,

@@ -1,6 +1,6 @@
 //! What becomes of the payload of an authentic datagram.
 
-use adit_core::{Instant, Notice, PeerId, SessionId};
+use adit_core::{DeviceId, Instant, Notice, PeerId, SessionId};
 
 use super::{Ingress, Source};
 use crate::codec::NotInPlace;
@@ -57,7 +57,8 @@ impl Ingress {
         let packet = out.keep_rebuilt(packet).ok_or(DropReason::Flood)?;
         let kept = out.slice(&[], &packet).unwrap_or_default();
         match self.destination(slot, &ip, kept)? {
-            Destination::Device => out.push_rebuilt(packet),
+            Destination::Device => out.push_rebuilt(DeviceId::MAIN, packet),
+            Destination::OtherDevice(device) => out.push_rebuilt(device, packet),
             Destination::Peer => out.push_relay(packet),
             Destination::Worker(worker) => out.pass_packet(worker, packet),
         }
@@ -68,7 +69,7 @@ impl Ingress {
     #[inline]
     pub(super) fn destination(&self, slot: u32, ip: &Ip, packet: &[u8]) -> Result<Destination, DropReason> {
         if self.peers.sender(ip, packet) != Some(slot) {
-            return Err(DropReason::BadSource);
+            return self.other_device(slot, ip, packet);
         }
         // What is for all, and what no peer has a route for (ourselves), goes to the device.
         if self.client_to_client
@@ -85,10 +86,24 @@ impl Ingress {
     }
 }
 
+impl Ingress {
+    /// Where a packet goes of a peer to which no route of the main device leads.
+    #[inline(never)]
+    fn other_device(&self, slot: u32, ip: &Ip, packet: &[u8]) -> Result<Destination, DropReason> {
+        let device = self.peers.peers.get(slot).map_or(DeviceId::MAIN, |peer| peer.device);
+        match self.peers.sender_at(device, ip, packet) == Some(slot) {
+            true => Ok(Destination::OtherDevice(device)),
+            false => Err(DropReason::BadSource),
+        }
+    }
+}
+
 /// Where a packet goes.
 pub(super) enum Destination {
-    /// To the TUN device.
+    /// To the main TUN device.
     Device,
+    /// To another device of the tunnel.
+    OtherDevice(DeviceId),
     /// To another peer of ours.
     Peer,
     /// To a peer that this worker serves.

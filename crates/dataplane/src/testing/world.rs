@@ -97,6 +97,7 @@ impl End {
             max_mss,
             roams: true,
             staging: false,
+            device: Default::default(),
             by_path: true,
         })));
     }

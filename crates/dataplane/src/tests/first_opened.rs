@@ -196,6 +196,7 @@ fn config(peer: PeerId, path: Path, routes: Vec<IpNet>) -> PeerConfig {
         max_mss: None,
         roams: true,
         staging: false,
+        device: Default::default(),
         by_path: true,
     }
 }

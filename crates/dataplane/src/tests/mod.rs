@@ -1,6 +1,7 @@
 //! Tests of the whole, and what tests share.
 
 mod batches;
+mod devices;
 mod first_opened;
 pub(crate) mod format;
 mod garbage;

@@ -38,6 +38,7 @@ fn config(staging: bool) -> PeerConfig {
         max_mss: None,
         roams: true,
         staging,
+        device: Default::default(),
         by_path: true,
     }
 }

@@ -150,6 +150,7 @@ fn a_peer_that_may_not_roam_stays_until_the_protocol_moves_it() {
         max_mss: None,
         roams: false,
         staging: false,
+        device: Default::default(),
         by_path: true,
     })));
     assert_eq!(come(&mut server, &mut one, 1, udp(7)), roamed(1, udp(7)));
@@ -195,6 +196,7 @@ fn a_peer_that_is_changed_moves_no_more_often() {
             max_mss: None,
             roams: true,
             staging: false,
+            device: Default::default(),
             by_path: true,
         })));
     }
@@ -240,6 +242,7 @@ fn a_peer_that_its_address_names_keeps_it_against_one_that_its_key_names() {
         max_mss: None,
         roams: true,
         staging: false,
+        device: Default::default(),
         by_path: false,
     };
     server.apply(DataEvent::Peer(PeerOrder::Add(config(udp(2)))));

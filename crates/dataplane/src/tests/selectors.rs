@@ -124,6 +124,7 @@ fn config(peer: PeerId, path: u8, routes: &[&str], selectors: &[Selector]) -> Pe
         max_mss: None,
         roams: true,
         staging: true,
+        device: Default::default(),
         by_path: false,
     }
 }

@@ -41,6 +41,7 @@ fn know(end: &mut End, n: u8, path: Path) {
         max_mss: None,
         roams: true,
         staging: false,
+        device: Default::default(),
         by_path: true,
     };
     let (egress, ingress) = remote_peer(config, u32::from(n % 2));
@@ -166,6 +167,7 @@ fn a_peer_that_changes_hands_leaves_nothing_behind() {
         max_mss: None,
         roams: true,
         staging: false,
+        device: Default::default(),
         by_path: true,
     };
     let (egress, ingress) = remote_peer(config.clone(), 1);

@@ -164,6 +164,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             ended: None,
         };
         control.follow_mtu();
+        driver.devices.iter().for_each(|(id, tun)| control.workers.add_device(*id, tun));
         // The protocol's first datagrams leave by them; what comes waits in them.
         for (port, pair) in pairs {
             pair.into_iter().for_each(|numbered| control.know_bound(port, numbered));
@@ -207,13 +208,13 @@ impl<'a, P: Protocol> Control<'a, P> {
             Token::Mail => self.mail.acknowledge(),
             Token::Listener(number) => self.accept(number),
             Token::Routes => self.network.watch.woke(&self.poller),
-            Token::Device => {
+            Token::DeviceChange => {
                 self.follow_mtu();
                 self.pump();
             }
             Token::SourceRoutes => self.network.routes_changed(&self.poller),
             Token::Undecided(number) => self.decide(number),
-            Token::Tun | Token::Udp(_) | Token::Tcp(_) | Token::Forwards => {}
+            Token::Tun | Token::Device(_) | Token::Udp(_) | Token::Tcp(_) | Token::Forwards => {}
         }
     }
 

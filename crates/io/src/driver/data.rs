@@ -9,8 +9,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use adit_core::DeviceId;
 use adit_dataplane::{Egress, Ingress, MergePolicy, ReceiveBatch, TransmitBatch};
 
+use super::devices::Devices;
 use super::forward::{Forward, OtherWorkers};
 use super::mail::{DataMail, Mail};
 use super::members::Members;
@@ -68,6 +70,8 @@ pub(super) struct Running {
     /// What is read from the TUN device.
     pub(super) packet: Vec<u8>,
     pub(super) tun_watched: bool,
+    /// Devices beside the main one.
+    pub(super) devices: Devices,
     /// The TUN device was deleted.
     pub(super) tun_deleted: bool,
     pub(super) moderation: Moderation,
@@ -100,6 +104,7 @@ impl DataLoop {
             gathered: Gathered::default(),
             packet: vec![0; READ_BUFFER],
             tun_watched: true,
+            devices: Devices::default(),
             tun_deleted: false,
             moderation: Moderation::new(REST, clock()),
             stopped: false,
@@ -145,6 +150,7 @@ impl Running {
                 self.take_forwards()
             }
             Token::Tun => self.drain_tun(),
+            Token::Device(number) => self.drain_device(DeviceId(number)),
             Token::Udp(number) => {
                 if event.writable {
                     self.transports.flush_socket(number, &self.losses);
@@ -154,7 +160,7 @@ impl Running {
             Token::Tcp(number) => self.look_after_connection(number, event, received),
             Token::Listener(_)
             | Token::Routes
-            | Token::Device
+            | Token::DeviceChange
             | Token::SourceRoutes
             | Token::Undecided(_) => Ok(()),
         }
@@ -179,6 +185,11 @@ impl Running {
                     }
                 }
                 DataMail::RemoveEndpoint(id) => self.remove_endpoint(id),
+                DataMail::AddDevice { endpoint, id, tun } => {
+                    let reads = self.others.has_connections();
+                    self.devices.add(endpoint, id, tun, reads);
+                    self.devices.watch(self.has_room(), &self.poller);
+                }
                 DataMail::AddSocket { endpoint, number, socket, demultiplexer } => {
                     self.add_host((endpoint, number), socket, demultiplexer)?;
                 }
@@ -216,7 +227,9 @@ impl Running {
         for Broken { endpoint, connection, reason } in self.transports.settle(&self.poller) {
             self.members.post(endpoint, Mail::Broken { connection, reason });
         }
-        let watch = !self.tun_deleted && self.has_room();
+        let has_room = self.has_room();
+        self.devices.watch(has_room, &self.poller);
+        let watch = !self.tun_deleted && has_room;
         if watch == self.tun_watched {
             return;
         }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
+use adit_core::DeviceId;
 use adit_dataplane::MergePolicy;
 use adit_dataplane::codec::Demultiplexer;
 
@@ -77,6 +78,8 @@ pub(super) struct Device {
     /// Sockets that several endpoints may use.
     pub(super) lending: Arc<Lending>,
     next_connection: AtomicU32,
+    /// How many devices the tunnel has, or had.
+    devices: AtomicU16,
     endpoints: Arc<Endpoints>,
     _threads: Threads,
 }
@@ -103,6 +106,7 @@ impl Device {
             sources,
             lending: Arc::default(),
             next_connection: AtomicU32::new(0),
+            devices: AtomicU16::new(1),
             endpoints,
             _threads: threads,
         }))
@@ -124,6 +128,12 @@ impl Device {
     /// A number that no other connection of the device has.
     pub(super) fn next_connection(&self) -> u32 {
         self.next_connection.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The id of one more device of the tunnel. `None`: none is left.
+    pub(super) fn next_device(&self) -> Option<DeviceId> {
+        let next = |id: u16| id.checked_add(1);
+        self.devices.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok().map(DeviceId)
     }
 
     fn tell_workers(&self, mail: impl Fn() -> DataMail) {

@@ -1,51 +1,100 @@
 //! The data thread's way from the TUN device to the network.
 
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 
-use adit_dataplane::Offload;
+use adit_core::DeviceId;
+use adit_dataplane::{Egress, Offload, TransmitBatch};
 
 use super::data::Running;
 use super::forward::Forward;
 use super::mail::Mail;
 use super::status::count;
 use super::transports::QUEUE_LIMIT;
+use crate::tun::Tun;
 
 /// Packets read before the other direction has its turn.
 const TUN_BATCH: usize = 64;
 /// Bytes read before the other direction has its turn: a few super-packets.
 const TUN_BATCH_BYTES: usize = 256 * 1024;
 
+/// A packet that was read from a device.
+struct Read<'a> {
+    offload: Offload,
+    packet: &'a mut [u8],
+}
+
+/// What became of a device that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Drained {
+    Read,
+    /// Another program deleted it.
+    Deleted,
+}
+
 impl Running {
-    /// Reads what waits in the TUN device, up to a batch, and sends it sealed.
+    /// Reads what waits in the main TUN device, up to a batch, and sends it sealed.
     pub(super) fn drain_tun(&mut self) -> Result<(), String> {
         if !self.tun_watched {
             return Ok(());
         }
+        let tun = Arc::clone(&self.tun);
+        let seal = |egress: &mut Egress, read: Read<'_>, out: &mut TransmitBatch| {
+            egress.seal_or_pass(read.offload, read.packet, out)
+        };
+        if self.drain(&tun, DeviceId::MAIN, seal)? == Drained::Deleted {
+            self.leave_tun();
+        }
+        self.others.wake();
+        self.send();
+        Ok(())
+    }
+
+    /// Reads what waits in another device, up to a batch, and sends it sealed.
+    pub(super) fn drain_device(&mut self, id: DeviceId) -> Result<(), String> {
+        let Some(tun) = self.devices.get(id).map(Arc::clone).filter(|_| self.has_room()) else {
+            return Ok(());
+        };
+        let seal = |egress: &mut Egress, read: Read<'_>, out: &mut TransmitBatch| {
+            egress.seal_from(id, read.offload, read.packet, out)
+        };
+        if self.drain(&tun, id, seal)? == Drained::Deleted {
+            self.devices.deleted(id, &self.poller);
+        }
+        self.others.wake();
+        self.send();
+        Ok(())
+    }
+
+    /// Reads packets from a device, up to a batch, and has them sealed.
+    fn drain(
+        &mut self,
+        tun: &Tun,
+        device: DeviceId,
+        seal: impl Fn(&mut Egress, Read<'_>, &mut TransmitBatch) -> Option<u32>,
+    ) -> Result<Drained, String> {
         if self.mail.waiting() > 0 {
             // Keys that have ended seal no more.
             self.take_mail()?;
         }
         let mut bytes = 0;
         for _ in 0..TUN_BATCH {
-            let length = match self.tun.read(&mut self.packet) {
+            let length = match tun.read(&mut self.packet) {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 // What tun_chr_read_iter (Linux's drivers/net/tun.c) says of a device that was deleted.
-                Err(error) if error.raw_os_error() == Some(libc::EBADFD) => {
-                    self.leave_tun();
-                    break;
-                }
-                Err(error) => return Err(format!("cannot read from {}: {error}", self.tun.name())),
+                Err(error) if error.raw_os_error() == Some(libc::EBADFD) => return Ok(Drained::Deleted),
+                Err(error) => return Err(format!("cannot read from {}: {error}", tun.name())),
             };
             let read = self.packet.get_mut(..length).and_then(<[u8]>::split_first_chunk_mut);
             let Some((header, packet)) = read else {
                 continue;
             };
             if let Some(offload) = Offload::from_vnet_header(header) {
-                let other = self.egress.seal_or_pass(offload, packet, &mut self.transmit_batch);
-                if let Some(worker) = other {
-                    let what = Forward::Packet { offload, bytes: packet.to_vec() };
+                let read = Read { offload, packet: &mut *packet };
+                if let Some(worker) = seal(&mut self.egress, read, &mut self.transmit_batch) {
+                    let what = Forward::Packet { device, offload, bytes: packet.to_vec() };
                     self.others.forward(worker, what, &self.losses);
                 }
             }
@@ -63,9 +112,7 @@ impl Running {
                 break;
             }
         }
-        self.others.wake();
-        self.send();
-        Ok(())
+        Ok(Drained::Read)
     }
 
     /// The TUN device is gone. The endpoints end one after the other, as their protocols want.

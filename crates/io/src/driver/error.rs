@@ -30,6 +30,9 @@ pub enum DriverError {
     /// More endpoints in one tunnel than there may be.
     #[error("a tunnel cannot have more than 256 endpoints")]
     Endpoints,
+    /// More devices in one tunnel than there may be.
+    #[error("a tunnel cannot have more than 65,535 devices")]
+    Devices,
     /// A local address cannot be waited at.
     #[error("{}", listen_text(.listen, .source))]
     Listen {

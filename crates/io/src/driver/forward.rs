@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use adit_core::{ConnectionId, Path};
+use adit_core::{ConnectionId, DeviceId, Path};
 use adit_dataplane::{Arrival, Offload, Passed};
 
 use super::data::Running;
@@ -22,8 +22,8 @@ const BATCH: usize = 64;
 /// One of them.
 #[derive(Debug)]
 pub(super) enum Forward {
-    /// A packet to seal: read from the TUN device, or checked and from another worker's client.
-    Packet { offload: Offload, bytes: Vec<u8> },
+    /// A packet to seal: read from that device, or checked and from another worker's client.
+    Packet { device: DeviceId, offload: Offload, bytes: Vec<u8> },
     /// Datagrams to open, `segment` bytes each.
     Datagrams { path: Path, traffic_class: u8, segment: usize, bytes: Vec<u8> },
     /// Sealed records to send: all connections belong to the first worker.
@@ -91,8 +91,8 @@ impl Running {
                     return Ok(());
                 }
                 // Nothing is forwarded twice: what is for no peer of ours either is counted.
-                Some(Forward::Packet { offload, mut bytes }) => {
-                    self.egress.seal_packet(offload, &mut bytes, &mut self.transmit_batch);
+                Some(Forward::Packet { device, offload, mut bytes }) => {
+                    self.egress.seal_packet_from(device, offload, &mut bytes, &mut self.transmit_batch);
                     if self.transmit_batch.has_complete() {
                         self.send_complete();
                     }
@@ -124,7 +124,9 @@ impl Running {
             let Some(bytes) = self.receive_batch.slice(bytes, range) else { continue };
             let bytes = bytes.to_vec();
             let what = match passed {
-                Passed::Packet { .. } => Forward::Packet { offload: Offload::NONE, bytes },
+                Passed::Packet { .. } => {
+                    Forward::Packet { device: DeviceId::MAIN, offload: Offload::NONE, bytes }
+                }
                 Passed::Datagrams { .. } if origin == Origin::OtherWorker => {
                     count(&self.losses.forward_full);
                     continue;

@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Range;
 
-use adit_core::{ConnectionId, PreambleVerdict};
+use adit_core::{ConnectionId, DeviceId, PreambleVerdict};
 use adit_dataplane::{Arrival, TunPacket};
 
 use super::data::Running;
@@ -198,7 +198,11 @@ impl Running {
             self.egress.apply(order, &mut self.transmit_batch);
         }
         for packet in self.receive_batch.packets() {
-            if write_packet(&self.tun, &packet, bytes).is_err() {
+            let tun = match packet.device() {
+                DeviceId::MAIN => Some(&self.tun),
+                other => self.devices.get(other),
+            };
+            if tun.is_none_or(|tun| write_packet(tun, &packet, bytes).is_err()) {
                 count(&self.losses.tun_write);
             }
         }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use adit_core::{ConnectionId, Notice, OpenFailure, Path, Preamble};
+use adit_core::{ConnectionId, DeviceId, Notice, OpenFailure, Path, Preamble};
 use adit_dataplane::codec::Demultiplexer;
 use adit_dataplane::{EgressEvent, IngressEvent};
 
@@ -14,6 +14,7 @@ use super::status::LossCounters;
 use crate::mailbox::Mailbox;
 use crate::opener::Opened;
 use crate::tls::TlsClient;
+use crate::tun::Tun;
 use crate::udp::UdpSocket;
 
 /// To the control thread.
@@ -74,6 +75,8 @@ pub(crate) enum DataMail {
     AddEndpoint(EndpointId, Member),
     /// Close the endpoint's sockets, and its connections after what waits for them.
     RemoveEndpoint(EndpointId),
+    /// A device of the endpoint beside the main one.
+    AddDevice { endpoint: EndpointId, id: DeviceId, tun: Arc<Tun> },
     AddSocket {
         endpoint: EndpointId,
         number: u32,

@@ -114,6 +114,7 @@ impl Running {
             self.close_connection(id);
         }
         self.members.remove(endpoint);
+        self.devices.remove_of(endpoint, &self.poller);
         self.egress.answer_unreachable(self.members.answer_unreachable());
     }
 }

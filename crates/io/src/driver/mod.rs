@@ -9,6 +9,7 @@ mod control;
 mod counters;
 mod data;
 mod device;
+mod devices;
 mod egress;
 mod error;
 mod forward;
@@ -44,7 +45,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use adit_core::{Ended, Install, Protocol};
+use adit_core::{DeviceId, Ended, Install, IpNet, Protocol};
 use adit_dataplane::aead::AeadError;
 use adit_dataplane::codec::{Demultiplexer, SessionCodec};
 use adit_system::Network;
@@ -71,6 +72,7 @@ use crate::mailbox::{MailReceiver, Mailbox, mailbox};
 use crate::port_share::Forwarder;
 use crate::system::System;
 use crate::tcp::Listener;
+use crate::tun::{Tun, TunConfig};
 use crate::udp::UdpOptions;
 
 /// How late timers of the driver's threads may be, in nanoseconds.
@@ -102,6 +104,8 @@ pub struct Driver<P: Protocol> {
     /// The sockets of the ports, by the port's number.
     pairs: BTreeMap<usize, Vec<Numbered>>,
     listeners: Vec<Listener>,
+    /// Devices beside the main one.
+    devices: Vec<(DeviceId, Arc<Tun>)>,
     mail: Mailbox<Mail>,
     mail_receiver: MailReceiver<Mail>,
     orders: mpsc::Sender<Order<P>>,
@@ -171,6 +175,7 @@ impl<P: Protocol> Driver<P> {
             ports,
             pairs: BTreeMap::new(),
             listeners,
+            devices: Vec::new(),
             mail,
             mail_receiver,
             orders,
@@ -288,6 +293,21 @@ impl<P: Protocol> Driver<P> {
             *pair = new;
         }
         Ok(self.ports.sockets(binding.number))
+    }
+
+    /// Creates another device of the tunnel, before the driver runs, for peers whose [`adit_core::PeerConfig::device`] names
+    /// it: their packets come from it and go to it. It has these addresses and is up. Nothing else of it is set: routes are the
+    /// caller's, and sessions do not follow its MTU. It goes with the endpoint.
+    ///
+    /// # Errors
+    /// What cannot be set up, and why.
+    pub fn add_device(&mut self, config: &TunConfig, addresses: &[IpNet]) -> Result<DeviceId, DriverError> {
+        let tun = Tun::create(config)?;
+        setup::take_up(tun.name(), addresses)
+            .map_err(|source| DriverError::Device { name: tun.name().to_owned(), source })?;
+        let id = self.device.next_device().ok_or(DriverError::Devices)?;
+        self.devices.push((id, Arc::new(tun)));
+        Ok(id)
     }
 
     /// Binds sockets for an IP protocol to all addresses of both families, before the driver runs. Nothing is received from

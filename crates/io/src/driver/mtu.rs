@@ -21,7 +21,7 @@ impl MtuWatch {
     /// Listens for changes of the device with that number.
     pub(super) fn new(device: u32, poller: &Poller) -> Option<Self> {
         let watch = RouteWatch::of_device(device).ok()?;
-        poller.add(&watch, Token::Device, Interest::Read).ok()?;
+        poller.add(&watch, Token::DeviceChange, Interest::Read).ok()?;
         Some(MtuWatch { watch, told: None })
     }
 

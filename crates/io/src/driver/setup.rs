@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
-use adit_core::Transport;
-use adit_system::{NameServers, Routing, SystemSettings, mark};
+use adit_core::{IpNet, Transport};
+use adit_system::{NameServers, Netlink, Routing, SystemSettings, mark};
 
 use super::Bound;
 use super::binding::{IpBinding, Ports, UdpSockets};
@@ -191,4 +191,14 @@ fn bind_tcp(listen: &Listen, config: &DriverConfig) -> io::Result<Listener> {
         mark::set_to(listener.as_fd(), config.streams.mark)?;
     }
     Ok(listener)
+}
+
+/// Gives a device its addresses and takes it up.
+pub(super) fn take_up(name: &str, addresses: &[IpNet]) -> io::Result<()> {
+    let mut netlink = Netlink::open()?;
+    let device = netlink.link(name)?.index;
+    for address in addresses {
+        netlink.add_address(device, *address, None)?;
+    }
+    netlink.set_up(device, true)
 }

@@ -13,6 +13,7 @@ mod sources;
 mod tcp;
 mod tls;
 mod toy;
+mod toy_device;
 mod toy_ip;
 mod toy_ports;
 mod toy_series;
@@ -136,6 +137,7 @@ fn peer_events(role: Role, path: Path) -> [DataEvent<Codec>; 3] {
             max_mss: None,
             roams: false,
             staging: false,
+            device: Default::default(),
             by_path: true,
         })),
         DataEvent::Install(Box::new(Install::new(peer, session, codec))),

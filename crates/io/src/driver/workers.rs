@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use adit_core::{DataEvent, Install, PeerActivity, PeerConfig, PeerId, PeerOrder, Transport};
+use adit_core::{DataEvent, DeviceId, Install, PeerActivity, PeerConfig, PeerId, PeerOrder, Transport};
 use adit_dataplane::codec::{Demultiplexer, SessionCodec};
 use adit_dataplane::{Counters, EgressEvent, IngressEvent, Snapshot, install, remote_peer, split};
 
@@ -20,6 +20,7 @@ use super::mail::DataMail;
 use super::secondary_endpoints::SecondaryEndpoint;
 use super::status::WorkerStatus;
 use crate::mailbox::Mailbox;
+use crate::tun::Tun;
 use crate::udp::UdpSocket;
 
 /// The most workers there may be. Systemd units of VPN services allow as few as 20 tasks (`TasksMax`); each worker
@@ -258,6 +259,15 @@ impl Workers {
     pub(super) fn leave_sockets(&self, number: u32) {
         for worker in &self.all {
             worker.mail.post(DataMail::LeaveSocket { endpoint: self.id(), number });
+        }
+    }
+
+    /// Gives all workers a device of the endpoint beside the main one.
+    pub(super) fn add_device(&self, id: DeviceId, tun: &Arc<Tun>) {
+        for worker in &self.all {
+            let (endpoint, tun) = (self.id(), Arc::clone(tun));
+            worker.mail.post(DataMail::AddDevice { endpoint, id, tun });
+            worker.mail.wake();
         }
     }
 

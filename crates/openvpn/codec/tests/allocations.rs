@@ -94,6 +94,7 @@ fn end(
             max_mss: Some(1400),
             roams: true,
             staging: false,
+            device: Default::default(),
             by_path: true,
         })),
         DataEvent::Install(Box::new(Install::new(peer, session, codec))),

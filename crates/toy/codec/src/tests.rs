@@ -45,6 +45,7 @@ impl End {
                 max_mss,
                 roams,
                 staging,
+                device: Default::default(),
                 by_path: true,
             })),
             DataEvent::Install(Box::new(Install::new(PEER, session, codec))),

@@ -100,6 +100,7 @@ impl Peer {
             max_mss: None,
             roams: true,
             staging: true,
+            device: settings.device,
             by_path: true,
         })));
         let numbers = (0..=u8::MAX).zip(&settings.series);

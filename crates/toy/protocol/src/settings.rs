@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::{IpNet, Selector, UnixTime};
+use adit_core::{DeviceId, IpNet, Selector, UnixTime};
 use zeroize::Zeroizing;
 
 /// What an endpoint is made with.
@@ -29,6 +29,8 @@ pub struct PeerSettings {
     pub remotes: Option<Remotes>,
     /// Inner prefixes behind it.
     pub routes: Vec<IpNet>,
+    /// The device that its packets come from and go to.
+    pub device: DeviceId,
     /// The selectors of each series of sessions, in the same order at both ends. A series without any may carry everything between
     /// us. At most 256.
     pub series: Vec<Arc<[Selector]>>,
@@ -62,6 +64,7 @@ impl PeerSettings {
             key: Zeroizing::new(key),
             remotes: None,
             routes,
+            device: DeviceId::MAIN,
             series: vec![Arc::default()],
             rekey_after: Duration::from_secs(120),
             rekey_after_datagrams: 1 << 32,

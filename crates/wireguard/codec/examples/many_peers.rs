@@ -142,6 +142,7 @@ impl Plane {
             max_mss: None,
             roams: true,
             staging: true,
+            device: Default::default(),
             by_path: true,
         })));
     }

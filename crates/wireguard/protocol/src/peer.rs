@@ -163,6 +163,7 @@ impl Peer {
             max_mss: self.max_mss(shared),
             roams: true,
             staging: true,
+            device: Default::default(),
             by_path: false,
         }
     }

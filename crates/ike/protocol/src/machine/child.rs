@@ -213,6 +213,7 @@ impl IkeSa {
                 max_mss: None,
                 roams: self.nat.is_remote && !self.nat.is_local,
                 staging: false,
+                device: Default::default(),
                 by_path: false,
             })));
         }

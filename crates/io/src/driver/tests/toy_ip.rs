@@ -79,7 +79,7 @@ fn add_ipv6(far: &Far) {
 }
 
 /// A stream each way at once, so that super-packets are cut and datagrams are merged.
-fn streams(far: &Far) {
+pub(super) fn streams(far: &Far) {
     let listener = TcpListener::bind("10.9.0.1:7000").unwrap();
     let far_end = far.run(|| TcpStream::connect("10.9.0.1:7000").unwrap());
     let (near_end, _) = listener.accept().unwrap();

@@ -72,6 +72,7 @@ pub(super) fn session(role: Role, number: u8, marks: Marks, path: Path, shift: u
             max_mss: None,
             roams: true,
             staging: false,
+            device: Default::default(),
             by_path: true,
         })),
         DataEvent::Install(Box::new(Install::new(peer, session, codec))),

@@ -28,6 +28,7 @@ impl StaticTunnel {
             max_mss,
             roams,
             staging: false,
+            device: Default::default(),
             by_path: true,
         })));
     }

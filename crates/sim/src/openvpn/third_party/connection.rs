@@ -221,6 +221,7 @@ impl Connection {
             max_mss: None,
             roams: false,
             staging: false,
+            device: Default::default(),
             by_path: true,
         }))));
         let settings =

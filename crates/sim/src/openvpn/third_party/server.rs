@@ -182,6 +182,7 @@ impl ThirdPartyServer {
             max_mss: None,
             roams: false,
             staging: false,
+            device: Default::default(),
             by_path: true,
         }))));
         let first = connection.keys.ready();

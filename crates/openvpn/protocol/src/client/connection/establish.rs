@@ -141,6 +141,7 @@ impl Connection {
             max_mss,
             roams: self.params.float,
             staging: false,
+            device: Default::default(),
             by_path: true,
         }
     }

@@ -83,6 +83,7 @@ impl Peer {
             max_mss,
             roams: point.is_none_or(|point| point.only_from.is_none()),
             staging: false,
+            device: Default::default(),
             by_path: true,
         }
     }
