@@ -188,7 +188,7 @@ pub fn open(
             Transport::Udp if is_last(address) => open_udp(remote, address, udp),
             // Where no route leads there, the next address is tried at once.
             Transport::Udp => has_route(remote, address, udp).and_then(|()| open_udp(remote, address, udp)),
-            Transport::Ip(protocol) => open_ip(remote, (protocol, address), udp),
+            Transport::Ip(protocol) => open_ip(remote, protocol, address, udp),
             Transport::Tcp => connect(remote, address, udp, remote.connect_timeout)
                 .and_then(|stream| Ok(Opened::Tcp(tcp::prepare(stream)?, address))),
         };
@@ -360,11 +360,7 @@ fn open_udp(remote: &Remote, address: SocketAddr, options: &UdpOptions) -> io::R
     Ok(Opened::Udp(bind_udp(remote, local, options)?, address))
 }
 
-fn open_ip(
-    remote: &Remote,
-    (protocol, address): (u8, SocketAddr),
-    options: &UdpOptions,
-) -> io::Result<Opened> {
+fn open_ip(remote: &Remote, protocol: u8, address: SocketAddr, options: &UdpOptions) -> io::Result<Opened> {
     let local = local_end(remote, address).unwrap_or_else(|| any_address(address, 0));
     let socket = UdpSocket::bind_ip(protocol, local.ip(), options)?;
     mark_own(remote, socket.as_fd(), options);

@@ -26,6 +26,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 pub(crate) use self::backlog::Backlog;
 pub(crate) use self::batch::Gathered;
+pub(crate) use self::ip::IpGroup;
 pub(crate) use self::pair::{PairOptions, UdpPair};
 pub use self::relay::Relay;
 use self::segment_limits::SegmentLimits;

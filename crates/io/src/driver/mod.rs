@@ -60,7 +60,7 @@ pub use self::error::DriverError;
 pub(crate) use self::handle::Order;
 pub use self::handle::{Change, Handle, Inspection, Observer};
 use self::mail::{Mail, Member};
-use self::setup::Listening;
+use self::setup::{Listening, Setup};
 pub use self::status::{IoStatus, Losses, WorkerStatus};
 pub use self::workers::MAX_WORKERS;
 use self::workers::Workers;
@@ -157,7 +157,8 @@ impl<P: Protocol> Driver<P> {
         let mut routing = setup::routing(&config, &shared).map_err(device)?;
         let udp_options = setup::udp_options(&config, &shared);
         let homes = if config.multihome { routing.addresses().map_err(device)? } else { Vec::new() };
-        let Listening { sockets, listeners } = Listening::new(&config, &shared, &udp_options, &homes)?;
+        let setup = Setup { config: &config, device: &shared, udp: &udp_options, homes: &homes };
+        let Listening { sockets, listeners } = Listening::new(&setup)?;
         let (mail, mail_receiver) = mailbox().map_err(DriverError::Start)?;
         let (orders, order_receiver) = mpsc::channel();
         let index = routing.device();
@@ -318,8 +319,8 @@ impl<P: Protocol> Driver<P> {
     /// # Errors
     /// What the system refused: without `CAP_NET_RAW`, `EPERM`.
     pub fn bind_ip(&mut self, binding: IpBinding) -> io::Result<UdpSockets> {
-        let (bound, sockets) =
-            setup::bind_ip_pair(binding, &self.config, &self.device, self.ports.options())?;
+        let setup = Setup { config: &self.config, device: &self.device, udp: &self.udp_options, homes: &[] };
+        let (bound, sockets) = setup.bind_ip_pair(binding, self.ports.options())?;
         self.sockets.extend(bound);
         Ok(sockets)
     }

@@ -1,23 +1,24 @@
 //! What a driver sets up before it runs: the settings of its device, its sockets and listeners.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use adit_core::{IpNet, Transport};
+use adit_dataplane::codec::Demultiplexer;
 use adit_system::{NameServers, Netlink, Routing, SystemSettings, mark};
 
 use super::Bound;
 use super::binding::{IpBinding, Ports, UdpSockets};
 use super::device::Device;
 use super::error::DriverError;
-use crate::config::{DriverConfig, Listen, UdpSource};
+use crate::config::{DriverConfig, UdpSource};
 use crate::descriptors::allow_many_descriptors;
 use crate::system::System;
 use crate::tcp::Listener;
 use crate::tun::NULL_DEVICE;
-use crate::udp::{PairOptions, UdpOptions, UdpSocket, lacks_v6};
+use crate::udp::{IpGroup, PairOptions, UdpOptions, UdpSocket, lacks_v6};
 
 /// The routing of the endpoint's device.
 pub(super) fn routing(config: &DriverConfig, device: &Device) -> io::Result<Routing> {
@@ -86,25 +87,19 @@ pub(super) struct Listening {
 }
 
 impl Listening {
-    /// Binds all. `homes` are the addresses that get sockets of their own beside those of all addresses.
-    pub(super) fn new(
-        config: &DriverConfig,
-        device: &Device,
-        udp: &UdpOptions,
-        homes: &[IpAddr],
-    ) -> Result<Self, DriverError> {
+    /// Binds all.
+    pub(super) fn new(setup: &Setup<'_>) -> Result<Self, DriverError> {
         let mut listening = Listening::default();
-        for (index, listen) in config.listen.iter().enumerate() {
+        for (index, listen) in setup.config.listen.iter().enumerate() {
+            let at = Socket { source: UdpSource::Listen(index), address: listen.address };
             let bound = match listen.transport {
-                Transport::Udp => {
-                    let bound = bind_udp((index, listen), config, device, (udp, homes));
-                    bound.map(|bound| listening.sockets.extend(bound))
-                }
+                Transport::Udp => setup.bind_udp(at).map(|bound| listening.sockets.extend(bound)),
                 Transport::Ip(protocol) => {
-                    let bound = bind_ip((index, listen), protocol, config, (device, udp));
-                    bound.map(|bound| listening.sockets.push(bound))
+                    setup.bind_ip(at, protocol).map(|bound| listening.sockets.push(bound))
                 }
-                Transport::Tcp => bind_tcp(listen, config).map(|listener| listening.listeners.push(listener)),
+                Transport::Tcp => {
+                    setup.bind_tcp(listen.address).map(|listener| listening.listeners.push(listener))
+                }
             };
             bound.map_err(|source| DriverError::Listen { listen: *listen, source })?;
         }
@@ -115,82 +110,94 @@ impl Listening {
     }
 }
 
-fn bind_udp(
-    (index, listen): (usize, &Listen),
-    config: &DriverConfig,
-    device: &Device,
-    (options, homes): (&UdpOptions, &[IpAddr]),
-) -> io::Result<Vec<Bound>> {
-    let own = config.demultiplexer(UdpSource::Listen(index));
-    let steering = own.as_ref().unwrap_or(&config.dataplane.demultiplexer).steering();
-    let group = UdpSocket::bind_group(listen.address, device.workers.len(), steering, options)?;
-    let beside = UdpSocket::bind_beside(&group, homes, steering, options)?;
-    let numbered = std::iter::once(group).chain(beside).map(|group| {
+/// What the sockets of an endpoint are bound with.
+pub(super) struct Setup<'a> {
+    pub(super) config: &'a DriverConfig,
+    pub(super) device: &'a Device,
+    pub(super) udp: &'a UdpOptions,
+    /// The addresses that get sockets of their own beside those of all addresses.
+    pub(super) homes: &'a [IpAddr],
+}
+
+/// A socket to bind.
+#[derive(Clone, Copy)]
+struct Socket {
+    source: UdpSource,
+    address: SocketAddr,
+}
+
+impl Setup<'_> {
+    /// Tells apart what arrives at a socket of that source.
+    fn demultiplexer(&self, source: UdpSource) -> &Arc<dyn Demultiplexer> {
+        self.config.demultiplexers.get(&source).unwrap_or(&self.config.dataplane.demultiplexer)
+    }
+
+    /// Sockets that are bound, with a number.
+    fn bound(&self, group: Vec<UdpSocket>, source: UdpSource) -> Bound {
         let group: Vec<_> = group.into_iter().map(Arc::new).collect();
-        let number = device.sources.next_number();
-        device.lending.offer((number, &group), steering);
-        Bound { numbered: (number, group), demultiplexer: own.clone(), learns_local: false }
-    });
-    Ok(numbered.collect())
-}
+        let numbered = (self.device.sources.next_number(), group);
+        Bound { numbered, demultiplexer: self.config.demultiplexer(source), learns_local: false }
+    }
 
-fn bind_ip(
-    (index, listen): (usize, &Listen),
-    protocol: u8,
-    config: &DriverConfig,
-    (device, options): (&Device, &UdpOptions),
-) -> io::Result<Bound> {
-    let own = config.demultiplexer(UdpSource::Listen(index));
-    let steering = own.as_ref().unwrap_or(&config.dataplane.demultiplexer).steering();
-    let (count, address) = (device.workers.len(), listen.address.ip());
-    let group = UdpSocket::bind_ip_group(protocol, address, (count, steering), options)?;
-    let group: Vec<_> = group.into_iter().map(Arc::new).collect();
-    Ok(Bound { numbered: (device.sources.next_number(), group), demultiplexer: own, learns_local: false })
-}
+    fn bind_udp(&self, Socket { source, address }: Socket) -> io::Result<Vec<Bound>> {
+        let steering = self.demultiplexer(source).steering();
+        let group = UdpSocket::bind_group(address, self.device.workers.len(), steering, self.udp)?;
+        let beside = UdpSocket::bind_beside(&group, self.homes, steering, self.udp)?;
+        let bound = std::iter::once(group).chain(beside).map(|group| {
+            let bound = self.bound(group, source);
+            let (number, group) = &bound.numbered;
+            self.device.lending.offer((*number, group), steering);
+            bound
+        });
+        Ok(bound.collect())
+    }
 
-/// Sockets for an IP protocol, for both address families where the machine has them.
-pub(super) fn bind_ip_pair(
-    binding: IpBinding,
-    config: &DriverConfig,
-    device: &Device,
-    options: &PairOptions,
-) -> io::Result<(Vec<Bound>, UdpSockets)> {
-    let own = config.demultiplexer(UdpSource::Ip(binding.protocol));
-    let steering = own.as_ref().unwrap_or(&config.dataplane.demultiplexer).steering();
-    let (mut bound, mut sockets) = (Vec::new(), UdpSockets::default());
-    let families: [(IpAddr, &mut Option<u32>); 2] = [
-        (Ipv4Addr::UNSPECIFIED.into(), &mut sockets.ipv4),
-        (Ipv6Addr::UNSPECIFIED.into(), &mut sockets.ipv6),
-    ];
-    for (address, place) in families {
-        let (protocol, shares) = (binding.protocol, (options.count, steering));
-        let group = match UdpSocket::bind_ip_group(protocol, address, shares, &options.udp) {
-            Err(error) if address.is_ipv6() && lacks_v6(&error) => continue,
-            group => group?,
-        };
-        for socket in &group {
-            // A socket has no mark at first, and not everybody may say so.
-            if binding.mark != 0 {
-                socket.set_mark(binding.mark, None)?;
-            }
-            options.learn(socket)?;
+    fn bind_ip(&self, Socket { source, address }: Socket, protocol: u8) -> io::Result<Bound> {
+        let steering = self.demultiplexer(source).steering();
+        let group = IpGroup { protocol, address: address.ip(), count: self.device.workers.len(), steering };
+        Ok(self.bound(group.bind(self.udp)?, source))
+    }
+
+    fn bind_tcp(&self, address: SocketAddr) -> io::Result<Listener> {
+        let DriverConfig { buffers, socket_routing, streams, .. } = self.config;
+        let listener = Listener::bind(address, *buffers, *socket_routing)?;
+        if streams.mark != 0 {
+            // What is accepted inherits it.
+            mark::set_to(listener.as_fd(), streams.mark)?;
         }
-        let number = device.sources.next_number();
-        let group = group.into_iter().map(Arc::new).collect();
-        let (demultiplexer, learns_local) = (own.clone(), options.learn_local);
-        bound.push(Bound { numbered: (number, group), demultiplexer, learns_local });
-        *place = Some(number);
+        Ok(listener)
     }
-    Ok((bound, sockets))
-}
 
-fn bind_tcp(listen: &Listen, config: &DriverConfig) -> io::Result<Listener> {
-    let listener = Listener::bind(listen.address, config.buffers, config.socket_routing)?;
-    if config.streams.mark != 0 {
-        // What is accepted inherits it.
-        mark::set_to(listener.as_fd(), config.streams.mark)?;
+    /// Sockets for an IP protocol, for both address families where the machine has them.
+    pub(super) fn bind_ip_pair(
+        &self,
+        binding: IpBinding,
+        options: &PairOptions,
+    ) -> io::Result<(Vec<Bound>, UdpSockets)> {
+        let source = UdpSource::Ip(binding.protocol);
+        let (mut bound, mut sockets) = (Vec::new(), UdpSockets::default());
+        let families: [(IpAddr, &mut Option<u32>); 2] = [
+            (Ipv4Addr::UNSPECIFIED.into(), &mut sockets.ipv4),
+            (Ipv6Addr::UNSPECIFIED.into(), &mut sockets.ipv6),
+        ];
+        for (address, place) in families {
+            let socket = Socket { source, address: (address, 0).into() };
+            let one = match self.bind_ip(socket, binding.protocol) {
+                Err(error) if address.is_ipv6() && lacks_v6(&error) => continue,
+                one => Bound { learns_local: options.learn_local, ..one? },
+            };
+            for socket in &one.numbered.1 {
+                // A socket has no mark at first, and not everybody may say so.
+                if binding.mark != 0 {
+                    socket.set_mark(binding.mark, None)?;
+                }
+                options.learn(socket)?;
+            }
+            *place = Some(one.numbered.0);
+            bound.push(one);
+        }
+        Ok((bound, sockets))
     }
-    Ok(listener)
 }
 
 /// Gives a device its addresses and takes it up.

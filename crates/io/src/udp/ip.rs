@@ -78,29 +78,6 @@ impl UdpSocket {
         UdpSocket::of_ip(socket, address.is_ipv6(), options)
     }
 
-    /// A socket for each worker, at which the datagrams arrive that the rule names it for; all arrive at the first if there is
-    /// none.
-    ///
-    /// # Errors
-    /// As [`UdpSocket::bind_ip`].
-    pub(crate) fn bind_ip_group(
-        protocol: u8,
-        address: IpAddr,
-        (count, rule): (usize, Option<Steering>),
-        options: &UdpOptions,
-    ) -> io::Result<Vec<UdpSocket>> {
-        let count = u32::try_from(count.max(1)).map_err(io::Error::other)?;
-        let bind = |number| {
-            let socket = UdpSocket::bind_ip(protocol, address, options)?;
-            if count > 1 {
-                let program = program(address.is_ipv6(), rule, Share { number, count });
-                adit_sys::attach_filter(socket.as_fd(), &program)?;
-            }
-            Ok(socket)
-        };
-        (0..count).map(bind).collect()
-    }
-
     /// A raw socket that is bound.
     pub(super) fn of_ip(socket: Socket, v6: bool, options: &UdpOptions) -> io::Result<UdpSocket> {
         let protocol = socket.protocol()?.and_then(|protocol| u8::try_from(libc::c_int::from(protocol)).ok());
@@ -116,6 +93,36 @@ impl UdpSocket {
             None => Path::Udp { socket: number, remote },
             Some(protocol) => Path::Ip { socket: number, protocol, remote },
         }
+    }
+}
+
+/// The workers' sockets for an IP protocol at an address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IpGroup {
+    pub(crate) protocol: u8,
+    pub(crate) address: IpAddr,
+    /// How many there are.
+    pub(crate) count: usize,
+    /// Says which of them a datagram is for; all arrive at the first if there is none.
+    pub(crate) steering: Option<Steering>,
+}
+
+impl IpGroup {
+    /// Binds them.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::bind_ip`].
+    pub(crate) fn bind(self, options: &UdpOptions) -> io::Result<Vec<UdpSocket>> {
+        let count = u32::try_from(self.count.max(1)).map_err(io::Error::other)?;
+        let bind = |number| {
+            let socket = UdpSocket::bind_ip(self.protocol, self.address, options)?;
+            if count > 1 {
+                let program = program(self.address.is_ipv6(), self.steering, Share { number, count });
+                adit_sys::attach_filter(socket.as_fd(), &program)?;
+            }
+            Ok(socket)
+        };
+        (0..count).map(bind).collect()
     }
 }
 
@@ -216,8 +223,8 @@ mod tests {
             let rule = Steering { kind_mask: 0x80, kind: 0x80, offset: 0, mask: 0xff };
             for address in ["127.0.0.1", "::1"] {
                 let address: IpAddr = address.parse().unwrap();
-                let group = UdpSocket::bind_ip_group(PROTOCOL, address, (3, Some(rule)), &options(true));
-                let group = group.unwrap();
+                let group = IpGroup { protocol: PROTOCOL, address, count: 3, steering: Some(rule) };
+                let group = group.bind(&options(true)).unwrap();
                 let to = SocketAddr::new(address, 0);
                 let from = bind(&address.to_string());
                 for (datagram, expected) in
