@@ -53,13 +53,11 @@ fn sent_in_silence(pair: &mut Pair, time: Duration) -> [Vec<(SocketAddr, Datagra
 
 /// The next initiation that end 0 sends there, while nothing is answered.
 fn initiation_to(pair: &mut Pair, there: SocketAddr) -> Datagram {
-    for _ in 0..60 {
+    let found = (0..60).find_map(|_| {
         let [initiations, _] = sent_in_silence(pair, Duration::from_secs(1));
-        if let Some((_, initiation)) = initiations.into_iter().find(|(remote, _)| *remote == there) {
-            return initiation;
-        }
-    }
-    panic!("no initiation to {there}");
+        initiations.into_iter().find(|(remote, _)| *remote == there)
+    });
+    found.expect("an initiation to that address").1
 }
 
 fn remotes(sent: &[(SocketAddr, Datagram)]) -> Vec<SocketAddr> {
