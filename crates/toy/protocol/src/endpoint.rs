@@ -12,7 +12,7 @@ use rand_core::SeedableRng;
 
 use crate::peer::{ControlPath, Peer, Shared};
 use crate::wire::{self, MARKER, Message};
-use crate::{Codec, Settings};
+use crate::{Codec, PeerSettings, Settings};
 
 pub(crate) type Event = adit_core::Event<(), Codec, ()>;
 
@@ -68,6 +68,15 @@ impl Endpoint {
         let mut endpoint = Endpoint { shared, peers, opening, reopen_at: None };
         endpoint.open();
         endpoint
+    }
+
+    /// One more peer, which reaches us: it has no remotes. A peer beyond 256 is left out.
+    pub fn add_peer(&mut self, settings: PeerSettings, now: Instant) {
+        self.shared.now = now;
+        if self.peers.len() < MAX_PEERS {
+            let id = PeerId(self.peers.len() as u32);
+            self.peers.push(Peer::new(id, settings, &mut self.shared));
+        }
     }
 
     fn open(&mut self) {
