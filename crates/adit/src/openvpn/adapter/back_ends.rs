@@ -8,15 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use adit_guard::Policy;
-use adit_openvpn::request::{Script, ScriptId};
+use adit_openvpn::request;
 use adit_openvpn_config::auth_ldap;
 use adit_openvpn_config::{Access, Config, PasswordBackEnd, Role};
 use zeroize::Zeroizing;
 
 use super::script_policy;
-use super::scripts::Scripts;
-use super::tunnel_scripts::check::is_program;
+use super::scripts;
 use adit_host::configuration;
+use adit_host::programs::is_program;
+use adit_host::scripts::Scripts;
 
 const PAM: &str = "adit-pam";
 const LDAP: &str = "adit-ldap";
@@ -138,17 +139,17 @@ pub(crate) struct Programs {
 
 impl Programs {
     /// Runs a script, or a back end; `device` is the tunnel's.
-    pub(crate) fn run(&self, script: Box<Script>, device: &str) {
+    pub(crate) fn run(&self, script: request::Script, device: &str) {
         let back_ends = self.back_ends.as_ref().filter(|it| it.commands.contains(&script.argv));
         if let Some(runner) = back_ends.map(|it| &it.runner).or(self.scripts.as_ref()) {
-            runner.run(script, device);
+            runner.run(Box::new(scripts::script(script)), device);
         }
     }
 
     /// The result of this one is no longer needed.
-    pub(crate) fn forget(&self, id: ScriptId) {
+    pub(crate) fn forget(&self, id: request::ScriptId) {
         let back_ends = self.back_ends.as_ref().map(|it| &it.runner);
-        self.scripts.iter().chain(back_ends).for_each(|runner| runner.forget(id));
+        self.scripts.iter().chain(back_ends).for_each(|runner| runner.forget(scripts::id(id)));
     }
 }
 
@@ -160,7 +161,7 @@ mod tests {
     use adit_guard::Helper;
     use adit_testbed::Scratch;
 
-    use adit_openvpn::request::ScriptPriority;
+    use adit_openvpn::request::{Script, ScriptId, ScriptPriority};
 
     use super::*;
 
@@ -221,8 +222,8 @@ mod tests {
         words.iter().map(|word| (*word).to_owned()).collect()
     }
 
-    fn script(owner: u64, argv: &[String]) -> Box<Script> {
-        Box::new(Script {
+    fn script(owner: u64, argv: &[String]) -> Script {
+        Script {
             id: ScriptId { owner, number: 0 },
             source: None,
             priority: ScriptPriority::Unauthenticated,
@@ -235,7 +236,7 @@ mod tests {
             in_order: None,
             beside: None,
             timeout: Duration::from_secs(60),
-        })
+        }
     }
 
     /// More logins than run at once, which take long, and then a script.
@@ -253,10 +254,11 @@ mod tests {
         let (answers, came) = mpsc::channel();
         let [back_ends, scripts] = helpers.each_ref().map(|helper| {
             let answers = answers.clone();
-            let answer = move |id, outcome| {
-                let _ = answers.send((id, outcome));
+            let answer = move |script: &adit_host::scripts::Script, outcome| {
+                let _ = answers.send((script.id, outcome));
             };
-            Scripts::answering(Box::new(answer), helper.access().scripts().unwrap(), Vec::new()).unwrap()
+            Scripts::start("scripts", Box::new(answer), helper.access().scripts().unwrap(), Vec::new())
+                .unwrap()
         });
         let back_ends = BackEnds { runner: back_ends, commands: vec![slow.clone()] };
         let programs = Programs { scripts: Some(scripts), back_ends: Some(back_ends) };

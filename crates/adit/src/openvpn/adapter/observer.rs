@@ -10,6 +10,7 @@ use super::credentials::CredentialPrompt;
 use super::external_key::Signing;
 use super::management::Watcher;
 use super::proxies::ProxyPrompt;
+use super::scripts::environment;
 use super::tunnel_scripts::TunnelScripts;
 use crate::openvpn::adapter::log_lines::Lines;
 use crate::openvpn::adapter::status_source::StatusSource;
@@ -162,7 +163,7 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
             Request::RunScript(script) => {
                 // As in OpenVPN, where a client's device comes after its server has authenticated itself.
                 let device = if self.clients.is_some() { tun_name } else { "" };
-                self.asks.programs.run(script, device);
+                self.asks.programs.run(*script, device);
             }
             Request::CancelScript(id) => self.asks.programs.forget(id),
             Request::Credentials { reason } => {
@@ -193,7 +194,7 @@ impl<P: StatusSource> Observer<P> for LogObserver<P> {
             // The tunnel's scripts hear of these, and those about a server's clients of its routes.
             Request::TunnelFacts(facts) => {
                 if let (Some(scripts), true) = (&self.asks.programs.scripts, self.clients.is_some()) {
-                    scripts.tell_routes(*facts);
+                    scripts.add_environment(environment(*facts));
                 }
             }
             Request::PeerFacts(_) | Request::Signal(_) => {}

@@ -20,7 +20,7 @@ use super::observer::{Asks, LogObserver};
 use super::prepare::Settled;
 use super::proxies::ProxyPrompt;
 use super::reload::{Reloads, Source};
-use super::scripts::{self, Scripts};
+use super::scripts;
 use super::tunnel::Tunnel;
 use super::tunnel_scripts::{self, Control, End, TunnelScripts};
 use super::{
@@ -35,6 +35,7 @@ use adit_host::ending::{EndOnDrop, Ending};
 use adit_host::failure::Failure;
 use adit_host::helper;
 use adit_host::notify::Notifier;
+use adit_host::scripts::Scripts;
 use adit_host::startup::Member;
 use adit_host::status::report::Expiring;
 use adit_host::status::{self, OtherTables};
@@ -318,7 +319,7 @@ impl Tunnel<'_> {
         }
         let launcher = helper.scripts().map_err(no_helper)?;
         let scripts =
-            Scripts::start(handle.clone(), launcher, self.client_environment()).map_err(no_scripts)?;
+            scripts::start(handle.clone(), launcher, self.client_environment()).map_err(no_scripts)?;
         tables.add(scripts.usage());
         Ok(Some(scripts))
     }
@@ -351,7 +352,7 @@ impl Tunnel<'_> {
             return Ok(None);
         };
         let launcher = helper.access().scripts().map_err(no_helper)?;
-        let runner = Scripts::start_back_ends(handle.clone(), launcher, self.client_environment());
+        let runner = scripts::start_back_ends(handle.clone(), launcher, self.client_environment());
         let runner = runner.map_err(no_scripts)?;
         tables.add(runner.usage());
         Ok(Some(BackEnds { runner, commands: back_ends::commands(&server.access) }))

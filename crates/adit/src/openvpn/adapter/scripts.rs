@@ -1,64 +1,23 @@
-//! Runs scripts beside the tunnel, which never waits for them: one thread looks after all.
-//!
-//! Peers cause scripts before they have authenticated, so what waits is limited by source, and each source has its turn
-//! ([`queue`]). Of one peer one script runs at once, and one whose result is no longer needed is ended with its process
-//! group. Scripts that tell of the end of a client (`client-disconnect`, `learn-address delete`) are never ended so, and are the
-//! last to make room for others of their source.
-
-mod queue;
-#[cfg(test)]
-mod tests;
+//! The scripts of a server and its programs that judge passwords: requests of the protocol become scripts of the host
+//! ([`adit_host::scripts`]), and their outcomes become replies.
 
 use std::io;
-use std::net::IpAddr;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
-use adit_core::prefix_table::{SourcePrefix, prefixes};
-use adit_core::{Protocol, TableUsage};
-use adit_guard::{ScriptCall, ScriptInput, ScriptLauncher, ScriptRun};
+use adit_core::Protocol;
+use adit_guard::ScriptLauncher;
+use adit_host::scripts::{Answer, DEFERRED, Environment, Scripts};
+use adit_host::scripts::{Script, ScriptFile, ScriptId, ScriptOutcome, ScriptPriority};
 use adit_io::Handle;
-use adit_openvpn::request::{PeerSettings, Reply, Script, ScriptFile, ScriptId, ScriptOutcome, TunnelFacts};
+use adit_openvpn::request::{self, PeerSettings, Reply, TunnelFacts};
 use adit_openvpn_config::{Access, parse_client_file};
-use queue::{Queue, Waiting};
-use zeroize::Zeroizing;
 
-/// Processes at once; further scripts wait for their turn. Service managers limit tasks, too.
-const MOST_AT_ONCE: usize = 8;
-/// Of these, for peers of one IPv4 address or IPv6 /48: the rest is for others, however long these take.
-const MOST_OF_ONE_SOURCE: usize = 6;
-/// Processes at once with those that were told to end.
-const MOST_WITH_ENDING: usize = 16;
-/// How long a script has to end that was told to by SIGTERM, before SIGKILL.
-const END_TIME: Duration = Duration::from_secs(1);
-/// How often a running script is looked at, and a file that will hold an answer.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
-const LOOK_AT_FILES_EVERY: Duration = Duration::from_millis(100);
-/// Files that may hold answers are read so many at once, each by a request to the helper, with a pause between: else a thousand clients
-/// that are put off would delay the scripts of all others.
-const FILES_AT_ONCE: usize = 16;
-const PAUSE_BETWEEN_FILES: Duration = Duration::from_millis(10);
-/// Scripts that put their answer off, at once.
-const MOST_DEFERRED: usize = 4096;
-/// How long scripts may take after the tunnel has ended.
-const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
-/// The exit code by which a script puts its answer off.
-const DEFERRED: i32 = 2;
-
-/// What those that wait are called in the status.
+/// The names of those that wait in the status.
 const WAITING_SCRIPTS: &str = "scripts that wait";
 const WAITING_BACK_ENDS: &str = "logins that wait for `plugin`";
-
-/// Takes what came of a script.
-pub(crate) type Answer = Box<dyn Fn(ScriptId, ScriptOutcome) + Send>;
-
-enum Job {
-    Run { script: Box<Script>, device: String },
-    Routes(TunnelFacts),
-    Forget(ScriptId),
-}
+/// The name of the file in which a script writes settings of a client.
+const SETTINGS: &str = "settings";
+/// The name of other files.
+const OTHER: &str = "";
 
 /// Whether a server has scripts to run at all.
 pub(crate) fn any(access: &Access) -> bool {
@@ -75,359 +34,88 @@ pub(crate) fn commands(access: &Access) -> Vec<Vec<String>> {
     others.into_iter().map(Option::as_ref).chain([verify]).flatten().cloned().collect()
 }
 
-/// The thread that has scripts run. When this is dropped, those that run have ended.
-pub(crate) struct Scripts {
-    jobs: Option<mpsc::Sender<Job>>,
-    thread: Option<JoinHandle<()>>,
-    usage: Arc<Mutex<TableUsage>>,
+/// Starts the thread that has scripts run. All scripts have the variables of `base`, unless they have others of these names.
+///
+/// # Errors
+/// When the system refuses a thread.
+pub(crate) fn start<P: Protocol<Reply = Reply> + 'static>(
+    handle: Handle<P>,
+    launcher: ScriptLauncher,
+    base: Vec<(String, String)>,
+) -> io::Result<Scripts> {
+    Scripts::start(WAITING_SCRIPTS, reply_by(handle), launcher, base)
 }
 
-impl Scripts {
-    /// Starts the thread. All scripts have the variables of `base`, unless they have others of these names.
-    pub(crate) fn start<P: Protocol<Reply = Reply> + 'static>(
-        handle: Handle<P>,
-        launcher: ScriptLauncher,
-        base: Vec<(String, String)>,
-    ) -> io::Result<Self> {
-        Self::spawn(WAITING_SCRIPTS, reply_by(handle), launcher, base)
-    }
-
-    /// The same, for the programs that judge passwords (`plugin`).
-    pub(crate) fn start_back_ends<P: Protocol<Reply = Reply> + 'static>(
-        handle: Handle<P>,
-        launcher: ScriptLauncher,
-        base: Vec<(String, String)>,
-    ) -> io::Result<Self> {
-        Self::spawn(WAITING_BACK_ENDS, reply_by(handle), launcher, base)
-    }
-
-    /// The same, with another way to tell what comes of a script.
-    pub(crate) fn answering(
-        answer: Answer,
-        launcher: ScriptLauncher,
-        base: Vec<(String, String)>,
-    ) -> io::Result<Self> {
-        Self::spawn(WAITING_SCRIPTS, answer, launcher, base)
-    }
-
-    fn spawn(
-        name: &'static str,
-        answer: Answer,
-        launcher: ScriptLauncher,
-        base: Vec<(String, String)>,
-    ) -> io::Result<Self> {
-        let (jobs, receiver) = mpsc::channel();
-        let runner = Runner::new(name, answer, launcher, base);
-        let usage = Arc::clone(&runner.usage);
-        let work = move || runner.run(&receiver);
-        let thread = thread::Builder::new().name("adit-scripts".to_owned()).spawn(work)?;
-        Ok(Scripts { jobs: Some(jobs), thread: Some(thread), usage })
-    }
-
-    /// How many scripts wait, for `adit status`.
-    pub(crate) fn usage(&self) -> impl Fn() -> TableUsage + Send + 'static {
-        let usage = Arc::clone(&self.usage);
-        move || *usage.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Runs a script; `device` is the tunnel's.
-    pub(crate) fn run(&self, script: Box<Script>, device: &str) {
-        self.post(Job::Run { script, device: device.to_owned() });
-    }
-
-    /// All scripts from now on have the variables of a server's routes.
-    pub(crate) fn tell_routes(&self, facts: TunnelFacts) {
-        self.post(Job::Routes(facts));
-    }
-
-    /// The result of this script is no longer needed.
-    pub(crate) fn forget(&self, id: ScriptId) {
-        self.post(Job::Forget(id));
-    }
-
-    fn post(&self, job: Job) {
-        if let Some(jobs) = &self.jobs {
-            // The thread ends when this value is dropped, not before.
-            let _ = jobs.send(job);
-        }
-    }
+/// Starts the thread that has the programs run which judge passwords (`plugin`).
+///
+/// # Errors
+/// When the system refuses a thread.
+pub(crate) fn start_back_ends<P: Protocol<Reply = Reply> + 'static>(
+    handle: Handle<P>,
+    launcher: ScriptLauncher,
+    base: Vec<(String, String)>,
+) -> io::Result<Scripts> {
+    Scripts::start(WAITING_BACK_ENDS, reply_by(handle), launcher, base)
 }
 
-/// Tells the protocol.
 fn reply_by<P: Protocol<Reply = Reply> + 'static>(handle: Handle<P>) -> Answer {
-    Box::new(move |id, outcome| {
-        handle.reply(Reply::ScriptDone { id, outcome });
+    Box::new(move |script, outcome| {
+        let id = request::ScriptId { owner: script.id.owner, number: script.id.number };
+        handle.reply(Reply::ScriptDone { id, outcome: self::outcome(script, outcome) });
     })
 }
 
-impl Drop for Scripts {
-    fn drop(&mut self) {
-        self.jobs = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+/// The name of a run.
+pub(crate) fn id(id: request::ScriptId) -> ScriptId {
+    ScriptId { owner: id.owner, number: id.number }
 }
 
-/// A script that runs.
-struct Running {
-    script: Box<Script>,
-    run: ScriptRun,
-    until: Instant,
-}
-
-/// A script that was told to end, and is killed after a while. Its result is discarded.
-struct Ending {
-    run: ScriptRun,
-    kill_at: Instant,
-}
-
-/// A script that put its answer off.
-struct Deferred {
-    script: Box<Script>,
-    run: ScriptRun,
-}
-
-/// A script as the helper runs it.
-fn call(script: &Script, base: &Base, (device, beside): (String, Option<u64>)) -> ScriptCall {
-    let input = |file: &ScriptFile| ScriptInput {
-        content: file.content.to_vec(),
+/// The script that the protocol asks for.
+pub(crate) fn script(script: request::Script) -> Script {
+    let request::Script { source, argv, env, secrets, files, settings, defers, in_order, timeout, .. } =
+        script;
+    let file = |(index, file): (usize, request::ScriptFile)| ScriptFile {
+        name: if settings == Some(index) { SETTINGS } else { OTHER },
+        content: file.content,
         is_argument: file.is_argument,
-        variable: file.variable.map(str::to_owned),
-        // It may be what the script judges by, or where it puts its answer.
-        is_optional: false,
+        variable: file.variable,
     };
-    let secret = |(name, value): &(&'static str, Zeroizing<String>)| (name.to_string(), value.to_string());
-    ScriptCall {
-        argv: script.argv.clone(),
-        env: base.env.iter().chain(&script.env).cloned().collect(),
-        secrets: script.secrets.iter().map(secret).collect(),
-        device,
-        files: script.files.iter().map(input).collect(),
-        beside,
-        gateways: base.gateways.clone(),
+    Script {
+        id: id(script.id),
+        source,
+        priority: match script.priority {
+            request::ScriptPriority::Unauthenticated => ScriptPriority::Unauthenticated,
+            request::ScriptPriority::Authenticated => ScriptPriority::Authenticated,
+            request::ScriptPriority::End => ScriptPriority::End,
+        },
+        argv,
+        env,
+        secrets,
+        files: files.into_iter().enumerate().map(file).collect(),
+        defers,
+        in_order,
+        beside: script.beside.map(id),
+        timeout,
     }
 }
 
-/// The variables of all scripts.
-struct Base {
-    env: Vec<(String, String)>,
-    /// Further ones, whose value is the system's default gateway; of IPv6 if true.
-    gateways: Vec<(String, bool)>,
+/// The variables of a server's routes.
+pub(crate) fn environment(facts: TunnelFacts) -> Environment {
+    let gateways = facts.gateways.into_iter().map(|it| (it.name, it.ipv6)).collect();
+    Environment { variables: facts.routes, gateways }
 }
 
-struct Runner {
-    answer: Answer,
-    waiting: Queue,
-    usage: Arc<Mutex<TableUsage>>,
-    running: Vec<Running>,
-    ending: Vec<Ending>,
-    deferred: Vec<Deferred>,
-    look_at_files: Instant,
-    /// Where in `deferred` that goes on.
-    next_deferred: usize,
-    launcher: ScriptLauncher,
-    base: Base,
-}
-
-impl Runner {
-    fn new(
-        name: &'static str,
-        answer: Answer,
-        launcher: ScriptLauncher,
-        base: Vec<(String, String)>,
-    ) -> Self {
-        let waiting = Queue::new(name);
-        Runner {
-            answer,
-            usage: Arc::new(Mutex::new(waiting.usage())),
-            waiting,
-            running: Vec::new(),
-            ending: Vec::new(),
-            deferred: Vec::new(),
-            look_at_files: Instant::now(),
-            next_deferred: 0,
-            launcher,
-            base: Base { env: base, gateways: Vec::new() },
-        }
-    }
-
-    fn run(mut self, jobs: &mpsc::Receiver<Job>) {
-        loop {
-            let none_runs = self.running.is_empty() && self.ending.is_empty();
-            let timeout = match (none_runs, self.deferred.is_empty()) {
-                (false, _) => LOOK_EVERY,
-                (true, false) => self.look_at_files.saturating_duration_since(Instant::now()).max(LOOK_EVERY),
-                (true, true) => Duration::from_secs(3600),
-            };
-            match jobs.recv_timeout(timeout) {
-                Ok(job) => self.take(job),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return self.finish(),
-            }
-            jobs.try_iter().for_each(|job| self.take(job));
-            self.look();
-            *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = self.waiting.usage();
-        }
-    }
-
-    fn take(&mut self, job: Job) {
-        match job {
-            Job::Run { script, device } => {
-                if let Some(evicted) = self.waiting.push(Waiting { script, device }) {
-                    let why = "too many scripts wait for peers of its source (see docs/use/LIMITS.md)";
-                    self.fail(&evicted.script, why.to_owned());
-                }
-            }
-            Job::Routes(TunnelFacts { routes, gateways, .. }) => {
-                self.base.env.extend(routes);
-                self.base.gateways = gateways.into_iter().map(|it| (it.name, it.ipv6)).collect();
-            }
-            Job::Forget(id) => self.forget(id),
-        }
-    }
-
-    fn forget(&mut self, id: ScriptId) {
-        self.waiting.remove(id);
-        self.deferred.retain(|deferred| deferred.script.id != id);
-        if let Some(index) = self.running.iter().position(|running| running.script.id == id) {
-            let Running { run, .. } = self.running.swap_remove(index);
-            self.tell_to_end(run);
-        }
-    }
-
-    fn tell_to_end(&mut self, run: ScriptRun) {
-        run.terminate();
-        self.ending.push(Ending { run, kill_at: Instant::now() + END_TIME });
-    }
-
-    /// Kills those that did not end by themselves, and forgets those that ended.
-    fn look_at_ending(&mut self) {
-        self.ending.retain(|ending| {
-            if Instant::now() >= ending.kill_at {
-                ending.run.kill();
-            }
-            matches!(ending.run.poll(), Ok(None))
-        });
-    }
-
-    /// The tunnel has ended: what was started, or was to be, may end in peace.
-    fn finish(&mut self) {
-        self.deferred.clear();
-        let until = Instant::now() + FAREWELL_TIMEOUT;
-        while !(self.running.is_empty() && self.waiting.is_empty()) && Instant::now() < until {
-            self.look();
-            thread::sleep(LOOK_EVERY);
-        }
-        // Those that still run are killed as they are dropped.
-    }
-
-    fn look(&mut self) {
-        self.look_at_ending();
-        let mut still = Vec::new();
-        for running in std::mem::take(&mut self.running) {
-            match running.run.poll() {
-                Ok(None) if Instant::now() < running.until => still.push(running),
-                Ok(None) => {
-                    let seconds = running.script.timeout.as_secs();
-                    self.fail(&running.script, format!("it did not end within {seconds} s"));
-                    self.tell_to_end(running.run);
-                }
-                Ok(Some(exit)) => self.ended(running, exit),
-                Err(error) => self.fail(&running.script, error.to_string()),
-            }
-        }
-        self.running = still;
-        while let Some(Waiting { mut script, device }) = self.next() {
-            let beside = script.beside.and_then(|id| self.deferred.iter().find(|it| it.script.id == id));
-            let beside = beside.map(|deferred| deferred.run.number());
-            match self.launcher.run(call(&script, &self.base, (device, beside))) {
-                Ok(run) => {
-                    script.wipe();
-                    let until = Instant::now() + script.timeout;
-                    self.running.push(Running { script, run, until });
-                }
-                Err(error) => {
-                    let program = script.argv.first().map_or("the script", String::as_str);
-                    self.fail(&script, format!("{program} cannot be run: {error}"));
-                }
-            }
-        }
-        if Instant::now() >= self.look_at_files {
-            let complete = self.look_at_deferred();
-            let pause = if complete { LOOK_AT_FILES_EVERY } else { PAUSE_BETWEEN_FILES };
-            self.look_at_files = Instant::now() + pause;
-        }
-    }
-
-    /// The next script that may begin.
-    fn next(&mut self) -> Option<Waiting> {
-        let processes = self.running.len();
-        if processes >= MOST_AT_ONCE || processes + self.ending.len() >= MOST_WITH_ENDING {
-            return None;
-        }
-        let running = &self.running;
-        let held = running.iter().any(|running| running.script.in_order.is_some());
-        self.waiting.take(|script| {
-            let of_peer = running.iter().any(|it| it.script.id.owner == script.id.owner);
-            let of_source = running.iter().filter(|it| site(&it.script) == site(script)).count();
-            !(of_peer || held && script.in_order.is_some() || of_source >= MOST_OF_ONE_SOURCE)
-        })
-    }
-
-    fn ended(&mut self, running: Running, exit: Result<i32, String>) {
-        let Running { script, run, .. } = running;
-        let outcome = outcome(&script, &run, exit);
-        let answered = outcome.files.first().is_some_and(|file| is_answer(file));
-        let put_off = script.defers && outcome.exit == Ok(DEFERRED) && !answered;
-        (self.answer)(script.id, outcome);
-        if put_off && self.deferred.len() < MOST_DEFERRED {
-            self.deferred.push(Deferred { script, run });
-        }
-    }
-
-    /// Looks at the next of those that may have answered. True if those were the last.
-    fn look_at_deferred(&mut self) -> bool {
-        let answer = &self.answer;
-        let have_answered = |Deferred { script, run }: &Deferred| {
-            let says = run.first_file().is_ok_and(|file| is_answer(&file));
-            if says {
-                answer(script.id, outcome(script, run, Ok(DEFERRED)));
-            }
-            says
-        };
-        self.next_deferred = take_some(&mut self.deferred, self.next_deferred, have_answered);
-        self.next_deferred == 0
-    }
-
-    fn fail(&self, script: &Script, why: String) {
-        let outcome = ScriptOutcome { exit: Err(why), files: Vec::new(), settings: None };
-        (self.answer)(script.id, outcome);
-    }
-}
-
-/// The source that scripts running at once are counted by: an IPv4 address or IPv6 /48.
-fn site(script: &Script) -> Option<SourcePrefix> {
-    let prefixes: Vec<SourcePrefix> = prefixes(source(script)).collect();
-    prefixes.iter().rev().nth(1).copied()
-}
-
-/// Where the peer of a script is; scripts about none are of one source.
-fn source(script: &Script) -> IpAddr {
-    script.source.unwrap_or(IpAddr::from([0, 0, 0, 0]))
-}
-
-/// What came of a script, with what its files hold now.
-fn outcome(script: &Script, run: &ScriptRun, exit: Result<i32, String>) -> ScriptOutcome {
-    let files = run.files();
-    let good = match exit {
+/// The outcome as the protocol takes it, with the settings that the script wrote, if it succeeded.
+fn outcome(script: &Script, outcome: ScriptOutcome) -> request::ScriptOutcome {
+    let first = outcome.files.first().and_then(|(_, content)| content.first());
+    let good = match outcome.exit {
         Ok(0) => true,
-        Ok(DEFERRED) => script.defers && files.first().is_some_and(|file| file.first() == Some(&b'1')),
+        Ok(DEFERRED) => script.defers && first == Some(&b'1'),
         _ => false,
     };
-    let text = script.settings.filter(|_| good).and_then(|index| files.get(index));
-    let settings = text.map(|text| settings_of(&script.argv, text));
-    ScriptOutcome { exit, files, settings }
+    let settings = outcome.file(SETTINGS).filter(|_| good).map(|text| settings_of(&script.argv, text));
+    let files = outcome.files.into_iter().map(|(_, content)| content).collect();
+    request::ScriptOutcome { exit: outcome.exit, files, settings }
 }
 
 fn settings_of(argv: &[String], text: &[u8]) -> Result<Box<PeerSettings>, String> {
@@ -438,22 +126,50 @@ fn settings_of(argv: &[String], text: &[u8]) -> Result<Box<PeerSettings>, String
     }
 }
 
-/// Looks at [`FILES_AT_ONCE`] entries from one on, and removes those that are done. Gives where to go on: 0 after the last.
-fn take_some<T>(entries: &mut Vec<T>, from: usize, mut is_done: impl FnMut(&T) -> bool) -> usize {
-    let mut index = from.min(entries.len());
-    for _ in 0..FILES_AT_ONCE {
-        match entries.get(index).map(&mut is_done) {
-            Some(true) => {
-                entries.remove(index);
-            }
-            Some(false) => index += 1,
-            None => break,
-        }
-    }
-    if index < entries.len() { index } else { 0 }
-}
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
 
-/// Whether a script has said what it had put off.
-fn is_answer(file: &[u8]) -> bool {
-    file.first().is_some_and(|first| *first != b'2')
+    use super::*;
+
+    fn asked(defers: bool) -> Script {
+        let file =
+            |is_argument| request::ScriptFile { content: Default::default(), is_argument, variable: None };
+        script(request::Script {
+            id: request::ScriptId { owner: 1, number: 2 },
+            source: None,
+            priority: request::ScriptPriority::Authenticated,
+            argv: vec!["/etc/connect".to_owned()],
+            env: Vec::new(),
+            secrets: Vec::new(),
+            files: vec![file(false), file(true)],
+            settings: Some(1),
+            defers,
+            in_order: None,
+            beside: None,
+            timeout: Duration::from_secs(1),
+        })
+    }
+
+    #[test]
+    fn settings_that_a_script_wrote_are_read_if_it_succeeded() {
+        let of = |exit: i32, answer: &str, text: &str| {
+            let script = asked(true);
+            let names = script.files.iter().map(|file| file.name);
+            let files = names.zip([answer, text].map(|text| text.as_bytes().to_vec())).collect();
+            let outcome = outcome(&script, ScriptOutcome { exit: Ok(exit), files });
+            assert_eq!(outcome.files, [answer.as_bytes(), text.as_bytes()]);
+            outcome.settings
+        };
+        let routes = |settings: Option<Result<Box<PeerSettings>, String>>| settings.unwrap().unwrap().routes;
+        let route = "iroute 10.7.0.0 255.255.0.0\n";
+        let expected = ["10.7.0.0/16".parse().unwrap()];
+        assert_eq!(routes(of(0, "", route)), expected);
+        assert_eq!(routes(of(DEFERRED, "1", route)), expected);
+        for (exit, answer) in [(1, ""), (DEFERRED, "0"), (DEFERRED, "")] {
+            assert!(of(exit, answer, route).is_none(), "{exit} {answer}");
+        }
+        let why = of(0, "", "bogus\n").unwrap().unwrap_err();
+        assert!(why.contains("what /etc/connect wrote") && why.contains("bogus"), "{why}");
+    }
 }

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use adit_wireguard_config::{Parsed, Table};
 
-use crate::openvpn::adapter::tunnel_scripts::check::is_program;
 use crate::wireguard::adapter::network;
 use crate::wireguard::adapter::streams::Streams;
 use adit_host::failure::Failure;
+use adit_host::programs::is_program;
 use adit_host::remarks::Notes;
 
 /// Reads the certificates of authorities that the file names, and finds its routing table and its programs. Commands of `PreUp` may

@@ -8,9 +8,9 @@ use adit_openvpn_config::{Access, Parsed, PerClient, Role};
 use super::{at_line, management_fault};
 use crate::openvpn::adapter::management::{Management, SocketPassword};
 use crate::openvpn::adapter::place::place;
-use crate::openvpn::adapter::tunnel_scripts::check::is_program;
 use crate::openvpn::adapter::{back_ends, tunnel_scripts};
 use adit_host::failure::Failure;
+use adit_host::programs::is_program;
 use adit_host::remarks::Notes;
 use adit_host::{configuration, writable};
 

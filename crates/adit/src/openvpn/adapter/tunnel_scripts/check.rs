@@ -1,8 +1,6 @@
 //! Whether the programs of a configuration are there, before anything is set up.
 
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-
+use adit_host::programs::is_program;
 use adit_openvpn_config::{NameServerSetting, TunnelScripts};
 
 /// Removes the scripts that only set name servers where their program is not installed: adit sets them then. Gives what is
@@ -42,18 +40,6 @@ pub(crate) fn check(scripts: &mut TunnelScripts) -> Result<Vec<String>, (&'stati
         }
     }
     Ok(warnings)
-}
-
-/// Whether a file is there that can be run.
-///
-/// # Errors
-/// Why not.
-pub(crate) fn is_program(path: &str) -> Result<(), String> {
-    let file = std::fs::metadata(Path::new(path)).map_err(|error| format!("{path}: {error}"))?;
-    match file.is_file() && file.permissions().mode() & 0o111 != 0 {
-        true => Ok(()),
-        false => Err(format!("{path} is no program: make it executable (`chmod +x`)")),
-    }
 }
 
 #[cfg(test)]

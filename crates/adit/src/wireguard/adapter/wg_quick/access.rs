@@ -16,17 +16,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use adit_core::{PeerId, Severity, escaped};
 use adit_guard::ScriptLauncher;
-use adit_openvpn::request::{ScriptId, ScriptOutcome};
+use adit_host::scripts::{ScriptId, ScriptOutcome, Scripts};
 use adit_wireguard::{Changes, Event, PeerChange, PeerInfo, PublicKey};
 use adit_wireguard_config::{Config, Interface, Peer};
 
 use self::call::Connection;
 use self::rules::{Now, Reason, Rules};
-use crate::openvpn::adapter::scripts::Scripts;
 use crate::wireguard::adapter::interface::Orders;
 use adit_host::log::Logger;
 use adit_host::status::OtherTables;
 
+/// The name of programs that wait in the status.
+const WAITING: &str = "scripts that wait";
 /// How long a peer stays blocked that `client-connect` refused: then it may connect, and the program is asked again.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
 /// How often it looks at the clock, which may be set, and at who is blocked. A peer that another unblocked is found then.
@@ -89,8 +90,9 @@ impl Access {
         let words = Words(words);
         let answers = words.clone();
         let scripts = launcher.map(|launcher| {
-            Scripts::answering(
-                Box::new(move |id, outcome| answers.tell(Word::Script(id, outcome))),
+            Scripts::start(
+                WAITING,
+                Box::new(move |script, outcome| answers.tell(Word::Script(script.id, outcome))),
                 launcher,
                 Vec::new(),
             )

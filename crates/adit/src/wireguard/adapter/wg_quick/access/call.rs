@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use adit_core::Instant;
-use adit_openvpn::request::{Script, ScriptId, ScriptPriority};
+use adit_host::scripts::{Script, ScriptId, ScriptPriority};
 use adit_wireguard::{PeerDetail, PeerInfo, PublicKey};
 
 /// How long a program may take.
@@ -100,7 +100,6 @@ impl Connection {
             env,
             secrets: Vec::new(),
             files: Vec::new(),
-            settings: None,
             defers: false,
             in_order: None,
             beside: None,

@@ -1,6 +1,5 @@
 use super::*;
 use adit_guard::{Helper, Policy};
-use adit_openvpn::request::{GatewayVariable, ScriptFile, ScriptPriority};
 use std::fs;
 use std::sync::mpsc::Receiver;
 use zeroize::Zeroizing;
@@ -27,9 +26,9 @@ fn runner() -> (mpsc::Sender<Job>, Receiver<(ScriptId, ScriptOutcome)>) {
     let helper = helper();
     thread::spawn(move || {
         Runner::new(
-            WAITING_SCRIPTS,
-            Box::new(move |id, outcome| {
-                let _ = answers.send((id, outcome));
+            "scripts that wait",
+            Box::new(move |script, outcome| {
+                let _ = answers.send((script.id, outcome));
             }),
             helper.access().scripts().unwrap(),
             Vec::new(),
@@ -40,7 +39,8 @@ fn runner() -> (mpsc::Sender<Job>, Receiver<(ScriptId, ScriptOutcome)>) {
 }
 
 fn shell(number: u32, text: &str, timeout: Duration) -> Job {
-    let file = |content: &[u8], is_argument, variable| ScriptFile {
+    let file = |name, content: &[u8], is_argument, variable| ScriptFile {
+        name,
         content: Zeroizing::new(content.to_vec()),
         is_argument,
         variable,
@@ -53,8 +53,7 @@ fn shell(number: u32, text: &str, timeout: Duration) -> Job {
         argv: ["/bin/sh", "-c", text, "name"].map(str::to_owned).to_vec(),
         env: vec![("WORD".to_owned(), "a b".to_owned())],
         secrets: vec![("password", Zeroizing::new("s3 cret".to_owned()))],
-        files: vec![file(b"", false, Some("control")), file(b"in", true, None)],
-        settings: Some(1),
+        files: vec![file("answer", b"", false, Some("control")), file("settings", b"in", true, None)],
         defers: true,
         in_order: None,
         beside: None,
@@ -64,17 +63,14 @@ fn shell(number: u32, text: &str, timeout: Duration) -> Job {
 }
 
 #[test]
-fn environment_files_and_settings() {
+fn a_script_has_its_environment_and_its_files() {
     let (jobs, came) = runner();
-    let text = "[ \"$(cat \"$1\")$WORD$dev$password\" = ina\\ btun7s3\\ cret ] && echo 'iroute 10.7.0.0 255.255.0.0' >\"$1\"";
+    let text = "[ \"$(cat \"$1\")$WORD$dev$password\" = ina\\ btun7s3\\ cret ] && echo route >\"$1\"";
     jobs.send(shell(1, text, SOON)).unwrap();
     let (id, outcome) = came.recv_timeout(SOON).unwrap();
-    assert_eq!((id.number, outcome.exit), (1, Ok(0)));
-    let settings = outcome.settings.unwrap().unwrap();
-    assert_eq!(settings.routes, ["10.7.0.0/16".parse().unwrap()]);
-    jobs.send(shell(2, "echo bogus >\"$1\"", SOON)).unwrap();
-    let (_, outcome) = came.recv_timeout(SOON).unwrap();
-    assert!(outcome.settings.unwrap().unwrap_err().contains("bogus"));
+    assert_eq!((id.number, &outcome.exit), (1, &Ok(0)));
+    assert_eq!(outcome.file("settings"), Some(&b"route\n"[..]));
+    assert_eq!((outcome.file("answer"), outcome.file("other")), (Some(&b""[..]), None));
 }
 
 /// A script that puts its answer off may be kept for long.
@@ -82,7 +78,7 @@ fn environment_files_and_settings() {
 fn secrets_are_wiped_when_a_script_has_begun() {
     let helper = helper();
     let launcher = helper.access().scripts().unwrap();
-    let mut runner = Runner::new(WAITING_SCRIPTS, Box::new(|_, _| {}), launcher, Vec::new());
+    let mut runner = Runner::new("scripts that wait", Box::new(|_, _| {}), launcher, Vec::new());
     runner.take(shell(1, "exec sleep 60", SOON));
     runner.look();
     let Running { script, .. } = &runner.running[0];
@@ -107,9 +103,9 @@ fn an_answer_that_was_put_off_comes_later() {
     let text = "(sleep 1.5; printf 1 >\"$control\") >/dev/null 2>&1 & exit 2";
     jobs.send(shell(1, text, SOON)).unwrap();
     let (_, outcome) = came.recv_timeout(SOON).unwrap();
-    assert_eq!((outcome.exit, outcome.files[0].len()), (Ok(2), 0));
+    assert_eq!((outcome.exit, outcome.files[0].1.len()), (Ok(2), 0));
     let (_, outcome) = came.recv_timeout(SOON).unwrap();
-    assert_eq!((outcome.exit, outcome.files[0].as_slice()), (Ok(2), &b"1"[..]));
+    assert_eq!((outcome.exit, outcome.files[0].1.as_slice()), (Ok(2), &b"1"[..]));
     // Said once.
     assert!(came.recv_timeout(Duration::from_millis(300)).is_err());
 }
@@ -134,12 +130,12 @@ fn another_script_gives_the_answer_that_was_put_off() {
     let Job::Run { mut script, device } = shell(2, "printf 1 >\"$control\"", SOON) else { unreachable!() };
     script.beside = Some(ScriptId { owner: 1, number: 1 });
     script.id.owner = 1;
-    (script.settings, script.defers) = (None, false);
+    script.defers = false;
     script.files.remove(0);
     jobs.send(Job::Run { script, device }).unwrap();
     let mut outcomes: Vec<_> = (0..2).map(|_| came.recv_timeout(SOON).unwrap()).collect();
     outcomes.sort_by_key(|(id, _)| id.number);
-    assert_eq!((outcomes[0].1.exit.clone(), outcomes[0].1.files[0].as_slice()), (Ok(2), &b"1"[..]));
+    assert_eq!((outcomes[0].1.exit.clone(), outcomes[0].1.files[0].1.as_slice()), (Ok(2), &b"1"[..]));
     assert_eq!(outcomes[1].1.exit, Ok(0));
 }
 
@@ -239,10 +235,9 @@ fn a_source_leaves_room_for_the_scripts_of_others() {
 #[test]
 fn scripts_are_told_of_routes() {
     let (jobs, came) = runner();
-    let variable = GatewayVariable { name: "route_net_gateway".to_owned(), ipv6: false };
-    let routes = vec![("route_network_1".to_owned(), "10.66.0.0".to_owned())];
-    jobs.send(Job::Routes(TunnelFacts { routes, gateways: vec![variable], ..TunnelFacts::default() }))
-        .unwrap();
+    let gateways = vec![("route_net_gateway".to_owned(), false)];
+    let variables = vec![("route_network_1".to_owned(), "10.66.0.0".to_owned())];
+    jobs.send(Job::Environment(Environment { variables, gateways })).unwrap();
     // Whether there is a gateway is the system's.
     let text = "[ \"$route_network_1\" = 10.66.0.0 ]";
     jobs.send(shell(1, text, SOON)).unwrap();

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use adit_core::prefix_table::{SourcePrefix, prefixes};
 use adit_core::{IpNet, PrefixShares, PrefixTable, TableUsage};
-use adit_openvpn::request::{Script, ScriptId, ScriptPriority};
 
 use super::source;
+use super::{Script, ScriptId, ScriptPriority};
 
 /// Scripts that wait, with their environment (some KiB each). Those of the least priority make room first. All clients behind one address, or all of a small server, may come back at once.
 const SHARES: PrefixShares = PrefixShares::new(512, 4096);
@@ -173,7 +173,6 @@ mod tests {
             env: Vec::new(),
             secrets: Vec::new(),
             files: Vec::new(),
-            settings: None,
             defers: false,
             in_order: None,
             beside: None,

@@ -1,0 +1,99 @@
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use adit_core::IpNet;
+use zeroize::Zeroizing;
+
+/// The name of one run of a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ScriptId {
+    /// The owner of the run; never used twice.
+    pub owner: u64,
+    /// The number of the run among its owner's.
+    pub number: u32,
+}
+
+/// The order in which scripts make room when too many wait for peers of one source: the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ScriptPriority {
+    /// About a peer that has not authenticated.
+    Unauthenticated,
+    /// About a peer that has.
+    Authenticated,
+    /// About the end of something that a script was told of before. Without it, accounting and firewalls keep what is over.
+    End,
+}
+
+/// A program to run beside the tunnel. Nothing of it is read by a shell.
+#[derive(Clone)]
+pub struct Script {
+    /// The name of this run.
+    pub id: ScriptId,
+    /// The address of the peer that it is about: scripts of each source have their turn.
+    pub source: Option<IpAddr>,
+    /// The order in which it makes room when too many wait.
+    pub priority: ScriptPriority,
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// Its environment, besides `secrets`, `PATH` and `dev`, the tunnel's device.
+    pub env: Vec<(String, String)>,
+    /// Environment variables that hold secrets. They are wiped when the script has begun.
+    pub secrets: Vec<(&'static str, Zeroizing<String>)>,
+    /// Files made for it and removed afterwards, readable by us alone.
+    pub files: Vec<ScriptFile>,
+    /// With exit code [`super::DEFERRED`] the answer stands in the first file later: when that is no longer empty, nor `2`, a second
+    /// outcome follows.
+    pub defers: bool,
+    /// The network that it tells of. It begins only when all scripts that tell of the same network, and which were asked
+    /// for before it, have ended; and one script at once tells of any.
+    pub in_order: Option<IpNet>,
+    /// Another script, which put its answer off: this one gets the environment variables that name the other's
+    /// files, so that it can give the answer in its place.
+    pub beside: Option<ScriptId>,
+    /// After this long it is killed.
+    pub timeout: Duration,
+}
+
+impl Script {
+    /// Wipes what is secret: the variables, and the content of its files.
+    pub fn wipe(&mut self) {
+        self.secrets.clear();
+        self.files.iter_mut().for_each(|file| file.content = Zeroizing::default());
+    }
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Script").field("id", &self.id).field("argv", &self.argv).finish_non_exhaustive()
+    }
+}
+
+/// A file for a script.
+#[derive(Clone)]
+pub struct ScriptFile {
+    /// The name by which its content is found in [`ScriptOutcome::file`].
+    pub name: &'static str,
+    /// The content at first.
+    pub content: Zeroizing<Vec<u8>>,
+    /// Its path is the next argument.
+    pub is_argument: bool,
+    /// The environment variable that holds its path.
+    pub variable: Option<&'static str>,
+}
+
+/// The outcome of a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptOutcome {
+    /// Its exit code; or why it could not be run to its end.
+    pub exit: Result<i32, String>,
+    /// The present content of its files, by their names, in their order.
+    pub files: Vec<(&'static str, Vec<u8>)>,
+}
+
+impl ScriptOutcome {
+    /// The present content of the file of that name.
+    pub fn file(&self, name: &str) -> Option<&[u8]> {
+        self.files.iter().find(|(other, _)| *other == name).map(|(_, content)| content.as_slice())
+    }
+}
