@@ -283,9 +283,11 @@ impl ReceiveBatch {
 
     /// Forgets all flows but that of one item. Whether that item may wait for the next receive.
     fn keep_only(&mut self, item: usize) -> bool {
-        let others = self.other_flows.values_mut();
-        let kept = others.fold(false, |kept, flows| flows.keep_only(item, &self.items) || kept);
-        self.flows.keep_only(item, &self.items) || kept
+        let mut kept = self.flows.keep_only(item, &self.items);
+        for flows in self.other_flows.values_mut() {
+            kept |= flows.keep_only(item, &self.items);
+        }
+        kept
     }
 
     /// Takes a packet for the TUN device, merging it if it may be.
