@@ -1,7 +1,7 @@
 //! Runs scripts beside the tunnel, which never waits for them: one thread looks after all.
 //!
 //! Peers cause scripts before they have authenticated, so what waits is limited by source, and each source has its turn
-//! ([`queue`]). Of one peer one script runs at once, and one whose result is no longer needed is ended with its process
+//! (`queue`). Of one peer one script runs at once, and one whose result is no longer needed is ended with its process
 //! group. Scripts that tell of the end of something ([`ScriptPriority::End`]) are never ended so, and are the last to make room for
 //! others of their source.
 
