@@ -322,13 +322,7 @@ mod tests {
         let log = |append| Some(LogPlace::File { path: path.clone(), append });
         let mut logs = Logs::default();
         let mut open = |append, verb, name| {
-            let process = LogSettings {
-                place: log(append),
-                stamps: false,
-                verb,
-                mute: Some(1),
-                ..LogSettings::default()
-            };
+            let process = LogSettings { place: log(append), stamps: false, verb, mute: Some(1) };
             logs.open(&process, Some(name)).expect("a log")
         };
         let (mut a, mut b) = (open(true, 1, "a"), open(false, 6, "b"));
