@@ -28,6 +28,7 @@ mount -t devtmpfs dev /dev
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mkdir -p /dev/pts /dev/shm
+ln -s /proc/self/fd /dev/fd
 mount -t devpts devpts /dev/pts
 for folder in /dev/shm /tmp /run; do mount -t tmpfs tmpfs $folder; done
 for module in virtio_pci virtio_console tun; do modprobe $module; done

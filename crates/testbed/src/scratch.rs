@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::TestbedError;
 use crate::namespace::creating;
 
-/// Directories with this label are never kept on purpose.
-const SWEPT: &str = "lab";
+/// Directories with these labels are never kept on purpose.
+const SWEPT: [&str; 2] = ["lab", "guest"];
 
 static COUNTER: AtomicU32 = AtomicU32::new(0);
 
@@ -30,13 +30,14 @@ impl Scratch {
         Ok(Self { path, keep: false })
     }
 
-    /// Removes the directories with the label [`SWEPT`] of processes that are gone.
+    /// Removes the directories with a label of [`SWEPT`] of processes that are gone.
     pub(crate) fn sweep(is_alive: impl Fn(u32) -> bool) {
         let temporary = std::env::temp_dir();
         let entries = std::fs::read_dir(&temporary).into_iter().flatten().flatten();
         for name in entries.filter_map(|entry| entry.file_name().into_string().ok()) {
             let parts: Vec<&str> = name.split('-').collect();
-            if let ["adit", owner, _, SWEPT] = parts[..]
+            if let ["adit", owner, _, label] = parts[..]
+                && SWEPT.contains(&label)
                 && owner.parse().is_ok_and(|pid| !is_alive(pid))
             {
                 let _ = std::fs::remove_dir_all(temporary.join(&name));

@@ -161,8 +161,8 @@ mod tests {
                       00000000";
         let init = format!("070701{}init", fields.replace(' ', ""));
         assert!(text.starts_with(&init), "{text}");
-        assert!(text[init.len()..].starts_with("\0\x0012345\0\0\0070701"), "{text:?}");
-        assert!(text.contains("to/link\0") && text.contains("target\0\0070701"), "{text:?}");
+        assert!(text[init.len()..].starts_with("\0\x0012345\0\0\x00070701"), "{text:?}");
+        assert!(text.contains("to/link\0") && text.contains("target\0\x00070701"), "{text:?}");
         assert!(text.contains("to/left/out\0") && !text.contains("to/left/out/file"), "{text:?}");
         assert!(text.trim_end_matches('\0').ends_with("TRAILER!!!"), "{text:?}");
         assert_eq!(text.len() % 4, 0);

@@ -17,8 +17,9 @@ use super::rows::{RENEGOTIATE, SWITCH, renegotiated, time_left};
 use crate::bed::{Bed, Host, PROGRAMS};
 use crate::options::{NEWER, Options, Part, Program, SERVER_INNER, Transport, Wrap};
 
-/// How many tunnels of one kind are up at once.
+/// How many tunnels of one kind are up at once, and of those with a newer OpenVPN.
 const AT_ONCE: usize = 4;
+const NEWER_AT_ONCE: usize = 6;
 /// The set is filled up to this many.
 const LEAST: usize = 33;
 
@@ -138,9 +139,10 @@ fn check(name: &str, ends: usize, other: Program) {
         return;
     }
     let rows: Vec<Row> = covering_set().into_iter().filter(|row| row[0] == ends).collect();
+    let at_once = if other == Program::NewerOpenVpn { NEWER_AT_ONCE } else { AT_ONCE };
     let (left, failures) = (Mutex::new(rows.iter()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..at_once {
             scope.spawn(|| {
                 loop {
                     let Some(row) = left.lock().unwrap().next() else { return };
