@@ -164,7 +164,7 @@ fn imports(files: &Files) -> Imports {
     let tests: Vec<Vec<String>> = read
         .iter()
         .flat_map(|(module, (_, tests))| {
-            tests.iter().map(|name| [module.as_slice(), &[name.clone()]].concat())
+            tests.iter().map(|name| [module.as_slice(), std::slice::from_ref(name)].concat())
         })
         .collect();
     let is_test = |module: &[String]| tests.iter().any(|test| module.starts_with(test));
