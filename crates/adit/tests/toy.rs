@@ -1,7 +1,7 @@
 //! The small protocol of the tests in the program: its files in `adit check` and `adit up`, its peers in `adit status`, a file that is
 //! read again, and clients that reach the server.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::net::IpAddr;
