@@ -8,6 +8,7 @@ pub(crate) mod tag {
     pub(crate) const INTEGER: u8 = 0x02;
     pub(crate) const BIT_STRING: u8 = 0x03;
     pub(crate) const OCTET_STRING: u8 = 0x04;
+    pub(crate) const NULL: u8 = 0x05;
     pub(crate) const OBJECT_IDENTIFIER: u8 = 0x06;
     pub(crate) const ENUMERATED: u8 = 0x0a;
     pub(crate) const UTC_TIME: u8 = 0x17;
@@ -15,6 +16,12 @@ pub(crate) mod tag {
     pub(crate) const SEQUENCE: u8 = 0x30;
     /// `[0]`, constructed.
     pub(crate) const CONTEXT_0: u8 = 0xa0;
+    /// `[1]`, constructed.
+    pub(crate) const CONTEXT_1: u8 = 0xa1;
+    /// `[2]`, constructed.
+    pub(crate) const CONTEXT_2: u8 = 0xa2;
+    /// `[3]`, constructed.
+    pub(crate) const CONTEXT_3: u8 = 0xa3;
     /// `[4]`, constructed.
     pub(crate) const CONTEXT_4: u8 = 0xa4;
 }

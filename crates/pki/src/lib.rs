@@ -34,6 +34,7 @@ pub mod private_key;
 mod public_key;
 mod refusal;
 mod revocation;
+pub mod signature;
 mod signed_list;
 mod verify;
 

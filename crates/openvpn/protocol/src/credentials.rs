@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use adit_pki::inspect::{OutOfDate, out_of_date};
+use adit_pki::signature::{CertificateKey, KeyError, KeyHolder, OwnKey};
 use adit_pki::{
-    Authorities, AuthorityWarning, PeerRequirements, PrivateKey, PrivateKeyError, Purpose, Revocations,
-    UnmatchedList, pem, private_key,
+    Authorities, AuthorityWarning, KeyKind, PeerRequirements, PrivateKey, PrivateKeyError, Purpose,
+    Revocations, UnmatchedList, pem, private_key,
 };
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
@@ -21,7 +22,7 @@ use thiserror::Error;
 use webpki::aws_lc_rs as algorithms;
 use zeroize::Zeroizing;
 
-use crate::tls::{ExternalKey, KeyHolder, RsaPssKey, TlsVerifier};
+use crate::tls::{TlsKey, TlsVerifier};
 
 /// What one end needs to authenticate itself and its peer, as PEM.
 #[derive(Clone)]
@@ -162,7 +163,13 @@ pub fn client_tls_with_external_key(
     let authorities = trusted(credentials, &requirements)?;
     let chain = own_chain(credentials, environment)?;
     let own = chain.first().ok_or_else(|| pem_error("cert", "there is no certificate in it"))?;
-    let key = ExternalKey::new(own, holder).map_err(|error| CredentialError::External(error.0))?;
+    let external = |error: KeyError| CredentialError::External(error.to_string());
+    let key = CertificateKey::new(own.clone(), holder).map_err(external)?;
+    if let KeyKind::RsaPss { .. } = key.kind() {
+        let why = format!("it is {}, which signs from a file alone (key)", key.kind());
+        return Err(CredentialError::External(why));
+    }
+    let key = TlsKey::new(key);
     let mut environment = environment.clone();
     if !key.can_do_tls13() {
         environment.versions.retain(|version| version.version != ProtocolVersion::TLSv1_3);
@@ -344,13 +351,29 @@ fn identity(
     };
     match PrivateKey::read(pem).map_err(key_error)? {
         PrivateKey::Plain(key) => CertifiedKey::from_der(chain, key, &environment.provider).map_err(refused),
-        PrivateKey::RsaPss { key, digest } => {
-            let key = RsaPssKey::new(key, digest.as_deref()).map_err(refused)?;
-            match chain.first().is_some_and(|own| key.belongs_to(own)) {
-                true => Ok(CertifiedKey::new(chain, Arc::new(key))),
-                false => Err(CredentialError::Mismatch),
-            }
+        key @ PrivateKey::RsaPss { .. } => {
+            let key = OwnKey::new(&key).map_err(|reason| refused(rustls::Error::General(reason)))?;
+            rsa_pss_identity(chain, key)
         }
+    }
+}
+
+/// Our certificates with a private key for PSS alone.
+fn rsa_pss_identity(
+    chain: Vec<CertificateDer<'static>>,
+    key: OwnKey,
+) -> Result<CertifiedKey, CredentialError> {
+    let own = chain.first().ok_or_else(|| pem_error("cert", "there is no certificate in it"))?;
+    let unfit = |error| match error {
+        KeyError::Holder(_) => CredentialError::Mismatch,
+        other => pem_error("cert", other.to_string()),
+    };
+    let key = CertificateKey::new(own.clone(), Arc::new(key)).map_err(unfit)?;
+    // A signature shows whether the key is the certificate's.
+    let signed = key.schemes().first().map(|scheme| key.sign(*scheme, b"adit"));
+    match signed {
+        Some(Ok(_)) => Ok(CertifiedKey::new(chain, Arc::new(TlsKey::new(key)))),
+        _ => Err(CredentialError::Mismatch),
     }
 }
 

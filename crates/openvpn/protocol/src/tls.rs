@@ -1,10 +1,9 @@
 //! One TLS connection, fed and drained in memory.
 
 mod certificate_fault;
-mod external_key;
 mod first_hello;
 mod refusal;
-mod rsa_pss;
+mod signing_key;
 mod step;
 mod verifier;
 
@@ -17,10 +16,8 @@ use zeroize::Zeroizing;
 
 pub use certificate_fault::CertificateFault;
 use certificate_fault::take_refused;
-pub(crate) use external_key::ExternalKey;
-pub use external_key::KeyHolder;
 use first_hello::FirstHello;
-pub(crate) use rsa_pss::RsaPssKey;
+pub(crate) use signing_key::TlsKey;
 pub use step::TlsStep;
 use step::{AwaitedStep, StepWork};
 pub(crate) use verifier::TlsVerifier;

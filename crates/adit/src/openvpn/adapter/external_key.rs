@@ -16,11 +16,11 @@ use adit_core::Protocol;
 use adit_io::Handle;
 use adit_openvpn::credentials::Credentials;
 use adit_openvpn::request::{Reply, TlsStep};
-use adit_openvpn::tls::KeyHolder;
 use adit_openvpn_config::{
     Config, ExternalIdentity, ManagementCertificate, ManagementIdentity, Pkcs11Identity,
 };
 use adit_pki::pem;
+use adit_pki::signature::KeyHolder;
 
 use self::management::ManagementKey;
 pub(crate) use self::pkcs11::ask_at_terminal;

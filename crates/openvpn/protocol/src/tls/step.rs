@@ -83,7 +83,7 @@ impl TlsStep {
         TlsStep(Arc::new(Shared { wanted: AtomicBool::new(true), work: Mutex::new(Some(work)) }))
     }
 
-    /// Makes the step; waits as long as our key's holder does ([`super::KeyHolder::sign`]). Then the machine is to be told by
+    /// Makes the step; waits as long as our key's holder does ([`adit_pki::signature::KeyHolder::sign`]). Then the machine is to be told by
     /// [`crate::request::Reply::TlsStepDone`]. Further calls do nothing.
     pub fn run(&self) {
         let mut work = self.0.work.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,20 +9,15 @@ use adit_openvpn::credentials::{Credentials, TlsEnvironment, client_tls_with_ext
 use adit_openvpn::params::ClientParams;
 use adit_openvpn::request::{Event, Reply, Request, TlsStep};
 use adit_openvpn::testing::{Authority, Pair, client_params, environment, requirements, server_params};
-use adit_openvpn::tls::KeyHolder;
 use adit_openvpn::wrap::WrapConfig;
-use adit_pki::KeyKind;
+use adit_pki::signature::{KeyHolder, OwnKey, Scheme};
+use adit_pki::{KeyKind, PrivateKey};
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
-use rustls::SignatureScheme;
-use rustls::crypto::aws_lc_rs::sign::any_supported_type;
-use rustls::pki_types::PrivateKeyDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::sign::SigningKey;
 
 /// Holds a key in memory.
 #[derive(Debug)]
 struct Held {
-    key: Arc<dyn SigningKey>,
+    key: OwnKey,
     /// Why it does not sign.
     refusal: Mutex<Option<&'static str>>,
     /// How often it has signed.
@@ -31,8 +26,7 @@ struct Held {
 
 impl Held {
     fn new(credentials: &Credentials) -> Arc<Self> {
-        let key =
-            any_supported_type(&PrivateKeyDer::from_pem_slice(&credentials.private_key).unwrap()).unwrap();
+        let key = OwnKey::new(&PrivateKey::read(&credentials.private_key).unwrap()).unwrap();
         Arc::new(Held { key, refusal: Mutex::new(None), signed: Mutex::new(0) })
     }
 
@@ -42,18 +36,17 @@ impl Held {
 }
 
 impl KeyHolder for Held {
-    fn signs_by(&self, scheme: SignatureScheme) -> bool {
-        self.key.choose_scheme(&[scheme]).is_some()
+    fn signs_by(&self, scheme: Scheme) -> bool {
+        self.key.signs_by(scheme)
     }
 
-    fn sign(&self, kind: KeyKind, scheme: SignatureScheme, message: &[u8]) -> Result<Vec<u8>, String> {
+    fn sign(&self, kind: KeyKind, scheme: Scheme, message: &[u8]) -> Result<Vec<u8>, String> {
         assert_eq!(kind, KeyKind::EcdsaP256);
         if let Some(why) = *self.refusal.lock().unwrap() {
             return Err(why.to_owned());
         }
         *self.signed.lock().unwrap() += 1;
-        let signer = self.key.choose_scheme(&[scheme]).ok_or("not by this scheme")?;
-        signer.sign(message).map_err(|error| error.to_string())
+        self.key.sign(kind, scheme, message)
     }
 }
 
@@ -181,11 +174,11 @@ fn a_holder_that_cannot_sign_for_the_certificate_is_refused() {
     #[derive(Debug)]
     struct Nothing;
     impl KeyHolder for Nothing {
-        fn signs_by(&self, _: SignatureScheme) -> bool {
+        fn signs_by(&self, _: Scheme) -> bool {
             false
         }
 
-        fn sign(&self, _: KeyKind, _: SignatureScheme, _: &[u8]) -> Result<Vec<u8>, String> {
+        fn sign(&self, _: KeyKind, _: Scheme, _: &[u8]) -> Result<Vec<u8>, String> {
             Err("never".to_owned())
         }
     }

@@ -1,11 +1,21 @@
 //! What is put before and around a digest before an RSA key signs it (RFC 8017 section 9).
 
+use adit_pki::signature::{Digest, Scheme};
 use aws_lc_rs::digest::{self, SHA256, SHA384, SHA512};
-use rustls::SignatureScheme;
 
 use crate::openvpn::adapter::pkcs11::Hash;
 
 impl Hash {
+    /// The hash of a scheme. `None`: SHA-1.
+    fn of(digest: Digest) -> Option<Self> {
+        match digest {
+            Digest::Sha1 => None,
+            Digest::Sha256 => Some(Hash::Sha256),
+            Digest::Sha384 => Some(Hash::Sha384),
+            Digest::Sha512 => Some(Hash::Sha512),
+        }
+    }
+
     fn algorithm(self) -> &'static digest::Algorithm {
         match self {
             Hash::Sha256 => &SHA256,
@@ -47,7 +57,7 @@ impl Hash {
     }
 }
 
-/// What a scheme of TLS signs, and how (RFC 8446 section 4.2.3).
+/// What a scheme signs, and how, in the words that programs at the management socket and PKCS #11 have for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// RSA with the padding of PKCS #1 v1.5.
@@ -59,20 +69,13 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// That of a scheme; `None` for one that adit does not use.
-    pub(super) fn of(scheme: SignatureScheme) -> Option<Self> {
+    /// The kind of a scheme; `None` for one of SHA-1, by which adit does not sign.
+    pub(super) fn of(scheme: Scheme) -> Option<Self> {
         Some(match scheme {
-            SignatureScheme::RSA_PKCS1_SHA256 => Kind::Pkcs1(Hash::Sha256),
-            SignatureScheme::RSA_PKCS1_SHA384 => Kind::Pkcs1(Hash::Sha384),
-            SignatureScheme::RSA_PKCS1_SHA512 => Kind::Pkcs1(Hash::Sha512),
-            SignatureScheme::RSA_PSS_SHA256 => Kind::Pss(Hash::Sha256),
-            SignatureScheme::RSA_PSS_SHA384 => Kind::Pss(Hash::Sha384),
-            SignatureScheme::RSA_PSS_SHA512 => Kind::Pss(Hash::Sha512),
-            SignatureScheme::ECDSA_NISTP256_SHA256 => Kind::Ecdsa(Hash::Sha256),
-            SignatureScheme::ECDSA_NISTP384_SHA384 => Kind::Ecdsa(Hash::Sha384),
-            SignatureScheme::ECDSA_NISTP521_SHA512 => Kind::Ecdsa(Hash::Sha512),
-            SignatureScheme::ED25519 => Kind::Ed25519,
-            _ => return None,
+            Scheme::RsaPkcs1(digest) => Kind::Pkcs1(Hash::of(digest)?),
+            Scheme::RsaPss(digest) => Kind::Pss(Hash::of(digest)?),
+            Scheme::Ecdsa(digest) => Kind::Ecdsa(Hash::of(digest)?),
+            Scheme::Ed25519 => Kind::Ed25519,
         })
     }
 
@@ -137,37 +140,6 @@ fn mgf1(hash: Hash, seed: &[u8], length: usize) -> Vec<u8> {
     mask
 }
 
-/// An ECDSA signature of two numbers of the same length, in DER (RFC 3279 section 2.2.3); `None` if it is none.
-pub(super) fn ecdsa_der(raw: &[u8]) -> Option<Vec<u8>> {
-    if raw.is_empty() || !raw.len().is_multiple_of(2) {
-        return None;
-    }
-    let (r, s) = raw.split_at(raw.len() / 2);
-    let body = [integer(r)?, integer(s)?].concat();
-    element(0x30, &body)
-}
-
-/// A positive INTEGER.
-fn integer(number: &[u8]) -> Option<Vec<u8>> {
-    let first = number.iter().position(|byte| *byte != 0)?;
-    let digits = number.get(first..)?;
-    // A first bit that is set would make it negative.
-    let sign: &[u8] = if digits.first()? >= &0x80 { &[0] } else { &[] };
-    element(0x02, &[sign, digits].concat())
-}
-
-/// An element of DER with so short a content as signatures have.
-fn element(tag: u8, content: &[u8]) -> Option<Vec<u8>> {
-    let length = u8::try_from(content.len()).ok()?;
-    let mut der = vec![tag];
-    if length >= 0x80 {
-        der.push(0x81);
-    }
-    der.push(length);
-    der.extend_from_slice(content);
-    Some(der)
-}
-
 fn too_short(bits: usize) -> String {
     format!("an RSA key of {bits} bits is too short for this signature")
 }
@@ -208,22 +180,10 @@ mod tests {
     }
 
     #[test]
-    fn two_numbers_are_a_signature() {
-        let raw: [u8; 6] = [0, 0, 1, 0, 0x80, 2];
-        assert_eq!(ecdsa_der(&raw), Some(vec![0x30, 8, 2, 1, 1, 2, 3, 0, 0x80, 2]));
-        let long = ecdsa_der(&[0xff; 132]).expect("P-521");
-        assert_eq!((long[..4].to_vec(), long.len()), (vec![0x30, 0x81, 138, 2], 141));
-        let none: [&[u8]; 4] = [&[], &[1], &[0, 0], &[1, 0]];
-        for raw in none {
-            assert_eq!(ecdsa_der(raw), None);
-        }
-    }
-
-    #[test]
     fn schemes_are_known_by_their_parts() {
-        let kind = Kind::of(SignatureScheme::RSA_PSS_SHA384);
+        let kind = Kind::of(Scheme::RsaPss(Digest::Sha384));
         assert_eq!(kind, Some(Kind::Pss(Hash::Sha384)));
         assert_eq!(kind.and_then(Kind::hash).map(|hash| (hash.name(), hash.length())), Some(("SHA384", 48)));
-        assert_eq!(Kind::of(SignatureScheme::RSA_PKCS1_SHA1), None);
+        assert_eq!(Kind::of(Scheme::RsaPkcs1(Digest::Sha1)), None);
     }
 }

@@ -3,11 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use adit_openvpn::tls::KeyHolder;
 use adit_openvpn_config::SignatureForms;
 use adit_pki::KeyKind;
+use adit_pki::signature::{KeyHolder, Scheme};
 use rand_core::{OsRng, TryRngCore as _};
-use rustls::SignatureScheme;
 
 use super::CurrentStep;
 use super::encoding::{Kind, digest_info, pkcs1_block, pss_block};
@@ -38,7 +37,7 @@ impl fmt::Debug for ManagementKey {
 }
 
 impl KeyHolder for ManagementKey {
-    fn signs_by(&self, scheme: SignatureScheme) -> bool {
+    fn signs_by(&self, scheme: Scheme) -> bool {
         let forms = self.forms;
         match Kind::of(scheme) {
             Some(Kind::Pkcs1(_)) => forms.pkcs1 || forms.nopadding,
@@ -48,8 +47,8 @@ impl KeyHolder for ManagementKey {
         }
     }
 
-    fn sign(&self, key: KeyKind, scheme: SignatureScheme, message: &[u8]) -> Result<Vec<u8>, String> {
-        let scheme = Kind::of(scheme).ok_or_else(|| format!("adit does not sign by {scheme:?}"))?;
+    fn sign(&self, key: KeyKind, scheme: Scheme, message: &[u8]) -> Result<Vec<u8>, String> {
+        let scheme = Kind::of(scheme).ok_or_else(|| format!("adit does not sign by {scheme}"))?;
         let mut salt = vec![0; scheme.hash().map_or(0, |hash| hash.length())];
         OsRng.try_fill_bytes(&mut salt).map_err(|error| format!("no randomness from the system: {error}"))?;
         let (data, algorithm) = question(self.forms, scheme, key, message, &salt)?;

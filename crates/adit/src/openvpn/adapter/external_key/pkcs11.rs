@@ -3,14 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use adit_openvpn::tls::KeyHolder;
 use adit_openvpn_config::Pkcs11Identity;
 use adit_pki::KeyKind;
+use adit_pki::signature::{KeyHolder, Scheme, ecdsa_from_pair};
 use rand_core::{OsRng, TryRngCore as _};
-use rustls::SignatureScheme;
 
 use super::CurrentStep;
-use super::encoding::{Kind, digest_info, ecdsa_der, pss_block};
+use super::encoding::{Kind, digest_info, pss_block};
 use crate::openvpn::adapter::fault::Fault;
 use crate::openvpn::adapter::management::{Listed, PendingQueries, Topic};
 use crate::openvpn::adapter::pkcs11::{
@@ -249,7 +248,7 @@ impl fmt::Debug for TokenKey {
 }
 
 impl KeyHolder for TokenKey {
-    fn signs_by(&self, scheme: SignatureScheme) -> bool {
+    fn signs_by(&self, scheme: Scheme) -> bool {
         match Kind::of(scheme) {
             Some(Kind::Pkcs1(_)) => self.can(Ability::RsaPkcs1),
             Some(Kind::Pss(_)) => self.can(Ability::RsaPss) || self.can(Ability::RsaRaw),
@@ -259,13 +258,13 @@ impl KeyHolder for TokenKey {
         }
     }
 
-    fn sign(&self, key: KeyKind, scheme: SignatureScheme, message: &[u8]) -> Result<Vec<u8>, String> {
-        let kind = Kind::of(scheme).ok_or_else(|| format!("adit does not sign by {scheme:?}"))?;
+    fn sign(&self, key: KeyKind, scheme: Scheme, message: &[u8]) -> Result<Vec<u8>, String> {
+        let kind = Kind::of(scheme).ok_or_else(|| format!("adit does not sign by {scheme}"))?;
         let (operation, data) = self.task(kind, key, message)?;
         let wanted = || self.current.wants_it();
         let act = |pin| self.cards.sign(&self.identity, (operation, data.as_slice()), pin, &wanted);
         match self.holders.with_token(&self.identity.label, &*self.current, act)? {
-            Outcome::Signed(signature) if matches!(kind, Kind::Ecdsa(_)) => ecdsa_der(&signature)
+            Outcome::Signed(signature) if matches!(kind, Kind::Ecdsa(_)) => ecdsa_from_pair(&signature)
                 .ok_or_else(|| "the token's signature has not the form of ECDSA".to_owned()),
             Outcome::Signed(signature) => Ok(signature),
             _ => Err("the process for smart cards answers something else".to_owned()),
