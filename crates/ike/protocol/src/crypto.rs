@@ -1,4 +1,4 @@
-//! The cryptography of IKEv2: key exchanges, key derivation, the protection of messages, and the proof of a pre-shared key.
+//! The cryptography of IKEv2: key exchanges, key derivation, the protection of messages, and the proofs of identities.
 //!
 //! | part | of RFC 7296 |
 //! |---|---|
@@ -6,12 +6,14 @@
 //! | [`prf`], [`prf_plus`], [`IkeKeys`], [`ChildKeys`] | 2.13, 2.14, 2.17, 2.18 |
 //! | [`Protection`] | 3.14; RFC 5282, RFC 7634, RFC 7383 |
 //! | [`shared_key_proof`] | 2.15 |
+//! | [`certificate_proof`], [`verify_certificate_proof`] | 2.15; RFC 7427, RFC 8420, RFC 4754 |
 
 mod auth;
 mod exchange;
 mod keys;
 mod prf;
 mod protection;
+mod signature;
 #[cfg(test)]
 mod tests;
 
@@ -20,3 +22,4 @@ pub use exchange::{ExchangeError, KeyShare, answer_exchange};
 pub use keys::{ChildKeys, DirectionKeys, IkeKeys, Nonces, first_seed, rekey_seed};
 pub use prf::{Secret, prf, prf_plus};
 pub use protection::{Contents, OpenError, Protection};
+pub use signature::{ProofError, SignatureHashes, certificate_proof, verify_certificate_proof};

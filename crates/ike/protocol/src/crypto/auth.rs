@@ -28,6 +28,11 @@ impl SignedOctets<'_> {
         self.identity.encode(&mut identity);
         prf(digest, self.proof_key, &[&identity])
     }
+
+    /// The bytes that a signature covers; `digest` is the PRF's.
+    pub fn to_bytes(&self, digest: Digest) -> Vec<u8> {
+        [self.message, self.peer_nonce, &self.hashed_identity(digest)].concat()
+    }
 }
 
 /// The content of an AUTH payload with a pre-shared key.

@@ -1,0 +1,353 @@
+//! The proof of an identity by the key of a certificate (RFC 7296 section 2.15): digital signatures (RFC 7427, method 14), ECDSA by
+//! curve (RFC 4754, methods 9 to 11), and RSA (method 1), which is verified alone.
+
+use adit_core::Digest as Prf;
+use adit_pki::KeyKind;
+use adit_pki::signature::{
+    AlgorithmError, CertificateKey, Digest, Scheme, Sha1, SignError, SignatureError, Signed, ecdsa_from_pair,
+    ecdsa_to_pair, verify,
+};
+use rustls_pki_types::CertificateDer;
+use thiserror::Error;
+
+use super::auth::SignedOctets;
+use crate::wire::{AuthMethod, Authentication};
+
+/// The hashes of digital signatures, by their numbers in `SIGNATURE_HASH_ALGORITHMS` (RFC 7427 section 4; 5: RFC 8420 section 2).
+const HASHES: [(u16, Option<Digest>); 5] = [
+    (1, Some(Digest::Sha1)),
+    (2, Some(Digest::Sha256)),
+    (3, Some(Digest::Sha384)),
+    (4, Some(Digest::Sha512)),
+    (5, None),
+];
+
+/// The hashes of the digital signatures that an end verifies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignatureHashes(Vec<Option<Digest>>);
+
+impl SignatureHashes {
+    /// The hashes that this end announces: SHA-256, SHA-384 and SHA-512, and none for Ed25519.
+    pub fn own() -> Self {
+        let is_own = |hash: &Option<Digest>| *hash != Some(Digest::Sha1);
+        SignatureHashes(HASHES.into_iter().map(|(_, hash)| hash).filter(is_own).collect())
+    }
+
+    /// The hashes in the data of a notify `SIGNATURE_HASH_ALGORITHMS`. Unknown numbers are skipped.
+    pub fn decode(data: &[u8]) -> Self {
+        let number = |pair: &[u8]| Some(u16::from_be_bytes(pair.try_into().ok()?));
+        let hash = |number: u16| HASHES.into_iter().find(|(it, _)| *it == number).map(|(_, hash)| hash);
+        SignatureHashes(data.chunks_exact(2).filter_map(number).filter_map(hash).collect())
+    }
+
+    /// The data of a notify `SIGNATURE_HASH_ALGORITHMS`.
+    pub fn encode(&self) -> Vec<u8> {
+        let ours = HASHES.into_iter().filter(|(_, hash)| self.0.contains(hash));
+        ours.flat_map(|(number, _)| number.to_be_bytes()).collect()
+    }
+
+    fn has(&self, scheme: Scheme) -> bool {
+        self.0.contains(&scheme.digest())
+    }
+}
+
+/// The reason why there is no proof, or why it is not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ProofError {
+    /// The peer verifies no signature that the key makes.
+    #[error(
+        "the peer verifies no signature that {0} makes: it announces no hash of the key's digital signatures (RFC 7427)"
+    )]
+    NoScheme(KeyKind),
+    /// The key's holder did not sign.
+    #[error(transparent)]
+    Sign(#[from] SignError),
+    /// The proof is by another method than a signature.
+    #[error("the proof is {0}, and a signature by the certificate's key is expected")]
+    Method(AuthMethod),
+    /// The `AlgorithmIdentifier` of a digital signature is not accepted.
+    #[error("the algorithm of the digital signature: {0}")]
+    Algorithm(#[from] AlgorithmError),
+    /// The digital signature has a hash that this end did not announce.
+    #[error("the digital signature is of the scheme {0}, whose hash was not announced")]
+    NotAnnounced(Scheme),
+    /// The proof is cut short.
+    #[error("the proof is malformed")]
+    Malformed,
+    /// The certificate's key did not make the signature.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+}
+
+/// The method of ECDSA on a curve without RFC 7427, with its scheme and the length of a number in bytes (RFC 4754 section 7).
+struct CurveMethod {
+    method: AuthMethod,
+    kind: KeyKind,
+    scheme: Scheme,
+    length: usize,
+}
+
+const CURVE_METHODS: [CurveMethod; 3] = [
+    CurveMethod {
+        method: AuthMethod::ECDSA_P256,
+        kind: KeyKind::EcdsaP256,
+        scheme: Scheme::Ecdsa(Digest::Sha256),
+        length: 32,
+    },
+    CurveMethod {
+        method: AuthMethod::ECDSA_P384,
+        kind: KeyKind::EcdsaP384,
+        scheme: Scheme::Ecdsa(Digest::Sha384),
+        length: 48,
+    },
+    CurveMethod {
+        method: AuthMethod::ECDSA_P521,
+        kind: KeyKind::EcdsaP521,
+        scheme: Scheme::Ecdsa(Digest::Sha512),
+        length: 66,
+    },
+];
+
+/// The content of an AUTH payload by the key of a certificate. `peer` are the hashes that the peer announced; `None`: it announced
+/// none, and takes no digital signatures. May wait as long as the key's holder does.
+///
+/// # Errors
+/// When the peer verifies no signature of the key, or the key's holder does not sign.
+pub fn certificate_proof(
+    prf: Prf,
+    key: &CertificateKey,
+    octets: &SignedOctets<'_>,
+    peer: Option<&SignatureHashes>,
+) -> Result<Authentication, ProofError> {
+    let message = octets.to_bytes(prf);
+    let no_scheme = || ProofError::NoScheme(key.kind());
+    if let Some(hashes) = peer {
+        let scheme =
+            key.schemes().iter().copied().find(|scheme| hashes.has(*scheme)).ok_or_else(no_scheme)?;
+        let signature = key.sign(scheme, &message)?;
+        let algorithm = scheme.algorithm_identifier();
+        let data = [&[algorithm.len() as u8][..], &algorithm, &signature].concat();
+        return Ok(Authentication { method: AuthMethod::DIGITAL_SIGNATURE, data });
+    }
+    let by_curve =
+        CURVE_METHODS.iter().find(|it| it.kind == key.kind() && key.schemes().contains(&it.scheme));
+    let CurveMethod { method, scheme, length, .. } = by_curve.ok_or_else(no_scheme)?;
+    let signature = key.sign(*scheme, &message)?;
+    let data = ecdsa_to_pair(&signature, *length).ok_or(ProofError::Malformed)?;
+    Ok(Authentication { method: *method, data })
+}
+
+/// Verifies an AUTH payload by the key of the peer's certificate. Whether the certificate is trusted is another question. `sha1` is
+/// for method 1 alone, by which peers without RFC 7427 sign with SHA-1.
+///
+/// # Errors
+/// When the key did not make the proof, or the proof is of a kind that is not accepted.
+pub fn verify_certificate_proof(
+    prf: Prf,
+    certificate: &CertificateDer<'_>,
+    octets: &SignedOctets<'_>,
+    proof: &Authentication,
+    sha1: Sha1,
+) -> Result<(), ProofError> {
+    let message = octets.to_bytes(prf);
+    let check = |scheme, signature: &[u8], sha1| {
+        verify(certificate, &Signed { message: &message, scheme, signature }, sha1)
+    };
+    match proof.method {
+        AuthMethod::DIGITAL_SIGNATURE => {
+            let (length, rest) = proof.data.split_first().ok_or(ProofError::Malformed)?;
+            let (algorithm, signature) =
+                rest.split_at_checked(usize::from(*length)).ok_or(ProofError::Malformed)?;
+            let scheme = Scheme::from_algorithm_identifier(algorithm)?;
+            if !SignatureHashes::own().has(scheme) {
+                return Err(ProofError::NotAnnounced(scheme));
+            }
+            Ok(check(scheme, signature, Sha1::Refused)?)
+        }
+        AuthMethod::RSA_SIGNATURE => {
+            let verdict = |digest| check(Scheme::RsaPkcs1(digest), &proof.data, sha1);
+            // The proof does not name its hash (RFC 7296 section 3.8).
+            let mut refused = SignatureError::Sha1;
+            for digest in Digest::ALL {
+                match verdict(digest) {
+                    Ok(()) => return Ok(()),
+                    Err(error) => refused = error,
+                }
+            }
+            Err(refused.into())
+        }
+        method => {
+            let curve = CURVE_METHODS.iter().find(|it| it.method == method);
+            let CurveMethod { kind, scheme, length, .. } = curve.ok_or(ProofError::Method(method))?;
+            if proof.data.len() != 2 * length {
+                return Err(ProofError::Malformed);
+            }
+            if KeyKind::of(certificate).map_err(SignatureError::Certificate)? != *kind {
+                return Err(ProofError::Method(method));
+            }
+            let signature = ecdsa_from_pair(&proof.data).ok_or(ProofError::Malformed)?;
+            Ok(check(*scheme, &signature, Sha1::Refused)?)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use adit_pki::PrivateKey;
+    use adit_pki::signature::OwnKey;
+
+    use super::*;
+    use crate::wire::{IdType, Identification};
+
+    macro_rules! data {
+        ($name:literal) => {
+            include_bytes!(concat!("../../../../pki/tests/data/", $name)).as_slice()
+        };
+    }
+
+    /// A certificate and its key, by OpenSSL.
+    struct Identity {
+        certificate: &'static [u8],
+        key: &'static [u8],
+    }
+
+    const RSA: Identity =
+        Identity { certificate: data!("signature/rsa.der"), key: data!("private_key/rsa2048.key") };
+    const P256: Identity =
+        Identity { certificate: data!("signature/p256.der"), key: data!("private_key/prime256v1.key") };
+    const P384: Identity =
+        Identity { certificate: data!("signature/p384.der"), key: data!("private_key/secp384r1.key") };
+    const P521: Identity =
+        Identity { certificate: data!("signature/p521.der"), key: data!("signature/secp521r1.key") };
+    const ED25519: Identity =
+        Identity { certificate: data!("signature/ed25519.der"), key: data!("private_key/ed25519.key") };
+    const RSA_PSS: Identity =
+        Identity { certificate: data!("signature/rsa-pss.der"), key: data!("private_key/rsa-pss.key") };
+
+    impl Identity {
+        fn certificate(&self) -> CertificateDer<'static> {
+            CertificateDer::from(self.certificate)
+        }
+
+        fn key(&self) -> CertificateKey {
+            let key = OwnKey::new(&PrivateKey::read(self.key).expect("a key")).expect("a good key");
+            CertificateKey::new(self.certificate(), Arc::new(key)).expect("its key")
+        }
+    }
+
+    fn identity() -> Identification {
+        Identification { kind: IdType::FQDN, data: b"gateway.example".to_vec() }
+    }
+
+    /// Calls with the octets over that message.
+    fn with_octets<T>(message: &[u8], act: impl FnOnce(&SignedOctets<'_>) -> T) -> T {
+        let identity = identity();
+        act(&SignedOctets { message, peer_nonce: &[7; 32], proof_key: &[9; 32], identity: &identity })
+    }
+
+    fn prove(by: &Identity, peer: Option<&SignatureHashes>) -> Result<Authentication, ProofError> {
+        with_octets(b"first", |octets| certificate_proof(Prf::Sha256, &by.key(), octets, peer))
+    }
+
+    fn judge(by: &Identity, message: &[u8], proof: &Authentication, sha1: Sha1) -> Result<(), ProofError> {
+        with_octets(message, |octets| {
+            verify_certificate_proof(Prf::Sha256, &by.certificate(), octets, proof, sha1)
+        })
+    }
+
+    #[test]
+    fn a_digital_signature_of_each_kind_of_key_proves_the_identity() {
+        for by in [RSA, RSA_PSS, P256, P384, P521, ED25519] {
+            let mut proof = prove(&by, Some(&SignatureHashes::own())).expect("a proof");
+            assert_eq!(proof.method, AuthMethod::DIGITAL_SIGNATURE);
+            assert_eq!(judge(&by, b"first", &proof, Sha1::Refused), Ok(()));
+            let forged = Err(ProofError::Signature(SignatureError::Forged));
+            assert_eq!(judge(&by, b"other", &proof, Sha1::Refused), forged);
+            *proof.data.last_mut().expect("a signature") ^= 1;
+            assert_eq!(judge(&by, b"first", &proof, Sha1::Refused), forged);
+        }
+    }
+
+    #[test]
+    fn a_peer_without_rfc_7427_gets_two_numbers_on_the_keys_curve() {
+        for (by, method, length) in [
+            (P256, AuthMethod::ECDSA_P256, 64),
+            (P384, AuthMethod::ECDSA_P384, 96),
+            (P521, AuthMethod::ECDSA_P521, 132),
+        ] {
+            let mut proof = prove(&by, None).expect("a proof");
+            assert_eq!((proof.method, proof.data.len()), (method, length));
+            assert_eq!(judge(&by, b"first", &proof, Sha1::Refused), Ok(()));
+            assert!(judge(&by, b"other", &proof, Sha1::Refused).is_err());
+            assert_eq!(judge(&ED25519, b"first", &proof, Sha1::Refused), Err(ProofError::Method(method)));
+            proof.data.pop();
+            assert_eq!(judge(&by, b"first", &proof, Sha1::Refused), Err(ProofError::Malformed));
+        }
+        for by in [RSA, ED25519] {
+            assert!(matches!(prove(&by, None), Err(ProofError::NoScheme(_))), "SHA-1, or no method");
+        }
+    }
+
+    #[test]
+    fn a_signature_has_a_hash_that_the_peer_announced() {
+        let only = |number: u16| SignatureHashes::decode(&number.to_be_bytes());
+        let scheme = |proof: &Authentication| {
+            Scheme::from_algorithm_identifier(&proof.data[1..=usize::from(proof.data[0])])
+        };
+        for (number, digest) in [(2, Digest::Sha256), (3, Digest::Sha384), (4, Digest::Sha512)] {
+            let proof = prove(&RSA, Some(&only(number))).expect("a proof");
+            assert_eq!(scheme(&proof), Ok(Scheme::RsaPss(digest)));
+        }
+        assert!(matches!(prove(&P256, Some(&only(3))), Err(ProofError::NoScheme(KeyKind::EcdsaP256))));
+        assert!(matches!(prove(&RSA, Some(&only(1))), Err(ProofError::NoScheme(_))), "SHA-1 alone");
+        assert!(matches!(prove(&ED25519, Some(&only(4))), Err(ProofError::NoScheme(_))));
+        assert!(prove(&ED25519, Some(&only(5))).is_ok());
+    }
+
+    #[test]
+    fn hashes_are_written_as_the_standards_number_them() {
+        assert_eq!(SignatureHashes::own().encode(), [0, 2, 0, 3, 0, 4, 0, 5]);
+        let peers = SignatureHashes::decode(&[0, 9, 0, 4, 0, 2, 1]);
+        assert_eq!(peers.encode(), [0, 2, 0, 4], "an unknown number and half a number are skipped");
+    }
+
+    #[test]
+    fn sha_1_is_verified_by_method_1_alone_and_where_it_is_accepted() {
+        // OpenSSL signed the octets.
+        let data = include_bytes!("../../tests/data/rsa-sha1-proof.sig").to_vec();
+        let proof = Authentication { method: AuthMethod::RSA_SIGNATURE, data: data.clone() };
+        assert_eq!(judge(&RSA, b"first", &proof, Sha1::Accepted), Ok(()));
+        assert!(judge(&RSA, b"first", &proof, Sha1::Refused).is_err());
+        assert!(judge(&RSA, b"other", &proof, Sha1::Accepted).is_err());
+        let scheme = Scheme::RsaPkcs1(Digest::Sha1);
+        let data = [&[15][..], &scheme.algorithm_identifier(), &data].concat();
+        let proof = Authentication { method: AuthMethod::DIGITAL_SIGNATURE, data };
+        assert_eq!(judge(&RSA, b"first", &proof, Sha1::Accepted), Err(ProofError::NotAnnounced(scheme)));
+        let key = RSA.key();
+        let octets = with_octets(b"first", |octets| octets.to_bytes(Prf::Sha256));
+        let by_sha256 = key.sign(Scheme::RsaPkcs1(Digest::Sha256), &octets).expect("a signature");
+        let proof = Authentication { method: AuthMethod::RSA_SIGNATURE, data: by_sha256 };
+        assert_eq!(judge(&RSA, b"first", &proof, Sha1::Refused), Ok(()));
+        assert!(judge(&RSA, b"other", &proof, Sha1::Refused).is_err());
+    }
+
+    #[test]
+    fn what_is_no_signature_is_refused() {
+        let proof = |method, data: &[u8]| Authentication { method, data: data.to_vec() };
+        for (proof, error) in [
+            (proof(AuthMethod::SHARED_KEY, &[0; 32]), ProofError::Method(AuthMethod::SHARED_KEY)),
+            (proof(AuthMethod::NULL, &[]), ProofError::Method(AuthMethod::NULL)),
+            (proof(AuthMethod::DIGITAL_SIGNATURE, &[]), ProofError::Malformed),
+            (proof(AuthMethod::DIGITAL_SIGNATURE, &[9, 0x30]), ProofError::Malformed),
+            (
+                proof(AuthMethod::DIGITAL_SIGNATURE, &[2, 0x30, 0, 1]),
+                ProofError::Algorithm(AlgorithmError::Malformed),
+            ),
+            (proof(AuthMethod::ECDSA_P256, &[0; 64]), ProofError::Malformed),
+        ] {
+            assert_eq!(judge(&P256, b"first", &proof, Sha1::Accepted), Err(error));
+        }
+    }
+}
