@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use adit_core::{Cipher, DataEvent, Digest, Install, Path, PeerConfig, PeerId, PeerOrder, ReplayWindow};
+use adit_core::{
+    Cipher, DataEvent, Digest, Install, IpNet, Path, PeerConfig, PeerId, PeerOrder, ReplayWindow, Selector,
+};
 use adit_dataplane::aead::{Aead, AeadError, NONCE_LEN, Provider, TAG_LEN, aws_lc};
 use adit_dataplane::{
     Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, Segmentation, TransmitBatch, split,
@@ -70,6 +72,7 @@ fn end(
     form: Form,
     provider: Provider,
     payloads: Payloads,
+    selects: bool,
 ) -> (Egress, Ingress) {
     let (mut egress, mut ingress, _) = adit_dataplane::new(config);
     let (peer, session) = (PeerId::SERVER, session_id(PeerId::SERVER, 0));
@@ -102,11 +105,21 @@ fn end(
     ];
     let mut out = TransmitBatch::new();
     for event in events {
-        let (for_egress, for_ingress) = split(event, |install| session_with(provider, &install.codec));
+        let (for_egress, for_ingress) = split(event, |install| {
+            let codec = session_with(provider, &install.codec)?;
+            Ok(if selects { codec.with_selectors(selectors()) } else { codec })
+        });
         for_egress.into_iter().for_each(|event| egress.apply(event, &mut out));
         for_ingress.into_iter().for_each(|event| ingress.apply(event));
     }
     (egress, ingress)
+}
+
+/// Selectors of which the last matches.
+fn selectors() -> [Selector; 2] {
+    let network: IpNet = "10.0.0.0/8".parse().expect("a network");
+    let all = Selector::between(network, network);
+    [Selector { protocol: Some(17), ..all.clone() }, Selector { protocol: Some(6), ..all }]
 }
 
 /// A TCP super-packet of `payload` bytes. Its checksums are for the data plane to finish.
@@ -145,10 +158,16 @@ fn sealing_and_opening_allocate_nothing() {
     sealing_and_opening(Cipher::Aes256Gcm, Framing::Data, aws_lc, in_parts, 40);
 }
 
-/// A super-packet of 40 packets is sealed, and comes out as so many writes for the device.
+/// A super-packet of 40 packets is sealed, and comes out as so many writes for the device, also of a session with selectors.
 fn sealing_and_opening(cipher: Cipher, form: Form, provider: Provider, payloads: Payloads, writes: usize) {
-    let (mut egress, _) = end(Config::new(Client), cipher, form, provider, payloads);
-    let (_, mut ingress) = end(Config::new(Server), cipher, form, provider, payloads);
+    for selects in [false, true] {
+        let (egress, _) = end(Config::new(Client), cipher, form, provider, payloads, selects);
+        let (_, ingress) = end(Config::new(Server), cipher, form, provider, payloads, selects);
+        pass_rounds(egress, ingress, cipher, writes);
+    }
+}
+
+fn pass_rounds(mut egress: Egress, mut ingress: Ingress, cipher: Cipher, writes: usize) {
     let (mut transmit_batch, mut receive_batch) =
         (TransmitBatch::new(), ReceiveBatch::new(MergePolicy::TcpAndUdp));
     let (offload, original) = super_packet(1400 * 40);
