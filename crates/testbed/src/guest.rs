@@ -29,6 +29,7 @@ mount -t proc proc /proc
 mount -t sysfs sys /sys
 mkdir -p /dev/pts /dev/shm
 ln -s /proc/self/fd /dev/fd
+for stream in 0:stdin 1:stdout 2:stderr; do ln -s /proc/self/fd/${stream%%:*} /dev/${stream#*:}; done
 mount -t devpts devpts /dev/pts
 for folder in /dev/shm /tmp /run; do mount -t tmpfs tmpfs $folder; done
 for module in virtio_pci virtio_console tun; do modprobe $module; done
