@@ -14,7 +14,7 @@ const EXCEPTIONS: [(&str, usize); 10] = [
     ("dataplane", 2),
     ("guard", 3),
     ("ike/protocol", 7),
-    ("io", 11),
+    ("io", 10),
     ("lab", 6),
     ("openvpn/config", 7),
     ("openvpn/protocol", 11),

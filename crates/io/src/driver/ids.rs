@@ -3,6 +3,7 @@
 //! Each protocol numbers its peers and sessions by itself. Towards the data plane an endpoint's number stands above them,
 //! so that no id of one endpoint is one of another. The first endpoint's number is 0, which changes no id.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use adit_core::{DataEvent, Notice, PeerConfig, PeerId, SessionId};
 use adit_dataplane::Snapshot;
 use adit_dataplane::codec::{Class, Demultiplexer, Steering, StreamAdvice};
 
-use super::workers::Order;
+/// An order that installs nothing: sessions are installed by another way (`Workers::install`).
+pub(super) type Order = DataEvent<Infallible>;
 
 /// Bits of a peer's id within its endpoint, see [`PeerId`].
 const PEER_BITS: u32 = 24;

@@ -5,7 +5,6 @@
 //! and no replay window has a gap.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +14,7 @@ use adit_dataplane::{Counters, EgressEvent, IngressEvent, Snapshot, install, rem
 
 use super::binding::Recognised;
 use super::device::Membership;
-use super::ids::EndpointId;
+use super::ids::{EndpointId, Order};
 use super::mail::DataMail;
 use super::secondary_endpoints::SecondaryEndpoint;
 use super::status::WorkerStatus;
@@ -35,9 +34,6 @@ pub(super) struct Worker {
     /// How much it forwarded.
     pub(super) forwarded: Arc<AtomicU64>,
 }
-
-/// An order that installs nothing: sessions go by [`Workers::install`].
-pub(super) type Order = DataEvent<Infallible>;
 
 /// A peer, and who serves it.
 struct Served {
