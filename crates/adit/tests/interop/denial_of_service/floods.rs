@@ -77,6 +77,8 @@ fn withstand(name: &str, wrap: Wrap) {
         _ => WrapConfig::Plain,
     };
     bed.server.start().unwrap();
+    // It listens before its lines are read.
+    bed.server.process().wait_for_line(0, "tunnel up", MAX_WAIT).unwrap();
     let attackers = &bed.clients[0].namespace;
     SpoofedFlood::route(attackers, &bed.server.namespace).unwrap();
     let (mark, memory) = (bed.server.process().mark(), resident(bed.server.process().id()));
