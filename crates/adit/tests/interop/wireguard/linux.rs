@@ -1,5 +1,5 @@
 //! Steps of Linux's `tools/testing/selftests/wireguard/netns.sh` that need no kernel module, in our own words.
-//! `docs/build/WIREGUARD.md` lists all steps.
+//! `docs/measure/WIREGUARD-PEERS.md` lists all steps.
 
 mod configuration;
 mod ecn;
