@@ -18,7 +18,7 @@ fn names_say_whose_rules_they_are() {
     assert_eq!(ruleset::table_of_ours("table inet filter"), None);
 }
 
-/// The rules that other programs set for such tunnels (docs/SYSTEM.md), with a comment of ours.
+/// The rules that other programs set for such tunnels (docs/build/SYSTEM.md), with a comment of ours.
 #[test]
 fn rules_of_iptables_drop_and_mark_what_those_of_other_programs_do() {
     let name = Name { device: 7, mark: 51_820 };
