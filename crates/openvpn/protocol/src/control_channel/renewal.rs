@@ -14,7 +14,7 @@
 //!
 //! Keys open until `tran-window` after a later exchange was complete, or until two later ones exist.
 //!
-//! `docs/build/OPENVPN.md` ("Which keys seal") says what OpenVPN 2, OpenVPN 3 and MirageVPN do.
+//! `docs/measure/OPENVPN-PEERS.md` says what OpenVPN 2, OpenVPN 3 and MirageVPN do.
 //!
 //! # A renegotiation that does not end
 //!
