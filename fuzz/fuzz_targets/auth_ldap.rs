@@ -2,8 +2,8 @@
 //! user calls itself.
 #![no_main]
 
-use adit_openvpn_config::auth_ldap::{self, Filter};
 use adit_core::is_unprintable;
+use adit_openvpn_config::auth_ldap::{self, Filter};
 use libfuzzer_sys::fuzz_target;
 
 /// A filter without its values.

@@ -1,8 +1,8 @@
 //! What a server reads of one client's: the file of `client-config-dir` and that of `ifconfig-pool-persist`.
 #![no_main]
 
-use adit_openvpn_config::{parse_client_file, parse_pool_file, print_pool_file};
 use adit_openvpn::request::PeerSettings;
+use adit_openvpn_config::{parse_client_file, parse_pool_file, print_pool_file};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

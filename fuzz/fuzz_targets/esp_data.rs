@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use adit_core::{Cipher, DataEvent, Digest, Install, Path, PeerConfig, PeerId, PeerOrder, SessionId};
 use adit_dataplane::aead::aws_lc;
-use adit_dataplane::{
-    Config, Egress, Ingress, MergePolicy, ReceiveBatch, TransmitBatch, install, split,
-};
+use adit_dataplane::{Config, Egress, Ingress, MergePolicy, ReceiveBatch, TransmitBatch, install, split};
 use adit_ike::crypto::DirectionKeys;
 use adit_ike::machine::Codec;
 use adit_ike_codec::{NatTraversalSocket, session_with};
@@ -72,6 +70,7 @@ impl End {
             staging: false,
             device: Default::default(),
             by_path: false,
+            selectors: Default::default(),
         })));
         let session = SessionId(SPI.into());
         let codec = session_with(aws_lc, codec).expect("the keys fit");

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use adit_core::{PeerOrder, 
+use adit_core::{
     Activity, Command, ConnectionId, Instant, IpNet, Notice, OpenFailure, Path, PeerActivity, PeerId,
-    Protocol, SessionId, Transport, drive_with, is_unprintable,
+    PeerOrder, Protocol, SessionId, Transport, drive_with, is_unprintable,
 };
 use adit_openvpn::access::PasswordScript;
 use adit_openvpn::codec::{Codec, session_id};
@@ -169,10 +169,13 @@ impl Model {
                 assert!(self.peers.remove(&peer), "removes a peer that is not there");
                 self.sessions.remove(&peer);
             }
-            DataEvent::Peer(PeerOrder::AddRoute { peer, .. }) | DataEvent::Peer(PeerOrder::RemoveRoute { peer, .. }) => {
+            DataEvent::Peer(PeerOrder::AddRoute { peer, .. })
+            | DataEvent::Peer(PeerOrder::RemoveRoute { peer, .. }) => {
                 assert!(known(&peer), "changes the routes of a peer that is not there");
             }
-            DataEvent::Peer(PeerOrder::Move { peer, .. }) => assert!(known(&peer), "moves a peer that is not there"),
+            DataEvent::Peer(PeerOrder::Move { peer, .. }) => {
+                assert!(known(&peer), "moves a peer that is not there")
+            }
             DataEvent::Peer(PeerOrder::SetMaxMss { peer, .. }) => {
                 assert!(known(&peer), "sets the MSS of a peer that is not there");
             }

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use adit_core::{Cipher, DataEvent, PeerOrder, Install, Instant, Path, PeerConfig, PeerId, ReplayWindow};
+use adit_core::{Cipher, DataEvent, Install, Instant, Path, PeerConfig, PeerId, PeerOrder, ReplayWindow};
 use adit_dataplane::aead::aws_lc;
 use adit_dataplane::{
     Config, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, install, split,

@@ -3,7 +3,9 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use adit_core::{Cipher, ConnectionId, DataEvent, Install, Path, PeerConfig, PeerId, PeerOrder, ReplayWindow};
+use adit_core::{
+    Cipher, ConnectionId, DataEvent, Install, Path, PeerConfig, PeerId, PeerOrder, ReplayWindow,
+};
 use adit_dataplane::{Config, Ingress, MergePolicy, ReceiveBatch, StreamError, TransmitBatch, split};
 use adit_openvpn::codec::{
     Codec, Compression, DataFraming, DataHeader, DirectionKey, Framing, Payloads, session_id,

@@ -2,9 +2,9 @@
 //! Operations are cut the same however they arrive; what is refused names a line.
 #![no_main]
 
-use adit_wireguard_config as wireguard;
 use adit_core::is_unprintable;
 use adit_wireguard::uapi::{Operation, Reader, Refusal};
+use adit_wireguard_config as wireguard;
 use libfuzzer_sys::fuzz_target;
 
 fn operations(bytes: &[u8], piece: usize) -> Vec<Result<Operation, Refusal>> {

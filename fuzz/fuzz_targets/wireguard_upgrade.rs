@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use adit_core::{ConnectionId, Path, Preamble, PreambleVerdict, is_unprintable};
 use adit_dataplane::{Config, MergePolicy, ReceiveBatch};
-use adit_wireguard_codec::Sockets;
 use adit_wireguard::upgrade::{Acceptor, Initiator, LONGEST};
+use adit_wireguard_codec::Sockets;
 use libfuzzer_sys::fuzz_target;
 
 /// The judgement of a stream that arrives in pieces of that size, with the answer.
