@@ -385,3 +385,30 @@ fn check_validity(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(),
         Some(OutOfDate { subject, problem }) => Err(CredentialError::Validity { subject, problem }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustls::SignatureAlgorithm;
+
+    use super::*;
+
+    macro_rules! data {
+        ($name:literal) => {
+            include_bytes!(concat!("../../../pki/tests/data/", $name))
+        };
+    }
+
+    #[test]
+    fn a_key_for_pss_alone_belongs_to_its_certificate() {
+        let of = |certificate: &[u8]| {
+            let chain = vec![CertificateDer::from(certificate.to_vec())];
+            identity(chain, data!("private_key/rsa-pss.key"), &crate::testing::environment())
+        };
+        let own = of(data!("signature/rsa-pss.der")).unwrap();
+        assert_eq!(own.key.algorithm(), SignatureAlgorithm::RSA);
+        assert!(own.key.choose_scheme(&[SignatureScheme::RSA_PSS_SHA256]).is_none());
+        for other in [&data!("signature/rsa.der")[..], data!("signature/p256.der")] {
+            assert!(matches!(of(other), Err(CredentialError::Mismatch)));
+        }
+    }
+}
