@@ -302,3 +302,20 @@ fn no_signals(error: std::io::Error) -> Failure {
 fn no_thread(error: std::io::Error) -> Failure {
     Failure::World(format!("cannot start a thread: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use adit_wireguard::PublicKey;
+
+    use super::*;
+
+    #[test]
+    fn a_peer_has_the_name_that_its_file_gives_it() {
+        let key = PublicKey([1; 32]);
+        let text = format!("[Interface]\n[Peer]\nPublicKey = {key}\n#adit: name = phone\n");
+        let config = file::parse(text.as_bytes(), "wg0.conf").expect("a good file").config;
+        let changes = changes(&config, &Endpoints::new(), &Streams::default());
+        let names: Vec<_> = changes.peers.iter().map(|peer| peer.name.as_deref()).collect();
+        assert_eq!(names, [Some("phone")]);
+    }
+}
