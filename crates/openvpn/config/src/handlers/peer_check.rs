@@ -1,5 +1,6 @@
 //! What the peer's certificate must show: the directives, their values, and how they print.
 
+use adit_pki::object_names::oid_of;
 use adit_pki::{NameCheck, NameField};
 
 use crate::directives::args::Args;
@@ -57,28 +58,6 @@ const USAGES: &[(&str, &str, &str)] = &[
     ("1.3.6.1.5.5.7.3.9", "OCSP Signing", "OCSPSigning"),
     ("1.3.6.1.5.5.7.3.17", "ipsec Internet Key Exchange", "ipsecIKE"),
     ("2.5.29.37.0", "Any Extended Key Usage", "anyExtendedKeyUsage"),
-];
-
-/// Attributes of a subject, by OpenSSL's short name and long name.
-const ATTRIBUTES: &[(&str, &str, &str)] = &[
-    ("2.5.4.3", "CN", "commonName"),
-    ("2.5.4.4", "SN", "surname"),
-    ("2.5.4.6", "C", "countryName"),
-    ("2.5.4.7", "L", "localityName"),
-    ("2.5.4.8", "ST", "stateOrProvinceName"),
-    ("2.5.4.10", "O", "organizationName"),
-    ("2.5.4.11", "OU", "organizationalUnitName"),
-    ("2.5.4.12", "title", "title"),
-    ("2.5.4.13", "description", "description"),
-    ("2.5.4.41", "name", "name"),
-    ("2.5.4.42", "GN", "givenName"),
-    ("2.5.4.43", "initials", "initials"),
-    ("2.5.4.46", "dnQualifier", "dnQualifier"),
-    ("2.5.4.65", "pseudonym", "pseudonym"),
-    ("0.9.2342.19200300.100.1.1", "UID", "userId"),
-    ("0.9.2342.19200300.100.1.25", "DC", "domainComponent"),
-    ("1.2.840.113549.1.9.1", "emailAddress", "emailAddress"),
-    ("1.2.840.113549.1.9.2", "unstructuredName", "unstructuredName"),
 ];
 
 fn is_oid(text: &str) -> bool {
@@ -151,14 +130,14 @@ pub(crate) fn verify_x509_name(draft: &mut Draft, args: &Args<'_>) -> Done {
 pub(crate) fn username_field(draft: &mut Draft, args: &Args<'_>) -> Done {
     let mut fields = Vec::new();
     for word in args.all() {
-        let attribute = ATTRIBUTES
-            .iter()
-            .find(|(_, short, long)| word.eq_ignore_ascii_case(short) || word.eq_ignore_ascii_case(long));
-        fields.push(match (word.as_str(), attribute) {
+        // OpenVPN's options.c does so: OpenSSL's `uid` is another attribute than `UID`.
+        let is_small = !word.contains(|letter: char| letter.is_ascii_uppercase());
+        let known = if is_small { oid_of(&word.to_ascii_uppercase()) } else { oid_of(word) };
+        fields.push(match (word.as_str(), known) {
             ("ext:subjectAltName", _) => NameField::SubjectEmail,
             ("ext:issuerAltName", _) => NameField::IssuerEmail,
             ("serialNumber", _) => NameField::Serial,
-            (_, Some((oid, ..))) => NameField::Subject((*oid).to_owned()),
+            (_, Some(oid)) => NameField::Subject(oid.to_owned()),
             (oid, None) if is_oid(oid) => NameField::Subject(oid.to_owned()),
             (other, None) => {
                 return Err(args.bad(

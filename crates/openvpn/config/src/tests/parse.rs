@@ -397,6 +397,14 @@ fn what_the_peer_must_show() {
     assert_eq!(lengths, [20, 32]);
 }
 
+/// By OpenSSL's short name, its long name, or either in other letters.
+#[test]
+fn a_certificates_name_may_be_any_attribute_that_openssl_names() {
+    let (config, _) = client("x509-username-field CN streetAddress gn houseIdentifier postalcode\n");
+    let oids = ["2.5.4.3", "2.5.4.9", "2.5.4.42", "2.5.4.51", "2.5.4.17"];
+    assert_eq!(config.tls.peer.name_fields, oids.map(|oid| NameField::Subject(oid.to_owned())));
+}
+
 #[test]
 fn a_fingerprint_stands_in_for_an_authority() {
     let pairs = "00:".repeat(31) + "ff";
