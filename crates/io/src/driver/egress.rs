@@ -73,10 +73,6 @@ impl Running {
         device: DeviceId,
         seal: impl Fn(&mut Egress, Read<'_>, &mut TransmitBatch) -> Option<u32>,
     ) -> Result<Drained, String> {
-        if self.mail.waiting() > 0 {
-            // Keys that have ended seal no more.
-            self.take_mail()?;
-        }
         let mut bytes = 0;
         for _ in 0..TUN_BATCH {
             let length = match tun.read(&mut self.packet) {
@@ -87,6 +83,11 @@ impl Running {
                 Err(error) if error.raw_os_error() == Some(libc::EBADFD) => return Ok(Drained::Deleted),
                 Err(error) => return Err(format!("cannot read from {}: {error}", tun.name())),
             };
+            // After the packet was read: what it answers may have been opened by another data thread that took its orders
+            // before this one. And keys that have ended seal no more.
+            if self.mail.waiting() > 0 {
+                self.take_mail()?;
+            }
             let read = self.packet.get_mut(..length).and_then(<[u8]>::split_first_chunk_mut);
             let Some((header, packet)) = read else {
                 continue;
