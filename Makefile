@@ -33,7 +33,7 @@ LONGER_TESTS := flood
 MACHINE_TESTS := $(foreach crate,$(filter-out $(addprefix crates/,$(LONGER_CRATES)),$(PURE)),$(patsubst %.rs,%,$(notdir $(wildcard $(crate)/tests/*.rs))) \
 	$(notdir $(patsubst %/main.rs,%,$(wildcard $(crate)/tests/*/main.rs))))
 # Those that read pages and manifests.
-READING_TESTS := commands pages dependencies
+READING_TESTS := circles commands pages dependencies
 # `adit-auth` is linked with libpam.
 WITHOUT := $(addprefix --exclude ,$(LONGER_CRATES) $(if $(wildcard /usr/include/security/pam_appl.h),,adit-auth))
 # What needs root among unit tests says so and passes.

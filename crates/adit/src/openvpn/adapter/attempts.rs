@@ -9,7 +9,7 @@ use rand_core::{OsRng, TryRngCore as _};
 use adit_host::failure::{Failure, no_randomness};
 use adit_host::terminal::Terminal;
 
-/// What a server may ask the person at the terminal, in OpenVPN's words: to open a page, or a question.
+/// The requests that a server may send to the person at the terminal, by OpenVPN's names: to open a page, to answer a question.
 const QUESTIONS: &str = "webauth,openurl,crtext";
 
 /// How long names that do not exist are looked for. A misspelt one shall not go unnoticed for ever, unless the file

@@ -165,7 +165,7 @@ fn load_from(file: &Path, wanted: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// What messages call the configuration.
+/// The name of the configuration in messages.
 fn called(path: &Path) -> Cow<'_, str> {
     if command_line().is_some() { COMMAND_LINE.into() } else { path.to_string_lossy() }
 }

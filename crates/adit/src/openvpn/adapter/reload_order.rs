@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// What a tunnel does on SIGHUP. Copies do the same.
+/// The work that SIGHUP causes in a tunnel: it reads the configuration again. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Reload(pub(super) Arc<Mutex<dyn FnMut() + Send>>);
 

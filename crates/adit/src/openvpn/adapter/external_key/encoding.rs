@@ -57,7 +57,7 @@ impl Hash {
     }
 }
 
-/// What a scheme signs, and how, in the words that programs at the management socket and PKCS #11 have for it.
+/// The input and the padding of a scheme's signature, in the words that programs at the management socket and PKCS #11 have for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// RSA with the padding of PKCS #1 v1.5.

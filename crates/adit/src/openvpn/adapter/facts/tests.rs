@@ -13,7 +13,7 @@ fn parse(name: &str, lines: &str) -> Box<dyn Configuration> {
     Box::new(OpenVpnConfiguration::new(name.into(), parsed.expect("a good file")))
 }
 
-/// What stands between a client with these lines and another.
+/// The contradictions between a client with these lines and another client.
 fn between(one: &str, other: &str) -> Vec<String> {
     let client = |lines: &str| format!("client\nremote vpn.example\nauth-user-pass\n{lines}");
     let [one, other] = [parse("a.conf", &client(one)), parse("b.conf", &client(other))];

@@ -5,7 +5,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 /// As much may wait to be sent before further commands do. A single answer may be longer.
 pub(super) const MOST_WAITING: usize = 256 << 10;
 
-/// What is to be sent.
+/// The bytes that are still to be sent.
 #[derive(Default)]
 pub(super) struct Output {
     bytes: Zeroizing<Vec<u8>>,
@@ -35,7 +35,7 @@ impl Output {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// What is left behind when the buffer grows is wiped.
+    /// When the buffer grows, its old memory is wiped.
     fn make_room(&mut self, more: usize) {
         let needed = self.bytes.len() + more;
         if needed > self.bytes.capacity() {
