@@ -30,7 +30,7 @@ PURE := $(filter-out $(patsubst %/clippy.toml,%,$(wildcard $(addsuffix /clippy.t
 # These compute for minutes: a crate, and files of tests.
 LONGER_CRATES := adit-sim
 LONGER_TESTS := flood
-MACHINE_TESTS := $(foreach crate,$(filter-out $(addprefix crates/,$(LONGER_CRATES)),$(PURE)),$(patsubst %.rs,%,$(notdir $(wildcard $(crate)/tests/*.rs))) \
+MACHINE_TESTS := $(foreach crate,$(filter-out $(patsubst adit-%,crates/%,$(LONGER_CRATES)),$(PURE)),$(patsubst %.rs,%,$(notdir $(wildcard $(crate)/tests/*.rs))) \
 	$(notdir $(patsubst %/main.rs,%,$(wildcard $(crate)/tests/*/main.rs))))
 # Those that read pages and manifests.
 READING_TESTS := circles commands pages dependencies
