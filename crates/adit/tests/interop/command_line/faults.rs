@@ -29,8 +29,10 @@ enum Verdict {
 }
 
 fn adit(command: &str, file: &Path) -> Command {
+    let folder = file.parent().unwrap();
     let mut adit = Command::new(env!("CARGO_BIN_EXE_adit"));
-    adit.arg(command).arg(file).env("STATE_DIRECTORY", file.parent().unwrap().join("state"));
+    // A fault may name a file that is then written.
+    adit.arg(command).arg(file).current_dir(folder).env("STATE_DIRECTORY", folder.join("state"));
     adit
 }
 
