@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use adit_checksum::WordSum;
-use adit_core::{DeviceId, Instant, Notice, PeerConfig, PeerId, PeerOrder, SessionId};
+use adit_core::{DeviceId, Flow, Instant, Notice, PeerConfig, PeerId, PeerOrder, SessionId};
 
 use self::peer::{Active, Peer, Session};
 use crate::codec::Run;
@@ -172,12 +172,15 @@ impl Egress {
     }
 
     /// The slot of the peer that a packet from that device is for.
-    fn find_from(&self, device: DeviceId, ip: &Ip, packet: &[u8]) -> Result<u32, DropReason> {
+    fn find_from(&self, device: DeviceId, ip: &Ip, flow: &Flow) -> Result<u32, DropReason> {
         let routes = match device {
             DeviceId::MAIN => &self.routes,
             other => self.other_routes.get(&other).ok_or(DropReason::NoRoute)?,
         };
-        find(routes, &self.peers, ip, packet)
+        routes.find(ip.destination, |slot| {
+            let selectors = self.peers.get(slot).and_then(|peer| peer.selectors.as_ref());
+            selectors.is_some_and(|selectors| selectors.select(flow))
+        })
     }
 
     /// Seals one read from the main TUN device: a packet, or a super-packet that is cut on the way, for which
@@ -260,7 +263,8 @@ impl Egress {
         reason: DropReason,
     ) -> Option<u32> {
         let Some(ip) = Ip::parse(packet) else { return self.count(DropReason::Malformed) };
-        let slot = match self.find_from(device, &ip, packet) {
+        let flow = outbound(&ip, packet);
+        let slot = match self.find_from(device, &ip, &flow) {
             Ok(slot) => slot,
             Err(reason) => return self.count(reason),
         };
@@ -268,7 +272,7 @@ impl Egress {
         if peer.worker.is_some() {
             return peer.worker;
         }
-        let (has_path, flow) = (peer.path.is_some(), outbound(&ip, packet));
+        let has_path = peer.path.is_some();
         let selector = match &peer.selectors {
             Some(selectors) => selectors.position(&flow),
             // It has sessions, and none is to come that carries other packets.
@@ -333,11 +337,18 @@ impl Egress {
         packet: &mut [u8],
         out: &mut TransmitBatch,
     ) -> Result<(), DropReason> {
+        if self.routes.are_shared() {
+            return self.try_seal_from(DeviceId::MAIN, offload, packet, out);
+        }
         let ip = Ip::parse(packet).ok_or(DropReason::Malformed)?;
-        let slot = find(&self.routes, &self.peers, &ip, packet)?;
-        self.seal_for(slot, &ip, offload, packet, out)
+        let slot = self.routes.lookup(ip.destination).ok_or(DropReason::NoRoute)?;
+        let peer = self.peers.get(slot).ok_or(DropReason::NoPeer)?;
+        // What is passed on, or waits, must be whole.
+        let session = peer.session_for(|| outbound(&ip, packet), self.now)?;
+        self.seal_with(slot, session, &ip, offload, packet, out)
     }
 
+    #[inline(never)]
     fn try_seal_from(
         &mut self,
         device: DeviceId,
@@ -346,23 +357,25 @@ impl Egress {
         out: &mut TransmitBatch,
     ) -> Result<(), DropReason> {
         let ip = Ip::parse(packet).ok_or(DropReason::Malformed)?;
-        let slot = self.find_from(device, &ip, packet)?;
-        self.seal_for(slot, &ip, offload, packet, out)
+        let flow = outbound(&ip, packet);
+        let slot = self.find_from(device, &ip, &flow)?;
+        let peer = self.peers.get(slot).ok_or(DropReason::NoPeer)?;
+        let session = peer.session_for(|| flow, self.now)?;
+        self.seal_with(slot, session, &ip, offload, packet, out)
     }
 
-    /// Seals a packet with that header for the peer in that slot.
-    #[inline]
-    fn seal_for(
+    /// Seals a packet with that header for the peer in that slot, with the session at that index.
+    #[inline(always)]
+    fn seal_with(
         &mut self,
         slot: u32,
+        session: usize,
         ip: &Ip,
         offload: &Offload,
         packet: &mut [u8],
         out: &mut TransmitBatch,
     ) -> Result<(), DropReason> {
         let peer = self.peers.get_mut(slot).ok_or(DropReason::NoPeer)?;
-        // What is passed on, or waits, must be whole.
-        let session = peer.session_for(ip, packet, self.now)?;
         let sealed = if offload.segmentation == Segmentation::None {
             let packet = packet.get_mut(..ip.len).ok_or(DropReason::Malformed)?;
             finish_checksum(self.words, offload, packet)?;
@@ -475,13 +488,4 @@ impl Egress {
         }
         self.counters.remove_peer(Half::Egress, id);
     }
-}
-
-/// The slot of the peer that a packet is for.
-#[inline]
-fn find(routes: &Routes, peers: &Slab<Peer>, ip: &Ip, packet: &[u8]) -> Result<u32, DropReason> {
-    routes.find(ip.destination, |slot| {
-        let selectors = peers.get(slot).and_then(|peer| peer.selectors.as_ref());
-        selectors.is_some_and(|selectors| selectors.select(&outbound(ip, packet)))
-    })
 }

@@ -12,7 +12,7 @@ use adit_checksum::WordSum;
 use adit_core::{ConnectionId, Instant, Notice, Path, SessionId};
 use thiserror::Error;
 
-use self::payload::{Arrived, Destination};
+use self::payload::{Arrived, Destination, Sender};
 use crate::Config;
 use crate::codec::{Class, Demultiplexer, Plain, StreamAdvice};
 use crate::counters::{Counters, DropReason, Half};
@@ -413,7 +413,8 @@ impl Ingress {
         };
         let Some(ip) = arrived.take(bytes_of, out)? else { return Ok(()) };
         let packet = payload.start..payload.start + ip.len;
-        match self.destination(slot, &ip, bytes.get(packet.clone()).unwrap_or_default())? {
+        let selected = session.selectors.is_some();
+        match self.destination(Sender { slot, selected }, &ip, bytes_of)? {
             Destination::Device => out.push_packet(self.words, bytes, packet, &ip),
             Destination::OtherDevice(device) => out.push_packet_of(device, self.words, bytes, packet, &ip),
             Destination::Peer => out.push_relay(packet),

@@ -199,28 +199,51 @@ impl Peers {
         Some((slot, self.routes_of(device)))
     }
 
-    /// The slot of the peer of another device than the main one that sent a packet.
-    pub(crate) fn sender_at(&self, device: DeviceId, ip: &Ip, packet: &[u8]) -> Option<u32> {
-        let routes = self.other_routes.get(&device)?;
-        routes.find(ip.source, |slot| self.selects(slot, || inbound(ip, packet))).ok()
+    /// Whether the peer in the slot may send a packet with that header to the main device. `selected`: the packet's session has
+    /// selectors, which were found to match.
+    #[inline]
+    pub(crate) fn may_send(&self, slot: u32, ip: &Ip, payload: &[u8], selected: bool) -> bool {
+        match self.routes.are_shared() {
+            true => self.is_sender(&self.routes, slot, ip, payload, selected),
+            false => self.routes.lookup(ip.source) == Some(slot),
+        }
     }
 
-    /// The slot of the peer of the main device that sent a packet.
-    #[inline]
-    pub(crate) fn sender(&self, ip: &Ip, packet: &[u8]) -> Option<u32> {
-        self.routes.find(ip.source, |slot| self.selects(slot, || inbound(ip, packet))).ok()
+    /// Whether the peer in the slot, of a device that is not the main one, may send a packet with that header there.
+    pub(crate) fn may_send_at(
+        &self,
+        device: DeviceId,
+        slot: u32,
+        ip: &Ip,
+        payload: &[u8],
+        selected: bool,
+    ) -> bool {
+        let routes = self.other_routes.get(&device);
+        routes.is_some_and(|routes| self.is_sender(routes, slot, ip, payload, selected))
+    }
+
+    #[inline(never)]
+    fn is_sender(&self, routes: &Routes, slot: u32, ip: &Ip, payload: &[u8], selected: bool) -> bool {
+        if selected {
+            return routes.lead_to(ip.source, slot);
+        }
+        let flow = inbound(ip, payload);
+        routes.find(ip.source, |slot| self.selects(slot, &flow)) == Ok(slot)
     }
 
     /// The slot of the peer of the main device that a packet is for.
-    #[inline]
-    pub(crate) fn receiver(&self, ip: &Ip, packet: &[u8]) -> Option<u32> {
-        self.routes.find(ip.destination, |slot| self.selects(slot, || outbound(ip, packet))).ok()
+    pub(crate) fn receiver(&self, ip: &Ip, payload: &[u8]) -> Option<u32> {
+        if !self.routes.are_shared() {
+            return self.routes.lookup(ip.destination);
+        }
+        let flow = outbound(ip, payload);
+        self.routes.find(ip.destination, |slot| self.selects(slot, &flow)).ok()
     }
 
     /// Whether a packet is one of those that a peer with selectors has.
-    fn selects(&self, slot: u32, flow: impl FnOnce() -> Flow) -> bool {
+    fn selects(&self, slot: u32, flow: &Flow) -> bool {
         let selectors = self.peers.get(slot).and_then(|peer| peer.selectors.as_ref());
-        selectors.is_some_and(|selectors| selectors.select(&flow()))
+        selectors.is_some_and(|selectors| selectors.select(flow))
     }
 
     /// New facts about a peer that is known. The moves that may be followed before the next tick stay as many as they were, as

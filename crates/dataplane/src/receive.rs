@@ -305,6 +305,7 @@ impl ReceiveBatch {
     }
 
     /// The same for a packet for another device.
+    #[inline(never)]
     pub(crate) fn push_packet_of(
         &mut self,
         device: DeviceId,

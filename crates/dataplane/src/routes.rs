@@ -84,12 +84,22 @@ impl Routes {
         }
     }
 
-    /// The slot whose prefix that address is in, of those without selectors, or with selectors that select the packet.
+    /// Whether there are peers with selectors. If not, [`Routes::lookup`] finds what [`Routes::find`] does.
     #[inline]
-    pub(crate) fn find(&self, address: Address, selects: impl FnMut(u32) -> bool) -> Result<u32, DropReason> {
-        if self.sharing.is_empty() {
-            return self.lookup(address).ok_or(DropReason::NoRoute);
+    pub(crate) fn are_shared(&self) -> bool {
+        !self.sharing.is_empty()
+    }
+
+    /// Whether the longest prefix that has the address leads to the slot, or a prefix of peers with selectors at least as long.
+    pub(crate) fn lead_to(&self, address: Address, slot: u32) -> bool {
+        match address {
+            Address::V4(address) => leads(&self.own.v4, &self.shared.v4, address, slot),
+            Address::V6(address) => leads(&self.own.v6, &self.shared.v6, address, slot),
         }
+    }
+
+    /// The slot whose prefix that address is in, of those without selectors, or with selectors that select the packet.
+    pub(crate) fn find(&self, address: Address, selects: impl FnMut(u32) -> bool) -> Result<u32, DropReason> {
         match address {
             Address::V4(address) => find(&self.own.v4, &self.shared.v4, address, selects),
             Address::V6(address) => find(&self.own.v6, &self.shared.v6, address, selects),
@@ -98,7 +108,7 @@ impl Routes {
 
     /// The slot without selectors whose prefix that address is in.
     #[inline]
-    fn lookup(&self, address: Address) -> Option<u32> {
+    pub(crate) fn lookup(&self, address: Address) -> Option<u32> {
         match address {
             Address::V4(address) => lookup(&self.own.v4, address),
             Address::V6(address) => lookup(&self.own.v6, address),
@@ -195,6 +205,27 @@ where
     levels.iter().find_map(|level| level.entries.get(&(address & level.mask)).copied())
 }
 
+/// The mask and the slot of the longest prefix.
+fn owner<A>(own: &[Level<A, u32>], address: A) -> Option<(A, u32)>
+where
+    A: Copy + Ord + std::ops::BitAnd<Output = A>,
+{
+    own.iter().find_map(|level| Some((level.mask, *level.entries.get(&(address & level.mask))?)))
+}
+
+/// The slots of each shared prefix that is at least as long as the owner's, the longest prefix first.
+fn sharers<A>(
+    shared: &[Level<A, Vec<u32>>],
+    address: A,
+    owner: Option<(A, u32)>,
+) -> impl Iterator<Item = &Vec<u32>>
+where
+    A: Copy + Ord + std::ops::BitAnd<Output = A>,
+{
+    let longer = shared.iter().take_while(move |level| owner.is_none_or(|(mask, _)| level.mask >= mask));
+    longer.filter_map(move |level| level.entries.get(&(address & level.mask)))
+}
+
 /// The slot with the longest prefix. Of one prefix, those that select the packet come before the one without selectors.
 fn find<A>(
     own: &[Level<A, u32>],
@@ -205,16 +236,25 @@ fn find<A>(
 where
     A: Copy + Ord + std::ops::BitAnd<Output = A>,
 {
-    let owner = own.iter().find_map(|level| Some((level.mask, *level.entries.get(&(address & level.mask))?)));
+    let owner = owner(own, address);
     let mut refused = DropReason::NoRoute;
-    let longer = shared.iter().take_while(|level| owner.is_none_or(|(mask, _)| level.mask >= mask));
-    for slots in longer.filter_map(|level| level.entries.get(&(address & level.mask))) {
+    for slots in sharers(shared, address, owner) {
         if let Some(slot) = slots.iter().copied().find(|slot| selects(*slot)) {
             return Ok(slot);
         }
         refused = DropReason::NotSelected;
     }
     owner.map(|(_, slot)| slot).ok_or(refused)
+}
+
+/// Whether the longest prefix leads to the slot, or a shared one that is at least as long.
+fn leads<A>(own: &[Level<A, u32>], shared: &[Level<A, Vec<u32>>], address: A, slot: u32) -> bool
+where
+    A: Copy + Ord + std::ops::BitAnd<Output = A>,
+{
+    let owner = owner(own, address);
+    owner.is_some_and(|(_, owner)| owner == slot)
+        || sharers(shared, address, owner).any(|slots| slots.contains(&slot))
 }
 
 #[cfg(test)]
@@ -290,6 +330,10 @@ mod tests {
                     false => DropReason::NoRoute,
                 };
                 prop_assert_eq!(routes.find(address(&probe), |slot| selecting.contains(&slot)), found.ok_or(refused));
+                for slot in 0..5 {
+                    let alone = routes.find(address(&probe), |other| other == slot);
+                    prop_assert_eq!(routes.lead_to(address(&probe), slot), alone == Ok(slot));
+                }
             }
         }
     }

@@ -200,18 +200,18 @@ impl Peer {
     }
 
     pub(super) fn can_seal(&self, packet: &[u8], now: Instant) -> bool {
-        Ip::parse(packet).is_some_and(|ip| self.session_for(&ip, packet, now).is_ok())
+        Ip::parse(packet).is_some_and(|ip| self.session_for(|| outbound(&ip, packet), now).is_ok())
     }
 
-    /// The session that seals a packet, if it is known where the peer is.
+    /// The session that seals a packet, if it is known where the peer is. `flow` is asked if the session depends on it.
     #[inline]
-    pub(super) fn session_for(&self, ip: &Ip, packet: &[u8], now: Instant) -> Result<usize, DropReason> {
+    pub(super) fn session_for(&self, flow: impl FnOnce() -> Flow, now: Instant) -> Result<usize, DropReason> {
         let found = match &self.active {
             Active::One(index) => {
                 let session = self.sessions.get(*index).filter(|session| session.is_alive(now));
                 session.map(|_| *index)
             }
-            Active::Selected(indices) => Some(self.select(indices, &outbound(ip, packet), now)?),
+            Active::Selected(indices) => Some(self.select(indices, &flow(), now)?),
             Active::None => None,
         };
         found.filter(|_| self.path.is_some()).ok_or(DropReason::NoSession)

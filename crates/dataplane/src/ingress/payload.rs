@@ -56,7 +56,8 @@ impl Ingress {
         let packet = payload.get(..ip.len).ok_or(DropReason::Malformed)?;
         let packet = out.keep_rebuilt(packet).ok_or(DropReason::Flood)?;
         let kept = out.slice(&[], &packet).unwrap_or_default();
-        match self.destination(slot, &ip, kept)? {
+        let selected = session.selectors.is_some();
+        match self.destination(Sender { slot, selected }, &ip, kept)? {
             Destination::Device => out.push_rebuilt(DeviceId::MAIN, packet),
             Destination::OtherDevice(device) => out.push_rebuilt(device, packet),
             Destination::Peer => out.push_relay(packet),
@@ -65,17 +66,22 @@ impl Ingress {
         Ok(())
     }
 
-    /// Checks where a packet of that peer comes from, and says where it goes.
+    /// The destination of a packet, if its sender may send it. The packet is at the start of `payload`.
     #[inline]
-    pub(super) fn destination(&self, slot: u32, ip: &Ip, packet: &[u8]) -> Result<Destination, DropReason> {
-        if self.peers.sender(ip, packet) != Some(slot) {
-            return self.other_device(slot, ip, packet);
+    pub(super) fn destination(
+        &self,
+        sender: Sender,
+        ip: &Ip,
+        payload: &[u8],
+    ) -> Result<Destination, DropReason> {
+        if !self.peers.may_send(sender.slot, ip, payload, sender.selected) {
+            return self.other_device(sender, ip, payload);
         }
         // What is for all, and what no peer has a route for (ourselves), goes to the device.
         if self.client_to_client
             && !ip.destination.is_multicast()
-            && let Some(other) = self.peers.receiver(ip, packet)
-            && other != slot
+            && let Some(other) = self.peers.receiver(ip, payload)
+            && other != sender.slot
         {
             return Ok(match self.peers.peers.get(other).and_then(|peer| peer.worker) {
                 Some(worker) => Destination::Worker(worker),
@@ -84,18 +90,25 @@ impl Ingress {
         }
         Ok(Destination::Device)
     }
-}
 
-impl Ingress {
-    /// Where a packet goes of a peer to which no route of the main device leads.
+    /// The destination of a packet of a peer to which no route of the main device leads.
     #[inline(never)]
-    fn other_device(&self, slot: u32, ip: &Ip, packet: &[u8]) -> Result<Destination, DropReason> {
+    fn other_device(&self, sender: Sender, ip: &Ip, payload: &[u8]) -> Result<Destination, DropReason> {
+        let Sender { slot, selected } = sender;
         let device = self.peers.peers.get(slot).map_or(DeviceId::MAIN, |peer| peer.device);
-        match self.peers.sender_at(device, ip, packet) == Some(slot) {
+        match self.peers.may_send_at(device, slot, ip, payload, selected) {
             true => Ok(Destination::OtherDevice(device)),
             false => Err(DropReason::BadSource),
         }
     }
+}
+
+/// The peer that sent a packet.
+#[derive(Clone, Copy)]
+pub(super) struct Sender {
+    pub(super) slot: u32,
+    /// The packet's session has selectors, which were found to match.
+    pub(super) selected: bool,
 }
 
 /// Where a packet goes.
