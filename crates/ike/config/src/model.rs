@@ -1,0 +1,47 @@
+//! The content of a file, with every value checked. Fields have the names of their keys where those are words of the field.
+
+mod child;
+mod connection;
+mod credentials;
+mod identity;
+mod place;
+mod pool;
+mod round;
+mod secret;
+mod selector;
+
+pub use self::child::{Action, Child, DscpCopy, Padding, Volume};
+pub use self::connection::{
+    Childless, Connection, Fragmentation, Host, InterfaceId, SendCertificate, Unique,
+};
+pub use self::credentials::{Authority, Credentials, Document, KeyKind, PrivateKeyFile};
+pub use self::identity::{Identity, IdentityPattern};
+pub use self::place::{Place, Places};
+pub use self::pool::{Attribute, Pool, PoolAddresses};
+pub use self::round::{LocalRound, Method, RemoteRound, Revocation, Scheme, SchemeKey, SignatureRules};
+pub use self::secret::{SecretBytes, SharedSecret};
+pub use self::selector::{Addresses, PortRange, TrafficSelector};
+
+/// A file with all that it includes and names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// The subsections of `connections`, in the order of the file.
+    pub connections: Vec<Connection>,
+    /// The sections `secrets.ike…`, in the order of the file.
+    pub shared_keys: Vec<SharedSecret>,
+    /// The sections `secrets.ppk…`: post-quantum pre-shared keys (RFC 8784), in the order of the file.
+    pub post_quantum_keys: Vec<SharedSecret>,
+    /// The subsections of `pools`, in the order of the file.
+    pub pools: Vec<Pool>,
+    /// The subsections of `authorities`, in the order of the file.
+    pub authorities: Vec<Authority>,
+    /// The files in the directories beside the file.
+    pub credentials: Credentials,
+}
+
+impl Config {
+    /// The pool of that name.
+    pub fn pool(&self, name: &str) -> Option<&Pool> {
+        self.pools.iter().find(|pool| pool.name == name)
+    }
+}

@@ -1,0 +1,72 @@
+use super::{Place, Places, SecretBytes};
+
+/// The files in the directories beside the file. Those of a directory stand in the order of their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// `x509`: certificates of ends. Those that are not named by a connection complete chains.
+    pub certificates: Vec<Document>,
+    /// `x509ca`, and `cacert` of `authorities`: the trusted authorities.
+    pub authorities: Vec<Document>,
+    /// `x509crl`: revocation lists.
+    pub revocation_lists: Vec<Document>,
+    /// `pubkey`: public keys.
+    pub public_keys: Vec<Document>,
+    /// `private`, `rsa`, `ecdsa` and `pkcs8`: private keys, with the passwords of the sections of `secrets`.
+    pub private_keys: Vec<PrivateKeyFile>,
+    /// `pkcs12`: certificates with their private keys, with the passwords of the sections of `secrets`.
+    pub containers: Vec<PrivateKeyFile>,
+}
+
+/// A file that was read, or bytes that stand in the file in its place (`0x…`, `0s…`).
+#[derive(Clone, PartialEq, Eq)]
+pub struct Document {
+    /// Its path, or the beginning of the text that stands in its place.
+    pub name: String,
+    /// The line that names it. `None`: it was found in its directory.
+    pub place: Option<Place>,
+    /// Its content.
+    pub content: SecretBytes,
+}
+
+impl std::fmt::Debug for Document {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Document").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A file with private keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrivateKeyFile {
+    /// The file.
+    pub document: Document,
+    /// The keys that its directory is for.
+    pub kind: KeyKind,
+    /// `secret` of the section of `secrets` that names it: its password.
+    pub password: Option<SecretBytes>,
+}
+
+/// The private keys that a directory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyKind {
+    /// Any (`private`).
+    Any,
+    /// RSA (`rsa`).
+    Rsa,
+    /// ECDSA (`ecdsa`).
+    Ecdsa,
+    /// Any, as PKCS#8 (`pkcs8`).
+    Pkcs8,
+    /// Any, with certificates, as PKCS#12 (`pkcs12`).
+    Pkcs12,
+}
+
+/// A subsection of `authorities`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authority {
+    /// Its name.
+    pub name: String,
+    /// Its lines.
+    pub places: Places,
+    /// `cacert` or `file`: its certificate.
+    pub cacert: Document,
+}
