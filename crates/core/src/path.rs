@@ -55,6 +55,17 @@ impl Path {
         }
     }
 
+    /// Whether both are one path. `==` gives the same answer; this one is inlined where packets are compared.
+    #[inline]
+    pub fn is_path(&self, other: &Path) -> bool {
+        match (self, other) {
+            (Path::Udp { socket, remote }, Path::Udp { socket: other, remote: address }) => {
+                socket == other && remote == address
+            }
+            _ => self == other,
+        }
+    }
+
     /// The narrowest prefix that the peer's address is counted by.
     pub const fn source_prefix(&self) -> SourcePrefix {
         SourcePrefix::narrowest(self.remote().ip())

@@ -382,16 +382,15 @@ impl Egress {
             if let Some(max) = peer.max_mss {
                 mss::clamp(packet, ip, max);
             }
-            peer.seal(session, Some(ip), packet, out)
+            peer.seal(session, Some(ip), packet, &mut self.notices, out)
         } else {
             let segments = Segments::new(self.words, offload, packet, ip, &mut self.template)?;
             let run = Run { segments: &segments, template: &self.template, packet, next: 0 };
-            peer.seal_run(session, ip, run, out)
+            peer.seal_run(session, ip, run, &mut self.notices, out)
         };
         if sealed.is_ok() {
             peer.counter.stamp_data(self.now);
         }
-        peer.note_limit(session, &mut self.notices);
         sealed
     }
 

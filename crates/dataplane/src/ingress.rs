@@ -390,7 +390,7 @@ impl Ingress {
             out.push_notice(Notice::FirstOpened { peer: peer.id, session: session.id });
         }
         // Late datagrams say nothing about where the peer is now.
-        let elsewhere = peer.path != Some(source.path) || peer.moved.is_some();
+        let elsewhere = !peer.path.is_some_and(|path| path.is_path(&source.path)) || peer.moved.is_some();
         if opened.newest && elsewhere && peer.latest.get(&session.series) == Some(&session.number) {
             let anywhere = self.rules.get(source.rules).is_some_and(|rules| rules.follows_streams);
             peer.note_path(slot, source.path, anywhere, paths, out);

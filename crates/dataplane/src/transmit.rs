@@ -259,7 +259,7 @@ impl TransmitBatch {
     #[inline]
     fn find(&self, path: &Path, outer: OuterHeader, len: usize) -> Option<usize> {
         let (last, older) = self.slots.get(..self.used)?.split_last()?;
-        if last.path == *path {
+        if last.path.is_path(path) {
             return last.admits(outer, len).then_some(self.used - 1);
         }
         let oldest = older.len().saturating_sub(LOOK_BACK);

@@ -84,6 +84,14 @@ impl Session {
         self.expires.is_none_or(|expires| now < expires)
     }
 
+    /// Notes that the session should be replaced soon, once.
+    #[inline]
+    fn note_limit(&mut self, peer: PeerId, notices: &mut Vec<Notice>) {
+        if self.seal.take_limit_near() {
+            notices.push(Notice::LimitNear { peer, session: self.id });
+        }
+    }
+
     fn selects(&self, flow: &Flow) -> bool {
         self.selectors.as_ref().is_none_or(|selectors| selectors.select(flow))
     }
@@ -250,14 +258,13 @@ impl Peer {
         let alive = self.sessions.get(session).filter(|session| session.is_alive(now));
         let is_keepalive = alive.ok_or(DropReason::NoSession)?.is_keepalive;
         let before = self.counter.bytes();
-        let sealed = self.seal(session, None, payload, out);
+        let sealed = self.seal(session, None, payload, notices, out);
         match sealed {
             Ok(()) if is_keepalive(payload) => self.counter.add_keepalive(now),
             Ok(()) => self.counter.stamp_other(now),
             Err(_) => {}
         }
         self.counter.add_message(self.counter.bytes().wrapping_sub(before));
-        self.note_limit(session, notices);
         sealed
     }
 
@@ -269,6 +276,7 @@ impl Peer {
         session: usize,
         ip: Option<&Ip>,
         payload: &[u8],
+        notices: &mut Vec<Notice>,
         out: &mut TransmitBatch,
     ) -> Result<(), DropReason> {
         let session = self.sessions.get_mut(session).ok_or(DropReason::NoSession)?;
@@ -283,6 +291,7 @@ impl Peer {
         }
         let (datagrams, bytes) = place.taken();
         self.counter.add(datagrams, bytes);
+        session.note_limit(self.id, notices);
         sealed
     }
 
@@ -293,6 +302,7 @@ impl Peer {
         session: usize,
         ip: &Ip,
         mut run: Run<'_>,
+        notices: &mut Vec<Notice>,
         out: &mut TransmitBatch,
     ) -> Result<(), DropReason> {
         let session = self.sessions.get_mut(session).ok_or(DropReason::NoSession)?;
@@ -301,14 +311,7 @@ impl Peer {
         let sealed = session.seal.seal_run(&mut run, &mut place);
         let (datagrams, bytes) = place.taken();
         self.counter.add(datagrams, bytes);
+        session.note_limit(self.id, notices);
         sealed
-    }
-
-    #[inline]
-    pub(super) fn note_limit(&mut self, session: usize, notices: &mut Vec<Notice>) {
-        let Some(session) = self.sessions.get_mut(session) else { return };
-        if session.seal.take_limit_near() {
-            notices.push(Notice::LimitNear { peer: self.id, session: session.id });
-        }
     }
 }
