@@ -26,9 +26,9 @@ impl Activity {
 /// tell data from keepalives, or may compare what was received with what was sent (RFC 7296, section 2.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerActivity {
-    /// What came from it, authentic and new.
+    /// The datagrams that came from it, authentic and new.
     pub received: Activity,
-    /// What was sealed for it.
+    /// The datagrams that were sealed for it.
     pub sent: Activity,
 }
 

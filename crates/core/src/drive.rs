@@ -2,7 +2,7 @@ use std::convert::Infallible;
 
 use crate::{EventOf, Path, Protocol};
 
-/// What carries out a protocol's wishes: the driver, the simulator, a test.
+/// The caller of a protocol that carries out its events and datagrams: the driver, the simulator, a test.
 pub trait Drive {
     /// The protocol that is driven.
     type Protocol: Protocol + ?Sized;

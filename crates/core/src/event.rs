@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Ended, Install, Path, PeerId, PeerInfo, PeerOrder, Protocol, SessionId, TunnelSettings};
 
-/// What a protocol asks of the data plane, the driver and its adapter.
+/// An order or a message of a protocol to the data plane, the driver or the protocol's adapter.
 ///
 /// `R` is [`Protocol::Request`], `C` is [`Protocol::Codec`], `D` is [`Protocol::Detail`]; [`EventOf`] names all three
 /// by the protocol.
@@ -20,7 +20,7 @@ pub enum Event<R, C, D> {
         remote: usize,
     },
     /// The path is not used any more: close its connection (TCP), or its socket if it was opened by
-    /// [`Event::Open`]. What was given to `poll_transmit` before is still sent.
+    /// [`Event::Open`]. Datagrams that `poll_transmit` gave before the event are still sent.
     Close {
         /// The path.
         path: Path,
@@ -35,7 +35,7 @@ pub enum Event<R, C, D> {
     PeerUp {
         /// The peer.
         peer: PeerId,
-        /// What `status` and the log show of it.
+        /// The peer as `status` and the log show it.
         info: Box<PeerInfo<D>>,
     },
     /// A peer is gone; its sessions were removed.
@@ -95,8 +95,8 @@ pub enum DataEvent<C> {
         /// The payload.
         payload: Vec<u8>,
     },
-    /// The same with that session, which need not be active: a protocol may have to say something in a session that
-    /// carries no packets yet.
+    /// Seals a message of the protocol's own in the session of that id, which need not be active: a protocol may have
+    /// to send a message in a session that carries no packets yet.
     InjectInto {
         /// The peer.
         peer: PeerId,
@@ -107,7 +107,8 @@ pub enum DataEvent<C> {
     },
 }
 
-/// What the driver and the host tell any protocol. What only one protocol understands is its [`Protocol::Reply`].
+/// An order or a message of the driver or the host to any protocol. Answers that only one protocol understands are its
+/// [`Protocol::Reply`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// A UDP socket, or one for an IP protocol, is bound, or datagrams came to another local address of one that learns them, which from now on is as
@@ -118,9 +119,9 @@ pub enum Command {
     SocketBound {
         /// The number of the socket in [`Path::Udp`] or [`Path::Ip`].
         socket: u32,
-        /// What it is bound to. Where the address is unspecified (`0.0.0.0`, `::`), the system chooses the source
-        /// address of each datagram by its routes, and the protocol does not learn it. A socket for an IP protocol has
-        /// port 0.
+        /// The address and port that it is bound to. Where the address is unspecified (`0.0.0.0`, `::`), the system
+        /// chooses the source address of each datagram by its routes, and the protocol does not learn it. A socket for
+        /// an IP protocol has port 0.
         local: SocketAddr,
     },
     /// A path asked for by [`Event::Open`] is there, or a listener accepted a TCP connection.
@@ -128,13 +129,13 @@ pub enum Command {
         /// The path.
         path: Path,
     },
-    /// The preamble of a connection ([`crate::Preamble`]) is complete: its records may begin. A connection that was asked
-    /// for by [`Event::Open`] and has a preamble is said to be there by this, in place of [`Command::Opened`]; one that a
-    /// listener accepted was said to be there before.
+    /// The preamble of a connection ([`crate::Preamble`]) is complete: its records may begin. This command reports a
+    /// connection that was requested by [`Event::Open`] and has a preamble, in place of [`Command::Opened`]; for a
+    /// connection that a listener accepted it follows [`Command::Opened`].
     Prepared {
         /// The path.
         path: Path,
-        /// Index of the remote that was asked for. `None`: a listener accepted the connection.
+        /// Index of the remote that [`Event::Open`] named. `None`: a listener accepted the connection.
         remote: Option<usize>,
     },
     /// The remote could not be reached.
@@ -152,11 +153,11 @@ pub enum Command {
         /// Why.
         reason: String,
     },
-    /// The system refused something that the settings of [`Event::Up`] cannot be without, such as the routes of a
-    /// full tunnel: the tunnel is not up, and the connection is of no use. Said before any later event is asked
-    /// for.
+    /// The system refused something that the settings of [`Event::Up`] cannot be without, such as the routes of a full
+    /// tunnel: the tunnel is not up, and the connection is of no use. The command comes before any later event is
+    /// polled.
     NotUp {
-        /// What was refused, and why.
+        /// The setting that was refused, and why.
         reason: String,
     },
     /// Send all peers the exit notice and end.
@@ -181,9 +182,9 @@ pub enum Command {
         /// In bytes. `None`: not known, as while the device is in another network namespace.
         mtu: Option<u16>,
     },
-    /// What the system knows of the MTU of the path to an address, as ICMP said it (RFC 1191, RFC 8201) or a route has it. Drivers
-    /// tell it of addresses to which datagrams did not fit, and say it again every ten seconds. What passes to a peer there should
-    /// fit.
+    /// The MTU of the path to an address, as ICMP said it (RFC 1191, RFC 8201) or a route has it. Drivers send it for
+    /// addresses to which datagrams did not fit, and repeat it every ten seconds. Datagrams to a peer at that address
+    /// should fit.
     PathMtu {
         /// The address.
         remote: IpAddr,
@@ -211,7 +212,7 @@ pub enum OpenFailure {
     /// Something on the way, such as a proxy, asks for a username and a password that there are not, or refuses those that
     /// there are.
     NeedsCredentials {
-        /// What it is, and what it said.
+        /// The name of the party that asks, such as a proxy, and its message.
         text: String,
         /// There were some.
         refused: bool,
@@ -219,7 +220,7 @@ pub enum OpenFailure {
 }
 
 impl OpenFailure {
-    /// What happened, for people.
+    /// The failure, in words for people.
     pub fn text(&self) -> &str {
         match self {
             OpenFailure::UnknownName(text)
@@ -249,7 +250,7 @@ pub struct Report {
     pub severity: Severity,
     /// The path it is about, if any.
     pub path: Option<Path>,
-    /// What happened, why, and the way out.
+    /// The event, its reason, and the way out.
     pub text: String,
 }
 

@@ -1,6 +1,6 @@
 use crate::{Flow, Path, PeerActivity, PeerId, SessionId};
 
-/// What the data plane tells the protocol.
+/// A message of the data plane to the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// Totals of authenticated datagrams received from and datagrams sent to a peer; given at most once a
@@ -21,8 +21,8 @@ pub enum Notice {
         /// When data, keepalives and the rest passed last, in each direction.
         activity: PeerActivity,
     },
-    /// A session opened its first packet: the peer has these keys. What that packet changes for the sessions that seal is
-    /// done by then ([`crate::OnFirstOpened`]).
+    /// A session opened its first packet: the peer has these keys. The change that this packet makes to the sessions
+    /// that seal is done by then ([`crate::OnFirstOpened`]).
     FirstOpened {
         /// The peer.
         peer: PeerId,

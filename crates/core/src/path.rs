@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ConnectionId, SourcePrefix};
 
-/// What carries the datagrams.
+/// The carrier of the datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Transport {
     /// One datagram a UDP datagram.
@@ -71,7 +71,7 @@ impl Path {
         SourcePrefix::narrowest(self.remote().ip())
     }
 
-    /// What carries the datagrams.
+    /// The carrier of the datagrams.
     pub const fn transport(&self) -> Transport {
         match self {
             Path::Udp { .. } => Transport::Udp,

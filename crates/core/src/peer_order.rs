@@ -30,7 +30,7 @@ pub enum PeerOrder {
         /// The prefix behind it.
         route: IpNet,
     },
-    /// One route of a peer less. A prefix that another peer has by now stays with that one.
+    /// One route of a peer less. A prefix that moved to another peer stays with the other peer.
     RemoveRoute {
         /// The peer.
         peer: PeerId,

@@ -44,7 +44,7 @@ pub struct LeaseOwner {
 pub struct PoolRanges {
     /// First and last IPv4 address.
     pub v4: Option<(Ipv4Addr, Ipv4Addr)>,
-    /// The IPv6 addresses from this one to the last of its network, whose prefix length peers are told.
+    /// The IPv6 addresses from this one to the last of its network, whose prefix length is sent to the peers.
     pub v6: Option<Ipv6Net>,
 }
 
@@ -122,7 +122,7 @@ impl Lease {
 pub struct AddressPool {
     v4: Option<(u32, u32)>,
     v6: Option<(u128, u128)>,
-    /// The prefix length that peers are told.
+    /// The prefix length that is sent to the peers.
     prefix6: u8,
     slots: u32,
     /// Slots in use, by addresses of the pool or by fixed ones, and whose they are.
@@ -223,8 +223,8 @@ impl AddressPool {
     /// Leases addresses: the fixed ones, the others from the pool. A peer with a slot of the pool is remembered by `name`,
     /// if there is one. `None` when all slots are taken.
     ///
-    /// Fixed addresses are held once [`reserve`](Self::reserve) is called, so that [`holders`](Self::holders) can be asked
-    /// before.
+    /// The fixed addresses are not held before [`reserve`](Self::reserve) is called, so that [`holders`](Self::holders)
+    /// can be read first.
     pub fn lease(&mut self, owner: LeaseOwner, name: Option<&str>, fixed: FixedAddresses) -> Option<Lease> {
         let wants4 = self.v4.is_some() && fixed.v4.is_none();
         let wants6 = self.v6.is_some() && fixed.v6.is_none();
@@ -297,7 +297,7 @@ impl AddressPool {
         }
     }
 
-    /// What is to be remembered of a lease: the addresses of its slot.
+    /// The entry that is to be remembered of a lease: the addresses of its slot.
     pub fn entry(&self, lease: &Lease) -> Option<PoolEntry> {
         let slot = lease.slot?;
         let name = self.names.get(&slot)?.clone();

@@ -1,11 +1,11 @@
-//! What the two ends of a stream say to each other before its first record.
+//! The preamble of a stream: the bytes that its two ends exchange before the first record.
 
 use std::fmt;
 
 /// The words with which a stream begins, as one end says and judges them: bytes in, bytes out. It keeps nothing of a
-/// stream, so that one value serves many.
+/// stream, so that one value serves many streams.
 pub trait Preamble: fmt::Debug + Send + Sync {
-    /// What this end says first. Empty: it waits for the other.
+    /// The bytes that this end sends first. Empty: this end waits for the peer's bytes.
     fn opening(&self) -> Vec<u8>;
 
     /// Judges all that came since the stream began, and appends to `answer` what is to be sent in return. It is called
@@ -13,7 +13,7 @@ pub trait Preamble: fmt::Debug + Send + Sync {
     fn judge(&self, received: &[u8], answer: &mut Vec<u8>) -> PreambleVerdict;
 }
 
-/// What became of a preamble.
+/// The judgement of a preamble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PreambleVerdict {
     /// Its end has not come yet.

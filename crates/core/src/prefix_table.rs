@@ -71,7 +71,7 @@ impl PrefixShares {
 /// How full a table is, and what it could not keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableUsage {
-    /// What its entries are.
+    /// The name of its entries.
     pub name: &'static str,
     /// Entries now.
     pub entries: usize,
@@ -81,7 +81,7 @@ pub struct TableUsage {
     pub limit: usize,
     /// Entries that made room for others, since the start.
     pub evicted: u64,
-    /// What was not taken, since the start.
+    /// Entries that were not taken, since the start.
     pub refused: u64,
 }
 
@@ -204,7 +204,7 @@ impl<K: Ord + Clone, V, C: Ord + Copy> PrefixTable<K, V, C> {
         evicted
     }
 
-    /// Takes one more entry if no share is full. What is refused is counted and given back.
+    /// Takes one more entry if no share is full. A refused entry is counted and given back.
     ///
     /// # Errors
     /// The value, if there is no room.

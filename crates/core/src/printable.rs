@@ -42,7 +42,7 @@ mod tests {
         assert_eq!(escaped(evil), "bob\\n\\u{1b}[2J\\u{9b}\\u{7f}\\u{202e}\\u{2028}\\u{200f}x");
     }
 
-    /// What people are called stays: letters of all scripts, also those that need joiners.
+    /// Names of people stay: letters of all scripts, also those that need joiners.
     #[test]
     fn other_text_stays() {
         for name in ["alice", "Jürgen Groß", "می\u{200c}خواهم", "名前", "a b/c,d\\e", "👩\u{200d}💻"]

@@ -10,14 +10,15 @@ use crate::{Command, Event, Instant, Notice, Path, PeerId, PeerInfo, TableUsage}
 /// again both, until neither gives anything: what follows the last words on a path is an event that comes
 /// after them. Then it reads [`Protocol::poll_timeout`]. `now` never goes back.
 pub trait Protocol {
-    /// What the protocol asks of its adapter, the part of the program that knows this protocol: to run a script, to
+    /// A request of the protocol to its adapter, the part of the program that knows this protocol: to run a script, to
     /// ask for a password, to decide on a client. It reaches the adapter as [`Event::Request`].
     type Request;
 
     /// The adapter's answers to requests, and orders that only this protocol knows.
     type Reply;
 
-    /// What `status` shows of a peer beside the part that the peers of all protocols have ([`PeerInfo`]).
+    /// The part of a peer in `status` that only this protocol has, beside the part that the peers of all
+    /// protocols have ([`PeerInfo`]).
     type Detail;
 
     /// The parameters of a session for the data plane: its keys and its wire format. The driver's caller knows how to
@@ -32,8 +33,9 @@ pub trait Protocol {
     /// Why the datagram was dropped.
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected>;
 
-    /// How far the sender of a control datagram seems to have come. It is asked of many datagrams that wait, so the answer
-    /// should cost little beside what [`Protocol::handle_datagram`] does. The default is for protocols with known peers.
+    /// How far the sender of a control datagram seems to have come. It is called for many datagrams that wait, so the
+    /// answer should cost little beside what [`Protocol::handle_datagram`] does. The default is for protocols with
+    /// known peers.
     fn stage_of(&self, path: Path, datagram: &[u8]) -> HandshakeStage {
         let _ = (path, datagram);
         HandshakeStage::Established

@@ -20,7 +20,7 @@ pub struct Rate {
     pub period: Duration,
 }
 
-/// What a limit says to one more.
+/// The verdict of a limit on one more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permit {
     /// It is within the limit.
@@ -59,7 +59,7 @@ impl AnswerLimit {
         self.judge(now, u32::from(count))
     }
 
-    /// What it would say to one more, which does not count.
+    /// The verdict on one more answer, without counting it.
     pub fn foresee(&mut self, now: Instant, places: [usize; 2]) -> Permit {
         self.begin_period(now);
         let count = self.change(places, |count| count);

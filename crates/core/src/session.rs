@@ -195,7 +195,7 @@ impl<C> Install<C> {
     }
 }
 
-/// What the data plane must know of a peer before its first session.
+/// The data plane's settings of a peer, needed before its first session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerConfig {
     /// The peer.

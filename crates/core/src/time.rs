@@ -3,7 +3,7 @@ use std::time::Duration;
 
 /// A moment on a monotonic clock whose origin the driver (or the simulator) chose.
 ///
-/// Protocols never read a clock; they are told the time with every call.
+/// Protocols never read a clock: each call passes them the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 

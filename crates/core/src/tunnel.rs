@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cipher, Path};
 
-/// What our end of the tunnel looks like to the operating system.
+/// Our end of the tunnel, as the operating system is to have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunnelSettings {
     /// Our addresses with their prefix lengths.
@@ -18,7 +18,7 @@ pub struct TunnelSettings {
     pub routes: Vec<Route>,
     /// Where the routes into the tunnel go.
     pub table: RouteTable,
-    /// What goes into the tunnel whatever other routes say.
+    /// The traffic that goes into the tunnel whatever other routes say.
     pub redirect: Option<Redirect>,
     /// The firewall drops packets to [`TunnelSettings::addresses`] that come by another device, where all traffic of the
     /// address's family goes into the tunnel (`redirect`; CVE-2019-14899).
@@ -91,7 +91,7 @@ pub struct Dns {
     pub servers: Vec<IpAddr>,
     /// Domains that names are searched in.
     pub search: Vec<String>,
-    /// Only names in these domains are asked for here; empty: all names.
+    /// The domains whose names are resolved by these servers; empty: all names.
     pub only_for: Vec<String>,
 }
 
@@ -116,14 +116,14 @@ pub struct PeerInfo<D> {
     pub heard: crate::Instant,
     /// Networks behind it, besides its inner addresses.
     pub routes: Vec<IpNet>,
-    /// What only its protocol has.
+    /// The part of a peer that only its protocol has.
     pub detail: D,
 }
 
 /// Why a machine ended for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was told to.
+    /// The driver or the host ordered the shutdown.
     Shutdown,
     /// It failed in a way that trying again cannot mend; the text says what, why and the way out.
     Failed(String),

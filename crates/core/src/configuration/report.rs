@@ -4,7 +4,7 @@ use std::hash::{Hash as _, Hasher as _};
 
 use thiserror::Error;
 
-/// What became of one directive of a configuration file.
+/// The result of one directive of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disposition {
     /// The file, as it was named.
@@ -13,7 +13,7 @@ pub struct Disposition {
     pub line: u32,
     /// The directive's name.
     pub directive: String,
-    /// What became of it.
+    /// The kind of result.
     pub kind: Kind,
     /// Ignored: why that is safe. Refused: what to write instead. Used: a remark, or empty.
     pub reason: String,
@@ -21,7 +21,7 @@ pub struct Disposition {
     pub fingerprint: Fingerprint,
 }
 
-/// What the arguments and the block of a directive hash to. It is not shown, as there are secrets among them.
+/// A hash of a directive's arguments and block. It is not shown, as there are secrets among them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint(u64);
 
@@ -40,7 +40,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// What can become of a directive.
+/// The kinds of result that a directive can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// adit does what it says.
@@ -78,7 +78,7 @@ pub struct Problem {
     pub file: String,
     /// The line, counted from 1; `None` when it is about the file as a whole.
     pub line: Option<u32>,
-    /// What is wrong and what would be right. Never quotes a secret.
+    /// The fault, and what would be right. Never quotes a secret.
     pub text: String,
 }
 
@@ -96,7 +96,7 @@ impl fmt::Display for Problem {
 pub struct Failure {
     /// All problems, in the order of the file; at least one.
     pub problems: Vec<Problem>,
-    /// What became of each directive that was understood.
+    /// The result of each directive that was understood.
     pub report: Vec<Disposition>,
 }
 

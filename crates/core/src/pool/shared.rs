@@ -36,7 +36,7 @@ struct State {
     name_of: BTreeMap<LeaseOwner, String>,
     /// Peers whose endpoints do not know yet that others took what they had.
     evicted: BTreeMap<LeaseOwner, Eviction>,
-    /// Networks that a script was told of, each with the peer that they are behind.
+    /// Networks that a script was notified of, each with the peer that they are behind.
     announced: BTreeMap<IpNet, LeaseOwner>,
 }
 
@@ -62,18 +62,19 @@ impl State {
 /// Why a peer lost its addresses to one of another endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Eviction {
-    /// The same name came by another endpoint.
+    /// A peer of another endpoint came up under the same name.
     Replaced,
-    /// One of its addresses belongs to the peer of that name, by that one's settings.
+    /// One of its addresses is fixed for the peer of that name, by that peer's settings.
     AddressOf(String),
 }
 
-/// What became of an attempt to [bind](EndpointPool::bind_name) a name to a peer.
+/// The result of an attempt to [bind](EndpointPool::bind_name) a name to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameBinding {
     /// The name is the peer's.
     Granted,
-    /// The same, and a peer of another endpoint was evicted: the protocol emits [`crate::Event::LeasesMoved`].
+    /// The name is the peer's, and a peer of another endpoint was evicted: the protocol emits
+    /// [`crate::Event::LeasesMoved`].
     Moved,
     /// The peer was evicted itself: the name went to a later one. The protocol asks for its
     /// [evictions](EndpointPool::evictions).
@@ -185,8 +186,8 @@ impl EndpointPool {
         state.evicted.remove(&owner);
     }
 
-    /// Notes that a script is told of these networks of a peer. Gives those that it was told of for a peer of another
-    /// endpoint.
+    /// Notes that a script is notified of these networks of a peer. Gives the networks that the script knew as those of
+    /// a peer of another endpoint.
     pub fn announce(&self, peer: PeerId, networks: &[IpNet]) -> BTreeSet<IpNet> {
         let (mut state, owner) = (self.shared.lock(), self.owner(peer));
         let before = networks.iter().filter_map(|network| {
@@ -196,7 +197,7 @@ impl EndpointPool {
         before.collect()
     }
 
-    /// The peer has a network no more. True if it was the last that the script was told of for it.
+    /// The peer has a network no more. True if the network was last announced to the script for this peer.
     pub fn withdraw(&self, peer: PeerId, network: &IpNet) -> bool {
         let (mut state, owner) = (self.shared.lock(), self.owner(peer));
         let is_last = state.announced.get(network) == Some(&owner);

@@ -12,7 +12,7 @@ fn two() -> [EndpointPool; 2] {
     [pool.join(ranges(), &[]), pool.join(ranges(), &[])]
 }
 
-/// What `peer` gets of the pool under its name.
+/// Leases the pool's addresses to `peer` under its name.
 fn take(pool: &EndpointPool, peer: u32, name: &str) -> Option<Lease> {
     pool.lease(PeerId(peer), Some(name), FixedAddresses::default())
 }
@@ -24,7 +24,7 @@ fn v4(lease: &Lease) -> u8 {
 #[test]
 fn a_name_that_comes_by_another_endpoint_has_its_address_at_once() {
     let [udp, tcp] = two();
-    // The same id at both endpoints is two peers.
+    // An id names two peers if it is in use at both endpoints.
     assert_eq!(udp.bind_name(PeerId(1), "anna"), NameBinding::Granted);
     let older = take(&udp, 1, "anna").unwrap();
     assert_eq!(tcp.bind_name(PeerId(1), "berta"), NameBinding::Granted);
