@@ -19,7 +19,7 @@ impl Sum {
         Sum(sum)
     }
 
-    /// The same for a payload, by the processor's fastest way to add.
+    /// Adds a payload, by the processor's fastest way to add.
     #[inline]
     pub(crate) fn payload(self, words: WordSum, bytes: &[u8]) -> Self {
         Sum(self.0 + words(bytes))

@@ -56,7 +56,7 @@ pub struct SessionCodec {
     /// Whether what the peer sends bears the number that [`Demultiplexer::steering`] goes by. If not, the kernel
     /// brings it to the first worker, which then serves the peer.
     pub steered: bool,
-    /// What the IP headers around the datagrams have to do with the packets inside.
+    /// The relation of the IP headers around the datagrams to the packets inside.
     pub outer: OuterPolicy,
     /// The packets that it seals and opens. `None`: all.
     pub selectors: Option<Arc<Selectors>>,
@@ -84,7 +84,7 @@ impl SessionCodec {
         SessionCodec { selectors: Some(Arc::new(Selectors::new(selectors.as_ref()))), ..self }
     }
 
-    /// What each half of the data plane gets.
+    /// The parts of the codec for the two halves of the data plane.
     pub(crate) fn halves(self) -> (SealSession, OpenSession) {
         let SessionCodec { seal, open, is_keepalive, expires, outer, selectors, .. } = self;
         let seal = SealSession { codec: seal, is_keepalive, expires, outer, selectors: selectors.clone() };

@@ -1,5 +1,5 @@
-//! What passed and what was dropped. Each number has one writer (a half of the data plane) and any number
-//! of readers; the packet path never takes a lock and never uses a locked instruction.
+//! The counters of what passed and what was dropped. Each number has one writer (a half of the data plane)
+//! and any number of readers; the packet path never takes a lock and never uses a locked instruction.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -119,7 +119,7 @@ impl Stamp {
     }
 }
 
-/// What one half counts for one peer. Alone on its cache lines.
+/// The counters of one half for one peer. Alone on its cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct PeerCounter {
@@ -178,7 +178,7 @@ impl PeerCounter {
     }
 }
 
-/// What one half counts on the whole.
+/// The counters of one half that belong to no peer that is there.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Direction {
@@ -217,7 +217,7 @@ impl Counters {
         Counters(Arc::new(Shared::default()))
     }
 
-    /// What is counted now. Numbers written during the call may or may not be in it.
+    /// The counters' values now. Numbers written during the call may or may not be in it.
     pub fn snapshot(&self) -> Snapshot {
         let registry = self.registry();
         let peers: Vec<PeerSnapshot> = registry
@@ -267,7 +267,7 @@ impl Counters {
         })
     }
 
-    /// Of those bytes, in both directions, what carried the protocol's own messages. To be asked after
+    /// Of those bytes, in both directions, what carried the protocol's own messages. It must be read after
     /// [`Counters::traffic_bytes`], so that a message just counted is not taken for packets.
     pub fn message_bytes(&self, peer: PeerId) -> Option<u64> {
         let registry = self.registry();

@@ -184,7 +184,7 @@ impl Egress {
     }
 
     /// Seals one read from the main TUN device: a packet, or a super-packet that is cut on the way, for which
-    /// `packet` is used up. What cannot be sent is dropped and counted.
+    /// `packet` is used up. A packet that cannot be sent is dropped and counted.
     #[inline]
     pub fn seal_packet(&mut self, offload: Offload, packet: &mut [u8], out: &mut TransmitBatch) {
         if self.seal_or_pass(offload, packet, out).is_some() {
@@ -192,8 +192,8 @@ impl Egress {
         }
     }
 
-    /// The same, but what is for a peer that another worker serves is left to the caller, who hands it to
-    /// that worker.
+    /// Seals as [`Egress::seal_packet`] does, but leaves a packet for a peer that another worker serves to
+    /// the caller, and gives the number of that worker, to which the caller hands the packet.
     #[inline]
     pub fn seal_or_pass(
         &mut self,
@@ -211,8 +211,8 @@ impl Egress {
         self.count(reason)
     }
 
-    /// [`Egress::seal_or_pass`] for what was read from any device of the tunnel. What no peer of another device than the main
-    /// one takes is not answered.
+    /// [`Egress::seal_or_pass`] for a read from any device of the tunnel. The sender of a packet that came from another
+    /// device than the main one and that no peer takes gets no answer.
     pub fn seal_from(
         &mut self,
         device: DeviceId,
@@ -252,8 +252,8 @@ impl Egress {
         }
     }
 
-    /// What becomes of a packet that cannot be sealed now for that reason: another worker serves the peer, or it waits, or it is
-    /// dropped.
+    /// Handles a packet that cannot be sealed now for that reason: another worker serves the peer, or the packet waits,
+    /// or it is dropped.
     #[cold]
     fn without_session(
         &mut self,
@@ -326,7 +326,7 @@ impl Egress {
         self.seal_packet(Offload::NONE, packet, out);
     }
 
-    /// What the protocol should hear: [`Notice::LimitNear`], [`Notice::Wanted`].
+    /// The notices for the protocol: [`Notice::LimitNear`], [`Notice::Wanted`].
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
@@ -343,7 +343,7 @@ impl Egress {
         let ip = Ip::parse(packet).ok_or(DropReason::Malformed)?;
         let slot = self.routes.lookup(ip.destination).ok_or(DropReason::NoRoute)?;
         let peer = self.peers.get(slot).ok_or(DropReason::NoPeer)?;
-        // What is passed on, or waits, must be whole.
+        // A packet that is passed on, or waits, must be whole.
         let session = peer.session_for(|| outbound(&ip, packet), self.now)?;
         self.seal_with(slot, session, &ip, offload, packet, out)
     }

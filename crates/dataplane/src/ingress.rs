@@ -38,7 +38,7 @@ pub enum StreamError {
     Oversize {
         /// Its length.
         len: usize,
-        /// What it says about the other end.
+        /// The advice about the other end.
         advice: StreamAdvice,
     },
     /// A record longer than the first ones may be, on a connection that no peer uses yet.
@@ -48,7 +48,7 @@ pub enum StreamError {
         len: usize,
         /// That of the longest one.
         longest: usize,
-        /// What it says about the other end.
+        /// The advice about the other end.
         advice: StreamAdvice,
     },
 }
@@ -217,8 +217,8 @@ impl Ingress {
         out.finish(bytes);
     }
 
-    /// The same for datagrams that lie in a part of a buffer, `within`. Packets of the next call may be merged
-    /// with these until [`ReceiveBatch::finish`] is called.
+    /// Opens datagrams that lie in a part of a buffer, `within`. Packets of the next call may be merged with these
+    /// until [`ReceiveBatch::finish`] is called.
     pub fn gather_datagrams(
         &mut self,
         path: Path,
@@ -231,7 +231,7 @@ impl Ingress {
         self.gather_datagrams_at(&arrival, buffer, within, segment, out);
     }
 
-    /// The same for datagrams of which more is known than their path.
+    /// Opens datagrams as [`Ingress::gather_datagrams`] does, where more is known of them than their path.
     #[inline]
     pub fn gather_datagrams_at(
         &mut self,

@@ -65,7 +65,7 @@ pub use receive::{MergePolicy, Passed, ReceiveBatch, TunPacket};
 pub use selectors::Selectors;
 pub use transmit::{GsoBatch, MAX_DATAGRAM, MAX_SEGMENTS, TransmitBatch};
 
-/// What a data plane is made for.
+/// The settings of a data plane.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Tells apart what arrives at all sockets that have no demultiplexer of their own
@@ -83,7 +83,7 @@ impl Config {
         Config::of(Arc::new(demultiplexer))
     }
 
-    /// The same for a demultiplexer that others may have, too.
+    /// For sockets with a demultiplexer that other owners may share, and peers that do not reach each other.
     pub fn of(demultiplexer: Arc<dyn Demultiplexer>) -> Self {
         Config { demultiplexer, client_to_client: false, words: adit_checksum::portable }
     }

@@ -27,7 +27,7 @@ const RUN_MAX: usize = 64;
 /// Bytes of a merged packet at most.
 const BYTES_MAX: usize = 65_535;
 
-/// What tells flows apart.
+/// The fields by which flows are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
     source: Address,
@@ -85,7 +85,7 @@ impl Flows {
         !self.flows.is_empty()
     }
 
-    /// What is left belongs to the first item now.
+    /// Gives the flows that are left to the first item.
     pub(crate) fn move_to_front(&mut self) {
         for flow in &mut self.flows {
             flow.item = 0;
@@ -121,7 +121,7 @@ impl Flows {
             self.flows.clear();
             return Placed::New(None);
         };
-        // What came before on this flow may not grow any more.
+        // The earlier items of this flow may not grow any more.
         self.flows.retain(|flow| flow.key != key);
         let run = Run::start(policy, packet, ip);
         if run.is_some() {

@@ -25,8 +25,8 @@ pub enum Segmentation {
     Udp,
 }
 
-/// What is left to do to a packet: the decoded `virtio_net_hdr`. Numbers are in the host's byte order, as
-/// the kernel has it unless `TUNSETVNETLE` or `TUNSETVNETBE` was asked for.
+/// The work that is left to do to a packet: the decoded `virtio_net_hdr`. Numbers are in the host's byte
+/// order, as the kernel has it unless `TUNSETVNETLE` or `TUNSETVNETBE` was set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
     /// The checksum from `csum_start` on is not finished: its field holds the pseudo-header's sum.

@@ -18,7 +18,7 @@ const NESTING: u8 = 8;
 /// The highest hop limit that is counted down: the usual one.
 const USUAL_HOP_LIMIT: u8 = 64;
 
-/// What the IP header around a datagram shall have.
+/// The fields of the IP header around a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OuterHeader {
     /// DSCP and ECN field (RFC 2474, RFC 3168).

@@ -1,5 +1,5 @@
-//! What the opening half knows: peers, the paths they use, their sessions, and who owns a session. Every change costs
-//! the same however many peers there are.
+//! The state of the opening half: peers, the paths they use, their sessions, and the owner of each session. Every
+//! change costs the same however many peers there are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,14 +51,16 @@ pub(crate) struct Peer {
     pub(crate) id: PeerId,
     /// `None`: not known yet.
     pub(crate) path: Option<Path>,
-    /// Another path, which the protocol was told of: it did not answer yet, or refused it.
+    /// Another path, by which the peer's datagrams came: the protocol was notified of it and did not answer
+    /// yet, or refused it.
     pub(crate) moved: Option<Path>,
     pub(crate) roams: bool,
     /// Whether its path is its own.
     by_path: bool,
     /// Moves that may still be followed before the next tick.
     pub(crate) moves: u8,
-    /// The number of the latest session of each series that opened something. What earlier ones open is older.
+    /// The number of the latest session of each series that opened something. Packets that earlier sessions open are
+    /// older.
     pub(crate) latest: BTreeMap<u32, u64>,
     pub(crate) device: DeviceId,
     pub(crate) max_mss: Option<u16>,

@@ -1,4 +1,4 @@
-//! What came out of a batch of datagrams, as ranges of the buffer they were received into.
+//! The content of a batch of datagrams, as ranges of the buffer they were received into.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::headers::Ip;
 use crate::merge::{Flows, Run};
 use crate::offload::{Offload, VNET_HEADER_LEN};
 
-/// What may be merged: what the TUN device was found to take.
+/// The packets that may be merged, by what the TUN device takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MergePolicy {
     /// Nothing: the device takes packets only.
@@ -37,11 +37,11 @@ impl MergePolicy {
 
 /// No piece follows.
 const END: u32 = u32::MAX;
-/// Protocol messages that one batch may bring; more are dropped.
+/// Protocol messages of one batch at most; more are dropped.
 const MESSAGES_MAX: usize = 64;
 /// Where ranges of rebuilt packets start. No buffer is as long.
 const REBUILT: usize = 1 << 31;
-/// Bytes of rebuilt packets that one batch may bring; more are dropped.
+/// Bytes of rebuilt packets of one batch at most; more are dropped.
 const REBUILT_MAX: usize = 4 << 20;
 
 /// A range of the buffer, and the next one of the same packet.
@@ -70,10 +70,10 @@ pub(crate) struct Item {
     device: DeviceId,
 }
 
-/// What [`crate::Ingress`] found. Owned by the driver and used over and over. Ranges are offsets into the
-/// buffer given to [`crate::Ingress`]; those beyond any buffer are of packets that lay in no datagram as they are, which
-/// are in here ([`ReceiveBatch::slice`]). Only sessions of codecs whose [`crate::codec::Opener::rebuilt`] gives
-/// something have such packets.
+/// The packets, control datagrams and notices that [`crate::Ingress`] found. Owned by the driver and used over and
+/// over. Ranges are offsets into the buffer given to [`crate::Ingress`]; those beyond any buffer are of packets that
+/// lay in no datagram as they are, which are in here ([`ReceiveBatch::slice`]). Only sessions of codecs whose
+/// [`crate::codec::Opener::rebuilt`] gives something have such packets.
 #[derive(Default)]
 pub struct ReceiveBatch {
     policy: MergePolicy,
@@ -94,7 +94,7 @@ pub struct ReceiveBatch {
     rebuilt: Vec<u8>,
 }
 
-/// What another worker must carry on with.
+/// A packet or datagrams that another worker handles further.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Passed {
     /// A packet for one of its peers, checked, for its [`crate::Egress::relay_packet`].
@@ -209,18 +209,19 @@ impl ReceiveBatch {
         }
     }
 
-    /// What other workers must carry on with, in order.
+    /// The packets and datagrams that other workers handle further, in order.
     pub fn passed(&self) -> &[Passed] {
         &self.passed
     }
 
-    /// What the protocol should hear; the caller may take them out.
+    /// The notices for the protocol; the caller may take them out.
     pub fn notices(&mut self) -> &mut Vec<Notice> {
         &mut self.notices
     }
 
-    /// What the [`crate::Egress`] of the same worker must follow before anything else in here is handed out: where
-    /// peers are that moved. A reply to a packet goes then to where the packet came from. The caller takes them out.
+    /// The orders that the [`crate::Egress`] of the same worker must follow before anything else in here is handed out:
+    /// the new paths of peers that moved. A reply to a packet goes then to where the packet came from. The caller takes
+    /// them out.
     pub fn orders(&mut self) -> &mut Vec<EgressEvent> {
         &mut self.orders
     }
@@ -304,7 +305,7 @@ impl ReceiveBatch {
         }
     }
 
-    /// The same for a packet for another device.
+    /// Takes a packet for another device, merging it if it may be.
     #[inline(never)]
     pub(crate) fn push_packet_of(
         &mut self,
@@ -332,9 +333,9 @@ impl ReceiveBatch {
         self.finish_items(self.items.len(), buffer);
     }
 
-    /// The same for all but the newest packet for the device, if what follows in the next receive may still
-    /// join it. It is then left out of [`ReceiveBatch::packets`] and survives [`ReceiveBatch::clear`]. Gives the part of the
-    /// buffer that must stay as it is until it is finished, too.
+    /// Finishes all packets but the newest one for the device, if the next receive may bring packets that join it. It
+    /// is then left out of [`ReceiveBatch::packets`] and survives [`ReceiveBatch::clear`]. Gives the part of the buffer
+    /// that must stay as it is until it is finished, too.
     pub fn finish_but_newest(&mut self, buffer: &mut [u8]) -> Option<Range<usize>> {
         let newest = self.items.len().checked_sub(1)?;
         if newest < self.finished || !self.keep_only(newest) {

@@ -37,7 +37,7 @@ struct Age {
 /// Notes at a time, at most: what is late is refused when it is a quarter later than it may be, at the latest.
 const NOTES: u32 = 4;
 
-/// What the window says of a counter.
+/// The window's verdict on a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
     /// Not seen, and higher than all before.

@@ -129,7 +129,7 @@ fn v6((first, last): (IpAddr, IpAddr)) -> Option<Span<u128>> {
     Some(Span { first: first.to_bits(), last: last.to_bits() })
 }
 
-/// What selectors look at of a packet that we send.
+/// The fields of a packet that we send, as selectors read them.
 #[inline]
 pub(crate) fn outbound(ip: &Ip, packet: &[u8]) -> Flow {
     let (protocol, ports) = upper(ip, packet);
@@ -137,7 +137,7 @@ pub(crate) fn outbound(ip: &Ip, packet: &[u8]) -> Flow {
     Flow { local: address(ip.source), remote: address(ip.destination), protocol, ports }
 }
 
-/// What selectors look at of a packet that the peer sent.
+/// The fields of a packet that the peer sent, as selectors read them.
 #[inline]
 pub(crate) fn inbound(ip: &Ip, packet: &[u8]) -> Flow {
     let (protocol, ports) = upper(ip, packet);

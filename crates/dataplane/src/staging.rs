@@ -26,7 +26,7 @@ pub(crate) struct Staged {
     pub(crate) selector: usize,
 }
 
-/// What waits for one peer.
+/// The packets that wait for one peer.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     packets: VecDeque<Staged>,

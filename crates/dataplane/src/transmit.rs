@@ -27,7 +27,7 @@ const GSO_BATCH_BYTES: usize = MAX_DATAGRAM + RECORD_HEADER;
 pub struct GsoBatch<'a> {
     /// Where to.
     pub path: Path,
-    /// What the IP header around each datagram shall have (not TCP).
+    /// The fields of the IP header around each datagram (not TCP).
     pub outer: OuterHeader,
     /// Bytes of each datagram (not TCP).
     pub segment: usize,
@@ -47,7 +47,7 @@ struct Slot {
     closed: bool,
 }
 
-/// What may join a GSO batch.
+/// The limits within which datagrams join a GSO batch.
 #[derive(Clone, Copy)]
 struct Limits {
     /// Bytes in front of each datagram.

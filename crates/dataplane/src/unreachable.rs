@@ -15,7 +15,7 @@ const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The longest ICMP message with its IP header (RFC 1812, section 4.3.2.3).
 const LONGEST_V4: usize = 576;
-/// The same for ICMPv6: the least MTU (RFC 4443, section 2.4 (c)).
+/// The longest ICMPv6 message with its IP header: the least MTU (RFC 4443, section 2.4 (c)).
 const LONGEST_V6: usize = 1280;
 /// Type, code, checksum, and four bytes without use.
 const ICMP_HEADER: usize = 8;
@@ -45,7 +45,8 @@ impl Default for Unreachable {
 }
 
 impl Unreachable {
-    /// A packet that could not be carried: its sender is told, if it may be and not too many were.
+    /// Answers the sender of a packet that could not be carried, if it may be answered and the limit on
+    /// answers permits it.
     pub(crate) fn answer(&mut self, packet: &[u8], now: Instant) {
         let answer = Ip::parse(packet).filter(|ip| may_answer(ip, packet)).and_then(|ip| write(&ip, packet));
         if let Some(answer) = answer

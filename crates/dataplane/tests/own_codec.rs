@@ -57,7 +57,7 @@ impl Decode for Opener {
     }
 }
 
-/// What begins with zero is control.
+/// The demultiplexer of datagrams that are control if they begin with zero.
 #[derive(Debug)]
 struct Sockets;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use adit_core::{PeerId, SessionId};
 
-/// What a received datagram is.
+/// The kind of a received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// For the protocol.
@@ -13,7 +13,7 @@ pub enum Class {
     Session(SessionId),
     /// Data of the peer whose path it came by; [`Demultiplexer::session_of`] says of which of its sessions.
     Path,
-    /// For nobody, and not counted: it keeps something on the way open.
+    /// A datagram that keeps a NAT or a firewall on its way open: it is dropped and not counted.
     Ignored,
     /// None of these.
     Malformed,
@@ -21,7 +21,7 @@ pub enum Class {
 
 /// Tells apart what arrives at a socket. Each socket has one; the same value may serve several.
 pub trait Demultiplexer: fmt::Debug + Send + Sync {
-    /// What a datagram is. Called once a datagram, before anything of it is authenticated.
+    /// The kind of a datagram. Called once a datagram, before anything of it is authenticated.
     fn classify(&self, datagram: &[u8]) -> Class;
 
     /// The session of a datagram that was classified as [`Class::Path`] and came from that peer. The default is for
@@ -48,7 +48,7 @@ pub trait Demultiplexer: fmt::Debug + Send + Sync {
         true
     }
 
-    /// What a record of a length that cannot be says about the other end, for the log.
+    /// The causes that the log names for a record of an impossible length.
     fn stream_advice(&self) -> StreamAdvice {
         StreamAdvice {
             lost_step: "it speaks another protocol, or the stream lost its step",
@@ -84,7 +84,7 @@ pub struct StreamAdvice {
 pub struct Steering {
     /// Which bits of the first byte matter.
     pub kind_mask: u8,
-    /// What they are.
+    /// The values of these bits.
     pub kind: u8,
     /// Where the word is, in bytes from the start.
     pub offset: u32,

@@ -9,7 +9,7 @@ use crate::aead::{Aead, BATCH, Message};
 use crate::counters::DropReason;
 use crate::replay::{Freshness, Window};
 
-/// What came out of an authentic datagram that was not there before.
+/// The content of an authentic datagram that was not received before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
     /// The payload's place in the datagram.
@@ -75,13 +75,15 @@ pub trait Opener: Send {
         &mut []
     }
 
-    /// The time goes on; called about once a second. What was late for too long is refused from now on.
+    /// The time goes on; called about once a second. Datagrams that are late by more than the window's time
+    /// are refused from now on.
     fn tick(&mut self, now: Instant);
 
     /// Whether, with the tag that failed last, new keys became due. Asked after [`DropReason::BadTag`].
     fn limit_near(&self) -> bool;
 
-    /// What was seen, for a session of the same id that takes this one's place, if it has the same key.
+    /// The window of the counters that were seen, for a session of the same id that takes this one's place,
+    /// if it has the same key.
     fn take_window(&mut self) -> Option<Window> {
         None
     }

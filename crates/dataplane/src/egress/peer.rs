@@ -53,7 +53,7 @@ pub(super) struct Peer {
     pub(super) counter: Arc<PeerCounter>,
     /// The worker that serves it, if it is another one. Then there are no sessions.
     pub(super) worker: Option<u32>,
-    /// What waits for a session or a path; `None` where it is dropped.
+    /// The packets that wait for a session or a path; `None` where they are dropped.
     pub(super) staging: Option<Box<Staging>>,
 }
 
@@ -143,8 +143,8 @@ impl Peer {
         }
     }
 
-    /// Lets no session of the series of the session at an index seal. The first opened packets of that one, and of earlier ones,
-    /// change nothing any more.
+    /// Lets no session of the series of the session at an index seal. The first opened packets of these sessions change
+    /// nothing any more.
     fn deactivate_up_to(&mut self, index: usize) {
         let Some(series) = self.sessions.get(index).map(|session| session.series) else { return };
         let sessions = self.sessions.iter_mut().enumerate();
@@ -211,7 +211,8 @@ impl Peer {
         Ip::parse(packet).is_some_and(|ip| self.session_for(|| outbound(&ip, packet), now).is_ok())
     }
 
-    /// The session that seals a packet, if it is known where the peer is. `flow` is asked if the session depends on it.
+    /// The session that seals a packet, if it is known where the peer is. `flow` is called if the session depends on
+    /// it.
     #[inline]
     pub(super) fn session_for(&self, flow: impl FnOnce() -> Flow, now: Instant) -> Result<usize, DropReason> {
         let found = match &self.active {

@@ -1,4 +1,4 @@
-//! What becomes of the payload of an authentic datagram.
+//! The handling of the payload of an authentic datagram.
 
 use adit_core::{DeviceId, Instant, Notice, PeerId, SessionId};
 
@@ -77,7 +77,8 @@ impl Ingress {
         if !self.peers.may_send(sender.slot, ip, payload, sender.selected) {
             return self.other_device(sender, ip, payload);
         }
-        // What is for all, and what no peer has a route for (ourselves), goes to the device.
+        // A packet for all, and a packet for which no peer has a route (it is for ourselves), goes to the
+        // device.
         if self.client_to_client
             && !ip.destination.is_multicast()
             && let Some(other) = self.peers.receiver(ip, payload)

@@ -103,7 +103,7 @@ pub struct Keys {
 const NEAR: Keys = Keys { seal: 1, open: 2 };
 const FAR: Keys = Keys { seal: 2, open: 1 };
 
-/// An end with one peer; two of them understand each other if one has the other's keys.
+/// An end with one peer; two ends understand each other if each has the keys of the peer.
 fn end(format: &Format, provider: Provider, path: Path, keys: Keys) -> End {
     let mut end = End::new((format.demultiplexer)(), false);
     end.add_peer(PEER, path, &["0.0.0.0/0"], None);

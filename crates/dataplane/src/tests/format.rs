@@ -24,7 +24,7 @@ const DATA: u8 = 9;
 const MAX_CONTROL: usize = 4096;
 const COUNTER: usize = 4;
 
-/// What stands in front of the data datagrams of a session.
+/// The header of the data datagrams of a session.
 #[derive(Clone, Copy)]
 pub(crate) struct Header {
     bytes: [u8; 4],

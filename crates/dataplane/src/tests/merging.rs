@@ -28,7 +28,7 @@ fn merge(policy: MergePolicy, packets: &[Vec<u8>]) -> Vec<(Offload, Vec<u8>)> {
     merge_receives(policy, packets, usize::MAX)
 }
 
-/// The same when one receive brings `together` packets, and the next ones come before the last are written.
+/// Merges where one receive brings `together` packets, and the next ones come before the last are written.
 fn merge_receives(policy: MergePolicy, packets: &[Vec<u8>], together: usize) -> Vec<(Offload, Vec<u8>)> {
     let mut buffer = Vec::new();
     let mut receive_batch = ReceiveBatch::new(policy);
@@ -47,7 +47,7 @@ fn merge_receives(policy: MergePolicy, packets: &[Vec<u8>], together: usize) -> 
         }
         let kept = receive_batch.finish_but_newest(&mut buffer);
         take_out(&mut receive_batch, &buffer, &mut written);
-        // What is not kept is written over.
+        // Bytes that are not kept are written over.
         let done = receive.last().map_or(0, |last| last.end);
         let kept = kept.unwrap_or(done..done);
         buffer[..kept.start].fill(0xdd);
@@ -170,7 +170,7 @@ fn by_flow(packets: &[Vec<u8>]) -> BTreeMap<(u8, u8), VecDeque<Vec<u8>>> {
     flows
 }
 
-/// What happens next on a flow.
+/// The next event on a flow.
 #[derive(Clone, Debug)]
 enum Step {
     Data { len: usize, flags: u8 },

@@ -1,4 +1,4 @@
-//! What the IP headers around datagrams have to do with the packets inside.
+//! The relation of the IP headers around datagrams to the packets inside.
 
 use adit_core::{Cipher, Path, PeerId, SessionId};
 

@@ -255,7 +255,7 @@ fn an_expired_session_neither_seals_nor_opens() {
     assert_eq!(server.flush().len(), 1);
 }
 
-/// What becomes of packets is the same; their senders are told, if that is asked for.
+/// Packets are dropped or wait whether their senders get an answer or not; they get one if the setting is on.
 #[test]
 fn packets_that_reach_nobody_are_answered_if_asked_for() {
     let to = |destination| Flow { source: 77, destination, ..Flow::default() }.udp(&[1]);

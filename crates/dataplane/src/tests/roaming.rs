@@ -223,8 +223,9 @@ fn a_client_follows_its_server_too() {
     assert_eq!(whereabouts(&mut one, 77), udp(8));
 }
 
-/// Each sender that has a key may send from any address, also from that of a peer whose datagrams only their address names. Two
-/// protocols can be at one port: neither may take the other's peers their addresses.
+/// Each sender that has a key may send from any address, also from that of a peer whose datagrams only their address
+/// names. Two protocols can be at one port: the peers of one protocol must not take the addresses of the peers of the
+/// other.
 #[test]
 fn a_peer_that_its_address_names_keeps_it_against_one_that_its_key_names() {
     let cipher = Cipher::Aes256Gcm;

@@ -114,7 +114,8 @@ fn first_opened_and_moved_are_told_once() {
     assert_eq!(notices(&mut server, 6, udp(1)), [back]);
 }
 
-/// What cannot be opened, or was there before, says nothing about where a peer is, whatever peer it names.
+/// A datagram that cannot be opened, or that was received before, does not change where a peer is, whatever
+/// peer it names.
 #[test]
 fn cve_2020_11810_an_undecryptable_packet_does_not_float_a_client() {
     let (mut server, mut one, _) = three(false);
@@ -132,7 +133,7 @@ fn cve_2020_11810_an_undecryptable_packet_does_not_float_a_client() {
         let moved = told.notices.iter().any(|notice| matches!(notice, Notice::Moved { .. }));
         assert!(!moved && told.packets.is_empty(), "{datagram:?}");
     }
-    // The same untouched is the peer's, wherever it comes from.
+    // The untouched datagram is the peer's, wherever it comes from.
     let moved = Notice::Moved { peer: PeerId(1), path: udp(7) };
     assert!(server.receive(udp(7), &fresh, fresh.len()).notices.contains(&moved));
 }

@@ -144,7 +144,7 @@ fn clients_of_two_workers_reach_each_other() {
     assert_eq!(odd.flush()[0].0, udp(1));
     let sealed = two.send_one(&packet(2, 4));
     assert_eq!(even.receive(udp(2), &sealed, sealed.len()).relay.len(), 1, "its own");
-    // Nobody speaks for another worker's client.
+    // A client cannot send with the address of another worker's client.
     let lie = two.send_one(&packet(1, 4));
     assert!(even.receive(udp(2), &lie, lie.len()).relay.is_empty());
     assert_eq!(even.dropped_in(DropReason::BadSource), 1);

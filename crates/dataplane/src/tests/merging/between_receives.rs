@@ -1,4 +1,4 @@
-//! What is left open between two receives, and what is not.
+//! The packets that stay open between two receives, and those that do not.
 
 use super::*;
 
