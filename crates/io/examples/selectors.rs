@@ -211,7 +211,7 @@ fn packet(payload: usize) -> Vec<u8> {
     packet[2..4].copy_from_slice(&((HEADERS + payload) as u16).to_be_bytes());
     (packet[6], packet[8], packet[9]) = (0x40, 64, 6);
     packet[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
-    // What is sealed is opened by the same session, from whose side the ports are the other way around.
+    // The session that seals a packet also opens it, and there the ports are the other way around.
     packet[20..24].copy_from_slice(&[0, 80, 0, 80]);
     (packet[32], packet[33]) = (5 << 4, 0x10);
     packet

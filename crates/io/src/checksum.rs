@@ -12,7 +12,7 @@ pub fn words() -> WordSum {
 mod tests {
     use super::*;
 
-    /// What a checksum needs of a sum: congruence modulo 65,535, and which of the two zeros it is.
+    /// The sum as a checksum needs it: congruent modulo 65,535, and with the right one of the two zeros.
     fn folded(mut sum: u64) -> u64 {
         while sum > 0xffff {
             sum = (sum & 0xffff) + (sum >> 16);

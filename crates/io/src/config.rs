@@ -1,4 +1,4 @@
-//! What the driver is told at its start.
+//! The settings of a driver, given at its start.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::proxy::Proxy;
 use crate::tls::TlsClient;
 use crate::tun::TunConfig;
 
-/// What the driver owns and how it is set up.
+/// The things that the driver owns, and their settings.
 #[derive(Clone, Debug)]
 pub struct DriverConfig {
     /// The TUN device.
@@ -52,7 +52,7 @@ pub struct DriverConfig {
     pub kill_switch: bool,
     /// The data plane.
     pub dataplane: adit_dataplane::Config,
-    /// What of the tunnel's settings the driver leaves to the program and others.
+    /// The parts of the tunnel's settings that the driver leaves to the program and others.
     pub execution: Execution,
     /// UDP sockets at which another demultiplexer than that of the data plane tells datagrams apart.
     pub demultiplexers: BTreeMap<UdpSource, Arc<dyn Demultiplexer>>,
@@ -63,9 +63,9 @@ pub struct DriverConfig {
 /// How TCP connections begin. By default they begin with their records.
 #[derive(Clone, Debug, Default)]
 pub struct StreamOptions {
-    /// What is said on connections that listeners accept, before their records.
+    /// The preamble on connections that listeners accept, before their records.
     pub accepted: Option<Arc<dyn Preamble>>,
-    /// The same on connections to remotes, by their index into [`DriverConfig::remotes`].
+    /// The preambles on connections to remotes, by their index into [`DriverConfig::remotes`].
     pub remotes: BTreeMap<usize, Arc<dyn Preamble>>,
     /// TLS around connections to remotes, by the same index, with what is said before the records. Each of these remotes is in
     /// [`StreamOptions::remotes`], too: the answer to what is said shows that the handshake is complete.
@@ -88,7 +88,8 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// What of these settings the driver carries out. ([`adit_system::Routing::leave_device`] does the rest.)
+    /// The part of these settings that the driver carries out. ([`adit_system::Routing::leave_device`] does
+    /// the rest.)
     pub(crate) fn own_part(&self, settings: &TunnelSettings) -> TunnelSettings {
         let mut own = settings.clone();
         if self.leaves_routes {
@@ -102,7 +103,7 @@ impl Execution {
     }
 }
 
-/// What of these settings concerns the device alone.
+/// The part of these settings that concerns the device alone.
 pub(crate) fn of_device(settings: &TunnelSettings) -> TunnelSettings {
     TunnelSettings {
         addresses: settings.addresses.clone(),
@@ -120,7 +121,7 @@ impl DriverConfig {
     }
 }
 
-/// What a UDP socket was configured for: an index.
+/// The purpose of a UDP socket in the configuration: an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UdpSource {
     /// Into [`DriverConfig::listen`].

@@ -112,7 +112,7 @@ pub trait NetworkChannel: Debug + Send {
     /// The addresses of the settings applied last that the device could not get.
     fn missing_addresses(&self) -> &[IpNet];
 
-    /// What the tunnel cannot be without, and why it has not got it.
+    /// The setting that the tunnel cannot be without and has not got, and why.
     fn lacks(&self) -> Option<String>;
 
     /// Watches for changes of the network.

@@ -70,7 +70,7 @@ impl<T> Mailbox<T> {
         is_sent
     }
 
-    /// The same for what the taker need not be woken for: it takes all mail before it does anything that the mail
+    /// Puts in mail for which the taker need not be woken: it takes all mail before it does anything that the mail
     /// could change. [`Mailbox::wake_for_any`] must follow at some time.
     pub(crate) fn post_for_later(&self, mail: T) -> bool {
         self.shared.waiting.fetch_add(1, Ordering::Relaxed);
@@ -122,7 +122,7 @@ impl<T> MailReceiver<T> {
         self.shared.wake();
     }
 
-    /// What [`Mailbox::wake`] wakes.
+    /// The descriptor that [`Mailbox::wake`] sets.
     pub(crate) fn descriptor(&self) -> &WakeDescriptor {
         &self.shared.wake
     }

@@ -1,7 +1,7 @@
 //! Which offloads may be used, and which are.
 
-/// Which offloads may be used. What the kernel does not know is left out by itself; a switch is for a
-/// kernel that has it and gets it wrong.
+/// Which offloads may be used. An offload that the kernel does not know is left out by itself; a switch is
+/// for a kernel that has it and gets it wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffloadSwitches {
     /// TCP packets of up to 64 KiB to and from the TUN device (TSO4, TSO6).
@@ -39,7 +39,7 @@ pub enum OffloadState {
 }
 
 impl OffloadState {
-    /// What a switch and a trial say together.
+    /// The state that follows from a switch and a trial.
     pub(crate) fn new(allowed: bool, trial: &Result<(), String>) -> OffloadState {
         match trial {
             _ if !allowed => OffloadState::SwitchedOff,

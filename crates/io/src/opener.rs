@@ -34,7 +34,7 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 pub enum Opened {
     /// A fresh socket, of UDP or of another IP protocol, and where to send.
     Udp(UdpSocket, SocketAddr),
-    /// A connection, and to whom.
+    /// A connection, and the address of its remote.
     Tcp(TcpStream, SocketAddr),
 }
 
@@ -111,7 +111,8 @@ impl KnownAddresses {
         }
     }
 
-    /// The same, beginning with another address at each attempt. Never empty: a name without addresses is a failure.
+    /// The addresses of a remote, beginning with another address at each attempt. Never empty: a name without addresses
+    /// is a failure.
     fn in_turn(
         &self,
         remote: &Remote,
@@ -124,8 +125,8 @@ impl KnownAddresses {
         Ok(addresses)
     }
 
-    /// Resolves the names of all remotes while the system's resolver works. What fails is tried again when it is
-    /// needed.
+    /// Resolves the names of all remotes while the system's resolver works. A name that cannot be resolved is tried
+    /// again when it is needed.
     pub fn learn(&self, remotes: &[Remote], resolving: &Resolving) {
         for remote in remotes {
             if let Some(proxy) = &remote.proxy {
@@ -163,8 +164,8 @@ fn key(remote: &Remote) -> String {
     format!("{}:{} {:?}", remote.host, remote.port, remote.family)
 }
 
-/// Resolves and opens. `attempt` counts the attempts at this remote: each tries the next of its addresses
-/// first. `prepare` is told the addresses before anything is sent there, those of a proxy and of its relay apart.
+/// Resolves and opens. `attempt` counts the attempts at this remote: each tries the next of its addresses first.
+/// `prepare` is called with the addresses before anything is sent there, those of a proxy and of its relay apart.
 ///
 /// # Errors
 /// Why the remote cannot be reached.

@@ -10,7 +10,7 @@ use rustix::time::Timespec;
 /// Events taken at once.
 const BATCH: usize = 64;
 
-/// What a descriptor is to the thread that waits for it.
+/// The use of a descriptor to the thread that waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     /// The thread's mailbox.
@@ -27,7 +27,7 @@ pub(crate) enum Token {
     Listener(u32),
     /// Word of changed routes.
     Routes,
-    /// What other workers hand over.
+    /// Packets and datagrams that other workers hand over.
     Forwards,
     /// Word of changes of the main TUN device.
     DeviceChange,
@@ -74,7 +74,7 @@ impl Token {
     }
 }
 
-/// What to wait for.
+/// The events to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interest {
     /// Something to read, or the other end closed.
@@ -99,7 +99,7 @@ impl Interest {
 /// writable: trying tells more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ready {
-    /// What it is.
+    /// The descriptor's token.
     pub(crate) token: Token,
     /// A read will not wait.
     pub(crate) readable: bool,

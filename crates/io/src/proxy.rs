@@ -24,13 +24,13 @@ pub struct Proxy {
     pub host: String,
     /// Port.
     pub port: u16,
-    /// What it speaks.
+    /// The protocol that it speaks.
     pub kind: ProxyKind,
     /// Who we are, if it asks.
     pub credentials: Option<ProxyCredentials>,
 }
 
-/// What a proxy speaks.
+/// The protocol of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProxyKind {
     /// HTTP: TCP alone.
@@ -122,7 +122,7 @@ pub(crate) struct Association {
     pub(crate) connection: TcpStream,
     /// Where datagrams go in place of the remote.
     pub(crate) relay: SocketAddr,
-    /// What stands before each datagram, in both directions.
+    /// The header before each datagram, in both directions.
     pub(crate) header: Vec<u8>,
 }
 
@@ -210,7 +210,7 @@ impl Conversation {
     }
 }
 
-/// What fuzz targets and tests call.
+/// The functions that fuzz targets and tests call.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing {
     use super::{HttpAuthentication, ProxyCredentials, http};

@@ -20,7 +20,7 @@ pub(crate) const LISTENING: Duration = Duration::from_secs(3);
 /// Attempt Delay").
 const DELAY: Duration = Duration::from_millis(250);
 
-/// What has come is read within that time.
+/// The least time for reading an answer that has come.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
 
 /// A datagram that was sent, and what may come of it.

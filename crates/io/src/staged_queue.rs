@@ -8,7 +8,7 @@ use crate::fair_queue::{FairQueue, FirstTurn};
 /// How many datagrams of senders with a control channel or a session may wait. One sender alone may have half of it: a
 /// thousand clients behind one address that all come back at once send some three each.
 const ESTABLISHED_LIMIT: usize = 8192;
-/// The same for those that return a cookie, and for first packets.
+/// How many datagrams of senders that return a cookie may wait, and how many first packets.
 const OTHER_LIMIT: usize = 4096;
 
 /// A queue for each stage, which have their turns one after the other: a datagram that waits alone in its queue waits for

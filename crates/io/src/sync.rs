@@ -1,4 +1,4 @@
-//! What [`mailbox`](crate::mailbox) is made of.
+//! The primitives under [`mailbox`](crate::mailbox).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

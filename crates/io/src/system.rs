@@ -28,7 +28,7 @@ impl System {
         }
     }
 
-    /// Makes the system look as `settings` say. What went wrong comes back.
+    /// Makes the system match `settings`. Gives the failures.
     pub(crate) fn apply(&mut self, settings: &TunnelSettings) -> Vec<Report> {
         match self {
             System::Own(own) => own.apply(settings),
@@ -76,7 +76,7 @@ impl System {
         }
     }
 
-    /// What the tunnel cannot be without, and why it has not got it.
+    /// The setting that the tunnel cannot be without and has not got, and why.
     pub(crate) fn lacks(&self) -> Option<String> {
         match self {
             System::Own(own) => own.lacks().map(str::to_owned),

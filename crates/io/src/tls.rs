@@ -21,7 +21,7 @@ const SYSTEM: [&str; 3] =
 /// The variable that names another file, as in OpenSSL.
 const VARIABLE: &str = "SSL_CERT_FILE";
 
-/// What the connection carries behind TLS (RFC 7301).
+/// The protocol that the connection carries inside TLS (RFC 7301).
 const ALPN: &[u8] = b"http/1.1";
 
 /// More than one call of `read_tls` can bring: rustls keeps no more of the socket's bytes than the longest record (18,437).
@@ -74,7 +74,7 @@ impl TlsClient {
     pub(crate) fn begin(&self) -> io::Result<TlsStream> {
         let mut connection = ClientConnection::new(Arc::clone(&self.config), self.server.clone())
             .map_err(|error| invalid(&self.host, &error))?;
-        // What may wait is limited where it is written.
+        // The bytes that may wait are limited where they are written.
         connection.set_buffer_limit(None);
         Ok(TlsStream { connection, host: self.host.clone(), authorities: self.authorities.clone() })
     }
@@ -95,7 +95,7 @@ fn of_the_system() -> Result<PathBuf, String> {
     })
 }
 
-/// The authorities in a file. What is no certificate of an authority is passed over, but one at least must be.
+/// The authorities in a file. An entry that is no certificate of an authority is passed over, but one at least must be.
 fn roots(file: &Path) -> Result<RootCertStore, String> {
     let bad = |error: &dyn fmt::Display| format!("{}: {error}", file.display());
     let certificates = CertificateDer::pem_file_iter(file)
@@ -123,7 +123,7 @@ impl TlsStream {
         self.connection.writer().write_all(plaintext)
     }
 
-    /// What is to be sent now.
+    /// The records to send now.
     pub(crate) fn take_sealed(&mut self) -> io::Result<Vec<u8>> {
         let mut sealed = Vec::new();
         while self.connection.wants_write() {
@@ -147,7 +147,7 @@ impl TlsStream {
             }
             match self.connection.read_tls(source) {
                 Ok(_) => {}
-                // What came before is the caller's; the error shows again.
+                // The bytes before the error are the caller's; the error shows again.
                 Err(_) if filled > 0 => break,
                 Err(error) => return Err(error),
             }

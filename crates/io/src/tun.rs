@@ -21,7 +21,7 @@ pub(crate) const READ_BUFFER: usize = VNET_HEADER + 65_535;
 
 const DEVICE: &str = "/dev/net/tun";
 
-/// What stands for the name of a device where there is none ([`TunConfig::is_null`]).
+/// The name of a device where there is none ([`TunConfig::is_null`]).
 pub const NULL_DEVICE: &str = "null";
 
 /// The TUN device to create, or one that is there.
@@ -34,8 +34,8 @@ pub struct TunConfig {
     /// another network namespace, where its settings cannot be changed.
     pub descriptor: Option<Arc<OwnedFd>>,
     /// There is no device: no packet comes from it, and each packet for it is dropped and counted
-    /// ([`crate::Losses::tun_write`]). The tunnel's settings are not applied to the system. What this says of a device is
-    /// not looked at.
+    /// ([`crate::Losses::tun_write`]). The tunnel's settings are not applied to the system. The other settings of the
+    /// device are ignored.
     pub is_null: bool,
     /// Its MTU in bytes, until the tunnel's settings say another; `None`: the kernel's choice, 1500.
     pub mtu: Option<u32>,
@@ -99,7 +99,7 @@ pub enum TunError {
     /// There is a device of that name which is no TUN device, or one of another kind.
     #[error("`{0}` is taken by a device of another kind: choose another `dev` name")]
     NotTun(String),
-    /// What was given in place of a name cannot be used.
+    /// The descriptor that was given in place of a name cannot be used.
     #[error("the descriptor is no queue of a TUN device that can be used: {0}")]
     BadDescriptor(String),
     /// It is there, but its MTU or queue length cannot be set.
@@ -407,7 +407,7 @@ mod tests {
             };
             assert!(packet.ends_with(b"through the tunnel"));
 
-            // The same packet back, with source and destination exchanged (which keeps the checksums).
+            // The packet goes back, with source and destination exchanged (which keeps the checksums).
             let receiver = std::net::UdpSocket::bind("10.99.0.1:9").unwrap();
             let (source, destination) = (packet[22..26].to_vec(), packet[26..30].to_vec());
             packet[22..26].copy_from_slice(&destination);

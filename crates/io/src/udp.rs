@@ -61,7 +61,7 @@ pub struct UdpOptions {
     pub routing: SocketRouting,
 }
 
-/// What a socket leaves to others.
+/// The parts of a socket that it shares with others.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sharing {
     /// Its address, to sockets that allow it as well (SO_REUSEPORT).
@@ -77,11 +77,11 @@ pub(crate) struct Datagrams<'a> {
     /// Bytes of each, the last may be shorter.
     pub(crate) segment: usize,
     pub(crate) to: SocketAddr,
-    /// What the IP header around each shall have.
+    /// The fields of the IP header around each.
     pub(crate) outer: OuterHeader,
 }
 
-/// What became of a GSO batch.
+/// The result of sending a GSO batch.
 #[derive(Debug)]
 enum Sent {
     /// The socket took all of it.
@@ -101,14 +101,14 @@ pub struct UdpSocket {
     gso: bool,
     /// The error number with which the kernel said that it does not know UDP_SEGMENT, or 0.
     refusal: AtomicI32,
-    /// What paths refused.
+    /// The segment sizes that paths refused.
     limits: SegmentLimits,
     framing: Framing,
     /// The number of the IP protocol; `None`: UDP.
     protocol: Option<u8>,
 }
 
-/// What is before each datagram of a socket, beside the kernel's own headers.
+/// The bytes before each datagram of a socket, beside the kernel's own headers.
 #[derive(Debug)]
 enum Framing {
     Nothing,
@@ -140,7 +140,7 @@ impl UdpSocket {
         UdpSocket::bind_one((all, port).into(), options, Sharing { address: shared, v4: true })
     }
 
-    /// The same by a helper, if there is one.
+    /// Binds to a port by a helper, if there is one.
     fn bind_to_port_by(
         helper: Option<&dyn SocketChannel>,
         (port, v6): (u16, bool),
@@ -291,7 +291,7 @@ impl UdpSocket {
         self.send_from(None, Datagrams { bytes, segment, to, outer: OuterHeader::default() })
     }
 
-    /// The same from that address.
+    /// Sends from that address.
     pub(crate) fn send_from(
         &self,
         source: Option<&PinnedSource>,
@@ -312,7 +312,7 @@ impl UdpSocket {
         }
     }
 
-    /// The same without waiting.
+    /// Sends without waiting.
     fn try_send(&self, source: Option<&PinnedSource>, datagrams: Datagrams<'_>) -> Sent {
         let (to, segment) = (self.wire_address(datagrams.to), datagrams.segment.max(1));
         let datagrams = Datagrams { to, segment, ..datagrams };
@@ -322,7 +322,8 @@ impl UdpSocket {
         }
     }
 
-    /// The same with an address of the socket's own family, and no more bytes than go into one message.
+    /// Sends without waiting to an address of the socket's own family, and no more bytes than go into one
+    /// message.
     fn try_send_message(&self, source: Option<&PinnedSource>, datagrams: Datagrams<'_>) -> Sent {
         let Datagrams { bytes, segment, to, outer } = datagrams;
         if bytes.len() > segment && segment <= self.longest_segment(to) {

@@ -38,7 +38,7 @@ mod sync {
             *self.readable.lock().unwrap() = false;
         }
 
-        /// Sleeps until it is set, as poll(2) does. loom fails the model if nobody can set it any more.
+        /// Sleeps until it is set, as poll(2) does. loom fails the model if no thread can set it any more.
         pub(crate) fn poll(&self) {
             let mut readable = self.readable.lock().unwrap();
             while !*readable {

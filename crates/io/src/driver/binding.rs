@@ -12,8 +12,8 @@ use super::lending::{Borrowed, Lending};
 use crate::helper::SocketChannel;
 use crate::udp::{PairOptions, UdpPair, UdpSocket};
 
-/// What UDP sockets for both address families on one port shall be: bound to `0.0.0.0` and, where the machine has IPv6,
-/// to `[::]`.
+/// The settings of UDP sockets for both address families on one port: bound to `0.0.0.0` and, where the machine has
+/// IPv6, to `[::]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpBinding {
     /// Which of the endpoint's ports this is about. Each has sockets, a mark and, by [`crate::UdpSource::Bound`], a
@@ -26,7 +26,7 @@ pub struct UdpBinding {
     pub mark: Option<u32>,
 }
 
-/// What sockets for an IP protocol shall be: bound to `0.0.0.0` and, where the machine has IPv6, to `::`.
+/// The settings of sockets for an IP protocol: bound to `0.0.0.0` and, where the machine has IPv6, to `::`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IpBinding {
     /// The number of the protocol.
@@ -191,7 +191,7 @@ pub(super) struct Binder {
     demultiplexer: Option<Arc<dyn Demultiplexer>>,
     /// `None`: the protocol's datagrams are not known by their first bytes.
     recognised: Option<Recognised>,
-    /// What other endpoints have bound.
+    /// The sockets that other endpoints have bound.
     lending: Arc<Lending>,
     /// The numbers of all sockets, if they are those of another endpoint.
     borrowed: Vec<u32>,
@@ -294,7 +294,8 @@ impl Binder {
         Ok(new)
     }
 
-    /// The sockets of another endpoint at a port, if the protocol's datagrams can be told from that one's.
+    /// The sockets of another endpoint at a port, if the datagrams of this protocol can be told from those of
+    /// the other endpoint's protocol.
     fn borrow(&self, port: u16) -> io::Result<Option<Borrowed>> {
         match &self.recognised {
             Some(_) if port != 0 => self.lending.borrow(port, self.options.steering),
@@ -303,7 +304,7 @@ impl Binder {
     }
 }
 
-/// What another endpoint sends by the same sockets has no mark.
+/// Refuses a mark: another endpoint sends by the same sockets, and has none.
 fn no_mark(mark: u32) -> io::Result<()> {
     match mark {
         0 => Ok(()),

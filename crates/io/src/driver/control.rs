@@ -82,7 +82,7 @@ pub(super) struct Control<'a, P: Protocol> {
     network: Network<P>,
     /// The totals of each peer that the protocol heard last.
     peers: BTreeMap<PeerId, (u64, u64)>,
-    /// What was lost in this thread; the device counts the losses of the data threads.
+    /// The losses in this thread; the device counts the losses of the data threads.
     losses: Arc<LossCounters>,
     mail: MailReceiver<Mail>,
     /// Control datagrams that wait for their turn, and the ends of connections behind those that came by them.
@@ -235,7 +235,8 @@ impl<'a, P: Protocol> Control<'a, P> {
         }
     }
 
-    /// Nothing can be carried any more, but peers can be told.
+    /// Ends the protocol, which can still send messages to its peers, although packets can no longer be
+    /// carried.
     fn device_deleted(&mut self) {
         if !std::mem::replace(&mut self.device_deleted, true) {
             self.protocol.handle_command(clock(), Command::Shutdown);

@@ -1,4 +1,4 @@
-//! What the kernel counts of the TUN device.
+//! The kernel's counters of the TUN device.
 
 use std::io;
 

@@ -34,7 +34,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long it rests while control datagrams come by the ten thousands, and nothing else.
 const REST: Duration = Duration::from_micros(50);
 
-/// What the data thread needs.
+/// The state of the data thread.
 pub(super) struct DataLoop {
     pub(super) tun: Arc<Tun>,
     pub(super) egress: Egress,
@@ -44,7 +44,7 @@ pub(super) struct DataLoop {
     pub(super) others: OtherWorkers,
     pub(super) losses: Arc<LossCounters>,
     pub(super) sources: Arc<Sources>,
-    /// What the TUN device takes merged.
+    /// The merged packets that the TUN device takes.
     pub(super) merge: MergePolicy,
     /// A client leaves packets in the TUN device while its connection is full.
     pub(super) back_pressure: bool,
@@ -65,9 +65,9 @@ pub(super) struct Running {
     pub(super) transports: Transports,
     pub(super) transmit_batch: TransmitBatch,
     pub(super) receive_batch: ReceiveBatch,
-    /// What was received with one call.
+    /// The datagrams of the latest receive call.
     pub(super) gathered: Gathered,
-    /// What is read from the TUN device.
+    /// The buffer for reads from the TUN device.
     pub(super) packet: Vec<u8>,
     pub(super) tun_watched: bool,
     /// Devices beside the main one.

@@ -71,7 +71,7 @@ pub(super) struct Device {
     /// That of the data plane.
     demultiplexer: Arc<dyn Demultiplexer>,
     pub(super) workers: Vec<Worker>,
-    /// What the data threads lost.
+    /// The losses of the data threads.
     pub(super) losses: Arc<LossCounters>,
     /// The numbers of sockets.
     pub(super) sources: Arc<Sources>,
@@ -234,7 +234,7 @@ fn worker_count(config: &DriverConfig) -> Result<usize, DriverError> {
     }
 }
 
-/// What the data threads have in common.
+/// The resources that the data threads share.
 #[derive(Default)]
 struct Common {
     losses: Arc<LossCounters>,
@@ -279,7 +279,7 @@ fn start_workers(
     Ok(workers)
 }
 
-/// What the switches allow and the self-tests found to work.
+/// The offloads that the switches allow and that the self-tests found to work.
 fn try_offloads(tun: &Tun, switches: OffloadSwitches) -> OffloadStatus {
     let works = udp::self_test();
     let [tun_tcp, tun_udp] = tun.offload_states();

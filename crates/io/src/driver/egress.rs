@@ -24,7 +24,7 @@ struct Read<'a> {
     packet: &'a mut [u8],
 }
 
-/// What became of a device that was read.
+/// The result of reading a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Drained {
     Read,
@@ -79,7 +79,7 @@ impl Running {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                // What tun_chr_read_iter (Linux's drivers/net/tun.c) says of a device that was deleted.
+                // The error of tun_chr_read_iter (Linux's drivers/net/tun.c) for a device that was deleted.
                 Err(error) if error.raw_os_error() == Some(libc::EBADFD) => return Ok(Drained::Deleted),
                 Err(error) => return Err(format!("cannot read from {}: {error}", tun.name())),
             };

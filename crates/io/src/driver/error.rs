@@ -47,8 +47,8 @@ pub enum DriverError {
     /// The rights that are needed no more could not be given up.
     #[error("{0}")]
     NotConfined(String),
-    /// The TUN device was deleted while the driver ran. The protocol was told to end ([`adit_core::Command::Shutdown`]), and
-    /// has ended.
+    /// The TUN device was deleted while the driver ran. The protocol received [`adit_core::Command::Shutdown`], and has
+    /// ended.
     #[error("the TUN device {0} was deleted by another program")]
     DeviceDeleted(String),
     /// One of the threads failed.

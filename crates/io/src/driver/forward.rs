@@ -1,4 +1,4 @@
-//! What a worker forwards to another: packets and datagrams of peers that the other serves.
+//! Forwarding between workers: packets and datagrams of peers that another worker serves.
 //!
 //! The kernel brings nearly everything to the worker it is for (`udp/group.rs`, the queues of the TUN
 //! device); this is for the rest, and for what one worker's client sends to another's.

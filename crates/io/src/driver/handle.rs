@@ -1,4 +1,4 @@
-//! What the program sees of a running driver: its events, and a way to speak to it.
+//! A running driver as the program sees it: its events, and the handle that sends it orders.
 
 use std::fmt;
 use std::sync::mpsc;
@@ -22,7 +22,7 @@ pub trait Observer<P: Protocol> {
     /// [`Event::Up`]: adit_core::Event::Up
     fn event(&mut self, event: &EventOf<P>, tun_name: &str);
 
-    /// What the protocol asks of its adapter. The answer goes to [`Handle::reply`].
+    /// A request of the protocol to its adapter. The answer goes to [`Handle::reply`].
     fn request(&mut self, request: P::Request, tun_name: &str);
 
     /// With [`crate::Execution::in_stages`], before [`Event::Up`]: the device has its addresses, and if the tunnel was not up
@@ -58,7 +58,7 @@ pub type Inspection<P> = Box<dyn FnOnce(&P, &Snapshot, &IoStatus) + Send>;
 /// A change of the protocol's settings, at that time.
 pub type Change<P> = Box<dyn FnOnce(&mut P, Instant) + Send>;
 
-/// What a [`Handle`] sends to the control thread.
+/// An order that a [`Handle`] sends to the control thread.
 pub(crate) enum Order<P: Protocol> {
     Change(Change<P>),
     BindUdp(BindOrder<P>),
@@ -119,9 +119,9 @@ impl<P: Protocol> Handle<P> {
     /// is done or nothing: on an error the sockets and the mark are as before, and the error has the system's number.
     ///
     /// `answer` is called on the control thread when the new sockets are known to the protocol
-    /// ([`Command::SocketBound`]) and to the data threads. Paths on the old ones are of no use after it: the protocol has
-    /// its peers move there. What still comes by the old ones is given to it as if by the new ones. The answer is dropped
-    /// without a call when the driver has ended, or ends first; false if that is known already.
+    /// ([`Command::SocketBound`]) and to the data threads. Paths on the old ones are of no use after it: the protocol
+    /// has its peers move there. Datagrams that still come by the old ones are given to it as if by the new ones. The
+    /// answer is dropped without a call when the driver has ended, or ends first; false if that is known already.
     ///
     /// Where another endpoint of the device listens at that port, its sockets are used, if the first bytes of this protocol's
     /// datagrams say whose they are ([`adit_dataplane::codec::Demultiplexer::recognises`]). They are not marked, do not

@@ -74,7 +74,7 @@ impl EndpointId {
         snapshot.peers.iter_mut().for_each(|peer| peer.peer = own_peer(peer.peer));
     }
 
-    /// What tells apart the datagrams at the endpoint's sockets: `own`, with the ids of the data plane.
+    /// The demultiplexer of the endpoint's sockets: `own`, with the ids of the data plane.
     pub(super) fn demultiplexer(self, own: &Arc<dyn Demultiplexer>) -> Arc<dyn Demultiplexer> {
         match self.0 {
             0 => Arc::clone(own),

@@ -1,7 +1,7 @@
 //! UDP sockets of one endpoint that others of the tunnel use, too: a port for several protocols.
 //!
-//! An endpoint that binds the port of another uses that one's sockets, if its datagrams are known by their first bytes
-//! ([`Demultiplexer::recognises`]). [`super::secondary_endpoints`] has what the data threads do.
+//! An endpoint that binds the port of another endpoint uses the other endpoint's sockets, if its datagrams are known by
+//! their first bytes ([`Demultiplexer::recognises`]). [`super::secondary_endpoints`] describes the data threads' part.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -1,4 +1,4 @@
-//! What the driver's threads tell each other.
+//! The messages between the driver's threads.
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -36,13 +36,14 @@ pub(crate) enum Mail {
     Broken { connection: ConnectionId, reason: String },
     /// The preamble of a connection is complete.
     Prepared(ConnectionId),
-    /// What came on a connection that no peer uses is no preamble, or is not cut into records; it is read no more.
+    /// The first bytes of a connection that no peer uses are no preamble, or cannot be cut into records; it is read no
+    /// more.
     NotFramed { connection: ConnectionId, why: String },
     /// The TUN device is gone. Each data thread says so.
     DeviceDeleted,
     /// Another endpoint evicted peers from the pool of the tunnel.
     LeasesMoved,
-    /// What a thread could do of what it must not.
+    /// The results of a thread's attempts at operations that it must not be able to do.
     #[cfg(debug_assertions)]
     Probed(String),
     /// A thread failed.
@@ -54,11 +55,11 @@ pub(crate) enum Mail {
 pub(crate) struct Member {
     /// Its control thread.
     pub(crate) control: Mailbox<Mail>,
-    /// What its control thread could not take.
+    /// Messages that its control thread could not take.
     pub(crate) losses: Arc<LossCounters>,
     /// Tells apart what arrives at its sockets. `None`: the data plane's own does.
     pub(crate) demultiplexer: Option<Arc<dyn Demultiplexer>>,
-    /// Senders of packets that cannot be carried are told.
+    /// Senders of packets that cannot be carried get an answer.
     pub(crate) answers_unreachable: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The endpoints, as a data thread sees them: what it has for one of them goes to that one's control thread.
+//! The endpoints, as a data thread sees them: messages of an endpoint go to the endpoint's control thread.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::status::count;
 /// Mails to the control thread that may wait before control datagrams are dropped: 80 ms of a flood of 100,000 a
 /// second, as the thread may wait that long for a processor.
 pub(super) const CONTROL_LIMIT: usize = 8192;
-/// The same for messages in the data channel, which only authenticated peers send.
+/// Messages in the data channel that may wait; only authenticated peers send them.
 const NOTICE_LIMIT: usize = 4096;
 
 /// An endpoint.
@@ -46,12 +46,12 @@ impl Members {
         self.0.retain(|entry| entry.id != id);
     }
 
-    /// Whether senders of packets that cannot be carried are told: one endpoint that wants it is enough.
+    /// Whether senders of packets that cannot be carried get an answer: one endpoint that wants it is enough.
     pub(super) fn answer_unreachable(&self) -> bool {
         self.0.iter().any(|entry| entry.member.answers_unreachable)
     }
 
-    /// What tells apart the datagrams of an endpoint. `None`: the data plane's own does.
+    /// The demultiplexer of an endpoint's datagrams. `None`: that of the data plane.
     pub(super) fn demultiplexer(&self, id: EndpointId) -> Option<Arc<dyn Demultiplexer>> {
         self.0.iter().find(|entry| entry.id == id)?.member.demultiplexer.clone()
     }

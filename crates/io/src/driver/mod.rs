@@ -111,7 +111,7 @@ pub struct Driver<P: Protocol> {
     orders: mpsc::Sender<Order<P>>,
     order_receiver: mpsc::Receiver<Order<P>>,
     helper: Option<Arc<dyn DriverHelper>>,
-    /// What forwards connections at a shared port that are not of the protocol.
+    /// The forwarder of connections at a shared port that are not of the protocol.
     sharing: Option<Sharing>,
     answers_unreachable: bool,
     /// The traffic class of control datagrams.
@@ -137,9 +137,9 @@ impl<P: Protocol> Driver<P> {
     }
 
     /// A driver for another endpoint of a tunnel: it uses the device of the endpoints before it, and creates the device
-    /// if it is the first. What `config` says of the device, the workers and the data plane must be the same for all of
-    /// them, and counts for the first alone; but the demultiplexer is that of each endpoint's protocol. Peers' ids are
-    /// below 2^24, and those of sessions below 2^48.
+    /// if it is the first. The settings in `config` of the device, the workers and the data plane must be the same for
+    /// all endpoints, and those of the first endpoint hold; but the demultiplexer is that of each endpoint's protocol.
+    /// Peers' ids are below 2^24, and those of sessions below 2^48.
     ///
     /// # Errors
     /// What cannot be set up, and why.
@@ -249,13 +249,14 @@ impl<P: Protocol> Driver<P> {
         self.answers_unreachable = true;
     }
 
-    /// Has the sockets that [`Driver::bind_udp`] and [`Handle::bind_udp`] bind from now on learn which of this machine's
-    /// addresses each datagram comes to. Each address at each socket then has a number of its own, which the protocol is
-    /// told as if it were a socket ([`adit_core::Command::SocketBound`], with the address) and which the paths of such
-    /// datagrams have. What is sent by that number leaves from that address, or from one that the system chooses when it
-    /// refuses the address, until a datagram comes to the address again. What is sent by the number of the socket itself
-    /// leaves from the address that the system chooses. When a route changes so that it leads to a peer by another device than
-    /// that of the address, the driver tells the protocol ([`adit_core::Command::RouteChanged`]).
+    /// Has the sockets that [`Driver::bind_udp`] and [`Handle::bind_udp`] bind from now on learn which of this
+    /// machine's addresses each datagram comes to. Each address at each socket then has a number of its own, which the
+    /// protocol learns as if it were a socket ([`adit_core::Command::SocketBound`], with the address) and which the
+    /// paths of such datagrams have. A datagram sent by the address's number leaves from that address, or from one that
+    /// the system chooses when it refuses the address, until a datagram comes to the address again. A datagram sent by
+    /// the number of the socket itself leaves from the address that the system chooses. When a route changes so that it
+    /// leads to a peer by another device than that of the address, the driver tells the protocol
+    /// ([`adit_core::Command::RouteChanged`]).
     ///
     /// At most 4,096 addresses of a socket have a number at once; those not used for three minutes give way. The datagrams
     /// of others have the number of the socket itself. All are gone with their socket.
@@ -281,8 +282,8 @@ impl<P: Protocol> Driver<P> {
     }
 
     /// Binds UDP sockets for both address families, or marks them anew, before the driver runs: see
-    /// [`Handle::bind_udp`]. Nothing is received from them before [`Observer::started`], and what comes until then waits
-    /// in them. Their numbers are those that the protocol will be told.
+    /// [`Handle::bind_udp`]. Nothing is received from them before [`Observer::started`]; datagrams that come until then
+    /// wait in them. The protocol will learn them by the same numbers.
     ///
     /// # Errors
     /// What the system refused, with its number. Then the sockets and the mark are as before.

@@ -11,7 +11,7 @@ use adit_core::Instant;
 
 /// Datagrams by which the rate is measured.
 const SAMPLE: usize = 64;
-/// What that many take at the least rate that is moderated: 20,000 a second.
+/// The time that such a number of datagrams takes at the least rate that is moderated: 20,000 a second.
 const WINDOW: Duration = Duration::from_micros(3200);
 
 /// The rate of control datagrams at a thread.

@@ -13,7 +13,7 @@ const UNKNOWN: u16 = 1280;
 /// Tells the data threads. Where the system does not allow to listen, sessions go by what their protocol knows.
 pub(super) struct MtuWatch {
     watch: RouteWatch,
-    /// What was told last; within: `None` if the kernel does not report it.
+    /// The MTU that the data threads were sent last; within: `None` if the kernel does not report it.
     told: Option<Option<u16>>,
 }
 

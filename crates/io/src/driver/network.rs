@@ -42,7 +42,7 @@ impl NetworkWatch {
             (None, true) => {
                 self.watch = watch().ok();
                 self.listen(poller);
-                // What happened between finding the ways and listening was not heard.
+                // Changes between finding the ways and listening were not reported.
                 self.changed = self.watch.is_some();
             }
             (Some(watch), false) => {

@@ -9,7 +9,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Between two lines in the log.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
-/// When to look next, and what was told.
+/// The time of the next look, and the count of drops that was logged last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Overflow {
     next_look: Instant,
@@ -26,7 +26,7 @@ impl Overflow {
         now >= self.next_look
     }
 
-    /// What to tell when the device has dropped that many packets since the start, if there is news. `name` is
+    /// The log line, when the device has dropped that many packets since the start and the count has grown. `name` is
     /// the device's, `length` its `txqueuelen`.
     pub(super) fn look(&mut self, now: Instant, dropped: u64, name: &str, length: u32) -> Option<String> {
         let fresh = dropped.saturating_sub(self.told);

@@ -12,13 +12,13 @@ use adit_system::Netlink;
 
 /// How often the kernel is asked again.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// Addresses that are known at once; no others are told of.
+/// Addresses that are known at once; the protocol learns of no others.
 const MOST: usize = 1024;
 /// The least MTU that protocols hear of: every IPv6 path carries it (RFC 8200 §5), and IPv4 paths that carry less are hardly found, whereas
 /// a forged ICMP message may say anything. Datagrams that do not fit then go in fragments.
 const LEAST: u16 = 1280;
 
-/// What is known of such paths.
+/// The known MTUs of such paths.
 #[derive(Default)]
 pub(super) struct PathMtus {
     /// `None`: not opened yet, or the system refuses.
@@ -33,8 +33,8 @@ impl PathMtus {
         PathMtus { netlink: Netlink::open().ok(), known: BTreeMap::new() }
     }
 
-    /// What to tell now, where `limited` are the addresses to which datagrams did not fit lately, and `mark` is the firewall mark
-    /// of what is sent.
+    /// The MTUs to report now, where `limited` are the addresses to which datagrams did not fit lately, and `mark` is
+    /// the firewall mark of the datagrams.
     pub(super) fn look(
         &mut self,
         now: Instant,

@@ -13,7 +13,7 @@ pub(super) fn is_wanted() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }
 
-/// What came of it: for each attempt that it succeeded, or why not.
+/// The result of each attempt: that it succeeded, or why not.
 pub(super) fn attempt(thread: &str) -> String {
     let read = File::open("/etc/passwd").map(drop);
     let beside = std::env::temp_dir().join(format!("adit-probe-{}-{thread}", std::process::id()));

@@ -20,7 +20,7 @@ pub(crate) struct SecondaryEndpoint {
     pub(crate) endpoint: EndpointId,
     /// Which datagrams are for it.
     pub(crate) recognises: fn(&[u8]) -> bool,
-    /// What they are, with the ids of the data plane.
+    /// The demultiplexer of its datagrams, with the ids of the data plane.
     pub(crate) demultiplexer: Arc<dyn Demultiplexer>,
 }
 

@@ -1,4 +1,4 @@
-//! What a driver sets up before it runs: the settings of its device, its sockets and listeners.
+//! The setup of a driver before it runs: the settings of its device, its sockets and listeners.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -53,7 +53,7 @@ pub(super) fn udp_options(config: &DriverConfig, device: &Device) -> UdpOptions 
     }
 }
 
-/// What carries out the tunnel's settings, in this process.
+/// The system that carries out the tunnel's settings, in this process.
 pub(super) fn system(config: &DriverConfig, routing: Routing) -> System {
     if config.tun.is_null {
         return System::Untouched;
@@ -110,7 +110,7 @@ impl Listening {
     }
 }
 
-/// What the sockets of an endpoint are bound with.
+/// The settings by which the sockets of an endpoint are bound.
 pub(super) struct Setup<'a> {
     pub(super) config: &'a DriverConfig,
     pub(super) device: &'a Device,
@@ -162,7 +162,7 @@ impl Setup<'_> {
         let DriverConfig { buffers, socket_routing, streams, .. } = self.config;
         let listener = Listener::bind(address, *buffers, *socket_routing)?;
         if streams.mark != 0 {
-            // What is accepted inherits it.
+            // Accepted connections inherit it.
             mark::set_to(listener.as_fd(), streams.mark)?;
         }
         Ok(listener)

@@ -18,8 +18,8 @@ use crate::poller::{Interest, Poller, Token};
 const PAUSE: Duration = Duration::from_millis(100);
 /// Looking takes at most one part in so many of the time, however many peers there are.
 const LOOKS_SHARE: u32 = 10;
-/// What a peer sent before it knew of the new address comes to the old one for a while, which then is its address again: so
-/// many more looks follow a change ...
+/// Datagrams that a peer sent before it knew of the new address come to the old one for a while, which then is its
+/// address again: so many more looks follow a change ...
 const MORE_LOOKS: u32 = 4;
 /// ... with so much time between them.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ pub(super) struct SourceCheck {
     heard: bool,
     /// Word of changes waits until then.
     rests_until: Instant,
-    /// What changed before the looks that are left.
+    /// The changes before the looks that are left.
     changes: RouteChanges,
     looks: u32,
     /// When the next of them is due.

@@ -1,7 +1,7 @@
 //! Which of our addresses datagrams came to: each has a number of its own at a socket, as if it were a socket.
 //!
-//! The numbers are the same for all data threads. What has one is sent from its address. They cost nothing where no socket
-//! was told to learn its local addresses.
+//! The numbers are the same for all data threads. Datagrams to a path with such a number are sent from its address. The
+//! numbers cost nothing where no socket was set to learn its local addresses.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -26,12 +26,13 @@ const MOST_DEVICES: usize = 4;
 /// Between two looks at a full table for addresses that could give way.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What a datagram's local address is known by.
+/// The number and the address by which a datagram's local address is known.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     /// The number that its path has in place of the socket's.
     pub(super) number: u32,
-    /// What is sent by that number leaves from here. `None`: from the address that the system chooses.
+    /// The address from which datagrams with that number leave. `None`: from the address that the system
+    /// chooses.
     pub(super) pinned: Option<Arc<PinnedSource>>,
 }
 
@@ -145,8 +146,8 @@ impl Sources {
         Some((entry.socket, entry.pinned.clone()))
     }
 
-    /// The local address that a number is of, and where datagrams to it arrived. `None`: what is sent by the number leaves from
-    /// the address that the system chooses, or arrived at more devices than are told apart.
+    /// The local address that a number is of, and where datagrams to it arrived. `None`: datagrams sent by the number
+    /// leave from the address that the system chooses, or they arrived at more devices than are told apart.
     pub(super) fn arrivals(&self, number: u32) -> Option<Arrivals> {
         let state = self.read();
         let entry = state.entries.get(&number).filter(|entry| entry.pinned.is_some())?;
@@ -208,8 +209,8 @@ impl State {
 }
 
 impl Socket {
-    /// Has the addresses give way that are not in use. What is still sent by their numbers leaves from the address that
-    /// the system chooses.
+    /// Has the addresses that are not in use give way. Datagrams that are still sent by their numbers leave from the
+    /// address that the system chooses.
     fn make_room(&mut self, entries: &mut BTreeMap<u32, Entry>, now: Instant) {
         if now < self.next_look {
             return;
@@ -316,7 +317,7 @@ mod tests {
         let first = number(&sources, 0, 0, 0);
         (1..most).for_each(|local| assert_ne!(number(&sources, 0, local, 0), 0));
         assert_eq!(number(&sources, 0, most, 1), 0, "full: the socket's own number");
-        // What is sent counts as use, too.
+        // Sent datagrams count as use, too.
         let kept = number(&sources, 0, 5, 100);
         let used = number(&sources, 0, 6, 0);
         sources.resolve(used, at(100));

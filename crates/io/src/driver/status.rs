@@ -1,4 +1,4 @@
-//! What the driver counts and shows.
+//! The driver's counters, and its part of `status`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,7 +28,7 @@ pub struct IoStatus {
     pub connections: usize,
     /// How full the tables and queues are that unauthenticated peers can fill.
     pub tables: Vec<TableUsage>,
-    /// What was lost in sockets and queues.
+    /// The losses in sockets and queues.
     pub losses: Losses,
 }
 
@@ -45,7 +45,7 @@ pub struct WorkerStatus {
     pub handed_over: u64,
 }
 
-/// What was lost on the way, since the start.
+/// The numbers of datagrams and packets that were lost on the way, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Sends of UDP datagrams that the system refused.
@@ -89,7 +89,7 @@ impl Losses {
     }
 }
 
-/// The same, while it is counted. Only rare paths touch these.
+/// The counters behind [`Losses`]. Only rare paths touch these.
 #[derive(Debug, Default)]
 pub(crate) struct LossCounters {
     pub(crate) udp_send: AtomicU64,

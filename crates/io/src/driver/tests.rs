@@ -56,7 +56,7 @@ enum Role {
     Server,
 }
 
-/// What a test hears of a driver.
+/// A message of a driver to its test.
 #[derive(Debug, PartialEq)]
 enum Heard {
     Event(String),
@@ -76,7 +76,7 @@ struct Toy {
     heard: Sender<Heard>,
     panics: bool,
     redirect: Option<Redirect>,
-    /// What each datagram takes.
+    /// The time that each datagram takes.
     slow: Duration,
 }
 
@@ -145,7 +145,7 @@ fn peer_events(role: Role, path: Path) -> [DataEvent<Codec>; 3] {
     ]
 }
 
-/// What the second byte of a first packet is. It is answered with itself.
+/// The second byte of a first packet. The answer is the datagram itself.
 const FIRST: u8 = 0xf1;
 
 fn is_first(datagram: &[u8]) -> bool {

@@ -176,7 +176,8 @@ impl Transports {
         self.sockets.get(&number)?.primary
     }
 
-    /// What tells apart the datagrams of a socket's primary. `None`: the data plane's own does, or it has none.
+    /// The demultiplexer of a socket's primary endpoint. `None`: the data plane's demultiplexer is in use, or there is
+    /// no primary endpoint.
     pub(super) fn demultiplexer(&self, number: u32) -> Option<Arc<dyn Demultiplexer>> {
         self.sockets.get(&number)?.demultiplexer.clone()
     }
@@ -397,7 +398,7 @@ impl Transports {
         }
     }
 
-    /// The same for all that have something waiting.
+    /// Writes what waits for all connections that have something waiting.
     pub(super) fn flush_all(&mut self) {
         self.busy.clone().into_iter().for_each(|id| self.flush(id));
     }

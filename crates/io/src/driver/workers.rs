@@ -1,4 +1,5 @@
-//! The workers, as the control thread sees them: which of them serves a peer, and what each must be told.
+//! The workers, as the control thread sees them: the worker that serves each peer, and the messages to each
+//! worker.
 //!
 //! A worker is a thread with a queue of the TUN device, a socket at each UDP address, and a pair of halves of
 //! the data plane. A peer is served by one worker, which alone has its sessions: no counter is used twice,
@@ -43,7 +44,7 @@ struct Served {
 }
 
 /// All workers; there is at least one. Peers and sessions have the endpoint's own ids here, and those of the data plane
-/// in what is told to the workers.
+/// in the messages to the workers.
 pub(super) struct Workers {
     all: Vec<Worker>,
     peers: BTreeMap<PeerId, Served>,
@@ -211,12 +212,12 @@ impl Workers {
         }
     }
 
-    /// Wakes those that were told something that they must act on at once.
+    /// Wakes the workers that have a message on which they must act at once.
     pub(super) fn wake(&self) {
         self.all.iter().for_each(|worker| worker.mail.wake_for_mail());
     }
 
-    /// Wakes those that were told anything and have not taken it.
+    /// Wakes the workers that have any message and have not taken it.
     pub(super) fn wake_for_rest(&self) {
         self.all.iter().for_each(|worker| worker.mail.wake_for_any());
     }
@@ -235,7 +236,8 @@ impl Workers {
         }
     }
 
-    /// The same for sockets that another endpoint has bound, whose datagrams of `own` are for this one.
+    /// Gives each worker sockets that another endpoint has bound, whose datagrams of `own` are for this
+    /// endpoint.
     pub(super) fn share_sockets(
         &self,
         number: u32,

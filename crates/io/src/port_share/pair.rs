@@ -19,7 +19,7 @@ pub(super) enum Side {
     Server,
 }
 
-/// What became of a pair.
+/// The result of a step of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// The other server has not accepted yet.
@@ -34,7 +34,7 @@ pub(super) enum Progress {
 
 struct End {
     stream: TcpStream,
-    /// What it brought and the other has not taken.
+    /// The bytes that it brought and the other end has not taken.
     brought: Vec<u8>,
     /// It brings no more.
     ended: bool,
@@ -61,7 +61,7 @@ impl End {
     }
 }
 
-/// What failed: to read from the one connection, or to write to the other.
+/// The operation that failed: to read from one connection, or to write to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failed {
     Read,
@@ -78,7 +78,7 @@ pub(super) struct Pair {
 impl Pair {
     /// A connection that was accepted, and one to the other server that has begun, and is to be watched until it is writable.
     pub(super) fn new(client: TcpStream, server: TcpStream) -> io::Result<Pair> {
-        // What the client sends meanwhile waits in its socket.
+        // Bytes that the client sends meanwhile wait in its socket.
         let client = End::new(client, None)?;
         Ok(Pair { client, server: End::new(server, Some(Interest::Write))?, is_open: false })
     }
@@ -130,7 +130,8 @@ impl Pair {
     }
 }
 
-/// What an end is to be waited for. Nothing is read from it while the other has not taken what it brought.
+/// The events that an end waits for. Nothing is read from it while the other end has not taken the bytes that
+/// it brought.
 fn wanted(own: &End, other: &End) -> Option<Interest> {
     match (!own.ended && own.brought.is_empty(), !other.brought.is_empty()) {
         (true, true) => Some(Interest::Both),

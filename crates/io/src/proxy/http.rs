@@ -16,10 +16,10 @@ const LONGEST_HEAD: usize = 16 << 10;
 /// ... and no more headers.
 const MOST_HEADERS: usize = 64;
 const AUTHENTICATION_REQUIRED: u16 = 407;
-/// What tinyproxy says of a wrong password (its reqs.c).
+/// The status of tinyproxy for a wrong password (its reqs.c).
 const UNAUTHORIZED: u16 = 401;
 
-/// What a proxy answered.
+/// The answer of a proxy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) code: u16,
@@ -148,14 +148,14 @@ pub(super) fn parse(head: &[u8]) -> Option<Answer> {
     })
 }
 
-/// What answers these challenges, in the value of a `Proxy-Authorization`.
+/// The credentials that answer these challenges, as the value of a `Proxy-Authorization`.
 pub(super) fn answer_to(
     challenges: &[String],
     allowed: HttpAuthentication,
     credentials: Option<&ProxyCredentials>,
     target: &str,
 ) -> io::Result<Zeroizing<String>> {
-    // What cannot be read is of a scheme that is not known here.
+    // A value that cannot be read is of a scheme that is not known here.
     let all: Vec<ChallengeRef<'_>> =
         challenges.iter().filter_map(|value| parse_challenges(value).ok()).flatten().collect();
     let of = |scheme: &'static str| {

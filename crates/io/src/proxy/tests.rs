@@ -11,7 +11,7 @@ use super::*;
 const TIMEOUT: Duration = Duration::from_secs(30);
 const HOST: (&str, u16) = ("vpn.example", 443);
 
-/// What a proxy does with a connection.
+/// The behaviour of a proxy on one connection.
 type Script = Box<dyn FnOnce(&mut TcpStream) + Send>;
 
 /// A proxy that serves as many connections as there are scripts.
@@ -67,7 +67,7 @@ fn socks_proxy(credentials: Option<ProxyCredentials>) -> Proxy {
     Proxy { host: "proxy".to_owned(), port: 1080, kind: ProxyKind::Socks, credentials }
 }
 
-/// What comes of a connection by such a proxy: what the remote says first, or the error.
+/// The result of a connection by such a proxy: the first bytes of the remote, or the error.
 fn connect(proxy: &Proxy, scripts: Vec<Script>) -> Result<String, String> {
     let (address, thread) = serve(scripts);
     let dial = |timeout| TcpStream::connect_timeout(&address, timeout);

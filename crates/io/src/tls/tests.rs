@@ -25,7 +25,7 @@ struct Ends {
     server: ServerConnection,
     at_client: Vec<u8>,
     at_server: Vec<u8>,
-    /// What the server says of the client's alerts.
+    /// The server's error after an alert of the client.
     refusal: Option<rustls::Error>,
 }
 
@@ -89,7 +89,7 @@ impl Ends {
         Ok(())
     }
 
-    /// What the client says of a handshake that fails; the server hears of it.
+    /// The client's error in a handshake that fails; the server receives the alert.
     fn failure(&mut self) -> String {
         let error = self.exchange(usize::MAX).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);

@@ -1,4 +1,4 @@
-//! What a UDP socket's buffer had no room for.
+//! The datagrams for which a UDP socket's buffer had no room.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -95,7 +95,7 @@ mod tests {
     fn a_full_socket_does_not_block_and_loses_nothing() {
         for gso in [true, false] {
             in_fresh_network(move || {
-                // What the slow device has not sent yet is charged to the socket's small buffer.
+                // Bytes that the slow device has not sent yet are charged to the socket's small buffer.
                 run("ip", "link set lo up");
                 run("tc", "qdisc add dev lo root tbf rate 1mbit burst 4000 limit 1000000");
                 let bind = |buffers, gso| {

@@ -10,11 +10,11 @@ use adit_sys::{Message, Received, SEND_BATCH};
 
 use super::{Backlog, Datagrams, Framing, PinnedSource, RECEIVE_SLOT, Sent, UdpSocket, ip, normalised};
 
-/// A message below this size leaves room for many of its kind in one call. What UDP_GRO gathers under load
-/// is larger, and better received into the same 64 KiB again and again, which stay in the cache.
+/// A message below this size leaves room for many of its kind in one call. A message that UDP_GRO gathers
+/// under load is larger, and better received into the same 64 KiB again and again, which stay in the cache.
 const SMALL: usize = 8 * 1024;
 
-/// What one receive brought, and what that says about the next.
+/// The messages of one receive, and whether the next receive asks for many.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     found: Vec<Received>,

@@ -208,7 +208,7 @@ mod tests {
                     let answered = sender.recv_from(&mut [0; 9]).unwrap().1;
                     assert_eq!(answered, SocketAddr::new(home, port));
                 }
-                // What is written to another address still arrives.
+                // A datagram to another address still arrives.
                 let sender = Plain::bind("127.0.0.1:0").unwrap();
                 sender.send_to(&datagram(7, 0), ("127.0.0.1", port)).unwrap();
                 assert!(wait_readable(&group[0]).unwrap() && receive(&group[0]).is_some());

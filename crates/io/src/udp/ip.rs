@@ -154,7 +154,8 @@ mod tests {
     /// For experiments (RFC 3692).
     const PROTOCOL: u8 = 253;
 
-    /// What one receive after the other brings, until `count` datagrams came, and how many receives it took.
+    /// The datagrams of one receive after the other, until `count` datagrams came, and the number of
+    /// receives.
     fn receive(socket: &UdpSocket, count: usize) -> (Vec<(Vec<u8>, Received)>, usize) {
         let mut buffer = vec![0; RECEIVE_BUFFER];
         let (mut gathered, mut all, mut calls) = (Gathered::default(), Vec::new(), 0);

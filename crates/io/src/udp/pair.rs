@@ -45,7 +45,7 @@ pub(crate) struct UdpPair {
     pub(crate) port: u16,
     /// One for each worker.
     pub(crate) ipv4: Vec<UdpSocket>,
-    /// The same for IPv6; `None` on a machine without it.
+    /// The IPv6 sockets; `None` on a machine without it.
     pub(crate) ipv6: Option<Vec<UdpSocket>>,
 }
 

@@ -15,7 +15,7 @@ use crate::proxy::Association;
 /// The longest UDP message over IPv4; over IPv6 it may be longer.
 const LONGEST_MESSAGE: usize = 65_507;
 
-/// What a relay adds to each datagram.
+/// The relay of a socket, and the header that it puts before each datagram.
 #[derive(Debug)]
 pub struct Relay {
     header: Vec<u8>,
@@ -29,7 +29,7 @@ impl Relay {
         Relay { header, connection }
     }
 
-    /// What each datagram begins with.
+    /// The header of each datagram.
     pub fn header(&self) -> &[u8] {
         &self.header
     }
@@ -63,7 +63,7 @@ impl Relay {
         used > 0 && message.segment > 0
     }
 
-    /// The same for what one receive brought.
+    /// Strips the header from all messages that one receive brought.
     pub(super) fn strip_all(&self, buffer: &mut [u8], found: &mut Vec<Received>) {
         found.retain_mut(|message| self.strip(buffer, message));
     }
@@ -78,7 +78,7 @@ impl UdpSocket {
         self
     }
 
-    /// The same for a relay that a proxy gave.
+    /// The socket, with its datagrams going by a relay that a proxy gave.
     pub(crate) fn by_association(self, association: Association) -> Self {
         self.by_relay(Some(Relay::new(association.header, association.connection)))
     }

@@ -229,7 +229,7 @@ fn what_one_path_refuses_holds_for_that_path_alone() {
     let [narrow, plain, other]: [SocketAddr; 3] =
         ["192.0.2.1:9", "192.0.2.2:9", "192.0.2.3:9"].map(|address| address.parse().unwrap());
     assert!(socket.learn(&io::Error::from_raw_os_error(libc::EMSGSIZE), 1300, narrow));
-    // What older kernels say of a device without checksum offload.
+    // The error of older kernels for a device without checksum offload.
     assert!(socket.learn(&io::Error::from_raw_os_error(libc::EIO), 500, plain));
     let longest = [narrow, plain, other].map(|to| socket.longest_segment(to));
     assert_eq!(longest, [1299, 0, usize::from(u16::MAX)]);

@@ -14,13 +14,13 @@ pub(super) const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 /// Datagrams handled before mails are taken again.
 const DATAGRAM_BATCH: usize = 32;
 
-/// What waits for its turn.
+/// A control datagram, or an end of a connection, that waits for its turn.
 #[derive(Clone, Debug)]
 pub(super) enum Waiting {
     Datagram(Path, Vec<u8>),
     /// A connection is broken, and why.
     Broken(ConnectionId, String),
-    /// What came on a connection is not cut into records, and why not.
+    /// The bytes of a connection cannot be cut into records, and why.
     NotFramed(ConnectionId, String),
 }
 

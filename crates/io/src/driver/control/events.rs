@@ -1,4 +1,4 @@
-//! What the protocol wants of the data plane, the driver and the program.
+//! The protocol's events for the data plane, the driver and the program.
 
 use adit_core::{DataEvent, Event, EventOf, Install, PeerOrder, Protocol};
 

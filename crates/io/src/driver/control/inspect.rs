@@ -1,4 +1,4 @@
-//! What status shows of the driver.
+//! The part of `status` that is about the driver.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ use crate::driver::status::IoStatus;
 use crate::offload::{OffloadState, OffloadStatus};
 use crate::staged_queue::StageUsage;
 
-/// What waits in each queue of control datagrams.
+/// The names of the queues of control datagrams, as `status` shows them.
 const STAGES: [(&str, HandshakeStage); 3] = [
     ("control datagrams of known peers", HandshakeStage::Established),
     ("control datagrams with cookies", HandshakeStage::Returning),
@@ -21,7 +21,7 @@ const STAGES: [(&str, HandshakeStage); 3] = [
 
 impl<P: Protocol> Control<'_, P> {
     pub(super) fn inspect(&mut self, inspection: Inspection<P>) {
-        // What the protocol says of its peers is then as new as the snapshot.
+        // The numbers that the protocol gives of its peers are then as new as the snapshot.
         self.tell_totals(clock());
         let (snapshot, workers) = self.workers.snapshot();
         let (tun_read_bytes, tun_written_bytes) = self.network.link.bytes();

@@ -38,7 +38,7 @@ pub(super) struct Sockets {
     pub(super) next_send_complaint: Instant,
 }
 
-/// What [`Sockets`] are made with.
+/// The arguments of [`Sockets`].
 pub(super) struct SocketOptions {
     pub(super) udp: UdpOptions,
     pub(super) mark: u32,
@@ -136,7 +136,7 @@ impl<P: Protocol> Control<'_, P> {
         self.workers.wake();
     }
 
-    /// Sends by these sockets from now on, which the protocol is told of.
+    /// Sends by these sockets from now on, and notifies the protocol of them.
     pub(super) fn know_sockets(&mut self, (number, sockets): Numbered) {
         if let Some(local) = sockets.first().and_then(|socket| socket.local_address().ok()) {
             self.protocol.handle_command(clock(), Command::SocketBound { socket: number, local });
@@ -144,7 +144,7 @@ impl<P: Protocol> Control<'_, P> {
         self.sockets.open.insert(number, sockets);
     }
 
-    /// Sends by sockets of that port from now on, which the protocol is told of.
+    /// Sends by sockets of that port from now on, and notifies the protocol of them.
     pub(super) fn know_bound(&mut self, port: usize, numbered: Numbered) {
         let Sockets { ports, sources, .. } = &self.sockets;
         if ports.get(port).is_some_and(Binder::learns_local_addresses) {

@@ -54,7 +54,7 @@ impl<P: Protocol> Control<'_, P> {
             self.complete(settings, &own);
             return;
         }
-        // What leads into a tunnel that comes back stays meanwhile: nothing leaves beside it.
+        // The routes into a tunnel that comes back stay meanwhile, so that no packet leaves beside it.
         let first = if self.network.stages.complete { own } else { of_device(&own) };
         if let Err(reason) = self.up(&first) {
             return self.protocol.handle_command(clock(), Command::NotUp { reason });
@@ -90,7 +90,8 @@ impl<P: Protocol> Control<'_, P> {
         let result = self.up(own);
         let is_up = result.is_ok();
         if !is_up && self.network.stages.execution.in_stages && !self.network.stages.complete {
-            // Of a tunnel that was not up before the device stays. What was set of the rest would lead nowhere.
+            // The device of a tunnel that was not up before stays; the other settings are removed, as packets would not
+            // reach a peer by them. What was set of the rest would lead nowhere.
             let _ = self.up(&of_device(own));
         }
         // After a failure what was set before stays for the next attempt, too.

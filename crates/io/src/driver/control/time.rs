@@ -1,4 +1,4 @@
-//! What happens by the clock: totals, looks at the device, the protocol's timers.
+//! The work that is due by the clock: totals, looks at the device, the protocol's timers.
 
 use adit_core::{Instant, Notice, Protocol, Severity};
 

@@ -12,7 +12,7 @@ use crate::udp::{PinnedSource, UdpSocket};
 /// Datagrams that leave at once: as many as one system call takes.
 const FULL: usize = adit_sys::SEND_BATCH;
 
-/// What waits to be sent.
+/// The control datagrams that wait to be sent.
 #[derive(Debug, Default)]
 pub(super) struct TransmitQueue {
     gathers: bool,

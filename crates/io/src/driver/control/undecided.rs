@@ -27,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// So many bytes decide ([`Demultiplexer::begins_stream`]).
 const DECIDING: usize = 3;
 
-/// What forwards connections that are not of the protocol.
+/// The forwarder of connections that are not of the protocol.
 pub(crate) enum Sharing {
     /// A thread of this process.
     Own(Forwarder),

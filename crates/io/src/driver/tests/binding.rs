@@ -44,7 +44,7 @@ pub(super) fn run_bound(
     (Running { handle, heard, addresses, thread }, sockets)
 }
 
-/// Orders a binding, and waits for what comes of it. The protocol is told by the answer itself.
+/// Orders a binding, and waits for its result. The callback of the answer passes the result on.
 pub(super) fn bind(running: &Running, binding: UdpBinding) -> io::Result<UdpSockets> {
     let (tell, told) = channel();
     let answer = move |toy: &mut Toy, _: Instant, outcome: io::Result<UdpSockets>| {
@@ -168,7 +168,8 @@ fn a_mark_that_is_not_allowed_is_refused_with_the_systems_number() {
     });
 }
 
-/// What waits for the protocol while the sockets are replaced is not lost, and is answered by the new ones.
+/// Datagrams that wait for the protocol while the sockets are replaced are not lost, and are answered by the
+/// new ones.
 #[test]
 fn what_came_by_the_old_sockets_is_told_as_if_by_the_new_ones() {
     in_fresh_network(|| {

@@ -23,7 +23,7 @@ const NO_NUMBER: u32 = u32::MAX;
 const COUNTER_LEN: usize = 8;
 const CIPHER: Cipher = Cipher::Aes256Gcm;
 
-/// What is in front of the counter.
+/// The bytes in front of the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header {
     /// The peer's number at the server.

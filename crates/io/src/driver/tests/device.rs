@@ -164,7 +164,7 @@ fn a_device_that_is_deleted_ends_the_tunnel_in_order() {
     });
 }
 
-/// An application hears at once that there is nobody.
+/// An application learns at once that no peer has the address.
 #[test]
 fn packets_without_a_peer_are_answered_if_asked_for() {
     in_fresh_network(|| {

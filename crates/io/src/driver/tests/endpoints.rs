@@ -6,7 +6,7 @@ use super::workers::{Many, Marks, inner, look, session, udp_packet};
 use super::*;
 use crate::driver::ids::EndpointId;
 
-/// What is added to the numbers of the clients on TCP for their inner addresses.
+/// The number that is added to the numbers of the clients on TCP for their inner addresses.
 const ON_TCP: u8 = 50;
 
 /// An endpoint at work.
@@ -202,7 +202,8 @@ fn peers_of_two_endpoints_reach_each_other_and_one_endpoint_outlives_the_other()
                 assert_eq!(clients[to].receive(), all[from]);
             }
         }
-        // The same ids at both, each with its own clients: 5 packets to the device and one to each other.
+        // Both endpoints have the same ids, each with its own clients: 5 packets to the device and one to
+        // each other.
         udp.first_opened([0, 1]);
         tcp.first_opened([0, 1]);
         for endpoint in [&udp, &tcp] {
@@ -217,7 +218,7 @@ fn peers_of_two_endpoints_reach_each_other_and_one_endpoint_outlives_the_other()
             busy.join().unwrap();
         });
         through_the_device(&mut clients[2..], 3);
-        // What its clients send comes to nobody.
+        // Datagrams of its clients reach no endpoint.
         let Wire::Udp(socket) = &clients[0].wire else { unreachable!() };
         let _ = socket.send(&[CONTROL, 0, 0]);
         socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();

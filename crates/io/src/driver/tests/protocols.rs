@@ -17,7 +17,7 @@ const OWN: &str = "192.0.2.1:1194";
 const OTHER: &str = "192.0.2.1:4500";
 /// The initiator's inner address.
 const INITIATOR: [u8; 4] = [10, 9, 0, 2];
-/// Nobody's address in the device's network.
+/// An address in the device's network that no peer has.
 const NOBODY: &str = "10.9.0.99:9";
 
 /// A driver for the other protocol, which has the senders of packets told that cannot be carried.
@@ -35,7 +35,7 @@ fn join_other(listen: Option<&str>, device: &SharedDevice) -> Driver<ToyEndpoint
     driver
 }
 
-/// The first peer is nobody, so that the second worker serves the initiator.
+/// The first peer does not exist, so that the second worker serves the initiator.
 fn run_responder(driver: Driver<ToyEndpoint>) -> End {
     let unused = PeerSettings::new(9, [9; 32], Vec::new());
     let initiator = PeerSettings::new(7, [7; 32], vec![IpNet::from(IpAddr::from(INITIATOR))]);
@@ -77,7 +77,7 @@ fn application(far: &Far) -> UdpSocket {
     socket
 }
 
-/// Whether the sender of a packet for nobody is told so within a moment.
+/// Whether the sender of a packet that no peer takes gets an error within a moment.
 fn is_told() -> bool {
     let socket = UdpSocket::bind("10.9.0.1:0").unwrap();
     socket.connect(NOBODY).unwrap();
@@ -202,7 +202,7 @@ fn two_protocols_on_one_port_reach_each_other_and_either_outlives_the_other() {
                 own.stop();
             } else {
                 own.stop();
-                // What is for the one that ended is for nobody.
+                // Datagrams for the endpoint that ended reach no endpoint.
                 goes.send(&[CONTROL, 5, 0]).unwrap();
                 goes.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
                 assert!(goes.recv(&mut [0; 10]).is_err());

@@ -52,7 +52,7 @@ fn records_pass_within_tls_behind_the_preamble() {
         server.write_all(&[CONTROL, 9]).unwrap();
         running.wait_for(|heard| matches!(heard, Heard::Datagram(_, bytes) if *bytes == [CONTROL, 9]));
         running.stop();
-        // What was written last arrives, and then the word that nothing more comes.
+        // The bytes that were written last arrive, and then the end of the stream.
         let mut rest = Vec::new();
         server.read_to_end(&mut rest).unwrap();
     });

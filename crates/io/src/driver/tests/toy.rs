@@ -1,5 +1,5 @@
-//! Two drivers with the small protocol of `adit-toy`, which the driver does not know: a responder that is told no
-//! endpoint, with two workers, and an initiator in another network namespace.
+//! Two drivers with the small protocol of `adit-toy`, which the driver does not know: a responder whose configuration
+//! names no endpoint, with two workers, and an initiator in another network namespace.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ type Event = EventOf<Endpoint>;
 /// The responder's sockets: for control messages alone, and for data.
 const CONTROL: &str = "192.0.2.1:500";
 const DATA: &str = "192.0.2.1:4500";
-/// What the selectors have.
+/// The port in the selectors.
 pub(super) const PORT: u16 = 7000;
-/// What the responder may send, and the initiator must not receive.
+/// The port to which the responder may send, but at which the initiator must not receive.
 const REFUSED_BY_RECEIVER: u16 = 7001;
 const REFUSED_BY_SENDER: u16 = 9;
 /// The responder's number of the initiator, which the second worker serves.
@@ -33,7 +33,7 @@ pub(super) struct End {
     thread: JoinHandle<Result<Ended, DriverError>>,
 }
 
-/// What an end shows.
+/// The state of an end.
 pub(super) struct Look {
     /// Those that are up.
     peers: Vec<PeerInfo<()>>,
@@ -113,7 +113,7 @@ impl End {
     }
 }
 
-/// What both ends agree on: the inner address of the other one, and ports.
+/// The settings that both ends agree on: the inner address of the other end, and ports.
 fn pair(local: &str, remote: &str, last_port: u16) -> PeerSettings {
     let any = Selector::between(local.parse().unwrap(), remote.parse().unwrap());
     let to_remote = Selector { protocol: Some(17), remote_ports: PORT..=last_port, ..any.clone() };
@@ -173,7 +173,8 @@ pub(super) fn application(address: &str) -> UdpSocket {
     socket
 }
 
-/// A thread in a network namespace of its own, which does what it is told. Sockets from there work in any thread.
+/// A thread in a network namespace of its own, which runs the closures that it is sent. Sockets from there work in any
+/// thread.
 pub(super) struct Far {
     work: Sender<Box<dyn FnOnce() + Send>>,
     thread: JoinHandle<()>,
@@ -272,8 +273,8 @@ fn a_protocol_that_the_driver_does_not_know() {
     });
 }
 
-/// What is not selected is dropped and counted: at the end that sends it, or at the one that receives it. The selectors of
-/// one end are wider than those of the other.
+/// A packet that is not selected is dropped and counted: at the end that sends it, or at the one that receives it. The
+/// selectors of one end are wider than those of the other.
 fn ports(responder: &End, initiator: &End, far: &Far) {
     let near_other = UdpSocket::bind("10.9.0.1:8000").unwrap();
     let far_other = far.run(|| UdpSocket::bind("10.9.0.2:8000").unwrap());

@@ -57,7 +57,7 @@ fn a_peer_has_a_device_of_its_own() {
         assert!(through_own.iter().all(|bytes| *bytes > 1 << 20), "{through_own:?}");
         assert!(through_main[0] < 10_000 && through_main[1] == 0, "{through_main:?}");
 
-        // What is deleted by another program carries nothing, and the tunnel goes on.
+        // A device that another program deleted carries nothing, and the tunnel goes on.
         ip("link del own0");
         assert_eq!(responder.worker_packets().len(), 2);
         initiator.stop();

@@ -47,7 +47,7 @@ fn two_sessions_of_a_peer_seal_at_once() {
         exchange(b"the first");
         assert_eq!(initiator.peer().rekeys, 0);
 
-        // What no series has is refused where it is sent.
+        // A packet that no series selects is refused where it is sent.
         far_sockets[1].send_to(b"no", near[1].local_addr().unwrap()).unwrap();
         let dropped = || initiator.look().snapshot.egress.dropped(DropReason::NotSelected);
         assert!((0..2000).any(|_| {

@@ -21,7 +21,7 @@ fn transfer(transport: Transport, offloads: OffloadSwitches, total: usize) {
             running.wait_for(|heard| matches!(heard, Heard::Datagram(..)));
             let stream = TcpStream::connect("10.9.0.1:5000").unwrap();
             exchange(stream, total);
-            // What was sent may still be on its way.
+            // Sent data may still be on its way.
             wait.recv().unwrap();
             running.stop();
         });

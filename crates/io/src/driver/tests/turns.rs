@@ -8,7 +8,8 @@ use super::*;
 
 /// Datagrams that wait before another comes.
 const CLIENTS: u8 = 200;
-/// What the protocol takes for each: for half of them more than a slow machine takes to send them all.
+/// The time that the protocol takes for each: for half of them more than a slow machine takes to send them
+/// all.
 const SLOW: Duration = Duration::from_millis(6);
 
 fn number_of(heard: &Heard) -> Option<u8> {

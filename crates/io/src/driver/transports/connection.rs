@@ -19,13 +19,13 @@ pub(in crate::driver) struct Connection {
     pub(in crate::driver) path: Path,
     /// The start of a record, or of the preamble, whose end has not come yet.
     pub(in crate::driver) partial: Vec<u8>,
-    /// What comes before the records, until it is complete.
+    /// The preamble before the records, until it is complete.
     pub(super) preamble: Option<Arc<dyn Preamble>>,
     /// Nothing is read any more when it is closing or the other end is gone.
     pub(in crate::driver) reading: bool,
     writer: Writer,
     tls: Option<TlsStream>,
-    /// What the poller waits for.
+    /// The events that the poller waits for.
     watched: Option<Interest>,
     /// When it is closed even if something still waits.
     pub(super) closing: Option<Instant>,
@@ -51,7 +51,7 @@ impl Connection {
         }
     }
 
-    /// Begins TLS. What is written from now on waits until the server has proved who it is.
+    /// Begins TLS. Bytes that are written from now on wait until the server has proved who it is.
     pub(super) fn begin_tls(&mut self, client: &TlsClient) -> io::Result<()> {
         self.tls = Some(client.begin()?);
         self.send_sealed()
@@ -72,7 +72,7 @@ impl Connection {
     /// Writes records, if no more than `limit` bytes wait.
     pub(super) fn write(&mut self, records: &[u8], limit: usize) -> io::Result<Taken> {
         let Some(tls) = &mut self.tls else { return self.writer.write(records, limit) };
-        // What was encrypted cannot be dropped any more.
+        // Encrypted records cannot be dropped any more.
         if self.writer.waiting() > limit {
             return Ok(Taken::Full);
         }
