@@ -6,11 +6,11 @@ use std::thread;
 
 use rustix::process::setsid;
 
-/// What it says on its standard output when it is ready, and nothing before.
+/// The line on its standard output by which it reports that it is ready; it writes nothing before.
 const READY: &[u8] = b"\n";
 
-/// Starts that process, and waits until it is ready: true, or has ended: false. What it writes to its standard error
-/// meanwhile goes to that of this process, if it is piped.
+/// Starts that process, and waits until it is ready: true, or has ended: false. Its standard error meanwhile goes to
+/// that of this process, if it is piped.
 ///
 /// # Errors
 /// When it cannot be started.

@@ -1,5 +1,5 @@
-//! Files that are endpoints of one tunnel: those that name the same device, if one of them leads. What they must agree on, and what
-//! they share.
+//! Files that are endpoints of one tunnel: those that name the same device, if one of them leads. This module has the
+//! settings on which they must agree, and the things that they share.
 
 mod binding;
 

@@ -36,7 +36,7 @@ pub fn say(text: impl Display) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 
-/// Says it on the standard error. What does not read it there keeps the program from ending for a moment only.
+/// Says it on the standard error. A reader that does not read it there delays the end of the program for a moment only.
 pub fn tell(why: impl Display) {
     let text = format!("adit: {why}\n");
     let (done, written) = mpsc::sync_channel(1);

@@ -67,10 +67,10 @@ impl fmt::Display for AddressFamily {
     }
 }
 
-/// Something that one tunnel of the machine alone can have.
+/// Something that only one tunnel of the machine can have at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
-    /// What it is.
+    /// Its kind.
     pub kind: ResourceKind,
     /// The endpoints of one tunnel can have it together.
     pub(crate) shared_by_endpoints: bool,

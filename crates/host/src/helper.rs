@@ -37,8 +37,8 @@ impl HelperOf {
 pub fn start(of: &HelperOf, policy: Policy, in_background: bool) -> Result<Helper, String> {
     let start = || {
         let mut command = Command::new(std::env::current_exe()?);
-        // What a terminal sends to all of us is for the tunnel alone.
-        // The program may have the name of another personality.
+        // A terminal's signals, which it sends to the whole process group, are for the tunnel alone. The
+        // program may have the name of another personality.
         command.arg0(PROGRAM).args(of.arguments()).process_group(0);
         if in_background {
             command.stdout(Stdio::null()).stderr(Stdio::null());

@@ -31,7 +31,7 @@ pub struct Logger {
 /// Hears each line that is written. It must not wait for anything, nor write lines itself.
 pub type Listener = Box<dyn FnMut(Severity, &str) + Send>;
 
-/// What all copies share.
+/// The state that all copies share.
 struct Shared {
     writer: Arc<Writer>,
     /// The tunnel's name, which begins each line where the process runs several tunnels.
@@ -39,12 +39,12 @@ struct Shared {
     manner: Manner,
     /// Lines go where the user who started the tunnel does not see them (a file or the system's log).
     elsewhere: bool,
-    /// What takes the lines does not stamp them itself.
+    /// The reader of the lines does not stamp them itself.
     may_be_stamped: bool,
     stamped: bool,
     /// How many lines that are alike may follow each other (`mute`).
     mute: Option<u32>,
-    /// What the last line was like, and how many there were in a row.
+    /// The text of the last line, and the number of such lines in a row.
     last: String,
     row: u32,
     listener: Option<Listener>,

@@ -34,7 +34,7 @@ impl Notifier {
         Notifier { name: has_others.then(|| name.to_owned()) }
     }
 
-    /// What to show for it.
+    /// Shows a text as the status of the tunnel.
     pub fn status(&self, text: &str) {
         match &self.name {
             Some(name) => status(&format!("{name}: {text}")),

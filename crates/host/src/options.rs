@@ -14,7 +14,7 @@ pub struct Options {
     pub exit_with_first: bool,
     /// The file to which name servers are written, in place of systemd-resolved and /etc/resolv.conf.
     pub resolv_conf: Option<PathBuf>,
-    /// What the kill switch keeps in; `None`: there is none.
+    /// The traffic that the kill switch keeps in; `None`: there is none.
     pub kill_switch: Option<KillSwitchScope>,
     /// The offloads that may be used.
     pub offloads: OffloadSwitches,
@@ -48,7 +48,7 @@ impl Options {
     }
 }
 
-/// What the kill switch keeps in.
+/// The traffic that the kill switch keeps in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum KillSwitchScope {
     /// All.

@@ -1,4 +1,5 @@
-//! What the process may do: `user` and `group`, the helper that keeps what is needed later, and the sandbox.
+//! The rights of the process: `user` and `group`, the helper that keeps the rights needed later, and the
+//! sandbox.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,7 +7,7 @@ use adit_core::{EventOf, Protocol, TunnelSettings};
 use adit_guard::{Account, Confined};
 use adit_io::Observer;
 
-/// What was given up, once it was: `adit status` shows it.
+/// The rights that were given up, once they were: `adit status` shows them.
 pub type Confinement = Arc<OnceLock<Confined>>;
 
 /// Gives up the rights of the process: for good, in all threads.

@@ -207,7 +207,7 @@ fn run_caught(runnable: Runnable<'_>, member: Member<'_>) -> Result<(), Failure>
     })
 }
 
-/// What the tunnels are called: their files' names without the endings, with numbers where two are the same.
+/// The names of the tunnels: their files' names without the endings, with numbers where two are equal.
 fn names(files: &[PathBuf]) -> Vec<String> {
     let mut taken = BTreeSet::new();
     let name = |file: &PathBuf| {

@@ -29,9 +29,9 @@ pub use script::{Script, ScriptFile, ScriptId, ScriptOutcome, ScriptPriority};
 const MOST_AT_ONCE: usize = 8;
 /// Of these, for peers of one IPv4 address or IPv6 /48: the rest is for others, however long these take.
 const MOST_OF_ONE_SOURCE: usize = 6;
-/// Processes at once with those that were told to end.
+/// Processes at once, with those that were sent SIGTERM.
 const MOST_WITH_ENDING: usize = 16;
-/// How long a script has to end that was told to by SIGTERM, before SIGKILL.
+/// The time between SIGTERM and SIGKILL for a script that does not end.
 const END_TIME: Duration = Duration::from_secs(1);
 /// How often a running script is looked at, and a file that will hold an answer.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -128,7 +128,7 @@ struct Running {
     until: Instant,
 }
 
-/// A script that was told to end, and is killed after a while. Its result is discarded.
+/// A script that was sent SIGTERM, and is killed after a while. Its result is discarded.
 struct Ending {
     run: ScriptRun,
     kill_at: Instant,

@@ -13,7 +13,7 @@ use signal_hook::low_level::{emulate_default_handler, unregister};
 
 use super::terminal::Waiting;
 
-/// What a person at a terminal, or its loss, sends to end a program.
+/// The signals by which a person at a terminal, or its loss, ends a program.
 const ENDS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
 /// Signals before there are tunnels: each ends the program by its default action, but not before what must not be left
@@ -90,7 +90,7 @@ impl Waiting for StartupSignals {
     }
 }
 
-/// What a signal asks of each tunnel.
+/// The order of a signal to each tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// End, with the exit notice (SIGTERM, SIGINT).
@@ -117,7 +117,7 @@ struct Receivers {
 }
 
 impl Tunnels {
-    /// One more. It ends at once if the others were told to end before.
+    /// Adds a tunnel. It ends at once if the others were ordered to end before.
     pub fn add(&self, mut receiver: Receiver) {
         let mut receivers = self.lock();
         if receivers.stopping {

@@ -15,7 +15,7 @@ use super::terminal::Terminal;
 use crate::background;
 use crate::log::Logger;
 
-/// What the tunnels of a process share until they run.
+/// The resources that the tunnels of a process share until they run.
 pub struct Startup {
     /// Signals, until the tunnels take them.
     pub early: StartupSignals,
@@ -139,7 +139,7 @@ pub struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    /// What it shares with the others.
+    /// The resources that it shares with the other tunnels.
     pub fn startup(&self) -> &'a Startup {
         self.startup
     }

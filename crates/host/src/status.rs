@@ -81,7 +81,7 @@ impl Drop for Socket {
     }
 }
 
-/// What is shown beside what the driver and the protocol say.
+/// The parts of the status that neither the driver nor the protocol has.
 pub struct Beside {
     /// The certificates and lists that have expired or will soon.
     pub expiring: Option<Box<dyn Fn() -> Vec<Expiring> + Send>>,

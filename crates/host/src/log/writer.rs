@@ -19,7 +19,7 @@ const MAX_BYTES: usize = 1 << 20;
 const TOGETHER: Duration = Duration::from_millis(10);
 /// When so many lines wait, the thread is woken before that time is over.
 const MANY_LINES: usize = MAX_LINES / 4;
-/// Bytes that one call writes at most, unless one line is longer: so many are not mixed with what other processes write to
+/// Bytes of one write at most, unless one line is longer: so many are not mixed with the output of other processes to
 /// the same pipe (POSIX, `PIPE_BUF`).
 const PIECE: usize = 4096;
 
@@ -73,7 +73,7 @@ fn write_error(text: &str) -> io::Result<()> {
 /// One line.
 pub(super) struct Line {
     pub(super) severity: Severity,
-    /// What stands before the text where the system's log does not put it: the time, the severity.
+    /// The text before the line where the system's log does not add it: the time, the severity.
     pub(super) start: String,
     pub(super) text: String,
 }
@@ -285,7 +285,7 @@ mod tests {
         writer.flush(SOON);
         drop(writer);
         let text = reading.join().unwrap().unwrap();
-        // What is missing is told where it is missing.
+        // The log counts missing lines at the place where they are missing.
         let mut next = 0;
         for line in text.lines().take_while(|line| *line != "the last") {
             match line.strip_prefix("warning: ").and_then(|rest| rest.split_once(' ')) {

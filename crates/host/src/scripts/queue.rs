@@ -98,7 +98,7 @@ struct Turns {
     parts: BTreeMap<SourcePrefix, Turns>,
     /// The parts, the one whose turn is next in front.
     order: VecDeque<SourcePrefix>,
-    /// What is of no narrower prefix, oldest first.
+    /// The scripts of this prefix and of no narrower one, oldest first.
     items: VecDeque<ScriptId>,
 }
 
@@ -202,7 +202,8 @@ mod tests {
         assert_eq!((order.len(), queue.turns.is_empty()), (105, true));
     }
 
-    /// That an address is gone is told before that another client has it, whose source has its turn earlier.
+    /// The script about a lost address runs before the script about another client that gets the address,
+    /// even if that client's source has its turn earlier.
     #[test]
     fn scripts_about_one_network_keep_their_order() {
         let mut queue = Queue::new("scripts");

@@ -21,7 +21,7 @@ pub enum ScriptPriority {
     Unauthenticated,
     /// About a peer that has.
     Authenticated,
-    /// About the end of something that a script was told of before. Without it, accounting and firewalls keep what is over.
+    /// The end of something about which a script ran before. Without it, accounting and firewalls keep what is over.
     End,
 }
 
@@ -48,8 +48,8 @@ pub struct Script {
     /// The network that it tells of. It begins only when all scripts that tell of the same network, and which were asked
     /// for before it, have ended; and one script at once tells of any.
     pub in_order: Option<IpNet>,
-    /// Another script, which put its answer off: this one gets the environment variables that name the other's
-    /// files, so that it can give the answer in its place.
+    /// Another script, which put its answer off: this script gets the environment variables that name the files of the
+    /// other script, so that it can answer in its place.
     pub beside: Option<ScriptId>,
     /// After this long it is killed.
     pub timeout: Duration,

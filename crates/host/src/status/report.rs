@@ -38,7 +38,7 @@ pub struct Report {
     pub received: Direction,
     /// The threads that move packets.
     pub workers: Vec<Worker>,
-    /// What was lost outside the data plane, by reason.
+    /// The losses outside the data plane, by reason.
     pub losses: BTreeMap<String, u64>,
     /// The peers that are connected.
     pub peers: Vec<Peer>,
@@ -51,7 +51,8 @@ pub struct Report {
     /// Certificates and revocation lists that have expired or will in less than 60 days.
     #[serde(default)]
     pub expiring: Vec<Expiring>,
-    /// What keeps the process from files, programs and rights: `bounding-set`, `landlock`, `seccomp`.
+    /// The layers that keep the process from files, programs and rights: `bounding-set`, `landlock`,
+    /// `seccomp`.
     #[serde(default)]
     pub sandbox: BTreeMap<String, Switch>,
 }
@@ -59,7 +60,7 @@ pub struct Report {
 /// How full a table is that unauthenticated peers can fill.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
-    /// What its entries are.
+    /// The name of its entries.
     pub name: String,
     /// The number of its entries.
     pub entries: usize,
@@ -69,7 +70,7 @@ pub struct Table {
     pub limit: usize,
     /// Entries that made room for others, since the start.
     pub evicted: u64,
-    /// What was not taken, since the start.
+    /// Entries that were not taken, since the start.
     pub refused: u64,
 }
 
@@ -91,10 +92,10 @@ impl fmt::Display for Table {
     }
 }
 
-/// What expires.
+/// A certificate or a revocation list that expires.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expiring {
-    /// What it is.
+    /// Its name.
     pub what: String,
     /// Last moment of validity, RFC 3339.
     pub at: String,
