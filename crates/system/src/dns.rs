@@ -27,8 +27,8 @@ const RESOLVED_STUBS: [IpAddr; 2] =
 /// Where systemd-resolved lists the name servers that it asks.
 const RESOLVED_UPLINKS: &str = "/run/systemd/resolve/resolv.conf";
 
-/// The system's name servers, as far as this tunnel changed them. What was changed is changed back when this
-/// value is dropped.
+/// The system's name servers, as far as this tunnel changed them. The changes are undone when this value is
+/// dropped.
 #[derive(Debug)]
 pub struct NameServers {
     device: u32,

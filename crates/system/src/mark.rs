@@ -9,8 +9,7 @@ use adit_core::DeviceName;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockRef, Socket, Type};
 
-/// `adit` in ASCII. All tunnels share it, so that the datagrams of one do not go into another, and those of that
-/// one into the first.
+/// `adit` in ASCII. All tunnels share it, so that no tunnel's datagrams go into another tunnel.
 pub const MARK: u32 = 0x6164_6974;
 
 /// The group of all tunnels' devices (ip-link(8) `group`), by which the kill switch knows them.

@@ -360,7 +360,8 @@ impl RouteWatch {
         Ok(RouteWatch { socket: socket.as_fd().try_clone_to_owned()? })
     }
 
-    /// Takes what was told so far. What it says does not matter: the tables themselves are asked.
+    /// Takes the messages that have come so far. Their content does not matter: the tables themselves are
+    /// read.
     pub fn drain(&self) {
         // Too much at once is an error (ENOBUFS), and told as a change all the same.
         let mut buffer = [0; 4096];

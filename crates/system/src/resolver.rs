@@ -1,9 +1,9 @@
 //! Name resolution by marked datagrams: how a client finds its servers while the tunnel, or the kill switch, keeps the
 //! system's resolver from its name servers.
 //!
-//! The system's resolver may have been told the tunnel's own name servers, which a dead tunnel does not reach; and its
-//! queries have no mark. Those that leave here are for the names of servers alone, and go to the name servers that
-//! the system has without the tunnel.
+//! The system's resolver may have the tunnel's own name servers, which a dead tunnel does not reach; and its queries
+//! have no mark. Queries of this module are for the names of servers alone, and go to the name servers that the system
+//! has without the tunnel.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};

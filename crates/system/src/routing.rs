@@ -23,8 +23,8 @@ use crate::netlink::{IpFamily, KernelRoute, Netlink};
 /// An address of the device, and the other end's if it is a point-to-point link.
 type Address = (IpNet, Option<IpAddr>);
 
-/// The system's addresses and routes as far as this tunnel changed them. What was changed is changed back
-/// when this value is dropped.
+/// The system's addresses and routes as far as this tunnel changed them. The changes are undone when this
+/// value is dropped.
 #[derive(Debug)]
 pub struct Routing {
     netlink: Netlink,
@@ -103,8 +103,8 @@ impl Routing {
         }
     }
 
-    /// Removes rules that tunnels left in the caller's network namespace whose process was killed: they keep all traffic
-    /// in. What cannot be removed stays, as for [`Routing::new`].
+    /// Removes rules that tunnels left in the caller's network namespace whose process was killed: they keep all
+    /// traffic in. A rule that cannot be removed stays, as for [`Routing::new`].
     pub fn recover() {
         if let Ok(mut netlink) = Netlink::open() {
             recover(&mut netlink);
@@ -155,8 +155,8 @@ impl Routing {
         self.leaves_device = true;
     }
 
-    /// Makes the system look as `settings` say, instead of what was applied before. What both have in common
-    /// is not touched, so that no packet meanwhile leaves beside the tunnel. Goes on after a failure; gives a
+    /// Makes the system match `settings`, instead of the settings that were applied before. Parts that both have in
+    /// common are not touched, so that no packet meanwhile leaves beside the tunnel. Goes on after a failure; gives a
     /// report for each. [`Routing::lacks`] says afterwards whether the tunnel can be used. The process that calls this
     /// must be the one that opens the tunnel's sockets, as it is tried whether it may mark them.
     pub fn apply(&mut self, settings: &TunnelSettings) -> Vec<Report> {
@@ -296,7 +296,8 @@ impl Routing {
         let Some(settings) = self.applied.clone() else { return };
         self.put_device_back(&settings);
         self.enforce_policy(&settings, &mut Vec::new());
-        // What cannot be found now will be when the network is back; until then the server is unreachable.
+        // A route that cannot be found now will be when the network is back; until then the server is
+        // unreachable.
         let bypass = self.bypass_routes(&settings, &mut Vec::new());
         let (named, before): (Vec<MainRoute>, Vec<MainRoute>) =
             std::mem::take(&mut self.routes).into_iter().partition(|own| own.purpose == Purpose::Named);
@@ -333,7 +334,7 @@ impl Routing {
         }
     }
 
-    /// Takes back what `apply` did. What is gone already is no error.
+    /// Takes back what `apply` did. A setting that is gone already is no error.
     pub fn undo(&mut self) {
         self.take_back();
         self.lacks = None;
@@ -343,8 +344,8 @@ impl Routing {
         self.policy.undo(&mut self.netlink);
         self.by_mark.undo(&mut self.netlink);
         self.guard.undo();
-        // Nothing can be done about a failure here: the kernel refuses to remove only what someone else has
-        // changed since.
+        // Nothing can be done about a failure here: the kernel refuses to remove only things that another
+        // program has changed since.
         for own in std::mem::take(&mut self.routes).iter().rev() {
             if !self.goes_with_device(&own.route) {
                 let _ = self.netlink.remove_route(&own.route);

@@ -115,8 +115,8 @@ impl ResolvConf {
         )))
     }
 
-    /// Gives the file to the next process that waits for it, or restores the first content. What another program wrote
-    /// since stays.
+    /// Gives the file to the next process that waits for it, or restores the first content. Content that another
+    /// program wrote since stays.
     pub(super) fn restore(&self) {
         // Without the lock the next run tries again.
         let Ok(_lock) = self.lock() else { return };

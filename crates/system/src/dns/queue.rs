@@ -1,5 +1,6 @@
-//! Who waits for `/etc/resolv.conf`: files beside it, one for each process, with what it shall hold then. The process that
-//! leaves it puts the first of them into its place, so that none has to be told.
+//! The queue of processes that wait for `/etc/resolv.conf`: files beside it, one for each process, with the content
+//! that it shall have then. The process that leaves it puts the first of them into its place, so that no process needs
+//! a message.
 
 use std::fs::{self, File};
 use std::io;
@@ -82,7 +83,7 @@ impl<'a> Queue<'a> {
         Queue { path, runs }
     }
 
-    /// Those that wait, the first first. What dead processes left is removed.
+    /// Those that wait, the first first. Files that dead processes left are removed.
     fn entries(&self) -> Vec<Entry> {
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let Ok(files) = fs::read_dir(parent.unwrap_or(Path::new("."))) else { return Vec::new() };
@@ -98,7 +99,8 @@ impl<'a> Queue<'a> {
         entries
     }
 
-    /// A file that one of ours wrote: in a directory that others may write, others could have.
+    /// A file that one of ours wrote: in a directory that others may write, other users could have written
+    /// it.
     fn entry(&self, path: PathBuf) -> Option<Entry> {
         let own = self.path.file_name()?.to_str()?;
         let (number, process) =

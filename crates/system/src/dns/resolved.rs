@@ -51,7 +51,7 @@ impl Resolved {
         call(&mut bus, "SetLinkDefaultRoute", |message| message.body.push_param2(link, for_all))
     }
 
-    /// Lets it forget what it was told of that link.
+    /// Has systemd-resolved forget the settings of that link.
     pub(super) fn revert(&self, link: u32) -> Result<(), String> {
         let link = i32::try_from(link).map_err(|_| "the device's number is too large".to_owned())?;
         call(&mut self.connect()?, "RevertLink", |message| message.body.push_param(link))
@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// Plays systemd-resolved for so many calls, and gives what it was told.
+    /// Plays systemd-resolved for so many calls, and gives their arguments.
     fn play(calls: usize, ready: &mpsc::Sender<()>) -> Vec<String> {
         let mut bus = RpcConn::session_conn(TIMEOUT).unwrap();
         let serial = bus.send_message(&mut request_name(NAME, 0)).unwrap().write_all().unwrap();

@@ -98,7 +98,7 @@ impl RouteChangeWatch {
         Ok(RouteChangeWatch { socket })
     }
 
-    /// Adds what was told since the last call.
+    /// Adds the changes that were reported since the last call.
     pub fn take(&self, changes: &mut RouteChanges) {
         let mut buffer = [0; MESSAGE];
         loop {

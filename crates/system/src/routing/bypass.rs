@@ -1,4 +1,4 @@
-//! What stays outside the tunnel, and by which next hop.
+//! The addresses that stay outside the tunnel, and their next hops.
 
 use std::io;
 use std::net::IpAddr;

@@ -43,7 +43,7 @@ fn first_priority(rule: &Rule) -> Option<u32> {
 
 /// Removes the rules of the tunnel whose first table this is, and its routes.
 pub(super) fn remove_table(netlink: &mut Netlink, family: IpFamily, table: u32) {
-    // What fails is gone already, or cannot be helped.
+    // A rule whose removal fails is gone already, or cannot be removed.
     let listed = netlink.rules(family).unwrap_or_default();
     let rules: Vec<Rule> = listed.iter().filter_map(|listed| listed.own).collect();
     let of_table = |rule: &&Rule| first_table(rule) == Some(table);
