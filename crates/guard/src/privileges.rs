@@ -53,7 +53,7 @@ pub enum AccountError {
     },
 }
 
-/// Whom to become.
+/// The account that a process becomes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     name: String,
@@ -172,7 +172,7 @@ pub fn forbid_core_files() -> io::Result<()> {
 
 /// Gives up, in all threads and for good: the superuser's rights (the process becomes `account`, if there is one, and
 /// keeps no capability), new rights by running programs, and being looked into by processes of the same user; and with
-/// `sandbox` all files and all system calls but those that a running tunnel makes. What is open stays open.
+/// `sandbox` all files and all system calls but those that a running tunnel makes. Open files stay open.
 ///
 /// # Errors
 /// When the kernel refuses. That it lacks Landlock or seccomp is no error, but said in what is returned.
@@ -244,7 +244,7 @@ fn not_dumpable() -> io::Result<()> {
 /// # Errors
 /// When the system does not allow so much.
 pub fn lock_memory() -> io::Result<()> {
-    // The limit holds for whom the process becomes later.
+    // The limit also holds for the account that the process becomes later.
     setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })?;
     Ok(mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)?)
 }

@@ -5,9 +5,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Writes a file that its owner alone may read, in the place of the one with that name. The name stands for the old file or
-/// for the whole new one, also after the machine has lost its power. What is written meanwhile has the same name and `.new`
-/// behind it; such a file is replaced, too. The directory is made if it is missing.
+/// Writes a file that its owner alone may read, in the place of the one with that name. The name stands for the old
+/// file or for the whole new one, also after the machine has lost its power. Until then the new content is in a file of
+/// that name with `.new` behind it; such a file is replaced, too. The directory is made if it is missing.
 ///
 /// # Errors
 /// When the system refuses; the old file is there then.
@@ -21,7 +21,7 @@ pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = PathBuf::from(beside);
-    // What is left of a process that was killed may have other rights.
+    // A file that a killed process left may have other rights.
     match fs::remove_file(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -42,8 +42,8 @@ pub(super) struct Files {
     user_password: Option<Entry>,
     state: Option<PathBuf>,
     names: Mutex<Vec<String>>,
-    /// The text of the configuration that holds, as it was read here, if the tunnel may replace its file. What the tunnel has had
-    /// written does not change it.
+    /// The text of the configuration that holds, as it was read here, if the tunnel may replace its file. The text that
+    /// the tunnel has had written does not change it.
     saved: Mutex<Option<Zeroizing<Vec<u8>>>>,
 }
 

@@ -60,7 +60,7 @@ pub struct Allowed {
     pub client_directory: Option<PathBuf>,
     /// The revocation lists.
     pub revocations: Option<Revocations>,
-    /// Whom it may reach, in the order of the file.
+    /// The remotes that it may reach, in the order of the file.
     pub remotes: Vec<Remote>,
     /// Names whose addresses may be asked for. `None`: those of the start.
     pub names: Option<Vec<String>>,

@@ -15,7 +15,7 @@ use crate::privileges::Account;
 pub struct Policy {
     /// Addresses, routes and name servers of the TUN device: `None` if the tunnel needs none set any more.
     pub network: Option<Network>,
-    /// Whom it may reach, in the driver's order.
+    /// The remotes that it may reach, in the driver's order.
     pub remotes: Vec<Remote>,
     /// The tunnel may name another host and port in place of a remote.
     pub replaces_remotes: bool,
@@ -35,7 +35,7 @@ pub struct Policy {
     pub low_ports: bool,
     /// The configuration file of the tunnel, which may be read again with the files that it names then.
     pub configuration: Option<PathBuf>,
-    /// It reads the configuration for another helper, and does nothing else: that one is of a user who may not read it.
+    /// It reads the configuration for another helper, whose user may not read it, and does nothing else.
     pub reads_for_another: bool,
     /// The tunnel may replace its configuration file.
     pub writes_configuration: bool,
@@ -59,7 +59,7 @@ pub struct Policy {
     /// Files that go when the tunnel does: its sockets, the one with its process's number. Those that another program has
     /// replaced meanwhile stay.
     pub removed_at_end: Vec<PathBuf>,
-    /// Whom it becomes. Without, it stays who it is.
+    /// The account that it becomes. `None`: it keeps its account.
     pub account: Option<Account>,
     /// Its memory stays out of swap (`mlock`).
     pub lock_memory: bool,
@@ -97,7 +97,8 @@ pub struct Scripts {
     pub prefixes: Vec<String>,
     /// The directory in which their files are made.
     pub directory: PathBuf,
-    /// Whom scripts run as after [`crate::ScriptLauncher::give_up_rights`]. Without, they run as the helper.
+    /// The account that scripts run as after [`crate::ScriptLauncher::give_up_rights`]. `None`: they run as
+    /// the helper.
     pub account: Option<Account>,
 }
 

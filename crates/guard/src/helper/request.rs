@@ -1,4 +1,4 @@
-//! What a tunnel asks of its helper, and what the helper answers.
+//! The requests of a tunnel to its helper, and the helper's answers.
 
 use std::fmt;
 use std::io;

@@ -51,7 +51,8 @@ impl Scripts {
         Scripts { policy, directory: None, runs: BTreeMap::new(), next: 0, gave_up: false }
     }
 
-    /// From now on these may be run. What lasts stays, with the variables that it has.
+    /// From now on these may be run. The parts of the policy that last stay, with the variables that they
+    /// have.
     pub(super) fn allow(&mut self, policy: policy::Scripts) {
         let before = std::mem::take(&mut self.policy);
         let policy::Scripts { lasting, most_following, directory, account, variables, prefixes, .. } = before;
@@ -91,7 +92,7 @@ impl Scripts {
         self.check(call)?;
         let made = self.files_of(call)?;
         let mut command = command(call)?;
-        // What it starts ends with it.
+        // Processes that it starts end with it.
         command.process_group(0);
         if let Some(other) = call.beside.and_then(|run| self.runs.get(&run)) {
             command.envs(other.files.variables.iter().map(|(name, path)| (name, path)));
@@ -147,8 +148,8 @@ impl Scripts {
         }
     }
 
-    /// Whether the configuration has such a script, and its environment is one that such scripts have. What a
-    /// program's libraries obey, such as `LD_PRELOAD`, is not.
+    /// Whether the configuration has such a script, and its environment is one that such scripts have.
+    /// Variables that a program's libraries obey, such as `LD_PRELOAD`, are not allowed.
     fn check(&self, call: &ScriptCall) -> io::Result<()> {
         let denied = |what: &str| io::Error::new(io::ErrorKind::PermissionDenied, what.to_owned());
         let paths = call.files.iter().filter(|file| file.is_argument).count();
@@ -300,9 +301,9 @@ fn command(call: &ScriptCall) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Runs a script that has no files with the rights of this process, and waits for its end. Gives its exit code, or why it
-/// has none. What it writes goes where this process writes, or nowhere unless `inherits_output`. A signal of the terminal
-/// ends both.
+/// Runs a script that has no files with the rights of this process, and waits for its end. Gives its exit code, or why
+/// it has none. Its output goes where this process writes, or nowhere unless `inherits_output`. A signal of the
+/// terminal ends both.
 ///
 /// # Errors
 /// When it cannot be run.

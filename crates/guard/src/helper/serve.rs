@@ -124,7 +124,7 @@ impl Unconfigured {
 
 fn start(policy: Policy, rights: Rights, dialect: Dialect) -> io::Result<(Helper, Vec<Note>)> {
     let mut reports = Vec::new();
-    // What only root may open, before it is root no more.
+    // Files that only root may open are opened before the process gives up root's rights.
     let files = Files::open(&policy, dialect)?;
     if rights == Rights::OfThePolicy {
         if policy.lock_memory {

@@ -84,9 +84,9 @@ pub(crate) fn deny_what_no_program_needs() -> io::Result<()> {
     filters::with_programs()
 }
 
-/// For a process that loads a library of others, such as the module of a smart card, and keeps root's rights for it: neither it nor
-/// a program that it starts can gain rights (`no_new_privs`), look into other processes, mount, enter namespaces or change the
-/// kernel. What else such a library needs is not known.
+/// For a process that loads a library of others, such as the module of a smart card, and keeps root's rights for it:
+/// neither it nor a program that it starts can gain rights (`no_new_privs`), look into other processes, mount, enter
+/// namespaces or change the kernel. The other needs of such a library are not known.
 ///
 /// # Errors
 /// When the kernel refuses, for example as it has no seccomp.

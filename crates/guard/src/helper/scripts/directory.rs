@@ -176,7 +176,8 @@ pub(super) fn remove_abandoned(parent: &Path) {
         let path = entry.path();
         let Ok(Some(lock)) = lock(&path) else { continue };
         if lock.metadata().is_ok_and(|metadata| metadata.uid() == geteuid().as_raw()) {
-            // It does not follow links either. What cannot be removed is tried again by the next start.
+            // It does not follow links either. A directory that cannot be removed is tried again by the next
+            // start.
             let _ = fs::remove_dir_all(&path);
         }
     }

@@ -147,7 +147,7 @@ pub(super) const OF_HELPER: &[libc::c_long] = &[
     libc::SYS_mincore,
     libc::SYS_membarrier,
     libc::SYS_memfd_create,
-    // This process. What `prctl` and `prlimit64` may do depends on their arguments.
+    // This process. The arguments of `prctl` and `prlimit64` decide whether these calls are allowed.
     libc::SYS_getrlimit,
     libc::SYS_getrusage,
     libc::SYS_getresuid,

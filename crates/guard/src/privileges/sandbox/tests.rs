@@ -1,4 +1,4 @@
-//! What a confined process can still do.
+//! The operations that a confined process can still do.
 
 use std::fs::{self, File};
 use std::io::Read as _;
