@@ -2,8 +2,8 @@
 
 use std::{mem, ptr};
 
-/// Bytes of all control messages that one message of ours may have: a segment size, an IPv6 source address, traffic class and
-/// hop limit, each with its header on a 64-bit machine.
+/// Bytes of all control messages that one message of ours may have: a segment size, an IPv6 source address, traffic
+/// class and hop limit, each with its header on a 64-bit machine.
 pub(super) const CONTROL_SIZE: usize = 24 + 40 + 24 + 24;
 
 /// Room for the control messages that we send and receive, aligned as `struct cmsghdr` must be.

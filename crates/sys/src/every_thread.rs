@@ -140,13 +140,13 @@ fn set_handler(handler: libc::sighandler_t) -> io::Result<()> {
 extern "C" fn on_signal(_: libc::c_int) {
     // SAFETY: the C library's pointer to this thread's error number is valid for as long as the thread.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
+    // SAFETY: the pointer to this thread's error number is valid for as long as the thread.
     let before = unsafe { *errno };
     let error = give_up();
     if error != 0 {
         FAILED.store(error, Ordering::SeqCst);
     }
-    // SAFETY: as above.
+    // SAFETY: the pointer to this thread's error number is valid for as long as the thread.
     unsafe { *errno = before };
     DONE.fetch_add(1, Ordering::SeqCst);
 }

@@ -28,7 +28,7 @@ pub fn inherited(number: i32) -> io::Result<OwnedFd> {
     if flags & libc::FD_CLOEXEC != 0 {
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, "the descriptor is this process's own"));
     }
-    // SAFETY: as above.
+    // SAFETY: `fcntl` takes numbers alone; a number under which nothing is open is an error.
     check(unsafe { libc::fcntl(number, libc::F_SETFD, flags | libc::FD_CLOEXEC) })?;
     // SAFETY: the descriptor is open. No other code of this process owns it: the standard library and the crates in use here open
     // descriptors with CLOEXEC, which this one had not, so it was there when the process began; `hand_over`, which takes

@@ -1,5 +1,5 @@
-//! What IP headers around datagrams say, and shall say, beside addresses: traffic class and hop limit (`IP_TOS`, `IP_TTL`,
-//! `IPV6_TCLASS`, `IPV6_HOPLIMIT`).
+//! Fields of the IP headers around datagrams, as received and as they shall be sent, beside addresses: traffic class
+//! and hop limit (`IP_TOS`, `IP_TTL`, `IPV6_TCLASS`, `IPV6_HOPLIMIT`).
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,8 @@ pub(super) fn put(
     mut used: usize,
 ) -> usize {
     let OuterHeader { traffic_class, hop_limit } = header;
-    // What goes to a mapped address goes by IPv4, also from an IPv6 socket (ip_cmsg_send in Linux's net/ipv4/ip_sockglue.c).
+    // A datagram to a mapped address goes by IPv4, also from an IPv6 socket (ip_cmsg_send in Linux's
+    // net/ipv4/ip_sockglue.c).
     let (level, class, limit) = match to.ip().to_canonical().is_ipv4() {
         true => (libc::SOL_IP, libc::IP_TOS, libc::IP_TTL),
         false => (libc::SOL_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT),

@@ -20,11 +20,11 @@ pub struct Received {
     pub segment: usize,
     /// Who sent them.
     pub from: SocketAddr,
-    /// Which of our addresses they came to, if the socket was told to say it.
+    /// The address of ours to which they came, if the socket reports it.
     pub local: Option<LocalAddress>,
-    /// The index of the device by which they came, if the socket was told to say it; else 0.
+    /// The index of the device by which they came, if the socket reports it; else 0.
     pub device: u32,
-    /// The traffic class of the header around them, if the socket was told to say it; else 0.
+    /// The traffic class of the header around them, if the socket reports it; else 0.
     pub traffic_class: u8,
     /// The buffer was too small and the rest is lost.
     pub truncated: bool,
@@ -109,8 +109,8 @@ pub fn receive_many(
         header.write(libc::mmsghdr { msg_hdr, msg_len: 0 });
         count += 1;
     }
-    // SAFETY: the first `count` headers were written. What they point to lies in `places`, which is not
-    // moved, and in disjoint parts of `buffer`, which is exclusively borrowed. A null timeout is none.
+    // SAFETY: the first `count` headers were written. Their pointers lead into `places`, which is not moved,
+    // and into disjoint parts of `buffer`, which is exclusively borrowed. A null timeout is none.
     let taken = unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
@@ -198,7 +198,8 @@ fn address(storage: &libc::sockaddr_storage) -> io::Result<SocketAddr> {
             Ok(SocketAddrV4::new(ip, u16::from_be(address.sin_port)).into())
         }
         libc::AF_INET6 => {
-            // SAFETY: as above, for `sockaddr_in6`.
+            // SAFETY: a `sockaddr_storage` is larger than and aligned for any socket address; the family says
+            // that it holds a `sockaddr_in6`.
             let address = unsafe { &*pointer.cast::<libc::sockaddr_in6>() };
             let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
             let port = u16::from_be(address.sin6_port);

@@ -90,7 +90,8 @@ pub fn word_sums() -> impl Iterator<Item = WordSum> {
     // SAFETY: the function is safe but for the instructions that it is compiled to, those of AVX-512 F. It is given out only
     // where the processor has them and the operating system keeps their registers, which is what the macro below asks.
     let avx512: WordSum = |bytes| unsafe { adit_checksum::avx512(bytes) };
-    // SAFETY: as above, of AVX2.
+    // SAFETY: the function is safe but for the instructions that it is compiled to, those of AVX2, and it is
+    // given out only where the macro below finds them.
     let avx2: WordSum = |bytes| unsafe { adit_checksum::avx2(bytes) };
     let known: [(bool, WordSum); 3] = [
         (is_x86_feature_detected!("avx512f"), avx512),

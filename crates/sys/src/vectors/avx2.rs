@@ -161,7 +161,7 @@ macro_rules! add_products {
     };
 }
 
-/// What is above 2^130 comes back five times: its multiple of 4, and a quarter of that.
+/// Adds the part above 2^130 five times: its multiple of 4, and a quarter of that.
 macro_rules! reduce {
     () => {
         "mov r10, rax
