@@ -23,9 +23,9 @@ const MAX_PATH: usize = 8;
 pub struct Authorities {
     /// The self-signed certificates, as the verification takes them.
     anchors: Vec<TrustAnchor<'static>>,
-    /// The same, whole and in the same order.
+    /// The root certificates, whole and in the same order.
     roots: Vec<CertificateDer<'static>>,
-    /// What these are judged by, in the same order.
+    /// The facts by which they are judged, in the same order.
     facts: Vec<CaFacts>,
     /// Those that another one signed.
     intermediates: Vec<CertificateDer<'static>>,
@@ -170,7 +170,8 @@ impl Authorities {
         unmatched.map(warning).collect()
     }
 
-    /// What keeps trusted certificates from being part of any path of a peer with this purpose at that time.
+    /// The faults that keep trusted certificates from being part of any path of a peer with this purpose at
+    /// that time.
     pub fn warnings(&self, purpose: Purpose, now: UnixTime) -> Vec<AuthorityWarning> {
         let terms = Terms { purpose, now, lists: None, algorithms: &[] };
         let others: Vec<_> = self.intermediates.iter().map(CaFacts::read).collect();

@@ -1,4 +1,4 @@
-//! What is wrong with the CA certificates of a path.
+//! The faults of the CA certificates of a path.
 //!
 //! webpki verifies signatures, names and dates below the trust anchor. It takes the anchor for good whatever it says, and
 //! does not look for keyCertSign. This judges as OpenSSL's `check_chain` and `check_revocation` do (x509_vfy.c,
@@ -94,7 +94,7 @@ pub struct FaultyCa {
     pub depth: usize,
     /// Its subject, as [`certificate::subject_text`] prints it.
     pub subject: String,
-    /// What is wrong with it.
+    /// The fault.
     pub fault: CaFault,
 }
 
@@ -104,7 +104,7 @@ impl fmt::Display for FaultyCa {
     }
 }
 
-/// What a path is judged against.
+/// The terms by which a path is judged.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms<'a> {
     pub(crate) purpose: Purpose,
@@ -114,7 +114,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) algorithms: &'a [&'static dyn SignatureVerificationAlgorithm],
 }
 
-/// What a CA certificate is judged by. That of a trusted one is read once, and not for each peer.
+/// The facts by which a CA certificate is judged. Those of a trusted one are read once, and not for each
+/// peer.
 #[derive(Clone, Debug)]
 pub(crate) struct CaFacts {
     subject: String,

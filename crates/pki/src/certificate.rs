@@ -1,4 +1,4 @@
-//! What a certificate says: names, usages and fingerprints, read as OpenVPN reads them (ssl_verify_openssl.c).
+//! The content of a certificate: names, usages and fingerprints, read as OpenVPN reads them (ssl_verify_openssl.c).
 
 use std::fmt::Write as _;
 
@@ -220,9 +220,9 @@ pub(crate) fn is_malformed(certificate: &X509Certificate<'_>) -> bool {
         || judged.iter().any(|oid| certificate.get_extension_unique(oid).is_err())
 }
 
-/// What a certificate's key may be used for in a TLS handshake, as OpenSSL demands it of the leaf: a key usage, if
-/// there is one, that can sign or agree on a key (a server's may also encipher one), and a Netscape certificate
-/// type, if there is one, that names the purpose.
+/// Whether a certificate's key may be used in a TLS handshake for that purpose, as OpenSSL demands it of the leaf: a
+/// key usage, if there is one, that can sign or agree on a key (a server's may also encipher one), and a Netscape
+/// certificate type, if there is one, that names the purpose.
 pub(crate) fn fits_a_handshake(certificate: &X509Certificate<'_>, purpose: Purpose) -> bool {
     let (wanted, types): (u16, fn(&NSCertType) -> bool) = match purpose {
         Purpose::Server => (0x80 | 0x20 | 0x08, NSCertType::ssl_server),

@@ -1,4 +1,5 @@
-//! What certificates and revocation lists that were made before say. What cannot be read says nothing.
+//! The content of certificates and revocation lists that were made before. A text that cannot be read gives
+//! nothing.
 
 use std::collections::BTreeSet;
 
@@ -96,7 +97,7 @@ pub fn is_same_authority(one: &str, other: &str) -> bool {
     identity(one).is_some_and(|one| Some(one) == identity(other))
 }
 
-/// What `look` finds in the first certificate of a text.
+/// The result of `look` for the first certificate of a text.
 fn with_certificate<T>(pem: &str, look: impl FnOnce(&X509Certificate<'_>) -> Option<T>) -> Option<T> {
     let der = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
     let (_, certificate) = X509Certificate::from_der(&der).ok()?;

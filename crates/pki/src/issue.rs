@@ -182,7 +182,7 @@ impl Authority {
     }
 }
 
-/// What the certificate of an authority says.
+/// The content of an authority's certificate.
 fn authority_params(name: &str, serial: &Serial, now: OffsetDateTime) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = common_name(name);

@@ -1,7 +1,8 @@
 //! Certificates, for every protocol that authenticates by them.
 //!
 //! - [`Verifier`] judges a peer's certificate: its path to a trusted authority ([`Authorities`]), the dates, usages and
-//!   names in it ([`PeerRequirements`]), and revocation ([`Revocations`]). What it refuses is a [`Refusal`].
+//!   names in it ([`PeerRequirements`]), and revocation ([`Revocations`]). The reason for which it refuses one is a
+//!   [`Refusal`].
 //! - [`encrypted_key`] and [`pkcs12`] open private keys that a password protects; [`PrivateKey`] says whether adit can sign with
 //!   one, [`pem`] reads certificates.
 //! - [`issue`] makes an authority, certificates and revocation lists; [`inspect`] reads what was made before.

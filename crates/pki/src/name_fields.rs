@@ -23,7 +23,7 @@ pub enum NameField {
     IssuerEmail,
 }
 
-/// What names a peer: these fields, joined by `_`. By default the common name alone.
+/// The fields that name a peer, joined by `_`. By default the common name alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameFields(Vec<NameField>);
 

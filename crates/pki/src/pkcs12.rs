@@ -27,7 +27,7 @@ const UNREAD_ARCS: [&str; 7] = [
 const READ_SCHEMES: [&str; 4] =
     ["1.2.840.113549.1.5.12", "1.2.840.113549.1.5.13", "1.2.840.113549.1.12.1.3", "1.2.840.113549.1.12.1.6"];
 
-/// What a PKCS#12 file holds, as PEM.
+/// The content of a PKCS#12 file, as PEM.
 #[derive(Clone)]
 pub struct Contents {
     /// The key's certificate, then the others in an order in which each issued the one before, as far as there
@@ -99,7 +99,7 @@ fn is_authority(der: &[u8]) -> bool {
     X509Certificate::from_der(der).is_ok_and(|(_, certificate)| certificate.is_ca())
 }
 
-/// Whether the name of one certificate's owner is that of the other's issuer. An authority that issued its own
+/// Whether the name of the owner of `issuer` is that of the issuer of `certificate`. An authority that issued its own
 /// need not be shown to the peer.
 fn issued(issuer: &[u8], certificate: &[u8]) -> bool {
     let Ok((_, issuer)) = X509Certificate::from_der(issuer) else { return false };

@@ -1,4 +1,4 @@
-//! What kind of key a certificate is for.
+//! The kind of a certificate's key.
 
 use std::fmt;
 

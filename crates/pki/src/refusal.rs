@@ -53,7 +53,7 @@ pub enum Refusal {
     ListExpired {
         /// How many certificates of the path stand below the one that it is needed for.
         depth: usize,
-        /// The subject of that one.
+        /// The subject of that certificate.
         subject: String,
         /// The time by which it was verified.
         now: UnixTime,
@@ -65,11 +65,11 @@ pub enum Refusal {
     List {
         /// How many certificates of the path stand below the one that it is needed for.
         depth: usize,
-        /// The subject of that one.
+        /// The subject of that certificate.
         subject: String,
         /// The list's authority.
         issuer: String,
-        /// What is wrong with the list.
+        /// The fault of the list.
         fault: ListFault,
     },
     /// The DER of a certificate in its path is damaged.
@@ -191,7 +191,7 @@ pub enum Refusal {
     Path(String),
 }
 
-/// What verification found wrong, with the name of the certificate at fault where that is not the leaf.
+/// The reason of a refusal, with the name of the certificate at fault where that is not the leaf.
 pub(crate) fn named_refusal(
     authorities: &Authorities,
     leaf: &CertificateDer<'_>,
@@ -218,7 +218,8 @@ pub(crate) fn named_refusal(
     }
 }
 
-/// What a revocation list's fault means for the certificate at that depth, which is not on it.
+/// The refusal that follows from a revocation list's fault for the certificate at that depth, which is not on
+/// it.
 pub(crate) fn list_refusal(
     (depth, subject): (usize, String),
     issuer: String,
@@ -271,7 +272,7 @@ fn is_in_time(certificate: &CertificateDer<'_>, now: UnixTime) -> bool {
     })
 }
 
-/// What webpki found wrong with a path.
+/// The refusal that follows from webpki's error about a path.
 pub(crate) fn path_refusal(error: webpki::Error) -> Refusal {
     use webpki::Error as E;
     match error {

@@ -54,7 +54,7 @@ pub enum RevocationError {
     List(String),
 }
 
-/// What is revoked, at one time.
+/// The revoked certificates, at one time.
 pub struct RevocationLists(Lists);
 
 enum Lists {
@@ -108,7 +108,7 @@ impl RevocationLists {
         }
     }
 
-    /// What the lists have against `certificate`, which `issuer` signed.
+    /// The fault that the lists find in `certificate`, which `issuer` signed.
     pub(crate) fn fault(
         &self,
         certificate: &X509Certificate<'_>,

@@ -25,7 +25,7 @@ pub(crate) struct SignedList {
     signed: Signed,
 }
 
-/// What is signed, and how: the three parts of a CertificateList (RFC 5280 §5.1).
+/// The signed message and its signature: the three parts of a CertificateList (RFC 5280 §5.1).
 struct Signed {
     message: Vec<u8>,
     /// The inside of the AlgorithmIdentifier, by which verification algorithms are named.
@@ -159,8 +159,9 @@ impl Signed {
     }
 }
 
-/// What these lists have against `certificate`, which `issuer` signed. No list of that issuer has nothing against it, as in
-/// OpenVPN. Of several lists those count that the issuer's key signed, and of these the newest for each scope.
+/// The fault that these lists find in `certificate`, which `issuer` signed. No list of that issuer has nothing against
+/// it, as in OpenVPN. Of several lists those count that the issuer's key signed, and of these the newest for each
+/// scope.
 pub(crate) fn fault(
     lists: &[SignedList],
     certificate: &X509Certificate<'_>,

@@ -1,4 +1,4 @@
-//! Whom a peer's certificate may name: its path, purpose and name.
+//! Judges a peer's certificate: its path, purpose and name.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -23,7 +23,7 @@ const EKU_CLIENT: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 2];
 /// 2048 bits and more, with NIST's curves, and Ed25519.
 pub static SIGNATURE_ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = webpki::ALL_VERIFICATION_ALGS;
 
-/// What a certificate is for.
+/// The purpose of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A server's certificate.
@@ -75,7 +75,7 @@ pub enum CertificateDemand {
     None,
 }
 
-/// What is asked of a peer's certificate, besides a path to a trusted authority.
+/// The requirements on a peer's certificate, besides a path to a trusted authority.
 #[derive(Clone, Debug, Default)]
 pub struct PeerRequirements {
     /// Key usage and extended key usage must be there, and not only not contradict.
@@ -91,7 +91,7 @@ pub struct PeerRequirements {
     pub issuer_fingerprints: Vec<Vec<u8>>,
     /// The name that it must have.
     pub name: Option<NameCheck>,
-    /// What names the peer.
+    /// The fields that name the peer.
     pub name_fields: NameFields,
     /// Whether a client must show a certificate. A server always must. Those who run the handshake ask this; a
     /// [`Verifier`] judges certificates that are shown.

@@ -1,4 +1,4 @@
-//! What is read from a certificate, which holds nothing that a script or a log could trip over.
+//! The values that are read from a certificate, which hold nothing that a script or a log could misread.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "support/certificate.rs"]

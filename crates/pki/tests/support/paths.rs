@@ -16,11 +16,12 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 /// 2026-01-01 in seconds since 1970, when cases are judged.
 const NOW: u64 = 1_767_225_600;
 
-/// What a client shows, and what a server judges it by. All certificates are in DER.
+/// The certificates that a client presents, and the authorities and lists by which a server judges them. All
+/// certificates are in DER.
 pub struct Case {
-    /// What the server trusts.
+    /// The authorities that the server trusts.
     pub ca: Vec<Vec<u8>>,
-    /// What the client shows, its own certificate first.
+    /// The certificates that the client presents, its own first.
     pub shown: Vec<Vec<u8>>,
     pub requirements: PeerRequirements,
     /// Whether the client must be accepted.
