@@ -73,6 +73,7 @@ impl fmt::Display for CaFault {
                 let (ends, usage) = match purpose {
                     Purpose::Server => ("servers", "serverAuth"),
                     Purpose::Client => ("clients", "clientAuth"),
+                    Purpose::Any => ("peers", "any usage"),
                 };
                 write!(f, "must not issue certificates of {ends}: its extendedKeyUsage lacks {usage}")
             }
@@ -135,7 +136,7 @@ pub(crate) struct CaFacts {
 impl CaFacts {
     pub(crate) fn new(certificate: &X509Certificate<'_>) -> Self {
         let (validity, usage) = (certificate.validity(), certificate::key_usage(certificate));
-        let mut purposes = vec![Purpose::Server, Purpose::Client];
+        let mut purposes = vec![Purpose::Server, Purpose::Client, Purpose::Any];
         purposes.retain(|purpose| certificate::is_for(certificate, *purpose));
         CaFacts {
             subject: subject_text(certificate.subject()),

@@ -162,6 +162,7 @@ pub(crate) fn is_for(certificate: &X509Certificate<'_>, purpose: Purpose) -> boo
         Ok(Some(usage)) => match purpose {
             Purpose::Server => usage.value.server_auth,
             Purpose::Client => usage.value.client_auth,
+            Purpose::Any => true,
         },
         Ok(None) => true,
         Err(_) => false,
@@ -227,6 +228,8 @@ pub(crate) fn fits_a_handshake(certificate: &X509Certificate<'_>, purpose: Purpo
     let (wanted, types): (u16, fn(&NSCertType) -> bool) = match purpose {
         Purpose::Server => (0x80 | 0x20 | 0x08, NSCertType::ssl_server),
         Purpose::Client => (0x80 | 0x08, NSCertType::ssl_client),
+        // RFC 4945 section 5.1.3.2: digitalSignature or nonRepudiation.
+        Purpose::Any => (0x80 | 0x40, |_| true),
     };
     let type_fits = |extension: &X509Extension<'_>| match extension.parsed_extension() {
         ParsedExtension::NSCertType(found) => types(found),

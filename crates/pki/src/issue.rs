@@ -139,10 +139,11 @@ impl Authority {
         params.subject_alt_names = alternative_names(name)?;
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![match purpose {
-            Purpose::Server => ExtendedKeyUsagePurpose::ServerAuth,
-            Purpose::Client => ExtendedKeyUsagePurpose::ClientAuth,
-        }];
+        params.extended_key_usages = match purpose {
+            Purpose::Server => vec![ExtendedKeyUsagePurpose::ServerAuth],
+            Purpose::Client => vec![ExtendedKeyUsagePurpose::ClientAuth],
+            Purpose::Any => Vec::new(),
+        };
         params.use_authority_key_identifier_extension = true;
         params.serial_number = Some(serial.number());
         let (not_before, not_after) = validity(now, LEAF_LIFE);

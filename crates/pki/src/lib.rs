@@ -37,6 +37,7 @@ mod refusal;
 mod revocation;
 pub mod signature;
 mod signed_list;
+mod subject_names;
 mod verify;
 
 pub use authorities::{Authorities, AuthorityWarning, UnmatchedList};
@@ -49,6 +50,7 @@ pub use public_key::KeyKind;
 pub use refusal::Refusal;
 pub use revocation::{RevocationError, RevocationLists, Revocations};
 pub use signed_list::ListFault;
+pub use subject_names::{CertificateName, has_name, name_text, public_key_digest};
 pub use verify::{CertificateDemand, NameCheck, PeerRequirements, Purpose, SIGNATURE_ALGORITHMS, Verifier};
 
 /// A time as messages show it.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 
 use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm, UnixTime};
-use webpki::{EndEntityCert, KeyUsage, VerifiedPath};
+use webpki::{EndEntityCert, ExtendedKeyUsageValidator, KeyPurposeIdIter, KeyUsage, VerifiedPath};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::authorities::Authorities;
@@ -30,6 +30,8 @@ pub enum Purpose {
     Server,
     /// A client's certificate.
     Client,
+    /// A certificate for either end, whatever its extended key usage says.
+    Any,
 }
 
 impl Purpose {
@@ -38,6 +40,7 @@ impl Purpose {
         match self {
             Purpose::Server => "server",
             Purpose::Client => "client",
+            Purpose::Any => "peer",
         }
     }
 }
@@ -98,6 +101,15 @@ pub struct PeerRequirements {
     pub demand: CertificateDemand,
     /// Which certificates are revoked.
     pub revocations: Option<Revocations>,
+}
+
+/// The extended key usage that the certificates of a path must allow. `None`: any.
+struct Usage(Option<KeyUsage>);
+
+impl ExtendedKeyUsageValidator for Usage {
+    fn validate(&self, purposes: KeyPurposeIdIter<'_, '_>) -> Result<(), webpki::Error> {
+        self.0.map_or(Ok(()), |usage| usage.validate(purposes))
+    }
 }
 
 /// Judges a peer's certificate as OpenVPN does: path, purpose, fingerprint and name. The host name by which the peer was
@@ -188,9 +200,10 @@ impl Verifier {
         let entity = EndEntityCert::try_from(certificate).map_err(path_refusal)?;
         // As OpenSSL: a certificate with another extended key usage alone may not stand in the path, wherever. That
         // the leaf has one at all is asked by `check_usages`.
-        let usage = KeyUsage::required_if_present(match self.purpose {
-            Purpose::Server => EKU_SERVER,
-            Purpose::Client => EKU_CLIENT,
+        let usage = Usage(match self.purpose {
+            Purpose::Server => Some(KeyUsage::required_if_present(EKU_SERVER)),
+            Purpose::Client => Some(KeyUsage::required_if_present(EKU_CLIENT)),
+            Purpose::Any => None,
         });
         let candidates = authorities.candidates(chain);
         let refused = RefCell::new(None);

@@ -5,8 +5,8 @@
 //! | | |
 //! |---|---|
 //! | `IKE_SA_INIT` | cookies, `INVALID_KE_PAYLOAD`, NAT detection and the change to port 4500 |
-//! | `IKE_AUTH` | pre-shared keys; the first child SA, narrowed. Not: certificates, EAP, configuration payloads |
-//! | `CREATE_CHILD_SA` | rekeys of child SAs and of IKE SAs, with collisions. Of child SAs there is one at a time |
+//! | `IKE_AUTH` | pre-shared keys and certificates; the first child SA, narrowed. Not: EAP, configuration payloads |
+//! | `CREATE_CHILD_SA` | further child SAs; rekeys of child SAs and of IKE SAs, with collisions |
 //! | `INFORMATIONAL` | deletions, signs of life |
 //! | messages | a window of 1, retransmission, fragments (RFC 7383) |
 //! | not | MOBIKE, additional key exchanges (RFC 9370), reauthentication, transport mode, IPComp; an answer to a higher major version; notifies outside an IKE SA |
@@ -15,11 +15,12 @@
 //! end no IKE SA (section 2.21). Before authentication, a responder keeps a bounded number of IKE SAs for each source ([`Limits`])
 //! and takes no request but `IKE_AUTH`. Its answer to a first request is at most a few dozen bytes longer than the request.
 //!
-//! If both ends initiate at once, the IKE SA with the lower nonce is deleted. If the peer authenticates anew, its older IKE SA is
-//! deleted.
+//! If both ends initiate at once, the IKE SA with the lower nonce is deleted. If the peer authenticates anew, [`Unique`] decides on its
+//! older IKE SAs. Connections come and go at run time ([`Reply`], [`Endpoint::add_connection`]).
 
 mod auth;
 mod child;
+mod connections;
 mod context;
 mod cookie;
 mod create_child;
@@ -29,15 +30,22 @@ mod init;
 mod lifecycle;
 mod narrow;
 mod nat;
+mod orders;
 mod params;
+mod peer;
+mod proof;
 mod rekey;
 mod responder;
 mod sa;
+mod sessions;
 mod shared;
 #[cfg(test)]
 mod tests;
 
-pub use endpoint::{BadParams, Endpoint};
+pub use endpoint::Endpoint;
+pub use orders::Reply;
 pub use params::{
-    Codec, Connection, FamilySockets, Limits, Params, PeerDetail, SharedKey, Sockets, Times, Traffic,
+    Addresses, BadParams, CertificatePolicy, Child, ChildDetail, Childless, Codec, Connection, EndAction,
+    FamilySockets, Limits, LocalAuth, LocalProof, OwnCertificate, Params, PeerCertificates, PeerDetail,
+    PeerIdentity, Ppk, RemoteAuth, RemoteProof, SharedKey, Sockets, StartAction, Times, Traffic, Unique,
 };

@@ -1,22 +1,31 @@
-//! The authentication by a pre-shared key, with the first child SA (`IKE_AUTH`, RFC 7296 sections 1.2 and 2.15).
+//! The authentication, with the first child SA (`IKE_AUTH`, RFC 7296 sections 1.2 and 2.15).
 
 use adit_core::{Path, Severity};
-use subtle::ConstantTimeEq as _;
 
-use super::child::{Child, Offer};
+use super::child::{ChildSa, Exchange, Offer, proposals};
+use super::connections::Connections;
 use super::context::{Context, Payloads, notify};
 use super::init::offers;
-use super::params::Connection;
+use super::params::{Connection, PeerIdentity, RemoteProof, Unique};
+use super::peer::EndKind;
+use super::proof::{Claim, PeerSupport, identity_text};
 use super::sa::{IkeSa, Phase, Request};
-use crate::crypto::{Nonces, Secret, SignedOctets, shared_key_proof};
+use crate::crypto::{Nonces, Secret, SignedOctets};
 use crate::suite::{Preference, choose};
-use crate::wire::{AuthMethod, Authentication, ExchangeType, Identification, NotifyType, Payload, Proposal};
+use crate::wire::{AuthMethod, ExchangeType, Identification, NotifyType, Payload, Proposal};
 
 /// An initiator's proof, which waits for the responder's.
 pub(crate) struct AuthRequest {
     peer_message: Vec<u8>,
     nonces: [Vec<u8>; 2],
-    child_spi: u32,
+    child: Option<OfferedChild>,
+}
+
+/// The child SA that `IKE_AUTH` offers.
+#[derive(Clone, Copy)]
+struct OfferedChild {
+    number: usize,
+    spi: u32,
 }
 
 /// The values that a responder keeps until the initiator proves its identity.
@@ -28,68 +37,62 @@ pub(crate) struct HalfOpen {
     pub(crate) nonces: [Vec<u8>; 2],
 }
 
-/// The identities and the proof of a message.
-struct Claim<'a> {
-    initiator: Option<&'a Identification>,
-    responder: Option<&'a Identification>,
-    proof: Option<&'a Authentication>,
-}
-
-impl<'a> Claim<'a> {
-    fn of(payloads: &'a [Payload]) -> Self {
-        let mut claim = Claim { initiator: None, responder: None, proof: None };
-        for payload in payloads {
-            match payload {
-                Payload::IdInitiator(identity) => claim.initiator = claim.initiator.or(Some(identity)),
-                Payload::IdResponder(identity) => claim.responder = claim.responder.or(Some(identity)),
-                Payload::Authentication(proof) => claim.proof = claim.proof.or(Some(proof)),
-                _ => {}
-            }
-        }
-        claim
-    }
-}
-
-fn is_right(proof: Option<&Authentication>, expected: &Secret) -> bool {
-    proof.is_some_and(|proof| {
-        proof.method == AuthMethod::SHARED_KEY && bool::from(proof.data.ct_eq(expected.as_slice()))
-    })
+/// The first messages and nonces of an exchange, as the initiator has them.
+pub(crate) struct FirstMessages {
+    pub(crate) own: Vec<u8>,
+    pub(crate) peer: Vec<u8>,
+    /// The initiator's and the responder's.
+    pub(crate) nonces: [Vec<u8>; 2],
 }
 
 impl IkeSa {
     /// The initiator's proof, with the offer of a child SA.
-    pub(crate) fn send_auth(
-        &mut self,
-        cx: &mut Context<'_>,
-        own_message: Vec<u8>,
-        peer_message: Vec<u8>,
-        nonces: [Vec<u8>; 2],
-    ) {
-        let Some(index) = self.connection else { return };
-        let (Some(connection), Some(channel)) = (cx.connections.get(index), &self.channel) else { return };
+    pub(crate) fn send_auth(&mut self, cx: &mut Context<'_>, first: FirstMessages) {
+        let Some(number) = self.connection else { return };
+        let (Some(connection), Some(channel)) = (cx.connections.get(number), &self.channel) else { return };
+        let FirstMessages { own, peer, nonces } = first;
+        let local = &connection.local_auth;
         let octets = SignedOctets {
-            message: &own_message,
+            message: &own,
             peer_nonce: &nonces[1],
             proof_key: &channel.keys.initiator_proof,
-            identity: &connection.local_id,
+            identity: &local.identity,
         };
-        let proof = shared_key_proof(channel.suite.prf, &connection.shared_key.0, &octets);
-        let child_spi = cx.shared.child_spi();
-        let esp: Vec<_> = connection.esp.iter().map(|own| own.without_key_exchange()).collect();
-        let is_only = cx.peers.get(index).is_none_or(|peer| peer.sa.is_none());
-        let mut payloads = vec![Payload::IdInitiator(connection.local_id.clone())];
+        let proven = match local.proof.prove(channel.suite.prf, &octets, &self.peer_support) {
+            Ok(proven) => proven,
+            Err(error) => return cx.remove(format!("this end cannot prove its identity: {error}")),
+        };
+        let state = cx.peers.get(&number);
+        let is_only = state.is_none_or(|peer| peer.sa.is_none());
+        let mut payloads = vec![Payload::IdInitiator(local.identity.clone())];
+        payloads.extend(proven.certificates);
         payloads.extend(is_only.then(|| notify(NotifyType::INITIAL_CONTACT, Vec::new())));
-        payloads.extend([
-            Payload::IdResponder(connection.remote_id.clone()),
-            Payload::Authentication(Authentication { method: AuthMethod::SHARED_KEY, data: proof.to_vec() }),
-            Payload::SecurityAssociation(offers(&esp, &child_spi.to_be_bytes())),
-            Payload::SelectorsInitiator(connection.local.iter().map(|traffic| traffic.selector()).collect()),
-            Payload::SelectorsResponder(
-                connection.remote_traffic.iter().map(|traffic| traffic.selector()).collect(),
-            ),
-        ]);
-        let request = AuthRequest { peer_message, nonces, child_spi };
+        payloads.extend(connection.remote_auth.request());
+        payloads.extend(connection.remote_auth.identity.exact().cloned().map(Payload::IdResponder));
+        payloads.push(Payload::Authentication(proven.proof));
+        let child = self.offer_child(cx, connection, &mut payloads);
+        let request = AuthRequest { peer_message: peer, nonces, child };
         self.request(cx, ExchangeType::IKE_AUTH, &payloads, Request::Auth(Box::new(request)));
+    }
+
+    /// Appends the offer of the first child that this end brings up.
+    fn offer_child(
+        &self,
+        cx: &mut Context<'_>,
+        connection: &Connection,
+        payloads: &mut Vec<Payload>,
+    ) -> Option<OfferedChild> {
+        let state = self.connection.and_then(|number| cx.peers.get(&number));
+        let number = state.and_then(|state| state.wanted.keys().next().copied()).unwrap_or_default();
+        let child = connection.children.get(number)?;
+        let spi = cx.shared.child_spi();
+        let sides = self.sides(cx, child);
+        payloads.extend([
+            Payload::SecurityAssociation(offers(&proposals(child, Exchange::Auth), &spi.to_be_bytes())),
+            Payload::SelectorsInitiator(sides.local),
+            Payload::SelectorsResponder(sides.remote),
+        ]);
+        Some(OfferedChild { number, spi })
     }
 
     /// The responder's proof.
@@ -99,7 +102,7 @@ impl IkeSa {
         request: AuthRequest,
         payloads: &[Payload],
     ) {
-        let Some(connection) = self.connection.and_then(|index| cx.connections.get(index)) else { return };
+        let Some(connection) = self.connection.and_then(|number| cx.connections.get(number)) else { return };
         let Some(channel) = &self.channel else { return };
         let claim = Claim::of(payloads);
         let errors = Payloads(payloads);
@@ -107,79 +110,72 @@ impl IkeSa {
             let error = errors.error().map_or_else(|| "no proof".to_owned(), |error| error.kind.to_string());
             return cx.remove(format!("it answers the authentication with {error}"));
         }
-        let identity = claim.responder.unwrap_or(&connection.remote_id);
+        let remote = &connection.remote_auth;
+        let Some(identity) = claim.responder.or_else(|| remote.identity.exact()) else {
+            return cx.remove("it says no identity");
+        };
         let octets = SignedOctets {
             message: &request.peer_message,
             peer_nonce: &request.nonces[0],
             proof_key: &channel.keys.responder_proof,
             identity,
         };
-        let expected = shared_key_proof(channel.suite.prf, &connection.shared_key.0, &octets);
-        if !is_right(claim.proof, &expected) || *identity != connection.remote_id {
+        if let Err(reason) = remote.verify(channel.suite.prf, &claim, &octets, cx.shared.wall()) {
             let found = identity_text(identity);
-            return cx.remove(format!(
-                "its proof or its identity ({found}) is wrong: compare the pre-shared keys"
-            ));
+            return cx.remove(format!("its proof or its identity ({found}) is wrong: {reason}"));
         }
+        self.peer_identity = Some(identity.clone());
         self.establish(cx, false);
+        let Some(OfferedChild { number, spi }) = request.child else { return };
         let nonces = Nonces { initiator: &request.nonces[0], responder: &request.nonces[1] };
-        let offer =
-            Offer { own_spi: request.child_spi, is_initiator: true, secret: Secret::default(), nonces };
-        let own = connection.esp.iter().map(|own| own.without_key_exchange()).collect::<Vec<_>>();
+        let offer = Offer { number, own_spi: spi, is_initiator: true, secret: Secret::default(), nonces };
+        let own = self.child(cx, number).map(|child| proposals(child, Exchange::Auth)).unwrap_or_default();
         match self.accept_child(cx, &own, &offer, payloads) {
             Ok(child) => self.install_child(cx, child, true),
-            Err(reason) => {
-                self.log(cx, Severity::Error, &format!("there is no child SA: {reason}"));
-                self.close(cx, "there is no child SA");
-            }
+            Err(reason) => self.first_child_failed(cx, number, &reason),
+        }
+    }
+
+    /// The peer refuses the child SA of `IKE_AUTH`. The IKE SA stays if this end asks for further child SAs.
+    fn first_child_failed(&mut self, cx: &mut Context<'_>, number: usize, reason: &str) {
+        self.log(cx, Severity::Error, &format!("there is no child SA: {reason}"));
+        let retry = self.retry_at(cx);
+        let state = self.connection.and_then(|number| cx.peers.get_mut(&number));
+        let now = cx.shared.now;
+        let has_others = state.is_some_and(|state| {
+            state.refused(number, retry);
+            state.due_child(now).is_some()
+        });
+        if !has_others {
+            self.close(cx, EndKind::DeadPeer, "there is no child SA");
         }
     }
 
     /// The initiator's proof at a responder.
     pub(crate) fn handle_auth_request(&mut self, cx: &mut Context<'_>, path: Path, payloads: &[Payload]) {
         let phase = std::mem::replace(&mut self.phase, Phase::Connecting);
-        let (Phase::HalfOpen(half_open), Some(channel)) = (phase, &self.channel) else { return };
+        let Phase::HalfOpen(half_open) = phase else { return };
         let claim = Claim::of(payloads);
-        let found = self.find_connection(cx.connections, &claim, &half_open.proposal);
-        // An unknown identity takes as long as a wrong key.
-        let nobody = Identification { kind: crate::wire::IdType::NULL, data: Vec::new() };
-        let shared_key = found.map_or(&[][..], |(_, connection)| &connection.shared_key.0);
-        let octets = SignedOctets {
-            message: &half_open.peer_message,
-            peer_nonce: &half_open.nonces[1],
-            proof_key: &channel.keys.initiator_proof,
-            identity: claim.initiator.unwrap_or(&nobody),
-        };
-        let expected = shared_key_proof(channel.suite.prf, shared_key, &octets);
-        let verified = is_right(claim.proof, &expected);
-        let Some((index, connection)) = found.filter(|_| verified) else {
-            let claimed = claim.initiator.map_or_else(|| "no identity".to_owned(), identity_text);
-            let text = format!("{claimed} did not prove its identity by a pre-shared key of this end");
-            self.log(cx, Severity::Warning, &text);
-            let failed = notify(NotifyType::AUTHENTICATION_FAILED, Vec::new());
-            self.phase = Phase::Failed;
-            return self.respond(cx, path, ExchangeType::IKE_AUTH, &[failed]);
-        };
-        self.connection = Some(index);
-        let octets = SignedOctets {
-            message: &half_open.own_message,
-            peer_nonce: &half_open.nonces[0],
-            proof_key: &channel.keys.responder_proof,
-            identity: &connection.local_id,
-        };
-        let proof = shared_key_proof(channel.suite.prf, &connection.shared_key.0, &octets);
-        let mut answer = vec![
-            Payload::IdResponder(connection.local_id.clone()),
-            Payload::Authentication(Authentication { method: AuthMethod::SHARED_KEY, data: proof.to_vec() }),
-        ];
         let is_initial_contact = Payloads(payloads).notify(NotifyType::INITIAL_CONTACT).is_some();
+        let judged = self.judge_initiator(cx, &half_open, &claim, is_initial_contact);
+        let (number, connection, identity) = match judged {
+            Ok(judged) => judged,
+            Err(reason) => return self.refuse_initiator(cx, path, &claim, &reason),
+        };
+        self.connection = Some(number);
+        self.peer_identity = Some(identity);
+        let mut answer = match self.prove_responder(connection, &half_open, claim.asks) {
+            Ok(answer) => answer,
+            Err(reason) => {
+                self.connection = None;
+                let reason = format!("this end cannot prove its identity: {reason}");
+                return self.refuse_initiator(cx, path, &claim, &reason);
+            }
+        };
         self.establish(cx, is_initial_contact);
         let nonces = Nonces { initiator: &half_open.nonces[0], responder: &half_open.nonces[1] };
-        let esp: Vec<_> = connection.esp.iter().map(|own| own.without_key_exchange()).collect();
-        let chosen =
-            Payloads(payloads).proposals().and_then(|offered| choose(&esp, offered, Preference::Own));
-        let made = self.make_child(cx, chosen, payloads, None, &nonces);
-        match made {
+        let choice = self.choose_child(cx, Payloads(payloads), Exchange::Auth, None);
+        match choice.and_then(|choice| self.make_child(cx, choice, None, &nonces)) {
             Ok((child, parts)) => {
                 answer.extend(parts);
                 self.respond(cx, path, ExchangeType::IKE_AUTH, &answer);
@@ -187,31 +183,113 @@ impl IkeSa {
             }
             // The IKE SA stays, without a child SA (RFC 7296 section 1.2).
             Err(error) => {
-                self.log(cx, Severity::Error, &format!("there is no child SA: {}", Child::refusal(&error)));
+                self.log(cx, Severity::Error, &format!("there is no child SA: {}", ChildSa::refusal(&error)));
                 answer.push(error);
                 self.respond(cx, path, ExchangeType::IKE_AUTH, &answer);
             }
         }
     }
 
-    /// The connection with both identities. It must allow the chosen proposal, which was chosen before the identities were known.
+    /// The connection of an initiator that proves its identity.
+    ///
+    /// # Errors
+    /// The reason for the log.
+    fn judge_initiator<'c>(
+        &self,
+        cx: &Context<'c>,
+        half_open: &HalfOpen,
+        claim: &Claim<'_>,
+        is_initial_contact: bool,
+    ) -> Result<(usize, &'c Connection, Identification), String> {
+        let channel = self.channel.as_ref().ok_or("there are no keys")?;
+        let found = self.find_connection(cx.connections, claim, &half_open.proposal);
+        let nobody = Identification { kind: crate::wire::IdType::NULL, data: Vec::new() };
+        let identity = claim.initiator.unwrap_or(&nobody);
+        let octets = SignedOctets {
+            message: &half_open.peer_message,
+            peer_nonce: &half_open.nonces[1],
+            proof_key: &channel.keys.initiator_proof,
+            identity,
+        };
+        let Some((number, connection)) = found else {
+            // An unknown identity takes as long as a wrong key.
+            claim.is_proven_by_key(channel.suite.prf, &[], &octets);
+            return Err("there is no connection with these identities and this IKE proposal".to_owned());
+        };
+        connection.remote_auth.verify(channel.suite.prf, claim, &octets, cx.shared.wall())?;
+        let current = cx.peers.get(&number).and_then(|state| state.current_identity.as_ref());
+        if current.is_some_and(|current| {
+            connection.unique == Unique::Keep && !is_initial_contact || current != identity
+        }) {
+            return Err(format!("the connection {} has an IKE SA with a peer", connection.name));
+        }
+        Ok((number, connection, identity.clone()))
+    }
+
+    fn refuse_initiator(&mut self, cx: &mut Context<'_>, path: Path, claim: &Claim<'_>, reason: &str) {
+        let claimed = claim.initiator.map_or_else(|| "no identity".to_owned(), identity_text);
+        self.log(cx, Severity::Warning, &format!("{claimed} did not prove its identity: {reason}"));
+        self.phase = Phase::Failed;
+        let failed = notify(NotifyType::AUTHENTICATION_FAILED, Vec::new());
+        self.respond(cx, path, ExchangeType::IKE_AUTH, &[failed]);
+    }
+
+    /// The responder's identity, certificates and proof.
+    fn prove_responder(
+        &self,
+        connection: &Connection,
+        half_open: &HalfOpen,
+        is_asked: bool,
+    ) -> Result<Vec<Payload>, String> {
+        let channel = self.channel.as_ref().ok_or("there are no keys")?;
+        let local = &connection.local_auth;
+        let octets = SignedOctets {
+            message: &half_open.own_message,
+            peer_nonce: &half_open.nonces[0],
+            proof_key: &channel.keys.responder_proof,
+            identity: &local.identity,
+        };
+        let support = PeerSupport { asks: is_asked, ..self.peer_support.clone() };
+        let proven = local.proof.prove(channel.suite.prf, &octets, &support)?;
+        let mut payloads = vec![Payload::IdResponder(local.identity.clone())];
+        payloads.extend(proven.certificates);
+        payloads.push(Payload::Authentication(proven.proof));
+        Ok(payloads)
+    }
+
+    /// The connection for both identities. It must allow the chosen proposal, which was chosen before the identities were known. Of
+    /// several connections, one that names the identity comes first, then one with the method of the proof, then one with the
+    /// address of the peer.
     fn find_connection<'c>(
         &self,
-        connections: &'c [Connection],
+        connections: &'c Connections,
         claim: &Claim<'_>,
         proposal: &Proposal,
     ) -> Option<(usize, &'c Connection)> {
+        let identity = claim.initiator?;
+        let address = self.path.remote().ip();
+        let by_key = claim.proof.is_some_and(|proof| proof.method == AuthMethod::SHARED_KEY);
+        let rank = |connection: &Connection| {
+            let names = match connection.remote_auth.identity {
+                PeerIdentity::Exactly(_) => 2,
+                PeerIdentity::EndingWith { .. } => 1,
+                PeerIdentity::Any => 0,
+            };
+            let wants_key = matches!(connection.remote_auth.proof, RemoteProof::SharedKey(_));
+            (names, wants_key == by_key, connection.is_at(address))
+        };
         let allows = |connection: &Connection| {
-            Some(&connection.remote_id) == claim.initiator
-                && claim.responder.is_none_or(|identity| *identity == connection.local_id)
+            connection.remote_auth.identity.accepts(identity)
+                && claim.responder.is_none_or(|identity| connection.local_auth.is(identity))
+                && (connection.is_at(address) || connection.may_come_from(address))
                 && choose(&connection.ike, std::slice::from_ref(proposal), Preference::Own).is_some()
         };
-        connections.iter().enumerate().find(|(_, connection)| allows(connection))
+        let mut best: Option<(usize, &Connection)> = None;
+        for (number, connection) in connections.iter().filter(|(_, connection)| allows(connection)) {
+            if best.is_none_or(|(_, before)| rank(before) < rank(connection)) {
+                best = Some((number, connection));
+            }
+        }
+        best
     }
-}
-
-/// An identity for the log.
-fn identity_text(identity: &Identification) -> String {
-    let value = String::from_utf8_lossy(&identity.data);
-    format!("{} {}", identity.kind, adit_core::printable(&value))
 }

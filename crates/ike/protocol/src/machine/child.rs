@@ -1,17 +1,20 @@
-//! Child SAs: their proposals and selectors, and their sessions in the data plane.
+//! Child SAs: their proposals and selectors.
 
-use adit_core::{
-    Cipher, Install, Instant, OnFirstOpened, Path, PeerConfig, PeerId, PeerInfo, PeerOrder, SessionId,
-};
+use std::net::IpAddr;
 
-use super::context::{Context, Payloads, PeerState, notify};
-use super::narrow::{is_within, narrow, routes, session_selectors};
-use super::params::{Codec, Connection, PeerDetail};
-use super::sa::{IkeSa, Phase, REPLACED_FOR};
-use super::shared::DataEvent;
+use adit_core::{Cipher, Digest, Instant};
+
+use super::context::{Context, Payloads, notify};
+use super::narrow::{is_within, narrow, session_selectors};
+use super::params::{Child, ChildDetail, Codec, Connection, Traffic};
+use super::peer::Installed;
+use super::sa::{IkeSa, REPLACED_FOR};
 use crate::crypto::{ChildKeys, Nonces, Secret};
-use crate::suite::{Algorithms, ChildSuite, Chosen, accept};
+use crate::suite::{Algorithms, ChildSuite, Chosen, Preference, accept, choose};
 use crate::wire::{KeyExchange, NotifyType, Payload, TrafficSelector};
+
+/// Most child SAs of an IKE SA.
+const MAX_CHILD_SAS: usize = 512;
 
 /// The phase of a child SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +28,9 @@ pub(crate) enum ChildPhase {
 }
 
 /// A child SA.
-pub(crate) struct Child {
+pub(crate) struct ChildSa {
+    /// The number of its child in the connection.
+    pub(crate) number: usize,
     /// The SPI of received packets.
     pub(crate) own_spi: u32,
     /// The SPI of sent packets.
@@ -33,15 +38,21 @@ pub(crate) struct Child {
     pub(crate) phase: ChildPhase,
     /// Whether this end seals with it, or waits until the peer does (RFC 7296 section 2.8).
     pub(crate) is_sealing: bool,
+    pub(crate) made_at: Instant,
     pub(crate) rekey_at: Option<Instant>,
     /// The time when this end deletes it if the peer has not.
     pub(crate) ends_at: Option<Instant>,
-    cipher: Cipher,
-    codec: Option<Codec>,
-    remote: Vec<TrafficSelector>,
+    pub(crate) cipher: Cipher,
+    pub(crate) integrity: Option<Digest>,
+    pub(crate) has_extended_sequence_numbers: bool,
+    pub(crate) is_encapsulated: bool,
+    /// The parameters of its session, until the data plane gets them.
+    pub(crate) codec: Option<Codec>,
+    pub(crate) local: Vec<TrafficSelector>,
+    pub(crate) remote: Vec<TrafficSelector>,
 }
 
-impl Child {
+impl ChildSa {
     /// The time when it is to be rekeyed. `None` while this end does not seal with it: the peer may not know it yet.
     pub(crate) fn rekey_at(&self) -> Option<Instant> {
         self.rekey_at.filter(|_| self.phase == ChildPhase::Active && self.is_sealing)
@@ -64,10 +75,34 @@ impl Child {
             _ => "an error".to_owned(),
         }
     }
+
+    pub(crate) fn installed(&self) -> Installed {
+        Installed { number: self.number, local: self.local.clone(), remote: self.remote.clone() }
+    }
+
+    pub(crate) fn detail(&self, connection: &Connection) -> ChildDetail {
+        let child = connection.children.get(self.number);
+        ChildDetail {
+            name: child.map_or_else(String::new, |child| child.name.clone()),
+            own_spi: self.own_spi,
+            peer_spi: self.peer_spi,
+            cipher: self.cipher,
+            integrity: self.integrity,
+            has_extended_sequence_numbers: self.has_extended_sequence_numbers,
+            is_encapsulated: self.is_encapsulated,
+            is_sealing: self.is_sealing,
+            made_at: self.made_at,
+            rekey_at: self.rekey_at(),
+            local: self.local.clone(),
+            remote: self.remote.clone(),
+        }
+    }
 }
 
 /// This end's SPI and role, and the secrets that the keys of a child SA are derived from.
 pub(crate) struct Offer<'a> {
+    /// The number of the child.
+    pub(crate) number: usize,
     pub(crate) own_spi: u32,
     pub(crate) is_initiator: bool,
     pub(crate) secret: Secret,
@@ -91,7 +126,49 @@ pub(crate) fn child_spi(bytes: &[u8]) -> Option<u32> {
 /// The answer to the peer's key exchange, and the shared secret. `None`: there is no key exchange.
 pub(crate) type Exchanged = Option<(KeyExchange, Secret)>;
 
+/// The traffic of a child, between the outer addresses of an IKE SA.
+pub(crate) struct Sides {
+    pub(crate) local: Vec<TrafficSelector>,
+    pub(crate) remote: Vec<TrafficSelector>,
+}
+
+/// A responder's choice for the offer of a child SA.
+pub(crate) struct Choice {
+    /// The number of the child.
+    pub(crate) number: usize,
+    pub(crate) chosen: Chosen,
+    sides: Sides,
+}
+
+/// The proposals of a child for an exchange.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exchange {
+    /// `IKE_AUTH`, where child SAs have no key exchange of their own (RFC 7296 section 1.2).
+    Auth,
+    /// `CREATE_CHILD_SA`.
+    CreateChild,
+}
+
+pub(crate) fn proposals(child: &Child, exchange: Exchange) -> Vec<Algorithms> {
+    match exchange {
+        Exchange::Auth => child.esp.iter().map(|own| own.without_key_exchange()).collect(),
+        Exchange::CreateChild => child.esp.clone(),
+    }
+}
+
 impl IkeSa {
+    /// The traffic of a child as this end offers it.
+    pub(crate) fn sides(&self, cx: &Context<'_>, child: &Child) -> Sides {
+        let local = cx.shared.local_of(self.path).map(|local| local.ip());
+        let selectors = |traffic: &[Traffic], outer: Option<IpAddr>| {
+            traffic.iter().filter_map(|one| one.selector(outer)).collect()
+        };
+        Sides {
+            local: selectors(&child.local, local),
+            remote: selectors(&child.remote, Some(self.path.remote().ip())),
+        }
+    }
+
     /// Checks the answer to an offer of a child SA.
     pub(crate) fn accept_child(
         &self,
@@ -99,9 +176,8 @@ impl IkeSa {
         own: &[Algorithms],
         offer: &Offer<'_>,
         payloads: &[Payload],
-    ) -> Result<Child, String> {
-        let connection =
-            self.connection.and_then(|index| cx.connections.get(index)).ok_or("no connection")?;
+    ) -> Result<ChildSa, String> {
+        let child = self.child(cx, offer.number).ok_or("the child was removed")?;
         let payloads = Payloads(payloads);
         let (Some(answer), Some([initiator, responder])) = (payloads.proposals(), payloads.selectors())
         else {
@@ -111,11 +187,60 @@ impl IkeSa {
         let chosen = accept(own, answer).map_err(|error| error.to_string())?;
         let suite = chosen.child_suite().ok_or("the answer lacks an algorithm")?;
         let peer_spi = child_spi(&chosen.spi).ok_or("the answer has no SPI of four bytes")?;
-        if !is_within(initiator, &connection.local) || !is_within(responder, &connection.remote_traffic) {
+        let sides = self.sides(cx, child);
+        if !is_within(initiator, &sides.local) || !is_within(responder, &sides.remote) {
             return Err("the answer has selectors beyond those that were offered".to_owned());
         }
         let agreed = Agreed { suite, peer_spi, local: initiator.to_vec(), remote: responder.to_vec() };
         self.derive_child(cx, agreed, offer).ok_or_else(|| "there are no keys".to_owned())
+    }
+
+    /// Chooses the child and the proposal for an offer. `rekeyed` is the number of the child whose child SA is rekeyed; its traffic
+    /// was agreed on before. Of several children, the one comes first whose traffic is what was offered, then those that the offer
+    /// is part of, then others.
+    ///
+    /// # Errors
+    /// The error that refuses the offer.
+    pub(crate) fn choose_child(
+        &self,
+        cx: &Context<'_>,
+        payloads: Payloads<'_>,
+        exchange: Exchange,
+        rekeyed: Option<usize>,
+    ) -> Result<Choice, Payload> {
+        let refuse = |kind| notify(kind, Vec::new());
+        let connection = self.connection.and_then(|number| cx.connections.get(number));
+        let connection = connection.ok_or_else(|| refuse(NotifyType::NO_PROPOSAL_CHOSEN))?;
+        let offered = payloads.proposals().ok_or_else(|| refuse(NotifyType::INVALID_SYNTAX))?;
+        let [initiator, responder] =
+            payloads.selectors().ok_or_else(|| refuse(NotifyType::INVALID_SYNTAX))?;
+        if rekeyed.is_none() && self.children.len() >= MAX_CHILD_SAS {
+            return Err(refuse(NotifyType::NO_ADDITIONAL_SAS));
+        }
+        let mut refusal = NotifyType::TS_UNACCEPTABLE;
+        let mut best: Option<(u8, Choice)> = None;
+        for (number, child) in connection.children.iter().enumerate() {
+            if rekeyed.is_some_and(|rekeyed| rekeyed != number) {
+                continue;
+            }
+            let own = self.sides(cx, child);
+            let sides =
+                Sides { local: narrow(&own.local, responder), remote: narrow(&own.remote, initiator) };
+            if sides.local.is_empty() || sides.remote.is_empty() {
+                continue;
+            }
+            let Some(chosen) = choose(&proposals(child, exchange), offered, Preference::Own) else {
+                refusal = NotifyType::NO_PROPOSAL_CHOSEN;
+                continue;
+            };
+            let is_whole = sides.local == own.local && sides.remote == own.remote;
+            let is_offer = sides.local == responder && sides.remote == initiator;
+            let rank = u8::from(is_offer) * 2 + u8::from(is_whole);
+            if best.as_ref().is_none_or(|(before, _)| *before < rank) {
+                best = Some((rank, Choice { number, chosen, sides }));
+            }
+        }
+        best.map(|(_, choice)| choice).ok_or_else(|| refuse(refusal))
     }
 
     /// Answers an offer of a child SA: the child SA, and the payloads of the answer. The mode is tunnel, whatever the offer
@@ -126,28 +251,18 @@ impl IkeSa {
     pub(crate) fn make_child(
         &self,
         cx: &mut Context<'_>,
-        chosen: Option<Chosen>,
-        payloads: &[Payload],
+        choice: Choice,
         exchanged: Exchanged,
         nonces: &Nonces<'_>,
-    ) -> Result<(Child, Vec<Payload>), Payload> {
+    ) -> Result<(ChildSa, Vec<Payload>), Payload> {
         let refuse = |kind| notify(kind, Vec::new());
-        let connection = self.connection.and_then(|index| cx.connections.get(index));
-        let connection = connection.ok_or_else(|| refuse(NotifyType::NO_PROPOSAL_CHOSEN))?;
-        let chosen = chosen.ok_or_else(|| refuse(NotifyType::NO_PROPOSAL_CHOSEN))?;
+        let Choice { number, chosen, sides: Sides { local, remote } } = choice;
         let suite = chosen.child_suite().ok_or_else(|| refuse(NotifyType::NO_PROPOSAL_CHOSEN))?;
         let peer_spi = child_spi(&chosen.spi).ok_or_else(|| refuse(NotifyType::INVALID_SYNTAX))?;
-        let [initiator, responder] =
-            Payloads(payloads).selectors().ok_or_else(|| refuse(NotifyType::INVALID_SYNTAX))?;
-        let remote = narrow(&connection.remote_traffic, initiator);
-        let local = narrow(&connection.local, responder);
-        if local.is_empty() || remote.is_empty() {
-            return Err(refuse(NotifyType::TS_UNACCEPTABLE));
-        }
         let (exchange, secret) =
             exchanged.map_or((None, Secret::default()), |(ke, secret)| (Some(ke), secret));
         let own_spi = cx.shared.child_spi();
-        let offer = Offer { own_spi, is_initiator: false, secret, nonces: *nonces };
+        let offer = Offer { number, own_spi, is_initiator: false, secret, nonces: *nonces };
         let mut parts = vec![Payload::SecurityAssociation(vec![chosen.to_wire(&own_spi.to_be_bytes())])];
         parts.extend(exchange.map(Payload::KeyExchange));
         parts.push(Payload::SelectorsInitiator(remote.clone()));
@@ -158,8 +273,8 @@ impl IkeSa {
         Ok((child, parts))
     }
 
-    fn derive_child(&self, cx: &mut Context<'_>, agreed: Agreed, offer: &Offer<'_>) -> Option<Child> {
-        let connection = cx.connections.get(self.connection?)?;
+    fn derive_child(&self, cx: &mut Context<'_>, agreed: Agreed, offer: &Offer<'_>) -> Option<ChildSa> {
+        let child = self.child(cx, offer.number)?;
         let channel = self.channel.as_ref()?;
         let Agreed { suite, peer_spi, local, remote } = agreed;
         let derivation = &channel.keys.derivation;
@@ -179,187 +294,29 @@ impl IkeSa {
             selectors: session_selectors(&local, &remote),
             is_encapsulated: self.is_encapsulated,
         };
-        let after = cx.shared.jittered(connection.times.child_rekey);
-        Some(Child {
+        let now = cx.now();
+        let after = child.rekey.map(|time| cx.shared.jittered(time));
+        Some(ChildSa {
+            number: offer.number,
             own_spi: offer.own_spi,
             peer_spi,
             phase: ChildPhase::Active,
             is_sealing: false,
-            rekey_at: Some(cx.now() + after),
-            ends_at: None,
+            made_at: now,
+            rekey_at: after.map(|after| now + after),
+            ends_at: child.lifetime.map(|time| now + time),
             cipher: suite.cipher,
+            integrity: suite.integrity,
+            has_extended_sequence_numbers: suite.has_extended_sequence_numbers,
+            is_encapsulated: self.is_encapsulated,
             codec: Some(codec),
+            local,
             remote,
         })
     }
 
-    /// The peer in the data plane. Its connection is known.
-    pub(crate) fn peer(&self) -> Option<PeerId> {
-        self.connection.map(|index| PeerId(index as u32))
-    }
-
-    /// Gives a child SA to the data plane.
-    pub(crate) fn install_child(&mut self, cx: &mut Context<'_>, mut child: Child, is_sealing: bool) {
-        let (Some(peer), Some(codec)) = (self.peer(), child.codec.take()) else { return };
-        let Some(state) = self.connection.and_then(|index| cx.peers.get_mut(index)) else { return };
-        state.cipher = Some(child.cipher);
-        state.last_handshake = cx.shared.now;
-        if !state.is_up || self.children.is_empty() {
-            cx.shared.order(DataEvent::Peer(PeerOrder::Add(PeerConfig {
-                peer,
-                path: Some(self.path),
-                routes: routes(&child.remote),
-                selectors: Default::default(),
-                max_mss: None,
-                roams: self.nat.is_remote && !self.nat.is_local,
-                staging: false,
-                device: Default::default(),
-                by_path: false,
-            })));
-        }
-        let (spi, session) = (child.own_spi, SessionId(u64::from(child.own_spi)));
-        // This end seals with the child SA once the peer has sealed with it (RFC 7296 section 2.8).
-        let on_first_opened = if is_sealing { OnFirstOpened::Nothing } else { OnFirstOpened::Activate };
-        cx.shared.order(DataEvent::Install(Box::new(Install {
-            on_first_opened,
-            ..Install::new(peer, session, codec)
-        })));
-        self.children.insert(spi, child);
-        if is_sealing {
-            self.activate_child(cx, spi);
-        }
-    }
-
-    /// Makes the data plane seal packets with that child SA from now on.
-    pub(crate) fn activate_child(&mut self, cx: &mut Context<'_>, spi: u32) {
-        let Some(peer) = self.peer().filter(|_| self.children.contains_key(&spi)) else { return };
-        self.children.values_mut().for_each(|child| child.is_sealing = child.own_spi == spi);
-        cx.shared.order(DataEvent::Activate { peer, session: SessionId(u64::from(spi)) });
-    }
-
-    /// Activates a child SA that this end does not seal with yet, if this end seals with no other child SA.
-    fn activate_waiting(&mut self, cx: &mut Context<'_>) {
-        let sealing = |child: &Child| child.phase != ChildPhase::Deleting && child.is_sealing;
-        if self.children.values().any(sealing) {
-            return;
-        }
-        let waiting = |child: &&Child| child.phase == ChildPhase::Active && !child.is_sealing;
-        if let Some(spi) = self.children.values().find(waiting).map(|child| child.own_spi) {
-            self.activate_child(cx, spi);
-        }
-    }
-
-    /// Activates the child SA in use once more, after another session of the peer was activated.
-    pub(crate) fn activate_again(&mut self, cx: &mut Context<'_>) {
-        let sealing = |child: &&Child| child.phase == ChildPhase::Active && child.is_sealing;
-        if let Some(spi) = self.children.values().rfind(sealing).map(|child| child.own_spi) {
-            self.activate_child(cx, spi);
-        }
-    }
-
-    /// The peer has sealed a packet with a child SA, so that it has the keys (RFC 7296 section 2.8), and the data plane seals with
-    /// that child SA from then on. If that child SA is replaced or deleted, the child SA in use is activated again.
-    pub(crate) fn opened_first(&mut self, cx: &mut Context<'_>, spi: u32) {
-        match self.children.get(&spi) {
-            Some(child) if child.phase == ChildPhase::Active => self.activate_child(cx, spi),
-            _ => self.activate_again(cx),
-        }
-    }
-
-    /// Rekeys a child SA as soon as no other request is pending.
-    pub(crate) fn rekey_child_now(&mut self, cx: &mut Context<'_>, spi: u32) {
-        if let Some(child) = self.children.get_mut(&spi) {
-            child.rekey_at = Some(cx.shared.now);
-        }
-        self.next_task(cx);
-    }
-
-    /// Rekeys all child SAs.
-    pub(crate) fn rekey_children(&mut self, cx: &mut Context<'_>) {
-        let now = cx.now();
-        self.children.values_mut().for_each(|child| child.rekey_at = Some(now));
-        self.next_task(cx);
-    }
-
-    /// Removes a child SA from the data plane, after another child SA is activated, if there is one.
-    pub(crate) fn remove_child(&mut self, cx: &mut Context<'_>, spi: u32) {
-        if let Some(child) = self.children.get_mut(&spi) {
-            child.phase = ChildPhase::Deleting;
-        }
-        self.activate_waiting(cx);
-        self.retire(cx, spi);
-    }
-
-    fn retire(&mut self, cx: &mut Context<'_>, spi: u32) {
-        if let (Some(_), Some(peer)) = (self.children.remove(&spi), self.peer()) {
-            cx.shared.order(DataEvent::Retire { peer, session: SessionId(u64::from(spi)) });
-        }
-    }
-
-    pub(crate) fn remove_children(&mut self, cx: &mut Context<'_>) {
-        let all: Vec<u32> = self.children.keys().copied().collect();
-        all.into_iter().for_each(|spi| self.retire(cx, spi));
-    }
-
-    /// This end deletes a child SA with the next request.
-    pub(crate) fn delete_child(&mut self, spi: u32) {
-        let Some(child) = self.children.get_mut(&spi) else { return };
-        child.phase = ChildPhase::Deleting;
-        child.ends_at = None;
-        self.to_delete.push_back(spi);
-    }
-
-    /// Deletes a child SA that the peer replaced and has not deleted.
-    pub(crate) fn delete_late_child(&mut self, cx: &mut Context<'_>, spi: u32) {
-        self.delete_child(spi);
-        self.activate_waiting(cx);
-    }
-
-    /// The peer is reached by another path from now on.
-    pub(crate) fn move_to(&mut self, cx: &mut Context<'_>, path: Path) {
-        self.path = path;
-        if let Some(peer) = self.peer().filter(|_| matches!(self.phase, Phase::Established)) {
-            cx.shared.order(DataEvent::Peer(PeerOrder::Move { peer, path }));
-        }
-    }
-
-    /// An authentic packet came by another path. Only a peer behind a NAT, to an end that is behind none, is followed to that path.
-    pub(crate) fn moved(&mut self, cx: &mut Context<'_>, path: Path) {
-        let may_follow = self.nat.is_remote && !self.nat.is_local;
-        let path = if may_follow { path } else { self.path };
-        self.move_to(cx, path);
-    }
-
-    /// The peer's entry in a status. `None`: the peer is not known yet, or there is no child SA.
-    pub(crate) fn info(
-        &self,
-        connections: &[Connection],
-        peers: &[PeerState],
-    ) -> Option<PeerInfo<PeerDetail>> {
-        let index = self.connection?;
-        let (connection, state) = (connections.get(index)?, peers.get(index)?);
-        let child = self.children.values().next_back()?;
-        let routes = routes(&child.remote);
-        let hosts = routes.iter().filter(|route| route.prefix_len() == route.max_prefix_len());
-        Some(PeerInfo {
-            name: connection.name.clone(),
-            path: self.path,
-            addresses: hosts.map(|route| route.addr()).collect(),
-            cipher: state.cipher?,
-            rekeys: state.rekeys,
-            last_handshake: state.last_handshake,
-            since: state.since,
-            heard: self.heard,
-            routes: routes
-                .iter()
-                .filter(|route| route.prefix_len() < route.max_prefix_len())
-                .copied()
-                .collect(),
-            detail: PeerDetail {
-                is_initiator: self.is_initiator,
-                own_spi: self.own_spi,
-                peer_spi: self.peer_spi,
-            },
-        })
+    /// A child of the connection.
+    pub(crate) fn child<'c>(&self, cx: &Context<'c>, number: usize) -> Option<&'c Child> {
+        cx.connections.get(self.connection?)?.children.get(number)
     }
 }

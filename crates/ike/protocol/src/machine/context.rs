@@ -1,27 +1,15 @@
 //! The context of an IKE SA: the parts of its endpoint that it sees, and its orders to the endpoint.
 
-use adit_core::{Cipher, Instant};
+use std::collections::BTreeMap;
+
+use adit_core::{Instant, PeerId, PeerOrder};
 use rand_core::RngCore as _;
 
-use super::params::Connection;
+use super::connections::Connections;
+use super::peer::{EndKind, Ending, PeerState, Place};
 use super::sa::IkeSa;
-use super::shared::Shared;
+use super::shared::{DataEvent, Shared};
 use crate::wire::{KeyExchange, Notify, NotifyType, Payload, Proposal, Spi, TrafficSelector};
-
-/// The state of a peer at an endpoint.
-#[derive(Debug, Default)]
-pub(crate) struct PeerState {
-    /// The IKE SA that has the child SAs.
-    pub(crate) sa: Option<Spi>,
-    /// The time when this end initiates.
-    pub(crate) initiate_at: Option<Instant>,
-    /// Whether the data plane has the peer.
-    pub(crate) is_up: bool,
-    pub(crate) since: Instant,
-    pub(crate) last_handshake: Instant,
-    pub(crate) rekeys: u64,
-    pub(crate) cipher: Option<Cipher>,
-}
 
 /// An order of an IKE SA to its endpoint, which carries it out after the call.
 pub(crate) enum Effect {
@@ -37,15 +25,15 @@ pub(crate) enum Effect {
     /// That IKE SA is redundant; the peer deletes it.
     Expire(Spi),
     /// The peer is not reached by this IKE SA any more.
-    Down(String),
+    Down(Ending),
     /// The IKE SA is gone.
-    Remove(String),
+    Remove(Ending),
 }
 
 pub(crate) struct Context<'a> {
     pub(crate) shared: &'a mut Shared,
-    pub(crate) connections: &'a [Connection],
-    pub(crate) peers: &'a mut [PeerState],
+    pub(crate) connections: &'a Connections,
+    pub(crate) peers: &'a mut BTreeMap<usize, PeerState>,
     pub(crate) effects: &'a mut Vec<Effect>,
 }
 
@@ -58,8 +46,29 @@ impl Context<'_> {
         |bytes| self.shared.rng.fill_bytes(bytes)
     }
 
+    /// Removes the IKE SA: the peer cannot be reached by it.
     pub(crate) fn remove(&mut self, reason: impl Into<String>) {
-        self.effects.push(Effect::Remove(reason.into()));
+        self.remove_as(EndKind::DeadPeer, reason);
+    }
+
+    pub(crate) fn remove_as(&mut self, kind: EndKind, reason: impl Into<String>) {
+        self.effects.push(Effect::Remove(Ending { kind, reason: reason.into() }));
+    }
+
+    /// Gives the data plane the peer's entry, if it has changed. A peer without traffic keeps its entry until it is down.
+    pub(crate) fn order_entry(&mut self, number: usize, place: Place) {
+        let (Some(state), Some(connection)) = (self.peers.get_mut(&number), self.connections.get(number))
+        else {
+            return;
+        };
+        let shares = self.connections.len() > 1;
+        let Some(entry) = state.entry(PeerId(number as u32), connection, Place { shares, ..place }) else {
+            return;
+        };
+        if state.entry.as_ref() != Some(&entry) {
+            state.entry = Some(entry.clone());
+            self.shared.order(DataEvent::Peer(PeerOrder::Add(entry)));
+        }
     }
 }
 

@@ -1,25 +1,35 @@
-//! Rekeys of child SAs (RFC 7296 sections 1.3.3 and 2.8), with their collisions (2.8.1 and 2.25.1).
+//! Further child SAs (RFC 7296 section 1.3.1), and rekeys of child SAs (1.3.3 and 2.8) with their collisions (2.8.1 and 2.25.1).
 
 use adit_core::{Path, Severity};
 
-use super::child::{Child, ChildPhase, Exchanged, Offer, child_spi};
+use super::child::{ChildPhase, ChildSa, Exchange, Exchanged, Offer, child_spi};
 use super::context::{Context, Payloads, notify};
 use super::init::{lowest, offers, wanted_group};
-use super::params::Connection;
+use super::peer::EndKind;
 use super::sa::{IkeSa, Phase, Request};
 use crate::crypto::{KeyShare, Nonces, Secret, answer_exchange};
-use crate::suite::{Chosen, Group, Preference, choose};
-use crate::wire::{ExchangeType, KeyExchange, Notify, NotifyType, Payload, Proposal, ProtocolId};
+use crate::suite::Group;
+use crate::wire::{ExchangeType, KeyExchange, Notify, NotifyType, Payload, ProtocolId};
 
-/// A rekey of a child SA that waits for its response.
+/// The child SA that this end asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    /// The number of its child.
+    pub(crate) number: usize,
+    /// This end's SPI of the child SA that it replaces. `None`: it is a further one.
+    pub(crate) old: Option<u32>,
+    /// The group that the peer demanded in place of the first one.
+    pub(crate) group: Option<Group>,
+}
+
+/// A request for a child SA that waits for its response.
 pub(crate) struct ChildRequest {
-    old: u32,
+    wanted: Wanted,
     own_spi: u32,
     nonce: Vec<u8>,
     share: Option<KeyShare>,
     /// The peer's rekey of the same child SA, which was answered meanwhile.
     pub(crate) peers: Option<PeersRekey>,
-    is_second: bool,
 }
 
 /// A rekey of the peer's.
@@ -44,31 +54,42 @@ pub(crate) fn answer_group(
 }
 
 impl IkeSa {
-    pub(crate) fn request_child_rekey(&mut self, cx: &mut Context<'_>, old: u32, wanted: Option<Group>) {
-        let Some(connection) = self.connection.and_then(|index| cx.connections.get(index)) else { return };
-        let group = wanted.or_else(|| connection.esp.first().and_then(|own| own.groups().next()));
+    /// Rekeys a child SA.
+    pub(crate) fn request_child_rekey(&mut self, cx: &mut Context<'_>, old: u32) {
+        let Some(number) = self.children.get(&old).map(|child| child.number) else { return };
+        self.request_child(cx, Wanted { number, old: Some(old), group: None });
+    }
+
+    /// Asks for a child SA.
+    pub(crate) fn request_child(&mut self, cx: &mut Context<'_>, wanted: Wanted) {
+        let Some(child) = self.child(cx, wanted.number) else { return };
+        let sides = self.sides(cx, child);
+        if sides.local.is_empty() || sides.remote.is_empty() {
+            let text =
+                format!("child {}: the outer address that its traffic depends on is not known", child.name);
+            self.log(cx, Severity::Error, &text);
+            return self.child_failed(cx, wanted);
+        }
+        let group = wanted.group.or_else(|| child.esp.first().and_then(|own| own.groups().next()));
         let share = group.and_then(|group| KeyShare::new(group, &mut cx.fill()).ok());
         let (own_spi, nonce) = (cx.shared.child_spi(), cx.shared.nonce());
-        let spi = old.to_be_bytes().to_vec();
         let (protocol, kind) = (ProtocolId::ESP, NotifyType::REKEY_SA);
-        let mut payloads = vec![
-            Payload::Notify(Notify { protocol, spi, kind, data: Vec::new() }),
-            Payload::SecurityAssociation(offers(&connection.esp, &own_spi.to_be_bytes())),
-            Payload::Nonce(nonce.clone()),
-        ];
+        let rekey = wanted.old.map(|old| {
+            let spi = old.to_be_bytes().to_vec();
+            Payload::Notify(Notify { protocol, spi, kind, data: Vec::new() })
+        });
+        let mut payloads: Vec<Payload> = rekey.into_iter().collect();
+        payloads.push(Payload::SecurityAssociation(offers(&child.esp, &own_spi.to_be_bytes())));
+        payloads.push(Payload::Nonce(nonce.clone()));
         payloads.extend(share.as_ref().map(|share| {
             Payload::KeyExchange(KeyExchange {
                 method: share.group().number(),
                 data: share.public().to_vec(),
             })
         }));
-        payloads
-            .push(Payload::SelectorsInitiator(connection.local.iter().map(|own| own.selector()).collect()));
-        payloads.push(Payload::SelectorsResponder(
-            connection.remote_traffic.iter().map(|own| own.selector()).collect(),
-        ));
-        let is_second = wanted.is_some();
-        let request = ChildRequest { old, own_spi, nonce, share, peers: None, is_second };
+        payloads.push(Payload::SelectorsInitiator(sides.local));
+        payloads.push(Payload::SelectorsResponder(sides.remote));
+        let request = ChildRequest { wanted, own_spi, nonce, share, peers: None };
         self.request(cx, ExchangeType::CREATE_CHILD_SA, &payloads, Request::Child(Box::new(request)));
     }
 
@@ -93,16 +114,14 @@ impl IkeSa {
             return Err(notify(NotifyType::TEMPORARY_FAILURE, Vec::new()));
         }
         let old = self.child_to_rekey(found.notify(NotifyType::REKEY_SA))?;
-        let connection = self.connection.and_then(|index| cx.connections.get(index));
-        let (Some(connection), Some(nonce), Some(offered)) = (connection, found.nonce(), found.proposals())
-        else {
-            return Err(notify(NotifyType::INVALID_SYNTAX, Vec::new()));
-        };
+        let nonce = found.nonce().ok_or_else(|| notify(NotifyType::INVALID_SYNTAX, Vec::new()))?;
         let own_nonce = cx.shared.nonce();
         let nonces = Nonces { initiator: nonce, responder: &own_nonce };
-        let (chosen, exchanged) = self.answer_offer(cx, connection, offered, found.key_exchange())?;
-        let made = self.make_child(cx, chosen, payloads, exchanged, &nonces);
-        let (child, mut parts) = made?;
+        let rekeyed = old.and_then(|old| self.children.get(&old)).map(|child| child.number);
+        let choice = self.choose_child(cx, found, Exchange::CreateChild, rekeyed)?;
+        let group = choice.chosen.child_suite().and_then(|suite| suite.group);
+        let exchanged = answer_group(group, found.key_exchange(), &mut cx.fill())?;
+        let (child, mut parts) = self.make_child(cx, choice, exchanged, &nonces)?;
         parts.insert(1, Payload::Nonce(own_nonce.clone()));
         let (is_first, spi) = (old.is_none(), child.own_spi);
         self.install_child(cx, child, is_first);
@@ -112,26 +131,9 @@ impl IkeSa {
         Ok(parts)
     }
 
-    /// The proposal that is chosen, and the answer to its key exchange.
-    fn answer_offer(
-        &self,
-        cx: &mut Context<'_>,
-        connection: &Connection,
-        offered: &[Proposal],
-        exchange: Option<&KeyExchange>,
-    ) -> Result<(Option<Chosen>, Exchanged), Payload> {
-        let chosen = choose(&connection.esp, offered, Preference::Own);
-        let group = chosen.as_ref().and_then(|chosen| chosen.child_suite()).and_then(|suite| suite.group);
-        let exchanged = answer_group(group, exchange, &mut cx.fill())?;
-        Ok((chosen, exchanged))
-    }
-
-    /// The child SA that a request names. `None`: it asks for one more, which is refused if there is one.
+    /// The child SA that a request names. `None`: it asks for a further one.
     fn child_to_rekey(&self, rekey: Option<&Notify>) -> Result<Option<u32>, Payload> {
-        let Some(rekey) = rekey else {
-            let is_first = self.children.values().all(|child| child.phase != ChildPhase::Active);
-            return if is_first { Ok(None) } else { Err(notify(NotifyType::NO_ADDITIONAL_SAS, Vec::new())) };
-        };
+        let Some(rekey) = rekey else { return Ok(None) };
         let spi = child_spi(&rekey.spi).filter(|_| rekey.protocol == ProtocolId::ESP);
         let child = self.children.values().find(|child| Some(child.peer_spi) == spi);
         match child {
@@ -149,7 +151,7 @@ impl IkeSa {
     fn replaced_by_peer(&mut self, cx: &mut Context<'_>, old: u32, peers: PeersRekey) {
         let request = self.pending.as_mut().map(|pending| &mut pending.request);
         if let Some(Request::Child(request)) = request
-            && request.old == old
+            && request.wanted.old == Some(old)
         {
             request.peers = Some(peers);
         } else if let Some(child) = self.children.get_mut(&old) {
@@ -159,7 +161,7 @@ impl IkeSa {
     }
 
     pub(crate) fn count_rekey(&self, cx: &mut Context<'_>) {
-        if let Some(state) = self.connection.and_then(|index| cx.peers.get_mut(index)) {
+        if let Some(state) = self.connection.and_then(|number| cx.peers.get_mut(&number)) {
             state.rekeys += 1;
         }
     }
@@ -172,26 +174,26 @@ impl IkeSa {
     ) {
         let found = Payloads(payloads);
         if let Some(error) = found.error() {
-            return self.rekey_refused(cx, request, error);
+            return self.child_refused(cx, request, error);
         }
-        match self.finish_rekey(cx, &request, payloads) {
+        match self.finish_child(cx, &request, payloads) {
             Ok((child, own_lowest)) => self.settle(cx, &request, child, &own_lowest),
             Err(reason) => {
                 // The peer has a child SA that this end refuses: RFC 7296 section 2.21.3.
-                self.close(cx, &format!("a child SA was not rekeyed: {reason}"));
+                self.close(cx, EndKind::DeadPeer, &format!("a child SA was not made: {reason}"));
             }
         }
     }
 
-    fn finish_rekey(
+    fn finish_child(
         &self,
         cx: &mut Context<'_>,
         request: &ChildRequest,
         payloads: &[Payload],
-    ) -> Result<(Child, Vec<u8>), String> {
+    ) -> Result<(ChildSa, Vec<u8>), String> {
         let found = Payloads(payloads);
-        let connection =
-            self.connection.and_then(|index| cx.connections.get(index)).ok_or("no connection")?;
+        let number = request.wanted.number;
+        let own = self.child(cx, number).ok_or("the child was removed")?;
         let nonce = found.nonce().ok_or("the answer has no nonce")?;
         let nonces = Nonces { initiator: &request.nonce, responder: nonce };
         let secret = match (&request.share, found.key_exchange()) {
@@ -201,63 +203,80 @@ impl IkeSa {
             }
             _ => return Err("the answer has another key exchange".to_owned()),
         };
-        let offer = Offer { own_spi: request.own_spi, is_initiator: true, secret, nonces };
-        let child = self.accept_child(cx, &connection.esp, &offer, payloads)?;
+        let offer = Offer { number, own_spi: request.own_spi, is_initiator: true, secret, nonces };
+        let child = self.accept_child(cx, &own.esp, &offer, payloads)?;
         Ok((child, lowest(&nonces)))
     }
 
     /// Of two rekeys at once, that with the lowest nonce is redundant, and its initiator deletes what it made (RFC 7296 section
     /// 2.8.1).
-    fn settle(&mut self, cx: &mut Context<'_>, request: &ChildRequest, child: Child, own_lowest: &[u8]) {
+    fn settle(&mut self, cx: &mut Context<'_>, request: &ChildRequest, child: ChildSa, own_lowest: &[u8]) {
         let is_redundant = request.peers.as_ref().is_some_and(|peers| own_lowest < peers.lowest.as_slice());
         let spi = child.own_spi;
         self.install_child(cx, child, !is_redundant);
+        let Some(old) = request.wanted.old else { return };
         if is_redundant {
             self.delete_child(spi);
-            if let Some(old) = self.children.get_mut(&request.old) {
+            if let Some(old) = self.children.get_mut(&old) {
                 old.replace(cx.shared.now);
             }
             return;
         }
         self.count_rekey(cx);
-        self.delete_child(request.old);
+        self.delete_child(old);
         let redundant = request.peers.as_ref().and_then(|peers| self.children.get_mut(&peers.spi));
         redundant.into_iter().for_each(|child| child.replace(cx.shared.now));
     }
 
-    fn rekey_refused(&mut self, cx: &mut Context<'_>, request: ChildRequest, error: &Notify) {
-        let ChildRequest { old, peers, is_second, .. } = request;
-        if peers.is_some() {
+    fn child_refused(&mut self, cx: &mut Context<'_>, request: ChildRequest, error: &Notify) {
+        let ChildRequest { wanted, peers, .. } = request;
+        if let (Some(_), Some(old)) = (peers, wanted.old) {
             // The peer's own rekey holds.
             if let Some(child) = self.children.get_mut(&old) {
                 child.replace(cx.shared.now);
             }
             return;
         }
-        if error.kind == NotifyType::INVALID_KE_PAYLOAD && !is_second {
-            let connection = self.connection.and_then(|index| cx.connections.get(index));
+        if error.kind == NotifyType::INVALID_KE_PAYLOAD && wanted.group.is_none() {
+            let own = self.child(cx, wanted.number);
             let allows = |group: &Group| {
-                connection.is_some_and(|own| own.esp.iter().any(|esp| esp.groups().any(|own| own == *group)))
+                own.is_some_and(|own| own.esp.iter().any(|esp| esp.groups().any(|own| own == *group)))
             };
             if let Some(group) = wanted_group(&error.data).filter(allows) {
-                return self.request_child_rekey(cx, old, Some(group));
+                return self.request_child(cx, Wanted { group: Some(group), ..wanted });
             }
         }
-        if error.kind == NotifyType::CHILD_SA_NOT_FOUND {
-            self.remove_child(cx, old);
-        } else if error.kind != NotifyType::TEMPORARY_FAILURE {
-            self.log(cx, Severity::Warning, &format!("the peer refuses to rekey a child SA: {}", error.kind));
+        if error.kind != NotifyType::TEMPORARY_FAILURE && error.kind != NotifyType::CHILD_SA_NOT_FOUND {
+            let name = self.child(cx, wanted.number).map_or("", |child| child.name.as_str());
+            let aim = if wanted.old.is_some() { "rekey a child SA" } else { "make a child SA" };
+            let text = format!("the peer refuses to {aim}: {} ({name})", error.kind);
+            self.log(cx, Severity::Warning, &text);
         }
+        if let Some(old) = wanted.old
+            && error.kind == NotifyType::CHILD_SA_NOT_FOUND
+        {
+            self.remove_child(cx, old);
+        }
+        self.child_failed(cx, wanted);
+    }
+
+    /// A child SA was not made. A rekey is tried again later, and so is a further child SA that this end keeps up.
+    pub(crate) fn child_failed(&mut self, cx: &mut Context<'_>, wanted: Wanted) {
         let retry = self.retry_at(cx);
-        match self.children.get_mut(&old) {
+        let old = wanted.old.and_then(|old| self.children.get_mut(&old));
+        match old {
             Some(child) => child.rekey_at = Some(retry),
-            None => self.close_without_child(cx),
+            None => {
+                let state = self.connection.and_then(|number| cx.peers.get_mut(&number));
+                state.into_iter().for_each(|state| state.refused(wanted.number, retry));
+                self.close_without_child(cx);
+            }
         }
     }
 
     /// When what the peer refused is tried again.
     pub(crate) fn retry_at(&self, cx: &mut Context<'_>) -> adit_core::Instant {
-        let connection = self.connection.and_then(|index| cx.connections.get(index));
+        let connection = self.connection.and_then(|number| cx.connections.get(number));
         let retry = connection.map_or(std::time::Duration::from_secs(5), |connection| connection.times.retry);
         cx.now() + cx.shared.jittered(retry)
     }

@@ -4,43 +4,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use adit_core::{
     Command, Ended, HandshakeStage, Instant, Notice, Path, PeerId, PeerInfo, PrefixTable, Protocol, Rejected,
-    SessionId, Severity, TableUsage,
+    SessionId, TableUsage,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
-use thiserror::Error;
 
-use super::context::{Context, Effect, PeerState};
+use super::connections::Connections;
+use super::context::{Context, Effect};
 use super::cookie::Cookies;
-use super::params::{Codec, Connection, Limits, Params, PeerDetail};
+use super::params::{BadParams, Codec, Limits, Params, PeerDetail};
+use super::peer::{PeerState, child_of};
 use super::sa::{IkeSa, Phase};
 use super::shared::{Event, MARKER, Shared};
+use crate::machine::Reply;
 use crate::wire::{ExchangeType, Header, Message, Spi};
-
-/// Most connections.
-const MAX_CONNECTIONS: usize = 1 << 16;
-/// The reason why parameters were refused.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum BadParams {
-    /// There are too many connections.
-    #[error("{0} connections, allowed are 65536")]
-    Count(usize),
-    /// A connection has no proposals, or no selectors.
-    #[error("connection {0}: proposals for IKE and for ESP, and selectors of both ends are needed")]
-    Empty(String),
-    /// A connection has additional key exchanges.
-    #[error("connection {0}: additional key exchanges (ke1_ to ke7_) are not supported yet; leave them out")]
-    Additional(String),
-    /// Two connections have the same identities.
-    #[error("connections {0} and {1} have the same identities")]
-    Identities(String, String),
-}
 
 /// One end of IKE SAs. It initiates IKE SAs to peers whose address it knows, and answers those that any peer initiates.
 pub struct Endpoint {
     pub(super) shared: Shared,
-    pub(super) connections: Vec<Connection>,
-    pub(super) peers: Vec<PeerState>,
+    pub(super) connections: Connections,
+    pub(super) peers: BTreeMap<usize, PeerState>,
     pub(super) limits: Limits,
     pub(super) cookies: Cookies,
     pub(super) sas: BTreeMap<Spi, IkeSa>,
@@ -59,18 +42,12 @@ impl Endpoint {
     /// # Errors
     /// There are too many connections, or a connection, which the error names, cannot be used.
     pub fn new(params: Params, now: Instant, seed: [u8; 32]) -> Result<Self, BadParams> {
-        check(&params.connections)?;
         let mut rng = ChaCha20Rng::from_seed(seed);
         let cookies = Cookies::new(|secret| rng.fill_bytes(secret));
-        let mut shared = Shared::new(now, rng, params.sockets);
-        let initiate_at = |connection: &Connection| connection.remote.map(|_| now);
-        let state = |connection| PeerState { initiate_at: initiate_at(connection), ..PeerState::default() };
-        let peers = params.connections.iter().map(state).collect();
-        params.tunnel.into_iter().for_each(|tunnel| shared.emit(Event::Up(tunnel)));
-        Ok(Endpoint {
-            shared,
-            connections: params.connections,
-            peers,
+        let mut endpoint = Endpoint {
+            shared: Shared::new(now, rng, params.sockets, params.wall_at_origin),
+            connections: Connections::default(),
+            peers: BTreeMap::new(),
             limits: params.limits,
             cookies,
             sas: BTreeMap::new(),
@@ -79,7 +56,12 @@ impl Endpoint {
             schedule: BTreeSet::new(),
             due: BTreeMap::new(),
             has_ended: false,
-        })
+        };
+        for connection in params.connections {
+            endpoint.add_connection(connection)?;
+        }
+        params.tunnel.into_iter().for_each(|tunnel| endpoint.shared.emit(Event::Up(tunnel)));
+        Ok(endpoint)
     }
 
     /// Runs `act` with the context and the IKE SA `spi`, and carries out the orders of that IKE SA.
@@ -137,8 +119,8 @@ impl Endpoint {
             Effect::Established { is_initial_contact } => self.established(spi, is_initial_contact),
             Effect::MoveChildren(to) => self.move_children(spi, to),
             Effect::Expire(redundant) => self.expire(redundant),
-            Effect::Down(reason) => self.down(spi, &reason),
-            Effect::Remove(reason) => self.remove(spi, &reason),
+            Effect::Down(ending) => self.down(spi, &ending),
+            Effect::Remove(ending) => self.remove(spi, &ending),
         }
     }
 
@@ -151,7 +133,7 @@ impl Endpoint {
     /// A child SA is there: the peer is up.
     fn announce(&mut self, spi: Spi) {
         let Some(sa) = self.sas.get(&spi).filter(|sa| !sa.children.is_empty()) else { return };
-        let Some(state) = sa.connection.and_then(|index| self.peers.get_mut(index)) else { return };
+        let Some(state) = sa.connection.and_then(|number| self.peers.get_mut(&number)) else { return };
         if state.is_up || state.sa != Some(spi) {
             return;
         }
@@ -159,21 +141,6 @@ impl Endpoint {
         if let (Some(peer), Some(info)) = (sa.peer(), sa.info(&self.connections, &self.peers)) {
             self.shared.emit(Event::PeerUp { peer, info: Box::new(info) });
         }
-    }
-
-    fn initiate(&mut self, index: usize) {
-        let Some(state) = self.peers.get_mut(index) else { return };
-        state.initiate_at = None;
-        let Some(remote) = self.connections.get(index).and_then(|connection| connection.remote) else {
-            return;
-        };
-        let sockets = self.shared.sockets;
-        let plain = sockets.plain.path_to(remote).filter(|_| remote.port() != super::init::MARKED_PORT);
-        let Some(path) = plain.or_else(|| sockets.marked.path_to(remote)) else {
-            return self.shared.report(Severity::Error, None, format!("there is no socket for {remote}"));
-        };
-        let sa = self.run(None, |cx, _| IkeSa::initiate(cx, index, path));
-        sa.into_iter().for_each(|sa| self.add(sa));
     }
 
     fn handle_message(&mut self, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
@@ -206,33 +173,14 @@ impl Endpoint {
     }
 
     fn current(&self, peer: PeerId) -> Option<Spi> {
-        self.peers.get(peer.0 as usize)?.sa
+        self.peers.get(&(peer.0 as usize))?.sa
     }
 
-    fn close_all(&mut self, reason: &str) {
-        let all: Vec<Spi> = self.sas.keys().copied().collect();
-        for spi in all {
-            self.with_sa(spi, |sa, cx| {
-                if !matches!(sa.phase, Phase::Closing) {
-                    sa.close(cx, reason);
-                }
-            });
-        }
-    }
-
-    fn disconnect(&mut self, peer: PeerId) {
-        let Some(spi) = self.current(peer) else { return };
-        self.with_sa(spi, |sa, cx| sa.close(cx, "disconnected"));
-        if let Some(state) = self.peers.get_mut(peer.0 as usize) {
-            state.initiate_at = None;
-        }
-    }
-
-    fn shut_down(&mut self) {
-        self.has_ended = true;
-        self.peers.iter_mut().for_each(|state| state.initiate_at = None);
-        self.close_all("shut down");
-        self.shared.emit(Event::Ended(Ended::Shutdown));
+    /// A packet waits for a child SA.
+    fn wanted(&mut self, peer: PeerId, flow: &adit_core::Flow) {
+        let number = peer.0 as usize;
+        let child = self.connections.get(number).and_then(|connection| child_of(connection, flow));
+        child.into_iter().for_each(|child| self.want(number, child));
     }
 
     /// The child SA of a session.
@@ -242,12 +190,13 @@ impl Endpoint {
         session: SessionId,
         act: impl FnOnce(&mut IkeSa, &mut Context<'_>, u32),
     ) {
-        let (Some(spi), Ok(child)) = (self.current(peer), u32::try_from(session.0)) else { return };
-        self.with_sa(spi, |sa, cx| {
-            if sa.children.contains_key(&child) {
-                act(sa, cx, child);
-            }
-        });
+        let Ok(child) = u32::try_from(session.0) else { return };
+        let has = |spi: &Spi| self.sas.get(spi).is_some_and(|sa| sa.children.contains_key(&child));
+        let current = self.current(peer).filter(has);
+        let older = || self.sas.values().find(|sa| sa.peer() == Some(peer) && has(&sa.own_spi));
+        if let Some(spi) = current.or_else(|| older().map(|sa| sa.own_spi)) {
+            self.with_sa(spi, |sa, cx| act(sa, cx, child));
+        }
     }
 }
 
@@ -260,29 +209,9 @@ const fn own_and_peer(header: &Header) -> (Spi, Spi) {
     }
 }
 
-fn check(connections: &[Connection]) -> Result<(), BadParams> {
-    if connections.len() > MAX_CONNECTIONS {
-        return Err(BadParams::Count(connections.len()));
-    }
-    let mut identities = BTreeMap::new();
-    for connection in connections {
-        let Connection { name, ike, esp, local, remote_traffic, .. } = connection;
-        if ike.is_empty() || esp.is_empty() || local.is_empty() || remote_traffic.is_empty() {
-            return Err(BadParams::Empty(name.clone()));
-        }
-        if ike.iter().chain(esp).any(|own| own.has_additional()) {
-            return Err(BadParams::Additional(name.clone()));
-        }
-        if let Some(other) = identities.insert((&connection.local_id, &connection.remote_id), name) {
-            return Err(BadParams::Identities(other.clone(), name.clone()));
-        }
-    }
-    Ok(())
-}
-
 impl Protocol for Endpoint {
     type Request = ();
-    type Reply = ();
+    type Reply = Reply;
     type Detail = PeerDetail;
     type Codec = Codec;
 
@@ -325,14 +254,8 @@ impl Protocol for Endpoint {
                 let spi = self.current(peer);
                 spi.into_iter().for_each(|spi| self.with_sa(spi, |sa, cx| sa.rekey_children(cx)));
             }
-            Command::Disconnect { peer } => self.disconnect(peer),
-            Command::Restart => {
-                self.close_all("restarted");
-                let again = |(state, connection): (&mut PeerState, &Connection)| {
-                    state.initiate_at = connection.remote.map(|_| now);
-                };
-                self.peers.iter_mut().zip(&self.connections).for_each(again);
-            }
+            Command::Disconnect { peer } => self.close_peer(peer.0 as usize, "disconnected"),
+            Command::Restart => self.restart(),
             Command::Shutdown => self.shut_down(),
             Command::NotUp { reason } => self.shared.emit(Event::Ended(Ended::Failed(reason))),
             // There are no connections and no pool, and the system chooses source addresses where none is bound.
@@ -347,7 +270,10 @@ impl Protocol for Endpoint {
         }
     }
 
-    fn handle_reply(&mut self, _now: Instant, (): ()) {}
+    fn handle_reply(&mut self, now: Instant, reply: Reply) {
+        self.shared.now = now;
+        self.obey(reply);
+    }
 
     fn handle_notice(&mut self, now: Instant, notice: Notice) {
         self.shared.now = now;
@@ -367,28 +293,24 @@ impl Protocol for Endpoint {
                 let spi = self.current(peer);
                 spi.into_iter().for_each(|spi| self.with_sa(spi, |sa, cx| sa.moved(cx, path)));
             }
-            Notice::Message { .. } | Notice::Wanted { .. } => {}
+            Notice::Wanted { flow, .. } => self.wanted(peer, &flow),
+            Notice::Message { .. } => {}
         }
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         self.shared.now = now;
         let is_due = |state: &PeerState| state.initiate_at.is_some_and(|at| at <= now);
-        let initiating: Vec<usize> = self
-            .peers
-            .iter()
-            .enumerate()
-            .filter(|(_, state)| is_due(state))
-            .map(|(index, _)| index)
-            .collect();
-        initiating.into_iter().for_each(|index| self.initiate(index));
+        let initiating = self.peers.iter().filter(|(_, state)| is_due(state)).map(|(number, _)| *number);
+        let initiating: Vec<usize> = initiating.collect();
+        initiating.into_iter().for_each(|number| self.initiate(number));
         let due: Vec<Spi> =
             self.schedule.iter().take_while(|(at, _)| *at <= now).map(|(_, spi)| *spi).collect();
         due.into_iter().for_each(|spi| self.with_sa(spi, |sa, cx| sa.handle_timeout(cx)));
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let initiating = self.peers.iter().filter_map(|state| state.initiate_at);
+        let initiating = self.peers.values().filter_map(|state| state.initiate_at);
         initiating.chain(self.schedule.first().map(|(at, _)| *at)).min()
     }
 
@@ -403,12 +325,11 @@ impl Protocol for Endpoint {
     }
 
     fn peers(&self) -> Vec<(PeerId, PeerInfo<PeerDetail>)> {
-        let up = self.peers.iter().enumerate().filter(|(_, state)| state.is_up);
-        let info = |(index, state): (usize, &PeerState)| {
+        let info = |(number, state): (&usize, &PeerState)| {
             let info = self.sas.get(&state.sa?)?.info(&self.connections, &self.peers)?;
-            Some((PeerId(index as u32), info))
+            Some((PeerId(*number as u32), info))
         };
-        up.filter_map(info).collect()
+        self.peers.iter().filter(|(_, state)| state.is_up).filter_map(info).collect()
     }
 
     fn tables(&self) -> Vec<TableUsage> {

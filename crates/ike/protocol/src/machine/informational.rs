@@ -4,6 +4,7 @@ use adit_core::Path;
 
 use super::child::{ChildPhase, child_spi};
 use super::context::{Context, Effect};
+use super::peer::EndKind;
 use super::sa::{IkeSa, Phase, Request};
 use crate::wire::{Delete, ExchangeType, Payload, ProtocolId};
 
@@ -27,6 +28,7 @@ impl IkeSa {
         });
         let mut deleted = Vec::new();
         let mut is_deleted = false;
+        let before = self.children.len();
         for delete in deletes {
             match delete.protocol {
                 ProtocolId::IKE => is_deleted = true,
@@ -47,16 +49,39 @@ impl IkeSa {
         self.respond(cx, path, ExchangeType::INFORMATIONAL, answer.as_slice());
         let is_rekeying =
             matches!(self.pending.as_ref().map(|pending| &pending.request), Some(Request::Child(_)));
-        if !deleted.is_empty() && !is_rekeying {
-            self.close_without_child(cx);
+        if self.children.len() < before {
+            self.lose_children(cx, EndKind::ByPeer);
+            if !is_rekeying {
+                self.close_without_child(cx);
+            }
         }
     }
 
-    /// Ends an IKE SA that has no child SA any more.
+    /// Takes the actions of children that have no child SA any more.
+    pub(crate) fn lose_children(&mut self, cx: &mut Context<'_>, kind: EndKind) {
+        let again = cx.now();
+        let Some(number) = self.connection else { return };
+        let (Some(connection), Some(state)) = (cx.connections.get(number), cx.peers.get_mut(&number)) else {
+            return;
+        };
+        let is_left = |number: &usize| state.installed.values().any(|installed| installed.number == *number);
+        let lost: Vec<usize> = state.up.iter().copied().filter(|number| !is_left(number)).collect();
+        for number in lost {
+            state.up.remove(&number);
+            if let Some(child) = connection.children.get(number) {
+                state.lost(number, child, kind, again);
+            }
+        }
+        self.order_entry(cx);
+    }
+
+    /// Ends an IKE SA that has no child SA any more, and is to get none.
     pub(crate) fn close_without_child(&mut self, cx: &mut Context<'_>) {
         let has_child = self.children.values().any(|child| child.phase == ChildPhase::Active);
-        if !has_child && matches!(self.phase, Phase::Established) {
-            self.close(cx, "the peer deleted the child SA");
+        let state = self.connection.and_then(|number| cx.peers.get(&number));
+        let gets_child = state.is_some_and(|state| !state.wanted.is_empty());
+        if !has_child && !gets_child && matches!(self.phase, Phase::Established) {
+            self.close(cx, EndKind::ByPeer, "there is no child SA any more");
         }
     }
 
@@ -75,6 +100,6 @@ impl IkeSa {
         if let Some(successor) = self.peers_rekey() {
             cx.effects.push(Effect::MoveChildren(successor));
         }
-        cx.remove("the peer deleted the IKE SA");
+        cx.remove_as(EndKind::ByPeer, "the peer deleted the IKE SA");
     }
 }

@@ -2,12 +2,14 @@
 
 use adit_core::{Path, Rejected, Severity};
 
-use super::auth::HalfOpen;
+use super::auth::{FirstMessages, HalfOpen};
+use super::connections::Connections;
 use super::context::{Context, Payloads, notify};
 use super::nat::{self, Nat};
 use super::params::Connection;
+use super::proof::PeerSupport;
 use super::sa::{Channel, IkeSa, NewSa, Phase, Request};
-use crate::crypto::{IkeKeys, KeyShare, Nonces, Secret, answer_exchange, first_seed};
+use crate::crypto::{IkeKeys, KeyShare, Nonces, Secret, SignatureHashes, answer_exchange, first_seed};
 use crate::suite::{Algorithms, Chosen, Group, Preference, accept, choose};
 use crate::wire::{ExchangeType, Header, KeyExchange, Message, NotifyType, Payload, Proposal, Spi};
 
@@ -50,14 +52,14 @@ pub(crate) fn lowest(nonces: &Nonces<'_>) -> Vec<u8> {
 
 impl IkeSa {
     /// Initiates an IKE SA. `None`: there is no key exchange.
-    pub(crate) fn initiate(cx: &mut Context<'_>, index: usize, path: Path) -> Option<Self> {
-        let group = cx.connections.get(index)?.ike.first()?.groups().next()?;
+    pub(crate) fn initiate(cx: &mut Context<'_>, number: usize, path: Path) -> Option<Self> {
+        let group = cx.connections.get(number)?.ike.first()?.groups().next()?;
         let share = KeyShare::new(group, &mut cx.fill()).ok()?;
         let new = NewSa {
             own_spi: cx.shared.ike_spi(),
             peer_spi: Spi::ZERO,
             is_initiator: true,
-            connection: Some(index),
+            connection: Some(number),
             path,
             phase: Phase::Connecting,
             channel: None,
@@ -71,8 +73,9 @@ impl IkeSa {
     }
 
     fn send_init(&mut self, cx: &mut Context<'_>, mut request: Box<InitRequest>) {
-        let Some(connection) = self.connection.and_then(|index| cx.connections.get(index)) else { return };
-        let local = cx.shared.local_of(self.path).filter(|_| !connection.forces_encapsulation);
+        let Some(connection) = self.connection.and_then(|number| cx.connections.get(number)) else { return };
+        let forces = forces_encapsulation(cx, connection, self.path);
+        let local = cx.shared.local_of(self.path).filter(|_| !forces);
         let cookie = request.cookie.clone().map(|cookie| notify(NotifyType::COOKIE, cookie));
         let exchange =
             KeyExchange { method: request.share.group().number(), data: request.share.public().to_vec() };
@@ -85,7 +88,8 @@ impl IkeSa {
         let fragments = connection
             .longest_datagram
             .map(|_| notify(NotifyType::IKEV2_FRAGMENTATION_SUPPORTED, Vec::new()));
-        let payloads = payloads.chain(nat).chain(fragments).collect();
+        let hashes = notify(NotifyType::SIGNATURE_HASH_ALGORITHMS, SignatureHashes::own().encode());
+        let payloads = payloads.chain(nat).chain(fragments).chain([hashes]).collect();
         let header = self.header(ExchangeType::IKE_SA_INIT, false, 0);
         request.message = Message { header, payloads, sealed: None }.encode();
         let datagrams = vec![request.message.clone()];
@@ -117,7 +121,9 @@ impl IkeSa {
                 let fragments = NotifyType::IKEV2_FRAGMENTATION_SUPPORTED;
                 self.peer_takes_fragments = payloads.notify(fragments).is_some();
                 self.lowest_nonce = lowest(&Nonces { initiator: &request.nonce, responder: &nr });
-                self.send_auth(cx, request.message, datagram.to_vec(), [request.nonce, nr]);
+                self.peer_support = PeerSupport::of(payloads);
+                let nonces = [request.nonce, nr];
+                self.send_auth(cx, FirstMessages { own: request.message, peer: datagram.to_vec(), nonces });
                 Ok(())
             }
             Err(rejected) => {
@@ -153,7 +159,7 @@ impl IkeSa {
         }
         let wanted = payloads.notify(NotifyType::INVALID_KE_PAYLOAD).filter(|_| may_restart);
         let Some(group) = wanted.and_then(|notify| wanted_group(&notify.data)) else { return false };
-        let Some(connection) = self.connection.and_then(|index| cx.connections.get(index)) else {
+        let Some(connection) = self.connection.and_then(|number| cx.connections.get(number)) else {
             return false;
         };
         let is_allowed = connection.ike.iter().any(|own| own.groups().any(|own| own == group));
@@ -183,7 +189,7 @@ impl IkeSa {
         else {
             return Err(missing);
         };
-        let connection = self.connection.and_then(|index| cx.connections.get(index)).ok_or(missing)?;
+        let connection = self.connection.and_then(|number| cx.connections.get(number)).ok_or(missing)?;
         let refused = Rejected::Unexpected("a proposal that was not made");
         let chosen = accept(&connection.ike, answer).map_err(|_| refused)?;
         let suite = chosen.ike_suite().ok_or(refused)?;
@@ -202,8 +208,8 @@ impl IkeSa {
 
     /// Changes to the marked sockets if there is a NAT or the connection forces encapsulation (RFC 7296 section 2.23).
     fn choose_path(&mut self, cx: &mut Context<'_>, path: Path, payloads: &[Payload]) {
-        let forces = self.connection.and_then(|index| cx.connections.get(index));
-        let forces = forces.is_some_and(|connection| connection.forces_encapsulation);
+        let connection = self.connection.and_then(|number| cx.connections.get(number));
+        let forces = connection.is_some_and(|connection| forces_encapsulation(cx, connection, path));
         self.nat = Nat::detect(payloads, self.spis(), cx.shared.local_of(path), path.remote());
         self.is_encapsulated = self.nat.is_there() || forces;
         if self.is_encapsulated && !cx.shared.sockets.is_marked(self.path) {
@@ -215,6 +221,12 @@ impl IkeSa {
             }
         }
     }
+}
+
+/// Whether ESP goes in UDP even without a NAT: the connection demands it, or there is no socket for ESP in IP.
+fn forces_encapsulation(cx: &Context<'_>, connection: &Connection, path: Path) -> bool {
+    let raw = cx.shared.sockets.esp.raw_path_to(path.remote().ip());
+    connection.forces_encapsulation || raw.is_none()
 }
 
 /// The method that an `INVALID_KE_PAYLOAD` asks for.
@@ -265,7 +277,7 @@ impl FirstRequest<'_> {
             let group = suite.group.number().to_be_bytes().to_vec();
             return Ok(FirstAnswer::Refuse(notify(NotifyType::INVALID_KE_PAYLOAD, group)));
         }
-        let forces = connection.forces_encapsulation;
+        let forces = forces_encapsulation(cx, connection, self.path);
         let answered = answer_exchange(suite.group, &exchange.data, &mut cx.fill());
         let (public, secret) = answered.map_err(|_| Rejected::Malformed("the key exchange"))?;
         let answer = KeyExchange { method: exchange.method, data: public };
@@ -277,15 +289,14 @@ impl FirstRequest<'_> {
     /// come first, then the others in their order.
     fn choose<'c>(
         &self,
-        connections: &'c [Connection],
+        connections: &'c Connections,
         offered: &[Proposal],
     ) -> Option<(&'c Connection, Chosen)> {
-        let address = self.path.remote().ip().to_canonical();
-        let is_there = |connection: &&Connection| {
-            connection.remote.is_some_and(|remote| remote.ip().to_canonical() == address)
-        };
-        let there = connections.iter().filter(is_there);
-        let others = connections.iter().filter(|connection| !is_there(connection));
+        let address = self.path.remote().ip();
+        let all = || connections.iter().map(|(_, connection)| connection);
+        let there = all().filter(|connection| connection.is_at(address));
+        let others =
+            all().filter(|connection| !connection.is_at(address) && connection.may_come_from(address));
         let choice = |connection: &'c Connection| {
             choose(&connection.ike, offered, Preference::Own).map(|chosen| (connection, chosen))
         };
@@ -325,6 +336,7 @@ impl FirstRequest<'_> {
         sa.is_encapsulated = sa.nat.is_there() || forces;
         let fragments = NotifyType::IKEV2_FRAGMENTATION_SUPPORTED;
         sa.peer_takes_fragments = request.notify(fragments).is_some();
+        sa.peer_support = PeerSupport::of(request);
         let mut payloads = vec![
             Payload::SecurityAssociation(vec![proposal]),
             Payload::KeyExchange(answer),
@@ -335,6 +347,8 @@ impl FirstRequest<'_> {
             payloads.extend(nat::notifies(sa.spis(), local.filter(|_| !forces), self.path.remote()));
         }
         payloads.extend(sa.peer_takes_fragments.then(|| notify(fragments, Vec::new())));
+        let hashes = sa.peer_support.hashes.as_ref().map(|_| SignatureHashes::own().encode());
+        payloads.extend(hashes.map(|hashes| notify(NotifyType::SIGNATURE_HASH_ALGORITHMS, hashes)));
         let header = sa.header(ExchangeType::IKE_SA_INIT, true, 0);
         let message = Message { header, payloads, sealed: None }.encode();
         if let Phase::HalfOpen(half_open) = &mut sa.phase {

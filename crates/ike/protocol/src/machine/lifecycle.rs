@@ -5,39 +5,84 @@ use std::time::Duration;
 use adit_core::{PeerId, PeerOrder, Severity};
 
 use super::endpoint::Endpoint;
+use super::params::Unique;
+use super::peer::{EndKind, Ending, Place};
 use super::sa::{IkeSa, Phase, REPLACED_FOR};
 use super::shared::{DataEvent, Event};
 use crate::wire::Spi;
 
 /// If each end initiated an IKE SA within this time, one of the two is deleted; the nonces decide which.
 const AT_ONCE: Duration = Duration::from_secs(30);
+/// Most IKE SAs of a peer that stay beside each other.
+const MAX_IKE_SAS: usize = 4;
 
 impl Endpoint {
-    /// The peer has authenticated. An IKE SA that it had before is removed: the peer has restarted (RFC 7296 section 2.4). If both
-    /// ends initiated at once, the IKE SA with the lower nonce is removed, as after rekeys (section 2.8.2): both ends keep the
-    /// other one.
+    /// The peer has authenticated. If the peer says that it has no other IKE SA, or the connection replaces IKE SAs, older ones are
+    /// removed (RFC 7296 section 2.4). If both ends initiated at once, the IKE SA with the lower nonce is removed, as after rekeys
+    /// (section 2.8.2): both ends keep the other one.
     pub(super) fn established(&mut self, spi: Spi, is_initial_contact: bool) {
         self.forget_half_open(spi);
         let Some(sa) = self.sas.get(&spi) else { return };
-        let Some(state) = sa.connection.and_then(|index| self.peers.get_mut(index)) else { return };
+        let Some(number) = sa.connection else { return };
+        let (Some(state), Some(connection)) = (self.peers.get_mut(&number), self.connections.get(number))
+        else {
+            return;
+        };
         state.initiate_at = None;
+        state.connecting.take_if(|connecting| *connecting == spi);
+        state.current_identity.clone_from(&sa.peer_identity);
         let Some(old) = state.sa.replace(spi).filter(|old| *old != spi) else { return };
         let Some(before) = self.sas.get(&old) else { return };
+        let unique = connection.unique;
         let is_recent = self.shared.now.saturating_since(before.made_at) < AT_ONCE;
-        if before.is_initiator != sa.is_initiator && is_recent && sa.lowest_nonce < before.lowest_nonce {
+        let is_collision = before.is_initiator != sa.is_initiator && is_recent && unique != Unique::Never;
+        if is_collision && sa.lowest_nonce < before.lowest_nonce {
             state.sa = Some(old);
-            self.with_sa(spi, |sa, cx| sa.close(cx, "another IKE SA of the peer stays"));
+            self.with_sa(spi, |sa, cx| sa.close(cx, EndKind::Own, "another IKE SA of the peer stays"));
             self.with_sa(old, IkeSa::activate_again);
-        } else if is_initial_contact {
-            self.with_sa(old, |_, cx| cx.remove("the peer has started anew"));
+        } else if is_initial_contact && unique != Unique::Never {
+            self.remove_older(number, spi, |_, cx| cx.remove("the peer has started anew"));
+        } else if is_collision || unique == Unique::Replace {
+            self.remove_older(number, spi, |sa, cx| {
+                sa.close(cx, EndKind::Own, "the peer has another IKE SA")
+            });
         } else {
-            self.with_sa(old, |sa, cx| sa.close(cx, "the peer has another IKE SA"));
+            self.limit_older(number, spi);
+        }
+    }
+
+    /// The IKE SAs of a peer that are established, but for one, the oldest first.
+    fn older(&self, number: usize, spi: Spi) -> Vec<Spi> {
+        let is_older = |sa: &&IkeSa| {
+            sa.connection == Some(number) && sa.own_spi != spi && matches!(sa.phase, Phase::Established)
+        };
+        let mut older: Vec<&IkeSa> = self.sas.values().filter(is_older).collect();
+        older.sort_by_key(|sa| sa.made_at);
+        older.into_iter().map(|sa| sa.own_spi).collect()
+    }
+
+    fn remove_older(
+        &mut self,
+        number: usize,
+        spi: Spi,
+        act: impl Fn(&mut IkeSa, &mut super::context::Context<'_>),
+    ) {
+        for old in self.older(number, spi) {
+            self.with_sa(old, &act);
+        }
+    }
+
+    fn limit_older(&mut self, number: usize, spi: Spi) {
+        let older = self.older(number, spi);
+        let excess = (older.len() + 1).saturating_sub(MAX_IKE_SAS);
+        for old in older.into_iter().take(excess) {
+            self.with_sa(old, |sa, cx| sa.close(cx, EndKind::Own, "the peer has newer IKE SAs"));
         }
     }
 
     pub(super) fn move_children(&mut self, from: Spi, to: Spi) {
         if !self.sas.contains_key(&to) {
-            return self.with_sa(from, |sa, cx| sa.close(cx, "its successor is gone"));
+            return self.with_sa(from, |sa, cx| sa.close(cx, EndKind::DeadPeer, "its successor is gone"));
         }
         let Some(old) = self.sas.get_mut(&from) else { return };
         let (children, to_delete) = (std::mem::take(&mut old.children), std::mem::take(&mut old.to_delete));
@@ -46,7 +91,7 @@ impl Endpoint {
         new.children.extend(children);
         new.to_delete.extend(to_delete);
         new.is_waiting = false;
-        if let Some(state) = connection.and_then(|index| self.peers.get_mut(index))
+        if let Some(state) = connection.and_then(|number| self.peers.get_mut(&number))
             && state.sa == Some(from)
         {
             state.sa = Some(to);
@@ -59,38 +104,93 @@ impl Endpoint {
         self.with_sa(spi, |sa, _| sa.ends_at = Some(ends_at));
     }
 
-    /// The IKE SA of a peer is of no use any more. An end that initiates tries again.
-    pub(super) fn down(&mut self, spi: Spi, reason: &str) {
-        let Some(index) = self.sas.get(&spi).and_then(|sa| sa.connection) else { return };
-        let (Some(state), Some(connection)) = (self.peers.get_mut(index), self.connections.get(index)) else {
+    /// The IKE SA of a peer is of no use any more. If the peer has another IKE SA, that one gets child SAs from now on. Else the
+    /// peer is down, and the children take their actions.
+    pub(super) fn down(&mut self, spi: Spi, ending: &Ending) {
+        let Some(number) = self.sas.get(&spi).and_then(|sa| sa.connection) else { return };
+        let path = self.sas.get(&spi).map(|sa| sa.path);
+        let (Some(state), Some(connection)) = (self.peers.get_mut(&number), self.connections.get(number))
+        else {
             return;
         };
-        let is_connecting = state.sa.is_none();
-        if state.sa != Some(spi) && !is_connecting {
+        let was_connecting = state.connecting.take_if(|connecting| *connecting == spi).is_some();
+        let was_current = state.sa.take_if(|current| *current == spi).is_some();
+        if !was_current {
+            if was_connecting && state.sa.is_none() {
+                let text = format!("{}: {}", connection.name, ending.reason);
+                self.shared.report(Severity::Error, path, text);
+                self.initiation_failed(number, ending.kind);
+            }
             return;
         }
-        state.sa = None;
-        if connection.remote.is_some() && !self.has_ended {
-            state.initiate_at = Some(self.shared.now + connection.times.retry);
+        if let Some(other) = self.older(number, spi).pop() {
+            if let Some(state) = self.peers.get_mut(&number) {
+                state.sa = Some(other);
+            }
+            return self.with_sa(other, |sa, cx| {
+                sa.activate_again(cx);
+                sa.order_entry(cx);
+            });
+        }
+        self.peer_down(number, ending);
+    }
+
+    fn peer_down(&mut self, number: usize, ending: &Ending) {
+        let (Some(state), Some(connection)) = (self.peers.get_mut(&number), self.connections.get(number))
+        else {
+            return;
+        };
+        let peer = PeerId(number as u32);
+        let again = self.shared.now + connection.times.retry;
+        state.current_identity = None;
+        state.installed.clear();
+        for up in std::mem::take(&mut state.up) {
+            if let Some(child) = connection.children.get(up) {
+                state.lost(up, child, ending.kind, again);
+            }
+        }
+        if ending.kind == EndKind::Own || self.has_ended {
+            state.wanted.clear();
+        }
+        state.wanted.values_mut().for_each(|wish| wish.at = wish.at.max(again));
+        state.initiate_at =
+            state.wanted.values().map(|wish| wish.at).min().filter(|_| state.connecting.is_none());
+        if state.entry.take().is_some() {
+            self.shared.order(DataEvent::Peer(PeerOrder::Remove(peer)));
         }
         if std::mem::take(&mut state.is_up) {
-            let peer = PeerId(index as u32);
-            self.shared.order(DataEvent::Peer(PeerOrder::Remove(peer)));
-            self.shared.emit(Event::PeerDown { peer, reason: reason.to_owned() });
-        } else if is_connecting {
-            let text = format!("{}: {reason}", connection.name);
-            let path = self.sas.get(&spi).map(|sa| sa.path);
-            self.shared.report(Severity::Error, path, text);
+            self.shared.emit(Event::PeerDown { peer, reason: ending.reason.clone() });
+        }
+        if !self.has_ended {
+            self.run(None, |cx, _| cx.order_entry(number, Place::default()));
         }
     }
 
-    pub(super) fn remove(&mut self, spi: Spi, reason: &str) {
+    /// An IKE SA was not established. The next address of the connection is tried at once, and the first one after some time.
+    pub(super) fn initiation_failed(&mut self, number: usize, kind: EndKind) {
+        let (Some(state), Some(connection)) = (self.peers.get_mut(&number), self.connections.get(number))
+        else {
+            return;
+        };
+        let next = state.remote + 1;
+        let has_next = next < connection.remotes.len();
+        state.remote = if has_next { next } else { 0 };
+        let again = if has_next { self.shared.now } else { self.shared.now + connection.times.retry };
+        if kind == EndKind::Own || self.has_ended {
+            state.wanted.clear();
+        }
+        state.wanted.retain(|_, wish| wish.is_kept || has_next);
+        state.wanted.values_mut().for_each(|wish| wish.at = again);
+        state.initiate_at = (!state.wanted.is_empty()).then_some(again);
+    }
+
+    pub(super) fn remove(&mut self, spi: Spi, ending: &Ending) {
         let is_in_use = self.sas.get(&spi).is_some_and(|sa| {
             matches!(sa.phase, Phase::Connecting | Phase::Established) && sa.connection.is_some()
         });
         self.with_sa(spi, IkeSa::remove_children);
         if is_in_use {
-            self.down(spi, reason);
+            self.down(spi, ending);
         }
         self.forget_half_open(spi);
         self.sas.remove(&spi);

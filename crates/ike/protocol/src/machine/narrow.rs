@@ -5,18 +5,22 @@ use std::sync::Arc;
 
 use adit_core::{IpNet, Selector};
 
-use super::params::Traffic;
 use crate::wire::{AddressRange, TrafficSelector};
 
 /// Most selectors of a child SA, on each side.
 const MAX_SELECTORS: usize = 64;
 
-/// The traffic that both ends allow: the parts of `offered` that are in `own`, at most `MAX_SELECTORS`. Empty if there are none.
-pub(crate) fn narrow(own: &[Traffic], offered: &[TrafficSelector]) -> Vec<TrafficSelector> {
+/// The traffic that both ends allow: the parts of `offered` that are in `own`, at most `MAX_SELECTORS`, without those that others
+/// contain. Empty if there are none.
+pub(crate) fn narrow(own: &[TrafficSelector], offered: &[TrafficSelector]) -> Vec<TrafficSelector> {
     let mut narrowed: Vec<TrafficSelector> = Vec::new();
     for offer in offered {
-        for part in own.iter().filter_map(|own| intersection(&own.selector(), offer)) {
-            if !narrowed.contains(&part) && narrowed.len() < MAX_SELECTORS {
+        for part in own.iter().filter_map(|own| intersection(own, offer)) {
+            if narrowed.iter().any(|other| contains(other, &part)) {
+                continue;
+            }
+            narrowed.retain(|other| !contains(&part, other));
+            if narrowed.len() < MAX_SELECTORS {
                 narrowed.push(part);
             }
         }
@@ -24,12 +28,14 @@ pub(crate) fn narrow(own: &[Traffic], offered: &[TrafficSelector]) -> Vec<Traffi
     narrowed
 }
 
+/// Whether all packets of the second selector are packets of the first.
+fn contains(outer: &TrafficSelector, inner: &TrafficSelector) -> bool {
+    intersection(outer, inner).as_ref() == Some(inner)
+}
+
 /// Whether all selectors of an answer are within the offered ones, so that the responder has not widened them.
-pub(crate) fn is_within(answer: &[TrafficSelector], offered: &[Traffic]) -> bool {
-    !answer.is_empty()
-        && answer.iter().all(|part| {
-            offered.iter().any(|offer| intersection(&offer.selector(), part).as_ref() == Some(part))
-        })
+pub(crate) fn is_within(answer: &[TrafficSelector], offered: &[TrafficSelector]) -> bool {
+    !answer.is_empty() && answer.iter().all(|part| offered.iter().any(|offer| contains(offer, part)))
 }
 
 fn intersection(one: &TrafficSelector, other: &TrafficSelector) -> Option<TrafficSelector> {
@@ -110,9 +116,11 @@ pub(crate) fn routes(selectors: &[TrafficSelector]) -> Vec<IpNet> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::Traffic;
 
-    fn traffic(network: &str, protocol: u8, ports: (u16, u16)) -> Traffic {
-        Traffic { network: network.parse().unwrap(), protocol, ports }
+    fn traffic(network: &str, protocol: u8, ports: (u16, u16)) -> TrafficSelector {
+        let traffic = Traffic { protocol, ports, ..Traffic::all_of(network.parse().unwrap()) };
+        traffic.selector(None).unwrap()
     }
 
     const ANY: (u16, u16) = (0, 65535);
@@ -122,19 +130,18 @@ mod tests {
         let own = [traffic("10.1.0.0/16", 0, ANY), traffic("fd00::/64", 6, (80, 443))];
         let offered =
             [traffic("0.0.0.0/0", 0, ANY), traffic("::/0", 6, (443, 500)), traffic("10.2.0.0/16", 0, ANY)];
-        let offered: Vec<_> = offered.iter().map(Traffic::selector).collect();
         let narrowed = narrow(&own, &offered);
         let expected = [traffic("10.1.0.0/16", 0, ANY), traffic("fd00::/64", 6, (443, 443))];
-        assert_eq!(narrowed, expected.map(|traffic| traffic.selector()));
+        assert_eq!(narrowed, expected);
         assert_eq!(narrow(&own, &offered[2..]), [], "nothing in common");
-        let udp = [traffic("fd00::/64", 17, ANY).selector()];
+        let udp = [traffic("fd00::/64", 17, ANY)];
         assert_eq!(narrow(&own, &udp), []);
     }
 
     #[test]
     fn a_wider_answer_is_refused() {
         let offered = [traffic("10.1.0.0/16", 6, ANY)];
-        let within = |network, protocol| is_within(&[traffic(network, protocol, ANY).selector()], &offered);
+        let within = |network, protocol| is_within(&[traffic(network, protocol, ANY)], &offered);
         assert!(within("10.1.0.0/16", 6) && within("10.1.2.0/24", 6));
         assert!(!within("10.0.0.0/8", 6) && !within("10.1.2.0/24", 0) && !within("fd00::/64", 6));
         assert!(!is_within(&[], &offered));
@@ -142,8 +149,8 @@ mod tests {
 
     #[test]
     fn sessions_have_selectors_of_one_family_and_routes_of_whole_ranges() {
-        let local = [traffic("10.1.0.0/16", 0, ANY).selector(), traffic("fd00::/64", 0, ANY).selector()];
-        let mut remote = traffic("10.9.0.0/24", 6, (80, 80)).selector();
+        let local = [traffic("10.1.0.0/16", 0, ANY), traffic("fd00::/64", 0, ANY)];
+        let mut remote = traffic("10.9.0.0/24", 6, (80, 80));
         remote.addresses = AddressRange::V4([10, 9, 0, 1].into(), [10, 9, 0, 3].into());
         let selectors = session_selectors(&local, std::slice::from_ref(&remote));
         let [selector] = &*selectors else { panic!("one pair of IPv4") };

@@ -5,6 +5,7 @@ use adit_core::Severity;
 use super::context::{Context, Effect, Payloads, notify};
 use super::create_child::answer_group;
 use super::init::{lowest, offers, wanted_group};
+use super::peer::EndKind;
 use super::sa::{Channel, IkeSa, NewSa, Phase, REPLACED_FOR, Request};
 use crate::crypto::{IkeKeys, KeyShare, Nonces, Secret, rekey_seed};
 use crate::suite::{Chosen, Group, Preference, accept, choose};
@@ -126,6 +127,8 @@ impl IkeSa {
         sa.nat = self.nat;
         sa.is_encapsulated = self.is_encapsulated;
         sa.peer_takes_fragments = self.peer_takes_fragments;
+        sa.peer_identity.clone_from(&self.peer_identity);
+        sa.reauthentication_at = self.reauthentication_at;
         sa.lowest_nonce = lowest(&nonces);
         sa.schedule_rekey(cx);
         Some(sa)
@@ -160,7 +163,7 @@ impl IkeSa {
         match self.finish_ike_rekey(cx, &request, payloads) {
             Ok(successor) => self.settle_ike(cx, request.peers, successor),
             Err(reason) => {
-                self.close(cx, &format!("the IKE SA was not rekeyed: {reason}"));
+                self.close(cx, EndKind::DeadPeer, &format!("the IKE SA was not rekeyed: {reason}"));
             }
         }
     }

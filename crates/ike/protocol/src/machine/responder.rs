@@ -6,6 +6,7 @@ use adit_core::{Path, Rejected};
 use super::context::{Payloads, notify};
 use super::endpoint::Endpoint;
 use super::init::{FirstAnswer, FirstRequest};
+use super::peer::{EndKind, Ending};
 use crate::wire::{Message, NotifyType, Spi};
 
 impl Endpoint {
@@ -38,7 +39,8 @@ impl Endpoint {
                 let evicted = self.half_open.insert(path.remote().ip(), spi, (), key);
                 if let Some((evicted, first)) = evicted {
                     self.first_requests.remove(&first);
-                    self.remove(evicted, "another took its place");
+                    let reason = "another took its place".to_owned();
+                    self.remove(evicted, &Ending { kind: EndKind::Own, reason });
                 }
                 self.add(*sa);
                 Ok(())

@@ -6,17 +6,21 @@ use std::time::Duration;
 use adit_core::{Instant, Path, Rejected, Severity};
 
 use super::auth::{AuthRequest, HalfOpen};
-use super::child::Child;
+use super::child::ChildSa;
 use super::context::{Context, Effect, notify};
-use super::create_child::ChildRequest;
+use super::create_child::{ChildRequest, Wanted};
 use super::init::InitRequest;
 use super::nat::Nat;
+use super::params::Times;
+use super::peer::{EndKind, Ending, PeerState};
+use super::proof::PeerSupport;
 use super::rekey::IkeRekeyRequest;
 use crate::crypto::{IkeKeys, Protection};
 use crate::fragment::{Assembler, Joined, seal_message};
 use crate::suite::IkeSuite;
 use crate::wire::{
-    ExchangeType, Fault, Flags, Header, Message, NotifyType, Payload, Sealed, Spi, decode_chain, encode_chain,
+    ExchangeType, Fault, Flags, Header, Identification, Message, NotifyType, Payload, Sealed, Spi,
+    decode_chain, encode_chain,
 };
 
 /// Most bytes of a message in fragments from a peer that has authenticated; the next constant is for other peers.
@@ -90,13 +94,17 @@ pub(crate) struct IkeSa {
     pub(crate) is_initiator: bool,
     /// Its connection. `None`: the peer has not proved its identity.
     pub(crate) connection: Option<usize>,
+    /// The identity that the peer has proved.
+    pub(crate) peer_identity: Option<Identification>,
     pub(crate) path: Path,
     pub(crate) phase: Phase,
     pub(crate) channel: Option<Channel>,
     pub(crate) nat: Nat,
     pub(crate) is_encapsulated: bool,
     pub(crate) peer_takes_fragments: bool,
-    pub(crate) children: BTreeMap<u32, Child>,
+    /// The parts of authentication that the peer supports.
+    pub(crate) peer_support: PeerSupport,
+    pub(crate) children: BTreeMap<u32, ChildSa>,
     /// Child SAs to delete.
     pub(crate) to_delete: VecDeque<u32>,
     pub(crate) pending: Option<Pending>,
@@ -108,6 +116,8 @@ pub(crate) struct IkeSa {
     pub(crate) made_at: Instant,
     pub(crate) heard: Instant,
     pub(crate) rekey_at: Option<Instant>,
+    /// The time when this end authenticates anew.
+    pub(crate) reauthentication_at: Option<Instant>,
     /// The time when the IKE SA ends if the peer has not authenticated or deleted it by then.
     pub(crate) ends_at: Option<Instant>,
     /// Whether the IKE SA that it replaces still has the child SAs: this end rekeys that IKE SA, too, and waits for the response.
@@ -136,12 +146,14 @@ impl IkeSa {
             peer_spi: new.peer_spi,
             is_initiator: new.is_initiator,
             connection: new.connection,
+            peer_identity: None,
             path: new.path,
             phase: new.phase,
             channel: new.channel,
             nat: Nat::default(),
             is_encapsulated: false,
             peer_takes_fragments: false,
+            peer_support: PeerSupport::default(),
             children: BTreeMap::new(),
             to_delete: VecDeque::new(),
             pending: None,
@@ -153,6 +165,7 @@ impl IkeSa {
             made_at: now,
             heard: now,
             rekey_at: None,
+            reauthentication_at: None,
             ends_at: None,
             is_waiting: false,
             lowest_nonce: Vec::new(),
@@ -179,13 +192,18 @@ impl IkeSa {
     }
 
     pub(crate) fn schedule_rekey(&mut self, cx: &mut Context<'_>) {
-        let Some(connection) = self.connection.and_then(|index| cx.connections.get(index)) else { return };
-        let after = cx.shared.jittered(connection.times.ike_rekey);
-        self.rekey_at = Some(cx.now() + after);
+        let after = self.times(cx).ike_rekey.map(|time| cx.shared.jittered(time));
+        self.rekey_at = after.map(|after| cx.now() + after);
+    }
+
+    /// The times of the connection. Those of a connection that was removed are the usual ones.
+    pub(crate) fn times(&self, cx: &Context<'_>) -> Times {
+        let connection = self.connection.and_then(|number| cx.connections.get(number));
+        connection.map_or_else(Times::default, |connection| connection.times)
     }
 
     fn seal(&mut self, cx: &mut Context<'_>, header: &Header, payloads: &[Payload]) -> Option<Vec<Vec<u8>>> {
-        let connection = self.connection.and_then(|index| cx.connections.get(index));
+        let connection = self.connection.and_then(|number| cx.connections.get(number));
         let longest = connection.and_then(|connection| connection.longest_datagram);
         let channel = self.channel.as_mut()?;
         let mut plain = zeroize::Zeroizing::new(Vec::new());
@@ -217,8 +235,7 @@ impl IkeSa {
         datagrams: Vec<Vec<u8>>,
         request: Request,
     ) {
-        let Some(connection) = self.connection.and_then(|index| cx.connections.get(index)) else { return };
-        let times = connection.times;
+        let times = self.times(cx);
         datagrams.iter().for_each(|datagram| cx.shared.send(self.path, datagram));
         self.pending = Some(Pending {
             message_id: self.next_request,
@@ -398,8 +415,11 @@ impl IkeSa {
                 self.handle_child_response(cx, *request, payloads)
             }
             Some(Request::IkeRekey(request)) => self.handle_rekey_response(cx, *request, payloads),
-            Some(Request::DeleteChild(spi)) => self.remove_child(cx, spi),
-            Some(Request::DeleteIke) => cx.remove("deleted"),
+            Some(Request::DeleteChild(spi)) => {
+                self.remove_child(cx, spi);
+                self.lose_children(cx, EndKind::DeadPeer);
+            }
+            Some(Request::DeleteIke) => cx.remove_as(EndKind::Own, "deleted"),
             Some(Request::Child(_) | Request::Liveness | Request::Init(_)) | None => {}
         }
     }
@@ -426,7 +446,10 @@ impl IkeSa {
         if let Some(spi) =
             self.children.values().find(|child| child.is_rekey_due(now)).map(|child| child.own_spi)
         {
-            return self.request_child_rekey(cx, spi, None);
+            return self.request_child_rekey(cx, spi);
+        }
+        if let Some(number) = self.current_state(cx).and_then(|state| state.due_child(now)) {
+            return self.request_child(cx, Wanted { number, old: None, group: None });
         }
         if self.liveness_due(cx).is_some_and(|at| at <= now) {
             self.request(cx, ExchangeType::INFORMATIONAL, &[], Request::Liveness);
@@ -434,16 +457,22 @@ impl IkeSa {
     }
 
     fn liveness_due(&self, cx: &Context<'_>) -> Option<Instant> {
-        let connection = cx.connections.get(self.connection?)?;
-        Some(self.heard + connection.times.dead_peer_detection?)
+        self.connection?;
+        Some(self.heard + self.times(cx).dead_peer_detection?)
+    }
+
+    /// The state of the peer, if this IKE SA is the one that gets child SAs.
+    fn current_state<'c>(&self, cx: &'c Context<'_>) -> Option<&'c PeerState> {
+        cx.peers.get(&self.connection?).filter(|state| state.sa == Some(self.own_spi))
     }
 
     /// The time when [`Self::handle_timeout`] is due.
     pub(crate) fn timeout(&self, cx: &Context<'_>) -> Option<Instant> {
         let pending = self.pending.as_ref().map(|pending| pending.due);
         let idle = self.pending.is_none() && matches!(self.phase, Phase::Established);
-        let rekeys = self.children.values().filter_map(Child::rekey_at).chain(self.rekey_at);
-        let tasks = rekeys.chain(self.liveness_due(cx)).filter(|_| idle).min();
+        let rekeys = self.children.values().filter_map(ChildSa::rekey_at).chain(self.rekey_at);
+        let wanted = self.current_state(cx).and_then(|state| state.wanted.values().map(|wish| wish.at).min());
+        let tasks = rekeys.chain(self.liveness_due(cx)).chain(wanted).filter(|_| idle).min();
         let children = self.children.values().filter_map(|child| child.ends_at);
         pending.into_iter().chain(tasks).chain(self.ends_at).chain(children).min()
     }
@@ -482,12 +511,12 @@ impl IkeSa {
     }
 
     /// Deletes this IKE SA. Its child SAs are gone at once.
-    pub(crate) fn close(&mut self, cx: &mut Context<'_>, reason: &str) {
+    pub(crate) fn close(&mut self, cx: &mut Context<'_>, kind: EndKind, reason: &str) {
         self.remove_children(cx);
         if !matches!(self.phase, Phase::Established | Phase::Replaced) {
-            return cx.remove(reason);
+            return cx.remove_as(kind, reason);
         }
-        cx.effects.push(Effect::Down(reason.to_owned()));
+        cx.effects.push(Effect::Down(Ending { kind, reason: reason.to_owned() }));
         self.begin_delete(cx);
     }
 
@@ -500,7 +529,7 @@ impl IkeSa {
     }
 
     pub(crate) fn log(&self, cx: &mut Context<'_>, severity: Severity, text: &str) {
-        let name = self.connection.and_then(|index| cx.connections.get(index)).map(|c| c.name.clone());
+        let name = self.connection.and_then(|number| cx.connections.get(number)).map(|c| c.name.clone());
         let text = format!("{}: {text}", name.as_deref().unwrap_or("a peer"));
         cx.shared.report(severity, Some(self.path), text);
     }

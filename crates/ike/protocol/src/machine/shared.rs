@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use adit_core::{Instant, Path, Report, Severity};
+use adit_core::{Instant, Path, Report, Severity, UnixTime};
 use rand_chacha::ChaCha20Rng;
 use rand_core::RngCore as _;
 
@@ -27,6 +27,7 @@ pub(crate) struct Shared {
     pub(crate) now: Instant,
     pub(crate) rng: ChaCha20Rng,
     pub(crate) sockets: Sockets,
+    wall_at_origin: UnixTime,
     /// Local addresses, by socket.
     pub(crate) locals: BTreeMap<u32, SocketAddr>,
     events: VecDeque<Event>,
@@ -34,9 +35,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(now: Instant, rng: ChaCha20Rng, sockets: Sockets) -> Self {
+    pub(crate) fn new(now: Instant, rng: ChaCha20Rng, sockets: Sockets, wall_at_origin: UnixTime) -> Self {
         let (events, transmits) = (VecDeque::new(), VecDeque::new());
-        Shared { now, rng, sockets, locals: BTreeMap::new(), events, transmits }
+        Shared { now, rng, sockets, wall_at_origin, locals: BTreeMap::new(), events, transmits }
+    }
+
+    /// The time of the system's clock, for certificates.
+    pub(crate) fn wall(&self) -> rustls_pki_types::UnixTime {
+        let since_origin = (self.now - Instant::ORIGIN).as_secs();
+        let seconds = self.wall_at_origin.0.saturating_add(since_origin);
+        rustls_pki_types::UnixTime::since_unix_epoch(Duration::from_secs(seconds))
     }
 
     pub(crate) fn nonce(&mut self) -> Vec<u8> {
@@ -60,7 +68,7 @@ impl Shared {
 
     /// The local address of a path. `None`: the system chooses it.
     pub(crate) fn local_of(&self, path: Path) -> Option<SocketAddr> {
-        let Path::Udp { socket, .. } = path else { return None };
+        let socket = path.socket()?;
         self.locals.get(&socket).copied().filter(|local| !local.ip().is_unspecified())
     }
 

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod connect;
+mod orders;
 mod rekeys;
 mod world;
 

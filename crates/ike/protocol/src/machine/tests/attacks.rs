@@ -242,7 +242,7 @@ fn a_rekey_names_a_child_sa_of_its_ike_sa() {
         let own: Vec<u8> = world.planes[A].sessions.keys().next().unwrap().0.to_be_bytes()[4..].to_vec();
         let rekey =
             Notify { protocol, spi: spi.unwrap_or(own), kind: NotifyType::REKEY_SA, data: Vec::new() };
-        let esp = connection(A).esp[0].to_wire(1, &[9, 9, 9, 9]);
+        let esp = connection(A).children[0].esp[0].to_wire(1, &[9, 9, 9, 9]);
         let payloads =
             [Payload::Notify(rekey), Payload::SecurityAssociation(vec![esp]), Payload::Nonce(vec![1; 32])];
         let request = forged(&mut world, ExchangeType::CREATE_CHILD_SA, &payloads);
@@ -264,7 +264,7 @@ fn a_delete_names_child_sas_of_its_ike_sa_alone() {
 #[test]
 fn one_more_child_sa_is_refused() {
     let mut world = connected();
-    let esp = connection(A).esp[0].to_wire(1, &[9, 9, 9, 9]);
+    let esp = connection(A).children[0].esp[0].to_wire(1, &[9, 9, 9, 9]);
     let payloads = [Payload::SecurityAssociation(vec![esp]), Payload::Nonce(vec![1; 32])];
     let request = forged(&mut world, ExchangeType::CREATE_CHILD_SA, &payloads);
     world.deliver(&request);

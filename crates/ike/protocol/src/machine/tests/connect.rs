@@ -3,7 +3,7 @@
 use adit_core::{Cipher, Command, Notice, Path};
 
 use super::world::*;
-use crate::machine::{Limits, SharedKey, Traffic};
+use crate::machine::{Limits, Traffic};
 use crate::suite::{esp_proposals, ike_proposals};
 use crate::wire::{ExchangeType, Header};
 
@@ -32,7 +32,7 @@ fn both_ends_have_the_same_keys_with_each_suite() {
         let with = |end| {
             let mut connection = connection(end);
             connection.ike = ike_proposals(ike).unwrap();
-            connection.esp = esp_proposals(esp).unwrap();
+            connection.children[0].esp = esp_proposals(esp).unwrap();
             connection
         };
         let mut world = World::new(with(A), with(B));
@@ -124,8 +124,8 @@ fn encapsulation_is_forced_by_either_end() {
 #[test]
 fn selectors_are_narrowed_by_the_responder() {
     let mut a = connection(A);
-    a.local = vec![Traffic::all_of("0.0.0.0/0".parse().unwrap())];
-    a.remote_traffic = vec![Traffic::all_of("0.0.0.0/0".parse().unwrap())];
+    a.children[0].local = vec![Traffic::all_of("0.0.0.0/0".parse().unwrap())];
+    a.children[0].remote = vec![Traffic::all_of("0.0.0.0/0".parse().unwrap())];
     let mut world = World::new(a, connection(B));
     world.run(seconds(5));
     world.assert_settled("with wide selectors");
@@ -139,9 +139,9 @@ fn selectors_are_narrowed_by_the_responder() {
 #[test]
 fn selectors_and_proposals_without_anything_in_common_make_no_child_sa() {
     let mut selectors = connection(A);
-    selectors.remote_traffic = vec![Traffic::all_of("172.16.0.0/12".parse().unwrap())];
+    selectors.children[0].remote = vec![Traffic::all_of("172.16.0.0/12".parse().unwrap())];
     let mut proposals = connection(A);
-    proposals.esp = esp_proposals("aes128gcm16").unwrap();
+    proposals.children[0].esp = esp_proposals("aes128gcm16").unwrap();
     for (a, reason) in [(selectors, "TS_UNACCEPTABLE"), (proposals, "NO_PROPOSAL_CHOSEN")] {
         let mut world = World::new(a, connection(B));
         world.run(seconds(3));
@@ -155,11 +155,11 @@ fn selectors_and_proposals_without_anything_in_common_make_no_child_sa() {
 #[test]
 fn a_wrong_key_or_identity_is_refused_and_tried_again() {
     let mut key = connection(A);
-    key.shared_key = SharedKey(b"other".to_vec().into());
+    set_key(&mut key, b"other");
     let mut own = connection(A);
-    own.local_id = identity("c.example");
+    own.local_auth.identity = identity("c.example");
     let mut peers = connection(A);
-    peers.remote_id = identity("c.example");
+    expect_peer(&mut peers, "c.example");
     for a in [key, own, peers] {
         let mut world = World::new(a, connection(B));
         world.run(seconds(3));
@@ -177,7 +177,7 @@ fn a_wrong_key_or_identity_is_refused_and_tried_again() {
 #[test]
 fn the_identity_is_compared_with_its_kind() {
     let mut a = connection(A);
-    a.local_id.kind = crate::wire::IdType::KEY_ID;
+    a.local_auth.identity.kind = crate::wire::IdType::KEY_ID;
     let mut world = World::new(a, connection(B));
     world.run(seconds(3));
     assert_eq!(world.planes[B].ups, 0);
@@ -189,7 +189,8 @@ fn a_connection_is_not_reached_with_the_suite_of_another() {
     let mut strict = connection(B);
     strict.ike = ike_proposals("aes256gcm16-prfsha384-ecp384").unwrap();
     let mut loose = connection(B);
-    (loose.name, loose.remote_id) = ("c.example".to_owned(), identity("c.example"));
+    loose.name = "c.example".to_owned();
+    expect_peer(&mut loose, "c.example");
     let mut b = params(strict);
     b.connections.push(loose);
     let mut world = World::with_params(params(connection(A)), b);
@@ -233,10 +234,10 @@ fn long_messages_go_in_fragments() {
     let with = |end| {
         let mut connection = connection(end);
         connection.longest_datagram = Some(256);
-        connection.local = (0..8)
+        connection.children[0].local = (0..8)
             .map(|net| Traffic::all_of(format!("10.{}.{net}.0/24", end + 1).parse().unwrap()))
             .collect();
-        connection.remote_traffic = (0..8)
+        connection.children[0].remote = (0..8)
             .map(|net| Traffic::all_of(format!("10.{}.{net}.0/24", 2 - end).parse().unwrap()))
             .collect();
         connection
@@ -359,7 +360,7 @@ fn a_peer_that_started_anew_takes_the_place_of_the_old_one() {
 fn both_ends_initiate_at_once_and_one_ike_sa_stays() {
     for late in 0..6 {
         let mut b = connection(B);
-        b.remote = Some(std::net::SocketAddr::new(address(A), 500));
+        initiates(&mut b, B);
         let mut world = World::new(connection(A), b);
         let mut count = 0;
         world.network = Box::new(move |_, _| {
@@ -378,7 +379,8 @@ fn both_ends_initiate_at_once_and_one_ike_sa_stays() {
 fn two_peers_behind_one_address_are_told_apart_by_identity() {
     let mut b = params(connection(B));
     let mut other = connection(B);
-    (other.name, other.remote_id) = ("c.example".to_owned(), identity("c.example"));
+    other.name = "c.example".to_owned();
+    expect_peer(&mut other, "c.example");
     b.connections.push(other);
     let mut world = World::with_params(params(connection(A)), b);
     world.nat = Some(20_000);
@@ -386,7 +388,7 @@ fn two_peers_behind_one_address_are_told_apart_by_identity() {
     assert!(world.is_connected());
     let first = world.planes[A].sessions.clone();
     let mut second = connection(A);
-    second.local_id = identity("c.example");
+    second.local_auth.identity = identity("c.example");
     world.nat = Some(25_000);
     world.restart(A, params(second), 7);
     world.run(seconds(5));
@@ -405,13 +407,14 @@ fn parameters_that_cannot_work_are_refused() {
     };
     let name = || "b.example".to_owned();
     assert_eq!(refused(|_| ()), None);
-    assert_eq!(refused(|params| params.connections[0].esp.clear()), Some(BadParams::Empty(name())));
+    assert_eq!(refused(|params| params.connections[0].ike.clear()), Some(BadParams::NoProposals(name())));
     let additional = refused(|params| {
         params.connections[0].ike = ike_proposals("aes256gcm16-sha256-x25519-ke1_mlkem768").unwrap();
     });
-    assert_eq!(additional, Some(BadParams::Additional(name())));
+    let part = "additional key exchanges (ke1_ to ke7_) are";
+    assert_eq!(additional, Some(BadParams::NotSupported { connection: name(), part }));
     let twice = refused(|params| params.connections.push(connection(A)));
-    assert_eq!(twice, Some(BadParams::Identities(name(), name())));
+    assert_eq!(twice, Some(BadParams::Name(name())));
 }
 
 #[test]

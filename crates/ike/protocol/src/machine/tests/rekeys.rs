@@ -21,7 +21,7 @@ fn connected() -> World {
 fn rekey_ike(world: &mut World, end: usize) {
     let now = world.now;
     let machine = &mut world.ends[end];
-    let current: Vec<_> = machine.peers.iter().filter_map(|state| state.sa).collect();
+    let current: Vec<_> = machine.peers.values().filter_map(|state| state.sa).collect();
     for spi in current {
         machine.with_sa(spi, |sa, cx| {
             sa.rekey_at = Some(now);
@@ -68,8 +68,8 @@ fn either_end_rekeys() {
 fn time_and_number_of_packets_rekey() {
     let with = |end| {
         let mut connection = connection(end);
-        connection.times.child_rekey = seconds(60);
-        connection.times.ike_rekey = seconds(200);
+        connection.children[0].rekey = Some(seconds(60));
+        connection.times.ike_rekey = Some(seconds(200));
         connection
     };
     let mut world = World::new(with(A), with(B));
@@ -208,7 +208,7 @@ fn no_packet_is_sealed_with_keys_that_the_peer_lacks() {
 fn a_child_sa_is_rekeyed_with_another_group_or_none() {
     let with = |end, esp| {
         let mut connection = connection(end);
-        connection.esp = esp_proposals(esp).unwrap();
+        connection.children[0].esp = esp_proposals(esp).unwrap();
         connection
     };
     for (a, b) in [("aes256gcm16", "aes256gcm16-x25519"), ("aes256gcm16-ecp256-x25519", "aes256gcm16-x25519")]
@@ -227,9 +227,9 @@ fn a_child_sa_is_rekeyed_with_another_group_or_none() {
 #[test]
 fn a_rekey_that_is_refused_is_tried_again() {
     let mut a = connection(A);
-    a.esp = esp_proposals("aes256gcm16-x25519").unwrap();
+    a.children[0].esp = esp_proposals("aes256gcm16-x25519").unwrap();
     let mut b = connection(B);
-    b.esp = esp_proposals("aes256gcm16").unwrap();
+    b.children[0].esp = esp_proposals("aes256gcm16").unwrap();
     let mut world = World::new(a, b);
     world.run(seconds(5));
     rekey_child(&mut world, A);

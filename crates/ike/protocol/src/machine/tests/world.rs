@@ -9,8 +9,10 @@ use adit_core::{
     Protocol, Rejected, SessionId,
 };
 
+use crate::crypto::Secret;
 use crate::machine::{
-    Codec, Connection, Endpoint, FamilySockets, Params, SharedKey, Sockets, Times, Traffic,
+    Child, Childless, Codec, Connection, EndAction, Endpoint, FamilySockets, LocalAuth, LocalProof, Params,
+    PeerIdentity, RemoteAuth, RemoteProof, Reply, SharedKey, Sockets, StartAction, Times, Traffic, Unique,
 };
 use crate::suite::{esp_proposals, ike_proposals};
 use crate::wire::{IdType, Identification};
@@ -40,21 +42,70 @@ pub(super) fn identity(name: &str) -> Identification {
 /// The connection of an end to the other one. End A initiates.
 pub(super) fn connection(end: usize) -> Connection {
     let names = ["a.example", "b.example"];
-    let networks = ["10.1.0.0/16", "10.2.0.0/16"].map(|net| vec![Traffic::all_of(net.parse().unwrap())]);
-    Connection {
+    let key: Secret = b"secret".to_vec().into();
+    let mut connection = Connection {
         name: names[1 - end].to_owned(),
-        remote: (end == A).then(|| SocketAddr::new(address(B), 500)),
-        local_id: identity(names[end]),
-        remote_id: identity(names[1 - end]),
-        shared_key: SharedKey(b"secret".to_vec().into()),
+        remotes: Vec::new(),
+        sources: Vec::new(),
+        local_auth: LocalAuth {
+            identity: identity(names[end]),
+            proof: LocalProof::SharedKey(SharedKey(key.clone())),
+        },
+        remote_auth: RemoteAuth {
+            identity: PeerIdentity::Exactly(identity(names[1 - end])),
+            proof: RemoteProof::SharedKey(SharedKey(key)),
+        },
         ike: ike_proposals("aes256gcm16-prfsha256-x25519").unwrap(),
-        esp: esp_proposals("aes256gcm16-x25519").unwrap(),
-        local: networks[end].clone(),
-        remote_traffic: networks[1 - end].clone(),
+        children: vec![child(end, "net", ["10.1.0.0/16", "10.2.0.0/16"])],
+        unique: Unique::No,
+        childless: Childless::Allow,
         forces_encapsulation: false,
+        mobike: false,
         longest_datagram: Some(1280),
+        ppk: None,
         times: Times::default(),
+    };
+    if end == A {
+        initiates(&mut connection, end);
     }
+    connection
+}
+
+/// Makes an end bring up all children of its connection, and again whenever they are gone.
+pub(super) fn initiates(connection: &mut Connection, end: usize) {
+    connection.remotes = vec![SocketAddr::new(address(1 - end), 500)];
+    for child in &mut connection.children {
+        (child.start, child.on_close, child.on_dead_peer) =
+            (StartAction::Start, EndAction::Start, EndAction::Start);
+    }
+}
+
+/// A child with the networks of end A and of end B.
+pub(super) fn child(end: usize, name: &str, networks: [&str; 2]) -> Child {
+    let traffic = |end: usize| vec![Traffic::all_of(networks[end].parse().unwrap())];
+    Child {
+        name: name.to_owned(),
+        esp: esp_proposals("aes256gcm16-x25519").unwrap(),
+        local: traffic(end),
+        remote: traffic(1 - end),
+        start: StartAction::None,
+        on_close: EndAction::None,
+        on_dead_peer: EndAction::None,
+        rekey: Some(seconds(3600)),
+        lifetime: None,
+    }
+}
+
+/// Sets the pre-shared key of both ends.
+pub(super) fn set_key(connection: &mut Connection, key: &[u8]) {
+    let key = || SharedKey(key.to_vec().into());
+    connection.local_auth.proof = LocalProof::SharedKey(key());
+    connection.remote_auth.proof = RemoteProof::SharedKey(key());
+}
+
+/// Sets the identity that the peer must prove.
+pub(super) fn expect_peer(connection: &mut Connection, name: &str) {
+    connection.remote_auth.identity = PeerIdentity::Exactly(identity(name));
 }
 
 fn family(socket: u32) -> FamilySockets {
@@ -64,9 +115,10 @@ fn family(socket: u32) -> FamilySockets {
 pub(super) fn params(connection: Connection) -> Params {
     Params {
         connections: vec![connection],
-        sockets: Sockets { plain: family(0), marked: family(1) },
+        sockets: Sockets { plain: family(0), marked: family(1), esp: family(2) },
         limits: crate::machine::Limits::default(),
         tunnel: None,
+        wall_at_origin: adit_core::UnixTime(1_700_000_000),
     }
 }
 
@@ -269,6 +321,11 @@ impl World {
 
     pub(super) fn command(&mut self, end: usize, command: Command) {
         self.ends[end].handle_command(self.now, command);
+        self.drain(end);
+    }
+
+    pub(super) fn reply(&mut self, end: usize, reply: Reply) {
+        self.ends[end].handle_reply(self.now, reply);
         self.drain(end);
     }
 

@@ -1,0 +1,179 @@
+//! Orders of the adapter and the host: connections that come and go, children that are brought up, and the end.
+
+use adit_core::{Ended, PeerId, PeerOrder, Severity};
+
+use super::context::Context;
+use super::endpoint::Endpoint;
+use super::params::{BadParams, Connection};
+use super::peer::{EndKind, PeerState, Place};
+use super::sa::{IkeSa, Phase};
+use super::shared::{DataEvent, Event};
+use crate::wire::Spi;
+
+/// Orders of the adapter. If one cannot be carried out, an error in the log says so.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// A further connection.
+    Add(Box<Connection>),
+    /// The connection with that name goes. Its IKE SAs are deleted.
+    Remove(String),
+    /// A child is brought up.
+    Initiate {
+        /// The connection's name.
+        connection: String,
+        /// The child's name. `None`: all children.
+        child: Option<String>,
+    },
+    /// The IKE SAs of the connection with that name are deleted. Nothing is brought up again by itself.
+    Terminate(String),
+}
+
+impl Endpoint {
+    /// Adds a connection, and brings its children up as they demand. Gives the peer's number, which no other peer gets.
+    ///
+    /// # Errors
+    /// The connection cannot be used, or one like it is there.
+    pub fn add_connection(&mut self, connection: Connection) -> Result<PeerId, BadParams> {
+        let state = PeerState::new(&connection, self.shared.now);
+        let number = self.connections.add(connection)?;
+        self.peers.insert(number, state);
+        self.run(None, |cx, _| cx.order_entry(number, Place::default()));
+        Ok(PeerId(number as u32))
+    }
+
+    /// Removes a connection. Its IKE SAs are deleted. Gives whether there was one of that name.
+    pub fn remove_connection(&mut self, name: &str) -> bool {
+        let Some(number) = self.connections.number_of(name) else { return false };
+        self.close_peer(number, "the connection was removed");
+        self.connections.remove(number);
+        let entry = self.peers.remove(&number).and_then(|state| state.entry);
+        if entry.is_some() {
+            self.shared.order(DataEvent::Peer(PeerOrder::Remove(PeerId(number as u32))));
+        }
+        true
+    }
+
+    pub(super) fn obey(&mut self, reply: Reply) {
+        let outcome = match reply {
+            Reply::Add(connection) => {
+                self.add_connection(*connection).map(drop).map_err(|error| error.to_string())
+            }
+            Reply::Remove(name) => known(&name, self.remove_connection(&name)),
+            Reply::Initiate { connection, child } => self.bring_up(&connection, child.as_deref()),
+            Reply::Terminate(name) => {
+                let number = self.connections.number_of(&name);
+                number.into_iter().for_each(|number| self.close_peer(number, "terminated"));
+                known(&name, number.is_some())
+            }
+        };
+        if let Err(error) = outcome {
+            self.shared.report(Severity::Error, None, error);
+        }
+    }
+
+    fn bring_up(&mut self, name: &str, child: Option<&str>) -> Result<(), String> {
+        let number = self.connections.number_of(name);
+        let (Some(number), Some(connection)) = (number, number.and_then(|it| self.connections.get(it)))
+        else {
+            return known(name, false);
+        };
+        if connection.remotes.is_empty() {
+            return Err(format!("{name}: it cannot be brought up without the address of the peer"));
+        }
+        let is_asked = |own: &str| child.is_none_or(|child| child == own);
+        let children = connection.children.iter().enumerate().filter(|(_, own)| is_asked(&own.name));
+        let children: Vec<usize> = children.map(|(child, _)| child).collect();
+        if children.is_empty() {
+            return Err(format!("{name}: there is no child {}", child.unwrap_or_default()));
+        }
+        children.into_iter().for_each(|child| self.want(number, child));
+        Ok(())
+    }
+
+    /// Brings a child up.
+    pub(super) fn want(&mut self, number: usize, child: usize) {
+        let now = self.shared.now;
+        let Some(state) = self.peers.get_mut(&number).filter(|_| !self.has_ended) else { return };
+        if state.installed.values().any(|installed| installed.number == child) {
+            return;
+        }
+        state.want(child, now);
+        match state.sa {
+            Some(spi) => self.with_sa(spi, |sa, cx| sa.next_task(cx)),
+            None if state.connecting.is_none() => state.initiate_at = Some(now),
+            None => {}
+        }
+    }
+
+    /// Initiates an IKE SA for the children that are wanted.
+    pub(super) fn initiate(&mut self, number: usize) {
+        let (Some(state), Some(connection)) = (self.peers.get_mut(&number), self.connections.get(number))
+        else {
+            return;
+        };
+        state.initiate_at = None;
+        if state.connecting.is_some() || state.sa.is_some() {
+            return;
+        }
+        let Some(remote) = connection.remotes.get(state.remote).copied() else { return };
+        let sockets = self.shared.sockets;
+        let plain = sockets.plain.path_to(remote).filter(|_| remote.port() != super::init::MARKED_PORT);
+        let Some(path) = plain.or_else(|| sockets.marked.path_to(remote)) else {
+            self.shared.report(Severity::Error, None, format!("there is no socket for {remote}"));
+            return self.initiation_failed(number, EndKind::DeadPeer);
+        };
+        let Some(sa) = self.run(None, |cx, _| IkeSa::initiate(cx, number, path)) else { return };
+        if let Some(state) = self.peers.get_mut(&number) {
+            state.connecting = Some(sa.own_spi);
+        }
+        self.add(sa);
+    }
+
+    pub(super) fn close_peer(&mut self, number: usize, reason: &str) {
+        let of_peer = self.sas.values().filter(|sa| sa.connection == Some(number));
+        let of_peer: Vec<Spi> = of_peer.map(|sa| sa.own_spi).collect();
+        if let Some(state) = self.peers.get_mut(&number) {
+            (state.initiate_at, state.remote) = (None, 0);
+            state.wanted.clear();
+        }
+        of_peer.into_iter().for_each(|spi| self.close(spi, reason));
+    }
+
+    fn close_all(&mut self, reason: &str) {
+        let all: Vec<Spi> = self.sas.keys().copied().collect();
+        all.into_iter().for_each(|spi| self.close(spi, reason));
+    }
+
+    fn close(&mut self, spi: Spi, reason: &str) {
+        self.with_sa(spi, |sa: &mut IkeSa, cx: &mut Context<'_>| {
+            if !matches!(sa.phase, Phase::Closing) {
+                sa.close(cx, EndKind::Own, reason);
+            }
+        });
+    }
+
+    pub(super) fn restart(&mut self) {
+        self.close_all("restarted");
+        let now = self.shared.now;
+        for (number, connection) in self.connections.iter() {
+            let PeerState { wanted, initiate_at, .. } = PeerState::new(connection, now);
+            if let Some(state) = self.peers.get_mut(&number) {
+                (state.wanted, state.initiate_at, state.remote) = (wanted, initiate_at, 0);
+            }
+        }
+    }
+
+    pub(super) fn shut_down(&mut self) {
+        self.has_ended = true;
+        for state in self.peers.values_mut() {
+            state.initiate_at = None;
+            state.wanted.clear();
+        }
+        self.close_all("shut down");
+        self.shared.emit(Event::Ended(Ended::Shutdown));
+    }
+}
+
+fn known(name: &str, is_there: bool) -> Result<(), String> {
+    if is_there { Ok(()) } else { Err(format!("there is no connection {name}")) }
+}

@@ -1,0 +1,127 @@
+//! The check of connections before they are used.
+
+use std::collections::BTreeSet;
+
+use thiserror::Error;
+
+use super::connection::{Child, Childless, Connection};
+
+/// Most connections.
+pub(crate) const MAX_CONNECTIONS: usize = 1 << 16;
+/// Most children of a connection.
+const MAX_CHILDREN: usize = 256;
+
+/// The reason why parameters were refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BadParams {
+    /// There are too many connections.
+    #[error("{0} connections, allowed are {MAX_CONNECTIONS}")]
+    Count(usize),
+    /// A connection has no proposals for IKE.
+    #[error("connection {0}: proposals for IKE are needed, such as aes256gcm16-prfsha256-x25519")]
+    NoProposals(String),
+    /// A connection has no children, or too many.
+    #[error("connection {connection}: {count} children, allowed are 1 to {MAX_CHILDREN}")]
+    Children {
+        /// The connection.
+        connection: String,
+        /// The number of children.
+        count: usize,
+    },
+    /// A child has no proposals, or no traffic at one of its ends.
+    #[error(
+        "connection {connection}, child {child}: proposals for ESP and traffic of both ends are needed; a range begins with its least value"
+    )]
+    Child {
+        /// The connection.
+        connection: String,
+        /// The child.
+        child: String,
+    },
+    /// Two children of a connection have the same name.
+    #[error("connection {connection}: two children are named {child}")]
+    ChildName {
+        /// The connection.
+        connection: String,
+        /// The child.
+        child: String,
+    },
+    /// A child is to be brought up, and there is no address to initiate to.
+    #[error(
+        "connection {connection}, child {child}: it cannot be brought up without the address of the peer"
+    )]
+    NoRemote {
+        /// The connection.
+        connection: String,
+        /// The child.
+        child: String,
+    },
+    /// The connection asks for a part of the protocol that is not there.
+    #[error("connection {connection}: {part} not supported yet; leave it out")]
+    NotSupported {
+        /// The connection.
+        connection: String,
+        /// The part, with its verb.
+        part: &'static str,
+    },
+    /// Two connections have the same name.
+    #[error("two connections are named {0}")]
+    Name(String),
+    /// Two connections have the same identities, and the same addresses to initiate to.
+    #[error("connections {0} and {1} have the same identities and addresses")]
+    Identities(String, String),
+}
+
+/// Checks a connection by itself.
+pub(crate) fn check(connection: &Connection) -> Result<(), BadParams> {
+    let name = || connection.name.clone();
+    if connection.ike.is_empty() {
+        return Err(BadParams::NoProposals(name()));
+    }
+    let count = connection.children.len();
+    if !(1..=MAX_CHILDREN).contains(&count) {
+        return Err(BadParams::Children { connection: name(), count });
+    }
+    let mut names = BTreeSet::new();
+    for child in &connection.children {
+        check_child(connection, child)?;
+        if !names.insert(&child.name) {
+            return Err(BadParams::ChildName { connection: name(), child: child.name.clone() });
+        }
+    }
+    match not_supported(connection) {
+        Some(part) => Err(BadParams::NotSupported { connection: name(), part }),
+        None => Ok(()),
+    }
+}
+
+fn check_child(connection: &Connection, child: &Child) -> Result<(), BadParams> {
+    let (connection_name, name) = (connection.name.clone(), child.name.clone());
+    let mut traffic = child.local.iter().chain(&child.remote);
+    if child.esp.is_empty()
+        || child.local.is_empty()
+        || child.remote.is_empty()
+        || traffic.any(|one| one.is_empty())
+    {
+        return Err(BadParams::Child { connection: connection_name, child: name });
+    }
+    let needs_remote = child.start.is_start() || child.start.is_trap();
+    if needs_remote && connection.remotes.is_empty() {
+        return Err(BadParams::NoRemote { connection: connection_name, child: name });
+    }
+    Ok(())
+}
+
+/// The first part of the protocol that the connection asks for and that is not there.
+fn not_supported(connection: &Connection) -> Option<&'static str> {
+    let Connection { ike, children, .. } = connection;
+    let mut proposals = ike.iter().chain(children.iter().flat_map(|child| &child.esp));
+    let parts = [
+        (proposals.any(|own| own.has_additional()), "additional key exchanges (ke1_ to ke7_) are"),
+        (connection.ppk.is_some(), "a PPK (RFC 8784) is"),
+        (connection.mobike, "MOBIKE (RFC 4555) is"),
+        (connection.childless == Childless::Force, "an IKE SA without a child SA (RFC 6023) is"),
+        (connection.times.reauthentication.is_some(), "reauthentication by time is"),
+    ];
+    parts.into_iter().find(|(is_asked, _)| *is_asked).map(|(_, part)| part)
+}

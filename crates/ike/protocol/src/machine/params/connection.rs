@@ -1,0 +1,177 @@
+//! Connections with their children.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use adit_core::IpNet;
+
+use super::credentials::{LocalAuth, Ppk, RemoteAuth};
+use super::traffic::Traffic;
+use crate::suite::Algorithms;
+
+/// A peer, with its credentials, proposals and children. Peers are distinguished by both identities, never by address.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Its name, in the log and in orders.
+    pub name: String,
+    /// The addresses that this end initiates to. If one does not answer, the next is tried. The port decides the kind of socket:
+    /// messages to 4500 have the marker. Empty: the peer initiates.
+    pub remotes: Vec<SocketAddr>,
+    /// The networks from which the peer may initiate; empty: any.
+    pub sources: Vec<IpNet>,
+    /// The authentication of this end.
+    pub local_auth: LocalAuth,
+    /// The authentication of the peer.
+    pub remote_auth: RemoteAuth,
+    /// Proposals for the IKE SA, in order of preference.
+    pub ike: Vec<Algorithms>,
+    /// The children. The traffic of a child comes before that of later children.
+    pub children: Vec<Child>,
+    /// The fate of older IKE SAs with the peer when the peer authenticates once more.
+    pub unique: Unique,
+    /// Whether IKE SAs without a child SA are made (RFC 6023).
+    pub childless: Childless,
+    /// Whether ESP is sent in UDP even without a NAT. The notifies of this end then make the peer detect a NAT (RFC 7296
+    /// section 2.23).
+    pub forces_encapsulation: bool,
+    /// Whether the addresses of the IKE SA may change (RFC 4555).
+    pub mobike: bool,
+    /// The longest datagram in bytes. Longer messages are sent in fragments if the peer takes fragments (RFC 7383). `None`:
+    /// fragments are neither sent nor taken.
+    pub longest_datagram: Option<usize>,
+    /// A key beside the key exchange (RFC 8784).
+    pub ppk: Option<Ppk>,
+    /// Its times.
+    pub times: Times,
+}
+
+impl Connection {
+    /// Whether this end initiates to that address.
+    pub(crate) fn is_at(&self, address: IpAddr) -> bool {
+        self.remotes.iter().any(|remote| remote.ip().to_canonical() == address.to_canonical())
+    }
+
+    /// Whether the peer may initiate from that address.
+    pub(crate) fn may_come_from(&self, address: IpAddr) -> bool {
+        self.sources.is_empty()
+            || self.sources.iter().any(|network| network.contains(&address.to_canonical()))
+    }
+}
+
+/// A child: traffic that child SAs carry, one after the other.
+#[derive(Clone, Debug)]
+pub struct Child {
+    /// Its name, in the log and in orders.
+    pub name: String,
+    /// Proposals for child SAs, in order of preference.
+    pub esp: Vec<Algorithms>,
+    /// The packets of this end.
+    pub local: Vec<Traffic>,
+    /// The packets of the peer's end.
+    pub remote: Vec<Traffic>,
+    /// When this end brings it up.
+    pub start: StartAction,
+    /// The action after the peer has deleted its child SA.
+    pub on_close: EndAction,
+    /// The action after the peer has not answered.
+    pub on_dead_peer: EndAction,
+    /// The time from the making of a child SA to its rekey, less up to a tenth. `None`: this end does not rekey by time.
+    pub rekey: Option<Duration>,
+    /// The time from the making of a child SA to its end, if no rekey has replaced it. `None`: it does not end by time.
+    pub lifetime: Option<Duration>,
+}
+
+/// When an end brings a child up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StartAction {
+    /// By an order, or when the peer does.
+    #[default]
+    None,
+    /// At the start.
+    Start,
+    /// When a packet of its traffic comes.
+    Trap,
+    /// At the start, and when a packet of its traffic comes.
+    TrapAndStart,
+}
+
+impl StartAction {
+    pub(crate) const fn is_start(self) -> bool {
+        matches!(self, StartAction::Start | StartAction::TrapAndStart)
+    }
+
+    pub(crate) const fn is_trap(self) -> bool {
+        matches!(self, StartAction::Trap | StartAction::TrapAndStart)
+    }
+}
+
+/// The action after a child has lost its child SA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EndAction {
+    /// None.
+    #[default]
+    None,
+    /// This end brings the child up again.
+    Start,
+    /// This end brings the child up when a packet of its traffic comes.
+    Trap,
+}
+
+/// The fate of older IKE SAs with a peer that authenticates once more. If both ends initiate at once, one of the two IKE SAs is
+/// deleted, except with [`Unique::Never`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unique {
+    /// They stay, whatever the peer says.
+    Never,
+    /// They stay, unless the peer says that it has none any more (`INITIAL_CONTACT`).
+    #[default]
+    No,
+    /// They are deleted.
+    Replace,
+    /// They stay, and the peer's new IKE SA is refused.
+    Keep,
+}
+
+/// Whether IKE SAs are made without a child SA (RFC 6023).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Childless {
+    /// At a responder, if the initiator does so.
+    #[default]
+    Allow,
+    /// By the initiator, too: each child SA gets an exchange of its own. The peer must know RFC 6023.
+    Force,
+    /// Never.
+    Never,
+}
+
+/// Times of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// The time from the making of an IKE SA to its rekey, less up to a tenth. `None`: this end does not rekey it.
+    pub ike_rekey: Option<Duration>,
+    /// The time from an authentication to the next, less up to a tenth. `None`: this end does not authenticate anew by itself.
+    pub reauthentication: Option<Duration>,
+    /// The time of silence after which a peer is asked for a sign of life. `None`: the peer is not asked.
+    pub dead_peer_detection: Option<Duration>,
+    /// The time from a request to its first retransmission. Each further interval is 1.8 times as long as the one before.
+    pub retransmission: Duration,
+    /// The number of retransmissions of a request that is not answered.
+    pub retransmissions: u32,
+    /// The time after which an initiator that failed tries again.
+    pub retry: Duration,
+}
+
+impl Default for Times {
+    /// IKE SAs are rekeyed after 4 hours, a sign of life is asked for after 30 s, retransmissions come after 2 s and up to 82 s in
+    /// all.
+    fn default() -> Self {
+        Times {
+            ike_rekey: Some(Duration::from_secs(4 * 3600)),
+            reauthentication: None,
+            dead_peer_detection: Some(Duration::from_secs(30)),
+            retransmission: Duration::from_secs(2),
+            retransmissions: 5,
+            retry: Duration::from_secs(5),
+        }
+    }
+}

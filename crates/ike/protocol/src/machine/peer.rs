@@ -1,0 +1,195 @@
+//! The state of a peer at an endpoint, beside its IKE SAs: the children that are wanted and those that are up, and the peer's entry in
+//! the data plane.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use adit_core::{Cipher, Flow, Instant, IpNet, Path, PeerConfig, PeerId, Selector};
+
+use super::narrow::{routes, session_selectors};
+use super::params::{Child, Connection, EndAction};
+use crate::wire::{Identification, Spi, TrafficSelector};
+
+/// The reason why an IKE SA, or a child SA, is of no use any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndKind {
+    /// The peer does not answer, or answers what cannot be used.
+    DeadPeer,
+    /// The peer deleted it.
+    ByPeer,
+    /// This end ends it.
+    Own,
+}
+
+/// The end of an IKE SA, with the reason for the log.
+pub(crate) struct Ending {
+    pub(crate) kind: EndKind,
+    pub(crate) reason: String,
+}
+
+/// A child that this end brings up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    /// The time when this end asks for it.
+    pub(crate) at: Instant,
+    /// Whether this end asks again after a failure.
+    pub(crate) is_kept: bool,
+}
+
+/// The traffic of a child SA in the data plane.
+#[derive(Debug)]
+pub(crate) struct Installed {
+    /// The number of its child.
+    pub(crate) number: usize,
+    pub(crate) local: Vec<TrafficSelector>,
+    pub(crate) remote: Vec<TrafficSelector>,
+}
+
+/// The state of a peer.
+#[derive(Debug, Default)]
+pub(crate) struct PeerState {
+    /// The IKE SA that has the child SAs.
+    pub(crate) sa: Option<Spi>,
+    /// The identity that the peer of this IKE SA has proved.
+    pub(crate) current_identity: Option<Identification>,
+    /// The IKE SA that this end initiates.
+    pub(crate) connecting: Option<Spi>,
+    /// The time when this end initiates.
+    pub(crate) initiate_at: Option<Instant>,
+    /// The index of the address that this end initiates to.
+    pub(crate) remote: usize,
+    /// The children that this end brings up, by number.
+    pub(crate) wanted: BTreeMap<usize, Wish>,
+    /// The children that packets bring up.
+    pub(crate) traps: BTreeSet<usize>,
+    /// The children that have a child SA.
+    pub(crate) up: BTreeSet<usize>,
+    /// The child SAs in the data plane, by this end's SPI.
+    pub(crate) installed: BTreeMap<u32, Installed>,
+    /// The peer's entry in the data plane.
+    pub(crate) entry: Option<PeerConfig>,
+    /// Whether the peer was said to be up.
+    pub(crate) is_up: bool,
+    pub(crate) since: Instant,
+    pub(crate) last_handshake: Instant,
+    pub(crate) rekeys: u64,
+    pub(crate) cipher: Option<Cipher>,
+}
+
+impl PeerState {
+    /// The state of a connection's peer at the start.
+    pub(crate) fn new(connection: &Connection, now: Instant) -> Self {
+        let mut state = PeerState::default();
+        for (number, child) in connection.children.iter().enumerate() {
+            if child.start.is_trap() {
+                state.traps.insert(number);
+            }
+            if child.start.is_start() {
+                state.wanted.insert(number, Wish { at: now, is_kept: true });
+                state.initiate_at = Some(now);
+            }
+        }
+        state
+    }
+
+    /// A packet, or an order, asks for a child.
+    pub(crate) fn want(&mut self, number: usize, now: Instant) {
+        let wish = self.wanted.entry(number).or_insert(Wish { at: now, is_kept: false });
+        wish.at = wish.at.min(now);
+    }
+
+    /// The first child that this end is to ask for by now.
+    pub(crate) fn due_child(&self, now: Instant) -> Option<usize> {
+        self.wanted.iter().find(|(_, wish)| wish.at <= now).map(|(number, _)| *number)
+    }
+
+    /// A child was asked for in vain.
+    pub(crate) fn refused(&mut self, number: usize, again: Instant) {
+        match self.wanted.get_mut(&number) {
+            Some(wish) if wish.is_kept => wish.at = again,
+            _ => drop(self.wanted.remove(&number)),
+        }
+    }
+
+    /// Takes the action of a child that has lost its child SA.
+    pub(crate) fn lost(&mut self, number: usize, child: &Child, kind: EndKind, again: Instant) {
+        let action = match kind {
+            EndKind::Own => EndAction::None,
+            EndKind::ByPeer => child.on_close,
+            EndKind::DeadPeer => child.on_dead_peer,
+        };
+        match action {
+            EndAction::None => {}
+            EndAction::Start => drop(self.wanted.insert(number, Wish { at: again, is_kept: true })),
+            EndAction::Trap => drop(self.traps.insert(number)),
+        }
+    }
+
+    /// The peer's entry in the data plane: with the traffic of its child SAs and of the children that packets bring up. `None`:
+    /// there is no traffic.
+    pub(crate) fn entry(&self, peer: PeerId, connection: &Connection, place: Place) -> Option<PeerConfig> {
+        let Place { path, roams, shares } = place;
+        let trapped = self.traps.iter().filter_map(|number| Installed::configured(connection, *number, path));
+        let trapped: Vec<Installed> = trapped.collect();
+        let all: Vec<&Installed> = self.installed.values().chain(&trapped).collect();
+        if all.is_empty() {
+            return None;
+        }
+        let mut prefixes: Vec<IpNet> = Vec::new();
+        for route in all.iter().flat_map(|installed| routes(&installed.remote)) {
+            if !prefixes.contains(&route) {
+                prefixes.push(route);
+            }
+        }
+        let has_selectors = shares || connection.children.len() > 1 || !trapped.is_empty();
+        let selectors: Arc<[Selector]> = if has_selectors {
+            all.iter().flat_map(|one| session_selectors(&one.local, &one.remote).to_vec()).collect()
+        } else {
+            Arc::default()
+        };
+        Some(PeerConfig {
+            peer,
+            path,
+            routes: prefixes,
+            selectors,
+            max_mss: None,
+            roams,
+            staging: !trapped.is_empty(),
+            device: Default::default(),
+            by_path: false,
+        })
+    }
+}
+
+/// Where a peer is, for its entry in the data plane.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place {
+    pub(crate) path: Option<Path>,
+    /// Whether the data plane may follow the peer to another address.
+    pub(crate) roams: bool,
+    /// Whether other peers may have the same prefixes.
+    pub(crate) shares: bool,
+}
+
+impl Installed {
+    fn configured(connection: &Connection, number: usize, path: Option<Path>) -> Option<Self> {
+        let child = connection.children.get(number)?;
+        let outer = path.map(|path| path.remote().ip());
+        Some(Installed {
+            number,
+            local: child.local.iter().filter_map(|traffic| traffic.selector(None)).collect(),
+            remote: child.remote.iter().filter_map(|traffic| traffic.selector(outer)).collect(),
+        })
+    }
+}
+
+/// The number of the first child whose configured traffic a packet is part of.
+pub(crate) fn child_of(connection: &Connection, flow: &Flow) -> Option<usize> {
+    let selects = |number: &usize| {
+        let configured = Installed::configured(connection, *number, None);
+        configured.is_some_and(|Installed { local, remote, .. }| {
+            session_selectors(&local, &remote).iter().any(|selector| selector.matches(flow))
+        })
+    };
+    (0..connection.children.len()).find(selects)
+}

@@ -1,0 +1,246 @@
+//! The proofs of identities in `IKE_AUTH`: by pre-shared keys, and by certificates.
+
+use std::net::IpAddr;
+
+use adit_core::{Digest, printable};
+use adit_pki::{CertificateName, has_name};
+use rustls_pki_types::{CertificateDer, UnixTime};
+use subtle::ConstantTimeEq as _;
+
+use super::context::Payloads;
+use super::params::{
+    CertificatePolicy, LocalAuth, LocalProof, OwnCertificate, PeerCertificates, PeerIdentity, RemoteAuth,
+    RemoteProof,
+};
+use crate::crypto::{
+    SignatureHashes, SignedOctets, certificate_proof, shared_key_proof, verify_certificate_proof,
+};
+use crate::wire::{
+    AuthMethod, Authentication, Certificate, CertificateEncoding, IdType, Identification, NotifyType, Payload,
+};
+
+/// The identities, the certificates and the proof of a message.
+#[derive(Default)]
+pub(crate) struct Claim<'a> {
+    pub(crate) initiator: Option<&'a Identification>,
+    pub(crate) responder: Option<&'a Identification>,
+    pub(crate) proof: Option<&'a Authentication>,
+    /// The certificates in X.509; that of the identity is the first.
+    certificates: Vec<CertificateDer<'a>>,
+    /// Whether the message asks for certificates.
+    pub(crate) asks: bool,
+}
+
+impl<'a> Claim<'a> {
+    pub(crate) fn of(payloads: &'a [Payload]) -> Self {
+        let mut claim = Claim::default();
+        for payload in payloads {
+            match payload {
+                Payload::IdInitiator(identity) => claim.initiator = claim.initiator.or(Some(identity)),
+                Payload::IdResponder(identity) => claim.responder = claim.responder.or(Some(identity)),
+                Payload::Authentication(proof) => claim.proof = claim.proof.or(Some(proof)),
+                Payload::Certificate(certificate)
+                    if certificate.encoding == CertificateEncoding::X509_SIGNATURE =>
+                {
+                    claim.certificates.push(CertificateDer::from(certificate.data.as_slice()));
+                }
+                Payload::CertificateRequest(_) => claim.asks = true,
+                _ => {}
+            }
+        }
+        claim
+    }
+
+    /// Whether the proof is by this pre-shared key.
+    pub(crate) fn is_proven_by_key(&self, prf: Digest, key: &[u8], octets: &SignedOctets<'_>) -> bool {
+        let expected = shared_key_proof(prf, key, octets);
+        self.proof.is_some_and(|proof| {
+            proof.method == AuthMethod::SHARED_KEY && bool::from(proof.data.ct_eq(expected.as_slice()))
+        })
+    }
+}
+
+/// The parts of the authentication that the peer supports, as the first exchange shows them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PeerSupport {
+    /// The hashes of digital signatures. `None`: the peer does not know RFC 7427.
+    pub(crate) hashes: Option<SignatureHashes>,
+    /// Whether the peer asks for certificates.
+    pub(crate) asks: bool,
+}
+
+impl PeerSupport {
+    /// The parts that the peer's first message shows.
+    pub(crate) fn of(payloads: Payloads<'_>) -> Self {
+        let hashes = payloads.notify(NotifyType::SIGNATURE_HASH_ALGORITHMS);
+        PeerSupport {
+            hashes: hashes.map(|hashes| SignatureHashes::decode(&hashes.data)),
+            asks: payloads.0.iter().any(|payload| matches!(payload, Payload::CertificateRequest(_))),
+        }
+    }
+}
+
+/// A proof of this end, with the certificates that it needs.
+pub(crate) struct Proven {
+    pub(crate) certificates: Vec<Payload>,
+    pub(crate) proof: Authentication,
+}
+
+impl LocalAuth {
+    /// Whether this is the identity of this end.
+    pub(crate) fn is(&self, identity: &Identification) -> bool {
+        PeerIdentity::Exactly(self.identity.clone()).accepts(identity)
+    }
+}
+
+impl LocalProof {
+    /// Proves the identity of this end.
+    ///
+    /// # Errors
+    /// The reason for the log.
+    pub(crate) fn prove(
+        &self,
+        prf: Digest,
+        octets: &SignedOctets<'_>,
+        peer: &PeerSupport,
+    ) -> Result<Proven, String> {
+        match self {
+            LocalProof::SharedKey(key) => {
+                let data = shared_key_proof(prf, &key.0, octets).to_vec();
+                let proof = Authentication { method: AuthMethod::SHARED_KEY, data };
+                Ok(Proven { certificates: Vec::new(), proof })
+            }
+            LocalProof::Certificate(own) => {
+                let proof = certificate_proof(prf, &own.key, octets, peer.hashes.as_ref())
+                    .map_err(|error| error.to_string())?;
+                Ok(Proven { certificates: own.payloads(peer), proof })
+            }
+        }
+    }
+}
+
+impl OwnCertificate {
+    /// The certificates that are sent to the peer.
+    fn payloads(&self, peer: &PeerSupport) -> Vec<Payload> {
+        let are_sent = match self.policy {
+            CertificatePolicy::Always => true,
+            CertificatePolicy::IfAsked => peer.asks,
+            CertificatePolicy::Never => false,
+        };
+        let all = [self.key.certificate()].into_iter().chain(&self.chain).filter(|_| are_sent);
+        let payload = |certificate: &CertificateDer<'_>| {
+            let data = certificate.to_vec();
+            Payload::Certificate(Certificate { encoding: CertificateEncoding::X509_SIGNATURE, data })
+        };
+        all.map(payload).collect()
+    }
+}
+
+impl RemoteAuth {
+    /// The payload that asks the peer for its certificates (RFC 7296 section 3.7).
+    pub(crate) fn request(&self) -> Option<Payload> {
+        let RemoteProof::Certificate(accepted) = &self.proof else { return None };
+        let data = accepted.requested.concat();
+        let encoding = CertificateEncoding::X509_SIGNATURE;
+        (!data.is_empty()).then_some(Payload::CertificateRequest(Certificate { encoding, data }))
+    }
+
+    /// Judges the peer's proof of the identity in the octets.
+    ///
+    /// # Errors
+    /// The reason why the identity is not proved, for the log.
+    pub(crate) fn verify(
+        &self,
+        prf: Digest,
+        claim: &Claim<'_>,
+        octets: &SignedOctets<'_>,
+        wall: UnixTime,
+    ) -> Result<(), String> {
+        if !self.identity.accepts(octets.identity) {
+            return Err("another identity is expected".to_owned());
+        }
+        match &self.proof {
+            RemoteProof::SharedKey(key) => {
+                let is_proven = claim.is_proven_by_key(prf, &key.0, octets);
+                is_proven.then_some(()).ok_or_else(|| self.no_key_proof(claim))
+            }
+            RemoteProof::Certificate(accepted) => accepted.verify(prf, claim, octets, wall),
+        }
+    }
+
+    fn no_key_proof(&self, claim: &Claim<'_>) -> String {
+        match claim.proof.map(|proof| proof.method) {
+            Some(AuthMethod::SHARED_KEY) => "compare the pre-shared keys of both ends".to_owned(),
+            Some(method) => format!("it proves by {method}, and a pre-shared key is expected"),
+            None => "it sends no proof".to_owned(),
+        }
+    }
+}
+
+impl PeerCertificates {
+    fn verify(
+        &self,
+        prf: Digest,
+        claim: &Claim<'_>,
+        octets: &SignedOctets<'_>,
+        wall: UnixTime,
+    ) -> Result<(), String> {
+        let proof = claim.proof.ok_or("it sends no proof")?;
+        if proof.method == AuthMethod::SHARED_KEY {
+            return Err("it proves by a pre-shared key, and a certificate is expected".to_owned());
+        }
+        let is_named = |certificate: &&CertificateDer<'_>| is_named(certificate, octets.identity);
+        let (certificate, chain) = match claim.certificates.split_first() {
+            Some((certificate, chain)) => (certificate, chain),
+            None => (self.known.iter().find(is_named).ok_or("it sends no certificate")?, &[][..]),
+        };
+        if !is_named(&certificate) {
+            return Err(format!(
+                "its certificate does not have that name, neither as subject nor as subjectAltName; the subject is {}",
+                adit_pki::inspect::subject_and_serial(certificate)
+                    .map_or_else(|| "unreadable".to_owned(), |(subject, _)| subject)
+            ));
+        }
+        self.verifier.verify(certificate, chain, wall).map_err(|refusal| refusal.to_string())?;
+        verify_certificate_proof(prf, certificate, octets, proof, self.sha1)
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// Whether the certificate is that of the identity (RFC 4945 section 3.1).
+fn is_named(certificate: &CertificateDer<'_>, identity: &Identification) -> bool {
+    let data = identity.data.as_slice();
+    let name = match identity.kind {
+        IdType::FQDN => std::str::from_utf8(data).ok().map(CertificateName::Dns),
+        IdType::RFC822_ADDR => std::str::from_utf8(data).ok().map(CertificateName::Mail),
+        IdType::IPV4_ADDR => {
+            <[u8; 4]>::try_from(data).ok().map(|it| CertificateName::Address(IpAddr::from(it)))
+        }
+        IdType::IPV6_ADDR => {
+            <[u8; 16]>::try_from(data).ok().map(|it| CertificateName::Address(IpAddr::from(it)))
+        }
+        IdType::DER_ASN1_DN => Some(CertificateName::Subject(data)),
+        _ => None,
+    };
+    name.is_some_and(|name| has_name(certificate, name))
+}
+
+/// Most characters of an identity in the log.
+const MAX_SHOWN: usize = 128;
+
+/// An identity for the log.
+pub(crate) fn identity_text(identity: &Identification) -> String {
+    let value = match identity.kind {
+        IdType::DER_ASN1_DN => adit_pki::name_text(&identity.data).unwrap_or_else(|| "unreadable".to_owned()),
+        IdType::IPV4_ADDR | IdType::IPV6_ADDR => address_text(&identity.data),
+        _ => printable(&String::from_utf8_lossy(&identity.data)),
+    };
+    let shown: String = value.chars().take(MAX_SHOWN).collect();
+    format!("{} {shown}", identity.kind)
+}
+
+fn address_text(data: &[u8]) -> String {
+    let v4 = <[u8; 4]>::try_from(data).map(IpAddr::from);
+    let v6 = <[u8; 16]>::try_from(data).map(IpAddr::from);
+    v4.or(v6).map_or_else(|_| "unreadable".to_owned(), |address| address.to_string())
+}

@@ -1,0 +1,236 @@
+//! The sessions of child SAs in the data plane, and the peer's path there.
+
+use adit_core::{Install, OnFirstOpened, Path, PeerId, PeerInfo, PeerOrder, SessionId};
+
+use super::child::{ChildPhase, ChildSa};
+use super::connections::Connections;
+use super::context::Context;
+use super::narrow::routes;
+use super::params::{Connection, PeerDetail};
+use super::peer::{PeerState, Place};
+use super::sa::{IkeSa, Phase};
+use super::shared::{DataEvent, Shared};
+
+impl IkeSa {
+    /// The peer in the data plane. Its connection is known.
+    pub(crate) fn peer(&self) -> Option<PeerId> {
+        self.connection.map(|number| PeerId(number as u32))
+    }
+
+    /// The path of ESP: that of IKE messages with ESP in UDP, else IP protocol 50.
+    pub(crate) fn data_path(&self, shared: &Shared) -> Path {
+        let raw = shared.sockets.esp.raw_path_to(self.path.remote().ip());
+        raw.filter(|_| !self.is_encapsulated).unwrap_or(self.path)
+    }
+
+    /// Whether this end follows the peer to another address by itself: the peer is behind a NAT, and this end is not (RFC 7296
+    /// section 2.23).
+    pub(crate) const fn follows_peer(&self) -> bool {
+        self.nat.is_remote && !self.nat.is_local
+    }
+
+    /// Gives the data plane the peer's entry as the child SAs demand it.
+    pub(crate) fn order_entry(&self, cx: &mut Context<'_>) {
+        let Some(number) = self.connection else { return };
+        let path = Some(self.data_path(cx.shared));
+        cx.order_entry(number, Place { path, roams: self.follows_peer(), shares: false });
+    }
+
+    /// Gives a child SA to the data plane.
+    pub(crate) fn install_child(&mut self, cx: &mut Context<'_>, mut child: ChildSa, is_sealing: bool) {
+        let (Some(peer), Some(codec)) = (self.peer(), child.codec.take()) else { return };
+        let Some(state) = self.connection.and_then(|number| cx.peers.get_mut(&number)) else { return };
+        state.cipher = Some(child.cipher);
+        state.last_handshake = cx.shared.now;
+        state.wanted.remove(&child.number);
+        state.up.insert(child.number);
+        let (spi, session) = (child.own_spi, SessionId(u64::from(child.own_spi)));
+        state.installed.insert(spi, child.installed());
+        self.order_entry(cx);
+        // This end seals with the child SA once the peer has sealed with it (RFC 7296 section 2.8).
+        let on_first_opened = if is_sealing { OnFirstOpened::Nothing } else { OnFirstOpened::Activate };
+        cx.shared.order(DataEvent::Install(Box::new(Install {
+            on_first_opened,
+            series: child.number as u32,
+            ..Install::new(peer, session, codec)
+        })));
+        self.children.insert(spi, child);
+        if is_sealing {
+            self.activate_child(cx, spi);
+        }
+    }
+
+    /// Makes the data plane seal packets of its child with that child SA from now on.
+    pub(crate) fn activate_child(&mut self, cx: &mut Context<'_>, spi: u32) {
+        let (Some(peer), Some(number)) = (self.peer(), self.children.get(&spi).map(|child| child.number))
+        else {
+            return;
+        };
+        for child in self.children.values_mut().filter(|child| child.number == number) {
+            child.is_sealing = child.own_spi == spi;
+        }
+        cx.shared.order(DataEvent::Activate { peer, session: SessionId(u64::from(spi)) });
+    }
+
+    fn of_child(&self, number: usize) -> impl DoubleEndedIterator<Item = &ChildSa> {
+        self.children.values().filter(move |child| child.number == number)
+    }
+
+    /// Activates a child SA that this end does not seal with yet, if this end seals with no other child SA of the child.
+    fn activate_waiting(&mut self, cx: &mut Context<'_>, number: usize) {
+        let sealing = |child: &ChildSa| child.phase != ChildPhase::Deleting && child.is_sealing;
+        if self.of_child(number).any(sealing) {
+            return;
+        }
+        let waiting = |child: &&ChildSa| child.phase == ChildPhase::Active && !child.is_sealing;
+        let waiting = self.of_child(number).find(waiting).map(|child| child.own_spi);
+        waiting.into_iter().for_each(|spi| self.activate_child(cx, spi));
+    }
+
+    /// Activates the child SA in use of a child once more, after another session of the peer was activated.
+    fn activate_child_again(&mut self, cx: &mut Context<'_>, number: usize) {
+        let sealing = |child: &&ChildSa| child.phase == ChildPhase::Active && child.is_sealing;
+        let sealing = self.of_child(number).rfind(sealing).map(|child| child.own_spi);
+        sealing.into_iter().for_each(|spi| self.activate_child(cx, spi));
+    }
+
+    /// Activates the child SAs in use once more, after sessions of another IKE SA of the peer were activated.
+    pub(crate) fn activate_again(&mut self, cx: &mut Context<'_>) {
+        let mut numbers: Vec<usize> = self.children.values().map(|child| child.number).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers.into_iter().for_each(|number| self.activate_child_again(cx, number));
+    }
+
+    /// The peer has sealed a packet with a child SA, so that it has the keys (RFC 7296 section 2.8), and the data plane seals with
+    /// that child SA from then on. If that child SA is replaced or deleted, the child SA in use is activated again.
+    pub(crate) fn opened_first(&mut self, cx: &mut Context<'_>, spi: u32) {
+        match self.children.get(&spi) {
+            Some(child) if child.phase == ChildPhase::Active => self.activate_child(cx, spi),
+            Some(child) => {
+                let number = child.number;
+                self.activate_child_again(cx, number);
+            }
+            None => {}
+        }
+    }
+
+    /// Rekeys a child SA as soon as no other request is pending.
+    pub(crate) fn rekey_child_now(&mut self, cx: &mut Context<'_>, spi: u32) {
+        if let Some(child) = self.children.get_mut(&spi) {
+            child.rekey_at = Some(cx.shared.now);
+        }
+        self.next_task(cx);
+    }
+
+    /// Rekeys all child SAs.
+    pub(crate) fn rekey_children(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now();
+        self.children.values_mut().for_each(|child| child.rekey_at = Some(now));
+        self.next_task(cx);
+    }
+
+    /// Removes a child SA from the data plane, after another child SA of the child is activated, if there is one.
+    pub(crate) fn remove_child(&mut self, cx: &mut Context<'_>, spi: u32) {
+        let Some(child) = self.children.get_mut(&spi) else { return };
+        child.phase = ChildPhase::Deleting;
+        let number = child.number;
+        self.activate_waiting(cx, number);
+        self.retire(cx, spi);
+    }
+
+    fn retire(&mut self, cx: &mut Context<'_>, spi: u32) {
+        let (Some(_), Some(peer)) = (self.children.remove(&spi), self.peer()) else { return };
+        cx.shared.order(DataEvent::Retire { peer, session: SessionId(u64::from(spi)) });
+        let state = self.connection.and_then(|number| cx.peers.get_mut(&number));
+        if state.is_some_and(|state| state.installed.remove(&spi).is_some()) {
+            self.order_entry(cx);
+        }
+    }
+
+    pub(crate) fn remove_children(&mut self, cx: &mut Context<'_>) {
+        let all: Vec<u32> = self.children.keys().copied().collect();
+        all.into_iter().for_each(|spi| self.retire(cx, spi));
+    }
+
+    /// This end deletes a child SA with the next request.
+    pub(crate) fn delete_child(&mut self, spi: u32) {
+        let Some(child) = self.children.get_mut(&spi) else { return };
+        child.phase = ChildPhase::Deleting;
+        child.ends_at = None;
+        self.to_delete.push_back(spi);
+    }
+
+    /// Deletes a child SA whose time is over: the peer replaced it and has not deleted it, or no rekey has replaced it.
+    pub(crate) fn delete_late_child(&mut self, cx: &mut Context<'_>, spi: u32) {
+        let Some(number) = self.children.get(&spi).map(|child| child.number) else { return };
+        self.delete_child(spi);
+        self.activate_waiting(cx, number);
+    }
+
+    /// The peer is reached by another path from now on.
+    pub(crate) fn move_to(&mut self, cx: &mut Context<'_>, path: Path) {
+        self.path = path;
+        let Some(peer) = self.peer().filter(|_| matches!(self.phase, Phase::Established)) else { return };
+        let path = self.data_path(cx.shared);
+        let state = self.connection.and_then(|number| cx.peers.get_mut(&number));
+        let Some(entry) = state.and_then(|state| state.entry.as_mut()) else { return };
+        entry.path = Some(path);
+        cx.shared.order(DataEvent::Peer(PeerOrder::Move { peer, path }));
+    }
+
+    /// An authentic packet came by another path. Only a peer behind a NAT, to an end that is behind none, is followed to that path.
+    pub(crate) fn moved(&mut self, cx: &mut Context<'_>, path: Path) {
+        let path = if self.follows_peer() { path } else { self.path };
+        self.move_to(cx, path);
+    }
+
+    /// The peer's entry in a status. `None`: the peer is not known yet, or there is no child SA.
+    pub(crate) fn info(
+        &self,
+        connections: &Connections,
+        peers: &std::collections::BTreeMap<usize, PeerState>,
+    ) -> Option<PeerInfo<PeerDetail>> {
+        let number = self.connection?;
+        let (connection, state) = (connections.get(number)?, peers.get(&number)?);
+        let mut prefixes: Vec<adit_core::IpNet> = Vec::new();
+        for route in self.children.values().flat_map(|child| routes(&child.remote)) {
+            if !prefixes.contains(&route) {
+                prefixes.push(route);
+            }
+        }
+        let (hosts, networks): (Vec<_>, Vec<_>) =
+            prefixes.into_iter().partition(|route| route.prefix_len() == route.max_prefix_len());
+        Some(PeerInfo {
+            name: connection.name.clone(),
+            path: self.path,
+            addresses: hosts.iter().map(|host| host.addr()).collect(),
+            cipher: state.cipher?,
+            rekeys: state.rekeys,
+            last_handshake: state.last_handshake,
+            since: state.since,
+            heard: self.heard,
+            routes: networks,
+            detail: self.detail(connection)?,
+        })
+    }
+
+    fn detail(&self, connection: &Connection) -> Option<PeerDetail> {
+        let mut children: Vec<&ChildSa> = self.children.values().collect();
+        children.sort_by_key(|child| (child.number, child.made_at));
+        Some(PeerDetail {
+            is_initiator: self.is_initiator,
+            own_spi: self.own_spi,
+            peer_spi: self.peer_spi,
+            local_identity: connection.local_auth.identity.clone(),
+            remote_identity: self.peer_identity.clone()?,
+            suite: self.channel.as_ref()?.suite.clone(),
+            is_behind_nat: self.nat.is_local,
+            is_peer_behind_nat: self.nat.is_remote,
+            made_at: self.made_at,
+            rekey_at: self.rekey_at,
+            reauthentication_at: self.reauthentication_at,
+            children: children.into_iter().map(|child| child.detail(connection)).collect(),
+        })
+    }
+}

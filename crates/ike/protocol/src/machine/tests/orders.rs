@@ -1,0 +1,124 @@
+//! Connections that come and go at run time, and what a status shows.
+
+use adit_core::Protocol;
+
+use super::world::*;
+use crate::machine::{BadParams, Params, Reply};
+use crate::suite::Group;
+
+/// Two ends without connections.
+fn bare() -> World {
+    let none = |end| Params { connections: Vec::new(), ..params(connection(end)) };
+    World::with_params(none(A), none(B))
+}
+
+fn reply(world: &mut World, end: usize, reply: Reply) {
+    world.reply(end, reply);
+}
+
+fn add(world: &mut World, end: usize) {
+    reply(world, end, Reply::Add(Box::new(connection(end))));
+}
+
+#[test]
+fn connections_come_and_go_at_run_time() {
+    let mut world = bare();
+    add(&mut world, B);
+    add(&mut world, A);
+    world.run(seconds(5));
+    world.assert_settled("added at run time");
+    reply(&mut world, A, Reply::Remove("b.example".to_owned()));
+    world.run(seconds(5));
+    assert!(world.ends.iter().all(|end| end.sas.is_empty()), "{}", world.state());
+    assert_eq!(world.planes[A].downs, ["the connection was removed"]);
+    assert!(world.planes[A].peer.is_none() && world.ends[A].peers.is_empty());
+    world.run(seconds(60));
+    assert_eq!(world.planes[A].ups, 1, "nothing is brought up any more");
+    reply(&mut world, A, Reply::Remove("b.example".to_owned()));
+    assert_eq!(world.planes[A].reports.last().unwrap(), "there is no connection b.example");
+}
+
+/// A reload that changes one connection leaves the IKE SAs of the others as they are.
+#[test]
+fn a_connection_that_is_removed_touches_no_other() {
+    let mut b = params(connection(B));
+    let mut other = connection(B);
+    other.name = "c.example".to_owned();
+    expect_peer(&mut other, "c.example");
+    b.connections.push(other);
+    let mut world = World::with_params(params(connection(A)), b);
+    world.run(seconds(5));
+    let sessions: Vec<_> = world.planes[B].sessions.keys().copied().collect();
+    reply(&mut world, B, Reply::Remove("c.example".to_owned()));
+    world.run(seconds(1));
+    world.assert_settled("after the removal of another connection");
+    assert!(world.planes[B].sessions.keys().copied().eq(sessions));
+}
+
+#[test]
+fn a_peers_number_is_not_used_again() {
+    let mut world = bare();
+    let first = world.ends[B].add_connection(connection(B)).unwrap();
+    assert_eq!(world.ends[B].add_connection(connection(B)), Err(BadParams::Name("a.example".to_owned())));
+    assert!(world.ends[B].remove_connection("a.example"));
+    assert!(world.ends[B].add_connection(connection(B)).unwrap() > first);
+}
+
+#[test]
+fn a_child_is_brought_up_by_an_order_and_ended_by_another() {
+    let mut a = connection(A);
+    a.children[0].start = crate::machine::StartAction::None;
+    let mut world = World::new(a, connection(B));
+    world.run(seconds(5));
+    assert_eq!(world.log.len(), 0, "nothing is started by itself");
+    let name = "b.example".to_owned();
+    let initiate = |child: &str| Reply::Initiate { connection: name.clone(), child: Some(child.to_owned()) };
+    reply(&mut world, A, initiate("nothing"));
+    assert_eq!(world.planes[A].reports.last().unwrap(), "b.example: there is no child nothing");
+    reply(&mut world, A, initiate("net"));
+    world.run(seconds(5));
+    world.assert_settled("by an order");
+    reply(&mut world, A, Reply::Terminate(name.clone()));
+    world.run(seconds(60));
+    assert!(world.ends.iter().all(|end| end.sas.is_empty()), "it is not brought up again");
+    let initiate = Reply::Initiate { connection: "a.example".to_owned(), child: None };
+    reply(&mut world, B, initiate);
+    assert!(world.planes[B].reports.last().unwrap().contains("without the address of the peer"));
+}
+
+#[test]
+fn a_status_shows_the_ike_sa_with_its_child_sas() {
+    let mut world = World::new(connection(A), connection(B));
+    world.run(seconds(5));
+    let details = [A, B].map(|end| world.ends[end].peers()[0].1.detail.clone());
+    for (end, detail) in details.iter().enumerate() {
+        let other = &details[1 - end];
+        assert_eq!((detail.own_spi, detail.is_initiator), (other.peer_spi, end == A));
+        assert_eq!(detail.local_identity, other.remote_identity);
+        assert_eq!((detail.suite.group, detail.is_behind_nat), (Group::X25519, false));
+        let [child] = &detail.children[..] else { panic!("one child SA") };
+        assert_eq!((child.name.as_str(), child.own_spi), ("net", other.children[0].peer_spi));
+        assert_eq!(child.local, other.children[0].remote);
+        assert!(child.is_sealing && child.rekey_at.is_some() && !child.is_encapsulated);
+    }
+}
+
+/// ESP has IP protocol 50 where there is a socket for it and no NAT, and goes in UDP elsewhere.
+#[test]
+fn without_a_nat_esp_goes_in_ip_where_there_is_a_socket() {
+    let mut world = World::new(connection(A), connection(B));
+    world.run(seconds(5));
+    for end in [A, B] {
+        let path = world.planes[end].peer.as_ref().unwrap().path.unwrap();
+        assert_eq!((path.socket(), path.transport()), (Some(2), adit_core::Transport::Ip(50)));
+        assert_eq!(path.remote().ip(), address(1 - end));
+    }
+    let mut a = params(connection(A));
+    a.sockets.esp = Default::default();
+    let mut world = World::with_params(a, params(connection(B)));
+    world.run(seconds(5));
+    world.assert_settled("with one end that has no socket for ESP");
+    for end in [A, B] {
+        assert_eq!(world.planes[end].peer.as_ref().unwrap().path.unwrap().socket(), Some(1));
+    }
+}
