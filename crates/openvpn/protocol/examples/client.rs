@@ -22,7 +22,7 @@ fn main() {
     println!("addresses {:?}, MTU {}, cipher {cipher}", settings.addresses, settings.mtu);
 }
 
-/// What the server gave the client: the settings of the tunnel, and the cipher of the first session.
+/// The settings that the server gave the client: those of the tunnel, and the cipher of the first session.
 fn connect() -> (TunnelSettings, Cipher) {
     let (server_credentials, credentials) = support::credentials();
     let mut server = support::server(&server_credentials);

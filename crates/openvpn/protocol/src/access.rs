@@ -32,9 +32,9 @@ pub struct AccessParams {
     pub client_crresponse: Option<Vec<String>>,
     /// `client-connect`: judges a client that has its addresses, and may say more for it.
     pub client_connect: Option<Vec<String>>,
-    /// `client-disconnect`: is told when a client has gone.
+    /// `client-disconnect`: runs when a client has gone.
     pub client_disconnect: Option<Vec<String>>,
-    /// `learn-address`: is told of each address that clients get and give up, and may say no to it.
+    /// `learn-address`: runs for each address that clients get and give up, and may refuse it.
     pub learn_address: Option<Vec<String>>,
     /// `setenv`: for all scripts.
     pub env: Vec<(String, String)>,
@@ -59,7 +59,7 @@ pub struct TokenParams {
     pub renewal: Duration,
     /// The key that tokens are made with.
     pub secret: Zeroizing<[u8; 32]>,
-    /// `external-auth`: the script judges tokens too, and is told what they are.
+    /// `external-auth`: the script judges tokens too, and learns their state.
     pub external: bool,
 }
 

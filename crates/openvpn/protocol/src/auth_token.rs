@@ -33,7 +33,7 @@ pub(crate) struct Login {
     pub(crate) since: u64,
 }
 
-/// What a token is worth.
+/// The result of verifying a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verified {
     pub(crate) login: Login,

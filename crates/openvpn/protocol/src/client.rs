@@ -28,7 +28,7 @@ use challenge::TextChallenge;
 use connection::{Connection, Outcome};
 use user::User;
 
-/// What the client is doing.
+/// The state of the client.
 enum State {
     /// Waiting for the next attempt.
     Waiting(Instant),
@@ -42,7 +42,7 @@ enum State {
     Opening,
     /// The user is asked for the username and the password of a proxy.
     AskingForProxy {
-        /// What the proxy said.
+        /// The proxy's message.
         text: String,
         /// It refused others, and that was an attempt: when the next one may come.
         not_before: Option<Instant>,
@@ -191,7 +191,7 @@ impl Client {
                 self.attempts = 0;
                 self.ever_up = true;
             }
-            // What follows the question is settled after it.
+            // Messages after the question are handled after it.
             let more = challenge.is_some() && matches!(outcome, Outcome::Continue);
             if let Some(TextChallenge { text, echo }) = challenge {
                 self.ask(text, echo);

@@ -1,4 +1,4 @@
-//! What each side says of itself in key method 2.
+//! The key method 2 message of each side.
 
 use adit_core::{Cipher, Path};
 use zeroize::Zeroizing;
@@ -46,8 +46,8 @@ pub(crate) fn client_hello(params: &ClientParams, path: Path) -> KeyMethod2 {
     message(TlsRole::Client, &params.data, &params.control.wrap, None, path, info.to_string())
 }
 
-/// What a client says that it understands of compression (OpenVPN comp.c, `comp_generate_peer_info_string`): algorithms
-/// where its file lets the server use them, and otherwise framings alone.
+/// The compression that a client announces (OpenVPN comp.c, `comp_generate_peer_info_string`): algorithms where its
+/// file lets the server use them, and otherwise framings alone.
 fn compression_abilities(data: &DataParams) -> &'static [&'static str] {
     let is_asked =
         data.compression == Compression::None && data.pushed_compression == PushedCompression::Decompressed;
@@ -58,7 +58,7 @@ fn compression_abilities(data: &DataParams) -> &'static [&'static str] {
 }
 
 /// A server's key method 2. To a client that `migrates` off compression it names compression, as the client does:
-/// otherwise that one would warn of a difference (OpenVPN ssl_util.c, `options_string_compat_lzo`).
+/// otherwise the client would warn of a difference (OpenVPN ssl_util.c, `options_string_compat_lzo`).
 pub(crate) fn server_hello(params: &ServerParams, path: Path, migrates: bool) -> KeyMethod2 {
     let info = params.point_to_point.as_ref().map(|_| point_to_point_info(&params.data)).unwrap_or_default();
     let point_to_point = params.point_to_point.as_ref().map(|point| OccPointToPoint::from(&point.local));
@@ -70,7 +70,7 @@ pub(crate) fn server_hello(params: &ServerParams, path: Path, migrates: bool) ->
     message(TlsRole::Server, &params.data, wrap, point_to_point, path, info)
 }
 
-/// What an end of a point-to-point tunnel tells: no more than the agreement needs.
+/// The peer info of an end of a point-to-point tunnel: no more than the agreement needs.
 fn point_to_point_info(data: &DataParams) -> String {
     let mut info = PeerVariables::new();
     info.push("IV_CIPHERS", &cipher_list(&data.ciphers));
@@ -111,7 +111,7 @@ fn message(
     }
 }
 
-/// The same peer info, without the abilities that need exported keys.
+/// The peer info without the abilities that need exported keys.
 pub(crate) fn without_exports(peer_info: &str) -> String {
     let mut kept = PeerVariables::new();
     for (name, value) in PeerVariables::parse(peer_info).iter() {

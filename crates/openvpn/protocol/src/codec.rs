@@ -1,4 +1,4 @@
-//! What the data plane must know of a session: its keys, its wire format, and how sessions are numbered.
+//! The data plane's parameters of a session: its keys, its wire format, and the numbering of sessions.
 
 use std::fmt;
 
@@ -32,15 +32,15 @@ pub struct Codec {
     pub open: DirectionKey,
     /// How late packets may come (`replay-window`).
     pub replay_window: ReplayWindow,
-    /// What payloads are besides, for old peers.
+    /// The form of payloads besides, for old peers.
     pub payloads: Payloads,
 }
 
-/// What the wire has besides the compression framing, for old peers. The default: nothing.
+/// The parts of the wire format besides the compression framing, for old peers. The default: nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Payloads {
-    /// What the peer compressed is decompressed: LZO with [`Compression::LzoNo`], LZ4 with [`Compression::Stub`] and
-    /// [`Compression::StubV2`]. If not, it is dropped.
+    /// Payloads that the peer compressed are decompressed: LZO with [`Compression::LzoNo`], LZ4 with
+    /// [`Compression::Stub`] and [`Compression::StubV2`]. If not, they are dropped.
     pub decompress: bool,
     /// Both ends put the header of a part in front of each payload (`fragment`), and cut payloads that are longer than
     /// this, in bytes of what follows the header.
@@ -64,14 +64,14 @@ pub enum Framing {
     /// 32 bytes for all ciphers.
     Epoch(DataFraming),
     /// With a static key (`secret`): no header, and packet ids in their long form. The cipher is no AEAD. A session
-    /// that takes the place of another of the same id goes on with that one's replay window.
+    /// that takes the place of another of the same id goes on with the replay window of the earlier session.
     StaticKey(StaticFraming),
 }
 
 /// The variable parts of the framing of `DATA_V1` and `DATA_V2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataFraming {
-    /// What to put in front of what we send. Both versions are accepted from the peer.
+    /// The header in front of the datagrams that we send. Both versions are accepted from the peer.
     pub header: DataHeader,
     /// Key id 0..=7.
     pub key_id: u8,
@@ -140,7 +140,7 @@ impl fmt::Debug for DirectionKey {
     }
 }
 
-/// What a cipher that is no AEAD needs beside its key.
+/// The key of the HMAC that a cipher that is no AEAD needs beside its own.
 #[derive(Clone)]
 pub struct MacKey {
     /// The digest of the HMAC.

@@ -36,7 +36,7 @@ const MAX_ACKS_OF_SOFTETHER: usize = 4;
 /// IPv6 and UDP, the larger of the outer headers that `max-packet-size` includes.
 const OUTER_HEADERS: usize = 48;
 
-/// What the control channel reports to its client or server.
+/// A message of the control channel to its client or server.
 pub(crate) enum ControlOutput {
     /// A server: this client said hello in exchange `key_id`; answer with [`ControlChannel::answer_hello`].
     Hello { key_id: u8, message: Box<KeyMethod2> },
@@ -58,7 +58,8 @@ pub(crate) enum ControlOutput {
     /// A renegotiation did not end within `hand-window`; the tunnel goes on with the keys it has. `known`: the peer had
     /// answered it.
     Unfinished { known: bool },
-    /// The control channel is beyond repair. `refused`: one end does not accept the other's certificate.
+    /// The control channel is beyond repair. `refused`: one end does not accept the certificate of the other
+    /// end.
     Failed { reason: String, refused: bool, failure: ConnectionFailure },
 }
 
@@ -84,7 +85,7 @@ pub(crate) struct ControlChannel {
     peer_sid: Option<Sid>,
     wrap: Wrap,
     replay: WrapReplay,
-    /// What wraps renegotiations, if both ends can do dynamic tls-crypt.
+    /// The wrapping of renegotiations, if both ends can do dynamic tls-crypt.
     dynamic: Option<(Wrap, WrapReplay)>,
     /// Oldest first; never empty.
     exchanges: Vec<Exchange>,
@@ -105,7 +106,7 @@ pub(crate) struct ControlChannel {
     outputs: VecDeque<ControlOutput>,
     agreed: bool,
     failed: bool,
-    /// What is still to be sent is stale.
+    /// The packets that still wait to be sent are stale.
     silent: bool,
     server_may_begin: bool,
     /// A client's key method 2 with random numbers still to be filled in.
@@ -278,7 +279,7 @@ impl ControlChannel {
         }
     }
 
-    /// What a client says of itself from the next exchange on.
+    /// Sets the credentials that a client sends from the next exchange on.
     pub(crate) fn set_credentials(&mut self, credentials: &UserPassword) {
         if let Some(hello) = &mut self.hello {
             hello.username.clone_from(&credentials.username);

@@ -78,7 +78,7 @@ pub enum ControlMessage {
     Exit,
     /// Something to tell the person in charge, `>INFOMSG` of the management interface.
     Info(String),
-    /// The same before authentication has ended: `WEB_AUTH:…`, `CR_TEXT:…`.
+    /// A message like [`Self::Info`], before authentication has ended: `WEB_AUTH:…`, `CR_TEXT:…`.
     InfoPre(String),
     /// Authentication takes longer, at most that many seconds if said.
     AuthPending {
@@ -91,7 +91,7 @@ pub enum ControlMessage {
     Unknown(String),
 }
 
-/// What RESTART and HALT tell the client besides.
+/// The flags of RESTART and HALT.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disconnect {
     /// `[P]`: keep the username and password.

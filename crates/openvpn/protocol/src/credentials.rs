@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 
 use crate::tls::{TlsKey, TlsVerifier};
 
-/// What one end needs to authenticate itself and its peer, as PEM.
+/// The credentials of one end, and the authorities by which it judges its peer, as PEM.
 #[derive(Clone)]
 pub struct Credentials {
     /// `ca`: one or more trusted certificates. May be empty where fingerprints decide.
@@ -50,7 +50,7 @@ pub enum CredentialError {
     Pem {
         /// `ca`, `cert` or `key`.
         directive: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// Our own certificate is outside its validity.
@@ -87,7 +87,7 @@ impl CredentialError {
     }
 }
 
-/// What surrounds the credentials.
+/// The surroundings of the credentials.
 #[derive(Clone)]
 pub struct TlsEnvironment {
     /// Cryptography; its suites and groups are offered in its order.
@@ -239,7 +239,7 @@ pub fn warnings(
     now: UnixTime,
     lists: Option<&Revocations>,
 ) -> Vec<String> {
-    // What cannot be read is an error when TLS is set up.
+    // Text that cannot be read is an error when TLS is set up.
     let Ok(authorities) = authorities(&credentials.ca) else { return Vec::new() };
     let mut warnings: Vec<String> =
         authorities.warnings(purpose, now).iter().map(authority_warning).collect();
@@ -295,7 +295,7 @@ impl Parts {
     }
 }
 
-/// Whom we trust; `None` where fingerprints decide alone.
+/// The authorities that we trust; `None` where fingerprints decide alone.
 fn trusted(
     credentials: &Credentials,
     requirements: &PeerRequirements,

@@ -15,7 +15,7 @@ use crate::wire::TlsRole;
 /// The peer-id of a point-to-point tunnel whose ends cannot export one (OpenVPN ssl_ncp.c: "vpn").
 const FIXED_PEER_ID: u32 = 0x0076_706e;
 
-/// What both ends agreed on for the data channel.
+/// The terms of the data channel on which both ends agreed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Agreement {
     pub(crate) cipher: Cipher,
@@ -29,7 +29,7 @@ pub(crate) struct Agreement {
     pub(crate) epoch: bool,
     pub(crate) replay_window: ReplayWindow,
     pub(crate) fragment: Option<Fragment>,
-    /// What follows for payloads: [`Agreement::with_payloads`].
+    /// The form of payloads that follows from these: [`Agreement::with_payloads`].
     pub(crate) payloads: Payloads,
 }
 
@@ -39,7 +39,7 @@ impl Agreement {
         Agreement { payloads: payloads(Some(path), tun_mtu, &self.shape(), decompress), ..self }
     }
 
-    /// The same on another path.
+    /// The agreement on another path.
     fn on(self, path: Path) -> Self {
         // The longest payload follows from the MTU alone, and is never shorter than that.
         let Payloads { decompress, longest, .. } = self.payloads;
@@ -51,7 +51,7 @@ impl Agreement {
         self.cipher.is_aead() && self.cipher != Cipher::ChaCha20Poly1305 && !self.epoch
     }
 
-    /// What a datagram holds besides the packet.
+    /// The parts of a datagram besides the packet.
     pub(crate) fn shape(&self) -> Shape {
         Shape {
             header: match self.header {
@@ -66,7 +66,7 @@ impl Agreement {
         }
     }
 
-    /// What the terms of a point-to-point tunnel mean for its data channel.
+    /// The agreement on the data channel that follows from the terms of a point-to-point tunnel.
     ///
     /// # Errors
     /// When TLS cannot export.

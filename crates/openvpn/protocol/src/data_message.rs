@@ -6,7 +6,7 @@ use std::borrow::Cow;
 pub const PING: [u8; 16] =
     [0x2a, 0x18, 0x7b, 0xf3, 0x64, 0x1e, 0xb4, 0xcb, 0x07, 0xed, 0x2d, 0x0a, 0x98, 0x1f, 0xc7, 0x48];
 
-/// What an options consistency (OCC) message starts with (OpenVPN occ.c).
+/// The start of an options consistency (OCC) message (OpenVPN occ.c).
 pub const OCC_MAGIC: [u8; 16] =
     [0x28, 0x7f, 0x34, 0x6b, 0xd4, 0xef, 0x7a, 0x81, 0x2d, 0x56, 0xb8, 0xd3, 0xaf, 0xc5, 0x45, 0x9c];
 
@@ -17,7 +17,7 @@ pub const OCC_REPLY: u8 = 1;
 /// The peer is leaving (`explicit-exit-notify`).
 pub const OCC_EXIT: u8 = 6;
 
-/// What a payload of the data channel is, if it is no IP packet.
+/// A payload of the data channel that is no IP packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataMessage<'a> {
     /// A sign of life.

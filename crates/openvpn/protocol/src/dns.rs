@@ -10,7 +10,7 @@ const DNS_PORT: u16 = 53;
 /// Most servers and domains taken: a push is short, a file need not be.
 const MAX_ENTRIES: usize = 64;
 
-/// What `dns` lines said.
+/// The content of the `dns` lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DnsOptions {
     /// By priority: the lowest usable one is taken.
@@ -97,7 +97,7 @@ fn add_new<'a, T: Clone + PartialEq + 'a>(to: &mut Vec<T>, items: impl Iterator<
 }
 
 impl DnsServer {
-    /// Whether the system's resolver can be told to ask it: at the usual port, without TLS.
+    /// Whether the system's resolver can use it: at the usual port, without TLS.
     fn is_usable(&self) -> bool {
         let is_usual = |(_, port): &(IpAddr, Option<u16>)| port.is_none_or(|port| port == DNS_PORT);
         self.addresses.iter().all(is_usual) && matches!(self.transport, None | Some("plain"))

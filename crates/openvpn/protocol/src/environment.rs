@@ -28,8 +28,8 @@ impl Environment {
         env
     }
 
-    /// What no environment can hold becomes `_`: in names all but letters, digits and `_`, in values what is not
-    /// [`printable`].
+    /// Sets a variable. Characters that no environment can hold become `_`: in names all but letters, digits and `_`,
+    /// in values those that are not [`printable`].
     pub(crate) fn set(&mut self, name: &str, value: &str) {
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' };
         let name: String = name.chars().map(plain).collect();
@@ -40,12 +40,13 @@ impl Environment {
         }
     }
 
-    /// The same for a plain name that none has so far. It is not looked for, which takes long where there are thousands.
+    /// Adds a variable under a plain name that no variable has so far. The name is not looked for, which takes long
+    /// where there are thousands.
     pub(crate) fn append(&mut self, name: String, value: String) {
         self.0.push((name, value));
     }
 
-    /// Like [`Self::set`], under a name of its own if that one is taken: `NAME_1`, `NAME_2`, ...
+    /// Like [`Self::set`], under a name of its own if `name` is taken: `NAME_1`, `NAME_2`, ...
     fn add(&mut self, name: &str, value: &str) {
         let taken = |name: &str| self.0.iter().any(|(known, _)| known == name);
         let free = (1..=16).map(|number| format!("{name}_{number}"));
@@ -64,19 +65,19 @@ impl Environment {
         self.set(&format!("{prefix}_port"), &remote.port().to_string());
     }
 
-    /// What the client told of itself.
+    /// Sets the variables of the client's peer info.
     pub(crate) fn peer_info(&mut self, info: &str) {
         for (name, value) in PeerVariables::parse(info).iter() {
             self.set(name, value);
         }
     }
 
-    /// What the certificates say, the client's own first.
+    /// Sets the variables of the certificates, the client's own first.
     pub(crate) fn certificates(&mut self, chain: &[CertificateDer<'_>]) {
         self.certificates_from(0, chain);
     }
 
-    /// What those say that have at least that depth.
+    /// Sets the variables of the certificates that have at least that depth.
     pub(crate) fn certificates_from(&mut self, least: usize, chain: &[CertificateDer<'_>]) {
         for (depth, der) in chain.iter().enumerate().skip(least) {
             let Ok((_, certificate)) = X509Certificate::from_der(der) else { continue };
@@ -109,7 +110,7 @@ impl Environment {
         }
     }
 
-    /// What the client has been given, and since when.
+    /// Sets the variables of the addresses that the client has been given, and the time of that.
     pub(crate) fn lease(&mut self, params: &ServerParams, lease: &ClientLease, since: Instant) {
         self.addresses(&lease.addresses());
         self.server(params);
@@ -156,7 +157,7 @@ pub(crate) fn first_client4(network: Ipv4Net) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(network.network()).wrapping_add(2))
 }
 
-/// The same of IPv6 (OpenVPN helper.c, `server-ipv6`).
+/// The IPv6 address of the first client (OpenVPN helper.c, `server-ipv6`).
 pub(crate) fn first_client6(network: Ipv6Net) -> Ipv6Addr {
     Ipv6Addr::from(u128::from(network.network()).wrapping_add(2))
 }

@@ -39,7 +39,7 @@ enum Phase {
     Established,
 }
 
-/// What a key exchange reports upwards.
+/// A message of a key exchange to the control channel.
 #[derive(Debug)]
 pub(crate) enum KeyStateOutput {
     /// The client's key method 2 arrived: a server decides now and answers with [`KeyState::send_key_method`].
@@ -82,7 +82,7 @@ pub(crate) struct KeyState {
     remote_options: Option<String>,
     /// The peer's `IV_` lines.
     remote_info: Option<String>,
-    /// What a client says in key method 2, until it was said.
+    /// The key method 2 of a client, until it was sent.
     hello: Option<KeyMethod2>,
     /// It is said when the server's certificates were judged ([`KeyState::say_hello`]).
     holds_hello: bool,
@@ -92,7 +92,7 @@ pub(crate) struct KeyState {
     outputs: Vec<KeyStateOutput>,
 }
 
-/// What control packets of an exchange look like.
+/// The sizes of an exchange's control packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketShape {
     /// How many bytes of TLS fit one packet.
@@ -250,7 +250,7 @@ impl KeyState {
         }
     }
 
-    /// What TLS made of the peer's bytes. The rest may be made outside.
+    /// Takes the records that TLS made of the peer's bytes. The rest may be made outside.
     fn handle_records(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! What a server's client is reached by: its leased addresses, and the networks behind it.
+//! The addresses of a server's client: its leased addresses, and the networks behind it.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ pub(crate) struct ClientLease {
     pub(crate) addresses: Lease,
     /// Networks behind it (`iroute`).
     pub(crate) routes: Vec<IpNet>,
-    /// What of all this `learn-address` said no to.
+    /// The addresses and networks among these that `learn-address` refused.
     pub(crate) refused: Vec<IpNet>,
 }
 

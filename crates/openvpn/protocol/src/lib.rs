@@ -58,7 +58,7 @@ mod usage;
 pub mod wire;
 pub mod wrap;
 
-/// What [`credentials::client_tls`] and [`credentials::server_tls`] ask of the peer's certificate.
+/// The requirements of [`credentials::client_tls`] and [`credentials::server_tls`] on the peer's certificate.
 pub use adit_pki::PeerRequirements;
 pub use client::Client;
 pub use server::{PushUpdateError, Server};

@@ -68,7 +68,7 @@ pub(crate) fn signal_of(why: &str) -> &'static str {
     if why.contains("session-timeout") { "session-timeout" } else { "inactive" }
 }
 
-/// What `inactive` and `session-timeout` take: whole seconds.
+/// A time as `inactive` and `session-timeout` take it: whole seconds.
 pub(crate) fn whole_seconds(word: &str) -> Option<Duration> {
     word.parse::<u32>().ok().map(|seconds| Duration::from_secs(seconds.into()))
 }

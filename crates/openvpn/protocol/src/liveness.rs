@@ -7,7 +7,7 @@ use adit_core::{Instant, PeerActivity};
 use crate::key_state::earliest;
 use crate::params::Keepalive;
 
-/// What is due.
+/// An action that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// Nothing was sent for a while: send a ping.
@@ -44,13 +44,13 @@ impl Liveness {
         self.last_heard = now;
     }
 
-    /// What passed in the data plane. Anything authentic is a sign of life.
+    /// Takes the activity in the data plane. Anything authentic is a sign of life.
     pub(crate) fn traffic(&mut self, activity: &PeerActivity) {
         self.last_heard = activity.received.last().map_or(self.last_heard, |last| last.max(self.last_heard));
         self.last_sent = activity.sent.last().map_or(self.last_sent, |last| last.max(self.last_sent));
     }
 
-    /// What is due now. A ping counts as sent.
+    /// The action that is due now. A ping counts as sent.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Due> {
         if self.timeout_at().is_some_and(|at| now >= at) {
             return Some(Due::Timeout);

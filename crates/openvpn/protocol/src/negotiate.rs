@@ -1,4 +1,4 @@
-//! What two ends agree on: cipher, key derivation, data header, sizes.
+//! The negotiation of two ends: cipher, key derivation, data header, sizes.
 
 mod sizes;
 
@@ -35,17 +35,17 @@ pub(crate) mod iv_proto {
     pub(crate) const DNS_OPTION: u32 = 1 << 11;
     /// PUSH_UPDATE is understood.
     pub(crate) const PUSH_UPDATE: u32 = 1 << 12;
-    /// What needs keys that TLS exports.
+    /// The abilities that need keys exported by TLS.
     pub(crate) const EXPORTS: u32 = TLS_KEY_EXPORT | DYNAMIC_TLS_CRYPT | DATA_EPOCH;
-    /// What OpenVPN 2.5 knew.
+    /// The abilities of OpenVPN 2.5.
     pub(crate) const BEFORE_2_6: u32 = DATA_V2 | REQUEST_PUSH;
 }
 
-/// What a client told of itself in `IV_` lines.
+/// The abilities that a client announced in `IV_` lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PeerAbilities {
     pub(crate) proto: u32,
-    /// What it offers, by name or by implication.
+    /// The ciphers that it offers, by name or by implication.
     pub(crate) ciphers: Vec<String>,
     /// It said so by name (`IV_CIPHERS`).
     pub(crate) lists_ciphers: bool,
@@ -74,19 +74,20 @@ impl PeerAbilities {
         }
     }
 
-    /// Whether renegotiations are wrapped by dynamic tls-crypt: it can, and it can be told so.
+    /// Whether renegotiations are wrapped by dynamic tls-crypt: the peer can do it, and the server can order
+    /// it by a push.
     pub(crate) fn wraps_dynamically(&self) -> bool {
         self.has(iv_proto::CC_EXIT) && self.has(iv_proto::DYNAMIC_TLS_CRYPT)
     }
 
     /// Whether the data channel has the epoch format with that cipher (OpenVPN multi.c,
-    /// `multi_client_set_protocol_options`): it can, and it can be told so.
+    /// `multi_client_set_protocol_options`): the peer can do it, and the server can order it by a push.
     pub(crate) fn takes_epochs(&self, cipher: Cipher) -> bool {
         const NEEDED: u32 = iv_proto::DATA_V2 | iv_proto::CC_EXIT | iv_proto::DATA_EPOCH;
         cipher.is_aead() && self.proto & NEEDED == NEEDED
     }
 
-    /// What a client that announces compression is pushed in its place by `compress migrate` (OpenVPN multi.c,
+    /// The framing that `compress migrate` pushes to a client that announces compression (OpenVPN multi.c,
     /// `multi_client_connect_compress_migrate`): one before `stub-v2` is taken to know `comp-lzo`.
     pub(crate) fn migrated(&self) -> Compression {
         if self.stub_v2 { Compression::StubV2 } else { Compression::LzoNo }
@@ -157,7 +158,7 @@ pub(crate) fn client_cipher(
     }
 }
 
-/// What two ends agree on that push nothing.
+/// The terms on which two ends agree that push nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PointToPointTerms {
     pub(crate) cipher: Cipher,
@@ -181,7 +182,7 @@ impl PointToPointTerms {
     }
 }
 
-/// What a point-to-point end says of itself in `IV_PROTO`.
+/// The `IV_PROTO` of a point-to-point end.
 pub(crate) fn point_to_point_proto(data: &DataParams) -> u32 {
     known_proto(data, POINT_PROTO)
 }
@@ -193,7 +194,7 @@ const POINT_PROTO: u32 = iv_proto::DATA_V2
     | iv_proto::DYNAMIC_TLS_CRYPT
     | iv_proto::DATA_EPOCH;
 
-/// What follows for both ends alike from what each says of itself (OpenVPN ssl_ncp.c `p2p_mode_ncp`,
+/// The terms that follow for both ends alike from the abilities of each (OpenVPN ssl_ncp.c `p2p_mode_ncp`,
 /// `get_p2p_ncp_cipher`): the first cipher of the TLS server that the TLS client has too; with a peer that
 /// names none, `data-ciphers-fallback`, or `cipher`. `role` is ours.
 ///
@@ -230,8 +231,8 @@ pub(crate) fn point_to_point_terms(
     Ok(PointToPointTerms { cipher, proto: if both & iv_proto::NCP_P2P != 0 { both } else { 0 } })
 }
 
-/// What is said where one end cuts packets into parts and the other does not, by the options string of the other. `None`: they
-/// agree, or the peer tells no options.
+/// The warning where one end cuts packets into parts and its peer does not, by the options string of the peer. `None`:
+/// they agree, or the peer sends no options.
 pub(crate) fn doubtful_fragments(cuts: bool, their_options: Option<&str>) -> Option<&'static str> {
     let options = parse_options(their_options?);
     // Versions of the string that may not be compared begin otherwise (OpenVPN options.c, `options_cmp_equal_safe`).

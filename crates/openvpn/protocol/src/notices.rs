@@ -1,4 +1,4 @@
-//! What both ends of a tunnel do alike when they hear from the data plane.
+//! The reactions of both ends of a tunnel to the data plane's notices, where they are alike.
 
 use adit_core::{Instant, Notice, Path};
 
@@ -19,7 +19,7 @@ pub(crate) struct Hearing<'a> {
     pub(crate) limits: UseLimits,
 }
 
-/// What is left for the end itself to act on.
+/// The event on which the end itself has to act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     Nothing,

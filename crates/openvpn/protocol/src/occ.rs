@@ -15,12 +15,12 @@ use crate::params::{LocalSettings, StaticParams};
 use crate::wire::TlsRole;
 use crate::wrap::KeyDirection;
 
-/// What the options string tells.
+/// The parameters of the options string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OccParams {
     /// Which end we are.
     pub role: TlsRole,
-    /// What carries the datagrams.
+    /// The carrier of the datagrams.
     pub transport: Transport,
     /// MTU of the TUN device in bytes.
     pub tun_mtu: u16,
@@ -44,11 +44,11 @@ pub struct OccParams {
     pub key_direction: KeyDirection,
     /// A point-to-point tunnel, in which nothing is pushed and both files must agree.
     pub point_to_point: Option<OccPointToPoint>,
-    /// There is a static key (`secret`) in place of TLS. The role is then who connects to whom.
+    /// There is a static key (`secret`) in place of TLS. The role then says which end connects to the other.
     pub secret: bool,
 }
 
-/// What is told of an end of a point-to-point tunnel besides.
+/// The further parameters of an end of a point-to-point tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OccPointToPoint {
     /// `ifconfig` as the other end should have it: its own address and ours, or the network and its mask.

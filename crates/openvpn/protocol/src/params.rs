@@ -1,4 +1,4 @@
-//! What the configuration says, as the state machines take it.
+//! The configuration, as the state machines take it.
 
 mod client;
 mod scripts;
@@ -31,7 +31,7 @@ pub use self::server::{
 pub use self::static_tunnel::StaticParams;
 pub use self::user_auth::{AuthRetry, StaticChallenge, UserAuth};
 
-/// What both roles need for the control channel.
+/// The parameters of the control channel for both roles.
 #[derive(Clone)]
 pub struct ControlParams {
     /// `tls-auth`, `tls-crypt` or neither.
@@ -56,7 +56,7 @@ pub struct ControlParams {
     pub revocations: Option<Revocations>,
     /// `x509-username-field`: what names the peer.
     pub name_fields: NameFields,
-    /// Whom we trust (`ca`), for scripts that are told who issued the peer's certificate.
+    /// The trusted authorities (`ca`), for scripts that are given the issuer of the peer's certificate.
     pub authorities: Vec<CertificateDer<'static>>,
     /// A client says nothing of itself before scripts have judged the server's certificates (`tls-verify`).
     pub holds_hello: bool,
@@ -92,7 +92,7 @@ impl ControlParams {
     }
 }
 
-/// What both roles need for the data channel.
+/// The parameters of the data channel for both roles.
 #[derive(Clone, Debug)]
 pub struct DataParams {
     /// `data-ciphers`, most wanted first.
@@ -108,7 +108,7 @@ pub struct DataParams {
     /// Our configuration names an algorithm (`comp-lzo`, `compress lzo|lz4|lz4-v2`): what the peer compressed is
     /// decompressed. We compress nothing.
     pub decompress: bool,
-    /// What a client makes of compression that its server pushes.
+    /// The client's reaction to compression that its server pushes.
     pub pushed_compression: PushedCompression,
     /// `fragment`, over UDP.
     pub fragment: Option<Fragment>,
@@ -159,15 +159,15 @@ impl DataParams {
     }
 }
 
-/// What a client makes of a pushed algorithm (`comp-lzo yes`, `compress lz4` and the like). Framings that compress nothing
-/// are always taken.
+/// The reaction of a client to a pushed algorithm (`comp-lzo yes`, `compress lz4` and the like). Framings that compress
+/// nothing are always taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PushedCompression {
     /// Its framing is taken; what the server then compresses is dropped.
     #[default]
     FramingAlone,
-    /// What the server compresses is decompressed: our configuration names an algorithm too, or lets one be pushed
-    /// (`compress`, `allow-compression asym`).
+    /// Packets that the server compresses are decompressed: our configuration names an algorithm too, or lets one be
+    /// pushed (`compress`, `allow-compression asym`).
     Decompressed,
     /// The connection ends (`allow-compression no`).
     Refused,
@@ -210,7 +210,7 @@ pub struct Keepalive {
     pub exit: bool,
 }
 
-/// What a client's own file says about the tunnel.
+/// The settings of the tunnel in a client's own file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalSettings {
     /// `route` and `route-ipv6`.
@@ -229,7 +229,8 @@ pub struct LocalSettings {
     pub peer_address: Option<IpAddr>,
     /// `route-metric`, for pushed routes that name none.
     pub route_metric: Option<u32>,
-    /// `ifconfig-nowarn`: the other end of a point-to-point tunnel is told nothing of our addresses.
+    /// `ifconfig-nowarn`: our addresses are not in the options string for the other end of a point-to-point
+    /// tunnel.
     pub untold: bool,
     /// Programs run when the tunnel comes up and goes down.
     pub scripts: Option<Arc<ScriptParams>>,

@@ -11,7 +11,7 @@ pub const MAX_LINES: usize = 256;
 /// Longest line that is kept, in bytes. OpenVPN cuts at 255.
 pub const MAX_LINE_LEN: usize = 1024;
 
-/// Variables in the order they were told. `Display` prints the wire form.
+/// The variables of a peer, in the order in which it sent them. `Display` prints the wire form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerVariables(Vec<(String, String)>);
 
@@ -35,8 +35,8 @@ impl PeerVariables {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Adds a variable at the end. What [`PeerVariables::parse`] would leave out or change is left out and
-    /// changed here too.
+    /// Adds a variable at the end. A line that [`PeerVariables::parse`] would leave out or change is left out
+    /// or changed here too.
     pub fn push(&mut self, name: &str, value: &str) {
         if self.0.len() < MAX_LINES
             && let Some(line) = parse_line(&format!("{name}={value}"))

@@ -1,4 +1,4 @@
-//! What a server pushes, read into settings.
+//! The options that a server pushes, read into settings.
 
 mod arguments;
 mod dhcp_option;
@@ -29,7 +29,7 @@ const MAX_VARIABLES: usize = 64;
 /// How `ifconfig` is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Topology {
-    /// Two addresses of a point-to-point link. What an old server that names no topology means.
+    /// Two addresses of a point-to-point link. The meaning of an old server that names no topology.
     #[default]
     PointToPoint,
     /// An address and a netmask.
@@ -78,7 +78,7 @@ pub(crate) struct Pushed {
     pub(crate) epoch: bool,
     /// The framing, and whether what is compressed in it is decompressed.
     pub(crate) compression: Option<(Compression, bool)>,
-    /// What becomes of algorithms.
+    /// The reaction to algorithms.
     pushed_compression: PushedCompression,
     pub(crate) tun_mtu: Option<u16>,
     /// The largest that is taken (`tun-mtu-max`).
@@ -148,7 +148,7 @@ impl Pushed {
             "tun-mtu" => self.tun_mtu = Some(self.accept_mtu(arguments)?),
             "explicit-exit-notify" => self.exit_notify = true,
             "comp-lzo" | "compress" => return self.compression(name, arguments),
-            // What these would change on this platform is nothing, or is ours to choose.
+            // These would change nothing on this platform, or they are ours to choose.
             "block-outside-dns" | "register-dns" | "persist-tun" | "persist-key" | "sndbuf" | "rcvbuf"
             | "socket-flags" | "echo" | "parameter" | "ip-win32" | "client" | "route-delay" | "reneg-sec"
             | "tun-ipv6" => {}

@@ -159,7 +159,7 @@ pub struct ReceiveWindow {
     slots: VecDeque<Option<(Opcode, Vec<u8>)>>,
 }
 
-/// What became of a received packet.
+/// The handling of a received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accept {
     /// Taken. Acknowledge it.

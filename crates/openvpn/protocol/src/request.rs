@@ -1,4 +1,4 @@
-//! What the machines and their adapter, the program's part that knows OpenVPN, say to each other.
+//! The messages between the machines and their adapter, the program's part that knows OpenVPN.
 
 mod attempt;
 mod challenge;
@@ -34,7 +34,7 @@ pub type Install = adit_core::Install<Codec>;
 /// A peer as `status` and the log show it.
 pub type PeerInfo = adit_core::PeerInfo<PeerDetail>;
 
-/// What a machine asks of its adapter.
+/// A request of a machine to its adapter.
 #[derive(Clone, Debug)]
 pub enum Request {
     /// A program is to be run. Answered with [`Reply::ScriptDone`].
@@ -80,8 +80,8 @@ pub enum Request {
     /// [`Reply::Remote`].
     Remote(Box<RemoteQuery>),
     /// The proxy by which a remote is reached wants a username and a password. Asked only where
-    /// [`crate::params::ClientParams::asks_for_proxy_credentials`] says so. What opens paths is to be told of them; then
-    /// [`Reply::ProxyCredentials`].
+    /// [`crate::params::ClientParams::asks_for_proxy_credentials`] says so. The adapter gives them to the opener of
+    /// paths, and then answers with [`Reply::ProxyCredentials`].
     ProxyCredentials {
         /// Which of the client's remotes.
         remote: usize,
@@ -121,7 +121,7 @@ pub enum Reply {
     ScriptDone {
         /// Which.
         id: ScriptId,
-        /// What came of it.
+        /// The result of the script.
         outcome: ScriptOutcome,
     },
     /// The decision on a client that had asked by [`Request::Client`].
@@ -130,7 +130,7 @@ pub enum Reply {
         client: u64,
         /// The number of the keys with which it asked.
         key: u32,
-        /// What is to become of it.
+        /// The decision on the client.
         decision: ClientDecision,
     },
     /// The answer to [`Request::Credentials`]; or why there is none, which ends the client.
@@ -156,7 +156,8 @@ pub enum Reply {
     },
     /// The answer to [`Request::Remote`].
     Remote(RemoteDecision),
-    /// The proxy of [`Request::ProxyCredentials`] can be told who we are; or why not.
+    /// The opener of paths has the credentials for the proxy of [`Request::ProxyCredentials`]; or why it has
+    /// none.
     ProxyCredentials(Result<(), String>),
     /// An answer to the server's question, in base64, from a program that read the question in [`Request::ServerInfo`].
     ServerResponse(Zeroizing<String>),
@@ -184,7 +185,7 @@ pub enum NoSettings {
     Fault(String),
 }
 
-/// What `status` and the log show of a peer beside the part that the peers of all protocols have.
+/// The part of a peer in `status` and the log beside the part that the peers of all protocols have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerDetail {
     /// The data channel has the epoch format, in which a key that was used enough makes way for the next.

@@ -97,8 +97,9 @@ pub struct Server {
     ended: bool,
     /// Why it ends, in the word of scripts, if it was not told to.
     signal: Option<&'static str>,
-    /// Addresses that `learn-address` was told of and that no client has now; a client that takes over from its own earlier
-    /// connection has them again in a moment. Each with the name of the script that would say so.
+    /// Addresses for which `learn-address` ran and that no client has now; a client that takes over from its own
+    /// earlier connection has them again in a moment. Each with the id of the script that would report the end of the
+    /// address.
     vacated: BTreeMap<IpNet, (ScriptId, IpAddr)>,
 }
 
@@ -164,7 +165,7 @@ impl Server {
         self.events.set_now(now);
     }
 
-    /// What was said to scripts at the start is said again.
+    /// Gives scripts the facts of the start again.
     fn start_over(&mut self, signal: &'static str) {
         if let Some(facts) = settings::facts(&self.params) {
             let requests = [Request::Signal(signal), Request::TunnelFacts(facts)];

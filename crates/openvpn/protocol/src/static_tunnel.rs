@@ -1,8 +1,7 @@
 //! A tunnel with a static key (`secret`): there is no handshake, and all datagrams are data.
 //!
-//! What is left to a protocol is where the one peer is, whether it is there, and when the packet ids of a session
-//! begin: each session under the same keys begins at a later time than the one before (OpenVPN packet_id.h, the long
-//! form).
+//! The protocol has to find out where the one peer is, whether it is there, and when the packet ids of a session begin:
+//! each session under the same keys begins at a later time than the one before (OpenVPN packet_id.h, the long form).
 
 mod attempt;
 mod facts;
@@ -34,7 +33,7 @@ use crate::request::{ConnectionFailure, DataEvent, Event, PeerDetail, PeerInfo, 
 /// Accepted connections on which the peer was not heard, besides the present one. Unauthenticated peers can open them.
 const UNPROVEN: PrefixShares = PrefixShares::new(8, 64);
 
-/// What the tunnel is doing.
+/// The state of the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Waiting for the next attempt.
@@ -216,8 +215,8 @@ impl StaticTunnel {
         }
     }
 
-    /// What scripts hear of a loss. An end that waits starts over only for a peer that was heard: any host can open connections,
-    /// and close them or be silent.
+    /// Sets the reason of a loss for scripts. An end that waits starts over only for a peer that was heard: any host
+    /// can open connections, and close them or be silent.
     fn loses_by(&mut self, signal: &'static str) {
         if self.up.is_some() || !self.params.waits() {
             self.signal = signal;
@@ -269,7 +268,7 @@ impl StaticTunnel {
         self.shut_down();
     }
 
-    /// Tells the peer, as far as it can be told, and ends.
+    /// Sends the peer the exit notice, if the tunnel can carry it, and ends.
     fn shut_down(&mut self) {
         let exit_notify = match self.params.remotes.get(self.remote) {
             Some(remote) => remote.exit_notify,

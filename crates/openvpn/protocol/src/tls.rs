@@ -48,13 +48,13 @@ pub struct TlsChannel {
     in_steps: bool,
     /// The step that is made elsewhere.
     awaited: Option<AwaitedStep>,
-    /// The same step, until it was [taken](Self::take_step).
+    /// The step that is made elsewhere, until it was [taken](Self::take_step).
     step: Option<TlsStep>,
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
     hello: FirstHello,
     answered: bool,
-    /// What is wrong with the peer's certificate, if that has ended the handshake.
+    /// The fault of the peer's certificate, if that has ended the handshake.
     refused: Option<Box<CertificateFault>>,
 }
 
@@ -195,7 +195,7 @@ impl TlsChannel {
         self.outgoing.drain(..length).collect()
     }
 
-    /// What the peer sent was good, and made us send something.
+    /// Whether the peer's bytes were good, and made us send something.
     pub fn has_answered(&self) -> bool {
         self.answered
     }
@@ -234,7 +234,7 @@ impl TlsChannel {
         connection.export_keying_material(output, label.as_bytes(), None).map(|_| ())
     }
 
-    /// What is wrong with the peer's certificate, if that has ended the handshake.
+    /// The fault of the peer's certificate, if that has ended the handshake.
     pub fn refused_certificate(&self) -> Option<&CertificateFault> {
         self.refused.as_deref()
     }

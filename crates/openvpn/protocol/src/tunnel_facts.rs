@@ -9,7 +9,7 @@ use crate::environment::Environment;
 use crate::params::ScriptParams;
 use crate::request::{GatewayVariable, TunnelFacts};
 
-/// What `redirect-gateway ipv6` stands for: all that is in use of IPv6 (OpenVPN's init.c).
+/// The networks for which `redirect-gateway ipv6` stands: all that is in use of IPv6 (OpenVPN's init.c).
 const ALL_IPV6: [(u16, u8); 4] = [(0, 3), (0x2000, 4), (0x3000, 4), (0xfc00, 7)];
 
 /// The way of a route, as it was asked for.
@@ -23,7 +23,7 @@ pub(crate) enum Hop {
 /// A route as it was asked for, with its metric.
 pub(crate) type AskedRoute = (IpNet, Hop, Option<u32>);
 
-/// What is told of our end besides its settings.
+/// The facts of our end for scripts, besides its settings.
 pub(crate) struct Told<'a> {
     pub(crate) settings: &'a TunnelSettings,
     pub(crate) routes: Vec<AskedRoute>,
@@ -99,7 +99,8 @@ impl<'a> Told<'a> {
         }
     }
 
-    /// Where `dns` lines name a server, they are told in place of `dhcp-option`s, too.
+    /// Sets the variables of `dhcp-option`s; where `dns` lines name a server, these lines take the place of
+    /// `dhcp-option`s.
     fn names(&self, env: &mut Environment) {
         let mut options: Vec<String> = self.dhcp_options.clone();
         if self.dns.servers().next().is_some() {

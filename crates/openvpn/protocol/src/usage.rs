@@ -16,7 +16,7 @@ pub struct UseLimits {
     pub packets: u64,
 }
 
-/// What passed in one direction.
+/// The packets and bytes that passed in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Traffic {
     pub(crate) packets: u64,
@@ -37,7 +37,7 @@ impl Traffic {
     }
 }
 
-/// What passed, and had passed when the present keys came into use.
+/// The traffic that passed, and that had passed when the present keys came into use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
     now: [Traffic; 2],

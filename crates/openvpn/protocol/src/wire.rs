@@ -17,8 +17,8 @@ pub const SID_LEN: usize = 8;
 /// Length of what precedes the wrapping: the opcode byte and the sender's session id.
 pub const HEADER_LEN: usize = 1 + SID_LEN;
 
-/// What a datagram is. The V1 resets of key method 1 (opcodes 1 and 2) are refused by every supported peer
-/// and have no value here.
+/// The kind of a datagram. The V1 resets of key method 1 (opcodes 1 and 2) are refused by every supported
+/// peer and have no value here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Opcode {
@@ -73,7 +73,7 @@ impl Opcode {
 /// The first byte of every datagram: opcode in the upper five bits, key id in the lower three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Header {
-    /// What the datagram is.
+    /// The kind of the datagram.
     pub opcode: Opcode,
     /// Which of the connection's key states it belongs to, 0..=7. 0 is the first only; after 7 comes 1.
     pub key_id: u8,
@@ -114,8 +114,8 @@ impl TlsRole {
     }
 }
 
-/// What OpenVPN calls the session id: the number that each side draws at random for a control channel. Not the data
-/// plane's [`adit_core::SessionId`].
+/// OpenVPN's session id: the number that each side draws at random for a control channel. Not the data plane's
+/// [`adit_core::SessionId`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sid(pub [u8; SID_LEN]);
 
@@ -138,7 +138,7 @@ impl fmt::Debug for Sid {
     }
 }
 
-/// What a control packet says once its wrapping is off: everything after the sender's session id.
+/// The content of a control packet once its wrapping is off: everything after the sender's session id.
 ///
 /// `ack count (1) | acknowledged ids (4 each) | peer session id (8, if any acks) | packet id (4, not in an
 /// ACK) | payload`

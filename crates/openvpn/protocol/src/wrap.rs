@@ -362,7 +362,7 @@ pub struct Opened {
     pub sid: Sid,
     /// The wrapping's packet id, still to be checked for replay. `None` without wrapping.
     pub wrap_id: Option<WrapId>,
-    /// What [`crate::wire::ControlBody::decode`] reads.
+    /// The content, for [`crate::wire::ControlBody::decode`].
     pub body: Vec<u8>,
 }
 

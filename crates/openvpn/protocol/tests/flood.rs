@@ -27,8 +27,8 @@ const FLOOD: usize = 1000;
 /// One way through the net, in milliseconds.
 const DELAY: u32 = 5;
 const MILLISECOND: Duration = Duration::from_millis(1);
-/// What `connect-freq-initial` lets through: answers that are larger than what they answer, to one address. Of those
-/// that are not there are fewer in a second.
+/// The limit of `connect-freq-initial`: answers larger than the packets that they answer, to one address. Peers that
+/// are not there get fewer in a second.
 const ANSWERS_OF_ONE: usize = 100;
 /// Memory that may be found in buffers which grew: none for each datagram.
 const LITTLE: i64 = 64 << 10;
@@ -74,7 +74,7 @@ impl Flood {
     }
 }
 
-/// What became of unauthenticated peers.
+/// The cost of unauthenticated peers.
 #[derive(Debug, Default)]
 struct Cost {
     /// Lines in the log.
@@ -124,7 +124,7 @@ impl World {
         self.cost.half_open = self.cost.half_open.max(self.server.half_open());
     }
 
-    /// What the server sends, with its reports counted.
+    /// The server's datagrams, with its reports counted.
     fn answers(&mut self) -> Vec<(Path, Vec<u8>)> {
         let (lines, mut answers) = (&mut self.cost.lines, Vec::new());
         drive_with(
@@ -183,7 +183,7 @@ fn connect(server: ServerParams, client: ClientParams, mut flood: Option<&mut Fl
     panic!("the client is not up after 5 s");
 }
 
-/// What a flood costs a server, and the memory that is left behind.
+/// The cost of a flood to a server, and the memory that is left behind.
 fn endure(server: ServerParams, flood: &mut Flood) -> (Cost, i64) {
     let mut world = World::new(server);
     world.answers();
@@ -271,7 +271,7 @@ fn third(config: &WrapConfig, opcode: Opcode) -> impl FnMut(u8) -> Vec<u8> {
     }
 }
 
-/// What is sealed with another key or none looks like this.
+/// Makes datagrams that look sealed with another key or with none: one byte is changed.
 fn spoilt(mut make: impl FnMut(u8) -> Vec<u8>, at: usize) -> impl FnMut(u8) -> Vec<u8> {
     move |number| {
         let mut datagram = make(number);

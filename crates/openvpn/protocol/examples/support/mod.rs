@@ -1,4 +1,4 @@
-//! What both examples need: certificates, and the end that the example is not about.
+//! The parts that both examples need: certificates, and the end that the example is not about.
 #![allow(
     dead_code,
     unreachable_pub,

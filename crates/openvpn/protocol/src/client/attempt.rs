@@ -96,8 +96,8 @@ impl Client {
         self.events.push_back(Event::Request(request));
     }
 
-    /// The proxy can be told who we are: the same attempt goes on, or the next one comes in its time. Or the attempt has
-    /// failed.
+    /// The adapter has passed the credentials to the opener of paths: the same attempt goes on, or the next one comes
+    /// in its time. Or the attempt has failed.
     pub(super) fn proxy_answered(&mut self, answer: Result<(), String>) {
         let State::AskingForProxy { text, not_before } = &self.state else { return };
         let not_before = *not_before;

@@ -50,7 +50,7 @@ impl Dynamic {
         })
     }
 
-    /// What to show the server at the next connection.
+    /// The credentials that answer the question at the next connection.
     pub(super) fn answer(&self, answer: &str) -> UserPassword {
         let password = Zeroizing::new(["CRV1::", &self.state, "::", answer].concat());
         UserPassword { username: self.username.clone(), password }

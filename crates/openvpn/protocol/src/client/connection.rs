@@ -44,7 +44,7 @@ use crate::wire::TlsRole;
 /// as the keys are there, for the beginning of its work and answers the next.
 const PUSH_REQUEST_AGAIN: Duration = Duration::from_secs(1);
 
-/// What came of the last input.
+/// The effect of the last input.
 pub(super) enum Outcome {
     Continue,
     /// This connection is over; another attempt may succeed. `advance`: at the next remote.
@@ -93,7 +93,7 @@ impl Pending {
     }
 }
 
-/// What a connection is when the server's push has arrived.
+/// The state of a connection once the server's push has arrived.
 struct Up {
     name: String,
     addresses: Vec<std::net::IpAddr>,
@@ -102,7 +102,7 @@ struct Up {
     since: Instant,
     cc_exit: bool,
     exit_notify: bool,
-    /// What the server pushed, and what became of it: an update changes both.
+    /// The options that the server pushed, and the settings that follow from them: an update changes both.
     pushed: Pushed,
     settings: TunnelSettings,
 }
@@ -116,7 +116,7 @@ struct Terms {
     cc_exit: bool,
     exit_notify: bool,
     settings: TunnelSettings,
-    /// The same for scripts, if there are any.
+    /// The settings of the tunnel for scripts, if there are any.
     facts: Option<Box<TunnelFacts>>,
     limits: PeerLimits,
     pushed: Pushed,
@@ -147,10 +147,10 @@ pub(super) struct Connection {
     verdict: Option<Outcome>,
     /// Why it ends, in the word of scripts.
     signal: &'static str,
-    /// Scripts were told of the peer.
+    /// Scripts were given the facts of the peer.
     told_peer: bool,
     judging: Judging,
-    /// Where the server's data comes from now (`float`), until the data plane was told.
+    /// The address from which the server's data comes now (`float`), until the data plane has been notified.
     moved_to: Option<Path>,
     /// A token that the server gave, until the client takes it.
     token: Option<UserPassword>,
@@ -158,7 +158,7 @@ pub(super) struct Connection {
     challenge: Option<TextChallenge>,
     /// The username for tokens that name none.
     username: String,
-    /// It was told that the server answered.
+    /// The client was notified that the server answered.
     told_heard: bool,
 }
 
@@ -401,7 +401,7 @@ fn retry(reason: &str) -> Outcome {
     Outcome::Retry { reason: reason.to_owned(), advance: false }
 }
 
-/// A username in base64. What is none is no name.
+/// A username in base64. Text that is no base64 is no name.
 pub(super) fn decode_name(base64: &str) -> Option<String> {
     let name = String::from_utf8(Base64::decode_vec(base64).ok()?).ok()?;
     (!name.is_empty() && !name.chars().any(char::is_control)).then_some(name)

@@ -32,9 +32,9 @@ impl Client {
         self.try_again_after(reason, Next::after(advance), Duration::ZERO);
     }
 
-    /// The same, but not before `least` has passed.
+    /// Makes another attempt, but not before `least` has passed.
     pub(super) fn try_again_after(&mut self, reason: &str, next: Next, least: Duration) {
-        // The server, or the network, may be quicker to end what we were told to end.
+        // The server, or the network, may end the connection before the client that was ordered to end it.
         if matches!(&self.state, State::Connected(connection) if connection.is_exiting()) {
             return self.end(Ended::Shutdown);
         }

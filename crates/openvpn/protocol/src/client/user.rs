@@ -8,7 +8,7 @@ use super::challenge::{Dynamic, static_password};
 use crate::params::{AuthRetry, UserAuth};
 use crate::request::UserPassword;
 
-/// What to do after the server refused us.
+/// The step after the server refused us.
 pub(super) enum AfterRefusal {
     /// It is final.
     End,
@@ -18,7 +18,7 @@ pub(super) enum AfterRefusal {
     AgainTheSame,
 }
 
-/// What a person must say before the next connection.
+/// The input that a person must give before the next connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Need {
     /// Username and password.
@@ -27,7 +27,7 @@ pub(super) enum Need {
     Answer { text: String, echo: bool },
 }
 
-/// What a client knows to authenticate itself with.
+/// The credentials of a client.
 pub(super) struct User {
     auth: Option<UserAuth>,
     /// The answer to the file's own question (`static-challenge`).
@@ -45,7 +45,7 @@ impl User {
         User { auth, answer: None, token: None, challenge: None, once: None, refused: None }
     }
 
-    /// What the user must be asked before the next connection.
+    /// The input that the user must give before the next connection.
     pub(super) fn need(&self) -> Option<Need> {
         if let Some(Dynamic { text, echo, .. }) = &self.challenge {
             return Some(Need::Answer { text: text.clone(), echo: *echo });
@@ -95,7 +95,8 @@ impl User {
         }
     }
 
-    /// What to show the server: the answer to its question before the token before the password.
+    /// The credentials to send to the server: the answer to its question before the token before the
+    /// password.
     pub(super) fn credentials(&self) -> Option<UserPassword> {
         if let Some(shown) = self.once.as_ref().or(self.token.as_ref()) {
             return Some(shown.clone());

@@ -1,4 +1,4 @@
-//! What the control channel knows of the peer: the name that it proved, its certificates, what it told of itself.
+//! The control channel's knowledge of the peer: the name that it proved, its certificates, its peer info.
 
 use adit_pki::RevocationLists;
 use rustls::pki_types::CertificateDer;
@@ -7,7 +7,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::ControlChannel;
 use crate::key_state::KeyStateError;
 
-/// Certificates in a chain that scripts are told of.
+/// Certificates of a chain that scripts are given at most.
 const MAX_CHAIN: usize = 16;
 
 impl ControlChannel {

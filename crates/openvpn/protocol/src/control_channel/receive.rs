@@ -1,4 +1,4 @@
-//! What arrives: a datagram's wrapping comes off, and its packet goes to the key exchange that it belongs to.
+//! Received datagrams: the wrapping comes off, and the packet goes to the key exchange that it belongs to.
 
 use adit_core::{Instant, Rejected};
 

@@ -137,7 +137,7 @@ impl ControlChannel {
         self.activate_due(now);
     }
 
-    /// Starts new keys, unless newer ones than those we seal with exist or are being made: one exchange more
+    /// Starts new keys, unless newer ones than those we seal with exist or are being made: another exchange
     /// would push out keys that one of the ends still seals with. Says whether it did.
     pub(crate) fn rekey(&mut self, now: Instant) -> bool {
         let settled = self.agreed && !self.failed;

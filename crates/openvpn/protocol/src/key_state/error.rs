@@ -68,7 +68,8 @@ impl KeyStateError {
         matches!(self, KeyStateError::Tls(Error::AlertReceived(_) | Error::PeerIncompatible(_)))
     }
 
-    /// One end does not accept the other's certificate, so that the next attempt will hardly end otherwise.
+    /// One end does not accept the certificate of the other end, so that the next attempt will hardly end
+    /// otherwise.
     pub(crate) fn is_refusal(&self) -> bool {
         use rustls::{AlertDescription as Alert, Error};
         matches!(

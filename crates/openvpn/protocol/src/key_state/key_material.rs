@@ -1,4 +1,4 @@
-//! What keys are made of: what TLS exports, and the random numbers of both sides for peers that cannot export.
+//! The material of keys: the bytes that TLS exports, and the random numbers of both sides for peers that cannot export.
 
 use rand_core::RngCore;
 use zeroize::Zeroizing;
@@ -21,7 +21,7 @@ impl KeyState {
         self.tls.may_export()
     }
 
-    /// What dynamic tls-crypt makes its key of.
+    /// The exported bytes of which dynamic tls-crypt makes its key.
     pub(crate) fn export_wrapping(&self) -> Result<StaticKey, KeyStateError> {
         let mut bytes = Zeroizing::new([0; STATIC_KEY_LEN]);
         self.tls.export(EXPORT_DYNAMIC_TLS_CRYPT, bytes.as_mut_slice())?;

@@ -32,7 +32,7 @@ impl From<Path> for PathSize {
     }
 }
 
-/// What a datagram of the data channel holds besides the packet.
+/// The parts of a datagram of the data channel besides the packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Bytes of opcode and peer-id.
@@ -70,7 +70,7 @@ pub(crate) fn max_mss(
     max_mss_within(mssfix, tun_mtu, path, &agreement.shape())
 }
 
-/// The same, for datagrams of that shape.
+/// The most TCP payload of packets inside, for datagrams of that shape.
 pub(crate) fn max_mss_within(
     mssfix: MssFix,
     tun_mtu: u16,
@@ -79,14 +79,14 @@ pub(crate) fn max_mss_within(
 ) -> Option<u16> {
     let PathSize { path, mtu } = path.into();
     let most = configured_mss(mssfix, tun_mtu, path, shape)?;
-    // What goes over TCP is cut by the system.
+    // The system itself cuts data that goes over TCP.
     let mtu = mtu.filter(|_| path.transport() == Transport::Udp);
     // Parts fit already, or are meant to be larger.
     let fitting = mtu.filter(|_| shape.fragment.is_none()).and_then(|mtu| mss(mtu, true, path, shape));
     Some(fitting.map_or(most, |fitting| fitting.min(most)))
 }
 
-/// What `mssfix` says.
+/// The MSS that `mssfix` sets.
 fn configured_mss(mssfix: MssFix, tun_mtu: u16, path: Path, shape: &Shape) -> Option<u16> {
     let (target, outer_counts) = match (mssfix, shape.fragment) {
         (MssFix::Off, _) => return None,
@@ -115,8 +115,8 @@ fn mss(target: u16, outer_counts: bool, path: Path, shape: &Shape) -> Option<u16
     u16::try_from(room.saturating_sub(compression_byte + fragment + INNER_HEADERS)).ok()
 }
 
-/// What the data plane must know of payloads in datagrams of that shape (OpenVPN mss.c, `frame_calculate_fragment`).
-/// `path`: where they go, if that is known.
+/// The form of payloads in datagrams of that shape, for the data plane (OpenVPN mss.c, `frame_calculate_fragment`).
+/// `path`: their path, if that is known.
 pub(crate) fn payloads(path: Option<Path>, tun_mtu: u16, shape: &Shape, decompress: bool) -> Payloads {
     let fragment = shape.fragment.map(|fragment| {
         let size = match fragment {

@@ -62,7 +62,7 @@ pub struct ClientParams {
     pub route_nopull: bool,
     /// `pull-filter`: which pushed options to take. The first that fits the beginning of an option decides.
     pub pull_filters: Vec<PullFilter>,
-    /// From the file: addresses, routes, DNS, redirect-gateway. What is pushed is added.
+    /// From the file: addresses, routes, DNS, redirect-gateway. Pushed settings are added.
     pub local: LocalSettings,
     /// Extra `IV_` and `UV_` lines for the server (from `setenv UV_...`).
     pub peer_info: Vec<(String, String)>,
@@ -117,13 +117,13 @@ impl ClientParams {
 /// A rule of `pull-filter`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullFilter {
-    /// What becomes of an option that matches.
+    /// The action for an option that matches.
     pub action: PullAction,
     /// The option matches if it starts with this text.
     pub prefix: String,
 }
 
-/// What a `pull-filter` does with an option.
+/// The action of a `pull-filter`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullAction {
     /// Takes it.

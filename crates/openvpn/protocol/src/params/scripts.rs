@@ -1,7 +1,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// What the programs are told that run when the tunnel comes up and goes down, besides what the protocol knows. Where it is
-/// there, the machines ask by [`crate::request::Request::PeerFacts`] and the like that these programs run.
+/// The environment of the programs that run when the tunnel comes up and goes down, besides the facts that the protocol
+/// knows. Where it is there, the machines ask by [`crate::request::Request::PeerFacts`] and the like that these
+/// programs run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptParams {
     /// Environment variables of all scripts.

@@ -21,7 +21,7 @@ pub struct ServerParams {
     pub pool4: Option<(Ipv4Addr, Ipv4Addr)>,
     /// Our IPv6 address in the tunnel, with the network's prefix length (`server-ipv6`).
     pub address6: Option<Ipv6Net>,
-    /// First IPv6 address for clients, with the prefix length they are told (`ifconfig-ipv6-pool`).
+    /// First IPv6 address for clients, with the prefix length that is sent to them (`ifconfig-ipv6-pool`).
     pub pool6: Option<Ipv6Net>,
     /// All that is pushed to every client, each one option line; what differs from client to client
     /// (`ifconfig`, `peer-id`, `cipher`, ...) is added.
@@ -42,7 +42,7 @@ pub struct ServerParams {
     pub max_clients: usize,
     /// `explicit-exit-notify`: tell UDP clients when we stop; 2 sends them to their next remote.
     pub exit_notify: ExitNotify,
-    /// What differs from client to client.
+    /// The settings that differ from client to client.
     pub per_client: PerClientParams,
     /// Who is let in, besides what TLS says, and which scripts run for it.
     pub access: AccessParams,
@@ -96,7 +96,7 @@ pub struct PointToPointParams {
     pub single: bool,
 }
 
-/// What differs from client to client.
+/// The settings that differ from client to client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PerClientParams {
     /// `client-config-dir`: ask with [`crate::request::Request::PeerSettings`] before a client is let in.
@@ -137,7 +137,7 @@ pub struct TlsCryptV2 {
     pub max_age: Option<Duration>,
 }
 
-/// What a stopping server tells its clients.
+/// The exit notice of a stopping server to its clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExitNotify {
     /// Nothing.

@@ -88,7 +88,7 @@ impl StaticParams {
         }
     }
 
-    /// What a datagram holds besides the packet: no header, and a long packet id.
+    /// The parts of a datagram besides the packet: no header, and a long packet id.
     pub(crate) fn shape(&self) -> Shape {
         Shape {
             header: 0,

@@ -18,7 +18,7 @@ pub struct UserAuth {
     pub challenge: Option<StaticChallenge>,
 }
 
-/// What a client does when its username and password are refused (`auth-retry`).
+/// The reaction of a client to the refusal of its username and password (`auth-retry`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AuthRetry {
     /// It ends.
@@ -33,7 +33,7 @@ pub enum AuthRetry {
 /// A question of the client's own configuration, whose answer goes with the password (`static-challenge`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticChallenge {
-    /// What to ask.
+    /// The question.
     pub text: String,
     /// Whether the answer may be seen while it is typed.
     pub echo: bool,

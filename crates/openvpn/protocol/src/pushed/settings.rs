@@ -51,7 +51,7 @@ impl Pushed {
         settings
     }
 
-    /// What was pushed, in the words of scripts. `settings` came of it.
+    /// The facts of the pushed options, in the words of scripts. `settings` follow from these options.
     pub(crate) fn facts(
         &self,
         scripts: &ScriptParams,

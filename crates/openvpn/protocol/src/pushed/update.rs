@@ -90,7 +90,8 @@ impl<'a> Update<'a> {
         if self.replaced.contains(&change.kind()) {
             return pushed.apply(change.option);
         }
-        // What is malformed replaces nothing. It is read beside `pushed`, of which a copy each time would be much work.
+        // A malformed option replaces nothing. It is read beside `pushed`, of which a copy each time would be much
+        // work.
         Pushed { max_mtu: pushed.max_mtu, ..Pushed::default() }.apply(change.option)?;
         pushed.reset(change.kind());
         self.replaced.push(change.kind());
@@ -98,7 +99,7 @@ impl<'a> Update<'a> {
     }
 }
 
-/// What an update makes of a client's addresses, which its server has to follow (OpenVPN 2.7 push_util.c,
+/// The changes of a client's addresses by an update, which its server has to follow (OpenVPN 2.7 push_util.c,
 /// `send_single_push_update`).
 ///
 /// # Errors
@@ -137,8 +138,8 @@ impl Pushed {
             }
             "ifconfig" => self.ifconfig = None,
             "ifconfig-ipv6" => (self.ifconfig6, self.peer_ipv6) = (None, None),
-            // What a server means since 2.7 that names none (OpenVPN helper.c, `helper_setdefault_topology`): a client that
-            // knows updates talks to no older one.
+            // The topology of a server since 2.7 that names none (OpenVPN helper.c, `helper_setdefault_topology`): a
+            // client that knows updates talks to no older one.
             "topology" => self.topology = Topology::Subnet,
             "tun-mtu" => self.tun_mtu = None,
             "keepalive" => (self.ping, self.ping_timeout, self.ping_exit) = (None, None, false),
@@ -187,7 +188,7 @@ mod tests {
         assert!(refused.contains("auth-token") && !refused.contains("SESS_ID"), "{refused}");
     }
 
-    /// Scripts are told what holds now: nothing of what an update took away or replaced.
+    /// Scripts get the present values: nothing of the options that an update took away or replaced.
     #[test]
     fn scripts_hear_of_new_values_alone() {
         let mut pushed = read(&[

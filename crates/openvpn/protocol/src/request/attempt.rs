@@ -4,7 +4,7 @@ use adit_core::{Path, Transport};
 
 use crate::tls::CertificateFault;
 
-/// What a client does on its way to a server, step by step, for those who watch it.
+/// The steps of a client on its way to a server, for those who watch it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// A path to the remote is opened.
@@ -87,6 +87,6 @@ pub struct FailedClient {
 pub struct ServerNotice {
     /// `server-pushed-connection-reset`, `server-pushed-halt` or `remote-exit`.
     pub kind: &'static str,
-    /// What the server said besides.
+    /// The server's further text.
     pub text: String,
 }

@@ -5,9 +5,9 @@ use zeroize::Zeroizing;
 /// A question of the server's to the person at a client, beside username and password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
-    /// Names the question, so that a late answer to another one is told apart.
+    /// Names the question, so that a late answer to an earlier question is told apart.
     pub id: u32,
-    /// What to ask.
+    /// The question's text.
     pub text: String,
     /// Whether the answer may be seen while it is typed.
     pub echo: bool,
@@ -18,7 +18,7 @@ pub struct Challenge {
 pub struct ChallengeResponse {
     /// Which question it answers.
     pub id: u32,
-    /// What was typed, or why no person could be asked.
+    /// The answer that a person typed, or why no answer could be had.
     pub answer: Result<Zeroizing<String>, String>,
 }
 

@@ -12,9 +12,9 @@ use super::PeerSettings;
 pub struct ClientEvent {
     /// The client's number, as in [`super::PeerDetail::number`] (management: CID).
     pub client: u64,
-    /// What happened.
+    /// The step of the client.
     pub step: ClientStep,
-    /// What is known of the client, by the names that scripts know. Without its password.
+    /// The facts of the client, by the names that scripts know. Without its password.
     pub env: Vec<(String, String)>,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Debug for ClientStep {
     }
 }
 
-/// What a management client decides on a client.
+/// The decision of a management client on a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientDecision {
     /// It is authenticated. The settings hold for it alone, from when it connects.
@@ -89,7 +89,7 @@ pub enum ClientDecision {
     },
     /// The client must do something first (`client-pending-auth`).
     Pending {
-        /// What, in the protocol's own words (`WEB_AUTH:…`, `CR_TEXT:…`).
+        /// The method and its text, in the protocol's own words (`WEB_AUTH:…`, `CR_TEXT:…`).
         text: String,
         /// How long it has for that, if its handshake may last that long.
         timeout: Duration,

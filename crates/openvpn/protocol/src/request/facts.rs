@@ -1,4 +1,4 @@
-/// What scripts are told of the peer.
+/// The facts of the peer for scripts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerFacts {
     /// Their environment, with the variables that hold for all scripts.
@@ -7,7 +7,7 @@ pub struct PeerFacts {
     pub address: String,
 }
 
-/// What scripts are told of our end of the tunnel.
+/// The facts of our end of the tunnel for scripts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TunnelFacts {
     /// Their environment, with the variables that hold for all scripts, but for those of the routes.

@@ -3,19 +3,19 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use adit_core::PeerLimits;
 use ipnet::{IpNet, Ipv6Net};
 
-/// What holds for one peer of a server alone: `client-config-dir` has a file for each client.
+/// The settings for one peer of a server alone: `client-config-dir` has a file for each client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerSettings {
     /// The peer is not let in (`disable`).
     pub disabled: bool,
     /// Its IPv4 address, and what follows it in `ifconfig-push`: a netmask, or the other end's address.
     pub ipv4: Option<(Ipv4Addr, Ipv4Addr)>,
-    /// Its IPv6 address with the prefix length it is told, and the gateway if one was named
+    /// Its IPv6 address with the prefix length that is sent to it, and the gateway if one was named
     /// (`ifconfig-ipv6-push`).
     pub ipv6: Option<(Ipv6Net, Option<Ipv6Addr>)>,
     /// Networks behind the peer (`iroute`, `iroute-ipv6`).
     pub routes: Vec<IpNet>,
-    /// What it is pushed otherwise than the other peers, in order.
+    /// The options that are pushed to it otherwise than to the other peers, in order.
     pub push: Vec<PushChange>,
     /// How long it may stay connected.
     pub limits: PeerLimits,

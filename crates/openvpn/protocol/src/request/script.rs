@@ -10,7 +10,7 @@ use super::PeerSettings;
 /// Names one run of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScriptId {
-    /// For whom it runs; never used twice.
+    /// The connection for which it runs; never used twice.
     pub owner: u64,
     /// Counts the runs for that owner.
     pub number: u32,
@@ -23,7 +23,7 @@ pub enum ScriptPriority {
     Unauthenticated,
     /// About a peer that has.
     Authenticated,
-    /// It tells of the end of something that a script was told of before: a client (`client-disconnect`), or its address
+    /// The end of something about which a script ran before: a client (`client-disconnect`), or its address
     /// (`learn-address delete`). Without it, accounting and firewalls keep what is over.
     End,
 }
@@ -53,8 +53,8 @@ pub struct Script {
     /// The network that it tells of. It begins only when all scripts that tell of the same network, and which were asked
     /// for before it, have ended; and one script at once tells of any.
     pub in_order: Option<IpNet>,
-    /// Another script, which put its answer off: this one gets the environment variables that name the other's
-    /// files, so that it can give the answer in its place.
+    /// Another script, which put its answer off: this script gets the environment variables that name the files of the
+    /// other script, so that it can answer in its place.
     pub beside: Option<ScriptId>,
     /// After this long it is killed.
     pub timeout: Duration,
@@ -77,7 +77,7 @@ impl fmt::Debug for Script {
 /// A file for a script.
 #[derive(Clone)]
 pub struct ScriptFile {
-    /// What it holds at first.
+    /// Its first content.
     pub content: Zeroizing<Vec<u8>>,
     /// Its path is the next argument.
     pub is_argument: bool,
@@ -85,12 +85,12 @@ pub struct ScriptFile {
     pub variable: Option<&'static str>,
 }
 
-/// What came of a script.
+/// The result of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptOutcome {
     /// Its exit code; or why it could not be run to its end.
     pub exit: Result<i32, String>,
-    /// What its files hold now, in their order.
+    /// The content of its files now, in their order.
     pub files: Vec<Vec<u8>>,
     /// The settings that it wrote, if it was to write some and succeeded; or what is wrong with them.
     pub settings: Option<Result<Box<PeerSettings>, String>>,

@@ -102,7 +102,7 @@ impl Server {
         Ok(id)
     }
 
-    /// Ids go round, so that one just given up is not taken at once.
+    /// Gives out ids in a circle, so that an id that was just given up is not taken at once.
     fn free_peer_id(&mut self) -> Option<PeerId> {
         // 0xFFFFFF means "no peer id" on the wire; a slot for each client and half-open client is enough.
         let clients = self.params.max_clients.saturating_mul(2);

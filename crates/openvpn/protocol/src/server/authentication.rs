@@ -25,7 +25,7 @@ use crate::params::ServerParams;
 use crate::peer_info::PeerVariables;
 use crate::request::{Event, Request, ScriptId};
 
-/// What is known of a client when it is judged.
+/// The facts of a client by which it is judged.
 pub(super) struct AuthRequest<'a> {
     pub(super) now: Instant,
     pub(super) path: Path,
@@ -50,7 +50,7 @@ impl AuthRequest<'_> {
 /// The result of an authentication request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AuthResult {
-    /// Nothing yet; the client is told these messages.
+    /// No decision yet; the client is sent these messages.
     Pending(Vec<String>),
     /// It is who it says.
     Passed,
@@ -85,7 +85,7 @@ pub(super) struct Authentication {
     next: u32,
     checks: Vec<Check>,
     deadline: Option<Instant>,
-    /// What was the deadline of an earlier key exchange of a client that never passed: later ones do not put it off.
+    /// The deadline of an earlier key exchange of a client that never passed: later ones do not put it off.
     latest: Option<Instant>,
     /// Where the client is.
     source: Option<IpAddr>,
@@ -95,19 +95,19 @@ pub(super) struct Authentication {
     username_is_fixed: bool,
     /// The username that the client gave, where its session has another (`override-username`).
     replaced: Option<String>,
-    /// The username may be told by the client alone, as its token holds none.
+    /// Only the client itself can give the username, as its token holds none.
     nameless: bool,
     token: Option<Login>,
     fresh_login: [u8; 12],
     can_wait: bool,
     knows_temporary: bool,
     sso: String,
-    /// What scripts are told of the client that is being judged.
+    /// The facts of the client that is being judged, for scripts.
     told: Environment,
     /// How often the client answered a question in this authentication.
     responses: u32,
     management: ManagementAuth,
-    /// The client was told to do something first, and to wait.
+    /// The client was sent a task, and has to wait.
     put_off: bool,
 }
 
@@ -283,7 +283,7 @@ impl Authentication {
 
     /// The deadline has passed.
     pub(super) fn late(&mut self, events: &mut impl Extend<Event>) -> AuthResult {
-        // A client that was told to do something first has not done it in time.
+        // A client that was sent a task has not done it in time.
         let was_put_off = self.put_off;
         self.forget(events);
         let who = match self.params.access.management {

@@ -19,7 +19,7 @@ pub(super) struct Connecting {
     settings: PeerSettings,
 }
 
-/// What the script says.
+/// The result of the script.
 pub(super) enum Connected {
     /// That was another script.
     NotOurs,
@@ -32,7 +32,7 @@ pub(super) enum Connected {
     /// Yes.
     Accepted {
         lease: ClientLease,
-        /// What was known before, and what the script adds.
+        /// The settings from before, and those that the script adds.
         settings: Box<PeerSettings>,
         added: Box<PeerSettings>,
     },

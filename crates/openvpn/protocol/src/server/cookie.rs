@@ -51,7 +51,7 @@ impl CookieMaker {
         self.places_of([b"limit", &source.octets(), &[]])
     }
 
-    /// The same for a packet.
+    /// The counters of a packet.
     pub(super) fn places_of_packet(&self, packet: &[u8]) -> [usize; 2] {
         self.places_of([b"packet", packet, &[]])
     }

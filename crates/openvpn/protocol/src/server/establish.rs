@@ -24,7 +24,7 @@ impl Server {
         self.reschedule(id);
     }
 
-    /// What holds for a client came from outside.
+    /// The settings for a client came from outside.
     pub(super) fn settings_came(
         &mut self,
         id: PeerId,
@@ -62,7 +62,7 @@ impl Server {
             return self.settle(id);
         }
         let asks = self.params.access.client_connect.is_some() && !asked;
-        // What was said when it was judged comes last, as in OpenVPN.
+        // The settings that its judge granted come last, as in OpenVPN.
         if let Some(granted) = (!asks).then(|| peer.granted()).flatten() {
             let mut settings = settings.clone();
             settings.merge(*granted);
@@ -105,7 +105,8 @@ impl Server {
         }
     }
 
-    /// There is no room for this client. One that knows how is told to try elsewhere, or later.
+    /// There is no room for this client. A client that understands it is sent to another server, or asked to
+    /// try later.
     fn find_no_room(&mut self, id: PeerId) {
         let reason = "max-clients are connected";
         match self.peers.get_mut(&id) {

@@ -1,4 +1,4 @@
-//! The server stops: clients are told, and get a moment to acknowledge it.
+//! The server stops: clients get the notice, and a moment to acknowledge it.
 
 use std::time::Duration;
 

@@ -15,7 +15,7 @@ pub(super) enum Progress {
     Identified,
 }
 
-/// What counts of a client that is not up.
+/// The state of a client that is not up, by which it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HalfOpenState {
     pub(super) progress: Progress,

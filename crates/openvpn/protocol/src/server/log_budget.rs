@@ -6,7 +6,8 @@ use adit_core::{Instant, PrefixTable, TableUsage};
 
 use super::limits::{LOG_LINES, LOG_PERIOD};
 
-/// The lines of the last [`LOG_PERIOD`]. What exceeds the budget is counted, and told once in that time.
+/// The lines of the last [`LOG_PERIOD`]. Lines beyond the budget are counted, and the count is logged once in
+/// that time.
 ///
 /// A source that had a line in this time takes no more of the second half of the budget: that is left for the first
 /// lines of others, so that a client's failure shows in the log also while an attacker fills it.
@@ -14,7 +15,7 @@ pub(super) struct LogBudget {
     lines: PrefixTable<u64, Instant>,
     written: u64,
     dropped: u64,
-    /// When it is told how many were dropped.
+    /// When the count of dropped lines is logged.
     told_at: Option<Instant>,
 }
 

@@ -35,7 +35,7 @@ use crate::params::{ControlParams, Keepalive, ServerParams};
 use crate::request::{ConnectionFailure, DataEvent, Event};
 use crate::wire::{Sid, TlsRole};
 
-/// What the server shall do with a peer after an input.
+/// The server's step with a peer after an input.
 pub(super) enum Verdict {
     Continue,
     /// The whole server ends (`ping-exit`, `inactive`, `session-timeout` of a point-to-point tunnel).
@@ -52,7 +52,7 @@ pub(super) enum Verdict {
     },
 }
 
-/// What a client is once it has its addresses.
+/// The state of a client once it has its addresses.
 struct Up {
     lease: ClientLease,
     since: Instant,
@@ -60,7 +60,7 @@ struct Up {
     pushed_at: Option<Instant>,
     /// It takes `EXIT` on the control channel.
     cc_exit: bool,
-    /// What `learn-address` is asked about addresses that it was given since.
+    /// The `learn-address` scripts that run about addresses that it was given since.
     learning: LaterAddresses,
 }
 
@@ -85,14 +85,14 @@ pub(super) struct Peer {
     migrates: bool,
     /// Bytes received and sent in the tunnel.
     bytes: (u64, u64),
-    /// What it told of itself, for scripts.
+    /// Its peer info, for scripts.
     peer_info: String,
     authentication: Authentication,
     /// Its first key exchange is complete.
     established: bool,
     /// The script that is asked about it now.
     connecting: Option<Box<Connecting>>,
-    /// The script that is told of its addresses answers later.
+    /// The `learn-address` script about its addresses answers later.
     learning: Option<Box<Learning>>,
     up: Option<Up>,
     last_handshake: Instant,
@@ -106,7 +106,7 @@ pub(super) struct Peer {
     left: bool,
     /// It was up once.
     authenticated: bool,
-    /// What it wants to say in the log and was not yet asked for: limited until it has authenticated.
+    /// Its lines for the log that were not yet taken: limited until it has authenticated.
     lines: Vec<(Severity, String)>,
     /// Limits the lines of the log that it causes from then on.
     log_limit: LogRateLimit,
@@ -165,8 +165,8 @@ impl Peer {
         })
     }
 
-    /// Takes other settings, which hold where they do not depend on what was agreed. A client of many was told when to
-    /// ping; the other end of a point-to-point tunnel was not, and is judged by the new times.
+    /// Takes other settings, which hold where they do not depend on what was agreed. A client of many was sent its ping
+    /// times; the other end of a point-to-point tunnel was not, and is judged by the new times.
     pub(super) fn reconfigure(&mut self, params: &Arc<ServerParams>) {
         self.params = Arc::clone(params);
         if params.point_to_point.is_some() && self.up.is_some() {
@@ -186,7 +186,7 @@ impl Peer {
         up.into_iter().chain(connecting).chain(learning)
     }
 
-    /// What the log shall say of it, as far as there is room for peers that have not authenticated.
+    /// Its lines for the log, as far as there is room for peers that have not authenticated.
     pub(super) fn take_lines(&mut self) -> Vec<(Severity, String)> {
         std::mem::take(&mut self.lines)
     }

@@ -45,11 +45,11 @@ pub(super) struct PendingClient {
     /// The session id that it knows us by, if it returned a cookie: its address is proven, and both resets are
     /// done.
     pub(super) cookie: Option<Sid>,
-    /// What its tls-crypt-v2 key says of itself, if it brought one.
+    /// The metadata of its tls-crypt-v2 key, if it brought one.
     pub(super) metadata: Option<Metadata>,
 }
 
-/// What an initial packet led to.
+/// The result of an initial packet.
 pub(super) enum PreAuthOutcome {
     /// It was answered; nothing of it is left but the answer.
     Answered,
@@ -108,8 +108,8 @@ impl PreAuth {
         self.answers.pop_front()
     }
 
-    /// A control packet that belongs to no control channel. What is worth a line in the log goes to `events`, at most
-    /// one line in each period of a limit.
+    /// A control packet that belongs to no control channel. Events that are worth a line in the log go to `events`, at
+    /// most one line in each period of a limit.
     pub(super) fn handle_initial_packet(
         &mut self,
         now: Instant,
@@ -324,7 +324,7 @@ fn check_age(now: Instant, params: &ServerParams, first: &FirstPacket) -> Result
     }
 }
 
-/// What a limit of answers said, as a result; and in the log, if that is worth it.
+/// The verdict of a limit of answers, as a result; and in the log, if that is worth it.
 fn check_permit(
     permit: Permit,
     params: &ServerParams,

@@ -1,4 +1,4 @@
-//! What a first packet can come to, read from what every wrapping leaves in the clear.
+//! The possible results of a first packet, read from the fields that every wrapping leaves in the clear.
 //!
 //! Removing the wrapping is the most expensive step for an initial packet. Where it would be refused whatever is inside, it is
 //! refused before that.
@@ -14,7 +14,7 @@ use crate::wrap::v2::{ASK_FOR_WRAPPED_KEY, negotiates_early};
 /// `ControlBody` encodes them.
 const ANSWER_BODY: usize = 1 + 4 + 8 + 4;
 
-/// What a packet comes to, if it is as good as it looks.
+/// The result of a packet, if its content is as good as it looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PreCheck {
     /// An answer; `larger` than the packet, or not.
@@ -25,7 +25,7 @@ pub(super) enum PreCheck {
     Open,
 }
 
-/// What this packet can come to.
+/// The result that this packet can have.
 ///
 /// # Errors
 /// If it is refused in any case.

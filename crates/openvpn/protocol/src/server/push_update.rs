@@ -49,8 +49,8 @@ impl Server {
     /// those that are up and understand it (`IV_PROTO` bit 12).
     ///
     /// A client's new addresses (`ifconfig`, `ifconfig-ipv6`) are its own at once: the pool, the data plane and
-    /// `learn-address` follow. What clients are pushed when they connect stays as it was, and so does the answer to one more
-    /// `PUSH_REQUEST` of a client that is up: it has the settings from before the update.
+    /// `learn-address` follow. The options that clients are pushed when they connect stay as they were, and so does the
+    /// answer to one more `PUSH_REQUEST` of a client that is up: it has the settings from before the update.
     ///
     /// # Errors
     /// Nothing is sent when a client would refuse part of it, or cannot have the address that it is to get; nor while
@@ -160,9 +160,9 @@ impl Server {
     }
 }
 
-/// What the address is in that network if no host can have it: the network's own (RFC 1122 section 3.2.1.3; for IPv6 that of
-/// all its routers, RFC 4291 section 2.6.1), or the broadcast address of IPv4. A network of one or two addresses reserves none
-/// (RFC 3021, RFC 6164).
+/// The meaning of the address in that network if no host can have it: the network's own (RFC 1122 section 3.2.1.3; for
+/// IPv6 that of all its routers, RFC 4291 section 2.6.1), or the broadcast address of IPv4. A network of one or two
+/// addresses reserves none (RFC 3021, RFC 6164).
 fn reserved_as(address: IpAddr, network: IpNet) -> Option<&'static str> {
     if network.max_prefix_len() - network.prefix_len() < 2 {
         return None;

@@ -9,7 +9,7 @@ use super::{Server, settings};
 use crate::params::{LocalSettings, PointToPointParams, ServerParams};
 use crate::request::Event;
 
-/// What a point-to-point tunnel takes for its device at its next restart.
+/// The settings that a point-to-point tunnel takes for its device at its next restart.
 pub(super) struct AtRestart {
     local: LocalSettings,
     tun_mtu: u16,
@@ -21,11 +21,11 @@ impl Server {
     /// depend on what was agreed: TLS at their next renegotiation, scripts, limits. The other end of a point-to-point
     /// tunnel is judged by the new `ping-restart` and `session-timeout` at once.
     ///
-    /// What belongs to the device and to the data plane stays, whatever `params` say: our addresses, the MTU, our own
+    /// Settings of the device and of the data plane stay, whatever `params` has: our addresses, the MTU, our own
     /// routes, `client-to-client`, and whether this is a point-to-point tunnel. Such a tunnel takes its own addresses,
     /// routes and MTU at the next [`adit_core::Command::Restart`]; [`PointToPointParams::only_from`] stays. So do
-    /// [`crate::access::AccessParams::back_ends`], whose programs were made ready at the start. Who is on other
-    /// [`crate::params::ControlParams::revocations`] than before goes.
+    /// [`crate::access::AccessParams::back_ends`], whose programs were made ready at the start. A client that new
+    /// [`crate::params::ControlParams::revocations`] revoke goes.
     pub fn reconfigure(&mut self, params: ServerParams) {
         let old = Arc::clone(&self.params);
         let point_to_point = match (&old.point_to_point, params.point_to_point) {

@@ -1,4 +1,4 @@
-//! Peers that go: what is freed, what they and the data plane are told.
+//! Peers that go: the resources that are freed, and the messages to them and to the data plane.
 
 use adit_core::{Instant, Path, PeerId, PeerOrder, Severity, Transport};
 

@@ -1,4 +1,4 @@
-//! What the server says in the log, and how much of it peers may cause that have not authenticated.
+//! The server's lines in the log, and the limit on those that peers may cause that have not authenticated.
 
 use adit_core::{Path, Report, Severity};
 
@@ -51,7 +51,7 @@ impl Server {
         }
     }
 
-    /// What a peer wants to say in the log before it has authenticated.
+    /// Logs the lines of a peer before it has authenticated.
     pub(super) fn report_lines(&mut self, path: Path, lines: Vec<(Severity, String)>) {
         for (severity, text) in lines {
             self.report_unauthenticated(severity, path, text);

@@ -1,4 +1,4 @@
-//! What a server sets up on its own system, and what it pushes.
+//! The settings of a server for its own system, and the options that it pushes.
 
 use std::net::Ipv4Addr;
 
@@ -36,7 +36,7 @@ pub(super) fn tunnel(params: &ServerParams) -> TunnelSettings {
     }
 }
 
-/// The same in the words of scripts, if there are any.
+/// The settings of the server's own system in the words of scripts, if there are any.
 pub(super) fn facts(params: &ServerParams) -> Option<Box<TunnelFacts>> {
     let (settings, none) = (tunnel(params), DnsOptions::default());
     let scripts = params.point_to_point.as_ref().and_then(|point| point.local.scripts.as_deref());
@@ -49,7 +49,7 @@ pub(super) fn facts(params: &ServerParams) -> Option<Box<TunnelFacts>> {
     Some(Box::new(told.facts(scripts)))
 }
 
-/// What is pushed to one client.
+/// The sources of the options that are pushed to one client.
 pub(super) struct PushOf<'a> {
     pub(super) lease: &'a ClientLease,
     pub(super) settings: &'a PeerSettings,
@@ -125,7 +125,7 @@ fn pair_off(params: &ServerParams, options: &mut Vec<String>) {
     options.push("topology net30".to_owned());
 }
 
-/// What a client is pushed that leaves compression for that framing (`compress migrate`).
+/// The option that is pushed to a client that leaves compression for that framing (`compress migrate`).
 fn migration(framing: Compression) -> Option<&'static str> {
     match framing {
         Compression::StubV2 => Some("compress stub-v2"),

@@ -6,7 +6,7 @@ use adit_core::{Instant, Path, PrefixTable, TableUsage};
 
 use super::limits;
 
-/// What came on a connection. Of one source, those without a valid packet are closed first.
+/// The packets that came on a connection. Of one source, those without a valid packet are closed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Heard {
     Nothing,

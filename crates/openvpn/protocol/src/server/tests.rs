@@ -37,7 +37,7 @@ impl Rogue {
         Self::with(&authority, Some("alice"), change)
     }
 
-    /// What it shows of itself: the certificate of that name, or none.
+    /// The control channel's parameters, with the certificate of that name, or none.
     fn control(authority: &Authority, name: Option<&str>) -> ControlParams {
         let mut credentials = authority.issue(name.unwrap_or("nobody"), ClientAuth);
         if name.is_none() {
@@ -99,7 +99,7 @@ impl Rogue {
         }
     }
 
-    /// What the server sends stays with it.
+    /// Keeps the server's events.
     fn drain_events(&mut self) {
         self.events.extend(std::iter::from_fn(|| self.server.poll_event()));
     }
@@ -267,7 +267,7 @@ fn a_client_that_moves_on_and_on_does_not_fill_the_log() {
     assert_eq!(lines, 2);
 }
 
-/// What a client that is in sends on its control channel costs at most so many lines, however much it is.
+/// Messages of a client that is in on its control channel cost at most so many lines, however many they are.
 #[test]
 fn a_client_that_is_in_and_sends_garbage_does_not_fill_the_log() {
     let authority = Authority::new();
@@ -288,7 +288,7 @@ fn a_client_that_is_in_and_sends_garbage_does_not_fill_the_log() {
     assert_eq!(about("are not written for up to 60 s"), 1);
 }
 
-/// Where the end of a client could not be told to a script, the log says so.
+/// A script about the end of a client that could not run leaves a line in the log.
 #[test]
 fn a_script_about_an_end_that_makes_room_is_in_the_log() {
     let authority = Authority::new();
@@ -424,7 +424,7 @@ fn a_client_whose_username_is_replaced_may_give_either() {
     }
 }
 
-/// The same name in each exchange, by its certificate; and who has shown none shows none later.
+/// A client has one name in all exchanges, by its certificate; a client that has shown none shows none later.
 #[test]
 fn a_client_that_proves_another_name_goes() {
     let names = [Some("alice"), Some("bob"), None];

@@ -1,8 +1,8 @@
 //! `tls-crypt-v2-verify`: a script judges what a client's own key says of itself, before the client gets a
 //! control channel. Only who has a key that this server wrapped, and receives at its address, comes this far.
 //!
-//! The script is told of the key alone, so its answer holds for all who bring that key: it runs once for those that wait
-//! at the same time, and a key that it refused is refused for a while without asking again.
+//! The script judges the key alone, so its answer holds for all clients that bring that key: it runs once for those
+//! that wait at the same time, and a key that it refused is refused for a while without a further run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -48,7 +48,7 @@ struct Asked {
     waiting: BTreeSet<(Path, Sid)>,
 }
 
-/// What to run, and for how long.
+/// The script to run, and its time limit.
 pub(super) struct KeyQuery {
     pub(super) id: ScriptId,
     pub(super) argv: Vec<String>,
@@ -63,7 +63,7 @@ pub(super) struct TlsCryptV2Verify {
     refused: PrefixTable<KeyDigest, Instant>,
 }
 
-/// What the script said.
+/// The result of the script.
 pub(super) enum KeyVerdict {
     /// The client may have a control channel, which begins with these packets.
     Enter { path: Path, pending: Box<PendingClient>, datagrams: Vec<Vec<u8>> },

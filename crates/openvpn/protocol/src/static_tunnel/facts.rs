@@ -1,4 +1,4 @@
-//! What scripts are told of the tunnel.
+//! The facts of the tunnel for scripts.
 
 use adit_core::TunnelSettings;
 

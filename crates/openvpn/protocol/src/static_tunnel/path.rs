@@ -39,7 +39,7 @@ impl StaticTunnel {
         self.params.waits() && self.params.only_from.is_none()
     }
 
-    /// What the system knows of the MTU of the path to that address, which may be the peer's.
+    /// Takes the MTU of the path to that address, which may be the peer's, as the system knows it.
     pub(super) fn take_path_mtu(&mut self, remote: IpAddr, mtu: Option<u16>) {
         let Some(path) = self.path.filter(|path| path.remote().ip().to_canonical() == remote) else { return };
         if std::mem::replace(&mut self.path_mtu, mtu) != mtu {
@@ -47,7 +47,7 @@ impl StaticTunnel {
         }
     }
 
-    /// What is sent goes there.
+    /// Sends datagrams there from now on.
     pub(super) fn take(&mut self, path: Path) {
         if self.path.is_none_or(|before| before.remote().ip() != path.remote().ip()) {
             self.path_mtu = None;
@@ -99,7 +99,7 @@ impl StaticTunnel {
         }
     }
 
-    /// What the peer sealed came from there.
+    /// The peer's datagrams came from there.
     pub(super) fn roamed(&mut self, path: Path) {
         if self.state != State::Running || self.path == Some(path) {
             return;

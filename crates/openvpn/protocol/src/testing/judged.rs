@@ -63,7 +63,7 @@ pub fn tokens() -> TokenParams {
     }
 }
 
-/// The scripts that were asked for, by the type they are told, oldest first.
+/// The scripts that were requested, by their type, oldest first.
 pub fn asked<'a>(pair: &'a Pair, kind: &str) -> Vec<&'a Script> {
     let of_kind = |event: &'a Event| match event {
         Event::Request(Request::RunScript(script)) if variable(script, "script_type") == Some(kind) => {
@@ -74,7 +74,7 @@ pub fn asked<'a>(pair: &'a Pair, kind: &str) -> Vec<&'a Script> {
     pair.server_events.iter().filter_map(of_kind).collect()
 }
 
-/// What the script gets in that variable.
+/// The value of that variable for the script.
 pub fn variable<'a>(script: &'a Script, name: &str) -> Option<&'a str> {
     let secret = script.secrets.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
     let open = || script.env.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());

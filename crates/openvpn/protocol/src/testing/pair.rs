@@ -83,9 +83,9 @@ pub struct Pair {
     pub server: Server,
     /// The time.
     pub now: Instant,
-    /// What the client asked for, oldest first.
+    /// The client's events, oldest first.
     pub client_events: Vec<Event>,
-    /// What the server asked for, oldest first.
+    /// The server's events, oldest first.
     pub server_events: Vec<Event>,
     transport: Transport,
     connections: u32,

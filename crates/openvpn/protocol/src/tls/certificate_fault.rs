@@ -17,7 +17,7 @@ pub struct CertificateFault {
     pub subject: String,
     /// Its serial number in decimal digits, if it is the peer's own.
     pub serial: Option<String>,
-    /// What is wrong with its path, in OpenSSL's words; `None` if the path is good and something else is not.
+    /// The fault of its path, in OpenSSL's words; `None` if the path is good and the fault is another.
     pub error: Option<&'static str>,
 }
 
@@ -25,7 +25,8 @@ pub struct CertificateFault {
 const MAX_SUBJECT: usize = 256;
 
 thread_local! {
-    /// What the verifier refused last on this thread. rustls passes nothing but its own error on, whose variant is the alert.
+    /// The certificate that the verifier refused last on this thread. rustls passes nothing but its own error on, whose
+    /// variant is the alert.
     static REFUSED: RefCell<Option<CertificateFault>> = const { RefCell::new(None) };
 }
 
@@ -34,7 +35,7 @@ pub(super) fn keep_refused(leaf: &CertificateDer<'_>, refusal: &Refusal) {
     REFUSED.replace(CertificateFault::new(leaf, refusal));
 }
 
-/// What the verifier refused, right after rustls has returned its error on the same thread.
+/// The certificate that the verifier refused, right after rustls has returned its error on the same thread.
 pub(super) fn take_refused() -> Option<CertificateFault> {
     REFUSED.take()
 }

@@ -21,7 +21,7 @@ const MAX_MESSAGE: usize = 0xffff;
 /// Collects the peer's first handshake message.
 #[derive(Default)]
 pub(super) struct FirstHello {
-    /// What of it has arrived.
+    /// The bytes of it that have arrived.
     bytes: Vec<u8>,
     extended: Option<bool>,
 }

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
     use crate::key_state::KeyStateError;
 
-    /// What a message asks for, it asks for by the option's name.
+    /// The message of a refusal by an option names the option.
     #[test]
     fn messages_name_the_option() {
         let text = String::new;

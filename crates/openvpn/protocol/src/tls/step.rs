@@ -32,7 +32,7 @@ pub(super) struct StepWork {
     done: Option<Outcome>,
 }
 
-/// What a connection made of its records.
+/// The result of a connection's records.
 struct Outcome {
     outgoing: Vec<u8>,
     messages: Vec<Zeroizing<Vec<u8>>>,
@@ -83,8 +83,8 @@ impl TlsStep {
         TlsStep(Arc::new(Shared { wanted: AtomicBool::new(true), work: Mutex::new(Some(work)) }))
     }
 
-    /// Makes the step; waits as long as our key's holder does ([`adit_pki::signature::KeyHolder::sign`]). Then the machine is to be told by
-    /// [`crate::request::Reply::TlsStepDone`]. Further calls do nothing.
+    /// Makes the step; waits as long as our key's holder does ([`adit_pki::signature::KeyHolder::sign`]). Then the
+    /// adapter reports it to the machine by [`crate::request::Reply::TlsStepDone`]. Further calls do nothing.
     pub fn run(&self) {
         let mut work = self.0.work.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(work) = work.as_mut() {
@@ -125,7 +125,7 @@ impl AwaitedStep {
         self.0 == *step
     }
 
-    /// What came of it; `None` if it has not run, or is running.
+    /// The result of the step; `None` if it has not run, or is running.
     pub(super) fn take(&self) -> Option<DoneStep> {
         let shared = &self.0.0;
         let mut work = match shared.work.try_lock() {

@@ -44,7 +44,7 @@ impl TlsVerifier {
     }
 }
 
-/// What rustls asks alike of a verifier of servers and of one of clients.
+/// The methods that rustls requires of a verifier of servers and of one of clients alike.
 macro_rules! handshake_signatures {
     () => {
         fn verify_tls12_signature(

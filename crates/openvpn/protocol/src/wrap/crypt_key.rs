@@ -17,7 +17,8 @@ pub(super) struct CryptKey {
     ready: Option<Box<Ready>>,
 }
 
-/// What each use needs of the keys. To make it, and to wipe it, takes longer than to unwrap a short packet.
+/// The prepared ciphers that each use of the keys needs. To make them, and to wipe them, takes longer than to
+/// unwrap a short packet.
 struct Ready {
     cipher: Aes256Enc,
     mac: Hmac<Sha256>,
@@ -30,7 +31,7 @@ impl CryptKey {
         CryptKey { cipher: part(cipher_slot), hmac: part(hmac_slot), ready: None }
     }
 
-    /// The same, quicker to use, for 1.3 KiB more: for the keys that every unauthenticated packet is tried with.
+    /// The key, quicker to use, for 1.3 KiB more: for the keys that every unauthenticated packet is tried with.
     #[must_use]
     pub(super) fn made_ready(mut self) -> Self {
         self.ready = Some(Box::new(Ready { cipher: self.new_cipher(), mac: self.new_mac() }));

@@ -45,8 +45,8 @@ const RESEND_WRAPPED_KEY: u16 = 1;
 /// The payload of a server's reset that asks for the wrapped key once more.
 pub(crate) const ASK_FOR_WRAPPED_KEY: [u8; 6] = [0, FLAGS_TYPE as u8, 0, 2, 0, RESEND_WRAPPED_KEY as u8];
 
-/// Whether the payload of a server's reset (type, length and value, again and again) asks for the wrapped key.
-/// What is unknown is skipped; what is malformed asks for nothing.
+/// Whether the payload of a server's reset (type, length and value, again and again) asks for the wrapped key. Unknown
+/// values are skipped; a malformed payload asks for nothing.
 pub(crate) fn asks_for_wrapped_key(mut payload: &[u8]) -> bool {
     let mut asked = false;
     while let Some(([t0, t1, l0, l1], rest)) = payload.split_first_chunk() {
@@ -61,7 +61,7 @@ pub(crate) fn asks_for_wrapped_key(mut payload: &[u8]) -> bool {
     asked && payload.is_empty()
 }
 
-/// What a client's key says of itself; the server alone can read and change it.
+/// The metadata of a client's key; the server alone can read and change it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Metadata {
     /// Whatever the person who made the key wrote.
@@ -143,7 +143,7 @@ impl ClientKey {
         Ok(ClientKey { key: StaticKey::from_bytes(key), wrapped: wrapped.to_vec() })
     }
 
-    /// What [`ClientKey::from_bytes`] reads. Secret.
+    /// The bytes that [`ClientKey::from_bytes`] reads. Secret.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let mut bytes = Zeroizing::new(Vec::with_capacity(STATIC_KEY_LEN + self.wrapped.len()));
         bytes.extend_from_slice(self.key.as_bytes());

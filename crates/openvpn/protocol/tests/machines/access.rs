@@ -38,7 +38,7 @@ fn a_password_in_the_environment() {
     let script = asked(&pair, VERIFY).remove(0);
     assert_eq!(script.argv, ["/judge"]);
     assert_eq!((variable(script, "username"), variable(script, "password")), (Some("ann"), Some("s3 cret")));
-    // What is not wiped does not hold it.
+    // The variables that are not wiped do not hold it.
     assert!(script.env.iter().all(|(_, value)| !value.contains("s3 cret")));
     assert_eq!(variable(script, "common_name"), Some("alice"));
     assert!(!accepted(&pair));

@@ -1,4 +1,5 @@
-//! What a client asks and tells on its way to a server: the steps, the hold, another remote, a program's answers.
+//! The requests and reports of a client on its way to a server: the steps, the hold, another remote, a program's
+//! answers.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use adit_openvpn::testing::judged::{accepted, asked, ends, log_says, pair, user,
 const VERIFY: &str = "user-pass-verify";
 const CRV1: &str = "CRV1:R,E:state:YW5u:PIN of the day:";
 
-/// What was told or asked, in order.
+/// The requests, in order.
 fn requests(pair: &Pair) -> Vec<&Request> {
     let mut requests = Vec::new();
     for event in &pair.client_events {
@@ -102,7 +103,7 @@ fn a_remote_is_accepted_skipped_or_replaced() {
     assert!(pair.is_up());
 }
 
-/// What was decided holds for that attempt alone, also if it ends before a path is opened.
+/// The decision holds for that attempt alone, also if it ends before a path is opened.
 #[test]
 fn each_attempt_asks_where_to_go() {
     let mut pair = pair(|client, _| {

@@ -1,4 +1,4 @@
-//! What a peer's certificate must show, and what the first message of TLS offers.
+//! The certificates that a peer must have, and the offer in the first message of TLS.
 use adit_core::{Protocol as _, Transport};
 use adit_openvpn::credentials::{self, Credentials, TlsEnvironment, restrict_to_suite_b};
 use adit_openvpn::request::Event;

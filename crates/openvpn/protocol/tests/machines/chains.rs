@@ -91,7 +91,7 @@ fn meet(ca: &[&Ca], shown: &[&Ca], wanted: PeerRequirements) -> Pair {
     meet_with(ca, shown, wanted, |_| {})
 }
 
-/// The same, with a change to the server.
+/// The result of a handshake, with a change to the server.
 fn meet_with(
     ca: &[&Ca],
     shown: &[&Ca],
@@ -230,7 +230,7 @@ fn roots_are_judged() {
         let middle = root.sign(any_ca("middle"));
         let client = middle.client(&[ClientAuth]);
         is_refused(&meet(&[&root], &[&client, &middle], requirements()), &["CN=root", words]);
-        // The same name and key, renewed.
+        // A root with the same name and key, renewed.
         let renewed = Ca {
             pem: any_ca("root").self_signed(&root.key).unwrap().pem(),
             params: any_ca("root"),

@@ -37,7 +37,7 @@ fn answer_to(pair: &mut Pair, id: u32, answer: Result<&str, &str>) {
     pair.exchange();
 }
 
-/// What the latest script is told of username and password.
+/// The username and the password for the latest script.
 fn shown(pair: &Pair) -> [&str; 2] {
     let script = asked(pair, VERIFY).pop().unwrap();
     ["username", "password"].map(|name| variable(script, name).unwrap())

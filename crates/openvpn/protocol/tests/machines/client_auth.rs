@@ -348,7 +348,8 @@ fn a_token_that_the_program_judges_too() {
     assert!(questions(&pair)[1].3.starts_with("SESS_ID_AT_"));
 }
 
-/// Neither a certificate nor a username: who the program lets in is let in, and is nobody's other connection.
+/// A client with neither a certificate nor a username: it comes in if the program lets it in, and it is no
+/// other connection of any client.
 #[test]
 fn a_client_without_a_name() {
     let nameless = |management| {

@@ -28,7 +28,7 @@ impl Tunnel {
     }
 }
 
-/// What the driver does: the other endpoint looks, if this one says that leases moved.
+/// Does the driver's part: the other endpoint looks, if this one reports that leases moved.
 fn tell(from: &mut Pair, to: &mut Pair) -> bool {
     let count = from.server_events.len();
     from.server_events.retain(|event| !matches!(event, Event::LeasesMoved));

@@ -117,13 +117,14 @@ fn who_comes_back_in_time_has_its_addresses_updated() {
     assert!(pair.is_up());
 }
 
-/// The script has not answered for its first connection yet: that one makes room, and the addresses stay the name's.
+/// The script has not answered for its first connection yet: the first connection makes room, and the addresses stay
+/// the name's.
 #[test]
 fn who_comes_back_before_the_answer_has_its_addresses() {
     let mut pair = pair();
     come_again(&mut pair);
     assert_eq!(words(&learned(&pair)[3..]), each("update", " alice"));
-    // The answers for the first connection concern nobody any more.
+    // The answers for the first connection concern no connection any more.
     answer(&mut pair, 0, "");
     assert!(pair.is_up());
     assert_eq!((routes(&pair).len(), learned(&pair).len()), (3, 6));

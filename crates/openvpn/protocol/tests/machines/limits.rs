@@ -47,7 +47,7 @@ impl World {
         World { server: Server::new(server, now, [2; 32]), client, now, events: Vec::new(), connections: 0 }
     }
 
-    /// What the server sends, after its events were noted.
+    /// The server's datagrams, after its events were noted.
     fn answers(&mut self) -> Vec<(Path, Vec<u8>)> {
         let (events, mut answers) = (&mut self.events, Vec::new());
         drive_with(
@@ -181,7 +181,7 @@ const STUMP: &[u8] = &[22];
 /// A TLS record that is none.
 const GARBAGE: &[u8] = &[22, 3, 1, 0, 4, 0xff, 0, 0, 0];
 
-/// What a client of TLS says first.
+/// The first message of a TLS client.
 fn client_hello() -> Vec<u8> {
     let authority = Authority::new();
     let client = client_params(&authority.issue("mallory", ClientAuth), WrapConfig::Plain, Transport::Udp);
@@ -317,7 +317,7 @@ fn peers_that_never_authenticate_have_few_lines_in_the_log() {
     world.events.clear();
     (0..1000).for_each(|port| world.begin(v4(1, port), sid(port.into()), GARBAGE));
     assert_eq!(world.lines().len(), 8, "{:?}", world.lines());
-    // A client's failure from elsewhere is told, and what concerns clients that are in is not limited.
+    // A client's failure from elsewhere is logged, and lines about clients that are in are not limited.
     world.begin(v4(2, 0), sid(2), GARBAGE);
     assert_eq!(world.lines().len(), 9);
     assert!(world.connects(v4(1, 5000), |_| {}));

@@ -186,7 +186,7 @@ fn endure(pair: &mut Pair, end: End, batch: usize, say: &mut dyn FnMut(&mut Pair
             caused.take(sufferer);
             other.clear();
         }
-        // What waits at the malicious end to be sent is its own.
+        // The datagrams that wait at the malicious end are its own cost.
         match end {
             End::Client => std::mem::swap(&mut pair.client, &mut spare.client),
             End::Server => std::mem::swap(&mut pair.server, &mut spare.server),

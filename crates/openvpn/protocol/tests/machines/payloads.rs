@@ -1,5 +1,5 @@
-//! Compression and `fragment`: what each end makes of its file, of the push and of the other's options string, and what the
-//! data planes get.
+//! Compression and `fragment`: the effect of each end's file, of the push and of the other end's options string, and
+//! the parameters of the data planes.
 
 use std::net::SocketAddr;
 
@@ -32,7 +32,7 @@ fn pair(
     Pair::new(client_params, server_params)
 }
 
-/// What the data plane got first.
+/// The first installed session's framing and payloads.
 fn installed(events: &[Event]) -> Option<(Compression, Payloads)> {
     events.iter().find_map(|event| match event {
         Event::Data(DataEvent::Install(install)) => match install.codec.framing {
@@ -202,7 +202,7 @@ fn segments_fit_the_mtu_of_the_path() {
         let (_, segments) = sizes(events);
         assert_eq!(segments, [1396, 1396 - 192, 1396, 1396 - 212]);
     }
-    // What is known of one path says nothing of another.
+    // The MTU of one path changes nothing for another path.
     let Path::Udp { socket, .. } = client else { unreachable!() };
     let path = Path::Udp { socket, remote: SocketAddr::new(elsewhere, 1194) };
     pair.server.handle_notice(pair.now, Notice::Moved { peer: PeerId(0), path });

@@ -1,4 +1,4 @@
-//! What a server has for one client alone: addresses, networks, pushes, and whether it may come in.
+//! The settings of a server for one client alone: addresses, networks, pushes, and whether it may come in.
 
 use std::time::Duration;
 

@@ -76,7 +76,7 @@ fn both_ends_come_up_with_the_same_keys_and_peer_id() {
     }
 }
 
-/// What the events leave of the data plane's peer, and how often it was added.
+/// Whether the events leave the peer in the data plane, and how often it was added.
 fn peer_of(events: &[Event]) -> (bool, usize) {
     let (mut there, mut added) = (false, 0);
     for event in events {

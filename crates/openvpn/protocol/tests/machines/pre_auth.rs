@@ -68,7 +68,8 @@ fn after_a_restart_no_control_channel_begins_by_an_earlier_answer() {
     assert_eq!(peer.server.half_open(), 1);
     peer.server.handle_command(NOW, Command::Restart);
     assert_eq!(peer.server.half_open(), 0);
-    // The same packet, late or repeated by somebody, under the ids that the last control channel used.
+    // The packet from before the restart, late or repeated by an attacker, under the ids that the last
+    // control channel used.
     assert!(matches!(peer.begin(cookie), Err(Rejected::Unexpected(_))));
     assert_eq!(peer.server.half_open(), 0);
     let renewed = peer.reset();
@@ -77,8 +78,8 @@ fn after_a_restart_no_control_channel_begins_by_an_earlier_answer() {
     assert_eq!(peer.server.half_open(), 1);
 }
 
-/// Whose address is forged in resets gets no more answers that are larger than these than `connect-freq-initial`
-/// says; of others there may be more, as they hit nobody harder than who sends the resets could.
+/// An address that is forged in resets gets no more answers that are larger than these than `connect-freq-initial`
+/// allows; of others there may be more, as they hit no address harder than the sender of the resets could.
 #[test]
 fn answers_to_one_address_have_limits() {
     let reset = |payload: usize| {
@@ -149,8 +150,8 @@ fn v2_server(force_cookie: bool) -> (UnauthenticatedPeer, Arc<ServerKey>) {
     (peer, key)
 }
 
-/// What is refused whatever is inside is refused before its wrapping is opened, which is what it costs most: a forged
-/// packet is then called one too many, not a forged one.
+/// A packet that is refused whatever is inside is refused before its wrapping is opened, which is its highest cost: a
+/// forged packet is then called one too many, not a forged one.
 #[test]
 fn what_would_be_refused_anyhow_is_not_opened() {
     let (mut peer, key) = v2_server(false);

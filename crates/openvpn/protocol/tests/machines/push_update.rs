@@ -179,7 +179,7 @@ fn a_clients_addresses_change() {
     assert_eq!(settings(&pair)[1].addresses, expected);
     assert_eq!(addresses(&pair), ["10.8.0.77", "fd00:8::77"]);
     assert_eq!(routed(&pair), ["-10.8.0.2/32", "-fd00:8::1000/128", "+10.8.0.77/32", "+fd00:8::77/128"]);
-    // The same again, and one of them taken away.
+    // The update again, and one of the addresses taken away.
     assert_eq!(update(&mut pair, None, "ifconfig 10.8.0.77 255.255.255.0,-ifconfig-ipv6"), Ok(1));
     assert_eq!(settings(&pair)[2].addresses, expected[..1]);
     assert_eq!(addresses(&pair), ["10.8.0.77"]);

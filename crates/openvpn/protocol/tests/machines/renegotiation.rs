@@ -200,7 +200,7 @@ fn a_client_opens_with_new_keys_before_the_exchange_is_complete() {
     assert_eq!(keys(&pair.client_events), (vec![1], vec![]));
 }
 
-/// What was installed for an exchange that comes to nothing goes with it.
+/// Keys that were installed for an exchange that comes to nothing go with it.
 #[test]
 fn keys_of_an_exchange_that_comes_to_nothing_are_retired() {
     let mut pair = pair(|client, _| client.control.hand_window = HAND_WINDOW * 10);

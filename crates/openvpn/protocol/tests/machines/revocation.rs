@@ -99,7 +99,7 @@ fn who_is_revoked_stops_at_once_and_is_told_until_it_hears() {
         pair.server_events.clear();
         pair.server.handle_reply(now, Reply::RevocationList(revoked));
         assert!(pair.server.peers().is_empty());
-        // The data plane forgets the client before it is told, and what is sent first is lost.
+        // The data plane forgets the client before the client hears of it, and the first packet is lost.
         while let Some(event) = pair.server.poll_event() {
             pair.server_events.push(event);
         }

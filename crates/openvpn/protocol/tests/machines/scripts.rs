@@ -1,4 +1,4 @@
-//! What an end that connects says for its scripts, and what its `tls-verify` decides.
+//! The facts that an end that connects gives its scripts, and the decisions of its `tls-verify`.
 
 use std::sync::Arc;
 

@@ -20,13 +20,13 @@ use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
 use adit_openvpn::{Client, Server, TlsRole};
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 
-/// A client, a server, and somebody who decides what each hears.
+/// A client, a server, and the test between them, which decides which datagrams each gets.
 struct Ends {
     client: Client,
     server: Server,
     now: Instant,
     params: ClientParams,
-    /// What the client was told of its tunnel.
+    /// The client's settings of its tunnel.
     settings: Option<TunnelSettings>,
     /// Clients that went down at the server.
     downs: usize,
@@ -77,7 +77,7 @@ impl Ends {
         Ends::new(client, server)
     }
 
-    /// What the client has to say.
+    /// The client's datagrams.
     fn client_says(&mut self) -> Vec<Vec<u8>> {
         let mut datagrams = Vec::new();
         drive_with(
@@ -92,7 +92,7 @@ impl Ends {
         datagrams
     }
 
-    /// What the server has to say.
+    /// The server's datagrams.
     fn server_says(&mut self) -> Vec<Vec<u8>> {
         let mut datagrams = Vec::new();
         drive_with(
@@ -151,7 +151,7 @@ impl Ends {
         self.third()
     }
 
-    /// The same, when the reset was delivered.
+    /// The third packet, when the reset was delivered.
     fn third(&mut self) -> Vec<u8> {
         assert_eq!(self.server.half_open(), 0, "nothing is kept for a first packet");
         let answer = self.server_says().remove(0);
@@ -339,8 +339,8 @@ fn cve_2026_84732_an_ack_of_what_was_not_sent_is_none() {
     assert!(window.is_empty());
 }
 
-/// Client packets without wrapping, with session ids of nobody here, and their packet id or acknowledgements, from
-/// OpenVPN's tests/unit_tests/openvpn/test_pkt.c.
+/// Client packets without wrapping, with session ids that no peer here has, and their packet id or acknowledgements,
+/// from OpenVPN's tests/unit_tests/openvpn/test_pkt.c.
 const PACKETS_OF_NOBODY: [&[u8]; 4] = [
     // An acknowledgement of 0.
     b"\x28\xae\xb9\xaf\xe1\xf0\x1d\x79\xc8\x01\0\0\0\0\xdd\x85\xdb\x53\x56\x23\xb0\x2e",
@@ -375,7 +375,7 @@ fn packets_of_openvpns_own_tests_begin_no_control_channel() {
     }
 }
 
-// What comes over the control channel.
+// Messages over the control channel.
 
 #[test]
 fn cve_2024_5594_a_message_with_unprintable_bytes_is_dropped_as_a_whole() {
@@ -386,7 +386,7 @@ fn cve_2024_5594_a_message_with_unprintable_bytes_is_dropped_as_a_whole() {
         assert_eq!(messages[1].as_ref().unwrap().as_str(), "PUSH_REQUEST");
         assert_eq!(messages.len(), 2);
     }
-    // What follows a NUL is another message, and never part of the first.
+    // The bytes after a NUL are another message, and never part of the first.
     let messages = split(&mut b"AUTH_FAILED\0,TEMP\0".to_vec());
     assert_eq!(messages[0].as_ref().unwrap().as_str(), "AUTH_FAILED");
 }

@@ -1,5 +1,5 @@
-//! What went wrong in OpenVPN's authentication over the years, and shall not here. Each test fails without
-//! the guard that it names. (CVE-2024-28882 takes a client of bad manners: `src/server/tests.rs`.)
+//! Faults of OpenVPN's authentication over the years, which adit must not have. Each test fails without the
+//! guard that it names. (CVE-2024-28882 takes a client of bad manners: `src/server/tests.rs`.)
 
 use std::time::Duration;
 
@@ -98,8 +98,8 @@ fn a_nul_in_the_subject() {
     }
 }
 
-/// What the names in a certificate and the username hold reaches neither a script nor the log as it is. OpenVPN gives the
-/// same names for control characters (ssl_verify.c `string_mod_remap_name`).
+/// The content of the names in a certificate and of the username reaches neither a script nor the log unchanged.
+/// OpenVPN gives the same names for control characters (ssl_verify.c `string_mod_remap_name`).
 #[test]
 fn names_forge_no_lines() {
     let name = "bob\n\u{1b}[2J alice\u{9b}\u{202e}\u{2028}";

@@ -118,7 +118,7 @@ fn the_next_address_is_tried_at_once_where_one_refuses_datagrams() {
     assert_eq!(alone.tried.last(), Some(&(1, 1)));
 }
 
-/// A refusal that is told late, or of another datagram, does not end a connection.
+/// A refusal that is reported late, or of another datagram, does not end a connection.
 #[test]
 fn a_server_that_was_heard_does_not_refuse() {
     let authority = Authority::new();

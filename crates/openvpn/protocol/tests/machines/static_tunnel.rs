@@ -1,4 +1,4 @@
-//! A tunnel with a static key: who finds whom, who is lost, and when.
+//! A tunnel with a static key: how the ends find each other, and when one is lost.
 
 mod reconfigure;
 mod sessions;
@@ -82,7 +82,7 @@ impl End {
         self.events.extend(std::iter::from_fn(|| self.machine.poll_event()));
     }
 
-    /// What came of it.
+    /// The events of an action.
     fn after(&mut self, act: impl FnOnce(&mut StaticTunnel)) -> Vec<Event> {
         self.events.clear();
         act(&mut self.machine);
@@ -194,7 +194,7 @@ fn loudest(events: &[Event]) -> Option<Severity> {
     events.iter().filter_map(severity).max()
 }
 
-/// What the log is told.
+/// The lines of the log.
 fn told(events: &[Event]) -> String {
     let text = |event: &Event| match event {
         Event::Report(report) => Some(report.text.clone()),
@@ -315,7 +315,7 @@ fn who_connects_seals_at_once_and_tries_again() {
     assert!(!end.is_up());
 }
 
-/// A driver that is told to open a remote again takes its next address.
+/// A driver that has to open a remote again takes its next address.
 #[test]
 fn the_next_address_is_tried_at_once_where_one_refuses_datagrams() {
     let refuses = |end: &mut End, path| {
@@ -343,7 +343,7 @@ fn the_next_address_is_tried_at_once_where_one_refuses_datagrams() {
     assert!(opens(&refuses(&mut end, udp(1))));
 }
 
-/// A refusal that is told late, or of another datagram, ends nothing; nor does one at an end that waits.
+/// A refusal that is reported late, or of another datagram, ends nothing; nor does one at an end that waits.
 #[test]
 fn an_end_that_was_heard_does_not_refuse() {
     let refused = || Command::Closed { path: udp(1), reason: "Connection refused".to_owned() };
@@ -417,7 +417,7 @@ fn unauthenticated_connections_do_not_take_the_peers_place() {
     let events = end.command(at(7), Command::Closed { path: tcp(99), reason: "gone".to_owned() });
     assert_eq!(reached(&events).last(), Some(&tcp(98)));
     assert!(!end.is_up());
-    // As long as nobody was heard, nothing is said aloud.
+    // As long as no peer was heard, nothing is logged above debug.
     let events = end.command(at(8), Command::Closed { path: tcp(98), reason: "gone".to_owned() });
     assert_eq!(loudest(&events), Some(Severity::Debug));
 }

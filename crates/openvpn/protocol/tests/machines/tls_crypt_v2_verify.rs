@@ -46,7 +46,7 @@ fn a_good_key_gets_a_control_channel_and_no_earlier() {
             (Some("metadata_file"), &b"laptop 7"[..])
         );
         assert_eq!(pair.server.half_open(), 0, "no control channel before the answer");
-        // What the client sends again meanwhile asks for nothing more.
+        // Packets that the client repeats meanwhile cause no further script.
         pair.advance(Duration::from_secs(5));
         assert_eq!((asked(&pair, KIND).len(), pair.server.half_open()), (1, 0));
         answer(&mut pair, Ok(0));

@@ -1,4 +1,4 @@
-//! What scripts are told of the connection.
+//! The facts of the connection for scripts.
 
 use super::{Connection, retry};
 use crate::environment::{Environment, place_text};
@@ -8,7 +8,8 @@ use crate::request::{Event, PeerFacts, Request};
 
 /// Why a connection ends, in OpenVPN's words, if nothing else is known.
 pub(super) const TLS_ERROR: &str = "tls-error";
-/// The same for a client that ends and has told its server so (its sig.c, `process_explicit_exit_notification_timer_wakeup`).
+/// The reason of a client that ends and has sent its server the exit notice (its sig.c,
+/// `process_explicit_exit_notification_timer_wakeup`).
 pub(in crate::client) const EXIT_NOTICE: &str = "exit-with-notification";
 
 impl Connection {

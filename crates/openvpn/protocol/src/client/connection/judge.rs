@@ -1,4 +1,5 @@
-//! `tls-verify`: a script judges each of the server's certificates, the authority's first, before the server is told anything.
+//! `tls-verify`: a script judges each of the server's certificates, the authority's first, before the client sends
+//! anything of itself.
 
 use adit_core::Instant;
 use adit_pki::certificate::subject_text;

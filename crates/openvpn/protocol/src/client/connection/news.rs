@@ -1,4 +1,4 @@
-//! What a client tells those who watch it: how far it has come, and what the server says besides settings.
+//! The client's reports to its watchers: how far it has come, and the server's messages besides settings.
 
 use adit_core::Severity;
 

@@ -21,9 +21,9 @@ impl Connection {
         self.params.float && same_socket && !self.channel.heard()
     }
 
-    /// The server's data comes from another address, and `float` says to go after it. What depends on the length of the
-    /// outer headers follows: the MSS of packets inside at once, parts (`fragment`) with the next keys, which are made now, or
-    /// as soon as that is possible, if parts of the present ones are too long there.
+    /// The server's data comes from another address, and `float` says to go after it. Values that depend on the length
+    /// of the outer headers follow: the MSS of packets inside at once, parts (`fragment`) with the next keys, which are
+    /// made now, or as soon as that is possible, if parts of the present ones are too long there.
     pub(super) fn follow(&mut self, now: Instant, events: &mut Outbox) {
         let Some(path) = self.moved_to.take().filter(|path| self.up.is_some() && *path != self.path) else {
             return;
@@ -43,7 +43,7 @@ impl Connection {
         self.tell_peer(events);
     }
 
-    /// What the system knows of the MTU of the path to that address, which may be the server's.
+    /// Takes the MTU of the path to that address, which may be the server's, as the system knows it.
     pub(in crate::client) fn take_path_mtu(&mut self, remote: IpAddr, mtu: Option<u16>, events: &mut Outbox) {
         if self.path.remote().ip().to_canonical() != remote {
             return;
@@ -69,7 +69,7 @@ impl Connection {
         self.max_mss_of(up.settings.mtu, agreement)
     }
 
-    /// The same with that MTU of the tunnel, and what is sealed so.
+    /// The most TCP payload of packets inside, with that MTU of the tunnel and that agreement.
     pub(super) fn max_mss_of(&self, tun_mtu: u16, agreement: &Agreement) -> Option<u16> {
         let path = PathSize { path: self.path, mtu: self.path_mtu };
         max_mss(self.params.data.mssfix, tun_mtu, path, agreement)

@@ -1,4 +1,5 @@
-//! What is due at a time: questions for the push, pings, and the ends that silence, time limits and the file set.
+//! The work that is due at a time: questions for the push, pings, and the ends that silence, time limits and the file
+//! set.
 
 use std::time::Duration;
 
@@ -20,8 +21,8 @@ const PUSH_REQUEST_INTERVAL: Duration = Duration::from_secs(5);
 const EXIT_NOTICE_TIME: Duration = Duration::from_secs(1);
 
 impl Connection {
-    /// Tells the server, as far as it can be told, and ends soon. `commanded`: the client was told to end. True if this is
-    /// what `explicit-exit-notify` asks for.
+    /// Sends the server the exit notice, if the connection can carry it, and ends soon. `commanded`: the client was
+    /// ordered to end. True if this is what `explicit-exit-notify` asks for.
     pub(in crate::client) fn send_exit_notice(
         &mut self,
         now: Instant,
@@ -45,7 +46,7 @@ impl Connection {
         is_asked_for
     }
 
-    /// Whether it was told to end.
+    /// Whether it was ordered to end.
     pub(in crate::client) fn is_exiting(&self) -> bool {
         self.exit_until.is_some()
     }

@@ -1,4 +1,5 @@
-//! What a client is asked while `auth-user-pass-verify` has put its answer off, and who judges what it says.
+//! The questions that a client is asked while `auth-user-pass-verify` has put its answer off, and the judges
+//! of its answers.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::request::{Event, ScriptFile, ScriptOutcome};
 pub(super) const MAX_RESPONSES: u32 = 3;
 
 impl Authentication {
-    /// The script will say later; the client is told what it is to do meanwhile (`auth_pending_file`: seconds,
+    /// The script will answer later; the client is sent the task that it has meanwhile (`auth_pending_file`: seconds,
     /// method, text).
     pub(super) fn put_off(
         &mut self,

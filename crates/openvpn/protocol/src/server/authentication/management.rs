@@ -1,5 +1,5 @@
-//! A program beside the scripts judges clients too (`management-client-auth`): it is told of each key exchange, and
-//! answers when it likes, within the time there is.
+//! A program beside the scripts judges clients too (`management-client-auth`): it gets each key exchange, and answers
+//! when it likes, within the time there is.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::request::{ClientDecision, ClientEvent, ClientStep, Event, PeerSetting
 /// Longest message to a client in bytes (OpenVPN common.h `PUSH_BUNDLE_SIZE`, with the NUL).
 const MAX_MESSAGE: usize = 1023;
 
-/// What the program was asked about a client, and what it said.
+/// The questions to the program about a client, and its answers.
 #[derive(Default)]
 pub(super) struct ManagementAuth {
     /// The number of the latest keys, counted from the client's first.
@@ -30,7 +30,7 @@ pub(super) struct ManagementAuth {
     accepted: bool,
     /// When the latest keys began to be judged.
     since: Instant,
-    /// What it said for the client alone, until that comes in.
+    /// The settings that it granted for the client alone, until the client comes in.
     granted: Option<Box<PeerSettings>>,
 }
 
@@ -68,7 +68,7 @@ impl Authentication {
         self.management.accepted
     }
 
-    /// What the program said for this client alone; once.
+    /// The settings that the program granted for this client alone; once.
     pub(in crate::server) fn granted(&mut self) -> Option<Box<PeerSettings>> {
         self.management.granted.take()
     }
@@ -98,7 +98,7 @@ impl Authentication {
         events.extend([self.client_event(step, env)]);
     }
 
-    /// What those are told who judge tokens too.
+    /// Sets the variables of the login for the judges of tokens.
     pub(super) fn tell_login(&self, env: &mut Environment, token: Option<Option<Verified>>) {
         let Some(tokens) = &self.params.access.tokens else { return };
         let shown = Login { id: self.login_id(), since: 0 }.token(tokens, "", 0);

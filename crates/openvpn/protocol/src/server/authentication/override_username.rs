@@ -9,7 +9,7 @@ use super::Authentication;
 const LONGEST_NAME: usize = 64;
 
 impl Authentication {
-    /// The username by which an exchange is judged in which the client gives that one.
+    /// The username by which an exchange is judged in which the client gives `given`.
     pub(in crate::server) fn username_for<'a>(&'a self, given: &'a str) -> &'a str {
         match &self.replaced {
             Some(replaced) if replaced == given => self.username.as_str(),
@@ -43,7 +43,7 @@ impl Authentication {
         Ok(Some(self.replaced.insert(before).as_str()))
     }
 
-    /// What is pushed beside a token that is not of the username which the client gave.
+    /// The option that is pushed beside a token whose username is not the one that the client gave.
     pub(in crate::server) fn token_username(&self) -> Option<String> {
         self.replaced.as_ref()?;
         Some(format!("auth-token-user {}", Base64::encode_string(self.username.as_bytes())))

@@ -149,7 +149,7 @@ impl Authentication {
         Some(refused(&self.words_for_client(outcome), reason))
     }
 
-    /// What the script wants the client to hear (`auth_failed_reason_file`).
+    /// The script's text for the client (`auth_failed_reason_file`).
     fn words_for_client(&self, outcome: &ScriptOutcome) -> String {
         let words = printable(outcome.files.get(2).map_or(&[][..], Vec::as_slice));
         if words.starts_with("TEMP") && !self.knows_temporary { String::new() } else { words }
@@ -189,7 +189,7 @@ pub(in crate::server) fn is_fault(exit: &Result<i32, String>) -> bool {
     exit.as_ref().map_or(true, |code| SHELL_FAULTS.iter().any(|faults| faults.contains(code)))
 }
 
-/// What the first file says, as soon as it says anything: `1` is yes, `2` not yet, all else no.
+/// The verdict in the first file, as soon as it has one: `1` is yes, `2` not yet, all else no.
 pub(in crate::server) fn deferred_result(outcome: &ScriptOutcome) -> Option<bool> {
     outcome.files.first()?.first().filter(|first| **first != b'2').map(|first| *first == b'1')
 }

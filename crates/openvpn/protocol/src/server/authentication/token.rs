@@ -7,7 +7,7 @@ use super::{AuthRequest, AuthResult, Authentication, refused};
 use crate::auth_token::{self, Login, Verified, is_token};
 
 impl Authentication {
-    /// What its password is worth if it is a token.
+    /// The result of verifying its password, if that is a token.
     pub(super) fn shown_token(&self, request: &AuthRequest<'_>) -> Option<Option<Verified>> {
         let hello = request.hello;
         let tokens = self.params.access.tokens.as_ref().filter(|_| is_token(&hello.password))?;
@@ -38,7 +38,7 @@ impl Authentication {
         self.token.map_or(self.fresh_login, |token| token.id)
     }
 
-    /// What to push to the client that passed, so that it needs its password no more.
+    /// The token to push to the client that passed, so that it needs its password no more.
     pub(in crate::server) fn token(&mut self, now: Instant) -> Option<Zeroizing<String>> {
         let params = self.params.clone();
         let tokens = params.access.tokens.as_ref().filter(|_| params.access.wants_password())?;

@@ -1,4 +1,4 @@
-//! What the server asks of a client: who it is, where it is, how far it has come.
+//! The server's questions about a client: who it is, where it is, how far it has come.
 
 use std::sync::Arc;
 

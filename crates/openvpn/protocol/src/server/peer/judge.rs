@@ -19,7 +19,7 @@ use crate::wire::TlsRole;
 const REFUSAL_TIME: Duration = Duration::from_secs(5);
 
 impl Peer {
-    /// What a program that judges clients said for it alone; once.
+    /// The settings that a program that judges clients granted for it alone; once.
     pub(in crate::server) fn granted(&mut self) -> Option<Box<PeerSettings>> {
         self.authentication.granted()
     }
@@ -113,7 +113,7 @@ impl Peer {
         decision: &ClientDecision,
         events: &mut Outbox,
     ) {
-        // What it says of one that is being sent away changes nothing.
+        // A decision on a client that is being sent away changes nothing.
         if !self.is_refused()
             && let Some(auth_result) = self.authentication.decided(now, key, decision, events)
         {

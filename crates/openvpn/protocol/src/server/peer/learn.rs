@@ -32,7 +32,7 @@ impl Learning {
     }
 }
 
-/// What the script is asked about addresses that a client was given since it is up.
+/// The `learn-address` scripts about addresses that a client was given since it is up.
 #[derive(Default)]
 pub(super) struct LaterAddresses {
     /// Its addresses that are refused until the script has answered.
@@ -41,7 +41,7 @@ pub(super) struct LaterAddresses {
     superseded: BTreeSet<ScriptId>,
 }
 
-/// What the answer of a script means.
+/// The meaning of a script's answer.
 pub(in crate::server) enum Learned {
     /// That was another script.
     NotOurs,

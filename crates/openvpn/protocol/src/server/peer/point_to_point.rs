@@ -57,7 +57,7 @@ impl Peer {
         }
     }
 
-    /// Tells the other end that this one stops, if it shall be told.
+    /// Sends the other end the exit notice, if it shall get one.
     pub(in crate::server) fn send_exit_notice(&mut self, now: Instant, events: &mut Outbox) {
         let (Some(up), Some(point)) = (&self.up, &self.params.point_to_point) else { return };
         if !point.exit_notify {

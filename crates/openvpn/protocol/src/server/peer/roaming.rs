@@ -25,9 +25,9 @@ impl Peer {
         due
     }
 
-    /// It is up and has another address, to which the data plane sends from now on. What depends on the length of the outer
-    /// headers follows: the MSS of packets inside at once, parts (`fragment`) with the next keys, which are made now, or as soon
-    /// as that is possible, if parts of the present ones are too long there.
+    /// It is up and has another address, to which the data plane sends from now on. Values that depend on the length of
+    /// the outer headers follow: the MSS of packets inside at once, parts (`fragment`) with the next keys, which are
+    /// made now, or as soon as that is possible, if parts of the present ones are too long there.
     pub(in crate::server) fn move_to(&mut self, now: Instant, path: Path, events: &mut Outbox) {
         let before = self.max_mss();
         if path.remote().ip() != self.path.remote().ip() {
@@ -41,7 +41,7 @@ impl Peer {
         }
     }
 
-    /// What the system knows of the MTU of the path to that address, which may be its own.
+    /// Takes the MTU of the path to that address, which may be its own, as the system knows it.
     pub(in crate::server) fn take_path_mtu(&mut self, remote: IpAddr, mtu: Option<u16>, events: &mut Outbox) {
         if self.path.remote().ip().to_canonical() != remote {
             return;
@@ -63,7 +63,7 @@ impl Peer {
         self.max_mss_of(self.data_keys.agreement()?)
     }
 
-    /// The same if they are sealed so.
+    /// The most TCP payload of packets inside, if they are sealed by that agreement.
     pub(super) fn max_mss_of(&self, agreement: &Agreement) -> Option<u16> {
         let (data, path) = (&self.params.data, PathSize { path: self.path, mtu: self.path_mtu });
         max_mss(data.mssfix, data.tun_mtu, path, agreement)

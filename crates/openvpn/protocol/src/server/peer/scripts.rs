@@ -1,4 +1,4 @@
-//! What scripts are told of an authenticated client, and what they answer: `client-connect`, `client-disconnect`.
+//! The facts of an authenticated client for scripts, and the scripts' answers: `client-connect`, `client-disconnect`.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::request::{
 use crate::server::connect::{Connected, Connecting};
 
 impl Peer {
-    /// What scripts are told of the client once it is authenticated.
+    /// The facts of the client for scripts, once it is authenticated.
     pub(super) fn environment(&self) -> Environment {
         let mut env = Environment::new(&self.params.access.env);
         self.describe(&mut env);
@@ -64,7 +64,7 @@ impl Peer {
         self.wait_for_settings(now);
     }
 
-    /// What `client-connect` says.
+    /// Takes the answer of `client-connect`.
     pub(in crate::server) fn client_connected(
         &mut self,
         id: ScriptId,
@@ -90,7 +90,7 @@ impl Peer {
         }
     }
 
-    /// What there is to say of a client that was in.
+    /// The facts of a client that was in.
     fn last_environment(&self, now: Instant, up: &Up) -> Environment {
         let mut env = self.environment();
         env.lease(&self.params, &up.lease, up.since);
@@ -108,7 +108,7 @@ impl Peer {
         env.lease(&self.params, &up.lease, up.since);
         let own = up.lease.addresses();
         let is_own = |network: &IpNet| own.iter().any(|address| IpNet::from(*address) == *network);
-        // As in OpenVPN: of one that its token let in, no addresses are told, nor its end.
+        // As in OpenVPN, the program gets no addresses of a client that its token let in, nor its end.
         let networks = up.lease.networks().into_iter().filter(|_| self.authentication.has_asked_program());
         let networks = networks.map(|network| (network, is_own(&network))).collect();
         events.push_back(self.authentication.client_event(ClientStep::Established { networks }, env));

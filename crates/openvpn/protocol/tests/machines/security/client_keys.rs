@@ -42,7 +42,7 @@ fn cve_2025_2704_a_client_key_that_comes_again_is_taken_off_unread() {
     for datagram in retransmitted {
         ends.tell_server(&datagram).unwrap();
     }
-    // What was lost above is sent again.
+    // The packets that were lost are sent again.
     for _ in 0..20 {
         ends.run();
         ends.now += seconds(1);

@@ -19,7 +19,7 @@ fn cve_2023_46850_and_2026_40215_a_control_channel_that_was_replaced_sends_nothi
     let unanswered = ends.server_says();
     assert_eq!(unanswered[0][0], Header { opcode: Opcode::SoftReset, key_id: 1 }.to_byte());
     let old = sid_of(&unanswered[0]);
-    // The same client, on the same port, without a memory.
+    // The client again, on the same port, with no state.
     ends.client = Client::new(ends.params.clone(), ends.now, [3; 32]);
     for _ in 0..40 {
         // Whenever the client says something, the old control channel would repeat itself.
