@@ -31,7 +31,7 @@ fn nonce(packet_id: [u8; PACKET_ID], iv: [u8; 8]) -> [u8; NONCE_LEN] {
     nonce
 }
 
-/// What stands in front of all we send in a session.
+/// The header in front of all datagrams that we send in a session.
 pub(super) struct Header {
     bytes: [u8; V2_HEADER],
     /// How many of `bytes` are sent.
@@ -100,7 +100,8 @@ impl Sealer {
         Some(())
     }
 
-    /// Seals a payload that lies elsewhere. `None` as above.
+    /// Seals a payload that lies elsewhere. `None` if the datagram has not the length that `layout` gave, or
+    /// the AEAD refuses.
     #[inline]
     fn seal_from(&self, counter: u64, payload: &[u8], datagram: &mut [u8]) -> Option<()> {
         let (nonce, aad, tag, body) = self.prepare(counter, datagram)?;

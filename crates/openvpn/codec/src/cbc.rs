@@ -24,7 +24,7 @@ use crate::compression;
 /// A packet id with its time.
 const LONG_PACKET_ID: usize = 8;
 
-/// What is in front of the payload, besides HMAC and IV.
+/// The fields in front of the payload, besides HMAC and IV.
 #[derive(Clone, Copy)]
 pub(super) enum Form {
     /// A header, and a short packet id.
@@ -228,7 +228,7 @@ impl Decode for Opener {
     }
 }
 
-/// The same under a static key.
+/// The opener under a static key.
 pub(super) struct StaticOpener(pub(super) Opener);
 
 impl Decode for StaticOpener {

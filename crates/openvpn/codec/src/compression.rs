@@ -13,7 +13,7 @@ const NOT_COMPRESSED_SWAP: u8 = 0xfb;
 const V2_INDICATOR: u8 = 0x50;
 const V2_UNCOMPRESSED: u8 = 0x00;
 const V2_LZ4: u8 = 0x01;
-/// What OpenVPN 2 writes in place of [`V2_UNCOMPRESSED`].
+/// The byte that OpenVPN 2 writes in place of [`V2_UNCOMPRESSED`].
 const V2_UNCOMPRESSED_ALIAS: u8 = 0x0a;
 
 /// Bytes before and after a payload that starts with `first`.
@@ -85,8 +85,8 @@ pub(super) enum Algorithm {
     Lz4,
 }
 
-/// What is compressed in a framed payload, of the kind that goes with the framing. `None`: it is not compressed, or in a
-/// way that [`unframe`] has a reason to drop for.
+/// The compressed part of a framed payload, of the kind that goes with the framing. `None`: it is not compressed, or in
+/// a way that [`unframe`] has a reason to drop for.
 pub(super) fn compressed(
     compression: Compression,
     datagram: &mut [u8],

@@ -24,7 +24,7 @@ use crate::compression;
 
 /// Epoch and counter.
 const PACKET_ID: usize = 8;
-/// What is in front of the ciphertext.
+/// Bytes in front of the ciphertext.
 const FRONT: usize = V2_HEADER + PACKET_ID;
 /// Bits of the counter.
 const COUNTER_BITS: u32 = 48;
@@ -121,7 +121,7 @@ impl Sealer {
         if self.compression == Compression::None {
             return self.key.aead.seal_from(nonce, front, payload, body, tag).ok();
         }
-        // What surrounds the payload must be sealed with it: that is done in place.
+        // The bytes around the payload must be sealed with it: that is done in place.
         let start = at.checked_sub(FRONT)?;
         body.get_mut(start..start.checked_add(payload.len())?)?.copy_from_slice(payload);
         compression::frame(self.compression, body, payload.len())?;

@@ -3,9 +3,9 @@
 //! A session's codec is wrapped in another one, as with selectors: the codec inside seals and opens what the wrapper makes
 //! of payloads and takes apart again. A session without these options is not wrapped, and pays nothing.
 //!
-//! Inside the encryption there is, if the session has parts, the header of a part (4 bytes). Behind it there is the payload,
-//! or a part of it, in the framing of compression: a payload is compressed before it is cut, and put together before it is
-//! decompressed. What we send is never compressed.
+//! Inside the encryption there is, if the session has parts, the header of a part (4 bytes). Behind it there is the
+//! payload, or a part of it, in the framing of compression: a payload is compressed before it is cut, and put together
+//! before it is decompressed. Payloads that we send are never compressed.
 
 mod decompress;
 mod fragment;

@@ -52,7 +52,7 @@ fn framing(header: DataHeader, key_id: u8) -> DataFraming {
 
 fn sealed(sealer: &Sealer, counter: u64, payload: &[u8]) -> Vec<u8> {
     let layout = sealer.layout(payload.first().copied(), payload.len());
-    // What lay in the buffer before must not matter.
+    // The earlier content of the buffer must not matter.
     let mut datagram = vec![0x50; layout.datagram];
     let place = layout.payload..layout.payload + payload.len();
     datagram[place.clone()].copy_from_slice(payload);

@@ -24,7 +24,7 @@ pub(super) struct Epoch {
     secret: Zeroizing<[u8; SECRET_LEN]>,
 }
 
-/// What packets of an epoch are sealed with.
+/// The key and the cipher that seal the packets of an epoch.
 pub(super) struct EpochKey {
     pub(super) number: u16,
     pub(super) aead: Box<dyn Aead>,
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(out, expected);
     }
 
-    /// The same file, `epoch_test_derive_data_key`.
+    /// The vector of `epoch_test_derive_data_key`, from the same file of OpenVPN.
     #[test]
     fn openvpn_data_key_vector() {
         let mut secret = Zeroizing::new([0; SECRET_LEN]);

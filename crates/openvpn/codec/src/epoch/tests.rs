@@ -20,7 +20,7 @@ fn key(byte: u8) -> DirectionKey {
     DirectionKey::aead(secret, [0; 8])
 }
 
-/// What became of a datagram.
+/// The fate of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Newest,
@@ -155,7 +155,7 @@ fn a_jump_over_exactly_all_coming_epochs() {
     assert_eq!(east.open(west.seal_in(too_far)), Fate::Dropped(DropReason::NoSession));
 }
 
-/// Keys of coming epochs are made when a packet names one, and once, whoever sends it.
+/// Keys of coming epochs are made when a packet names one, and once, whether the packet is genuine or forged.
 #[test]
 fn keys_of_coming_epochs_are_made_once() {
     let (mut east, mut west) = pair();

@@ -63,7 +63,7 @@ mod tests {
     use super::super::tests::vectors::{self, Vector};
     use super::*;
 
-    /// What comes out of these bytes, with room for that many.
+    /// The result of unframing these bytes, with room for so many.
     fn unframed(compression: Compression, framed: &[u8], longest: usize) -> Result<Vec<u8>, DropReason> {
         let mut unframing = Unframing::new(compression, Some(longest));
         let mut bytes = framed.to_vec();

@@ -14,7 +14,7 @@ const PLACES: usize = 16;
 /// How long a payload waits for its next part (OpenVPN fragment.h, `FRAG_TTL_SEC`).
 const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a datagram held.
+/// The content of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// A whole payload, behind the header.
@@ -193,7 +193,7 @@ mod tests {
             .collect()
     }
 
-    /// What came of parts: the payloads that were complete.
+    /// The payloads that these parts completed.
     fn take_all(
         reassembly: &mut Reassembly,
         parts: impl IntoIterator<Item = ([u8; HEADER], Vec<u8>)>,
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(found, [Err(DropReason::Incomplete)], "only the last part is there now");
         reassembly.tick(at(19));
         assert_eq!(take_all(&mut reassembly, parts(9, 5).drain(..1)), [Ok(payload(1200, 5))]);
-        // What comes late does not end what came later.
+        // A late part does not end a payload that came later.
         let mut late = parts(20, 6);
         assert!(take_all(&mut reassembly, parts(20 + PLACES as u8, 7).drain(..1)).is_empty());
         assert_eq!(take_all(&mut reassembly, late.drain(..1)), [Err(DropReason::Incomplete)]);

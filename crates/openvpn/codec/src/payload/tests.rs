@@ -40,7 +40,7 @@ fn codec(framing: Framing, cipher: Cipher, (seal, open): (u8, u8), payloads: Pay
     session_with(aws_lc, &codec).expect("the keys fit")
 }
 
-/// An end with one peer; two of them understand each other if one has the other's keys.
+/// An end with one peer; two ends understand each other if each has the keys of the peer.
 fn end(framing: Framing, cipher: Cipher, keys: (u8, u8), payloads: Payloads) -> End {
     let (mut end, key_id) = match framing {
         Framing::StaticKey(_) => (End::new(testing::all_data(), false), 0),
@@ -186,7 +186,7 @@ fn what_a_peer_compresses_is_decompressed_if_asked_for() {
         assert!(east.receive(udp(9), &damaged, damaged.len()).packets.is_empty());
         assert_eq!(east.dropped_in(DropReason::Decompression), 1, "{compression:?}");
 
-        // What comes out is longer than a packet may be.
+        // The decompressed packet is longer than a packet may be.
         let (mut raw, mut east) = raw_and(compression, Payloads { longest: 1427, ..DECOMPRESSES });
         let sealed = send_raw(&mut raw, &framed);
         assert!(east.receive(udp(9), &sealed, sealed.len()).packets.is_empty());
@@ -307,7 +307,7 @@ fn selectors_judge_what_was_decompressed() {
     assert_eq!(east.dropped_in(DropReason::NotSelected), 1);
 }
 
-/// What decompresses to much more than it is cannot fill the memory.
+/// Packets that decompress to much more than their own length cannot fill the memory.
 #[test]
 fn a_batch_of_decompressed_packets_is_bounded() {
     let large = Payloads { longest: u16::MAX, ..DECOMPRESSES };
@@ -325,7 +325,8 @@ fn a_batch_of_decompressed_packets_is_bounded() {
 }
 
 proptest! {
-    /// What is complete comes out as it was sent, and nothing else does, whatever is lost and whatever comes a few datagrams late.
+    /// A payload that is complete comes out as it was sent, and nothing else does, whatever is lost and whatever comes
+    /// a few datagrams late.
     #[test]
     fn parts_that_are_lost_or_late_mix_nothing(
         lens in proptest::collection::vec(1usize..1400, 1..40),

@@ -1,4 +1,4 @@
-//! What goes through batches of an AEAD is what goes through it one by one.
+//! Batches of an AEAD give the results that single calls give.
 
 use std::sync::Arc;
 

@@ -109,7 +109,7 @@ fn epochs_that_run_out_ask_for_new_keys() {
     }
 }
 
-/// What a key bears is never exceeded, whoever renews it or not.
+/// The limit of a key is never exceeded, whether the key is renewed or not.
 #[test]
 fn nothing_is_sealed_beyond_what_a_key_bears() {
     let max = (1u64 << 36) - 1;

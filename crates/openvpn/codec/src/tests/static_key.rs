@@ -91,7 +91,7 @@ fn what_is_thrown_back_is_refused() {
     let sealed = west.send_one(&packet);
     let arrived = west.receive(udp(77), &sealed, sealed.len());
     assert!(arrived.packets.is_empty() && arrived.notices.is_empty());
-    // The same after a new start within one run.
+    // The datagram is refused after a new start within one run, too.
     begin(&mut west, TODAY + 100, (1, 1, 0x10));
     assert!(west.receive(udp(77), &sealed, sealed.len()).packets.is_empty());
     assert_eq!(west.dropped_in(DropReason::Replay), 2);

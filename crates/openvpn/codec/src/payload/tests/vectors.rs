@@ -1,5 +1,5 @@
-//! What liblzo 2.10 (`lzo1x_1_15_compress`) and liblz4 1.9.4 (`LZ4_compress_default`), the functions that OpenVPN 2.6
-//! compresses with, make of some texts.
+//! The outputs of liblzo 2.10 (`lzo1x_1_15_compress`) and liblz4 1.9.4 (`LZ4_compress_default`), the functions that
+//! OpenVPN 2.6 compresses with, for some texts.
 
 pub(crate) struct Vector {
     pub(crate) plain: Vec<u8>,
