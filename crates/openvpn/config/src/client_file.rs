@@ -19,7 +19,7 @@ const MAX_USERNAME: usize = 128;
 
 type Handler = fn(&mut PeerSettings, &Args<'_>) -> Result<Option<String>, String>;
 
-/// What may stand in a client's file. A handler gives a doubt, if it has one.
+/// The directives that may stand in a client's file. A handler gives a doubt, if it has one.
 const PER_CLIENT: &[(&str, Handler)] = &[
     ("ifconfig-push", ifconfig_push),
     ("ifconfig-ipv6-push", ifconfig_ipv6_push),

@@ -5,7 +5,7 @@ use adit_core::configuration::words::MAX_LINE;
 
 use super::directives::suggest::shown;
 
-/// What a problem on the command line has in the place of a file's name. Its line is the number of the option.
+/// The name of the command line in a problem, in the place of a file's name. Its line is the number of the option.
 pub const COMMAND_LINE: &str = "[CMD-LINE]";
 
 /// Most arguments of an option (OpenVPN's `MAX_PARMS` of 16 has its name among them).
@@ -166,7 +166,8 @@ mod tests {
         assert_eq!(text("push", "a \"b\" \\ #c").unwrap(), "push \"a \\\"b\\\" \\\\ #c\"\n");
     }
 
-    /// What network-manager-openvpn calls (src/nm-openvpn-service.c, `nm_openvpn_start_openvpn_binary`).
+    /// The command line that network-manager-openvpn calls (src/nm-openvpn-service.c,
+    /// `nm_openvpn_start_openvpn_binary`).
     #[test]
     fn networkmanagers_command_line_is_taken() {
         let words = "--remote vpn.example 1194 udp --explicit-exit-notify --remote vpn.example 443 tcp-client \

@@ -53,7 +53,7 @@ pub(crate) enum Action {
     PerClient,
 }
 
-/// What a handler did.
+/// The effect of a handler.
 pub(crate) struct Effect {
     pub(crate) kind: Kind,
     pub(crate) reason: String,
@@ -82,7 +82,7 @@ pub(crate) fn skip(reason: impl Into<String>) -> Result<Effect, String> {
 }
 
 impl Directive {
-    /// What becomes of it at its most usual.
+    /// The usual kind of its disposition.
     pub fn kind(&self) -> Kind {
         match self.action {
             Action::Use(_) | Action::PerClient => Kind::Used,

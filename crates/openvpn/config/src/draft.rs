@@ -112,7 +112,7 @@ impl DeviceDraft {
     }
 }
 
-/// What can differ from one `<connection>` to the next.
+/// The settings that can differ from one `<connection>` to the next.
 #[derive(Clone, Default)]
 pub(crate) struct Scope {
     pub(crate) proto: Option<(Transport, Family)>,
@@ -143,7 +143,7 @@ pub(crate) struct ProxyDraft {
     pub(crate) at: At,
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// It is an HTTP proxy, which may be told so who we are.
+    /// It is an HTTP proxy, and these kinds of authentication are allowed.
     pub(crate) http: Option<HttpAuthentication>,
     pub(crate) credentials: Option<UserPass>,
 }
@@ -191,7 +191,7 @@ pub(crate) struct TlsDraft {
     pub(crate) ciphers: Vec<TlsName>,
     pub(crate) suites: Vec<TlsName>,
     pub(crate) groups: Vec<TlsName>,
-    /// What `remote-cert-tls` or `remote-cert-eku` demands: a server's certificate, or a client's.
+    /// The certificate that `remote-cert-tls` or `remote-cert-eku` demands: a server's, or a client's.
     pub(crate) wants_server: Option<(bool, At)>,
     pub(crate) peer: PeerCheck,
     pub(crate) cert_profile: CertProfile,

@@ -53,12 +53,12 @@ pub type Loader<'a> = &'a dyn Fn(&Path) -> Result<Vec<u8>, String>;
 /// contents in one.
 pub const HASHED_FILES: &str = "*";
 
-/// What [`parse`] gives.
+/// The result of [`parse`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
     /// The configuration.
     pub config: Config,
-    /// What became of each directive, in the order of the file.
+    /// The result of each directive, in the order of the file.
     pub report: Vec<Disposition>,
     /// Points that do not stop the tunnel but that its owner should know.
     pub warnings: Vec<Problem>,

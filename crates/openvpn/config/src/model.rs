@@ -41,7 +41,7 @@ pub struct Config {
     /// The key that takes the place of TLS (`secret`). The role is then a client that does not pull, or the listening end
     /// of a point-to-point tunnel.
     pub secret: Option<SharedSecret>,
-    /// What wraps control datagrams.
+    /// The wrapping of control datagrams.
     pub wrap: Wrap,
     /// The data channel.
     pub data: DataChannel,
@@ -101,7 +101,7 @@ pub enum Role {
     PointToPoint(Box<PointToPointConfig>),
 }
 
-/// What belongs to the listening end of a point-to-point tunnel only.
+/// The settings of the listening end of a point-to-point tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PointToPointConfig {
     /// Where to listen; at least one.

@@ -76,7 +76,7 @@ impl Parser<'_> {
         let is_utf8 = std::str::from_utf8(text).is_ok();
         let text = Zeroizing::new(String::from_utf8_lossy(text).into_owned());
         for entry in lex(file, &text, 1, &mut self.problems) {
-            // What stands in comments, and around certificates, may be anything.
+            // Comments, and the text around certificates, may hold any bytes.
             if let Some(line) = (!is_utf8).then(|| entry.garbled_line()).flatten() {
                 let text = "this is not UTF-8 text; save the file as UTF-8".into();
                 self.problems.push(Problem { file: file.to_string(), line: Some(line), text });

@@ -122,8 +122,9 @@ fn with_variables(scripts: TunnelScripts, draft: &Draft, role: &Option<Role>) ->
     TunnelScripts { env, ..scripts }
 }
 
-/// What becomes of what the peer compressed, as in OpenVPN since 2.6 (comp.c, `check_compression_settings_valid`), but that
-/// what nothing asks for is no reason for a client to end: a server that pushes an algorithm may use none.
+/// The handling of packets that the peer compressed, as in OpenVPN since 2.6 (comp.c,
+/// `check_compression_settings_valid`), but compression that no directive asks for is no reason for a client to end: a
+/// server that pushes an algorithm may use none.
 fn decompression(draft: &DataDraft, parser: &mut Parser<'_>) -> Decompression {
     match (&draft.allow_compression, &draft.algorithm) {
         (Some((false, denied)), Some(named)) => {

@@ -26,11 +26,11 @@ pub enum Filter {
     Substrings {
         /// The attribute.
         attribute: String,
-        /// What the value begins with.
+        /// The text with which the value begins.
         first: Option<Vec<u8>>,
-        /// What it has in between.
+        /// The texts between its beginning and its end, in this order.
         between: Vec<Vec<u8>>,
-        /// What it ends with.
+        /// The text with which it ends.
         last: Option<Vec<u8>>,
     },
     /// A value matches by a rule.

@@ -13,10 +13,10 @@ use crate::Secret;
 /// How long each step may take where the file does not say.
 const USUAL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What [`parse`] gives.
+/// The result of [`parse`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
-    /// What the file says.
+    /// The file's content.
     pub config: AuthLdap,
     /// Points that stop nothing but that its owner should know.
     pub warnings: Vec<Problem>,
@@ -117,7 +117,7 @@ impl Reader<'_> {
         let mut open: Vec<usize> = Vec::new();
         for (number, line) in (1_u32..).zip(text.lines()) {
             let line = line.trim();
-            // What is wrong is shown on terminals.
+            // The problem's text is shown on terminals.
             if let Some(odd) = line.chars().find(|c| is_unprintable(*c) && *c != '\t') {
                 let text = format!("the line holds the character U+{:04X}; remove it", u32::from(odd));
                 self.problem(Some(number), text);
@@ -379,7 +379,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What was not taken is unknown.
+    /// Settings that were not taken are unknown.
     fn rest(&mut self, section: Section) {
         for setting in section.settings {
             let text = match setting.key.to_ascii_lowercase().as_str() {

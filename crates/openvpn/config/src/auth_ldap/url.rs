@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use super::hex_pair;
 
-/// The URL of a directory's server, or of an entry there (RFC 4516). What follows `?` is passed over.
+/// The URL of a directory's server, or of an entry there (RFC 4516). The part after `?` is passed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LdapUrl {
     /// The server.

@@ -41,7 +41,7 @@ impl<'a> Args<'a> {
         self.opt(index).ok_or_else(|| self.usage())
     }
 
-    /// What the directive takes, as an error.
+    /// The arguments that the directive takes, as an error.
     pub(crate) fn usage(&self) -> String {
         self.directive.takes()
     }
@@ -108,7 +108,7 @@ impl<'a> Args<'a> {
         self.parsed(index, "an IPv6 network such as fd00::/64")
     }
 
-    /// The same; without a prefix length it is a /64 (OpenVPN socket.c `get_addr_generic`).
+    /// An IPv6 network; without a prefix length it is a /64 (OpenVPN socket.c `get_addr_generic`).
     pub(crate) fn ipv6_net_or_64(&self, index: usize) -> Result<Ipv6Net, String> {
         let found = self.get(index)?;
         ipv6_network(found).ok_or_else(|| self.bad(found, "an IPv6 network such as fd00::/64"))

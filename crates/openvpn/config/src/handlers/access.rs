@@ -138,7 +138,7 @@ pub(crate) fn setenv(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
-/// What the whole file must say for its scripts and passwords to work.
+/// Checks that the file has all directives that its scripts and passwords need to work.
 pub(crate) fn check(draft: &Draft, problems: &mut Vec<Problem>) {
     let level = draft.script_security.unwrap_or(1);
     for (at, needed) in draft.access_at.iter().filter(|(_, needed)| level < *needed) {

@@ -12,7 +12,7 @@ use crate::model::UserPass;
 
 type Done = Result<Effect, String>;
 
-/// What older tools write beside an inline block.
+/// The word that older tools write beside an inline block.
 const BLOCK_FOLLOWS: &str = "[inline]";
 
 pub(crate) fn user_pass(draft: &mut Draft, args: &Args<'_>) -> Done {

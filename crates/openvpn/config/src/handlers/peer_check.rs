@@ -1,4 +1,4 @@
-//! What the peer's certificate must show: the directives, their values, and how they print.
+//! The requirements on the peer's certificate: the directives, their values, and how they print.
 
 use adit_pki::object_names::oid_of;
 use adit_pki::{NameCheck, NameField};
@@ -10,7 +10,7 @@ use crate::print::Out;
 
 type Done = Result<Effect, String>;
 
-/// What the peer's certificate must show beyond its signature.
+/// The requirements on the peer's certificate beyond its signature.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerCheck {
     /// Its key usage extensions must be there and name the role of the other side (`remote-cert-tls`).
@@ -27,7 +27,7 @@ pub struct PeerCheck {
     pub issuer_fingerprints: Vec<Vec<u8>>,
     /// Its name (`verify-x509-name`).
     pub name: Option<NameCheck>,
-    /// What of it is its name (`x509-username-field`); empty for the common name.
+    /// The fields of it that are its name (`x509-username-field`); empty for the common name.
     pub name_fields: Vec<NameField>,
 }
 

@@ -1,4 +1,5 @@
-//! `plugin`: no module is loaded. What the two do that judge passwords, programs of adit's own do.
+//! `plugin`: no module is loaded. In place of the two modules that judge passwords, adit has programs of its
+//! own.
 
 use crate::directives::args::Args;
 use crate::directives::{Effect, done, done_with_doubt};
@@ -34,7 +35,7 @@ pub(crate) fn plugin(draft: &mut Draft, args: &Args<'_>) -> Done {
     ))
 }
 
-/// What follows the module's name. A single argument is split into words, as in OpenVPN (options.c,
+/// The words after the module's name. A single argument is split into words, as in OpenVPN (options.c,
 /// `make_extended_arg_array`).
 fn words(args: &Args<'_>) -> Result<Vec<String>, String> {
     match args.all() {

@@ -84,8 +84,8 @@ pub(crate) fn tmp_dir(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
-/// What SIGUSR1, a lost connection and a failed attempt do. OpenVPN may read its file again then; adit does that on SIGHUP
-/// alone, as it can be told to at any time.
+/// The effect of SIGUSR1, of a lost connection and of a failed attempt. OpenVPN may read its file again then; adit does
+/// that on SIGHUP alone, which can be sent to it at any time.
 pub(crate) fn remap_usr1(draft: &mut Draft, args: &Args<'_>) -> Done {
     let ends = args.choice(0, &[("SIGHUP", false), ("SIGTERM", true)])?;
     draft.client.ends_when_lost = ends.then(|| args.entry.at.clone());

@@ -7,7 +7,7 @@ use crate::draft::Draft;
 use crate::lexer::{At, Entry, split};
 use crate::parser::check_form;
 
-/// What clients take by push (the options that OpenVPN's `pull_permission_mask` lets through).
+/// The options that clients take by push (those that OpenVPN's `pull_permission_mask` lets through).
 const PUSHABLE: &[&str] = &[
     "route",
     "route-ipv6",
@@ -70,8 +70,8 @@ const PUSHABLE: &[&str] = &[
     "client",
 ];
 
-/// What is doubtful about a pushed option, if anything. Clients ignore what they do not understand, so this is
-/// no error.
+/// The doubtful point of a pushed option, if there is one. Clients ignore what they do not understand, so this is no
+/// error.
 pub(crate) fn doubt(option: &str, at: &At) -> Option<String> {
     let mut words = match split(option) {
         Ok(words) => words,

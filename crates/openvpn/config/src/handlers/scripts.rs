@@ -25,7 +25,7 @@ pub fn sets_name_servers(program: &str) -> bool {
     SET_NAME_SERVERS.contains(&file)
 }
 
-/// What is read before the whole file is known.
+/// The scripts' directives, as they are read before the whole file is known.
 #[derive(Default)]
 pub(crate) struct ScriptsDraft {
     pub(crate) scripts: TunnelScripts,

@@ -16,7 +16,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 type Done = Result<Effect, String>;
 
-/// What older tools write beside an inline block: `ca [inline]`.
+/// The word that older tools write beside an inline block: `ca [inline]`.
 const BLOCK_FOLLOWS: &str = "[inline]";
 
 fn material(slot: &mut Option<Material>, args: &Args<'_>) -> Done {
@@ -216,7 +216,7 @@ const CLASSES: &[&str] = &[
     "FIPS",
 ];
 
-/// What a list of names comes to.
+/// The result of reading a list of names.
 #[derive(Default)]
 struct Names {
     /// Those that adit has, each once.
@@ -228,7 +228,8 @@ struct Names {
 }
 
 impl Names {
-    /// What OpenSSL's lists hold besides names (`!aNULL`, `@SECLEVEL=1`) only takes away what adit never had.
+    /// Reads a list of names. The items of OpenSSL's lists besides names (`!aNULL`, `@SECLEVEL=1`) only take
+    /// away names that adit never had.
     fn of(list: &[String], table: &'static [(u16, &str, &str)]) -> Self {
         let mut names = Names::default();
         for item in list.iter().filter(|item| !item.starts_with(['!', '@', '-'])) {

@@ -1,4 +1,4 @@
-//! What judges passwords in the place of OpenVPN's plugins.
+//! The judges of passwords in the place of OpenVPN's plugins.
 
 use std::path::PathBuf;
 
@@ -9,8 +9,8 @@ pub enum PasswordBackEnd {
     Pam {
         /// The name of the service: that of a file in `/etc/pam.d`.
         service: String,
-        /// What a question begins with, and its answer. In an answer `USERNAME`, `PASSWORD`, `COMMONNAME` and `OTP` stand for
-        /// what they say.
+        /// The beginning of each question, and its answer. In an answer `USERNAME`, `PASSWORD`, `COMMONNAME` and `OTP`
+        /// stand for these values.
         answers: Vec<(String, String)>,
     },
     /// An LDAP directory, as `openvpn-auth-ldap` asks it.

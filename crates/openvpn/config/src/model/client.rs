@@ -1,4 +1,4 @@
-//! What belongs to a client only.
+//! The settings of a client.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use adit_openvpn::params::{AuthRetry, PullFilter, StaticChallenge};
 use super::{Family, Proxy, StaticIpv4};
 use crate::Secret;
 
-/// What belongs to a client only.
+/// The settings of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// Whom to try, in this order; at least one.
+    /// The servers to try, in this order; at least one.
     pub remotes: Vec<Remote>,
     /// Start with a random remote (`remote-random`).
     pub remote_random: bool,
@@ -84,7 +84,7 @@ pub struct RedirectGateway {
 pub struct UserAuth {
     /// Where they come from.
     pub source: UserPass,
-    /// What to do when the server refuses them (`auth-retry`).
+    /// The reaction to the server's refusal of them (`auth-retry`).
     pub retry: AuthRetry,
     /// Forget them once they were used (`auth-nocache`).
     pub nocache: bool,
@@ -100,7 +100,7 @@ pub enum UserPass {
     /// From a file: the username on its first line, the password on its second; without a second line the
     /// password is asked for.
     File(PathBuf),
-    /// The same within the configuration.
+    /// A username and a password within the configuration.
     Inline(Secret),
 }
 

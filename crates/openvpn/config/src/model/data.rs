@@ -19,7 +19,7 @@ pub struct DataChannel {
     pub auth: Digest,
     /// The compression framing that the file asks for.
     pub compression: Compression,
-    /// What becomes of what the peer compressed.
+    /// The handling of packets that the peer compressed.
     pub decompression: Decompression,
     /// `fragment`, over UDP alone.
     pub fragment: Option<Fragment>,
@@ -36,7 +36,7 @@ pub struct DataChannel {
     pub mssfix: MssFix,
 }
 
-/// What becomes of packets that the peer compressed (`comp-lzo`, `compress`, `allow-compression`).
+/// The handling of packets that the peer compressed (`comp-lzo`, `compress`, `allow-compression`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Decompression {
     /// They are dropped: nothing in the file asks for them.

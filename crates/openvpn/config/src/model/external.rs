@@ -49,7 +49,7 @@ impl Pkcs11Provider {
 pub struct ManagementIdentity {
     /// The certificate.
     pub certificate: ManagementCertificate,
-    /// What the program can sign.
+    /// The signatures that the program can make.
     pub forms: SignatureForms,
 }
 

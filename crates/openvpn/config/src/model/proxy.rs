@@ -9,13 +9,13 @@ pub struct Proxy {
     pub host: String,
     /// Port.
     pub port: u16,
-    /// What it speaks.
+    /// The protocol that it speaks.
     pub kind: ProxyKind,
     /// Where the username and password for it come from; `None`: there are none.
     pub credentials: Option<UserPass>,
 }
 
-/// What a proxy speaks.
+/// The protocol of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxyKind {
     /// HTTP, for TCP alone.
@@ -24,7 +24,7 @@ pub enum ProxyKind {
     Socks,
 }
 
-/// What belongs to an HTTP proxy alone.
+/// The settings of an HTTP proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpProxy {
     /// How we may prove to it who we are.

@@ -31,7 +31,7 @@ pub struct TunnelScripts {
     pub leaves_routes: bool,
     /// How long after `up` the routes are set (`route-delay`).
     pub route_delay: Option<Duration>,
-    /// The gateway in the tunnel that scripts are told (`route-gateway`).
+    /// The gateway in the tunnel for scripts (`route-gateway`).
     pub gateway: Option<Ipv4Addr>,
     /// Environment variables (`setenv`), besides those in [`super::ClientConfig::peer_info`]. A server's are in
     /// [`super::Access`].

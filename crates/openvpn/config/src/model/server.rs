@@ -13,7 +13,7 @@ use adit_pki::CertificateDemand;
 use super::{Listen, PasswordBackEnd};
 use crate::TokenSecret;
 
-/// What belongs to a server only. Its topology is always `subnet`.
+/// The settings of a server. Its topology is always `subnet`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
     /// Where to listen; at least one.
@@ -41,7 +41,7 @@ pub struct ServerConfig {
     /// On shutdown, tell clients to reconnect (1) or to try their next remote (2); 0 sends nothing
     /// (`explicit-exit-notify`).
     pub exit_notify: u8,
-    /// What differs from client to client.
+    /// The settings that differ from client to client.
     pub per_client: PerClient,
     /// Who is let in, and which scripts run.
     pub access: Access,
@@ -66,7 +66,7 @@ pub struct Access {
     pub certificates: CertificateDemand,
     /// The script that verifies usernames and passwords (`auth-user-pass-verify`).
     pub verify: Option<PasswordScript>,
-    /// What judges usernames and passwords, too (`plugin`). All must say yes.
+    /// The programs that judge usernames and passwords, too (`plugin`). All must accept.
     pub back_ends: Vec<PasswordBackEnd>,
     /// The management client authenticates clients, too, and gets their events (`management-client-auth`).
     pub management: bool,
@@ -117,7 +117,7 @@ pub struct TokenTimes {
     pub external: bool,
 }
 
-/// What a server has for single clients.
+/// The settings of a server for single clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PerClient {
     /// A directory with a file for each client (`client-config-dir`), which [`crate::parse_client_file`]

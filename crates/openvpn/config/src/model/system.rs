@@ -1,4 +1,4 @@
-//! What is asked of the system: the device, the sockets, the process.
+//! The settings of the system: the device, the sockets, the process.
 
 use std::path::PathBuf;
 use std::time::Duration;

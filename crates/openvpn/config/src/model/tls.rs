@@ -19,7 +19,8 @@ pub struct Tls {
     pub identity: Option<Identity>,
     /// Our certificate, if its private key is held elsewhere.
     pub external: Option<ExternalIdentity>,
-    /// The same as `identity`, and perhaps authorities, in one PKCS#12 file, as base64 (`pkcs12`). Secret.
+    /// The contents of `identity`, and perhaps authorities, in one PKCS#12 file, as base64 (`pkcs12`).
+    /// Secret.
     pub pkcs12: Option<Secret>,
     /// Where the password is, if the private key or the PKCS#12 file has one (`askpass`).
     pub key_password: KeyPassword,
@@ -35,7 +36,7 @@ pub struct Tls {
     pub groups: Vec<TlsName>,
     /// Which certificates and suites are good enough (`tls-cert-profile`).
     pub cert_profile: CertProfile,
-    /// What else the peer's certificate must show.
+    /// The further requirements on the peer's certificate.
     pub peer: PeerCheck,
     /// Which certificates are revoked (`crl-verify`).
     pub crl: Option<Crl>,
@@ -120,7 +121,7 @@ pub enum CertProfile {
     SuiteB,
 }
 
-/// What wraps control datagrams.
+/// The wrapping of control datagrams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wrap {
     /// Nothing.

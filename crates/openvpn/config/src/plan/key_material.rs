@@ -133,8 +133,8 @@ impl Parser<'_> {
         Some(Some(Identity { cert, key: key? }))
     }
 
-    /// What wraps control packets; `None` if there are problems. A server's `tls-crypt-v2` is not read here:
-    /// it stands beside the others.
+    /// The wrapping of control packets; `None` if there are problems. A server's `tls-crypt-v2` is not read
+    /// here: it stands beside the others.
     pub(crate) fn wrap(&mut self, draft: &Draft, is_server: bool) -> Option<Wrap> {
         let tls = &draft.tls;
         if let (Some(material), false) = (&tls.tls_crypt_v2, is_server) {

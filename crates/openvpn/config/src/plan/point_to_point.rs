@@ -59,7 +59,7 @@ pub(super) fn point_to_point(
         }
         remotes.push(remote.host);
     }
-    // What `nobind` forbids, this end must do.
+    // This end must listen, although `nobind` forbids it.
     let listen = listen(&draft.general, file, parser);
     let ipv4 = static_ipv4(draft, parser);
     let has_address = ipv4.is_some() || draft.device.ifconfig_ipv6.is_some() || draft.device.is_absent();

@@ -6,7 +6,7 @@ use crate::directives::{self, find};
 use crate::draft::Draft;
 use crate::parser::Parser;
 
-/// What a file is for.
+/// The purpose of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Client,

@@ -9,8 +9,8 @@ use crate::draft::Draft;
 use crate::model::SharedSecret;
 use crate::parser::Parser;
 
-/// What OpenVPN, too, takes in files with TLS alone (options.c, `options_postprocess_verify_ce`), and what stands for
-/// such.
+/// The directives that OpenVPN, too, takes in files with TLS alone (options.c, `options_postprocess_verify_ce`), and
+/// those that stand for such.
 #[rustfmt::skip]
 const WITH_TLS_ALONE: &[&str] = &[
     "client", "pull", "tls-client", "tls-server", "auth-user-pass",
@@ -24,7 +24,7 @@ const WITH_TLS_ALONE: &[&str] = &[
     "tls-timeout", "hand-window", "tran-window", "reneg-sec", "reneg-bytes", "reneg-pkts",
     "tls-exit", "single-session", "push-peer-info",
 ];
-/// What is about agreeing on a cipher.
+/// The directives about agreeing on a cipher.
 const NEGOTIATION: &[&str] =
     &["data-ciphers", "ncp-ciphers", "data-ciphers-fallback", "compat-mode", "ncp-disable"];
 
@@ -80,7 +80,8 @@ pub(crate) fn side(draft: &Draft) -> Side {
     if waits { Side::PointToPoint } else { Side::Client }
 }
 
-/// What is of no use beside a static key, and what would leave it without protection.
+/// Refuses directives that are of no use beside a static key, and those that would leave the tunnel without
+/// protection.
 fn check_company(draft: &Draft, parser: &mut Parser<'_>) {
     let told = parser.report.iter().filter(|entry| entry.kind != Kind::Refused);
     let mut problems = Vec::new();
@@ -152,7 +153,7 @@ mod tests {
         parse("f", format!("{BASE}\n{text}").as_bytes(), &load).unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// What is wrong with these lines alone, behind the three of [`BASE`].
+    /// The problem of these lines alone, behind the three of [`BASE`].
     fn bad(text: &str) -> String {
         let failure = parse("f", format!("{BASE}\n{text}").as_bytes(), &load).expect_err(text);
         assert_eq!(failure.problems.len(), 1, "{failure}");

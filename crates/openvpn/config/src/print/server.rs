@@ -15,7 +15,7 @@ use crate::model::*;
 pub(crate) fn print_server(out: &mut Out, server: &ServerConfig) {
     out.one("mode", "server");
     out.flag("tls-server");
-    // OpenVPN 2.6 wants to be told.
+    // OpenVPN 2.6 requires the line.
     out.one("dh", "none");
     out.one("topology", "subnet");
     print_listen(out, &server.listen);

@@ -1,4 +1,4 @@
-//! What is asked of the system: the device, the sockets, the process.
+//! The settings of the system: the device, the sockets, the process.
 
 use super::Out;
 use crate::model::*;

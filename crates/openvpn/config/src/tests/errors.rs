@@ -219,7 +219,8 @@ fn values_of_a_server() {
     );
 }
 
-/// OpenVPN refuses the same (options.c: "must be used with --management-client-auth, ..."). What judges may stand behind.
+/// OpenVPN refuses these files, too (options.c: "must be used with --management-client-auth, ..."). The directive of
+/// the judges may follow later in the file.
 #[test]
 fn what_rests_on_usernames_needs_a_judge_of_them() {
     for name in ["username-as-common-name", "auth-user-pass-optional"] {

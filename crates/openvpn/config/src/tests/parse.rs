@@ -1,4 +1,4 @@
-//! What each directive means: defaults, values, blocks, both sides.
+//! The meaning of each directive: defaults, values, blocks, both sides.
 
 mod keys;
 mod management;

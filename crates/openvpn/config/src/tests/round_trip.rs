@@ -100,7 +100,7 @@ fn secret() -> impl Strategy<Value = SharedSecret> {
     })
 }
 
-/// The same with a static key, without what belongs to TLS.
+/// A configuration with a static key, without the settings of TLS.
 fn with_secret(config: Config, secret: SharedSecret) -> Config {
     let role = match config.role {
         Role::Client(client) => {
@@ -140,7 +140,7 @@ fn tls_config() -> impl Strategy<Value = Config> {
         point_to_point().prop_map(|point| Role::PointToPoint(Box::new(point))).boxed(),
     ];
     let routes = (vec(route(), 0..4), vec(named_route(), 0..2));
-    // What is made of them is large: on the heap, it leaves the test's stack to the rest.
+    // The configurations made of them are large: on the heap, they leave the test's stack to the rest.
     let process = (process().boxed(), scripts().boxed());
     let (tls, data) = ((tls(), option::of(external())).boxed(), data().boxed());
     (role, device(), tls, wrap(), data, timers(), socket(), routes, process).prop_map(
@@ -174,7 +174,7 @@ fn tls_config() -> impl Strategy<Value = Config> {
             if let (Some(size), MssFix::Default) = (socket.control_size, data.mssfix) {
                 data.mssfix = MssFix::Mtu(size.max(576));
             }
-            // Nobody judges clients at a socket that is not there.
+            // A file without a management socket has no management client that judges clients.
             if let (Role::Server(server), None) = (&mut role, &process.management) {
                 server.access.management = false;
                 if server.access.verify.is_none() && server.access.back_ends.is_empty() {
