@@ -22,7 +22,7 @@ pub use sources::Sources;
 /// The attackers have computers of their own, but here they share the processors with the server.
 const NICENESS: i32 = 19;
 
-/// What attackers do.
+/// The kinds of attack.
 pub enum Attack {
     /// Control channels that follow the protocol up to some step.
     ControlChannels {
@@ -44,7 +44,7 @@ pub enum Attack {
     },
     /// TCP connections.
     Connections {
-        /// What they send.
+        /// The bytes that they send.
         talk: Talk,
         /// From which addresses.
         sources: Sources,

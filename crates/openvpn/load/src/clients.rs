@@ -36,7 +36,7 @@ const ECHO_TICK: Duration = Duration::from_millis(5);
 /// How often a client hears of its traffic.
 const TOTALS: Duration = Duration::from_secs(1);
 
-/// What a thread of clients and its owner share.
+/// The state that a thread of clients and its owner share.
 #[derive(Default)]
 struct Shared {
     connected: AtomicUsize,
@@ -103,7 +103,7 @@ impl Clients {
         self.shared.ended.load(Ordering::Relaxed)
     }
 
-    /// What became of the echo requests of all clients.
+    /// The results of the echo requests of all clients.
     pub fn echoes(&self) -> EchoTotals {
         *self.shared.echoes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -224,7 +224,7 @@ impl Runner {
             member.ingress.open_datagrams(self.path, bytes, 0, &mut self.receive_batch);
             for (path, range) in self.receive_batch.control() {
                 if let Some(datagram) = bytes.get(range.clone()) {
-                    // What does not fit is dropped, as anywhere.
+                    // A datagram that does not fit is dropped, as anywhere.
                     let _ = member.client.handle_datagram(now, *path, datagram);
                 }
             }

@@ -18,7 +18,7 @@ const ICMP: u8 = 1;
 const REPLY: u8 = 0;
 const REQUEST: u8 = 8;
 
-/// What became of numbered requests.
+/// The results of numbered requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EchoTotals {
     /// Requests that were sent.
@@ -108,8 +108,8 @@ impl Echoes {
         self.next = now;
     }
 
-    /// The request that is due, if one is: called until there is none. What was missed for longer than a second is not
-    /// made up for.
+    /// The request that is due, if one is: called until there is none. Requests that were missed for longer than a
+    /// second are not made up for.
     pub(crate) fn due(&mut self, now: Instant) -> Option<[u8; LENGTH]> {
         self.window.expire(now);
         let [own, server] = self.ends?;

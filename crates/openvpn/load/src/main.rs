@@ -1,8 +1,8 @@
 //! Generates load on an OpenVPN server: many clients, or attackers of one kind.
 //!
-//! It runs until it is killed, and writes a line to the standard output whenever its counters have changed:
-//! `connected N ended N` for clients (with `--echoes` followed by `sent N answered N lost N repeated N`), `begun N done N`
-//! for attackers. What only writes datagrams ends with the last of them.
+//! It runs until it is killed, and writes a line to the standard output whenever its counters have changed: `connected
+//! N ended N` for clients (with `--echoes` followed by `sent N answered N lost N repeated N`), `begun N done N` for
+//! attackers. A program that only writes datagrams ends with the last of them.
 #![forbid(unsafe_code)]
 
 use std::net::{Ipv6Addr, SocketAddr};

@@ -22,7 +22,7 @@ const GARBAGE: [u8; 66] = {
     bytes
 };
 
-/// What the attackers send.
+/// The bytes that the attackers send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Talk {
     /// Nothing.

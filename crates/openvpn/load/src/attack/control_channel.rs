@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 
 /// Bytes of the TLS stream in one packet.
 const CHUNK: usize = 1100;
-/// What no TLS implementation takes for a record: an unknown type and version.
+/// Bytes that no TLS implementation takes for a record: an unknown type and version.
 const GARBAGE: [u8; 200] = [0x5a; 200];
 /// Control messages, each of one unprintable byte and the NUL that ends it. In one TLS record they fit into one packet.
 const MESSAGES: [u8; 1000] = {
@@ -36,7 +36,7 @@ const MESSAGES: [u8; 1000] = {
 };
 /// Keys 1 to 7 follow key 0, and then 1 again.
 const MAX_KEY_ID: u8 = 7;
-/// What OpenVPN's client says of its options; servers only warn about them.
+/// The options string of OpenVPN's client; servers only warn about it.
 const OPTIONS: &str = "V4,dev-type tun,link-mtu 1549,tun-mtu 1500,proto UDPv4,cipher AES-256-GCM,auth [null-digest],\
                        keysize 256,key-method 2,tls-client";
 /// DATA_V2, pushes unasked, TLS-EKM, AUTH_PENDING, EXIT on the control channel (`IV_PROTO`, OpenVPN ssl.h); no dynamic
@@ -61,7 +61,7 @@ pub enum Behaviour {
     PutOff,
 }
 
-/// What the control channels of one attacker have in common.
+/// The parameters that the control channels of one attacker share.
 pub struct Plan {
     /// How far they follow the protocol.
     pub behaviour: Behaviour,
@@ -97,7 +97,7 @@ fn brings_key(wrap: &WrapConfig) -> bool {
     sealed.is_ok() && bytes.len() > HEADER_LEN + wrap.overhead()
 }
 
-/// What became of a control channel.
+/// The state of a control channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// It goes on.

@@ -60,7 +60,7 @@ pub(super) fn run(
     let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
     while !counters.is_stopped() {
         let due = (start.elapsed().as_secs_f64() * f64::from(pace.per_second)) as u64;
-        // What could not begin in its time is not made up for.
+        // Control channels that could not begin in their time are not made up for.
         channels.begin(due.saturating_sub(channels.begun).min(64) as usize);
         channels.begun = channels.begun.max(due.saturating_sub(64));
         events.clear();
@@ -171,7 +171,7 @@ impl Slot {
 
     fn send(&mut self) {
         for datagram in self.channel.take_output() {
-            // What the way does not take is lost.
+            // A datagram that the way does not take is lost.
             let _ = self.socket.send(&datagram);
         }
     }
