@@ -55,7 +55,7 @@ struct Step {
     what: &'static str,
     count: u32,
     order: Order,
-    /// What all of them may take.
+    /// The time limit for all of them.
     limit: Option<Duration>,
 }
 
@@ -90,7 +90,7 @@ impl Step {
     }
 }
 
-/// What is done for the peer of a number.
+/// The order for the peer of a number.
 type Order = fn(&mut Plane, u32);
 
 struct Plane {

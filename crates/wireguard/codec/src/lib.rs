@@ -89,8 +89,8 @@ fn is_message(datagram: &[u8]) -> bool {
     matches!(datagram, [1..=4, 0, 0, 0, ..])
 }
 
-/// The one length that a handshake message has (whitepaper §5.4.2, §5.4.3, §5.4.7): initiation, response, cookie
-/// reply. What is of another length is not queued for the protocol.
+/// The one length that a handshake message has (whitepaper §5.4.2, §5.4.3, §5.4.7): initiation, response, cookie reply.
+/// A message of another length is not queued for the protocol.
 fn message_len(kind: u8) -> usize {
     match kind {
         1 => INITIATION_LEN,

@@ -1,4 +1,5 @@
-//! What a file may say and its owner should think about: warnings beside those of single lines.
+//! Advice on lines that a file may have and its owner should think about: warnings beside those of single
+//! lines.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +15,11 @@ pub(super) type Advice = (Option<u32>, String);
 
 /// The MTU of most links.
 const USUAL_MTU: u16 = 1500;
-/// What is around a packet: IPv4, UDP, the data message's header of 16 bytes and its tag of 16 bytes (whitepaper §5.4.6).
+/// Bytes around a packet: IPv4, UDP, the data message's header of 16 bytes and its tag of 16 bytes (whitepaper §5.4.6).
 const OVERHEAD_V4: u16 = 20 + 8 + 32;
-/// The same over IPv6.
+/// Bytes around a packet over IPv6.
 const OVERHEAD_V6: u16 = 40 + 8 + 32;
-/// What IPv6 asks of every link (RFC 8200 §5). Linux takes IPv6 off a device with less.
+/// The least MTU of a link with IPv6 (RFC 8200 §5). Linux takes IPv6 off a device with less.
 const IPV6_MINIMUM: u16 = 1280;
 
 /// A line's change to what a peer has.

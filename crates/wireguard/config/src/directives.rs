@@ -18,7 +18,7 @@ use super::values;
 /// Reads a setting's value. An error says what would be right.
 type Read<T> = fn(&mut T, &str) -> Result<(), String>;
 
-/// What a setting is called, and what reads it.
+/// The name of a setting, and the function that reads it.
 type Row<T> = (&'static str, Read<T>);
 
 /// The settings of `[Interface]`.

@@ -1,4 +1,4 @@
-//! What a file says, with every value checked.
+//! A file's content, with every value checked.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// What holds for a peer: its own setting, or else the interface's.
+    /// The post-quantum setting of a peer: its own, or else the interface's.
     pub fn post_quantum(&self, peer: &Peer) -> PostQuantum {
         peer.post_quantum.or(self.interface.post_quantum).unwrap_or_default()
     }
@@ -54,7 +54,7 @@ pub struct Interface {
     pub save_config: bool,
     /// `client-connect`: the program, and its arguments, that is asked about a peer that connects.
     pub client_connect: Option<Vec<String>>,
-    /// `client-disconnect`: the program, and its arguments, that is told of a peer that has disconnected.
+    /// `client-disconnect`: the program, and its arguments, that runs when a peer has disconnected.
     pub client_disconnect: Option<Vec<String>>,
     /// `listen-tcp`: where peers may come by TCP. `[::]`: at all addresses, also of IPv4.
     pub listen_tcp: Option<SocketAddr>,
@@ -164,7 +164,7 @@ pub struct HttpUrl {
     pub host: String,
     /// The port. Where none is written: 80, with TLS 443.
     pub port: u16,
-    /// What the request's header `Host` is: host and port as they were written.
+    /// The value of the request's header `Host`: host and port as they were written.
     pub authority: String,
     /// The path with its query, from its `/` on.
     pub target: String,

@@ -16,9 +16,9 @@ use super::values::{self, Value};
 /// A file that was taken.
 #[derive(Clone, Debug)]
 pub struct Parsed {
-    /// What it says.
+    /// The file's content.
     pub config: Config,
-    /// What became of each line, in the order of the file.
+    /// The result of each line, in the order of the file.
     pub report: Vec<Disposition>,
     /// Points that do not stop the tunnel but that its owner should know.
     pub warnings: Vec<Problem>,

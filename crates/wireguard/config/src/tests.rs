@@ -285,7 +285,7 @@ fn names_of_interfaces_are_those_of_wg_quick() {
     }
 }
 
-/// What is warned of in a file, without its name.
+/// The warnings about a file, without its name.
 fn warnings(text: &str) -> Vec<String> {
     read(text).warnings.iter().map(Problem::to_string).collect()
 }
@@ -311,7 +311,7 @@ fn a_prefix_of_two_peers_is_told() {
         (both, "AllowedIPs=10.0.0.0/25,0.0.0.0/0"),
         // It was given back before.
         ("AllowedIPs=10.0.0.0/24,-10.0.0.0/24", "AllowedIPs=10.0.0.0/24"),
-        // It never had that one.
+        // The peer never had this network.
         ("AllowedIPs=10.0.0.0/24", "AllowedIPs=-10.0.0.0/24"),
     ] {
         assert_eq!(warnings(&file(first, second, OTHER)), [""; 0], "{first} {second}");

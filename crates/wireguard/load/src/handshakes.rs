@@ -86,7 +86,7 @@ impl Runner {
             self.order.remove(&before);
         }
         self.order.insert(self.begun, message.sender());
-        // What the system does not take counts as lost.
+        // An initiation that the system does not take counts as lost.
         let _ = self.socket.send(&initiation);
         self.begun += 1;
         counters.add_begun(1);

@@ -1,4 +1,4 @@
-//! What the program writes.
+//! The output of the program.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -8,8 +8,8 @@ use adit_core::{Instant, Path, PeerId, PrefixShares, PrefixTable, TableUsage};
 /// Connections that no peer uses. Each holds a descriptor, and up to 64 KiB of a record that has not come whole.
 const UNUSED: PrefixShares = PrefixShares::new(64, 1024);
 
-/// How long the preamble of an accepted connection may take, and how long a connection that a peer has left stays. What
-/// was lost comes within two retransmissions of TCP (RFC 6298: 1 s, then 2 s).
+/// How long the preamble of an accepted connection may take, and how long a connection that a peer has left stays. Lost
+/// data comes within two retransmissions of TCP (RFC 6298: 1 s, then 2 s).
 const PREAMBLE_TIME: Duration = Duration::from_secs(10);
 
 /// How long a peer may take to use a connection whose preamble is complete: so long ProxyGuard's server waits for a

@@ -27,11 +27,11 @@ pub(crate) struct Parties<'a> {
     pub(crate) offerer: &'a PublicKey,
     /// The static key of the end that answers: the session's initiator.
     pub(crate) answerer: &'a PublicKey,
-    /// What is configured; zeros if there is none.
+    /// The configured key; zeros if there is none.
     pub(crate) preshared: &'a PresharedKey,
 }
 
-/// What both ends have after an exchange.
+/// The result of an exchange at both ends.
 #[derive(Clone)]
 pub(crate) struct Agreed {
     /// The preshared key of later handshakes.
@@ -138,7 +138,7 @@ impl Answer {
         &self.ephemeral.public
     }
 
-    /// What follows from the offerer's public key. Whether its tag is the same is the caller's to compare.
+    /// The result that follows from the offerer's public key. The caller compares its tag with the offerer's.
     pub(crate) fn finish(&self, parties: &Parties<'_>, public: &PublicKey) -> Result<Agreed, Refused> {
         let x25519 = self.ephemeral.agree(public)?;
         Ok(combine(&self.transcript, public, &self.kem, &x25519, parties.preshared))

@@ -42,7 +42,7 @@ pub enum Inner<'a> {
     Answer {
         /// Its X25519 public key.
         public: &'a [u8; KEY_LEN],
-        /// What it encapsulated for the offered key.
+        /// The ciphertext for the offered key.
         ciphertext: &'a [u8; CIPHERTEXT_LEN],
     },
     /// The responder's other share, and the proof that it has the result.

@@ -107,7 +107,7 @@ impl Interface {
         self.ids.get(key).copied()
     }
 
-    /// What is known of the peer with that key.
+    /// The state of the peer with that key.
     pub fn peer(&self, key: &PublicKey) -> Option<PeerDetail> {
         self.peers.get(&self.peer_id(key)?).map(|peer| peer.detail())
     }
@@ -217,7 +217,7 @@ impl Interface {
         }
     }
 
-    /// What comes on a connection that we have closed is not answered.
+    /// Refuses datagrams on a connection that we have closed.
     fn check_connection(&self, path: Path) -> Result<(), Rejected> {
         match path.transport() == Transport::Udp || self.shared.connections.has(&path) {
             true => Ok(()),

@@ -41,7 +41,7 @@ impl ReceiverKeys {
     }
 }
 
-/// What a sender remembers of one receiver.
+/// The state that a sender keeps of one receiver.
 #[derive(Default)]
 pub(crate) struct SenderCookie {
     cookie: Option<(Zeroizing<[u8; MAC_LEN]>, Instant)>,
@@ -88,7 +88,7 @@ impl SenderCookie {
     }
 }
 
-/// What a receiver makes cookies with.
+/// The secret of a receiver's cookies.
 pub(crate) struct CookieSecret {
     secret: Secret,
     made: Option<Instant>,

@@ -1,4 +1,4 @@
-//! What an interface is given: at construction, and as orders while it runs.
+//! The input of an interface: at construction, and as orders while it runs.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::tai64n::{Tai64n, WallClock};
 /// Most peers of one interface (as wireguard-go: `MaxPeers`).
 pub const MAX_PEERS: usize = 1 << 16;
 
-/// What an interface is made with.
+/// The parameters by which an interface is made.
 #[derive(Clone, Debug)]
 pub struct Params {
     /// The system's clock at the start. [`crate::Reply::Clock`] corrects it later.
@@ -33,9 +33,9 @@ pub struct Params {
     /// Handshake messages with a valid mac1 in such a time, beyond which their senders must prove their address by a
     /// cookie, for a second after the last that was too many.
     pub load: Rate,
-    /// What the tunnel looks like to the system, for [`adit_core::Event::Up`]; `None` where others see to that.
+    /// The tunnel's settings for the system, for [`adit_core::Event::Up`]; `None` where others see to that.
     pub tunnel: Option<TunnelSettings>,
-    /// What it is configured with. Its port and firewall mark are not looked at: `sockets` are there.
+    /// Its configuration. The port and the firewall mark in it are ignored: `sockets` are there.
     pub configuration: Changes,
     /// Peers that are blocked from when they are added, until [`PeerChange::blocked`] lets them connect: what was ordered in an
     /// earlier run.
@@ -88,7 +88,7 @@ pub struct Changes {
     /// Whether packets of a peer pass only once its connection was admitted ([`PeerChange::admit`]): from the first handshake
     /// on until then it has sessions and keepalives alone. Connections that are there when this begins to hold are admitted.
     pub gated: Option<bool>,
-    /// Changes of peers, one after the other. The same peer may occur again.
+    /// Changes of peers, one after the other. A peer may occur more than once.
     pub peers: Vec<PeerChange>,
 }
 
@@ -135,7 +135,8 @@ pub enum PostQuantum {
     Off,
     /// If it does, too. Nothing else shows it to a peer that does not.
     On,
-    /// The same; and no packet is sent to it in a session whose handshake used no such key.
+    /// Post-quantum keys are agreed on; and no packet is sent to the peer in a session whose handshake used
+    /// no such key.
     Required,
 }
 
@@ -181,7 +182,7 @@ pub enum ConfigureError {
     Socket {
         /// The system's number of the error, positive.
         errno: i32,
-        /// What it means.
+        /// The meaning of the error.
         text: String,
     },
 }

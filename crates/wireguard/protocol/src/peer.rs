@@ -99,11 +99,11 @@ pub(crate) struct Peer {
     sent: Bytes,
 }
 
-/// What is known of a peer that has finished a handshake.
+/// The state of a peer that has finished a handshake.
 struct Up {
     since: Instant,
     last_handshake: Instant,
-    /// The same by the system's clock.
+    /// The last handshake by the system's clock.
     last_handshake_wall: Duration,
     handshakes: u64,
     /// [`Event::PeerUp`] was given: it needs a path.
@@ -111,7 +111,7 @@ struct Up {
 }
 
 impl Peer {
-    /// A new peer, which the data plane is told of.
+    /// A new peer; the data plane gets the order to add it.
     pub(crate) fn new(shared: &mut Shared, id: PeerId, key: PublicKey) -> Self {
         let peer = Peer {
             id,
@@ -238,8 +238,8 @@ impl Peer {
         }
     }
 
-    /// What was sent was not answered, perhaps because of the local address that it left from: the system chooses one from
-    /// now on, until the peer is heard again (wireguard-go: `markEndpointSrcForClearing`).
+    /// Sent packets were not answered, perhaps because of the local address that they left from: the system chooses one
+    /// from now on, until the peer is heard again (wireguard-go: `markEndpointSrcForClearing`).
     pub(crate) fn forget_source(&mut self, shared: &mut Shared) {
         self.rebind(shared);
     }
@@ -272,7 +272,7 @@ impl Peer {
         self.path.is_some_and(|path| path.remote().ip().to_canonical() == remote)
     }
 
-    /// What the system knows of the MTU of its path.
+    /// Takes the MTU of its path, as the system knows it.
     pub(crate) fn set_path_mtu(&mut self, shared: &mut Shared, mtu: Option<u16>) {
         if std::mem::replace(&mut self.path_mtu, mtu) != mtu {
             self.tell_mss(shared);
@@ -444,7 +444,7 @@ impl Peer {
         PeerStatus { detail: self.detail(), preshared_key: self.preshared.clone() }
     }
 
-    /// What `status` and the log show, if the peer is up.
+    /// The peer as `status` and the log show it, if it is up.
     pub(crate) fn info(&self) -> Option<crate::PeerInfo> {
         let (up, path) = (self.up.as_ref()?, self.path?);
         let is_host = |net: &&IpNet| net.prefix_len() == net.max_prefix_len();

@@ -1,4 +1,4 @@
-//! What an interface and its adapter, the program's part that knows WireGuard, say to each other.
+//! The messages between an interface and its adapter, the program's part that knows WireGuard.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ pub type DataEvent = adit_core::DataEvent<Codec>;
 /// A peer as `status` and the log show it.
 pub type PeerInfo = adit_core::PeerInfo<PeerDetail>;
 
-/// What an interface asks of its adapter.
+/// A request of an interface to its adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// The sockets are to be bound anew, or marked. Answered with [`Reply::Rebound`].
@@ -28,7 +28,7 @@ pub enum Request {
         /// The new firewall mark, if it changes; 0: none.
         fwmark: Option<u32>,
     },
-    /// What became of [`Reply::Configure`] with that number.
+    /// The result of [`Reply::Configure`] with that number.
     Configured {
         /// The number.
         id: u64,
@@ -54,7 +54,7 @@ pub enum Reply {
     Rebound(Result<Sockets, ConfigureError>),
     /// The system's clock was set.
     Clock(WallClock),
-    /// What the tunnel looks like to the system from now on, for [`adit_core::Event::Up`]. Its MTU is that of
+    /// The tunnel's settings for the system from now on, for [`adit_core::Event::Up`]. Its MTU is that of
     /// [`crate::Params::mtu`].
     Tunnel(TunnelSettings),
     /// Whether senders of handshake messages must prove their address by a cookie, whatever the interface counts.
@@ -87,7 +87,7 @@ impl fmt::Debug for Codec {
     }
 }
 
-/// What `status` and the log show of a peer beside the part that the peers of all protocols have.
+/// The part of a peer in `status` and the log beside the part that the peers of all protocols have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerDetail {
     /// Who it is.
@@ -96,7 +96,7 @@ pub struct PeerDetail {
     pub name: Option<String>,
     /// Where it is, if that is known.
     pub endpoint: Option<SocketAddr>,
-    /// What carries the datagrams there. `None`: it cannot be reached.
+    /// The carrier of the datagrams to the peer. `None`: it cannot be reached.
     pub transport: Option<Transport>,
     /// When the last handshake was complete, since 1970-01-01T00:00:00Z by the system's clock of that moment.
     pub last_handshake: Option<Duration>,
@@ -141,7 +141,7 @@ pub struct Status {
 /// A peer, its secret included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerStatus {
-    /// What is no secret.
+    /// The part that is no secret.
     pub detail: PeerDetail,
     /// The preshared key; zeros if there is none.
     pub preshared_key: PresharedKey,

@@ -1,4 +1,5 @@
-//! What all peers of an interface share: the time, randomness, the private key, indices, and what goes out.
+//! The state that all peers of an interface share: the time, randomness, the private key, indices, and the
+//! output.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -46,7 +47,7 @@ const IPV6_AND_UDP: u16 = 48;
 const DATA_OVERHEAD: u16 = 32;
 /// Packets are padded to a multiple of so many bytes.
 const PADDING: u16 = 16;
-/// What IPv4 and TCP take of a packet, without options (RFC 9293 §3.7.1).
+/// The bytes of IPv4 and TCP headers in a packet, without options (RFC 9293 §3.7.1).
 const IPV4_AND_TCP: u16 = 40;
 
 /// Largest TCP MSS for IPv4 with that MTU of the tunnel, or `most` if that is less.
@@ -163,7 +164,8 @@ impl Shared {
         self.indices.len()
     }
 
-    /// A timestamp for an initiation. What is to be saved before is asked for.
+    /// A timestamp for an initiation. Requests the adapter to save the timestamp that must be saved before,
+    /// if there is one.
     pub(crate) fn take_timestamp(&mut self) -> Tai64n {
         let (timestamp, save) = self.timestamps.take(self.now);
         self.events.extend(save.map(|save| Event::Request(Request::SaveTimestamp(save))));

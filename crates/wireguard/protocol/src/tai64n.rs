@@ -56,7 +56,7 @@ impl Tai64n {
     }
 }
 
-/// What the system's clock showed at a moment of the monotonic one.
+/// The time of the system's clock at a moment of the monotonic one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WallClock {
     /// The moment.
@@ -66,7 +66,7 @@ pub struct WallClock {
 }
 
 impl WallClock {
-    /// What it shows now.
+    /// The time that it shows now.
     pub fn read(&self, now: Instant) -> Duration {
         self.since_1970 + (now - self.at)
     }
@@ -97,7 +97,7 @@ impl SentTimestamps {
         self.clock = clock;
     }
 
-    /// What the system's clock shows.
+    /// The time of the system's clock.
     pub(crate) fn wall(&self, now: Instant) -> Duration {
         self.clock.read(now)
     }

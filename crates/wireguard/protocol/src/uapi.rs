@@ -29,7 +29,7 @@ const PROTOCOL: i32 = 71;
 /// or a number. `None`: there is no such interface.
 pub type ScopeOf<'a> = &'a dyn Fn(&str) -> Option<u32>;
 
-/// What is asked for.
+/// An operation of the UAPI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// `get=1`: answered with [`print_status`].
@@ -48,7 +48,7 @@ pub struct Refusal {
     pub errno: i32,
     /// The operation was `get`: in its answer the number is positive.
     pub of_get: bool,
-    /// What is wrong, and what would be right. No secret is in it.
+    /// The fault, and what would be right. No secret is in it.
     pub text: String,
 }
 
@@ -62,7 +62,7 @@ impl Refusal {
     }
 }
 
-/// What a connection sent, cut into operations.
+/// The bytes of a connection, cut into operations.
 #[derive(Default)]
 pub struct Reader {
     bytes: Zeroizing<Vec<u8>>,
@@ -83,7 +83,7 @@ impl Reader {
             return Err(Refusal { of_get: is_get(&self.bytes), ..Refusal::new(TOO_BIG, text) });
         }
         if len > self.bytes.capacity() {
-            // What the old buffer held is wiped, which a vector that grows would not do.
+            // The old buffer is wiped, which a vector that grows would not do.
             let mut larger = Zeroizing::new(Vec::with_capacity(len.next_power_of_two()));
             larger.extend_from_slice(&self.bytes);
             self.bytes = larger;
@@ -342,7 +342,8 @@ pub fn print_outcome(outcome: Result<(), i32>) -> String {
     format!("errno={}\n\n", outcome.err().map_or(0, |errno| -errno))
 }
 
-/// The answer to an operation that was refused. What is neither `get` nor `set` is answered as `set`.
+/// The answer to an operation that was refused. An operation that is neither `get` nor `set` is answered as
+/// `set`.
 pub fn print_refusal(refusal: &Refusal) -> String {
     let Refusal { errno, of_get, .. } = refusal;
     if *of_get { format!("errno={errno}\n\n") } else { print_outcome(Err(*errno)) }

@@ -3,8 +3,8 @@
 //! its length in front, 16 bits, big-endian. TLS is around all of it: at the server a reverse proxy's, at the client the driver's.
 //!
 //! ProxyGuard compares whole headers: its server takes `Connection: Upgrade` alone (server.go), and its client that
-//! spelling alone (client.go). What is sent here is what both take. What is taken is what RFC 9110 allows, as proxies
-//! between may write headers anew.
+//! spelling alone (client.go). This module sends the form that both take. It takes each form that RFC 9110 allows, as
+//! proxies between may write headers anew.
 
 use adit_core::{Preamble, PreambleVerdict, printable};
 use httparse::{Header, Request, Response, Status};
@@ -18,7 +18,7 @@ pub const LONGEST: usize = 4096;
 /// Most headers of one.
 const MOST_HEADERS: usize = 64;
 
-/// What ProxyGuard's client wants to hear.
+/// The answer that ProxyGuard's client expects.
 const SWITCHING: &[u8] =
     b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: UoTLV/1\r\n\r\n";
 

@@ -92,7 +92,7 @@ pub(crate) trait WithMacs {
         number(self.bytes(), 4)
     }
 
-    /// What mac1 authenticates.
+    /// The bytes that mac1 authenticates.
     fn before_mac1(&self) -> &[u8] {
         let bytes = self.bytes();
         &bytes[..bytes.len() - 2 * MAC_LEN]
@@ -102,7 +102,7 @@ pub(crate) trait WithMacs {
         field(self.bytes(), self.bytes().len() - 2 * MAC_LEN)
     }
 
-    /// What mac2 authenticates.
+    /// The bytes that mac2 authenticates.
     fn before_mac2(&self) -> &[u8] {
         let bytes = self.bytes();
         &bytes[..bytes.len() - MAC_LEN]

@@ -61,7 +61,7 @@ fn the_combiner_is_as_described() {
     assert_eq!(VECTOR, agreed.preshared.to_base64().as_str());
 }
 
-/// The same by Python's hashlib and hmac: another implementation of BLAKE2s and HMAC.
+/// The result of Python's hashlib and hmac for these values: another implementation of BLAKE2s and HMAC.
 const VECTOR: &str = "CqvXTHZfjMEDJhnvdHxlMtpTbYGBlHJkXrGhi9Yx5kU=";
 
 /// AWS-LC's ML-KEM is the other end, in both roles.

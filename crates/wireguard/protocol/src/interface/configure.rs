@@ -30,7 +30,7 @@ impl Interface {
                 changes.listen_port.filter(|port| *port == 0 || *port != self.shared.sockets.port);
             let fwmark = changes.fwmark.filter(|mark| *mark != self.fwmark);
             if listen_port.is_some() || fwmark.is_some() {
-                // What can fail comes before anything is changed.
+                // The steps that can fail come before anything is changed.
                 return self.shared.emit(Event::Request(Request::Rebind { listen_port, fwmark }));
             }
             self.finish_first(Ok(()));

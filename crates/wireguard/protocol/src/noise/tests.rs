@@ -31,7 +31,7 @@ fn snow_responder() -> HandshakeState {
     builder.build_responder().expect("a responder")
 }
 
-/// What one end seals the other opens, with the counter as nonce.
+/// One end opens the packets that the other end seals, with the counter as nonce.
 fn same_keys(keys: &SessionKeys, other: &StatelessTransportState) {
     let mut buffer = [0; 64];
     let length = other.write_message(0, b"from snow", &mut buffer).expect("seals");

@@ -1,5 +1,5 @@
-//! What the data plane says of the datagrams that pass: when data and keepalives did last, in each direction, told once
-//! a second. It is enough for the timers, as they go by the first packet that was not answered: if the last one sent is
+//! The data plane's reports on the datagrams that pass: when data and keepalives passed last, in each direction, once a
+//! second. It is enough for the timers, as they go by the first packet that was not answered: if the last one sent is
 //! newer than the last one received, it was not answered.
 
 use adit_core::{Instant, PeerActivity};
@@ -8,7 +8,7 @@ use super::Peer;
 use super::timers::{KEEPALIVE_TIMEOUT, LAST_MINUTE, REKEY_TIMEOUT};
 use crate::shared::Shared;
 
-/// What is known so far.
+/// The activity that is known so far.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     /// The last packet received.
@@ -51,7 +51,7 @@ impl Peer {
     /// When datagrams passed last. Keepalives sent are our own, and were counted when they were ordered.
     pub(crate) fn passed(&mut self, shared: &mut Shared, activity: PeerActivity) {
         let PeerActivity { received, sent } = activity;
-        // What was dropped for its content wants an answer as well, as it does in wireguard-go.
+        // A datagram that was dropped for its content wants an answer as well, as it does in wireguard-go.
         let received_data = advance(&mut self.heard.data, received.last_data.max(received.last_other));
         let received_any = advance(&mut self.heard.any, received.last());
         let sent_data = advance(&mut self.heard.sent_data, sent.last_data);

@@ -39,7 +39,7 @@ const BETWEEN_INITIATIONS: Duration = Duration::from_millis(100);
 /// So old a session without a key becomes before packets that wait for one make a new handshake begin.
 const EXCHANGE_LASTS: Duration = Duration::from_secs(20);
 
-/// What an initiation's mark says.
+/// The meaning of an initiation's mark.
 #[derive(Default)]
 pub(super) struct Mark {
     /// There is one: the sender takes part in exchanges.
@@ -249,7 +249,8 @@ impl Peer {
         self.begin_step(shared, session, Step::Offered(offer), message);
     }
 
-    /// A payload that is no IP packet came in a session. What is no message of the exchange is dropped, as upstream does.
+    /// A payload that is no IP packet came in a session. A payload that is no message of the exchange is dropped, as
+    /// upstream does.
     pub(crate) fn take_inner(&mut self, shared: &mut Shared, session: SessionId, payload: &[u8]) {
         let current = self.sessions.current.filter(|current| id_of(current.index) == session);
         let (Some(current), Some(_)) = (current, &self.post_quantum) else { return };

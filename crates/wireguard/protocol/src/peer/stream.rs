@@ -97,7 +97,7 @@ impl Peer {
         if self.sessions.usable(shared.now).is_some() {
             return self.send_keepalive(shared);
         }
-        // What was sent on a connection before is lost with it.
+        // Messages that were sent on an earlier connection are lost with it.
         self.handshake_sent = None;
         if self.is_needed(shared.now) {
             self.initiate(shared, true);

@@ -52,7 +52,7 @@ fn allowed_ips_are_masked_and_move_between_peers() {
     );
     assert_eq!(routes(&end, 3), allowed(&end, 3));
     assert_eq!(routes(&end, 3).len(), 2);
-    // The new owner keeps it when the old one is told that it is not its own.
+    // The new owner keeps the network when the old owner gets the order to remove it.
     end.configure(at(1), with(2, vec![AllowedIp::Remove(net("192.168.4.0/24"))]));
     assert_eq!(routes(&end, 3).len(), 2);
     end.configure(at(1), with(3, vec![AllowedIp::Remove(net("192.168.4.1/24"))]));
@@ -288,7 +288,7 @@ fn indices_are_random_and_steered() {
     }
 }
 
-/// What `adit_blocked` does.
+/// The effect of `adit_blocked`.
 #[test]
 fn a_blocked_peer_has_no_session_and_gets_none() {
     let mut pair = Pair::new();

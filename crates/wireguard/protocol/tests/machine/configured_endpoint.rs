@@ -38,7 +38,8 @@ fn roam(pair: &mut Pair, to: SocketAddr) {
     pair.ends[0].take_sent();
 }
 
-/// What end 0 sends for so long, while it has packets for end 1 and nothing is answered: initiations, and packets.
+/// The messages of end 0 in so long a time, while it has packets for end 1 and nothing is answered: initiations, and
+/// packets.
 fn sent_in_silence(pair: &mut Pair, time: Duration) -> [Vec<(SocketAddr, Datagram)>; 2] {
     let end = pair.now + time;
     let mut sent = Vec::new();

@@ -61,8 +61,8 @@ fn the_first_packet_after_a_restart_is_answered() {
     }
 }
 
-/// An initiation may overtake packets of the session before it. What they ask is answered in that session, which the machine
-/// then takes for the current one.
+/// An initiation may overtake packets of the session before it. The answer to them is sent in their session, which the
+/// machine then takes for the current one.
 #[test]
 fn a_packet_of_a_session_that_another_handshake_followed_is_answered() {
     let mut pair = Pair::new();

@@ -32,7 +32,8 @@ fn forged_initiations_leave_nothing() {
     // The first round lets the queue of answers grow.
     for (round, loaded) in [true, false, true].into_iter().enumerate() {
         end.reply(now, Reply::UnderLoad(loaded));
-        // No mac1; mac1 right, but of nobody's key; each from its own address.
+        // Datagrams without mac1, and with a right mac1 but of a key that no peer has; each from its own
+        // address.
         let without_mac1 = [foreign[..116].to_vec(), vec![0; 32]].concat();
         for datagram in [&foreign, &without_mac1] {
             let bytes = kept(|number| {

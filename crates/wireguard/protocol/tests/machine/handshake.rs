@@ -291,7 +291,7 @@ fn datagrams_longer_than_messages_are_refused() {
     assert!(pair.ends[1].take_sent().is_empty() && pair.passes(0));
 }
 
-/// What `wg show` tells of the last handshake is the time by the system's clock at which it was complete at that end.
+/// The time of the last handshake in `wg show` is that of the system's clock at which it was complete at that end.
 #[test]
 fn the_last_handshake_is_shown_by_the_systems_clock() {
     let last = |pair: &Pair, end: usize| pair.ends[end].machine.status().peers[0].detail.last_handshake;

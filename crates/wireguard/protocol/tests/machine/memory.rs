@@ -1,4 +1,4 @@
-//! What peers cost in memory that are only configured.
+//! The memory of peers that are only configured.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -18,7 +18,7 @@ fn enable(params: &mut Params) {
     params.configuration.peers.iter_mut().for_each(|peer| peer.post_quantum = Some(PostQuantum::On));
 }
 
-/// What the ends say of their current sessions.
+/// The post-quantum state of the ends' current sessions.
 fn shown(pair: &Pair) -> [Option<bool>; 2] {
     [(0, 2), (1, 1)]
         .map(|(end, other)| pair.ends[end].machine.peer(&public(other)).expect("a peer").post_quantum)
@@ -170,7 +170,7 @@ fn dropping_the_exchange_leaves_the_tunnel() {
     }
 }
 
-/// The same once there are keys: each rekey uses the last one that both have.
+/// An exchange is dropped once there are keys: each rekey uses the last key that both ends have.
 #[test]
 fn dropping_later_exchanges_leaves_the_last_key() {
     for dropped in [OFFER, ANSWER, DONE] {
@@ -471,7 +471,8 @@ fn no_packet_goes_without_the_key_where_it_is_required() {
     }
     assert!(kinds.iter().all(|kind| matches!(kind, 1 | 2 | 4)), "{kinds:?}");
     assert!((10..=16).contains(&count(&kinds, 1)), "one each 20 s: {}", count(&kinds, 1));
-    // What the other end sends is taken; and the packets pass when it is not required any more.
+    // Packets of the other end are taken; and the packets that wait pass when the key is not required any
+    // more.
     assert!(pair.passes(1));
     set_mode(&mut pair, 0, PostQuantum::On);
     run(&mut pair, seconds(1), |_| false);

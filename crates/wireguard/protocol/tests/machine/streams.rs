@@ -66,7 +66,7 @@ impl Bed {
         path
     }
 
-    /// What is sent on the open connection arrives.
+    /// Datagrams that are sent on the open connection arrive.
     fn settle(&mut self) {
         for round in 0.. {
             assert!(round < 100, "they go on and on");
@@ -87,7 +87,7 @@ impl Bed {
     fn run(&mut self, time: Duration) {
         let end = self.pair.now + time;
         while self.pair.now < end {
-            // The machines are told of what passed once in a whole second.
+            // The machines get the totals of the traffic once in a whole second.
             self.pair.pass(millis(1000).min(end - self.pair.now));
             self.settle();
         }
@@ -99,7 +99,7 @@ impl Bed {
         self.pair.ends[1 - from].delivered.iter().any(|(_, arrived)| *arrived == number)
     }
 
-    /// The connection ends, which both ends are told of.
+    /// Ends the connection and reports it to both ends.
     fn cut(&mut self) {
         let path = self.open.take().map(tcp).expect("a connection");
         for end in &mut self.pair.ends {
@@ -225,7 +225,7 @@ fn a_handshake_goes_on_when_its_connection_breaks() {
 #[test]
 fn a_dead_connection_is_given_up() {
     let (mut bed, path) = connected();
-    // What is sent is newer than the last answer.
+    // The packets that are sent are newer than the last answer.
     bed.run(seconds(2));
     bed.open = None;
     bed.pair.packet(0);

@@ -257,7 +257,7 @@ fn an_answer_stops_the_new_handshake() {
     pair.ends[0].tick(pair.now);
     pair.now += seconds(14);
     pair.settle();
-    // What answers is a keepalive, 10 s after the packet came at the latest.
+    // The answer is a keepalive, 10 s after the packet came at the latest.
     pair.packet(1);
     pair.settle();
     pair.tick();
@@ -302,7 +302,7 @@ fn a_peer_stays_up_through_rekeys_and_while_it_is_idle() {
     assert!(pair.ends.iter().all(|end| end.up.len() == 1));
 }
 
-/// An initiation that nobody answers is forgotten as well.
+/// An initiation that is never answered is forgotten as well.
 #[test]
 fn a_pending_handshake_is_wiped_too() {
     let mut pair = Pair::new();

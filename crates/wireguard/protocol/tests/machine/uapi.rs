@@ -250,7 +250,8 @@ fn errors_of_set_are_negative() {
     assert_eq!(print_outcome(Err(in_use.errno())), "errno=-98\n\n");
 }
 
-/// `wg` reads digits alone in an answer to `get`, and expects a minus sign in one to `set`. What is neither is answered as `set`.
+/// `wg` reads digits alone in an answer to `get`, and expects a minus sign in one to `set`. The answer to an operation
+/// that is neither has the sign of `set`.
 #[test]
 fn refusals_have_the_sign_of_their_operation() {
     let answer =
@@ -262,7 +263,7 @@ fn refusals_have_the_sign_of_their_operation() {
     assert_eq!(answer(b"get=2\n\n"), "errno=-71\n\n");
 }
 
-/// The same of an operation that never ends.
+/// An operation that never ends is refused with the sign of its kind.
 #[test]
 fn an_operation_that_is_too_long_is_refused_with_the_sign_of_its_kind() {
     for (begin, answer) in [("get=1\n", "errno=7\n\n"), ("set=1\n", "errno=-7\n\n")] {
@@ -306,7 +307,7 @@ proptest! {
         let _ = parse(&[b"set=1\n", &bytes[..], b"\n\n"].concat(), &scope_of);
     }
 
-    /// What a status shows can be set, and says the same.
+    /// The text of a status can be set, and gives the status again.
     #[test]
     fn what_is_shown_can_be_set(
         key: [u8; 32], preshared: [u8; 32], port: u16, keepalive: u16, host: u32, length in 0..=32_u8,

@@ -5,13 +5,13 @@ use adit_wireguard::upgrade::{Acceptor, Initiator, LONGEST};
 
 /// Most headers that are taken.
 const MOST_HEADERS: usize = 64;
-/// What ProxyGuard's client wants to hear (client.go).
+/// The answer that ProxyGuard's client expects (client.go).
 const SWITCHING: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: UoTLV/1\r\n\r\n";
 
-/// What Go's HTTP client, which is ProxyGuard's, writes.
+/// The request that Go's HTTP client, which is ProxyGuard's, writes.
 const GO: &str = "GET /path HTTP/1.1\r\nHost: vpn.example:8080\r\nUser-Agent: Go-http-client/1.1\r\n\
                   Connection: Upgrade\r\nUpgrade: UoTLV/1\r\n\r\n";
-/// What Go's HTTP server, which is ProxyGuard's, writes.
+/// The answer that Go's HTTP server, which is ProxyGuard's, writes.
 const GO_ANSWER: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: UoTLV/1\r\n\
                          Date: Tue, 24 Nov 2026 23:00:00 GMT\r\n\r\n";
 

@@ -255,7 +255,7 @@ impl End {
     }
 }
 
-/// Two ends without anything between them: 1 and 2, each the other's only peer.
+/// Two ends without anything between them: 1 and 2, each the only peer of the other end.
 pub(crate) struct Pair {
     pub(crate) now: Instant,
     pub(crate) ends: [End; 2],
@@ -273,7 +273,7 @@ impl Pair {
         Pair::seeded(0, change)
     }
 
-    /// The same with other randomness.
+    /// A pair with the randomness of that seed.
     pub(crate) fn seeded(seed: u8, change: impl Fn(&mut Params)) -> Self {
         let now = at(1000);
         let ledger = Rc::new(RefCell::new(Ledger::default()));
@@ -341,7 +341,7 @@ impl Pair {
         }
     }
 
-    /// The same, and delivers all at each step.
+    /// Lets the time pass in steps of a second at most, and delivers all datagrams after each step.
     pub(crate) fn run(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {

@@ -14,7 +14,7 @@ use adit_wireguard::{Codec, DataEvent};
 
 use super::length;
 
-/// What the ends of a world did with keys.
+/// The use of keys by the ends of a world.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     /// Keys that were installed to seal. Each is installed once in a world: else counters would begin again.
@@ -330,7 +330,7 @@ impl Plane {
         (sealed.packet.map(|number| (id, number)), notices)
     }
 
-    /// What the driver says each second, if something changed.
+    /// The driver's totals of each second, if something changed.
     pub(crate) fn totals(&mut self) -> Vec<Notice> {
         let mut notices = Vec::new();
         for (&id, peer) in &mut self.peers {
@@ -353,7 +353,7 @@ impl Plane {
         notices
     }
 
-    /// What holds at all times.
+    /// Asserts the conditions that hold at all times.
     pub(crate) fn check(&self, now: Instant) {
         for peer in self.peers.values() {
             assert!(peer.sessions.len() <= 3, "previous, current and next");

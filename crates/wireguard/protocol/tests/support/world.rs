@@ -1,5 +1,5 @@
 //! Any number of ends over a network that loses, doubles, delays and reorders datagrams, moves ends to other addresses
-//! and restarts them, all from one seed. What must hold at all times is asserted by the ends' data planes.
+//! and restarts them, all from one seed. The ends' data planes assert the conditions that must hold at all times.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,13 +40,13 @@ pub(crate) struct World {
     addresses: Vec<SocketAddr>,
     /// Until when each end's machine sleeps: time passes without it, by a clock that counts it.
     asleep: Vec<Instant>,
-    /// What each end asked to save.
+    /// The timestamp that each end last requested to save.
     saved: Vec<Option<Tai64n>>,
     events: BTreeMap<(Instant, u64), What>,
     number: u64,
     ledger: Rc<RefCell<Ledger>>,
     keepalives: Vec<u16>,
-    /// What each end says of post-quantum keys with all others.
+    /// The setting of each end for post-quantum keys with all others.
     post_quantum: Vec<PostQuantum>,
     /// When each packet that has not arrived was sent, and between whom.
     pub(crate) missing: BTreeMap<u64, (Instant, usize, usize)>,
