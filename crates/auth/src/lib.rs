@@ -1,4 +1,5 @@
-//! What the programs `adit-pam` and `adit-ldap` share: they judge usernames and passwords for a server.
+//! The code that the programs `adit-pam` and `adit-ldap` share: they judge usernames and passwords for a
+//! server.
 //!
 //! A server runs one of them for each login, as it runs a script: a file with the username and the password is its last
 //! argument, environment variables have the client's name and address, and its exit code is the verdict. So PAM's modules and

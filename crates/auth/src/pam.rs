@@ -14,8 +14,9 @@ const ONE_TIME: &str = "OTP";
 pub struct Service {
     /// Its name: that of a file in `/etc/pam.d`.
     pub name: String,
-    /// What a question begins with, and its answer, in which the words `USERNAME`, `PASSWORD`, `COMMONNAME` and `OTP` stand
-    /// for values of the login. Without any, visible questions are answered with the username and hidden ones with the password.
+    /// The beginning of each question, and its answer, in which the words `USERNAME`, `PASSWORD`, `COMMONNAME` and
+    /// `OTP` stand for values of the login. Without any, visible questions are answered with the username and hidden
+    /// ones with the password.
     pub answers: Vec<(String, String)>,
 }
 

@@ -25,7 +25,7 @@ const SEARCH: u8 = 0x63;
 const COMPARE: u8 = 0x6e;
 const EXTENDED: u8 = 0x77;
 
-/// What a client asks, by the first byte of the operation.
+/// The request of a client, by the first byte of the operation.
 struct Request {
     kind: u8,
     content: Vec<u8>,
@@ -268,7 +268,7 @@ fn an_empty_password_is_not_shown_to_the_directory() {
     assert_eq!(judge(&url, &packed, ("ann", "CRV1::czMgY3JldA==::MTIz")), Ok(()));
 }
 
-/// What a username could do to the filter, it does not: the directory is asked for that very name.
+/// Characters in a username do not change the filter: the directory is searched for that very name.
 #[test]
 fn a_username_is_a_value() {
     let server = Server::start(directory, None);
@@ -318,7 +318,7 @@ fn judge_groups(
     judge(&format!("URL {}", server.url()), &lines, (user, "s3 cret"))
 }
 
-/// What is not known of groups is neither a yes nor a no of the directory.
+/// Groups that are not known count as neither a yes nor a no of the directory.
 #[test]
 fn groups_that_are_not_all_given_let_no_one_in() {
     let url = element(OCTETS, b"ldap://elsewhere.example/ou=Groups");

@@ -17,7 +17,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 const PROGRAMS: [&str; 2] = ["unshare", "mount"];
 
-/// The password of the only user, and of a file that nobody may read.
+/// The password of the only user, and of a file that no program may read.
 const PASSWORD: &str = "s3 cret";
 const LOGIN: &str = "ann\ns3 cret\n";
 const ADDRESS: &str = "192.0.2.7";

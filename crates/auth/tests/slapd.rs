@@ -102,7 +102,7 @@ impl Slapd {
         slapd
     }
 
-    /// What `adit-ldap` says of a login, by a file with these lines in `<LDAP>` and `<Authorization>`.
+    /// The verdict of `adit-ldap` on a login, by a file with these lines in `<LDAP>` and `<Authorization>`.
     fn verdict(
         &self,
         ldap: &str,

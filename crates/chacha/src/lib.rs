@@ -60,7 +60,7 @@ impl std::fmt::Debug for Key {
 pub struct Message<'a> {
     /// Different for each message under a key.
     pub nonce: [u8; NONCE_LEN],
-    /// What is authenticated and not encrypted.
+    /// The bytes that are authenticated and not encrypted.
     pub aad: &'a [u8],
     /// Encrypted or decrypted in place. At most [`TEXT_MAX`] bytes.
     pub text: &'a mut [u8],

@@ -57,7 +57,7 @@ impl Hash {
         let d0 = wide(h0, r0) + wide(h1, s);
         let d1 = wide(h0, r1) + wide(h1, r0) + u128::from(h2 * s) + (d0 >> 64);
         let d2 = h2 * r0 + (d1 >> 64) as u64;
-        // What is above 2^130 comes back five times: its multiple of 4, and a quarter of that.
+        // The part above 2^130 is added five times: its multiple of 4, and a quarter of that.
         let (h0, carry) = (d0 as u64).overflowing_add((d2 & !3) + (d2 >> 2));
         let (h1, carry) = (d1 as u64).overflowing_add(u64::from(carry));
         self.h = [h0, h1, (d2 & 3) + u64::from(carry)];

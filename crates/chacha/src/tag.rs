@@ -13,7 +13,8 @@ pub(crate) fn clamp(low: u64, high: u64) -> (u64, u64) {
 /// The tag of an accumulator `low` + 2^128 `high`, with `high` < 2^40, and the key's second half.
 #[inline]
 pub(crate) fn finish(low: u128, high: u64, s: [u64; 2]) -> [u8; TAG_LEN] {
-    // 2^130 = 5. What is above it comes back at the bottom, where it can carry once more.
+    // 2^130 = 5 modulo the prime 2^130 - 5. The part above it is added at the bottom, where it can carry once
+    // more.
     let (low, carry) = low.overflowing_add(u128::from(high >> 2) * 5);
     let high = (high & 3) + u64::from(carry);
     // As high <= 4 now, the value is below 2 p, and it is above p if adding 5 carries out of 130 bits.

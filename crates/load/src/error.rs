@@ -4,7 +4,7 @@ pub enum LoadError {
     /// The system refused a socket, a file or a wait.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
         /// The system's reason.
         source: std::io::Error,
@@ -14,7 +14,7 @@ pub enum LoadError {
     Key {
         /// Which one.
         what: &'static str,
-        /// What is wrong with it.
+        /// The fault of the key.
         why: String,
     },
     /// The thread that generates the load panicked.

@@ -1,5 +1,5 @@
-//! What the load generators of all protocols share: a load in a thread of its own with its counters, and what their programs
-//! print.
+//! The code that the load generators of all protocols share: a load in a thread of its own with its counters, and the
+//! output of their programs.
 //!
 //! `adit-lab` starts the programs (`adit-load-openvpn`, `adit-load-wireguard`) in a network namespace, as it starts every
 //! peer, and so needs none of adit's crates itself. adit's interoperability tests use them as libraries. Nothing of it is shipped.
@@ -21,7 +21,7 @@ pub const SERIES: u32 = 256;
 
 /// Datagrams of one kind, which attackers forge or replay.
 pub struct Kind {
-    /// What they are, in the plural.
+    /// Their name, in the plural.
     pub name: &'static str,
     /// Different ones, to be sent in turns.
     pub datagrams: Vec<Vec<u8>>,

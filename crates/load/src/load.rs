@@ -4,7 +4,7 @@ use std::thread::JoinHandle;
 
 use crate::LoadError;
 
-/// What the thread of a load and its owner share.
+/// The state that the thread of a load and its owner share.
 #[derive(Default)]
 pub struct Counters {
     stop: AtomicBool,

@@ -1,4 +1,4 @@
-//! What the programs print: their counters while a load goes on, keys and datagrams in hexadecimal digits.
+//! The output of the programs: their counters while a load goes on, keys and datagrams in hexadecimal digits.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

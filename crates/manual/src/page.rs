@@ -9,9 +9,9 @@ use roff::{Roff, bold, roman};
 
 use crate::Files;
 
-/// What stands at the foot of each page.
+/// The text at the foot of each page.
 const SOURCE: &str = concat!("adit ", env!("CARGO_PKG_VERSION"));
-/// What stands at its head.
+/// The text at the head of each page.
 const MANUAL: &str = "adit manual";
 
 /// All pages: `man/NAME.SECTION`.

@@ -72,7 +72,7 @@ impl Judge<'_> {
         Err(Refusal::Failed(format!("no directory can be reached: {}", failures.join("; "))))
     }
 
-    /// The same, bound as the account that searches, if the file names one (`BindDN`).
+    /// Opens a connection, bound as the account that searches, if the file names one (`BindDN`).
     fn connect(&self) -> Result<Connection, Refusal> {
         let mut connection = self.open()?;
         if let Some(account) = &self.directory.search_as {
@@ -127,7 +127,7 @@ impl Judge<'_> {
         failure.map_or(Ok(None), Err)
     }
 
-    /// The same at a server that another one has named.
+    /// Finds an entry at a server that another server has named.
     fn find_at(&mut self, url: &str, base: &str, filter: &Filter) -> Result<Option<Entry>, Refusal> {
         let url = LdapUrl::parse(url).map_err(|why| Refusal::failed(format!("a referral: {why}")))?;
         let mut other = self.follow(&url.place)?;

@@ -1,4 +1,4 @@
-//! What a pass reads and writes.
+//! The memory that a pass reads and writes.
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -9,8 +9,8 @@ use crate::{Key, Message, SIGMA};
 
 const NUMBERS: [u32; LANES] = [0, 1, 2, 3, 4, 5, 6, 7];
 
-/// What an [`super::Engine`] reads and writes. The order of its fields is fixed and its vectors are aligned, for assembly. Wiped
-/// when dropped.
+/// The memory that an [`super::Engine`] reads and writes. The order of its fields is fixed and its vectors are aligned,
+/// for assembly. Wiped when dropped.
 #[derive(Zeroize, ZeroizeOnDrop)]
 #[repr(C, align(32))]
 pub struct Work {

@@ -1,4 +1,4 @@
-//! What packages hold, without a package being made. `scripts/test-packages` installs them.
+//! The content of packages, without a package being made. `scripts/test-packages` installs them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod pages;

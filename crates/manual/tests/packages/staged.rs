@@ -1,4 +1,5 @@
-//! What packages install (`scripts/stage`), with the pages of this program. The program itself does not matter here.
+//! The files that packages install (`scripts/stage`), with the pages of this program. The program itself does not
+//! matter here.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +11,7 @@ use adit_testbed::{Scratch, can_run, program};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// What `adit` installs beside its pages, completions and documents.
+/// The files that `adit` installs beside its pages, completions and documents.
 const ADIT: &[&str] = &[
     "etc/adit",
     "usr/bin/adit",
@@ -20,10 +21,10 @@ const ADIT: &[&str] = &[
     "usr/lib/tmpfiles.d/adit.conf",
 ];
 
-/// What `adit-auth` installs.
+/// The files that `adit-auth` installs.
 const AUTH: &[&str] = &["usr/libexec/adit/adit-ldap", "usr/libexec/adit/adit-pam"];
 
-/// What `adit-openvpn` installs.
+/// The files that `adit-openvpn` installs.
 const OPENVPN: &[&str] = &[
     "etc/apparmor.d/local/openvpn",
     "etc/openvpn/client",

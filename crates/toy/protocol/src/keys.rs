@@ -10,7 +10,7 @@ pub(crate) const TAG_LEN: usize = 32;
 /// A secret of 32 bytes.
 pub(crate) type Secret = Zeroizing<[u8; 32]>;
 
-/// What a pre-shared key is used for.
+/// The keys that are derived from a pre-shared key.
 pub(crate) struct PairKeys {
     /// Authenticates control messages.
     control: Secret,

@@ -19,7 +19,7 @@ use crate::wire::{self, EXIT_NOTICE, Initiation, MARKER, Response, Sealed};
 
 /// A peer that sent nothing for so many keepalive intervals may have lost its sessions.
 const SILENT_INTERVALS: u32 = 3;
-/// What all peers of an endpoint share: its output, the time, randomness.
+/// The state that all peers of an endpoint share: its output, the time, randomness.
 pub(crate) struct Shared {
     pub(crate) events: VecDeque<Event>,
     pub(crate) transmits: VecDeque<(Path, Vec<u8>)>,
@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     pub(crate) origin: UnixTime,
     /// The timestamp of the last initiation.
     pub(crate) timestamp: u64,
-    /// What each socket is bound to, or which of our addresses stands for it.
+    /// The address of each socket, or our address that the number of a socket stands for.
     pub(crate) locals: BTreeMap<u32, SocketAddr>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct ControlPath {
 }
 
 impl ControlPath {
-    /// The same by another path.
+    /// This control path with another path.
     pub(crate) fn at(self, path: Path) -> Self {
         ControlPath { path, ..self }
     }
@@ -275,7 +275,7 @@ impl Peer {
         }
     }
 
-    /// What status shows, while there are sessions.
+    /// The peer as status shows it, while there are sessions.
     pub(crate) fn info(&self) -> Option<PeerInfo<()>> {
         Some(PeerInfo {
             name: format!("{:08x}", self.settings.identity),

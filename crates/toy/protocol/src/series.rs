@@ -89,7 +89,7 @@ impl Series {
         }
     }
 
-    /// What its sessions may carry; everything, if there are none.
+    /// The selectors of its sessions; empty: they carry everything.
     fn selectors<'a>(&self, settings: &'a PeerSettings) -> &'a [Selector] {
         settings.series.get(usize::from(self.number)).map_or(&[], |selectors| selectors)
     }

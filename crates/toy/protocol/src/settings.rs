@@ -5,7 +5,7 @@ use std::time::Duration;
 use adit_core::{DeviceId, IpNet, Selector, UnixTime};
 use zeroize::Zeroizing;
 
-/// What an endpoint is made with.
+/// The settings by which an endpoint is made.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Our inner addresses.
@@ -18,10 +18,11 @@ pub struct Settings {
     pub peers: Vec<PeerSettings>,
 }
 
-/// What is agreed with a peer.
+/// The settings that both ends agree on.
 #[derive(Clone)]
 pub struct PeerSettings {
-    /// What stands for the pair of ends on the wire, before there is a session. Different for each peer.
+    /// The number that names the pair of ends on the wire, before there is a session. Different for each
+    /// peer.
     pub identity: u32,
     /// The pre-shared key.
     pub key: Zeroizing<[u8; 32]>,
