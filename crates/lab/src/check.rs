@@ -15,23 +15,24 @@ use crate::subjects::{self, Availability, Tools};
 use crate::testbed::Testbed;
 use crate::{run, stats};
 
-/// What one TCP flow gets of 1 Gbit/s: 1448 of 1538 bytes, 941 Mbit/s, less what it takes to find its speed.
+/// The goodput of one TCP flow at 1 Gbit/s, in Mbit/s: 1448 of 1538 bytes, 941 Mbit/s, less the time that it
+/// takes to find its speed.
 const GIGABIT: (f64, f64) = (930.0, 945.0);
-/// What is measured of 20 ms: an echo takes some time at either end, too.
+/// The measured delay of a link of 20 ms: an echo takes some time at either end, too.
 const DELAY_MS: (f64, f64) = (20.0, 21.0);
-/// What is measured of a loss of 1 %, in so many packets: 3 standard deviations to each side.
+/// The measured loss of a link that loses 1 %, in so many packets: 3 standard deviations to each side.
 const LOSS: (f64, f64) = (0.0087, 0.0113);
 const PACKETS_PER_SECOND: u32 = 10_000;
 const FLOOD_TIME: Duration = Duration::from_secs(5);
-/// What `compare` takes for a change.
+/// The threshold of `compare` for a change.
 const THRESHOLD: f64 = 0.1;
 
 /// One question and what came of it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Check {
-    /// What should be.
+    /// The value that is right.
     pub(crate) claim: &'static str,
-    /// What was measured.
+    /// The value that was measured.
     pub(crate) found: String,
     pub(crate) holds: bool,
 }
@@ -71,7 +72,7 @@ fn limited(rate: &str) -> String {
     )
 }
 
-/// The same subject under two names: the null tunnel where there is one.
+/// A plan with one subject under two names: the null tunnel where there is one.
 fn twice(tools: &Tools) -> String {
     let all = subjects::all();
     let null = subjects::find(&all, "null").map(|null| null.availability(tools));
@@ -98,7 +99,7 @@ fn values(results: &Results, subject: &str, figure: &str) -> Vec<f64> {
     ours.flat_map(|(_, values)| values).collect()
 }
 
-/// A check of a value between two others. What failed has no value.
+/// A check of a value between two others. A measurement that failed has no value.
 fn between(claim: &'static str, value: Option<f64>, (least, most): (f64, f64), unit: &str) -> Check {
     let holds = value.is_some_and(|value| (least..=most).contains(&value));
     let value = value.map_or("nothing".to_owned(), |value| format!("{value:.2}"));
@@ -150,7 +151,7 @@ fn judge_delay(results: &Results) -> Check {
     between("a link of 20 ms", median.map(|time| time / 1e3), DELAY_MS, "ms")
 }
 
-/// What was sent, what arrived, and what the wire says it lost.
+/// The packets that were sent, that arrived, and that the wire's counters have as lost.
 struct Lossy {
     sent: u64,
     received: u64,

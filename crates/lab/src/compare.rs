@@ -16,7 +16,7 @@ pub(crate) struct Change {
     pub(crate) verdict: Verdict,
 }
 
-/// What a change means.
+/// The meaning of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Within the threshold, or the interval does not exclude that.
@@ -43,7 +43,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// What was measured before, was to be measured again, and was not.
+/// A measurement that was made before, was to be made again, and was not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gone {
     subject: String,

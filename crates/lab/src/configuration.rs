@@ -10,7 +10,7 @@ use crate::testbed::Testbed;
 const FOLDER: &str = "configurations";
 /// In each of these, one line for each program, the server's first.
 const COMMANDS: &str = "commands";
-/// What is longer is no configuration.
+/// The size in bytes of the largest file that counts as a configuration.
 const LARGEST: u64 = 64 << 10;
 
 /// Keeps how a tunnel that is up was made, unless the folder has that of another one of this subject.
@@ -26,7 +26,7 @@ pub(crate) fn keep(testbed: &Testbed, out: &Path, subject: &str) -> io::Result<(
     std::fs::write(folder.join(COMMANDS), lines)
 }
 
-/// What a process was started with, and a line's end; nothing of one that is gone.
+/// The command line of a process, and a line's end; nothing of one that is gone.
 fn command_line(id: u32) -> String {
     let words = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
     let words: Vec<String> = words

@@ -1,4 +1,4 @@
-//! What was measured on, and with which programs.
+//! The machine and the programs of a run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,10 +10,10 @@ use crate::plan::Plan;
 use crate::subjects::{self, Subject, Tools};
 use crate::wire::WireCost;
 
-/// What this program writes and reads.
+/// The version of the format that this program writes and reads.
 const FORMAT: u32 = 1;
 
-/// What the lab measures with, and how each is asked for its version.
+/// The tools of the lab, and the argument by which each prints its version.
 const TOOLS: [(&str, &str); 2] = [("iperf3", "--version"), ("ip", "-V")];
 
 fn first_format() -> u32 {
@@ -26,7 +26,7 @@ pub(crate) struct Environment {
     /// Of the folder's files; grows when something in them changes its meaning.
     #[serde(default = "first_format")]
     pub(crate) format: u32,
-    /// What started the run, without the names of files.
+    /// The command that started the run, without the names of files.
     #[serde(default)]
     pub(crate) command: String,
     /// Of this program.
@@ -40,7 +40,7 @@ pub(crate) struct Environment {
     pub(crate) memory_kib: u64,
     /// Before the run, over a minute. Anything but a low figure spoils what is measured.
     pub(crate) load_average: f64,
-    /// What sets the processors' clock, where the kernel says so.
+    /// The governor of the processors' clock, where the kernel says so.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) governor: String,
     /// The version of each program that the lab itself measures with.
@@ -51,13 +51,13 @@ pub(crate) struct Environment {
     pub(crate) links: BTreeMap<String, LinkInfo>,
     /// Each subject's version, or why it is not measured.
     pub(crate) subjects: BTreeMap<String, String>,
-    /// What each subject is, with its cipher.
+    /// A description of each subject, with its cipher.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) about: BTreeMap<String, String>,
     /// Subjects that stand in for something that cannot run here, and for what.
     #[serde(default)]
     pub(crate) stand_ins: BTreeMap<String, String>,
-    /// What the lab's own wire costs, if the plan has a link that takes it.
+    /// The cost of the lab's own wire, if the plan has a link that takes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) wire: Option<WireCost>,
 }
@@ -67,7 +67,7 @@ pub(crate) struct Environment {
 pub(crate) struct LinkInfo {
     /// Bytes of the largest packet.
     pub(crate) mtu: u64,
-    /// What the device takes off the kernel's hands, by ethtool's names, and whether it does.
+    /// The work that the device takes off the kernel's hands, by ethtool's names, and whether it does.
     pub(crate) offloads: BTreeMap<String, bool>,
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The errors of the lab.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ pub(crate) enum LabError {
     File {
         /// Which.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Something that was asked for and cannot be; the text says what would be right.

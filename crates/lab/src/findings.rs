@@ -1,7 +1,8 @@
-//! What the studies concluded, asked again of what was measured here.
+//! The conclusions of the studies, judged by the measurements of a run.
 //!
 //! An answer comes from the samples alone: a comparison counts when its bootstrap interval lies wholly on one
-//! side. What is not measured, measured too seldom, or measured on a stand-in cannot be told.
+//! side. A conclusion about a subject that is not measured, measured too seldom, or measured on a stand-in
+//! cannot be judged.
 
 mod claims;
 
@@ -17,7 +18,7 @@ use crate::stats::{self, Interval};
 /// A difference of medians by less than this share is none.
 const ALIKE: f64 = 0.05;
 
-/// What became of a conclusion.
+/// The verdict on a conclusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) enum Verdict {
     /// It is so here, too.
@@ -46,7 +47,7 @@ impl fmt::Display for Verdict {
 pub(crate) struct Finding {
     /// The study's name.
     pub(crate) study: String,
-    /// What it concluded.
+    /// The study's conclusion.
     pub(crate) claim: String,
     pub(crate) verdict: Verdict,
     /// The figures that the verdict comes from, or why there is none.
@@ -67,7 +68,7 @@ pub(crate) fn findings(results: &Results) -> Vec<Finding> {
         .collect()
 }
 
-/// What a question comes to.
+/// The answer to a conclusion's question.
 struct Answer {
     verdict: Verdict,
     figure: String,
@@ -94,7 +95,7 @@ enum Side {
     Above,
 }
 
-/// What was measured, and how to ask for it.
+/// The measurements of a run, for questions.
 struct Samples<'a> {
     results: &'a Results,
     figures: BTreeMap<Place, Vec<f64>>,

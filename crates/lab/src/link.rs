@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The wire between the two ends. What is left out of a plan is not done to the frames.
+/// The wire between the two ends. An impairment that a plan leaves out is not done to the frames.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Link {
@@ -73,7 +73,7 @@ impl Link {
         self.user_space || asked.iter().any(|value| *value > 0.0)
     }
 
-    /// What is wrong with it, and what would be right.
+    /// Its fault, and what would be right.
     pub(crate) fn fault(&self) -> Option<String> {
         let name = &self.name;
         let shares = [("loss", self.loss), ("reorder", self.reorder), ("duplicate", self.duplicate)];

@@ -339,9 +339,9 @@ fn compare_runs(
 /// Programs that every run of a plan needs.
 const NEEDED: [&str; 5] = ["ip", "tc", "ethtool", "iperf3", "openssl"];
 
-/// What a run that is ended early says where the same command goes on with it.
+/// The message of a run that is ended early, if the same command goes on with it.
 const RESUMES: &str = "ended early; the same command goes on where it stopped";
-/// The same where it does not.
+/// The message of a run that is ended early, if no command goes on with it.
 const ENDED: &str = "ended early";
 
 /// Before anything is measured.

@@ -1,5 +1,5 @@
-//! A tunnel that moves packets and does nothing else: no encryption, no checksums, no cutting, no merging. What a
-//! tunnel in user space reaches is compared with what this reaches on the same machine.
+//! A tunnel that moves packets and does nothing else: no encryption, no checksums, no cutting, no merging. The figures
+//! of a tunnel in user space are compared with those of this tunnel on the same machine.
 //!
 //! Each read from the device goes out in datagrams of [`SEGMENT`] bytes, by as few sends as UDP_SEGMENT allows: a
 //! mark, its length and its number in front, and the number again behind. The other side takes what UDP_GRO gathered
@@ -97,7 +97,7 @@ impl Stream {
         let before = self.filled;
         self.filled += count;
         let filled = self.buffer.get(..self.filled).unwrap_or_default();
-        // What was still to come of the packet before will not: another begins.
+        // The rest of the packet before will not come: another packet begins.
         let is_torn = before > 0 && filled.get(before..).is_some_and(|new| new.starts_with(&MARK));
         let mut start = if is_torn { to_next_mark(filled) } else { 0 };
         loop {
@@ -115,13 +115,13 @@ impl Stream {
     }
 }
 
-/// What a stream begins with.
+/// The beginning of a stream.
 enum Front<'a> {
     /// A packet, and how many bytes it takes with all around it.
     Packet { packet: &'a [u8], taken: usize },
     /// So many bytes that belong to nothing.
     Rubbish(usize),
-    /// Less than can be told anything of.
+    /// Too few bytes to tell.
     Part,
 }
 
@@ -201,7 +201,7 @@ mod tests {
             let come: Vec<Vec<u8>> =
                 left.chunks(3).flat_map(|some| feed(&mut stream, &some.concat())).collect();
             let whole: Vec<&Vec<u8>> = packets.iter().filter(|packet| **packet != packets[torn]).collect();
-            // What came with a torn last packet may still wait for its end.
+            // Packets that came with a torn last packet may still wait for its end.
             let least = if torn + 3 > packets.len() { torn.min(whole.len()) } else { whole.len() };
             assert!(come.len() >= least && come.iter().eq(whole[..come.len()].iter().copied()), "{lost}");
         }

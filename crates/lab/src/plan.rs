@@ -11,13 +11,13 @@ const LEAST_SECONDS: u32 = 2;
 /// In the place of subjects: all that are known.
 pub(crate) const ALL: &str = "all";
 
-/// What is measured.
+/// A plan: the subjects, links and workloads to measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Plan {
     /// A line for the head of the report.
     pub(crate) title: String,
-    /// What it is for, and what it repeats.
+    /// The plan's purpose, and the study that it repeats.
     #[serde(default)]
     pub(crate) about: String,
     /// The published study whose rows stand beside.
@@ -29,7 +29,7 @@ pub(crate) struct Plan {
     /// How long each load runs.
     #[serde(default = "five")]
     pub(crate) seconds: u32,
-    /// What is measured, by the names that `adit-lab list` shows.
+    /// The subjects, by the names that `adit-lab list` shows.
     pub(crate) subjects: Vec<String>,
     /// Between which ends. One without limits if none is named.
     #[serde(default = "unlimited", rename = "link")]
@@ -47,7 +47,7 @@ fn unlimited() -> Vec<Link> {
     vec![Link::plain("no limit")]
 }
 
-/// What is wrong with a plan.
+/// The error of a plan.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlanError {
     /// Not TOML, not ours, or a value that cannot be.
@@ -57,7 +57,7 @@ pub(crate) enum PlanError {
         file: String,
         /// From 1.
         line: usize,
-        /// What is wrong and what would be right.
+        /// The fault, and what would be right.
         what: String,
     },
     /// A value that cannot be, from the command line.
@@ -65,7 +65,7 @@ pub(crate) enum PlanError {
     Value {
         /// The plan's file or name.
         file: String,
-        /// What is wrong and what would be right.
+        /// The fault, and what would be right.
         what: String,
     },
 }
@@ -101,7 +101,7 @@ impl Plan {
         self.fault().map_or(Ok(()), |fault| Err(error(fault)))
     }
 
-    /// What is wrong, and where.
+    /// The plan's fault, and its place.
     fn fault(&self) -> Option<(Mark, String)> {
         self.fault_of_head()
             .or_else(|| {
@@ -133,7 +133,7 @@ impl Plan {
             })
     }
 
-    /// The same for what stands above the tables.
+    /// The fault of the keys above the tables, and its place.
     fn fault_of_head(&self) -> Option<(Mark, String)> {
         for (key, value) in [("rounds", self.rounds), ("seconds", self.seconds)] {
             if value == 0 {
@@ -159,7 +159,7 @@ impl Plan {
     }
 }
 
-/// What a fault belongs to.
+/// The part of a plan that has a fault.
 #[derive(Clone, Copy, Debug)]
 enum Mark {
     Key(&'static str),

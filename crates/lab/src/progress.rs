@@ -15,13 +15,13 @@ pub(crate) const CLEAR: &str = "\r\x1b[K";
 const CUT: &str = "\x1b[?7l";
 const WRAP: &str = "\x1b[?7h";
 
-/// Of the turns of a run, what is done. What is left takes as long as others on the same link did.
+/// The turns of a run that are done. The rest takes as long as other turns on the same link did.
 #[derive(Debug)]
 pub(crate) struct Progress {
     /// The link of each turn, in their order.
     links: Vec<usize>,
     done: usize,
-    /// What the turns on each link took together, and how many there were.
+    /// The time that the turns on each link took together, and their number.
     durations: BTreeMap<usize, (Duration, u32)>,
     what: String,
     start: Instant,

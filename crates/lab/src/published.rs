@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub(crate) struct Study {
     pub(crate) title: String,
-    /// What its figures hold for.
+    /// The conditions of its figures.
     pub(crate) conditions: String,
     pub(crate) columns: Vec<String>,
     #[serde(rename = "row")]
     pub(crate) rows: Vec<Row>,
-    /// What it measured and cannot be run any more.
+    /// The systems that it measured and that cannot be run any more.
     #[serde(default, rename = "system")]
     pub(crate) systems: Vec<System>,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Study {
 #[serde(deny_unknown_fields)]
 pub(crate) struct System {
     pub(crate) name: String,
-    /// What it was, and what the study says of it.
+    /// A description of the system, and the study's words on it.
     pub(crate) about: String,
 }
 

@@ -1,4 +1,4 @@
-//! What was measured, as it is kept: one line of JSON for each subject, link, workload and round.
+//! The records of measurements: one line of JSON for each subject, link, workload and round.
 //!
 //! Lines are only ever added, so a run that was interrupted goes on where it stopped. A last line that was cut
 //! off is measured again.
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// Samples that are kept of one series: enough for a curve.
 pub(crate) const SAMPLES: usize = 1000;
 
-/// What a record belongs to.
+/// The subject, link, workload and round of a record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Cell {
     pub(crate) subject: String,
@@ -24,7 +24,7 @@ pub(crate) struct Cell {
     pub(crate) round: u32,
 }
 
-/// What came of measuring.
+/// The result of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     /// Single figures; the name ends with the unit.
@@ -33,7 +33,8 @@ pub(crate) struct Outcome {
     /// Series in ascending order, thinned to [`SAMPLES`] if there were more.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) samples: BTreeMap<String, Vec<f64>>,
-    /// What came of what was asked for, as pairs: `delivered_pps` has packets offered and packets delivered.
+    /// The results for each load that was offered, as pairs: `delivered_pps` has packets offered and packets
+    /// delivered.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) curves: BTreeMap<String, Vec<[f64; 2]>>,
     /// Why there are no figures.
@@ -42,7 +43,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Whether anything was measured. What a workload does not ask of a subject (the bare link does not start) has a
+    /// Whether anything was measured. A workload that does not fit a subject (the bare link does not start) has a
     /// record all the same.
     pub(crate) fn says_something(&self) -> bool {
         let Outcome { figures, samples, curves, .. } = self;
@@ -85,7 +86,7 @@ pub(crate) struct Log {
     file: File,
 }
 
-/// What is wrong with a file of records.
+/// The error of a file of records.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LogError {
     /// It cannot be read or written.
@@ -93,7 +94,7 @@ pub(crate) enum LogError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// A line in its midst is no record.
@@ -103,7 +104,7 @@ pub(crate) enum LogError {
         path: PathBuf,
         /// From 1.
         line: usize,
-        /// What the parser says.
+        /// The parser's error.
         source: serde_json::Error,
     },
 }

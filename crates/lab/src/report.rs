@@ -1,4 +1,4 @@
-//! What a run says: a page for people, and two files for programs.
+//! The report of a run: a page for people, and two files for programs.
 
 mod bars;
 mod drawing;
@@ -46,7 +46,7 @@ struct Summary<'a> {
     curves: Vec<Curve>,
     failures: Vec<Failure>,
     findings: Vec<Finding>,
-    /// What others measured. Nothing of it is among the figures.
+    /// The measurements that others published. Nothing of it is among the figures.
     published: Option<Study>,
 }
 
@@ -67,7 +67,7 @@ struct Figure {
     values: Vec<f64>,
 }
 
-/// What came of what was asked for, in one round.
+/// The results for each load that was offered, in one round.
 #[derive(Serialize)]
 struct Curve {
     link: String,

@@ -77,7 +77,7 @@ impl Results {
         })
     }
 
-    /// What failed, each reason once, with how often.
+    /// The failures, each reason once, with how often it occurred.
     pub(crate) fn failures(&self) -> BTreeMap<(String, String, String), usize> {
         let mut failures = BTreeMap::new();
         for Record { cell, outcome } in &self.records {
@@ -89,7 +89,7 @@ impl Results {
         failures
     }
 
-    /// The same for people: a subject that failed everywhere for one reason is one line.
+    /// The failures for people: a subject that failed everywhere for one reason is one line.
     pub(crate) fn failed_subjects(&self) -> Vec<FailedSubject> {
         let mut failed: Vec<FailedSubject> = Vec::new();
         for ((subject, workload, why), times) in self.failures() {
@@ -110,7 +110,7 @@ impl Results {
     }
 }
 
-/// What failed of a subject, for one reason.
+/// The failures of a subject for one reason.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FailedSubject {
     pub(crate) subject: String,

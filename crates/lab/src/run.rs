@@ -25,9 +25,9 @@ const NOTICE: Duration = Duration::from_millis(300);
 
 /// The plan of a run, in its folder.
 pub(crate) const PLAN: &str = "plan.toml";
-/// What was measured on.
+/// The file of the machine and the programs.
 pub(crate) const ENVIRONMENT: &str = "environment.json";
-/// What was measured.
+/// The file of the measurements.
 pub(crate) const RECORDS: &str = "records.jsonl";
 
 /// A subject on a link in a round: one tunnel, all workloads.
@@ -155,7 +155,7 @@ fn write(environment: &Environment, out: &Path) -> Result<(), LabError> {
     replace(&path, &json).map_err(|source| LabError::File { path, source })
 }
 
-/// What each link's wire is like.
+/// The description of each link's wire.
 fn link_infos(plan: &Plan) -> Result<BTreeMap<String, LinkInfo>, LabError> {
     let mut links = BTreeMap::new();
     for link in &plan.links {
@@ -204,7 +204,7 @@ fn missing(plan: &Plan, turn: &Turn, done: &BTreeSet<Cell>) -> Vec<(usize, Cell)
     cells.filter(|(_, cell)| !done.contains(cell)).collect()
 }
 
-/// Brings the tunnel up and measures what is missing. What fails becomes a record too.
+/// Brings the tunnel up and measures what is missing. A failure becomes a record too.
 fn take(
     plan: &Plan,
     turn: &Turn,

@@ -8,7 +8,7 @@ use adit_testbed::{is_root, program};
 use crate::say;
 use crate::subjects::{Availability, Subject, Tools};
 
-/// What the lab itself drives, and Debian's packages of it.
+/// The programs that the lab itself drives, and Debian's packages of them.
 const NEEDED: [(&str, &str); 6] = [
     ("ip", "iproute2"),
     ("tc", "iproute2"),
@@ -43,7 +43,7 @@ pub(crate) fn setup(subjects: &BTreeMap<String, Box<dyn Subject>>, tools: &Tools
     done.tried.values().all(|went_well| *went_well)
 }
 
-/// What was done already.
+/// The steps that were done already.
 #[derive(Default)]
 struct Done {
     /// Each command, and whether it went well.

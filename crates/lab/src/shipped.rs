@@ -35,7 +35,7 @@ pub(crate) fn find(name: &str) -> Result<Plan, LabError> {
     }
 }
 
-/// What a run of it is called: the plan's name, or its file's without the ending.
+/// The name of its runs: the plan's name, or its file's without the ending.
 pub(crate) fn stem(name: &str) -> String {
     Path::new(name).file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }

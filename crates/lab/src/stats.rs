@@ -5,7 +5,7 @@ use rand_core::{RngCore as _, SeedableRng as _};
 
 /// Resamples of a bootstrap.
 const RESAMPLES: usize = 2000;
-/// What lies outside an interval, at each side.
+/// The probability outside an interval, at each side.
 const TAIL: f64 = 0.025;
 
 /// A 95 % interval.
@@ -41,8 +41,8 @@ pub(crate) fn percentile(values: &[f64], share: f64) -> Option<f64> {
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
 }
 
-/// Where the median lies, by the percentile bootstrap (Efron 1979). The same values always give the same
-/// interval. Nothing of fewer than three values, which say nothing of their spread.
+/// The interval of the median, by the percentile bootstrap (Efron 1979). The same values always give the same
+/// interval. `None` for fewer than three values, which say nothing of their spread.
 pub(crate) fn median_interval(values: &[f64]) -> Option<Interval> {
     if values.len() < 3 {
         return None;

@@ -1,4 +1,4 @@
-//! What is measured: one file for each kind.
+//! The subjects of measurements: one file for each kind.
 //!
 //! Those of [`external`] are files of the reader's own. A subject says whether it can run here, and brings a tunnel
 //! up between the two ends of a [`Testbed`]. To add one: write a file with a type that is a [`Subject`], and name it in
@@ -45,7 +45,8 @@ pub(crate) enum Availability {
 }
 
 impl Availability {
-    /// Whether its failure counts as a failure of the run. What this machine cannot run does not.
+    /// Whether its failure counts as a failure of the run. That of a subject that this machine cannot run
+    /// does not.
     pub(crate) fn is_due(&self) -> bool {
         !matches!(self, Availability::Impossible(_))
     }
@@ -120,9 +121,9 @@ impl Tools {
 pub(crate) trait Subject: fmt::Debug + Send + Sync {
     /// Its name in plans.
     fn name(&self) -> String;
-    /// What it is, in a line.
+    /// A description of it, in a line.
     fn about(&self) -> String;
-    /// What it stands in for, if that cannot run here: it is then labelled so.
+    /// The subject for which it stands in, if that cannot run here: it is then labelled so.
     fn stand_in(&self) -> Option<String> {
         None
     }
@@ -162,7 +163,7 @@ pub(crate) fn find<'a>(all: &'a BTreeMap<String, Box<dyn Subject>>, name: &str) 
     all.get(plain).map(|subject| &**subject)
 }
 
-/// The same and the reader's own, which may not take the name of one of these.
+/// All subjects and the reader's own, which may not take the name of one of these.
 pub(crate) fn with_external(tools: &Tools) -> Result<BTreeMap<String, Box<dyn Subject>>, LabError> {
     let mut subjects = all();
     for subject in external::all(&tools.external) {
@@ -183,7 +184,7 @@ pub(crate) fn version(name: &str, arguments: &[&str]) -> Option<String> {
     first_line(command.args(arguments))
 }
 
-/// The same for a program whose place is known.
+/// The version of a program whose place is known.
 fn version_at(path: &Path, arguments: &[&str]) -> Option<String> {
     path.is_file().then(|| first_line(Command::new(path).args(arguments)))?
 }

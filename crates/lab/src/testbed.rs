@@ -22,7 +22,7 @@ pub(crate) const OUTER: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
 pub(crate) const INNER: [&str; 2] = ["10.8.0.1", "10.8.0.2"];
 /// The wire's device at either end.
 pub(crate) const WIRE: &str = "wire";
-/// What servers listen on.
+/// The port of servers.
 pub(crate) const PORT: u16 = 1194;
 /// How long something may take to come up.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -40,8 +40,8 @@ const SLOW: u64 = 100_000;
 pub(crate) const ROAMED: &str = "192.0.2.3";
 /// A full frame on the wire (IEEE 802.3, with preamble and gap).
 const FRAME: u64 = 1538;
-/// What waits in front of a rate limit before it drops: a tenth of a second, but so many frames at least and (as
-/// in front of a Linux device) at most.
+/// The frames that may wait in front of a rate limit before it drops: a tenth of a second, but so many frames at least
+/// and (as in front of a Linux device) at most.
 pub(crate) const QUEUE: Duration = Duration::from_millis(100);
 pub(crate) const QUEUE_FRAMES: [u32; 2] = [8, 1000];
 
@@ -101,7 +101,7 @@ impl Testbed {
         })
     }
 
-    /// Whether the link is one on which a program that was made for faster ones has to be told to keep still.
+    /// Whether the link is one on which a program that was made for faster ones needs options to keep still.
     pub(crate) fn is_slow(&self) -> bool {
         self.rate.is_some_and(|rate| rate < SLOW)
     }
@@ -123,7 +123,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// What became of the frames on the lab's own wire so far; nothing where the kernel's does.
+    /// The counts of the frames on the lab's own wire so far; nothing where the kernel's does.
     pub(crate) fn frames(&self) -> Option<Counts> {
         self.wire.as_ref().map(Wire::counts)
     }
@@ -201,7 +201,8 @@ impl Testbed {
         Ok(started)
     }
 
-    /// The same for a subject that needs the testbed while setting up: the process is still to be kept.
+    /// Starts a client for a subject that needs the testbed while setting up: the caller has to keep the
+    /// process.
     pub(crate) fn started_client(
         &self,
         command: Command,
@@ -262,7 +263,7 @@ impl Drop for Testbed {
     }
 }
 
-/// What a slow link needs for all that a handshake may send.
+/// The time that a slow link needs for all bytes that a handshake may send.
 fn handshake_time(rate: u64) -> Duration {
     Duration::from_secs_f64((HANDSHAKE * 8) as f64 / rate.max(1) as f64)
 }
@@ -349,14 +350,14 @@ fn backlog(end: &Namespace) -> Option<u64> {
     queued(&end.run(tc).ok()?)
 }
 
-/// The same of what `tc -json` says.
+/// Bytes that wait, as `tc -json` lists them.
 fn queued(json: &str) -> Option<u64> {
     let all: serde_json::Value = serde_json::from_str(json).ok()?;
     all.as_array()?.iter().map(|one| one["backlog"].as_u64()).sum()
 }
 
-/// Has an end never ask for the other's hardware address. It would again after half a minute, and on a slow link the
-/// answer waits behind what is measured for so long that the other is taken for gone.
+/// Fixes each end's entry for the other end's hardware address. An end would resolve it again after half a minute, and
+/// on a slow link the answer waits behind the load for so long that the other end is taken for gone.
 fn introduce(server: &Namespace, client: &Namespace) -> Result<(), TestbedError> {
     for (end, other, address) in [(server, client, OUTER[1]), (client, server, OUTER[0])] {
         let device = other.ip(&["-json", "link", "show", "dev", WIRE])?;

@@ -59,7 +59,7 @@ impl Wire {
         Ok(Wire { threads: threads.collect(), stop, counts })
     }
 
-    /// What became of the frames of both directions so far.
+    /// The counts of the frames of both directions so far.
     pub(crate) fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         for counts in &self.counts {

@@ -60,7 +60,7 @@ pub(crate) enum Workload {
     InMemory {},
 }
 
-/// What the bytes of a load look like.
+/// The content of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Payload {
@@ -83,7 +83,7 @@ pub(crate) enum Size {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum NamedSize {
-    /// What the tunnel's MTU holds.
+    /// The largest size that the tunnel's MTU holds.
     Max,
 }
 
@@ -127,7 +127,7 @@ impl Workload {
         }
     }
 
-    /// What cannot be.
+    /// The fault of the workload's values.
     pub(crate) fn fault(&self) -> Option<String> {
         let what = match self {
             Workload::Tcp { write: Some(0), .. } => "write must be 1 or more",
@@ -154,7 +154,7 @@ impl Workload {
         Some(format!("[[workload]] {}: {what}", self.name()))
     }
 
-    /// The same with a share of its starts and echoes, but not so few that they say nothing.
+    /// The workload with a share of its starts and echoes, but not so few that they say nothing.
     pub(crate) fn scaled(&self, share: f64) -> Workload {
         let part = |count: u32, least: u32| ((f64::from(count) * share).round() as u32).max(least.min(count));
         match self.clone() {

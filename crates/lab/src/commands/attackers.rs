@@ -1,6 +1,6 @@
-//! What attackers cost a server of adit's, and OpenVPN's beside it: those that forge datagrams, and those that return
-//! cookies, hold certificates, or simply connect. While they are at work, clients connect, and one that is connected
-//! pings.
+//! The cost of attackers to a server of adit's, and to OpenVPN's beside it: those that forge datagrams, and those that
+//! return cookies, hold certificates, or simply connect. While they are at work, clients connect, and one that is
+//! connected pings.
 
 pub(super) mod keys;
 pub(super) mod report;

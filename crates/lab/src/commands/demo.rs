@@ -28,7 +28,7 @@ pub(crate) struct Args {
     megabytes: u16,
 }
 
-/// What was measured.
+/// The measurements of the demo.
 struct Measured {
     first_packet: Duration,
     to_server: Transfer,
@@ -39,7 +39,7 @@ struct Measured {
     change: Change,
 }
 
-/// What changed of the tunnel in the midst of pings.
+/// The change of the tunnel in the midst of pings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     /// The keys, so many times.
@@ -52,7 +52,7 @@ enum Change {
 const UNDER_WAY: u32 = 5;
 
 impl Change {
-    /// What the table says of it.
+    /// The table's words for it.
     fn words(self) -> &'static str {
         match self {
             Change::Renegotiations(_) => "  across the renegotiation",
@@ -135,7 +135,7 @@ fn show_all(testbed: Testbed, measured: Result<Measured, DemoError>) -> Result<(
     ended
 }
 
-/// What must hold for the demo to have succeeded.
+/// Checks the conditions under which the demo has succeeded.
 fn judge(measured: &Measured) -> Result<(), String> {
     if !(measured.to_server.intact && measured.to_client.intact) {
         return Err("a file was changed on its way through the tunnel".to_owned());

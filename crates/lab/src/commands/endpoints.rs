@@ -1,4 +1,4 @@
-//! What clients over TCP cost a client over UDP of the same tunnel.
+//! The cost of clients over TCP to a client over UDP of the same tunnel.
 //!
 //! One server has an endpoint on UDP and one on TCP. A TCP flow of a client over UDP is measured while so many clients
 //! over TCP, connected throughout, send little or nothing. Load that runs on the same processors costs the flow what it

@@ -64,7 +64,7 @@ impl Identities {
         self.directory.write(name, &format!("{lines}{blocks}"))
     }
 
-    /// What tells `adit-load-openvpn` which clients to be, after the server's address.
+    /// The arguments that give `adit-load-openvpn` the identities of its clients, after the server's address.
     pub(super) fn load_arguments(&self) -> Vec<String> {
         let [ca, certificate, key] = self.files.each_ref().map(|path| path.display().to_string());
         ["--ca", &ca, "--certificate", &certificate, "--key", &key].map(str::to_owned).into()

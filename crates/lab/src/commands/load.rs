@@ -19,7 +19,7 @@ pub(super) struct Load {
     first: &'static str,
 }
 
-/// What became of the clients' numbered packets.
+/// The counts of the clients' numbered packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct EchoCounters {
     pub(super) sent: u64,
@@ -53,7 +53,7 @@ impl Add for EchoCounters {
 impl Sub for EchoCounters {
     type Output = EchoCounters;
 
-    /// What was counted since `earlier`.
+    /// The counts since `earlier`.
     fn sub(self, earlier: EchoCounters) -> EchoCounters {
         self.with(earlier, u64::saturating_sub)
     }
@@ -110,7 +110,7 @@ impl Load {
         self.process.last_line(self.first).and_then(|line| counters(&line)).unwrap_or_default()
     }
 
-    /// What became of the clients' numbered packets up to now, if they send any (`--echoes`).
+    /// The counts of the clients' numbered packets up to now, if they send any (`--echoes`).
     pub(super) fn echoes(&self) -> EchoCounters {
         self.process.last_line(self.first).and_then(|line| echoes(&line)).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What the commands that measure have in common: the machine's description, and where results go.
+//! The parts that the commands that measure share: the machine's description, and where results go.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub(super) fn first_line(command: Result<Command, TestbedError>) -> String {
     text.and_then(|text| text.lines().next().map(str::to_owned)).unwrap_or_default()
 }
 
-/// What that command says of its version; the start of the file's SHA-256 tells builds of one version apart.
+/// The version that a command prints; the start of the file's SHA-256 tells builds of one version apart.
 fn version(name: &str, mut command: Command) -> String {
     let file = PathBuf::from(command.get_program());
     command.arg("--version");

@@ -1,4 +1,4 @@
-//! What clients of OpenVPN and of WireGuard at one port cost each other.
+//! The cost of clients of OpenVPN and of WireGuard at one port to each other.
 //!
 //! One process has both protocols in one tunnel, at one UDP port; two others have one protocol each. Each protocol's server
 //! has so many clients, connected throughout and silent, and one more, whose TCP flow is measured: at the process with both,
@@ -22,7 +22,7 @@ use crate::tell;
 /// Programs that this drives.
 pub(crate) const NEEDED: [&str; 4] = ["ip", "iperf3", "openssl", "wg"];
 
-/// What the table calls what is measured.
+/// The subject's name in the table.
 const SUBJECT: &str = "adit";
 
 /// The options.

@@ -9,7 +9,7 @@ type Ask = fn(&Samples<'_>) -> Answer;
 
 /// strongSwan with the kernel's ESP, as the study had it.
 const STRONGSWAN: &str = "strongswan-kernel";
-/// What stands in for it.
+/// The stand-in for [`STRONGSWAN`].
 const IN_USER_SPACE: &str = "strongswan";
 /// The subjects that Dekker and Spaans compared.
 const COMPARED: [&str; 4] = [STRONGSWAN, "openvpn-udp", "wireguard-go", "wireguard-kernel"];
@@ -43,7 +43,7 @@ fn among(
     samples.is_first(real(subject), &others, &Figure { link, workload, figure, unit }, most)
 }
 
-/// The same among all of the study.
+/// The answer about a subject among all of the study.
 fn first(samples: &Samples<'_>, subject: &str, of: [&str; 3], most: Most) -> Answer {
     among(samples, subject, &COMPARED, of, most)
 }
@@ -171,7 +171,7 @@ fn pena() -> Vec<(&'static str, Ask)> {
         }),
         ("On a slow link a VPN takes less than 5 % of a processor", |all| {
             let [slow, _] = all.slowest_and_fastest();
-            // What compresses to next to nothing is not held up by the link.
+            // A load that compresses to next to nothing is not held up by the link.
             let is_held_up = |place: &Place| place.link == slow && !place.workload.ends_with(COMPRESSIBLE);
             at_most(all, is_held_up, &PROCESSOR, 5.0, "%")
         }),

@@ -1,4 +1,4 @@
-//! What a load costs: processor time of the whole machine and of each end's programs, and their memory.
+//! The cost of a load: processor time of the whole machine and of each end's programs, and their memory.
 
 use std::time::Instant;
 

@@ -51,7 +51,7 @@ pub(super) fn transfer(
         Payload::Random => Content::Random,
         Payload::Compressible => Content::Digits,
     };
-    // What listens needs an address, and the client's is not the same in every tunnel: one way is enough.
+    // The listener needs an address, and the client's is not the same in every tunnel: one way is enough.
     let clock = Clock::start(testbed)?;
     let sent = transfer_with_timeout(ends.client, ends.server, ends.target, bytes, content, TIMEOUT)?;
     if !sent.intact {

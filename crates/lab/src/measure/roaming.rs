@@ -35,7 +35,7 @@ fn longest_gap(missing: &[u16]) -> usize {
     missing.chunk_by(|a, b| a.checked_add(1) == Some(*b)).map(<[u16]>::len).max().unwrap_or(0)
 }
 
-/// What the lab's own wire did to the frames, as shares of all.
+/// Notes the frames that the lab's own wire lost, reordered, duplicated or dropped, as shares of all.
 pub(super) fn note_frames(outcome: &mut Outcome, frames: Counts) {
     let named = [
         ("link_lost", frames.lost),

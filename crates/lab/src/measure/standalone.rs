@@ -1,4 +1,4 @@
-//! What is measured without a tunnel between two ends: a program's own benchmark, and many clients of one server.
+//! Measurements without a tunnel between two ends: a program's own benchmark, and many clients of one server.
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const SETTLE: Duration = Duration::from_millis(500);
 /// For an echo reply through a tunnel that is up.
 const REPLY: Duration = Duration::from_secs(2);
-/// What a client may need, in KiB: where the machine does not have that for all, nothing is tried.
+/// The memory of a client at most, in KiB: where the machine does not have that for all, nothing is tried.
 const MEMORY_EACH: u64 = 12 * 1024;
 
 /// Runs a program's own benchmark, as it would run by hand.

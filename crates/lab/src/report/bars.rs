@@ -26,7 +26,7 @@ pub(super) enum Label {
 }
 
 impl Label {
-    /// What the page, the JSON file and the CSV file call it.
+    /// Its name on the page, in the JSON file and in the CSV file.
     pub(super) fn word(self) -> &'static str {
         match self {
             Label::Measured => "measured",
@@ -80,7 +80,7 @@ pub(super) fn bars(title: &str, bars: &[Bar]) -> Markup {
     }
 }
 
-/// The same with a bar for each end.
+/// A name with a bar for each end.
 pub(super) struct Pair {
     pub(super) name: String,
     pub(super) label: Label,

@@ -2,7 +2,7 @@
 
 use super::bars::Label;
 
-/// What a subject is, in the order of reports: first the peers that adit is compared with directly.
+/// The family of a subject, in the order of reports: first the peers that adit is compared with directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Family {
     /// Programs that carry OpenVPN's data channel in user space.
@@ -15,7 +15,7 @@ pub(super) enum Family {
     Other,
     /// Data channels in the kernel.
     Kernel,
-    /// What bounds every tunnel: the bare link, and a tunnel that only moves packets.
+    /// The bounds of every tunnel: the bare link, and a tunnel that only moves packets.
     Baseline,
     /// Measured by others.
     Published,
@@ -58,7 +58,7 @@ impl Family {
         if label == Label::Published { Family::Published } else { Family::of(subject) }
     }
 
-    /// What reports call it.
+    /// Its name in reports.
     pub(super) fn words(self) -> &'static str {
         match self {
             Family::OpenVpn => "OpenVPN in user space",

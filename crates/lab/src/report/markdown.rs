@@ -146,7 +146,7 @@ fn of(results: &Results) -> String {
     text + &failures(results) + &published(results)
 }
 
-/// What others measured, apart from all that was measured here.
+/// The measurements that others published, apart from those of this run.
 fn published(results: &Results) -> String {
     let Some(study) = results.plan.study.as_ref().and_then(|name| published::study(name)) else {
         return String::new();

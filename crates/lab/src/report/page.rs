@@ -46,7 +46,7 @@ const CURVES: [(&str, &str, f64); 4] = [
 ];
 /// A load average before the run that spoils it.
 const BUSY: f64 = 0.5;
-/// What figures of a tunnel's device begin with.
+/// The beginning of the names of a tunnel device's figures.
 const TUNNEL: &str = "tunnel_";
 /// The curve of a swept load.
 const DELIVERED: &str = "delivered_pps";
@@ -162,7 +162,7 @@ impl Page<'_> {
             .figures
             .keys()
             .filter(|place| place.link == link && place.workload == load)
-            // The same of every load: they stand at the end of the page.
+            // They are alike for every load, and stand at the end of the page.
             .filter(|place| !place.figure.starts_with(TUNNEL))
             .map(|place| place.figure.as_str())
             .collect();
@@ -269,7 +269,7 @@ impl Page<'_> {
         points
     }
 
-    /// What others measured of this workload: of what, which figure, and its value.
+    /// The published measurements of this workload: the system, the figure, and its value.
     fn published<'a>(&'a self, load: &'a str) -> impl Iterator<Item = (&'a str, &'a str, f64)> {
         let rows = self.study.iter().flat_map(|study| study.rows.iter().map(move |row| (study, row)));
         let rows = rows.filter(move |(_, row)| row.workload.as_deref() == Some(load));

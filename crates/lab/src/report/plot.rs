@@ -21,14 +21,14 @@ const LEAST_SAMPLES: usize = 2;
 /// A series: a name and its values in ascending order.
 pub(super) struct Curve {
     pub(super) name: String,
-    /// The same for a subject wherever it is.
+    /// The colour of a subject, alike in all drawings.
     pub(super) colour: usize,
     pub(super) values: Vec<f64>,
 }
 
-/// What share of the values does not exceed a value: empirical distribution functions over a logarithmic axis of
-/// time, from microseconds. Where there are more curves than colours, each family has a drawing of its own, with the same
-/// axes. A series with a single value is left out.
+/// The shares of the values that do not exceed a value: empirical distribution functions over a logarithmic axis of
+/// time, from microseconds. Where there are more curves than colours, each family has a drawing of its own, with the
+/// same axes. A series with a single value is left out.
 pub(super) fn distributions(title: &str, mut curves: Vec<Curve>) -> Markup {
     // On a logarithmic axis there is no place for 0.
     let is_drawn = |curve: &Curve| curve.values.iter().filter(|value| **value > 0.0).count() >= LEAST_SAMPLES;

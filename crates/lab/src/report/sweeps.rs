@@ -1,4 +1,4 @@
-//! What came of each load that was offered: a small drawing for each subject, all with the same axes, because curves
+//! The results for each load that was offered: a small drawing for each subject, all with the same axes, because curves
 //! that lie on one another until they bend cannot be told apart in one.
 
 use maud::{Markup, html};
@@ -22,7 +22,7 @@ pub(super) struct Load {
     pub(super) points: Vec<[f64; 2]>,
 }
 
-/// What all drawings show: packets a second, to the right and up.
+/// The scale of all drawings: packets a second, to the right and up.
 struct Scale {
     offered: f64,
     delivered: f64,
@@ -99,7 +99,7 @@ fn curve(class: &str, load: &Load, scale: &Scale) -> Markup {
     }
 }
 
-/// The same as text, for readers that do not see the curves.
+/// The drawing as text, for readers that do not see the curves.
 fn said(load: &Load) -> String {
     let best = load
         .points

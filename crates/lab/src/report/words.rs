@@ -1,4 +1,4 @@
-//! What figures are called.
+//! The words for figures.
 
 /// Figures in the order in which they are shown, with their words and units.
 const FIGURES: &[(&str, &str)] = &[
@@ -137,8 +137,8 @@ fn packet(size: &str) -> String {
     }
 }
 
-/// What is to be known of the interval of a few values: it is from the least of them to the greatest, and all lie on
-/// one side of the true median with a probability of 2 / 2^n.
+/// The remark on the interval of a few values: it is from the least of them to the greatest, and all lie on one side of
+/// the true median with a probability of 2 / 2^n.
 pub(super) const FEW_ROUNDS: &str = "; of so few rounds they are narrower than that: of 3 they hold the true median 3 times in 4, of 5 15 times in 16";
 
 /// Three or four digits that count, two of what is less than a tenth. Whole numbers are whole.

@@ -8,7 +8,7 @@ use super::{Availability, Subject, Tools, Tunnel, lacks_tun, version_at};
 use crate::error::LabError;
 use crate::testbed::Testbed;
 
-/// What MirageVPN's own benchmark seals with, over TCP.
+/// The cipher of MirageVPN's own benchmark, over TCP.
 const MIRAGEVPN: &str = "AES-128-GCM";
 
 /// adit at both ends.

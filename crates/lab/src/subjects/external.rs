@@ -19,7 +19,7 @@ const PREPARING: Duration = Duration::from_secs(60);
 /// Exit codes of "describe".
 const INSTALLABLE: i32 = 3;
 const IMPOSSIBLE: i32 = 4;
-/// What the server writes when a client may come.
+/// The line that the server writes when a client may come.
 const READY: &str = "ready";
 
 /// An executable.
@@ -30,7 +30,7 @@ struct External {
     description: Description,
 }
 
-/// What it says of itself.
+/// The description that it prints of itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Description {
     about: String,

@@ -8,7 +8,7 @@ use super::{Availability, Subject, Tools, Tunnel, lacks_tun, version};
 use crate::error::LabError;
 use crate::testbed::{INNER, OUTER, PORT, Testbed, bring_up};
 
-/// What its documentation gives for an outer MTU of 1500 over IPv4, in TUN mode.
+/// The MTU that its documentation gives for an outer MTU of 1500 over IPv4, in TUN mode.
 const MTU: u16 = 1426;
 const DEVICE: &str = "fastd0";
 const NAMES: [&str; 2] = ["server", "client"];

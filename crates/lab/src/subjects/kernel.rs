@@ -1,4 +1,4 @@
-//! What this kernel can do by itself: tried once, in a namespace that is gone afterwards.
+//! The abilities of this kernel by itself: tried once, in a namespace that is gone afterwards.
 
 use std::sync::OnceLock;
 

@@ -9,7 +9,7 @@ use super::{Availability, Subject, Tools, Tunnel, version};
 use crate::error::LabError;
 use crate::testbed::{INNER, OUTER, PORT, Testbed, bring_up};
 
-/// What wg-quick chooses for an outer MTU of 1500.
+/// The MTU that wg-quick chooses for an outer MTU of 1500.
 const MTU: u16 = 1420;
 const DEVICE: &str = "wg0";
 const ENDS: [&str; 2] = ["server", "client"];

@@ -12,7 +12,7 @@ use crate::error::LabError;
 use crate::measure::standalone::client_address;
 use crate::testbed::{INNER, OUTER, PORT, TIMEOUT, Testbed};
 
-/// What an OpenVPN tunnel is made of.
+/// The kind of an OpenVPN tunnel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) tcp: bool,
@@ -38,7 +38,7 @@ impl Shape {
         format!("{transport}{cipher}{lz4}{kernel}")
     }
 
-    /// What it is, in words.
+    /// Its description, in words.
     pub(super) fn words(self) -> String {
         let transport = if self.tcp { "TCP" } else { "UDP" };
         let lz4 = if self.lz4 { ", lz4" } else { "" };
@@ -119,7 +119,7 @@ pub(super) fn clients(
     Ok(commands.collect::<Result<Vec<Command>, TestbedError>>()?)
 }
 
-/// What runs one of the two files.
+/// The command that runs one of the two files.
 pub(super) type Run<'a> = &'a dyn Fn(&Path) -> Result<Command, TestbedError>;
 
 /// Brings up a tunnel of these files; `command` is what runs one of them.
@@ -127,8 +127,8 @@ pub(super) fn start(shape: Shape, testbed: &mut Testbed, command: Run<'_>) -> Re
     start_between(shape, testbed, [command, command], &|client| client)
 }
 
-/// The same with another program at each end, the server's first. `change` makes the client's file one that its program
-/// understands.
+/// Brings up a tunnel with another program at each end, the server's first. `change` makes the client's file one that
+/// its program understands.
 pub(super) fn start_between(
     shape: Shape,
     testbed: &mut Testbed,

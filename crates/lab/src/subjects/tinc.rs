@@ -8,7 +8,7 @@ use super::{Availability, Subject, Tools, Tunnel, lacks_tun, version};
 use crate::error::LabError;
 use crate::testbed::{INNER, OUTER, PORT, Testbed, bring_up};
 
-/// What it sets itself: room for its own headers.
+/// The MTU that it sets itself, with room for its own headers.
 const MTU: u16 = 1400;
 const NAMES: [&str; 2] = ["server", "client"];
 const DEVICE: &str = "tinc0";

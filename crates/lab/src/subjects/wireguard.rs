@@ -15,7 +15,7 @@ use crate::error::LabError;
 use crate::setup;
 use crate::testbed::{INNER, OUTER, PORT, TIMEOUT, Testbed, bring_up};
 
-/// What wireguard-go and wg-quick choose for an outer MTU of 1500.
+/// The MTU that wireguard-go and wg-quick choose for an outer MTU of 1500.
 pub(crate) const MTU: u16 = 1420;
 
 /// While a program starts, its socket is looked for this often.
@@ -40,9 +40,9 @@ enum Origin {
     Tool {
         /// By this command.
         build: &'static [&'static str],
-        /// What it is called below the directory of tools; where Debian puts it if it is its package.
+        /// Its path below the directory of tools; where Debian puts it if it is its package.
         path: &'static str,
-        /// What it takes beside `--foreground` and the device.
+        /// Its argument beside `--foreground` and the device.
         argument: Option<&'static str>,
     },
 }
@@ -149,7 +149,8 @@ impl Program {
         }
     }
 
-    /// What runs a device in the foreground. What outlasts the process is kept below `state`.
+    /// The command that runs a device in the foreground. State that outlasts the process is kept below
+    /// `state`.
     pub(crate) fn command(&self, tools: &Tools, device: &str, state: &Path) -> Command {
         let mut command = Command::new(self.path(tools));
         match self.origin {
@@ -191,12 +192,12 @@ impl Program {
         self.name
     }
 
-    /// What it is called in a sentence.
+    /// Its name in a sentence.
     fn words(&self) -> &'static str {
         if self.origin == Origin::Adit { "adit's WireGuard" } else { self.name }
     }
 
-    /// What it is called in the name of a subject with two programs.
+    /// Its name in the name of a subject with two programs.
     fn short(&self) -> &'static str {
         if self.origin == Origin::Adit { "adit" } else { self.name }
     }

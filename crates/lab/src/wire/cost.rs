@@ -1,4 +1,4 @@
-//! What the lab's own wire costs, beside the kernel's.
+//! The cost of the lab's own wire, beside the kernel's.
 
 use std::time::Duration;
 

@@ -11,14 +11,15 @@ use crate::testbed::{QUEUE, QUEUE_FRAMES};
 
 /// A frame that is to arrive behind its successors is held back by as much.
 const HELD_BACK: Duration = Duration::from_millis(2);
-/// What Ethernet adds to what a device is handed: preamble 8, checksum 4, gap 12 (IEEE 802.3 clauses 3 and 4).
+/// The bytes that Ethernet adds to a frame that a device is handed: preamble 8, checksum 4, gap 12 (IEEE 802.3 clauses
+/// 3 and 4).
 pub(crate) const FRAMING: u32 = 24;
 /// The least that a frame takes of the wire: 64 bytes, preamble and gap.
 const LEAST: u32 = 84;
 /// A full frame as a device is handed it.
 const FULL: u32 = 1514;
 
-/// What became of the frames of one direction.
+/// The counts of the frames of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Frames handed over.
@@ -93,7 +94,7 @@ impl Schedule {
         }
     }
 
-    /// What became of all frames so far.
+    /// The counts of all frames so far.
     pub(crate) fn counts(&self) -> Counts {
         self.counts
     }

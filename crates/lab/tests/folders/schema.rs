@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What of `value` is not as `schema` says, each with its place.
+/// The parts of `value` that are not as `schema` requires, each with its place.
 pub(crate) fn faults(schema: &Value, value: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     check(schema, schema, value, "", &mut faults);

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! The code that the tests share.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -15,7 +15,7 @@ pub(crate) fn lab(arguments: &[&str]) -> Command {
     command
 }
 
-/// What it did, in one text: both streams.
+/// The output of a run, in one text: both streams.
 pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
 }

@@ -15,7 +15,8 @@ fn demo(arguments: &[&str]) -> Process {
     Process::spawn("adit-lab demo", command).unwrap()
 }
 
-/// What that run of the demo left in the system: namespaces, directories of the temporary directory, sockets.
+/// The things that a run of the demo left in the system: namespaces, directories of the temporary directory,
+/// sockets.
 fn left_behind(process: &Process) -> Vec<String> {
     let prefixes = [format!("adit-{}-", process.id()), format!("wg{}", process.id())];
     let directories = [std::env::temp_dir(), "/run/netns".into(), "/var/run/wireguard".into()];

@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! Runs that go wrong.
 
 use std::path::Path;
 use std::process::Command;
@@ -116,7 +116,7 @@ fn who_ends_a_run_early_finds_nothing_left_and_can_go_on() {
     ended.interrupt();
     assert_eq!(ended.wait(MAX_WAIT).unwrap().code(), Some(130), "{}", ended.log());
     assert_eq!((left(place, &tag), left(&std::env::temp_dir(), &tag)), (0, 0));
-    // What the end broke off is no failure of the subject's.
+    // A measurement that the end broke off is no failure of the subject's.
     let records = std::fs::read_to_string(Path::new(&out).join("records.jsonl")).unwrap_or_default();
     assert!(records.is_empty(), "{records}");
 

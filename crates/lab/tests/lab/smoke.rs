@@ -4,7 +4,7 @@ use adit_testbed::{Scratch, can_run};
 
 use crate::bench::{NEEDED, adit, json, lab, said};
 
-/// What is measured, and the program that each needs.
+/// The subjects, and the program that each needs.
 const SUBJECTS: [(&str, &str); 8] = [
     ("veth", "ip"),
     ("null", "ip"),

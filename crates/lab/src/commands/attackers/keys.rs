@@ -5,7 +5,7 @@ use std::process::Command;
 
 use adit_testbed::{Scratch, TestbedError, static_key, tls_crypt_v2_client_key, tls_crypt_v2_keys};
 
-/// What the key of [`Keys::refused`] holds for `tls-crypt-v2-verify`: `refused` in base64.
+/// The metadata in the key of [`Keys::refused`] for `tls-crypt-v2-verify`: `refused` in base64.
 const REFUSED: &str = "cmVmdXNlZA==";
 
 /// A kind of wrapping, with the configuration of a server and a client.
@@ -88,13 +88,13 @@ impl Wrapping {
             .collect()
     }
 
-    /// What attackers that forge or replay can send to a server with this wrapping.
+    /// The datagrams that attackers that forge or replay can send to a server with this wrapping.
     pub(super) fn kinds(&self, load: &Path) -> Result<Vec<Kind>, TestbedError> {
         kinds_of(load, "datagrams", &self.arguments())
     }
 }
 
-/// What that subcommand of a load generator writes: datagrams by kind.
+/// The datagrams that the subcommand of a load generator writes, by kind.
 pub(in crate::commands) fn kinds_of(
     load: &Path,
     subcommand: &str,
@@ -108,7 +108,7 @@ pub(in crate::commands) fn kinds_of(
     kinds(&text).ok_or(TestbedError::Output { command: name, output: text })
 }
 
-/// What a command writes that ends by itself.
+/// The output of a command that ends by itself.
 pub(in crate::commands) fn said(name: &str, mut command: Command) -> Result<String, TestbedError> {
     let output =
         command.output().map_err(|source| TestbedError::Start { command: name.to_owned(), source })?;

@@ -1,4 +1,4 @@
-//! What a row came to, and whether the server withstood it.
+//! The result of a row, and whether the server withstood the attack.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ impl Attempts {
     }
 }
 
-/// What was measured in a row.
+/// The measurements of a row.
 pub(in crate::commands) struct Measured {
     pub(in crate::commands) idle: Attempts,
     pub(in crate::commands) attacked: Attempts,
@@ -87,7 +87,7 @@ pub(in crate::commands) struct Measured {
     pub(in crate::commands) seconds: f64,
     /// Without and with the attack.
     pub(in crate::commands) pings: [Noticed; 2],
-    /// What the server took more, in KiB.
+    /// The growth of the server's memory, in KiB.
     pub(in crate::commands) memory: i64,
     /// Lines of its log that are not about the clients.
     pub(in crate::commands) lines: f64,

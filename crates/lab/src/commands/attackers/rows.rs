@@ -38,7 +38,7 @@ pub(super) struct Pace {
     pub(super) per_second: u32,
 }
 
-/// What attackers do in a row. The words are those of `adit-load-openvpn`.
+/// The behaviour of attackers in a row. The words are those of `adit-load-openvpn`.
 #[derive(Clone)]
 pub(super) enum Threat {
     /// They send datagrams from random addresses, so many a second, or as fast as they can.
@@ -51,7 +51,7 @@ pub(super) enum Threat {
     Connections { talk: &'static str },
 }
 
-/// What attackers show of themselves, and whether the server lets them in.
+/// The certificates of attackers, and whether the server lets them in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     /// They show no certificate.
@@ -76,7 +76,7 @@ pub(super) struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Forged datagrams or packets a second. What others begin depends on the server.
+    /// Forged datagrams or packets a second. The number that other attackers begin depends on the server.
     pub(super) fn wanted(&self) -> Option<u32> {
         match self.threat {
             Threat::Forged { rate, .. } => rate,

@@ -26,7 +26,7 @@ const SERVER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 2, 0, 0, 0, 0, 0, 1);
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a client tries.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(4);
-/// The same where a script takes part.
+/// How long a client tries where a script takes part.
 const SCRIPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Without a flood, where a script takes part: all of them take as long.
 const IDLE_WITH_SCRIPT: usize = 3;
@@ -35,14 +35,14 @@ const SHUT_OUT: usize = 3;
 /// Source addresses of forged datagrams.
 const SPOOFED: u32 = 1_000_000_000;
 
-/// What an attacker may show of itself: files in PEM.
+/// The certificate files that an attacker may use, in PEM.
 pub(super) struct Attacker {
     pub(super) ca: PathBuf,
     pub(super) certificate: PathBuf,
     pub(super) key: PathBuf,
 }
 
-/// What a row is measured on.
+/// The server, the clients and the attackers of a row.
 pub(super) struct Testbed<'a> {
     tools: &'a Tools,
     row: &'a Row<'a>,

@@ -1,4 +1,4 @@
-//! What a server and a client that is connected notice while something else happens.
+//! Observations of a server and of a client that is connected while something else happens.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// How often a ping that was lost is repeated before it is lost for good.
 const REPEATS: usize = 5;
 
-/// What was noticed.
+/// The counts of an observation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::commands) struct Noticed {
     pub(in crate::commands) pings: u32,

@@ -97,7 +97,8 @@ impl Testbed {
         Err(DemoError::Adit { command, output: String::from_utf8_lossy(&output.stderr).trim().to_owned() })
     }
 
-    /// `adit up FILE`. What outlasts it is kept where the demo's files are, and so are the name servers of the client.
+    /// `adit up FILE`. State that outlasts the process is kept where the demo's files are, and so are the name servers
+    /// of the client.
     pub(super) fn up(&self, file: &Path) -> Command {
         let mut command = Command::new(&self.program);
         command.arg("up").arg("--resolv-conf").arg(self.directory().join("resolv.conf")).arg(file);
@@ -173,7 +174,7 @@ impl Testbed {
         Ok(moved)
     }
 
-    /// What the two ends wrote.
+    /// The logs of the two ends.
     pub(super) fn logs(&self) -> String {
         let log = |name, process: &Option<Process>| {
             let text = process.as_ref().map(Process::log_tail).unwrap_or_default();

@@ -7,7 +7,8 @@ use serde::Serialize;
 use super::{Args, Load, Sample};
 use crate::commands::output::{cell, spread, table};
 
-/// What the flow must keep while the load is in its own tunnel, of what it has while the load is in another process.
+/// The share of its goodput that the flow must keep while the load is in its own tunnel, compared with the load in
+/// another process.
 const KEPT: f64 = 0.97;
 /// Of the load, at least this share must arrive: else it was another load.
 const DELIVERED: f64 = 0.9;

@@ -27,7 +27,7 @@ pub(crate) const NEEDED: [&str; 3] = ["ip", "iperf3", "openssl"];
 const SMALL: usize = 64;
 /// Round trips of one sample, a thousand a second.
 const ECHOES: u32 = 500;
-/// What `adit bench` gets for each of its rows: some 2 s in all.
+/// The arguments of `adit bench` for each of its rows: some 2 s in all.
 const BENCH_ROUNDS: &str = "5";
 const BENCH_MILLISECONDS: &str = "15";
 
@@ -63,7 +63,7 @@ pub(crate) struct Args {
     json: Option<PathBuf>,
 }
 
-/// What is measured together.
+/// Measurements that are made together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Group {
     /// Over UDP: round trips, one TCP flow each way, small packets
@@ -168,7 +168,7 @@ impl Round<'_> {
     }
 }
 
-/// What all measurements have in common.
+/// The state that all measurements share.
 struct Bed<'a> {
     args: &'a Args,
     configs: [String; 2],

@@ -23,7 +23,7 @@ pub(super) struct Setup {
     _directory: Scratch,
 }
 
-/// What many clients cost.
+/// The cost of many clients.
 pub(super) struct Cost {
     /// Handshakes for each second that the server's process was on a processor.
     pub(super) per_core: f64,
@@ -104,7 +104,7 @@ impl Setup {
         Ok((clients, Cost { per_core: count / work, wall: count / elapsed, memory }))
     }
 
-    /// What tells `adit-load-openvpn` which clients to be.
+    /// The arguments that give `adit-load-openvpn` its server and the identities of its clients.
     fn arguments(&self, count: usize) -> Vec<String> {
         let [address, _] = OUTER;
         let [ca, certificate, key] = self.files.each_ref().map(|path| path.display().to_string());

@@ -1,4 +1,4 @@
-//! What is measured.
+//! The subjects of measurements.
 
 use std::fmt;
 

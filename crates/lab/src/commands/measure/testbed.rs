@@ -56,12 +56,12 @@ impl Programs<'_> {
         Ok(Programs { tools, wireguard, configs: configurations()? })
     }
 
-    /// The same for subjects that need adit alone. All builds that are compared get the same files.
+    /// The programs for subjects that need adit alone. All builds that are compared get the same files.
     pub(super) fn of_adit<'a>(tools: &'a Tools, configs: &[String; 2]) -> Programs<'a> {
         Programs { tools, wireguard: BTreeMap::new(), configs: configs.clone() }
     }
 
-    /// What is measured on what, one line each.
+    /// The programs of each subject, one line each.
     pub(super) fn describe(&self) -> Vec<String> {
         let programs = [("adit", Ok(Command::new(&self.tools.adit))), ("openvpn", program("openvpn"))];
         let programs = programs.into_iter().filter_map(|(name, command)| Some((name, command.ok()?)));
@@ -101,7 +101,7 @@ impl Testbed {
         Testbed::build_with(subject, programs, &programs.configs, udp_segmentation)
     }
 
-    /// The same with other configurations for a server and a client that speak OpenVPN.
+    /// Builds the test bed with other configurations for a server and a client that speak OpenVPN.
     pub(super) fn build_with(
         subject: Subject,
         programs: &Programs<'_>,
@@ -277,7 +277,7 @@ fn bring_up(namespace: &Namespace, device: &str, address: &str, mtu: &str) -> Re
     namespace.ip(&["link", "set", device, "mtu", mtu, "up"]).map(drop)
 }
 
-/// The same files for OpenVPN and adit.
+/// The configurations of a server and a client, one for OpenVPN and adit alike.
 pub(super) fn configurations() -> Result<[String; 2], TestbedError> {
     let authority = Authority::create(KeyKind::Ecdsa)?;
     let inline = |name, purpose| -> Result<String, TestbedError> {

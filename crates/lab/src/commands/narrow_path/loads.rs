@@ -10,7 +10,8 @@ use super::testbed::{Client, TIMEOUT, Testbed};
 const IPERF_PORT: u16 = 5201;
 /// From the moment that a flow begins or a path changes until what is measured counts.
 const SETTLE: Duration = Duration::from_secs(1);
-/// A flow to the eighth before the one that is measured: that one begins when the server knows the path.
+/// How long the first flow to the eighth lasts, before the one that is measured: the measured flow begins
+/// when the server knows the path.
 const FIRST_FLOW: Duration = Duration::from_secs(3);
 /// More than a flow takes to begin.
 const BEGIN: Duration = Duration::from_secs(2);
@@ -26,12 +27,12 @@ pub(super) struct Alone {
     pub(super) limited: Option<u64>,
 }
 
-/// What the other seven get by flows that run all the time, in Mbit/s of inner packets.
+/// The goodput of the first seven, whose flows run all the time, in Mbit/s of inner packets.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Seven {
     /// While the eighth has a flow of limited rate, too.
     pub(super) beside: f64,
-    /// What the eighth gets meanwhile.
+    /// The goodput of the eighth meanwhile.
     pub(super) eighth: f64,
     /// While the eighth has no flow.
     pub(super) alone: f64,
@@ -68,7 +69,8 @@ impl<'testbed> Flows<'testbed> {
         Ok(Flows { flows: flows.collect::<Result<_, _>>()?, testbed })
     }
 
-    /// What they carry: beside a flow to the eighth of at most `rate` Mbit/s, then without it, each for `time`.
+    /// The goodput of the flows: beside a flow to the eighth of at most `rate` Mbit/s, then without it, each for
+    /// `time`.
     pub(super) fn sample(&mut self, time: Duration, rate: u32) -> Result<Seven, TestbedError> {
         let eighth = self.testbed.eighth().ok_or_else(no_client)?;
         let first = Flow::start(self.testbed, eighth, FIRST_FLOW + SETTLE, Some(rate))?;

@@ -9,7 +9,7 @@ use super::loads::{Alone, Seven};
 use crate::commands::output::spread;
 use crate::commands::wireguard::figures::{Figure, Figures, Limit};
 
-/// What the table calls the build that is judged.
+/// The name in the table of the build that is judged.
 pub(super) const JUDGED: &str = "adit";
 
 /// The others must keep so much of their goodput.
@@ -35,14 +35,14 @@ const FIGURES: &[Figure] = &[
     ("limited_wide", "destinations without UDP_SEGMENT, wide again", 0, Limit::AtMost(0.0)),
 ];
 
-/// What the tables call the path's other state.
+/// The tables' words for the path's other state.
 const NARROW: &str = "path narrow";
 
 /// The samples of one build.
 #[derive(Serialize)]
 struct Build {
     program: PathBuf,
-    /// What the table with limits calls it.
+    /// Its name in the table with limits.
     #[serde(skip)]
     subject: String,
     rounds: Vec<Round>,
@@ -114,7 +114,7 @@ impl Report {
     }
 }
 
-/// What the table with limits calls these builds: the last one has the name that is judged.
+/// The names of these builds in the table with limits: the last one has the name that is judged.
 pub(super) fn subjects(programs: &[PathBuf]) -> Vec<String> {
     let last = programs.len().saturating_sub(1);
     let name = |(number, program): (usize, &PathBuf)| match number == last {
@@ -124,7 +124,7 @@ pub(super) fn subjects(programs: &[PathBuf]) -> Vec<String> {
     programs.iter().enumerate().map(name).collect()
 }
 
-/// What a round shows for [`FIGURES`].
+/// The values of a round for [`FIGURES`].
 fn figures(round: &Round) -> Vec<(&'static str, f64)> {
     let [before, narrow, wide] = &round.one;
     let mut figures = vec![

@@ -47,7 +47,7 @@ impl Client {
     }
 }
 
-/// What the server's namespace has sent so far.
+/// The numbers of sends and bytes of the server's namespace so far.
 #[derive(Clone, Copy)]
 pub(super) struct Sent {
     sends: f64,
@@ -111,7 +111,7 @@ impl Testbed {
         self.set_mtu(&mtu.to_string())
     }
 
-    /// The same link becomes what it was. The server's system forgets at once what ICMP said, which would take ten
+    /// Gives the link its usual MTU again. The server's system forgets at once what ICMP said, which would take ten
     /// minutes otherwise (`net.ipv4.route.mtu_expires`).
     pub(super) fn widen(&self) -> Result<(), TestbedError> {
         self.set_mtu(USUAL)?;
@@ -137,7 +137,7 @@ impl Testbed {
         &self.server
     }
 
-    /// What the server's namespace has sent so far.
+    /// The numbers of sends and bytes of the server's namespace so far.
     pub(super) fn sent(&self) -> Result<Sent, TestbedError> {
         let read = || (std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default(), devices());
         let (snmp, devices) = self.server.enter(read)?;
@@ -145,7 +145,7 @@ impl Testbed {
         sent.map(|(sends, bytes)| Sent { sends, bytes }).ok_or_else(no_counters)
     }
 
-    /// What the server's status says of destinations.
+    /// The number of destinations with a limit in the server's status.
     pub(super) fn limited(&self) -> Result<Option<u64>, TestbedError> {
         let mut command = Command::new(&self.adit);
         command.args(["status", "--json", "server"]);

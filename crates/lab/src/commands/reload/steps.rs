@@ -3,10 +3,10 @@
 /// A change.
 pub(super) struct Step {
     pub(super) name: &'static str,
-    /// What the file has besides what it always has.
+    /// The lines of the file besides those that it always has.
     pub(super) lines: &'static str,
     pub(super) has_another_certificate: bool,
-    /// What the log says when the file was read.
+    /// The line of the log when the file was read.
     pub(super) said: &'static str,
 }
 

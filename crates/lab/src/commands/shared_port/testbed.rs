@@ -13,7 +13,7 @@ use crate::commands::identities::Identities;
 use crate::subjects::Tools;
 use crate::tell;
 
-/// What a client speaks.
+/// The protocol of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     OpenVpn,
@@ -52,7 +52,7 @@ pub(super) struct Testbed {
     _identities: Identities,
 }
 
-/// What the files of servers and clients are made from.
+/// The sources of the files of servers and clients.
 struct Files<'a> {
     identities: &'a Identities,
     tools: &'a Tools,

@@ -1,4 +1,4 @@
-//! What the tunnels of one process notice when another is reloaded or ends.
+//! Effects on the tunnels of one process when another is reloaded or ends.
 
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
@@ -27,7 +27,7 @@ pub(super) struct Usage {
     pub(super) pause: Duration,
 }
 
-/// What came of it.
+/// The result of the measurement.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Lifetime {
     /// Files that arrived whole, one through each tunnel.
@@ -136,7 +136,7 @@ fn end(testbed: &mut Testbed, identities: &Identities, index: usize) -> Result<(
     process.wait_for_line(mark, &format!("s{}: ended on request", number(index)), TIMEOUT).map(drop)
 }
 
-/// Cuts the way back to the last tunnel's client for a while. What its stream loses is what the count must show.
+/// Cuts the way back to the last tunnel's client for a while. The count must show the packets that its stream loses.
 fn control(testbed: &Testbed, load: StreamLoad) -> Result<Losses, TestbedError> {
     let Some(target) = testbed.targets.last() else { return Ok(Losses::default()) };
     let clients = clients_of(number(testbed.targets.len().saturating_sub(1)));

@@ -66,7 +66,7 @@ fn openvpn(file: &Path) -> Result<Command, TestbedError> {
     Ok(command)
 }
 
-/// What the start of all tunnels took.
+/// The times that the start of all tunnels took.
 pub(super) struct Start {
     /// From the start of the first server's process until all listen.
     pub(super) listening: Duration,

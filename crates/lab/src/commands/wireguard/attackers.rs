@@ -1,5 +1,5 @@
-//! What forged and replayed initiations cost a server. While they come in, clients connect, and one that is connected
-//! pings.
+//! The cost of forged and replayed initiations to a server. While they come in, clients connect, and one that is
+//! connected pings.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};

@@ -7,7 +7,7 @@ use crate::commands::output::{cell, spread, table};
 /// A figure's name, what the table calls it, the decimals to show, and what its median must keep to.
 pub(in crate::commands) type Figure = (&'static str, &'static str, usize, Limit);
 
-/// What a median must keep to.
+/// The limit of a median.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::commands) enum Limit {
     None,

@@ -1,4 +1,4 @@
-//! What handshakes cost a server: many initiators connect at a rate at which it asks for no cookies.
+//! The cost of handshakes to a server: many initiators connect at a rate at which it sends no cookies.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -174,7 +174,7 @@ fn while_setting<T>(
     })
 }
 
-/// What a peer that is connected notices.
+/// The measurements at a peer that is connected.
 struct Flow {
     echoes: PingReport,
     megabits: f64,

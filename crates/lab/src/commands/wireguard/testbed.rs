@@ -15,7 +15,7 @@ use crate::subjects::Tools;
 use crate::subjects::wireguard::{MTU, Program, wait_for_socket};
 use crate::testbed::bring_up;
 
-/// What the server listens on.
+/// The port of the server.
 pub(super) const PORT: u16 = 1194;
 /// The server's address in the tunnel.
 pub(super) const INNER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 8, 0, 1));
@@ -118,7 +118,7 @@ impl<'a> Testbed<'a> {
         Ok((Running { process, socket }, reply))
     }
 
-    /// The same for a peer that is to be there.
+    /// Connects a peer that must come up.
     pub(super) fn connect(&self, peer: &Peer, program: Program) -> Result<Running, TestbedError> {
         let (running, reply) = self.start(peer, program, TIMEOUT)?;
         match reply {

@@ -108,7 +108,7 @@ impl<'a> Row<'a> {
         Row { lead: Duration::from_secs(seconds), ..self }
     }
 
-    /// The same attack from each of [`PLACES`], over its family.
+    /// The row's attack from each of [`PLACES`], over its family.
     fn at_each_place(self) -> impl Iterator<Item = Row<'a>> {
         PLACES.into_iter().map(move |(place, sources)| Row {
             name: format!("{}, {place}", self.name),

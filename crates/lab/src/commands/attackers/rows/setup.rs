@@ -35,7 +35,7 @@ impl Setup<'_> {
         self.protocol.starts_with("tcp")
     }
 
-    /// The same over IPv6.
+    /// The setup over IPv6.
     pub(in crate::commands::attackers) fn over_v6(self) -> Self {
         Setup { protocol: if self.is_tcp() { "tcp6" } else { "udp6" }, ..self }
     }

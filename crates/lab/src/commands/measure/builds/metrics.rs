@@ -1,4 +1,4 @@
-//! What two builds are compared by, and how much the later one may differ.
+//! The figures by which two builds are compared, and how much the later one may differ.
 
 /// How the later build's figure may relate to the earlier one's.
 #[derive(Clone, Copy, Debug, PartialEq)]

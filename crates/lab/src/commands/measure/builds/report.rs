@@ -23,7 +23,7 @@ pub(super) struct Comparison {
     pub(super) failures: Vec<String>,
 }
 
-/// What the pairs of one figure say.
+/// The values of one figure in all pairs.
 struct Pairs {
     before: Vec<f64>,
     after: Vec<f64>,
