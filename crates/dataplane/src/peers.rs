@@ -137,8 +137,12 @@ impl Peers {
         let slot = match self.slots.get(&id).copied() {
             Some(slot) => {
                 self.leave_device(slot, device);
-                self.renew(slot, path, max_mss, (roams, by_path));
                 if let Some(peer) = self.peers.get_mut(slot) {
+                    peer.leave_paths(slot, &mut self.paths);
+                    // The moves that may be followed before the next tick stay as many as they were: a change of the peer's
+                    // address may be what causes the new facts.
+                    (peer.path, peer.max_mss) = (path, max_mss);
+                    (peer.roams, peer.by_path) = (roams, by_path);
                     peer.selectors = selectors;
                 }
                 slot
@@ -246,15 +250,6 @@ impl Peers {
     fn selects(&self, slot: u32, flow: &Flow) -> bool {
         let selectors = self.peers.get(slot).and_then(|peer| peer.selectors.as_ref());
         selectors.is_some_and(|selectors| selectors.select(flow))
-    }
-
-    /// New facts about a peer that is known. The moves that may be followed before the next tick stay as many as they were, as
-    /// a change of the peer's address may be what causes the new facts.
-    fn renew(&mut self, slot: u32, path: Option<Path>, max_mss: Option<u16>, (roams, by_path): (bool, bool)) {
-        let Some(peer) = self.peers.get_mut(slot) else { return };
-        peer.leave_paths(slot, &mut self.paths);
-        (peer.path, peer.max_mss) = (path, max_mss);
-        (peer.roams, peer.by_path) = (roams, by_path);
     }
 
     fn remove(&mut self, id: PeerId) {

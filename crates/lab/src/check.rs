@@ -1,6 +1,7 @@
 //! Whether the lab measures what is there: it measures things whose right answer is known.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,9 +18,9 @@ use crate::{run, stats};
 
 /// The goodput of one TCP flow at 1 Gbit/s, in Mbit/s: 1448 of 1538 bytes, 941 Mbit/s, less the time that it
 /// takes to find its speed.
-const GIGABIT: (f64, f64) = (930.0, 945.0);
+const GIGABIT: RangeInclusive<f64> = 930.0..=945.0;
 /// The measured delay of a link of 20 ms: an echo takes some time at either end, too.
-const DELAY_MS: (f64, f64) = (20.0, 21.0);
+const DELAY_MS: RangeInclusive<f64> = 20.0..=21.0;
 /// The measured loss of a link that loses 1 %, in so many packets: 3 standard deviations to each side.
 const LOSS: (f64, f64) = (0.0087, 0.0113);
 const PACKETS_PER_SECOND: u32 = 10_000;
@@ -100,10 +101,10 @@ fn values(results: &Results, subject: &str, figure: &str) -> Vec<f64> {
 }
 
 /// A check of a value between two others. A measurement that failed has no value.
-fn between(claim: &'static str, value: Option<f64>, (least, most): (f64, f64), unit: &str) -> Check {
-    let holds = value.is_some_and(|value| (least..=most).contains(&value));
+fn between(claim: &'static str, value: Option<f64>, range: RangeInclusive<f64>, unit: &str) -> Check {
+    let holds = value.is_some_and(|value| range.contains(&value));
     let value = value.map_or("nothing".to_owned(), |value| format!("{value:.2}"));
-    Check { claim, found: format!("{value} {unit}, right is {least} to {most}"), holds }
+    Check { claim, found: format!("{value} {unit}, right is {} to {}", range.start(), range.end()), holds }
 }
 
 fn judge_rate(results: &Results) -> Check {

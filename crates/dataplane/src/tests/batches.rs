@@ -11,8 +11,8 @@ fn formats() -> [Format; 2] {
         Format { demultiplexer: format::client, session, make, number: 4..8 }
     };
     [
-        base(|provider, keys| format::session_with(provider, named(0, 0), (keys.seal, keys.open))),
-        base(|provider, keys| format::session_with(provider, by_path(0), (keys.seal, keys.open))),
+        base(|provider, keys| format::session_with(provider, named(0, 0), keys)),
+        base(|provider, keys| format::session_with(provider, by_path(0), keys)),
     ]
 }
 

@@ -1,5 +1,6 @@
 //! Several devices of one tunnel: each has routes of its own, and a peer is reached from one of them.
 
+use crate::testing::batches::Keys;
 use adit_core::{Cipher, DataEvent, DeviceId, Notice, Path, PeerConfig, PeerId, PeerOrder};
 
 use super::format::{named, session_id};
@@ -34,7 +35,7 @@ fn add(server: &mut End, n: u8, device: DeviceId) {
 
 fn give_session(server: &mut End, n: u8) {
     let peer = PeerId(n.into());
-    server.install(peer, session_id(peer, 0), named(n.into(), 0), CIPHER, (n | 0x80, n));
+    server.install(peer, session_id(peer, 0), named(n.into(), 0), CIPHER, Keys { seal: n | 0x80, open: n });
 }
 
 /// A server with client 3 behind the main device, and clients 1 and 2 each behind one of their own, to which all routes of it

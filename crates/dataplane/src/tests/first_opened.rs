@@ -1,5 +1,6 @@
 //! The change of the sealing session by the first packet that a session opens, before any answer to the packet is sealed.
 
+use crate::testing::batches::Keys;
 use adit_core::{
     Cipher, DataEvent, Install, IpNet, Notice, OnFirstOpened, Path, PeerConfig, PeerId, PeerOrder,
     ReplayWindow,
@@ -23,22 +24,27 @@ fn to_client() -> Vec<u8> {
 
 /// The server gets session `key_id` with client 1, with keys of its own.
 fn install(server: &mut End, key_id: u8, on_first_opened: OnFirstOpened) {
-    let (seal, open) = keys(key_id);
-    let codec = format::session(named(1, key_id), CIPHER, (seal, open), ReplayWindow::default());
+    let codec = format::session(named(1, key_id), CIPHER, keys(key_id), ReplayWindow::default());
     server.install_as(Install { on_first_opened, ..Install::new(ONE, session_id(ONE, key_id), codec) });
 }
 
 /// The keys with which the server seals and opens in a session.
-fn keys(key_id: u8) -> (u8, u8) {
-    (0x40 | key_id, 0x20 | key_id)
+fn keys(key_id: u8) -> Keys {
+    Keys { seal: 0x40 | key_id, open: 0x20 | key_id }
 }
 
 /// Client 1 as it is after a restart: it has that session alone.
 fn restarted(key_id: u8) -> End {
     let mut end = End::client();
     end.add_peer(PeerId::SERVER, udp(9), &["0.0.0.0/0"], None);
-    let (seal, open) = keys(key_id);
-    end.install(PeerId::SERVER, session_id(PeerId::SERVER, key_id), named(1, key_id), CIPHER, (open, seal));
+    let Keys { seal, open } = keys(key_id);
+    end.install(
+        PeerId::SERVER,
+        session_id(PeerId::SERVER, key_id),
+        named(1, key_id),
+        CIPHER,
+        Keys { seal: open, open: seal },
+    );
     end
 }
 

@@ -6,6 +6,7 @@
 
 mod indexed;
 
+use crate::testing::batches::Keys;
 use std::sync::Arc;
 
 use adit_core::{Cipher, PeerId, ReplayWindow, SessionId};
@@ -113,21 +114,16 @@ impl Demultiplexer for AllData {
 }
 
 /// The codec of a session that seals and opens with keys made of one byte each.
-pub(crate) fn session(
-    header: Header,
-    cipher: Cipher,
-    (seal, open): (u8, u8),
-    replay: ReplayWindow,
-) -> SessionCodec {
-    let opener = WindowedOpener::new(Opener(key(aws_lc, cipher, open)), replay);
-    SessionCodec::new(Box::new(sealer(aws_lc, header, cipher, seal)), Box::new(opener))
+pub(crate) fn session(header: Header, cipher: Cipher, keys: Keys, replay: ReplayWindow) -> SessionCodec {
+    let opener = WindowedOpener::new(Opener(key(aws_lc, cipher, keys.open)), replay);
+    SessionCodec::new(Box::new(sealer(aws_lc, header, cipher, keys.seal)), Box::new(opener))
 }
 
 /// The codec of a session with AEADs of that provider.
-pub(crate) fn session_with(provider: Provider, header: Header, (seal, open): (u8, u8)) -> SessionCodec {
+pub(crate) fn session_with(provider: Provider, header: Header, keys: Keys) -> SessionCodec {
     let cipher = Cipher::ChaCha20Poly1305;
-    let opener = WindowedOpener::new(Opener(key(provider, cipher, open)), ReplayWindow::default());
-    SessionCodec::new(Box::new(sealer(provider, header, cipher, seal)), Box::new(opener))
+    let opener = WindowedOpener::new(Opener(key(provider, cipher, keys.open)), ReplayWindow::default());
+    SessionCodec::new(Box::new(sealer(provider, header, cipher, keys.seal)), Box::new(opener))
 }
 
 /// Seals with [`named`]`(1, 0)` and key 1, as if as many packets and blocks had been sealed.

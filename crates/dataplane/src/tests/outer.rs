@@ -1,5 +1,6 @@
 //! The relation of the IP headers around datagrams to the packets inside.
 
+use crate::testing::batches::Keys;
 use adit_core::{Cipher, Path, PeerId, SessionId};
 
 use super::format::{indexed, named, session_id, with_outer_headers};
@@ -165,7 +166,7 @@ fn a_loop_ends_after_eight_rounds() {
 fn a_format_without_a_policy_asks_for_nothing() {
     let mut end = End::client();
     end.add_peer(PeerId::SERVER, udp(1), &["0.0.0.0/0"], None);
-    let keys = (1, 2);
+    let keys = Keys { seal: 1, open: 2 };
     end.install(PeerId::SERVER, session_id(PeerId::SERVER, 0), named(1, 0), Cipher::Aes256Gcm, keys);
     for packet in [packet(3, b"x"), packet(2, &[4, 0, 0, 0, 1, 1, 1, 1])] {
         seal(&mut end, &packet);

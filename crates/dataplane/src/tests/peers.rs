@@ -1,5 +1,6 @@
 //! Peers whose endpoint or session comes later, and routes that change one by one.
 
+use crate::testing::batches::Keys;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -60,7 +61,7 @@ fn packets_wait_for_a_session() {
         assert!(server.send(Offload::NONE, &packet(1)).is_empty());
         assert_eq!(server.egress.take_notices(), vec![WANTED; told], "at {time} ms");
     }
-    server.install(ONE, session_id(ONE, 0), named(1, 0), CIPHER, (0x81, 1));
+    server.install(ONE, session_id(ONE, 0), named(1, 0), CIPHER, Keys { seal: 0x81, open: 1 });
     let batches = server.flush();
     assert_eq!((batches.len(), batches[0].0), (1, udp(1)));
     let arrived = client(1, udp(9), CIPHER).receive(udp(9), &batches[0].2, batches[0].1);
@@ -72,7 +73,7 @@ fn packets_wait_for_a_session() {
 fn packets_wait_for_a_path() {
     let mut server = End::server(false);
     server.apply(DataEvent::Peer(PeerOrder::Add(config(true))));
-    server.install(ONE, session_id(ONE, 0), named(1, 0), CIPHER, (0x81, 1));
+    server.install(ONE, session_id(ONE, 0), named(1, 0), CIPHER, Keys { seal: 0x81, open: 1 });
     assert!(server.send(Offload::NONE, &packet(1)).is_empty());
     server.apply(DataEvent::Peer(PeerOrder::Move { peer: ONE, path: udp(4) }));
     assert_eq!(server.flush()[0].0, udp(4));
@@ -82,7 +83,7 @@ fn packets_wait_for_a_path() {
 fn an_authentic_datagram_says_where_a_peer_is() {
     let mut server = End::server(false);
     server.apply(DataEvent::Peer(PeerOrder::Add(config(true))));
-    server.install(ONE, session_id(ONE, 0), named(1, 0), CIPHER, (0x81, 1));
+    server.install(ONE, session_id(ONE, 0), named(1, 0), CIPHER, Keys { seal: 0x81, open: 1 });
     assert!(server.send(Offload::NONE, &packet(1)).is_empty());
     let sealed =
         client(1, udp(9), CIPHER).send_one(&Flow { source: 1, destination: 77, ..Flow::default() }.udp(b"x"));
@@ -97,7 +98,7 @@ fn peers_without_staging_drop_their_packets() {
     let mut server = End::server(false);
     server.apply(DataEvent::Peer(PeerOrder::Add(config(false))));
     assert!(server.send(Offload::NONE, &packet(1)).is_empty());
-    server.install(ONE, session_id(ONE, 0), named(1, 0), CIPHER, (0x81, 1));
+    server.install(ONE, session_id(ONE, 0), named(1, 0), CIPHER, Keys { seal: 0x81, open: 1 });
     assert!(server.send(Offload::NONE, &packet(1)).is_empty(), "no path");
     server.apply(DataEvent::Peer(PeerOrder::Move { peer: ONE, path: udp(1) }));
     assert!(server.flush().is_empty());
@@ -233,7 +234,8 @@ fn keepalives_and_data_are_counted_apart() {
 fn an_expired_session_neither_seals_nor_opens() {
     let (mut server, mut one, _) = three(false);
     let expiring = || {
-        let codec = format::session(named(1, 0), CIPHER, (0x81, 1), ReplayWindow::default());
+        let codec =
+            format::session(named(1, 0), CIPHER, Keys { seal: 0x81, open: 1 }, ReplayWindow::default());
         SessionCodec { expires: Some(at(180_000)), ..codec }
     };
     server.apply(DataEvent::Peer(PeerOrder::Add(PeerConfig { path: Some(udp(1)), ..config(true) })));
@@ -251,7 +253,7 @@ fn an_expired_session_neither_seals_nor_opens() {
     assert_eq!(server.egress.take_notices(), vec![WANTED; 2]);
     assert_eq!(server.dropped_in(DropReason::NoSession), 2);
     // New keys, and what waited leaves.
-    server.install(ONE, session_id(ONE, 1), named(1, 1), CIPHER, (0x82, 2));
+    server.install(ONE, session_id(ONE, 1), named(1, 1), CIPHER, Keys { seal: 0x82, open: 2 });
     assert_eq!(server.flush().len(), 1);
 }
 
@@ -273,7 +275,7 @@ fn packets_that_reach_nobody_are_answered_if_asked_for() {
         assert_eq!(answers(&mut server, 1), 0, "it waits for a session");
         server.apply(DataEvent::Peer(PeerOrder::Add(PeerConfig { path: Some(udp(1)), ..config(false) })));
         assert_eq!(answers(&mut server, 1), 0, "nothing waits for this peer");
-        server.install(ONE, session_id(ONE, 0), named(1, 0), CIPHER, (0x81, 1));
+        server.install(ONE, session_id(ONE, 0), named(1, 0), CIPHER, Keys { seal: 0x81, open: 1 });
         assert_eq!(server.send(Offload::NONE, &packet(1)).len(), 1);
         assert!(server.egress.take_answers().is_empty(), "it is sent");
         server.egress.answer_unreachable(false);

@@ -1,5 +1,6 @@
 //! Peers that come from another address: where the data plane sends to them before the protocol says anything.
 
+use crate::testing::batches::Keys;
 use std::time::Duration;
 
 use adit_core::{Cipher, DataEvent, Instant, IpNet, Notice, Path, PeerConfig, PeerId, PeerOrder};
@@ -87,10 +88,16 @@ fn what_an_earlier_session_sealed_moves_no_peer() {
     let (peer, cipher) = (PeerId(1), Cipher::Aes256Gcm);
     let datagrams = [(); 3].map(|()| sealed(&mut one, 1));
     arrive(&mut server, &datagrams[0], udp(1));
-    server.install(peer, session_id(peer, 1), named(1, 1), cipher, (21, 22));
+    server.install(peer, session_id(peer, 1), named(1, 1), cipher, Keys { seal: 21, open: 22 });
     // The later session opened nothing yet.
     assert_eq!(arrive(&mut server, &datagrams[1], udp(6)), roamed(1, udp(6)));
-    one.install(PeerId::SERVER, session_id(PeerId::SERVER, 1), named(1, 1), cipher, (22, 21));
+    one.install(
+        PeerId::SERVER,
+        session_id(PeerId::SERVER, 1),
+        named(1, 1),
+        cipher,
+        Keys { seal: 22, open: 21 },
+    );
     assert_eq!(come(&mut server, &mut one, 1, udp(7)), roamed(1, udp(7)));
     assert_eq!(arrive(&mut server, &datagrams[2], udp(1)), []);
     assert_eq!(whereabouts(&mut server, 1), udp(7));
@@ -232,8 +239,8 @@ fn a_peer_that_its_address_names_keeps_it_against_one_that_its_key_names() {
     let (named, other) = (PeerId(1), PeerId(2));
     let (mut server, mut one, mut two) = three(false);
     let v1 = by_path(0);
-    server.install(named, session_id(named, 0), v1, cipher, (0x81, 1));
-    one.install(PeerId::SERVER, session_id(PeerId::SERVER, 0), v1, cipher, (1, 0x81));
+    server.install(named, session_id(named, 0), v1, cipher, Keys { seal: 0x81, open: 1 });
+    one.install(PeerId::SERVER, session_id(PeerId::SERVER, 0), v1, cipher, Keys { seal: 1, open: 0x81 });
     let routes = || inner(2).iter().map(|net| net.parse().expect("a network")).collect();
     let config = |path| PeerConfig {
         peer: other,

@@ -1,5 +1,6 @@
 //! Two ends and a server in memory: what is sealed is opened, and nothing else is.
 
+use crate::testing::batches::Keys;
 use adit_core::{Cipher, DataEvent, Notice, PeerId, PeerOrder, ReplayWindow};
 use proptest::prelude::*;
 
@@ -152,8 +153,14 @@ fn sessions_change_without_loss() {
     let (mut server, mut one, _) = three(false);
     let late = one.send_one(&packet(1, 77));
     let (peer, cipher) = (PeerId(1), Cipher::ChaCha20Poly1305);
-    server.install(peer, session_id(peer, 1), named(1, 1), cipher, (21, 22));
-    one.install(PeerId::SERVER, session_id(PeerId::SERVER, 1), named(1, 1), cipher, (22, 21));
+    server.install(peer, session_id(peer, 1), named(1, 1), cipher, Keys { seal: 21, open: 22 });
+    one.install(
+        PeerId::SERVER,
+        session_id(PeerId::SERVER, 1),
+        named(1, 1),
+        cipher,
+        Keys { seal: 22, open: 21 },
+    );
     let new = one.send_one(&packet(1, 77));
     assert_eq!(new[0] & 7, 1, "the new key id");
     for sealed in [new, late] {
@@ -172,8 +179,14 @@ fn sessions_change_without_loss() {
 fn a_message_may_name_a_session_that_is_not_active() {
     let (mut server, mut one, _) = three(false);
     let (peer, cipher) = (PeerId(1), Cipher::ChaCha20Poly1305);
-    server.install(peer, session_id(peer, 1), named(1, 1), cipher, (21, 22));
-    one.install(PeerId::SERVER, session_id(PeerId::SERVER, 1), named(1, 1), cipher, (22, 21));
+    server.install(peer, session_id(peer, 1), named(1, 1), cipher, Keys { seal: 21, open: 22 });
+    one.install(
+        PeerId::SERVER,
+        session_id(PeerId::SERVER, 1),
+        named(1, 1),
+        cipher,
+        Keys { seal: 22, open: 21 },
+    );
     let mut inject = |key| {
         let session = session_id(PeerId::SERVER, key);
         one.apply(DataEvent::InjectInto { peer: PeerId::SERVER, session, payload: vec![0x2a; 16] });
@@ -264,7 +277,7 @@ proptest! {
         let (mut server, mut one, _) = three(false);
         let session = session_id(PeerId(1), 0);
         let replay = ReplayWindow { packets: window, ..ReplayWindow::default() };
-        let codec = format::session(named(1, 0), Cipher::Aes256Gcm, (0x81, 1), replay);
+        let codec = format::session(named(1, 0), Cipher::Aes256Gcm, Keys { seal: 0x81, open: 1 }, replay);
         server.install_codec(PeerId(1), session, codec);
         let sent: Vec<Vec<u8>> = (0..count)
             .map(|n| one.send_one(&Flow { destination: 77, ..Flow::default() }.udp(&[n])))

@@ -1,5 +1,6 @@
 //! Two workers of one server: each peer's sessions are in one of them only.
 
+use crate::testing::batches::Keys;
 use adit_core::{Cipher, DataEvent, IpNet, Path, PeerConfig, PeerId, PeerOrder};
 
 use super::format::{by_path, named, session_id};
@@ -103,7 +104,7 @@ fn peers_without_a_name_go_by_path_to_who_serves_them() {
     let mut workers = workers(&[1]);
     let mut one = client(1, udp(9), CIPHER);
     let session = session_id(PeerId::SERVER, 0);
-    one.install(PeerId::SERVER, session, by_path(0), CIPHER, (1, 0x81));
+    one.install(PeerId::SERVER, session, by_path(0), CIPHER, Keys { seal: 1, open: 0x81 });
     let sealed = one.send_one(&packet(1, 77));
     let [even, _] = &mut workers;
     let arrived = even.receive(udp(1), &sealed, sealed.len());
@@ -175,7 +176,7 @@ fn a_peer_that_changes_hands_leaves_nothing_behind() {
     even.ingress.apply(ingress);
     know_session(even, 2);
     odd.apply(DataEvent::Peer(PeerOrder::Add(config)));
-    odd.install(PeerId(2), session_id(PeerId(2), 0), named(2, 0), CIPHER, (0x82, 2));
+    odd.install(PeerId(2), session_id(PeerId(2), 0), named(2, 0), CIPHER, Keys { seal: 0x82, open: 2 });
     assert_eq!(
         even.egress.seal_or_pass(Offload::NONE, &mut packet(77, 2), &mut even.transmit_batch),
         Some(1)

@@ -1,5 +1,6 @@
 //! Ends that speak [`super::format`].
 
+use crate::testing::batches::Keys;
 use adit_core::{Cipher, DataEvent, Path, PeerId, ReplayWindow, SessionId};
 
 use super::format::{self, Header, named, session_id};
@@ -23,9 +24,9 @@ impl End {
         session: SessionId,
         header: Header,
         cipher: Cipher,
-        (seal, open): (u8, u8),
+        keys: Keys,
     ) {
-        let codec = format::session(header, cipher, (seal, open), ReplayWindow::default());
+        let codec = format::session(header, cipher, keys, ReplayWindow::default());
         self.install_codec(peer, session, codec);
         self.apply(DataEvent::Activate { peer, session });
     }
@@ -35,7 +36,13 @@ impl End {
 pub(crate) fn client(n: u8, path: Path, cipher: Cipher) -> End {
     let mut end = End::client();
     end.add_peer(PeerId::SERVER, path, &["0.0.0.0/0", "::/0"], None);
-    end.install(PeerId::SERVER, session_id(PeerId::SERVER, 0), named(n.into(), 0), cipher, (n, n | 0x80));
+    end.install(
+        PeerId::SERVER,
+        session_id(PeerId::SERVER, 0),
+        named(n.into(), 0),
+        cipher,
+        Keys { seal: n, open: n | 0x80 },
+    );
     end
 }
 
@@ -44,7 +51,7 @@ pub(crate) fn admit(server: &mut End, n: u8, path: Path, cipher: Cipher) {
     let routes = inner(n);
     let peer = PeerId(n.into());
     server.add_peer(peer, path, &[&routes[0], &routes[1]], None);
-    server.install(peer, session_id(peer, 0), named(n.into(), 0), cipher, (n | 0x80, n));
+    server.install(peer, session_id(peer, 0), named(n.into(), 0), cipher, Keys { seal: n | 0x80, open: n });
 }
 
 /// A server with clients 1 and 2, which come by `udp(1)` and `udp(2)`.

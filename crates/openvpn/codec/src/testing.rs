@@ -1,5 +1,6 @@
 //! Ends of tunnels that speak OpenVPN's data channel, for the tests.
 
+use adit_dataplane::testing::batches::Keys;
 use std::sync::Arc;
 
 use adit_core::{Cipher, DataEvent, Digest, Path, PeerId, ReplayWindow, SessionId};
@@ -26,14 +27,7 @@ pub(crate) trait OpenVpnEnd: Sized {
     fn server(client_to_client: bool) -> Self;
 
     /// Installs and activates. Seals with key `seal`, opens with key `open`.
-    fn install(
-        &mut self,
-        peer: PeerId,
-        session: SessionId,
-        framing: Framing,
-        cipher: Cipher,
-        seeds: (u8, u8),
-    );
+    fn install(&mut self, peer: PeerId, session: SessionId, framing: Framing, cipher: Cipher, seeds: Keys);
 }
 
 impl OpenVpnEnd for End {
@@ -45,15 +39,8 @@ impl OpenVpnEnd for End {
         End::new(Arc::new(Server), client_to_client)
     }
 
-    fn install(
-        &mut self,
-        peer: PeerId,
-        session: SessionId,
-        framing: Framing,
-        cipher: Cipher,
-        (seal, open): (u8, u8),
-    ) {
-        if let Ok(codec) = made(framing, cipher, (seal, open)) {
+    fn install(&mut self, peer: PeerId, session: SessionId, framing: Framing, cipher: Cipher, seeds: Keys) {
+        if let Ok(codec) = made(framing, cipher, seeds) {
             self.install_codec(peer, session, codec);
         }
         self.apply(DataEvent::Activate { peer, session });
@@ -69,7 +56,13 @@ pub(crate) fn all_data() -> Arc<dyn Demultiplexer> {
 pub(crate) fn client(n: u8, path: Path, cipher: Cipher) -> End {
     let mut end = End::client();
     end.add_peer(PeerId::SERVER, path, &["0.0.0.0/0", "::/0"], None);
-    end.install(PeerId::SERVER, session_id(PeerId::SERVER, 0), v2(n.into(), 0), cipher, (n, n | 0x80));
+    end.install(
+        PeerId::SERVER,
+        session_id(PeerId::SERVER, 0),
+        v2(n.into(), 0),
+        cipher,
+        Keys { seal: n, open: n | 0x80 },
+    );
     end
 }
 
@@ -78,7 +71,7 @@ pub(crate) fn admit(server: &mut End, n: u8, path: Path, cipher: Cipher) {
     let routes = inner(n);
     let peer = PeerId(n.into());
     server.add_peer(peer, path, &[&routes[0], &routes[1]], None);
-    server.install(peer, session_id(peer, 0), v2(n.into(), 0), cipher, (n | 0x80, n));
+    server.install(peer, session_id(peer, 0), v2(n.into(), 0), cipher, Keys { seal: n | 0x80, open: n });
 }
 
 /// A server with clients 1 and 2, which come by `udp(1)` and `udp(2)`.
@@ -127,16 +120,16 @@ pub(crate) fn codec(framing: Framing, cipher: Cipher, seal: DirectionKey, open: 
 }
 
 /// The parameters of a session with keys made of one byte each.
-pub(crate) fn parameters(framing: Framing, cipher: Cipher, (seal, open): (u8, u8)) -> Codec {
+pub(crate) fn parameters(framing: Framing, cipher: Cipher, seeds: Keys) -> Codec {
     let key = |seed| match framing {
         // A secret, of which the keys are made.
         Framing::Epoch(_) => DirectionKey::aead(vec![seed; 32].into(), [0; 8]),
         _ => key(cipher, seed),
     };
-    codec(framing, cipher, key(seal), key(open))
+    codec(framing, cipher, key(seeds.seal), key(seeds.open))
 }
 
-fn made(framing: Framing, cipher: Cipher, seeds: (u8, u8)) -> Result<SessionCodec, AeadError> {
+fn made(framing: Framing, cipher: Cipher, seeds: Keys) -> Result<SessionCodec, AeadError> {
     session_with(aws_lc, &parameters(framing, cipher, seeds))
 }
 

@@ -24,6 +24,12 @@ pub struct Parsed {
     pub warnings: Vec<Problem>,
 }
 
+/// A setting as it stands in a line.
+struct Setting<'a> {
+    key: &'a str,
+    value: &'a str,
+}
+
 /// Reads a file, which was named `file`.
 ///
 /// # Errors
@@ -119,7 +125,7 @@ impl Reader<'_> {
             Section::None | Section::Unknown => Err(NO_SECTION.to_owned()),
         };
         match taken {
-            Ok(remark) => self.used(number, (key, whole), remark),
+            Ok(remark) => self.used(number, Setting { key, value: whole }, remark),
             Err(why) => self.problem(Some(number), format!("{}: {why}", shown(key))),
         }
     }
@@ -133,7 +139,11 @@ impl Reader<'_> {
             Section::Unknown => return,
         };
         match taken {
-            Ok(()) => self.used(number, (directives::key(text), text), directives::remark(text)),
+            Ok(()) => self.used(
+                number,
+                Setting { key: directives::key(text), value: text },
+                directives::remark(text),
+            ),
             Err(why) => self.problem(Some(number), why),
         }
     }
@@ -159,7 +169,8 @@ impl Reader<'_> {
         };
     }
 
-    fn used(&mut self, line: u32, (key, value): (&str, &str), reason: String) {
+    fn used(&mut self, line: u32, setting: Setting<'_>, reason: String) {
+        let Setting { key, value } = setting;
         if !reason.is_empty() {
             self.warnings.push(Problem {
                 file: self.file.to_owned(),

@@ -75,6 +75,13 @@ pub(super) struct Row<'a> {
     pub(super) lead: Duration,
 }
 
+/// The work that attackers have done so far, by their own count.
+#[derive(Clone, Copy)]
+pub(super) struct Work {
+    pub(super) begun: u64,
+    pub(super) done: u64,
+}
+
 impl Row<'_> {
     /// Forged datagrams or packets a second. The number that other attackers begin depends on the server.
     pub(super) fn wanted(&self) -> Option<u32> {
@@ -86,21 +93,21 @@ impl Row<'_> {
     }
 
     /// Of what the attackers have begun and done, that which shows that the attack is under way.
-    pub(super) fn under_way(&self, (begun, done): (u64, u64)) -> u64 {
+    pub(super) fn under_way(&self, work: Work) -> u64 {
         match self.threat {
-            Threat::ControlChannels { behaviour: CONTROL_MESSAGES, .. } => done,
-            _ => begun,
+            Threat::ControlChannels { behaviour: CONTROL_MESSAGES, .. } => work.done,
+            _ => work.begun,
         }
     }
 
     /// How often the server has let an attacker in, by what the attackers have begun and done.
-    pub(super) fn let_in(&self, (begun, done): (u64, u64)) -> u64 {
+    pub(super) fn let_in(&self, work: Work) -> u64 {
         match self.threat {
             _ if self.access != Access::Granted => 0,
             // Both numbers are of the packets of one client.
             Threat::Roaming { .. } => 1,
-            Threat::ControlChannels { behaviour: CONTROL_MESSAGES, .. } => begun,
-            _ => done,
+            Threat::ControlChannels { behaviour: CONTROL_MESSAGES, .. } => work.begun,
+            _ => work.done,
         }
     }
 

@@ -12,7 +12,7 @@ use adit_testbed::{
 
 use super::Program;
 use super::report::{Attempts, Measured};
-use super::rows::{NETWORK, Row, Setup, Threat};
+use super::rows::{NETWORK, Row, Setup, Threat, Work};
 use super::watch::{dropped_datagrams, memory, watch};
 use crate::commands::load::Load;
 use crate::subjects::Tools;
@@ -133,8 +133,8 @@ impl<'a> Testbed<'a> {
         Ok(Measured {
             idle,
             attacked,
-            begun: numbers.0,
-            done: numbers.1,
+            begun: numbers.begun,
+            done: numbers.done,
             wanted: self.row.wanted(),
             let_in: self.row.let_in(numbers),
             begun_at_first: self.row.under_way(lead),
@@ -194,10 +194,13 @@ enum Running {
 
 impl Running {
     /// Control channels, connections or datagrams that began, and those that came as far as they should.
-    fn numbers(&self) -> (u64, u64) {
+    fn numbers(&self) -> Work {
         match self {
-            Running::Forged(flood) => (flood.sent(), flood.sent()),
-            Running::Load(load) => load.counters().into(),
+            Running::Forged(flood) => Work { begun: flood.sent(), done: flood.sent() },
+            Running::Load(load) => {
+                let [begun, done] = load.counters();
+                Work { begun, done }
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod vectors;
 
+use adit_dataplane::testing::batches::Keys;
 use std::collections::BTreeSet;
 
 use adit_core::{Cipher, DataEvent, Notice, PeerId, Selector};
@@ -26,22 +27,22 @@ const IN_PARTS: Payloads = Payloads { decompress: true, fragment: Some(300), lon
 const DECOMPRESSES: Payloads = Payloads { decompress: true, fragment: None, longest: 1600 };
 const PLAIN: Payloads = Payloads { decompress: false, fragment: None, longest: 1600 };
 
-fn codec(framing: Framing, cipher: Cipher, (seal, open): (u8, u8), payloads: Payloads) -> SessionCodec {
+fn codec(framing: Framing, cipher: Cipher, keys: Keys, payloads: Payloads) -> SessionCodec {
     let key = |seed| match framing {
         Framing::Epoch(_) => DirectionKey::aead(vec![seed; 32].into(), [0; 8]),
         _ => {
             let mut key = key(cipher, seed);
             // Each end makes its IVs with a key of its own.
-            key.mac = key.mac.map(|mac| MacKey { iv_key: [seal; 16].into(), ..mac });
+            key.mac = key.mac.map(|mac| MacKey { iv_key: [keys.seal; 16].into(), ..mac });
             key
         }
     };
-    let codec = Codec { payloads, ..testing::codec(framing, cipher, key(seal), key(open)) };
+    let codec = Codec { payloads, ..testing::codec(framing, cipher, key(keys.seal), key(keys.open)) };
     session_with(aws_lc, &codec).expect("the keys fit")
 }
 
 /// An end with one peer; two ends understand each other if each has the keys of the peer.
-fn end(framing: Framing, cipher: Cipher, keys: (u8, u8), payloads: Payloads) -> End {
+fn end(framing: Framing, cipher: Cipher, keys: Keys, payloads: Payloads) -> End {
     let (mut end, key_id) = match framing {
         Framing::StaticKey(_) => (End::new(testing::all_data(), false), 0),
         Framing::Data(data) | Framing::Epoch(data) => (End::client(), data.key_id),
@@ -59,7 +60,10 @@ fn data(compression: Compression) -> Framing {
 
 /// Two ends with a cipher, the one without compression framing, so that it sends any bytes as they are, the other with.
 fn raw_and(compression: Compression, payloads: Payloads) -> (End, End) {
-    (end(data(Compression::None), GCM, (1, 2), PLAIN), end(data(compression), GCM, (2, 1), payloads))
+    (
+        end(data(Compression::None), GCM, Keys { seal: 1, open: 2 }, PLAIN),
+        end(data(compression), GCM, Keys { seal: 2, open: 1 }, payloads),
+    )
 }
 
 /// Seals bytes that are inside the encryption as they are.
@@ -115,8 +119,8 @@ fn packets_of_any_length_pass_in_parts() {
         ]);
     }
     for (framing, cipher, compression) in forms {
-        let mut west = end(framing, cipher, (1, 2), IN_PARTS);
-        let mut east = end(framing, cipher, (2, 1), IN_PARTS);
+        let mut west = end(framing, cipher, Keys { seal: 1, open: 2 }, IN_PARTS);
+        let mut east = end(framing, cipher, Keys { seal: 2, open: 1 }, IN_PARTS);
         for len in [1, 270, 271, 272, 273, 700, 1472] {
             let packet = packet(len);
             let byte = usize::from(matches!(compression, Compression::LzoNo | Compression::Stub));
@@ -156,8 +160,13 @@ fn what_is_compressed_and_cut_is_put_together_and_decompressed() {
     let packet = packet(1400);
     for (compression, framed) in compressed(&packet) {
         // Another end of ours cuts what is compressed already.
-        let mut west = end(data(Compression::None), GCM, (1, 2), Payloads { fragment: Some(200), ..PLAIN });
-        let mut east = end(data(compression), GCM, (2, 1), IN_PARTS);
+        let mut west = end(
+            data(Compression::None),
+            GCM,
+            Keys { seal: 1, open: 2 },
+            Payloads { fragment: Some(200), ..PLAIN },
+        );
+        let mut east = end(data(compression), GCM, Keys { seal: 2, open: 1 }, IN_PARTS);
         west.apply(DataEvent::Inject { peer: PeerId::SERVER, payload: framed.clone() });
         let (mut packets, mut datagrams) = (Vec::new(), 0);
         for (_, segment, bytes) in west.flush() {
@@ -204,8 +213,8 @@ fn what_a_peer_compresses_is_decompressed_if_asked_for() {
 fn what_we_send_is_not_compressed() {
     let packet = packet(1400);
     for compression in [Compression::LzoNo, Compression::Stub, Compression::StubV2] {
-        let mut asks = end(data(compression), GCM, (1, 2), DECOMPRESSES);
-        let mut plain = end(data(compression), GCM, (1, 2), PLAIN);
+        let mut asks = end(data(compression), GCM, Keys { seal: 1, open: 2 }, DECOMPRESSES);
+        let mut plain = end(data(compression), GCM, Keys { seal: 1, open: 2 }, PLAIN);
         assert_eq!(asks.send_one(&packet), plain.send_one(&packet));
     }
 }
@@ -213,10 +222,10 @@ fn what_we_send_is_not_compressed() {
 #[test]
 fn what_is_too_long_to_be_cut_is_dropped() {
     let parts = |fragment| Payloads { fragment: Some(fragment), ..PLAIN };
-    let mut west = end(data(Compression::None), GCM, (1, 2), parts(40));
+    let mut west = end(data(Compression::None), GCM, Keys { seal: 1, open: 2 }, parts(40));
     assert_eq!(send(&mut west, &packet(1252)).len(), 32);
     assert!(send(&mut west, &packet(1253)).is_empty(), "it would be 33 parts");
-    let mut west = end(data(Compression::LzoNo), GCM, (1, 2), parts(1300));
+    let mut west = end(data(Compression::LzoNo), GCM, Keys { seal: 1, open: 2 }, parts(1300));
     assert!(send(&mut west, &packet(1580)).is_empty(), "it is longer than any packet may be");
     assert_eq!(west.dropped_out(DropReason::TooBig), 1);
     let (_, bytes) = west.counters.traffic_bytes(PeerId::SERVER).expect("a peer");
@@ -226,10 +235,10 @@ fn what_is_too_long_to_be_cut_is_dropped() {
 /// The last counter of the key goes to the first of two parts.
 #[test]
 fn parts_that_were_sealed_before_an_error_are_counted() {
-    let mut west = end(data(Compression::None), GCM, (1, 2), IN_PARTS);
+    let mut west = end(data(Compression::None), GCM, Keys { seal: 1, open: 2 }, IN_PARTS);
     let (peer, session) = (PeerId::SERVER, session_id(PeerId::SERVER, 3));
     let sealer = seal::Sealer::new(worn_sealer(u64::from(u32::MAX), 0), Compression::None, IN_PARTS, 0);
-    let opener = codec(data(Compression::None), GCM, (1, 2), IN_PARTS).open;
+    let opener = codec(data(Compression::None), GCM, Keys { seal: 1, open: 2 }, IN_PARTS).open;
     let worn = SessionCodec { is_keepalive, ..SessionCodec::new(Box::new(sealer), opener) };
     west.install_codec(peer, session, worn);
     west.apply(DataEvent::Activate { peer, session });
@@ -279,10 +288,10 @@ fn decompressed_packets_reach_other_peers() {
     admit(&mut server, 2, udp(2), GCM);
     let framing = testing::framing(DataHeader::V2 { peer_id: 1 }, 5, Compression::LzoNo);
     let (peer, session) = (PeerId(1), session_id(PeerId(1), 5));
-    server.install_codec(peer, session, codec(framing, GCM, (2, 1), DECOMPRESSES));
+    server.install_codec(peer, session, codec(framing, GCM, Keys { seal: 2, open: 1 }, DECOMPRESSES));
     let mut raw = End::client();
     raw.add_peer(PeerId::SERVER, udp(9), &["0.0.0.0/0"], None);
-    raw.install(PeerId::SERVER, session_id(PeerId::SERVER, 5), v2(1, 5), GCM, (1, 2));
+    raw.install(PeerId::SERVER, session_id(PeerId::SERVER, 5), v2(1, 5), GCM, Keys { seal: 1, open: 2 });
     let to_other = packet(1000);
     let sealed = send_raw(&mut raw, &vectors::framed_lzo(&stored_lzo(&to_other)));
     let arrived = server.receive(udp(1), &sealed, sealed.len());
@@ -299,7 +308,8 @@ fn selectors_judge_what_was_decompressed() {
     let mut east = End::client();
     let (peer, session) = (PeerId::SERVER, session_id(PeerId::SERVER, 3));
     east.add_peer(peer, udp(9), &["0.0.0.0/0"], None);
-    let selecting = codec(data(Compression::LzoNo), GCM, (2, 1), DECOMPRESSES).with_selectors(none);
+    let selecting =
+        codec(data(Compression::LzoNo), GCM, Keys { seal: 2, open: 1 }, DECOMPRESSES).with_selectors(none);
     east.install_codec(peer, session, selecting);
     let (mut raw, _) = raw_and(Compression::LzoNo, PLAIN);
     let sealed = send_raw(&mut raw, &vectors::framed_lzo(&stored_lzo(&packet(100))));
@@ -333,8 +343,8 @@ proptest! {
         fates in proptest::collection::vec((0u8..8, 0usize..6), 1..50),
     ) {
         let packet = |number: usize, len: usize| Flow::default().udp(&vec![number as u8; len]);
-        let mut west = end(data(Compression::LzoNo), GCM, (1, 2), IN_PARTS);
-        let mut east = end(data(Compression::LzoNo), GCM, (2, 1), IN_PARTS);
+        let mut west = end(data(Compression::LzoNo), GCM, Keys { seal: 1, open: 2 }, IN_PARTS);
+        let mut east = end(data(Compression::LzoNo), GCM, Keys { seal: 2, open: 1 }, IN_PARTS);
         let mut datagrams = Vec::new();
         for (number, len) in lens.iter().enumerate() {
             let sealed = send(&mut west, &packet(number, *len));

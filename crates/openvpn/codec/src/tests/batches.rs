@@ -13,7 +13,7 @@ use crate::testing::{framing, parameters};
 
 fn with(header: DataHeader, provider: Provider, keys: Keys) -> SessionCodec {
     let framing = framing(header, 0, Compression::None);
-    let parameters = parameters(framing, Cipher::ChaCha20Poly1305, (keys.seal, keys.open));
+    let parameters = parameters(framing, Cipher::ChaCha20Poly1305, keys);
     session_with(provider, &parameters).expect("the keys fit")
 }
 

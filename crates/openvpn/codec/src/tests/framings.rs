@@ -1,5 +1,6 @@
 //! All framings both ways, and datagrams that do not name their peer.
 
+use adit_dataplane::testing::batches::Keys;
 use std::time::Duration;
 
 use adit_core::{Cipher, DataEvent, Instant, Notice, Path, PeerId, PeerOrder};
@@ -31,9 +32,21 @@ fn every_openvpn_framing_both_ways() {
                     let framing = framing(header, 3, compression);
                     let mut server = End::server(false);
                     admit(&mut server, 1, path(1), cipher);
-                    server.install(PeerId(1), session_id(PeerId(1), 3), framing, cipher, (7, 8));
+                    server.install(
+                        PeerId(1),
+                        session_id(PeerId(1), 3),
+                        framing,
+                        cipher,
+                        Keys { seal: 7, open: 8 },
+                    );
                     let mut client = client(1, path(9), cipher);
-                    client.install(PeerId::SERVER, session_id(PeerId::SERVER, 3), framing, cipher, (8, 7));
+                    client.install(
+                        PeerId::SERVER,
+                        session_id(PeerId::SERVER, 3),
+                        framing,
+                        cipher,
+                        Keys { seal: 8, open: 7 },
+                    );
                     let (up, down) = (packet(1, 77), packet(77, 1));
                     exchange(&mut client, PeerId::SERVER, &mut server, path(1), &up, overhead);
                     exchange(&mut server, PeerId(1), &mut client, path(9), &down, overhead);
@@ -52,10 +65,16 @@ fn the_epoch_format_both_ways() {
                 let framing = Framing::Epoch(DataFraming { header, key_id: 3, compression });
                 let mut server = End::server(false);
                 admit(&mut server, 1, path(1), cipher);
-                server.install(PeerId(1), session_id(PeerId(1), 3), framing, cipher, (7, 8));
+                server.install(
+                    PeerId(1),
+                    session_id(PeerId(1), 3),
+                    framing,
+                    cipher,
+                    Keys { seal: 7, open: 8 },
+                );
                 let mut client = client(1, path(9), cipher);
                 let session = session_id(PeerId::SERVER, 3);
-                client.install(PeerId::SERVER, session, framing, cipher, (8, 7));
+                client.install(PeerId::SERVER, session, framing, cipher, Keys { seal: 8, open: 7 });
                 let (up, down) = (packet(1, 77), packet(77, 1));
                 exchange(&mut client, PeerId::SERVER, &mut server, path(1), &up, 28);
                 exchange(&mut server, PeerId(1), &mut client, path(9), &down, 28);
@@ -97,10 +116,16 @@ fn data_v1_and_peer_id_ffffff_go_by_path() {
             session,
             framing(header, 0, Compression::None),
             Cipher::Aes256Gcm,
-            (1, 0x81),
+            Keys { seal: 1, open: 0x81 },
         );
         // A fresh session on both sides: the packet ids start over.
-        server.install(PeerId(1), session_id(PeerId(1), 0), v2(1, 0), Cipher::Aes256Gcm, (0x81, 1));
+        server.install(
+            PeerId(1),
+            session_id(PeerId(1), 0),
+            v2(1, 0),
+            Cipher::Aes256Gcm,
+            Keys { seal: 0x81, open: 1 },
+        );
         let sealed = one.send_one(&packet(1, 77));
         assert!(server.receive(udp(5), &sealed, sealed.len()).packets.is_empty(), "from nowhere");
         assert_eq!(server.receive(udp(1), &sealed, sealed.len()).packets.len(), 1);
@@ -130,8 +155,20 @@ fn packets_of_an_epoch_that_are_late_for_too_long_are_dropped() {
     let at = |seconds| Instant::ORIGIN + Duration::from_secs(seconds);
     let cipher = Cipher::Aes256Gcm;
     let (mut server, mut one, _) = three(false);
-    server.install(PeerId(1), session_id(PeerId(1), 1), with_epochs(v2(1, 1)), cipher, (8, 7));
-    one.install(PeerId::SERVER, session_id(PeerId::SERVER, 1), with_epochs(v2(1, 1)), cipher, (7, 8));
+    server.install(
+        PeerId(1),
+        session_id(PeerId(1), 1),
+        with_epochs(v2(1, 1)),
+        cipher,
+        Keys { seal: 8, open: 7 },
+    );
+    one.install(
+        PeerId::SERVER,
+        session_id(PeerId::SERVER, 1),
+        with_epochs(v2(1, 1)),
+        cipher,
+        Keys { seal: 7, open: 8 },
+    );
     let sealed: Vec<Vec<u8>> = (0..6).map(|_| one.send_one(&packet(1, 77))).collect();
     let mut receive = |seconds, which: usize| {
         server.ingress.tick(at(seconds));
@@ -148,7 +185,7 @@ fn compressed_payloads_are_dropped() {
     let cipher = Cipher::Aes256Gcm;
     let (mut server, mut one, _) = three(false);
     let stub = framing(DataHeader::V2 { peer_id: 1 }, 0, Compression::Stub);
-    server.install(PeerId(1), session_id(PeerId(1), 0), stub, cipher, (0x81, 1));
+    server.install(PeerId(1), session_id(PeerId(1), 0), stub, cipher, Keys { seal: 0x81, open: 1 });
     one.apply(DataEvent::Inject { peer: PeerId::SERVER, payload: b"\x69compressed".to_vec() });
     let sealed = one.flush().remove(0).2;
     assert!(server.receive(udp(1), &sealed, sealed.len()).packets.is_empty());

@@ -1,6 +1,7 @@
 //! Faults that OpenVPN had in its data channel, each with a test that fails if adit had it too.
 
 use adit_core::{Cipher, DataEvent, Notice, PeerId, SessionId};
+use adit_dataplane::testing::batches::Keys;
 use adit_dataplane::testing::packets::Flow;
 use adit_dataplane::testing::world::{End, udp};
 use adit_dataplane::{DropReason, Offload};
@@ -38,7 +39,13 @@ fn cve_2017_7479_packet_ids_that_run_out_drop_packets_and_nothing_else() {
         assert_eq!(end.dropped_out(DropReason::Exhausted), dropped);
     }
     // New keys, and it goes on.
-    end.install(PeerId::SERVER, session_id(PeerId::SERVER, 1), v2(1, 1), CIPHER, (1, 0x81));
+    end.install(
+        PeerId::SERVER,
+        session_id(PeerId::SERVER, 1),
+        v2(1, 1),
+        CIPHER,
+        Keys { seal: 1, open: 0x81 },
+    );
     assert_eq!(end.send_one(&packet)[4..8], [0, 0, 0, 1]);
 }
 
@@ -78,7 +85,7 @@ fn cve_2017_7508_malformed_ipv6_packets_pass_or_are_dropped() {
 fn cve_2025_15497_a_jump_over_all_epochs_that_have_keys() {
     let framing = with_epochs(v2(1, 1));
     let (mut server, mut end, _) = three(false);
-    server.install(PeerId(1), session_id(PeerId(1), 1), framing, CIPHER, (2, 1));
+    server.install(PeerId(1), session_id(PeerId(1), 1), framing, CIPHER, Keys { seal: 2, open: 1 });
     let mut epoch = 1;
     let mut arrives = |server: &mut End, jump: u16| {
         epoch += jump;

@@ -2,6 +2,7 @@
 
 use adit_core::{Cipher, DataEvent, Notice, Path, PeerId, ReplayWindow, SessionId};
 use adit_dataplane::aead::aws_lc;
+use adit_dataplane::testing::batches::Keys;
 use adit_dataplane::testing::packets::Flow;
 use adit_dataplane::testing::world::{End, tcp, udp};
 use adit_dataplane::{DropReason, Offload};
@@ -15,20 +16,33 @@ const SESSION: SessionId = session_id(PeerId::SERVER, 0);
 /// Some autumn.
 const TODAY: u32 = 1_790_000_000;
 
-/// Installs anew: seals with key `seal`, opens with key `open`, makes IVs with a key of its own.
-fn begin(end: &mut End, began: u32, (seal, open, ivs): (u8, u8, u8)) {
+/// The bytes of which the keys of an end are made.
+#[derive(Clone, Copy)]
+struct StaticKeys {
+    data: Keys,
+    /// The key with which the end makes IVs.
+    ivs: u8,
+}
+
+/// One key both ways.
+const fn one_key(ivs: u8) -> StaticKeys {
+    StaticKeys { data: Keys { seal: 1, open: 1 }, ivs }
+}
+
+/// Installs a session that began at that time.
+fn begin(end: &mut End, began: u32, keys: StaticKeys) {
     let with_ivs = |seed| {
         let mut key = key(CIPHER, seed);
-        key.mac = key.mac.map(|mac| MacKey { iv_key: [ivs; 16].into(), ..mac });
+        key.mac = key.mac.map(|mac| MacKey { iv_key: [keys.ivs; 16].into(), ..mac });
         key
     };
     let peer = PeerId::SERVER;
-    let codec = codec(static_key(began), CIPHER, with_ivs(seal), with_ivs(open));
+    let codec = codec(static_key(began), CIPHER, with_ivs(keys.data.seal), with_ivs(keys.data.open));
     end.install_codec(peer, SESSION, session_with(aws_lc, &codec).expect("the keys fit"));
     end.apply(DataEvent::Activate { peer, session: SESSION });
 }
 
-fn end(began: u32, keys: (u8, u8, u8)) -> End {
+fn end(began: u32, keys: StaticKeys) -> End {
     let mut end = End::new(testing::all_data(), false);
     end.add_peer(PeerId::SERVER, udp(9), &["0.0.0.0/0", "::/0"], None);
     begin(&mut end, began, keys);
@@ -37,12 +51,15 @@ fn end(began: u32, keys: (u8, u8, u8)) -> End {
 
 /// Two ends that use one key both ways.
 fn both_ways() -> [End; 2] {
-    [end(TODAY, (1, 1, 0x10)), end(TODAY + 5, (1, 1, 0x20))]
+    [end(TODAY, one_key(0x10)), end(TODAY + 5, one_key(0x20))]
 }
 
 #[test]
 fn every_datagram_is_data() {
-    let [mut west, mut east] = [end(TODAY, (1, 2, 0x10)), end(TODAY, (2, 1, 0x20))];
+    let [mut west, mut east] = [
+        end(TODAY, StaticKeys { data: Keys { seal: 1, open: 2 }, ivs: 0x10 }),
+        end(TODAY, StaticKeys { data: Keys { seal: 2, open: 1 }, ivs: 0x20 }),
+    ];
     let packet = Flow::default().udp(b"hello");
     let sealed = west.send_one(&packet);
     let arrived = east.receive(udp(9), &sealed, sealed.len());
@@ -61,7 +78,7 @@ fn what_was_taken_is_not_taken_again_in_the_next_session() {
     let packet = Flow::default().udp(b"once");
     let sealed = west.send_one(&packet);
     assert_eq!(east.receive(udp(9), &sealed, sealed.len()).packets.len(), 1);
-    begin(&mut east, TODAY + 60, (1, 1, 0x20));
+    begin(&mut east, TODAY + 60, one_key(0x20));
     assert!(east.receive(udp(9), &sealed, sealed.len()).packets.is_empty());
     assert_eq!(east.dropped_in(DropReason::Replay), 1);
     let next = west.send_one(&packet);
@@ -75,11 +92,11 @@ fn a_later_start_ends_what_was_before() {
     let kept = west.send_one(&packet);
     let sealed = west.send_one(&packet);
     assert_eq!(east.receive(udp(9), &sealed, sealed.len()).packets.len(), 1);
-    begin(&mut west, TODAY + 100, (1, 1, 0x11));
+    begin(&mut west, TODAY + 100, one_key(0x11));
     let sealed = west.send_one(&packet);
     assert_eq!(east.receive(udp(9), &sealed, sealed.len()).packets.len(), 1, "from 1, and later");
     assert!(east.receive(udp(9), &kept, kept.len()).packets.is_empty(), "of an earlier start");
-    begin(&mut west, TODAY + 50, (1, 1, 0x11));
+    begin(&mut west, TODAY + 50, one_key(0x11));
     let sealed = west.send_one(&packet);
     assert!(east.receive(udp(9), &sealed, sealed.len()).packets.is_empty(), "a clock that went back");
 }
@@ -92,7 +109,7 @@ fn what_is_thrown_back_is_refused() {
     let arrived = west.receive(udp(77), &sealed, sealed.len());
     assert!(arrived.packets.is_empty() && arrived.notices.is_empty());
     // The datagram is refused after a new start within one run, too.
-    begin(&mut west, TODAY + 100, (1, 1, 0x10));
+    begin(&mut west, TODAY + 100, one_key(0x10));
     assert!(west.receive(udp(77), &sealed, sealed.len()).packets.is_empty());
     assert_eq!(west.dropped_in(DropReason::Replay), 2);
     assert_eq!(east.receive(udp(9), &sealed, sealed.len()).packets.len(), 1);
@@ -137,6 +154,6 @@ fn no_number_of_forged_datagrams_wears_the_key_out() {
 fn an_aead_is_no_cipher_for_it() {
     let mut end = End::new(testing::all_data(), false);
     end.add_peer(PeerId::SERVER, udp(9), &["0.0.0.0/0"], None);
-    end.install(PeerId::SERVER, SESSION, static_key(1), Cipher::Aes256Gcm, (1, 1));
+    end.install(PeerId::SERVER, SESSION, static_key(1), Cipher::Aes256Gcm, Keys { seal: 1, open: 1 });
     assert!(end.send(Offload::NONE, &Flow::default().udp(b"x")).is_empty());
 }

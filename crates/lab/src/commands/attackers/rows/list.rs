@@ -125,6 +125,7 @@ mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
     use super::super::super::testbed::Attacker;
+    use super::super::Work;
     use super::*;
 
     fn rows(plain: &Wrapping) -> Vec<Row<'_>> {
@@ -187,8 +188,8 @@ mod tests {
         let rows = rows(&plain);
         let waits = find(&rows, "certificate and 2 s script: soft resets while half-open");
         assert!(arguments(waits).ends_with("--username attacker --ca ca --certificate cert --key key"));
-        let let_in = |name: &str| find(&rows, name).let_in((3, 500));
-        assert_eq!(waits.let_in((3, 500)), 0);
+        let let_in = |name: &str| find(&rows, name).let_in(Work { begun: 3, done: 500 });
+        assert_eq!(waits.let_in(Work { begun: 3, done: 500 }), 0);
         assert_eq!(let_in("certificate: handshake, EXIT, repeat, one IPv4 address"), 500);
         assert_eq!(let_in("certificate: data from two ports"), 1);
         assert_eq!(let_in("certificate: unprintable control messages"), 3);
@@ -199,7 +200,7 @@ mod tests {
     fn control_messages_are_an_attack_once_one_was_taken() {
         let plain = Wrapping::none();
         let rows = rows(&plain);
-        let under_way = |name: &str| find(&rows, name).under_way((1, 0));
+        let under_way = |name: &str| find(&rows, name).under_way(Work { begun: 1, done: 0 });
         assert_eq!(under_way("certificate: unprintable control messages"), 0);
         assert_eq!(under_way("no key: half-open, one IPv4 address"), 1);
     }
