@@ -4,5 +4,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    adit::fuzzing::expiring(data);
+    adit_openvpn_adapter::fuzzing::expiring(data);
 });

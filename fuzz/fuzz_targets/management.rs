@@ -6,5 +6,5 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let Some((&how, input)) = data.split_first() else { return };
-    adit::fuzzing::management(input, usize::from(how >> 2) + 1, how & 1 == 0, how & 2 != 0);
+    adit_openvpn_adapter::fuzzing::management(input, usize::from(how >> 2) + 1, how & 1 == 0, how & 2 != 0);
 });

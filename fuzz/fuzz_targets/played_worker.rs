@@ -6,5 +6,5 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     adit_guard::fuzzing::played_worker(data);
-    adit::fuzzing::saved_state(data);
+    adit_wireguard_adapter::fuzzing::saved_state(data);
 });

@@ -5,7 +5,6 @@
 //! length. In each round every row has its turn, and within a turn the four kinds of work take turns batch
 //! by batch, so that a machine that becomes slower does so for all of them.
 
-mod case;
 mod packets;
 mod raw;
 mod report;
@@ -16,10 +15,11 @@ use std::time::Duration;
 
 use adit_dataplane::aead::AeadError;
 
-use self::case::Case;
 use self::raw::Raw;
-use self::report::{Report, Row};
+use self::report::{Figures, Report};
 use self::tunnel::Tunnel;
+use crate::adapters;
+use adit_host::bench::{Input, Row};
 use adit_host::exit;
 
 /// Measure sealing and opening in memory, beside the bare ciphers
@@ -43,18 +43,18 @@ pub(crate) struct Args {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BenchError {
     /// The library refused.
-    #[error("{case}: {source}")]
+    #[error("{row}: {source}")]
     Aead {
         /// The row.
-        case: Case,
+        row: Box<Row>,
         /// Why.
         source: AeadError,
     },
     /// A row measured something else than it says: a fault in adit.
-    #[error("{case}: {what}: this is a fault in adit")]
+    #[error("{row}: {what}: this is a fault in adit")]
     Wrong {
         /// The row.
-        case: Case,
+        row: Box<Row>,
         /// What went wrong.
         what: String,
     },
@@ -75,7 +75,7 @@ pub(crate) struct Sample {
 
 /// A row that is ready to be measured.
 struct Stand {
-    case: Case,
+    row: Row,
     raw: Raw,
     tunnel: Tunnel,
     samples: Vec<Sample>,
@@ -85,15 +85,16 @@ struct Stand {
 pub(crate) fn run(args: Args) -> ExitCode {
     let budget = Duration::from_millis(args.milliseconds.into());
     let wanted = args.only.as_deref().unwrap_or_default();
-    let cases: Vec<Case> = Case::all().into_iter().filter(|case| case.name().contains(wanted)).collect();
-    if cases.is_empty() {
-        let names: Vec<String> = Case::all().into_iter().map(Case::name).collect();
+    let all = rows();
+    let wanted_rows: Vec<Row> = all.iter().copied().filter(|row| row.name().contains(wanted)).collect();
+    if wanted_rows.is_empty() {
+        let names: Vec<String> = all.iter().map(Row::name).collect();
         return exit::usage(format_args!(
             "--only {wanted}: no row has that in its name: {}",
             names.join(", ")
         ));
     }
-    let report = match measure(&cases, args.rounds, budget) {
+    let report = match measure(&wanted_rows, args.rounds, budget) {
         Ok(report) => report,
         Err(error) => return exit::failure(error),
     };
@@ -108,14 +109,21 @@ pub(crate) fn run(args: Args) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// The rows of all protocols: those of the protocol of files without a mark first, messages last.
+fn rows() -> Vec<Row> {
+    let mut rows: Vec<Row> = adapters::ALL.iter().rev().flat_map(|adapter| adapter.bench()).collect();
+    rows.sort_by_key(|row| row.input == Input::Messages);
+    rows
+}
+
 /// Measures the rows, `rounds` times for at least `budget` each.
-fn measure(cases: &[Case], rounds: u16, budget: Duration) -> Result<Report, BenchError> {
+fn measure(rows: &[Row], rounds: u16, budget: Duration) -> Result<Report, BenchError> {
     let mut stands = Vec::new();
-    for case in cases.iter().copied() {
+    for row in rows.iter().copied() {
         let mut stand = Stand {
-            case,
-            raw: Raw::new(case).map_err(|source| BenchError::Aead { case, source })?,
-            tunnel: Tunnel::new(case),
+            row,
+            raw: Raw::new(&row).map_err(|source| BenchError::Aead { row: Box::new(row), source })?,
+            tunnel: Tunnel::new(row),
             samples: Vec::new(),
         };
         // Brings buffers and code into memory, and shows early what does not work.
@@ -128,16 +136,16 @@ fn measure(cases: &[Case], rounds: u16, budget: Duration) -> Result<Report, Benc
             stand.round(budget)?;
         }
     }
-    let rows = stands.iter().map(|stand| Row::new(stand.case, &stand.samples)).collect();
+    let rows = stands.iter().map(|stand| Figures::new(&stand.row, &stand.samples)).collect();
     Ok(Report::new(rounds, budget, rows))
 }
 
 impl Stand {
     /// Batches until the time is up, at least one; leaves one sample.
     fn round(&mut self, budget: Duration) -> Result<(), BenchError> {
-        let case = self.case;
-        let refused = |source| BenchError::Aead { case, source };
-        let wrong = |what| BenchError::Wrong { case, what };
+        let row = self.row;
+        let refused = |source| BenchError::Aead { row: Box::new(row), source };
+        let wrong = |what| BenchError::Wrong { row: Box::new(row), what };
         let mut durations = [Duration::ZERO; 4];
         let mut packets = 0;
         while packets == 0 || durations.iter().sum::<Duration>() < budget {
@@ -146,7 +154,7 @@ impl Stand {
             durations[2] += self.raw.open().map_err(refused)?;
             self.tunnel.carry().map_err(wrong)?;
             durations[3] += self.tunnel.open().map_err(wrong)?;
-            packets += case.batch();
+            packets += row.batch();
         }
         let [raw_seal, seal, raw_open, open] = durations.map(|time| time.as_nanos() as f64 / packets as f64);
         self.samples.push(Sample { raw_seal, seal, raw_open, open });
@@ -160,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_json_has_every_row() {
-        let report = measure(&Case::all(), 2, Duration::ZERO).unwrap();
+        let report = measure(&rows(), 2, Duration::ZERO).unwrap();
         let text = serde_json::to_string(&report).unwrap();
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["rounds"], 2);
@@ -195,7 +203,7 @@ mod tests {
 
     #[test]
     fn the_table_has_a_line_for_every_row() {
-        let report = measure(&Case::all(), 1, Duration::ZERO).unwrap();
+        let report = measure(&rows(), 1, Duration::ZERO).unwrap();
         let table = report.table();
         assert_eq!(table.lines().filter(|line| line.contains("AES-256-GCM")).count(), 7, "{table}");
         assert!(table.contains("MirageVPN"));

@@ -3,20 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use adit_core::configuration::{Disposition, Kind, Problem};
-use adit_openvpn_config::documentation;
-
-use crate::adapters;
+use crate::adapters::{self, help};
 use adit_host::adapter::Configuration;
+use adit_host::check::{lines, remarks};
 use adit_host::configuration::{self, Unusable};
 use adit_host::remarks::Remarks;
 use adit_host::{conflicts, exit, forwarding};
 
-/// Say what adit makes of OpenVPN configurations, and of WireGuard's files, without running them
-///
-/// Refuses each configuration that `adit up` would refuse before its first datagram, with the same message. Names the points that
-/// show at the start alone.
+/// The arguments of the command.
 #[derive(clap::Args)]
+#[command(about = help::CHECK, long_about = help::CHECK_LONG)]
 pub(crate) struct Args {
     /// The configurations: .ovpn or .conf files. Several are checked for one process, as `adit up` runs them
     #[arg(required_unless_present = "directives", value_name = "FILE")]
@@ -32,7 +28,8 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
     if args.directives {
-        exit::say(documentation().trim_end());
+        let pages: Vec<String> = adapters::ALL.iter().filter_map(|adapter| adapter.directives()).collect();
+        exit::say(pages.join("\n").trim_end());
         return ExitCode::SUCCESS;
     }
     let (mut good, mut failed) = (Vec::new(), None);
@@ -71,34 +68,4 @@ fn check(file: &Path, all: bool) -> Result<Box<dyn Configuration>, ExitCode> {
         }
         Err(error) => Err(exit::usage(error)),
     }
-}
-
-/// The remarks on a configuration that can be used, one a line: what becomes of its directives, unless they are used as they stand
-/// and `all` is false, its doubtful points, and the points that show at the start alone.
-pub(crate) fn remarks(configuration: &dyn Configuration, of_start: &Remarks, all: bool) -> Vec<String> {
-    let report = configuration.report();
-    let untold = configuration.warnings().iter().filter(|warning| !is_told(warning, report));
-    let warnings = untold.map(ToString::to_string).chain(of_start.warnings.iter().cloned());
-    let left_open = of_start.left_open.iter().map(|text| format!("{text} (not known before the start)"));
-    let warnings = warnings.map(|warning| format!("{warning} (warning)"));
-    lines(report, all).into_iter().chain(warnings).chain(left_open).collect()
-}
-
-/// What is refused comes with the problems.
-fn lines(report: &[Disposition], all: bool) -> Vec<String> {
-    let worth_a_line = |entry: &&Disposition| match entry.kind {
-        Kind::Used => all || !entry.reason.is_empty(),
-        Kind::Ignored => true,
-        Kind::Refused => false,
-    };
-    report.iter().filter(worth_a_line).map(ToString::to_string).collect()
-}
-
-/// Whether the report says what the warning does.
-fn is_told(warning: &Problem, report: &[Disposition]) -> bool {
-    let tells = |entry: &Disposition| {
-        let same_line = warning.line == Some(entry.line) && entry.file == warning.file;
-        same_line && !entry.reason.is_empty() && warning.text.ends_with(&entry.reason)
-    };
-    report.iter().any(tells)
 }

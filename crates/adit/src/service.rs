@@ -1,56 +1,16 @@
-//! The service manager: systemd, by `systemctl`.
+//! A server of `adit init` as a service of systemd.
 
 use std::io;
 use std::os::unix::fs::symlink;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+
+use adit_host::systemd::{is_there, quoted, systemctl};
 
 /// Where the unit `adit@` looks for its files (packaging/systemd/adit@.service).
 const DIRECTORY: &str = "/etc/adit";
 
 /// Where an administrator's units and drop-ins are (systemd.unit(5)).
 const UNITS: &str = "/etc/systemd/system";
-
-/// Whether systemd manages this system (sd_booted(3)).
-pub(crate) fn is_there() -> bool {
-    Path::new("/run/systemd/system").is_dir()
-}
-
-/// Runs systemctl, and gives what it writes.
-///
-/// # Errors
-/// What it says, when it fails or is not there.
-pub(crate) fn systemctl(arguments: &[&str]) -> Result<String, String> {
-    output_of(Path::new("systemctl"), arguments)
-}
-
-/// Runs a program of the service manager, and gives what it writes. What a person types to end this process does not reach
-/// it.
-///
-/// # Errors
-/// What it says, when it fails or is not there.
-pub(crate) fn output_of(program: &Path, arguments: &[&str]) -> Result<String, String> {
-    let name = program.file_name().unwrap_or_default().to_string_lossy();
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).process_group(0).output();
-    let output = output.map_err(|error| format!("{name}: {error}"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{name} {}: {} ({})", arguments.join(" "), said.trim().replace('\n', "; "), output.status))
-}
-
-/// A word in quotes for systemd (systemd.service(5), "Command lines"). Variables (`$NAME`) stay variables.
-///
-/// # Errors
-/// When it cannot stand in a unit.
-pub(crate) fn quoted(word: &str) -> Result<String, String> {
-    if word.contains(char::is_control) {
-        return Err(format!("its command has a control character in {}", word.escape_debug()));
-    }
-    Ok(format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%")))
-}
 
 /// A server of `adit init` as a service: the unit `adit@NAME` runs /etc/adit/NAME.conf, which is a link to the server's file.
 #[derive(Debug)]

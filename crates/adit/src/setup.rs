@@ -43,9 +43,7 @@ pub(crate) use self::error::SetupError;
 pub(crate) use self::names::ClientName;
 pub(crate) use self::reach::{Reach, lan};
 pub(crate) use self::system_user::{Consent, SystemUser};
-pub(crate) use self::wireguard::{
-    DEFAULT_DEVICE, DeviceName, MadeClient, Told, WireGuardOptions, tell_blocked,
-};
+pub(crate) use self::wireguard::{DEFAULT_DEVICE, DeviceName, MadeClient, WireGuardOptions};
 
 use self::files::{Access, Existing, NewDirectory};
 use self::index::{Index, Kind};

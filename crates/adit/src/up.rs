@@ -5,18 +5,18 @@ use std::process::ExitCode;
 
 use adit_io::MAX_WORKERS;
 
-use crate::adapters;
+use crate::adapters::{self, help};
 use crate::offloads::OffloadArgs;
 use adit_host::log::Manner;
 use adit_host::options::{KillSwitchScope, Options};
 use adit_host::process;
 
-/// Run the tunnels of OpenVPN configurations and of WireGuard files, in the foreground
+/// The arguments of the command.
 #[derive(clap::Args)]
+#[command(about = help::UP)]
 pub(crate) struct Args {
-    /// The configurations: .ovpn or .conf files. Each is a tunnel of its own: one that fails or ends leaves the others
-    /// as they are. OpenVPN servers with the same `dev` are endpoints of one tunnel
-    #[arg(required = true, value_name = "FILE")]
+    /// The configurations.
+    #[arg(required = true, value_name = "FILE", help = help::UP_FILES)]
     files: Vec<PathBuf>,
     /// End all tunnels when the first ends, for whatever reason
     #[arg(long)]
@@ -24,9 +24,15 @@ pub(crate) struct Args {
     /// Write name servers to this file, in place of systemd-resolved and /etc/resolv.conf
     #[arg(long, value_name = "FILE")]
     resolv_conf: Option<PathBuf>,
-    /// Let nothing leave but the tunnels' packets and their own datagrams, from before the first connection until
-    /// `adit kill-switch off`, whatever becomes of adit. With `lan`, local networks may be reached (clients and WireGuard files; needs nft)
-    #[arg(long, value_name = "lan", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    /// What the kill switch keeps in.
+    #[arg(
+        long,
+        value_name = "lan",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "all",
+        help = help::KILL_SWITCH
+    )]
     kill_switch: Option<Scope>,
     #[command(flatten)]
     offloads: OffloadArgs,

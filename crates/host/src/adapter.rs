@@ -6,10 +6,13 @@ use std::path::Path;
 
 pub use adit_core::configuration::{Disposition, Failure as Unreadable, Problem};
 
+use super::bench::Row;
+use super::commands::{Personality, Subcommand};
 use super::endpoints::{Shared, Unbound};
 use super::facts::Facts;
 use super::failure::Failure;
 use super::log::{LogPlace, Logger};
+use super::manual::{Page, Program};
 use super::options::Options;
 use super::remarks::Remarks;
 use super::startup::Member;
@@ -19,6 +22,11 @@ use super::writable;
 pub trait Adapter: Sync {
     /// The name of the protocol in the command line of the helper.
     fn name(&self) -> &'static str;
+
+    /// The name of the protocol for people.
+    fn title(&self) -> &'static str {
+        self.name()
+    }
 
     /// Whether a file with this text is one of the protocol's.
     fn recognizes(&self, text: &[u8]) -> bool;
@@ -35,6 +43,36 @@ pub trait Adapter: Sync {
     /// Makes the options of a command line the configuration of this process, in place of any file. Only the helper of a tunnel that
     /// was started so calls this.
     fn use_command_line(&self, _options: String) {}
+
+    /// The commands that the protocol adds to the command line of the program.
+    fn commands(&self) -> &'static [&'static dyn Subcommand] {
+        &[]
+    }
+
+    /// The programs whose command lines the program has where it is called by their names.
+    fn personalities(&self) -> &'static [Personality] {
+        &[]
+    }
+
+    /// The programs that the manual has pages of, besides the program itself.
+    fn programs(&self) -> Vec<Program> {
+        Vec::new()
+    }
+
+    /// The pages of the manual about command lines that clap does not parse.
+    fn pages(&self) -> Vec<Page> {
+        Vec::new()
+    }
+
+    /// The use that is made of every directive there is, as a page of Markdown; `None`: the protocol has no such page.
+    fn directives(&self) -> Option<String> {
+        None
+    }
+
+    /// The rows of `adit bench`.
+    fn bench(&self) -> Vec<Row> {
+        Vec::new()
+    }
 }
 
 /// The adapters of a program, in the order in which they are asked whether a file is theirs. The last adapter is given the files that

@@ -7,6 +7,9 @@
 
 pub mod adapter;
 pub mod background;
+pub mod bench;
+pub mod check;
+pub mod commands;
 pub mod configuration;
 pub mod conflicts;
 pub mod ending;
@@ -18,6 +21,7 @@ pub mod forwarding;
 pub mod helper;
 pub mod leases;
 pub mod log;
+pub mod manual;
 pub mod notify;
 pub mod options;
 pub mod place;
@@ -29,5 +33,6 @@ pub mod scripts;
 pub mod signals;
 pub mod startup;
 pub mod status;
+pub mod systemd;
 pub mod terminal;
 pub mod writable;

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use crate::openvpn::adapter::file::OpenVpnConfiguration;
-use crate::wireguard::adapter::file::WireGuardConfiguration;
-use adit_host::adapter::Configuration as _;
+use super::ALL;
+use adit_host::adapter::Configuration;
 use adit_host::conflicts::check;
 use adit_host::endpoints::are_one_tunnel;
 
@@ -12,23 +11,23 @@ const KEYS: &str = "dh none\n<ca>\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END C
                     <cert>\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n</cert>\n\
                     <key>\n-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n</key>\n";
 
-fn server() -> OpenVpnConfiguration {
-    let none = |_: &Path| Err("no such file".to_owned());
-    let text = format!("dev tun0\nserver 10.8.0.0 255.255.255.0\n{KEYS}");
-    let parsed = adit_openvpn_config::parse("udp.conf", text.as_bytes(), &none).expect("a good file");
-    OpenVpnConfiguration::new("udp.conf".into(), parsed)
+fn read(file: &str, text: &str) -> Box<dyn Configuration> {
+    let adapter = ALL.iter().find(|adapter| adapter.recognizes(text.as_bytes())).expect("an adapter");
+    adapter.read(Path::new(file), text.as_bytes()).expect("a good file")
 }
 
-fn interface(file: &str, lines: &str) -> WireGuardConfiguration {
-    let text = format!("[Interface]\n{lines}");
-    let parsed = adit_wireguard_config::parse(text.as_bytes(), file).expect("a good file");
-    WireGuardConfiguration::new(file.into(), parsed)
+fn server() -> Box<dyn Configuration> {
+    read("udp.conf", &format!("dev tun0\nserver 10.8.0.0 255.255.255.0\n{KEYS}"))
+}
+
+fn interface(file: &str, lines: &str) -> Box<dyn Configuration> {
+    read(file, &format!("[Interface]\n{lines}"))
 }
 
 fn problems(lines: &str) -> Vec<String> {
     let (server, interface) = (server(), interface("tun0.conf", lines));
     let [first, last] =
-        [check(&[&server, &interface]), check(&[&interface, &server])].map(|outcome| outcome.err());
+        [check(&[&*server, &*interface]), check(&[&*interface, &*server])].map(|outcome| outcome.err());
     assert_eq!(first, last, "the order of the files does not matter");
     first.map(|why| why.lines().map(str::to_owned).collect()).unwrap_or_default()
 }

@@ -15,14 +15,15 @@ use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::hmac;
 use aws_lc_rs::iv::FixedLength;
 
-use super::case::{Case, DIGEST};
-use super::tunnel::key;
+use adit_host::bench::{DIGEST, Row};
 
-/// Bytes that are authenticated and not encrypted: as many as OpenVPN has.
+/// Bytes that are authenticated and not encrypted.
 const AAD: [u8; 8] = [0x48, 0, 0, 1, 0, 0, 0, 1];
 const BLOCK: usize = 16;
-/// OpenVPN's packet id, which CBC encrypts.
-const PACKET_ID: usize = 4;
+/// The length of a packet's number, which CBC encrypts.
+const NUMBER: usize = 4;
+/// The bytes of keys. They protect nothing.
+const KEY: [u8; 64] = [0x5a; 64];
 
 /// What seals.
 enum Key {
@@ -47,28 +48,28 @@ pub(crate) struct Raw {
 
 impl Raw {
     /// Messages that can be sealed.
-    pub(crate) fn new(case: Case) -> Result<Raw, AeadError> {
+    pub(crate) fn new(row: &Row) -> Result<Raw, AeadError> {
         let aead = |algorithm| {
-            let key = UnboundKey::new(algorithm, &key(case.cipher).key).map_err(refused)?;
+            let key = UnboundKey::new(algorithm, key(row.cipher)).map_err(refused)?;
             Ok(Key::Aead(LessSafeKey::new(key)))
         };
-        let key = match case.cipher {
+        let key = match row.cipher {
             Cipher::Aes128Gcm => aead(&AES_128_GCM)?,
             Cipher::Aes192Gcm => aead(&AES_192_GCM)?,
             Cipher::Aes256Gcm => aead(&AES_256_GCM)?,
             Cipher::ChaCha20Poly1305 => aead(&CHACHA20_POLY1305)?,
-            Cipher::Aes128Cbc => Key::Cbc(Box::new(Cbc::new(case.cipher, &AES_128)?)),
-            Cipher::Aes192Cbc => Key::Cbc(Box::new(Cbc::new(case.cipher, &AES_192)?)),
-            Cipher::Aes256Cbc => Key::Cbc(Box::new(Cbc::new(case.cipher, &AES_256)?)),
+            Cipher::Aes128Cbc => Key::Cbc(Box::new(Cbc::new(row.cipher, &AES_128)?)),
+            Cipher::Aes192Cbc => Key::Cbc(Box::new(Cbc::new(row.cipher, &AES_192)?)),
+            Cipher::Aes256Cbc => Key::Cbc(Box::new(Cbc::new(row.cipher, &AES_256)?)),
         };
         let stride = match &key {
-            Key::Aead(_) => AAD.len() + TAG_LEN + case.bytes,
+            Key::Aead(_) => AAD.len() + TAG_LEN + row.bytes,
             Key::Cbc(_) => {
-                let body = (PACKET_ID + case.bytes + 1).next_multiple_of(BLOCK);
+                let body = (NUMBER + row.bytes + 1).next_multiple_of(BLOCK);
                 DIGEST.output_len() + BLOCK + body
             }
         };
-        Ok(Raw { key, messages: vec![0; stride * case.batch()], stride, counter: 0 })
+        Ok(Raw { key, messages: vec![0; stride * row.batch()], stride, counter: 0 })
     }
 
     /// Seals all messages, and says how long that took.
@@ -122,13 +123,11 @@ impl Raw {
 
 impl Cbc {
     fn new(cipher: Cipher, algorithm: &'static aws_lc_rs::cipher::Algorithm) -> Result<Cbc, AeadError> {
-        let bytes = key(cipher);
-        let unbound = || UnboundCipherKey::new(algorithm, &bytes.key);
-        let mac = bytes.mac.ok_or(AeadError::MacKey { cipher })?;
+        let unbound = || UnboundCipherKey::new(algorithm, key(cipher));
         Ok(Cbc {
             encrypt: unbound().and_then(EncryptingKey::cbc).map_err(refused)?,
             decrypt: unbound().and_then(DecryptingKey::cbc).map_err(refused)?,
-            mac: hmac::Key::new(hmac::HMAC_SHA256, &mac.key),
+            mac: hmac::Key::new(hmac::HMAC_SHA256, KEY.get(..DIGEST.output_len()).unwrap_or_default()),
         })
     }
 
@@ -150,6 +149,11 @@ impl Cbc {
         self.decrypt.decrypt(body, context).map_err(refused)?;
         Ok(())
     }
+}
+
+/// A key of that cipher.
+fn key(cipher: Cipher) -> &'static [u8] {
+    KEY.get(..cipher.key_len()).unwrap_or_default()
 }
 
 fn refused(_: Unspecified) -> AeadError {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Sample;
-use super::case::Case;
+use adit_host::bench::Row;
 
 /// Everything that was measured, and where.
 #[derive(Debug, Serialize)]
@@ -18,7 +18,7 @@ pub(crate) struct Report {
     kernel: String,
     rounds: u16,
     milliseconds: u128,
-    rows: Vec<Row>,
+    rows: Vec<Figures>,
 }
 
 /// Several measurements of one thing.
@@ -29,9 +29,9 @@ pub(crate) struct Spread {
     most: f64,
 }
 
-/// One row. Ratios are those within each round.
+/// The figures of a row. Ratios are those within each round.
 #[derive(Debug, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct Figures {
     load: &'static str,
     label: &'static str,
     transport: &'static str,
@@ -61,24 +61,24 @@ impl Spread {
     }
 }
 
-impl Row {
-    /// The row of a case, from what each round gave.
-    pub(crate) fn new(case: Case, samples: &[Sample]) -> Row {
+impl Figures {
+    /// The figures of a row, from those of each round.
+    pub(crate) fn new(row: &Row, samples: &[Sample]) -> Figures {
         let seal_ns = Spread::of(samples, |sample| sample.seal);
         let open_ns = Spread::of(samples, |sample| sample.open);
         // Bits a nanosecond are gigabits a second.
-        let gbit = |spread: Spread| case.bytes as f64 * 8.0 / spread.median;
-        Row {
-            load: case.load_name(),
-            label: case.label(),
-            transport: match case.transport() {
+        let gbit = |spread: Spread| row.bytes as f64 * 8.0 / spread.median;
+        Figures {
+            load: row.load,
+            label: row.label,
+            transport: match row.transport {
                 adit_core::Transport::Udp => "udp",
                 adit_core::Transport::Tcp => "tcp",
                 adit_core::Transport::Ip(_) => "ip",
             },
-            cipher: case.cipher_name(),
-            bytes: case.bytes,
-            batch: case.batch(),
+            cipher: row.cipher_name(),
+            bytes: row.bytes,
+            batch: row.batch(),
             raw_seal_ns: Spread::of(samples, |sample| sample.raw_seal),
             seal_ns,
             seal_ratio: Spread::of(samples, |sample| sample.seal / sample.raw_seal),
@@ -93,7 +93,7 @@ impl Row {
 
 impl Report {
     /// Adds what is known of the machine.
-    pub(crate) fn new(rounds: u16, budget: Duration, rows: Vec<Row>) -> Report {
+    pub(crate) fn new(rounds: u16, budget: Duration, rows: Vec<Figures>) -> Report {
         Report {
             version: env!("CARGO_PKG_VERSION"),
             optimised: !cfg!(debug_assertions),

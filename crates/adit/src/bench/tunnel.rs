@@ -5,42 +5,17 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use adit_core::{
-    Cipher, ConnectionId, DataEvent, Install, Notice, Path, PeerConfig, PeerId, PeerOrder, ReplayWindow,
-    SessionId, Transport,
+    ConnectionId, DataEvent, Install, IpNet, Ipv4Net, Notice, Path, PeerConfig, PeerId, PeerOrder, SessionId,
+    Transport,
 };
 use adit_dataplane::aead::AeadError;
-use adit_dataplane::codec::{Demultiplexer, SessionCodec};
+use adit_dataplane::codec::SessionCodec;
 use adit_dataplane::{
-    Config, Counters, Egress, EgressEvent, Ingress, MergePolicy, Offload, OuterPolicy, ReceiveBatch,
-    TransmitBatch, split,
+    Config, Counters, Egress, EgressEvent, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, split,
 };
-use adit_openvpn::codec::{
-    Compression, DataFraming, DataHeader, DirectionKey, Framing, MacKey, Payloads, session_id,
-};
-use ipnet::{IpNet, Ipv4Net};
 
-use super::case::{Case, DIGEST, Load};
 use super::packets;
-
-/// The client's peer-id at the server.
-const PEER: PeerId = PeerId(1);
-
-/// The receiver index of WireGuard's session at the server.
-const INDEX: u32 = 7;
-/// The MTU up to which WireGuard pads: the usual one.
-const MTU: u16 = 1420;
-/// WireGuard's key for both directions. It protects nothing.
-const WIREGUARD_KEY: [u8; 32] = [0x5a; 32];
-
-/// A key for both directions. It protects nothing.
-pub(crate) fn key(cipher: Cipher) -> DirectionKey {
-    let mac =
-        MacKey { digest: DIGEST, key: vec![0x3c; DIGEST.output_len()].into(), iv_key: [0xc3; 16].into() };
-    DirectionKey {
-        mac: (!cipher.is_aead()).then_some(mac),
-        ..DirectionKey::aead(vec![0x5a; cipher.key_len()].into(), [0xa5; 8])
-    }
-}
+use adit_host::bench::{self, CLIENT, End, Row};
 
 /// What goes into the client.
 enum Input {
@@ -71,35 +46,30 @@ pub(crate) struct Tunnel {
 
 impl Tunnel {
     /// Two ends with a session.
-    pub(crate) fn new(case: Case) -> Tunnel {
-        let count = case.batch();
-        let input = match case.load {
-            Load::Packets | Load::Epochs | Load::WireGuard | Load::WireGuardPlain => {
-                Input::Packets { packet: packets::udp(case.bytes), count }
-            }
-            Load::Flow => {
-                let (offload, packet) = packets::tcp(count, case.bytes);
+    pub(crate) fn new(row: Row) -> Tunnel {
+        let count = row.batch();
+        let input = match row.input {
+            bench::Input::Packets => Input::Packets { packet: packets::udp(row.bytes), count },
+            bench::Input::Flow => {
+                let (offload, packet) = packets::tcp(count, row.bytes);
                 Input::Flow { offload, original: packet.clone(), packet }
             }
-            Load::MirageVpn => Input::Messages { payload: vec![0; case.bytes], count },
+            bench::Input::Messages => Input::Messages { payload: vec![0; row.bytes], count },
         };
-        let merge = if case.load == Load::Flow { MergePolicy::TcpAndUdp } else { MergePolicy::Off };
-        let path = path(case.transport());
-        let [client, server] = match case.load {
-            Load::WireGuard | Load::WireGuardPlain => {
-                [config(adit_wireguard_codec::Sockets), config(adit_wireguard_codec::Sockets)]
-            }
-            _ => [config(adit_openvpn_codec::Client), config(adit_openvpn_codec::Server)],
-        };
+        let merge = if row.input == bench::Input::Flow { MergePolicy::TcpAndUdp } else { MergePolicy::Off };
+        let path = path(row.transport);
+        let [client, server] = [row.client, row.server].map(config);
         let (mut egress, _, _) = adit_dataplane::new(client);
         let (_, mut ingress, counters) = adit_dataplane::new(server);
         let mut transmit_batch = TransmitBatch::new();
-        for event in session(PeerId::SERVER, path, IpNet::V4(Ipv4Net::default()), case) {
+        let all = IpNet::V4(Ipv4Net::default());
+        for event in session(PeerId::SERVER, row.client.session, path, all, row) {
             if let (Some(event), _) = split(event, make_codec) {
                 egress.apply(event, &mut transmit_batch);
             }
         }
-        for event in session(PEER, path, IpNet::V4(packets::CLIENT.into()), case) {
+        let client = IpNet::V4(packets::CLIENT.into());
+        for event in session(CLIENT, row.server.session, path, client, row) {
             if let (_, Some(event)) = split(event, make_codec) {
                 ingress.apply(event);
             }
@@ -236,42 +206,18 @@ fn path(transport: Transport) -> Path {
     }
 }
 
-/// The parameters of a session.
-enum Codec {
-    OpenVpn(adit_openvpn::codec::Codec),
-    WireGuard { codec: adit_wireguard::Codec, plain: bool },
-}
-
 /// A data plane as the driver makes it.
-fn config(demultiplexer: impl Demultiplexer + 'static) -> Config {
-    Config { words: adit_io::checksum::words(), ..Config::new(demultiplexer) }
+fn config(end: End) -> Config {
+    Config { words: adit_io::checksum::words(), ..Config::of((end.demultiplexer)()) }
 }
 
-fn make_codec(install: &Install<Codec>) -> Result<SessionCodec, AeadError> {
-    let provider = adit_io::aead::provider;
-    match &install.codec {
-        Codec::OpenVpn(codec) => adit_openvpn_codec::session_with(provider, codec),
-        Codec::WireGuard { codec, plain } => {
-            let codec = adit_wireguard_codec::session_with(provider, codec)?;
-            let outer = if *plain { OuterPolicy::default() } else { codec.outer };
-            Ok(SessionCodec { outer, ..codec })
-        }
-    }
+fn make_codec(install: &Install<Row>) -> Result<SessionCodec, AeadError> {
+    (install.codec.codec)(install.codec.cipher)
 }
 
 /// Orders that bring up one end.
-fn session(peer: PeerId, path: Path, behind: IpNet, case: Case) -> [DataEvent<Codec>; 3] {
-    let (session, codec) = match case.load {
-        Load::WireGuard | Load::WireGuardPlain => {
-            let (key, expires) = (WIREGUARD_KEY, adit_core::Instant::from_nanos(u64::MAX));
-            let (seal, open) = (key.into(), key.into());
-            let codec = adit_wireguard::Codec { remote_index: INDEX, mtu: MTU, seal, open, expires };
-            let plain = case.load == Load::WireGuardPlain;
-            (SessionId(INDEX.into()), Codec::WireGuard { codec, plain })
-        }
-        _ => (session_id(peer, 0), Codec::OpenVpn(openvpn_codec(case))),
-    };
-    let install = Install::new(peer, session, codec);
+fn session(peer: PeerId, session: SessionId, path: Path, behind: IpNet, row: Row) -> [DataEvent<Row>; 3] {
+    let install = Install::new(peer, session, row);
     [
         DataEvent::Peer(PeerOrder::Add(PeerConfig {
             peer,
@@ -287,23 +233,4 @@ fn session(peer: PeerId, path: Path, behind: IpNet, case: Case) -> [DataEvent<Co
         DataEvent::Install(Box::new(install)),
         DataEvent::Activate { peer, session },
     ]
-}
-
-/// The parameters of an OpenVPN session.
-fn openvpn_codec(case: Case) -> adit_openvpn::codec::Codec {
-    let framing =
-        DataFraming { header: DataHeader::V2 { peer_id: PEER.0 }, key_id: 0, compression: Compression::None };
-    let (framing, key) = match case.load {
-        // The secret of the first epoch: as long for every cipher as the longest key.
-        Load::Epochs => (Framing::Epoch(framing), key(Cipher::ChaCha20Poly1305)),
-        _ => (Framing::Data(framing), key(case.cipher)),
-    };
-    adit_openvpn::codec::Codec {
-        framing,
-        cipher: case.cipher,
-        seal: key.clone(),
-        open: key,
-        replay_window: ReplayWindow::default(),
-        payloads: Payloads::default(),
-    }
 }

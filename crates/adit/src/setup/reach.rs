@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use adit_core::IpNet;
 
-use crate::openvpn::adapter::forwarding::dhcp_option;
 use adit_host::forwarding;
+use adit_openvpn_adapter::forwarding::dhcp_option;
 
 /// Quad9's name servers, for servers whose own name servers cannot be reached by other machines.
 const PUBLIC_NAME_SERVERS: [&str; 3] = ["9.9.9.9", "149.112.112.112", "2620:fe::fe"];

@@ -7,7 +7,7 @@
 mod client_file;
 mod device;
 mod layout;
-mod running;
+
 mod server_file;
 
 use std::collections::BTreeSet;
@@ -20,14 +20,14 @@ use time::OffsetDateTime;
 use zeroize::Zeroizing;
 
 pub(crate) use self::device::{DEFAULT_DEVICE, DeviceName};
-pub(crate) use self::running::{Told, tell_blocked};
 
 use self::layout::Layout;
 use super::files::{self, Access, Existing};
 use super::index::Peer;
 use super::qr::Code;
 use super::{ClientName, Endpoint, INDEX, SERVER, SetupError, Workshop, random};
-use crate::wireguard::adapter::interface::socket_path;
+use adit_wireguard_adapter::running::{self, Told};
+use adit_wireguard_adapter::socket_path;
 
 /// What a new WireGuard server is made of.
 #[derive(Clone, Debug)]

@@ -8,13 +8,14 @@ use adit_core::escaped;
 use super::columns::Columns;
 use super::details;
 use super::units::{bytes, duration};
+use crate::adapters;
+use adit_host::adapter::Adapter;
 use adit_host::status::report::{Peer, Report, Switch, Unconnected};
 
 /// Peers that are shown of those that are not connected.
 const MOST_UNCONNECTED: usize = 20;
 /// The roles with one peer, which is shown in lines of its own.
 const SINGLE: [&str; 2] = ["client", "static key"];
-const WIREGUARD: &str = "wireguard";
 
 /// The text about a tunnel, by the reports of its endpoints, without a line end at its end. With `with_details` it has all that the
 /// reports say.
@@ -65,12 +66,12 @@ fn server(out: &mut String, report: &Report) {
     let _ = writeln!(out, "    traffic    {sent} sent, {received} received");
 }
 
-/// Writes the clients of a server, or WireGuard's peers, sorted by name.
+/// Writes the clients of a server, or the peers of a protocol without servers, sorted by name.
 fn clients(out: &mut String, endpoints: &[&Report]) {
     let mut all: Vec<(&Report, &Peer)> =
         endpoints.iter().flat_map(|report| report.peers.iter().map(move |peer| (*report, peer))).collect();
     if all.is_empty() {
-        let who = if endpoints.iter().all(|report| report.role == WIREGUARD) { "peers" } else { "clients" };
+        let who = if endpoints.iter().all(|report| by_role(report).is_some()) { "peers" } else { "clients" };
         let _ = writeln!(out, "  no {who} connected");
         return;
     }
@@ -93,8 +94,14 @@ fn clients(out: &mut String, endpoints: &[&Report]) {
 }
 
 fn protocol(report: &Report, peer: &Peer) -> String {
-    let name = if report.role == WIREGUARD { "WireGuard" } else { "OpenVPN" };
+    let adapter = by_role(report).or(adapters::ALL.last());
+    let name = adapter.map_or("", |adapter| adapter.title());
     format!("{name} {}", escaped(&peer.transport))
+}
+
+/// The protocol whose name is the role of the tunnel: its ends have no roles of their own.
+fn by_role(report: &Report) -> Option<&'static &'static dyn Adapter> {
+    adapters::ALL.iter().find(|adapter| adapter.name() == report.role)
 }
 
 /// The inner addresses of a peer, or the networks behind it if it has no address.

@@ -9,9 +9,9 @@ use adit_core::{IpNet, Ipv4Net, Ipv6Net, ipv6_network};
 use adit_openvpn_config::{Config, Role, ServerConfig, ServerIpv4};
 use zeroize::Zeroizing;
 
-use crate::openvpn::adapter::forwarding;
 use crate::setup::SetupError;
 use adit_host::configuration;
+use adit_openvpn_adapter::forwarding;
 
 /// The tunnel.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,6 +1,8 @@
 //! `adit up` with an OpenVPN server and a WireGuard interface of the same device: one tunnel, with clients of both.
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -80,7 +82,8 @@ impl Bed {
         let [device, _] = &self.devices;
         let server = format!(
             "dev {device}\ndev-type tun\nproto udp\nserver 10.80.0.0 255.255.255.0\ntopology subnet\ndh none\n\
-             verb 3\nkeepalive 5 20\nclient-to-client\n{}",
+             verb 3\nkeepalive 5 20\nclient-to-client\nmanagement {} unix\n{}",
+            self.management().display(),
             self.blocks("server", Purpose::Server)
         );
         let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
@@ -127,6 +130,20 @@ impl Bed {
         process
     }
 
+    /// The management socket of OpenVPN's endpoint.
+    fn management(&self) -> PathBuf {
+        self.scratch.path().join("management")
+    }
+
+    /// Ends OpenVPN's endpoint.
+    fn end_openvpn(&self) {
+        let mut socket = UnixStream::connect(self.management()).unwrap();
+        socket.write_all(b"signal SIGTERM\n").unwrap();
+        socket.set_read_timeout(Some(WAIT)).unwrap();
+        let answers = BufReader::new(socket).lines().map(Result::unwrap);
+        assert!(answers.into_iter().any(|line| line.starts_with("SUCCESS")));
+    }
+
     /// The inner address of OpenVPN's client.
     fn inner(&self) -> IpAddr {
         let listing = self.openvpn.ip(&["-oneline", "-4", "address", "show", "dev", "tun0"]).unwrap();
@@ -140,7 +157,7 @@ impl Bed {
     }
 }
 
-/// Clients of both reach each other through the server, with WireGuard at that port.
+/// Clients of both reach each other through the server, with WireGuard at that port. OpenVPN's endpoint ends alone.
 fn reach_each_other(wireguard_port: u16) {
     let bed = Bed::build();
     let mut server = bed.up(wireguard_port);
@@ -152,6 +169,11 @@ fn reach_each_other(wireguard_port: u16) {
         let report = Ping::new(50, Duration::from_millis(2)).run(from, target).unwrap();
         assert!(report.is_clean(), "{report:?}\n{}", server.log());
     }
+    bed.end_openvpn();
+    server.wait_for_line(0, "openvpn: ended on request", WAIT).unwrap();
+    let report =
+        Ping::new(50, Duration::from_millis(2)).run(&bed.wireguard, SERVER.parse().unwrap()).unwrap();
+    assert!(report.is_clean(), "{report:?}\n{}", server.log());
     assert_eq!(server.terminate(WAIT).unwrap().code(), Some(0), "{}", server.log());
     drop(openvpn.terminate(WAIT));
     drop(wireguard.terminate(WAIT));
