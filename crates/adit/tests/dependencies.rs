@@ -70,7 +70,7 @@ fn codecs_depend_on_core_data_plane_and_their_protocol_alone() {
 fn neutral_crates_name_no_protocol() {
     for name in NEUTRAL {
         for path in files(&Path::new(CRATES).join(name)) {
-            // What is no text is no source.
+            // A file that is no text is no source.
             let text = std::fs::read_to_string(&path).unwrap_or_default().to_lowercase();
             for word in NAMES {
                 let line = text.lines().position(|line| line.contains(word)).map(|index| index + 1);

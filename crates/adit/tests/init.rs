@@ -41,7 +41,8 @@ fn value(text: &str, directive: &str) -> String {
     found.flatten().unwrap_or_else(|| panic!("no `{directive}`")).to_string()
 }
 
-/// What cannot be a service is said before anything is made. (That it runs: scripts/test-packages.)
+/// A name that cannot be that of a service is refused before anything is made. (That it runs:
+/// scripts/test-packages.)
 #[test]
 fn what_cannot_start_is_not_made() {
     let scratch = Scratch::create("init-start").unwrap();
@@ -124,7 +125,7 @@ fn certificates_hold_their_name_as_a_host_name() {
     }
 }
 
-/// What `openssl` says of the certificate in a configuration.
+/// The text of `openssl` for the certificate in a configuration.
 fn certificate(scratch: &Scratch, text: &str) -> String {
     let (_, rest) = text.split_once("<cert>\n").unwrap();
     let file = scratch.write("certificate.pem", rest.split_once("</cert>").unwrap().0).unwrap();
@@ -442,7 +443,7 @@ fn prefix(file: &Path) -> String {
     format!("adit: {}: cannot be used:\n", file.display())
 }
 
-/// What `init` makes runs without root's rights.
+/// The files that `init` makes run without root's rights.
 #[test]
 fn the_server_runs_as_a_user_that_is_not_root() {
     let scratch = Scratch::create("init").unwrap();

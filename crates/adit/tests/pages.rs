@@ -47,7 +47,7 @@ fn every_fault_that_others_met_has_a_test() {
     assert!(wrong.is_empty(), "docs/build/WIREGUARD.md: {}", wrong.join("\n"));
 }
 
-/// What is wrong with the last column of a row: `file.rs`: `test`, `test`; `file.rs`: `test`.
+/// The faults of the last column of a row: `file.rs`: `test`, `test`; `file.rs`: `test`.
 fn tests_that_are_missing(row: &str) -> Vec<String> {
     let column = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
     let (mut wrong, mut tests, mut file, mut text) = (Vec::new(), 0, "", String::new());
@@ -82,7 +82,7 @@ fn what_is_refused_is_in_the_table_of_what_is_missing() {
     let refused: BTreeSet<&str> = directives().iter().filter(is_missing).map(|known| known.name).collect();
     let untold: Vec<&&str> = refused.difference(&named).collect();
     assert!(untold.is_empty(), "docs/use/MISSING.md does not name {untold:?}");
-    // What has no argument there is missing as a whole.
+    // A directive that has no argument there is missing as a whole.
     let is_used = |name: &&&str| directive(name).is_none_or(|known| known.kind() == Kind::Used);
     let used: Vec<&&str> = named.iter().filter(|name| !name.contains(' ')).filter(is_used).collect();
     assert!(used.is_empty(), "docs/use/MISSING.md names {used:?}, which adit has");

@@ -29,20 +29,20 @@ const COMMANDS: [(&[&str], Before); 11] = [
     (&["renew", "DIR", "alice", "--wireguard"], Before::WireGuardClient),
 ];
 
-/// What is there when a command begins.
+/// The files that are there when a command begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Before {
     Nothing,
     Server,
     /// A server and its client `alice`.
     Client,
-    /// The same, and a WireGuard server that has not heard of her.
+    /// A server, its client `alice`, and a WireGuard server that has no peer of her name.
     WireGuard,
     /// She has WireGuard as well, and images of the QR code.
     WireGuardClient,
 }
 
-/// No interface of that name runs, so none is told of what a test does.
+/// No interface of that name runs, so no running interface gets a test's orders.
 const DEVICE: &str = "adit-faults";
 /// The file of the WireGuard server.
 const SERVER_FILE: &str = "adit-faults.conf";
@@ -95,7 +95,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What a configuration has inline for a directive.
+/// The inline block of a directive in a configuration.
 fn block(dir: &Path, configuration: &str, directive: &str) -> String {
     let text = fs::read_to_string(dir.join(configuration)).unwrap();
     let (_, rest) = text.split_once(&format!("<{directive}>\n")).unwrap();
@@ -118,7 +118,7 @@ fn check_authority(dir: &Path, new: &str, old: &str) {
     assert_eq!(block(dir, new, "cert"), block(dir, old, "cert"));
 }
 
-/// What OpenSSL says of the certificate in a configuration, by the authority and the revocation list of `dir`.
+/// The verdict of OpenSSL on the certificate in a configuration, by the authority and the revocation list of `dir`.
 fn verdict(dir: &Path, configuration: &str) -> Result<(), String> {
     let scratch = Scratch::create("verdict").unwrap();
     let certificate = scratch.write("certificate", &block(dir, configuration, "cert")).unwrap();
@@ -169,7 +169,7 @@ fn check_wireguard_client(dir: &Path) {
     }
 }
 
-/// What WireGuard's commands are for.
+/// Checks the purpose of WireGuard's commands.
 fn check_wireguard(command: &[&str], dir: &Path) {
     let (file, kept) = (dir.join("clients/alice.conf"), dir.join("kept-wireguard.conf"));
     match command {
@@ -312,7 +312,7 @@ fn full_disk_in_a_mount_namespace() {
     assert!(Command::new("umount").arg(&disk).status().unwrap().success());
 }
 
-/// What a disk has too little of.
+/// The resource of which a disk has too little.
 #[derive(Clone, Copy, Debug)]
 enum Shortage {
     Space,

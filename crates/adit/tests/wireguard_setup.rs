@@ -24,7 +24,8 @@ impl Bed {
         Bed { _scratch: scratch, dir }
     }
 
-    /// A server of both protocols. No interface of that name runs, so none is told of what a test does.
+    /// A server of both protocols. No interface of that name runs, so no running interface gets a test's
+    /// orders.
     fn with_server() -> Self {
         let bed = Bed::empty();
         bed.good("init DIR --endpoint vpn.example:443 --proto tcp --wireguard --dev adit-setup");
@@ -37,14 +38,14 @@ impl Bed {
         Command::new(env!("CARGO_BIN_EXE_adit")).args(words).output().unwrap()
     }
 
-    /// What a command that succeeds writes.
+    /// The output of a command that succeeds.
     fn good(&self, command: &str) -> String {
         let output = self.run(command);
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What a command that is refused says.
+    /// The message of a command that is refused.
     fn refused(&self, command: &str) -> String {
         let output = self.run(command);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -56,7 +57,7 @@ impl Bed {
         fs::read_to_string(self.dir.join(file)).unwrap()
     }
 
-    /// A WireGuard file, which has no mistake and nothing that one is warned of.
+    /// A WireGuard file, which has no mistake and causes no warning.
     fn config(&self, file: &str) -> Config {
         let parsed = parse(self.text(file).as_bytes(), file).unwrap();
         assert!(parsed.warnings.is_empty(), "{file}: {:?}", parsed.warnings);
@@ -118,7 +119,7 @@ fn a_directory_that_is_there_gets_wireguard() {
 
     let said = bed.refused("init DIR --endpoint other.example --wireguard");
     assert!(said.contains("vpn.example:1194"), "{said}");
-    // A file of somebody else's.
+    // A file that is not adit's.
     fs::write(bed.dir.join("adit-setup.conf"), "mine").unwrap();
     let said = bed.refused("init DIR --wireguard --dev adit-setup");
     assert!(said.contains("adit did not make it") && bed.text("adit-setup.conf") == "mine", "{said}");
@@ -297,7 +298,7 @@ fn addresses_end() {
     let said = bed.refused("add-client DIR bob --wireguard");
     assert!(said.contains("no address is left") && !bed.is_there("clients/bob.conf"), "{said}");
     assert_eq!(bed.server().peers.len(), 1);
-    // What the owner wrote by hand is taken as well.
+    // Lines that the owner wrote by hand are taken as well.
     bed.good("revoke DIR alice");
     let alice = "[Peer]\n# by hand\nPublicKey = AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=\nAllowedIPs = ";
     let last = bed.server().interface.addresses[0].broadcast().to_string().replace(".255", ".254");
@@ -311,7 +312,7 @@ fn addresses_end() {
 fn a_qr_code_is_shown_and_written() {
     let bed = Bed::with_server();
     let said = bed.good("add-client DIR alice --wireguard --qr");
-    // To a pipe it is drawn without colours. What it says is tested where it is made.
+    // To a pipe it is drawn without colours. The content of the code is tested where it is made.
     assert!(said.contains("█") && !said.contains('\x1b') && !said.contains("PrivateKey"), "{said}");
     assert!(said.lines().all(|line| !line.contains('█') || line.chars().count() <= 80), "{said}");
     for (name, start) in [("alice.png", &b"\x89PNG"[..]), ("alice.svg", b"<?xml")] {

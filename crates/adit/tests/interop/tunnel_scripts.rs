@@ -32,7 +32,7 @@ struct Found {
     script: String,
     /// `order`, `calls`, `words`, `user`, or a variable's name.
     what: String,
-    /// What it is with OpenVPN, and with adit.
+    /// The value with OpenVPN, and with adit.
     values: [String; 2],
 }
 
@@ -105,7 +105,7 @@ fn compare(situation: &Situation, [openvpn, adit]: [&[Call]; 2]) -> Vec<Found> {
     all
 }
 
-/// What is not the same in these situations, so many at once; and what went wrong, by situation.
+/// The differences in these situations, so many at once; and the failures, by situation.
 fn compare_all(
     situations: &[&'static Situation],
     at_once: usize,

@@ -14,7 +14,7 @@ use crate::options::{Options, Program};
 const WAIT: Duration = MAX_WAIT;
 /// `s3 cret` and `8675309`, packed.
 const PACKED: &str = "SCRV1:czMgY3JldA==:ODY3NTMwOQ==";
-/// Whoever answers has this long, at OpenVPN's server since the handshake began (`send_auth_pending_messages`), and at
+/// The time to answer a question: at OpenVPN's server since the handshake began (`send_auth_pending_messages`), and at
 /// its client and ours since the question. Otherwise 5 s: too short where many tests share few processors.
 const PATIENT: &str = "hand-window 30\nreneg-sec 0\n";
 const PROGRAM_PAIRS: [[Program; 2]; 3] =
@@ -91,7 +91,7 @@ fn an_interrupted_question_leaves_the_terminal_as_it_was() {
     }
 }
 
-/// Nobody is there to answer: the client says so at once, with the line.
+/// No person is there to answer: the client reports that at once, with the line.
 #[test]
 fn a_static_challenge_without_a_terminal() {
     if !can_run("static-challenge", &PROGRAMS) {

@@ -16,7 +16,7 @@ const WAIT: Duration = MAX_WAIT;
 /// Time enough to authenticate a client where many tests share few processors.
 const PATIENT: &str = "hand-window 30\nreneg-sec 0\n";
 
-/// What the management client gets about a client.
+/// The management client's event about a client.
 #[derive(Debug)]
 struct ClientEvent {
     client: String,
@@ -126,7 +126,7 @@ fn a_client_waits_and_is_accepted() {
     }
 }
 
-/// What OpenVPN tells of its own settings.
+/// The variables of OpenVPN about its own settings.
 const OF_ITSELF: [&str; 11] = [
     "config",
     "daemon",

@@ -18,7 +18,7 @@ fn bed(client: Program, lines: &str) -> Bed {
         .unwrap()
 }
 
-/// What `env` wrote to a file.
+/// The variables that `env` wrote to a file.
 fn environment(path: &Path) -> BTreeMap<String, String> {
     let text = std::fs::read_to_string(path).unwrap();
     let pair = |line: &str| line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));

@@ -73,7 +73,7 @@ impl Token {
     }
 }
 
-/// What is asked for at the socket of a client whose key is on a token of that kind. Its file names the certificate, or the
+/// The requests at the socket of a client whose key is on a token of that kind. Its file names the certificate, or the
 /// program at the socket does.
 fn dialogue(client: Program, keys: KeyKind, named: bool) -> Vec<String> {
     let authority = std::cell::RefCell::new(None);

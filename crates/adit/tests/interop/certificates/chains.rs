@@ -31,7 +31,7 @@ const TRIALS: [(Part, Program); 4] = [
     (Part::Client, Program::Adit),
 ];
 
-/// What came of it with both programs at both ends, or what went wrong.
+/// The outcomes with both programs at both ends, or the error.
 type Outcomes = Result<[Outcome; 4], String>;
 
 fn verify(situation: &Situation, own: &[Made; 2], namespace: &Namespace) -> Outcomes {

@@ -1,4 +1,5 @@
-//! What certificates must show, and TLS with less than all that there is, with adit at either end.
+//! The requirements on certificates, and TLS with only some of its versions and ciphers, with adit at either
+//! end.
 
 use std::process::Command;
 
@@ -109,7 +110,7 @@ fn fingerprint(pem: &str) -> String {
     output(command).trim().rsplit('=').next().unwrap().to_owned()
 }
 
-/// What a program that must succeed prints.
+/// The output of a program that must succeed.
 pub(crate) fn output(mut command: Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));

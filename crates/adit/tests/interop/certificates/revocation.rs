@@ -54,7 +54,7 @@ fn check(server: Program, client: Program) {
     adit(&["revoke", path, "alice"]);
     assert!(!dir.join("clients/alice.ovpn").exists());
     if server == Program::Adit {
-        // Whoever is on the list goes at once.
+        // A client on the list goes at once.
         server_process.wait_for_line(mark, "alice: its certificate was revoked", WAIT).unwrap();
         // It gets the reason and ends; a client that only noticed the silence would show "connected" for a minute.
         process.wait_for_line(0, "your certificate was revoked", WAIT).unwrap();

@@ -14,13 +14,13 @@ use adit_testbed::{MAX_WAIT, Scratch};
 use crate::options::Program;
 
 const WAIT: Duration = MAX_WAIT;
-/// What tells that a tunnel is up.
+/// The line of OpenVPN, and of adit in its manner, when a tunnel is up.
 pub(super) const COMPLETED: &str = "Initialization Sequence Completed";
 /// Variables that a shell makes, or whose values are of one process or of a file of this test.
 const OF_THE_RUN: [&str; 8] =
     ["PATH", "PWD", "OLDPWD", "SHLVL", "_", "config", "daemon_pid", "daemon_start_time"];
 
-/// What comes of it with OpenVPN and with adit, at the same time.
+/// The results of a run with OpenVPN and with adit, at the same time.
 pub(super) fn by_both<T: Send>(run: impl Fn(Program) -> T + Sync) -> [T; 2] {
     let run = &run;
     std::thread::scope(|scope| {
@@ -35,7 +35,7 @@ type Call = (String, BTreeMap<String, String>);
 /// The body of a script that writes down its call.
 const RECORD: &str = "{ echo \"== $script_type $*\"; env; } >>\"$HERE/calls\"\n";
 
-/// What scripts of [`RECORD`] wrote down, without what is [`OF_THE_RUN`].
+/// The calls that scripts of [`RECORD`] wrote down, without the variables [`OF_THE_RUN`].
 fn calls(scratch: &Scratch) -> Vec<Call> {
     let text = std::fs::read_to_string(scratch.path().join("calls")).unwrap_or_default();
     let mut calls: Vec<Call> = Vec::new();

@@ -111,7 +111,7 @@ impl Bed {
         listing.split_whitespace().nth(3).unwrap().split('/').next().unwrap().parse().unwrap()
     }
 
-    /// What the management socket of an endpoint answers until `end`.
+    /// The answer of the management socket of an endpoint until `end`.
     fn ask(&self, proto: &str, command: &str, end: &str) -> String {
         let mut socket = UnixStream::connect(self.scratch.path().join(format!("{proto}.sock"))).unwrap();
         socket.set_read_timeout(Some(WAIT)).unwrap();

@@ -1,5 +1,5 @@
-//! What a new user gets wrong. Each case: one clear error, with the file and line where there is one, the cause
-//! and the way out, and an exit code that is not zero.
+//! The mistakes of new users. Each case: one clear error, with the file and line where there is one, the cause and the
+//! way out, and an exit code that is not zero.
 
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt as _;
@@ -116,7 +116,7 @@ pub(crate) fn copy_for_everybody(directory: &Scratch) -> PathBuf {
     copy
 }
 
-/// Runs the program with the rights of nobody.
+/// Runs the program with the rights of `nobody`.
 pub(crate) fn as_nobody(file: &Path, arguments: &[&str]) -> Command {
     let mut command = program("setpriv").unwrap();
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(file).args(arguments);

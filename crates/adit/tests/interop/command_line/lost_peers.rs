@@ -1,4 +1,5 @@
-//! What each end writes when it does not hear the other any more, by OpenVPN and by adit in OpenVPN's manner.
+//! The lines of each end when it hears nothing of its peer any more, by OpenVPN and by adit in OpenVPN's
+//! manner.
 
 use adit_testbed::{MAX_WAIT, Namespace, Process, Scratch, can_run, wait_until};
 

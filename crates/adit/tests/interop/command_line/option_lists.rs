@@ -46,7 +46,7 @@ fn option_lists_are_judged_as_by_openvpn() {
     assert!(unused.is_empty(), "these differ no more: {unused:?}");
 }
 
-/// What a row of the page calls it when adit's verdict is another, and in words.
+/// The page's word for adit's verdict where it is another, and the difference in words.
 type Differing = (&'static str, String);
 
 fn compare(list: &OptionList, ours: &Result<Config, String>, theirs: &Verdict) -> Vec<Differing> {

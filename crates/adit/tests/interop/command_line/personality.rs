@@ -128,7 +128,7 @@ fn commands_answer_as_openvpns() {
     assert_eq!(said(&by_subcommand), said(&ours.run(&["--version"])));
 }
 
-/// Keys that one makes serve the other.
+/// Keys that one of the programs makes can be used by both.
 #[test]
 fn keys_are_made_for_both() {
     if !can_run("genkey", &PROGRAMS) {
@@ -346,7 +346,7 @@ const OTHER_NUMBERS: &[(&str, &str)] = &[
     ("up", "as auth-user-pass-verify"),
 ];
 
-/// What these do cannot be tried beside a command.
+/// Options whose effect cannot be tried beside a command.
 const ACTS_AT_ONCE: &[&str] = &[
     "cd",
     "config",

@@ -62,7 +62,7 @@ fn a_file_that_is_read_again_changes_what_it_can_and_drops_no_client() {
         process.hang_up();
         process.wait_for_line(mark, "s1.conf:12: ", WAIT).unwrap();
         process.wait_for_line(mark, "s1.conf changes nothing", WAIT).unwrap();
-        // What new clients are told changes; the port does not.
+        // The options that new clients are pushed change; the port does not.
         hub.server(1, &lines("push \"route 10.77.0.0 255.255.0.0\"\nport 1300\nverb 6\n"));
         private();
         let mark = process.mark();
@@ -295,7 +295,7 @@ fn revocation_lists_that_a_file_names_anew_hold_at_once() {
         hang_up(server, &["s1.conf was read again, and what changed holds"]);
         names(&lists[1]);
         hang_up(server, &["s1.conf was read again, and what changed holds"]);
-        // What was watched before is watched no more.
+        // The directory that was watched before is watched no more.
         fs::write(lists[0].join(&serial), "").unwrap();
         let mark = server.mark();
         fs::write(lists[1].join("99"), "").unwrap();
@@ -374,7 +374,7 @@ fn many_clients_lose_no_packet_while_their_server_reads_its_file_again() {
         };
         let busy: Vec<_> = addresses.iter().copied().map(run).collect();
         std::thread::sleep(Duration::from_millis(500));
-        // The same changes with a mistake in the last line change nothing.
+        // A file with these changes and a mistake in the last line changes nothing.
         let push = "push \"route 10.77.0.0 255.255.0.0\"\nmax-clients 21\nverb 4\nmute 50\n";
         hub.server(1, &lines(&format!("{after}{push}connect-freq often 10\n")));
         hang_up(&mut server, &["s1.conf:17: ", "s1.conf changes nothing"]);

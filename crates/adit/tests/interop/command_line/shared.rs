@@ -1,4 +1,5 @@
-//! What several tunnels of one process share of the machine: `/etc/resolv.conf` and the kill switch.
+//! The resources of the machine that several tunnels of one process share: `/etc/resolv.conf` and the kill
+//! switch.
 
 use std::fs;
 use std::io::Write as _;

@@ -165,7 +165,7 @@ fn tunnels_of_one_process_live_and_end_alone() {
     assert_eq!(names(&tunnels_of(process.id())), ["s1", "s3"]);
     assert!(process.is_running() && !socket.exists());
 
-    // What was wrong at the start shows in the exit code.
+    // The exit code shows the fault at the start.
     let status = process.terminate(WAIT).unwrap();
     assert_eq!(status.code(), Some(2), "{}", process.log());
     wait_until("the devices to go", WAIT, || hub.is_clean()).unwrap();

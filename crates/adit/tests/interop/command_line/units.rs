@@ -15,7 +15,7 @@ use crate::options::{Options, Part, Program, SERVER_INNER};
 
 const WAIT: Duration = Duration::from_secs(60);
 
-/// What the bounding set of upstream's units holds for both sides.
+/// The capabilities in the bounding set of upstream's units, for both sides.
 const CAPABILITIES: &str = "ipc_lock,net_admin,net_raw,setgid,setuid,setpcap,sys_chroot,dac_override";
 
 /// Most processes and threads: upstream's limit (`TasksMax=20` in 2.7). Where a unit allows ten, the package's drop-in raises it
@@ -27,7 +27,7 @@ struct Unit {
     name: &'static str,
     side: Part,
     command: &'static str,
-    /// What it may do beside [`CAPABILITIES`].
+    /// Its capabilities beside [`CAPABILITIES`].
     more: &'static str,
     /// Whether it starts in the directory of runtime files, and not in that of configurations.
     in_runtime_directory: bool,
@@ -94,8 +94,8 @@ const UNITS: &[Unit] = &[
     },
 ];
 
-/// What systemd sets up before it runs the command: `PROGRAM CAPABILITIES TASKS DIRECTORY COMMAND...`. A copy of the
-/// program, as `ProtectHome` hides where it may lie.
+/// The setup that systemd makes before it runs the command: `PROGRAM CAPABILITIES TASKS DIRECTORY COMMAND...`. A copy
+/// of the program, as `ProtectHome` hides where it may lie.
 const SETUP: &str = "set -eu
 program=$0 capabilities=$1 tasks=$2 directory=$3
 shift 3
@@ -140,7 +140,7 @@ impl Service {
         Service { process, manager, runtime }
     }
 
-    /// Waits until the manager is told this.
+    /// Waits until the service manager receives this state.
     fn wait_for(&self, state: &str) -> Result<(), String> {
         let mut buffer = [0; 4096];
         loop {

@@ -94,7 +94,8 @@ fn an_http_proxy_with_basic_authentication() {
     carries(&mut bed, proxy);
 }
 
-/// What the program at the client's socket hears of a proxy that wants a password: first a wrong one, then the right one.
+/// The questions about a proxy that wants a password, at the program at the client's socket: first a wrong answer, then
+/// the right one.
 #[test]
 fn an_http_proxy_whose_password_is_asked_for() {
     if !can_run("tinyproxy", &[&PROGRAMS[..], &["tinyproxy"]].concat()) {

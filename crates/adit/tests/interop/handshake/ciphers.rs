@@ -1,6 +1,6 @@
 //! Ciphers for old peers, and how they are agreed on.
 //!
-//! OpenVPN 2.6 always negotiates. What an older one does is forced as far as options go: `pull-filter`
+//! OpenVPN 2.6 always negotiates. The behaviour of an older one is forced as far as options go: `pull-filter`
 //! hides the cipher that the server pushed, so that adit goes by the server's options string or, if that
 //! names none, by its fallback. (OpenVPN 2.6 then takes its own `cipher`: it goes by the options string only
 //! if nothing else that concerns ciphers is pushed.)

@@ -1,10 +1,10 @@
 //! A covering set of tunnels: any two values of any two options meet in at least one of them, with adit as the
 //! server, as the client, and as both.
 //!
-//! OpenVPN 2.6 always takes data keys from TLS where its peer can. What it does with a peer before 2.6 is
-//! forced by adit's own `compat-mode 2.5.0`, which offers nothing newer; TLS 1.2 by `tls-version-max`; the
-//! ciphers of 2.3 by `data-ciphers`. The epoch data format of 2.7 is between two ends of ours, and between us and Debian
-//! unstable's OpenVPN, which takes the place of 2.6 in rows of its own.
+//! OpenVPN 2.6 always takes data keys from TLS where its peer can. Its behaviour with a peer before 2.6 is forced by
+//! adit's own `compat-mode 2.5.0`, which offers nothing newer; TLS 1.2 by `tls-version-max`; the ciphers of 2.3 by
+//! `data-ciphers`. The epoch data format of 2.7 is between two ends of ours, and between us and Debian unstable's
+//! OpenVPN, which takes the place of 2.6 in rows of its own.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -159,7 +159,7 @@ fn check(name: &str, ends: usize, other: Program) {
 
 struct Tunnel<'a> {
     row: &'a Row,
-    /// What plays the part of OpenVPN.
+    /// The program at the end that is not adit's.
     other: Program,
 }
 

@@ -36,7 +36,7 @@ macro_rules! rows {
     };
 }
 
-/// What is asked of adit, asked of OpenVPN: that the test bed itself is sound.
+/// The rows' requirements hold for OpenVPN at both ends: the test bed itself is sound.
 #[test]
 fn openvpn_at_both_ends() {
     check("openvpn_at_both_ends", &Options::BASE, Program::OpenVpn, Program::OpenVpn);

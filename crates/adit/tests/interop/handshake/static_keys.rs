@@ -6,7 +6,7 @@ use crate::bed::PROGRAMS;
 use crate::options::{Options, Program, Transport};
 use crate::profiles::variants::{BOTH_WAYS, check, comes_back, name_each_other};
 
-/// What a tunnel with a static key is made of.
+/// The settings of a tunnel with a static key.
 #[derive(Clone, Copy)]
 struct Kind {
     transport: Transport,
@@ -25,7 +25,7 @@ const BASE: Kind = Kind {
     directed: true,
     more: "explicit-exit-notify 1\n",
 };
-/// What old guides show, but for the cipher.
+/// The settings in old guides, but for the cipher.
 const OLD: Kind = Kind { cipher: "AES-128-CBC", digest: "SHA1", directed: false, ..BASE };
 
 impl Kind {

@@ -19,7 +19,7 @@ const WAIT: Duration = MAX_WAIT;
 /// signal(7).
 const SIGTERM: i32 = 15;
 
-/// Somebody at a management socket.
+/// A client of a management socket.
 pub(crate) struct Talk<S>(BufReader<S>);
 
 impl Talk<UnixStream> {
@@ -28,7 +28,7 @@ impl Talk<UnixStream> {
         Talk::within(path, WAIT)
     }
 
-    /// The same; neither it nor an answer takes longer than `wait`.
+    /// Connects; neither the connection nor an answer takes longer than `wait`.
     pub(crate) fn within(path: &std::path::Path, wait: Duration) -> Self {
         let mut stream = None;
         wait_until("the management socket", wait, || {
@@ -78,7 +78,7 @@ impl<S: Read + Write> Talk<S> {
         }
     }
 
-    /// What a command is answered, without what happens meanwhile.
+    /// The answer to a command, without the events that come meanwhile.
     pub(crate) fn answer(&mut self, command: &str) -> Vec<String> {
         self.say(command);
         let mut lines: Vec<String> = Vec::new();
@@ -197,7 +197,7 @@ pub(super) fn managed_with(server: Program, client: Program) -> (Scratch, PathBu
     (scratch, socket, bed)
 }
 
-/// What a server of that program answers to all commands, with one client, which is sent away at last.
+/// The answers of a server of that program to all commands, with one client, which is sent away at last.
 fn server_answers(server: Program) -> Vec<(&'static str, Vec<String>)> {
     let (_scratch, socket, _bed) = managed(server);
     let mut talk = Talk::at(&socket);

@@ -30,8 +30,8 @@ print(answer.get_data(as_text=True))
 sys.exit(answer.status_code != 200)
 ";
 
-/// What the first client's file says. A single address behind a client has its length in the routing table; an IPv6 network
-/// without one is a /64.
+/// The lines of the first client's file. A single address behind a client has its length in the routing table; an IPv6
+/// network without one is a /64.
 const NETWORKS_BEHIND: &str = "iroute 10.60.0.0 255.255.0.0\niroute 10.61.0.1\niroute-ipv6 fd00:60::/32\n\
                                iroute-ipv6 fd00:61::1/128\niroute-ipv6 fd00:62::1\n";
 /// How many routes that makes, with the two addresses of each client.
@@ -89,7 +89,7 @@ impl Watched {
         lines
     }
 
-    /// What the exporter says of the status file once `is_whole` holds for it, in a form that can be compared.
+    /// The exporter's metrics of the status file once `is_whole` holds for it, in a form that can be compared.
     fn metrics(&self, is_whole: impl Fn(&[String]) -> bool) -> Vec<String> {
         let mut command = program(EXPORTER).unwrap();
         command.args(["-web.listen-address", EXPORTER_ADDRESS, "-openvpn.status_paths", "status"]);
@@ -169,7 +169,7 @@ fn label(text: &str) -> String {
     }
 }
 
-/// What kind of number it is: a time of the last ten minutes, or more than nothing.
+/// The kind of a number: a time of the last ten minutes, or more than nothing.
 fn number(text: &str) -> &str {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
     match text.parse::<f64>() {
@@ -206,7 +206,7 @@ fn page_line(line: &str) -> String {
     }
 }
 
-/// What kind of value is in a cell, if it differs from run to run.
+/// The kind of value in a cell, if it differs from run to run.
 fn cell_kind(cell: &str) -> Option<&'static str> {
     let digits_and = |others: &str| cell.chars().all(|c| c.is_ascii_digit() || others.contains(c));
     let bytes = cell.split_once(" (").and_then(|(bytes, _)| bytes.parse::<u64>().ok());

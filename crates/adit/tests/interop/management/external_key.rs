@@ -24,7 +24,7 @@ fn take_out(text: &mut String, name: &str) -> String {
     content
 }
 
-/// What `openssl pkeyutl` does with `data`, as the question says.
+/// The signature of `openssl pkeyutl` for `data`, as the question demands.
 fn sign(scratch: &Scratch, key: &str, data: &[u8], algorithm: &str) -> Vec<u8> {
     let key = scratch.write("key.pem", key).unwrap();
     let input = scratch.path().join("data");

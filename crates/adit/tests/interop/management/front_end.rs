@@ -11,7 +11,7 @@ use crate::options::{Options, Program};
 
 const WAIT: Duration = Duration::from_secs(60);
 
-/// What the program at the socket of a client hears, without times.
+/// The lines at the program at the socket of a client, without times.
 fn dialogue(client: Program) -> Vec<String> {
     let scratch = Scratch::create("front-end").unwrap();
     let socket = scratch.path().join("socket");

@@ -16,7 +16,7 @@ fn status(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What the tunnel of that process says; other tests' tunnels are there too.
+/// The status of the tunnel of that process; other tests' tunnels are there too.
 pub(crate) fn status_of(pid: u32) -> Value {
     let all: Value = serde_json::from_str(&status(&["--json"])).unwrap();
     all.as_array().unwrap().iter().find(|tunnel| tunnel["pid"] == pid).unwrap().clone()

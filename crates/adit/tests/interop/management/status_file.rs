@@ -51,7 +51,7 @@ fn shows_a_client(text: &str, part: Part) -> bool {
     }
 }
 
-/// What stands in a column, without what differs from run to run.
+/// The kind of a column, without the parts that differ from run to run.
 pub(super) fn kind(column: &str) -> String {
     let digits = column.chars().all(|c| c.is_ascii_digit()) && !column.is_empty();
     let time = column.len() == 19 && column.as_bytes()[10] == b' ' && column.as_bytes()[13] == b':';

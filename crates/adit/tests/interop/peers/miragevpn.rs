@@ -1,9 +1,9 @@
 //! MirageVPN's client at an adit server, and its server with an adit client; each row beside OpenVPN's in adit's place.
 //!
-//! What it cannot do with OpenVPN either: its server speaks TCP alone, needs tls-auth, tls-crypt or tls-crypt-v2, starts
-//! renegotiations with tls-auth only, and has no device, but answers echo requests to its own address. Its client over
-//! UDP never ends a renegotiation during which its clock ticks, once a second: it then repeats the packets of the channel
-//! that is in use and forgets those of the new one.
+//! These it cannot do with OpenVPN either: its server speaks TCP alone, needs tls-auth, tls-crypt or tls-crypt-v2,
+//! starts renegotiations with tls-auth only, and has no device, but answers echo requests to its own address. Its
+//! client over UDP never ends a renegotiation during which its clock ticks, once a second: it then repeats the packets
+//! of the channel that is in use and forgets those of the new one.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //!
 //! They are in no package. Rows with them run where an environment variable names the program
 //! (`ADIT_OPENVPN3=/path/to/ovpncli`, `ADIT_MIRAGEVPN=/directory/of/its/programs`), and say that they did not run
-//! elsewhere. What these peers taught runs everywhere, as behaviours in `adit-sim`.
+//! elsewhere. Behaviours that were found with these peers run everywhere, in `adit-sim`.
 //!
 //! A row takes minutes; many rows run at once, on a machine that is otherwise idle. `ADIT_PEER_RUNS=5` runs each row five
 //! times, `ADIT_PEER_AT_ONCE=4` four rows at once.

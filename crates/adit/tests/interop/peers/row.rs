@@ -24,7 +24,7 @@ pub(super) enum Starts {
     Both,
 }
 
-/// What passes the tunnel beside pings.
+/// The load in the tunnel beside pings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
     None,
@@ -53,7 +53,7 @@ pub(super) struct Row {
     pub(super) load: Load,
 }
 
-/// What went wrong.
+/// The failure of a row.
 pub(super) struct Failure {
     pub(super) summary: String,
     pub(super) logs: String,

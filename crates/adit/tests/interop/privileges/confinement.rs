@@ -1,4 +1,4 @@
-//! What a running tunnel may still do: a server that `adit init` made, and its client.
+//! The operations that a running tunnel may still do: a server that `adit init` made, and its client.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -55,7 +55,7 @@ fn start(arguments: &[&str]) -> Pair {
     Pair { ends: [server, client], _namespaces: namespaces, _scratch: scratch }
 }
 
-/// What the data and the control thread say of their attempts.
+/// The results that the data and the control thread log of their attempts.
 fn attempts(process: &mut Process) -> [String; 2] {
     ["data", "control"].map(|thread| {
         let line = format!("confinement of the {thread} thread: ");

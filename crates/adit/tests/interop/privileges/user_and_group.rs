@@ -36,7 +36,7 @@ pub(crate) fn rights_of_threads(process: u32) -> Vec<Rights> {
     tasks.filter_map(|task| text(task.ok()?)).map(|text| rights_in(&text)).collect()
 }
 
-/// What a file such as `/proc/PID/status` says.
+/// The rights in a file such as `/proc/PID/status`.
 pub(crate) fn rights(status: &Path) -> Rights {
     rights_in(&fs::read_to_string(status).unwrap())
 }
@@ -78,7 +78,7 @@ pub(crate) fn helper_of(tunnel: u32) -> i32 {
     processes.find(is_child).expect("a helper")
 }
 
-/// Every thread is nobody, without rights.
+/// Checks that every thread is that of `nobody`, without rights.
 fn is_plain(host: &mut Host) {
     for rights in rights_of_threads(host.process().id()) {
         assert_eq!((rights.user, rights.group), (65_534, 65_534), "{rights:?}");

@@ -44,7 +44,8 @@ fn a_pushed_algorithm() {
     check("a_pushed_algorithm", &Options::BASE, ADIT_CONNECTS, [server, "compress\n"], carries_all);
 }
 
-/// What no file asks for is dropped: echo replies that OpenVPN compressed. It leaves packets below 100 bytes as they are.
+/// Compressed packets are dropped if no file asks for compression: echo replies that OpenVPN compressed. It leaves
+/// packets below 100 bytes as they are.
 #[test]
 fn compression_that_was_not_asked_for() {
     let lines = ["comp-lzo yes\nallow-compression yes\n", "comp-lzo no\n"];

@@ -51,7 +51,7 @@ variants! {
     tls_groups: "tls-groups secp256r1\n", "tls-groups secp256r1:x25519\n";
 }
 
-/// What OpenVPN 2.6 does by default: a /30 for each client. adit's servers make a subnet of it, with a
+/// The topology of OpenVPN 2.6 by default: a /30 for each client. adit's servers make a subnet of it, with a
 /// warning.
 #[test]
 fn net30() {
@@ -197,7 +197,7 @@ pub(crate) fn options_strings_agree(
     assert_eq!(line, None, "{options:?}, {server:?} to {client:?}");
 }
 
-/// The end that waits names the other one too, and so that one keeps its port.
+/// Both ends name each other, and so the connecting end keeps its port.
 pub(crate) fn name_each_other(texts: &mut [String; 2]) {
     texts[0].push_str("remote 10.9.1.2 1194\n");
     texts[1] = texts[1].replace("nobind\n", "");

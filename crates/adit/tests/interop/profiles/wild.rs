@@ -30,9 +30,9 @@ struct Good {
     server: &'static str,
     /// Where servers wait: protocol and port.
     at: &'static [&'static str],
-    /// What their configurations have besides.
+    /// The further lines of their configurations.
     lines: &'static str,
-    /// What the log of the client must say.
+    /// The texts that the log of the client must have.
     says: &'static [&'static str],
 }
 
@@ -42,7 +42,7 @@ const GOOD: Good =
 /// The server's part of a file without a certificate.
 const BY_PASSWORD: &str = "@PASSWORDS@\nverify-client-cert none\nusername-as-common-name\n";
 
-/// What a file's placeholders stand for.
+/// The values for a file's placeholders.
 struct Filling {
     scratch: Scratch,
     authority: Authority,

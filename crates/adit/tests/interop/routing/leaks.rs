@@ -19,7 +19,7 @@ use crate::options::{Program, Transport};
 const FULL: [&str; 2] = ["redirect-gateway def1 ipv6", "dhcp-option DNS 10.8.0.1"];
 const MARK: &str = "0x61646974";
 
-/// What came of the steps.
+/// The results of the steps.
 struct Rows {
     program: Program,
     rows: Vec<(String, Leaks)>,
@@ -31,7 +31,7 @@ impl Rows {
         Rows { program, rows: Vec::new(), text: format!("{program:?}\n") }
     }
 
-    /// What left since the last step. From adit nothing may.
+    /// Adds the packets that left since the last step. From adit none may.
     fn add(&mut self, bed: &Bed, step: &str, more: &str) {
         let leaks = bed.leaked();
         let _ = writeln!(self.text, "  {step:<44} IPv4 {:>5}  IPv6 {:>5}  {more}", leaks.v4, leaks.v6);

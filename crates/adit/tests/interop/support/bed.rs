@@ -10,7 +10,7 @@ use adit_testbed::{
 
 use crate::options::{Options, Part, Program, Wrap};
 
-/// What the tests drive besides `ip`.
+/// The programs that the tests drive besides `ip`.
 pub(crate) const PROGRAMS: [&str; 2] = ["openvpn", "openssl"];
 /// The device that joins a client to the server.
 const WIRE: &str = "wire";
@@ -46,7 +46,7 @@ impl Bed {
         Self::build_with(options, server, clients, |_, _| {})
     }
 
-    /// The same, but `change` may alter the server's configuration and each client's before they are written.
+    /// Builds a bed; `change` may alter the server's configuration and each client's before they are written.
     pub(crate) fn build_with(
         options: &Options,
         server: Program,
@@ -175,7 +175,7 @@ impl Host {
         self.start_command(command)
     }
 
-    /// The same, with its standard error going to a file.
+    /// Starts the program with its standard error going to a file.
     pub(crate) fn start_with_errors_to(&mut self, file: &std::path::Path) -> Result<(), TestbedError> {
         let (mut shell, command) = (program("sh")?, self.command()?);
         shell.args(["-c", "exec \"$@\" 2>>\"$0\""]).arg(file);
@@ -183,7 +183,7 @@ impl Host {
         self.start_command(shell)
     }
 
-    /// The same, with this directory in the place of `/etc/pam.d`.
+    /// Starts the program with this directory in the place of `/etc/pam.d`.
     pub(crate) fn start_with_services(&mut self, directory: &std::path::Path) -> Result<(), TestbedError> {
         let (mut unshare, command) = (program("unshare")?, self.command()?);
         unshare.args(["--mount", "sh", "-c", "mount --bind \"$0\" /etc/pam.d && exec \"$@\""]).arg(directory);

@@ -1,4 +1,4 @@
-//! What a tunnel is made of, and the two configuration files that say so.
+//! The options of a tunnel, and the two configuration files that they give.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::symlink;
@@ -34,7 +34,7 @@ fn named(variable: &str) -> Result<PathBuf, TestbedError> {
 }
 
 impl Program {
-    /// What plays that part with that configuration file.
+    /// The command that plays that part with that configuration file.
     pub(crate) fn command(self, part: Part, file: &Path) -> Result<Command, TestbedError> {
         match self {
             Program::OpenVpn => openvpn_command(file),
@@ -91,7 +91,7 @@ impl Program {
         }
     }
 
-    /// What it writes when the tunnel is up.
+    /// The line that it writes when the tunnel is up.
     pub(crate) fn up_line(self) -> &'static str {
         match self {
             Program::Adit => "tunnel up: ",
@@ -102,7 +102,7 @@ impl Program {
     }
 }
 
-/// What carries the datagrams.
+/// The carrier of the datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     Udp4,

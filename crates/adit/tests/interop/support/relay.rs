@@ -14,7 +14,7 @@ const DATA: [u8; 2] = [6, 9];
 /// How often a thread looks whether it shall end.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What a link does to datagrams, in each direction.
+/// The impairment of datagrams by a link, in each direction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Impairment {
     pub(crate) delay: Duration,

@@ -1,9 +1,10 @@
-//! What is not the same, and why: the rows of docs/use/SCRIPTS.md.
+//! The differences, and their reasons: the rows of docs/use/SCRIPTS.md.
 
 /// A difference that is meant.
 #[derive(Debug)]
 pub(super) struct Difference {
-    /// What differs: `order`, `calls`, `words`, `user`, or variables; `*` at the end stands for any text.
+    /// The part that differs: `order`, `calls`, `words`, `user`, or variables; `*` at the end stands for any
+    /// text.
     pub(super) what: &'static str,
     /// At which scripts; empty for all.
     pub(super) scripts: &'static [&'static str],

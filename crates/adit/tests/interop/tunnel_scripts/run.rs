@@ -17,7 +17,7 @@ const WAIT: Duration = Duration::from_secs(60);
 /// How often it is looked at what the script wrote down.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What the script writes behind each call: it has ended then, but for its exit.
+/// The line that the script writes behind each call: it has ended then, but for its exit.
 const END: &str = "== ";
 
 /// Certificates and keys of all situations.
@@ -133,7 +133,7 @@ impl Ends {
     }
 }
 
-/// What the script wrote down.
+/// The calls that the script wrote down.
 pub(super) fn calls(situation: &Situation, program: Program, files: &Files) -> Result<Vec<Call>, String> {
     let failed = |error: TestbedError| format!("{program:?}: {error}");
     let ends = Ends::create().map_err(failed)?;

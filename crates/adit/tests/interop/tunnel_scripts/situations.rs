@@ -13,7 +13,7 @@ pub(super) enum Kind {
     StaticConnects,
 }
 
-/// What happens.
+/// A step of a situation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     /// The script was called so often.
@@ -60,7 +60,7 @@ impl Kind {
         self == Kind::ClientTcp
     }
 
-    /// What all situations of this kind say.
+    /// The lines of all situations of this kind.
     pub(super) fn lines(self, is_server: bool) -> &'static str {
         match (self, is_server) {
             (Kind::Client | Kind::ClientOfBlocks | Kind::Server, true) => {
@@ -96,7 +96,7 @@ impl Kind {
 const SUBNET: &str = "server 10.8.0.0 255.255.255.0\ntopology subnet\n";
 const BOTH: &str = "server 10.8.0.0 255.255.255.0\ntopology subnet\nserver-ipv6 fd00:8::/64\n";
 const IS_UP: &[Step] = &[Step::Until("route-up", 1)];
-/// OpenVPN tells what it is told to while it still starts by another word.
+/// OpenVPN reports an order by another word while it still starts.
 const HAS_STARTED: &[Step] = &[Step::Until("route-up", 1), Step::Settle];
 const RESTARTS: &[Step] = &[Step::Until("route-up", 1), Step::Restart, Step::Until("route-up", 2)];
 const RESTARTS_IN_PLACE: &[Step] =

@@ -11,7 +11,7 @@ use adit_testbed::{
     wireguard_listens, wireguard_socket,
 };
 
-/// What the tests drive besides `ip`.
+/// The programs that the tests drive besides `ip`.
 pub(super) const PROGRAMS: [&str; 1] = ["wg"];
 /// How long anything may take.
 pub(super) const WAIT: Duration = MAX_WAIT;
@@ -20,7 +20,7 @@ const WIRE: &str = "wire";
 /// The port of every interface: they are in namespaces of their own.
 pub(super) const PORT: u16 = 51820;
 
-/// What runs an interface. `scripts/install-deps` has the versions of those that it builds.
+/// The program that runs an interface. `scripts/install-deps` has the versions of those that it builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Program {
     Adit,
@@ -51,7 +51,7 @@ impl Program {
         }
     }
 
-    /// The command that runs an interface, in the background unless it is told otherwise.
+    /// The command that runs an interface, in the background unless an option says otherwise.
     pub(super) fn command(self) -> Command {
         let mut command = program(self.path()).unwrap();
         if self == Program::BoringTun {
@@ -73,14 +73,14 @@ pub(super) struct End {
     pub(super) device: String,
     pub(super) public_key: String,
     pub(super) key_file: PathBuf,
-    /// What the daemon keeps over restarts.
+    /// The directory in which the daemon keeps its state over restarts.
     pub(super) state: PathBuf,
     pub(super) scratch: Scratch,
     pub(super) program: Program,
     number: u8,
 }
 
-/// The name of a device that nobody else has: the sockets of all namespaces are in one directory.
+/// The name of a device that no other test has: the sockets of all namespaces are in one directory.
 pub(super) fn device(end: char) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -194,7 +194,7 @@ fn clients_of_openvpn_and_wireguard_reach_each_other_at_one_port() {
     }
 }
 
-/// What the interface's file says then holds, and OpenVPN's client does not notice, also at one port.
+/// The interface follows its changed file, and OpenVPN's client does not notice, also at one port.
 #[test]
 fn sighup_changes_an_interface_beside_an_openvpn_server() {
     if !can_run("sighup of an interface beside openvpn", &["openvpn", "wg", "wireguard-go"]) {
@@ -231,7 +231,7 @@ fn sighup_changes_an_interface_beside_an_openvpn_server() {
     hang_up(&mut server, "");
     wait_until("the peer to go", WAIT, || soon(&bed.openvpn, PEER) == 0).unwrap();
     assert_eq!(within(WAIT, &bed.openvpn, SERVER), 5);
-    // What it sends now is not answered: it begins a handshake 15 s later, and tries again each 5 s.
+    // Packets that it sends now are not answered: it begins a handshake 15 s later, and tries again each 5 s.
     assert_eq!(soon(&bed.wireguard, SERVER), 0);
     hang_up(&mut server, &format!("{PEER}/32"));
     wait_until("the peer to come back", WAIT, || soon(&bed.openvpn, PEER) > 0).unwrap();

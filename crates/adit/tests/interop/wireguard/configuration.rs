@@ -17,7 +17,7 @@ pub(super) fn interface(test: &str) -> Option<End> {
     Some(end)
 }
 
-/// A peer's key that nobody has.
+/// A key that no peer has.
 pub(super) fn nobody(byte: u8) -> String {
     adit_wireguard::PublicKey([byte; 32]).to_base64()
 }

@@ -1,4 +1,4 @@
-//! What a process with a WireGuard file may still do, and that the tunnel can do all it must.
+//! The operations that a process with a WireGuard file may still do, and that the tunnel can do all it must.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -31,7 +31,7 @@ pub(super) fn helpers_of(process: u32) -> Vec<u32> {
     numbers.filter(is_adit).collect()
 }
 
-/// Each thread is nobody, without a capability, and in the sandbox.
+/// Checks that each thread is that of `nobody`, without a capability, and in the sandbox.
 fn has_no_right(process: u32) {
     let threads = rights_of_threads(process);
     assert!(threads.len() > 4, "{threads:?}");
@@ -43,7 +43,7 @@ fn has_no_right(process: u32) {
     }
 }
 
-/// What the hooks of [`hooks`] say of their rights.
+/// Checks the rights that the hooks of [`hooks`] report.
 fn has_all_rights(report: &Path) {
     wait_until("the hook", WAIT, || fs::read_to_string(report).is_ok_and(|text| text.contains("Seccomp")))
         .unwrap();
@@ -71,7 +71,7 @@ impl Reports {
     }
 }
 
-/// What a tunnel does while it runs that needs a right, and its end.
+/// Checks the operations of a running tunnel that need a right, and its end.
 fn does_all_it_must(running: &mut Running, reports: &Reports) {
     let [server, client] = &running.ends;
     has_all_rights(&reports.of("PostUp"));

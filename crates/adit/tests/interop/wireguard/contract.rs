@@ -1,4 +1,4 @@
-//! What `wg-quick` expects of the program that it starts (<https://www.wireguard.com/xplatform/>).
+//! The contract of `wg-quick` with the program that it starts (<https://www.wireguard.com/xplatform/>).
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixListener;

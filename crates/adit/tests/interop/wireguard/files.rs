@@ -7,11 +7,11 @@ use adit_testbed::{Process, can_run, program, wait_until, wait_until_reachable, 
 
 use super::bed::{End, PORT, Program, WAIT, device, joined};
 
-/// What real wg-quick needs.
+/// The programs that real wg-quick needs.
 const QUICK: [&str; 5] = ["wg", "wg-quick", "nft", "sysctl", "bash"];
 /// adit's own way of a full tunnel lets less pass beside it than wg-quick's.
 const BY_QUICK: &str = "#adit: full-tunnel = wg-quick";
-/// A public key whose private key nobody has.
+/// A public key whose private key no peer has.
 const OTHER: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 
 /// `adit up` of these files within the namespace of `end`.
@@ -88,7 +88,8 @@ fn state(end: &End, devices: &[String]) -> Vec<String> {
             line => all.push(format!("nft: {table} {chain} {line}")),
         }
     }
-    // What the kernel draws at random for the link itself: wg-quick has a rule of the firewall for it, adit none.
+    // The kernel draws addresses at random for the link itself: wg-quick has a rule of the firewall for them, adit
+    // none.
     all.retain(|line| !line.contains("fe80:"));
     // The firewall's tables and the devices may have been made in any order; rules have their priorities.
     all.sort();
@@ -113,7 +114,8 @@ fn normalised(line: &str) -> String {
     }
 }
 
-/// The same system by `wg-quick up` as by `adit up`, and nothing left by either. Each text is the rest of a file.
+/// Checks that the system is the same by `wg-quick up` as by `adit up`, and that neither leaves anything. Each text is
+/// the rest of a file.
 fn same(test: &str, interfaces: &[&str]) {
     if !can_run(test, &QUICK) {
         return;

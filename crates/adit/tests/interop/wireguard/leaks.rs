@@ -37,7 +37,7 @@ struct Bed {
     _names: NameServer,
     file: PathBuf,
     process: Option<Process>,
-    /// What the steps let out.
+    /// The packets that left in each step, as text.
     rows: String,
     leaks: u64,
 }
@@ -107,7 +107,7 @@ impl Bed {
     }
 
     fn forget(&self) {
-        // What left before.
+        // The packets that left before are dropped.
         let _ = self.capture.take();
     }
 
@@ -122,7 +122,7 @@ impl Bed {
         }
     }
 
-    /// What left since the last step.
+    /// Adds the packets that left since the last step.
     fn add(&mut self, step: &str) {
         let Leaks { v4, v6, example } = leaked(&self.capture);
         let _ =

@@ -53,7 +53,7 @@ fn flood(socket: &UdpSocket, datagram: &[u8], rate: u32, is_over: &AtomicBool) {
     let mut sent = 0;
     while !is_over.load(Ordering::Relaxed) && start.elapsed() < 3 * MAX_WAIT {
         let due = (start.elapsed().as_secs_f64() * f64::from(rate)) as u64;
-        // What the processors had no time for is left out.
+        // Datagrams that the processors had no time for are left out.
         for _ in sent..due.min(sent + 1000) {
             let _ = socket.send(datagram);
         }
@@ -62,7 +62,7 @@ fn flood(socket: &UdpSocket, datagram: &[u8], rate: u32, is_over: &AtomicBool) {
     }
 }
 
-/// From somebody who is no peer, as everybody can make it who knows the public key.
+/// An initiation of a sender that is no peer, as every host that knows the public key can make it.
 fn initiation(to: &End) -> Vec<u8> {
     let key = PublicKey::from_base64(&to.public_key).unwrap();
     let now = Instant::ORIGIN;

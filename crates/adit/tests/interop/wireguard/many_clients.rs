@@ -33,7 +33,7 @@ impl Connected {
         (0..2).any(|_| ping.run(&self.client.namespace, target).unwrap().received > 0)
     }
 
-    /// The same, where an answer must come, if late.
+    /// Whether a target answers, if late.
     fn reaches(&self, target: IpAddr) -> bool {
         (0..10).any(|_| self.is_answered(target))
     }
@@ -78,7 +78,7 @@ fn start_wireguard(server: &Server, number: usize, name: &str) -> Connected {
     Connected { client, inner, name: name.to_owned(), _openvpn: None }
 }
 
-/// Who does not reach whom.
+/// The pairs of clients that do not reach each other.
 fn missing(all: &[Connected]) -> Vec<String> {
     let missing_of = |one: &Connected| {
         let others = all.iter().filter(|other| other.inner != one.inner);

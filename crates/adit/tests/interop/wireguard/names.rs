@@ -17,8 +17,8 @@ const LONG: Duration = Duration::from_secs(60);
 /// Where the name server is.
 const NAME_SERVER: &str = "192.0.2.53";
 
-/// A server, and a client whose file has a name for it. What the name stands for is in a file of hosts, or a name server
-/// says it.
+/// A server, and a client whose file has a name for it. The address of the name is in a file of hosts, or a name server
+/// gives it.
 struct Bed {
     ends: [End; 2],
     hosts: PathBuf,
@@ -84,12 +84,12 @@ impl Bed {
         self.start_with("hosts: files\n", &format!("AllowedIPs = {}/32", self.ends[0].inner()))
     }
 
-    /// The same with another way to resolve names, and other networks behind the server.
+    /// Starts the client with another way to resolve names, and other networks behind the server.
     fn start_with(&self, switch: &str, allowed: &str) -> Process {
         self.start_at("vpn.test", switch, allowed)
     }
 
-    /// The same with another endpoint.
+    /// Starts the client with another endpoint.
     fn start_at(&self, host: &str, switch: &str, allowed: &str) -> Process {
         let [server, client] = &self.ends;
         let key = std::fs::read_to_string(&client.key_file).unwrap();
@@ -131,7 +131,7 @@ impl Bed {
         let wire = wire(server);
         server.namespace.ip(&["address", "delete", &format!("{}/24", server.outer()), "dev", &wire]).unwrap();
         server.namespace.ip(&["address", "add", "10.9.0.50/24", "dev", &wire]).unwrap();
-        // What is sent is not answered.
+        // Sent packets are not answered.
         let ping = Ping { timeout: Duration::from_millis(100), ..Ping::new(3, Duration::from_millis(1)) };
         assert_eq!(ping.run(&client.namespace, server.inner()).unwrap().received, 0);
         let moved = "no answer from 10.9.0.1:51820: vpn.test is tried at 10.9.0.50:51820";

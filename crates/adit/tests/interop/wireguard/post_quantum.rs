@@ -61,8 +61,8 @@ fn two_adits_agree_on_a_post_quantum_key() {
     assert!(adit.terminate(WAIT).unwrap().success());
 }
 
-/// A handshake, ten packets and keepalives: nothing else passes, whoever begins. The least that adit could say besides has 148
-/// bytes.
+/// A handshake, ten packets and keepalives: nothing else passes, whichever end begins. The least that adit could say
+/// besides has 148 bytes.
 fn others_see_nothing(program: Program) {
     if !can_run("others_see_nothing", &[PROGRAMS[0], program.path()]) {
         return;

@@ -1,4 +1,4 @@
-//! What `adit init --wireguard` and `adit add-client --wireguard` make, set up with Debian's `wg`.
+//! The files that `adit init --wireguard` and `adit add-client --wireguard` make, set up with Debian's `wg`.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ impl Server {
         Self::create_with("")
     }
 
-    /// The same, with further words for `adit init`.
+    /// Makes a server, with further words for `adit init`.
     pub(super) fn create_with(words: &str) -> Self {
         let (scratch, device) = (Scratch::create("provisioned").unwrap(), device('p'));
         let namespace = Namespace::create("server").unwrap();
@@ -122,7 +122,7 @@ fn start(namespace: &Namespace, file: &Path, state: &Path) {
     start_program(Program::Adit, namespace, file, state);
 }
 
-/// The same, with another program.
+/// Starts an interface with another program.
 pub(super) fn start_program(program: Program, namespace: &Namespace, file: &Path, state: &Path) {
     let device = file.file_stem().unwrap().to_str().unwrap();
     let mut daemon = program.command();
@@ -185,7 +185,7 @@ fn made_files_join_clients_and_revoke_parts_them_at_once() {
     wait_until("the old keys to be out", WAIT, || !first.is_answered(&server)).unwrap();
     second.reaches(&server.inner());
 
-    // What runs is what the file says.
+    // The running interface is as the file has it.
     let mut pairs = Command::new("bash");
     pairs.args(["-c", "wg showconf \"$0\" | grep -E 'PublicKey|AllowedIPs' | sort"]).arg(&server.device);
     let mut written = Command::new("bash");
@@ -226,7 +226,7 @@ fn one_process_serves_both_files_and_a_revoked_name_leaves_both() {
     server.namespace.enter(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")).unwrap().unwrap();
     by_openvpn.reaches(&[config(&file(&server, &other)).interface.addresses[0].addr()]);
 
-    // The same name by WireGuard, in the place of the other.
+    // The name is added for WireGuard, in the place of the OpenVPN client.
     by_wireguard.namespace.ip(&["link", "delete", &other]).unwrap();
     by_wireguard.start(&server, &name);
     by_wireguard.reaches(&server.inner());

@@ -1,4 +1,4 @@
-//! What a file's tunnel does while it runs: SIGHUP, `adit status`, and `SaveConfig` at its end.
+//! The operations of a file's tunnel while it runs: SIGHUP, `adit status`, and `SaveConfig` at its end.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ impl Running {
         Running::start_with(|_| Vec::new(), interface, allowed)
     }
 
-    /// The same in one process with other files, which are made for the client.
+    /// Starts the tunnel in one process with other files, which are made for the client.
     pub(super) fn start_with(
         others: impl FnOnce(&End) -> Vec<PathBuf>,
         interface: &str,
@@ -171,7 +171,7 @@ fn the_file_is_saved_at_the_end() {
         assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
     }
     assert_eq!(std::fs::metadata(&running.file).unwrap().permissions().mode() & 0o777, 0o600);
-    // What was saved can be run, and `wg` has what it had.
+    // The saved file can be run, and `wg` has what it had.
     let mut again = up(client, &[&running.file]);
     wait_until_reachable(&client.namespace, server.inner(), WAIT).unwrap();
     assert!(client.wg("show DEV allowed-ips").unwrap().contains("10.79.0.0/16"));
@@ -218,7 +218,7 @@ fn files_of_both_kinds_run_in_one_process() {
     let log = adit.log();
     assert!(log.contains("server: ended on request"), "{log}");
     assert!(log.contains(&format!("{}: ended on request", client.device)), "{log}");
-    // The same port for both is refused with both lines.
+    // One port for both is refused with both lines.
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("[Interface]", "[Interface]\nListenPort = 1194")).unwrap();
     let mut refused = up(client, &[&directory.join("server.conf"), &file]);

@@ -1,4 +1,4 @@
-//! Packets pass, whichever program is at the other end and whoever begins.
+//! Packets pass, whichever program is at the other end and whichever end begins.
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ fn packets_pass_between_two_interfaces_over_ipv4_and_ipv6() {
     let [first, second] = pair([Program::Adit; 2]);
     second.reaches(&first);
     first.reaches(&second);
-    // The same over IPv6.
+    // Packets pass over IPv6, too.
     second.add_peer(&first, Some(first.outer_v6()));
     second.reaches(&first);
     let endpoint = || first.wg("show DEV endpoints").unwrap();
@@ -31,7 +31,7 @@ fn who_sends_where_no_peer_is_hears_of_it() {
     }
     let [first, second] = pair([Program::Adit; 2]);
     second.reaches(&first);
-    // In the networks of the device, and nobody's.
+    // Addresses in the networks of the device that no peer has.
     for target in ["10.77.0.99:9", "[fd00:77::99]:9"] {
         let connect = || TcpStream::connect_timeout(&target.parse().unwrap(), WAIT).unwrap_err();
         let error = first.namespace.enter(connect).unwrap();

@@ -16,7 +16,7 @@ fn wg_quick_takes_a_full_tunnel_up_and_down() {
     server.set_key();
     server.add_peer(client, None);
     server.bring_up();
-    // What can be reached through the tunnel alone.
+    // An address that can be reached through the tunnel alone.
     server.namespace.ip(&["address", "add", "192.0.2.9/32", "dev", "lo"]).unwrap();
     let key = std::fs::read_to_string(&client.key_file).unwrap();
     let text = format!(
@@ -41,7 +41,7 @@ fn wg_quick_takes_a_full_tunnel_up_and_down() {
         client.namespace.run(command).unwrap()
     };
     quick("up");
-    // Where the kernel has WireGuard, wg-quick asks nobody else.
+    // Where the kernel has WireGuard, wg-quick starts no other program.
     if !Path::new("/sys/module/wireguard").exists() {
         assert_eq!(client.daemons().len(), 1);
     }

@@ -1,4 +1,4 @@
-//! What certificates a situation needs, and what of them each end has.
+//! The certificates that a situation needs, and the certificates that each end has.
 
 use std::fmt::Write as _;
 
@@ -41,7 +41,7 @@ pub(super) struct List {
     pub(super) dates: [&'static str; 2],
 }
 
-/// What the presenting end shows, and what the judging end has.
+/// The certificates that the presenting end sends, and those that the judging end has.
 pub(super) struct Plan {
     pub(super) certificates: Vec<Spec>,
     pub(super) ca: Vec<&'static str>,
@@ -55,7 +55,7 @@ pub(super) struct Plan {
     pub(super) lines: String,
 }
 
-/// What the leaf is for: the end that presents it, in `extendedKeyUsage`, and the other.
+/// The purposes of the leaf: the end that presents it, in `extendedKeyUsage`, and the opposite end.
 #[derive(Clone, Copy)]
 pub(super) struct Usages {
     pub(super) own: &'static str,

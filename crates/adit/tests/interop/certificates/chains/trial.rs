@@ -33,11 +33,11 @@ impl Verdict {
     }
 }
 
-/// What came of a verification.
+/// The outcome of a verification.
 #[derive(Clone, Debug)]
 pub(in crate::certificates) struct Outcome {
     pub(in crate::certificates) verdict: Verdict,
-    /// What the verifying program wrote behind `VERIFY ERROR: ` when it refused.
+    /// The text of the verifying program behind `VERIFY ERROR: ` when it refused.
     pub(in crate::certificates) error: Option<String>,
     /// All that it wrote.
     pub(in crate::certificates) log: String,
@@ -53,7 +53,7 @@ pub(in crate::certificates) struct Trial<'a> {
     pub(in crate::certificates) own: &'a Made,
 }
 
-/// What the judging program logs when it refuses, and at no other time.
+/// The lines that the judging program logs when it refuses, and at no other time.
 fn refusals(verifier: Program) -> &'static [&'static str] {
     match verifier {
         Program::Adit => &["the peer is not who", "the peer's certificate", "so no peer can be accepted"],
@@ -69,7 +69,7 @@ fn refusals(verifier: Program) -> &'static [&'static str] {
     }
 }
 
-/// What that program wrote behind `VERIFY ERROR: `. It stands before the line that the handshake failed.
+/// The text of that program behind `VERIFY ERROR: `. It stands before the line that the handshake failed.
 fn verify_error(verifier: &Process) -> Option<String> {
     let _ =
         wait_until("the end of the handshake", TIMEOUT, || verifier.log().contains("TLS handshake failed"));
@@ -124,7 +124,8 @@ impl Trial<'_> {
         namespace.spawn(&format!("{program:?} {part:?}"), command).unwrap()
     }
 
-    /// What becomes of the certificates. The namespace is free afterwards.
+    /// Has one end verify the certificates of the other end, and gives the outcome. The namespace is free
+    /// afterwards.
     pub(in crate::certificates) fn run(
         &self,
         namespace: &Namespace,

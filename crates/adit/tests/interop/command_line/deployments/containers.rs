@@ -10,13 +10,13 @@ use crate::options::{Options, Program};
 /// An address that no host has, and that no answer comes from.
 const NO_HOST: &str = "192.0.2.9";
 
-/// What gluetun adds to a provider's file. `AUTH` is a file with a username and a password.
+/// The lines that gluetun adds to a provider's file. `AUTH` is a file with a username and a password.
 const GLUETUN: &str = "tls-exit\nauth-nocache\nmute-replay-warnings\nauth-retry nointeract\nsuppress-timestamps\n\
     auth-user-pass AUTH\npull-filter ignore \"auth-token\"\nping 10\nverify-x509-name server name\nfast-io\nmssfix 1320\n\
     sndbuf 524288\nrcvbuf 524288\npersist-tun\npersist-key\npull-filter ignore \"tun-ipv6\"\npull-filter ignore \"route-ipv6\"\n\
     pull-filter ignore \"ifconfig-ipv6\"\nsetenv CLIENT_CERT 0\n";
 
-/// What happens to gluetun's client.
+/// The event at gluetun's client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     Connects,
@@ -25,7 +25,7 @@ enum Event {
     OtherAuthority,
 }
 
-/// What gluetun looks for in each case.
+/// The lines that gluetun looks for in each case.
 const WANTED: [(Event, &[&str]); 4] = [
     (Event::Connects, &[COMPLETED]),
     (Event::WrongPassword, &["AUTH: Received control message: AUTH_FAILED"]),
@@ -109,7 +109,7 @@ fn gluetun_sees_the_lines_that_it_waits_for() {
     });
 }
 
-/// What haugene adds to a provider's file.
+/// The lines that haugene adds to a provider's file.
 const HAUGENE: &str = "auth-user-pass AUTH\ninactive 3600\nping 10\nping-exit 60\nresolv-retry 15\nremap-usr1 SIGTERM\n\
     pull-filter ignore \"route-ipv6\"\npull-filter ignore \"ifconfig-ipv6\"\nmanagement SOCKET unix\n";
 

@@ -23,7 +23,7 @@ use crate::options::Program;
 const PROCESSES: u16 = 8;
 const FIRST_PORT: u16 = 1194;
 
-/// What runs the files of a node.
+/// The processes that run the files of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// A process for each.
@@ -32,7 +32,7 @@ enum Form {
     One,
 }
 
-/// What eduVPN's scripts read, and is the same whichever program calls them.
+/// The variables that eduVPN's scripts read, and that are equal whichever program calls them.
 const READ: [&str; 6] = [
     "PROFILE_ID",
     "common_name",
@@ -41,7 +41,7 @@ const READ: [&str; 6] = [
     "ifconfig_pool_remote_ip6",
     "X509_0_CN",
 ];
-/// The same, but numbers of this run.
+/// The variables that eduVPN's scripts read and that are numbers of this run.
 const NUMBERS: [&str; 5] = ["trusted_port", "time_unix", "time_duration", "bytes_received", "bytes_sent"];
 
 type Environment = BTreeMap<String, String>;
@@ -136,7 +136,7 @@ impl Node {
         self.user.spawn(&format!("client {number} ({:?})", self.form), command).unwrap()
     }
 
-    /// What a script of the process of that number was told, once it has run.
+    /// The environment of a script of the process of that number, once it has run.
     fn told(&self, number: u16, event: &str) -> Environment {
         let file = self.scratch.path().join(format!("env-office-{number}-{event}"));
         let ran = wait_until(event, WAIT, || file.exists());
@@ -166,7 +166,7 @@ impl Node {
     }
 }
 
-/// A client of each process comes and goes. What the scripts were told, by process.
+/// A client of each process comes and goes. Gives the scripts' environments, by process.
 fn session(form: Form) -> Vec<[Environment; 2]> {
     let node = Node::build(form);
     let mut processes = node.start();

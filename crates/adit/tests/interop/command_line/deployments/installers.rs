@@ -65,7 +65,7 @@ const ANGRISTAN: Installer = Installer {
     kills: true,
 };
 
-/// What an installer has set up, and where.
+/// The files of an installer, and their directories.
 struct Bed {
     authority: Authority,
     directory: Scratch,
@@ -138,7 +138,7 @@ impl Bed {
         self.client.spawn(&format!("client ({program:?})"), command).unwrap()
     }
 
-    /// What angristan's script does: `kill NAME`, and the end of the connection at once.
+    /// Does what angristan's script does: `kill NAME`, and the end of the connection at once.
     fn kill(&self) {
         let mut socket = UnixStream::connect(self.socket()).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();

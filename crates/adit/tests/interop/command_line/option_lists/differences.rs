@@ -1,4 +1,4 @@
-//! What is not the same, and why: the rows of docs/use/OPENVPN-COMMAND.md below [`HEADING`].
+//! The differences, and their reasons: the rows of docs/use/OPENVPN-COMMAND.md below [`HEADING`].
 
 use std::collections::BTreeSet;
 
@@ -40,8 +40,8 @@ impl Differences {
         Differences { rows, used: BTreeSet::new() }
     }
 
-    /// Whether something explains that adit differs in this way. What the table of directives refuses needs no row, nor does
-    /// what it ignores, whatever its arguments.
+    /// Whether something explains that adit differs in this way. Options that the table of directives refuses need no
+    /// row, nor do those that it ignores, whatever their arguments.
     pub(super) fn explain(&mut self, list: &OptionList, adit: &str) -> bool {
         let lines: BTreeSet<String> = list.lines().collect();
         let has = |name: &String| list.options.iter().any(|option| option[0] == *name);

@@ -7,7 +7,7 @@ use adit_openvpn_config::split_line;
 /// How many lists there are.
 pub(super) const LISTS: usize = 2_200;
 
-/// What is made of them in one way, on every machine.
+/// The seed of the lists, which are the same on every machine.
 const SEED: u64 = 0x6164_6974;
 
 const OPTIONS: &str = include_str!("options.txt");
@@ -33,7 +33,7 @@ const ENDS: [(&str, &[&str]); 3] = [
 /// One option: its name and its arguments.
 pub(super) type OptionWords = Vec<String>;
 
-/// A list of options. What its end begins with stands first.
+/// A list of options. The options with which its end begins stand first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct OptionList {
     /// All options.

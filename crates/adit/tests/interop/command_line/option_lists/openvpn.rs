@@ -1,4 +1,5 @@
-//! What OpenVPN 2.6 makes of a list. It takes a tenth of a second each, so most verdicts are recorded in verdicts.txt.
+//! The verdict of OpenVPN 2.6 on a list. It takes a tenth of a second each, so most verdicts are recorded in
+//! verdicts.txt.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,7 +29,8 @@ const TIME: &str = "30";
 /// The exit code of timeout(1) when that was too short.
 const KILLED: i32 = 124;
 
-/// What stands last in each list: what is accepted shows its parameters (show_settings), and its name after that.
+/// The last options of each list: OpenVPN shows the parameters of a list that it accepts (show_settings), and its name
+/// after that.
 const LAST: [&str; 3] = ["--suppress-timestamps", "--verb", "4"];
 
 /// How the line begins by which OpenVPN says its name, once it has accepted a list. It ends soon after: its certificate is none.

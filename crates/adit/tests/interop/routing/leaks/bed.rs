@@ -25,7 +25,7 @@ use crate::options::{Options, Part, Program, Transport};
 /// The server's addresses, and its names.
 const SERVERS: [(&str, Ipv4Addr); 2] =
     [("one", Ipv4Addr::new(203, 0, 113, 10)), ("two", Ipv4Addr::new(203, 0, 113, 20))];
-/// The same server's IPv6 address.
+/// The server's IPv6 address.
 const SERVER6: &str = "2001:db8:1::10";
 pub(crate) const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 53);
 /// Where programs of the client send to, all the time.
@@ -55,7 +55,8 @@ impl Bed {
         Bed::over(Transport::Udp4, program, pushed)
     }
 
-    /// The same over another transport. Of IPv6 there is one server, without a name.
+    /// Builds it over that transport, with these lines pushed, and starts the server. Of IPv6 there is one
+    /// server, without a name.
     pub(super) fn over(transport: Transport, program: Program, pushed: &[&str]) -> Self {
         let options = Options { transport, ..Options::BASE };
         let authority = Authority::create(Options::BASE.keys).unwrap();
@@ -81,7 +82,7 @@ impl Bed {
             text.push_str("user nobody\n");
         }
         scratch.write("client.conf", &text).unwrap();
-        // What the client takes for /etc, and its user may read.
+        // The directory that the client takes for /etc, and that its user may read.
         let allow = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
         let etc = scratch.path().join("etc");
         std::fs::create_dir(&etc).unwrap();

@@ -130,7 +130,7 @@ fn nothing_is_sent_to_points_of_low_order() {
     assert_ne!(end.wg("show DEV peers").unwrap(), "");
     end.bring_up();
     assert!(socket.recv(&mut [0; 256]).is_err(), "something came");
-    // Somebody else is written to.
+    // Messages to another peer are sent.
     socket.set_read_timeout(Some(WAIT)).unwrap();
     end.wg(&format!("set DEV peer {} persistent-keepalive 1 endpoint 127.0.0.1:1111", nobody(9))).unwrap();
     assert_eq!(socket.recv(&mut [0; 256]).unwrap(), adit_wireguard::wire::INITIATION_LEN);

@@ -42,7 +42,8 @@ fn marks_pass([first, second]: &[End; 2], ip: &str, outer: String, inner: std::n
     for namespace in [from, to] {
         nft(namespace, "add table inet rfc6040");
     }
-    // What the sender's application says, which is ECT(0) with a DSCP that is not to be seen outside.
+    // The header that the sender's application gives its packets: ECT(0), with a DSCP that is not to be seen
+    // outside.
     let (out, wire) = (&second.device, "iifname wire udp dport 51820");
     nft(from, "add chain inet rfc6040 application { type route hook output priority -150; }");
     nft(

@@ -99,7 +99,7 @@ fn a_better_route_takes_the_source_address_with_it() {
     })
     .unwrap();
     reaches_at_once(second, first.inner());
-    // What the other end sent to the old address meanwhile does not bring it back.
+    // Packets that the other end sent to the old address meanwhile do not bring it back.
     std::thread::sleep(Duration::from_secs(1));
     reaches_at_once(first, target);
     assert_eq!(second.endpoint(first), better);

@@ -1,5 +1,5 @@
-//! Both ends of ProxyGuard, as its technical.md describes them and its client.go, server.go and tunnel.go do it. What they
-//! demand of headers is what the originals demand. TCP is blocking, and each direction has a thread.
+//! Both ends of ProxyGuard, as its technical.md describes them and its client.go, server.go and tunnel.go do it. Their
+//! requirements on headers are those of the originals. TCP is blocking, and each direction has a thread.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
