@@ -1,6 +1,6 @@
 //! The simulated network in which adit's protocols are tested.
 //!
-//! A seed decides everything. The protocol machines and the data planes of the product run in virtual time. The same seed
+//! A seed decides everything. The protocol machines and the data planes of the product run in virtual time. A seed
 //! always gives the same run, to the byte.
 //!
 //! Each protocol has its scenarios and its model of what must hold: [`openvpn`], [`wireguard`]. The model of inner packets is one
@@ -66,7 +66,7 @@ pub struct Failure {
     pub seed: u64,
     /// The virtual time since the start.
     pub time: Duration,
-    /// What was violated.
+    /// The rule that was violated.
     pub violation: String,
     /// The settings that the seed chose.
     pub scenario: String,

@@ -1,4 +1,4 @@
-//! What a network does to datagrams, whichever protocol they are of.
+//! The faults of a network, whichever protocol its datagrams are of.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use adit_core::Instant;
 
 use crate::rng::Rng;
 
-/// What one direction of a path does to datagrams.
+/// The faults of one direction of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Datagrams lost, of 1,000. TCP: segments that come late.

@@ -8,7 +8,7 @@ use adit_core::Instant;
 use crate::packet;
 use crate::violation::{Violation, ensure};
 
-/// What must become of a packet.
+/// The fate that a packet must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// Its source address is not its sender's: it must never arrive.

@@ -1,4 +1,4 @@
-//! What is scheduled in virtual time, in order of time and, at one moment, of being scheduled.
+//! The queue of scheduled events in virtual time, in order of time and, at one moment, of being scheduled.
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-/// The source of all random decisions. The same seed and stream give the same draws on every machine.
+/// The source of all random decisions. A seed and a stream give the same draws on every machine.
 #[derive(Clone, Debug)]
 pub struct Rng(ChaCha8Rng);
 

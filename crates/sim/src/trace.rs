@@ -1,4 +1,4 @@
-//! What happened, as one number to compare runs by, and (when asked for) as text to read.
+//! The trace of a run, as one number to compare runs by, and (when asked for) as text to read.
 
 use std::collections::VecDeque;
 use std::fmt::Arguments;

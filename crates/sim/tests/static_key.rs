@@ -1,9 +1,9 @@
 //! Two ends with a static key over a faulty net, with an attacker that captures all datagrams and sends any of them
 //! again to either end.
 //!
-//! What must hold: an end takes each packet once at most in one run, and none that it sent in that run; with keys for
-//! each direction, nothing of its own at all. With one key, a peer that was silent for too long may begin again, and its
-//! earlier packets are then taken again. No IV comes twice. Once the net is clean, packets pass in both directions.
+//! The conditions: an end takes each packet once at most in one run, and none that it sent in that run; with keys for
+//! each direction, nothing of its own at all. With one key, a peer that was silent for too long may begin again, and
+//! its earlier packets are then taken again. No IV comes twice. Once the net is clean, packets pass in both directions.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,7 +99,7 @@ impl End {
         }
     }
 
-    /// What it sends: where to, from which of its sockets.
+    /// Its sealed datagrams, each with its path, which names the socket.
     fn sealed(&mut self) -> Vec<(Path, Vec<u8>)> {
         let mut datagrams = Vec::new();
         for batch in self.transmit_batch.iter() {
@@ -183,10 +183,10 @@ struct World {
     /// East's address as the net shows it, and the socket that it has.
     east: (SocketAddr, u32),
     next_number: u32,
-    /// By whom each packet was sent.
+    /// The sender of each packet.
     sender: BTreeMap<u32, usize>,
     ivs: BTreeSet<Vec<u8>>,
-    /// In transit: when they arrive, at whom, from where.
+    /// The datagrams in transit: the time of arrival, the receiver, the source address.
     net: Vec<(u64, usize, SocketAddr, Vec<u8>)>,
     /// All that the attacker captured.
     captured: Vec<Vec<u8>>,

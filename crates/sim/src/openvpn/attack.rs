@@ -151,7 +151,7 @@ impl World {
         })
     }
 
-    /// What could follow the sender's session id in a packet without wrapping.
+    /// Bytes that could follow the sender's session id in a packet without wrapping.
     fn control_body(&mut self, opcode: u8, sid: &[u8]) -> Vec<u8> {
         let mut body = Vec::new();
         let acks = self.rng.faults.below(10) as u8;

@@ -22,7 +22,8 @@ const MESSAGE: &str = "words ";
 const CHALLENGE: &str = "question ";
 /// The beginning of a client's report of a message from the server.
 const REPORTED: &str = "the server says: ";
-/// Over a clean net, a challenge arrives within this time. What was lost before is sent again every 8 s at least.
+/// Over a clean net, a challenge arrives within this time. A challenge that was lost before is sent again every 8 s at
+/// least.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(20);
 
 /// When a tunnel came up at the client and at the server, which tells it from others.
@@ -124,7 +125,7 @@ impl Challenges {
         }
     }
 
-    /// What was due has arrived, where the tunnel is still up.
+    /// Checks that each challenge that was due has arrived, where the tunnel is still up.
     fn check(&self, now: Instant, tunnels: &[Tunnel]) -> Result<(), Violation> {
         let lost = |(_, sent): &(usize, &Sent)| {
             let same_tunnel = tunnels.get(sent.client - 1).and_then(times) == Some(sent.tunnel);

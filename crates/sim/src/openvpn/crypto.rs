@@ -106,7 +106,7 @@ impl TimeProvider for VirtualTime {
     }
 }
 
-/// What TLS runs in.
+/// The environment of TLS.
 pub(crate) fn environment(versions: &[&'static SupportedProtocolVersion]) -> TlsEnvironment {
     let provider = CryptoProvider {
         kx_groups: vec![&SeededX25519],

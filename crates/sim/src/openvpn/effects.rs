@@ -15,7 +15,7 @@ use crate::violation::Violation;
 
 /// The exit code of a script that defers its answer.
 const DEFERRED: i32 = 2;
-/// What a server says of clients that it drops because their time is over.
+/// The reasons in a server's log for clients that it drops because their time is over.
 const BY_LIMITS: [&str; 2] = ["(session-timeout)", "(inactive)"];
 
 impl World {

@@ -73,7 +73,7 @@ impl Machine {
     }
 }
 
-/// What an end did because of an input.
+/// An effect of an input to an end.
 #[derive(Debug)]
 pub(crate) enum Effect {
     /// A control datagram (without TCP's length).
@@ -114,7 +114,7 @@ pub(crate) enum Effect {
     Ended(Ended),
 }
 
-/// What an end asks of its host.
+/// A request of an end to its host.
 #[derive(Clone, Debug)]
 pub(crate) enum PendingRequest {
     /// The settings of the peer with that name.
@@ -129,7 +129,7 @@ pub(crate) enum PendingRequest {
     ManagementAuth { client: u64, key: u32, again: bool },
 }
 
-/// What a data plane has for its protocol.
+/// A message of a data plane to its protocol.
 #[derive(Clone, Debug)]
 pub(crate) enum Input {
     /// A notice.
@@ -205,7 +205,7 @@ impl End {
         std::mem::take(&mut self.effects)
     }
 
-    /// What the data plane has for the protocol since the last call; it goes to [`End::handle_input`].
+    /// The data plane's messages to the protocol since the last call; they go to [`End::handle_input`].
     pub(crate) fn take_inputs(&mut self) -> Vec<Input> {
         std::mem::take(&mut self.inputs)
     }

@@ -1,4 +1,4 @@
-//! What happens in virtual time.
+//! The events in virtual time.
 
 use adit_core::Transport;
 use adit_dataplane::{EgressEvent, IngressEvent};
@@ -7,7 +7,7 @@ use adit_openvpn::request::Install;
 use crate::openvpn::end::{Input, PendingRequest};
 use crate::openvpn::net::Transit;
 
-/// What happens at a scheduled time.
+/// An event at a scheduled time.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A datagram, a piece of a stream or the end of a connection arrives.

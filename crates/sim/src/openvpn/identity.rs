@@ -10,7 +10,7 @@ use rcgen::{
 };
 use rustls_pki_types::PrivatePkcs8KeyDer;
 
-/// What precedes the 32 bytes of an Ed25519 key in PKCS#8 (RFC 8410 §7).
+/// The bytes before the 32 bytes of an Ed25519 key in PKCS#8 (RFC 8410 §7).
 const PKCS8_ED25519: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 

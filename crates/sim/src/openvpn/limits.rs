@@ -21,7 +21,7 @@ const ENDING: Duration = Duration::from_secs(5);
 /// Longer than any packet is in transit on a clean net.
 const MAX_TRANSIT: Duration = Duration::from_secs(1);
 
-/// What is known of one side of a tunnel.
+/// The state of one side of a tunnel.
 #[derive(Clone, Debug, Default)]
 struct Side {
     /// When its last connection began.

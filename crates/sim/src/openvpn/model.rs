@@ -32,11 +32,11 @@ struct SealKey {
     used: Used,
 }
 
-/// What must not come twice under a key.
+/// The packet ids that were used under a key, none of which may come twice.
 enum Used {
     /// The highest packet id so far. Ids may only rise.
     Ids { last: u32 },
-    /// The same of the epoch format, whose ids are epoch and counter.
+    /// The highest id so far of the epoch format, whose ids are epoch and counter.
     EpochIds { last: u64 },
     /// The IVs of a cipher whose packet ids are sealed, behind an HMAC of that digest.
     Ivs { digest: Digest, seen: BTreeSet<[u8; 16]> },

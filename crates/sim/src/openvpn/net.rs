@@ -48,7 +48,7 @@ struct Connection {
     open: [bool; 2],
     /// When the last byte in each direction arrives: TCP keeps the order.
     last: [Instant; 2],
-    /// What is in transit is lost.
+    /// The bytes in transit are lost.
     broken: bool,
 }
 
@@ -194,8 +194,8 @@ impl Net {
         }
     }
 
-    /// The client's newest socket, if `known` is its address, gets another address. What is sent to the old one still
-    /// arrives if it was sent before the server opened something from the new one; after that it is lost.
+    /// The client's newest socket, if `known` is its address, gets another address. Datagrams to the old one still
+    /// arrive if they were sent before the server opened something from the new one; later ones are lost.
     pub(crate) fn roam(&mut self, client: usize, known: SocketAddr) -> Option<SocketAddr> {
         let newest = self.sockets.iter().rfind(|((owner, _), _)| *owner == client);
         let (socket, old) = newest.map(|(socket, address)| (*socket, *address))?;

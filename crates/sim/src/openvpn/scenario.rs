@@ -1,4 +1,4 @@
-//! What a seed decides before the run: the ends, their settings, and the network.
+//! The decisions of a seed before the run: the ends, their settings, and the network.
 
 mod draw;
 mod wrapping;
@@ -84,7 +84,7 @@ pub(crate) struct Liveness {
     pub(crate) retry: (Duration, Duration),
 }
 
-/// What the server does for its clients.
+/// The server's settings for its clients.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerOptions {
     pub(crate) client_to_client: bool,

@@ -19,7 +19,7 @@ use crate::violation::Violation;
 const MAX_BURST: u64 = 4;
 /// The largest payload of an inner packet.
 const MAX_PAYLOAD: u64 = 1400;
-/// What precedes the payload at most: IPv6 and UDP.
+/// Bytes before the payload at most: IPv6 and UDP.
 const INNER_HEADERS: usize = 48;
 /// The longest that OpenVPN 3 takes to complete an exchange on its side, with moderate faults.
 const PROMOTED: Duration = Duration::from_secs(10);

@@ -14,7 +14,7 @@ use adit_dataplane::{
 };
 use adit_wireguard::{Codec, Interface, Reply, Request};
 
-/// What an end did.
+/// An effect of an end.
 #[derive(Debug)]
 pub(crate) enum Effect {
     /// A handshake message.
@@ -54,7 +54,7 @@ pub(crate) enum Order {
     Ingress(IngressEvent),
 }
 
-/// What a data plane has for its protocol.
+/// A message of a data plane to its protocol.
 #[derive(Debug)]
 pub(crate) enum Input {
     Notice(Notice),
@@ -123,7 +123,7 @@ impl End {
         self.drain();
     }
 
-    /// What the adapter says.
+    /// Takes the adapter's reply.
     pub(crate) fn reply(&mut self, now: Instant, reply: Reply) {
         self.machine.handle_reply(now, reply);
         self.drain();
@@ -136,7 +136,7 @@ impl End {
                 self.ingress.open_datagrams(path, &mut datagram, 0, &mut self.receive_batch)
             }
             Transport::Tcp => {
-                // What makes no sense is not delivered.
+                // Bytes that make no sense are not delivered.
                 let _ = self.ingress.open_stream(path, &mut datagram, &mut self.receive_batch);
             }
         }
@@ -224,7 +224,7 @@ impl End {
             _ => {}
         }
         let (egress, ingress) = split(order, adit_wireguard_codec::session);
-        // What seals with new keys comes after what opens with them.
+        // The order to seal with new keys comes after the order to open with them.
         self.effects.extend(ingress.map(|order| Effect::Order(Order::Ingress(order))));
         self.effects.extend(egress.map(|order| Effect::Order(Order::Egress(order))));
     }

@@ -1,4 +1,4 @@
-//! What must hold for packets, keys, counters and handshake messages.
+//! The conditions that must hold for packets, keys, counters and handshake messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -51,7 +51,7 @@ pub(crate) struct Model {
     keys: BTreeMap<(usize, u32), SealKey>,
     /// All keys that were ever installed to seal.
     used: BTreeSet<[u8; 32]>,
-    /// All keys that were ever installed to open, and by whom.
+    /// All keys that were ever installed to open, each with the end that installed it.
     openers: BTreeMap<[u8; 32], usize>,
     sessions: BTreeMap<(usize, PeerId), Sessions>,
     /// When an end last sent an initiation to an address, whether that had a cookie, and how many in a row were early.
@@ -132,13 +132,14 @@ impl Model {
         self.initiations.retain(|(owner, _), _| *owner != end);
     }
 
-    /// An end has lost the post-quantum keys of another: that one may send [`EARLY_INITIATIONS`] initiations once more.
+    /// The post-quantum keys of `other` are lost at another end: `other` may send [`EARLY_INITIATIONS`] initiations
+    /// once more.
     pub(crate) fn lost_keys(&mut self, other: usize) {
         let of_other = self.initiations.iter_mut().filter(|((owner, _), _)| *owner == other);
         of_other.for_each(|(_, (_, _, early))| *early = 0);
     }
 
-    /// From now on several peers may be at one address: whose an initiation is cannot be told.
+    /// From now on several peers may be at one address: the sender of an initiation is not known.
     pub(crate) fn ignore_initiations(&mut self) {
         self.ignores_initiations = true;
     }
@@ -212,7 +213,7 @@ impl Model {
         Ok(found)
     }
 
-    /// What holds at each second of an end that has been awake for a while.
+    /// Checks the conditions that hold at each second of an end that has been awake for a while.
     pub(crate) fn check(&self, now: Instant, end: usize) -> Result<(), Violation> {
         for ((_, peer), sessions) in self.sessions.range((end, PeerId(0))..=(end, PeerId(u32::MAX))) {
             let count = sessions.held.len();

@@ -1,4 +1,5 @@
-//! What a seed decides before the run: the ends, who knows whom, and the network.
+//! The decisions of a seed before the run: the ends, the addresses that they have of each other, and the
+//! network.
 
 use std::time::Duration;
 
@@ -44,10 +45,10 @@ pub(crate) struct EndSettings {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
     pub(crate) ends: [usize; 2],
-    /// Which of them is told the other's address.
+    /// Which of them has the address of the other end.
     pub(crate) knows: [bool; 2],
     pub(crate) preshared: bool,
-    /// What each of them says of post-quantum keys. Neither requires them where the other has them off.
+    /// The setting of each for post-quantum keys. Neither requires them where the other has them off.
     pub(crate) post_quantum: [PostQuantum; 2],
 }
 
@@ -63,7 +64,7 @@ pub(crate) struct Latency {
 /// Mean times between what happens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Intervals {
-    /// What an attacker sends, if there is one.
+    /// The interval of an attacker's datagrams, if there is an attacker.
     pub(crate) attack: Option<Duration>,
     pub(crate) fault: Duration,
     /// Handshakes that are ordered.

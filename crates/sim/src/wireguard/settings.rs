@@ -52,7 +52,7 @@ pub(crate) fn skew_of_1970(now: Instant) -> i64 {
     -WALL_AT_ORIGIN - (now - Instant::ORIGIN).as_secs() as i64
 }
 
-/// What an end knows of another, with that address if it is told one.
+/// The settings of an end for another, with that address if there is one.
 pub(crate) fn peer(
     scenario: &Scenario,
     end: usize,

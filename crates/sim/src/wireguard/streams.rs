@@ -1,6 +1,6 @@
-//! WireGuard over TCP: a client that opens connections, and its server. Connections break, also unseen by one end or both,
-//! are refused, and are slow; ends restart. When connections hold, packets pass again in both directions, and none is lost.
-//! What must hold of packets, keys and counters is the model's.
+//! WireGuard over TCP: a client that opens connections, and its server. Connections break, also unseen by one end or
+//! both, are refused, and are slow; ends restart. When connections hold, packets pass again in both directions, and
+//! none is lost. The model checks the conditions that must hold of packets, keys and counters.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -185,7 +185,7 @@ impl World {
         Ok(())
     }
 
-    /// How long something is on its way. What TCP sends again comes later.
+    /// How long something is on its way. Data that TCP sends again comes later.
     fn delay(&mut self) -> Duration {
         let is_late = self.is_faulty && self.rng.chance(100);
         self.rng.millis(5, if is_late { 8000 } else { 50 })
@@ -194,7 +194,7 @@ impl World {
     fn transmit(&mut self, end: usize, number: u32, records: Vec<u8>) {
         let (other, arrives) = (1 - end, self.now + self.delay());
         let Some(connection) = self.connections.get_mut(&number) else { return };
-        // What was sent before comes before it.
+        // Data that was sent earlier comes first.
         let at = connection.due[other].max(arrives);
         connection.due[other] = at;
         self.queue.push(at, Scheduled::Arrival { end: other, number, records });

@@ -68,7 +68,7 @@ impl World {
         self.with(end, |end, _| end.send(packet))
     }
 
-    /// What must become of a packet that is sent now. Without a session, it waits for one.
+    /// The fate that a packet must have that is sent now. Without a session, it waits for one.
     fn fate(&self, end: usize, other: usize) -> Fate {
         if !self.is_calm() || !self.knows(end, other) {
             return Fate::MayBeLost;

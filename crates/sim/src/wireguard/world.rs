@@ -25,7 +25,7 @@ const MAX_WAKES: u32 = 1000;
 /// Datagrams that the attacker keeps.
 const MAX_CAPTURED: usize = 500;
 
-/// What happens at a scheduled time. What is for an earlier process of an end has no effect.
+/// An event at a scheduled time. Events for an earlier process of an end have no effect.
 #[derive(Debug)]
 pub(crate) enum Scheduled {
     Arrival {
@@ -326,7 +326,8 @@ impl World {
 
     fn check_all_up(&mut self) -> Result<(), Violation> {
         self.log(format_args!("all must have reached each other"));
-        // What was recorded while a receiver was about to restart could be taken by it (docs/use/WIREGUARD.md).
+        // A datagram that was recorded while a receiver was about to restart could be taken by it
+        // (docs/use/WIREGUARD.md).
         self.captured.clear();
         match self.unreached.first() {
             None => self.check_post_quantum(),

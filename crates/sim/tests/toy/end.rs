@@ -15,7 +15,7 @@ use adit_dataplane::{
 use adit_toy::{Codec, Endpoint};
 use adit_toy_codec::{ControlSocket, DataSocket, session};
 
-/// What an end did.
+/// An effect of an end.
 #[derive(Debug)]
 pub(crate) enum Effect {
     /// A control message.
@@ -118,7 +118,7 @@ impl End {
         self.flush();
         self.notice(now, notices);
         for (path, message) in control {
-            // What is wrong with it is for the log.
+            // The error of a message is for the log.
             let _ = self.machine.handle_datagram(now, path, &message);
             self.drain();
         }

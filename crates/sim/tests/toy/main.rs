@@ -1,9 +1,10 @@
 //! The small protocol of `adit-toy` over a faulty network: a responder that knows no endpoint, and initiators behind
 //! address translation.
 //!
-//! A run has four parts: a clean network, on which the first packets cause the handshakes and arrive; a faulty one, which
-//! loses, delays, duplicates and corrupts datagrams, with crashes, new addresses, and an attacker that sends again what
-//! it captured, changed or not; a clean one, in which all tunnels come up again; and a calm one. What must hold:
+//! A run has four parts: a clean network, on which the first packets cause the handshakes and arrive; a faulty one,
+//! which loses, delays, duplicates and corrupts datagrams, with crashes, new addresses, and an attacker that sends
+//! again what it captured, changed or not; a clean one, in which all tunnels come up again; and a calm one. The
+//! conditions that must hold:
 //!
 //! - a packet arrives once at most, unchanged, at the end that it was sent to, and only by a session whose selectors have its ports,
 //!   at both ends;
@@ -50,7 +51,7 @@ fn sum(one: [u64; 2], other: [u64; 2]) -> [u64; 2] {
     [one[0] + other[0], one[1] + other[1]]
 }
 
-/// What the runs of 250 seeds are for did happen.
+/// Checks that the events for which the runs of 250 seeds are made did happen.
 fn check(all: &Totals) {
     assert!(all.delivered > 200_000 && all.expected > 80_000, "{all:?}");
     assert!(all.sessions > 10_000 && all.refused.iter().all(|half| *half > 1_000), "{all:?}");

@@ -1,4 +1,4 @@
-//! What must hold for packets, keys, counters and series of sessions.
+//! The conditions that must hold for packets, keys, counters and series of sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -211,7 +211,7 @@ impl Session {
     }
 }
 
-/// What selectors look at of a packet of the simulation, which is UDP over IPv4.
+/// The fields that selectors read of a packet of the simulation, which is UDP over IPv4.
 fn flow(packet: &[u8], outbound: bool) -> Flow {
     let address = |at: usize| IpAddr::from(*packet[at..].first_chunk::<4>().unwrap());
     let port = |at: usize| u16::from_be_bytes(*packet[at..].first_chunk().unwrap());

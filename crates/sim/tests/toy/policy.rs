@@ -1,7 +1,8 @@
 //! The series of sessions between two ends, and the packets that each may carry.
 //!
-//! The selectors cross: one series has what goes to or comes from a port at the responder, the other one what goes to or comes from
-//! a port at an initiator. What the responder may send beyond what initiators may receive is for them to refuse.
+//! The selectors cross: one series has the packets to or from a port at the responder, the other one the packets to or
+//! from a port at an initiator. The responder may send more packets than initiators may receive, and these refuse the
+//! rest.
 
 use std::net::IpAddr;
 use std::sync::Arc;

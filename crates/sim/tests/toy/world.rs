@@ -42,7 +42,7 @@ enum Scheduled {
     Attack,
 }
 
-/// What a run did.
+/// The counts of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) delivered: u64,

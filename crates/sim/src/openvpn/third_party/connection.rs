@@ -32,7 +32,7 @@ pub(super) struct Connection {
     pub(super) peer_sid: Option<Sid>,
     pub(super) wrap: Wrap,
     pub(super) replay: WrapReplay,
-    /// What wraps, from the first renegotiation on.
+    /// The wrapping from the first renegotiation on.
     pub(super) dynamic: Option<(Wrap, WrapReplay)>,
     pub(super) keys: Keys,
     pub(super) push: PushAssembler,
@@ -45,7 +45,7 @@ pub(super) struct Connection {
     pub(super) up_since: Instant,
 }
 
-/// What follows for a connection.
+/// The next step of a connection.
 pub(super) enum Outcome {
     GoOn,
     Again,

@@ -20,7 +20,7 @@ const RETRANSMIT: Duration = Duration::from_secs(1);
 /// ACKs in a packet that carries something else, and in one that does not.
 const ACKS: [usize; 2] = [4, 8];
 
-/// What it sends about itself; the random numbers are new in each exchange.
+/// The key method 2 that it sends; the random numbers are new in each exchange.
 pub(super) struct Hello {
     pub(super) random: [u8; 112],
     pub(super) username: String,

@@ -13,7 +13,7 @@ const MAX_KEY_ID: u8 = 7;
 /// `reneg-sec 0` in OpenVPN 3: a week.
 const NEVER: Duration = Duration::from_secs(7 * 86_400);
 
-/// What changes in the data plane.
+/// A change in the data plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Install(u8),
@@ -49,7 +49,7 @@ pub(super) struct Keys {
     /// OpenVPN 3's `become_primary`.
     promotion: Duration,
     tran_window: Duration,
-    /// What seals and carries control messages.
+    /// The keys that seal packets and carry control messages.
     primary: Context,
     /// OpenVPN 3: the key being made, the one not yet primary, or the one before. MirageVPN: the one before.
     secondary: Option<Context>,

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use adit_core::{Cipher, IpNet, Ipv4Net, Ipv6Net};
 
-/// What the server pushed.
+/// The options that the server pushed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pushed {
     pub(super) addresses: Vec<IpNet>,

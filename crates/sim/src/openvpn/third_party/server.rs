@@ -29,7 +29,7 @@ use super::{EXPORT_DATA_KEYS, Params};
 /// The client's peer-id.
 const PEER: PeerId = PeerId(0);
 
-/// What the server pushes, and its own addresses.
+/// The addresses and routes that the server pushes, and its own addresses.
 pub(crate) struct Network {
     pub(crate) own: Vec<IpNet>,
     pub(crate) client: Vec<IpAddr>,

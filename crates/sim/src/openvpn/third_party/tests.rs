@@ -18,7 +18,7 @@ struct Pair {
     client: ThirdPartyClient,
     server: Server,
     now: Instant,
-    /// What the server reported.
+    /// The server's events.
     events: Vec<Event>,
 }
 
