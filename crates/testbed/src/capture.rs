@@ -1,4 +1,4 @@
-//! What leaves a client beside its tunnel: a source of traffic, and a capture at the next router.
+//! The packets that leave a client beside its tunnel: a source of traffic, and a capture at the next router.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Between two rounds of [`TrafficSource`].
 const SEND_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What a packet says of itself.
+/// The header of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PacketHeader {
     /// Where it comes from.
@@ -124,9 +124,9 @@ impl Capture {
         Ok(Capture { found, ended, thread: Some(std::thread::spawn(look)) })
     }
 
-    /// What came since this was last asked.
+    /// The packets that came since the last call.
     pub fn take(&self) -> Vec<(PacketHeader, u64)> {
-        // What is on its way is seen.
+        // Waits for packets that are on their way.
         std::thread::sleep(2 * LOOK_EVERY);
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *found).into_iter().collect()

@@ -14,7 +14,7 @@ pub enum KeyKind {
     Ed25519,
 }
 
-/// What a certificate is for.
+/// The purpose of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The server's (`extendedKeyUsage = serverAuth`).

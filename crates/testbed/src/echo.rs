@@ -11,7 +11,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// A thousand a second.
 const INTERVAL: Duration = Duration::from_millis(1);
-/// How long the last answer may take. What is measured may lose some.
+/// How long the last answer may take. The tunnel under test may lose some.
 const LATE: Duration = Duration::from_secs(2);
 /// if_ether.h: packets of every protocol.
 const ETH_P_ALL: u16 = 3;
@@ -47,7 +47,7 @@ pub struct FirstDatagram {
 }
 
 impl FirstDatagram {
-    /// Begins to look. What leaves before is not seen.
+    /// Begins to look. Datagrams that leave before are not seen.
     pub fn open(target: Ipv4Addr) -> Result<FirstDatagram, TestbedError> {
         // packet(7): only a socket for every protocol sees what leaves.
         let every = Protocol::from(i32::from(ETH_P_ALL.to_be()));
@@ -107,7 +107,8 @@ impl Probe {
         Probe { interval, ..self }
     }
 
-    /// The same for a tunnel's device: asks through it, and hears only what comes from it.
+    /// A probe for a tunnel's device: sends its requests through it, and takes only answers that come from
+    /// it.
     pub fn open_on(target: IpAddr, device: &str) -> Result<Probe, TestbedError> {
         let probe = Probe::open(target)?;
         let bound = probe.socket.bind_device(Some(device.as_bytes()));

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What can go wrong while a test bed is built or driven.
+/// The errors of building and driving a test bed.
 #[derive(Debug, thiserror::Error)]
 pub enum TestbedError {
     /// A program is not installed.
@@ -22,7 +22,7 @@ pub enum TestbedError {
         command: String,
         /// Exit code or signal.
         status: String,
-        /// What it wrote, trimmed.
+        /// Its output, trimmed.
         output: String,
     },
     /// A program wrote something that is not understood.
@@ -30,7 +30,7 @@ pub enum TestbedError {
     Output {
         /// The command line.
         command: String,
-        /// What it wrote.
+        /// Its output.
         output: String,
     },
     /// A program did not write an expected line in time, or ended before.
@@ -38,7 +38,7 @@ pub enum TestbedError {
     NoLine {
         /// Which process.
         label: String,
-        /// What was looked for.
+        /// The text that was looked for.
         pattern: String,
         /// For how long.
         waited: Duration,
@@ -60,7 +60,7 @@ pub enum TestbedError {
     /// Something awaited did not happen.
     #[error("{what}: not within {waited:?}")]
     TimedOut {
-        /// What was awaited.
+        /// The event that was awaited.
         what: String,
         /// For how long.
         waited: Duration,
@@ -76,7 +76,7 @@ pub enum TestbedError {
     /// A network operation failed.
     #[error("{what}: {source}")]
     Network {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
         /// Why.
         source: std::io::Error,

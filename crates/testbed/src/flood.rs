@@ -17,7 +17,7 @@ const BATCH: usize = 64;
 const SINK_BUFFER: usize = 16 << 20;
 /// The sink looks this often, so that it is not woken for every packet. Its buffer holds what comes meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// What of a packet the sink reads: it counts them only.
+/// The bytes of a packet that the sink reads: it counts packets only.
 const SEEN: usize = 32;
 /// After the last packet was sent, those under way have this long without any other.
 const SILENCE: Duration = Duration::from_millis(200);
@@ -79,7 +79,7 @@ impl Flood {
         self.run_from(ends, &[])
     }
 
-    /// The same, through each of these devices in turn.
+    /// Runs the flood through each of these devices in turn.
     pub fn run_from(self, ends: &Ends<'_>, devices: &[String]) -> Result<Rates, TestbedError> {
         let target = SocketAddr::new(ends.target, PORT);
         let sink = ends.server.enter(|| UdpSocket::bind(target))?.map_err(network("cannot bind the sink"))?;
@@ -233,7 +233,7 @@ pub fn find_saturation(ends: &Ends<'_>, size: usize, segmented: bool) -> Result<
     search(|rate| Flood { size, rate, time: STEP_TIME, segmented }.run(ends))
 }
 
-/// The same, through each of these devices in turn.
+/// Finds the saturation through each of these devices in turn.
 pub fn find_saturation_from(ends: &Ends<'_>, devices: &[String], size: usize) -> Result<u32, TestbedError> {
     search(|rate| Flood { size, rate, time: STEP_TIME, segmented: false }.run_from(ends, devices))
 }

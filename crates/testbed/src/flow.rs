@@ -8,7 +8,7 @@ use crate::{Ends, MAX_WAIT, Process, TestbedError, program, wait_until};
 /// iperf3's own.
 const IPERF_PORT: u16 = 5201;
 
-/// What a flow may take beyond its time, to begin and to end.
+/// The time that a flow may take beyond its own, to begin and to end.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One TCP flow.
@@ -20,7 +20,7 @@ pub struct TcpLoad {
     pub back: bool,
     /// Bytes that the sender writes at once; iperf3's own 128 KiB if absent.
     pub write: Option<u32>,
-    /// The same characters again and again instead of random bytes.
+    /// A few characters, repeated, in place of random bytes.
     pub compressible: bool,
 }
 
@@ -105,8 +105,8 @@ pub fn while_busy<T>(
     outcome
 }
 
-/// What all processors have worked since the machine started (proc(5): user, nice, system, irq, softirq, in
-/// hundredths of a second).
+/// The seconds that all processors have worked since the machine started (proc(5): user, nice, system, irq,
+/// softirq, in hundredths of a second).
 pub fn processor_seconds() -> Result<f64, TestbedError> {
     let path = "/proc/stat";
     let text =

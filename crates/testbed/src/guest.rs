@@ -70,12 +70,12 @@ pub struct Guest {
     files: Vec<PathBuf>,
 }
 
-/// What a command did in a guest.
+/// The result of a command in a guest.
 #[derive(Clone, Debug)]
 pub struct GuestReport {
     /// The command's exit status, or 128 and the number of the signal that ended it.
     pub status: i32,
-    /// What it wrote to either output.
+    /// Both outputs of the command.
     pub output: String,
 }
 

@@ -1,6 +1,6 @@
 //! Which packets of a numbered series were answered.
 
-/// What became of the packets of a series, numbered from 0 in the order in which they were sent.
+/// The fate of the packets of a series, numbered from 0 in the order in which they were sent.
 #[derive(Clone, Debug, Default)]
 pub struct LossCounter {
     /// By number: whether it was answered.

@@ -23,7 +23,7 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 static NEXT_IDENTIFIER: AtomicU16 = AtomicU16::new(1);
 
 /// A series of echo requests. Unlike the `ping` program, which stops two round trips after the last request,
-/// this waits for every answer as long as it was told to.
+/// this waits for every answer as long as `timeout` says.
 #[derive(Clone, Copy, Debug)]
 pub struct Ping {
     /// How many.
@@ -36,7 +36,7 @@ pub struct Ping {
     pub timeout: Duration,
 }
 
-/// What came back.
+/// The answers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PingReport {
     /// Requests sent, or tried to send.

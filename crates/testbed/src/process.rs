@@ -48,7 +48,7 @@ impl Process {
         Self::spawn_with(label, command, Stdio::null())
     }
 
-    /// The same, with this input.
+    /// Starts a process with this input.
     pub(crate) fn spawn_with(label: &str, mut command: Command, stdin: Stdio) -> Result<Self, TestbedError> {
         let line = command_line(&command);
         let _creating = creating();
@@ -126,7 +126,7 @@ impl Process {
         })
     }
 
-    /// What it is called in errors.
+    /// Its name in errors.
     pub fn label(&self) -> &str {
         &self.label
     }

@@ -50,7 +50,8 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// What is missing to build namespaces and run `programs` in them: one sentence each, empty if nothing.
+/// The things that are missing to build namespaces and run `programs` in them: one sentence each, empty if
+/// nothing is.
 pub fn missing_prerequisites(programs: &[&str]) -> Vec<String> {
     let mut missing = Vec::new();
     if !is_root() {

@@ -10,7 +10,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::{Namespace, TestbedError};
 
-/// The first source address. What follows it up to [`MAX_SOURCES`] holds none that a test bed uses.
+/// The first source address. The addresses after it, up to [`MAX_SOURCES`], hold none that a test bed uses.
 const FIRST_SOURCE: u32 = u32::from_be_bytes([11, 0, 0, 0]);
 /// 11.0.0.0 to 99.255.255.255.
 const MAX_SOURCES: u32 = 89 << 24;
@@ -25,7 +25,7 @@ const UDP_HEADER: usize = 8;
 /// The attackers have computers of their own, but here they share the processors with the server.
 const NICENESS: i32 = 19;
 
-/// UDP datagrams with forged IPv4 source addresses, until this is dropped. What comes back is not looked at.
+/// UDP datagrams with forged IPv4 source addresses, until this is dropped. Answers are not looked at.
 ///
 /// They leave through a raw socket, so that each datagram has an address of its own: `sources` of them, chosen at
 /// random.

@@ -19,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often what is due is sent.
 const TICK: Duration = Duration::from_millis(1);
 
-/// What the streams are.
+/// The parameters of the streams.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamLoad {
     /// Packets a second in each stream.
@@ -105,7 +105,8 @@ impl Streams {
         Ok(Streams { shared, threads })
     }
 
-    /// Ends one stream, and waits for the answers that are under way. What has no answer after `timeout` stays lost.
+    /// Ends one stream, and waits for the answers that are under way. A packet that has no answer after `timeout` stays
+    /// lost.
     pub fn close(&self, number: usize, timeout: Duration) -> Losses {
         let Some(stream) = self.shared.streams.get(number) else { return Losses::default() };
         stream.with(|state| state.is_closed = true);
@@ -113,7 +114,7 @@ impl Streams {
         stream.losses()
     }
 
-    /// What became of one stream's packets up to now; what is under way counts as lost.
+    /// The counts of one stream's packets up to now; packets under way count as lost.
     pub fn losses(&self, number: usize) -> Losses {
         self.shared.streams.get(number).map(Stream::losses).unwrap_or_default()
     }
@@ -177,7 +178,7 @@ impl Shared {
         let sequence = stream.with(|state| (!state.is_closed).then(|| state.counter.send()));
         let Some(sequence) = sequence else { return };
         write_numbers(packet, number as u32, sequence);
-        // What the system refuses has no answer, and so is lost.
+        // A packet that the system refuses has no answer, and so is lost.
         let _ = self.socket.send_to(packet, stream.target);
     }
 }
@@ -205,7 +206,7 @@ pub fn first_answers(
     start: Instant,
     [interval, timeout]: [Duration; 2],
 ) -> Result<Vec<Option<Duration>>, TestbedError> {
-    // What comes late of one series shall not answer the next.
+    // A late answer of one series shall not count for the next.
     const NOTHING_SENT: StreamLoad = StreamLoad { rate: 0, size: HEADER };
     let streams = Streams::start(client, server, targets, NOTHING_SENT)?;
     let shared = &streams.shared;

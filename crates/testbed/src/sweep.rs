@@ -28,7 +28,7 @@ pub struct Sweep {
     pub time: Duration,
 }
 
-/// What came of them, in packets a second.
+/// The results of a sweep, in packets a second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SweepReport {
     /// The highest load of which all arrived, and of all lower ones, too; 0 if even the lowest lost one.
@@ -37,7 +37,7 @@ pub struct SweepReport {
     pub partial_drop: f64,
     /// The most that arrived at any load.
     pub most: f64,
-    /// What arrived at the highest load.
+    /// The packets that arrived at the highest load.
     pub last: f64,
     /// Each load, offered and delivered, in ascending order.
     pub loads: Vec<[f64; 2]>,

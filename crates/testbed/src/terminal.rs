@@ -12,7 +12,7 @@ use crate::namespace::Namespace;
 use crate::process::{Process, wait_until};
 use crate::programs::program;
 
-/// What the key sends.
+/// The byte that the key sends.
 const CTRL_C: u8 = 3;
 
 /// A pseudo-terminal: what a program shows on it can be read, and answered as by typing.
@@ -23,8 +23,8 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts `command` in a namespace, in a session of its own with this terminal. What it writes to its own outputs
-    /// is kept as that of other processes.
+    /// Starts `command` in a namespace, in a session of its own with this terminal. Its own outputs are kept as those
+    /// of other processes.
     pub fn spawn(
         namespace: &Namespace,
         label: &str,
@@ -87,7 +87,7 @@ impl Terminal {
         timeout: Duration,
     ) -> Result<(), TestbedError> {
         wait_until("a question at the terminal", timeout, || self.shown().matches(question).count() >= time)?;
-        // What is typed before the terminal was made to hide it is thrown away.
+        // Text that is typed before the terminal was set to hide it is thrown away.
         std::thread::sleep(Duration::from_millis(400));
         self.keyboard
             .write_all(bytes)

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{MAX_WAIT, Namespace, TestbedError};
 
-/// How long either end waits for the other's next byte.
+/// How long either end waits for the next byte of the opposite end.
 const STALLED: Duration = MAX_WAIT;
 /// Bytes per read.
 const CHUNK: usize = 256 * 1024;
@@ -40,7 +40,7 @@ pub fn transfer(
     transfer_with_timeout(from, to, address, length, Content::Random, STALLED)
 }
 
-/// What is sent.
+/// The content that is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Nothing compresses it.
@@ -49,7 +49,7 @@ pub enum Content {
     Digits,
 }
 
-/// The same with that content, where either end waits so long for the other's next byte.
+/// Transfers that content, where either end waits so long for the next byte of the opposite end.
 pub fn transfer_with_timeout(
     from: &Namespace,
     to: &Namespace,

@@ -1,4 +1,4 @@
-//! What processes use: processor time and memory.
+//! The processor time and memory of processes.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -8,14 +8,14 @@ use crate::{Namespace, TestbedError};
 /// proc(5) counts in these: `sysconf(_SC_CLK_TCK)` is 100 on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What some processes use, all together. Those that have ended count nothing.
+/// The use of some processes, all together. Those that have ended count nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Of processors, in user space and in the kernel, since each process started.
     pub processor_seconds: f64,
     /// KiB of memory that is there now (RSS); what several share counts for each.
     pub resident_kib: f64,
-    /// The same, but what is shared is divided among those who share it (PSS).
+    /// KiB of memory, where memory that several processes share is divided among them (PSS).
     pub proportional_kib: f64,
 }
 
@@ -50,8 +50,8 @@ impl Namespace {
     }
 }
 
-/// What the threads that a process has now ran, in nanoseconds (the kernel's sched-stats: the first of three
-/// numbers); 0 where the kernel does not tell.
+/// The time that the threads that a process has now ran, in seconds (from the kernel's sched-stats in
+/// nanoseconds: the first of three numbers); 0 where the kernel has none.
 fn scheduled_seconds(process: u32) -> f64 {
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let nanos = threads.filter_map(|thread| {

@@ -1,4 +1,4 @@
-//! What programs that speak WireGuard in user space are configured with, through their sockets.
+//! The configuration of programs that speak WireGuard in user space, through their sockets.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;

@@ -20,7 +20,7 @@ pub(super) struct Initramfs {
     next: u32,
 }
 
-/// What an entry says of a file besides its name and content.
+/// The attributes of a file in its entry, besides its name and content.
 struct Attributes {
     mode: u32,
     user: u32,
