@@ -1,5 +1,5 @@
-//! What an administrator writes for a directory: the file of openvpn-auth-ldap, and a filter, which has the same form whatever the
-//! user calls itself.
+//! The input of an administrator for a directory: the file of openvpn-auth-ldap, and a filter, which has the same form
+//! whatever the user calls itself.
 #![no_main]
 
 use adit_core::is_unprintable;

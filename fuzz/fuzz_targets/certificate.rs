@@ -24,7 +24,7 @@ static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
 
 fuzz_target!(|data: &[u8]| {
     read(data);
-    // The same bytes in the place of some of a whole one's.
+    // The bytes in the place of some of a whole certificate's.
     let Some((&[high, low, cut], rest)) = data.split_first_chunk() else { return };
     let at = usize::from(u16::from_be_bytes([high, low])) % WHOLE.len();
     let behind = WHOLE.get(at + usize::from(cut)..).unwrap_or_default();

@@ -1,6 +1,7 @@
-//! Certificate paths: four bytes describe a root, an intermediate, a leaf, where each is and what is asked for, and the
-//! verdict is the one that the description demands. What follows takes the place of some of the leaf's bytes, which nobody
-//! signed so, and stands besides as a further certificate of the peer, of `ca` and of the revocation lists.
+//! Certificate paths: four bytes describe a root, an intermediate, a leaf, the place of each and the requirements, and
+//! the verdict is the one that the description demands. The bytes after them take the place of some of the leaf's
+//! bytes, for which there is no signature, and stand besides as a further certificate of the peer, of `ca` and of the
+//! revocation lists.
 #![no_main]
 
 #[path = "../../crates/pki/tests/support/paths.rs"]

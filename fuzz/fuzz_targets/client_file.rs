@@ -1,4 +1,5 @@
-//! What a server reads of one client's: the file of `client-config-dir` and that of `ifconfig-pool-persist`.
+//! The files that a server reads of one client: that of `client-config-dir` and that of
+//! `ifconfig-pool-persist`.
 #![no_main]
 
 use adit_openvpn::request::PeerSettings;

@@ -1,4 +1,4 @@
-//! What goes between a tunnel without rights and the process that helps it, both ways.
+//! The messages between a tunnel without rights and the process that helps it, both ways.
 #![no_main]
 
 use adit_guard::fuzzing::helper_message;

@@ -62,7 +62,7 @@ static PARAMS: LazyLock<Vec<(ClientParams, ServerParams)>> = LazyLock::new(|| {
     pairs.collect()
 });
 
-/// What an end ordered so far.
+/// The orders of an end so far.
 #[derive(Default)]
 struct Model {
     peers: BTreeSet<PeerId>,
@@ -71,7 +71,7 @@ struct Model {
     /// Peers that the data plane knew at some time: it may still speak of them.
     ever: BTreeSet<PeerId>,
     opens: usize,
-    /// What waits for an answer: a peer's own settings, a username and password, scripts.
+    /// The requests that wait for an answer: a peer's own settings, a username and password, scripts.
     questions: Vec<Question>,
     /// Scripts that put their answer off.
     deferred: BTreeSet<ScriptId>,
@@ -446,7 +446,8 @@ impl World {
         }
     }
 
-    /// The server changes settings of its clients. What it would not send is sent in place of the last words to one.
+    /// The server changes settings of its clients. Changes that it refuses to send are sent as a message in the place
+    /// of the last message to one client.
     fn update(&mut self, changes: &[u8]) {
         let changes = String::from_utf8_lossy(changes);
         if self.server.machine.push_update(self.now, None, &changes).is_err()

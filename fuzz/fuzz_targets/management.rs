@@ -1,5 +1,5 @@
 //! A client at the management socket: its lines, in pieces, to a server and to another tunnel, with a password and
-//! without. What it is answered, and what the log has of it, commands no terminal and makes no lines of its own.
+//! without. The answers to it, and the lines of the log about it, command no terminal and make no lines of their own.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

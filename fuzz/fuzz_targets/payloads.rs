@@ -125,7 +125,7 @@ fuzz_target!(|data: &[u8]| {
         raw.apply(DataEvent::Inject { peer: PeerId::SERVER, payload: payload.to_vec() });
         for packet in receiver.open(&raw.sealed()) {
             let is_bounded = packet.len() <= usize::from(LONGEST);
-            // What lies in the payload as it is is as long as that.
+            // A packet that lies in the payload unchanged is a run of its bytes.
             let mut runs = payload.windows(packet.len() - 1);
             assert!(is_bounded || runs.any(|run| *run == packet[1..]));
         }

@@ -151,7 +151,7 @@ impl World {
         match action & 7 {
             0 => self.receive(from, rest),
             1 if !self.recorded.is_empty() => {
-                // What the client sent, from elsewhere; perhaps with other bytes in front.
+                // A datagram of the client, from elsewhere; perhaps with other bytes in front.
                 let mut datagram = self.recorded[usize::from(value) % self.recorded.len()].clone();
                 datagram.iter_mut().zip(rest).for_each(|(byte, other)| *byte ^= other);
                 self.receive(from, &datagram);

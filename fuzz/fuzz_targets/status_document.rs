@@ -1,4 +1,4 @@
-//! What a tunnel answers `adit status`: read, printed for people, and as JSON again.
+//! The answer of a tunnel to `adit status`: read, printed for people, and as JSON again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -14,7 +14,7 @@ use adit_wireguard::{AllowedIp, Changes, PeerChange, PostQuantum, PresharedKey, 
 use libfuzzer_sys::fuzz_target;
 use support::{Datagram, End, Pair, outer, params, path, peer, private, public};
 
-/// What is on its way to each end.
+/// The datagrams on their way to each end.
 type Queues = [Vec<Datagram>; 2];
 
 fn collect(pair: &mut Pair, queues: &mut Queues) {

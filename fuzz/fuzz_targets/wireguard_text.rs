@@ -1,5 +1,5 @@
-//! What people and `wg` write for WireGuard: wg-quick's files, and operations at the socket, in pieces of any length.
-//! Operations are cut the same however they arrive; what is refused names a line.
+//! The input of people and of `wg` for WireGuard: wg-quick's files, and operations at the socket, in pieces of any
+//! length. Operations are cut the same however they arrive; the error of a refused one names a line.
 #![no_main]
 
 use adit_core::is_unprintable;

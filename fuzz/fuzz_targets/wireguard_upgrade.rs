@@ -1,5 +1,5 @@
-//! What the first bytes of a TCP connection say, at both ends of WireGuard over TCP, in pieces of any length; and the records
-//! behind them. What is judged is judged the same however it arrives, and nothing is waited for without a bound.
+//! The first bytes of a TCP connection, at both ends of WireGuard over TCP, in pieces of any length; and the records
+//! behind them. The judgement is the same however the bytes arrive, and nothing is waited for without a bound.
 #![no_main]
 
 use std::net::{Ipv4Addr, SocketAddr};
