@@ -24,7 +24,7 @@ impl Service {
     /// Reads `SERVICE [QUESTION ANSWER]...`.
     ///
     /// # Errors
-    /// What would be right.
+    /// The error says what would be right.
     pub fn from_arguments(arguments: &[String]) -> Result<Self, String> {
         let (name, pairs) = arguments.split_first().ok_or("the name of a PAM service is missing")?;
         let (pairs, rest) = pairs.as_chunks::<2>();

@@ -108,7 +108,7 @@ pub trait Configuration: Any + Send {
     /// those of the process.
     ///
     /// # Errors
-    /// Whom a kill switch is for, and why not for this tunnel.
+    /// The sentence names the tunnels that a kill switch can be for, and why this one is not among them.
     fn kill_switch_mark(&self, number: usize) -> Result<Option<u32>, &'static str>;
 
     /// The tunnel, which is not started yet.

@@ -128,13 +128,13 @@ pub trait SocketChannel: Debug + Send {
     /// the port to further ones (SO_REUSEPORT).
     ///
     /// # Errors
-    /// What the system refuses, with its number; or the helper is gone.
+    /// The system's refusal, with its number; or the helper is gone.
     fn bind(&self, port: u16, v6: bool, shared: bool) -> io::Result<OwnedFd>;
 
     /// Marks what a socket sends from now on.
     ///
     /// # Errors
-    /// What the system refuses, with its number; or the helper is gone.
+    /// The system's refusal, with its number; or the helper is gone.
     fn mark(&self, socket: BorrowedFd<'_>, mark: u32) -> io::Result<()>;
 }
 

@@ -131,7 +131,7 @@ impl Proxy {
     /// as long as `timeout`.
     ///
     /// # Errors
-    /// What the proxy said, or did not say.
+    /// The proxy's refusal, or its silence.
     pub(crate) fn connect(
         &self,
         (host, port): (&str, u16),
@@ -151,7 +151,7 @@ impl Proxy {
     /// Has the proxy relay datagrams to and from `remote`.
     ///
     /// # Errors
-    /// What the proxy said, or did not say; that it relays no datagrams.
+    /// The proxy's refusal, or its silence; or that it relays no datagrams.
     pub(crate) fn associate(
         &self,
         remote: SocketAddr,

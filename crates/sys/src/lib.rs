@@ -51,7 +51,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 /// `setsockopt` with an `int` value.
 ///
 /// # Errors
-/// What the system refuses, as all functions here.
+/// The system's refusal, as all functions here.
 pub fn set_option(
     socket: BorrowedFd<'_>,
     level: libc::c_int,

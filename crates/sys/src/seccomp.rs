@@ -7,7 +7,7 @@ use seccompiler::sock_filter;
 /// Makes a system call whose arguments are zeros.
 ///
 /// # Errors
-/// What the system answers.
+/// The system's error.
 #[cfg(feature = "testing")]
 pub fn call_without_arguments(number: libc::c_long) -> io::Result<()> {
     // SAFETY: the tests call numbers that a filter refuses; without one, these do nothing with zeros but fail or return.

@@ -53,7 +53,7 @@ pub(crate) fn set(socket: BorrowedFd<'_>) -> io::Result<()> {
 /// Marks what this socket sends from now on with the mark of a tunnel that has its own.
 ///
 /// # Errors
-/// What the system refuses: `EPERM` without `CAP_NET_ADMIN`.
+/// The system's refusal: `EPERM` without `CAP_NET_ADMIN`.
 pub fn set_to(socket: BorrowedFd<'_>, mark: u32) -> io::Result<()> {
     SockRef::from(&socket).set_mark(mark)
 }
@@ -61,7 +61,7 @@ pub fn set_to(socket: BorrowedFd<'_>, mark: u32) -> io::Result<()> {
 /// Has what a fresh socket sends routed as is configured.
 ///
 /// # Errors
-/// What the system refuses: `EPERM` for a mark without `CAP_NET_ADMIN`, `ENODEV` for a device that is not there.
+/// The system's refusal: `EPERM` for a mark without `CAP_NET_ADMIN`, `ENODEV` for a device that is not there.
 pub fn route(socket: &Socket, routing: SocketRouting) -> io::Result<()> {
     if let Some(device) = routing.device {
         socket.bind_device(Some(device.as_str().as_bytes())).map_err(|error| {

@@ -9,7 +9,7 @@ const MAX_WORDS: usize = 32;
 /// word that starts with `#` or `;`.
 ///
 /// # Errors
-/// What is wrong with the line, in a few words.
+/// The fault of the line, in a few words.
 pub fn split(line: &str, longest: usize) -> Result<Vec<String>, String> {
     if line.len() > MAX_LINE {
         return Err(format!("the line is {} bytes long; at most {MAX_LINE} are read", line.len()));

@@ -58,7 +58,7 @@ impl ScriptRun {
     /// Its exit code, or why it has none; `None` while it runs.
     ///
     /// # Errors
-    /// When that cannot be told.
+    /// The state of the process cannot be read.
     pub fn poll(&self) -> io::Result<Option<Result<i32, String>>> {
         self.launcher.ask(ScriptRequest::Poll(self.number))
     }

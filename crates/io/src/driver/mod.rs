@@ -131,7 +131,7 @@ impl<P: Protocol> Driver<P> {
     /// `make_codec` makes the data plane's codec of a session from the protocol's parameters.
     ///
     /// # Errors
-    /// What cannot be set up, and why.
+    /// The part that cannot be set up, and why.
     pub fn new(config: DriverConfig, make_codec: MakeCodec<P>) -> Result<Self, DriverError> {
         Self::on(Device::create(&config, false)?, config, make_codec)
     }
@@ -142,7 +142,7 @@ impl<P: Protocol> Driver<P> {
     /// Peers' ids are below 2^24, and those of sessions below 2^48.
     ///
     /// # Errors
-    /// What cannot be set up, and why.
+    /// The part that cannot be set up, and why.
     pub fn join(
         config: DriverConfig,
         make_codec: MakeCodec<P>,
@@ -286,7 +286,7 @@ impl<P: Protocol> Driver<P> {
     /// wait in them. The protocol will learn them by the same numbers.
     ///
     /// # Errors
-    /// What the system refused, with its number. Then the sockets and the mark are as before.
+    /// The system's refusal, with its number. Then the sockets and the mark are as before.
     pub fn bind_udp(&mut self, binding: UdpBinding) -> io::Result<UdpSockets> {
         let pair = self.pairs.entry(binding.number).or_default();
         let present = pair.iter().flat_map(|(_, sockets)| sockets).map(|socket| &**socket);
@@ -302,7 +302,7 @@ impl<P: Protocol> Driver<P> {
     /// caller's, and sessions do not follow its MTU. It goes with the endpoint.
     ///
     /// # Errors
-    /// What cannot be set up, and why.
+    /// The part that cannot be set up, and why.
     pub fn add_device(&mut self, config: &TunConfig, addresses: &[IpNet]) -> Result<DeviceId, DriverError> {
         let tun = Tun::create(config)?;
         setup::take_up(tun.name(), addresses)
@@ -318,7 +318,7 @@ impl<P: Protocol> Driver<P> {
     /// themselves, have port 0.
     ///
     /// # Errors
-    /// What the system refused: without `CAP_NET_RAW`, `EPERM`.
+    /// The system's refusal: without `CAP_NET_RAW`, `EPERM`.
     pub fn bind_ip(&mut self, binding: IpBinding) -> io::Result<UdpSockets> {
         let setup = Setup { config: &self.config, device: &self.device, udp: &self.udp_options, homes: &[] };
         let (bound, sockets) = setup.bind_ip_pair(binding, self.ports.options())?;

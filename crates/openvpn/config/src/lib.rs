@@ -75,7 +75,7 @@ impl Parsed {
 /// its management socket in the same way.
 ///
 /// # Errors
-/// What is wrong with the line, in a few words.
+/// The fault of the line, in a few words.
 pub fn split_line(line: &str) -> Result<Vec<String>, String> {
     words::split(line, words::MAX_LINE)
 }

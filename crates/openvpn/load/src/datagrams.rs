@@ -62,7 +62,7 @@ fn guessed_cookies(client: &WrapConfig, opcode: Opcode) -> Kind {
     Kind { name: "guessed cookies", datagrams }
 }
 
-/// The same datagrams with one bit of this byte changed.
+/// The datagrams with one bit of this byte changed.
 fn altered(datagrams: &[Vec<u8>], at: usize) -> Vec<Vec<u8>> {
     let alter = |datagram: &Vec<u8>| {
         let mut datagram = datagram.clone();

@@ -37,7 +37,7 @@ impl DnsOptions {
     /// Reads the words after `dns`.
     ///
     /// # Errors
-    /// What is wrong, in a few words.
+    /// The fault, in a few words.
     pub fn apply<S: AsRef<str>>(&mut self, words: &[S]) -> Result<(), &'static str> {
         let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
         match words.as_slice() {

@@ -96,7 +96,7 @@ impl TlsChannel {
     /// [step](Self::take_step) is awaited, what arrives is kept.
     ///
     /// # Errors
-    /// When the peer breaks TLS, or one end does not accept the other's certificate. An alert may then wait to be
+    /// The peer breaks TLS, or one end does not accept the certificate of the other end. An alert may then wait to be
     /// [taken](Self::take_output).
     pub fn receive(&mut self, bytes: &[u8]) -> Result<Vec<Zeroizing<Vec<u8>>>, rustls::Error> {
         self.incoming.extend_from_slice(bytes);

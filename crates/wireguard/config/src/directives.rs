@@ -44,7 +44,7 @@ const OF_PEER: &[Row<Peer>] = &[
 /// Takes a setting of `[Interface]`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the line.
 pub(super) fn of_interface(interface: &mut Interface, text: &str) -> Result<(), String> {
     let (key, value) = key_and_value(text)?;
     let read = find(OF_INTERFACE, key).ok_or_else(|| unknown(key, find(OF_PEER, key).is_some(), "[Peer]"))?;
@@ -56,7 +56,7 @@ pub(super) fn of_interface(interface: &mut Interface, text: &str) -> Result<(), 
 /// Takes a setting of `[Peer]`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the line.
 pub(super) fn of_peer(peer: &mut Peer, text: &str) -> Result<(), String> {
     let (key, value) = key_and_value(text)?;
     let is_others = || find(OF_INTERFACE, key).is_some();

@@ -125,7 +125,7 @@ impl Reader {
 /// Reads one operation.
 ///
 /// # Errors
-/// What is wrong with it. Nothing of it may be applied then.
+/// The fault. Nothing of it may be applied then.
 pub fn parse(operation: &[u8], scope_of: ScopeOf<'_>) -> Result<Operation, Refusal> {
     read(operation, scope_of).map_err(|refusal| Refusal { of_get: is_get(operation), ..refusal })
 }

@@ -23,7 +23,7 @@ impl<P: Protocol> Control<'_, P> {
     /// Sets the system up.
     ///
     /// # Errors
-    /// What the tunnel cannot be without, and why the system refused it.
+    /// The setting that the tunnel cannot be without, and why the system refused it.
     pub(super) fn up(&mut self, settings: &TunnelSettings) -> Result<(), String> {
         let reports = self.network.system.apply(settings);
         self.network.follow_changes(&self.poller);

@@ -91,7 +91,7 @@ impl<P: Protocol> Control<'_, P> {
         let is_up = result.is_ok();
         if !is_up && self.network.stages.execution.in_stages && !self.network.stages.complete {
             // The device of a tunnel that was not up before stays; the other settings are removed, as packets would not
-            // reach a peer by them. What was set of the rest would lead nowhere.
+            // reach a peer by them.
             let _ = self.up(&of_device(own));
         }
         // After a failure what was set before stays for the next attempt, too.

@@ -54,7 +54,7 @@ impl Filter {
     /// and it needs no escapes.
     ///
     /// # Errors
-    /// What is wrong with the template.
+    /// The fault of the template, in a few words.
     pub fn parse(template: &str, user: &str) -> Result<Self, String> {
         let template = template.trim();
         let mut reader = Reader { rest: template, user: user.as_bytes() };

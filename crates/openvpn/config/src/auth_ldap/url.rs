@@ -36,7 +36,7 @@ impl LdapUrl {
     /// Reads one.
     ///
     /// # Errors
-    /// What would be right.
+    /// The error says what would be right.
     pub fn parse(text: &str) -> Result<Self, String> {
         let right = || format!("found `{text}`; write `ldap://HOST`, `ldaps://HOST` or `ldapi://PATH`");
         let (scheme, rest) = text.split_once("://").ok_or_else(right)?;

@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 /// A question of the server's to the person at a client, beside username and password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
-    /// Names the question, so that a late answer to an earlier question is told apart.
+    /// Names the question, so that a late answer to an earlier question does not count for it.
     pub id: u32,
     /// The question's text.
     pub text: String,

@@ -48,7 +48,7 @@ pub(crate) struct World {
     keepalives: Vec<u16>,
     /// The setting of each end for post-quantum keys with all others.
     post_quantum: Vec<PostQuantum>,
-    /// When each packet that has not arrived was sent, and between whom.
+    /// The time at which each packet that has not arrived was sent, its sender and its receiver.
     pub(crate) missing: BTreeMap<u64, (Instant, usize, usize)>,
     seen: BTreeSet<u64>,
     restarts: u32,

@@ -22,7 +22,7 @@ impl ServerKey {
     /// Reads the file form, a PEM block.
     ///
     /// # Errors
-    /// What is wrong, without a byte of the key.
+    /// The fault, without a byte of the key.
     pub fn parse(text: &str) -> Result<Self, String> {
         let bytes = decode(text, &SERVER, &CLIENT)?;
         let length = bytes.len();
@@ -40,7 +40,7 @@ impl ClientKey {
     /// Reads the file form, a PEM block.
     ///
     /// # Errors
-    /// What is wrong, without a byte of the key.
+    /// The fault, without a byte of the key.
     pub fn parse(text: &str) -> Result<Self, String> {
         let bytes = decode(text, &CLIENT, &SERVER)?;
         ClientKey::from_bytes(&bytes).map_err(|error| match error {
