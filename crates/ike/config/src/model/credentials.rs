@@ -1,3 +1,6 @@
+use adit_pki::{inspect, pem};
+use rustls_pki_types::CertificateDer;
+
 use super::{Place, Places, SecretBytes};
 
 /// The files in the directories beside the file. Those of a directory stand in the order of their names.
@@ -31,6 +34,25 @@ pub struct Document {
 impl std::fmt::Debug for Document {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Document").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Document {
+    /// Its certificates: those of a PEM text in their order, or one in DER.
+    ///
+    /// # Errors
+    /// It holds none, or one is damaged.
+    pub fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, String> {
+        let content = self.content.bytes();
+        let certificates = match content.first() {
+            // The tag of DER's SEQUENCE, which begins a certificate, and no text of PEM.
+            Some(0x30) => vec![CertificateDer::from(content.to_vec())],
+            _ => pem::certificates(content).map_err(|error| format!("{}: {error}", self.name))?,
+        };
+        match certificates.iter().all(|certificate| inspect::subject_and_serial(certificate).is_some()) {
+            true => Ok(certificates),
+            false => Err(format!("{}: the certificate is damaged", self.name)),
+        }
     }
 }
 

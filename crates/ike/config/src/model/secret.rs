@@ -3,7 +3,7 @@ use std::fmt;
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
-use super::{Identity, Places};
+use super::{IdentityPattern, Places};
 
 /// A section `secrets.ike…` or `secrets.ppk…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct SharedSecret {
     /// Its lines.
     pub places: Places,
     /// `id…`: the identities that it belongs to. Without any: it belongs to all.
-    pub owners: Vec<Identity>,
+    pub owners: Vec<IdentityPattern>,
     /// `secret`, not empty.
     pub secret: SecretBytes,
 }

@@ -1,0 +1,6 @@
+mod directories;
+mod grammar;
+mod keys;
+mod whole;
+mod wild;
+mod world;
