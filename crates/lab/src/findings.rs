@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::report::number;
 use crate::results::{Place, Results};
 use crate::stats::{self, Interval};
+use crate::subjects;
 
 /// A difference of medians by less than this share is none.
 const ALIKE: f64 = 0.05;
@@ -131,6 +132,24 @@ impl Samples<'_> {
         self.results.environment.stand_ins.get(subject).map(String::as_str)
     }
 
+    /// Which command tells a conclusion that needs a subject, or what it stands in for, on a machine whose kernel has what this
+    /// one lacks. Empty if it is not the kernel that lacks something.
+    fn elsewhere(&self, subject: &str) -> String {
+        let environment = &self.results.environment;
+        let lacks = |name: &String| {
+            let why = environment.subjects.get(name);
+            why.is_some_and(|why| why.contains(subjects::NO_MODULE))
+        };
+        let names = [subject.to_owned(), format!("{subject}-kernel")];
+        match names.iter().find(|name| lacks(name)) {
+            None => String::new(),
+            Some(name) => format!(
+                "; `{}` tells it on a machine whose kernel has what {name} needs",
+                environment.command
+            ),
+        }
+    }
+
     /// A subject's median with its interval, for people.
     fn said(&self, subject: &str, values: &[f64], unit: &str) -> String {
         let mark = if self.stand_in(subject).is_some() { ", a stand-in" } else { "" };
@@ -143,7 +162,7 @@ impl Samples<'_> {
         let values = |name: &str| self.values(of.link, of.workload, name, of.figure);
         let ours = values(subject);
         if ours.is_empty() {
-            return Answer::unknown(format!("{subject} was not measured"));
+            return Answer::unknown(format!("{subject} was not measured{}", self.elsewhere(subject)));
         }
         let mut figure = vec![self.said(subject, ours, of.unit)];
         let (mut sides, mut stand_ins) = (Vec::new(), Vec::new());
@@ -152,13 +171,15 @@ impl Samples<'_> {
             match self.stand_in(other) {
                 None => sides.push(side(ours, values(other))),
                 Some(what) => {
-                    stand_ins.push((side(ours, values(other)), format!("{other} only stands in for {what}")))
+                    let why = format!("{other} only stands in for {what}{}", self.elsewhere(other));
+                    stand_ins.push((side(ours, values(other)), why));
                 }
             }
         }
         let figure = figure.join("; ");
         if let Some(what) = self.stand_in(subject) {
-            return Answer::unknown(format!("{figure}; {subject} only stands in for {what}"));
+            let elsewhere = self.elsewhere(subject);
+            return Answer::unknown(format!("{figure}; {subject} only stands in for {what}{elsewhere}"));
         }
         let (right, wrong) = match most {
             Most::Least => (Side::Below, Side::Above),
@@ -188,7 +209,9 @@ impl Samples<'_> {
         let (over, under) = (above.values(self), below.values(self));
         for (series, values) in [(above, over), (below, under)] {
             if values.is_empty() {
-                return Answer::unknown(format!("{} was not measured on {:?}", series.subject, series.link));
+                let (name, link) = (&series.subject, &series.link);
+                let elsewhere = self.elsewhere(name);
+                return Answer::unknown(format!("{name} was not measured on {link:?}{elsewhere}"));
             }
         }
         let Some((ratio, interval)) = stats::ratio(over, under) else {
@@ -371,6 +394,26 @@ pub(crate) mod tests {
         let (told, figure) = verdict(&slow, "worst latency");
         assert_eq!(told, Verdict::CannotBeTold, "it is not the stand-in that was meant, but it is worse");
         assert!(figure.ends_with("strongswan only stands in for the kernel's"), "{figure}");
+    }
+
+    #[test]
+    fn a_command_tells_elsewhere_what_this_kernel_lacks() {
+        let all = [("openvpn-udp", "a", "latency", "idle_p50_us", &[60.0, 61.0, 62.0][..])];
+        let mut results = made_up(DEKKER, &all);
+        results.environment.command = "adit-lab run dekker-2020".to_owned();
+        let told = |results: &Results| verdict(results, "in the kernel and OpenVPN").1;
+        assert_eq!(told(&results), "wireguard-kernel was not measured on \"a\"");
+        let lacks = format!("not possible here: {} WireGuard (module wireguard): x", subjects::NO_MODULE);
+        results.environment.subjects.insert("wireguard-kernel".to_owned(), lacks.clone());
+        let elsewhere = "`adit-lab run dekker-2020` tells it on a machine whose kernel has what";
+        assert!(
+            told(&results).ends_with(&format!("\"a\"; {elsewhere} wireguard-kernel needs")),
+            "{}",
+            told(&results)
+        );
+        results.environment.subjects.insert("strongswan-kernel".to_owned(), lacks);
+        let (_, figure) = verdict(&results, "strongSwan has the lowest latency");
+        assert_eq!(figure, format!("strongswan was not measured; {elsewhere} strongswan-kernel needs"));
     }
 
     #[test]

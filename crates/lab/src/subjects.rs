@@ -20,6 +20,8 @@ mod veth;
 mod vtun;
 pub(crate) mod wireguard;
 
+pub(crate) use kernel::NO_MODULE;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -304,7 +304,10 @@ fn pudelko() -> Vec<(&'static str, Ask)> {
         match (kept("wireguard-kernel"), kept("wireguard-go")) {
             (Some((kept, figure)), _) if kept < 0.1 => Answer { verdict: Verdict::Holds, figure },
             (Some((_, figure)), _) => Answer { verdict: Verdict::NoLonger, figure },
-            (None, Some((_, figure))) => Answer::unknown(format!("no WireGuard in this kernel; {figure}")),
+            (None, Some((_, figure))) => {
+                let elsewhere = all.elsewhere("wireguard-kernel");
+                Answer::unknown(format!("no WireGuard in this kernel; {figure}{elsewhere}"))
+            }
             (None, None) => Answer::unknown("no WireGuard was measured"),
         }
     })]

@@ -11,19 +11,24 @@ use super::Availability;
 pub(super) enum Ability {
     /// The device type `wireguard`.
     WireGuard,
-    /// The device type that OpenVPN 2.6 hands its data channel to.
-    OpenVpn,
+    /// The device type that OpenVPN 2.7 hands its data channel to, in Linux since 6.16.
+    Ovpn,
+    /// The device type that OpenVPN 2.6 hands its data channel to, of a module from outside of Linux.
+    OvpnDco,
     /// IPsec's ESP with AES-GCM.
     Esp,
     /// The point-to-point protocol, and GRE to carry it.
     Ppp,
 }
 
-const ALL: [Ability; 4] = [Ability::WireGuard, Ability::OpenVpn, Ability::Esp, Ability::Ppp];
+const ALL: [Ability; 5] = [Ability::WireGuard, Ability::Ovpn, Ability::OvpnDco, Ability::Esp, Ability::Ppp];
+
+/// The start of the reason why a subject cannot run where this kernel lacks a module.
+pub(crate) const NO_MODULE: &str = "this kernel has no";
 
 /// Why it cannot, or nothing if it can.
 pub(super) fn lacks(ability: Ability) -> Option<Availability> {
-    static TRIED: OnceLock<[Option<String>; 4]> = OnceLock::new();
+    static TRIED: OnceLock<[Option<String>; 5]> = OnceLock::new();
     let untried = |why: &str| Some(Availability::Impossible(why.to_owned()));
     if !is_root() {
         return untried("only root can try whether this kernel has it");
@@ -46,7 +51,8 @@ pub(super) fn lacks(ability: Ability) -> Option<Availability> {
 fn why(ability: Ability, error: &TestbedError) -> String {
     let (what, module) = match ability {
         Ability::WireGuard => ("WireGuard", "wireguard"),
-        Ability::OpenVpn => ("OpenVPN's data channel (DCO)", "ovpn-dco-v2"),
+        Ability::Ovpn => ("OpenVPN's data channel (DCO)", "ovpn, since Linux 6.16"),
+        Ability::OvpnDco => ("data channel of OpenVPN 2.6 (DCO)", "ovpn-dco-v2"),
         Ability::Esp => ("ESP", "esp4"),
         Ability::Ppp => ("PPP over GRE", "ppp_generic and pptp"),
     };
@@ -54,14 +60,15 @@ fn why(ability: Ability, error: &TestbedError) -> String {
         TestbedError::Failed { output, .. } => output.clone(),
         other => other.to_string(),
     };
-    format!("this kernel has no {what} (module {module}): {said}")
+    format!("{NO_MODULE} {what} (module {module}): {said}")
 }
 
 fn attempt(namespace: &Namespace, ability: Ability) -> Result<(), TestbedError> {
     let device = |name: &str, kind: &str| namespace.ip(&["link", "add", name, "type", kind]).map(drop);
     match ability {
         Ability::WireGuard => device("try0", "wireguard"),
-        Ability::OpenVpn => device("try1", "ovpn-dco"),
+        Ability::Ovpn => device("try1", "ovpn"),
+        Ability::OvpnDco => device("try2", "ovpn-dco"),
         Ability::Esp => {
             // Any key will do: 32 bytes and the salt of RFC 4106.
             let key = format!("0x{}", "01".repeat(36));

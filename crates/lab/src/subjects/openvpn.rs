@@ -169,6 +169,16 @@ pub(super) fn all() -> Vec<Box<dyn Subject>> {
     all
 }
 
+/// What OpenVPN of that version, which its own first line names, hands its data channel to.
+fn ability(version: &str) -> Ability {
+    let number = version.split_whitespace().nth(1).unwrap_or_default();
+    let mut parts = number.split(['.', '_']).map(|part| part.parse::<u32>().unwrap_or_default());
+    match (parts.next(), parts.next()) {
+        (Some(2), Some(minor)) if (1..7).contains(&minor) => Ability::OvpnDco,
+        _ => Ability::Ovpn,
+    }
+}
+
 impl OpenVpn {
     pub(super) fn command(&self, file: &Path) -> Result<Command, TestbedError> {
         let mut command = openvpn_command(file)?;
@@ -191,7 +201,7 @@ impl Subject for OpenVpn {
     fn availability(&self, _tools: &Tools) -> Availability {
         match version("openvpn", &["--version"]) {
             Some(version) if self.0.kernel => {
-                kernel::lacks(Ability::OpenVpn).unwrap_or(Availability::Installed(version))
+                kernel::lacks(ability(&version)).unwrap_or(Availability::Installed(version))
             }
             Some(version) => lacks_tun().unwrap_or(Availability::Installed(version)),
             None => Availability::Installable("apt-get install --yes openvpn".to_owned()),
@@ -204,10 +214,24 @@ impl Subject for OpenVpn {
 
     fn start(&self, testbed: &mut Testbed, _tools: &Tools) -> Result<Tunnel, LabError> {
         let tunnel = start(self.0, testbed, &|file| self.command(file))?;
-        if self.0.kernel && !testbed.client.ip(&["-details", "link", "show"])?.contains("ovpn-dco") {
+        // Either device type begins so.
+        if self.0.kernel && !testbed.client.ip(&["-details", "link", "show"])?.contains(" ovpn") {
             let why = "OpenVPN keeps the data channel to itself; its log says why".to_owned();
             return Err(LabError::Usage(why));
         }
         Ok(tunnel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_openvpn_has_the_data_channel_of_its_time() {
+        assert_eq!(ability("OpenVPN 2.6.14 x86_64-pc-linux-gnu [SSL (OpenSSL)]"), Ability::OvpnDco);
+        assert_eq!(ability("OpenVPN 2.7.8 x86_64-pc-linux-gnu [SSL (OpenSSL)]"), Ability::Ovpn);
+        assert_eq!(ability("OpenVPN 2.7_rc1 x86_64-pc-linux-gnu"), Ability::Ovpn);
+        assert_eq!(ability("OpenVPN 3.0.0"), Ability::Ovpn);
     }
 }
