@@ -7,13 +7,14 @@
 //! | `IKE_SA_INIT` | cookies, `INVALID_KE_PAYLOAD`, NAT detection and the change to port 4500 |
 //! | `IKE_AUTH` | pre-shared keys and certificates; the first child SA, narrowed. Not: EAP, configuration payloads |
 //! | `CREATE_CHILD_SA` | further child SAs; rekeys of child SAs and of IKE SAs, with collisions |
-//! | `INFORMATIONAL` | deletions, signs of life |
+//! | `INFORMATIONAL` | deletions, signs of life, changes of addresses (MOBIKE, RFC 4555) |
 //! | messages | a window of 1, retransmission, fragments (RFC 7383) |
-//! | not | MOBIKE, additional key exchanges (RFC 9370), reauthentication, transport mode, IPComp; an answer to a higher major version; notifies outside an IKE SA |
+//! | also | reauthentication, make before break; `AUTH_LIFETIME` (RFC 4478); IKE SAs without a child SA (RFC 6023) |
+//! | not | additional key exchanges (RFC 9370), PPKs (RFC 8784), transport mode, IPComp; an answer to a higher major version; notifies outside an IKE SA |
 //!
 //! A peer is recognized by its identity, never by its address: each [`Connection`] is one peer. Errors that are not protected
 //! end no IKE SA (section 2.21). Before authentication, a responder keeps a bounded number of IKE SAs for each source ([`Limits`])
-//! and takes no request but `IKE_AUTH`. Its answer to a first request is at most a few dozen bytes longer than the request.
+//! and takes no request but `IKE_AUTH`. Without a cookie, no answer to a first request is longer than the request.
 //!
 //! If both ends initiate at once, the IKE SA with the lower nonce is deleted. If the peer authenticates anew, [`Unique`] decides on its
 //! older IKE SAs. Connections come and go at run time ([`Reply`], [`Endpoint::add_connection`]).
@@ -28,6 +29,7 @@ mod endpoint;
 mod informational;
 mod init;
 mod lifecycle;
+mod mobike;
 mod narrow;
 mod nat;
 mod orders;
@@ -39,6 +41,7 @@ mod responder;
 mod sa;
 mod sessions;
 mod shared;
+mod tasks;
 #[cfg(test)]
 mod tests;
 

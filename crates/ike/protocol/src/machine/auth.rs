@@ -4,10 +4,10 @@ use adit_core::{Path, Severity};
 
 use super::child::{ChildSa, Exchange, Offer, proposals};
 use super::connections::Connections;
-use super::context::{Context, Payloads, notify};
+use super::context::{Context, Effect, Payloads, notify};
 use super::init::offers;
-use super::params::{Connection, PeerIdentity, RemoteProof, Unique};
-use super::peer::EndKind;
+use super::params::{Childless, Connection, PeerIdentity, RemoteProof, Unique};
+use super::peer::{EndKind, Ending};
 use super::proof::{Claim, PeerSupport, identity_text};
 use super::sa::{IkeSa, Phase, Request};
 use crate::crypto::{Nonces, Secret, SignedOctets};
@@ -70,7 +70,14 @@ impl IkeSa {
         payloads.extend(connection.remote_auth.request());
         payloads.extend(connection.remote_auth.identity.exact().cloned().map(Payload::IdResponder));
         payloads.push(Payload::Authentication(proven.proof));
-        let child = self.offer_child(cx, connection, &mut payloads);
+        payloads.extend(connection.mobike.then(|| notify(NotifyType::MOBIKE_SUPPORTED, Vec::new())));
+        let child = match connection.childless {
+            Childless::Force if !self.peer_support.is_childless => {
+                return cx.remove("it does not make an IKE SA without a child SA (RFC 6023)");
+            }
+            Childless::Force => None,
+            Childless::Allow | Childless::Never => self.offer_child(cx, connection, &mut payloads),
+        };
         let request = AuthRequest { peer_message: peer, nonces, child };
         self.request(cx, ExchangeType::IKE_AUTH, &payloads, Request::Auth(Box::new(request)));
     }
@@ -122,10 +129,13 @@ impl IkeSa {
         };
         if let Err(reason) = remote.verify(channel.suite.prf, &claim, &octets, cx.shared.wall()) {
             let found = identity_text(identity);
-            return cx.remove(format!("its proof or its identity ({found}) is wrong: {reason}"));
+            return self.give_up(cx, format!("its proof or its identity ({found}) is wrong: {reason}"));
         }
         self.peer_identity = Some(identity.clone());
+        self.mobike.is_initiator = true;
+        self.mobike.agree(connection.mobike, errors);
         self.establish(cx, false);
+        self.limit_authentication(cx, payloads);
         let Some(OfferedChild { number, spi }) = request.child else { return };
         let nonces = Nonces { initiator: &request.nonces[0], responder: &request.nonces[1] };
         let offer = Offer { number, own_spi: spi, is_initiator: true, secret: Secret::default(), nonces };
@@ -134,6 +144,12 @@ impl IkeSa {
             Ok(child) => self.install_child(cx, child, true),
             Err(reason) => self.first_child_failed(cx, number, &reason),
         }
+    }
+
+    /// The responder has not proved its identity. It has an IKE SA, which is deleted (RFC 7296 section 2.21.2).
+    fn give_up(&mut self, cx: &mut Context<'_>, reason: String) {
+        cx.effects.push(Effect::Down(Ending { kind: EndKind::DeadPeer, reason }));
+        self.begin_delete(cx);
     }
 
     /// The peer refuses the child SA of `IKE_AUTH`. The IKE SA stays if this end asks for further child SAs.
@@ -172,7 +188,16 @@ impl IkeSa {
                 return self.refuse_initiator(cx, path, &claim, &reason);
             }
         };
+        self.mobike.agree(connection.mobike, Payloads(payloads));
+        answer.extend(self.mobike.is_supported.then(|| notify(NotifyType::MOBIKE_SUPPORTED, Vec::new())));
+        answer.extend(connection.times.reauthentication.map(|time| {
+            let seconds = u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+            notify(NotifyType::AUTH_LIFETIME, seconds.to_be_bytes().to_vec())
+        }));
         self.establish(cx, is_initial_contact);
+        if connection.childless != Childless::Never && Payloads(payloads).proposals().is_none() {
+            return self.respond(cx, path, ExchangeType::IKE_AUTH, &answer);
+        }
         let nonces = Nonces { initiator: &half_open.nonces[0], responder: &half_open.nonces[1] };
         let choice = self.choose_child(cx, Payloads(payloads), Exchange::Auth, None);
         match choice.and_then(|choice| self.make_child(cx, choice, None, &nonces)) {

@@ -24,6 +24,10 @@ pub(crate) enum Effect {
     MoveChildren(Spi),
     /// That IKE SA is redundant; the peer deletes it.
     Expire(Spi),
+    /// The peer is to be authenticated anew.
+    Reauthenticate,
+    /// The children of the IKE SA that this one replaces are up.
+    Reauthenticated,
     /// The peer is not reached by this IKE SA any more.
     Down(Ending),
     /// The IKE SA is gone.

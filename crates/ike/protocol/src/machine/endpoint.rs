@@ -119,6 +119,8 @@ impl Endpoint {
             Effect::Established { is_initial_contact } => self.established(spi, is_initial_contact),
             Effect::MoveChildren(to) => self.move_children(spi, to),
             Effect::Expire(redundant) => self.expire(redundant),
+            Effect::Reauthenticate => self.reauthenticate(spi),
+            Effect::Reauthenticated => self.reauthenticated(spi),
             Effect::Down(ending) => self.down(spi, &ending),
             Effect::Remove(ending) => self.remove(spi, &ending),
         }
@@ -174,6 +176,13 @@ impl Endpoint {
 
     fn current(&self, peer: PeerId) -> Option<Spi> {
         self.peers.get(&(peer.0 as usize))?.sa
+    }
+
+    /// Addresses of this end have changed, or the way to peers.
+    pub(super) fn addresses_changed(&mut self, is_concerned: impl Fn(&IkeSa) -> bool) {
+        let concerned: Vec<Spi> =
+            self.sas.values().filter(|sa| is_concerned(sa)).map(|sa| sa.own_spi).collect();
+        concerned.into_iter().for_each(|spi| self.with_sa(spi, |sa, cx| sa.addresses_changed(cx)));
     }
 
     /// A packet waits for a child SA.
@@ -248,8 +257,12 @@ impl Protocol for Endpoint {
         self.shared.now = now;
         match command {
             Command::SocketBound { socket, local } => {
-                self.shared.locals.insert(socket, local);
+                let before = self.shared.locals.insert(socket, local);
+                if before.is_some_and(|before| before != local) {
+                    self.addresses_changed(|sa| sa.path.socket() == Some(socket));
+                }
             }
+            Command::RouteChanged { peer, .. } => self.addresses_changed(|sa| sa.peer() == Some(peer)),
             Command::Rekey { peer } => {
                 let spi = self.current(peer);
                 spi.into_iter().for_each(|spi| self.with_sa(spi, |sa, cx| sa.rekey_children(cx)));
@@ -265,7 +278,6 @@ impl Protocol for Endpoint {
             | Command::Prepared { .. }
             | Command::MtuChanged { .. }
             | Command::PathMtu { .. }
-            | Command::RouteChanged { .. }
             | Command::LeasesMoved => {}
         }
     }

@@ -43,10 +43,13 @@ impl IkeSa {
             self.respond(cx, path, ExchangeType::INFORMATIONAL, &[]);
             return self.ended_by_peer(cx);
         }
+        self.limit_authentication(cx, payloads);
         let spis: Vec<Vec<u8>> = deleted.iter().map(|spi: &u32| spi.to_be_bytes().to_vec()).collect();
-        let answer =
-            (!spis.is_empty()).then_some(Payload::Delete(Delete { protocol: ProtocolId::ESP, spis }));
-        self.respond(cx, path, ExchangeType::INFORMATIONAL, answer.as_slice());
+        let mut answer = self.answer_address_update(cx, path, payloads).unwrap_or_else(|error| vec![error]);
+        answer.extend(
+            (!spis.is_empty()).then_some(Payload::Delete(Delete { protocol: ProtocolId::ESP, spis })),
+        );
+        self.respond(cx, path, ExchangeType::INFORMATIONAL, &answer);
         let is_rekeying =
             matches!(self.pending.as_ref().map(|pending| &pending.request), Some(Request::Child(_)));
         if self.children.len() < before {

@@ -6,15 +6,17 @@ use super::auth::{FirstMessages, HalfOpen};
 use super::connections::Connections;
 use super::context::{Context, Payloads, notify};
 use super::nat::{self, Nat};
-use super::params::Connection;
-use super::proof::PeerSupport;
+use super::params::{Childless, Connection};
+use super::proof::{PeerSupport, request_certificates};
 use super::sa::{Channel, IkeSa, NewSa, Phase, Request};
 use crate::crypto::{IkeKeys, KeyShare, Nonces, Secret, SignatureHashes, answer_exchange, first_seed};
-use crate::suite::{Algorithms, Chosen, Group, Preference, accept, choose};
+use crate::suite::{Algorithms, Chosen, Group, IkeSuite, Preference, accept, choose};
 use crate::wire::{ExchangeType, Header, KeyExchange, Message, NotifyType, Payload, Proposal, Spi};
 
 /// The port of the sockets with a marker (RFC 7296 section 2.23).
 pub(crate) const MARKED_PORT: u16 = 4500;
+/// Most authorities that a responder names when it asks for certificates.
+const MAX_AUTHORITIES: usize = 16;
 /// Most times that a first request is sent anew, for a cookie or for another group.
 const MOST_RESTARTS: u8 = 4;
 
@@ -89,7 +91,10 @@ impl IkeSa {
             .longest_datagram
             .map(|_| notify(NotifyType::IKEV2_FRAGMENTATION_SUPPORTED, Vec::new()));
         let hashes = notify(NotifyType::SIGNATURE_HASH_ALGORITHMS, SignatureHashes::own().encode());
-        let payloads = payloads.chain(nat).chain(fragments).chain([hashes]).collect();
+        // The notify of RFC 6023 is the responder's. In the request it leaves room for it in an answer that is not longer.
+        let childless = (connection.childless != Childless::Never)
+            .then(|| notify(NotifyType::CHILDLESS_IKEV2_SUPPORTED, Vec::new()));
+        let payloads = payloads.chain(nat).chain(fragments).chain([hashes]).chain(childless).collect();
         let header = self.header(ExchangeType::IKE_SA_INIT, false, 0);
         request.message = Message { header, payloads, sealed: None }.encode();
         let datagrams = vec![request.message.clone()];
@@ -212,7 +217,9 @@ impl IkeSa {
         let forces = connection.is_some_and(|connection| forces_encapsulation(cx, connection, path));
         self.nat = Nat::detect(payloads, self.spis(), cx.shared.local_of(path), path.remote());
         self.is_encapsulated = self.nat.is_there() || forces;
-        if self.is_encapsulated && !cx.shared.sockets.is_marked(self.path) {
+        // RFC 4555 section 3.3: with MOBIKE at port 4500 in any case, as a NAT may come in between later.
+        let is_marked = self.is_encapsulated || connection.is_some_and(|connection| connection.mobike);
+        if is_marked && !cx.shared.sockets.is_marked(self.path) {
             let mut remote = self.path.remote();
             remote.set_port(MARKED_PORT);
             match cx.shared.sockets.marked.path_to(remote) {
@@ -224,7 +231,7 @@ impl IkeSa {
 }
 
 /// Whether ESP goes in UDP even without a NAT: the connection demands it, or there is no socket for ESP in IP.
-fn forces_encapsulation(cx: &Context<'_>, connection: &Connection, path: Path) -> bool {
+pub(crate) fn forces_encapsulation(cx: &Context<'_>, connection: &Connection, path: Path) -> bool {
     let raw = cx.shared.sockets.esp.raw_path_to(path.remote().ip());
     connection.forces_encapsulation || raw.is_none()
 }
@@ -248,6 +255,8 @@ pub(crate) enum FirstAnswer {
     Accept(Box<IkeSa>),
     /// The responder answers an error and keeps no state.
     Refuse(Payload),
+    /// The answer would be longer than the request, and the initiator has not proved its address: a responder amplifies nothing.
+    AskForCookie,
 }
 
 impl FirstRequest<'_> {
@@ -261,8 +270,8 @@ impl FirstRequest<'_> {
         cx.shared.send(self.path, &answer);
     }
 
-    /// Chooses a proposal and answers the key exchange.
-    pub(crate) fn answer(&self, cx: &mut Context<'_>) -> Result<FirstAnswer, Rejected> {
+    /// Chooses a proposal and answers the key exchange. `has_cookie`: the initiator has proved its address.
+    pub(crate) fn answer(&self, cx: &mut Context<'_>, has_cookie: bool) -> Result<FirstAnswer, Rejected> {
         let payloads = Payloads(&self.message.payloads);
         let (Some(offered), Some(exchange), Some(nonce)) =
             (payloads.proposals(), payloads.key_exchange(), payloads.nonce())
@@ -277,12 +286,71 @@ impl FirstRequest<'_> {
             let group = suite.group.number().to_be_bytes().to_vec();
             return Ok(FirstAnswer::Refuse(notify(NotifyType::INVALID_KE_PAYLOAD, group)));
         }
-        let forces = forces_encapsulation(cx, connection, self.path);
+        let draft = Draft {
+            connection,
+            proposal: chosen.to_wire(&[]),
+            own_spi: cx.shared.ike_spi(),
+            nonce: cx.shared.nonce(),
+            has_cookie,
+        };
+        let placeholder = KeyExchange { method: exchange.method, data: vec![0; suite.group.responder_len()] };
+        if !has_cookie && self.message_of(cx, &draft, placeholder).len() > self.datagram.len() {
+            return Ok(FirstAnswer::AskForCookie);
+        }
         let answered = answer_exchange(suite.group, &exchange.data, &mut cx.fill());
         let (public, secret) = answered.map_err(|_| Rejected::Malformed("the key exchange"))?;
         let answer = KeyExchange { method: exchange.method, data: public };
-        let sa = self.make(cx, Parts { chosen, answer, secret, nonce: nonce.to_vec(), forces });
+        let sa = self.make(cx, Parts { suite, draft, answer, secret, nonce: nonce.to_vec() });
         Ok(FirstAnswer::Accept(Box::new(sa.ok_or(Rejected::Malformed("the proposal"))?)))
+    }
+
+    /// The answer. Payloads that the initiator can do without are left out where they would make it longer than the request.
+    fn message_of(&self, cx: &Context<'_>, draft: &Draft<'_>, exchange: KeyExchange) -> Vec<u8> {
+        let request = Payloads(&self.message.payloads);
+        let Draft { connection, proposal, own_spi, nonce, has_cookie } = draft;
+        let mut payloads = vec![
+            Payload::SecurityAssociation(vec![proposal.clone()]),
+            Payload::KeyExchange(exchange),
+            Payload::Nonce(nonce.clone()),
+        ];
+        let spis = [self.message.header.initiator_spi, *own_spi];
+        if request.notify(NotifyType::NAT_DETECTION_SOURCE_IP).is_some() {
+            let local = cx.shared.local_of(self.path);
+            let local = local.filter(|_| !forces_encapsulation(cx, connection, self.path));
+            payloads.extend(nat::notifies(spis, local, self.path.remote()));
+        }
+        let fragments = NotifyType::IKEV2_FRAGMENTATION_SUPPORTED;
+        payloads.extend(request.notify(fragments).map(|_| notify(fragments, Vec::new())));
+        let hashes = NotifyType::SIGNATURE_HASH_ALGORITHMS;
+        payloads.extend(request.notify(hashes).map(|_| notify(hashes, SignatureHashes::own().encode())));
+        payloads.extend(self.certificate_request(cx.connections));
+        let mut header = self.message.header;
+        header.responder_spi = *own_spi;
+        (header.flags.is_initiator, header.flags.is_response, header.minor_version) = (false, true, 0);
+        let mut message = Message { header, payloads, sealed: None };
+        if connection.childless != Childless::Never {
+            let shorter = message.encode();
+            message.payloads.push(notify(NotifyType::CHILDLESS_IKEV2_SUPPORTED, Vec::new()));
+            if !has_cookie && message.encode().len() > self.datagram.len() {
+                return shorter;
+            }
+        }
+        message.encode()
+    }
+
+    /// The payload that asks for certificates, of all connections that the initiator may mean.
+    fn certificate_request(&self, connections: &Connections) -> Option<Payload> {
+        let address = self.path.remote().ip();
+        let allows =
+            |connection: &&Connection| connection.is_at(address) || connection.may_come_from(address);
+        let all = connections.iter().map(|(_, connection)| connection).filter(allows);
+        let mut digests: Vec<[u8; 20]> = Vec::new();
+        for digest in all.flat_map(|connection| connection.remote_auth.requested()) {
+            if !digests.contains(digest) && digests.len() < MAX_AUTHORITIES {
+                digests.push(*digest);
+            }
+        }
+        request_certificates(&digests)
     }
 
     /// The connection and the chosen proposal. The identity is not known yet, so that connections with the address of the sender
@@ -303,20 +371,19 @@ impl FirstRequest<'_> {
         there.chain(others).find_map(choice)
     }
 
-    fn make(&self, cx: &mut Context<'_>, parts: Parts) -> Option<IkeSa> {
-        let Parts { chosen, answer, secret, nonce, forces } = parts;
-        let suite = chosen.ike_suite()?;
-        let (own_spi, peer_spi) = (cx.shared.ike_spi(), self.message.header.initiator_spi);
-        let own_nonce = cx.shared.nonce();
-        let nonces = Nonces { initiator: &nonce, responder: &own_nonce };
+    fn make(&self, cx: &mut Context<'_>, parts: Parts<'_>) -> Option<IkeSa> {
+        let Parts { suite, draft, answer, secret, nonce } = parts;
+        let (own_spi, peer_spi) = (draft.own_spi, self.message.header.initiator_spi);
+        let message = self.message_of(cx, &draft, answer);
+        let nonces = Nonces { initiator: &nonce, responder: &draft.nonce };
         let seed = first_seed(suite.prf, &nonces, &secret);
         let keys = IkeKeys::derive(&suite, &seed, &nonces, peer_spi, own_spi);
-        let proposal = chosen.to_wire(&[]);
+        let lowest = lowest(&nonces);
         let half_open = HalfOpen {
-            proposal: proposal.clone(),
+            proposal: draft.proposal,
             peer_message: self.datagram.to_vec(),
-            own_message: Vec::new(),
-            nonces: [nonce.clone(), own_nonce.clone()],
+            own_message: message.clone(),
+            nonces: [nonce, draft.nonce],
         };
         let new = NewSa {
             own_spi,
@@ -328,42 +395,35 @@ impl FirstRequest<'_> {
             channel: Some(Channel::new(suite, keys, false)?),
         };
         let mut sa = IkeSa::new(new, cx.now());
-        let local = cx.shared.local_of(self.path);
-        sa.lowest_nonce = lowest(&nonces);
+        sa.lowest_nonce = lowest;
         let request = Payloads(&self.message.payloads);
         // The hashes in a first request are made with a responder's SPI of zero.
+        let local = cx.shared.local_of(self.path);
         sa.nat = Nat::detect(request.0, [peer_spi, Spi::ZERO], local, self.path.remote());
-        sa.is_encapsulated = sa.nat.is_there() || forces;
-        let fragments = NotifyType::IKEV2_FRAGMENTATION_SUPPORTED;
-        sa.peer_takes_fragments = request.notify(fragments).is_some();
+        sa.is_encapsulated = sa.nat.is_there() || forces_encapsulation(cx, draft.connection, self.path);
+        sa.peer_takes_fragments = request.notify(NotifyType::IKEV2_FRAGMENTATION_SUPPORTED).is_some();
         sa.peer_support = PeerSupport::of(request);
-        let mut payloads = vec![
-            Payload::SecurityAssociation(vec![proposal]),
-            Payload::KeyExchange(answer),
-            Payload::Nonce(own_nonce),
-        ];
-        // The answer has NAT notifies only if the request has one, so that it is not much longer than the request.
-        if request.notify(NotifyType::NAT_DETECTION_SOURCE_IP).is_some() {
-            payloads.extend(nat::notifies(sa.spis(), local.filter(|_| !forces), self.path.remote()));
-        }
-        payloads.extend(sa.peer_takes_fragments.then(|| notify(fragments, Vec::new())));
-        let hashes = sa.peer_support.hashes.as_ref().map(|_| SignatureHashes::own().encode());
-        payloads.extend(hashes.map(|hashes| notify(NotifyType::SIGNATURE_HASH_ALGORITHMS, hashes)));
-        let header = sa.header(ExchangeType::IKE_SA_INIT, true, 0);
-        let message = Message { header, payloads, sealed: None }.encode();
-        if let Phase::HalfOpen(half_open) = &mut sa.phase {
-            half_open.own_message.clone_from(&message);
-        }
         sa.send_response(cx, self.path, vec![message]);
         Some(sa)
     }
 }
 
+/// A responder's answer before its key exchange.
+struct Draft<'a> {
+    connection: &'a Connection,
+    proposal: Proposal,
+    own_spi: Spi,
+    nonce: Vec<u8>,
+    /// Whether the initiator has proved its address.
+    has_cookie: bool,
+}
+
 /// The values that a responder makes an IKE SA of.
-struct Parts {
-    chosen: Chosen,
+struct Parts<'a> {
+    suite: IkeSuite,
+    draft: Draft<'a>,
     answer: KeyExchange,
     secret: Secret,
+    /// The initiator's nonce.
     nonce: Vec<u8>,
-    forces: bool,
 }

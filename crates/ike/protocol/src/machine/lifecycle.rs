@@ -6,13 +6,15 @@ use adit_core::{PeerId, PeerOrder, Severity};
 
 use super::endpoint::Endpoint;
 use super::params::Unique;
-use super::peer::{EndKind, Ending, Place};
+use super::peer::{EndKind, Ending, Place, Wish};
 use super::sa::{IkeSa, Phase, REPLACED_FOR};
 use super::shared::{DataEvent, Event};
 use crate::wire::Spi;
 
 /// If each end initiated an IKE SA within this time, one of the two is deleted; the nonces decide which.
 const AT_ONCE: Duration = Duration::from_secs(30);
+/// A reauthentication that failed is tried again after so many times as long as an initiation: the IKE SA that is there goes on.
+const REAUTHENTICATION_RETRIES: u32 = 12;
 /// Most IKE SAs of a peer that stay beside each other.
 const MAX_IKE_SAS: usize = 4;
 
@@ -32,6 +34,9 @@ impl Endpoint {
         state.connecting.take_if(|connecting| *connecting == spi);
         state.current_identity.clone_from(&sa.peer_identity);
         let Some(old) = state.sa.replace(spi).filter(|old| *old != spi) else { return };
+        if state.replacing == Some(old) {
+            return self.with_sa(spi, |sa, cx| sa.next_task(cx));
+        }
         let Some(before) = self.sas.get(&old) else { return };
         let unique = connection.unique;
         let is_recent = self.shared.now.saturating_since(before.made_at) < AT_ONCE;
@@ -120,6 +125,10 @@ impl Endpoint {
                 let text = format!("{}: {}", connection.name, ending.reason);
                 self.shared.report(Severity::Error, path, text);
                 self.initiation_failed(number, ending.kind);
+            } else if was_connecting && state.replacing.is_some() {
+                let text = format!("{}: it was not authenticated anew: {}", connection.name, ending.reason);
+                self.shared.report(Severity::Error, path, text);
+                self.reauthentication_failed(number);
             }
             return;
         }
@@ -143,6 +152,7 @@ impl Endpoint {
         let peer = PeerId(number as u32);
         let again = self.shared.now + connection.times.retry;
         state.current_identity = None;
+        state.replacing = None;
         state.installed.clear();
         for up in std::mem::take(&mut state.up) {
             if let Some(child) = connection.children.get(up) {
@@ -163,6 +173,49 @@ impl Endpoint {
         }
         if !self.has_ended {
             self.run(None, |cx, _| cx.order_entry(number, Place::default()));
+        }
+    }
+
+    /// Makes another IKE SA with the peer, with all children, before this one is deleted (RFC 7296 section 2.8.3).
+    pub(super) fn reauthenticate(&mut self, spi: Spi) {
+        let Some(number) = self.sas.get(&spi).and_then(|sa| sa.connection) else { return };
+        let (Some(state), Some(connection)) = (self.peers.get_mut(&number), self.connections.get(number))
+        else {
+            return;
+        };
+        if state.sa != Some(spi)
+            || state.connecting.is_some()
+            || connection.remotes.is_empty()
+            || self.has_ended
+        {
+            return;
+        }
+        state.replacing = Some(spi);
+        let now = self.shared.now;
+        state.wanted.extend(state.up.iter().map(|child| (*child, Wish { at: now, is_kept: true })));
+        self.initiate(number);
+    }
+
+    /// The children of the new IKE SA are up: the one that it replaces is deleted.
+    pub(super) fn reauthenticated(&mut self, spi: Spi) {
+        let number = self.sas.get(&spi).and_then(|sa| sa.connection);
+        let Some(state) = number.and_then(|number| self.peers.get_mut(&number)) else { return };
+        let old = state.replacing.take_if(|old| *old != spi);
+        if let Some(old) = old {
+            self.with_sa(old, |sa, cx| sa.close(cx, EndKind::Own, "it was authenticated anew"));
+        }
+    }
+
+    /// The IKE SA stays that was to be replaced. The peer is authenticated anew later.
+    fn reauthentication_failed(&mut self, number: usize) {
+        let (Some(state), Some(connection)) = (self.peers.get_mut(&number), self.connections.get(number))
+        else {
+            return;
+        };
+        let again = self.shared.now + connection.times.retry * REAUTHENTICATION_RETRIES;
+        state.wanted.retain(|child, _| !state.up.contains(child));
+        if let Some(old) = state.replacing.take() {
+            self.with_sa(old, |sa, _| sa.reauthentication_at = Some(again));
         }
     }
 

@@ -26,6 +26,8 @@ pub enum Reply {
     },
     /// The IKE SAs of the connection with that name are deleted. Nothing is brought up again by itself.
     Terminate(String),
+    /// This machine's addresses have changed: peers are told where this end is (RFC 4555).
+    AddressesChanged,
 }
 
 impl Endpoint {
@@ -60,6 +62,10 @@ impl Endpoint {
             }
             Reply::Remove(name) => known(&name, self.remove_connection(&name)),
             Reply::Initiate { connection, child } => self.bring_up(&connection, child.as_deref()),
+            Reply::AddressesChanged => {
+                self.addresses_changed(|_| true);
+                Ok(())
+            }
             Reply::Terminate(name) => {
                 let number = self.connections.number_of(&name);
                 number.into_iter().for_each(|number| self.close_peer(number, "terminated"));
@@ -112,7 +118,7 @@ impl Endpoint {
             return;
         };
         state.initiate_at = None;
-        if state.connecting.is_some() || state.sa.is_some() {
+        if state.connecting.is_some() || state.sa.is_some() && state.replacing.is_none() {
             return;
         }
         let Some(remote) = connection.remotes.get(state.remote).copied() else { return };

@@ -54,6 +54,8 @@ pub(crate) struct PeerState {
     pub(crate) current_identity: Option<Identification>,
     /// The IKE SA that this end initiates.
     pub(crate) connecting: Option<Spi>,
+    /// The IKE SA that this end replaces by one with a new authentication.
+    pub(crate) replacing: Option<Spi>,
     /// The time when this end initiates.
     pub(crate) initiate_at: Option<Instant>,
     /// The index of the address that this end initiates to.
@@ -131,7 +133,8 @@ impl PeerState {
         let Place { path, roams, shares } = place;
         let trapped = self.traps.iter().filter_map(|number| Installed::configured(connection, *number, path));
         let trapped: Vec<Installed> = trapped.collect();
-        let all: Vec<&Installed> = self.installed.values().chain(&trapped).collect();
+        let mut all: Vec<&Installed> = self.installed.values().chain(&trapped).collect();
+        all.sort_by_key(|installed| installed.number);
         if all.is_empty() {
             return None;
         }

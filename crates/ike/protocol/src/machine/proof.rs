@@ -67,6 +67,8 @@ pub(crate) struct PeerSupport {
     pub(crate) hashes: Option<SignatureHashes>,
     /// Whether the peer asks for certificates.
     pub(crate) asks: bool,
+    /// Whether the peer makes IKE SAs without a child SA (RFC 6023).
+    pub(crate) is_childless: bool,
 }
 
 impl PeerSupport {
@@ -76,6 +78,7 @@ impl PeerSupport {
         PeerSupport {
             hashes: hashes.map(|hashes| SignatureHashes::decode(&hashes.data)),
             asks: payloads.0.iter().any(|payload| matches!(payload, Payload::CertificateRequest(_))),
+            is_childless: payloads.notify(NotifyType::CHILDLESS_IKEV2_SUPPORTED).is_some(),
         }
     }
 }
@@ -136,13 +139,24 @@ impl OwnCertificate {
     }
 }
 
+/// The payload that asks for certificates of these authorities (RFC 7296 section 3.7). `None`: there are no authorities.
+pub(crate) fn request_certificates(digests: &[[u8; 20]]) -> Option<Payload> {
+    let (encoding, data) = (CertificateEncoding::X509_SIGNATURE, digests.concat());
+    (!data.is_empty()).then_some(Payload::CertificateRequest(Certificate { encoding, data }))
+}
+
 impl RemoteAuth {
-    /// The payload that asks the peer for its certificates (RFC 7296 section 3.7).
+    /// The payload that asks the peer for its certificates.
     pub(crate) fn request(&self) -> Option<Payload> {
-        let RemoteProof::Certificate(accepted) = &self.proof else { return None };
-        let data = accepted.requested.concat();
-        let encoding = CertificateEncoding::X509_SIGNATURE;
-        (!data.is_empty()).then_some(Payload::CertificateRequest(Certificate { encoding, data }))
+        request_certificates(self.requested())
+    }
+
+    /// The digests of the public keys of the authorities that this end names when it asks for certificates.
+    pub(crate) fn requested(&self) -> &[[u8; 20]] {
+        match &self.proof {
+            RemoteProof::Certificate(accepted) => &accepted.requested,
+            RemoteProof::SharedKey(_) => &[],
+        }
     }
 
     /// Judges the peer's proof of the identity in the octets.

@@ -127,6 +127,7 @@ impl IkeSa {
         sa.nat = self.nat;
         sa.is_encapsulated = self.is_encapsulated;
         sa.peer_takes_fragments = self.peer_takes_fragments;
+        sa.mobike.clone_from(&self.mobike);
         sa.peer_identity.clone_from(&self.peer_identity);
         sa.reauthentication_at = self.reauthentication_at;
         sa.lowest_nonce = lowest(&nonces);

@@ -26,8 +26,12 @@ impl Endpoint {
             return self.repeat_first(spi, path, datagram);
         }
         let request = FirstRequest { path, datagram, message };
-        self.ask_for_cookie(&request)?;
-        match self.run(None, |cx, _| request.answer(cx))? {
+        let has_cookie = self.ask_for_cookie(&request)?;
+        match self.run(None, |cx, _| request.answer(cx, has_cookie))? {
+            FirstAnswer::AskForCookie => {
+                self.send_cookie(&request)?;
+                Err(Rejected::Limited("the answer is longer than the request, a cookie was asked for"))
+            }
             FirstAnswer::Refuse(error) => {
                 self.run(None, |cx, _| request.refuse(cx, error));
                 Err(Rejected::Unexpected("a first request that was refused"))
@@ -59,23 +63,31 @@ impl Endpoint {
         })
     }
 
-    /// Asks the initiator for a cookie if there are many half-open IKE SAs and the request has no valid cookie.
-    fn ask_for_cookie(&mut self, request: &FirstRequest<'_>) -> Result<(), Rejected> {
+    /// Asks the initiator for a cookie if there are many half-open IKE SAs and the request has no valid cookie. Gives whether it has
+    /// one.
+    fn ask_for_cookie(&mut self, request: &FirstRequest<'_>) -> Result<bool, Rejected> {
         let source = request.path.remote().ip();
         let is_loaded = self.half_open.len() >= self.limits.cookies_from
             || self.half_open.entries_from(source) >= self.limits.cookies_from_source;
-        if !is_loaded {
-            return Ok(());
-        }
         let payloads = Payloads(&request.message.payloads);
-        let nonce = payloads.nonce().ok_or(Rejected::Malformed("a first request without nonce"))?;
         let (now, spi) = (self.shared.now, request.message.header.initiator_spi);
         let cookie = payloads.notify(NotifyType::COOKIE).map(|notify| notify.data.as_slice());
-        if cookie.is_some_and(|cookie| self.cookies.verify(now, request.path, spi, nonce, cookie)) {
-            return Ok(());
+        let is_valid = cookie
+            .zip(payloads.nonce())
+            .is_some_and(|(cookie, nonce)| self.cookies.verify(now, request.path, spi, nonce, cookie));
+        if is_loaded && !is_valid {
+            self.send_cookie(request)?;
+            return Err(Rejected::Limited("half-open IKE SAs, a cookie was asked for"));
         }
-        let cookie = self.cookies.make(now, request.path, spi, nonce);
+        Ok(is_valid)
+    }
+
+    fn send_cookie(&mut self, request: &FirstRequest<'_>) -> Result<(), Rejected> {
+        let nonce = Payloads(&request.message.payloads).nonce();
+        let nonce = nonce.ok_or(Rejected::Malformed("a first request without nonce"))?;
+        let spi = request.message.header.initiator_spi;
+        let cookie = self.cookies.make(self.shared.now, request.path, spi, nonce);
         self.run(None, |cx, _| request.refuse(cx, notify(NotifyType::COOKIE, cookie.to_vec())));
-        Err(Rejected::Limited("half-open IKE SAs, a cookie was asked for"))
+        Ok(())
     }
 }

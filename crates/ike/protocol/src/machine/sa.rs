@@ -3,16 +3,17 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use adit_core::{Instant, Path, Rejected, Severity};
+use adit_core::{Instant, Path, Rejected};
 
 use super::auth::{AuthRequest, HalfOpen};
 use super::child::ChildSa;
-use super::context::{Context, Effect, notify};
-use super::create_child::{ChildRequest, Wanted};
+use super::context::{Context, Effect, Payloads, notify};
+use super::create_child::ChildRequest;
 use super::init::InitRequest;
+use super::mobike::{AddressCheck, Mobike};
 use super::nat::Nat;
 use super::params::Times;
-use super::peer::{EndKind, Ending, PeerState};
+use super::peer::EndKind;
 use super::proof::PeerSupport;
 use super::rekey::IkeRekeyRequest;
 use crate::crypto::{IkeKeys, Protection};
@@ -70,10 +71,12 @@ pub(crate) enum Phase {
 pub(crate) struct Pending {
     message_id: u32,
     exchange: ExchangeType,
-    datagrams: Vec<Vec<u8>>,
-    retransmissions: u32,
-    interval: Duration,
-    due: Instant,
+    pub(crate) datagrams: Vec<Vec<u8>>,
+    pub(crate) retransmissions: u32,
+    pub(crate) interval: Duration,
+    pub(crate) due: Instant,
+    /// The path that it is sent by. `None`: that of the IKE SA.
+    pub(crate) path: Option<Path>,
     pub(crate) request: Request,
 }
 
@@ -86,6 +89,8 @@ pub(crate) enum Request {
     DeleteChild(u32),
     DeleteIke,
     Liveness,
+    AddressUpdate,
+    AddressCheck(Box<AddressCheck>),
 }
 
 pub(crate) struct IkeSa {
@@ -102,6 +107,8 @@ pub(crate) struct IkeSa {
     pub(crate) nat: Nat,
     pub(crate) is_encapsulated: bool,
     pub(crate) peer_takes_fragments: bool,
+    /// The changes of addresses (RFC 4555).
+    pub(crate) mobike: Mobike,
     /// The parts of authentication that the peer supports.
     pub(crate) peer_support: PeerSupport,
     pub(crate) children: BTreeMap<u32, ChildSa>,
@@ -153,6 +160,7 @@ impl IkeSa {
             nat: Nat::default(),
             is_encapsulated: false,
             peer_takes_fragments: false,
+            mobike: Mobike::default(),
             peer_support: PeerSupport::default(),
             children: BTreeMap::new(),
             to_delete: VecDeque::new(),
@@ -188,12 +196,32 @@ impl IkeSa {
         self.ends_at = None;
         self.request_parts.set_limit(MOST_BYTES);
         self.schedule_rekey(cx);
+        self.schedule_reauthentication(cx);
         cx.effects.push(Effect::Established { is_initial_contact });
     }
 
     pub(crate) fn schedule_rekey(&mut self, cx: &mut Context<'_>) {
         let after = self.times(cx).ike_rekey.map(|time| cx.shared.jittered(time));
         self.rekey_at = after.map(|after| cx.now() + after);
+    }
+
+    /// The initiator authenticates anew when its own time has come, or earlier if the responder demands it (RFC 4478).
+    fn schedule_reauthentication(&mut self, cx: &mut Context<'_>) {
+        let after = self.times(cx).reauthentication.filter(|_| self.is_initiator);
+        let after = after.map(|time| cx.shared.jittered(time));
+        self.reauthentication_at = after.map(|after| cx.now() + after);
+    }
+
+    /// The responder says how long its authentication of the initiator holds (RFC 4478).
+    pub(crate) fn limit_authentication(&mut self, cx: &Context<'_>, payloads: &[Payload]) {
+        let notify = Payloads(payloads).notify(NotifyType::AUTH_LIFETIME);
+        let Some(Ok(seconds)) = notify.map(|notify| <[u8; 4]>::try_from(notify.data.as_slice())) else {
+            return;
+        };
+        let lifetime = Duration::from_secs(u32::from_be_bytes(seconds).into());
+        // A tenth of the time is left for the exchanges.
+        let at = cx.now() + (lifetime - lifetime / 10);
+        self.reauthentication_at = Some(self.reauthentication_at.map_or(at, |own| own.min(at)));
     }
 
     /// The times of the connection. Those of a connection that was removed are the usual ones.
@@ -244,6 +272,7 @@ impl IkeSa {
             retransmissions: times.retransmissions,
             interval: times.retransmission,
             due: cx.now() + times.retransmission,
+            path: None,
             request,
         });
     }
@@ -347,7 +376,7 @@ impl IkeSa {
             }
         };
         if header.flags.is_response {
-            self.handle_response(cx, &payloads);
+            self.handle_response(cx, path, &payloads);
         } else {
             self.handle_request(cx, path, header.exchange, &payloads);
         }
@@ -408,7 +437,8 @@ impl IkeSa {
         }
     }
 
-    fn handle_response(&mut self, cx: &mut Context<'_>, payloads: &[Payload]) {
+    fn handle_response(&mut self, cx: &mut Context<'_>, path: Path, payloads: &[Payload]) {
+        self.mobike.probed = 0;
         match self.take_pending() {
             Some(Request::Auth(request)) => self.handle_auth_response(cx, *request, payloads),
             Some(Request::Child(request)) if matches!(self.phase, Phase::Established) => {
@@ -419,118 +449,10 @@ impl IkeSa {
                 self.remove_child(cx, spi);
                 self.lose_children(cx, EndKind::DeadPeer);
             }
+            Some(Request::AddressUpdate) => self.handle_address_update(cx, payloads),
+            Some(Request::AddressCheck(check)) => self.handle_address_check(cx, path, *check, payloads),
             Some(Request::DeleteIke) => cx.remove_as(EndKind::Own, "deleted"),
             Some(Request::Child(_) | Request::Liveness | Request::Init(_)) | None => {}
         }
-    }
-
-    /// Starts the next task that is due, if no request is pending (the window is 1, RFC 7296 section 2.3).
-    pub(crate) fn next_task(&mut self, cx: &mut Context<'_>) {
-        if self.pending.is_some() || !cx.effects.iter().all(|effect| !matches!(effect, Effect::Remove(_))) {
-            return;
-        }
-        match self.phase {
-            Phase::Closing => return self.request_delete(cx, None),
-            Phase::Established => {}
-            Phase::Connecting | Phase::HalfOpen(_) | Phase::Failed | Phase::Replaced => return,
-        }
-        while let Some(spi) = self.to_delete.pop_front() {
-            if self.children.contains_key(&spi) {
-                return self.request_delete(cx, Some(spi));
-            }
-        }
-        let now = cx.now();
-        if self.rekey_at.is_some_and(|at| at <= now) {
-            return self.request_ike_rekey(cx, None);
-        }
-        if let Some(spi) =
-            self.children.values().find(|child| child.is_rekey_due(now)).map(|child| child.own_spi)
-        {
-            return self.request_child_rekey(cx, spi);
-        }
-        if let Some(number) = self.current_state(cx).and_then(|state| state.due_child(now)) {
-            return self.request_child(cx, Wanted { number, old: None, group: None });
-        }
-        if self.liveness_due(cx).is_some_and(|at| at <= now) {
-            self.request(cx, ExchangeType::INFORMATIONAL, &[], Request::Liveness);
-        }
-    }
-
-    fn liveness_due(&self, cx: &Context<'_>) -> Option<Instant> {
-        self.connection?;
-        Some(self.heard + self.times(cx).dead_peer_detection?)
-    }
-
-    /// The state of the peer, if this IKE SA is the one that gets child SAs.
-    fn current_state<'c>(&self, cx: &'c Context<'_>) -> Option<&'c PeerState> {
-        cx.peers.get(&self.connection?).filter(|state| state.sa == Some(self.own_spi))
-    }
-
-    /// The time when [`Self::handle_timeout`] is due.
-    pub(crate) fn timeout(&self, cx: &Context<'_>) -> Option<Instant> {
-        let pending = self.pending.as_ref().map(|pending| pending.due);
-        let idle = self.pending.is_none() && matches!(self.phase, Phase::Established);
-        let rekeys = self.children.values().filter_map(ChildSa::rekey_at).chain(self.rekey_at);
-        let wanted = self.current_state(cx).and_then(|state| state.wanted.values().map(|wish| wish.at).min());
-        let tasks = rekeys.chain(self.liveness_due(cx)).chain(wanted).filter(|_| idle).min();
-        let children = self.children.values().filter_map(|child| child.ends_at);
-        pending.into_iter().chain(tasks).chain(self.ends_at).chain(children).min()
-    }
-
-    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
-        let now = cx.now();
-        if self.ends_at.is_some_and(|at| at <= now) {
-            return cx.remove("it took too long");
-        }
-        let late = self.children.values().filter(|child| child.ends_at.is_some_and(|at| at <= now));
-        let late: Vec<u32> = late.map(|child| child.own_spi).collect();
-        for spi in late {
-            self.delete_late_child(cx, spi);
-        }
-        if self.pending.as_ref().is_some_and(|pending| pending.due <= now) {
-            self.retransmit(cx);
-        }
-        self.next_task(cx);
-    }
-
-    fn retransmit(&mut self, cx: &mut Context<'_>) {
-        let (now, path) = (cx.now(), self.path);
-        let Some(pending) = &mut self.pending else { return };
-        if pending.retransmissions == 0 {
-            let reason = match &pending.request {
-                Request::Init(request) => request.no_answer(),
-                _ => "it does not answer".to_owned(),
-            };
-            return cx.remove(reason);
-        }
-        pending.retransmissions -= 1;
-        // 1.8 times as long each time, as strongSwan does (`charon.retransmit_base`).
-        pending.interval = pending.interval * 9 / 5;
-        pending.due = now + pending.interval;
-        pending.datagrams.iter().for_each(|datagram| cx.shared.send(path, datagram));
-    }
-
-    /// Deletes this IKE SA. Its child SAs are gone at once.
-    pub(crate) fn close(&mut self, cx: &mut Context<'_>, kind: EndKind, reason: &str) {
-        self.remove_children(cx);
-        if !matches!(self.phase, Phase::Established | Phase::Replaced) {
-            return cx.remove_as(kind, reason);
-        }
-        cx.effects.push(Effect::Down(Ending { kind, reason: reason.to_owned() }));
-        self.begin_delete(cx);
-    }
-
-    /// Asks the peer to delete this IKE SA, as soon as no other request is pending.
-    pub(crate) fn begin_delete(&mut self, cx: &mut Context<'_>) {
-        self.phase = Phase::Closing;
-        self.rekey_at = None;
-        self.ends_at = None;
-        self.next_task(cx);
-    }
-
-    pub(crate) fn log(&self, cx: &mut Context<'_>, severity: Severity, text: &str) {
-        let name = self.connection.and_then(|number| cx.connections.get(number)).map(|c| c.name.clone());
-        let text = format!("{}: {text}", name.as_deref().unwrap_or("a peer"));
-        cx.shared.report(severity, Some(self.path), text);
     }
 }

@@ -1,8 +1,13 @@
 //! Two endpoints in memory and virtual time.
 
 mod attacks;
+mod authority;
+mod certificates;
+mod children;
 mod connect;
+mod mobike;
 mod orders;
+mod reauthentication;
 mod rekeys;
 mod world;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use thiserror::Error;
 
-use super::connection::{Child, Childless, Connection};
+use super::connection::{Child, Connection};
 
 /// Most connections.
 pub(crate) const MAX_CONNECTIONS: usize = 1 << 16;
@@ -119,9 +119,6 @@ fn not_supported(connection: &Connection) -> Option<&'static str> {
     let parts = [
         (proposals.any(|own| own.has_additional()), "additional key exchanges (ke1_ to ke7_) are"),
         (connection.ppk.is_some(), "a PPK (RFC 8784) is"),
-        (connection.mobike, "MOBIKE (RFC 4555) is"),
-        (connection.childless == Childless::Force, "an IKE SA without a child SA (RFC 6023) is"),
-        (connection.times.reauthentication.is_some(), "reauthentication by time is"),
     ];
     parts.into_iter().find(|(is_asked, _)| *is_asked).map(|(_, part)| part)
 }

@@ -40,15 +40,34 @@ fn answer_of(world: &mut World, datagram: &Datagram) -> Vec<Vec<u8>> {
     }
 }
 
+/// Whatever a first request leaves out: without a cookie, no answer is longer than the request.
 #[test]
 fn answers_to_first_requests_are_no_longer_than_they() {
     let (mut world, first) = first_request();
-    for number in 0..20 {
-        let request = another(&first, number, [203, 0, 113, 7]);
+    let message = Message::decode(&first.bytes).unwrap();
+    let kinds = [NotifyType::NAT_DETECTION_SOURCE_IP, NotifyType::SIGNATURE_HASH_ALGORITHMS];
+    let mut answered = 0;
+    for number in 0..32 {
+        let mut shorter = message.clone();
+        shorter.payloads.retain(|payload| match payload {
+            Payload::Notify(notify) if notify.kind == kinds[0] => number & 1 == 0,
+            Payload::Notify(notify) if notify.kind == kinds[1] => number & 2 == 0,
+            Payload::Notify(_) => number & 4 == 0,
+            _ => true,
+        });
+        for payload in &mut shorter.payloads {
+            if let Payload::Nonce(nonce) = payload {
+                nonce.truncate(if number & 8 == 0 { 32 } else { 16 });
+            }
+        }
+        let request = Datagram { bytes: shorter.encode(), ..first.clone() };
+        let request = another(&request, number, [203, 0, 113, number as u8]);
         let answers = answer_of(&mut world, &request);
         assert_eq!(answers.len(), 1);
         assert!(answers[0].len() <= request.bytes.len(), "{} to {}", answers[0].len(), request.bytes.len());
+        answered += usize::from(Message::decode(&answers[0]).unwrap().payloads.len() > 1);
     }
+    assert!((1..32).contains(&answered), "{answered} of 32 are answered, and others asked for a cookie");
 }
 
 #[test]
@@ -261,14 +280,25 @@ fn a_delete_names_child_sas_of_its_ike_sa_alone() {
     assert!(world.planes[B].downs.is_empty() && world.planes[B].sessions.len() == 1);
 }
 
+/// Child SAs beyond a limit are refused, so that a peer cannot fill the memory.
 #[test]
-fn one_more_child_sa_is_refused() {
+fn child_sas_of_an_ike_sa_are_bounded() {
     let mut world = connected();
-    let esp = connection(A).children[0].esp[0].to_wire(1, &[9, 9, 9, 9]);
-    let payloads = [Payload::SecurityAssociation(vec![esp]), Payload::Nonce(vec![1; 32])];
-    let request = forged(&mut world, ExchangeType::CREATE_CHILD_SA, &payloads);
-    world.deliver(&request);
-    assert_eq!(world.planes[B].sessions.len(), 1);
+    let connection = connection(A);
+    let spi = *world.ends[B].sas.keys().next().unwrap();
+    let selector = |traffic: &crate::machine::Traffic| vec![traffic.selector(None).unwrap()];
+    for number in 0..600_u32 {
+        let esp = connection.children[0].esp[0].without_key_exchange();
+        let payloads = [
+            Payload::SecurityAssociation(vec![esp.to_wire(1, &(number + 1000).to_be_bytes())]),
+            Payload::Nonce(vec![1; 32]),
+            Payload::SelectorsInitiator(selector(&connection.children[0].local[0])),
+            Payload::SelectorsResponder(selector(&connection.children[0].remote[0])),
+        ];
+        let path = world.ends[B].sas[&spi].path;
+        world.ends[B].with_sa(spi, |sa, cx| sa.handle_create_child(cx, path, &payloads));
+    }
+    assert_eq!(world.ends[B].sas[&spi].children.len(), 512);
 }
 
 #[test]

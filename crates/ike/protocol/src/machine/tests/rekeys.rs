@@ -77,10 +77,10 @@ fn time_and_number_of_packets_rekey() {
     world.assert_settled("after many rekeys");
     let rekeys = adit_core::Protocol::peers(&world.ends[A])[0].1.rekeys;
     assert!((15..30).contains(&rekeys), "{rekeys}");
-    let session = world.planes[A].active.unwrap();
+    let session = world.planes[A].first_active().unwrap();
     world.notify(A, Notice::LimitNear { peer: PEER, session });
     world.run(seconds(2));
-    assert_ne!(world.planes[A].active, Some(session));
+    assert_ne!(world.planes[A].first_active(), Some(session));
     assert!(world.is_connected() && world.planes.iter().all(|plane| plane.downs.is_empty()));
 }
 
@@ -215,11 +215,11 @@ fn a_child_sa_is_rekeyed_with_another_group_or_none() {
     {
         let mut world = World::new(with(A, a), with(B, b));
         world.run(seconds(5));
-        let session = world.planes[A].active;
+        let session = world.planes[A].first_active();
         rekey_child(&mut world, A);
         world.run(seconds(5));
         world.assert_settled(a);
-        assert_ne!(world.planes[A].active, session);
+        assert_ne!(world.planes[A].first_active(), session);
     }
 }
 

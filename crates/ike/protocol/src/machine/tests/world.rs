@@ -9,7 +9,7 @@ use adit_core::{
     Protocol, Rejected, SessionId,
 };
 
-use crate::crypto::Secret;
+use crate::crypto::{DirectionKeys, Secret};
 use crate::machine::{
     Child, Childless, Codec, Connection, EndAction, Endpoint, FamilySockets, LocalAuth, LocalProof, Params,
     PeerIdentity, RemoteAuth, RemoteProof, Reply, SharedKey, Sockets, StartAction, Times, Traffic, Unique,
@@ -20,6 +20,8 @@ use crate::wire::{IdType, Identification};
 pub(super) const PEER: PeerId = PeerId(0);
 pub(super) const A: usize = 0;
 pub(super) const B: usize = 1;
+/// The time of the system's clock at the origin.
+pub(super) const WALL: u64 = 1_700_000_000;
 /// The outside address of a NAT in front of end A.
 const OUTSIDE: [u8; 4] = [198, 51, 100, 1];
 /// A packet that waits.
@@ -118,7 +120,7 @@ pub(super) fn params(connection: Connection) -> Params {
         sockets: Sockets { plain: family(0), marked: family(1), esp: family(2) },
         limits: crate::machine::Limits::default(),
         tunnel: None,
-        wall_at_origin: adit_core::UnixTime(1_700_000_000),
+        wall_at_origin: adit_core::UnixTime(WALL),
     }
 }
 
@@ -127,7 +129,9 @@ pub(super) fn params(connection: Connection) -> Params {
 pub(super) struct Plane {
     pub(super) peer: Option<PeerConfig>,
     pub(super) sessions: BTreeMap<SessionId, Codec>,
-    pub(super) active: Option<SessionId>,
+    /// The sessions that seal, by series.
+    pub(super) active: BTreeMap<u32, SessionId>,
+    series: BTreeMap<SessionId, u32>,
     opened: BTreeSet<SessionId>,
     /// Sessions that seal once they have opened a packet.
     waiting: BTreeSet<SessionId>,
@@ -146,7 +150,7 @@ impl Plane {
             Event::Data(DataEvent::Peer(PeerOrder::Remove(_))) => {
                 self.peer = None;
                 self.sessions.clear();
-                self.active = None;
+                self.active.clear();
             }
             Event::Data(DataEvent::Peer(PeerOrder::Move { path, .. })) => {
                 self.peer.as_mut().expect("a peer moves that is there").path = Some(path);
@@ -156,18 +160,21 @@ impl Plane {
                 if install.on_first_opened == OnFirstOpened::Activate {
                     self.waiting.insert(install.session);
                 }
+                self.series.insert(install.session, install.series);
                 let before = self.sessions.insert(install.session, install.codec);
                 assert!(before.is_none(), "an SPI is used twice");
             }
             Event::Data(DataEvent::Activate { session, .. }) => {
                 assert!(self.sessions.contains_key(&session), "a session is activated that is not there");
-                self.active = Some(session);
+                self.active.insert(self.series[&session], session);
             }
             Event::Data(DataEvent::Retire { session, .. }) => {
                 self.sessions.remove(&session);
-                if self.active == Some(session) {
-                    self.active = None;
-                    self.gaps += usize::from(!self.sessions.is_empty());
+                let series = self.series[&session];
+                if self.active.get(&series) == Some(&session) {
+                    self.active.remove(&series);
+                    let is_left = self.sessions.keys().any(|other| self.series[other] == series);
+                    self.gaps += usize::from(is_left);
                 }
             }
             Event::PeerUp { .. } => self.ups += 1,
@@ -176,6 +183,13 @@ impl Plane {
             Event::Ended(_) => self.ended = true,
             _ => {}
         }
+    }
+}
+
+impl Plane {
+    /// The session of the first child that seals.
+    pub(super) fn first_active(&self) -> Option<SessionId> {
+        self.active.get(&0).copied()
     }
 }
 
@@ -206,7 +220,15 @@ pub(super) struct World {
     pub(super) is_quiet: bool,
     /// The source port of end A behind a NAT.
     pub(super) nat: Option<u16>,
+    /// The address that end A has moved to.
+    pub(super) moved: Option<IpAddr>,
+    /// The address that end B has in place of its first one.
+    pub(super) moved_b: Option<IpAddr>,
+    /// An address to which no datagram comes.
+    pub(super) lost_address: Option<IpAddr>,
     pub(super) rejected: Vec<Rejected>,
+    /// The number of children that are to be up.
+    pub(super) children: usize,
 }
 
 impl World {
@@ -227,7 +249,11 @@ impl World {
             network: Box::new(|_, _| vec![LATENCY]),
             is_quiet: false,
             nat: None,
+            moved: None,
+            moved_b: None,
+            lost_address: None,
             rejected: Vec::new(),
+            children: 1,
         };
         [A, B].into_iter().for_each(|end| world.bind(end));
         world
@@ -265,30 +291,35 @@ impl World {
         if self.is_quiet {
             return;
         }
-        let Some(codec) = self.planes[end].active.and_then(|active| self.planes[end].sessions.get(&active))
-        else {
-            return;
-        };
-        let (other, session) = (1 - end, SessionId(u64::from(codec.outbound_spi)));
-        let seal = codec.seal.clone();
-        let plane = &mut self.planes[other];
+        let plane = &self.planes[end];
+        let active = plane.active.values().filter_map(|active| plane.sessions.get(active));
+        let sealed: Vec<_> = active.map(|codec| (codec.outbound_spi, codec.seal.clone())).collect();
+        sealed.into_iter().for_each(|(spi, seal)| self.open_first(1 - end, SessionId(u64::from(spi)), &seal));
+    }
+
+    fn open_first(&mut self, end: usize, session: SessionId, seal: &DirectionKeys) {
+        let plane = &mut self.planes[end];
         if let Some(codec) = plane.sessions.get(&session)
             && !plane.opened.contains(&session)
         {
-            assert!(codec.open == seal, "both ends have other keys");
+            assert!(codec.open == *seal, "both ends have other keys");
             plane.opened.insert(session);
             if plane.waiting.contains(&session) {
-                plane.active = Some(session);
+                plane.active.insert(plane.series[&session], session);
             }
-            self.notify(other, Notice::FirstOpened { peer: PEER, session });
+            self.notify(end, Notice::FirstOpened { peer: PEER, session });
         }
     }
 
     fn transmit(&mut self, from: usize, path: Path, bytes: Vec<u8>) {
         let Path::Udp { socket, remote } = path else { panic!("a path of UDP") };
-        let to = if remote.ip() == address(A) || remote.ip() == IpAddr::from(OUTSIDE) { A } else { B };
+        let is_of_a =
+            [address(A), IpAddr::from(OUTSIDE)].contains(&remote.ip()) || Some(remote.ip()) == self.moved;
+        let to = if is_of_a { A } else { B };
         assert_ne!(from, to);
-        let mut source = SocketAddr::new(address(from), if socket == 0 { 500 } else { 4500 });
+        let moved = if from == A { self.moved } else { self.moved_b };
+        let here = moved.unwrap_or_else(|| address(from));
+        let mut source = SocketAddr::new(here, if socket == 0 { 500 } else { 4500 });
         if let (Some(port), A) = (self.nat, from) {
             source = SocketAddr::from((OUTSIDE, port + socket as u16));
         }
@@ -297,7 +328,9 @@ impl World {
             _ => u32::from(remote.port() == 4500),
         };
         let datagram = Datagram { to, path: Path::Udp { socket, remote: source }, bytes };
-        let times = (self.network)(self.sent, &datagram);
+        let has_left =
+            self.moved.is_some() && remote.ip() == address(A) || Some(remote.ip()) == self.lost_address;
+        let times = if has_left { Vec::new() } else { (self.network)(self.sent, &datagram) };
         for after in times {
             self.sent += 1;
             self.queue.insert((self.now + after, self.sent), datagram.clone());
@@ -322,6 +355,29 @@ impl World {
     pub(super) fn command(&mut self, end: usize, command: Command) {
         self.ends[end].handle_command(self.now, command);
         self.drain(end);
+    }
+
+    /// End A has another address from now on.
+    pub(super) fn move_a(&mut self, address: IpAddr) {
+        self.moved = Some(address);
+        self.bind_to(A, address);
+    }
+
+    /// End B is at another address alone from now on.
+    pub(super) fn move_b(&mut self, new: IpAddr) {
+        (self.moved_b, self.lost_address) = (Some(new), Some(address(B)));
+        self.bind_to(B, new);
+    }
+
+    fn bind_to(&mut self, end: usize, address: IpAddr) {
+        for (socket, port) in [(0, 500), (1, 4500), (2, 0)] {
+            self.command(end, Command::SocketBound { socket, local: SocketAddr::new(address, port) });
+        }
+    }
+
+    /// Loses all datagrams that are on their way.
+    pub(super) fn forget_datagrams(&mut self) {
+        self.queue.clear();
     }
 
     pub(super) fn reply(&mut self, end: usize, reply: Reply) {
@@ -363,22 +419,24 @@ impl World {
         }
     }
 
-    /// Whether each end seals with a session that the other end opens with the same keys.
+    /// Whether each end seals with sessions of all children that the other end opens with the same keys.
     pub(super) fn is_connected(&self) -> bool {
         [A, B].into_iter().all(|end| {
             let (own, other) = (&self.planes[end], &self.planes[1 - end]);
-            let codec = own.active.and_then(|active| own.sessions.get(&active));
-            codec.is_some_and(|codec| {
-                let opened = other.sessions.get(&SessionId(u64::from(codec.outbound_spi)));
-                opened.is_some_and(|opened| opened.open == codec.seal)
-            })
+            let is_opened = |active: &SessionId| {
+                own.sessions.get(active).is_some_and(|codec| {
+                    let opened = other.sessions.get(&SessionId(u64::from(codec.outbound_spi)));
+                    opened.is_some_and(|opened| opened.open == codec.seal)
+                })
+            };
+            own.active.len() == self.children && own.active.values().all(is_opened)
         })
     }
 
-    /// Whether the ends are connected, and each has one session and one IKE SA, and no half-open ones.
+    /// Whether the ends are connected, and each has a session for each child and one IKE SA, and no half-open ones.
     pub(super) fn is_settled(&self) -> bool {
         self.is_connected()
-            && self.planes.iter().all(|plane| plane.sessions.len() == 1)
+            && self.planes.iter().all(|plane| plane.sessions.len() == self.children)
             && self.ends.iter().all(|end| end.sas.len() == 1 && end.half_open.is_empty())
     }
 

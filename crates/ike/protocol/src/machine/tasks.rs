@@ -1,0 +1,139 @@
+//! The tasks of an IKE SA: its timers, retransmissions, and the requests that it sends one after the other.
+
+use adit_core::{Instant, Severity};
+
+use super::child::ChildSa;
+use super::context::{Context, Effect};
+use super::create_child::Wanted;
+use super::peer::{EndKind, Ending, PeerState};
+use super::sa::{IkeSa, Phase, Request};
+use crate::wire::ExchangeType;
+
+impl IkeSa {
+    /// Starts the next task that is due, if no request is pending (the window is 1, RFC 7296 section 2.3).
+    pub(crate) fn next_task(&mut self, cx: &mut Context<'_>) {
+        if self.pending.is_some() || !cx.effects.iter().all(|effect| !matches!(effect, Effect::Remove(_))) {
+            return;
+        }
+        match self.phase {
+            Phase::Closing => return self.request_delete(cx, None),
+            Phase::Established => {}
+            Phase::Connecting | Phase::HalfOpen(_) | Phase::Failed | Phase::Replaced => return,
+        }
+        if self.next_address_task(cx) {
+            return;
+        }
+        while let Some(spi) = self.to_delete.pop_front() {
+            if self.children.contains_key(&spi) {
+                return self.request_delete(cx, Some(spi));
+            }
+        }
+        let now = cx.now();
+        if self.rekey_at.is_some_and(|at| at <= now) {
+            return self.request_ike_rekey(cx, None);
+        }
+        if let Some(spi) =
+            self.children.values().find(|child| child.is_rekey_due(now)).map(|child| child.own_spi)
+        {
+            return self.request_child_rekey(cx, spi);
+        }
+        if let Some(number) = self.current_state(cx).and_then(|state| state.due_child(now)) {
+            return self.request_child(cx, Wanted { number, old: None, group: None });
+        }
+        if self.current_state(cx).is_some_and(|state| state.replacing.is_some()) {
+            cx.effects.push(Effect::Reauthenticated);
+        }
+        if self.reauthentication_at.is_some_and(|at| at <= now) {
+            self.reauthentication_at = None;
+            cx.effects.push(Effect::Reauthenticate);
+        }
+        if self.liveness_due(cx).is_some_and(|at| at <= now) {
+            self.request(cx, ExchangeType::INFORMATIONAL, &[], Request::Liveness);
+        }
+    }
+
+    fn liveness_due(&self, cx: &Context<'_>) -> Option<Instant> {
+        self.connection?;
+        Some(self.heard + self.times(cx).dead_peer_detection?)
+    }
+
+    /// The state of the peer, if this IKE SA is the one that gets child SAs. While another IKE SA is made in its place, it gets none.
+    fn current_state<'c>(&self, cx: &'c Context<'_>) -> Option<&'c PeerState> {
+        let own = Some(self.own_spi);
+        cx.peers.get(&self.connection?).filter(|state| state.sa == own && state.replacing != own)
+    }
+
+    /// The time when [`Self::handle_timeout`] is due.
+    pub(crate) fn timeout(&self, cx: &Context<'_>) -> Option<Instant> {
+        let pending = self.pending.as_ref().map(|pending| pending.due);
+        let idle = self.pending.is_none() && matches!(self.phase, Phase::Established);
+        let rekeys = self.children.values().filter_map(ChildSa::rekey_at).chain(self.rekey_at);
+        let wanted = self.current_state(cx).and_then(|state| state.wanted.values().map(|wish| wish.at).min());
+        let tasks = rekeys.chain(self.liveness_due(cx)).chain(wanted).chain(self.reauthentication_at);
+        let tasks = tasks.filter(|_| idle).min();
+        let children = self.children.values().filter_map(|child| child.ends_at);
+        pending.into_iter().chain(tasks).chain(self.ends_at).chain(children).min()
+    }
+
+    pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now();
+        if self.ends_at.is_some_and(|at| at <= now) {
+            return cx.remove("it took too long");
+        }
+        let late = self.children.values().filter(|child| child.ends_at.is_some_and(|at| at <= now));
+        let late: Vec<u32> = late.map(|child| child.own_spi).collect();
+        for spi in late {
+            self.delete_late_child(cx, spi);
+        }
+        if self.pending.as_ref().is_some_and(|pending| pending.due <= now) {
+            self.retransmit(cx);
+        }
+        self.next_task(cx);
+    }
+
+    fn retransmit(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now();
+        let is_last = self.pending.as_ref().is_some_and(|pending| pending.retransmissions == 0);
+        if is_last && self.try_next_address(cx) {
+            return;
+        }
+        let Some(pending) = &mut self.pending else { return };
+        let path = pending.path.unwrap_or(self.path);
+        if pending.retransmissions == 0 {
+            let reason = match &pending.request {
+                Request::Init(request) => request.no_answer(),
+                _ => "it does not answer".to_owned(),
+            };
+            return cx.remove(reason);
+        }
+        pending.retransmissions -= 1;
+        // 1.8 times as long each time, as strongSwan does (`charon.retransmit_base`).
+        pending.interval = pending.interval * 9 / 5;
+        pending.due = now + pending.interval;
+        pending.datagrams.iter().for_each(|datagram| cx.shared.send(path, datagram));
+    }
+
+    /// Deletes this IKE SA. Its child SAs are gone at once.
+    pub(crate) fn close(&mut self, cx: &mut Context<'_>, kind: EndKind, reason: &str) {
+        self.remove_children(cx);
+        if !matches!(self.phase, Phase::Established | Phase::Replaced) {
+            return cx.remove_as(kind, reason);
+        }
+        cx.effects.push(Effect::Down(Ending { kind, reason: reason.to_owned() }));
+        self.begin_delete(cx);
+    }
+
+    /// Asks the peer to delete this IKE SA, as soon as no other request is pending.
+    pub(crate) fn begin_delete(&mut self, cx: &mut Context<'_>) {
+        self.phase = Phase::Closing;
+        self.rekey_at = None;
+        self.ends_at = None;
+        self.next_task(cx);
+    }
+
+    pub(crate) fn log(&self, cx: &mut Context<'_>, severity: Severity, text: &str) {
+        let name = self.connection.and_then(|number| cx.connections.get(number)).map(|c| c.name.clone());
+        let text = format!("{}: {text}", name.as_deref().unwrap_or("a peer"));
+        cx.shared.report(severity, Some(self.path), text);
+    }
+}

@@ -1,0 +1,243 @@
+//! Several children of a connection.
+
+use std::time::Duration;
+
+use adit_core::{Flow, IpNet, Notice, Ports};
+
+use super::world::*;
+use crate::machine::{Connection, EndAction, StartAction};
+use crate::wire::{Delete, ExchangeType, Payload, ProtocolId};
+
+/// A connection with two children, whose networks are 10.1.0.0/16 to 10.2.0.0/16 and 10.3.0.0/16 to 10.4.0.0/16.
+fn two(end: usize) -> Connection {
+    let mut connection = connection(end);
+    connection.children.push(child(end, "second", ["10.3.0.0/16", "10.4.0.0/16"]));
+    if end == A {
+        initiates(&mut connection, end);
+    }
+    connection
+}
+
+fn world(a: Connection, b: Connection) -> World {
+    let mut world = World::new(a, b);
+    world.children = 2;
+    world
+}
+
+fn connected() -> World {
+    let mut world = world(two(A), two(B));
+    world.run(seconds(5));
+    world.assert_settled("with two children");
+    world
+}
+
+/// A packet of the second child.
+fn second_flow() -> Flow {
+    let [local, remote] = ["10.3.0.1", "10.4.0.1"].map(|address| address.parse().unwrap());
+    Flow { protocol: Some(17), ports: Some(Ports { local: 1, remote: 2 }), ..Flow::between(local, remote) }
+}
+
+#[test]
+fn each_child_has_a_series_with_its_own_selectors() {
+    let world = connected();
+    for end in [A, B] {
+        let plane = &world.planes[end];
+        let numbers: Vec<u32> = plane.active.keys().copied().collect();
+        assert_eq!(numbers, [0, 1]);
+        let selectors = |series: u32| plane.sessions[&plane.active[&series]].selectors.clone();
+        let flow = if end == A {
+            second_flow()
+        } else {
+            let Flow { local, remote, .. } = second_flow();
+            Flow { local: remote, remote: local, ..second_flow() }
+        };
+        assert!(selectors(1).iter().any(|selector| selector.matches(&flow)));
+        assert!(!selectors(0).iter().any(|selector| selector.matches(&flow)));
+        let peer = plane.peer.as_ref().unwrap();
+        let routes: Vec<IpNet> = [["10.2.0.0/16", "10.4.0.0/16"], ["10.1.0.0/16", "10.3.0.0/16"]][end]
+            .map(|net| net.parse().unwrap())
+            .into();
+        assert_eq!((peer.routes.clone(), peer.selectors.len()), (routes, 2));
+    }
+    assert_eq!(world.log.len(), 6, "the second child SA has an exchange of its own");
+}
+
+#[test]
+fn children_are_rekeyed_one_by_one_and_each_collides() {
+    for millis in 0..40 {
+        let mut world = connected();
+        let before: Vec<_> = world.planes[A].sessions.keys().copied().collect();
+        world.command(A, adit_core::Command::Rekey { peer: PEER });
+        world.run(Duration::from_millis(millis));
+        world.command(B, adit_core::Command::Rekey { peer: PEER });
+        world.run(seconds(30));
+        world.assert_settled(&format!("{millis} ms later"));
+        assert!(before.iter().all(|session| !world.planes[A].sessions.contains_key(session)));
+        assert!(world.planes.iter().all(|plane| plane.downs.is_empty() && plane.gaps == 0));
+    }
+}
+
+#[test]
+fn one_childs_rekey_leaves_the_other_child_as_it_is() {
+    let mut world = connected();
+    let [first, second] = [0, 1].map(|series| world.planes[A].active[&series]);
+    world.notify(A, Notice::LimitNear { peer: PEER, session: second });
+    world.run(seconds(5));
+    world.assert_settled("after one rekey");
+    assert_eq!(world.planes[A].active[&0], first);
+    assert_ne!(world.planes[A].active[&1], second);
+}
+
+/// Deletes the child SA of a child at end B.
+fn delete(world: &mut World, series: u32) {
+    let session = world.planes[B].active[&series];
+    let sa = world.ends[B].sas.keys().next().copied().unwrap();
+    world.ends[B].with_sa(sa, |sa, cx| {
+        sa.delete_child(u32::try_from(session.0).unwrap());
+        sa.next_task(cx);
+    });
+    world.notify(B, Notice::Wanted { peer: PEER, flow: ANY_FLOW });
+    world.run(seconds(5));
+}
+
+#[test]
+fn a_child_that_the_peer_deletes_takes_its_action() {
+    for action in [EndAction::None, EndAction::Start, EndAction::Trap] {
+        let mut a = two(A);
+        a.children[1].on_close = action;
+        let mut world = world(a, two(B));
+        world.run(seconds(5));
+        let first = world.planes[A].active[&0];
+        delete(&mut world, 1);
+        assert_eq!(world.planes[A].active[&0], first, "the other child stays");
+        assert_eq!(world.planes[A].active.contains_key(&1), action == EndAction::Start, "{action:?}");
+        assert_eq!(world.planes[A].peer.as_ref().unwrap().staging, action == EndAction::Trap);
+        assert!(world.planes[A].downs.is_empty());
+    }
+}
+
+#[test]
+fn a_packet_brings_its_child_up() {
+    let mut a = two(A);
+    a.children[0].start = StartAction::None;
+    (a.children[1].start, a.children[1].on_close) = (StartAction::Trap, EndAction::None);
+    let mut world = world(a, two(B));
+    world.run(seconds(5));
+    let peer = world.planes[A].peer.clone().expect("packets wait from the start on");
+    assert!(
+        peer.staging && peer.path.is_none() && peer.selectors.iter().any(|own| own.matches(&second_flow()))
+    );
+    assert_eq!(world.log.len(), 0);
+    world.notify(A, Notice::Wanted { peer: PEER, flow: second_flow() });
+    world.run(seconds(5));
+    assert_eq!(world.planes[A].active.keys().collect::<Vec<_>>(), [&1]);
+    assert_eq!(world.log.len(), 4, "its child SA is made with the IKE SA");
+    // The peer ends it. Packets bring it up again.
+    world.command(B, adit_core::Command::Disconnect { peer: PEER });
+    world.run(seconds(20));
+    assert!(world.planes[A].sessions.is_empty() && world.planes[A].peer.as_ref().unwrap().staging);
+    world.notify(A, Notice::Wanted { peer: PEER, flow: second_flow() });
+    world.run(seconds(5));
+    assert_eq!((world.planes[A].ups, world.planes[A].active.len()), (2, 1));
+}
+
+#[test]
+fn a_packet_of_a_further_child_brings_it_up_in_the_ike_sa_that_is_there() {
+    let mut a = two(A);
+    a.children[1].start = StartAction::Trap;
+    let mut world = world(a, two(B));
+    world.run(seconds(5));
+    assert_eq!(world.planes[A].active.len(), 1);
+    let spi = world.ends[A].sas.keys().next().copied();
+    world.notify(A, Notice::Wanted { peer: PEER, flow: second_flow() });
+    world.run(seconds(5));
+    world.assert_settled("after a packet");
+    assert_eq!(world.ends[A].sas.keys().next().copied(), spi);
+}
+
+/// The peer is not there: the packet's wish ends with the attempt, and the next packet brings another attempt.
+#[test]
+fn a_trap_stays_when_the_peer_does_not_answer() {
+    let mut a = two(A);
+    a.children.remove(0);
+    a.children[0].start = StartAction::Trap;
+    let mut world = World::new(a, two(B));
+    world.network = Box::new(|_, _| vec![]);
+    world.notify(A, Notice::Wanted { peer: PEER, flow: second_flow() });
+    world.run(seconds(200));
+    assert!(world.ends[A].sas.is_empty() && world.planes[A].peer.as_ref().unwrap().staging);
+    let sent = world.log.len();
+    world.run(seconds(100));
+    assert_eq!(world.log.len(), sent, "nothing is asked for without a packet");
+    world.network = Box::new(|_, _| vec![seconds(0)]);
+    world.notify(A, Notice::Wanted { peer: PEER, flow: second_flow() });
+    world.run(seconds(5));
+    assert_eq!(world.planes[A].active.len(), 1);
+}
+
+#[test]
+fn a_child_that_the_peer_refuses_leaves_the_others() {
+    let mut b = two(B);
+    b.children.remove(1);
+    let mut world = World::new(two(A), b);
+    world.run(seconds(20));
+    world.assert_settled("with the child that both have");
+    assert!(
+        world.planes[A].reports.join("\n").contains("refuses to make a child SA: TS_UNACCEPTABLE (second)")
+    );
+    let mut b = two(B);
+    b.children.remove(0);
+    let mut world = World::new(two(A), b);
+    world.run(seconds(5));
+    assert_eq!(world.planes[A].active.keys().collect::<Vec<_>>(), [&1], "the first one is refused");
+}
+
+#[test]
+fn an_ike_rekey_keeps_all_children() {
+    let mut a = two(A);
+    a.times.ike_rekey = Some(seconds(60));
+    let mut world = world(a, two(B));
+    world.run(seconds(200));
+    world.assert_settled("after rekeys of the IKE SA");
+    assert!(world.planes.iter().all(|plane| plane.downs.is_empty() && plane.gaps == 0));
+}
+
+#[test]
+fn an_ike_sa_without_a_child_sa_is_made_where_both_allow_it() {
+    use crate::machine::Childless;
+    for (at_a, at_b, is_made) in [
+        (Childless::Force, Childless::Allow, true),
+        (Childless::Force, Childless::Never, false),
+        (Childless::Allow, Childless::Force, true),
+    ] {
+        let (mut a, mut b) = (two(A), two(B));
+        (a.childless, b.childless) = (at_a, at_b);
+        let mut world = world(a, b);
+        world.run(seconds(5));
+        assert_eq!(world.is_settled(), is_made, "{at_a:?} {at_b:?}: {}", world.state());
+        if !is_made {
+            assert!(world.planes[A].reports.join("\n").contains("RFC 6023"), "{:?}", world.planes[A].reports);
+        }
+    }
+}
+
+/// The peer deletes all child SAs in one message, among them one that is not there.
+#[test]
+fn several_child_sas_are_deleted_by_one_message() {
+    let mut a = two(A);
+    a.children.iter_mut().for_each(|child| child.on_close = EndAction::None);
+    let mut world = world(a, two(B));
+    world.run(seconds(5));
+    let mut spis: Vec<Vec<u8>> =
+        world.planes[B].sessions.keys().map(|session| session.0.to_be_bytes()[4..].to_vec()).collect();
+    spis.push(vec![1, 2, 3, 4]);
+    let sa = world.ends[B].sas.keys().next().copied().unwrap();
+    let delete = Payload::Delete(Delete { protocol: ProtocolId::ESP, spis });
+    world.ends[B].with_sa(sa, |sa, cx| {
+        sa.request(cx, ExchangeType::INFORMATIONAL, &[delete], crate::machine::sa::Request::Liveness);
+    });
+    world.notify(B, Notice::Wanted { peer: PEER, flow: ANY_FLOW });
+    world.run(seconds(5));
+    assert!(world.planes[A].sessions.is_empty());
+    assert_eq!(world.planes[A].downs, ["there is no child SA any more"]);
+}

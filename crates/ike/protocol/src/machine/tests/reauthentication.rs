@@ -1,0 +1,111 @@
+//! Reauthentication, and the fate of older IKE SAs.
+
+use super::world::*;
+use crate::machine::{Connection, Unique};
+
+fn two(end: usize) -> Connection {
+    let mut connection = connection(end);
+    connection.children.push(child(end, "second", ["10.3.0.0/16", "10.4.0.0/16"]));
+    if end == A {
+        initiates(&mut connection, end);
+    }
+    connection
+}
+
+/// Make before break: the children of the new IKE SA are up before the old one is deleted.
+#[test]
+fn an_initiator_authenticates_anew_and_no_packet_is_lost() {
+    let mut a = two(A);
+    a.times.reauthentication = Some(seconds(60));
+    let mut world = World::new(a, two(B));
+    world.children = 2;
+    world.run(seconds(5));
+    let first: Vec<_> = world.ends[A].sas.keys().copied().collect();
+    let sessions = world.planes[A].sessions.clone();
+    for step in 0..400 {
+        world.run(std::time::Duration::from_millis(500));
+        assert!(world.is_connected(), "{step}: {}", world.state());
+    }
+    world.assert_settled("after authentications");
+    assert!(first.iter().all(|spi| !world.ends[A].sas.contains_key(spi)));
+    assert!(sessions.keys().all(|session| !world.planes[A].sessions.contains_key(session)));
+    assert!(world.planes.iter().all(|plane| plane.downs.is_empty() && plane.gaps == 0 && plane.ups == 1));
+}
+
+/// RFC 4478: a responder says how long its authentication holds.
+#[test]
+fn a_responder_demands_a_new_authentication_in_time() {
+    let mut b = connection(B);
+    b.times.reauthentication = Some(seconds(100));
+    let mut world = World::new(connection(A), b);
+    world.run(seconds(5));
+    let first = world.ends[B].sas.keys().next().copied().unwrap();
+    world.run(seconds(80));
+    assert!(world.ends[B].sas.contains_key(&first));
+    world.run(seconds(10));
+    world.assert_settled("after nine tenths of the time");
+    assert!(!world.ends[B].sas.contains_key(&first));
+    assert!(world.planes.iter().all(|plane| plane.downs.is_empty()));
+}
+
+#[test]
+fn an_authentication_that_fails_leaves_the_ike_sa_and_is_tried_again() {
+    let mut a = connection(A);
+    a.times.reauthentication = Some(seconds(60));
+    let mut b = connection(B);
+    b.unique = Unique::Keep;
+    let mut world = World::new(a, b);
+    world.run(seconds(200));
+    assert!(world.is_connected(), "after refused authentications: {}", world.state());
+    assert!(world.planes[A].reports.join("\n").contains("it was not authenticated anew"));
+    assert!(world.planes[B].reports.join("\n").contains("has an IKE SA with a peer"));
+    assert!(world.planes.iter().all(|plane| plane.downs.is_empty() && plane.ups == 1));
+}
+
+#[test]
+fn older_ike_sas_stay_or_go_as_the_connection_says() {
+    for (unique, ike_sas) in [(Unique::Never, 2), (Unique::No, 1), (Unique::Replace, 1), (Unique::Keep, 1)] {
+        let mut b = connection(B);
+        b.unique = unique;
+        let mut world = World::new(connection(A), b);
+        world.run(seconds(5));
+        // The initiator has lost its state, and says so.
+        world.restart(A, params(connection(A)), 9);
+        world.run(seconds(5));
+        assert!(world.is_connected(), "{unique:?}: {}", world.state());
+        assert_eq!(world.ends[B].sas.len(), ike_sas, "{unique:?}");
+    }
+}
+
+/// However often a peer authenticates, its IKE SAs are bounded.
+#[test]
+fn ike_sas_of_a_peer_are_bounded() {
+    let mut b = connection(B);
+    b.unique = Unique::Never;
+    let mut world = World::new(connection(A), b);
+    for seed in 0..10 {
+        world.restart(A, params(connection(A)), 20 + seed);
+        world.run(seconds(3));
+    }
+    // Those that were closed wait for the answer to their deletion.
+    let established = world.ends[B].sas.values();
+    let established = established.filter(|sa| matches!(sa.phase, crate::machine::sa::Phase::Established));
+    assert_eq!(established.count(), 4);
+}
+
+/// Two peers of one connection cannot throw each other out.
+#[test]
+fn a_second_identity_is_refused_while_the_first_is_there() {
+    let mut b = connection(B);
+    b.remote_auth.identity = crate::machine::PeerIdentity::Any;
+    let mut world = World::new(connection(A), b);
+    world.run(seconds(5));
+    let sessions: Vec<_> = world.planes[B].sessions.keys().copied().collect();
+    let mut other = connection(A);
+    other.local_auth.identity = identity("c.example");
+    world.nat = Some(20_000);
+    world.restart(A, params(other), 9);
+    world.run(seconds(5));
+    assert!(world.planes[B].sessions.keys().copied().eq(sessions));
+    assert_eq!(world.planes[A].ups, 0);
+}
