@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use adit_core::configuration::{Disposition, Fingerprint, Kind, Problem};
+use adit_core::escaped;
 
 use crate::documents::Folder;
 use crate::grammar::{Key, Merged};
@@ -43,6 +44,8 @@ impl<'a> Reader<'a> {
 
     /// Adds a problem. One of a section to which several refer is added once.
     pub(super) fn add(&mut self, problem: Problem) {
+        let text = escaped(&problem.text).replace('\t', "\\t");
+        let problem = Problem { text, ..problem };
         if !self.problems.contains(&problem) {
             self.problems.push(problem);
         }

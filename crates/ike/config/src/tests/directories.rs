@@ -134,3 +134,10 @@ fn a_file_without_a_certificate_is_left_out_with_a_warning() {
     let warnings: Vec<String> = parsed.warnings.iter().map(ToString::to_string).collect();
     assert!(warnings.len() == 1 && warnings[0].contains("note.txt"), "{warnings:?}");
 }
+
+#[test]
+fn a_configuration_whose_lines_have_moved_is_equal() {
+    let text = "connections { a { local { certs = moon.pem\n} mobike = no\n} }\nauthorities { x { cacert = b.pem\n} }";
+    assert_eq!(config(text), config(&format!("# a comment\n\n{text}")));
+    assert_ne!(config(text), config(&text.replace("no", "yes")));
+}

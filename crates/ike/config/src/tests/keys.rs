@@ -310,6 +310,7 @@ fn wrong_values_are_errors_with_their_line() {
         ("unique = always", "`always` is not never, no, keep or replace"),
         ("remote_addrs = 192.0.2.1, 192.0.2.300", "`192.0.2.300` is not an address, a network"),
         ("proposals = aes256-sha256-modp1024", "`modp1024` is not supported"),
+        ("proposals = \"aes\u{1b}256\"", "`aes\\u{1b}256` is not supported"),
         ("proposals = aes256gcm16", "has no PRF, such as prfsha256"),
         ("vips = any", "`any` is not an address"),
         ("pools = none", "`pools`: there is no section `none` in `pools`"),
