@@ -90,8 +90,8 @@ pub(crate) const CONNECTION: &[Row<ConnectionDraft>] = &[
         |text| one_of(text, &[("reply", ()), ("request", ()), ("both", ()), ("never", ())]),
         LISTS_DECIDE,
     ),
-    used("ppk_id", "IDENTITY", |draft, value| {
-        set(&mut draft.connection.ppk_id, identity::identity(value.text).map(Some))
+    used("ppk_id", "IDENTITY|PATTERN", |draft, value| {
+        set(&mut draft.connection.ppk_id, identity::pattern(value.text).map(Some))
     }),
     used("ppk_required", "yes|no", |draft, value| {
         set(&mut draft.connection.ppk_required, boolean(value.text))

@@ -4,7 +4,7 @@ use std::time::Duration;
 use adit_core::IpNet;
 use adit_ike::suite::Algorithms;
 
-use super::{Child, Identity, LocalRound, Places, RemoteRound};
+use super::{Child, IdentityPattern, LocalRound, Places, RemoteRound};
 
 /// A subsection of `connections`: the configuration of IKE SAs with a peer, or with peers of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +44,9 @@ pub struct Connection {
     pub send_certreq: bool,
     /// `send_cert`: when our certificate is sent.
     pub send_cert: SendCertificate,
-    /// `ppk_id`: the identity of the post-quantum pre-shared key (RFC 8784).
-    pub ppk_id: Option<Identity>,
+    /// `ppk_id`: the identity of the post-quantum pre-shared key (RFC 8784) that this end proposes, or the identities of those that it
+    /// takes.
+    pub ppk_id: Option<IdentityPattern>,
     /// `ppk_required`: no IKE SA comes up without a post-quantum pre-shared key.
     pub ppk_required: bool,
     /// `keyingtries`: the sequences of retransmissions of a first message before the start is given up. `None` (0): no limit.

@@ -120,7 +120,10 @@ pub(super) fn check(reader: &mut Reader<'_>, config: &Config) {
     for connection in &config.connections {
         for pool in connection.pools.iter().filter(|name| config.pool(name).is_none()) {
             let place = connection.places.of("pools");
-            let text = format!("`pools`: there is no section `{}` in `pools`", shown(pool));
+            let text = format!(
+                "`pools`: there is no section `{}` in `pools`, and adit takes no addresses from elsewhere",
+                shown(pool)
+            );
             reader.problem(place, text);
         }
         let local = connection.local.iter().map(|round| &round.auth);
