@@ -253,6 +253,18 @@ fn a_wrong_push_is_only_doubted() {
     );
 }
 
+/// As an editor of Windows saves it, with and without a mark of byte order.
+#[test]
+fn a_file_in_utf_16_is_named() {
+    let utf_16 = |mark: &str| -> Vec<u8> {
+        format!("{mark}client\ndev tun\n").encode_utf16().flat_map(u16::to_le_bytes).collect()
+    };
+    for mark in ["", "\u{feff}"] {
+        let failure = parse("f", &utf_16(mark), &nothing).unwrap_err();
+        assert_eq!(failure.to_string(), "f: this file is in UTF-16; save it as UTF-8");
+    }
+}
+
 #[test]
 fn text_that_is_none() {
     let lines: [&[u8]; 3] = [
