@@ -25,7 +25,7 @@ mod workers;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process;
+use std::{fs, process};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -403,6 +403,25 @@ fn bind_free(address: &str) -> UdpSocket {
         })
     };
     (0..2000).find_map(try_once).expect("the address is free")
+}
+
+/// This process has no UDP socket there. A process that another test is just starting may still hold a copy of one.
+fn assert_closed(address: &str) {
+    let local: SocketAddr = address.parse().unwrap();
+    let IpAddr::V4(ip) = local.ip() else { panic!("{address} is no IPv4 address") };
+    // proc_net(5): the second column is the local address in hexadecimal, the bytes of IP in the machine's order; the tenth is the inode.
+    let local = format!("{:08X}:{:04X}", u32::from_ne_bytes(ip.octets()), local.port());
+    let table = fs::read_to_string("/proc/thread-self/net/udp").unwrap();
+    let inodes = table.lines().filter_map(|line| {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        (columns.get(1) == Some(&local.as_str())).then(|| format!("socket:[{}]", columns[9]))
+    });
+    let inodes: Vec<String> = inodes.collect();
+    let own = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let held = own.filter_map(|entry| fs::read_link(entry.path()).ok()?.into_os_string().into_string().ok());
+    let held: Vec<String> = held.filter(|name| inodes.contains(name)).collect();
+    assert!(held.is_empty(), "{address} is still bound: {held:?}");
+    drop(bind_free(address));
 }
 
 /// The device goes at once, unless a process that another test is just starting still holds a copy of its
