@@ -5,6 +5,7 @@ mod codec;
 mod demultiplexers;
 mod device;
 mod endpoints;
+mod helpers;
 mod not_up;
 mod port_share;
 mod preambles;
