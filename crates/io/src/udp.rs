@@ -70,6 +70,21 @@ struct Sharing {
     v4: bool,
 }
 
+/// Has the datagrams of a fresh socket cut into fragments, or not.
+fn set_fragmentation(socket: &Socket, v6: bool, fragmentation: Fragmentation) -> io::Result<()> {
+    let (v4_value, v6_value) = match fragmentation {
+        Fragmentation::System => return Ok(()),
+        Fragmentation::Allowed => (libc::IP_PMTUDISC_DONT, libc::IPV6_PMTUDISC_DONT),
+        Fragmentation::ByPath => (libc::IP_PMTUDISC_WANT, libc::IPV6_PMTUDISC_WANT),
+        Fragmentation::Forbidden => (libc::IP_PMTUDISC_DO, libc::IPV6_PMTUDISC_DO),
+    };
+    if v6 {
+        adit_sys::set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, v6_value)?;
+    }
+    // IPv6 sockets send IPv4 datagrams, too: those to mapped addresses.
+    adit_sys::set_option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, v4_value)
+}
+
 /// Datagrams to send to one address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagrams<'a> {
@@ -162,11 +177,7 @@ impl UdpSocket {
     fn bind_one(address: SocketAddr, options: &UdpOptions, sharing: Sharing) -> io::Result<UdpSocket> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         mark::route(&socket, options.routing)?;
-        if options.routing.fragmentation == Fragmentation::Allowed {
-            // Of an IPv6 socket it is about IPv4 datagrams, too: those to mapped addresses.
-            let never = libc::IP_PMTUDISC_DONT;
-            adit_sys::set_option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, never)?;
-        }
+        set_fragmentation(&socket, address.is_ipv6(), options.routing.fragmentation)?;
         socket.set_reuse_port(sharing.address)?;
         socket.set_nonblocking(true)?;
         if address.is_ipv6() {

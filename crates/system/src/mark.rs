@@ -28,18 +28,23 @@ pub struct SocketRouting {
     pub fragmentation: Fragmentation,
 }
 
-/// Whether routers may cut IPv4 datagrams into fragments (IP_MTU_DISCOVER, ip(7)). IPv6 routers never do (RFC 8200 §5).
+/// Whether datagrams may be cut into fragments (IP_MTU_DISCOVER and IPV6_MTU_DISCOVER, ip(7) and ipv6(7)). IPv6 routers never do it
+/// (RFC 8200 §5), but the sender may.
 ///
-/// Batches of datagrams (UDP_SEGMENT) may be cut in any case: Linux sets DF on what fits the path's MTU, and takes a batch for one
-/// long datagram (`__ip_make_skb` in net/ipv4/ip_output.c).
+/// Batches of IPv4 datagrams (UDP_SEGMENT) may be cut in any case but [`Fragmentation::Forbidden`]: Linux sets DF on what fits the
+/// path's MTU, and takes a batch for one long datagram (`__ip_make_skb` in net/ipv4/ip_output.c).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fragmentation {
     /// As the system has it (`net.ipv4.ip_no_pmtu_disc`): by default a single datagram has DF, and ICMP says which size fits
     /// (RFC 1191). Where ICMP messages get lost, so do long datagrams.
     #[default]
     System,
-    /// Routers cut what does not fit.
+    /// Routers cut what does not fit: no datagram has DF.
     Allowed,
+    /// What fits the MTU that the system knows of the path has DF. The system cuts what does not.
+    ByPath,
+    /// Each datagram has DF. The system refuses what is longer than the MTU that it knows of the path.
+    Forbidden,
 }
 
 /// Marks what this socket sends from now on.

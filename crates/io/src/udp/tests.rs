@@ -297,11 +297,17 @@ fn dont_fragment(tun: &Tun, count: usize) -> Vec<bool> {
 
 /// A path that carries less, and on which ICMP gets lost, carries single datagrams and batches alike.
 #[test]
-fn routers_may_cut_single_datagrams_as_they_may_batches() {
+fn routers_may_cut_single_datagrams_as_they_may_batches_unless_it_is_forbidden() {
     in_fresh_network(|| {
         let (tun, _routing) = narrow_link(1500);
         let to: SocketAddr = "10.5.0.2:9".parse().unwrap();
-        for (fragmentation, single) in [(Fragmentation::System, true), (Fragmentation::Allowed, false)] {
+        let cases = [
+            (Fragmentation::System, true, false),
+            (Fragmentation::Allowed, false, false),
+            (Fragmentation::ByPath, true, false),
+            (Fragmentation::Forbidden, true, true),
+        ];
+        for (fragmentation, single, batch) in cases {
             let routing = SocketRouting { fragmentation, ..SocketRouting::default() };
             for bound in ["0.0.0.0:0", "[::]:0"] {
                 let options = UdpOptions { routing, ..options(true) };
@@ -309,7 +315,33 @@ fn routers_may_cut_single_datagrams_as_they_may_batches() {
                 socket.send(&[7; 1000], 1000, to).unwrap();
                 assert_eq!(dont_fragment(&tun, 1), [single], "{fragmentation:?}, {bound}");
                 socket.send(&[7; 4000], 1000, to).unwrap();
-                assert_eq!(dont_fragment(&tun, 4), [false; 4], "{fragmentation:?}, a batch, {bound}");
+                assert_eq!(dont_fragment(&tun, 4), [batch; 4], "{fragmentation:?}, a batch, {bound}");
+            }
+        }
+    });
+}
+
+#[test]
+fn the_system_cuts_long_datagrams_unless_it_is_forbidden() {
+    in_fresh_network(|| {
+        let (_tun, mut routing) = narrow_link(1500);
+        let addresses = ["10.5.0.1/24", "fd00:5::1/64"].map(|address| address.parse().unwrap()).to_vec();
+        let settings = TunnelSettings { addresses, mtu: 1500, ..TunnelSettings::default() };
+        assert_eq!(routing.apply(&settings), []);
+        let cases = [Fragmentation::System, Fragmentation::Allowed, Fragmentation::ByPath, Fragmentation::Forbidden];
+        for fragmentation in cases {
+            let is_forbidden = fragmentation == Fragmentation::Forbidden;
+            let routing = SocketRouting { fragmentation, ..SocketRouting::default() };
+            for (bound, to) in [
+                ("0.0.0.0:0", "10.5.0.2:9"),
+                ("[::]:0", "[::ffff:10.5.0.2]:9"),
+                ("[::]:0", "[fd00:5::2]:9"),
+            ] {
+                let options = UdpOptions { routing, ..options(true) };
+                let socket = UdpSocket::bind(bound.parse().unwrap(), &options).unwrap();
+                let sent = socket.send(&[7; 2000], 2000, to.parse().unwrap());
+                let refused = sent.err().and_then(|error| error.raw_os_error());
+                assert_eq!(refused, is_forbidden.then_some(libc::EMSGSIZE), "{fragmentation:?}, {to}");
             }
         }
     });

@@ -49,6 +49,7 @@ const SAMPLES: &[Sample] = &[
     ("mark", "", "mark 7", NextStart),
     ("bind-dev", "", "bind-dev eth0", NextStart),
     ("passtos", "", "passtos", NextStart),
+    ("mtu-disc", "", "mtu-disc no", NextStart),
     ("tcp-nodelay", "", "tcp-nodelay", Never),
     ("socket-flags", "", "socket-flags TCP_NODELAY", Never),
     ("sndbuf", "", "sndbuf 100000", NextStart),

@@ -101,6 +101,7 @@ pub(super) const OF_ALL: &[Fixed] = &[
     fixed(&["mark"], SOCKETS, |new, old| keep(&mut new.socket.mark, &old.socket.mark)),
     fixed(&["bind-dev"], SOCKETS, |new, old| keep(&mut new.socket.device, &old.socket.device)),
     fixed(&["passtos"], SOCKETS, |new, old| keep(&mut new.socket.passtos, &old.socket.passtos)),
+    fixed(&["mtu-disc"], SOCKETS, |new, old| keep(&mut new.socket.mtu_disc, &old.socket.mtu_disc)),
     fixed(&["multihome"], SOCKETS, |new, old| keep(&mut new.socket.multihome, &old.socket.multihome)),
     fixed(&["user"], PROCESS, |new, old| keep(&mut new.process.user, &old.process.user)),
     fixed(&["group"], PROCESS, |new, old| keep(&mut new.process.group, &old.process.group)),

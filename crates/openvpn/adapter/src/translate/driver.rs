@@ -11,8 +11,8 @@ use adit_io::{
     TunConfig,
 };
 use adit_openvpn_config as file;
-use adit_openvpn_config::{ClientConfig, Config};
-use adit_system::SocketRouting;
+use adit_openvpn_config::{ClientConfig, Config, MtuDiscovery};
+use adit_system::{Fragmentation, SocketRouting};
 
 use crate::proxies;
 
@@ -49,7 +49,7 @@ pub(crate) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
         socket_routing: SocketRouting {
             mark: config.socket.mark,
             device: config.socket.device,
-            ..SocketRouting::default()
+            fragmentation: fragmentation(config.socket.mtu_disc),
         },
         // One peer is served by one worker.
         max_connections: max_connections(&config.role),
@@ -60,6 +60,16 @@ pub(crate) fn driver_config(config: &Config, offloads: OffloadSwitches, workers:
         execution: execution(config),
         demultiplexers: BTreeMap::new(),
         streams: StreamOptions::default(),
+    }
+}
+
+/// `mtu-disc`, as OpenVPN's `set_mtu_discover_type` (mtu.c) sets it.
+fn fragmentation(mtu_disc: Option<MtuDiscovery>) -> Fragmentation {
+    match mtu_disc {
+        None => Fragmentation::System,
+        Some(MtuDiscovery::No) => Fragmentation::Allowed,
+        Some(MtuDiscovery::Maybe) => Fragmentation::ByPath,
+        Some(MtuDiscovery::Yes) => Fragmentation::Forbidden,
     }
 }
 
@@ -161,15 +171,30 @@ fn family(family: file::Family) -> Family {
 mod tests {
     use super::*;
 
-    /// Where a pulling client with these lines binds.
-    fn bound(lines: &str) -> Option<SocketAddr> {
+    /// A pulling client with these lines.
+    fn config(lines: &str) -> Config {
         let text = format!("client\ndev tun\nremote vpn.example\nca ca.crt\nauth-user-pass\n{lines}\n");
         let certificate = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         let parsed = adit_openvpn_config::parse("test.ovpn", text.as_bytes(), &|_| Ok(certificate.to_vec()));
-        let file::Role::Client(client) = parsed.expect("a configuration").config.role else {
-            panic!("not a client")
-        };
+        parsed.expect("a configuration").config
+    }
+
+    /// Where it binds.
+    fn bound(lines: &str) -> Option<SocketAddr> {
+        let file::Role::Client(client) = config(lines).role else { panic!("not a client") };
         remotes(&client)[0].bind
+    }
+
+    #[test]
+    fn datagrams_are_cut_as_the_file_says() {
+        let fragmentation = |lines: &str| {
+            let offloads = OffloadSwitches::default();
+            driver_config(&config(lines), offloads, 1).socket_routing.fragmentation
+        };
+        assert_eq!(fragmentation(""), Fragmentation::System);
+        assert_eq!(fragmentation("mtu-disc no"), Fragmentation::Allowed);
+        assert_eq!(fragmentation("mtu-disc maybe"), Fragmentation::ByPath);
+        assert_eq!(fragmentation("mtu-disc yes"), Fragmentation::Forbidden);
     }
 
     #[test]

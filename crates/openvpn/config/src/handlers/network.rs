@@ -7,7 +7,7 @@ use adit_core::Transport;
 use crate::directives::args::Args;
 use crate::directives::{Effect, done, done_but};
 use crate::draft::{Draft, LocalDraft, RemoteDraft};
-use crate::model::Family;
+use crate::model::{Family, MtuDiscovery};
 
 type Done = Result<Effect, String>;
 
@@ -246,6 +246,14 @@ pub(crate) fn passtos(draft: &mut Draft, _: &Args<'_>) -> Done {
         "the DSCP of each packet, IPv6 too, is that of the datagram around it, and the ECN field is 0; a TCP connection \
          keeps its own",
     )
+}
+
+pub(crate) fn mtu_disc(draft: &mut Draft, args: &Args<'_>) -> Done {
+    let mode = args.get(0)?;
+    let known = MtuDiscovery::ALL.iter().find(|(_, name)| *name == mode);
+    let (mode, _) = known.ok_or_else(|| args.bad(mode, "`no`, `maybe` or `yes`"))?;
+    draft.socket.mtu_disc = Some(*mode);
+    done_but("for datagrams of both families; the system finds the packet size of a TCP connection by itself")
 }
 
 pub(crate) fn route_table(draft: &mut Draft, args: &Args<'_>) -> Done {

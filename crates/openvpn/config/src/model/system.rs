@@ -42,10 +42,29 @@ pub struct SocketOptions {
     pub device: Option<DeviceName>,
     /// Datagrams have the DSCP of the packets inside (`passtos`).
     pub passtos: bool,
+    /// Whether datagrams may be cut into fragments, if given (`mtu-disc`).
+    pub mtu_disc: Option<MtuDiscovery>,
     /// Largest control datagram with its outer headers, 154 to 2048 bytes (`max-packet-size`; default 1250).
     pub control_size: Option<u16>,
     /// Send TCP records at once (`tcp-nodelay`, `socket-flags TCP_NODELAY`).
     pub tcp_nodelay: bool,
+}
+
+/// `mtu-disc`: how the system heeds the MTU of the path of datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MtuDiscovery {
+    /// Datagrams never have DF (`no`).
+    No,
+    /// Datagrams that fit the MTU that the system knows of the path have DF; it cuts the others (`maybe`).
+    Maybe,
+    /// Datagrams always have DF (`yes`).
+    Yes,
+}
+
+impl MtuDiscovery {
+    /// All, with their names in files.
+    pub(crate) const ALL: [(MtuDiscovery, &'static str); 3] =
+        [(MtuDiscovery::No, "no"), (MtuDiscovery::Maybe, "maybe"), (MtuDiscovery::Yes, "yes")];
 }
 
 /// The process.

@@ -38,6 +38,9 @@ pub(crate) fn print_socket(out: &mut Out, socket: &SocketOptions) {
     if let Some(device) = socket.device {
         out.one("bind-dev", device);
     }
+    if let Some((_, mode)) = MtuDiscovery::ALL.iter().find(|(mode, _)| Some(*mode) == socket.mtu_disc) {
+        out.one("mtu-disc", mode);
+    }
     if socket.passtos {
         out.flag("passtos");
     }

@@ -54,6 +54,7 @@ fn values_of_both_sides() {
             ),
             ("bind-dev", "`bind-dev` takes DEVICE"),
             ("route-table 0", "from 1 to 4294967295"),
+            ("mtu-disc always", "`mtu-disc`: found `always`; write `no`, `maybe` or `yes`"),
             ("route-table main", "found `main`"),
             ("mssfix 100", "at least 576"),
             ("mssfix 1400 x", "`mtu` or `fixed`"),

@@ -500,6 +500,17 @@ fn sizes_of_control_datagrams_hold_for_packets_too() {
 }
 
 #[test]
+fn path_mtu_discovery_is_as_the_file_says_also_in_a_block() {
+    let mode = |text: &str| client(text).0.socket.mtu_disc;
+    assert_eq!(mode(""), None);
+    let modes = [("no", MtuDiscovery::No), ("maybe", MtuDiscovery::Maybe), ("yes", MtuDiscovery::Yes)];
+    for (word, expected) in modes {
+        assert_eq!(mode(&format!("mtu-disc {word}")), Some(expected));
+    }
+    assert_eq!(mode("<connection>\nremote b\nmtu-disc no\n</connection>"), Some(MtuDiscovery::No));
+}
+
+#[test]
 fn a_lost_connection_is_an_end_if_the_file_says_so() {
     let report = good("client\nremote a\nremote-cert-tls server\nremap-usr1 SIGHUP").report;
     assert!(report.iter().any(|line| line.reason.contains("send it SIGHUP")), "{report:?}");

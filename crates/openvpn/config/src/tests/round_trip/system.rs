@@ -13,12 +13,15 @@ use crate::model::*;
 
 pub(crate) fn socket() -> impl Strategy<Value = SocketOptions> {
     let flags = any::<[bool; 4]>();
-    let control_size = option::of(154..=2048u16);
+    let mtu_disc = option::of(proptest::sample::select(MtuDiscovery::ALL.map(|(mode, _)| mode).to_vec()));
+    let sizes = (option::of(154..=2048u16), mtu_disc);
     let routing = (option::of(1..=u32::MAX), option::of("[a-z][a-z0-9.-]{0,14}"));
     let buffers = (option::of(1..1_000_000u32), option::of(1..1_000_000u32));
-    (buffers, flags, control_size, routing).prop_map(
-        |((sndbuf, rcvbuf), [float, multihome, tcp_nodelay, passtos], control_size, (mark, device))| {
+    (buffers, flags, sizes, routing).prop_map(
+        |((sndbuf, rcvbuf), flags, (control_size, mtu_disc), (mark, device))| {
+            let [float, multihome, tcp_nodelay, passtos] = flags;
             SocketOptions {
+                mtu_disc,
                 mark,
                 device: device.map(|name| name.parse().unwrap()),
                 passtos,
