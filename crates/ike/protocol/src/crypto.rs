@@ -17,7 +17,7 @@ mod signature;
 #[cfg(test)]
 mod tests;
 
-pub use auth::{SignedOctets, shared_key_proof};
+pub use auth::{SignedOctets, intermediate_octets, shared_key_proof};
 pub use exchange::{ExchangeError, KeyShare, answer_exchange};
 pub use keys::{ChildKeys, DirectionKeys, IkeKeys, Nonces, first_seed, rekey_seed};
 pub use prf::{Secret, prf, prf_plus};

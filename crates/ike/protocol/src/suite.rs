@@ -211,6 +211,14 @@ impl Algorithms {
         self.all.iter().any(|algorithm| ADDITIONAL.contains(&algorithm.kind) && algorithm.id != NONE)
     }
 
+    /// The proposal without additional key exchanges.
+    #[must_use]
+    pub fn without_additional(&self) -> Self {
+        let all =
+            self.all.iter().filter(|algorithm| !ADDITIONAL.contains(&algorithm.kind)).copied().collect();
+        Algorithms { protocol: self.protocol, all }
+    }
+
     /// The proposal without key exchanges, for the child SA that is made with the IKE SA (RFC 7296 section 1.2).
     #[must_use]
     pub fn without_key_exchange(&self) -> Self {

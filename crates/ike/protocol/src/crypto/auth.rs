@@ -3,7 +3,9 @@
 use adit_core::Digest;
 
 use super::prf::{Secret, prf};
-use crate::wire::Identification;
+use crate::wire::{
+    Header, Identification, PayloadType, begin_sealed, set_message_length, set_payload_length,
+};
 
 /// The text that is hashed with the pre-shared key (RFC 7296 section 2.15).
 const KEY_PAD: &[u8; 17] = b"Key Pad for IKEv2";
@@ -19,6 +21,8 @@ pub struct SignedOctets<'a> {
     pub proof_key: &'a [u8],
     /// The identity of the end that proves.
     pub identity: &'a Identification,
+    /// The octets of `IKE_INTERMEDIATE` exchanges (RFC 9242 section 3.3.2); empty without such exchanges.
+    pub intermediate: &'a [u8],
 }
 
 impl SignedOctets<'_> {
@@ -31,12 +35,28 @@ impl SignedOctets<'_> {
 
     /// The bytes that a signature covers; `digest` is the PRF's.
     pub fn to_bytes(&self, digest: Digest) -> Vec<u8> {
-        [self.message, self.peer_nonce, &self.hashed_identity(digest)].concat()
+        [self.message, self.peer_nonce, &self.hashed_identity(digest), self.intermediate].concat()
     }
 }
 
 /// The content of an AUTH payload with a pre-shared key.
 pub fn shared_key_proof(digest: Digest, shared_key: &[u8], octets: &SignedOctets<'_>) -> Secret {
     let key = prf(digest, shared_key, &[KEY_PAD]);
-    prf(digest, &key, &[octets.message, octets.peer_nonce, &octets.hashed_identity(digest)])
+    prf(
+        digest,
+        &key,
+        &[octets.message, octets.peer_nonce, &octets.hashed_identity(digest), octets.intermediate],
+    )
+}
+
+/// The octets of a message of `IKE_INTERMEDIATE` that both proofs cover: its header and its payloads, as if they were neither
+/// encrypted nor cut into fragments (RFC 9242 section 3.3.2).
+pub fn intermediate_octets(header: &Header, first: PayloadType, plain: &[u8]) -> Vec<u8> {
+    let mut octets = Vec::new();
+    header.encode(PayloadType::ENCRYPTED, &mut octets);
+    let start = begin_sealed(first, None, &mut octets);
+    octets.extend_from_slice(plain);
+    set_payload_length(&mut octets, start);
+    set_message_length(&mut octets);
+    octets
 }

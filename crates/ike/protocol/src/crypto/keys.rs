@@ -119,6 +119,25 @@ impl IkeKeys {
     }
 }
 
+impl IkeKeys {
+    /// The keys with a PPK in those that further keys and proofs are made of (RFC 8784 section 3).
+    #[must_use]
+    pub fn with_ppk(&self, digest: Digest, ppk: &[u8]) -> Self {
+        let mix = |key: &Secret| {
+            let Some(mixed) = prf_plus(digest, ppk, &[key], digest.output_len()) else {
+                unreachable!("one output of the PRF")
+            };
+            mixed
+        };
+        IkeKeys {
+            derivation: mix(&self.derivation),
+            initiator_proof: mix(&self.initiator_proof),
+            responder_proof: mix(&self.responder_proof),
+            ..self.clone()
+        }
+    }
+}
+
 /// The keys of a child SA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildKeys {

@@ -244,7 +244,13 @@ mod tests {
     /// Calls with the octets over that message.
     fn with_octets<T>(message: &[u8], act: impl FnOnce(&SignedOctets<'_>) -> T) -> T {
         let identity = identity();
-        act(&SignedOctets { message, peer_nonce: &[7; 32], proof_key: &[9; 32], identity: &identity })
+        act(&SignedOctets {
+            message,
+            peer_nonce: &[7; 32],
+            proof_key: &[9; 32],
+            identity: &identity,
+            intermediate: &[],
+        })
     }
 
     fn prove(by: &Identity, peer: Option<&SignatureHashes>) -> Result<Authentication, ProofError> {

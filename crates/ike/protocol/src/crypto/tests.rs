@@ -117,6 +117,7 @@ fn the_proof_of_a_pre_shared_key_is_that_of_the_vector() {
         peer_nonce: &inputs.responder,
         proof_key: &keys.initiator_proof,
         identity: &identity,
+        intermediate: &[],
     };
     let proof = shared_key_proof(Digest::Sha256, b"secret", &octets);
     assert_eq!(*proof, hex("93a15741c26b1cb1251e8731dc4599dc059c40b6c04c6871efe00bed908940ea"));

@@ -8,9 +8,10 @@ use super::context::{Context, Effect, Payloads, notify};
 use super::init::offers;
 use super::params::{Childless, Connection, PeerIdentity, RemoteProof, Unique};
 use super::peer::{EndKind, Ending};
+use super::ppk::{ppk_for, ppk_identity};
 use super::proof::{Claim, PeerSupport, identity_text};
 use super::sa::{IkeSa, Phase, Request};
-use crate::crypto::{Nonces, Secret, SignedOctets};
+use crate::crypto::{IkeKeys, Nonces, Secret, SignedOctets};
 use crate::suite::{Preference, choose};
 use crate::wire::{AuthMethod, ExchangeType, Identification, NotifyType, Payload, Proposal};
 
@@ -19,6 +20,8 @@ pub(crate) struct AuthRequest {
     peer_message: Vec<u8>,
     nonces: [Vec<u8>; 2],
     child: Option<OfferedChild>,
+    /// The keys with the PPK that this end has.
+    mixed: Option<IkeKeys>,
 }
 
 /// The child SA that `IKE_AUTH` offers.
@@ -37,6 +40,15 @@ pub(crate) struct HalfOpen {
     pub(crate) nonces: [Vec<u8>; 2],
 }
 
+/// An initiator that has proved its identity.
+struct Judged<'c> {
+    number: usize,
+    connection: &'c Connection,
+    identity: Identification,
+    /// The keys with the PPK, if both ends use it.
+    mixed: Option<IkeKeys>,
+}
+
 /// The first messages and nonces of an exchange, as the initiator has them.
 pub(crate) struct FirstMessages {
     pub(crate) own: Vec<u8>,
@@ -52,12 +64,23 @@ impl IkeSa {
         let (Some(connection), Some(channel)) = (cx.connections.get(number), &self.channel) else { return };
         let FirstMessages { own, peer, nonces } = first;
         let local = &connection.local_auth;
-        let octets = SignedOctets {
+        let ppk = match ppk_for(connection, &self.peer_support) {
+            Ok(ppk) => ppk,
+            Err(reason) => return cx.remove(reason),
+        };
+        let mixed = ppk.map(|ppk| channel.keys.with_ppk(channel.suite.prf, &ppk.key.0));
+        let intermediate = self.transcript.octets();
+        let without_ppk = SignedOctets {
             message: &own,
             peer_nonce: &nonces[1],
             proof_key: &channel.keys.initiator_proof,
             identity: &local.identity,
+            intermediate: &intermediate,
         };
+        let proof_key = mixed.as_ref().map_or(without_ppk.proof_key, |mixed| &mixed.initiator_proof);
+        let octets = SignedOctets { proof_key, ..without_ppk };
+        let optional = ppk.filter(|ppk| !ppk.is_required);
+        let second = optional.map(|_| local.proof.prove(channel.suite.prf, &without_ppk, &self.peer_support));
         let proven = match local.proof.prove(channel.suite.prf, &octets, &self.peer_support) {
             Ok(proven) => proven,
             Err(error) => return cx.remove(format!("this end cannot prove its identity: {error}")),
@@ -71,6 +94,10 @@ impl IkeSa {
         payloads.extend(connection.remote_auth.identity.exact().cloned().map(Payload::IdResponder));
         payloads.push(Payload::Authentication(proven.proof));
         payloads.extend(connection.mobike.then(|| notify(NotifyType::MOBIKE_SUPPORTED, Vec::new())));
+        payloads.extend(ppk.map(ppk_identity));
+        if let Some(Ok(second)) = second {
+            payloads.push(notify(NotifyType::NO_PPK_AUTH, second.proof.data));
+        }
         let child = match connection.childless {
             Childless::Force if !self.peer_support.is_childless => {
                 return cx.remove("it does not make an IKE SA without a child SA (RFC 6023)");
@@ -78,7 +105,7 @@ impl IkeSa {
             Childless::Force => None,
             Childless::Allow | Childless::Never => self.offer_child(cx, connection, &mut payloads),
         };
-        let request = AuthRequest { peer_message: peer, nonces, child };
+        let request = AuthRequest { peer_message: peer, nonces, child, mixed };
         self.request(cx, ExchangeType::IKE_AUTH, &payloads, Request::Auth(Box::new(request)));
     }
 
@@ -121,17 +148,24 @@ impl IkeSa {
         let Some(identity) = claim.responder.or_else(|| remote.identity.exact()) else {
             return cx.remove("it says no identity");
         };
+        let mixed = request.mixed.filter(|_| errors.notify(NotifyType::PPK_IDENTITY).is_some());
+        if mixed.is_none() && connection.ppk.as_ref().is_some_and(|ppk| ppk.is_required) {
+            return self.give_up(cx, "it does not use the PPK, which is required".to_owned());
+        }
+        let keys = mixed.as_ref().unwrap_or(&channel.keys);
         let octets = SignedOctets {
             message: &request.peer_message,
             peer_nonce: &request.nonces[0],
-            proof_key: &channel.keys.responder_proof,
+            proof_key: &keys.responder_proof,
             identity,
+            intermediate: &self.transcript.octets(),
         };
         if let Err(reason) = remote.verify(channel.suite.prf, &claim, &octets, cx.shared.wall()) {
             let found = identity_text(identity);
             return self.give_up(cx, format!("its proof or its identity ({found}) is wrong: {reason}"));
         }
         self.peer_identity = Some(identity.clone());
+        self.mix(mixed);
         self.mobike.is_initiator = true;
         self.mobike.agree(connection.mobike, errors);
         self.establish(cx, false);
@@ -174,10 +208,12 @@ impl IkeSa {
         let claim = Claim::of(payloads);
         let is_initial_contact = Payloads(payloads).notify(NotifyType::INITIAL_CONTACT).is_some();
         let judged = self.judge_initiator(cx, &half_open, &claim, is_initial_contact);
-        let (number, connection, identity) = match judged {
+        let Judged { number, connection, identity, mixed } = match judged {
             Ok(judged) => judged,
             Err(reason) => return self.refuse_initiator(cx, path, &claim, &reason),
         };
+        let uses_ppk = mixed.is_some();
+        self.mix(mixed);
         self.connection = Some(number);
         self.peer_identity = Some(identity);
         let mut answer = match self.prove_responder(connection, &half_open, claim.asks) {
@@ -189,6 +225,7 @@ impl IkeSa {
             }
         };
         self.mobike.agree(connection.mobike, Payloads(payloads));
+        answer.extend(uses_ppk.then(|| notify(NotifyType::PPK_IDENTITY, Vec::new())));
         answer.extend(self.mobike.is_supported.then(|| notify(NotifyType::MOBIKE_SUPPORTED, Vec::new())));
         answer.extend(connection.times.reauthentication.map(|time| {
             let seconds = u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
@@ -225,7 +262,7 @@ impl IkeSa {
         half_open: &HalfOpen,
         claim: &Claim<'_>,
         is_initial_contact: bool,
-    ) -> Result<(usize, &'c Connection, Identification), String> {
+    ) -> Result<Judged<'c>, String> {
         let channel = self.channel.as_ref().ok_or("there are no keys")?;
         let found = self.find_connection(cx.connections, claim, &half_open.proposal);
         let nobody = Identification { kind: crate::wire::IdType::NULL, data: Vec::new() };
@@ -235,20 +272,34 @@ impl IkeSa {
             peer_nonce: &half_open.nonces[1],
             proof_key: &channel.keys.initiator_proof,
             identity,
+            intermediate: &self.transcript.octets(),
         };
         let Some((number, connection)) = found else {
             // An unknown identity takes as long as a wrong key.
             claim.is_proven_by_key(channel.suite.prf, &[], &octets);
             return Err("there is no connection with these identities and this IKE proposal".to_owned());
         };
-        connection.remote_auth.verify(channel.suite.prf, claim, &octets, cx.shared.wall())?;
+        let prf = channel.suite.prf;
+        let wall = cx.shared.wall();
+        let mixed = claim.ppk(connection)?.map(|ppk| channel.keys.with_ppk(prf, &ppk.key.0));
+        match &mixed {
+            Some(mixed) => {
+                let octets = SignedOctets { proof_key: &mixed.initiator_proof, ..octets };
+                connection.remote_auth.verify(prf, claim, &octets, wall)?;
+            }
+            None => {
+                let second = claim.proof_without_ppk();
+                let claim = Claim { proof: second.as_ref().or(claim.proof), ..claim.clone() };
+                connection.remote_auth.verify(prf, &claim, &octets, wall)?;
+            }
+        }
         let current = cx.peers.get(&number).and_then(|state| state.current_identity.as_ref());
         if current.is_some_and(|current| {
             connection.unique == Unique::Keep && !is_initial_contact || current != identity
         }) {
             return Err(format!("the connection {} has an IKE SA with a peer", connection.name));
         }
-        Ok((number, connection, identity.clone()))
+        Ok(Judged { number, connection, identity: identity.clone(), mixed })
     }
 
     fn refuse_initiator(&mut self, cx: &mut Context<'_>, path: Path, claim: &Claim<'_>, reason: &str) {
@@ -273,6 +324,7 @@ impl IkeSa {
             peer_nonce: &half_open.nonces[0],
             proof_key: &channel.keys.responder_proof,
             identity: &local.identity,
+            intermediate: &self.transcript.octets(),
         };
         let support = PeerSupport { asks: is_asked, ..self.peer_support.clone() };
         let proven = local.proof.prove(channel.suite.prf, &octets, &support)?;

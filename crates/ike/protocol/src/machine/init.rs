@@ -11,7 +11,9 @@ use super::proof::{PeerSupport, request_certificates};
 use super::sa::{Channel, IkeSa, NewSa, Phase, Request};
 use crate::crypto::{IkeKeys, KeyShare, Nonces, Secret, SignatureHashes, answer_exchange, first_seed};
 use crate::suite::{Algorithms, Chosen, Group, IkeSuite, Preference, accept, choose};
-use crate::wire::{ExchangeType, Header, KeyExchange, Message, NotifyType, Payload, Proposal, Spi};
+use crate::wire::{
+    ExchangeType, Header, KeyExchange, Message, NotifyType, Payload, Proposal, Spi, TransformType,
+};
 
 /// The port of the sockets with a marker (RFC 7296 section 2.23).
 pub(crate) const MARKED_PORT: u16 = 4500;
@@ -94,7 +96,12 @@ impl IkeSa {
         // The notify of RFC 6023 is the responder's. In the request it leaves room for it in an answer that is not longer.
         let childless = (connection.childless != Childless::Never)
             .then(|| notify(NotifyType::CHILDLESS_IKEV2_SUPPORTED, Vec::new()));
-        let payloads = payloads.chain(nat).chain(fragments).chain([hashes]).chain(childless).collect();
+        let additional = connection.ike.iter().any(|own| own.has_additional());
+        let intermediate =
+            additional.then(|| notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED, Vec::new()));
+        let ppk = connection.ppk.as_ref().map(|_| notify(NotifyType::USE_PPK, Vec::new()));
+        let others = fragments.into_iter().chain([hashes]).chain(childless).chain(intermediate).chain(ppk);
+        let payloads = payloads.chain(nat).chain(others).collect();
         let header = self.header(ExchangeType::IKE_SA_INIT, false, 0);
         request.message = Message { header, payloads, sealed: None }.encode();
         let datagrams = vec![request.message.clone()];
@@ -128,7 +135,8 @@ impl IkeSa {
                 self.lowest_nonce = lowest(&Nonces { initiator: &request.nonce, responder: &nr });
                 self.peer_support = PeerSupport::of(payloads);
                 let nonces = [request.nonce, nr];
-                self.send_auth(cx, FirstMessages { own: request.message, peer: datagram.to_vec(), nonces });
+                let first = FirstMessages { own: request.message, peer: datagram.to_vec(), nonces };
+                self.go_on(cx, first, 0);
                 Ok(())
             }
             Err(rejected) => {
@@ -236,6 +244,12 @@ pub(crate) fn forces_encapsulation(cx: &Context<'_>, connection: &Connection, pa
     connection.forces_encapsulation || raw.is_none()
 }
 
+/// Whether a chosen proposal has additional key exchanges.
+fn has_additional(proposal: &Proposal) -> bool {
+    let first = TransformType::ADDITIONAL_KEY_EXCHANGE_1;
+    proposal.transforms.iter().any(|transform| transform.kind >= first && transform.id != 0)
+}
+
 /// The method that an `INVALID_KE_PAYLOAD` asks for.
 pub(crate) fn wanted_group(data: &[u8]) -> Option<Group> {
     let number: [u8; 2] = data.try_into().ok()?;
@@ -282,6 +296,10 @@ impl FirstRequest<'_> {
             return Ok(FirstAnswer::Refuse(notify(NotifyType::NO_PROPOSAL_CHOSEN, Vec::new())));
         };
         let suite = chosen.ike_suite().ok_or(Rejected::Malformed("the proposal"))?;
+        let knows_intermediate = payloads.notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED).is_some();
+        if !suite.additional.is_empty() && !knows_intermediate {
+            return Ok(FirstAnswer::Refuse(notify(NotifyType::NO_PROPOSAL_CHOSEN, Vec::new())));
+        }
         if suite.group.number() != exchange.method {
             let group = suite.group.number().to_be_bytes().to_vec();
             return Ok(FirstAnswer::Refuse(notify(NotifyType::INVALID_KE_PAYLOAD, group)));
@@ -323,6 +341,11 @@ impl FirstRequest<'_> {
         payloads.extend(request.notify(fragments).map(|_| notify(fragments, Vec::new())));
         let hashes = NotifyType::SIGNATURE_HASH_ALGORITHMS;
         payloads.extend(request.notify(hashes).map(|_| notify(hashes, SignatureHashes::own().encode())));
+        if has_additional(proposal) {
+            payloads.push(notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED, Vec::new()));
+        }
+        let ppk = request.notify(NotifyType::USE_PPK).filter(|_| self.may_use_ppk(cx.connections));
+        payloads.extend(ppk.map(|_| notify(NotifyType::USE_PPK, Vec::new())));
         payloads.extend(self.certificate_request(cx.connections));
         let mut header = self.message.header;
         header.responder_spi = *own_spi;
@@ -336,6 +359,13 @@ impl FirstRequest<'_> {
             }
         }
         message.encode()
+    }
+
+    /// Whether one of the connections that the initiator may mean has a PPK.
+    fn may_use_ppk(&self, connections: &Connections) -> bool {
+        let address = self.path.remote().ip();
+        let mut all = connections.iter().map(|(_, connection)| connection);
+        all.any(|it| it.ppk.is_some() && (it.is_at(address) || it.may_come_from(address)))
     }
 
     /// The payload that asks for certificates, of all connections that the initiator may mean.

@@ -209,9 +209,9 @@ impl IkeSa {
         let configured =
             connection.into_iter().flat_map(|connection| &connection.remotes).map(|remote| remote.ip());
         let current = self.path.remote().ip();
-        let others =
+        let mut others =
             configured.chain(self.mobike.peer_addresses.iter().copied()).filter(|other| *other != current);
-        let Some(next) = others.skip(self.mobike.probed).next() else { return false };
+        let Some(next) = others.nth(self.mobike.probed) else { return false };
         let path = cx.shared.sockets.marked.path_to(SocketAddr::new(next, MARKED_PORT));
         self.mobike.probed += 1;
         self.mobike.update_is_due = true;

@@ -20,15 +20,19 @@ use crate::wire::{
 };
 
 /// The identities, the certificates and the proof of a message.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Claim<'a> {
     pub(crate) initiator: Option<&'a Identification>,
     pub(crate) responder: Option<&'a Identification>,
     pub(crate) proof: Option<&'a Authentication>,
     /// The certificates in X.509; that of the identity is the first.
-    certificates: Vec<CertificateDer<'a>>,
+    pub(crate) certificates: Vec<CertificateDer<'a>>,
     /// Whether the message asks for certificates.
     pub(crate) asks: bool,
+    /// The name of the initiator's PPK (RFC 8784), with its kind in front.
+    pub(crate) ppk_identity: Option<&'a [u8]>,
+    /// The proof for a responder that does not have the PPK.
+    pub(crate) no_ppk_proof: Option<&'a [u8]>,
 }
 
 impl<'a> Claim<'a> {
@@ -45,6 +49,12 @@ impl<'a> Claim<'a> {
                     claim.certificates.push(CertificateDer::from(certificate.data.as_slice()));
                 }
                 Payload::CertificateRequest(_) => claim.asks = true,
+                Payload::Notify(notify) if notify.kind == NotifyType::PPK_IDENTITY => {
+                    claim.ppk_identity = Some(&notify.data);
+                }
+                Payload::Notify(notify) if notify.kind == NotifyType::NO_PPK_AUTH => {
+                    claim.no_ppk_proof = Some(&notify.data);
+                }
                 _ => {}
             }
         }
@@ -69,6 +79,10 @@ pub(crate) struct PeerSupport {
     pub(crate) asks: bool,
     /// Whether the peer makes IKE SAs without a child SA (RFC 6023).
     pub(crate) is_childless: bool,
+    /// Whether the peer has a PPK (RFC 8784).
+    pub(crate) uses_ppk: bool,
+    /// Whether the peer knows `IKE_INTERMEDIATE` (RFC 9242).
+    pub(crate) knows_intermediate: bool,
 }
 
 impl PeerSupport {
@@ -79,6 +93,8 @@ impl PeerSupport {
             hashes: hashes.map(|hashes| SignatureHashes::decode(&hashes.data)),
             asks: payloads.0.iter().any(|payload| matches!(payload, Payload::CertificateRequest(_))),
             is_childless: payloads.notify(NotifyType::CHILDLESS_IKEV2_SUPPORTED).is_some(),
+            uses_ppk: payloads.notify(NotifyType::USE_PPK).is_some(),
+            knows_intermediate: payloads.notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED).is_some(),
         }
     }
 }

@@ -5,10 +5,11 @@ use adit_core::Severity;
 use super::context::{Context, Effect, Payloads, notify};
 use super::create_child::answer_group;
 use super::init::{lowest, offers, wanted_group};
+use super::params::Connection;
 use super::peer::EndKind;
 use super::sa::{Channel, IkeSa, NewSa, Phase, REPLACED_FOR, Request};
 use crate::crypto::{IkeKeys, KeyShare, Nonces, Secret, rekey_seed};
-use crate::suite::{Chosen, Group, Preference, accept, choose};
+use crate::suite::{Algorithms, Chosen, Group, Preference, accept, choose};
 use crate::wire::{ExchangeType, KeyExchange, NotifyType, Payload, Spi};
 
 /// A rekey of an IKE SA that waits for its response.
@@ -36,6 +37,12 @@ struct Successor<'a> {
     nonces: Nonces<'a>,
 }
 
+/// The proposals for a rekey. Additional key exchanges are in the first IKE SA alone: the keys of its successors are derived from
+/// its `SK_d`.
+fn own_proposals(connection: &Connection) -> Vec<Algorithms> {
+    connection.ike.iter().map(Algorithms::without_additional).collect()
+}
+
 impl IkeSa {
     pub(crate) fn request_ike_rekey(&mut self, cx: &mut Context<'_>, wanted: Option<Group>) {
         self.rekey_at = None;
@@ -46,7 +53,7 @@ impl IkeSa {
         let Ok(share) = KeyShare::new(group, &mut cx.fill()) else { return };
         let (own_spi, nonce) = (cx.shared.ike_spi(), cx.shared.nonce());
         let payloads = [
-            Payload::SecurityAssociation(offers(&connection.ike, &own_spi.0)),
+            Payload::SecurityAssociation(offers(&own_proposals(connection), &own_spi.0)),
             Payload::Nonce(nonce.clone()),
             Payload::KeyExchange(KeyExchange { method: group.number(), data: share.public().to_vec() }),
         ];
@@ -72,7 +79,7 @@ impl IkeSa {
             return Err(notify(NotifyType::INVALID_SYNTAX, Vec::new()));
         };
         let refused = || notify(NotifyType::NO_PROPOSAL_CHOSEN, Vec::new());
-        let chosen = choose(&connection.ike, offered, Preference::Own).ok_or_else(refused)?;
+        let chosen = choose(&own_proposals(connection), offered, Preference::Own).ok_or_else(refused)?;
         let suite = chosen.ike_suite().ok_or_else(refused)?;
         let answered = answer_group(Some(suite.group), found.key_exchange(), &mut cx.fill())?;
         let (exchange, secret) = answered.ok_or_else(refused)?;
@@ -183,8 +190,8 @@ impl IkeSa {
         else {
             return Err("the answer lacks SA, nonce or KE");
         };
-        let chosen =
-            accept(&connection.ike, answer).map_err(|_| "the answer chooses what was not offered")?;
+        let chosen = accept(&own_proposals(connection), answer)
+            .map_err(|_| "the answer chooses what was not offered")?;
         let suite = chosen.ike_suite().ok_or("the answer lacks an algorithm")?;
         let group = request.share.group();
         if suite.group != group || exchange.method != group.number() {

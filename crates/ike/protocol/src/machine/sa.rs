@@ -10,6 +10,7 @@ use super::child::ChildSa;
 use super::context::{Context, Effect, Payloads, notify};
 use super::create_child::ChildRequest;
 use super::init::InitRequest;
+use super::intermediate::{IntermediateRequest, Transcript};
 use super::mobike::{AddressCheck, Mobike};
 use super::nat::Nat;
 use super::params::Times;
@@ -27,6 +28,8 @@ use crate::wire::{
 /// Most bytes of a message in fragments from a peer that has authenticated; the next constant is for other peers.
 const MOST_BYTES: usize = 65_536;
 const MOST_BYTES_HALF_OPEN: usize = 16_384;
+/// The longest datagram in bytes to a peer that has not authenticated: as much as each link of IPv6 takes.
+const USUAL_DATAGRAM: usize = 1280;
 /// The time for which an IKE SA or a child SA that the peer replaced waits for the peer's DELETE. It is longer than peers
 /// retransmit the request that replaces the SA (strongSwan: 165 s).
 pub(crate) const REPLACED_FOR: Duration = Duration::from_secs(180);
@@ -83,6 +86,7 @@ pub(crate) struct Pending {
 /// The purpose of a request, with the values that its response needs.
 pub(crate) enum Request {
     Init(Box<InitRequest>),
+    Intermediate(Box<IntermediateRequest>),
     Auth(Box<AuthRequest>),
     Child(Box<ChildRequest>),
     IkeRekey(Box<IkeRekeyRequest>),
@@ -107,6 +111,10 @@ pub(crate) struct IkeSa {
     pub(crate) nat: Nat,
     pub(crate) is_encapsulated: bool,
     pub(crate) peer_takes_fragments: bool,
+    /// The messages of additional key exchanges.
+    pub(crate) transcript: Transcript,
+    /// The keys of the request that was answered last, if an additional key exchange has changed the keys since.
+    pub(crate) previous_open: Option<Protection>,
     /// The changes of addresses (RFC 4555).
     pub(crate) mobike: Mobike,
     /// The parts of authentication that the peer supports.
@@ -160,6 +168,8 @@ impl IkeSa {
             nat: Nat::default(),
             is_encapsulated: false,
             peer_takes_fragments: false,
+            transcript: Transcript::default(),
+            previous_open: None,
             mobike: Mobike::default(),
             peer_support: PeerSupport::default(),
             children: BTreeMap::new(),
@@ -232,7 +242,7 @@ impl IkeSa {
 
     fn seal(&mut self, cx: &mut Context<'_>, header: &Header, payloads: &[Payload]) -> Option<Vec<Vec<u8>>> {
         let connection = self.connection.and_then(|number| cx.connections.get(number));
-        let longest = connection.and_then(|connection| connection.longest_datagram);
+        let longest = connection.map_or(Some(USUAL_DATAGRAM), |connection| connection.longest_datagram);
         let channel = self.channel.as_mut()?;
         let mut plain = zeroize::Zeroizing::new(Vec::new());
         let first = encode_chain(payloads, &mut plain);
@@ -326,12 +336,27 @@ impl IkeSa {
                 return Err(Rejected::Unexpected("a request after authentication failed"));
             }
             // CVE-2026-78135 of strongSwan, CVE-2014-2338: nothing else before authentication.
-            Phase::HalfOpen(_) if header.exchange != ExchangeType::IKE_AUTH => {
+            Phase::HalfOpen(_) if !is_again && header.exchange != self.awaited_exchange() => {
                 return Err(Rejected::Unexpected("a request before authentication"));
             }
             _ => {}
         }
         if header.message_id == self.expected || is_again { Ok(()) } else { Err(Rejected::Replayed) }
+    }
+
+    /// The exchange that a responder waits for before authentication.
+    fn awaited_exchange(&self) -> ExchangeType {
+        if self.awaited_group().is_some() { ExchangeType::IKE_INTERMEDIATE } else { ExchangeType::IKE_AUTH }
+    }
+
+    /// The number of the next request of this end.
+    pub(crate) const fn next_request(&self) -> u32 {
+        self.next_request
+    }
+
+    /// The number of the next request of the peer.
+    pub(crate) const fn expected(&self) -> u32 {
+        self.expected
     }
 
     /// Whether a datagram is the first request of this IKE SA once more.
@@ -354,11 +379,11 @@ impl IkeSa {
         }
         self.check_number(header)?;
         let channel = self.channel.as_ref().ok_or(Rejected::Unexpected("there are no keys"))?;
-        let plain = channel
-            .open
-            .open(datagram, sealed)
-            .map_err(|_| Rejected::Unauthentic("the encrypted payload"))?;
-        if !header.flags.is_response && header.message_id != self.expected {
+        let is_again = !header.flags.is_response && header.message_id != self.expected;
+        let open = self.previous_open.as_ref().filter(|_| is_again).unwrap_or(&channel.open);
+        let plain =
+            open.open(datagram, sealed).map_err(|_| Rejected::Unauthentic("the encrypted payload"))?;
+        if is_again {
             // RFC 7383 section 2.6.1: once for all fragments.
             if sealed.fragment.is_none_or(|fragment| fragment.number == 1) {
                 self.respond_again(cx, path);
@@ -375,6 +400,7 @@ impl IkeSa {
                 return Err(Rejected::Malformed("the payloads in the encrypted payload"));
             }
         };
+        self.note_received(header, joined.first, &joined.plain);
         if header.flags.is_response {
             self.handle_response(cx, path, &payloads);
         } else {
@@ -428,7 +454,11 @@ impl IkeSa {
         payloads: &[Payload],
     ) {
         match exchange {
+            ExchangeType::IKE_INTERMEDIATE if matches!(self.phase, Phase::HalfOpen(_)) => {
+                self.answer_intermediate(cx, path, payloads)
+            }
             ExchangeType::IKE_AUTH if matches!(self.phase, Phase::HalfOpen(_)) => {
+                self.previous_open = None;
                 self.handle_auth_request(cx, path, payloads)
             }
             ExchangeType::CREATE_CHILD_SA => self.handle_create_child(cx, path, payloads),
@@ -440,6 +470,7 @@ impl IkeSa {
     fn handle_response(&mut self, cx: &mut Context<'_>, path: Path, payloads: &[Payload]) {
         self.mobike.probed = 0;
         match self.take_pending() {
+            Some(Request::Intermediate(request)) => self.handle_intermediate_response(cx, *request, payloads),
             Some(Request::Auth(request)) => self.handle_auth_response(cx, *request, payloads),
             Some(Request::Child(request)) if matches!(self.phase, Phase::Established) => {
                 self.handle_child_response(cx, *request, payloads)

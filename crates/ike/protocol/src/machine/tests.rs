@@ -7,6 +7,7 @@ mod children;
 mod connect;
 mod mobike;
 mod orders;
+mod quantum;
 mod reauthentication;
 mod rekeys;
 mod world;

@@ -408,11 +408,18 @@ fn parameters_that_cannot_work_are_refused() {
     let name = || "b.example".to_owned();
     assert_eq!(refused(|_| ()), None);
     assert_eq!(refused(|params| params.connections[0].ike.clear()), Some(BadParams::NoProposals(name())));
-    let additional = refused(|params| {
-        params.connections[0].ike = ike_proposals("aes256gcm16-sha256-x25519-ke1_mlkem768").unwrap();
+    let refused_part = |change| match refused(change) {
+        Some(BadParams::NotSupported { part, .. }) => part,
+        other => panic!("{other:?}"),
+    };
+    let additional = refused_part(|params| {
+        params.connections[0].children[0].esp = esp_proposals("aes256gcm16-x25519-ke1_mlkem768").unwrap();
     });
-    let part = "additional key exchanges (ke1_ to ke7_) are";
-    assert_eq!(additional, Some(BadParams::NotSupported { connection: name(), part }));
+    assert_eq!(additional, "additional key exchanges (ke1_ to ke7_) of child SAs are");
+    let long = refused_part(|params| {
+        params.connections[0].ike = ike_proposals("aes256gcm16-sha256-mlkem1024").unwrap();
+    });
+    assert!(long.starts_with("mlkem1024 in place of ke1_mlkem1024"));
     let twice = refused(|params| params.connections.push(connection(A)));
     assert_eq!(twice, Some(BadParams::Name(name())));
 }
