@@ -4,6 +4,7 @@
 mod tests;
 
 use adit_host::adapter::Adapters;
+use adit_setup::Protocols;
 
 /// The adapters, in the order in which they are asked whether a file is theirs. OpenVPN's files have no mark, so that it is the last.
 pub(crate) const ALL: &Adapters = &[
@@ -13,8 +14,49 @@ pub(crate) const ALL: &Adapters = &[
     &adit_openvpn_adapter::OpenVpn,
 ];
 
+/// The protocols of a server that `adit init` makes.
+pub(crate) const SERVER: Protocols =
+    Protocols { certificate: &adit_openvpn_adapter::OpenVpn, key: &adit_wireguard_adapter::WireGuard };
+
 /// The texts of the program's help that name protocols.
 pub(crate) mod help {
+    /// The option that means the protocol with certificates.
+    pub(crate) const CERTIFICATE: &str = "openvpn";
+    /// The option that means the protocol with keys.
+    pub(crate) const KEYS: &str = "wireguard";
+    /// The option of the UDP port of the protocol with keys, and the usual port.
+    pub(crate) const KEYS_PORT: &str = "wireguard-port";
+    pub(crate) const DEFAULT_KEYS_PORT: u16 = 51820;
+    /// `adit init`.
+    pub(crate) const INIT: &str =
+        "Make a server: certificate authority, keys and server.conf in a new directory";
+    /// `adit init`, in full.
+    pub(crate) const INIT_LONG: &str = "Make a server: certificate authority, keys and server.conf in a new directory\n\n\
+         With --wireguard it makes a WireGuard server as well, which shares OpenVPN's tunnel: the same device, the same networks, the \
+         same clients by name. A directory that is there gets WireGuard added.";
+    /// The arguments of `adit init`.
+    pub(crate) const INIT_DIR: &str = "Directory to make; must not exist, or be empty (with --wireguard, one that `adit init` made will do)";
+    pub(crate) const INIT_KEYS: &str = "Serve WireGuard as well";
+    pub(crate) const INIT_KEYS_PORT: &str = "The UDP port of WireGuard";
+    pub(crate) const INIT_DEV: &str = "The tunnel's device, after which WireGuard's file is named [default: the `dev` of server.conf, or adit0]";
+    /// `adit add-client`.
+    pub(crate) const ADD_CLIENT: &str =
+        "Make a client: a certificate and a NAME.ovpn that holds all it needs";
+    /// `adit add-client`, in full.
+    pub(crate) const ADD_CLIENT_LONG: &str = "Make a client: a certificate and a NAME.ovpn that holds all it needs\n\n\
+         With --wireguard it makes a NAME.conf instead, for WireGuard, prints it, and lets the client into a running server. A name may \
+         have both, by two commands or with --openvpn --wireguard; `adit revoke` shuts it out of both.";
+    /// The arguments of `adit add-client`.
+    pub(crate) const ADD_CLIENT_CERTIFICATE: &str = "Make a profile for OpenVPN, as without --wireguard";
+    pub(crate) const ADD_CLIENT_KEYS: &str = "Make a file for WireGuard";
+    pub(crate) const ADD_CLIENT_QR: &str =
+        "Show WireGuard's file as a QR code, and write that to NAME.png and NAME.svg";
+    /// `adit renew --wireguard`.
+    pub(crate) const RENEW_KEYS: &str =
+        "Make new WireGuard keys for these clients instead; the old ones are shut out";
+    /// `adit revoke`.
+    pub(crate) const REVOKE: &str = "Shut a client out: its certificates go on the list that the server looks at, its WireGuard keys \
+                                     out of the server";
     /// The program.
     pub(crate) const ABOUT: &str = "A VPN for Linux that speaks OpenVPN and WireGuard";
     /// `adit up`.

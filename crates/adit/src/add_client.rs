@@ -4,39 +4,39 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::setup::{ClientName, MadeClient, SetupError, Workshop};
+use adit_setup::{ClientName, Directory, MadeClient, SetupError};
+
+use crate::adapters::{SERVER, help};
 use adit_host::exit;
 
-/// Make a client: a certificate and a NAME.ovpn that holds all it needs
-///
-/// With --wireguard it makes a NAME.conf instead, for WireGuard, prints it, and lets the client into a running server. A
-/// name may have both, by two commands or with --openvpn --wireguard; `adit revoke` shuts it out of both.
+/// The arguments of the command.
 #[derive(clap::Args)]
+#[command(about = help::ADD_CLIENT, long_about = help::ADD_CLIENT_LONG)]
 pub(crate) struct Args {
     /// Directory that `adit init` made
     dir: PathBuf,
     /// The client's name: letters, digits, and . _ @ - after the first
     name: ClientName,
-    /// Make a profile for OpenVPN, as without --wireguard
-    #[arg(long)]
-    openvpn: bool,
-    /// Make a file for WireGuard
-    #[arg(long)]
-    wireguard: bool,
-    /// Show WireGuard's file as a QR code, and write that to NAME.png and NAME.svg
-    #[arg(long, requires = "wireguard")]
+    /// Make a profile with a certificate.
+    #[arg(long = help::CERTIFICATE, help = help::ADD_CLIENT_CERTIFICATE)]
+    certificate: bool,
+    /// Make a file with keys.
+    #[arg(long = help::KEYS, help = help::ADD_CLIENT_KEYS)]
+    keys: bool,
+    /// Make a QR code.
+    #[arg(long, help = help::ADD_CLIENT_QR, requires = "keys")]
     qr: bool,
 }
 
 /// What was made.
 struct Made {
-    openvpn: Option<PathBuf>,
-    wireguard: Option<MadeClient>,
+    profile: Option<PathBuf>,
+    keys: Option<MadeClient>,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
-    match Workshop::open(&args.dir).and_then(|mut workshop| add(&mut workshop, &args)) {
+    match Directory::open(&args.dir, SERVER).and_then(|mut directory| add(&mut directory, &args)) {
         Ok(made) => {
             say(&args.name, &made);
             ExitCode::SUCCESS
@@ -44,27 +44,27 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Err(
             error @ (SetupError::NameTaken { .. }
             | SetupError::NotOurs(_)
-            | SetupError::NoWireGuard(_)
-            | SetupError::NoAddress
-            | SetupError::Server(_)),
+            | SetupError::NoKeys(_)
+            | SetupError::NoAddress { .. }
+            | SetupError::Server { .. }),
         ) => exit::usage(error),
         Err(error) => exit::failure(error),
     }
 }
 
-fn add(workshop: &mut Workshop, args: &Args) -> Result<Made, SetupError> {
-    // WireGuard first: where the directory has none, nothing is made.
-    let wireguard = args.wireguard.then(|| workshop.add_wireguard_client(&args.name, args.qr));
-    exit::notes(workshop.notes());
-    let is_both = args.wireguard && args.openvpn;
+fn add(directory: &mut Directory, args: &Args) -> Result<Made, SetupError> {
+    // The second protocol first: where the directory has none, nothing is made.
+    let keys = args.keys.then(|| directory.add_key_client(&args.name, args.qr));
+    exit::notes(directory.notes());
+    let is_both = args.keys && args.certificate;
     let mut taken = None;
-    let wireguard = unless_taken(wireguard, is_both, &mut taken)?;
-    let openvpn = (args.openvpn || !args.wireguard).then(|| workshop.add_client(&args.name));
-    exit::notes(workshop.notes());
+    let keys = unless_taken(keys, is_both, &mut taken)?;
+    let profile = (args.certificate || !args.keys).then(|| directory.add_client(&args.name));
+    exit::notes(directory.notes());
     // Where the name has one of both, the other is made.
-    let openvpn = unless_taken(openvpn, is_both && taken.is_none(), &mut taken)?;
+    let profile = unless_taken(profile, is_both && taken.is_none(), &mut taken)?;
     exit::notes(taken.map(|error| error.to_string()).into_iter().collect());
-    Ok(Made { openvpn, wireguard })
+    Ok(Made { profile, keys })
 }
 
 /// A result, in which a name that is taken is no error if that `is_allowed`.
@@ -83,16 +83,17 @@ fn unless_taken<T>(
 }
 
 fn say(name: &ClientName, made: &Made) {
-    if let Some(profile) = &made.openvpn {
+    if let Some(profile) = &made.profile {
         exit::say(format_args!(
             "Made {}. It is all that {name} needs to connect: hand it over by a safe way, then delete it here.",
             profile.display()
         ));
     }
-    let Some(MadeClient { path, text, code }) = &made.wireguard else { return };
+    let Some(MadeClient { path, text, code }) = &made.keys else { return };
     exit::say(format_args!(
-        "Made {}. It is all that {name} needs to connect by WireGuard: hand it over by a safe way, then delete it here.",
-        path.display()
+        "Made {}. It is all that {name} needs to connect by {}: hand it over by a safe way, then delete it here.",
+        path.display(),
+        SERVER.key.title()
     ));
     match code {
         Some(code) => {

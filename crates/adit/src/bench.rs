@@ -187,9 +187,6 @@ mod tests {
         for cipher in ["AES-192-GCM", "AES-128-CBC+SHA256", "AES-192-CBC+SHA256", "AES-256-CBC+SHA256"] {
             assert_eq!(find("packets", cipher, 1400), 1, "{cipher}");
         }
-        for load in ["wireguard", "wireguard-plain"] {
-            assert_eq!(find(load, "CHACHA20-POLY1305", 1400), 1, "{load}");
-        }
         assert_eq!(rows.len(), 28);
         for row in rows {
             for work in ["raw_seal_ns", "seal_ns", "raw_open_ns", "open_ns", "seal_ratio", "open_ratio"] {

@@ -7,27 +7,24 @@ use std::process::ExitCode;
 
 use adit_core::IpNet;
 
-use crate::adapters;
-use crate::service::Service;
-use crate::setup::{
-    Consent, DEFAULT_DEVICE, DeviceName, Endpoint, Proto, Reach, SetupError, SystemUser, WireGuardOptions,
-    Workshop, lan,
+use adit_setup::{
+    Consent, DEFAULT_DEVICE, Directory, Endpoint, KeyOptions, Proto, Reach, SetupError, SystemUser, Wanted,
+    lan,
 };
+
+use crate::adapters::{self, SERVER, help};
+use crate::service::Service;
 use adit_host::{configuration, exit, forwarding};
 
-/// WireGuard's usual port.
-const WIREGUARD_PORT: u16 = 51820;
-
-/// Make a server: certificate authority, keys and server.conf in a new directory
-///
-/// With --wireguard it makes a WireGuard server as well, which shares OpenVPN's tunnel: the same device, the same networks,
-/// the same clients by name. A directory that is there gets WireGuard added.
+/// The arguments of the command.
 #[derive(clap::Args)]
+#[command(about = help::INIT, long_about = help::INIT_LONG)]
 pub(crate) struct Args {
-    /// Directory to make; must not exist, or be empty (with --wireguard, one that `adit init` made will do)
+    /// The directory.
+    #[arg(help = help::INIT_DIR)]
     dir: PathBuf,
     /// How clients reach the server: a name or address, and a port unless it is 1194
-    #[arg(long, value_name = "HOST[:PORT]", required_unless_present = "wireguard")]
+    #[arg(long, value_name = "HOST[:PORT]", required_unless_present = "keys")]
     endpoint: Option<Endpoint>,
     /// What carries the tunnel
     #[arg(long, value_enum, default_value_t = Proto::Udp)]
@@ -38,16 +35,16 @@ pub(crate) struct Args {
     /// Make that user if there is none (at a terminal, you are asked)
     #[arg(long)]
     create_user: bool,
-    /// Serve WireGuard as well
-    #[arg(long)]
-    wireguard: bool,
-    /// The UDP port of WireGuard
-    #[arg(long, value_name = "PORT", requires = "wireguard", default_value_t = WIREGUARD_PORT,
-          value_parser = clap::value_parser!(u16).range(1..))]
-    wireguard_port: u16,
-    /// The tunnel's device, after which WireGuard's file is named [default: the `dev` of server.conf, or adit0]
-    #[arg(long, value_name = "NAME", requires = "wireguard")]
-    dev: Option<DeviceName>,
+    /// There is a second protocol.
+    #[arg(long = help::KEYS, help = help::INIT_KEYS)]
+    keys: bool,
+    /// The UDP port of the second protocol.
+    #[arg(long = help::KEYS_PORT, help = help::INIT_KEYS_PORT, value_name = "PORT", requires = "keys",
+          default_value_t = help::DEFAULT_KEYS_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    keys_port: u16,
+    /// The device of the tunnel.
+    #[arg(long, help = help::INIT_DEV, value_name = "NAME", requires = "keys", value_parser = device)]
+    dev: Option<String>,
     /// Carry all traffic of the clients to the internet, by IPv4 and IPv6: adit forwards and translates it
     #[arg(long)]
     full_tunnel: bool,
@@ -65,16 +62,15 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
-    let options =
-        args.wireguard.then(|| WireGuardOptions { device: args.dev.clone(), port: args.wireguard_port });
+    let options = args.keys.then(|| KeyOptions { device: args.dev.clone(), port: args.keys_port });
     let outcome = match (&options, &args.endpoint) {
-        (Some(_), _) if Workshop::is_made(&args.dir) && (args.full_tunnel || !args.lan.is_empty()) => {
+        (Some(_), _) if Directory::is_made(&args.dir) && (args.full_tunnel || !args.lan.is_empty()) => {
             return exit::usage(format_args!(
                 "{dir}/server.conf is there already: write `#adit: forward = internet`, or a network, on a line of its own in it",
                 dir = args.dir.display()
             ));
         }
-        (Some(options), endpoint) if Workshop::is_made(&args.dir) => add(&args, endpoint.as_ref(), options),
+        (Some(options), endpoint) if Directory::is_made(&args.dir) => add(&args, endpoint.as_ref(), options),
         (_, Some(endpoint)) => make(&args, endpoint, options.as_ref()),
         (_, None) => {
             return exit::usage(format_args!(
@@ -89,22 +85,24 @@ pub(crate) fn run(args: Args) -> ExitCode {
             error @ (SetupError::Exists(_)
             | SetupError::Made(_)
             | SetupError::NoSuchUser { .. }
-            | SetupError::HasWireGuard(_)
+            | SetupError::HasKeys(_)
             | SetupError::FileExists(_)
             | SetupError::OtherEndpoint { .. }
             | SetupError::Service(_)
-            | SetupError::Server(_)),
+            | SetupError::Server { .. }),
         ) => exit::usage(error),
         Err(error) => exit::failure(error),
     }
 }
 
 /// Makes the directory.
-fn make(args: &Args, endpoint: &Endpoint, wireguard: Option<&WireGuardOptions>) -> Result<(), SetupError> {
+fn make(args: &Args, endpoint: &Endpoint, keys: Option<&KeyOptions>) -> Result<(), SetupError> {
     let service = service(args)?;
     let user = choose_user(args)?;
-    let reach = Reach::choose(args.full_tunnel, args.lan.clone(), args.dns.clone());
-    Workshop::create(&args.dir, endpoint, args.proto, (&user, &reach), wireguard)?;
+    let named = args.dns.clone();
+    let reach = Reach::choose(args.full_tunnel, args.lan.clone(), named, &forwarding::name_servers);
+    let wanted = Wanted { endpoint, proto: args.proto, user: &user, reach: &reach, keys };
+    Directory::create(&args.dir, SERVER, &wanted)?;
     let dir = args.dir.display();
     exit::say(format_args!(
         "Made {dir}. It holds the keys to the whole VPN: keep it secret, and keep a copy.\n\n\
@@ -113,13 +111,14 @@ fn make(args: &Args, endpoint: &Endpoint, wireguard: Option<&WireGuardOptions>) 
     for (what, words) in reach.words() {
         exit::say(format_args!("{what:<18}{words}"));
     }
-    let beside = wireguard.map(|options| {
-        let device = options.device.as_ref().map_or(DEFAULT_DEVICE, DeviceName::as_str);
+    let beside = keys.map(|options| {
+        let device = options.device.as_deref().unwrap_or(DEFAULT_DEVICE);
         args.dir.join(format!("{device}.conf"))
     });
     if service.is_none() {
         exit::say(format_args!(
-            "Run the server:   adit up {dir}/server.conf   (openvpn {dir}/server.conf works too)"
+            "Run the server:   adit up {dir}/server.conf   ({} {dir}/server.conf works too)",
+            SERVER.certificate.other_program()
         ));
     }
     start(service, &args.dir, beside.as_deref())?;
@@ -134,15 +133,17 @@ fn service(args: &Args) -> Result<Option<Service>, SetupError> {
     args.start.then(|| Service::of(&args.dir)).transpose().map_err(SetupError::Service)
 }
 
-/// Starts the service, with the WireGuard file `beside` if there is one, or says how to run both.
+/// Starts the service, with the file `beside` of the second protocol if there is one, or says how to run both.
 fn start(service: Option<Service>, dir: &Path, beside: Option<&Path>) -> Result<(), SetupError> {
     if beside.is_some() {
-        exit::say(format_args!("Add to WireGuard: adit add-client {} NAME --wireguard", dir.display()));
+        let what = format!("Add to {}:", SERVER.key.title());
+        let option = SERVER.key.name();
+        exit::say(format_args!("{what:<18}adit add-client {} NAME --{option}", dir.display()));
     }
     match (service, beside) {
         (Some(service), beside) => {
             let service = match beside {
-                Some(file) => service.beside(file),
+                Some(file) => service.beside(SERVER.key.name(), file),
                 None => service,
             };
             service.start().map_err(SetupError::NotStarted)?;
@@ -158,22 +159,27 @@ fn start(service: Option<Service>, dir: &Path, beside: Option<&Path>) -> Result<
     Ok(())
 }
 
-/// Adds WireGuard to a directory.
-fn add(args: &Args, endpoint: Option<&Endpoint>, options: &WireGuardOptions) -> Result<(), SetupError> {
+/// Adds the second protocol to a directory.
+fn add(args: &Args, endpoint: Option<&Endpoint>, options: &KeyOptions) -> Result<(), SetupError> {
     let (dir, service) = (&args.dir, service(args)?);
-    let mut workshop = Workshop::open(dir)?;
-    let found = workshop.endpoint();
+    let mut directory = Directory::open(dir, SERVER)?;
+    let found = directory.endpoint();
     if endpoint.is_some_and(|endpoint| endpoint != found) {
         return Err(SetupError::OtherEndpoint { dir: dir.into(), found: found.to_string() });
     }
-    let added = workshop.add_wireguard(options);
-    let notes = workshop.notes();
+    let added = directory.add_key_server(options);
+    let notes = directory.notes();
     if let Ok(file) = &added {
         exit::say(format_args!("Made {}.\n", file.display()));
         start(service, dir, Some(file))?;
     }
     exit::notes(notes);
     added.map(|_| ())
+}
+
+/// A name that a tunnel's device can have.
+fn device(name: &str) -> Result<String, String> {
+    SERVER.key.check_device(name).map(|()| name.to_owned())
 }
 
 fn choose_user(args: &Args) -> Result<SystemUser, SetupError> {

@@ -18,7 +18,6 @@ mod offloads;
 mod renew;
 mod revoke;
 mod service;
-mod setup;
 mod status;
 mod up;
 

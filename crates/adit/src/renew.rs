@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use time::OffsetDateTime;
 
-use crate::setup::{ClientName, SetupError, Workshop};
+use adit_setup::{ClientName, Directory, SetupError};
+
+use crate::adapters::{SERVER, help};
 use adit_host::exit;
 
 /// Renew certificates: the server's, those of the clients named, or the authority's; and the list of revoked
@@ -19,33 +21,33 @@ pub(crate) struct Args {
     /// Renew the authority's certificate instead; its key stays, and with it all certificates
     #[arg(long, conflicts_with = "names")]
     ca: bool,
-    /// Make new WireGuard keys for these clients instead; the old ones are shut out
-    #[arg(long, conflicts_with = "ca", requires = "names")]
-    wireguard: bool,
+    /// Make new keys.
+    #[arg(long = help::KEYS, help = help::RENEW_KEYS, conflicts_with = "ca", requires = "names")]
+    keys: bool,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
-    let renew = match (args.ca, args.wireguard) {
+    let renew = match (args.ca, args.keys) {
         (true, _) => renew_authority,
-        (false, true) => renew_wireguard,
+        (false, true) => renew_keys,
         (false, false) => renew_certificates,
     };
-    match Workshop::open(&args.dir).and_then(|mut workshop| renew(&mut workshop, &args)) {
+    match Directory::open(&args.dir, SERVER).and_then(|mut directory| renew(&mut directory, &args)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(
             error @ (SetupError::NoSuchClient(_)
-            | SetupError::NoCertificate(_)
-            | SetupError::NoWireGuard(_)
+            | SetupError::NoCertificate { .. }
+            | SetupError::NoKeys(_)
             | SetupError::NotOurs(_)),
         ) => exit::usage(error),
         Err(error) => exit::failure(error),
     }
 }
 
-fn renew_certificates(workshop: &mut Workshop, args: &Args) -> Result<(), SetupError> {
-    let written = workshop.renew(&args.names);
-    exit::notes(workshop.notes());
+fn renew_certificates(directory: &mut Directory, args: &Args) -> Result<(), SetupError> {
+    let written = directory.renew(&args.names);
+    exit::notes(directory.notes());
     for path in written? {
         exit::say(format_args!("Made {} with a new certificate and key.", path.display()));
     }
@@ -59,9 +61,9 @@ fn renew_certificates(workshop: &mut Workshop, args: &Args) -> Result<(), SetupE
     Ok(())
 }
 
-fn renew_wireguard(workshop: &mut Workshop, args: &Args) -> Result<(), SetupError> {
-    let written = workshop.renew_wireguard(&args.names);
-    exit::notes(workshop.notes());
+fn renew_keys(directory: &mut Directory, args: &Args) -> Result<(), SetupError> {
+    let written = directory.renew_keys(&args.names);
+    exit::notes(directory.notes());
     for path in written? {
         exit::say(format_args!("Made {} with new keys and the address that it had.", path.display()));
     }
@@ -69,9 +71,9 @@ fn renew_wireguard(workshop: &mut Workshop, args: &Args) -> Result<(), SetupErro
     Ok(())
 }
 
-fn renew_authority(workshop: &mut Workshop, args: &Args) -> Result<(), SetupError> {
-    let renewed = workshop.renew_authority();
-    exit::notes(workshop.notes());
+fn renew_authority(directory: &mut Directory, args: &Args) -> Result<(), SetupError> {
+    let renewed = directory.renew_authority();
+    exit::notes(directory.notes());
     let renewed = renewed?;
     for path in &renewed.files {
         exit::say(format_args!("Wrote {} with the authority's new certificate.", path.display()));

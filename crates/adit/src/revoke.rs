@@ -3,11 +3,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::setup::{ClientName, SetupError, Workshop};
+use adit_setup::{ClientName, Directory, SetupError};
+
+use crate::adapters::{SERVER, help};
 use adit_host::exit;
 
-/// Shut a client out: its certificates go on the list that the server looks at, its WireGuard keys out of the server
+/// The arguments of the command.
 #[derive(clap::Args)]
+#[command(about = help::REVOKE)]
 pub(crate) struct Args {
     /// Directory that `adit init` made
     dir: PathBuf,
@@ -17,21 +20,21 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
-    match Workshop::open(&args.dir).and_then(|mut workshop| revoke(&mut workshop, &args.name)) {
+    match Directory::open(&args.dir, SERVER).and_then(|mut directory| revoke(&mut directory, &args.name)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error @ (SetupError::NoSuchClient(_) | SetupError::NotOurs(_))) => exit::usage(error),
         Err(error) => exit::failure(error),
     }
 }
 
-fn revoke(workshop: &mut Workshop, name: &ClientName) -> Result<(), SetupError> {
-    let outcome = workshop.revoke(name);
+fn revoke(directory: &mut Directory, name: &ClientName) -> Result<(), SetupError> {
+    let outcome = directory.revoke(name);
     if let Ok(new) = outcome {
         exit::say(match new {
             true => format!("Revoked {name}."),
             false => format!("{name} was revoked already; it is shut out."),
         });
     }
-    exit::notes(workshop.notes());
+    exit::notes(directory.notes());
     outcome.map(|_| ())
 }

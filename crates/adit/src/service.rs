@@ -18,10 +18,18 @@ pub(crate) struct Service {
     name: String,
     link: PathBuf,
     server: PathBuf,
-    /// A WireGuard file that the same process runs, by a drop-in of the unit.
-    beside: Option<PathBuf>,
+    /// The file of a second protocol that the same process runs, by a drop-in of the unit.
+    beside: Option<Beside>,
     /// Where the drop-in goes.
     units: PathBuf,
+}
+
+/// The file of a second protocol.
+#[derive(Debug)]
+struct Beside {
+    /// The name of the protocol.
+    name: &'static str,
+    file: PathBuf,
 }
 
 /// A way to run systemctl.
@@ -69,10 +77,10 @@ impl Service {
         })
     }
 
-    /// The same, where the process runs a WireGuard file of the directory, too.
-    pub(crate) fn beside(self, file: &Path) -> Self {
-        let beside = self.server.parent().map(|dir| dir.join(file.file_name().unwrap_or_default()));
-        Service { beside, ..self }
+    /// The service whose process runs the file of a second protocol in the directory, too. The protocol's name is `name`.
+    pub(crate) fn beside(self, name: &'static str, file: &Path) -> Self {
+        let file = self.server.parent().map(|dir| dir.join(file.file_name().unwrap_or_default()));
+        Service { beside: file.map(|file| Beside { name, file }), ..self }
     }
 
     /// Whether the unit runs this server's file already, or did.
@@ -104,31 +112,31 @@ impl Service {
         let Some(beside) = &self.beside else {
             return systemctl(&["enable", "--now", &self.unit()]).map(drop);
         };
-        let drop_in = self.units.join(format!("{}.d", self.unit())).join("wireguard.conf");
-        let text = both(program, [&self.link, beside])?;
+        let drop_in = self.units.join(format!("{}.d", self.unit())).join(format!("{}.conf", beside.name));
+        let text = both(program, &self.link, beside)?;
         let written = std::fs::create_dir_all(drop_in.parent().unwrap_or(&self.units))
             .and_then(|()| std::fs::write(&drop_in, text));
         written.map_err(|error| format!("{}: {error}", drop_in.display()))?;
         systemctl(&["daemon-reload"])?;
         systemctl(&["enable", &self.unit()])?;
-        // It may run already, without WireGuard.
+        // It may run already, without the second protocol.
         systemctl(&["restart", &self.unit()]).map(drop)
     }
 }
 
 /// The drop-in by which a unit runs two files in one process.
-fn both(program: &Path, files: [&PathBuf; 2]) -> Result<String, String> {
+fn both(program: &Path, server: &Path, beside: &Beside) -> Result<String, String> {
     let word = |path: &Path| {
         let text = path.to_str().ok_or_else(|| format!("{} is not UTF-8 text", path.display()))?;
         quoted(text).map(|word| word.replace('$', "$$"))
     };
-    let [server, wireguard] = files;
     Ok(format!(
-        "# Made by `adit init --wireguard --start`: the servers of both protocols run in one process.\n\
+        "# Made by `adit init --{} --start`: the servers of both protocols run in one process.\n\
          [Service]\nExecStart=\nExecStart={} up {} {}\n",
+        beside.name,
         word(program)?,
         word(server)?,
-        word(wireguard)?
+        word(&beside.file)?
     ))
 }
 
@@ -165,7 +173,7 @@ mod tests {
         };
         let start = |service: &Service| service.start_by(Path::new("/usr/bin/adit"), &systemctl);
         start(&service).expect("it starts");
-        let service = service.beside(Path::new("elsewhere/adit0.conf"));
+        let service = service.beside("second", Path::new("elsewhere/adit0.conf"));
         // One that is there gets the other protocol.
         start(&service).expect("it starts");
         let unit = "adit@office.service";
@@ -177,7 +185,7 @@ mod tests {
         ];
         assert_eq!(*called.borrow(), expected);
         assert_eq!(std::fs::read_link(&service.link).expect("a link"), dir.join("server.conf"));
-        let text = std::fs::read_to_string(service.units.join("adit@office.service.d/wireguard.conf"));
+        let text = std::fs::read_to_string(service.units.join("adit@office.service.d/second.conf"));
         let at = scratch.path().display();
         let line = format!(
             "ExecStart=\"/usr/bin/adit\" up \"{at}/adit/office.conf\" \"{at}/100%% $$HOME/office/adit0.conf\"\n"

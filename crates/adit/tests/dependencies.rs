@@ -10,10 +10,10 @@ const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const PROTOCOLS: [(&str, &str); 4] =
     [("openvpn", "adit-openvpn"), ("wireguard", "adit-wireguard"), ("ike", "adit-ike"), ("toy", "adit-toy")];
 /// Crates that name no protocol, not in tests either.
-const NEUTRAL: [&str; 7] = ["core", "dataplane", "guard", "host", "io", "sys", "system"];
+const NEUTRAL: [&str; 8] = ["core", "dataplane", "guard", "host", "io", "setup", "sys", "system"];
 /// Those of them that no protocol's machine may use.
-const NOT_FOR_MACHINES: [&str; 6] =
-    ["adit-dataplane", "adit-guard", "adit-host", "adit-io", "adit-sys", "adit-system"];
+const NOT_FOR_MACHINES: [&str; 7] =
+    ["adit-dataplane", "adit-guard", "adit-host", "adit-io", "adit-setup", "adit-sys", "adit-system"];
 /// Words that name a protocol, or a program for one.
 const NAMES: [&str; 5] = ["openvpn", "wireguard", "ipsec", "ikev2", "wg-quick"];
 
@@ -27,6 +27,30 @@ fn no_crate_but_the_program_and_the_simulator_depends_on_two_protocols() {
     let several: Vec<&str> =
         manifests.iter().filter(|(_, crates)| protocols(crates) > 1).map(|(name, _)| name.as_str()).collect();
     assert_eq!(several, ["adit", "adit-sim"]);
+}
+
+/// The program has the adapters of protocols, and nothing else of them.
+#[test]
+fn the_program_depends_on_adapters_alone() {
+    let text = read(&Path::new(CRATES).join("adit")).unwrap();
+    let dependencies = text.split("\n[").find_map(|part| part.strip_prefix("dependencies]\n")).unwrap();
+    let names = dependencies.lines().filter_map(|line| line.split(['.', ' ']).next());
+    let of_protocols: Vec<&str> = names.filter(|name| protocol_of(name).is_some()).collect();
+    assert!(of_protocols.len() > 2, "{of_protocols:?}");
+    let wrong = of_protocols.iter().find(|name| !name.ends_with("-adapter"));
+    assert_eq!(wrong, None);
+}
+
+/// A protocol comes into the program by its line in the table.
+#[test]
+fn one_file_of_the_program_names_protocols() {
+    let source = Path::new(CRATES).join("adit/src");
+    let (table, below) = (source.join("adapters.rs"), source.join("adapters"));
+    let is_test = |path: &Path| path.ends_with("tests.rs");
+    let others = files(&source).into_iter().filter(|path| *path != table && !path.starts_with(&below));
+    for path in others.filter(|path| !is_test(path)) {
+        assert_names_none(&path);
+    }
 }
 
 #[test]
@@ -70,13 +94,17 @@ fn codecs_depend_on_core_data_plane_and_their_protocol_alone() {
 fn neutral_crates_name_no_protocol() {
     for name in NEUTRAL {
         for path in files(&Path::new(CRATES).join(name)) {
-            // A file that is no text is no source.
-            let text = std::fs::read_to_string(&path).unwrap_or_default().to_lowercase();
-            for word in NAMES {
-                let line = text.lines().position(|line| line.contains(word)).map(|index| index + 1);
-                assert_eq!(line, None, "{} names {word}", path.display());
-            }
+            assert_names_none(&path);
         }
+    }
+}
+
+fn assert_names_none(path: &Path) {
+    // A file that is no text is no source.
+    let text = std::fs::read_to_string(path).unwrap_or_default().to_lowercase();
+    for word in NAMES {
+        let line = text.lines().position(|line| line.contains(word)).map(|index| index + 1);
+        assert_eq!(line, None, "{} names {word}", path.display());
     }
 }
 

@@ -12,7 +12,7 @@ pub fn is_there() -> bool {
 /// Runs systemctl, and gives what it writes.
 ///
 /// # Errors
-/// What it says, when it fails or is not there.
+/// The program's message, when it fails or is not there.
 pub fn systemctl(arguments: &[&str]) -> Result<String, String> {
     output_of(Path::new("systemctl"), arguments)
 }
@@ -21,7 +21,7 @@ pub fn systemctl(arguments: &[&str]) -> Result<String, String> {
 /// it.
 ///
 /// # Errors
-/// What it says, when it fails or is not there.
+/// The program's message, when it fails or is not there.
 pub fn output_of(program: &Path, arguments: &[&str]) -> Result<String, String> {
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).process_group(0).output();

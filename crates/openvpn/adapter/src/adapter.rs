@@ -8,7 +8,7 @@ use adit_host::commands::{CommandOf, Group, Personality, Subcommand};
 use adit_host::manual::Page;
 
 use crate::file::OpenVpnConfiguration;
-use crate::{NAME, adopt, bench, command, configuration, manual, pkcs11};
+use crate::{NAME, TITLE, adopt, bench, command, configuration, manual, pkcs11};
 
 /// OpenVPN.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Adapter for OpenVpn {
     }
 
     fn title(&self) -> &'static str {
-        "OpenVPN"
+        TITLE
     }
 
     /// Any text may be a configuration of OpenVPN's: a file has no mark.

@@ -55,7 +55,7 @@ pub(crate) fn told_name_servers(config: &Config) -> Option<String> {
 /// Pushes this machine's name servers to the clients of an OpenVPN server, if all traffic of the clients goes through this machine
 /// and the file names no name server. A file that is read again gets the name servers of the start, as the process that reads it
 /// again opens no other file.
-pub fn push_name_servers(config: &mut Config) {
+pub(crate) fn push_name_servers(config: &mut Config) {
     static OF_THE_START: OnceLock<Vec<IpAddr>> = OnceLock::new();
     let Role::Server(server) = &mut config.role else { return };
     let names = |option: &String| {
@@ -70,6 +70,6 @@ pub fn push_name_servers(config: &mut Config) {
 }
 
 /// The type of the `dhcp-option` that pushes a name server.
-pub fn dhcp_option(address: &IpAddr) -> &'static str {
+pub(crate) fn dhcp_option(address: &IpAddr) -> &'static str {
     if address.is_ipv6() { "DNS6" } else { "DNS" }
 }

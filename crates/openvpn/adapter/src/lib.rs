@@ -22,7 +22,7 @@ mod external_key;
 mod facts;
 mod fault;
 mod file;
-pub mod forwarding;
+mod forwarding;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod hashed;
@@ -47,6 +47,7 @@ mod revocations;
 mod run;
 mod script_policy;
 mod scripts;
+mod setup;
 mod static_tunnel;
 mod status_file;
 mod status_source;
@@ -59,6 +60,8 @@ mod watched;
 
 pub use crate::adapter::OpenVpn;
 
+/// The name of the protocol for people.
+const TITLE: &str = "OpenVPN";
 /// The name of the protocol in the command line of a helper.
 const NAME: &str = "openvpn";
 /// The first line of `--version` and of a log. The second word is the version of OpenVPN whose command line this is, which

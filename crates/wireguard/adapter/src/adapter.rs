@@ -10,7 +10,7 @@ use adit_host::manual::Program;
 use adit_wireguard_config::is_recognized;
 
 use crate::file::WireGuardConfiguration;
-use crate::{NAME, bench, block, command, configuration};
+use crate::{NAME, TITLE, bench, block, command, configuration};
 
 /// WireGuard.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Adapter for WireGuard {
     }
 
     fn title(&self) -> &'static str {
-        "WireGuard"
+        TITLE
     }
 
     fn recognizes(&self, text: &[u8]) -> bool {

@@ -47,3 +47,17 @@ fn session(_: Cipher) -> Result<SessionCodec, AeadError> {
 fn plain(cipher: Cipher) -> Result<SessionCodec, AeadError> {
     Ok(SessionCodec { outer: OuterPolicy::default(), ..session(cipher)? })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_a_session() {
+        let loads: Vec<&str> = rows().iter().map(|row| row.load).collect();
+        assert_eq!(loads, ["wireguard", "wireguard-plain"]);
+        for row in rows() {
+            assert!((row.codec)(row.cipher).is_ok(), "{}", row.load);
+        }
+    }
+}

@@ -34,8 +34,7 @@ use adit_host::log::Logger;
 pub(crate) use self::blocked::BlockedFile;
 pub(crate) use self::observer::{Begin, Watch};
 pub(crate) use self::orders::Orders;
-pub(crate) use self::uapi::UapiSocket;
-pub use self::uapi::socket_path;
+pub(crate) use self::uapi::{UapiSocket, socket_path};
 
 /// MTU of a new device in bytes: what is left of an Ethernet frame over IPv6, as wireguard-go has it.
 pub(crate) const MTU: u16 = 1420;

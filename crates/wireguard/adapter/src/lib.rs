@@ -17,15 +17,17 @@ pub mod fuzzing;
 mod interface;
 mod network;
 mod prepare;
-pub mod running;
+mod running;
 mod saved;
+mod setup;
 mod status_rows;
 mod streams;
 mod wg_quick;
 
 pub use crate::adapter::WireGuard;
-pub use crate::interface::socket_path;
 
+/// The name of the protocol for people.
+const TITLE: &str = "WireGuard";
 /// The name of the protocol in the command line of a helper.
 const NAME: &str = "wireguard";
 

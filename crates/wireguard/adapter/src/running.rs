@@ -22,7 +22,7 @@ const ROOM: usize = 4 << 10;
 
 /// What became of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub(crate) enum Told {
     /// The interface did it.
     Done,
     /// No process listens at the socket.
@@ -30,7 +30,7 @@ pub enum Told {
 }
 
 /// The order that removes these peers. A key that the interface does not know changes nothing.
-pub fn removal(keys: &[PublicKey]) -> Zeroizing<String> {
+pub(crate) fn removal(keys: &[PublicKey]) -> Zeroizing<String> {
     let mut order = Zeroizing::new(String::with_capacity(ROOM));
     order.push_str("set=1\n");
     for key in keys {
@@ -42,7 +42,11 @@ pub fn removal(keys: &[PublicKey]) -> Zeroizing<String> {
 }
 
 /// The order that lets a peer in.
-pub fn addition(key: PublicKey, preshared_key: &PresharedKey, addresses: &[IpAddr]) -> Zeroizing<String> {
+pub(crate) fn addition(
+    key: PublicKey,
+    preshared_key: &PresharedKey,
+    addresses: &[IpAddr],
+) -> Zeroizing<String> {
     let mut order = Zeroizing::new(String::with_capacity(ROOM));
     let secret = Zeroizing::new(hex(preshared_key.as_bytes()));
     let _ = writeln!(order, "set=1\npublic_key={}\npreshared_key={}", hex(&key.0), *secret);
@@ -56,7 +60,7 @@ pub fn addition(key: PublicKey, preshared_key: &PresharedKey, addresses: &[IpAdd
 
 /// The order for what the server's file says of a peer by settings that adit alone knows: its name, and that post-quantum keys are
 /// agreed on with it.
-pub fn own_settings(key: PublicKey, name: &str) -> String {
+pub(crate) fn own_settings(key: PublicKey, name: &str) -> String {
     let key = hex(&key.0);
     format!("set=1\npublic_key={key}\nupdate_only=true\nadit_name={name}\nadit_post_quantum=on\n\n")
 }
@@ -65,7 +69,7 @@ pub fn own_settings(key: PublicKey, name: &str) -> String {
 ///
 /// # Errors
 /// It runs, and did not do it: why.
-pub fn tell_blocked(path: &Path, key: PublicKey, blocked: bool) -> io::Result<Told> {
+pub(crate) fn tell_blocked(path: &Path, key: PublicKey, blocked: bool) -> io::Result<Told> {
     tell(path, &format!("set=1\npublic_key={}\nupdate_only=true\nadit_blocked={blocked}\n\n", hex(&key.0)))
 }
 
@@ -73,7 +77,7 @@ pub fn tell_blocked(path: &Path, key: PublicKey, blocked: bool) -> io::Result<To
 ///
 /// # Errors
 /// It runs, and did not do it: why.
-pub fn tell(path: &Path, order: &str) -> io::Result<Told> {
+pub(crate) fn tell(path: &Path, order: &str) -> io::Result<Told> {
     let mut stream = match UnixStream::connect(path) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
             return Ok(Told::NotRunning);

@@ -143,7 +143,7 @@ fn make_directory(directory: &Path) -> io::Result<()> {
 }
 
 /// Where the socket of the interface with this name is.
-pub fn socket_path(interface: &str) -> PathBuf {
+pub(crate) fn socket_path(interface: &str) -> PathBuf {
     Path::new(DIRECTORY).join(format!("{interface}.sock"))
 }
 

@@ -1,0 +1,241 @@
+//! The index of a server's directory: every certificate issued, and every key of a client.
+
+mod peers;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use adit_pki::Purpose;
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+pub use self::peers::{Keys, Peer};
+
+use crate::{Endpoint, KeyProtocol, Proto};
+
+/// The form of the file; a later adit that changes it counts up.
+const FORMAT: u32 = 1;
+
+/// The kind of a certificate's owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    /// A server's.
+    Server,
+    /// A client's.
+    Client,
+}
+
+impl From<Kind> for Purpose {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Server => Purpose::Server,
+            Kind::Client => Purpose::Client,
+        }
+    }
+}
+
+/// The index: every certificate issued, the keys of the second protocol, and the facts that new profiles state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Index {
+    format: u32,
+    /// The way by which clients reach the server.
+    pub endpoint: Endpoint,
+    /// The transport of the tunnel.
+    pub proto: Proto,
+    /// The common name of the server's certificate.
+    pub server_name: String,
+    /// The number of revocation lists that were made.
+    #[serde(default)]
+    pub(crate) lists: u64,
+    /// Certificates in the order of issue.
+    issued: Vec<Issue>,
+    /// The second protocol, if the directory has it. It stands in the file under the name of the protocol.
+    #[serde(skip)]
+    pub keys: Option<Keys>,
+    /// The name of the second protocol.
+    #[serde(skip)]
+    protocol: String,
+}
+
+/// The index as its file has it.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    index: &'a Index,
+    #[serde(flatten)]
+    keys: BTreeMap<&'a str, &'a Keys>,
+}
+
+/// One certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Issue {
+    /// Serial number in hexadecimal.
+    pub(crate) serial: String,
+    /// Common name.
+    pub(crate) name: String,
+    /// The kind of the owner.
+    pub(crate) kind: Kind,
+    /// First moment of validity, RFC 3339.
+    pub(crate) not_before: String,
+    /// Last moment of validity, RFC 3339.
+    pub(crate) not_after: String,
+    /// When it was revoked, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) revoked: Option<String>,
+    /// Its client's profile is not known to have been written.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) unfinished: bool,
+}
+
+impl Issue {
+    pub(crate) fn new(
+        serial: String,
+        name: &str,
+        kind: Kind,
+        not_before: OffsetDateTime,
+        not_after: OffsetDateTime,
+    ) -> Self {
+        let (not_before, not_after) = (text(not_before), text(not_after));
+        Issue { serial, name: name.into(), kind, not_before, not_after, revoked: None, unfinished: false }
+    }
+}
+
+fn text(time: OffsetDateTime) -> String {
+    time.format(&Rfc3339).unwrap_or_default()
+}
+
+impl Index {
+    /// An empty index of a server, whose second protocol may be `protocol`.
+    pub fn new(endpoint: Endpoint, proto: Proto, server_name: &str, protocol: &str) -> Self {
+        Index {
+            format: FORMAT,
+            endpoint,
+            proto,
+            server_name: server_name.into(),
+            lists: 0,
+            issued: Vec::new(),
+            keys: None,
+            protocol: protocol.to_owned(),
+        }
+    }
+
+    /// Reads the file, in which the second protocol is `protocol`.
+    ///
+    /// # Errors
+    /// The fault of the file.
+    pub fn parse(text: &str, protocol: &dyn KeyProtocol) -> Result<Self, String> {
+        let mut index: Index = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if index.format != FORMAT {
+            return Err(format!("it has form {}, and this adit knows {FORMAT}", index.format));
+        }
+        // The endpoint and the server's name go into profiles as they stand.
+        let endpoint = index.endpoint.to_string().parse::<Endpoint>();
+        if endpoint.as_ref() != Ok(&index.endpoint) {
+            return Err("its endpoint is no host and port".into());
+        }
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '@' | '-');
+        if index.server_name.is_empty() || !index.server_name.chars().all(plain) {
+            return Err("its server name has characters that a name cannot have".into());
+        }
+        index.keys = Keys::parse(text, protocol.name())?;
+        index.protocol = protocol.name().to_owned();
+        index.keys.as_ref().map_or(Ok(()), |keys| protocol.check(keys))?;
+        Ok(index)
+    }
+
+    /// The text of the file.
+    pub fn to_json(&self) -> String {
+        // Only maps with keys that are no strings, and failing writers, make this fail.
+        let keys = self.keys.iter().map(|keys| (self.protocol.as_str(), keys)).collect();
+        let mut text = serde_json::to_string_pretty(&Document { index: self, keys }).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+
+    /// Whether a certificate of that name was issued and not revoked; names are compared without case, as some
+    /// file systems do. One whose profile was not written does not take the name from a new attempt. A client of the second protocol with
+    /// the same name is the same client, one whose name differs in case is another.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        let takes = |issue: &Issue| {
+            issue.name.eq_ignore_ascii_case(name) && !(issue.unfinished && issue.name == name)
+        };
+        self.issued.iter().any(|issue| issue.revoked.is_none() && takes(issue))
+            || self.has_peer_in_other_case(name)
+    }
+
+    /// Whether a client has ever had that name.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.has_had_certificate(name) || self.knows_peer(name)
+    }
+
+    /// Whether a client of that name has ever had a certificate.
+    pub(crate) fn has_had_certificate(&self, name: &str) -> bool {
+        self.issued.iter().any(|issue| issue.kind == Kind::Client && issue.name == name)
+    }
+
+    /// Whether there is a client of that name with a certificate that is not revoked.
+    pub(crate) fn is_client(&self, name: &str) -> bool {
+        let is = |issue: &Issue| issue.kind == Kind::Client && issue.name == name && issue.revoked.is_none();
+        self.issued.iter().any(is)
+    }
+
+    /// Notes that the profile with the newest certificate is about to be written.
+    pub(crate) fn begin(&mut self) {
+        if let Some(issue) = self.issued.last_mut() {
+            issue.unfinished = true;
+        }
+    }
+
+    /// Whether the certificate of that client and serial number is unfinished.
+    pub(crate) fn is_unfinished(&self, name: &str, serial: &str) -> bool {
+        let is = |issue: &&Issue| issue.name == name && issue.serial == serial;
+        self.issued.iter().find(is).is_some_and(|issue| issue.unfinished && issue.revoked.is_none())
+    }
+
+    /// Notes that the client's profile was written.
+    pub(crate) fn finish(&mut self, name: &str) {
+        self.issued.iter_mut().filter(|issue| issue.name == name).for_each(|issue| issue.unfinished = false);
+    }
+
+    /// Notes that all certificates and keys of that client are revoked. False if they were all revoked before.
+    pub(crate) fn revoke(&mut self, name: &str, now: OffsetDateTime) -> bool {
+        let is =
+            |issue: &&mut Issue| issue.revoked.is_none() && issue.kind == Kind::Client && issue.name == name;
+        let mut found = self.revoke_peers(name, now);
+        for issue in self.issued.iter_mut().filter(is) {
+            issue.revoked = Some(text(now));
+            found = true;
+        }
+        found
+    }
+
+    /// The names of revoked clients with a certificate whose serial number is not in `listed`.
+    pub(crate) fn revoked_but_not_in(&self, listed: &BTreeSet<String>) -> BTreeSet<&str> {
+        let missing = |issue: &&Issue| issue.revoked.is_some() && !listed.contains(&issue.serial);
+        self.issued.iter().filter(missing).map(|issue| issue.name.as_str()).collect()
+    }
+
+    /// Serial number and moment of each revocation. What cannot be read back counts as revoked at `now`.
+    pub(crate) fn revoked(&self, now: OffsetDateTime) -> Vec<(Vec<u8>, OffsetDateTime)> {
+        let revoked = self.issued.iter().filter_map(|issue| Some((issue, issue.revoked.as_deref()?)));
+        revoked
+            .map(|(issue, when)| (bytes(&issue.serial), OffsetDateTime::parse(when, &Rfc3339).unwrap_or(now)))
+            .collect()
+    }
+
+    /// Whether that serial number is taken.
+    pub fn has_serial(&self, serial: &str) -> bool {
+        self.issued.iter().any(|issue| issue.serial == serial)
+    }
+
+    pub(crate) fn add(&mut self, issue: Issue) {
+        self.issued.push(issue);
+    }
+}
+
+/// The bytes of a number in hexadecimal.
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.chars().filter_map(|c| u8::try_from(c.to_digit(16)?).ok()).collect();
+    digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| (byte << 4) | digit)).collect()
+}
