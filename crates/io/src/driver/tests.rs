@@ -26,10 +26,10 @@ mod workers;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::{fs, process};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use std::{fs, process};
 
 use adit_core::{
     Command, DataEvent, HandshakeStage, Install, Instant, IpNet, Notice, Path, PeerConfig, PeerId, PeerInfo,

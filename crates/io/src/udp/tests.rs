@@ -328,15 +328,14 @@ fn the_system_cuts_long_datagrams_unless_it_is_forbidden() {
         let addresses = ["10.5.0.1/24", "fd00:5::1/64"].map(|address| address.parse().unwrap()).to_vec();
         let settings = TunnelSettings { addresses, mtu: 1500, ..TunnelSettings::default() };
         assert_eq!(routing.apply(&settings), []);
-        let cases = [Fragmentation::System, Fragmentation::Allowed, Fragmentation::ByPath, Fragmentation::Forbidden];
+        let cases =
+            [Fragmentation::System, Fragmentation::Allowed, Fragmentation::ByPath, Fragmentation::Forbidden];
         for fragmentation in cases {
             let is_forbidden = fragmentation == Fragmentation::Forbidden;
             let routing = SocketRouting { fragmentation, ..SocketRouting::default() };
-            for (bound, to) in [
-                ("0.0.0.0:0", "10.5.0.2:9"),
-                ("[::]:0", "[::ffff:10.5.0.2]:9"),
-                ("[::]:0", "[fd00:5::2]:9"),
-            ] {
+            for (bound, to) in
+                [("0.0.0.0:0", "10.5.0.2:9"), ("[::]:0", "[::ffff:10.5.0.2]:9"), ("[::]:0", "[fd00:5::2]:9")]
+            {
                 let options = UdpOptions { routing, ..options(true) };
                 let socket = UdpSocket::bind(bound.parse().unwrap(), &options).unwrap();
                 let sent = socket.send(&[7; 2000], 2000, to.parse().unwrap());
