@@ -4,6 +4,7 @@
 
 mod authority;
 pub mod judged;
+pub mod messages;
 mod pair;
 
 use std::time::Duration;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use adit_core::{Command, Notice, Path, PeerId, Protocol, Rejected, Transport};
 use adit_openvpn::access::PasswordScript;
-use adit_openvpn::control_message::{ControlMessage, Disconnect};
 use adit_openvpn::params::{AuthRetry, ClientParams, ScriptParams, ServerParams, UserAuth};
 use adit_openvpn::request::{ConnectionFailure, Event, Request, ScriptId, UserPassword};
 use adit_openvpn::static_key::StaticKey;
+use adit_openvpn::testing::messages::{kind, kinds, message};
 use adit_openvpn::testing::{Authority, Pair, client_params, server_params};
 use adit_openvpn::wrap::{HmacDigest, KeyDirection, WrapConfig};
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
@@ -27,76 +27,6 @@ const TIME: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_secs(1);
 /// Messages of a kind in one step.
 const BATCH: usize = 20;
-
-/// A message of a kind; `number` makes each other than the one before it.
-fn message(kind: usize, number: usize) -> Option<ControlMessage> {
-    let how = Disconnect { reason: format!("reason {number}"), ..Disconnect::default() };
-    let options = || {
-        let (metric, third) = (number % 250 + 1, number % 256);
-        vec![
-            format!("route-metric {metric}"),
-            format!("route 10.9.{third}.0 255.255.255.0"),
-            format!("dhcp-option x{number}"),
-            format!("unheard-of {number}"),
-            format!("echo {number}"),
-            format!("tun-mtu {}", 1300 + metric),
-        ]
-    };
-    Some(match kind {
-        0 => ControlMessage::PushRequest,
-        1 => ControlMessage::PushReply(options()),
-        2 => ControlMessage::PushUpdate(changes(number)),
-        3 => ControlMessage::AuthFailed(if number.is_multiple_of(2) {
-            "TEMP".to_owned()
-        } else {
-            String::new()
-        }),
-        4 => ControlMessage::Restart(how),
-        5 => ControlMessage::Halt(how),
-        6 => ControlMessage::Exit,
-        7 => ControlMessage::Info(format!("text {number}")),
-        8 => ControlMessage::InfoPre(format!("CR_TEXT:R,E:question {number}")),
-        9 => ControlMessage::AuthPending { timeout: Some(60) },
-        10 => ControlMessage::CrResponse(format!("{number}")),
-        11 => ControlMessage::Unknown(format!("UNKNOWN {number} \u{7}")),
-        _ => return None,
-    })
-}
-
-/// Changes of settings that a client takes, or passes over; once in a while one that it refuses.
-fn changes(number: usize) -> Vec<String> {
-    let (metric, third) = (number % 250 + 1, number % 256);
-    let mut changes = vec![
-        format!("route-metric {metric}"),
-        format!("route 10.9.{third}.0 255.255.255.0"),
-        format!("dhcp-option x{number}"),
-        format!("dhcp-option DNS 192.0.2.{third}"),
-        format!("?unheard-of {number}"),
-        format!("tun-mtu {}", 1300 + metric),
-    ];
-    if number % 500 == 499 {
-        changes.push("unheard-of".to_owned());
-    }
-    changes.split_off(number % 3)
-}
-
-/// The number of a message's kind. A new kind does not compile until it is here, and fails until [`message`] makes it.
-fn kind(message: &ControlMessage) -> usize {
-    match message {
-        ControlMessage::PushRequest => 0,
-        ControlMessage::PushReply(_) => 1,
-        ControlMessage::PushUpdate(_) => 2,
-        ControlMessage::AuthFailed(_) => 3,
-        ControlMessage::Restart(_) => 4,
-        ControlMessage::Halt(_) => 5,
-        ControlMessage::Exit => 6,
-        ControlMessage::Info(_) => 7,
-        ControlMessage::InfoPre(_) => 8,
-        ControlMessage::AuthPending { .. } => 9,
-        ControlMessage::CrResponse(_) => 10,
-        ControlMessage::Unknown(_) => 11,
-    }
-}
 
 /// The numbers of events of one end.
 #[derive(Debug, Default)]
@@ -198,8 +128,8 @@ fn endure(pair: &mut Pair, end: End, batch: usize, say: &mut dyn FnMut(&mut Pair
 }
 
 fn say_all(end: End, batch: usize, make: impl Fn() -> Pair) {
-    for number in 0.. {
-        let Some(first) = message(number, 0) else { break };
+    for number in kinds() {
+        let first = message(number, 0).unwrap();
         assert_eq!(kind(&first), number);
         let mut pair = make();
         let caused = endure(&mut pair, end, batch, &mut |pair, count| {
