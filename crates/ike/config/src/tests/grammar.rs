@@ -106,6 +106,9 @@ fn references_that_lead_nowhere_or_in_a_circle_are_refused() {
         error("connections {\n a : nothing { } }"),
         "swanctl.conf:2: `nothing` behind `:` is no section of the file"
     );
+    let long = "x".repeat(200);
+    let deep = format!("connections {{ a : {long}.{long} {{ }} }}\n{long} {{ {long} {{ mobike = no\n}} }}");
+    assert!(!config(&deep).connections[0].mobike, "a reference is longer than the names in it");
     let circle = error("connections { x : a { } }\na : b { }\nb : a { }");
     assert!(circle.contains("refers to itself, or to too many sections"), "{circle}");
     assert!(error("connections { a : connections.a { } }").contains("refers to itself"));

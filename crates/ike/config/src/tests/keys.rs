@@ -220,6 +220,15 @@ pools {
 }
 
 #[test]
+fn rounds_are_sorted_by_their_numbers() {
+    let text = "connections { a { remote-b { round = 2\n} remote-a { round = 1\n} remote { } local-b { round = 1\n} local-a { } } }";
+    let connection = config(text).connections.remove(0);
+    let remote: Vec<&str> = connection.remote.iter().map(|round| round.name.as_str()).collect();
+    let local: Vec<&str> = connection.local.iter().map(|round| round.name.as_str()).collect();
+    assert_eq!((remote, local), (vec!["remote", "remote-a", "remote-b"], vec!["local-a", "local-b"]));
+}
+
+#[test]
 fn what_adit_does_not_have_is_refused_with_the_way_out() {
     for (line, part) in [
         ("version = 1", "`version`: `1` is refused: adit has no IKEv1; write 2, at both ends"),
