@@ -36,7 +36,7 @@ pub(crate) fn folder_of(file: &str) -> PathBuf {
 /// The regular files of a folder by their names, sorted. Hidden files are left out.
 ///
 /// # Errors
-/// As [`Files::entries`].
+/// The reason why the folder cannot be listed.
 pub(crate) fn regular_files(files: &dyn Files, folder: &Path) -> Result<Vec<PathBuf>, String> {
     let mut names: Vec<String> = files
         .entries(folder)?

@@ -32,7 +32,7 @@ pub(crate) struct Value<'a> {
 /// Puts a value into its section. An error says what would be right.
 pub(crate) type Handler<T> = fn(&mut T, &Value<'_>) -> Result<(), String>;
 
-/// What becomes of a key.
+/// The use of a key.
 pub(crate) enum Use<T: 'static> {
     /// adit does what it says.
     Used(Handler<T>),

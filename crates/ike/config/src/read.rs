@@ -23,7 +23,7 @@ const ROOTS: [&str; 4] = ["connections", "secrets", "pools", "authorities"];
 pub struct Parsed {
     /// Its content.
     pub config: Config,
-    /// What became of each line, in the order of the lines, the file's own before those of included files.
+    /// The use of each line, in the order of the lines, the file's own before those of included files.
     pub report: Vec<Disposition>,
     /// Points that do not stop the tunnel but that its owner should know.
     pub warnings: Vec<Problem>,

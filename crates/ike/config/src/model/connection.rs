@@ -113,7 +113,7 @@ pub enum Childless {
     Allow,
     /// This end makes IKE SAs without child SAs if the peer takes them, and the child SAs after that.
     Prefer,
-    /// As [`Childless::Prefer`], and a peer that does not take it is refused.
+    /// This end makes IKE SAs without child SAs, and the child SAs after that. A peer that does not take such an IKE SA is refused.
     Force,
     /// No IKE SA without a child SA.
     Never,

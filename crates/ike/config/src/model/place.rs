@@ -26,13 +26,13 @@ pub struct Places {
 
 impl Places {
     /// The lines of a section that begins there and has no key.
-    pub fn new(section: Place) -> Self {
+    pub(crate) fn new(section: Place) -> Self {
         Places { section, keys: BTreeMap::new() }
     }
 
-    /// Notes the line of a key.
-    pub fn note(&mut self, key: &str, place: Place) {
-        self.keys.insert(key.to_owned(), place);
+    /// Notes the line of a key, whose name may have upper case.
+    pub(crate) fn note(&mut self, key: &str, place: Place) {
+        self.keys.insert(key.to_ascii_lowercase(), place);
     }
 
     /// The line on which the section begins.
@@ -40,7 +40,7 @@ impl Places {
         &self.section
     }
 
-    /// The line of a key; the line on which the section begins, if it does not have the key.
+    /// The line of a key, whose name is in lower case; the line on which the section begins, if it does not have the key.
     pub fn of(&self, key: &str) -> &Place {
         self.keys.get(key).unwrap_or(&self.section)
     }

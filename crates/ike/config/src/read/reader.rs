@@ -21,7 +21,7 @@ pub(super) struct Reader<'a> {
     reported: BTreeSet<(Place, String)>,
 }
 
-/// What became of a key.
+/// The use of a key that is not refused.
 enum Outcome {
     Used,
     Unused(&'static str),

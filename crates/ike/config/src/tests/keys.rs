@@ -80,7 +80,7 @@ connections {
     pull = yes
     dscp = 101110
     encap = yes
-    mobike = no
+    Mobike = no
     dpd_delay = 30s
     dpd_timeout = 150s
     fragmentation = force
@@ -215,7 +215,7 @@ pools {
         "split_include",
     ];
     assert_eq!(unused, expected);
-    assert_eq!(one.places.of("mobike").line, 14);
+    assert_eq!(one.places.of("mobike").line, 14, "it is written Mobike");
     assert_eq!((one.places.of("none").line, child.places.section().line), (2, 48));
 }
 

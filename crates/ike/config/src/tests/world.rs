@@ -51,7 +51,7 @@ impl Files for World {
     }
 }
 
-/// What a text without further files says.
+/// The configuration of a text without further files.
 pub(super) fn config(text: &str) -> Config {
     World::default().parse(text).unwrap_or_else(|failure| panic!("{failure}\n{text}")).config
 }
