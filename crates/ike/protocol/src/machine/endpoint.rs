@@ -226,7 +226,7 @@ impl Protocol for Endpoint {
 
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Rejected> {
         self.shared.now = now;
-        let message = if self.shared.sockets.is_marked(path) {
+        let message = if self.shared.is_marked(path) {
             datagram
                 .strip_prefix(&MARKER)
                 .ok_or(Rejected::Malformed("no marker in front of an IKE message"))?
@@ -237,8 +237,7 @@ impl Protocol for Endpoint {
     }
 
     fn stage_of(&self, path: Path, datagram: &[u8]) -> HandshakeStage {
-        let message =
-            if self.shared.sockets.is_marked(path) { datagram.get(MARKER.len()..) } else { Some(datagram) };
+        let message = if self.shared.is_marked(path) { datagram.get(MARKER.len()..) } else { Some(datagram) };
         let Some(Ok(header)) = message.map(Header::peek) else { return HandshakeStage::First };
         let is_request = header.exchange == ExchangeType::IKE_SA_INIT && !header.flags.is_response;
         let sa = self.sas.get(&own_and_peer(&header).0);
@@ -257,7 +256,7 @@ impl Protocol for Endpoint {
         self.shared.now = now;
         match command {
             Command::SocketBound { socket, local } => {
-                let before = self.shared.locals.insert(socket, local);
+                let before = self.shared.bound(socket, local);
                 if before.is_some_and(|before| before != local) {
                     self.addresses_changed(|sa| sa.path.socket() == Some(socket));
                 }

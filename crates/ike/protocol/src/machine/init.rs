@@ -227,7 +227,7 @@ impl IkeSa {
         self.is_encapsulated = self.nat.is_there() || forces;
         // RFC 4555 section 3.3: with MOBIKE at port 4500 in any case, as a NAT may come in between later.
         let is_marked = self.is_encapsulated || connection.is_some_and(|connection| connection.mobike);
-        if is_marked && !cx.shared.sockets.is_marked(self.path) {
+        if is_marked && !cx.shared.is_marked(self.path) {
             let mut remote = self.path.remote();
             remote.set_port(MARKED_PORT);
             match cx.shared.sockets.marked.path_to(remote) {

@@ -66,7 +66,11 @@ pub struct FamilySockets {
 
 impl FamilySockets {
     fn has(&self, socket: u32) -> bool {
-        self.ipv4 == Some(socket) || self.ipv6 == Some(socket)
+        self.numbers().any(|own| own == socket)
+    }
+
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> + use<> {
+        [self.ipv4, self.ipv6].into_iter().flatten()
     }
 
     /// The socket for an address.
@@ -90,6 +94,11 @@ impl FamilySockets {
 }
 
 impl Sockets {
+    /// Whether that is the number of a socket, not of an address that a socket has learned.
+    pub(crate) fn has(&self, socket: u32) -> bool {
+        self.plain.has(socket) || self.marked.has(socket) || self.esp.has(socket)
+    }
+
     /// Whether messages on that path have a marker in front.
     pub(crate) fn is_marked(&self, path: Path) -> bool {
         matches!(path, Path::Udp { socket, .. } if self.marked.has(socket))

@@ -20,6 +20,8 @@ pub(crate) type DataEvent = adit_core::DataEvent<Codec>;
 pub(crate) const MARKER: [u8; 4] = [0; 4];
 /// Bytes of a nonce: at least half of the key of the PRF (RFC 7296 section 2.10).
 pub(crate) const NONCE_LEN: usize = 32;
+/// Most local addresses that are remembered. A driver has fewer at once.
+const MOST_LOCALS: usize = 1 << 14;
 /// SPIs of child SAs up to this are reserved (RFC 4303 section 2.1).
 const RESERVED_SPIS: u32 = 255;
 
@@ -28,8 +30,8 @@ pub(crate) struct Shared {
     pub(crate) rng: ChaCha20Rng,
     pub(crate) sockets: Sockets,
     wall_at_origin: UnixTime,
-    /// Local addresses, by socket.
-    pub(crate) locals: BTreeMap<u32, SocketAddr>,
+    /// Local addresses, by the numbers of the sockets, and of addresses that sockets have learned.
+    locals: BTreeMap<u32, SocketAddr>,
     events: VecDeque<Event>,
     transmits: VecDeque<(Path, Vec<u8>)>,
 }
@@ -66,6 +68,25 @@ impl Shared {
         time - time / 10 * (self.rng.next_u32() % 1024) / 1024
     }
 
+    /// A socket is bound, or has learned a local address. Gives the address that the number had before. Of too many addresses the
+    /// oldest is forgotten.
+    pub(crate) fn bound(&mut self, socket: u32, local: SocketAddr) -> Option<SocketAddr> {
+        let before = self.locals.insert(socket, local);
+        let is_learned = |number: &&u32| !self.sockets.has(**number);
+        let oldest = self.locals.keys().find(is_learned).filter(|_| self.locals.len() > MOST_LOCALS).copied();
+        oldest.and_then(|oldest| self.locals.remove(&oldest));
+        before
+    }
+
+    /// Whether messages on that path have a marker in front: it is by a socket for ESP in UDP, or by a local address that such a
+    /// socket has learned, which has the port of the socket.
+    pub(crate) fn is_marked(&self, path: Path) -> bool {
+        let port = |socket| self.locals.get(&socket).map(SocketAddr::port);
+        let local = path.socket().filter(|socket| !self.sockets.has(*socket)).and_then(port);
+        let mut marked = self.sockets.marked.numbers().filter_map(port);
+        self.sockets.is_marked(path) || local.is_some_and(|local| marked.any(|port| port == local))
+    }
+
     /// The local address of a path. `None`: the system chooses it.
     pub(crate) fn local_of(&self, path: Path) -> Option<SocketAddr> {
         let socket = path.socket()?;
@@ -86,8 +107,7 @@ impl Shared {
 
     /// Sends a message, with the marker where the path has one.
     pub(crate) fn send(&mut self, path: Path, message: &[u8]) {
-        let datagram =
-            if self.sockets.is_marked(path) { [&MARKER, message].concat() } else { message.to_vec() };
+        let datagram = if self.is_marked(path) { [&MARKER, message].concat() } else { message.to_vec() };
         self.transmits.push_back((path, datagram));
     }
 
@@ -97,5 +117,47 @@ impl Shared {
 
     pub(crate) fn next_transmit(&mut self) -> Option<(Path, Vec<u8>)> {
         self.transmits.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_core::SeedableRng as _;
+
+    use super::*;
+    use crate::machine::FamilySockets;
+
+    const PEER: &str = "192.0.2.9:4500";
+
+    fn by(socket: u32) -> Path {
+        Path::Udp { socket, remote: PEER.parse().unwrap() }
+    }
+
+    #[test]
+    fn messages_have_the_marker_at_local_addresses_that_a_marked_socket_learns() {
+        let family = |socket| FamilySockets { ipv4: Some(socket), ipv6: None };
+        let sockets = Sockets { plain: family(0), marked: family(1), ..Sockets::default() };
+        let mut shared = Shared::new(Instant::ORIGIN, ChaCha20Rng::from_seed([1; 32]), sockets, UnixTime(0));
+        let locals = ["0.0.0.0:500", "0.0.0.0:4500", "192.0.2.1:500", "192.0.2.1:4500"];
+        for (socket, local) in (0..).zip(locals) {
+            assert_eq!(shared.bound(socket, local.parse().unwrap()), None);
+        }
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(|socket| shared.is_marked(by(socket))),
+            [false, true, false, true, false]
+        );
+        shared.send(by(3), b"message");
+        assert_eq!(shared.next_transmit(), Some((by(3), b"\0\0\0\0message".to_vec())));
+        assert_eq!(shared.local_of(by(1)), None);
+        assert_eq!(shared.local_of(by(3)), Some("192.0.2.1:4500".parse().unwrap()));
+        // The sockets stay, and the newest address.
+        let newest = 9 + MOST_LOCALS as u32;
+        (9..=newest)
+            .for_each(|socket| assert_eq!(shared.bound(socket, "192.0.2.2:4500".parse().unwrap()), None));
+        assert!(
+            shared.locals.len() <= MOST_LOCALS
+                && [1, newest].iter().all(|socket| shared.is_marked(by(*socket)))
+        );
+        assert!(!shared.is_marked(by(3)), "the oldest address is forgotten");
     }
 }
