@@ -1,6 +1,6 @@
 //! Orders of the adapter and the host: connections that come and go, children that are brought up, and the end.
 
-use adit_core::{Ended, PeerId, PeerOrder, Severity};
+use adit_core::{Ended, PeerId, PeerOrder, Severity, TunnelSettings};
 
 use super::context::Context;
 use super::endpoint::Endpoint;
@@ -28,6 +28,8 @@ pub enum Reply {
     Terminate(String),
     /// This machine's addresses have changed: peers are told where this end is (RFC 4555).
     AddressesChanged,
+    /// The settings of the tunnel are these from now on.
+    Tunnel(TunnelSettings),
 }
 
 impl Endpoint {
@@ -61,6 +63,10 @@ impl Endpoint {
                 self.add_connection(*connection).map(drop).map_err(|error| error.to_string())
             }
             Reply::Remove(name) => known(&name, self.remove_connection(&name)),
+            Reply::Tunnel(settings) => {
+                self.shared.emit(Event::Up(settings));
+                Ok(())
+            }
             Reply::Initiate { connection, child } => self.bring_up(&connection, child.as_deref()),
             Reply::AddressesChanged => {
                 self.addresses_changed(|_| true);

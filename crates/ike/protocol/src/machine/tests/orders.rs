@@ -1,6 +1,6 @@
 //! Connections that come and go at run time, and what a status shows.
 
-use adit_core::Protocol;
+use adit_core::{Event, Instant, Protocol, TunnelSettings};
 
 use super::world::*;
 use crate::machine::{BadParams, Params, Reply};
@@ -121,4 +121,16 @@ fn without_a_nat_esp_goes_in_ip_where_there_is_a_socket() {
     for end in [A, B] {
         assert_eq!(world.planes[end].peer.as_ref().unwrap().path.unwrap().socket(), Some(1));
     }
+}
+
+#[test]
+fn new_settings_of_the_tunnel_are_told_to_the_driver() {
+    let mut world = World::new(connection(A), connection(B));
+    let settings = TunnelSettings { mtu: 1300, ..TunnelSettings::default() };
+    world.ends[A].handle_reply(Instant::ORIGIN, Reply::Tunnel(settings.clone()));
+    let events = std::iter::from_fn(|| world.ends[A].poll_event());
+    let ups: Vec<_> = events
+        .filter_map(|event| if let Event::Up(settings) = event { Some(settings) } else { None })
+        .collect();
+    assert_eq!(ups, [settings]);
 }
