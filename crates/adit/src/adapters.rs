@@ -9,6 +9,7 @@ use adit_setup::Protocols;
 /// The adapters, in the order in which they are asked whether a file is theirs. OpenVPN's files have no mark, so that it is the last.
 pub(crate) const ALL: &Adapters = &[
     &adit_wireguard_adapter::WireGuard,
+    &adit_ike_adapter::Ipsec,
     #[cfg(feature = "toy")]
     &adit_toy_adapter::Toy,
     &adit_openvpn_adapter::OpenVpn,

@@ -14,6 +14,7 @@ mod command_line;
 mod connections;
 mod denial_of_service;
 mod handshake;
+mod ipsec;
 mod management;
 mod peers;
 mod privileges;

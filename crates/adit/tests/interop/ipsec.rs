@@ -1,0 +1,11 @@
+//! adit as an end of IKEv2 and ESP, with Debian's strongSwan at the other end, in both roles.
+
+mod auth;
+mod bed;
+mod certificates;
+mod children;
+mod endings;
+mod nat;
+mod rekeys;
+mod reload;
+mod suites;

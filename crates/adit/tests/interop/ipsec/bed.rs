@@ -1,0 +1,297 @@
+//! Two ends of a connection, each in a namespace of its own.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use adit_testbed::{
+    MAX_WAIT, Namespace, Ping, Process, Scratch, TestbedError, can_run, connect, program, wait_until,
+    wait_until_reachable,
+};
+
+/// Where Debian puts strongSwan's daemon.
+const CHARON: &str = "/usr/lib/ipsec/charon";
+/// How long anything may take.
+pub(super) const WAIT: Duration = MAX_WAIT;
+/// The device that joins the namespaces.
+const WIRE: &str = "wire";
+
+/// A program that runs an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Program {
+    Adit,
+    StrongSwan,
+}
+
+/// The programs of a responder and of an initiator, adit in each role.
+pub(super) const ROLES: [[Program; 2]; 2] =
+    [[Program::StrongSwan, Program::Adit], [Program::Adit, Program::StrongSwan]];
+
+/// Whether a test can run here. If not, it has said so.
+pub(super) fn is_ready(test: &str) -> bool {
+    can_run(test, &["ip", "unshare", "swanctl", CHARON])
+}
+
+/// The settings of both ends.
+#[derive(Clone)]
+pub(super) struct Settings {
+    /// `proposals` of the responder and of the initiator.
+    pub(super) proposals: [&'static str; 2],
+    /// `esp_proposals`.
+    pub(super) esp: [&'static str; 2],
+    /// Further lines of the connection.
+    pub(super) connection: [String; 2],
+    /// Further lines of the child.
+    pub(super) child: [String; 2],
+    /// The pre-shared keys.
+    pub(super) secrets: [&'static str; 2],
+    /// The certificates, in place of the pre-shared keys.
+    pub(super) certificates: Option<[Certified; 2]>,
+    /// Whether the outer addresses are of IPv6.
+    pub(super) is_v6: bool,
+    /// `start_action` of the initiator's child.
+    pub(super) start: &'static str,
+    /// Whether there is a second child, for the networks of [`End::second`].
+    pub(super) has_second: bool,
+    /// Further lines of strongSwan's own file.
+    pub(super) daemon: &'static str,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            proposals: ["aes256gcm16-prfsha384-x25519"; 2],
+            esp: ["aes256gcm16"; 2],
+            connection: Default::default(),
+            child: Default::default(),
+            secrets: ["a long secret of both ends"; 2],
+            certificates: None,
+            is_v6: false,
+            start: "start",
+            has_second: false,
+            daemon: "",
+        }
+    }
+}
+
+/// The certificate of an end with its key, and the authority of the other end's certificate, in PEM.
+#[derive(Clone)]
+pub(super) struct Certified {
+    pub(super) authority: String,
+    pub(super) certificate: String,
+    pub(super) key: String,
+}
+
+/// An end of the connection. The first responds, the second initiates.
+pub(super) struct End {
+    pub(super) namespace: Namespace,
+    pub(super) program: Program,
+    number: usize,
+    scratch: Scratch,
+    process: Option<Process>,
+}
+
+impl End {
+    fn create(number: usize, program: Program) -> Self {
+        let namespace = Namespace::create(&format!("ipsec{number}")).unwrap();
+        let scratch = Scratch::create("ipsec").unwrap();
+        let end = End { namespace, program, number, scratch, process: None };
+        for address in [end.inner(), end.inner_v6(), end.second()] {
+            end.namespace.ip(&["address", "add", &address.to_string(), "dev", "lo"]).unwrap();
+        }
+        end
+    }
+
+    /// Its address within the tunnel.
+    pub(super) fn inner(&self) -> IpAddr {
+        format!("10.77.{}.1", self.number).parse().unwrap()
+    }
+
+    pub(super) fn inner_v6(&self) -> IpAddr {
+        format!("fd00:77:{}::1", self.number).parse().unwrap()
+    }
+
+    /// Its address in the networks of the second child.
+    pub(super) fn second(&self) -> IpAddr {
+        format!("10.78.{}.1", self.number).parse().unwrap()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// Writes its files. `outer` are the addresses of the responder and of the initiator, as this end sees them.
+    pub(super) fn write(&self, settings: &Settings, outer: [&str; 2]) {
+        let (own, other) = (self.number - 1, 2 - self.number);
+        let networks = |number: usize| format!("10.77.{number}.0/24, fd00:77:{number}::/64");
+        let start = if own == 1 { settings.start } else { "none" };
+        let second = format!(
+            "d {{\n local_ts = 10.78.{}.0/24\n remote_ts = 10.78.{}.0/24\n start_action = {start}\n }}\n",
+            own + 1,
+            other + 1
+        );
+        let second = if settings.has_second { second } else { String::new() };
+        let [local, remote] = match &settings.certificates {
+            Some(certificates) => {
+                self.write_certificates(&certificates[own]);
+                ["auth = pubkey\n certs = own.pem", "auth = pubkey"]
+            }
+            None => ["auth = psk"; 2],
+        };
+        let connection = format!(
+            "connections {{\n t {{\n version = 2\n local_addrs = {}\n remote_addrs = {}\n proposals = {}\n {}\n \
+             local {{\n {local}\n id = end{}.example\n }}\n remote {{\n {remote}\n id = end{}.example\n }}\n \
+             children {{\n c {{\n local_ts = {}\n remote_ts = {}\n esp_proposals = {}\n start_action = {start}\n {}\n }}\n {second} }}\n \
+             }}\n}}\nsecrets {{\n ike-1 {{\n secret = \"{}\"\n }}\n}}\n",
+            outer[own],
+            outer[other],
+            settings.proposals[own],
+            settings.connection[own],
+            own + 1,
+            other + 1,
+            networks(own + 1),
+            networks(other + 1),
+            settings.esp[own],
+            settings.child[own],
+            settings.secrets[own],
+        );
+        self.scratch.write(&self.file_name(), &connection).unwrap();
+        let daemon = format!(
+            "charon {{\n load = random nonce openssl kdf pem pkcs1 pkcs8 x509 pubkey constraints revocation kernel-libipsec kernel-netlink socket-default vici\n \
+             install_virtual_ip = no\n {}\n plugins {{\n vici {{\n socket = {}\n }}\n kernel-libipsec {{\n allow_peer_ts = yes\n \
+             }}\n }}\n filelog {{\n stdout {{\n default = 1\n flush_line = yes\n }}\n }}\n}}\n",
+            settings.daemon,
+            self.socket(),
+        );
+        self.scratch.write("strongswan.conf", &daemon).unwrap();
+    }
+
+    fn write_certificates(&self, certified: &Certified) {
+        let Certified { authority, certificate, key } = certified;
+        for (folder, name, text) in
+            [("x509ca", "ca.pem", authority), ("x509", "own.pem", certificate), ("private", "own.pem", key)]
+        {
+            std::fs::create_dir_all(self.path(folder)).unwrap();
+            self.scratch.write(&format!("{folder}/{name}"), text).unwrap();
+        }
+    }
+
+    /// The tunnel has the name of its file in `adit status`.
+    fn file_name(&self) -> String {
+        format!("ipsec-{}-{}.conf", std::process::id(), self.namespace.name())
+    }
+
+    fn socket(&self) -> String {
+        format!("unix://{}", self.path("vici").display())
+    }
+
+    /// Starts the program with its file.
+    pub(super) fn start(&mut self) {
+        match self.program {
+            Program::Adit => {
+                let mut command = program(env!("CARGO_BIN_EXE_adit")).unwrap();
+                command.arg("up").arg(self.path(&self.file_name()));
+                let mut process = self.namespace.spawn("adit", command).unwrap();
+                process.wait_for_line(0, "tunnel up", WAIT).unwrap();
+                self.process = Some(process);
+            }
+            Program::StrongSwan => {
+                let mut command = program("unshare").unwrap();
+                // It keeps its process id below /run.
+                let script = format!("mount -t tmpfs none /run && exec {CHARON}");
+                command
+                    .args(["-m", "sh", "-c", &script])
+                    .env("STRONGSWAN_CONF", self.path("strongswan.conf"));
+                self.process = Some(self.namespace.spawn("charon", command).unwrap());
+                let socket = self.path("vici");
+                wait_until("charon's socket", WAIT, || socket.exists()).unwrap();
+                let file = self.path(&self.file_name());
+                // It fails where the initiation of a child fails.
+                let _ = self.control(&["--load-all", "--file", file.to_str().unwrap()]);
+            }
+        }
+    }
+
+    /// Runs `swanctl`.
+    pub(super) fn control(&self, arguments: &[&str]) -> Result<String, TestbedError> {
+        let mut command = program("swanctl").unwrap();
+        command.args(arguments).args(["--uri", &self.socket()]);
+        command.env("STRONGSWAN_CONF", self.path("strongswan.conf")).env("SWANCTL_DIR", self.scratch.path());
+        self.namespace.run(command)
+    }
+
+    /// The SAs of strongSwan, in its raw form.
+    pub(super) fn sas(&self) -> String {
+        self.control(&["--list-sas", "--raw"]).unwrap()
+    }
+
+    pub(super) fn process(&mut self) -> &mut Process {
+        self.process.as_mut().unwrap()
+    }
+
+    pub(super) fn log(&self) -> String {
+        self.process.as_ref().map(Process::log_tail).unwrap_or_default()
+    }
+
+    /// The report of `adit status`.
+    pub(super) fn status(&self) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
+        command.args(["status", "--json"]);
+        let all = self.namespace.run(command).unwrap();
+        let name = self.file_name().replace(".conf", "");
+        all.split("\n  }").find(|tunnel| tunnel.contains(&name)).map(str::to_owned).unwrap_or(all)
+    }
+
+    /// Runs `adit check` with its file.
+    pub(super) fn check(&self) -> Result<String, TestbedError> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
+        command.arg("check").arg(self.path(&self.file_name()));
+        self.namespace.run(command)
+    }
+
+    /// Both inner addresses of the other end answer.
+    pub(super) fn reaches(&self, other: &End) {
+        for target in [other.inner(), other.inner_v6()] {
+            if let Err(error) = wait_until_reachable(&self.namespace, target, WAIT) {
+                panic!("{target}: {error}\n{}\n====\n{}", self.log(), other.log());
+            }
+            let report = Ping::new(10, Duration::from_millis(20)).run(&self.namespace, target).unwrap();
+            assert!(report.is_clean(), "{target}: {report:?}");
+        }
+    }
+
+    /// Whether the other end answers within a second.
+    pub(super) fn is_answered(&self, other: &End) -> bool {
+        let ping = Ping { timeout: Duration::from_millis(500), ..Ping::new(3, Duration::from_millis(100)) };
+        ping.run(&self.namespace, other.inner()).unwrap().received > 0
+    }
+}
+
+/// Two ends on one link, up: the second has initiated.
+pub(super) fn pair(programs: [Program; 2], settings: &Settings) -> [End; 2] {
+    let mut ends = joined(programs, settings);
+    ends.iter_mut().for_each(End::start);
+    ends
+}
+
+/// Two ends on one link, with their files. Nothing runs.
+pub(super) fn joined(programs: [Program; 2], settings: &Settings) -> [End; 2] {
+    let ends = [End::create(1, programs[0]), End::create(2, programs[1])];
+    connect(
+        &ends[0].namespace,
+        &["10.9.0.1/24", "fd00:9::1/64"],
+        &ends[1].namespace,
+        &["10.9.0.2/24", "fd00:9::2/64"],
+        WIRE,
+    )
+    .unwrap();
+    let outer = if settings.is_v6 { ["fd00:9::1", "fd00:9::2"] } else { ["10.9.0.1", "10.9.0.2"] };
+    ends.iter().for_each(|end| end.write(settings, outer));
+    ends
+}
+
+/// Two ends without a link.
+pub(super) fn apart(programs: [Program; 2]) -> [End; 2] {
+    [End::create(1, programs[0]), End::create(2, programs[1])]
+}

@@ -1,0 +1,39 @@
+//! SIGHUP: connections that have changed are made anew, and the others keep their SAs.
+
+use super::bed::{Program, ROLES, Settings, WAIT, is_ready, pair};
+
+#[test]
+fn a_connection_is_made_anew_if_it_has_changed_and_stays_if_not() {
+    if !is_ready("ipsec reload") {
+        return;
+    }
+    for programs in ROLES {
+        let settings = Settings::default();
+        let mut ends = pair(programs, &settings);
+        ends[1].reaches(&ends[0]);
+        let adit = usize::from(programs[1] == Program::Adit);
+        let ike_sa = |text: String| text.split("initiator-spi=").nth(1).map(|rest| rest[..16].to_owned());
+        let before = ike_sa(ends[1 - adit].sas());
+        let mark = ends[adit].process().mark();
+        ends[adit].process().hang_up();
+        ends[adit].process().wait_for_line(mark, "holds: 0 connections ended, 0 began", WAIT).unwrap();
+        ends[1].reaches(&ends[0]);
+        assert_eq!(ike_sa(ends[1 - adit].sas()), before);
+        let mut changed = settings.clone();
+        changed.connection[adit] = "dpd_delay = 9s".to_owned();
+        ends[adit].write(&changed, ["10.9.0.1", "10.9.0.2"]);
+        let mark = ends[adit].process().mark();
+        ends[adit].process().hang_up();
+        ends[adit].process().wait_for_line(mark, "holds: 1 connections ended, 1 began", WAIT).unwrap();
+        if programs[1] == Program::StrongSwan {
+            ends[1].control(&["--initiate", "--child", "c"]).unwrap();
+        }
+        ends[1].reaches(&ends[0]);
+        assert_ne!(ike_sa(ends[1 - adit].sas()), before);
+        ends[adit].write(&Settings { proposals: ["nonsense"; 2], ..settings }, ["10.9.0.1", "10.9.0.2"]);
+        let mark = ends[adit].process().mark();
+        ends[adit].process().hang_up();
+        ends[adit].process().wait_for_line(mark, "changes nothing", WAIT).unwrap();
+        ends[1].reaches(&ends[0]);
+    }
+}

@@ -1,0 +1,24 @@
+//! The adapter of IKEv2/IPsec: it runs the connections of a file of swanctl (swanctl.conf) as one tunnel, with one device, UDP ports
+//! 500 and 4500, and routes to the networks behind the peers.
+#![forbid(unsafe_code)]
+
+mod codec;
+mod configuration;
+mod driver;
+mod facts;
+mod files;
+mod names;
+mod observer;
+mod orders;
+mod reload;
+mod settings;
+mod status_rows;
+#[cfg(test)]
+mod testing;
+mod translate;
+mod tunnel;
+
+pub use self::configuration::Ipsec;
+
+/// The name of the protocol in the command line of a helper.
+const NAME: &str = "ipsec";

@@ -1,0 +1,86 @@
+//! The orders of signals to a tunnel that runs.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use adit_core::{Command, Protocol as _, Severity, TunnelSettings};
+use adit_guard::HelperFiles;
+use adit_host::log::Logger;
+use adit_host::signals::{Order, Receiver};
+use adit_ike::machine::{Connection, Endpoint};
+use adit_io::Handle;
+
+use crate::reload;
+use crate::status_rows;
+use crate::translate::Planned;
+
+/// The state of the file and of the tunnel that the next reading is compared with.
+pub(crate) struct Holds {
+    /// The file.
+    pub(crate) file: PathBuf,
+    /// The connections of the file as it was read last.
+    pub(crate) planned: Vec<Planned>,
+    /// The connections with the addresses of their peers.
+    pub(crate) connections: Vec<Connection>,
+    /// The settings that the system has.
+    pub(crate) settings: TunnelSettings,
+    /// Reads the file, and resolves names.
+    pub(crate) files: HelperFiles,
+}
+
+/// Speaks to a tunnel. Copies speak to the same tunnel.
+#[derive(Clone)]
+pub(crate) struct Orders(Arc<Shared>);
+
+struct Shared {
+    handle: Handle<Endpoint>,
+    holds: Mutex<Holds>,
+    log: Logger,
+}
+
+impl Orders {
+    /// Orders to the tunnel of that handle.
+    pub(crate) fn new(handle: Handle<Endpoint>, holds: Holds, log: Logger) -> Self {
+        Orders(Arc::new(Shared { handle, holds: Mutex::new(holds), log }))
+    }
+
+    /// The tunnel's way to take orders.
+    pub(crate) fn receiver(&self) -> Receiver {
+        let orders = self.clone();
+        Box::new(move |order| match order {
+            Order::Shutdown => orders.0.handle.command(Command::Shutdown),
+            Order::Restart => orders.0.handle.command(Command::Restart),
+            Order::Status => orders.tell_status(),
+            Order::Reload => orders.in_thread("adit-reload", Orders::reload).is_ok(),
+        })
+    }
+
+    /// Files may lie on slow disks, and names take their time.
+    fn in_thread(&self, name: &str, work: impl FnOnce(&Orders) + Send + 'static) -> io::Result<()> {
+        let orders = self.clone();
+        thread::Builder::new().name(name.to_owned()).spawn(move || work(&orders)).map(drop)
+    }
+
+    fn reload(&self) {
+        let mut log = self.0.log.clone();
+        // An order that comes meanwhile waits here.
+        let mut holds = self.0.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(why) = reload::reload(&self.0.handle, &mut holds, &mut log) {
+            why.lines().for_each(|line| log.log(Severity::Error, line));
+            log.log(Severity::Error, format_args!("SIGHUP: {} changes nothing", holds.file.display()));
+        }
+    }
+
+    /// Writes a line for each peer that is connected to the log.
+    fn tell_status(&self) -> bool {
+        let mut log = self.0.log.clone();
+        self.0.handle.inspect(Box::new(move |endpoint: &Endpoint, _, _| {
+            for (_, info) in endpoint.peers() {
+                let text = format_args!("{} at {}: {}", info.name, info.path, status_rows::summary(&info));
+                log.log(Severity::Info, text);
+            }
+        }))
+    }
+}

@@ -1,0 +1,234 @@
+//! The connections of a file as parameters of the machine.
+
+mod authentication;
+mod certificates;
+mod identity;
+mod problems;
+mod secret;
+#[cfg(test)]
+mod tests;
+mod traffic;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use adit_core::IpNet;
+use adit_core::configuration::Problem;
+use adit_ike::machine::{self, EndAction, StartAction, Times};
+use adit_ike_config::{self as model, Action, Config, Credentials, Fragmentation, Host, Place, SecretBytes};
+
+use self::authentication::Authentication;
+use self::problems::Problems;
+
+/// The longest datagram that stays within 1,280 bytes, the MTU that each path of IPv6 has, and strongSwan's default: without the
+/// headers of IPv6 (40) and UDP (8), and the marker (4).
+const LONGEST_DATAGRAM: usize = 1228;
+/// Longer than any message: fragments are taken and not sent.
+const NEVER_FRAGMENTED: usize = 1 << 16;
+
+/// The settings of a file that have no effect so far, each with its line.
+pub(crate) fn without_effect(config: &Config) -> Vec<Problem> {
+    config.connections.iter().flat_map(problems::without_effect).collect()
+}
+
+/// A connection of a file.
+#[derive(Clone)]
+pub(crate) struct Planned {
+    /// The parameters, without the addresses to initiate to.
+    pub(crate) connection: machine::Connection,
+    /// The line of the peer's address, or of the section.
+    pub(crate) place: Place,
+    /// The addresses and names to initiate to.
+    pub(crate) targets: Vec<Target>,
+    /// The port to initiate to.
+    pub(crate) port: u16,
+    /// The section of the file.
+    source: model::Connection,
+    /// The key that both ends have, if there is one.
+    secret: Option<SecretBytes>,
+    /// The certificates and private keys of the file.
+    credentials: Arc<Credentials>,
+}
+
+/// An address or a name to initiate to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    Address(IpAddr),
+    Name(String),
+}
+
+impl Planned {
+    /// Whether two readings of a file give the same connection.
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        self.source == other.source && self.secret == other.secret && self.credentials == other.credentials
+    }
+
+    /// The networks of this end.
+    pub(crate) fn local_networks(&self) -> impl Iterator<Item = IpNet> {
+        self.connection.children.iter().flat_map(|child| &child.local).flat_map(traffic::networks)
+    }
+
+    /// The networks behind the peer.
+    pub(crate) fn remote_networks(&self) -> impl Iterator<Item = IpNet> {
+        self.connection.children.iter().flat_map(|child| &child.remote).flat_map(traffic::networks)
+    }
+}
+
+/// The connections of a file.
+///
+/// # Errors
+/// The settings that are not carried out, and values that are missing, each with its line.
+pub(crate) fn connections(config: &Config) -> Result<Vec<Planned>, Vec<Problem>> {
+    let (mut problems, credentials) = (Problems::default(), Arc::new(config.credentials.clone()));
+    let planned: Vec<Planned> =
+        config.connections.iter().filter_map(|of| planned(config, &credentials, of, &mut problems)).collect();
+    problems.or(planned)
+}
+
+fn planned(
+    config: &Config,
+    credentials: &Arc<Credentials>,
+    of: &model::Connection,
+    problems: &mut Problems,
+) -> Option<Planned> {
+    problems.refuse_missing(of);
+    let authentication = authentication::of(config, of, problems);
+    let children: Vec<Option<machine::Child>> =
+        of.children.iter().map(|of_child| child(of_child, problems)).collect();
+    if children.is_empty() {
+        let text =
+            "the connection has no child: add `children { net { … } }` with `local_ts` and `remote_ts`";
+        problems.add(of.places.section(), text);
+    }
+    let targets = targets(of, problems);
+    let Authentication { local_auth, remote_auth, secret } = authentication?;
+    let connection = machine::Connection {
+        name: of.name.clone(),
+        remotes: Vec::new(),
+        sources: sources(&of.remote_addrs),
+        local_auth,
+        remote_auth,
+        ike: of.proposals.clone(),
+        children: children.into_iter().collect::<Option<_>>()?,
+        unique: unique(of.unique),
+        childless: childless(of.childless),
+        forces_encapsulation: of.encap,
+        mobike: of.mobike,
+        longest_datagram: longest_datagram(of.fragmentation),
+        ppk: None,
+        times: times(of),
+    };
+    let place = of.places.of("remote_addrs").clone();
+    Some(Planned {
+        connection,
+        place,
+        targets,
+        port: of.remote_port,
+        source: of.clone(),
+        secret,
+        credentials: Arc::clone(credentials),
+    })
+}
+
+fn child(of: &model::Child, problems: &mut Problems) -> Option<machine::Child> {
+    let local = traffic::of_this_end(of, problems);
+    let remote = traffic::of_the_peer(of, problems);
+    Some(machine::Child {
+        name: of.name.clone(),
+        esp: of.esp_proposals.clone(),
+        local: local?,
+        remote: remote?,
+        start: start_action(of.start_action),
+        on_close: end_action(of.close_action),
+        on_dead_peer: end_action(of.dpd_action),
+        rekey: of.time.rekey.map(Duration::from_secs),
+        lifetime: of.time.life.map(Duration::from_secs),
+    })
+}
+
+/// The addresses and names to initiate to.
+fn targets(of: &model::Connection, problems: &mut Problems) -> Vec<Target> {
+    let target = |host: &Host| match host {
+        Host::Address(address) => Some(Target::Address(*address)),
+        Host::Name(name) => Some(Target::Name(name.clone())),
+        Host::Any { .. } | Host::Network(_) | Host::Range(..) => None,
+    };
+    let targets: Vec<Target> = of.remote_addrs.iter().filter_map(target).collect();
+    let brings_up = of.children.iter().find(|child| child.start_action.start || child.start_action.trap);
+    if let Some(child) = brings_up.filter(|_| targets.is_empty()) {
+        let text = "`start_action`: there is no address to initiate to: give the peer's address or name in `remote_addrs`";
+        problems.add(child.places.of("start_action"), text);
+    }
+    targets
+}
+
+/// The networks from which the peer may initiate; empty: any.
+fn sources(hosts: &[Host]) -> Vec<IpNet> {
+    let mut sources = Vec::new();
+    for host in hosts {
+        match host {
+            // The address of a name may change.
+            Host::Name(_) | Host::Any { ipv4: true, ipv6: true } => return Vec::new(),
+            Host::Any { ipv4, .. } => {
+                let all = if *ipv4 { [IpAddr::from([0; 4])] } else { [IpAddr::from([0; 16])] };
+                sources.extend(all.iter().filter_map(|address| IpNet::new(*address, 0).ok()));
+            }
+            Host::Address(address) => sources.push(IpNet::from(*address)),
+            Host::Network(network) => sources.push(*network),
+            Host::Range(first, last) => sources.extend(traffic::subnets(*first, *last)),
+        }
+    }
+    sources
+}
+
+const fn start_action(action: Action) -> StartAction {
+    match (action.start, action.trap) {
+        (false, false) => StartAction::None,
+        (true, false) => StartAction::Start,
+        (false, true) => StartAction::Trap,
+        (true, true) => StartAction::TrapAndStart,
+    }
+}
+
+const fn end_action(action: Action) -> EndAction {
+    match (action.start, action.trap) {
+        (false, false) => EndAction::None,
+        (true, _) => EndAction::Start,
+        (false, true) => EndAction::Trap,
+    }
+}
+
+const fn unique(unique: model::Unique) -> machine::Unique {
+    match unique {
+        model::Unique::Never => machine::Unique::Never,
+        model::Unique::No => machine::Unique::No,
+        model::Unique::Keep => machine::Unique::Keep,
+        model::Unique::Replace => machine::Unique::Replace,
+    }
+}
+
+const fn childless(childless: model::Childless) -> machine::Childless {
+    match childless {
+        model::Childless::Allow | model::Childless::Prefer => machine::Childless::Allow,
+        model::Childless::Force => machine::Childless::Force,
+        model::Childless::Never => machine::Childless::Never,
+    }
+}
+
+const fn longest_datagram(fragmentation: Fragmentation) -> Option<usize> {
+    match fragmentation {
+        Fragmentation::Yes => Some(LONGEST_DATAGRAM),
+        Fragmentation::Accept => Some(NEVER_FRAGMENTED),
+        Fragmentation::No => None,
+    }
+}
+
+fn times(of: &model::Connection) -> Times {
+    Times {
+        ike_rekey: of.rekey_time,
+        reauthentication: of.reauth_time,
+        dead_peer_detection: of.dpd_delay,
+        ..Times::default()
+    }
+}

@@ -1,0 +1,54 @@
+//! The authentication of both ends.
+
+use adit_ike::machine::{LocalAuth, LocalProof, RemoteAuth, RemoteProof, SharedKey};
+use adit_ike_config::{Config, Connection, Method, SecretBytes};
+
+use super::problems::Problems;
+use super::secret::{self, Owners};
+use super::{certificates, identity};
+
+/// The authentication of this end and of the peer.
+pub(super) struct Authentication {
+    pub(super) local_auth: LocalAuth,
+    pub(super) remote_auth: RemoteAuth,
+    /// The key that both ends have, if there is one.
+    pub(super) secret: Option<SecretBytes>,
+}
+
+/// The authentication of a connection.
+pub(super) fn of(config: &Config, of: &Connection, problems: &mut Problems) -> Option<Authentication> {
+    let ([local], [remote]) = (of.local.as_slice(), of.remote.as_slice()) else {
+        let text = "one section `local` and one section `remote` are needed: several rounds of authentication are not supported";
+        problems.add(of.places.section(), text);
+        return None;
+    };
+    let local_identity = identity::of_this_end(of, local, problems);
+    let remote_identity = identity::of_the_peer(remote, problems);
+    let (local_identity, remote_identity) = (local_identity?, remote_identity?);
+    let owners = Owners { local: &local_identity, remote: &remote_identity };
+    let secret = secret::of(config, &owners);
+    let local_proof = match &local.auth {
+        Method::SharedKey => shared_key(secret, of, problems).map(LocalProof::SharedKey),
+        Method::Signature(rules) => certificates::has_no_rules(rules, local.places.of("auth"), problems)
+            .then(|| certificates::of_this_end(config, of, local, problems))
+            .flatten(),
+    };
+    let remote_proof = match &remote.auth {
+        Method::SharedKey => shared_key(secret, of, problems).map(RemoteProof::SharedKey),
+        Method::Signature(rules) => certificates::has_no_rules(rules, remote.places.of("auth"), problems)
+            .then(|| certificates::of_the_peer(config, of, remote, problems))
+            .flatten(),
+    };
+    let local_auth = LocalAuth { proof: local_proof?, identity: local_identity };
+    let remote_auth = RemoteAuth { proof: remote_proof?, identity: remote_identity };
+    Some(Authentication { local_auth, remote_auth, secret: secret.cloned() })
+}
+
+fn shared_key(secret: Option<&SecretBytes>, of: &Connection, problems: &mut Problems) -> Option<SharedKey> {
+    if secret.is_none() {
+        let text = "there is no pre-shared key for these identities: add `secrets { ike-1 { secret = … } }`, with `id-1` if it belongs \
+                    to one peer alone";
+        problems.add(of.places.section(), text);
+    }
+    secret.map(|secret| SharedKey(secret.bytes().clone()))
+}

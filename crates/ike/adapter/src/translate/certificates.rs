@@ -1,0 +1,190 @@
+//! Certificates and private keys of the file as the machine takes them.
+
+use std::sync::Arc;
+
+use adit_ike::machine::{CertificatePolicy, LocalProof, OwnCertificate, PeerCertificates, RemoteProof};
+use adit_ike_config::{
+    Config, Connection, Document, LocalRound, Place, PrivateKeyFile, RemoteRound, Revocation,
+    SendCertificate, SignatureRules,
+};
+use adit_pki::signature::{CertificateKey, Digest, OwnKey, Sha1};
+use adit_pki::{
+    Authorities, PeerRequirements, PrivateKey, Purpose, Revocations, SIGNATURE_ALGORITHMS, Verifier,
+    encrypted_key, pem, public_key_digest,
+};
+use rustls_pki_types::CertificateDer;
+use zeroize::Zeroizing;
+
+use super::problems::Problems;
+
+type Certificates = Vec<CertificateDer<'static>>;
+
+/// The certificate by which this end proves its identity.
+pub(super) fn of_this_end(
+    config: &Config,
+    of: &Connection,
+    round: &LocalRound,
+    problems: &mut Problems,
+) -> Option<LocalProof> {
+    let place = round.places.of("certs");
+    let [document] = round.certs.as_slice() else {
+        let text = "one certificate of this end is needed: `certs = FILE`, a file in the folder `x509`";
+        problems.add(place, text);
+        return None;
+    };
+    if !round.pubkeys.is_empty() {
+        problems.add(
+            round.places.of("pubkeys"),
+            "raw public keys are not supported yet: give a certificate in `certs`",
+        );
+        return None;
+    }
+    let found = certificates(document).and_then(|all| {
+        let (own, chain) = all.split_first().ok_or("there is no certificate in it")?;
+        Ok(OwnCertificate {
+            key: key_of(own, &config.credentials.private_keys)?,
+            chain: chain.to_vec(),
+            policy: policy(of.send_cert),
+        })
+    });
+    problems.unless(place, &document.name, found).map(LocalProof::Certificate)
+}
+
+/// The certificates that are accepted of the peer.
+pub(super) fn of_the_peer(
+    config: &Config,
+    of: &Connection,
+    round: &RemoteRound,
+    problems: &mut Problems,
+) -> Option<RemoteProof> {
+    let place = |key| round.places.of(key);
+    let missing = [
+        (
+            "revocation",
+            round.revocation != Revocation::Relaxed,
+            "write `relaxed`: lists are those in the folder `x509crl`",
+        ),
+        (
+            "ca_id",
+            round.ca_id.is_some(),
+            "authorities are not chosen by identity yet: name their certificates in `cacerts`",
+        ),
+        (
+            "pubkeys",
+            !round.pubkeys.is_empty(),
+            "raw public keys are not supported yet: give a certificate in `certs`",
+        ),
+    ];
+    for (key, _, why) in missing.into_iter().filter(|(_, is_set, _)| *is_set) {
+        problems.add(place(key), format!("`{key}`: {why}"));
+    }
+    let known = all(&round.certs, place("certs"), problems)?;
+    let named = if round.cacerts.is_empty() { &config.credentials.authorities } else { &round.cacerts };
+    let trusted = all(named, place("cacerts"), problems)?;
+    if trusted.is_empty() && known.is_empty() {
+        let text = "no authority is trusted: put the certificate of the peer's authority into the folder `x509ca`, or name the peer's \
+                    certificate in `certs`";
+        problems.add(round.places.section(), text);
+        return None;
+    }
+    let requested: Vec<[u8; 20]> = trusted.iter().filter_map(public_key_digest).collect();
+    let requested = if of.send_certreq { requested } else { Vec::new() };
+    // A certificate that is named is trusted by itself (`certs` in swanctl.conf(5)).
+    let is_named = !known.is_empty() && round.cacerts.is_empty();
+    let authorities = if is_named { Ok(None) } else { Authorities::new(trusted).map(Some) };
+    let authorities = problems.unless(place("cacerts"), "x509ca", authorities)?;
+    let requirements = PeerRequirements {
+        fingerprints: known.iter().map(|certificate| Digest::Sha256.of(certificate)).collect(),
+        revocations: problems.unless(place("revocation"), "x509crl", revocations(config))?,
+        ..PeerRequirements::default()
+    };
+    let verifier = Verifier::new(Purpose::Any, authorities, requirements, SIGNATURE_ALGORITHMS);
+    Some(RemoteProof::Certificate(PeerCertificates {
+        verifier: Arc::new(verifier),
+        known,
+        requested,
+        sha1: Sha1::Refused,
+    }))
+}
+
+/// Rules for signatures are refused: they would not be kept.
+pub(super) fn has_no_rules(rules: &SignatureRules, place: &Place, problems: &mut Problems) -> bool {
+    let is_free = *rules == SignatureRules::default();
+    if !is_free {
+        problems.add(place, "rules for signatures and keys are not supported yet: write `auth = pubkey`");
+    }
+    is_free
+}
+
+const fn policy(policy: SendCertificate) -> CertificatePolicy {
+    match policy {
+        SendCertificate::IfAsked => CertificatePolicy::IfAsked,
+        SendCertificate::Always => CertificatePolicy::Always,
+        SendCertificate::Never => CertificatePolicy::Never,
+    }
+}
+
+fn all(documents: &[Document], place: &Place, problems: &mut Problems) -> Option<Certificates> {
+    let mut found = Vec::new();
+    for document in documents {
+        let place = document.place.as_ref().unwrap_or(place);
+        found.extend(problems.unless(place, &document.name, certificates(document))?);
+    }
+    Some(found)
+}
+
+/// The certificates of a file in PEM, or the certificate of a file in DER.
+fn certificates(document: &Document) -> Result<Certificates, String> {
+    let bytes = document.content.bytes();
+    match bytes.first() {
+        // A SEQUENCE.
+        Some(0x30) => Ok(vec![CertificateDer::from(bytes.to_vec())]),
+        _ => pem::certificates(bytes).map_err(|error| error.to_string()),
+    }
+}
+
+/// The private key of a certificate: the first with which a signature is the certificate's.
+fn key_of(certificate: &CertificateDer<'static>, files: &[PrivateKeyFile]) -> Result<CertificateKey, String> {
+    let mut why = "there is no private key in the folders `private`, `rsa`, `ecdsa` and `pkcs8`".to_owned();
+    for file in files {
+        let key = private_key(file).and_then(|key| {
+            let key = CertificateKey::new(certificate.clone(), Arc::new(OwnKey::new(&key)?))
+                .map_err(|error| error.to_string())?;
+            let scheme = key.schemes().first().copied().ok_or("there is no scheme of signatures")?;
+            key.sign(scheme, &[]).map_err(|error| error.to_string())?;
+            Ok(key)
+        });
+        match key {
+            Ok(key) => return Ok(key),
+            Err(error) => {
+                why =
+                    format!("no private key is the certificate's; the last, {}: {error}", file.document.name)
+            }
+        }
+    }
+    Err(why)
+}
+
+fn private_key(file: &PrivateKeyFile) -> Result<PrivateKey, String> {
+    let bytes = file.document.content.bytes();
+    let text: Zeroizing<Vec<u8>> = if encrypted_key::is_encrypted(bytes) {
+        let password =
+            file.password.as_ref().ok_or("it is encrypted: give its password in a section of `secrets`")?;
+        let password = std::str::from_utf8(password.bytes()).map_err(|_| "its password is no text")?;
+        encrypted_key::decrypt(bytes, password).map_err(|error| error.to_string())?
+    } else {
+        bytes.clone()
+    };
+    PrivateKey::read(&text).map_err(|error| error.to_string())
+}
+
+/// The revocation lists of the file, if there are any.
+fn revocations(config: &Config) -> Result<Option<Revocations>, String> {
+    let lists = &config.credentials.revocation_lists;
+    let text: Vec<u8> = lists.iter().flat_map(|list| [list.content.bytes(), &b"\n"[..]].concat()).collect();
+    if lists.is_empty() {
+        return Ok(None);
+    }
+    let read = Revocations::from_lists(&text);
+    read.map(Some).map_err(|error| format!("{error}; lists are read as PEM"))
+}

@@ -1,0 +1,164 @@
+//! A file that is run.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use adit_core::{Ended, Severity, TunnelSettings, UnixTime, escaped};
+use adit_guard::{Helper, Policy};
+use adit_host::adapter::{self, Setting};
+use adit_host::failure::{Failure, no_randomness, tell_end};
+use adit_host::helper::{self, HelperOf};
+use adit_host::notify::Notifier;
+use adit_host::privileges::Starting;
+use adit_host::startup::Member;
+use adit_host::status::{self, OtherTables};
+use adit_ike::machine::{Connection, Endpoint, Limits, Params};
+use adit_io::{Driver, Handle};
+use adit_system::Netlink;
+use rand_core::{OsRng, TryRngCore as _};
+use zeroize::Zeroizing;
+
+use crate::configuration::Content;
+use crate::driver::{self, Ready};
+use crate::names::{self, Resolver};
+use crate::observer::Lines;
+use crate::orders::{Holds, Orders};
+use crate::status_rows::ROWS;
+use crate::translate::Planned;
+use crate::{NAME, settings};
+
+/// A file that is run as a tunnel of the process.
+pub(crate) struct IpsecTunnel<'a> {
+    file: PathBuf,
+    content: Arc<Content>,
+    setting: Setting<'a>,
+}
+
+impl<'a> IpsecTunnel<'a> {
+    /// The tunnel of a file with that content.
+    pub(crate) fn new(file: PathBuf, content: Arc<Content>, setting: Setting<'a>) -> Self {
+        IpsecTunnel { file, content, setting }
+    }
+
+    fn start(mut self, member: &Member<'_>) -> Result<(), Failure> {
+        for warning in &self.content.parsed.warnings {
+            self.setting.log.log(Severity::Warning, warning);
+        }
+        let connections = self.resolve();
+        let settings = self.settings(&connections)?;
+        let Ready { mut driver, sockets } = Ready::set_up(&self.setting, settings.mtu)?;
+        let handle = driver.handle();
+        let shown = self.show(handle.clone(), member);
+        let mut helper = self.helper(&driver, shown.as_ref())?;
+        helper.reports().into_iter().for_each(|report| self.setting.log.log(report.severity, report));
+        let access = helper.access();
+        driver.use_helper(access.clone(), true).map_err(no_helper)?;
+        let holds = Holds {
+            file: self.file.clone(),
+            planned: self.content.planned.clone(),
+            connections: connections.clone(),
+            settings: settings.clone(),
+            files: access.files().map_err(no_helper)?,
+        };
+        let orders = Orders::new(handle, holds, self.setting.log.clone());
+        member.take_orders(orders.receiver()).map_err(no_signals)?;
+        let params = Params {
+            connections,
+            sockets,
+            limits: Limits::default(),
+            tunnel: Some(settings),
+            wall_at_origin: UnixTime(adit_io::unix_at_origin().as_secs()),
+        };
+        let seed = seed()?;
+        let endpoint = Endpoint::new(params, adit_io::clock(), *seed);
+        let endpoint = endpoint.map_err(|error| Failure::Configuration(error.to_string()))?;
+        let notifier = Notifier::of(&self.setting.name, self.setting.has_others);
+        notifier.status("set up");
+        let observer = Lines::new(self.setting.log.clone());
+        let mut observer = Starting { observer, begin: Some(|| member.set_up(None)) };
+        let ended = driver.run(endpoint, &mut observer);
+        notifier.stopping();
+        drop(helper);
+        drop(shown);
+        match ended.map_err(|error| Failure::World(error.to_string()))? {
+            Ended::Shutdown => Ok(()),
+            Ended::Failed(why) => Err(Failure::World(escaped(&why).into_owned())),
+        }
+    }
+
+    fn resolve(&mut self) -> Vec<Connection> {
+        let options = self.setting.options;
+        let resolver = match options.kill_switch {
+            None => Resolver::System,
+            Some(_) => Resolver::Marked(options.resolv_conf.as_deref()),
+        };
+        names::resolved(&self.content.planned, &resolver, &mut self.setting.log)
+    }
+
+    fn settings(&self, connections: &[Connection]) -> Result<TunnelSettings, Failure> {
+        let planned = &self.content.planned;
+        let peers: Vec<IpAddr> = settings::peer_addresses(connections).collect();
+        let mut netlink = Netlink::open().map_err(no_netlink)?;
+        let mtu = settings::mtu(planned, netlink.path_mtu(&peers).map_err(no_netlink)?);
+        let networks: Vec<_> = planned.iter().flat_map(Planned::local_networks).collect();
+        let addresses = driver::inner_addresses(&networks).map_err(no_netlink)?;
+        Ok(settings::settings(planned, connections, addresses, mtu))
+    }
+
+    /// The socket of `adit status`. A tunnel that cannot be asked for its status is still a tunnel.
+    fn show(&mut self, handle: Handle<Endpoint>, member: &Member<'_>) -> Option<status::Socket> {
+        let tables = OtherTables::default();
+        let usage = self.setting.log.clone();
+        tables.add(move || usage.usage());
+        let confinement = member.startup().confinement.clone();
+        let beside = status::Beside { expiring: None, confinement, tables, endpoints: Vec::new() };
+        let served = status::serve(&self.setting.name, handle, ROWS, beside);
+        served
+            .inspect_err(|error| {
+                let text = format_args!("`adit status` will not see this tunnel: {error}");
+                self.setting.log.log(Severity::Warning, text);
+            })
+            .ok()
+    }
+
+    /// Starts the helper with its work.
+    fn helper(&self, driver: &Driver<Endpoint>, shown: Option<&status::Socket>) -> Result<Helper, Failure> {
+        let mut policy = Policy::from(driver.helper_needs(true));
+        policy.configuration = Some(self.file.clone());
+        policy.names = names::names(&self.content.planned);
+        policy.removed_at_end.extend(shown.map(status::Socket::path));
+        policy.without_sandbox = self.setting.options.no_sandbox;
+        let of = HelperOf { protocol: Some(NAME), options: None };
+        helper::start(&of, policy, self.setting.options.in_background).map_err(Failure::World)
+    }
+}
+
+impl adapter::Tunnel for IpsecTunnel<'_> {
+    fn run(self: Box<Self>, member: Member<'_>) -> Result<(), Failure> {
+        let Setting { log, name, has_others, .. } = &self.setting;
+        let (mut log, name, has_others) = (log.clone(), name.clone(), *has_others);
+        let _flush = log.flush_on_drop();
+        let outcome = self.start(&member);
+        tell_end(&outcome, &mut log, (&name, has_others));
+        outcome
+    }
+}
+
+fn seed() -> Result<Zeroizing<[u8; 32]>, Failure> {
+    let mut seed = Zeroizing::new([0; 32]);
+    OsRng.try_fill_bytes(&mut *seed).map_err(no_randomness)?;
+    Ok(seed)
+}
+
+fn no_netlink(error: std::io::Error) -> Failure {
+    Failure::World(format!("the system does not tell its addresses and routes: {error}"))
+}
+
+fn no_helper(error: std::io::Error) -> Failure {
+    Failure::World(format!("the helper process does not answer: {error}"))
+}
+
+fn no_signals(error: std::io::Error) -> Failure {
+    Failure::World(format!("signals cannot be watched: {error}"))
+}
