@@ -71,7 +71,7 @@ fn a_device_that_was_handed_over_is_used_as_it_is() {
 #[test]
 fn a_device_without_headers_carries_packets_both_ways() {
     in_fresh_network(|| {
-        let file = std::fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").unwrap();
+        let file = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").unwrap();
         let flags = libc::IFF_TUN | libc::IFF_NO_PI;
         adit_sys::tun_attach(std::os::fd::AsFd::as_fd(&file), "bare", flags).unwrap();
         let tun = TunConfig { descriptor: Some(Arc::new(file.into())), ..TunConfig::default() };
@@ -133,7 +133,7 @@ fn without_a_device_packets_are_dropped_and_counted() {
 #[test]
 fn what_is_no_device_is_refused() {
     in_fresh_network(|| {
-        let file = std::fs::File::open("/dev/null").unwrap();
+        let file = fs::File::open("/dev/null").unwrap();
         let tun = TunConfig { descriptor: Some(Arc::new(file.into())), ..TunConfig::default() };
         let error = Driver::<Toy>::new(DriverConfig { tun, ..config(Role::Server) }, make_codec).unwrap_err();
         assert!(matches!(error, DriverError::Tun(TunError::BadDescriptor(_))), "{error}");
@@ -192,7 +192,7 @@ fn packets_without_a_peer_are_answered_if_asked_for() {
 
 /// Clock ticks of the processor (proc(5)) that a thread of this process has used; none if it has ended.
 fn processor_ticks(thread: i32) -> u64 {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")) else { return 0 };
+    let Ok(stat) = fs::read_to_string(format!("/proc/self/task/{thread}/stat")) else { return 0 };
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
@@ -220,7 +220,7 @@ fn a_device_that_is_moved_to_another_namespace_works_on() {
         go.send(()).unwrap();
         wait_for_data(&server, b"from elsewhere");
 
-        let threads = std::fs::read_dir("/proc/self/task").unwrap();
+        let threads = fs::read_dir("/proc/self/task").unwrap();
         let tasks: Vec<i32> =
             threads.map(|it| it.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect();
         let own: Vec<i32> = tasks.into_iter().filter(|task| is_in_this_namespace(*task)).collect();
@@ -244,6 +244,6 @@ fn a_device_that_is_moved_to_another_namespace_works_on() {
 
 /// Whether a thread of this process is in the network namespace of the caller: one of its test's.
 fn is_in_this_namespace(thread: i32) -> bool {
-    let namespace = |thread| std::fs::read_link(format!("/proc/self/task/{thread}/ns/net")).ok();
+    let namespace = |thread| fs::read_link(format!("/proc/self/task/{thread}/ns/net")).ok();
     namespace(thread) == namespace(rustix::thread::gettid().as_raw_nonzero().get())
 }
