@@ -52,7 +52,7 @@ mod tests {
         let lan = ["192.168.1.0/24", "fd00:1::/64"].map(|net| lan(net).unwrap()).to_vec();
         let dns = ["192.0.2.53", "2001:db8::53"].map(|address| address.parse().unwrap()).to_vec();
         let reach = Reach::choose(true, lan, dns, &Vec::new);
-        let config = parse(&super::lines(&reach));
+        let config = parse(&lines(&reach));
         let Role::Server(server) = config.role else { panic!("a server") };
         let expected = ["0.0.0.0/0", "::/0", "192.168.1.0/24", "fd00:1::/64"].map(|net| net.parse().unwrap());
         assert_eq!(server.forward, expected);
@@ -75,7 +75,7 @@ mod tests {
     fn without_options_nothing_is_forwarded() {
         let reach = Reach::choose(false, Vec::new(), Vec::new(), &Vec::new);
         assert!(!reach.is_any() && reach.words().is_empty());
-        let Role::Server(server) = parse(&super::lines(&reach)).role else { panic!("a server") };
+        let Role::Server(server) = parse(&lines(&reach)).role else { panic!("a server") };
         assert!(server.forward.is_empty());
     }
 
