@@ -1,7 +1,6 @@
 //! The interface between the host and a protocol: [`Adapter`] is a protocol, [`Configuration`] is one of its files, and [`Tunnel`]
 //! is a file that is run.
 
-use std::any::Any;
 use std::path::Path;
 
 pub use adit_core::configuration::{Disposition, Failure as Unreadable, Problem};
@@ -80,7 +79,7 @@ pub trait Adapter: Sync {
 pub type Adapters = [&'static dyn Adapter];
 
 /// A configuration that was read and found good.
-pub trait Configuration: Any + Send {
+pub trait Configuration: Send + 'static {
     /// The file.
     fn file(&self) -> &Path;
 
@@ -132,11 +131,6 @@ impl dyn Configuration {
             let place = self.place(log.directives);
             Failure::World(format!("{place}: the log file {} cannot be written: {error}", path.display()))
         })
-    }
-
-    /// The configuration by its own type.
-    pub fn downcast_ref<T: Configuration>(&self) -> Option<&T> {
-        (self as &dyn Any).downcast_ref()
     }
 }
 
