@@ -1,6 +1,6 @@
 //! Handshake messages of senders without a key of ours, at an interface with a peer: with any bytes, and with a right
-//! mac1, as everybody can make it who knows the interface's public key; under load, too. They change nothing, and what
-//! answers them is shorter than they are.
+//! mac1, as every host can make it that knows the interface's public key; under load, too. They change nothing, and
+//! what answers them is shorter than they are.
 #![no_main]
 
 use std::net::SocketAddr;

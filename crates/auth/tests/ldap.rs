@@ -344,7 +344,8 @@ fn groups_that_are_not_all_given_let_no_one_in() {
     let refers = vec![reference(), result(0x65, 0)];
     let why = failed(judge_groups("cn=vpn,ou=Groups", refers, by_search, "ann"));
     assert!(why.contains("ldap://elsewhere.example"), "{why}");
-    // Active Directory names other parts of the forest beside what it has: who is in a group here is let in.
+    // Active Directory names other parts of the forest beside the entries that it has: a user in a group here
+    // is let in.
     let both = || vec![group(), reference(), result(0x65, 0)];
     assert_eq!(judge_groups("ou=Groups", both(), "", "ann"), Ok(()));
     let why = failed(judge_groups("ou=Groups", both(), "", "ben"));

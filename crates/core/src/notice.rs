@@ -47,8 +47,9 @@ pub enum Notice {
         /// The payload, at most 1,280 bytes of it.
         payload: Vec<u8>,
     },
-    /// A packet waits for a peer that has no session to seal it with, or no path; told at most once a second for each
-    /// peer, and of a peer with selectors for each of them. Only for peers with [`crate::PeerConfig::staging`].
+    /// A packet waits for a peer that has no session to seal it with, or no path; at most one such notice comes in a
+    /// second for each peer, and for a peer with selectors for each of them. Only for peers with
+    /// [`crate::PeerConfig::staging`].
     Wanted {
         /// The peer.
         peer: PeerId,

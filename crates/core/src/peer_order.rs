@@ -8,8 +8,8 @@ pub enum PeerOrder {
     Add(PeerConfig),
     /// The peer and all its sessions go.
     Remove(PeerId),
-    /// The peer is reached by this path from now on. The path that it had before, once more, refuses the move that
-    /// [`crate::Notice::Moved`] told of.
+    /// The peer is reached by this path from now on. The path that it had before, once more, refuses the move of
+    /// [`crate::Notice::Moved`].
     Move {
         /// The peer.
         peer: PeerId,

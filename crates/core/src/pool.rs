@@ -30,7 +30,8 @@ pub struct PoolEntry {
     pub ipv6: Option<Ipv6Addr>,
 }
 
-/// Who has a lease. Peers of one endpoint have numbers of their own, so the endpoint's number goes before.
+/// The owner of a lease. Peers of one endpoint have numbers of their own, so the endpoint's number goes
+/// before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseOwner {
     /// The endpoint's number within its tunnel.
@@ -127,7 +128,8 @@ pub struct AddressPool {
     slots: u32,
     /// Slots in use, by addresses of the pool or by fixed ones, and whose they are.
     used: BTreeMap<u32, LeaseOwner>,
-    /// Who holds an address, and whether by its settings. Several may hold a fixed one, until all but one are removed.
+    /// The owners of each address, and whether by their settings. Several may hold a fixed one, until all but one are
+    /// removed.
     held: BTreeMap<(IpAddr, LeaseOwner), bool>,
     /// The names that had the slots last.
     names: BTreeMap<u32, String>,

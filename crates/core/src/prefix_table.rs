@@ -10,10 +10,10 @@
 //!    whose first entry by rule 3 comes first.
 //! 3. Of that IPv4 address or /64, the entry of the lowest class goes, and of these the oldest.
 //!
-//! A prefix with few entries therefore loses none while another has more, whatever the classes are: a class that everybody
-//! can reach (such as a TLS handshake that has begun) must not protect those who fill the table from those who come
-//! later. A network of IPv6 has up to 2^16 prefixes of 64 bits (RFC 6177 suggests /48 to /56 for a site), so that a
-//! limit by /64 alone limits no site.
+//! A prefix with few entries therefore loses none while another has more, whatever the classes are: a class that every
+//! sender can reach (such as a TLS handshake that has begun) must not protect the senders that fill the table from
+//! those that come later. A network of IPv6 has up to 2^16 prefixes of 64 bits (RFC 6177 suggests /48 to /56 for a
+//! site), so that a limit by /64 alone limits no site.
 //!
 //! Each operation takes logarithmic time.
 

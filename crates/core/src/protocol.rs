@@ -6,9 +6,9 @@ use crate::{Command, Event, Instant, Notice, Path, PeerId, PeerInfo, TableUsage}
 /// construction).
 ///
 /// After every `handle_*` call (and once after construction) the caller drains [`Protocol::poll_event`], then
-/// [`Protocol::poll_transmit`], in that order, so that keys are installed before the peer hears of them; and
-/// again both, until neither gives anything: what follows the last words on a path is an event that comes
-/// after them. Then it reads [`Protocol::poll_timeout`]. `now` never goes back.
+/// [`Protocol::poll_transmit`], in that order, so that keys are installed before the peer learns of them; and
+/// again both, until neither gives anything: an event that follows the last datagrams on a path comes after
+/// them. Then it reads [`Protocol::poll_timeout`]. `now` never goes back.
 pub trait Protocol {
     /// A request of the protocol to its adapter, the part of the program that knows this protocol: to run a script, to
     /// ask for a password, to decide on a client. It reaches the adapter as [`Event::Request`].

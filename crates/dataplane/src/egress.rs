@@ -36,7 +36,7 @@ pub struct Egress {
     template: Vec<u8>,
     counters: Counters,
     staged: StagedBytes,
-    /// `None`: senders of packets that cannot be carried are not told.
+    /// `None`: senders of packets that cannot be carried get no answer.
     unreachable: Option<Unreachable>,
     /// That of the device. `None`: the sessions know it themselves.
     mtu: Option<u16>,

@@ -24,7 +24,7 @@ use crate::transmit::MAX_DATAGRAM;
 /// The longest record on a TCP connection: no longer than the largest datagram.
 pub const MAX_RECORD: usize = MAX_DATAGRAM;
 
-/// How often sessions hear the time.
+/// The time between two ticks of a session's codec.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Why a TCP connection must be closed: its stream makes no sense from here on.

@@ -38,7 +38,7 @@ pub(crate) struct Session {
     pub(crate) number: u64,
 }
 
-/// Who opens the datagrams of a session.
+/// The opener of a session's datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// We, with the session of that number.
@@ -103,7 +103,7 @@ impl Peers {
         }
     }
 
-    /// Who owns that session.
+    /// The owner of that session.
     pub(crate) fn owner(&self, id: SessionId) -> Option<Owner> {
         self.owners.get(&id).copied()
     }

@@ -99,14 +99,14 @@ pub struct ReceiveBatch {
 pub enum Passed {
     /// A packet for one of its peers, checked, for its [`crate::Egress::relay_packet`].
     Packet {
-        /// Who.
+        /// The worker.
         worker: u32,
         /// The packet.
         range: Range<usize>,
     },
     /// Datagrams of sessions that only it has, untouched, for its [`crate::Ingress::open_datagrams`].
     Datagrams {
-        /// Who.
+        /// The worker.
         worker: u32,
         /// Where they came from.
         path: Path,

@@ -1,5 +1,5 @@
-//! Answers to packets that cannot be carried: ICMP and ICMPv6 destination unreachable (RFC 792; RFC 4443, section 3.1), so
-//! that applications hear of it at once instead of waiting.
+//! Answers to packets that cannot be carried: ICMP and ICMPv6 destination unreachable (RFC 792; RFC 4443, section 3.1),
+//! so that applications fail at once instead of waiting.
 
 use std::time::Duration;
 

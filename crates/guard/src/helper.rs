@@ -1,8 +1,8 @@
 //! A process beside the tunnel that does what needs files, programs or rights.
 //!
-//! The tunnel's own process gives up its rights, all files and most system calls before it hears the first datagram
-//! (`privileges.rs`). It later requests from this process the operations for which it needs them; this process hears no
-//! datagram, is started before, gets its work once (a [`Policy`], from the configuration), and refuses all else.
+//! The tunnel's own process gives up its rights, all files and most system calls before it receives the first datagram
+//! (`privileges.rs`). It later requests from this process the operations for which it needs them; this process receives
+//! no datagram, is started before, gets its work once (a [`Policy`], from the configuration), and refuses all else.
 //! Requests and answers are typed messages over a socket pair; sockets that it makes come as descriptors. When the
 //! tunnel is gone, however it ended, the helper gives the system back what was changed, and ends.
 

@@ -1,5 +1,5 @@
-//! Rights of processes: a tunnel's process gives its own up before it hears the first datagram, and a helper process does what it
-//! may no longer do itself.
+//! Rights of processes: a tunnel's process gives its own up before it receives the first datagram, and a helper process
+//! does the operations for which they are needed later.
 //!
 //! [`confine`] gives rights up. [`Helper`] is the process beside a tunnel, which gets its [`Policy`] once and refuses all else;
 //! [`serve_helper`] is that process itself.

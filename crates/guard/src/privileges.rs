@@ -156,7 +156,7 @@ pub enum ConfineError {
 /// Which rights the process has given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confined {
-    /// Whether the bounding set is empty. Only who has `CAP_SETPCAP` can empty it.
+    /// Whether the bounding set is empty. Only a process with `CAP_SETPCAP` can empty it.
     pub bounding_set: Layer,
     /// Files and system calls.
     pub sandbox: Sandbox,

@@ -173,7 +173,7 @@ pub struct Lead {
     pub udp_ports: Stated<Vec<u16>>,
     /// Everything that all that lead must state alike, in words, in the same order in each file.
     pub agreement: Vec<Stated<String>>,
-    /// The rule that those break who do not agree, and the way out.
+    /// The rule that endpoints break which do not agree, and the way out.
     pub rule: &'static str,
 }
 

@@ -28,7 +28,7 @@ pub struct Logger {
     verb: Arc<AtomicU8>,
 }
 
-/// Hears each line that is written. It must not wait for anything, nor write lines itself.
+/// Receives each line that is written. It must not wait for anything, nor write lines itself.
 pub type Listener = Box<dyn FnMut(Severity, &str) + Send>;
 
 /// The state that all copies share.

@@ -153,8 +153,8 @@ fn run_several(options: &Options, adapters: &Adapters, files: &[PathBuf]) -> Res
     Ok(first.unwrap_or(ExitCode::SUCCESS))
 }
 
-/// Reads all files. Gives those that can be run, and the exit code for the first that cannot, which the standard error
-/// hears of.
+/// Reads all files. Gives those that can be run, and the exit code for the first that cannot, which is written to the
+/// standard error.
 fn read_all(adapters: &Adapters, files: &[PathBuf]) -> (Vec<Readable>, Option<ExitCode>) {
     let (mut readable, mut first) = (Vec::new(), None);
     for (number, (file, name)) in files.iter().zip(names(files)).enumerate() {

@@ -75,7 +75,7 @@ impl Terminal {
         let terminal = opened.map_err(|_| {
             "there is no terminal to ask at: let a file say it, readable by its owner alone".to_owned()
         })?;
-        // Who reads from there in the background is stopped, and with it the tunnel.
+        // A process that reads from the terminal in the background is stopped, and with it the tunnel.
         match tcgetpgrp(&terminal) {
             Ok(group) if group == getpgrp() => Ok(Terminal(terminal)),
             _ => Err("adit runs in the background and cannot ask at the terminal".to_owned()),

@@ -31,7 +31,7 @@ fn since_origin(boot: u64) -> Instant {
 }
 
 /// The time since the first call in this process, sleep of the machine included (`CLOCK_BOOTTIME`): a peer
-/// that we did not hear while the lid was closed is overdue when it opens.
+/// that was silent while the lid was closed is overdue when it opens.
 pub fn clock() -> Instant {
     let boot = nanos(ClockId::Boottime);
     // Read second, it can only make the difference too small; a later call makes up for it.

@@ -1,5 +1,5 @@
-//! A helper process, as the driver asks it for what takes rights: the driver's own process gives them up before it hears the first
-//! datagram. The crate that starts such processes implements these traits.
+//! A helper process, from which the driver requests operations that take rights: the driver's own process gives its
+//! rights up before it receives the first datagram. The crate that starts such processes implements these traits.
 
 use std::fmt::Debug;
 use std::io;

@@ -61,7 +61,8 @@ impl<T> Clone for Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Puts in what must not be lost. Its number is bounded by who makes it. True unless the taker is gone.
+    /// Puts in mail that must not be lost. Its number is bounded by its givers. True unless the taker is
+    /// gone.
     pub(crate) fn post(&self, mail: T) -> bool {
         let is_sent = self.post_for_later(mail);
         // After the mail: a taker that another giver wakes for this one then finds it. A plain store would end the release

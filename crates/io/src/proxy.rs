@@ -26,7 +26,7 @@ pub struct Proxy {
     pub port: u16,
     /// The protocol that it speaks.
     pub kind: ProxyKind,
-    /// Who we are, if it asks.
+    /// Our credentials, if it asks for them.
     pub credentials: Option<ProxyCredentials>,
 }
 
@@ -51,7 +51,7 @@ pub struct HttpProxy {
     pub headers: Vec<String>,
 }
 
-/// How we prove to an HTTP proxy who we are.
+/// The authentication to an HTTP proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HttpAuthentication {
     /// Not at all.

@@ -1,8 +1,8 @@
 //! Whether an address refuses UDP datagrams at once: no route leads there, or ICMP says so. The next address of the name is tried
 //! then, without the wait for an answer (RFC 8305 is about TCP, where `connect` fails at a refusal anyway).
 //!
-//! An empty datagram of a socket of its own asks: it is sent beside the first datagram of the protocol, which is not delayed, and a
-//! server that hears it drops it.
+//! An empty datagram of a socket of its own is sent beside the first datagram of the protocol, which is not delayed,
+//! and a server that receives the empty one drops it.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

@@ -8,7 +8,7 @@ use adit_system::{Resolving, RouteWatch, SystemSettings};
 
 use crate::helper::NetworkChannel;
 
-/// Who sets the system's network up.
+/// The process that sets the system's network up.
 #[derive(Debug)]
 pub(crate) enum System {
     /// This process.

@@ -58,7 +58,8 @@ impl Default for TunConfig {
     }
 }
 
-/// Who may open a TUN device without further rights: the user of that number, the group, or who is both.
+/// The owner of a TUN device, who may open it without further rights: the user of that number, the group, or
+/// both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TunOwner {
     /// The user's number.

@@ -93,7 +93,7 @@ fn tap(namespace: &Namespace, address: &str) -> Result<SyncDevice, TestbedError>
     Ok(device)
 }
 
-/// Carries frames one way until told to stop or until a device is gone.
+/// Carries frames one way until `stop` is set or until a device is gone.
 fn carry(
     from: &SyncDevice,
     to: &SyncDevice,

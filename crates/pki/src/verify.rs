@@ -96,7 +96,7 @@ pub struct PeerRequirements {
     pub name: Option<NameCheck>,
     /// The fields that name the peer.
     pub name_fields: NameFields,
-    /// Whether a client must show a certificate. A server always must. Those who run the handshake ask this; a
+    /// Whether a client must show a certificate. A server always must. The code that runs the handshake reads this; a
     /// [`Verifier`] judges certificates that are shown.
     pub demand: CertificateDemand,
     /// Which certificates are revoked.

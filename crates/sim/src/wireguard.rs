@@ -1,10 +1,10 @@
 //! WireGuard's ends over the same network, in the same time, with the same packets as OpenVPN's.
 //!
-//! A seed decides all: two to six ends, of which some are behind address translation that changes; who knows whose
-//! address; keepalives, preshared keys, post-quantum keys, MTUs; what the network does. A run has these parts: a clean net, on which all
-//! reach each other in 45 s; a faulty one; a clean one, on which they reach each other again in that time, and lose
-//! nothing from then on, though they get new addresses and both begin handshakes at once; sometimes silence until keys
-//! are forgotten, and packets again.
+//! A seed decides all: two to six ends, of which some are behind address translation that changes; the addresses that
+//! they have of each other; keepalives, preshared keys, post-quantum keys, MTUs; the faults of the network. A run has
+//! these parts: a clean net, on which all reach each other in 45 s; a faulty one; a clean one, on which they reach each
+//! other again in that time, and lose nothing from then on, though they get new addresses and both begin handshakes at
+//! once; sometimes silence until keys are forgotten, and packets again.
 //!
 //! Faults: datagrams are lost, doubled, held back and changed; ends are killed, some with clocks that start in 1970
 //! afterwards; machines sleep, up to eleven minutes; clocks are set by a year; ends move, or get each other's addresses;

@@ -33,8 +33,8 @@ pub(super) fn put(
     used
 }
 
-/// Has the kernel say of each datagram which traffic class the header around it had. A socket for both families hears it
-/// of both.
+/// Has the kernel say of each datagram which traffic class the header around it had. A socket for both families reports
+/// it of both.
 pub fn learn_traffic_classes(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
     if v6 {
         set_option(socket, libc::SOL_IPV6, libc::IPV6_RECVTCLASS, 1)?;

@@ -18,7 +18,7 @@ pub struct Received {
     pub len: usize,
     /// Length of each datagram in the buffer but the last; equal to `len` when there is one.
     pub segment: usize,
-    /// Who sent them.
+    /// Their sender.
     pub from: SocketAddr,
     /// The address of ours to which they came, if the socket reports it.
     pub local: Option<LocalAddress>,

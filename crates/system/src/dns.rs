@@ -1,4 +1,4 @@
-//! Name servers of the tunnel, told to the system and taken back.
+//! Name servers of the tunnel, set in the system and taken back.
 
 mod file;
 #[cfg(any(test, feature = "fuzzing"))]

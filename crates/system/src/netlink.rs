@@ -363,7 +363,7 @@ impl RouteWatch {
     /// Takes the messages that have come so far. Their content does not matter: the tables themselves are
     /// read.
     pub fn drain(&self) {
-        // Too much at once is an error (ENOBUFS), and told as a change all the same.
+        // Too much at once is an error (ENOBUFS), and counts as a change all the same.
         let mut buffer = [0; 4096];
         while matches!(recv(&self.socket, &mut buffer[..], RecvFlags::TRUNC), Ok((_, length)) if length > 0) {
         }

@@ -1,4 +1,4 @@
-//! Who may connect, beside certificates: passwords, challenges, scripts, a management client.
+//! Authentication of clients, beside certificates: passwords, challenges, scripts, a management client.
 
 pub(crate) mod back_ends;
 pub(crate) mod challenges;

@@ -34,7 +34,7 @@ fn share(source: IpAddr, level: usize) -> usize {
     }
 }
 
-/// Who makes room among these, which are of one prefix at that level.
+/// The entry that makes room among these, which are of one prefix at that level.
 fn first_to_go(mut among: Vec<Known>, level: usize) -> Option<u8> {
     for level in (0..level).rev() {
         let part = |of: &Known| -> Vec<Known> {

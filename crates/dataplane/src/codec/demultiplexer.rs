@@ -31,7 +31,7 @@ pub trait Demultiplexer: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether a peer may turn up on any path, other streams among them, because only the key says who it is.
+    /// Whether a peer may turn up on any path, other streams among them, because only its key identifies it.
     fn follows_streams(&self) -> bool {
         false
     }

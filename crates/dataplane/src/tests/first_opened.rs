@@ -68,7 +68,7 @@ fn the_answer_to_the_first_packet_is_sealed_with_its_session() {
     let mut one = restarted(1);
     assert!(!opens(&mut one, &mut server), "nothing was opened yet: the session before seals");
     assert!(is_answered(&mut server, &mut one));
-    // The protocol hears of it, and orders what is so already.
+    // The protocol is notified, and orders a state that is there already.
     server.apply(DataEvent::Activate { peer: ONE, session: session_id(ONE, 1) });
     assert!(is_answered(&mut server, &mut one));
 }

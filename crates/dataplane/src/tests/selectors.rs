@@ -273,7 +273,7 @@ fn later_fragments_take_a_session_for_all_ports() {
     assert_eq!(fragments().map(|packet| carrier(&mut end, &packet)), [Some(10), Some(30)]);
 }
 
-/// A packet waits for the session that may carry it, and the protocol hears what packet it is.
+/// A packet waits for the session that may carry it, and the notice to the protocol has its flow.
 #[test]
 fn packets_wait_by_selector() {
     let selectors = [from_port(1000), from_port(1001)];

@@ -69,7 +69,7 @@ fn packets_for_others_peers_are_passed_on() {
     assert!(even.transmit_batch.is_empty());
     assert_eq!(odd.egress.seal_or_pass(Offload::NONE, &mut for_one.clone(), &mut odd.transmit_batch), None);
     assert_eq!(odd.flush().len(), 1);
-    // Who does not pass it on loses it, and counts it.
+    // A worker that does not pass it on loses it, and counts it.
     assert!(even.send(Offload::NONE, &for_one).is_empty());
     assert_eq!((even.dropped_out(DropReason::NoSession), odd.dropped_out(DropReason::NoSession)), (1, 0));
     assert_eq!(even.egress.seal_or_pass(Offload::NONE, &mut packet(77, 9), &mut even.transmit_batch), None);

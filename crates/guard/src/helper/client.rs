@@ -381,7 +381,7 @@ impl HelperFiles {
         self.ask(FileRequest::ReplaceProxy(remote, proxy))
     }
 
-    /// Who we are, for the proxy by which a remote is reached: from the next attempt on.
+    /// Sets our credentials for the proxy by which a remote is reached: from the next attempt on.
     ///
     /// # Errors
     /// When there is no such proxy.

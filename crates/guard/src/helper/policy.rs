@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::privileges::Account;
 
-/// The work that a helper does for its tunnel; it refuses all else. The helper gets it before the tunnel hears the first datagram.
+/// The work that a helper does for its tunnel; it refuses all else. The helper gets it before the tunnel receives the
+/// first datagram.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Policy {
     /// Addresses, routes and name servers of the TUN device: `None` if the tunnel needs none set any more.

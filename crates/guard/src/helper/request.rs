@@ -133,7 +133,7 @@ pub(super) enum FileRequest {
     ReplaceRemote(usize, Option<(String, u16)>),
     /// The next attempts at that remote go by that proxy, or as the policy has it again. Answer: `Result<(), Refusal>`.
     ReplaceProxy(usize, Option<Proxy>),
-    /// Who we are, for the proxy by which that remote is reached. Answer: `Result<(), Refusal>`.
+    /// Our credentials for the proxy by which that remote is reached. Answer: `Result<(), Refusal>`.
     ProxyCredentials(usize, ProxyCredentials),
 }
 

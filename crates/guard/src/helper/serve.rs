@@ -52,7 +52,7 @@ struct Helper {
     replaced: Option<Mutex<Option<(usize, String, u16)>>>,
     /// The proxy in place of that of one of them, where the policy allows that.
     replaced_proxy: Option<Mutex<Option<(usize, Proxy)>>>,
-    /// Who we are, by the host and the port of a proxy, where that was said later.
+    /// Our credentials, by the host and the port of a proxy, where they came later.
     proxy_credentials: Mutex<BTreeMap<(String, u16), ProxyCredentials>>,
     udp: Option<UdpOptions>,
     binds_udp: bool,
@@ -201,7 +201,7 @@ impl Helper {
         }
         let helper = Arc::clone(self);
         let serve = move || {
-            // The tunnel hears of an error by the end of the channel.
+            // The tunnel learns of an error by the end of the channel.
             let _ = helper.serve_channel(&Channel::from(descriptor));
             helper.channels.fetch_sub(1, Ordering::Relaxed);
         };
@@ -296,7 +296,7 @@ impl Helper {
         Ok(())
     }
 
-    /// The proxy of a remote hears who we are from the next attempt on.
+    /// The proxy of a remote gets our credentials from the next attempt on.
     fn introduce(&self, remote: usize, credentials: ProxyCredentials) -> io::Result<()> {
         let proxy = self.target(remote).and_then(|target| target.proxy).ok_or(io::ErrorKind::NotFound)?;
         let key = (proxy.host.clone(), proxy.port);

@@ -94,7 +94,7 @@ struct Queue {
     waiting: bool,
     /// How many wait until all is written.
     flushing: usize,
-    /// Lines that were lost and not told of yet.
+    /// Lines that were lost and that no line has counted yet.
     lost: u64,
     lost_ever: u64,
     ended: bool,

@@ -171,7 +171,7 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
 #[test]
 fn a_forgotten_script_ends_with_what_it_started_and_one_that_waits_never_begins() {
     let (jobs, came) = runner();
-    // Told apart from those of other tests.
+    // The length tells these processes from those of other tests.
     let length = format!("61.{}", std::process::id());
     for number in 0..20 {
         let text = format!("sleep {length}; exit 0");

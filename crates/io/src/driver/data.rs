@@ -79,7 +79,7 @@ pub(super) struct Running {
 }
 
 impl DataLoop {
-    /// Runs until told to stop. An error is a sentence.
+    /// Runs until it is stopped. An error is a sentence.
     pub(super) fn run(self) -> Result<(), String> {
         let poller = Poller::new().map_err(|error| format!("cannot create an epoll set: {error}"))?;
         poller

@@ -142,7 +142,7 @@ impl Running {
     }
 }
 
-/// Who brought datagrams.
+/// The origin of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// The network.

@@ -270,8 +270,8 @@ impl<P: Protocol> Driver<P> {
         self.ports.learn_traffic_classes();
     }
 
-    /// Has all sessions of the device hear of its MTU ([`adit_dataplane::codec::Sealer::set_mtu`]) when the driver begins to run,
-    /// and whenever it changes: 1,280 bytes while the device is in another network namespace, which does not say it.
+    /// Has all sessions of the device follow its MTU ([`adit_dataplane::codec::Sealer::set_mtu`]) from when the driver
+    /// begins to run: 1,280 bytes while the device is in another network namespace, which does not report it.
     pub fn follow_mtu(&mut self) {
         self.follows_mtu = true;
     }

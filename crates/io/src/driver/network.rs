@@ -16,9 +16,9 @@ const SHORT_PAUSE: Duration = Duration::from_millis(100);
 /// Looking takes at most one part in so many of the time, however many routes there are.
 const LOOKS_SHARE: u32 = 10;
 
-/// Hears of changed routes, while there are some that must follow the network. Machines with a thousand devices
-/// tell of thousands of changes a second: who need not know does not listen, and who must is woken once for all of
-/// them.
+/// Watches for changed routes, while there are some that must follow the network. Machines with a thousand devices
+/// report thousands of changes a second: a thread that need not know does not listen, and one that must is woken once
+/// for all of them.
 pub(super) struct NetworkWatch {
     watch: Option<RouteWatch>,
     changed: bool,

@@ -14,8 +14,8 @@ use adit_system::Netlink;
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Addresses that are known at once; the protocol learns of no others.
 const MOST: usize = 1024;
-/// The least MTU that protocols hear of: every IPv6 path carries it (RFC 8200 §5), and IPv4 paths that carry less are hardly found, whereas
-/// a forged ICMP message may say anything. Datagrams that do not fit then go in fragments.
+/// The least MTU that protocols get: every IPv6 path carries it (RFC 8200 §5), and IPv4 paths that carry less are
+/// hardly found, whereas a forged ICMP message may hold any number. Datagrams that do not fit then go in fragments.
 const LEAST: u16 = 1280;
 
 /// The known MTUs of such paths.

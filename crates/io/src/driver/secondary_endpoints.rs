@@ -138,7 +138,7 @@ impl Running {
         self.classify_at(number);
     }
 
-    /// Has what arrives at a socket told apart for all who use it.
+    /// Has the datagrams at a socket classified for all endpoints that use it.
     fn classify_at(&mut self, number: u32) {
         let path = socket_path(number);
         let own = self.transports.demultiplexer(number);

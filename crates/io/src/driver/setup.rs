@@ -187,7 +187,7 @@ impl Setup<'_> {
                 one => Bound { learns_local: options.learn_local, ..one? },
             };
             for socket in &one.numbered.1 {
-                // A socket has no mark at first, and not everybody may say so.
+                // A socket has no mark at first, and not every process may set one, not even 0.
                 if binding.mark != 0 {
                     socket.set_mark(binding.mark, None)?;
                 }

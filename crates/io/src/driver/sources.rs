@@ -14,8 +14,8 @@ use adit_sys::LocalAddress;
 
 use crate::udp::PinnedSource;
 
-/// Local addresses of one socket that have a number. Who can have any number of addresses of ours written to (those of a
-/// whole network routed to this machine) finds the rest without.
+/// Local addresses of one socket that have a number. A host that can have datagrams sent to any number of our addresses
+/// (those of a whole network routed to this machine) finds the rest without one.
 const MOST_ADDRESSES: usize = 4096;
 /// Numbers that one socket gives out in its life: those of addresses that gave way are not used again.
 const MOST_NUMBERS: usize = 65_536;
@@ -114,8 +114,9 @@ impl Sources {
         numbers
     }
 
-    /// The number of a socket's local address, to which a datagram came at the device with that index. `announce` is called for
-    /// a new one, before anybody else gets it. Where there is no room for it, the socket's own number is given.
+    /// The number of a socket's local address, to which a datagram came at the device with that index. `announce` is
+    /// called for a new one, before any other thread gets it. Where there is no room for it, the socket's own number is
+    /// given.
     pub(super) fn arrived(
         &self,
         socket: u32,

@@ -46,7 +46,7 @@ impl Drop for Threads {
             data.wake();
         }
         for (_, handle) in self.running.drain(..) {
-            // The thread caught its own panic and told control of it.
+            // The thread caught its own panic and reported it to the control thread.
             let _ = handle.join();
         }
     }

@@ -95,8 +95,8 @@ impl Transports {
         }
     }
 
-    /// The number for the path of a datagram that came to that address at a socket, by the device with that index. The control
-    /// thread hears of a new one before it gets anything with it.
+    /// The number for the path of a datagram that came to that address at a socket, by the device with that index. The
+    /// control thread learns of a new one before it gets anything with it.
     pub(super) fn arrived(
         &mut self,
         number: u32,

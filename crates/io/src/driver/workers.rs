@@ -36,7 +36,7 @@ pub(super) struct Worker {
     pub(super) forwarded: Arc<AtomicU64>,
 }
 
-/// A peer, and who serves it.
+/// A peer, and the worker that serves it.
 struct Served {
     worker: usize,
     config: PeerConfig,
@@ -336,7 +336,7 @@ fn divide(event: Order) -> (Option<EgressEvent>, Option<IngressEvent>) {
     split(event, |install| match install.codec {})
 }
 
-/// A worker that is gone has told why by a mail of its own.
+/// A worker that is gone has sent the reason by a mail of its own.
 fn post(worker: &Worker, (egress, ingress): (Option<EgressEvent>, Option<IngressEvent>), wakes: bool) {
     let mails = egress.map(DataMail::Egress).into_iter().chain(ingress.map(DataMail::Ingress));
     for mail in mails {

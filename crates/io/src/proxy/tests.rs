@@ -196,7 +196,7 @@ fn refusals_say_what_to_do() {
 
 #[test]
 fn a_proxy_that_says_nothing_is_not_waited_for() {
-    // It hears the request, and the end.
+    // The proxy gets the request, and the end.
     let silent: Script = Box::new(|stream| drop(stream.read_to_end(&mut Vec::new())));
     let (address, thread) = serve(vec![silent]);
     let proxy = http_proxy(HttpAuthentication::None, None);

@@ -177,7 +177,7 @@ mod tests {
         });
     }
 
-    /// Where an answer comes from, for one who wrote to each of two addresses.
+    /// The address that an answer comes from, where the client wrote to each of two addresses.
     #[test]
     fn answers_come_from_the_address_that_was_written_to() {
         in_fresh_network(|| {
@@ -186,7 +186,7 @@ mod tests {
             for address in ["192.0.2.1/32", "192.0.2.2/32", "2001:db8::2/128"] {
                 netlink.add_address(loopback, address.parse().unwrap(), None).unwrap();
             }
-            // The kernel looks whether anybody else has it.
+            // The kernel looks whether another host has it.
             while Plain::bind("[2001:db8::2]:0").is_err() {
                 std::thread::yield_now();
             }

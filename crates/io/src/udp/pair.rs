@@ -85,7 +85,7 @@ impl UdpPair {
         };
         let pair = UdpPair { port, ipv4, ipv6 };
         for socket in pair.ipv4.iter().chain(pair.ipv6.iter().flatten()) {
-            // A socket has no mark at first, and not everybody may say so.
+            // A socket has no mark at first, and not every process may set one, not even 0.
             if mark != 0 {
                 socket.set_mark(mark, helper)?;
             }

@@ -55,7 +55,7 @@ pub(crate) struct Args {
     json: Option<PathBuf>,
 }
 
-/// Whose clients over TCP send meanwhile.
+/// The tunnel or process whose clients over TCP send meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Load {

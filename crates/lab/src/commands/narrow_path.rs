@@ -1,9 +1,9 @@
 //! The cost of one client behind a narrow path to the other clients of a server, for one build of adit or two in turns.
 //!
 //! Eight clients, each in a namespace of its own, are behind one router. The router's link to the last of them has an
-//! MTU of 1300 for a while, of which the server hears by ICMP (RFC 1191). Goodput from the server to the first seven
-//! and to the eighth, and the bytes that the server gives the kernel with one send, are measured before, during and
-//! after that.
+//! MTU of 1300 for a while, which the server learns by ICMP (RFC 1191). Goodput from the server to the first seven and
+//! to the eighth, and the bytes that the server gives the kernel with one send, are measured before, during and after
+//! that.
 //!
 //! The seven's flows run all the time while the path becomes narrow and wide again several times: what two sets of flows carry
 //! that begin one after the other differs by a third even if nothing else changes.

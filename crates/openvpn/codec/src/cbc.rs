@@ -183,7 +183,7 @@ impl Opener {
     }
 
     /// `None` if the datagram is too short, or no whole blocks. Nothing is decrypted before the HMAC was
-    /// verified, so that bad padding can only come from who has the keys; it counts as a bad tag all the
+    /// verified, so that bad padding can only come from a holder of the keys; it counts as a bad tag all the
     /// same.
     fn open_with(&self, datagram: &mut [u8], header_len: usize) -> Option<Result<Plain, DropReason>> {
         let end = datagram.len();

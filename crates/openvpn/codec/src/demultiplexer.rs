@@ -87,7 +87,7 @@ impl Demultiplexer for Server {
 }
 
 /// For a tunnel with a static key: all is data, and of the one peer ([`PeerId::SERVER`], key id 0). Datagrams that the
-/// peer seals are taken from any path, as only its key says who it is.
+/// peer seals are taken from any path, as only its key identifies it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StaticKey;
 

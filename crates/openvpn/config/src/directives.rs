@@ -57,7 +57,7 @@ pub(crate) enum Action {
 pub(crate) struct Effect {
     pub(crate) kind: Kind,
     pub(crate) reason: String,
-    /// Whether the owner of the file should hear of it at every start.
+    /// Whether the problem is logged at every start.
     pub(crate) warn: bool,
 }
 

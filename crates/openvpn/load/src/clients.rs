@@ -33,7 +33,7 @@ const BATCH: usize = 8;
 const TICK: Duration = Duration::from_millis(50);
 /// How often echo requests that are due are sent.
 const ECHO_TICK: Duration = Duration::from_millis(5);
-/// How often a client hears of its traffic.
+/// How often a client gets its totals of traffic.
 const TOTALS: Duration = Duration::from_secs(1);
 
 /// The state that a thread of clients and its owner share.

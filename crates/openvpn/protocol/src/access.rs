@@ -1,4 +1,5 @@
-//! Who is let in, besides what TLS says, and which scripts run for it: what a server's configuration says.
+//! The conditions for clients to be let in, besides TLS, and the scripts that run for it: the settings of a
+//! server's configuration.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,13 +9,13 @@ use zeroize::Zeroizing;
 /// How clients are judged, and which programs run for them. The default judges by certificates alone.
 #[derive(Clone, Debug, Default)]
 pub struct AccessParams {
-    /// `auth-user-pass-verify`: who judges usernames and passwords.
+    /// `auth-user-pass-verify`: the judge of usernames and passwords.
     pub verify: Option<PasswordScript>,
     /// `plugin`: programs that judge usernames and passwords, too. All must say yes. They judge passwords alone: where a good
     /// token is shown, none is asked.
     pub back_ends: Vec<PasswordScript>,
-    /// `management-client-auth`: a program judges usernames and passwords, too, and hears of clients
-    /// ([`crate::request::Request::Client`]).
+    /// `management-client-auth`: a program judges usernames and passwords, too, and gets the events of
+    /// clients ([`crate::request::Request::Client`]).
     pub management: bool,
     /// `auth-user-pass-optional`: clients without username and password are judged, too.
     pub optional: bool,

@@ -35,7 +35,7 @@ pub struct KeyMethod2 {
     pub username: String,
     /// Password, or empty.
     pub password: Zeroizing<String>,
-    /// `NAME=VALUE` lines, see [`crate::peer_info`]; empty if the peer told nothing.
+    /// `NAME=VALUE` lines, see [`crate::peer_info`]; empty if the peer sent none.
     pub peer_info: String,
 }
 

@@ -9,7 +9,7 @@ use crate::lifetime::Lifetime;
 use crate::liveness::Liveness;
 use crate::usage::{Traffic, UseLimits};
 
-/// The parts of either end that hear of its data plane.
+/// The parts of either end that take notices of its data plane.
 pub(crate) struct Hearing<'a> {
     pub(crate) channel: &'a mut ControlChannel,
     pub(crate) data_keys: &'a mut DataKeys,

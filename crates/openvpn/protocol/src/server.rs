@@ -79,7 +79,7 @@ pub struct Server {
     only_from: Option<Vec<IpAddr>>,
     silent: SilentConnections,
     log_budget: LogBudget,
-    /// The datagrams that do not verify of which those hear who look for that in the log.
+    /// The budget of log lines about datagrams that do not verify, for programs that look for these lines.
     unauthentic_budget: LogBudget,
     /// Limits the lines about scripts of clients that have left.
     unfinished_scripts: LogRateLimit,
@@ -95,7 +95,7 @@ pub struct Server {
     events: Outbox,
     exit_until: Option<Instant>,
     ended: bool,
-    /// Why it ends, in the word of scripts, if it was not told to.
+    /// Why it ends, in the word of scripts, if no order ended it.
     signal: Option<&'static str>,
     /// Addresses for which `learn-address` ran and that no client has now; a client that takes over from its own
     /// earlier connection has them again in a moment. Each with the id of the script that would report the end of the

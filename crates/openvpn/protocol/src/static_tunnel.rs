@@ -49,7 +49,7 @@ enum State {
 /// One end of a tunnel with a static key as a state machine. In the data plane it has the peer
 /// [`PeerId::SERVER`].
 ///
-/// Who has remotes wants a path at once: drain [`Protocol::poll_event`] after construction.
+/// A tunnel with remotes wants a path at once: drain [`Protocol::poll_event`] after construction.
 pub struct StaticTunnel {
     params: StaticParams,
     /// Those that hold when the peer is looked or waited for anew.

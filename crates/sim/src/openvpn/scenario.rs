@@ -142,7 +142,7 @@ pub(crate) struct Latency {
 /// Mean times between two events of a kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Intervals {
-    /// Datagrams of an attacker, who repeats and changes what it captured.
+    /// The interval of an attacker's datagrams, which repeat and change captured ones.
     pub(crate) attack: Option<Duration>,
     /// Faults of processes and of the network (restarts, crashes, new addresses, blackholes) while there are faults.
     pub(crate) fault: Duration,

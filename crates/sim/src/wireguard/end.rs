@@ -173,7 +173,7 @@ impl End {
         self.drain();
     }
 
-    /// A second passed: the machine hears of traffic.
+    /// A second passed: the machine gets the totals of traffic.
     pub(crate) fn second(&mut self, now: Instant) {
         for peer in self.traffic.keys().copied().collect::<Vec<_>>() {
             let Some(bytes) = self.counters.traffic_bytes(peer) else { continue };

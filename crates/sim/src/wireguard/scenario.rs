@@ -24,8 +24,8 @@ pub(crate) struct Phases {
 }
 
 /// All ends reach each other by then, on a clean net: 15.3 s of silence until an end notices that its session is of no
-/// use to the other; a handshake that was lost or crossed another a few times, 5.3 s each; a second until the protocol
-/// hears of packets.
+/// use to its peer; a handshake that was lost or crossed another a few times, 5.3 s each; a second until the protocol
+/// gets the totals of packets.
 pub(crate) const RECOVERY: Duration = Duration::from_secs(45);
 /// How long a packet may wait for a session on a clean net: both ends may begin at once, a few times.
 pub(crate) const HANDSHAKE: Duration = Duration::from_secs(25);
@@ -158,7 +158,7 @@ fn pairs(rng: &mut Rng, ends: &[EndSettings], seed: u64) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for (other, second) in ends.iter().enumerate() {
         for (one, first) in ends.iter().enumerate().take(other) {
-            // Who moves knows the one that does not.
+            // The end that moves has the address of the one that does not.
             let knows = match (first.mobile, second.mobile) {
                 (true, true) => continue,
                 (true, false) => [true, false],

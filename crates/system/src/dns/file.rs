@@ -42,7 +42,7 @@ impl ResolvConf {
         fs::canonicalize(&self.path).is_ok_and(|path| path.starts_with("/run/systemd/resolve"))
     }
 
-    /// The servers that it names; ours are not told.
+    /// The servers that it names; ours are left out.
     pub(super) fn servers(&self) -> Vec<IpAddr> {
         let text = self.read(&self.path);
         let text = if owner(&text).is_some() { self.read(&self.backup) } else { text };

@@ -56,7 +56,8 @@ pub(crate) enum RuleTarget {
     Table(u32),
     /// That table, but its default routes do not count (`suppress_prefixlength 0`).
     TableWithoutDefault(u32),
-    /// The sender hears at once that there is no way. The table is not looked at; it says whose the rule is.
+    /// The sender gets the error at once that there is no way. The table is not looked at; its number names
+    /// the rule's owner.
     Unreachable(u32),
 }
 

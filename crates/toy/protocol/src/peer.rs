@@ -237,7 +237,7 @@ impl Peer {
         self.series.iter().any(|series| series.current.is_some())
     }
 
-    /// Ends all sessions. `tell`: the peer hears of it.
+    /// Ends all sessions. `tell`: the peer gets the exit message.
     pub(crate) fn end(&mut self, reason: &str, tell: bool, shared: &mut Shared) {
         if tell && self.is_keyed() {
             shared.data(DataEvent::Inject { peer: self.id, payload: EXIT_NOTICE.to_vec() });

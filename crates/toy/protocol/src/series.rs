@@ -246,8 +246,8 @@ impl Series {
     fn rekey_at(&self, settings: &PeerSettings, silent: Option<Instant>) -> Option<Instant> {
         let (current, silent) = (self.current?, silent?);
         let PeerSettings { rekey_after, expires_after, .. } = *settings;
-        // Who answered follows only if the other end did not. After two handshakes at once, each may seal with the session
-        // that the other one initiated.
+        // The end that answered follows only if its peer did not. After two handshakes at once, each may seal with the
+        // session that its peer initiated.
         let age = if current.initiated { rekey_after } else { (rekey_after + expires_after) / 2 };
         Some(silent.min(current.created + age))
     }

@@ -40,7 +40,7 @@ pub fn session(install: &Install<Codec>) -> Result<SessionCodec, AeadError> {
 }
 
 /// The codec of a session with the AEADs of that provider. Nothing is padded beyond the tunnel's MTU, which is
-/// [`Codec::mtu`] until the data plane hears of another ([`adit_dataplane::EgressEvent::SetMtu`]).
+/// [`Codec::mtu`] until [`adit_dataplane::EgressEvent::SetMtu`] sets another.
 ///
 /// # Errors
 /// None of AWS-LC's: keys of 32 bytes fit the cipher.
@@ -69,7 +69,7 @@ impl Demultiplexer for Sockets {
         }
     }
 
-    /// Only the key says who a peer is: it may come from UDP to a TCP connection, and to another.
+    /// Only its key identifies a peer: it may come from UDP to a TCP connection, and to another.
     fn follows_streams(&self) -> bool {
         true
     }

@@ -20,7 +20,7 @@ pub(crate) const OFFER_SEED_LEN: usize = 64;
 /// Bytes of randomness of an encapsulation: `m` (FIPS 203, algorithm 20).
 pub(crate) const ANSWER_SEED_LEN: usize = 32;
 
-/// Whose exchange it is.
+/// The ends of an exchange.
 #[derive(Clone, Copy)]
 pub(crate) struct Parties<'a> {
     /// The static key of the end that offers: the session's responder.

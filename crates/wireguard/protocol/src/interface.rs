@@ -34,7 +34,7 @@ pub struct Interface {
     /// Boxed: a tree's nodes are half empty when peers come in the order of their ids, and a peer is large.
     peers: BTreeMap<PeerId, Box<Peer>>,
     ids: BTreeMap<PublicKey, PeerId>,
-    /// Who has an allowed IP.
+    /// The owner of each allowed IP.
     owners: BTreeMap<IpNet, PeerId>,
     next_id: u32,
     fwmark: u32,

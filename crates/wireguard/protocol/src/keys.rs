@@ -11,7 +11,7 @@ use crate::crypto::KeyPair;
 /// Length in bytes of every key here.
 pub const KEY_LEN: usize = 32;
 
-/// A Curve25519 public key: who a peer is.
+/// A Curve25519 public key, which identifies a peer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey(pub [u8; KEY_LEN]);
 

@@ -1,5 +1,5 @@
 //! The handshake's cryptography, Noise_IKpsk2 (whitepaper §5.4.1 to §5.4.5; noiseprotocol.org). Nothing here has state
-//! beyond one handshake: who may connect, and when, is decided elsewhere.
+//! beyond one handshake: other modules decide which peers may connect, and when.
 
 use zeroize::Zeroizing;
 
@@ -127,12 +127,12 @@ impl Initiated {
 /// An initiation whose sender is named, but not proved.
 pub(crate) struct Named {
     symmetric: Symmetric,
-    /// Who the sender says it is.
+    /// The public key that the sender claims.
     pub(crate) initiator: PublicKey,
     ephemeral: PublicKey,
 }
 
-/// Reads who an initiation, without its macs, is of.
+/// Reads the sender's public key from an initiation, without its macs.
 pub(crate) fn name(own: &KeyPair, message: &Initiation<'_>) -> Result<Named, Refused> {
     let mut symmetric = Symmetric::new(&own.public);
     let ephemeral = PublicKey(*message.ephemeral());

@@ -90,7 +90,7 @@ impl fmt::Debug for Codec {
 /// The part of a peer in `status` and the log beside the part that the peers of all protocols have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerDetail {
-    /// Who it is.
+    /// Its public key.
     pub public_key: PublicKey,
     /// Its name, if it was given one ([`crate::PeerChange::name`]).
     pub name: Option<String>,

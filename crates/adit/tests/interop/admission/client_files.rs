@@ -69,7 +69,7 @@ fn check([server, client]: [Program; 2]) {
     assert!(remembers || server == Program::OpenVpn, "{written}");
 }
 
-/// `DEFAULT` says `disable`: a client without a file of its own is refused, and hears so.
+/// `DEFAULT` says `disable`: a client without a file of its own is refused, and gets the reason.
 #[test]
 fn a_disabled_client_gets_the_reason() {
     if !can_run("disabled", &PROGRAMS) {

@@ -231,7 +231,7 @@ fn connect_freq_keeps_clients_apart() {
         let first = bed.clients[0].process().wait_for_line(0, Program::Adit.up_line(), WAIT);
         let came = bed.clients[1].process().wait_for_line(0, late.up_line(), WAIT);
         assert!(first.is_ok() && noted.is_ok() && came.is_ok(), "{}", bed.logs());
-        // Who is in is not disturbed.
+        // A client that is in is not disturbed.
         let ping = Ping::new(20, Duration::from_millis(5));
         let report = ping.run(&bed.clients[0].namespace, SERVER_INNER[0].parse().unwrap()).unwrap();
         assert!(report.is_clean(), "{report:?}\n{}", bed.logs());

@@ -254,8 +254,7 @@ fn a_refused_client_is_asked_again() {
     assert!(shown.contains("AUTH_FAILED") && shown.contains("ann") && !shown.contains("s3 cret"), "{shown}");
 }
 
-/// `auth-gen-token`: each renegotiation is accepted by the last token and gives another one; the script hears of
-/// none.
+/// `auth-gen-token`: each renegotiation is accepted by the last token and gives another one; the script sees none.
 #[test]
 fn openvpn_server_renews_adit_clients_token() {
     if !can_run("token renewal", &PROGRAMS) {

@@ -162,7 +162,7 @@ fn clients_of_two_endpoints_reach_each_other_and_one_endpoint_ends_alone() {
             assert!(report.is_clean(), "{report:?}\n{}", process.log());
         }
     }
-    // Who is where.
+    // Each endpoint lists its own clients.
     assert_eq!(clients_of(&process, "udp"), ["client1", "client3"]);
     assert_eq!(clients_of(&process, "tcp"), ["client2", "client4"]);
     let output = Command::new(env!("CARGO_BIN_EXE_adit")).arg("status").output().unwrap();

@@ -105,8 +105,8 @@ fn adit_up_after(preparation: &str, file: &Path) -> Command {
     command
 }
 
-/// Copies the program to where everybody can run it: the build directory may be closed to others. Opens the
-/// directory to everybody.
+/// Copies the program to where every user can run it: the build directory may be closed to others. Opens the
+/// directory to every user.
 pub(crate) fn copy_for_everybody(directory: &Scratch) -> PathBuf {
     let copy = directory.path().join("adit");
     std::fs::copy(env!("CARGO_BIN_EXE_adit"), &copy).unwrap();

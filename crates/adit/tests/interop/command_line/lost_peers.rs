@@ -1,4 +1,4 @@
-//! The lines of each end when it hears nothing of its peer any more, by OpenVPN and by adit in OpenVPN's
+//! The lines of each end when nothing comes from its peer any more, by OpenVPN and by adit in OpenVPN's
 //! manner.
 
 use adit_testbed::{MAX_WAIT, Namespace, Process, Scratch, can_run, wait_until};

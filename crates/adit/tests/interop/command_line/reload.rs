@@ -392,7 +392,7 @@ fn many_clients_lose_no_packet_while_their_server_reads_its_file_again() {
     assert_eq!(clients.count_lines(0, "tunnel up: "), MANY, "none connected twice: {}", clients.log_tail());
     assert_eq!(tunnels_of(server.id())[0]["peers"].as_array().unwrap().len(), MANY);
 
-    // Who comes now has the new push and script.
+    // A client that comes now has the new push and script.
     let text = fs::read_to_string(hub.client(2)).unwrap().replace("10.9.2.1 1202", "10.9.2.1 1201");
     let file = hub.scratch.write("late.conf", &text).unwrap();
     let mut late = up(&hub.clients[1], "late", &file);

@@ -182,7 +182,7 @@ fn tasks(processes: &[u32]) -> usize {
     processes.iter().map(|pid| fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)).sum()
 }
 
-/// The client hears the server in the tunnel.
+/// The server answers the client's pings in the tunnel.
 fn reach(bed: &Bed, service: &Service) -> Result<(), String> {
     let target = SERVER_INNER[0].parse().unwrap();
     let reached = wait_until_reachable(&bed.clients[0].namespace, target, WAIT);

@@ -93,7 +93,7 @@ fn a_server_follows_a_client_that_moves() {
                 assert_eq!(report.received, 1, "{client:?} at {server:?}, {new}: {report:?}, {}", bed.logs());
             }
             if server == Program::Adit {
-                // The log hears of one move in a minute, and may be a little behind.
+                // The log has one move in a minute, and may be a little behind.
                 bed.server.process().wait_for_line(0, "moved here from udp 10.9.1.2", WAIT).unwrap();
                 let moves = bed.server.process().count_lines(0, "moved here from");
                 assert_eq!(moves, 1, "{}", bed.logs());

@@ -202,7 +202,7 @@ fn server_answers(server: Program) -> Vec<(&'static str, Vec<String>)> {
     let (_scratch, socket, _bed) = managed(server);
     let mut talk = Talk::at(&socket);
     let mut answers: Vec<_> = COMMANDS.iter().map(|command| (*command, talk.answer(command))).collect();
-    // Who is there already keeps others waiting.
+    // A connection that is open keeps others waiting.
     let second = UnixStream::connect(&socket).unwrap();
     second.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     assert!((&second).read(&mut [0; 8]).is_err(), "one at a time");

@@ -27,8 +27,8 @@ const BASE: Row = Row {
     load: Load::None,
 };
 
-/// Each of who starts, transport and wrapping with each other; TLS, cipher and data format change from row to row, so that
-/// each of their combinations meets each of who starts.
+/// Each end that starts renegotiations, with each transport and wrapping; TLS, cipher and data format change from row
+/// to row, so that each of their combinations meets each end that starts.
 fn every_row() -> Vec<Row> {
     let mut rows = Vec::new();
     for (start, starts) in STARTS.into_iter().enumerate() {

@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const PING_EVERY: Duration = Duration::from_millis(10);
 const SERIES: Duration = Duration::from_secs(300);
 
-/// Who starts renegotiations.
+/// The end that starts renegotiations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Starts {
     Server,

@@ -137,7 +137,7 @@ pub(crate) struct Options {
     pub cipher: &'static str,
     pub keys: KeyKind,
     pub tls_version_max: &'static str,
-    /// Whose `reneg-sec` runs out.
+    /// The end whose `reneg-sec` runs out.
     pub renegotiates: Part,
     pub client_to_client: bool,
 }

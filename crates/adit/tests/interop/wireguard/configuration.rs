@@ -40,7 +40,7 @@ fn what_wg_sets_wg_shows() {
         format!("{three}\t(none)\t192.0.2.1:7\t(none)\t0\t0\t0\toff"),
     ];
     assert_eq!(dump.lines().collect::<Vec<_>>(), expected);
-    // A prefix moves; the last one who is given it has it.
+    // A prefix moves to the peer that got it last.
     end.wg(&format!("set DEV fwmark 0 peer {two} allowed-ips 10.1.0.0/16")).unwrap();
     let allowed = end.wg("show DEV allowed-ips").unwrap();
     assert!(allowed.contains(&format!("{one}\t::/0")) && allowed.contains(&format!("{two}\t10.1.0.0/16")));

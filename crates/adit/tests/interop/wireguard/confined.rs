@@ -14,7 +14,7 @@ use crate::privileges::user_and_group::{NET_ADMIN, rights, rights_of_threads};
 
 /// `CAP_NET_BIND_SERVICE` in the kernel's masks (capability.h).
 const NET_BIND_SERVICE: u64 = 1 << 10;
-/// Who the tunnel's process becomes.
+/// The user that the tunnel's process becomes.
 const NOBODY: u32 = 65_534;
 /// An address of the server that the file does not have at first.
 const OTHER: &str = "192.0.2.9";

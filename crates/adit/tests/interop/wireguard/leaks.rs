@@ -209,7 +209,7 @@ fn nothing_leaves_beside_a_full_tunnel_with_the_kill_switch() {
     bed.wait_for_leaks();
 }
 
-/// By the tunnel's routing alone. Who runs the local network has routes and addresses set by DHCP.
+/// By the tunnel's routing alone. The operator of the local network has set routes and addresses by DHCP.
 #[test]
 fn nothing_leaves_beside_a_full_tunnel_by_routes_of_the_network() {
     if !can_run("nothing_leaves_beside_a_full_tunnel_by_routes_of_the_network", &["wg", "nft"]) {

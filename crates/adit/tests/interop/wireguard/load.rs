@@ -1,4 +1,5 @@
-//! A flood of initiations with a valid mac1: cookies for everybody, and a way in for who returns one.
+//! A flood of initiations with a valid mac1: cookies for every sender, and a way in for a sender that returns
+//! one.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,5 @@
-//! Who may be connected: adit's own settings in a file, their programs, and `adit block` and `adit allow`.
+//! The peers that may be connected: adit's own settings in a file, their programs, and `adit block` and `adit
+//! allow`.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

@@ -171,7 +171,7 @@ fn made_files_join_clients_and_revoke_parts_them_at_once() {
     assert!(!first.is_answered(&server), "its session ended");
     second.reaches(&server.inner());
 
-    // A client that is made now is let in without anybody's doing.
+    // A client that is made now is let in without a further command.
     let third = server.add();
     assert_eq!(server.peers(), 2);
     first.namespace.ip(&["link", "delete", &names[0]]).unwrap();

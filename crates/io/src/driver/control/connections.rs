@@ -128,7 +128,8 @@ impl<P: Protocol> Control<'_, P> {
         path
     }
 
-    /// Takes a connection to a remote. The protocol hears of it at once, or when its preamble is complete.
+    /// Takes a connection to a remote. The protocol gets the command at once, or when its preamble is
+    /// complete.
     pub(super) fn connected(&mut self, now: Instant, remote: usize, stream: TcpStream, address: SocketAddr) {
         let streams = &self.connections.streams;
         let preamble = streams.remotes.get(&remote).map(Arc::clone);
@@ -206,7 +207,7 @@ impl<P: Protocol> Control<'_, P> {
         self.protocol.handle_command(now, command);
     }
 
-    /// A client hears it by its protocol. A server's protocol has nothing to say of a connection before its first
+    /// A client's protocol gets a command. A server's protocol has nothing to say of a connection before its first
     /// control packet, and what comes after one may be as wrong.
     pub(super) fn not_framed(&mut self, now: Instant, connection: ConnectionId, why: String) {
         if let Some(path) = self.connections.path(connection)

@@ -86,8 +86,8 @@ impl<P: Protocol> Control<'_, P> {
         }
     }
 
-    /// Counts a datagram that the protocol did not take. That ends use different keys, or one of them none, would
-    /// show nowhere else; but anyone can send such datagrams, so the log hears of few.
+    /// Counts a datagram that the protocol did not take. That ends use different keys, or one of them none, would show
+    /// nowhere else; but any host can send such datagrams, so the log has few of them.
     fn rejected(&mut self, now: Instant, path: Path, why: Rejected) {
         count(&self.losses.rejected);
         if matches!(why, Rejected::Unauthentic(_) | Rejected::Malformed(_)) {

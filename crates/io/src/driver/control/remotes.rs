@@ -15,7 +15,7 @@ pub(super) struct Remotes {
     pub(super) all: Vec<Remote>,
     /// Of UDP sockets that have one of their own.
     demultiplexers: BTreeMap<UdpSource, Arc<dyn Demultiplexer>>,
-    /// Who opens paths in place of this process.
+    /// The process that opens paths in place of this one.
     pub(super) helper: Option<Arc<dyn DriverHelper>>,
     pub(super) kill_switch: bool,
     /// How often each was opened.

@@ -40,7 +40,7 @@ impl<P: Protocol> Stages<P> {
         self.held.clear();
     }
 
-    /// A peer is gone: the settings of who connected to it as well.
+    /// A peer is gone: the settings of an end that connected to it as well.
     pub(super) fn peer_down(&mut self) {
         self.held.clear();
         self.waiting.take_if(|settings| settings.server.is_some());

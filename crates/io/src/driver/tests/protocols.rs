@@ -20,7 +20,7 @@ const INITIATOR: [u8; 4] = [10, 9, 0, 2];
 /// An address in the device's network that no peer has.
 const NOBODY: &str = "10.9.0.99:9";
 
-/// A driver for the other protocol, which has the senders of packets told that cannot be carried.
+/// A driver for the other protocol, which has packets that cannot be carried answered.
 fn join_other(listen: Option<&str>, device: &SharedDevice) -> Driver<ToyEndpoint> {
     let at = |address: &str| Listen { transport: Transport::Udp, address: address.parse().unwrap() };
     let mut config = DriverConfig {

@@ -74,7 +74,7 @@ fn data_source(client: &UdpSocket) -> Option<SocketAddr> {
     source_of(client, |datagram| datagram.len() > 900)
 }
 
-/// The data thread may hear of the path a moment after the client has its answer.
+/// The data thread may learn of the path a moment after the client has its answer.
 fn wait_for_data_from(client: &UdpSocket, address: SocketAddr) {
     client.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     assert!((0..100).any(|_| data_source(client) == Some(address)), "no data from {address}");

@@ -53,7 +53,7 @@ fn a_tcp_client_that_sends_no_lengths_is_sent_away_at_once() {
         );
         running.wait_for(|heard| matches!(heard, Heard::Closed(why) if why.contains("14550")));
         assert!(client.read_to_end(&mut Vec::new()).is_ok_and(|rest| rest == 0));
-        // The log hears of the next one after a while.
+        // The log has the next one after a while.
         let mut next = TcpStream::connect(running.addresses[0]).unwrap();
         next.write_all(&[0x38, 0xd7, 1, 2]).unwrap();
         let word = running.wait_for(|heard| matches!(heard, Heard::Closed(_) | Heard::Event(_)));

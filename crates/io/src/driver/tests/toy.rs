@@ -305,7 +305,7 @@ fn a_session_that_expires_is_followed_by_one_that_a_packet_asks_for() {
                 |event| matches!(event, Event::PeerDown { reason, .. } if reason.contains("expired")),
             );
         }
-        // The data threads hear of it a moment after the log.
+        // The data threads follow it a moment after the log.
         thread::sleep(Duration::from_millis(500));
         echo(&far_app, &near_app, b"after");
         initiator.stop();

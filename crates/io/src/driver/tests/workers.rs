@@ -13,7 +13,7 @@ pub(super) struct Many {
     transmits: VecDeque<(Path, Vec<u8>)>,
     /// Added to the number of a client, it makes its inner address.
     shift: u8,
-    /// Hears what the data plane says.
+    /// Receives the data plane's notices.
     heard: Option<Sender<Notice>>,
 }
 

@@ -100,8 +100,8 @@ impl Opener {
         self.find_other(epoch)
     }
 
-    /// That of one that is not the current one. Who is not the peer can name coming epochs, too: that makes each
-    /// key once, and no more of them than the peer could.
+    /// The key of an epoch that is not the current one. A sender that is not the peer can name coming epochs, too: that
+    /// makes each key once, and no more of them than the peer could.
     #[cold]
     fn find_other(&mut self, epoch: u16) -> Option<&mut OpenKey> {
         let Some(ahead) = epoch.checked_sub(self.current.key.key.number) else {

@@ -12,7 +12,7 @@ use crate::model::SignatureForms;
 
 type Done = Result<Effect, String>;
 
-/// Who holds our key, if it is not here.
+/// The holder of our key, if it is not here.
 #[derive(Default)]
 pub(crate) struct ExternalDraft {
     /// `management-external-key`.

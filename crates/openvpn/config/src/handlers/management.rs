@@ -30,7 +30,7 @@ pub(crate) struct ManagementDraft {
     client_group: Option<String>,
     /// The first line that means nothing without a socket.
     modifier: Option<(String, At)>,
-    /// The line that restricts who may connect.
+    /// The line that restricts the processes that may connect.
     client_at: Option<At>,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::Pem;
 
-/// Our certificate, and who holds its private key.
+/// Our certificate, and the holder of its private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExternalIdentity {
     /// A program at the management socket signs (`management-external-key`).

@@ -27,7 +27,7 @@ pub enum ProxyKind {
 /// The settings of an HTTP proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpProxy {
-    /// How we may prove to it who we are.
+    /// The authentication to it.
     pub authentication: HttpAuthentication,
     /// The version of HTTP in the request (`http-proxy-option VERSION`, default 1.0).
     pub version: String,
@@ -40,7 +40,7 @@ impl HttpProxy {
     pub const VERSION: &str = "1.0";
 }
 
-/// How we may prove to an HTTP proxy who we are.
+/// The authentication to an HTTP proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HttpAuthentication {
     /// Not at all.

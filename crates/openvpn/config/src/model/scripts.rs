@@ -17,7 +17,7 @@ pub struct TunnelScripts {
     pub ip_change: Option<Vec<String>>,
     /// Judges each certificate of the peer's (`tls-verify`). A server's is in [`super::Access`].
     pub tls_verify: Option<Vec<String>>,
-    /// Who sets the name servers (`dns-updown`).
+    /// The setter of the name servers (`dns-updown`).
     pub names: NameServerSetting,
     /// `up` and `down` run at restarts that keep the device, too (`up-restart`).
     pub at_restarts: bool,
@@ -38,7 +38,7 @@ pub struct TunnelScripts {
     pub env: Vec<(String, String)>,
 }
 
-/// Who sets the name servers that a server pushes.
+/// The setter of the name servers that a server pushes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NameServerSetting {
     /// adit, unless there is an `up` script.

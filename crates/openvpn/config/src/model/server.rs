@@ -43,7 +43,7 @@ pub struct ServerConfig {
     pub exit_notify: u8,
     /// The settings that differ from client to client.
     pub per_client: PerClient,
-    /// Who is let in, and which scripts run.
+    /// The conditions for clients to be let in, and the scripts that run.
     pub access: Access,
 }
 
@@ -58,8 +58,8 @@ pub struct PortShare {
     pub journal: Option<PathBuf>,
 }
 
-/// Who is let in by a server besides what certificates say, and which scripts run for it. Each command is a
-/// program and its arguments.
+/// The conditions for clients to be let in by a server besides certificates, and the scripts that run for it.
+/// Each command is a program and its arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Whether clients must show certificates (`verify-client-cert`).
@@ -125,7 +125,7 @@ pub struct PerClient {
     pub directory: Option<PathBuf>,
     /// Clients without a file of their own are not let in (`ccd-exclusive`).
     pub exclusive: bool,
-    /// Where it is written who has which address of the pool (`ifconfig-pool-persist`).
+    /// The file of the pool's addresses and their owners (`ifconfig-pool-persist`).
     pub pool_file: Option<PoolFile>,
 }
 

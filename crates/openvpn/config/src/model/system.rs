@@ -156,13 +156,13 @@ pub struct Management {
     pub hold: bool,
     /// Passwords are asked for there (`management-query-passwords`).
     pub query_passwords: bool,
-    /// The tunnel connects anew when who commanded it is gone (`management-signal`).
+    /// The tunnel connects anew when the program that commanded it is gone (`management-signal`).
     pub signal: bool,
     /// Each remote is asked about there before it is tried (`management-query-remote`).
     pub query_remote: bool,
     /// For each remote a proxy is asked for there before it is tried (`management-query-proxy`), unless the remote itself is.
     pub query_proxy: bool,
-    /// The program there hears when the tunnel comes up and goes down (`management-up-down`).
+    /// The program there is notified when the tunnel comes up and goes down (`management-up-down`).
     pub up_down: bool,
     /// A client forgets its password when the program that commanded it is gone (`management-forget-disconnect`).
     pub forget_disconnect: bool,
@@ -170,7 +170,7 @@ pub struct Management {
     pub as_client: bool,
     /// Only this user may speak to a Unix socket.
     pub client_user: Option<String>,
-    /// Only who has this group may speak to a Unix socket.
+    /// Only processes with this group may speak to a Unix socket.
     pub client_group: Option<String>,
 }
 

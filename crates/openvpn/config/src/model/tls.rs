@@ -1,4 +1,4 @@
-//! Who both ends are: certificates, TLS, and what wraps it.
+//! The identities of both ends: certificates, TLS, and its wrapping.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub struct Tls {
     /// The authorities that the peer's certificate must come from, at least one certificate. `None`:
     /// fingerprints alone decide.
     pub ca: Option<Pem>,
-    /// Who we are; a client may be known by its username alone.
+    /// Our identity; a client may be known by its username alone.
     pub identity: Option<Identity>,
     /// Our certificate, if its private key is held elsewhere.
     pub external: Option<ExternalIdentity>,

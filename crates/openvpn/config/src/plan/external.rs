@@ -11,7 +11,7 @@ use crate::model::{
 use crate::parser::Parser;
 
 impl Parser<'_> {
-    /// Who holds our key, if the file says that it is held elsewhere; `None` if there are problems.
+    /// The holder of our key, if the file says that it is held elsewhere; `None` if there are problems.
     pub(super) fn external(&mut self, draft: &Draft, file: &str) -> Option<Option<ExternalIdentity>> {
         let external = &draft.tls.external;
         if external.providers.is_some() || external.id.is_some() || external.id_by_management.is_some() {

@@ -114,7 +114,7 @@ pub(crate) fn print_point_to_point(out: &mut Out, point: &PointToPointConfig, ha
 fn print_remote(out: &mut Out, remote: &Remote, pull: bool) {
     out.flag("<connection>");
     let proto = protocol(remote.transport, remote.family);
-    // In a point-to-point tunnel OpenVPN wants to hear who connects.
+    // In a point-to-point tunnel OpenVPN requires the name of the end that connects.
     let side = if !pull && remote.transport == Transport::Tcp { "-client" } else { "" };
     out.line("remote", &[&remote.host, &remote.port.to_string(), &format!("{proto}{side}")]);
     match remote.bind {

@@ -144,7 +144,7 @@ impl<'a> ControlChannels<'a> {
         }
     }
 
-    /// Its socket closes. The server hears nothing of it.
+    /// Its socket closes. The server gets no message of it.
     fn leave(&mut self, index: usize) {
         if self.slots.get_mut(index).and_then(Option::take).is_some() {
             self.free.push(index);

@@ -74,7 +74,7 @@ impl Client {
         }
     }
 
-    /// The proxy wants to know who we are. If it knows and refused that, the attempt has failed: the user is asked at once,
+    /// The proxy wants our credentials. If it got and refused them, the attempt has failed: the user is asked at once,
     /// but the next attempt waits as after any other that failed (`connect-retry`), and is at the same remote.
     pub(super) fn ask_for_proxy(&mut self, text: String, refused: bool) {
         let mut not_before = None;

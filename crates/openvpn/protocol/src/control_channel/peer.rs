@@ -58,7 +58,7 @@ impl ControlChannel {
         self.exchanges.iter().rev().find_map(|exchange| exchange.state.remote_options())
     }
 
-    /// The `IV_` lines that the peer told in the first exchange.
+    /// The `IV_` lines that the peer sent in the first exchange.
     pub(crate) fn peer_info(&self) -> Option<&str> {
         self.exchanges.first().and_then(|exchange| exchange.state.remote_info())
     }
@@ -79,7 +79,7 @@ impl ControlChannel {
         &self.tls_description
     }
 
-    /// Notes who the peer is; a later exchange must prove the same name.
+    /// Notes the name of the peer; a later exchange must prove the same name.
     pub(super) fn identify(&mut self, index: usize) -> bool {
         let tls = self.exchanges[index].state.tls();
         let name = tls.peer_certificate().and_then(|it| self.params.name_fields.name(it));
@@ -98,8 +98,9 @@ impl ControlChannel {
     }
 }
 
-/// The peer's certificate, then who issued it, and so on up to a root, as far as these are there. TLS has verified that there is
-/// such a way. It goes by the names of the issuers: a peer may show other certificates beside or between those of the way.
+/// The peer's certificate, then its issuer's, and so on up to a root, as far as these are there. TLS has verified that
+/// there is such a way. It goes by the names of the issuers: a peer may show other certificates beside or between those
+/// of the way.
 fn complete_chain(
     shown: &[CertificateDer<'static>],
     authorities: &[CertificateDer<'static>],

@@ -44,7 +44,7 @@ pub struct ServerParams {
     pub exit_notify: ExitNotify,
     /// The settings that differ from client to client.
     pub per_client: PerClientParams,
-    /// Who is let in, besides what TLS says, and which scripts run for it.
+    /// The conditions for clients to be let in, besides TLS, and the scripts that run for it.
     pub access: AccessParams,
     /// How initial packets of unauthenticated peers are answered.
     pub admission: AdmissionParams,
@@ -101,7 +101,7 @@ pub struct PointToPointParams {
 pub struct PerClientParams {
     /// `client-config-dir`: ask with [`crate::request::Request::PeerSettings`] before a client is let in.
     pub ask: bool,
-    /// `ifconfig-pool-persist`: who had which address of the pool before.
+    /// `ifconfig-pool-persist`: the names that had the addresses of the pool before.
     pub remembered: Vec<PoolEntry>,
 }
 

@@ -42,12 +42,13 @@ pub struct StaticParams {
     pub local: LocalSettings,
     /// Where the peer is, in the order to try. Empty: we wait for it.
     pub remotes: Vec<RemoteParams>,
-    /// `float`: follow a peer that moves. Who waits follows anyway, within [`StaticParams::only_from`].
+    /// `float`: follow a peer that moves. An end that waits follows anyway, within
+    /// [`StaticParams::only_from`].
     pub float: bool,
-    /// Who waits: the only outer addresses that the peer may have (`remote` without `float`), until
-    /// [`crate::request::Reply::PeerAddresses`] names others; `None`: any.
+    /// For an end that waits: the only outer addresses that the peer may have (`remote` without `float`),
+    /// until [`crate::request::Reply::PeerAddresses`] names others; `None`: any.
     pub only_from: Option<Vec<IpAddr>>,
-    /// Who waits: `explicit-exit-notify`.
+    /// For an end that waits: `explicit-exit-notify`.
     pub exit_notify: bool,
     /// `connect-retry`: the first wait between attempts, and the longest.
     pub retry: (Duration, Duration),

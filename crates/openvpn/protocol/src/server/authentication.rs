@@ -52,7 +52,7 @@ impl AuthRequest<'_> {
 pub(super) enum AuthResult {
     /// No decision yet; the client is sent these messages.
     Pending(Vec<String>),
-    /// It is who it says.
+    /// It has proved its name.
     Passed,
     /// It is not let in: words for the client, and for the log.
     Refused { told: String, reason: String },
@@ -220,7 +220,7 @@ impl Authentication {
         self.settled()
     }
 
-    /// Whether all have said yes who are asked.
+    /// Whether all judges have accepted.
     fn settled(&mut self) -> AuthResult {
         let all = self.checks.is_empty() && !self.management.waits();
         if all { self.pass() } else { AuthResult::Pending(Vec::new()) }

@@ -1,4 +1,4 @@
-//! How a client that proved who it is comes in: settings, addresses, scripts, and its own earlier connections.
+//! The admission of a client that proved its name: settings, addresses, scripts, and its own earlier connections.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::lease::ClientLease;
 use crate::request::{ClientDecision, Event, NoSettings, PeerSettings, Request, ScriptId, ScriptOutcome};
 
 impl Server {
-    /// A client proved who it is: what holds for it alone must be known first, if anything may.
+    /// A client proved its name: the settings for it alone must be known first, if there may be any.
     pub(super) fn request_client_config(&mut self, id: PeerId) {
         if !self.params.per_client.ask {
             return self.assign_addresses(id, &PeerSettings::default(), false);
@@ -195,7 +195,7 @@ impl Server {
         self.settle(id);
     }
 
-    /// The client has its addresses; `learn-address` hears of them first.
+    /// The client has its addresses; `learn-address` runs for them first.
     fn bring_up(&mut self, id: PeerId, lease: ClientLease, settings: &PeerSettings) {
         if let Some(username) = &settings.username
             && !self.override_username(id, username)

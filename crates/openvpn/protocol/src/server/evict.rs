@@ -1,4 +1,4 @@
-//! Who makes room when a table of unauthenticated peers is full, and how full they are.
+//! The clients that make room when a table of unauthenticated peers is full, and how full the tables are.
 
 use adit_core::{Path, PeerId, Severity, TableUsage};
 

@@ -21,7 +21,7 @@ pub(super) struct HalfOpenState {
     pub(super) progress: Progress,
     /// It was seen to receive at its address.
     pub(super) proven: bool,
-    /// A judge told it to wait for a person.
+    /// A judge had it wait for a person.
     pub(super) put_off: bool,
 }
 
@@ -116,8 +116,8 @@ mod tests {
     const BEGUN: HalfOpenState = HalfOpenState { progress: Progress::Begun, proven: true, put_off: false };
     const PUT_OFF: HalfOpenState = HalfOpenState { progress: Progress::Identified, put_off: true, ..BEGUN };
 
-    /// One address has as many clients that wait for sign-on as there may be; those of others wait beside them, and who
-    /// need not wait is not concerned.
+    /// One address has as many clients that wait for sign-on as there may be; those of others wait beside them, and
+    /// clients that need not wait are not concerned.
     #[test]
     fn who_is_put_off_makes_room_for_others_who_are() {
         let mut clients = HalfOpen::new(400);

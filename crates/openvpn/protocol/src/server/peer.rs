@@ -112,7 +112,7 @@ pub(super) struct Peer {
     log_limit: LogRateLimit,
     /// Why its connection fails, for programs that look for that in the log.
     failure: Option<ConnectionFailure>,
-    /// When the log may hear of its next move.
+    /// When its next move may be logged.
     next_move_report: Option<Instant>,
     verdict: Option<Verdict>,
     starts_over: bool,

@@ -26,7 +26,7 @@ impl Server {
         }
     }
 
-    /// A client that is up carries no data from now on, and has a moment to hear why it shall stop.
+    /// A client that is up carries no data from now on, and has a moment to get the reason why it shall stop.
     pub(super) fn halt(&mut self, id: PeerId, told: &str, reason: &str) {
         let Some(mut peer) = self.peers.remove(&id) else { return };
         self.take_down(id, &mut peer, reason);

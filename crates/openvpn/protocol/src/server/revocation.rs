@@ -6,7 +6,7 @@ use super::Server;
 use super::peer::Peer;
 
 impl Server {
-    /// The next handshakes are judged by the new lists, and who is on them goes now.
+    /// The next handshakes are judged by the new lists, and clients on them go now.
     pub(super) fn take_revocations(&mut self, content: &[u8]) {
         let Some(revocations) = self.params.control.revocations.clone() else { return };
         if let Err(error) = revocations.update(content) {
@@ -17,11 +17,11 @@ impl Server {
         self.remove_revoked();
     }
 
-    /// Who is on the lists in force goes.
+    /// Clients on the lists in force go.
     pub(super) fn remove_revoked(&mut self) {
         let Some(revocations) = &self.params.control.revocations else { return };
         let lists = revocations.current();
-        // One that was refused or halted goes soon by itself, and shall hear why.
+        // A client that was refused or halted goes soon by itself, and shall get the reason.
         let goes = |peer: &Peer| !peer.is_refused() && peer.is_revoked(&lists);
         let revoked: Vec<PeerId> =
             self.peers.iter().filter(|(_, peer)| goes(peer)).map(|(id, _)| *id).collect();

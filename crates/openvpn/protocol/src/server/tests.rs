@@ -31,7 +31,7 @@ struct Rogue {
 }
 
 impl Rogue {
-    /// It has said who it is, and is being judged.
+    /// It has sent its name, and is being judged.
     fn new(change: impl FnOnce(&mut ServerParams)) -> Self {
         let authority = Authority::new();
         Self::with(&authority, Some("alice"), change)
@@ -66,7 +66,7 @@ impl Rogue {
         let channel = ControlChannel::client(now, control, hello, ChaCha20Rng::from_seed([1; 32])).unwrap();
         let mut rogue = Rogue { channel, server, path, now, events: Vec::new(), heard: Vec::new() };
         rogue.exchange();
-        // It takes for granted what it was not told.
+        // It takes for granted the agreement that it did not get.
         rogue.channel.agreed(now, false).unwrap();
         rogue
     }
@@ -111,7 +111,7 @@ impl Rogue {
         self.exchange();
     }
 
-    /// The server let it in, and has told it so.
+    /// The server let it in, and has pushed its settings.
     fn is_told(&mut self) {
         assert_eq!(self.server.peers().len(), 1, "{:?}", self.events);
         self.channel.agreed(self.now, true).unwrap();
@@ -249,7 +249,7 @@ fn a_client_that_moves_to_another_ones_address_is_sent_back() {
     assert!(bob.events.is_empty(), "{:?}", bob.events);
 }
 
-/// A client may change its address as often as it likes; the log hears of it once in a minute.
+/// A client may change its address as often as it likes; the log has it once in a minute.
 #[test]
 fn a_client_that_moves_on_and_on_does_not_fill_the_log() {
     let authority = Authority::new();
@@ -322,7 +322,7 @@ fn cve_2024_28882_a_refused_client_cannot_stay() {
     assert_eq!((rogue.server.half_open(), rogue.assign_addresses()), (0, false));
 }
 
-/// Once refused, always refused, and no password is judged any more: what the client hears would tell if it was right.
+/// Once refused, always refused, and no password is judged any more: the server's answer would tell if it was right.
 #[test]
 fn a_refused_client_cannot_try_passwords() {
     let heard = [0, 1].map(|exit| {
@@ -449,7 +449,7 @@ fn a_client_that_proves_another_name_goes() {
 }
 
 /// A client that is not in yet begins one key exchange after the other: each is judged anew, within the time of the
-/// first (`hand-window`, or what a judge gave who put it off).
+/// first (`hand-window`, or the time of a judge that put it off).
 #[test]
 fn later_exchanges_do_not_put_off_the_first_deadline() {
     let authority = Authority::new();

@@ -1,5 +1,6 @@
 //! `tls-crypt-v2-verify`: a script judges what a client's own key says of itself, before the client gets a
-//! control channel. Only who has a key that this server wrapped, and receives at its address, comes this far.
+//! control channel. Only a client that has a key that this server wrapped, and receives at its address, comes
+//! this far.
 //!
 //! The script judges the key alone, so its answer holds for all clients that bring that key: it runs once for those
 //! that wait at the same time, and a key that it refused is refused for a while without a further run.
@@ -55,7 +56,7 @@ pub(super) struct KeyQuery {
     pub(super) timeout: Duration,
 }
 
-/// Who is being judged.
+/// The clients that are being judged.
 pub(super) struct TlsCryptV2Verify {
     waiting: PrefixTable<(Path, Sid), Waiting>,
     asked: BTreeMap<KeyDigest, Asked>,
@@ -179,7 +180,7 @@ impl TlsCryptV2Verify {
         Some(vec![KeyVerdict::Refused { paths, reason }])
     }
 
-    /// The connection is gone, and with it who came along it.
+    /// The connection is gone, and with it the clients that came along it.
     pub(super) fn closed(&mut self, gone: Path, events: &mut impl Extend<Event>) {
         let of_path =
             |(key, waiting): (&(Path, Sid), &Waiting)| (key.0 == gone).then_some((*key, waiting.key));

@@ -14,7 +14,8 @@ pub(super) const SESSION: SessionId = session_id(PeerId::SERVER, 0);
 
 impl StaticTunnel {
     /// A session begins, later than all before it. That must not come about more than once a second, least of all by
-    /// what unauthenticated peers do: sessions would run ahead of the clock, and the peer would not hear us after our next start.
+    /// packets of unauthenticated peers: sessions would run ahead of the clock, and the peer would not accept ours
+    /// after our next start.
     pub(super) fn begin(&mut self) {
         let passed = (self.now - Instant::ORIGIN).as_secs();
         let wall = self.params.wall_at_origin.0.saturating_add(passed);

@@ -89,7 +89,7 @@ pub struct Pair {
     pub server_events: Vec<Event>,
     transport: Transport,
     connections: u32,
-    /// The server hears nothing.
+    /// The server gets no datagram.
     pub cut: bool,
     /// Why the client's system refuses the settings of the tunnel.
     pub refusal: Option<&'static str>,

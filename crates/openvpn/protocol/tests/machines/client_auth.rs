@@ -322,7 +322,7 @@ fn a_token_needs_no_question() {
     renegotiate(&mut pair);
     assert!(pair.is_up());
     assert_eq!(questions(&pair).len(), 1);
-    // It says who it is, and has a control channel of its own, but nothing is asked.
+    // It sends its name, and has a control channel of its own, but nothing is asked.
     pair.client.handle_command(pair.now, Command::Restart);
     pair.advance(Duration::from_secs(10));
     assert!(pair.is_up());

@@ -157,7 +157,7 @@ fn a_client_that_is_judged_still_loses_to_a_later_one() {
     let tunnel = Tunnel::new(|server| server.access.client_connect = Some(vec!["/connect".to_owned()]));
     let mut udp = tunnel.endpoint(Transport::Udp, "alice");
     let mut tcp = tunnel.endpoint(Transport::Tcp, "alice");
-    // The script of the older one ends before its endpoint heard of the later one.
+    // The script of the older one ends before its endpoint learned of the later one.
     let done = |pair: &mut Pair| {
         let id = asked(pair, "client-connect")[0].id;
         let outcome = ScriptOutcome { exit: Ok(0), files: Vec::new(), settings: None };

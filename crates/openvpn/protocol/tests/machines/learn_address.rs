@@ -1,4 +1,4 @@
-//! `learn-address`: a script hears of each address, before anything is sent there.
+//! `learn-address`: the script runs for each address, before anything is sent there.
 use std::time::Duration;
 
 use adit_core::{Command, IpNet, PeerId, PeerOrder, Protocol, Transport};
@@ -28,7 +28,7 @@ fn tell_settings(pair: &mut Pair, peer: PeerId) {
     pair.exchange();
 }
 
-/// The client loses its connection, of which the server does not hear, and comes in again.
+/// The client loses its connection, which the server does not notice, and comes in again.
 fn come_again(pair: &mut Pair) {
     pair.cut = true;
     pair.client.handle_command(pair.now, Command::Restart);

@@ -262,7 +262,7 @@ fn silent_connections_of_one_address_keep_no_other_out() {
         }
     });
     assert!(up && !world.closed().contains(&here), "{:?}", world.lines());
-    // All addresses of an IPv6 network and many of IPv4: who has one connection keeps it.
+    // All addresses of an IPv6 network and many of IPv4: a host that has one connection keeps it.
     let here = world.opened([192, 0, 2, 3]);
     for number in 0..5000_u16 {
         world.opened(Ipv6Addr::new(0x2001, 0xdb8, number % 64, number, 0, 0, 0, number));

@@ -153,7 +153,7 @@ fn connected() -> Pair {
     pair
 }
 
-/// The client never hears what holds for it.
+/// The client never gets its settings.
 fn waiting() -> Pair {
     pair(|client, server| {
         client.local.scripts = Some(ScriptParams::default().into());

@@ -18,8 +18,8 @@ fn tells(events: &[Event], word: &str) -> bool {
     events.iter().any(|event| matches!(event, Event::Report(Report { text, .. }) if text.contains(word)))
 }
 
-/// The connection fails with the words that name the route, no script and no program hears that the peer is there, and
-/// the next attempt may succeed.
+/// The connection fails with the words that name the route, no script and no program is notified of the peer, and the
+/// next attempt may succeed.
 #[test]
 fn a_tunnel_that_is_not_up_is_left_and_tried_again() {
     let authority = Authority::new();

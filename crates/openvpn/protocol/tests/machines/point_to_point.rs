@@ -189,7 +189,7 @@ fn the_addresses_of_the_other_end_may_change() {
         pair.is_up()
     };
     assert!((0..300).any(&mut comes_up));
-    // Who is in stays until it comes anew.
+    // A client that is in stays until it comes anew.
     let elsewhere = Reply::PeerAddresses(vec!["192.0.2.77".parse().unwrap()]);
     pair.server.handle_reply(pair.now, elsewhere);
     pair.advance(Duration::from_secs(1));
@@ -205,7 +205,7 @@ fn single_session_keeps_the_peer_that_is_up() {
         let (client, mut server) = ends(Transport::Udp);
         server.point_to_point.as_mut().unwrap().single = single;
         let mut pair = Pair::new(client, server);
-        // The server does not hear that the client goes.
+        // The server does not notice that the client goes.
         pair.cut = true;
         pair.client.handle_command(pair.now, Command::Restart);
         pair.exchange();

@@ -1,4 +1,4 @@
-//! `crl-verify`: who is on the list does not come in, and goes when the list is read anew.
+//! `crl-verify`: a client on the list does not come in, and goes when the list is read anew.
 use std::time::Duration;
 
 use adit_core::{PeerOrder, Protocol, Transport};
@@ -83,7 +83,7 @@ fn a_new_list_holds_at_once() {
     assert!(pair.is_up());
     update(&mut pair, authority.revoke(&[serial("client")], 2026));
     assert!(pair.server.peers().is_empty() && told(&pair.server_events, "was revoked"));
-    // The client hears why and ends, as it could not come back.
+    // The client gets the reason and ends, as it could not come back.
     assert!(told(&pair.client_events, "your certificate was revoked"));
     assert!(pair.client_events.iter().any(|event| matches!(event, Event::Ended(_))));
 }
@@ -99,7 +99,7 @@ fn who_is_revoked_stops_at_once_and_is_told_until_it_hears() {
         pair.server_events.clear();
         pair.server.handle_reply(now, Reply::RevocationList(revoked));
         assert!(pair.server.peers().is_empty());
-        // The data plane forgets the client before the client hears of it, and the first packet is lost.
+        // The data plane forgets the client before the client is notified, and the first packet is lost.
         while let Some(event) = pair.server.poll_event() {
             pair.server_events.push(event);
         }

@@ -182,7 +182,7 @@ fn why_a_connection_ends_is_said_before_it() {
     assert!(signal.is_some() && signal < down, "{signal:?} {down:?}");
 }
 
-/// `explicit-exit-notify`: scripts and the log hear of it.
+/// `explicit-exit-notify`: scripts and the log get it.
 #[test]
 fn a_client_that_ends_says_that_it_sends_an_exit_notice() {
     for exit_notify in [true, false] {

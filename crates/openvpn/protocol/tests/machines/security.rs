@@ -128,7 +128,7 @@ impl Ends {
         }
     }
 
-    /// Delivers everything until the server has let the client in, which has not heard of it.
+    /// Delivers all datagrams until the server has let the client in, which has no message of that yet.
     fn until_server_is_up(&mut self) {
         for _ in 0..100 {
             for datagram in self.client_says() {

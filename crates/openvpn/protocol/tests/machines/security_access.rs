@@ -85,7 +85,7 @@ fn certified(name: DnValue, usage: &[ExtendedKeyUsagePurpose]) -> (Authority, Ce
     (Authority::new(), params)
 }
 
-/// `alice\0.example` is not alice, nor anybody (`verify::common_name`, `Authentication::judge`).
+/// `alice\0.example` is neither alice nor any other client (`verify::common_name`, `Authentication::judge`).
 #[test]
 fn a_nul_in_the_subject() {
     for name in ["alice\0.example", "\0"] {

@@ -413,7 +413,7 @@ fn unauthenticated_connections_do_not_take_the_peers_place() {
     assert_eq!((closed(&events), reached(&events)), (vec![tcp(1)], vec![tcp(99)]));
     assert!(end.is_up());
     assert!(reached(&end.roamed(at(6), tcp(95))).is_empty(), "that connection is gone");
-    // It goes; who came last may be it.
+    // It goes; the peer may be on the connection that came last.
     let events = end.command(at(7), Command::Closed { path: tcp(99), reason: "gone".to_owned() });
     assert_eq!(reached(&events).last(), Some(&tcp(98)));
     assert!(!end.is_up());

@@ -67,8 +67,9 @@ impl<'a> SystemRoutes<'a> {
     /// The networks that are reached beside the tunnel although the settings do not say so: those that this machine has an
     /// address in, and those behind other tunnels.
     ///
-    /// Who runs the local network chooses its addresses. He gets no more than those that are for local networks: a
-    /// "local" network of public addresses would draw the traffic of what has them (TunnelCrack, "LocalNet").
+    /// The operator of the local network chooses its addresses. The operator gets no more than those that are for local
+    /// networks: a "local" network of public addresses would draw the traffic to the hosts that have them (TunnelCrack,
+    /// "LocalNet").
     pub(super) fn local_networks(&self) -> impl Iterator<Item = TableRoute> + '_ {
         let uplink = self.default.and_then(|default| default.device);
         let is_other_tunnel = move |device: &Option<u32>| {

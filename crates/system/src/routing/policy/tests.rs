@@ -178,7 +178,7 @@ fn other_programs_can_still_set_routes() {
     });
 }
 
-/// M11: with or without redirection, no IPv6 goes anywhere, and the sender hears it at once.
+/// With or without redirection, no IPv6 goes anywhere, and the sender gets the error at once.
 #[test]
 fn blocked_ipv6_is_unreachable() {
     let full = TunnelSettings { block_ipv6: true, ..full_settings() };

@@ -1,4 +1,4 @@
-//! The answer to a peer's first packet is sealed before the machine hears of that packet.
+//! The answer to a peer's first packet is sealed before the machine is notified of that packet.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ fn restart(pair: &mut Pair, index: usize, seed: u8) {
     pair.ends[index] = End::new(params, pair.now, [seed; 32], &pair.ledger);
 }
 
-/// Delivers what end `from` sent to the other end's data plane, or to its machine. Gives what its machine is to hear.
+/// Delivers the datagrams of end `from` to the other end's data plane, or to its machine. Gives the notices for its
+/// machine.
 fn deliver(pair: &mut Pair, from: usize) -> Vec<Notice> {
     let source = path(outer(from as u8 + 1));
     let mut notices = Vec::new();
@@ -28,7 +29,7 @@ fn deliver(pair: &mut Pair, from: usize) -> Vec<Notice> {
     notices
 }
 
-/// End `from` answers, and the machine of either end hears of nothing. Whether the other end opens the answer.
+/// End `from` answers, and the machine of neither end gets a notice. Whether the other end opens the answer.
 fn is_answered(pair: &mut Pair, from: usize) -> bool {
     let (to, number) = (1 - from, 1_000_000);
     let (sealed, _) = pair.ends[from].plane.send(pair.now, inner(to as u8 + 1), number);

@@ -90,8 +90,8 @@ fn cross(pair: &mut Pair) -> [Vec<u8>; 2] {
     [0, 1].map(|end: usize| pair.ends[end].sent.iter().map(|(_, datagram)| datagram.kind()).collect())
 }
 
-/// Both ends rekey at once, and no response arrives. When one of them tries again, the other seals with the session
-/// before until it hears from it: what is on its way then is not lost.
+/// Both ends rekey at once, and no response arrives. When one of them tries again, its peer seals with the session
+/// before until it hears from it: packets on their way then are not lost.
 #[test]
 fn what_is_on_its_way_survives_handshakes_that_crossed() {
     let mut pair = Pair::new();
@@ -219,9 +219,9 @@ fn a_peer_is_followed_by_handshakes_and_by_data() {
     assert_eq!(pair.ends[1].machine.peers()[0].1.path, third);
 }
 
-/// Who restarts knows no timestamps, and takes an initiation that was recorded before. It answers it, and goes on to look
-/// for the peer where it was configured to be: if both ends had restarted and followed such messages to the one who sent
-/// them, they would not find each other again. A seed of `adit-sim` did.
+/// An end that restarts knows no timestamps, and takes an initiation that was recorded before. It answers it, and goes
+/// on to look for the peer where it was configured to be: if both ends had restarted and followed such messages to
+/// their sender, they would not find each other again. A seed of `adit-sim` did.
 #[test]
 fn a_recorded_initiation_leads_nobody_astray_after_a_restart() {
     let mut pair = Pair::new();

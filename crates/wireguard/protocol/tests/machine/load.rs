@@ -127,7 +127,7 @@ fn a_cookie_reply_never_moves_the_peer() {
 }
 
 /// More handshake messages than the limit in a second: load, for a second after the last that was too many. The trap of
-/// gotatun: a counter of all handshakes ever made put everybody into cookie mode.
+/// gotatun: a counter of all handshakes ever made put every sender into cookie mode.
 #[test]
 fn load_is_a_rate_and_passes() {
     let load = Rate { count: 3, period: seconds(1) };

@@ -1,5 +1,5 @@
-//! Who sets the name servers that a server pushes: called as `openvpn`, adit leaves them alone, as OpenVPN 2.6 does, unless its file
-//! asks for them.
+//! The setting of the name servers that a server pushes: called as `openvpn`, adit leaves them alone, as OpenVPN 2.6
+//! does, unless its file asks for them.
 //!
 //! The client runs with a copy of `/etc` in the place of the machine's, and without the system's bus and systemd-resolved.
 

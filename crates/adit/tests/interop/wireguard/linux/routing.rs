@@ -90,7 +90,7 @@ fn routes_by_mark_lead_everything_into_the_tunnel() {
     }
 }
 
-/// A host behind the second end, whose address is translated there, hears that there is no peer.
+/// A host behind the second end, whose address is translated there, gets the error that there is no peer.
 #[test]
 fn an_error_finds_its_way_back_through_nat() {
     if !can_run("an_error_finds_its_way_back_through_nat", &[PROGRAMS[0], "nft"]) {

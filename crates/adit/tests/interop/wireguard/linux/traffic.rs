@@ -114,7 +114,7 @@ fn padding_follows_a_change_of_the_mtu() {
         let ping = Ping { size, timeout, ..Ping::new(1, Duration::ZERO) };
         ping.run(&second.namespace, first.inner()).unwrap().is_clean()
     };
-    // Both daemons have heard of it.
+    // Both daemons follow it.
     wait_until("the padding to be cut", WAIT, || passes(1384, Duration::from_millis(500))).unwrap();
     for size in [1360, 1377, 1380, 1381, 1383, 1384] {
         assert!(passes(size, WAIT), "{size}");
@@ -145,7 +145,7 @@ fn tcp_segments_fit_the_devices_mtu_which_may_change() {
             nft("flush chain inet seen in");
             let size = mtu - overhead;
             nft(&format!("add rule inet seen in tcp flags syn tcp option maxseg size {size} counter"));
-            // The daemon hears of the MTU a moment later.
+            // The daemon follows the MTU a moment later.
             wait_until("a SYN with the MSS", WAIT, || {
                 let connect = || TcpStream::connect_timeout(&(target, port).into(), WAIT).unwrap();
                 drop(second.namespace.enter(connect).unwrap());

@@ -45,8 +45,8 @@ impl Authentication {
         if self.can_wait { format!("AUTH_PENDING,timeout {seconds}") } else { "AUTH_PENDING".to_owned() }
     }
 
-    /// The client answers a question (`CR_RESPONSE`), which goes to all who could have asked it. An error says why
-    /// it is not checked.
+    /// The client answers a question (`CR_RESPONSE`); the answer goes to all judges that could have asked it. An error
+    /// says why it is not checked.
     pub(in crate::server) fn respond(
         &mut self,
         response: &str,

@@ -58,7 +58,7 @@ impl Authentication {
         self.owner.saturating_sub(1)
     }
 
-    /// The program was asked about this client, and shall hear what becomes of it.
+    /// The program was asked about this client, and shall get its later events.
     pub(in crate::server) fn has_asked_program(&self) -> bool {
         self.management.asked
     }

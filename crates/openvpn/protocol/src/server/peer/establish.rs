@@ -82,7 +82,7 @@ impl Peer {
         Ok(())
     }
 
-    /// The keys go to the data plane, and all hear that the client is up.
+    /// The keys go to the data plane, and the host, scripts and programs learn that the client is up.
     pub(super) fn enter(&mut self, now: Instant, agreement: Agreement, dynamic: bool, events: &mut Outbox) {
         self.liveness = Liveness::new(now, self.params.keepalive);
         let outcome = self

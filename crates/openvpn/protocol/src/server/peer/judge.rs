@@ -15,7 +15,7 @@ use crate::request::{ClientDecision, ConnectionFailure, PeerSettings, ScriptId, 
 use crate::server::authentication::{AuthRequest, AuthResult};
 use crate::wire::TlsRole;
 
-/// How long a client that is refused or halted gets to hear why.
+/// How long a client that is refused or halted has to get the reason.
 const REFUSAL_TIME: Duration = Duration::from_secs(5);
 
 impl Peer {

@@ -12,11 +12,11 @@ use crate::negotiate::{PathSize, max_mss};
 use crate::outbox::Outbox;
 use crate::request::{DataEvent, Event};
 
-/// The log hears of one move of a client in this time.
+/// The log has one move of a client in this time.
 const REPORT_MOVES_EVERY: Duration = Duration::from_secs(60);
 
 impl Peer {
-    /// Whether the log shall hear of a move now; then not again for a while.
+    /// Whether a move shall be logged now; then not again for a while.
     pub(in crate::server) fn may_report_move(&mut self, now: Instant) -> bool {
         let due = self.next_move_report.is_none_or(|at| now >= at);
         if due {

@@ -101,7 +101,7 @@ impl Peer {
         env
     }
 
-    /// A program that judges clients hears that this one is in.
+    /// A program that judges clients gets the event that this one is in.
     pub(in crate::server) fn tell_program(&self, events: &mut Outbox) {
         let Some(up) = self.up.as_ref().filter(|_| self.params.access.management) else { return };
         let mut env = self.environment();

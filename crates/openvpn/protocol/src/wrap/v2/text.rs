@@ -7,7 +7,7 @@ use super::{ClientKey, ClientKeyError, ServerKey};
 
 /// A kind of key file.
 struct Kind {
-    /// Whose key it is.
+    /// The owner of the key.
     owner: &'static str,
     /// The label of the PEM block.
     label: &'static str,

@@ -75,7 +75,7 @@ fn cve_2026_84471_keys_that_were_retired_say_nothing_more() {
     for datagram in ends.server_says() {
         ends.tell_client(&datagram).unwrap();
     }
-    // Both are up, but the server is not told so, nor hears anything else under the first key.
+    // Both are up, but the server gets no message of that, nor any other message under the first key.
     ends.server.handle_command(ends.now, Command::Rekey { peer: PeerId(0) });
     let mut repeated = 0;
     for second in 0..90 {
