@@ -249,7 +249,7 @@ impl Pair {
         Pair::create_with(&["--proto", proto, "--endpoint", endpoint], addresses)
     }
 
-    /// With these arguments of `init`.
+    /// Makes a pair with these arguments of `init`.
     fn create_with(init: &[&str], addresses: (&str, &str)) -> Self {
         let scratch = Scratch::create("init").unwrap();
         // OpenVPN finds the list of revoked certificates by its path, when it is root no more.

@@ -140,7 +140,7 @@ fn broken_links(page: &Path) -> Vec<String> {
     broken.map(|link| format!("{}: {link}", page.display())).collect()
 }
 
-/// Without code: blocks, and what stands between backticks.
+/// The text without code: without blocks, and without the text between backticks.
 fn prose(text: &str) -> String {
     let mut code = false;
     let mut kept = String::new();

@@ -58,7 +58,8 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// For that login; `None` if it has neither a password nor a one-time password that an answer uses (`OTP`).
+    /// The conversation for that login; `None` if it has neither a password nor a one-time password that an answer uses
+    /// (`OTP`).
     pub fn new(answers: Vec<(String, String)>, mut login: Login) -> Option<Self> {
         let mut one_time = Zeroizing::default();
         if let Some(answered) = static_answer(&login.password) {

@@ -19,7 +19,7 @@ struct Bed {
 }
 
 impl Bed {
-    /// With these services, in whose text `@` is the test's directory.
+    /// Makes a bed with these services, in whose text `@` is the test's directory.
     fn new(services: &[(&str, &str)]) -> Self {
         let scratch = Scratch::create("pam").unwrap();
         fs::create_dir(scratch.path().join("pam.d")).unwrap();

@@ -23,7 +23,7 @@ pub struct Hash {
 }
 
 impl Hash {
-    /// With the first half of a one-time key.
+    /// A hash with the first half of a one-time key.
     pub(crate) fn new(low: u64, high: u64) -> Self {
         let (low, high) = clamp(low, high);
         Hash { h: [0; 3], r: [low, high], s: high + (high >> 2) }

@@ -11,7 +11,7 @@ use crate::{Ended, Install, Path, PeerId, PeerInfo, PeerOrder, Protocol, Session
 /// by the protocol.
 #[derive(Clone, Debug)]
 pub enum Event<R, C, D> {
-    /// For the data plane.
+    /// An order for the data plane.
     Data(DataEvent<C>),
     /// The protocol wants a path to its remote number `remote` (an index into the configured remotes). The driver
     /// resolves, opens, and answers with [`Command::Opened`] or [`Command::OpenFailed`].
@@ -48,7 +48,7 @@ pub enum Event<R, C, D> {
     /// Peers of other endpoints of the tunnel were evicted from the pool that they share ([`crate::SharedPool`]). The
     /// driver has those endpoints look, by [`Command::LeasesMoved`].
     LeasesMoved,
-    /// For the protocol's adapter, which may answer by [`Protocol::handle_reply`].
+    /// A request to the protocol's adapter, which may answer by [`Protocol::handle_reply`].
     Request(R),
     /// A line for the log.
     Report(Report),
@@ -179,7 +179,7 @@ pub enum Command {
     LeasesMoved,
     /// The MTU of the device changed. Only drivers that follow it tell.
     MtuChanged {
-        /// In bytes. `None`: not known, as while the device is in another network namespace.
+        /// The MTU in bytes. `None`: not known, as while the device is in another network namespace.
         mtu: Option<u16>,
     },
     /// The MTU of the path to an address, as ICMP said it (RFC 1191, RFC 8201) or a route has it. Drivers send it for
@@ -188,7 +188,7 @@ pub enum Command {
     PathMtu {
         /// The address.
         remote: IpAddr,
-        /// In bytes. `None`: as large as links allow.
+        /// The MTU in bytes. `None`: as large as links allow.
         mtu: Option<u16>,
     },
     /// A route changed, so that it leads to a peer by another device than that of the local address which the peer's path names
@@ -214,7 +214,7 @@ pub enum OpenFailure {
     NeedsCredentials {
         /// The name of the party that asks, such as a proxy, and its message.
         text: String,
-        /// There were some.
+        /// There were credentials, and they were refused.
         refused: bool,
     },
 }

@@ -12,7 +12,7 @@ pub struct PeerLimits {
 /// How little is too little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleLimit {
-    /// In this time...
+    /// The time in which...
     pub after: Duration,
     /// ... at least so many bytes must pass, both directions together and without the protocol's own messages;
     /// 0: any packet will do.
@@ -20,7 +20,7 @@ pub struct IdleLimit {
 }
 
 impl PeerLimits {
-    /// These, where `later` says nothing else.
+    /// These limits, where `later` has no others.
     #[must_use]
     pub fn merged(self, later: PeerLimits) -> PeerLimits {
         PeerLimits { idle: later.idle.or(self.idle), length: later.length.or(self.length) }

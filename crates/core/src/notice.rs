@@ -16,7 +16,8 @@ pub enum Notice {
         received_bytes: u64,
         /// Bytes in what was sent.
         sent_bytes: u64,
-        /// Of these bytes, in both directions, those that carried no packets but the protocol's own messages.
+        /// The part of these bytes, in both directions, that carried no packets but the protocol's own
+        /// messages.
         message_bytes: u64,
         /// When data, keepalives and the rest passed last, in each direction.
         activity: PeerActivity,

@@ -111,7 +111,7 @@ impl Lease {
         self.v4.map(IpAddr::V4).into_iter().chain(v6).collect()
     }
 
-    /// Those of its addresses that the peer's settings name.
+    /// The addresses that the peer's settings name.
     pub fn fixed(&self) -> Vec<IpAddr> {
         let v6 = self.fixed.v6.map(|net| IpAddr::V6(net.addr()));
         self.fixed.v4.map(IpAddr::V4).into_iter().chain(v6).collect()

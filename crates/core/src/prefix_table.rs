@@ -28,15 +28,15 @@ use std::net::IpAddr;
 /// least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefixShares {
-    /// From one IPv4 address. An IPv4-mapped IPv6 address (RFC 4291, 2.5.5.2) is the IPv4 address.
+    /// Entries from one IPv4 address. An IPv4-mapped IPv6 address (RFC 4291, 2.5.5.2) is the IPv4 address.
     pub ipv4: usize,
-    /// From one IPv6 /64.
+    /// Entries from one IPv6 /64.
     pub ipv6_64: usize,
-    /// From one IPv6 /56.
+    /// Entries from one IPv6 /56.
     pub ipv6_56: usize,
-    /// From one IPv6 /48.
+    /// Entries from one IPv6 /48.
     pub ipv6_48: usize,
-    /// From all sources.
+    /// Entries from all sources.
     pub total: usize,
 }
 

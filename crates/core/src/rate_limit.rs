@@ -11,12 +11,12 @@ const PLACES: usize = 1 << 16;
 /// A limit that is reached is worth a line in the log no more often than this.
 const LEAST_SILENCE: Duration = Duration::from_secs(10);
 
-/// So many in such a time.
+/// A number of events in a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// How many.
     pub count: u32,
-    /// In which time.
+    /// The time.
     pub period: Duration,
 }
 
@@ -27,7 +27,7 @@ pub enum Permit {
     Granted,
     /// It is too many.
     Refused {
-        /// For the first time in a while, which is worth a line in the log.
+        /// It is the first refusal in a while, which is worth a line in the log.
         first: bool,
     },
 }
@@ -45,7 +45,7 @@ pub struct AnswerLimit {
 }
 
 impl AnswerLimit {
-    /// So many answers to each address.
+    /// A limit of so many answers to each address.
     pub fn new(rate: Rate) -> Self {
         let start = Instant::ORIGIN;
         AnswerLimit { rate, period_end: start, silent_until: start, counts: vec![0; PLACES] }
@@ -111,7 +111,7 @@ pub struct ClientLimit {
 }
 
 impl ClientLimit {
-    /// So many new clients; `None`: no limit.
+    /// A limit of so many new clients; `None`: no limit.
     pub fn new(rate: Option<Rate>) -> Self {
         ClientLimit { rate, period_end: Instant::ORIGIN, count: 0 }
     }

@@ -175,9 +175,9 @@ pub struct Install<C> {
 /// How late a packet may come and still be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayWindow {
-    /// So many packets after it were taken before it, at most; at least 1.
+    /// How many packets after it may be taken before it; at least 1.
     pub packets: u32,
-    /// So long after packets that were sent after it, roughly. Zero: however long.
+    /// How long after packets that were sent after it it may come, roughly. Zero: however long.
     pub time: Duration,
 }
 

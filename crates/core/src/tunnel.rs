@@ -63,7 +63,7 @@ pub struct Route {
 pub enum RouteVia {
     /// Into the tunnel device.
     Tunnel,
-    /// To that address, whichever device it is on (within the tunnel, usually).
+    /// A next hop, whichever device it is on (within the tunnel, usually).
     Gateway(IpAddr),
     /// A bypass route, by the gateway that the system had before.
     SystemGateway,

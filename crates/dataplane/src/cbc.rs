@@ -59,7 +59,7 @@ impl Decryptor {
 pub struct Ivs(EncryptingKey);
 
 impl Ivs {
-    /// With a key that serves for nothing else.
+    /// IVs with a key that serves for nothing else.
     ///
     /// # Errors
     /// The library refuses the key.

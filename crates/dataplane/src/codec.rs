@@ -51,7 +51,7 @@ pub struct SessionCodec {
     pub open: Box<dyn Opener>,
     /// Whether a payload is a keepalive: it is counted apart from data, and says only that the peer is there.
     pub is_keepalive: fn(&[u8]) -> bool,
-    /// From then on nothing is sealed or opened any more.
+    /// The time from which nothing is sealed or opened any more.
     pub expires: Option<Instant>,
     /// Whether what the peer sends bears the number that [`Demultiplexer::steering`] goes by. If not, the kernel
     /// brings it to the first worker, which then serves the peer.

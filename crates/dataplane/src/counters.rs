@@ -125,7 +125,7 @@ impl Stamp {
 pub(crate) struct PeerCounter {
     datagrams: Cell,
     bytes: Cell,
-    /// Of these, what carried the protocol's own messages.
+    /// The bytes among these of the protocol's own messages.
     message_bytes: Cell,
     keepalives: Cell,
     last_data: Stamp,
@@ -267,7 +267,7 @@ impl Counters {
         })
     }
 
-    /// Of those bytes, in both directions, what carried the protocol's own messages. It must be read after
+    /// The bytes, in both directions, of the protocol's own messages. It must be read after
     /// [`Counters::traffic_bytes`], so that a message just counted is not taken for packets.
     pub fn message_bytes(&self, peer: PeerId) -> Option<u64> {
         let registry = self.registry();
@@ -340,9 +340,9 @@ impl Direction {
 /// All counters at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// From the TUN device to the net: what was sealed.
+    /// The direction from the TUN device to the net: sealed datagrams.
     pub egress: DirectionSnapshot,
-    /// From the net to the TUN device: what was opened.
+    /// The direction from the net to the TUN device: opened datagrams.
     pub ingress: DirectionSnapshot,
     /// Each present peer, by id.
     pub peers: Vec<PeerSnapshot>,

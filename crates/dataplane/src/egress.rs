@@ -1,4 +1,4 @@
-//! From the TUN device to the net: route, cut, seal.
+//! The way from the TUN device to the net: route, cut, seal.
 
 mod peer;
 
@@ -28,7 +28,7 @@ pub struct Egress {
     words: WordSum,
     peers: Slab<Peer>,
     slots: BTreeMap<PeerId, u32>,
-    /// Those of the main device.
+    /// The routes of the main device.
     routes: Routes,
     other_routes: BTreeMap<DeviceId, Routes>,
     notices: Vec<Notice>,
@@ -38,7 +38,7 @@ pub struct Egress {
     staged: StagedBytes,
     /// `None`: senders of packets that cannot be carried get no answer.
     unreachable: Option<Unreachable>,
-    /// That of the device. `None`: the sessions know it themselves.
+    /// The MTU of the device. `None`: the sessions know it themselves.
     mtu: Option<u16>,
     now: Instant,
 }

@@ -1,4 +1,4 @@
-//! From the net to the TUN device: find the session, open, check, merge.
+//! The way from the net to the TUN device: find the session, open, check, merge.
 
 mod batches;
 mod payload;
@@ -46,7 +46,7 @@ pub enum StreamError {
     OversizeFirst {
         /// Its length.
         len: usize,
-        /// That of the longest one.
+        /// The length of the longest one.
         longest: usize,
         /// The advice about the other end.
         advice: StreamAdvice,
@@ -151,8 +151,8 @@ impl Ingress {
         }
     }
 
-    /// From now on this demultiplexer tells apart what arrives at the socket or on the connection of that path, in
-    /// place of the one of the configuration. Any number of sockets and connections may have the same one.
+    /// Has this demultiplexer classify the datagrams at the socket or on the connection of that path, in place of the
+    /// one of the configuration. Any number of sockets and connections may have the same one.
     pub fn set_demultiplexer(&mut self, path: &Path, demultiplexer: Arc<dyn Demultiplexer>) {
         self.forget_demultiplexer(path);
         let index = self.rules_of(demultiplexer);

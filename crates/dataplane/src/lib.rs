@@ -78,12 +78,13 @@ pub struct Config {
 }
 
 impl Config {
-    /// For sockets with that demultiplexer, and peers that do not reach each other.
+    /// Settings for sockets with that demultiplexer, and peers that do not reach each other.
     pub fn new(demultiplexer: impl Demultiplexer + 'static) -> Self {
         Config::of(Arc::new(demultiplexer))
     }
 
-    /// For sockets with a demultiplexer that other owners may share, and peers that do not reach each other.
+    /// Settings for sockets with a demultiplexer that other owners may share, and peers that do not reach
+    /// each other.
     pub fn of(demultiplexer: Arc<dyn Demultiplexer>) -> Self {
         Config { demultiplexer, client_to_client: false, words: adit_checksum::portable }
     }

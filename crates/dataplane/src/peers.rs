@@ -80,7 +80,7 @@ pub(crate) struct Peers {
     pub(crate) paths: BTreeMap<Path, u32>,
     pub(crate) sessions: Slab<Session>,
     owners: BTreeMap<SessionId, Owner>,
-    /// Those of the main device.
+    /// The routes of the main device.
     routes: Routes,
     other_routes: BTreeMap<DeviceId, Routes>,
     counters: Counters,

@@ -82,7 +82,7 @@ pub struct ReceiveBatch {
     flows: Flows,
     /// The flows of other devices than the main one. Packets of one device are not merged with those of another.
     other_flows: BTreeMap<DeviceId, Flows>,
-    /// So many items from the front do not change any more.
+    /// Items from the front that do not change any more.
     finished: usize,
     control: Vec<(Path, Range<usize>)>,
     relay: Vec<Range<usize>>,

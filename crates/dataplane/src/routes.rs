@@ -32,9 +32,9 @@ impl<V> Default for Prefixes<V> {
 /// Routes of both families. Values are slots of peers. A change costs the same however many routes others have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routes {
-    /// Those of peers without selectors.
+    /// The prefixes of peers without selectors.
     own: Prefixes<u32>,
-    /// Those of peers with selectors, in the order in which they came.
+    /// The prefixes of peers with selectors, in the order in which they came.
     shared: Prefixes<Vec<u32>>,
     /// The slots of peers with selectors.
     sharing: BTreeSet<u32>,
@@ -73,7 +73,7 @@ impl Routes {
         self.sharing.remove(&slot);
     }
 
-    /// That slot has these routes and no others. `shares`: its peer has selectors.
+    /// Gives a slot these routes and no others. `shares`: its peer has selectors.
     pub(crate) fn replace(&mut self, slot: u32, nets: impl IntoIterator<Item = IpNet>, shares: bool) {
         self.remove(slot);
         if shares {

@@ -80,7 +80,8 @@ impl Staging {
         Some((place, self.remove(place, all)?))
     }
 
-    /// There are sessions for all but what still waits. When they are gone, the next packet gives a notice at once.
+    /// Forgets the notices of all selectors whose packets have sessions by now. When they are gone, the next packet
+    /// gives a notice at once.
     pub(crate) fn forget_notices(&mut self) {
         let packets = &self.packets;
         self.next_notices.retain(|selector, _| packets.iter().any(|staged| staged.selector == *selector));

@@ -63,7 +63,7 @@ struct Limits {
 }
 
 impl Limits {
-    /// Of a GSO batch whose first datagram has that length.
+    /// The limits of a GSO batch whose first datagram has that length.
     fn of(transport: Transport, len: usize) -> Limits {
         match transport {
             Transport::Udp | Transport::Ip(_) => {

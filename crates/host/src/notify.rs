@@ -29,7 +29,7 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// For the tunnel of that name.
+    /// The notifier of the tunnel of that name.
     pub fn of(name: &str, has_others: bool) -> Self {
         Notifier { name: has_others.then(|| name.to_owned()) }
     }

@@ -27,7 +27,7 @@ pub use script::{Script, ScriptFile, ScriptId, ScriptOutcome, ScriptPriority};
 
 /// Processes at once; further scripts wait for their turn. Service managers limit tasks, too.
 const MOST_AT_ONCE: usize = 8;
-/// Of these, for peers of one IPv4 address or IPv6 /48: the rest is for others, however long these take.
+/// Processes for peers of one IPv4 address or IPv6 /48: the rest is for others, however long these take.
 const MOST_OF_ONE_SOURCE: usize = 6;
 /// Processes at once, with those that were sent SIGTERM.
 const MOST_WITH_ENDING: usize = 16;

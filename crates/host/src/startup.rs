@@ -44,7 +44,8 @@ struct State {
 }
 
 impl Startup {
-    /// For so many tunnels. Without `sandbox` they keep files and system calls. `log` takes what is said of the process.
+    /// The startup of so many tunnels. Without `sandbox` they keep files and system calls. `log` takes what is said of
+    /// the process.
     pub fn new(early: StartupSignals, tunnels: usize, sandbox: bool, log: Logger) -> Self {
         let state = State {
             without_orders: tunnels,
@@ -144,7 +145,7 @@ impl<'a> Member<'a> {
         self.startup
     }
 
-    /// From now on the tunnel takes orders.
+    /// Has the tunnel take orders from now on.
     ///
     /// # Errors
     /// When signals cannot be watched.

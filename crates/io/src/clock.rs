@@ -70,7 +70,7 @@ fn unless_near(known: &AtomicU64, now: u64) -> u64 {
     }
 }
 
-/// That moment on the clock of this place (`TZ`, `/etc/localtime`): `2026-01-31 13:05:00`.
+/// A time on the clock of this place (`TZ`, `/etc/localtime`): `2026-01-31 13:05:00`.
 pub fn local_time(at: UnixTime) -> String {
     let Some(time) = adit_sys::local_time(at.0) else { return at.0.to_string() };
     let adit_sys::LocalTime { year, month, day, hour, minute, second } = time;

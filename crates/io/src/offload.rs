@@ -15,7 +15,7 @@ pub struct OffloadSwitches {
 }
 
 impl OffloadSwitches {
-    /// None at all.
+    /// No offload at all.
     pub const NONE: OffloadSwitches =
         OffloadSwitches { tun_tcp: false, tun_udp: false, udp_send: false, udp_receive: false };
 }

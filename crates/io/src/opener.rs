@@ -322,7 +322,7 @@ fn by_marked_queries(
     usable(remote, host, found.into_iter().map(|address| SocketAddr::new(address, remote.port)))
 }
 
-/// Of the addresses found those that may be used; at least one.
+/// The addresses among those found that may be used; at least one.
 fn usable(
     remote: &Remote,
     host: &str,

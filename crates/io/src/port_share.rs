@@ -139,7 +139,7 @@ struct Work {
     journal: Option<PathBuf>,
     /// By numbers below 2^31, as a token names one of the two connections.
     pairs: PrefixTable<u32, Forwarded>,
-    /// Those that the other server has not accepted yet.
+    /// The pairs that the other server has not accepted yet.
     opening: BTreeSet<u32>,
     next: u32,
 }

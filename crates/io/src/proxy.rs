@@ -89,7 +89,7 @@ impl fmt::Debug for ProxyCredentials {
 /// A proxy asks for a username and a password that there are not, or refuses those that there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CredentialsWanted {
-    /// There were some.
+    /// There were credentials, and they were refused.
     pub(crate) refused: bool,
 }
 

@@ -96,7 +96,8 @@ impl RefusalCheck {
         Ok(RefusalCheck(helper.sockets()?))
     }
 
-    /// Those of these addresses that do not refuse datagrams at once. Waits for 250 ms at most. Datagrams have that mark; 0: none.
+    /// The addresses among these that do not refuse datagrams at once. Waits for 250 ms at most. Datagrams have that
+    /// mark; 0: none.
     pub fn not_refusing(&self, addresses: &[SocketAddr], mark: u32) -> Vec<SocketAddr> {
         let asked: Vec<_> = addresses.iter().map(|address| (*address, self.ask(*address, mark))).collect();
         let until = Instant::now() + DELAY;

@@ -26,13 +26,13 @@ pub(crate) struct StagedQueue<K, T> {
 /// How full the queue of a stage is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StageUsage {
-    /// Those that wait.
+    /// Datagrams that wait.
     pub(crate) waiting: usize,
     /// How many may wait.
     pub(crate) limit: usize,
-    /// Those that made room for others, since the start.
+    /// Datagrams that made room for others, since the start.
     pub(crate) evicted: u64,
-    /// Those that found no room, since the start.
+    /// Datagrams that found no room, since the start.
     pub(crate) refused: u64,
 }
 

@@ -49,8 +49,8 @@ impl fmt::Debug for TlsClient {
 }
 
 impl TlsClient {
-    /// For the server of that name or address. Its certificate is to be of an authority in that file (PEM); `None`: in the
-    /// file that `SSL_CERT_FILE` names, or else the system's. The file is read now.
+    /// The client of a server of that name or address. Its certificate is to be of an authority in that file (PEM);
+    /// `None`: in the file that `SSL_CERT_FILE` names, or else the system's. The file is read now.
     ///
     /// # Errors
     /// Which file or name is wrong, and why.

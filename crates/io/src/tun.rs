@@ -121,7 +121,7 @@ pub struct Tun {
     /// There is no device. The file is never readable.
     is_null: bool,
     offloads: TunOffloads,
-    /// Of TCP and UDP super-packets.
+    /// The states of TCP and UDP super-packets.
     states: [OffloadState; 2],
 }
 

@@ -86,7 +86,7 @@ pub(crate) fn compare(before: &Results, after: &Results, threshold: f64) -> Vec<
     changes.collect()
 }
 
-/// Of what both runs were to measure, all that only the earlier one did.
+/// The measurements that both runs were to make and that only the earlier one made.
 pub(crate) fn gone(before: &Results, after: &Results) -> Vec<Gone> {
     let said = |results: &Results, wanted: &Cell| {
         let same = |cell: &Cell| {

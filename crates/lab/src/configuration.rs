@@ -6,9 +6,9 @@ use std::path::Path;
 
 use crate::testbed::Testbed;
 
-/// In the folder of a run: a folder for each subject.
+/// The folder in that of a run that has a folder for each subject.
 const FOLDER: &str = "configurations";
-/// In each of these, one line for each program, the server's first.
+/// The file in each of these folders that has one line for each program, the server's first.
 const COMMANDS: &str = "commands";
 /// The size in bytes of the largest file that counts as a configuration.
 const LARGEST: u64 = 64 << 10;

@@ -23,20 +23,20 @@ fn first_format() -> u32 {
 /// The machine and the programs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Environment {
-    /// Of the folder's files; grows when something in them changes its meaning.
+    /// The version of the format of the folder's files; grows when something in them changes its meaning.
     #[serde(default = "first_format")]
     pub(crate) format: u32,
     /// The command that started the run, without the names of files.
     #[serde(default)]
     pub(crate) command: String,
-    /// Of this program.
+    /// The version of this program.
     pub(crate) lab: String,
     /// UTC, when the run began.
     pub(crate) date: String,
     pub(crate) kernel: String,
     pub(crate) processor: String,
     pub(crate) processors: usize,
-    /// Of memory in all, in KiB.
+    /// The machine's memory in all, in KiB.
     pub(crate) memory_kib: u64,
     /// Before the run, over a minute. Anything but a low figure spoils what is measured.
     pub(crate) load_average: f64,

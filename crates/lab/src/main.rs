@@ -361,7 +361,8 @@ fn share(text: &str) -> Result<f64, String> {
     if share > 0.0 && share <= 1.0 { Ok(share) } else { Err("more than 0, and no more than 1".to_owned()) }
 }
 
-/// On SIGINT, SIGTERM and SIGHUP: says this, removes each namespace, process and device, and ends the program.
+/// Waits for SIGINT, SIGTERM and SIGHUP: then says this, removes each namespace, process and device, and ends the
+/// program.
 fn clean_up_on_signals(note: &'static str) -> Result<(), LabError> {
     let failed = |error| LabError::Usage(format!("cannot wait for signals: {error}"));
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;

@@ -92,7 +92,7 @@ impl Stream {
         self.buffer.get_mut(self.filled..).unwrap_or_default()
     }
 
-    /// So many bytes were put into the room: gives each packet that is whole now.
+    /// Takes bytes that were put into the room: gives each packet that is whole now.
     fn packets(&mut self, count: usize, mut give: impl FnMut(&[u8])) {
         let before = self.filled;
         self.filled += count;
@@ -119,7 +119,7 @@ impl Stream {
 enum Front<'a> {
     /// A packet, and how many bytes it takes with all around it.
     Packet { packet: &'a [u8], taken: usize },
-    /// So many bytes that belong to nothing.
+    /// The number of bytes that belong to nothing.
     Rubbish(usize),
     /// Too few bytes to tell.
     Part,

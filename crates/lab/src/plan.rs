@@ -8,7 +8,7 @@ use crate::workload::Workload;
 
 /// A load that is shorter than this has not found its speed.
 const LEAST_SECONDS: u32 = 2;
-/// In the place of subjects: all that are known.
+/// The word in the place of subjects that stands for all.
 pub(crate) const ALL: &str = "all";
 
 /// A plan: the subjects, links and workloads to measure.
@@ -55,7 +55,7 @@ pub(crate) enum PlanError {
     Line {
         /// The plan's file or name.
         file: String,
-        /// From 1.
+        /// The line, counted from 1.
         line: usize,
         /// The fault, and what would be right.
         what: String,

@@ -9,7 +9,7 @@ use crate::tell;
 
 /// Characters of the bar.
 const WIDTH: usize = 20;
-/// To the line's start, and away with what is there.
+/// Goes to the line's start, and clears the line.
 pub(crate) const CLEAR: &str = "\r\x1b[K";
 /// A line that does not fit is cut off, so that it is cleared whole (xterm's DECAWM).
 const CUT: &str = "\x1b[?7l";
@@ -34,7 +34,7 @@ pub(crate) fn is_terminal() -> bool {
 }
 
 impl Progress {
-    /// Of a run whose turns are on these links.
+    /// The progress of a run whose turns are on these links.
     pub(crate) fn of(links: Vec<usize>) -> Progress {
         Progress {
             links,

@@ -20,7 +20,7 @@ pub(crate) struct Cell {
     pub(crate) subject: String,
     pub(crate) link: String,
     pub(crate) workload: String,
-    /// From 0.
+    /// The round, counted from 0.
     pub(crate) round: u32,
 }
 
@@ -102,7 +102,7 @@ pub(crate) enum LogError {
     Line {
         /// The file.
         path: PathBuf,
-        /// From 1.
+        /// The line, counted from 1.
         line: usize,
         /// The parser's error.
         source: serde_json::Error,

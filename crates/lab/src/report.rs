@@ -33,7 +33,7 @@ use crate::stats;
 pub(crate) const HTML: &str = "report.html";
 const JSON: &str = "results.json";
 const CSV: &str = "results.csv";
-/// Of the JSON file; grows when a field changes its meaning.
+/// The version of the JSON file's format; grows when a field changes its meaning.
 const SCHEMA: u32 = 1;
 
 /// The JSON file.

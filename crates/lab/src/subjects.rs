@@ -77,9 +77,9 @@ pub(crate) struct Tunnel {
 /// How long a tunnel took to come up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Started {
-    /// From the start of the client's process to the first reply.
+    /// The time from the start of the client's process to the first reply.
     pub(crate) reply: Duration,
-    /// From the first datagram to the server to the first reply.
+    /// The time from the first datagram to the server to the first reply.
     pub(crate) handshake: Option<Duration>,
 }
 

@@ -268,14 +268,16 @@ fn handshake_time(rate: u64) -> Duration {
     Duration::from_secs_f64((HANDSHAKE * 8) as f64 / rate.max(1) as f64)
 }
 
-/// Of `ethtool --show-features`, what concerns how large the pieces are that a device is handed or hands over.
+/// The features in `ethtool --show-features` that concern how large the pieces are that a device is handed or hands
+/// over.
 fn offloads(text: &str) -> BTreeMap<String, bool> {
     let lines = text.lines().filter_map(|line| line.trim().split_once(": "));
     let known = lines.filter(|(name, _)| OFFLOADS.contains(name));
     known.map(|(name, value)| (name.to_owned(), value.starts_with("on"))).collect()
 }
 
-/// Of `ip -json address`: of the devices that are up, the one with the tunnel's address, else any but the wire's.
+/// The bytes of a device in `ip -json address`: of the devices that are up, the one with the tunnel's address, else any
+/// but the wire's.
 fn tunnel_device(json: &str) -> Option<[u64; 2]> {
     let links: serde_json::Value = serde_json::from_str(json).ok()?;
     let has = |list: &serde_json::Value, is: &dyn Fn(&serde_json::Value) -> bool| {

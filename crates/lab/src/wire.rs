@@ -35,7 +35,7 @@ const IDLE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Wire {
     stop: Arc<AtomicBool>,
-    /// Of either direction.
+    /// The counts of either direction.
     counts: [Arc<Mutex<Counts>>; 2],
     threads: Vec<JoinHandle<()>>,
 }

@@ -27,7 +27,7 @@ pub struct Authorities {
     roots: Vec<CertificateDer<'static>>,
     /// The facts by which they are judged, in the same order.
     facts: Vec<CaFacts>,
-    /// Those that another one signed.
+    /// The certificates that another one signed.
     intermediates: Vec<CertificateDer<'static>>,
 }
 

@@ -30,8 +30,8 @@ struct Attribute {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Value {
-    /// In lower case (ASCII letters, as in OpenSSL), without white space at its ends, and with one space for each run of
-    /// it inside.
+    /// A text in lower case (ASCII letters, as in OpenSSL), without white space at its ends, and with one space for
+    /// each run of it inside.
     Text(String),
     /// Anything else is equal byte for byte.
     Other(u32, Vec<u8>),

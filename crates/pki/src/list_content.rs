@@ -51,9 +51,9 @@ pub(crate) struct ListContent {
     pub(crate) issuer_text: String,
     /// The issuer's common name.
     pub(crate) issuer_name: String,
-    /// In seconds since 1970.
+    /// The time in seconds since 1970.
     pub(crate) this_update: i64,
-    /// In seconds since 1970.
+    /// The time in seconds since 1970.
     pub(crate) next_update: Option<i64>,
     /// The issuing distribution point, which says what part of the authority's certificates the list covers.
     pub(crate) scope: Option<Vec<u8>>,

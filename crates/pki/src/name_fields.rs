@@ -28,7 +28,7 @@ pub enum NameField {
 pub struct NameFields(Vec<NameField>);
 
 impl NameFields {
-    /// These fields in this order; none stands for the common name.
+    /// The given fields in their order; none stands for the common name.
     pub fn new(fields: Vec<NameField>) -> Self {
         if fields.is_empty() { Self::default() } else { NameFields(fields) }
     }

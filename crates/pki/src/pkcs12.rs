@@ -23,7 +23,7 @@ const UNREAD_ARCS: [&str; 7] = [
     "1.2.840.113549.3.2",
     "1.2.840.113549.3.4",
 ];
-/// Of these, PBKDF2, PBES2, PBE-SHA1-3DES and PBE-SHA1-RC2-40.
+/// Schemes among these that are read: PBKDF2, PBES2, PBE-SHA1-3DES and PBE-SHA1-RC2-40.
 const READ_SCHEMES: [&str; 4] =
     ["1.2.840.113549.1.5.12", "1.2.840.113549.1.5.13", "1.2.840.113549.1.12.1.3", "1.2.840.113549.1.12.1.6"];
 

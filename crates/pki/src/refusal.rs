@@ -179,7 +179,7 @@ pub enum Refusal {
     NoRoot {
         /// How many certificates of the path stand below its last one.
         depth: usize,
-        /// That last one is trusted, and was not sent by the peer.
+        /// The last one is trusted, and was not sent by the peer.
         is_trusted: bool,
         /// The subject of the last certificate of the path.
         last: String,

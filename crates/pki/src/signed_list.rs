@@ -101,7 +101,7 @@ impl SignedList {
     }
 }
 
-/// Those of these lists, all of one issuer, that no newer one supersedes.
+/// The lists among these, all of one issuer, that no newer one supersedes.
 fn current<'a>(lists: &[&'a SignedList]) -> Vec<&'a SignedList> {
     let superseded = |list: &SignedList| lists.iter().any(|other| list.is_superseded_by(other));
     lists.iter().copied().filter(|list| !superseded(list)).collect()

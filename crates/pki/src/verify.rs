@@ -177,9 +177,9 @@ impl Verifier {
         Ok(())
     }
 
-    /// Without authorities, fingerprints decide. As in OpenVPN everything else about the chain is irrelevant then, dates
-    /// included. Revocation lists are consulted though nothing can verify their signatures: they are named in the
-    /// configuration. OpenVPN accepts such a peer, and disconnects it when it reads the list again.
+    /// Verifies without authorities: fingerprints decide. As in OpenVPN everything else about the chain is irrelevant
+    /// then, dates included. Revocation lists are consulted though nothing can verify their signatures: they are named
+    /// in the configuration. OpenVPN accepts such a peer, and disconnects it when it reads the list again.
     fn verify_alone(&self, certificate: &CertificateDer<'_>, terms: Terms<'_>) -> Result<(), Refusal> {
         if self.requirements.fingerprints.is_empty() {
             return Err(Refusal::UnknownIssuer);

@@ -49,7 +49,7 @@ pub struct Summary {
     pub rejected: u64,
     /// Client-seconds on a faulty net.
     pub faulty: u64,
-    /// Those of them in which the client was up at both ends.
+    /// Runs in which the client was up at both ends.
     pub up: u64,
     /// How long after the faults the last client came up, if one was still down.
     pub recovery: Duration,

@@ -26,12 +26,12 @@ pub struct Faults {
 pub struct Delay {
     /// At least.
     pub least: Duration,
-    /// So much more, at most; in whole milliseconds.
+    /// The greatest addition, in whole milliseconds.
     pub jitter: Duration,
 }
 
 impl Delay {
-    /// That of one datagram.
+    /// Draws the delay of one datagram.
     pub fn draw(&self, rng: &mut Rng) -> Duration {
         self.least + rng.millis(0, self.jitter.as_millis() as u64)
     }

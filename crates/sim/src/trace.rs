@@ -19,7 +19,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// With `keep_lines` the last lines are kept as text.
+    /// A trace; with `keep_lines` the last lines are kept as text.
     pub fn new(keep_lines: bool) -> Self {
         Trace { hash: FNV_OFFSET, lines: VecDeque::new(), keep_lines }
     }

@@ -7,15 +7,15 @@ use std::mem::MaybeUninit;
 pub struct LocalTime {
     /// The year of the Gregorian calendar.
     pub year: i32,
-    /// From 1.
+    /// The month, from 1.
     pub month: i32,
-    /// From 1.
+    /// The day, from 1.
     pub day: i32,
-    /// From 0 to 23.
+    /// The hour, from 0 to 23.
     pub hour: i32,
-    /// From 0.
+    /// The minute, from 0.
     pub minute: i32,
-    /// From 0; 60 in a leap second.
+    /// The second, from 0; 60 in a leap second.
     pub second: i32,
 }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// From now on the calling thread has a umask, a working directory and a root of its own.
+/// Gives the calling thread a umask, a working directory and a root of its own.
 ///
 /// # Errors
 /// When the kernel refuses, as some containers have it do.

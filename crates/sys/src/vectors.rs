@@ -38,7 +38,7 @@ impl Vectors {
         has_avx512.then_some(Kind::Avx512).into_iter().chain(avx2).map(Vectors)
     }
 
-    /// None: only x86-64 has them.
+    /// None, as only x86-64 has them.
     #[cfg(not(target_arch = "x86_64"))]
     pub fn detect() -> impl Iterator<Item = Self> {
         std::iter::empty()

@@ -47,7 +47,8 @@ enum Method {
 }
 
 impl NameServers {
-    /// For the device of that index. `file` is used in place of `/etc/resolv.conf` and of systemd-resolved.
+    /// The name servers of the device of that index. `file` is used in place of `/etc/resolv.conf` and of
+    /// systemd-resolved.
     pub fn new(device: u32, file: Option<PathBuf>) -> Self {
         let method = match file {
             Some(path) => Method::File(ResolvConf::new(path)),

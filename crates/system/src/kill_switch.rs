@@ -57,8 +57,8 @@ pub struct KillSwitch {
 }
 
 impl KillSwitch {
-    /// For the tunnels of these configuration files, in any order. With `lan`, local networks (private, link-local and
-    /// multicast addresses) may be reached.
+    /// The kill switch for the tunnels of these configuration files, in any order. With `lan`, local networks (private,
+    /// link-local and multicast addresses) may be reached.
     pub fn new(configurations: &[&Path], lan: bool) -> Self {
         let real = |path: &&Path| path.canonicalize().unwrap_or_else(|_| (*path).to_owned());
         let paths: BTreeSet<PathBuf> = configurations.iter().map(real).collect();

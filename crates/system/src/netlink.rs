@@ -67,7 +67,7 @@ pub enum Whose {
     All,
     /// All but the routes to single addresses that an adit set.
     Others,
-    /// Those that an adit set, unreachable ones too.
+    /// The rules that an adit set, unreachable ones too.
     Adits,
 }
 
@@ -329,7 +329,7 @@ pub struct RouteWatch {
 
 /// The multicast group of devices (linux/rtnetlink.h `RTMGRP_LINK`).
 const LINKS: u32 = 0x1;
-/// Those of routes (`RTMGRP_IPV4_ROUTE`, `RTMGRP_IPV6_ROUTE`).
+/// The groups of routes (`RTMGRP_IPV4_ROUTE`, `RTMGRP_IPV6_ROUTE`).
 const ROUTES: u32 = 0x40 | 0x400;
 /// Multicast groups of rtnetlink (linux/rtnetlink.h `RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR`, `RTMGRP_IPV4_ROUTE`,
 /// `RTMGRP_IPV4_RULE`, `RTMGRP_IPV6_IFADDR`, `RTMGRP_IPV6_ROUTE`, and the bit of `RTNLGRP_IPV6_RULE`). The kernel tells

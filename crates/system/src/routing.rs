@@ -40,7 +40,7 @@ pub struct Routing {
     missing: Vec<IpNet>,
     /// It was said that the tunnel is without IPv6.
     is_warned: bool,
-    /// Those of the main table.
+    /// The routes of the main table.
     routes: Vec<MainRoute>,
     policy: Policy,
     by_mark: ByMark,
@@ -55,15 +55,16 @@ pub struct Routing {
 }
 
 impl Routing {
-    /// For the TUN device `name`, in the network namespace of the caller. Removes rules that tunnels left there
-    /// whose process was killed.
+    /// The routing of the TUN device `name`, in the network namespace of the caller. Removes rules that tunnels left
+    /// there whose process was killed.
     pub fn new(name: &str) -> io::Result<Routing> {
         let mut netlink = Netlink::open()?;
         let device = netlink.link(name)?.index;
         Ok(Routing::with(netlink, device, name))
     }
 
-    /// For a TUN device that may be in another network namespace: none of its settings can be changed there.
+    /// The routing of a TUN device that may be in another network namespace: none of its settings can be
+    /// changed there.
     ///
     /// # Errors
     /// When netlink is not to be had.
@@ -73,7 +74,7 @@ impl Routing {
         Ok(Routing::with(netlink, device, name))
     }
 
-    /// For a tunnel without a device, in whose place reports have `name`: nothing can be set up.
+    /// The routing of a tunnel without a device, in whose place reports have `name`: nothing can be set up.
     ///
     /// # Errors
     /// When netlink is not to be had.
@@ -326,7 +327,7 @@ impl Routing {
         }
     }
 
-    /// With the device down its routes are gone, and IPv6 addresses as well.
+    /// Puts the device back: with the device down its routes are gone, and IPv6 addresses as well.
     fn put_device_back(&mut self, settings: &TunnelSettings) {
         // Another device may have the name by now.
         if self.netlink.link(&self.name).is_ok_and(|link| link.index == self.device && !link.up) {

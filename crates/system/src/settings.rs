@@ -41,8 +41,8 @@ impl SystemSettings {
         SystemSettings { routing, name_servers }
     }
 
-    /// For the device of a network. Settings that an earlier run left behind are undone, if the tunnel changes routes;
-    /// the reports name those that could not be.
+    /// The settings for the device of a network. Settings that an earlier run left behind are undone, if the tunnel
+    /// changes routes; the reports name those that could not be.
     ///
     /// # Errors
     /// There is no such device.

@@ -26,9 +26,9 @@ pub enum Purpose {
 /// When a certificate is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
-    /// From now on, for a year.
+    /// Valid for a year from now on.
     Now,
-    /// For one month, long ago.
+    /// Valid for one month, long ago.
     Expired,
 }
 

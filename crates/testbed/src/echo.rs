@@ -26,7 +26,7 @@ const REPLY: [u8; 8] = [0, 0, 0x9e, 0x9b, 0x61, 0x64, 0, 0];
 /// Requests have numbers of 16 bits: more than this are sent as several series.
 const SERIES: u32 = 50_000;
 
-/// So many echoes, a thousand a second, from the client to the server.
+/// Sends so many echoes, a thousand a second, from the client to the server.
 pub fn round_trips(ends: &Ends<'_>, count: u32) -> Result<PingReport, TestbedError> {
     let mut report = PingReport::default();
     let mut left = count;

@@ -40,7 +40,7 @@ pub enum TestbedError {
         label: String,
         /// The text that was looked for.
         pattern: String,
-        /// For how long.
+        /// The time.
         waited: Duration,
         /// How the process ended, if it did; empty if it still runs.
         ended: String,
@@ -52,7 +52,7 @@ pub enum TestbedError {
     StillRunning {
         /// Which process.
         label: String,
-        /// For how long.
+        /// The time.
         waited: Duration,
         /// The last lines of its log.
         log: String,
@@ -62,7 +62,7 @@ pub enum TestbedError {
     TimedOut {
         /// The event that was awaited.
         what: String,
-        /// For how long.
+        /// The time.
         waited: Duration,
     },
     /// A file or directory operation failed.

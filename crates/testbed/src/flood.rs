@@ -207,8 +207,8 @@ fn drain(socket: &UdpSocket, done: &AtomicBool) -> (u64, Duration) {
     }
 }
 
-/// From now on a UDP socket cuts what is sent into datagrams of this size (UDP_SEGMENT), and gives those of one
-/// size that came one after the other as one (UDP_GRO).
+/// Has a UDP socket cut its large sends into datagrams of this size (UDP_SEGMENT), and give datagrams of one size that
+/// came one after the other as one (UDP_GRO).
 pub fn segment_and_gather(socket: BorrowedFd<'_>, size: usize) -> std::io::Result<()> {
     setsockopt(&socket, UdpGsoSegment, &i32::try_from(size).unwrap_or(i32::MAX))?;
     Ok(setsockopt(&socket, UdpGroSegment, &true)?)
@@ -258,7 +258,7 @@ fn search(step: impl Fn(u32) -> Result<Rates, TestbedError>) -> Result<u32, Test
     Ok(saturation(&seen))
 }
 
-/// Of offered and received rates, in ascending order, the lowest offered one that is about as good as the best.
+/// The lowest offered rate that is about as good as the best, of offered and received rates in ascending order.
 fn saturation(seen: &[(u32, f64)]) -> u32 {
     let most = seen.iter().map(|(_, received)| *received).fold(0.0, f64::max);
     let enough = seen.iter().find(|(_, received)| *received >= AS_GOOD * most);

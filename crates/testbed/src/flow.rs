@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub struct TcpLoad {
     /// How long.
     pub time: Duration,
-    /// From the server to the client.
+    /// Whether it goes from the server to the client.
     pub back: bool,
     /// Bytes that the sender writes at once; iperf3's own 128 KiB if absent.
     pub write: Option<u32>,
@@ -31,7 +31,7 @@ pub struct TcpFlow {
     pub megabits: f64,
     /// 10^9 bytes of payload.
     pub gigabytes: f64,
-    /// Of all processors, for all that ran meanwhile.
+    /// The seconds of all processors, for all that ran meanwhile.
     pub processor_seconds: f64,
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{Ends, Flood, Rates, TestbedError};
 
-/// From one load to the next.
+/// The factor from one load to the next.
 const FACTOR: f64 = 1.5;
 /// A load of so many times the most that ever arrived is well beyond saturation.
 const BEYOND: f64 = 4.0;

@@ -16,7 +16,7 @@ const CHUNK: usize = 256 * 1024;
 pub struct Transfer {
     /// Bytes that arrived.
     pub bytes: u64,
-    /// From the connection's start to the last byte's arrival.
+    /// The time from the connection's start to the last byte's arrival.
     pub elapsed: Duration,
     /// Whether what arrived has the SHA-256 of what was sent.
     pub intact: bool,

@@ -11,7 +11,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 /// The use of some processes, all together. Those that have ended count nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// Of processors, in user space and in the kernel, since each process started.
+    /// The seconds of processors, in user space and in the kernel, since each process started.
     pub processor_seconds: f64,
     /// KiB of memory that is there now (RSS); what several share counts for each.
     pub resident_kib: f64,
@@ -20,7 +20,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Of these processes.
+    /// The use of these processes.
     pub fn of(processes: &[u32]) -> Usage {
         let mut usage = Usage::default();
         for process in processes {

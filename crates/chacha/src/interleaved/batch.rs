@@ -18,7 +18,7 @@ const PASS_LEN: usize = LANES * CHACHA_LEN;
 pub(super) struct Indices(u32);
 
 impl Indices {
-    /// Those whose bits are set in `bits` too.
+    /// The indices whose bits are set in `bits` too.
     pub(super) fn and(&self, bits: u32) -> Self {
         Indices(self.0 & bits)
     }
@@ -48,7 +48,7 @@ impl Room {
         self.blocks().each_mut()
     }
 
-    /// From the first byte of a lane on.
+    /// The bytes from the first one of a lane on.
     fn lane(&mut self, lane: usize) -> &mut [u8] {
         self.0.as_mut_bytes().get_mut(lane * CHACHA_LEN..).unwrap_or_default()
     }
@@ -73,7 +73,7 @@ impl<'b, 'm, E: Engine> Batch<'b, 'm, E> {
         Batch { engine, work, keys, messages, room: Room::default() }
     }
 
-    /// Those whose texts are short.
+    /// The messages whose texts are short.
     pub(super) fn short(&self) -> Indices {
         let bits = self.messages.iter().enumerate();
         Indices(bits.fold(0, |bits, (index, message)| bits | u32::from(message.text.len() <= SHORT) << index))

@@ -1,4 +1,4 @@
-//! With an engine in plain Rust.
+//! Tests with an engine in plain Rust.
 
 use super::*;
 use crate::TAG_LEN;

@@ -16,16 +16,16 @@ const NUMBERS: [u32; LANES] = [0, 1, 2, 3, 4, 5, 6, 7];
 pub struct Work {
     /// Each vector is one word of the state of ChaCha20 (RFC 8439 §2.3), each lane a block.
     pub state: [[u32; LANES]; 16],
-    /// For the engine: words that have no place in registers.
+    /// Words of the engine that have no place in registers.
     pub spilled: [[u64; 4]; 8],
     /// Poly1305 of the current message.
     pub hash: Hash,
-    /// For the engine: how many double rounds are left with Poly1305 beside them, and without.
+    /// The engine's double rounds that are left with Poly1305 beside them, and without.
     pub rounds: [u64; 2],
 }
 
 impl Work {
-    /// With the words that are the same for all blocks.
+    /// A state with the words that are the same for all blocks.
     pub(super) fn new(key: &Key) -> Self {
         let mut state = [[0; LANES]; 16];
         for (word, value) in state.iter_mut().zip(SIGMA.iter().chain(&key.0)) {

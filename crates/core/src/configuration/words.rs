@@ -34,8 +34,8 @@ pub fn split(line: &str, longest: usize) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// To where the next word, or a comment, starts. A backslash there does not stand for itself: it is passed over, and
-/// so is an escaped space.
+/// Goes to where the next word, or a comment, starts. A backslash there does not stand for itself: it is passed over,
+/// and so is an escaped space.
 fn skip_spaces(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     loop {
         while chars.next_if(|c| is_space(*c)).is_some() {}

@@ -23,7 +23,7 @@ pub struct SharedPool(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// There from the first endpoint on.
+    /// The pool; there from the first endpoint on.
     pool: Option<AddressPool>,
     /// Addresses that are not leased, until there is a pool.
     kept: BTreeSet<IpAddr>,

@@ -1,6 +1,6 @@
 use super::*;
 
-/// So many addresses of each family, from 10.8.0.2 and fd00::1000 on.
+/// A pool of so many addresses of each family, from 10.8.0.2 and fd00::1000 on.
 fn pool(slots: u8) -> AddressPool {
     let v4 = [2, 1 + slots].map(|last| Ipv4Addr::new(10, 8, 0, last));
     let v6 = "fd00::1000/64".parse().unwrap();

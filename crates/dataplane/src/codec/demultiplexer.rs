@@ -7,7 +7,7 @@ use adit_core::{PeerId, SessionId};
 /// The kind of a received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// For the protocol.
+    /// A datagram for the protocol.
     Control,
     /// Data of that session.
     Session(SessionId),
@@ -15,7 +15,7 @@ pub enum Class {
     Path,
     /// A datagram that keeps a NAT or a firewall on its way open: it is dropped and not counted.
     Ignored,
-    /// None of these.
+    /// A datagram that is none of these.
     Malformed,
 }
 
@@ -71,9 +71,9 @@ pub trait Demultiplexer: fmt::Debug + Send + Sync {
 /// Explanations of a stream that makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamAdvice {
-    /// Of a record that no end sends.
+    /// The explanation of a record that no end sends.
     pub lost_step: &'static str,
-    /// Of a record that is too long for the first ones.
+    /// The explanation of a record that is too long for the first ones.
     pub too_long: &'static str,
 }
 

@@ -94,7 +94,7 @@ pub trait Opener: Send {
     }
 }
 
-/// For each datagram of a batch, that it is none.
+/// The result for each datagram of a batch without any.
 const NOTHING: [Result<Plain, DropReason>; BATCH] = [const { Err(DropReason::Malformed) }; BATCH];
 
 /// A datagram that was decrypted.
@@ -158,7 +158,7 @@ pub struct WindowedOpener<D> {
 }
 
 impl<D: Decode> WindowedOpener<D> {
-    /// With a fresh key and an empty window.
+    /// An opener with a fresh key and an empty window.
     pub fn new(decoder: D, replay: ReplayWindow) -> Self {
         WindowedOpener { decoder, window: Window::new(replay), failed_tags: 0 }
     }

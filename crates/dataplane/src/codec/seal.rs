@@ -185,7 +185,7 @@ pub struct UsageLimits {
 }
 
 impl UsageLimits {
-    /// With the limits of a cipher. Those that are no GCM have none of their own that counters do not reach first.
+    /// The limits of a cipher. Those that are no GCM have none of their own that counters do not reach first.
     pub fn of(cipher: Cipher, first: u64, counter_warn: u64, counter_max: u64) -> Self {
         let (blocks_warn, blocks_max) = match cipher {
             Cipher::Aes128Gcm | Cipher::Aes192Gcm | Cipher::Aes256Gcm => (GCM_WARN, GCM_MAX),
@@ -210,7 +210,7 @@ pub struct CountingSealer<E> {
 }
 
 impl<E: Encode> CountingSealer<E> {
-    /// With a fresh key.
+    /// A sealer with a fresh key.
     pub fn new(encoder: E, limits: UsageLimits) -> Self {
         CountingSealer { encoder, counter: limits.first, used: 0, limits, warned: false }
     }

@@ -35,7 +35,7 @@ pub(super) enum Active {
     None,
     /// A session without selectors.
     One(usize),
-    /// Of several series, or with selectors: by series.
+    /// Sessions of several series, or with selectors: by series.
     Selected(Vec<usize>),
 }
 

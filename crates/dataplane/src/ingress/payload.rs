@@ -114,13 +114,13 @@ pub(super) struct Sender {
 
 /// Where a packet goes.
 pub(super) enum Destination {
-    /// To the main TUN device.
+    /// The main TUN device.
     Device,
-    /// To another device of the tunnel.
+    /// Another device of the tunnel.
     OtherDevice(DeviceId),
-    /// To another peer of ours.
+    /// Another peer of ours.
     Peer,
-    /// To a peer that this worker serves.
+    /// A peer that the worker of that number serves.
     Worker(u32),
 }
 

@@ -32,7 +32,7 @@ pub struct Dialect {
 }
 
 impl Dialect {
-    /// That of a helper without a configuration file.
+    /// The dialect of a helper without a configuration file.
     pub(super) fn none() -> Self {
         let gather = |_: &Path| Err(io::ErrorKind::Unsupported.into());
         let rewrite = |_: &[u8], _: &[u8]| Err(io::ErrorKind::Unsupported.into());

@@ -39,7 +39,7 @@ impl ScriptLauncher {
         Ok(ScriptRun { launcher: self.clone(), number })
     }
 
-    /// From now on scripts run as the account of the policy, for good.
+    /// Has scripts run as the account of the policy from now on, for good.
     ///
     /// # Errors
     /// When the helper is gone.

@@ -18,22 +18,22 @@ pub(super) enum Request {
     Start(Box<Policy>),
     /// A further channel, which comes as a descriptor. No answer.
     Channel,
-    /// For the system's network.
+    /// A request for the system's network.
     Network(NetworkRequest),
     /// Reach a remote, for the `attempt`th time. Answers: [`Opening`].
     Open { remote: usize, attempt: usize },
-    /// For files.
+    /// A request for files.
     File(FileRequest),
-    /// For scripts.
+    /// A request for scripts.
     Script(ScriptRequest),
-    /// For UDP sockets.
+    /// A request for UDP sockets.
     Socket(SocketRequest),
     /// Forward the connection whose descriptor comes with this, and which came from that address, to the other server of a
     /// shared port. No answer.
     Forward(SocketAddr),
 }
 
-/// For UDP sockets. Answer: `Result<(), Refusal>`.
+/// Requests for UDP sockets. Answer: `Result<(), Refusal>`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum SocketRequest {
     /// Bind one to that port of all addresses of a family; a `shared` one leaves the port to others. It comes as a descriptor.
@@ -42,7 +42,8 @@ pub(super) enum SocketRequest {
     Mark(u32),
 }
 
-/// For the system's network. Answer: [`NetworkAnswer`], with the descriptor of the watch for `Watch`.
+/// Requests for the system's network. Answer: [`NetworkAnswer`], with the descriptor of the watch for
+/// `Watch`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum NetworkRequest {
     Apply(TunnelSettings),
@@ -88,7 +89,7 @@ impl From<Note> for Report {
 /// How reaching a remote goes on.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Opening {
-    /// These are its addresses. The helper waits for any message.
+    /// The addresses of the remote. The helper waits for any message.
     Reaching(Vec<IpAddr>),
     /// The socket that comes next goes by a relay, with this header before each datagram. The connection to the relay comes
     /// as a descriptor.
@@ -100,7 +101,7 @@ pub(super) enum Opening {
     Failed(OpenFailure),
 }
 
-/// For files.
+/// Requests for files.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum FileRequest {
     /// A file in the directory of clients' files. Answer: `Result<Option<Vec<u8>>, Refusal>`.
@@ -162,7 +163,7 @@ pub type LookedUpOne = Result<Vec<SocketAddr>, String>;
 /// Time, size and number of a file.
 pub type Mark = (i64, i64, u64, u64);
 
-/// For scripts. A number names a run.
+/// Requests for scripts. A number names a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ScriptRequest {
     /// Answer: `Result<u64, Refusal>`.
@@ -177,7 +178,7 @@ pub(super) enum ScriptRequest {
     FirstFile(u64),
     /// The result is no longer needed: its files are removed. No answer.
     Release(u64),
-    /// From now on scripts run as the account of the policy. No answer.
+    /// Scripts run as the account of the policy from now on. No answer.
     GiveUpRights,
 }
 

@@ -51,7 +51,7 @@ impl Scripts {
         Scripts { policy, directory: None, runs: BTreeMap::new(), next: 0, gave_up: false }
     }
 
-    /// From now on these may be run. The parts of the policy that last stay, with the variables that they
+    /// Allows these scripts from now on. The parts of the policy that last stay, with the variables that they
     /// have.
     pub(super) fn allow(&mut self, policy: policy::Scripts) {
         let before = std::mem::take(&mut self.policy);

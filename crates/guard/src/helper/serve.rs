@@ -38,7 +38,7 @@ const MAX_PROXIES: usize = 64;
 /// Which rights the helper keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rights {
-    /// Those that its policy needs.
+    /// The rights that its policy needs.
     OfThePolicy,
     /// It shares a process with its tunnel, in a test.
     OfTheProcess,

@@ -72,21 +72,22 @@ pub(super) fn enter() -> io::Result<Sandbox> {
     Ok(Sandbox { landlock, seccomp })
 }
 
-/// For a helper that opens files and sockets and starts no program: a list of allowed calls. Needs `no_new_privs`. An error says
-/// why it could not be had.
+/// The filter of a helper that opens files and sockets and starts no program: a list of allowed calls. Needs
+/// `no_new_privs`. An error says why it could not be had.
 pub(crate) fn allow_files_and_sockets() -> io::Result<()> {
     filters::of_helper()
 }
 
-/// For a helper that starts programs, which inherit this: calls that no such program has a use for are refused. Programs may have
-/// more rights than the process. Needs `CAP_SYS_ADMIN` or `no_new_privs`. An error says why it could not be had.
+/// The filter of a helper that starts programs, which inherit it: calls that no such program has a use for are refused.
+/// Programs may have more rights than the process. Needs `CAP_SYS_ADMIN` or `no_new_privs`. An error says why it could
+/// not be had.
 pub(crate) fn deny_what_no_program_needs() -> io::Result<()> {
     filters::with_programs()
 }
 
-/// For a process that loads a library of others, such as the module of a smart card, and keeps root's rights for it:
-/// neither it nor a program that it starts can gain rights (`no_new_privs`), look into other processes, mount, enter
-/// namespaces or change the kernel. The other needs of such a library are not known.
+/// The restriction of a process that loads a library of others, such as the module of a smart card, and keeps root's
+/// rights for it: neither it nor a program that it starts can gain rights (`no_new_privs`), look into other processes,
+/// mount, enter namespaces or change the kernel. The other needs of such a library are not known.
 ///
 /// # Errors
 /// When the kernel refuses, for example as it has no seccomp.

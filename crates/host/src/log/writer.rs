@@ -61,7 +61,7 @@ impl Sink {
     }
 }
 
-/// In one piece: the standard error is not buffered, and each part would be a system call.
+/// The lines in one piece: the standard error is not buffered, and each part would be a system call.
 fn joined(lines: &[Line]) -> String {
     lines.iter().map(|line| format!("{}{}\n", line.start, line.text)).collect()
 }

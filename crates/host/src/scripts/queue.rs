@@ -22,7 +22,7 @@ pub(super) struct Waiting {
 pub(super) struct Queue {
     table: PrefixTable<ScriptId, Waiting, ScriptPriority>,
     turns: Turns,
-    /// Of each network, the scripts that tell of it, oldest first ([`Script::in_order`]).
+    /// The scripts about each network, oldest first ([`Script::in_order`]).
     of_network: BTreeMap<IpNet, VecDeque<ScriptId>>,
 }
 

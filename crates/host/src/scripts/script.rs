@@ -42,8 +42,8 @@ pub struct Script {
     pub secrets: Vec<(&'static str, Zeroizing<String>)>,
     /// Files made for it and removed afterwards, readable by us alone.
     pub files: Vec<ScriptFile>,
-    /// With exit code [`super::DEFERRED`] the answer stands in the first file later: when that is no longer empty, nor `2`, a second
-    /// outcome follows.
+    /// With exit code [`super::DEFERRED`] the script defers its answer, which stands in the first file later: when that
+    /// is no longer empty, nor `2`, a second outcome follows.
     pub defers: bool,
     /// The network that it tells of. It begins only when all scripts that tell of the same network, and which were asked
     /// for before it, have ended; and one script at once tells of any.

@@ -22,7 +22,8 @@ struct Owned {
 }
 
 impl Owned {
-    /// With bytes that depend on `seed`. Every other one is of ones: with them all limbs of Poly1305 are full.
+    /// A message with bytes that depend on `seed`. Every other one is of ones: with them all limbs of Poly1305 are
+    /// full.
     fn new(seed: usize, len: usize, aad_len: usize) -> Self {
         let byte = |at: usize| if seed % 2 == 1 { 0xff } else { (at * 31 + at / 251 + seed * 7) as u8 };
         let nonce = std::array::from_fn(|at| (seed >> (8 * (at % 4))) as u8 ^ at as u8);
@@ -50,7 +51,7 @@ fn all_vectors() -> Vec<Batches> {
     all
 }
 
-/// Also of fewer messages than the AEAD itself would do so.
+/// Seals the batch, also one of fewer messages than the AEAD itself would seal so.
 fn seal(aead: &Batches, batch: &mut [Owned]) {
     let mut messages: Vec<Message<'_>> = batch.iter_mut().map(Owned::message).collect();
     aead.vectors.seal(&aead.key, &mut messages);

@@ -42,7 +42,7 @@ pub struct UdpSockets {
     pub port: u16,
     /// The driver's number of the socket that talks to IPv4 addresses, as in [`adit_core::Path`].
     pub ipv4: Option<u32>,
-    /// That of the socket that talks to IPv6 addresses. `None` on a machine without IPv6.
+    /// The number of the socket that talks to IPv6 addresses. `None` on a machine without IPv6.
     pub ipv6: Option<u32>,
 }
 

@@ -87,7 +87,7 @@ pub(super) struct Control<'a, P: Protocol> {
     mail: MailReceiver<Mail>,
     /// Control datagrams that wait for their turn, and the ends of connections behind those that came by them.
     datagrams: StagedQueue<SourcePrefix, Waiting>,
-    /// For the threads that open paths.
+    /// The mailbox for the threads that open paths.
     own_mail: Mailbox<Mail>,
     orders: mpsc::Receiver<Order<P>>,
     workers: Workers,

@@ -68,7 +68,7 @@ pub(super) struct Device {
     pub(super) offloads: OffloadStatus,
     /// Several endpoints may use it.
     pub(super) is_shared: bool,
-    /// That of the data plane.
+    /// The demultiplexer of the data plane.
     demultiplexer: Arc<dyn Demultiplexer>,
     pub(super) workers: Vec<Worker>,
     /// The losses of the data threads.

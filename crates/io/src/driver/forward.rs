@@ -36,7 +36,7 @@ pub(super) struct OtherWorkers {
     /// The number of this one.
     own: usize,
     boxes: Vec<Mailbox<Forward>>,
-    /// Those that were given something and not yet woken, a bit each.
+    /// The workers that have packets and are not woken yet, a bit each.
     to_wake: u64,
     /// How much was forwarded.
     forwarded: Arc<AtomicU64>,

@@ -18,7 +18,7 @@ use adit_dataplane::codec::Demultiplexer;
 #[derive(Default)]
 pub(super) struct Lending(Mutex<Vec<Offer>>);
 
-/// Those at one address, one for each worker. They are gone when no endpoint uses them any more.
+/// The sockets at one address, one for each worker. They are gone when no endpoint uses them any more.
 struct Offer {
     number: u32,
     port: u16,
@@ -35,7 +35,7 @@ impl Offer {
 
 /// Sockets of another endpoint.
 pub(super) struct Borrowed {
-    /// Those that a protocol begins to talk by.
+    /// The sockets by which a protocol begins to talk.
     pub(super) sockets: UdpSockets,
     /// All at the port.
     pub(super) numbered: Vec<Numbered>,

@@ -17,7 +17,7 @@ use crate::tls::TlsClient;
 use crate::tun::Tun;
 use crate::udp::UdpSocket;
 
-/// To the control thread.
+/// Mail to the control thread.
 #[derive(Debug)]
 pub(crate) enum Mail {
     /// A control datagram.
@@ -63,12 +63,12 @@ pub(crate) struct Member {
     pub(crate) answers_unreachable: bool,
 }
 
-/// To the data thread.
+/// Mail to the data thread.
 #[derive(Debug)]
 pub(crate) enum DataMail {
-    /// For the half that seals.
+    /// An order for the half that seals.
     Egress(EgressEvent),
-    /// For the half that opens.
+    /// An order for the half that opens.
     Ingress(IngressEvent),
     /// A control datagram for a connection.
     Control { connection: ConnectionId, datagram: Vec<u8> },

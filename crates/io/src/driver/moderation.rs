@@ -25,12 +25,12 @@ pub(super) struct Moderation {
 }
 
 impl Moderation {
-    /// For a thread that rests for that long.
+    /// The moderation of a thread that rests for that long.
     pub(super) fn new(rest: Duration, now: Instant) -> Self {
         Moderation { rest, high: false, counted: 0, since: now }
     }
 
-    /// So many control datagrams came.
+    /// Counts control datagrams that came.
     pub(super) fn add(&mut self, datagrams: usize, now: Instant) {
         self.counted += datagrams;
         if self.counted >= SAMPLE {
@@ -46,7 +46,7 @@ impl Moderation {
         self.high
     }
 
-    /// There is something else to do: no rest until the rate was measured once more.
+    /// Stops, as there is something else to do: no rest until the rate was measured once more.
     #[inline]
     pub(super) fn stop(&mut self) {
         self.high = false;

@@ -10,7 +10,7 @@ use crate::poller::{Interest, Poller, Token};
 
 /// Where routes change all the time, they are looked at so often.
 const PAUSE: Duration = Duration::from_secs(1);
-/// So often for a tunnel that takes all traffic, which is held up while a route is missing.
+/// The pause for a tunnel that takes all traffic, which is held up while a route is missing.
 const SHORT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Looking takes at most one part in so many of the time, however many routes there are.
@@ -61,7 +61,7 @@ impl NetworkWatch {
         }
     }
 
-    /// There was word of a change. Further changes do not wake the thread until the routes were read.
+    /// Notes that routes have changed. Further changes do not wake the thread until the routes were read.
     pub(super) fn woke(&mut self, poller: &Poller) {
         if let Some(watch) = &self.watch {
             poller.remove(watch);

@@ -28,7 +28,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 pub(super) struct SourceCheck {
     watch: RouteChangeWatch,
     netlink: Netlink,
-    /// There is word of changes that was not read yet.
+    /// Changes were reported that are not read yet.
     heard: bool,
     /// Word of changes waits until then.
     rests_until: Instant,
@@ -49,7 +49,7 @@ impl SourceCheck {
         Ok(SourceCheck { watch, netlink, heard: false, rests_until, changes, looks: 0, again })
     }
 
-    /// There was word of a change. Further changes do not wake the thread until this one was looked at.
+    /// Notes that a change was reported. Further changes do not wake the thread until this one was looked at.
     pub(super) fn woke(&mut self, poller: &Poller) {
         poller.remove(&self.watch);
         self.heard = true;

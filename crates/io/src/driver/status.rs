@@ -72,7 +72,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// These and others together.
+    /// The sum of these losses and others.
     pub(crate) fn plus(self, other: &Losses) -> Losses {
         Losses {
             udp_send: self.udp_send.wrapping_add(other.udp_send),

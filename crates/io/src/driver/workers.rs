@@ -288,7 +288,7 @@ impl Workers {
         self.all.get(number)?.counters.traffic_bytes(self.id().peer(peer))
     }
 
-    /// Of those bytes, the protocol's own messages.
+    /// The bytes of the protocol's own messages among these.
     pub(super) fn message_bytes(&self, peer: PeerId) -> Option<u64> {
         let number = self.peers.get(&peer)?.worker;
         self.all.get(number)?.counters.message_bytes(self.id().peer(peer))

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 
 use crate::poller::Interest;
 
-/// So much of what a connection brought waits at most until the other takes it.
+/// Bytes of a connection that wait at most until the other connection takes them.
 const BUFFER: usize = 16 << 10;
 /// Reads of one connection before others have their turn.
 const TURNS: usize = 4;
@@ -38,7 +38,7 @@ struct End {
     brought: Vec<u8>,
     /// It brings no more.
     ended: bool,
-    /// That it brings no more was passed on to the other.
+    /// The end of its bytes was passed on to the other connection.
     is_passed_on: bool,
     watched: Option<Interest>,
 }

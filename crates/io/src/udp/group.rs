@@ -90,7 +90,7 @@ impl UdpSocket {
         homes.iter().filter_map(bind).collect()
     }
 
-    /// With as many more sockets at its address as make `count`; `bind_another` makes them.
+    /// The socket with as many more at its address as make `count`; `bind_another` makes them.
     pub(super) fn into_group(
         self,
         (count, rule): (usize, Option<Steering>),

@@ -95,7 +95,7 @@ impl UdpPair {
     }
 }
 
-/// For IPv6, or for IPv4.
+/// Binds sockets for IPv6, or for IPv4.
 fn bind_group(
     (port, v6): (u16, bool),
     options: &PairOptions,

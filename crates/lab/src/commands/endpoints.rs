@@ -59,11 +59,11 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Load {
-    /// None: all are connected and silent.
+    /// No client: all are connected and silent.
     None,
-    /// Those of the same tunnel.
+    /// The clients of the same tunnel.
     Own,
-    /// Those of the other process.
+    /// The clients of the other process.
     Other,
 }
 
@@ -76,7 +76,7 @@ impl Load {
 struct Sample {
     round: u32,
     load: Load,
-    /// From the server to the client.
+    /// Whether the flow is from the server to the client.
     down: bool,
     megabits: f64,
     /// The share of the load's packets that arrived; absent without a load.

@@ -23,7 +23,7 @@ fn blocks(authority: &Authority, identity: &Identity) -> String {
 }
 
 impl Identities {
-    /// With P-256, as `adit init` makes them. The directory is removed when this is dropped.
+    /// Makes identities with P-256, as `adit init` makes them. The directory is removed when this is dropped.
     pub(super) fn create(label: &str) -> Result<Identities, TestbedError> {
         let authority = Authority::create(KeyKind::Ecdsa)?;
         let server = authority.issue("server", Purpose::Server, Validity::Now)?;

@@ -28,7 +28,7 @@ const PORT: u16 = 1194;
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// `adit-load-openvpn` counts what had no answer for two seconds as lost.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(2300);
-/// For so long packets are lost on purpose.
+/// The time for which packets are lost on purpose.
 const CONTROL: Duration = Duration::from_millis(300);
 /// Half of the clients' network; the server's own address has a route of its own.
 const CLIENTS: &str = "10.8.0.0/17";

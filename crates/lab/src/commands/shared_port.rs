@@ -45,7 +45,7 @@ pub(crate) struct Args {
     json: Option<PathBuf>,
 }
 
-/// Of its goodput alone, so much must be left to each protocol.
+/// The share of its goodput alone that must be left to each protocol.
 const KEPT: Limit = Limit::AtLeast(0.95);
 
 const FIGURES: &[Figure] = &[

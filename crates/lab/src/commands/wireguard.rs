@@ -39,7 +39,7 @@ impl Measuring {
         self.subjects.iter().map(get).collect()
     }
 
-    /// In a round, each program in another place of the order than in the round before.
+    /// The order of the programs in a round: each is in another place than in the round before.
     fn order(&self, round: u32, programs: &[Program]) -> Vec<Program> {
         let mut order = programs.to_vec();
         order.rotate_left(round as usize % programs.len().max(1));

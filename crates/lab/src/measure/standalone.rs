@@ -22,7 +22,7 @@ const TIMEOUT_EACH: Duration = Duration::from_millis(200);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A server that listens may still be starting, which is not its clients' work.
 const SETTLE: Duration = Duration::from_millis(500);
-/// For an echo reply through a tunnel that is up.
+/// The time for an echo reply through a tunnel that is up.
 const REPLY: Duration = Duration::from_secs(2);
 /// The memory of a client at most, in KiB: where the machine does not have that for all, nothing is tried.
 const MEMORY_EACH: u64 = 12 * 1024;

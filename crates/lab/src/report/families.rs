@@ -79,8 +79,8 @@ pub(super) fn ordered<'a>(subjects: impl IntoIterator<Item = &'a String>) -> Vec
     subjects
 }
 
-/// For each of these, in their order, the words to put above it: those of its family, at the family's first. None where
-/// all are of one family.
+/// The words above each of these families, in their order: those of a family, at its first. None where all are of one
+/// family.
 pub(super) fn headings(families: &[Family]) -> Vec<Option<&'static str>> {
     let is_mixed = families.windows(2).any(|pair| pair[0] != pair[1]);
     let before = std::iter::once(None).chain(families.iter().map(|family| Some(*family)));

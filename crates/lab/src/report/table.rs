@@ -57,7 +57,7 @@ impl Table {
         self.rows.sort_by_key(|row| Family::of_labelled(&row.subject, row.label));
     }
 
-    /// With a line for each family above its first subject.
+    /// The table in Markdown, with a line for each family above its first subject.
     pub(super) fn markdown(&self) -> String {
         let columns: String = self.columns.iter().map(|column| format!(" {column} |")).collect();
         let mut text = format!("| {FIRST} |{columns}\n|---|{}\n", "---:|".repeat(self.columns.len()));

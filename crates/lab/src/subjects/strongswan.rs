@@ -24,7 +24,7 @@ const ENDS: [&str; 2] = ["server", "client"];
 struct StrongSwan {
     suffix: &'static str,
     cipher: &'static str,
-    /// In swanctl.conf's language.
+    /// The proposal in swanctl.conf's language.
     proposal: &'static str,
     /// ESP by the kernel, not by the plugin `kernel-libipsec`.
     kernel: bool,

@@ -12,10 +12,11 @@ use crate::testbed::{INNER, OUTER, PORT, Testbed, bring_up};
 const MTU: u16 = 1400;
 const NAMES: [&str; 2] = ["server", "client"];
 const DEVICE: &str = "tinc0";
-/// For a link of some kilobits a second. As it comes, tinc 1.0 sends packets of up to 1500 bytes for half a minute to
-/// learn the path's MTU (net_packet.c: three a second and their echoes, four times what 10.3 kb/s carries), and takes
-/// its own connection for dead when nothing could be sent over it for five seconds, which is less than what may wait in
-/// front of such a link. So nothing else comes through: 16 KiB did not in two minutes. With both settings they take 14 s.
+/// The settings for a link of some kilobits a second. As it comes, tinc 1.0 sends packets of up to 1500 bytes for half
+/// a minute to learn the path's MTU (net_packet.c: three a second and their echoes, four times what 10.3 kb/s carries),
+/// and takes its own connection for dead when nothing could be sent over it for five seconds, which is less than what
+/// may wait in front of such a link. So nothing else comes through: 16 KiB did not in two minutes. With both settings
+/// they take 14 s.
 const SLOW: &str = "PMTUDiscovery = no\nPingTimeout = 60\n";
 
 /// tinc at both ends, with its default cipher.

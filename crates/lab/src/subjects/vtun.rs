@@ -20,7 +20,7 @@ const ENDS: [&str; 2] = ["server", "client"];
 struct Vtun {
     suffix: &'static str,
     about: &'static str,
-    /// In its file's words.
+    /// The cipher in its file's words.
     encrypt: &'static str,
     compress: &'static str,
 }

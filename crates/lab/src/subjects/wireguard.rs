@@ -82,9 +82,9 @@ const GOTATUN: Program = Program {
     },
 };
 
-/// Those that are measured at both ends.
+/// The programs that are measured at both ends.
 const ALL: [Program; 5] = [ADIT, WIREGUARD_GO, DEBIAN, BORINGTUN, GOTATUN];
-/// Those that are measured with adit's at the other end: the current ones of others.
+/// The programs that are measured with adit's at the other end: the current ones of others.
 const PEERS: [Program; 3] = [WIREGUARD_GO, BORINGTUN, GOTATUN];
 
 /// A tunnel between two programs that speak WireGuard, or between two processes of one.

@@ -28,7 +28,7 @@ pub(crate) struct WireCost {
 pub(crate) struct Bare {
     /// One TCP flow's goodput.
     pub(crate) mbit: f64,
-    /// Of all processors, for it.
+    /// The processor seconds for it, of all processors.
     pub(crate) cpu_s_per_gb: f64,
     /// Half of a thousand echoes a second took no longer.
     pub(crate) round_trip_us: f64,

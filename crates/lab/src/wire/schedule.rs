@@ -24,13 +24,13 @@ const FULL: u32 = 1514;
 pub(crate) struct Counts {
     /// Frames handed over.
     pub(crate) handed: u64,
-    /// Of these, lost because the link loses some.
+    /// Frames lost because the link loses some.
     pub(crate) lost: u64,
-    /// Of these, lost because too many waited in front of the rate.
+    /// Frames lost because too many waited in front of the rate.
     pub(crate) queue_full: u64,
-    /// Of these, held back behind their successors.
+    /// Frames held back behind their successors.
     pub(crate) reordered: u64,
-    /// Of these, arrived twice.
+    /// Frames that arrived twice.
     pub(crate) duplicated: u64,
 }
 
@@ -151,7 +151,7 @@ impl Schedule {
         share > 0.0 && self.share() < share
     }
 
-    /// From 0 to 1, without 1: 53 bits are what a double holds.
+    /// A random number from 0 to 1, without 1: 53 bits are what a double holds.
     fn share(&mut self) -> f64 {
         (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -53,7 +53,7 @@ impl Header {
         }
     }
 
-    /// That of `DATA_V2`.
+    /// The header of `DATA_V2`.
     pub(super) fn v2(&self) -> Option<[u8; V2_HEADER]> {
         (self.len == V2_HEADER).then_some(self.bytes)
     }

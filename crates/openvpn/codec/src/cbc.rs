@@ -152,7 +152,7 @@ pub(super) struct Opener {
     cipher: Decryptor,
     mac: Mac,
     compression: Compression,
-    /// In the long form: what our own IVs are made with.
+    /// The key of our own IVs, in the long form.
     own_ivs: Option<Ivs>,
 }
 

@@ -25,8 +25,8 @@ const ADVICE: StreamAdvice = StreamAdvice {
                `proto tcp` in its file",
 };
 
-/// For the socket of a client. It has one peer, [`PeerId::SERVER`], and takes any peer-id for it: the peer-id is
-/// authenticated with the datagram.
+/// The demultiplexer of a client's socket. It has one peer, [`PeerId::SERVER`], and takes any peer-id for it: the
+/// peer-id is authenticated with the datagram.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Client;
 
@@ -44,7 +44,7 @@ impl Demultiplexer for Client {
     }
 }
 
-/// For the sockets of a server.
+/// The demultiplexer of a server's sockets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Server;
 
@@ -86,8 +86,8 @@ impl Demultiplexer for Server {
     }
 }
 
-/// For a tunnel with a static key: all is data, and of the one peer ([`PeerId::SERVER`], key id 0). Datagrams that the
-/// peer seals are taken from any path, as only its key identifies it.
+/// The demultiplexer of a tunnel with a static key: all is data, and of the one peer ([`PeerId::SERVER`], key id 0).
+/// Datagrams that the peer seals are taken from any path, as only its key identifies it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StaticKey;
 

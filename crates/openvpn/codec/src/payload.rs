@@ -45,7 +45,7 @@ pub(super) fn split(framing: Framing) -> (Framing, Compression, u8) {
     }
 }
 
-/// That codec, which knows no framing of compression, for such payloads.
+/// The codec, which knows no framing of compression, for such payloads.
 pub(super) fn wrap(
     codec: SessionCodec,
     compression: Compression,

@@ -101,7 +101,7 @@ pub(crate) fn framing(header: DataHeader, key_id: u8, compression: Compression) 
     Framing::Data(DataFraming { header, key_id, compression })
 }
 
-/// That framing, with epochs.
+/// The framing, with epochs.
 pub(crate) fn with_epochs(framing: Framing) -> Framing {
     match framing {
         Framing::Data(framing) => Framing::Epoch(framing),

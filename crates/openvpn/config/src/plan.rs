@@ -1,4 +1,4 @@
-//! From the draft of a file to a configuration: defaults, and checks that need the whole file.
+//! The way from the draft of a file to a configuration: defaults, and checks that need the whole file.
 
 mod client;
 mod connections;

@@ -28,7 +28,7 @@ pub enum Attack {
     ControlChannels {
         /// Up to which.
         plan: Plan,
-        /// From which addresses.
+        /// The attackers' addresses.
         sources: Sources,
         /// How many.
         pace: Pace,
@@ -46,7 +46,7 @@ pub enum Attack {
     Connections {
         /// The bytes that they send.
         talk: Talk,
-        /// From which addresses.
+        /// The attackers' addresses.
         sources: Sources,
         /// How many at once.
         count: usize,

@@ -42,7 +42,7 @@ struct Shared {
     connected: AtomicUsize,
     /// Clients that gave up.
     ended: AtomicUsize,
-    /// Of the echo requests of all clients, at the last tick.
+    /// The counts of the echo requests of all clients, at the last tick.
     echoes: Mutex<EchoTotals>,
     stop: AtomicBool,
 }
@@ -154,9 +154,9 @@ struct Runner {
     path: Path,
     params: ClientParams,
     poll: OwnedFd,
-    /// Of clients that have not begun.
+    /// The sockets of clients that have not begun.
     waiting: Vec<UdpSocket>,
-    /// In the reverse order of `waiting`: the number an event brings counts from the other end.
+    /// The members in the reverse order of `waiting`: the number an event brings counts from the other end.
     members: Vec<Member>,
     /// Echo requests a second from each.
     echoes: u32,
@@ -309,7 +309,7 @@ struct Driven<'a> {
     now: Instant,
     path: Path,
     shared: &'a Shared,
-    /// For the data datagrams that its orders make.
+    /// The batch for the data datagrams that its orders make.
     transmit_batch: &'a mut TransmitBatch,
 }
 

@@ -93,7 +93,7 @@ pub(crate) struct Echoes {
 }
 
 impl Echoes {
-    /// So many a second, which is not 0.
+    /// Echoes at a rate of so many a second, which is not 0.
     pub(crate) fn new(rate: u32, now: Instant) -> Echoes {
         let interval = Duration::from_secs(1) / rate.max(1);
         Echoes { interval, next: now, ends: None, window: Window::default() }

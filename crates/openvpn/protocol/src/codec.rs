@@ -123,7 +123,7 @@ pub struct DirectionKey {
     pub key: Zeroizing<Vec<u8>>,
     /// The last 8 bytes of an AEAD's 12-byte nonce. Unused with a cipher that is no AEAD.
     pub implicit_iv: [u8; 8],
-    /// For a cipher that is no AEAD.
+    /// The key of the HMAC, for a cipher that is no AEAD.
     pub mac: Option<MacKey>,
 }
 

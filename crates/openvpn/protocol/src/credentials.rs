@@ -1,4 +1,4 @@
-//! From PEM text to a TLS configuration.
+//! The way from PEM text to a TLS configuration.
 
 use std::sync::Arc;
 

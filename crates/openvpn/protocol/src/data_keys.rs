@@ -19,7 +19,7 @@ const FIXED_PEER_ID: u32 = 0x0076_706e;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Agreement {
     pub(crate) cipher: Cipher,
-    /// For a cipher that is no AEAD.
+    /// The digest, for a cipher that is no AEAD.
     pub(crate) digest: Digest,
     pub(crate) header: DataHeader,
     pub(crate) compression: Compression,
@@ -34,7 +34,7 @@ pub(crate) struct Agreement {
 }
 
 impl Agreement {
-    /// With what follows for payloads on that path.
+    /// The agreement with the form of payloads that follows for that path.
     pub(crate) fn with_payloads(self, path: Path, tun_mtu: u16, decompress: bool) -> Self {
         Agreement { payloads: payloads(Some(path), tun_mtu, &self.shape(), decompress), ..self }
     }
@@ -218,8 +218,8 @@ impl DataKeys {
         Ok(())
     }
 
-    /// So much was received and sent since the peer was added. Whether the present keys were used enough, and new
-    /// ones are due.
+    /// Takes the bytes and packets that were received and sent since the peer was added. Whether the present keys were
+    /// used enough, and new ones are due.
     pub(crate) fn traffic(&mut self, received: Traffic, sent: Traffic, limits: UseLimits) -> bool {
         self.usage.note(received, sent);
         self.agreement.is_some_and(|agreement| self.usage.is_enough(limits, agreement.blocks_count()))

@@ -1,4 +1,4 @@
-//! From the key exchange to data keys: OpenVPN's own derivation and the split into directions.
+//! The way from the key exchange to data keys: OpenVPN's own derivation and the split into directions.
 //!
 //! Peers of 2.6 and later take the 256 bytes from the TLS exporter; 2.4 and 2.5 use the TLS 1.0 PRF over
 //! random numbers that both sides send, even on top of TLS 1.3. Sources: OpenVPN ssl.c

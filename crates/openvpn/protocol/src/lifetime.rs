@@ -18,7 +18,7 @@ pub(crate) struct Lifetime {
 }
 
 impl Lifetime {
-    /// That of a connection that begins now.
+    /// The lifetime of a connection that begins now.
     pub(crate) fn new(now: Instant, limits: PeerLimits) -> Self {
         let mut lifetime = Lifetime { began: now, active_at: now, ..Lifetime::default() };
         lifetime.set_limits(limits);
@@ -31,9 +31,9 @@ impl Lifetime {
         self.ends_at = limits.length.filter(|length| !length.is_zero()).map(|length| self.began + length);
     }
 
-    /// So many bytes of packets passed since the connection began. As OpenVPN (forward.h `register_activity`), what
-    /// passed counts from the last time that enough had passed, however long ago that was.
-    /// `at`: when the last packet passed, which may be long ago after the machine has slept.
+    /// Takes the bytes of packets that passed since the connection began. As OpenVPN (forward.h `register_activity`),
+    /// what passed counts from the last time that enough had passed, however long ago that was. `at`: when the last
+    /// packet passed, which may be long ago after the machine has slept.
     pub(crate) fn traffic(&mut self, at: Instant, bytes: u64) {
         let passed = bytes.saturating_sub(self.counted);
         if self.idle.is_some_and(|idle| passed >= idle.bytes.max(1)) {

@@ -98,7 +98,7 @@ impl PeerAbilities {
     }
 }
 
-/// Of these `IV_PROTO` bits, those that `compat-mode` leaves.
+/// The bits among these of `IV_PROTO` that `compat-mode` leaves.
 pub(crate) fn known_proto(data: &DataParams, proto: u32) -> u32 {
     match data {
         DataParams { before_2_6: true, .. } => proto & iv_proto::BEFORE_2_6,

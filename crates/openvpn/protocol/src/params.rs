@@ -176,9 +176,9 @@ pub enum PushedCompression {
 /// `fragment`: the largest datagram of the data channel, in bytes. Larger payloads are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragment {
-    /// Without its outer IP and UDP headers.
+    /// The size without its outer IP and UDP headers.
     Payload(u16),
-    /// With them (`mtu`).
+    /// The size with them (`mtu`).
     Mtu(u16),
 }
 

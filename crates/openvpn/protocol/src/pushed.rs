@@ -59,7 +59,7 @@ pub(crate) struct Pushed {
     block_ipv6: bool,
     /// `dhcp-option`.
     dhcp: Dns,
-    /// Those that were read, printed anew, for scripts.
+    /// The `dhcp-option`s that were read, printed anew, for scripts.
     dhcp_options: Vec<String>,
     /// `setenv-safe`, for scripts.
     variables: Vec<(String, String)>,
@@ -157,7 +157,7 @@ impl Pushed {
         Ok(())
     }
 
-    /// For a client that takes no larger MTU than this, and compression like that.
+    /// The options for a client that takes no larger MTU than this, and compression like that.
     pub(crate) fn accepting(max_mtu: u16, pushed_compression: PushedCompression) -> Self {
         Pushed { max_mtu: Some(max_mtu), pushed_compression, ..Pushed::default() }
     }

@@ -26,7 +26,7 @@ const LATER_ACKS: u8 = 3;
 pub struct SendWindow {
     next_id: u32,
     initial_timeout: Duration,
-    /// In order of id. The first is the oldest without acknowledgement.
+    /// The packets in order of id. The first is the oldest without acknowledgement.
     entries: VecDeque<Entry>,
 }
 

@@ -85,7 +85,7 @@ pub enum Request {
     ProxyCredentials {
         /// Which of the client's remotes.
         remote: usize,
-        /// There were some, and the proxy refused them.
+        /// There were credentials, and the proxy refused them.
         refused: bool,
     },
     /// The attempt of the last [`Request::ProxyCredentials`] is given up, so that an answer is not needed; nothing is asked.

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Attempts at one remote before the wait between attempts begins to double (OpenVPN `connect-retry`).
 const STEADY_ATTEMPTS: u32 = 5;
 
-/// So many addresses that refuse datagrams are tried without a wait between them.
+/// Addresses that refuse datagrams and are tried without a wait between them.
 pub(crate) const MOST_REFUSED_ADDRESSES: u32 = 8;
 
 /// The rules for attempts at the remotes of a file.

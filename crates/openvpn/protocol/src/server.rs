@@ -62,7 +62,7 @@ pub struct Server {
     peers: BTreeMap<PeerId, Peer>,
     /// Control packets find their peer by where they come from and by the session id they carry.
     by_sid: BTreeMap<(Path, Sid), PeerId>,
-    /// Of these, the clients in the middle of their first handshake.
+    /// The clients in the middle of their first handshake.
     half_open: HalfOpen,
     /// How many clients are up.
     up: usize,

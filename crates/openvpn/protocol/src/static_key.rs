@@ -62,7 +62,7 @@ impl StaticKey {
 }
 
 impl PartialEq for StaticKey {
-    /// In constant time.
+    /// Compares in constant time.
     fn eq(&self, other: &Self) -> bool {
         self.0.as_slice().ct_eq(other.0.as_slice()).into()
     }

@@ -52,7 +52,7 @@ enum State {
 /// A tunnel with remotes wants a path at once: drain [`Protocol::poll_event`] after construction.
 pub struct StaticTunnel {
     params: StaticParams,
-    /// Those that hold when the peer is looked or waited for anew.
+    /// The settings that hold when the peer is looked or waited for anew.
     next: Option<Box<StaticParams>>,
     iv_key: Zeroizing<[u8; 16]>,
     now: Instant,

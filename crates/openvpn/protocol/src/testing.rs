@@ -1,5 +1,5 @@
-//! For tests of this crate and fuzz targets of its machines: credentials of an authority, parameters of a client and a
-//! server, and both joined in memory. Built for tests and with the feature `testing` alone.
+//! Support for tests of this crate and fuzz targets of its machines: credentials of an authority, parameters of a
+//! client and a server, and both joined in memory. Built for tests and with the feature `testing` alone.
 #![allow(clippy::unwrap_used, reason = "test support fails by panicking")]
 
 mod authority;

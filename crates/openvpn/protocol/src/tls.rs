@@ -86,7 +86,7 @@ impl TlsChannel {
         })
     }
 
-    /// From now on what the peer sends for the handshake is worked through in [steps](Self::take_step), as our key signs
+    /// Has the peer's bytes for the handshake worked through in [steps](Self::take_step) from now on, as our key signs
     /// elsewhere, which may take as long as a person needs.
     pub fn make_steps(&mut self) {
         self.in_steps = true;

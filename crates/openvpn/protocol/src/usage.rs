@@ -45,7 +45,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// So much was received and sent in all.
+    /// Notes the traffic received and sent in all.
     pub(crate) fn note(&mut self, received: Traffic, sent: Traffic) {
         self.now = [received, sent];
     }

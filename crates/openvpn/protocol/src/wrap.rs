@@ -124,7 +124,7 @@ impl std::fmt::Debug for CryptKeys {
 pub enum WrapConfig {
     /// Not at all.
     Plain,
-    /// With an HMAC (`tls-auth`).
+    /// An HMAC (`tls-auth`).
     TlsAuth(Arc<AuthKeys>),
     /// Encrypted and authenticated (`tls-crypt`).
     TlsCrypt(Arc<CryptKeys>),

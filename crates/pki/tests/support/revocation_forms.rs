@@ -35,9 +35,9 @@ impl Effect {
 pub(crate) struct Form {
     pub(crate) name: &'static str,
     write: fn(&Author, List) -> Vec<u8>,
-    /// With OpenVPN 2.6.
+    /// The effect with OpenVPN 2.6.
     pub(crate) openvpn: Effect,
-    /// With adit.
+    /// The effect with adit.
     pub(crate) adit: Effect,
     /// The message of adit if it does not start; otherwise the reason why the effects differ, for the documentation.
     pub(crate) note: &'static str,

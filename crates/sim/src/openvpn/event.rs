@@ -48,8 +48,8 @@ pub(crate) enum Event {
 /// An order to one half of a data plane.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// To the half that seals, with the keys in it.
+    /// An order to the half that seals, with the keys in it.
     Egress(EgressEvent, Option<Box<Install>>),
-    /// To the half that opens.
+    /// An order to the half that opens.
     Ingress(IngressEvent),
 }

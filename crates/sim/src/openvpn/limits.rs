@@ -51,7 +51,7 @@ pub(crate) struct Limits {
     enforces: [bool; 2],
     /// How much later things are done than they are due.
     lag: Duration,
-    /// For each client: the server's side, its own.
+    /// The sides of each client: the server's side, its own.
     sides: Vec<[Side; 2]>,
     /// When each client's connection was last over by these limits.
     over: Vec<Option<Instant>>,
@@ -101,7 +101,7 @@ impl Limits {
         self.limits.idle.is_some_and(|idle| known + idle.after <= now + late)
     }
 
-    /// That side ends the connection by itself, which it may only when the time is over.
+    /// Notes that a side ends the connection by itself, which it may only when the time is over.
     pub(crate) fn end(
         &mut self,
         now: Instant,
@@ -141,7 +141,8 @@ impl Limits {
         self.sides[client - 1].iter().all(|side| !self.is_old(now + MAX_TRANSIT, side))
     }
 
-    /// That side is up. It must not be, if the time has long been over; `awake`: before that it could do nothing.
+    /// Checks a side that is up. It must not be, if the time has long been over; `awake`: before that it could do
+    /// nothing.
     fn check(&self, now: Instant, client: usize, side: usize, awake: Instant) -> Result<(), Violation> {
         let known = &self.sides[client - 1][side];
         let long_over = |from: Instant, time| (from + time).max(awake) + ENDING + self.lag < now;

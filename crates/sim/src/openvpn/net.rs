@@ -30,9 +30,9 @@ pub(crate) enum Direction {
 /// Something in transit.
 #[derive(Clone, Debug)]
 pub(crate) enum Transit {
-    /// To the server, from that address.
+    /// A datagram to the server, from that address.
     ToServer { from: SocketAddr, datagram: Vec<u8> },
-    /// To the client that has that address when it arrives.
+    /// A datagram to the client that has that address when it arrives.
     ToClient { to: SocketAddr, datagram: Vec<u8> },
     /// A piece of a stream.
     Stream { connection: u32, direction: Direction, bytes: Vec<u8> },
@@ -58,7 +58,7 @@ pub(crate) struct Net {
     scenario: Scenario,
     /// Whether the scenario's faults are on.
     pub(crate) faulty: bool,
-    /// Until when nothing passes to and from each client.
+    /// The time until which nothing passes to and from each client.
     blackhole_until: Vec<Instant>,
     /// How large the IP packets to and from a client may be, and until when.
     small_mtu: BTreeMap<usize, (usize, Instant)>,
@@ -409,7 +409,7 @@ impl Net {
         )]
     }
 
-    /// That side got the notice that the connection is closed.
+    /// Notes that a side got the notice that the connection is closed.
     pub(crate) fn forget_side(&mut self, number: u32, direction: Direction) {
         if let Some(connection) = self.connections.get_mut(&number) {
             connection.open[direction as usize] = false;

@@ -18,7 +18,7 @@ use crate::openvpn::third_party::Implementation;
 pub(crate) struct Phases {
     /// Clean from the start.
     pub(crate) start: Duration,
-    /// With faults.
+    /// The part with faults.
     pub(crate) faults: Duration,
     /// Clean again; all must be up within it ([`Scenario::recovery_bound`]).
     pub(crate) recovery: Duration,
@@ -124,18 +124,18 @@ pub(crate) struct Network {
     pub(crate) mtu: usize,
     /// All of a client's sockets are seen under one address, as with `lport`, until it changes.
     pub(crate) fixed_port: bool,
-    /// For each client, to and from the server.
+    /// The faults for each client, to and from the server.
     pub(crate) faults: Vec<[Faults; 2]>,
 }
 
 /// The longest delays inside an end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Latency {
-    /// Until the protocol handles what the data plane has for it.
+    /// The time until the protocol handles the data plane's messages.
     pub(crate) notices: Duration,
-    /// Until each half of the data plane applies the protocol's orders.
+    /// The time until each half of the data plane applies the protocol's orders.
     pub(crate) orders: Duration,
-    /// Until a timer that is due is handled.
+    /// The time until a timer that is due is handled.
     pub(crate) wake: Duration,
 }
 

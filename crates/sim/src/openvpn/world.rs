@@ -36,7 +36,7 @@ pub(crate) struct Host {
     pub(crate) generation: u32,
     /// The error of the wall clock, in seconds.
     pub(crate) skew: i64,
-    /// Until when the machine sleeps.
+    /// The time until which the machine sleeps.
     pub(crate) asleep_until: Instant,
     /// When the protocol handles the last input of its data plane.
     inputs_due: Instant,

@@ -27,7 +27,7 @@ pub(crate) struct Net {
     owners: BTreeMap<SocketAddr, usize>,
     /// Addresses that ends had before, and until when they are reached there.
     before: BTreeMap<SocketAddr, (usize, Instant)>,
-    /// Until when nothing passes to and from each end.
+    /// The time until which nothing passes to and from each end.
     unreachable_until: Vec<Instant>,
     next_port: u16,
 }

@@ -13,13 +13,13 @@ use crate::rng::Rng;
 pub(crate) struct Phases {
     /// Clean from the start.
     pub(crate) start: Duration,
-    /// With faults.
+    /// The part with faults.
     pub(crate) faults: Duration,
     /// Clean, with packets; nothing may be lost.
     pub(crate) calm: Duration,
-    /// Without packets, until keys are forgotten.
+    /// The part without packets, until keys are forgotten.
     pub(crate) silence: Duration,
-    /// With packets again.
+    /// The part with packets again.
     pub(crate) again: Duration,
 }
 
@@ -55,9 +55,9 @@ pub(crate) struct Pair {
 /// How long what one part of an end has for another takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Latency {
-    /// From the data plane to the protocol.
+    /// The time from the data plane to the protocol.
     pub(crate) notices: Duration,
-    /// From the protocol to the data plane. Shorter than a datagram is in transit.
+    /// The time from the protocol to the data plane. Shorter than a datagram is in transit.
     pub(crate) orders: Duration,
 }
 

@@ -35,7 +35,7 @@ impl Avx2 {
 #[repr(align(32))]
 struct Indices(#[allow(dead_code)] [u8; 32]);
 
-/// To rotate each word by 16 bits, and by 8, to the left.
+/// The indices to rotate each word by 16 bits, and by 8, to the left.
 static ROTATE_16: Indices = rotate_bytes(2);
 static ROTATE_8: Indices = rotate_bytes(1);
 

@@ -71,7 +71,7 @@ struct Entry {
     path: PathBuf,
 }
 
-/// Those that wait for one file. To be used under the lock.
+/// The processes that wait for one file. To be used under the lock.
 pub(super) struct Queue<'a> {
     path: &'a Path,
     /// Whether a process runs, and is an adit.
@@ -83,7 +83,7 @@ impl<'a> Queue<'a> {
         Queue { path, runs }
     }
 
-    /// Those that wait, the first first. Files that dead processes left are removed.
+    /// The processes that wait, the first first. Files that dead processes left are removed.
     fn entries(&self) -> Vec<Entry> {
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let Ok(files) = fs::read_dir(parent.unwrap_or(Path::new("."))) else { return Vec::new() };

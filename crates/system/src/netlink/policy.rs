@@ -54,7 +54,7 @@ pub(crate) const MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
 pub(crate) enum RuleTarget {
     /// A route of this table is used, if one fits.
     Table(u32),
-    /// That table, but its default routes do not count (`suppress_prefixlength 0`).
+    /// The table of that number, but its default routes do not count (`suppress_prefixlength 0`).
     TableWithoutDefault(u32),
     /// The sender gets the error at once that there is no way. The table is not looked at; its number names
     /// the rule's owner.

@@ -68,7 +68,7 @@ pub(super) struct ByMark {
 }
 
 impl ByMark {
-    /// For the TUN device of that index and name.
+    /// The routing of the TUN device of that index and name.
     pub(super) fn new(device: u32, name: &str) -> Self {
         ByMark {
             device,

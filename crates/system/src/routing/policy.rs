@@ -61,7 +61,7 @@ const LOOSE: u32 = 2;
 pub(super) enum Treatment {
     /// All go into the tunnel.
     Redirect,
-    /// None goes anywhere (`block-ipv6`).
+    /// No packet goes anywhere (`block-ipv6`).
     Block,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn treatment(settings: &TunnelSettings, family: IpFamily) -> Option<T
 pub(super) struct Policy {
     device: u32,
     name: String,
-    /// That of the tunnel's own datagrams.
+    /// The mark of the tunnel's own datagrams.
     mark: u32,
     /// The priority of the first rule of each family that has rules.
     priorities: BTreeMap<IpFamily, u32>,
@@ -90,14 +90,14 @@ pub(super) struct Policy {
 
 /// The routes of a family as they shall be.
 struct Wanted {
-    /// Without these there is no tunnel.
+    /// The routes without which there is no tunnel.
     into_tunnel: Vec<TableRoute>,
     /// The tunnel works without these.
     others: Vec<TableRoute>,
 }
 
 impl Policy {
-    /// For the TUN device of that index and name.
+    /// The policy of the TUN device of that index and name.
     pub(super) fn new(device: u32, name: &str) -> Self {
         Policy {
             device,

@@ -42,7 +42,7 @@ pub fn session_with(provider: Provider, install: &Install<Codec>) -> Result<Sess
     Ok(if selectors.is_empty() { codec } else { codec.with_selectors(selectors) })
 }
 
-/// For a socket that takes control messages alone.
+/// The demultiplexer of a socket that takes control messages alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ControlSocket;
 
@@ -52,7 +52,7 @@ impl Demultiplexer for ControlSocket {
     }
 }
 
-/// For a socket that takes data, and control messages behind a marker.
+/// The demultiplexer of a socket that takes data, and control messages behind a marker.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DataSocket;
 

@@ -16,7 +16,7 @@ use crate::{Codec, PeerSettings, Settings};
 
 pub(crate) type Event = adit_core::Event<(), Codec, ()>;
 
-/// Until a remote that could not be opened is tried again.
+/// The time until a remote that could not be opened is tried again.
 const REOPEN: Duration = Duration::from_secs(1);
 /// Peers that an index can name.
 const MAX_PEERS: usize = 256;

@@ -9,9 +9,9 @@ use crate::endpoint::Endpoint;
 /// Which of the two ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
-    /// For control messages alone.
+    /// A port for control messages alone.
     Control,
-    /// For data, and for control messages behind a marker.
+    /// A port for data, and for control messages behind a marker.
     Data,
 }
 
@@ -38,9 +38,9 @@ impl PortSockets {
 /// Our addresses to which a peer sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LocalAddresses {
-    /// That of its control messages.
+    /// The address of its control messages.
     pub control: Option<SocketAddr>,
-    /// That of its data.
+    /// The address of its data.
     pub data: Option<SocketAddr>,
 }
 

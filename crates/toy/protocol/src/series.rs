@@ -68,7 +68,7 @@ pub(crate) struct Series {
     next: Option<Session>,
     /// Seals.
     pub(crate) current: Option<Session>,
-    /// Those that sealed before, the oldest first.
+    /// The sessions that sealed before, the oldest first.
     older: Vec<Session>,
     /// The timestamp of the peer's last initiation.
     seen_timestamp: u64,

@@ -13,7 +13,7 @@
 
 use crate::keys::{PairKeys, TAG_LEN};
 
-/// In front of a control message on a socket that takes data.
+/// The marker in front of a control message on a socket that takes data.
 pub const MARKER: [u8; 4] = [0; 4];
 /// Index and counter, in front of the ciphertext of a data message.
 pub const DATA_HEADER: usize = 8;

@@ -53,7 +53,7 @@ pub fn session_with(provider: Provider, codec: &Codec) -> Result<SessionCodec, A
     Ok(SessionCodec { outer: OUTER, expires: Some(*expires), ..codec })
 }
 
-/// For all sockets. The id of a session is the receiver index that we chose for it.
+/// The demultiplexer of all sockets. The id of a session is the receiver index that we chose for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sockets;
 

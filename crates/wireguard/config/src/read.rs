@@ -1,4 +1,4 @@
-//! From text to [`Config`].
+//! The way from text to [`Config`].
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

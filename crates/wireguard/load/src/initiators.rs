@@ -86,7 +86,7 @@ pub(crate) struct Initiator {
 }
 
 impl Initiator {
-    /// That with this number, without or with a server.
+    /// The initiator with this number, without or with a server.
     pub(crate) fn new(
         number: u32,
         server: Option<(PublicKey, SocketAddr)>,

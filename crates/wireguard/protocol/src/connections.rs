@@ -18,7 +18,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 
 /// All connections that are there.
 pub(crate) struct Connections {
-    /// Those that no peer uses, each with the time at which it is closed.
+    /// The connections that no peer uses, each with the time at which it is closed.
     unused: PrefixTable<Path, Instant>,
     deadlines: BTreeSet<(Instant, Path)>,
     /// Which peers use each of the others.

@@ -67,7 +67,7 @@ pub struct Sockets {
     pub port: u16,
     /// The driver's number of the socket that sends to IPv4 addresses.
     pub ipv4: Option<u32>,
-    /// That of the socket that sends to IPv6 addresses.
+    /// The number of the socket that sends to IPv6 addresses.
     pub ipv6: Option<u32>,
 }
 

@@ -41,9 +41,9 @@ struct Pending {
 /// Bytes in one direction.
 #[derive(Clone, Copy, Default)]
 struct Bytes {
-    /// Of data datagrams, as the data plane counts them.
+    /// The bytes of data datagrams, as the data plane counts them.
     data: u64,
-    /// Of handshake messages.
+    /// The bytes of handshake messages.
     handshakes: u64,
 }
 

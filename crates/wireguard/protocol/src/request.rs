@@ -72,7 +72,7 @@ pub struct Codec {
     pub seal: Zeroizing<[u8; KEY_LEN]>,
     /// The key for what we receive.
     pub open: Zeroizing<[u8; KEY_LEN]>,
-    /// From then on nothing is sealed or opened any more (`Reject-After-Time`).
+    /// The time from which nothing is sealed or opened any more (`Reject-After-Time`).
     pub expires: Instant,
 }
 

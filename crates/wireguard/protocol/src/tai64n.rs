@@ -35,7 +35,7 @@ impl Tai64n {
         }
     }
 
-    /// So many seconds later.
+    /// The timestamp so many seconds later.
     #[must_use]
     pub fn after(self, seconds: u64) -> Self {
         let (own, nanos) = self.parts();
@@ -84,7 +84,7 @@ pub(crate) struct SentTimestamps {
     reserved: Option<Tai64n>,
 }
 
-/// So far ahead timestamps are reserved, in seconds: no more than one write to the disk in this time.
+/// How far ahead timestamps are reserved, in seconds: no more than one write to the disk in this time.
 const RESERVE: u64 = 60;
 
 impl SentTimestamps {

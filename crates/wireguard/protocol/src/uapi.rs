@@ -66,7 +66,7 @@ impl Refusal {
 #[derive(Default)]
 pub struct Reader {
     bytes: Zeroizing<Vec<u8>>,
-    /// So far no blank line ends the first operation.
+    /// The length of the bytes that were searched for the blank line that ends the first operation.
     searched: usize,
 }
 

@@ -10,7 +10,7 @@ use adit_testbed::{Scratch, can_run, program};
 use crate::bed::{Bed, PROGRAMS};
 use crate::options::{Options, Program};
 
-/// For all steps; only what has to happen ends one.
+/// The time for all steps; only an event that has to happen ends one.
 const WAIT: Duration = Duration::from_secs(240);
 
 /// systemd's programs, as far as adit calls them.

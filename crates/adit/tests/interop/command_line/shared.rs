@@ -64,7 +64,7 @@ impl Drop for Clients {
     }
 }
 
-/// Those that the file names.
+/// The name servers that the file names.
 fn name_servers(file: &Path) -> Vec<usize> {
     let text = fs::read_to_string(file).unwrap_or_default();
     (1..=2).filter(|number| text.contains(&format!("nameserver 10.80.{number}.1\n"))).collect()

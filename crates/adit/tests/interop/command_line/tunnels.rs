@@ -36,7 +36,7 @@ pub(super) fn blocks(authority: &Authority, identity: &Identity) -> String {
 }
 
 impl Hub {
-    /// For so many tunnels.
+    /// Makes a hub for so many tunnels.
     pub(super) fn build(tunnels: usize) -> Self {
         let authority = Authority::create(KeyKind::Ecdsa).unwrap();
         let identity = authority.issue("server", Purpose::Server, Validity::Now).unwrap();

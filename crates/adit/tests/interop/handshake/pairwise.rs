@@ -190,7 +190,8 @@ impl Tunnel<'_> {
         }
     }
 
-    /// For people, as in "Adit to OpenVpn, Udp4, TlsCrypt, AES-256-GCM, TLS 1.3, Ecdsa, keys as before 2.6".
+    /// The name for people, as in "Adit to OpenVpn, Udp4, TlsCrypt, AES-256-GCM, TLS 1.3, Ecdsa, keys as
+    /// before 2.6".
     fn name(&self) -> String {
         let options = self.options();
         let [server, client] = self.ends();

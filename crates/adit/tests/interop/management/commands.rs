@@ -112,7 +112,7 @@ fn shapes(lines: &[String]) -> Vec<(String, usize)> {
     lines.iter().map(|line| shape(line)).collect()
 }
 
-/// In the order of asking.
+/// The commands, in the order of asking.
 const COMMANDS: [&str; 60] = [
     "pid",
     "version",

@@ -11,7 +11,7 @@ use crate::options::{Options, Part, Program, SERVER_INNER, Transport, Wrap};
 use crate::relay::{Impairment, Relay};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// From one ping to the next, and how long one series of them is.
+/// The time from one ping to the next, and how long one series of them is.
 const PING_EVERY: Duration = Duration::from_millis(10);
 const SERIES: Duration = Duration::from_secs(300);
 

@@ -29,7 +29,7 @@ pub(crate) struct Rights {
     pub seccomp: u32,
 }
 
-/// Those of each thread of a process. Some end while they are read.
+/// The rights of each thread of a process. Some end while they are read.
 pub(crate) fn rights_of_threads(process: u32) -> Vec<Rights> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let text = |task: fs::DirEntry| fs::read_to_string(task.path().join("status")).ok();

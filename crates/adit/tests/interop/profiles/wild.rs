@@ -23,7 +23,7 @@ const NOBODY: &str = "192.0.2.";
 
 /// A file that connects.
 struct Good {
-    /// In `tests/wild`.
+    /// Its name in `tests/wild`.
     file: &'static str,
     keys: KeyKind,
     /// The common name of the server's certificate.

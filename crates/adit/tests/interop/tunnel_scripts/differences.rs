@@ -8,7 +8,7 @@ pub(super) struct Difference {
     pub(super) what: &'static str,
     /// At which scripts; empty for all.
     pub(super) scripts: &'static [&'static str],
-    /// In which situations; empty for all.
+    /// The situations in which it differs; empty for all.
     pub(super) situations: &'static [&'static str],
     /// How the page names it.
     pub(super) shown: &'static str,

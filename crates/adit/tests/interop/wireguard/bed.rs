@@ -209,14 +209,14 @@ impl End {
         numbers.filter(|number| program(number).is_ok_and(|path| !path.ends_with("ip"))).collect()
     }
 
-    /// Those of them that help another.
+    /// The processes among these that help another.
     pub(super) fn helpers(&self) -> Vec<u32> {
         let mut processes = self.processes();
         processes.retain(|process| is_helper(*process));
         processes
     }
 
-    /// Those of them that help no other.
+    /// The processes among these that help no other.
     pub(super) fn daemons(&self) -> Vec<u32> {
         let mut processes = self.processes();
         processes.retain(|process| !is_helper(*process));

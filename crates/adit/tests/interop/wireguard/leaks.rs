@@ -43,7 +43,7 @@ struct Bed {
 }
 
 impl Bed {
-    /// With a file that has these lines, allowed IPs and that endpoint.
+    /// Makes the bed with a file that has these lines, allowed IPs and that endpoint.
     fn new(lines: &str, allowed: &str, endpoint: &str) -> Self {
         let (server, client) = (End::create(1, Program::Adit), End::create(2, Program::Adit));
         let router = Namespace::create("router").unwrap();

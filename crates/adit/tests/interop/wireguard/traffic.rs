@@ -110,7 +110,7 @@ fn a_preshared_key_counts() {
     assert_eq!(shown.trim(), format!("{}\t{}", second.public_key, keys[0]));
 }
 
-/// Of 32 bytes that are all the same.
+/// The base64 of a key of 32 bytes that are all the same.
 fn base64(bytes: [u8; 32]) -> String {
     adit_wireguard::PublicKey(bytes).to_base64()
 }

@@ -53,8 +53,8 @@ fn refusal(error: libc::c_int) -> SeccompAction {
     SeccompAction::Errno(error.unsigned_abs())
 }
 
-/// For `clone3`, whose flags lie in memory, where a filter cannot look. The C library goes back to `clone` when the
-/// call fails with `ENOSYS`.
+/// The filter for `clone3`, whose flags lie in memory, where a filter cannot look. The C library goes back to `clone`
+/// when the call fails with `ENOSYS`.
 fn without_clone3() -> io::Result<BpfProgram> {
     let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     compile(rules, SeccompAction::Allow, refusal(libc::ENOSYS))
@@ -79,7 +79,7 @@ fn without_x32() -> BpfProgram {
     ]
 }
 
-/// These calls, whatever their arguments.
+/// The rules of these calls, whatever their arguments.
 fn all(lists: &[&[libc::c_long]]) -> Rules {
     lists.iter().copied().flatten().map(|number| (*number, Vec::new())).collect()
 }

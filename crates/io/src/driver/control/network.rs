@@ -69,7 +69,7 @@ impl<P: Protocol> Network<P> {
         self.system.lacks()
     }
 
-    /// There is word of changed routes, for [`super::Control::check_sources`].
+    /// Notes that routes have changed, for [`super::Control::check_sources`].
     pub(super) fn routes_changed(&mut self, poller: &Poller) {
         if let Some(check) = &mut self.source_check {
             check.woke(poller);

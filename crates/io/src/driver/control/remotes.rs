@@ -13,7 +13,7 @@ use crate::opener::KnownAddresses;
 /// The remotes, and how they were opened.
 pub(super) struct Remotes {
     pub(super) all: Vec<Remote>,
-    /// Of UDP sockets that have one of their own.
+    /// The demultiplexers of UDP sockets that have one of their own.
     demultiplexers: BTreeMap<UdpSource, Arc<dyn Demultiplexer>>,
     /// The process that opens paths in place of this one.
     pub(super) helper: Option<Arc<dyn DriverHelper>>,

@@ -77,7 +77,7 @@ impl TransmitQueue {
         Some(Gathered { socket, source: source.as_deref(), path: *path, bytes })
     }
 
-    /// From that number on, those that leave by one socket from one address, and where to.
+    /// The datagrams from that number on that leave by one socket from one address, and their destinations.
     pub(super) fn together_with(&self, number: usize) -> impl Iterator<Item = (&[u8], SocketAddr)> {
         let rest = self.waiting.get(number..).unwrap_or_default();
         let first = rest.first();

@@ -24,7 +24,7 @@ use crate::port_share::Forwarder;
 const SHARES: PrefixShares = PrefixShares::new(256, 1024);
 /// How long a connection may take to send enough.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// So many bytes decide ([`Demultiplexer::begins_stream`]).
+/// The number of bytes that decide ([`Demultiplexer::begins_stream`]).
 const DECIDING: usize = 3;
 
 /// The forwarder of connections that are not of the protocol.

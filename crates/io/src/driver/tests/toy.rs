@@ -35,7 +35,7 @@ pub(super) struct End {
 
 /// The state of an end.
 pub(super) struct Look {
-    /// Those that are up.
+    /// The peers that are up.
     peers: Vec<PeerInfo<()>>,
     pub(super) snapshot: Snapshot,
     /// Packets that came to each worker.

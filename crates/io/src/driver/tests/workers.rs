@@ -179,7 +179,7 @@ impl Client {
     }
 }
 
-/// From port 7 to port 5000, without a UDP checksum.
+/// A packet from port 7 to port 5000, without a UDP checksum.
 pub(super) fn udp_packet(from: [u8; 4], to: [u8; 4], payload: &[u8]) -> Vec<u8> {
     let length = |headers: usize| u16::try_from(headers + payload.len()).unwrap().to_be_bytes();
     let [total, udp] = [length(28), length(8)];

@@ -26,7 +26,7 @@ pub(in crate::commands) struct Kind {
 
 /// The wrappings that rows need. The key files are removed when this is dropped.
 pub(super) struct Keys {
-    /// Without a wrapping, `tls-auth`, `tls-crypt` and `tls-crypt-v2`.
+    /// Keys without a wrapping, for `tls-auth`, `tls-crypt` and `tls-crypt-v2`.
     pub(super) wrappings: [Wrapping; 4],
     /// `tls-crypt-v2`, where the attackers' key has metadata that the server's script refuses.
     pub(super) refused: Wrapping,

@@ -57,7 +57,7 @@ impl Attempts {
         times
     }
 
-    /// Those that did not try because of others before them count as not let in.
+    /// The median; clients that did not try because of others before them count as not let in.
     fn median(&self) -> f64 {
         let mut times = self.sorted();
         times.resize(self.planned.max(times.len()), f64::INFINITY);
@@ -85,7 +85,7 @@ pub(in crate::commands) struct Measured {
     /// How many had begun when the first client came.
     pub(in crate::commands) begun_at_first: u64,
     pub(in crate::commands) seconds: f64,
-    /// Without and with the attack.
+    /// The pings without and with the attack.
     pub(in crate::commands) pings: [Noticed; 2],
     /// The growth of the server's memory, in KiB.
     pub(in crate::commands) memory: i64,

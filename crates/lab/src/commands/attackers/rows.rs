@@ -34,7 +34,7 @@ pub(super) enum Sources {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     pub(super) at_once: usize,
-    /// That begin in a second.
+    /// Control channels that begin in a second.
     pub(super) per_second: u32,
 }
 
@@ -92,7 +92,7 @@ impl Row<'_> {
         }
     }
 
-    /// Of what the attackers have begun and done, that which shows that the attack is under way.
+    /// The count, of those that the attackers have begun and done, that shows that the attack is under way.
     pub(super) fn under_way(&self, work: Work) -> u64 {
         match self.threat {
             Threat::ControlChannels { behaviour: CONTROL_MESSAGES, .. } => work.done,

@@ -28,7 +28,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long a client tries where a script takes part.
 const SCRIPT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Without a flood, where a script takes part: all of them take as long.
+/// Attempts without a flood, where a script takes part: all of them take as long.
 const IDLE_WITH_SCRIPT: usize = 3;
 /// After so many clients in a row that did not get in, no other tries.
 const SHUT_OUT: usize = 3;

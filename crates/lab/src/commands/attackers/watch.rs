@@ -20,7 +20,7 @@ pub(in crate::commands) struct Noticed {
     pub(in crate::commands) pings: u32,
     /// Pings without an answer.
     pub(in crate::commands) lost: u32,
-    /// Those of them whose repetitions had no answer either.
+    /// Pings whose repetitions had no answer either.
     pub(in crate::commands) lost_for_good: u32,
     /// The server's greatest resident memory in KiB.
     pub(in crate::commands) memory: i64,

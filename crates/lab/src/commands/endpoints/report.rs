@@ -10,7 +10,7 @@ use crate::commands::output::{cell, spread, table};
 /// The share of its goodput that the flow must keep while the load is in its own tunnel, compared with the load in
 /// another process.
 const KEPT: f64 = 0.97;
-/// Of the load, at least this share must arrive: else it was another load.
+/// The share of the load that must arrive: else it was another load.
 const DELIVERED: f64 = 0.9;
 
 /// All figures.

@@ -12,7 +12,7 @@ use crate::commands::load::Load;
 
 /// How long all may take to connect.
 const TIMEOUT: Duration = Duration::from_secs(180);
-/// So that the last handshake's memory is in use, or given back.
+/// The pause after which the last handshake's memory is in use, or given back.
 const SETTLE: Duration = Duration::from_secs(2);
 
 /// Configurations for a server and a client, and what other clients need.

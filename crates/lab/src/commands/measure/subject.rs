@@ -39,7 +39,7 @@ pub(super) enum Speaker {
 }
 
 impl Subject {
-    /// Those that every comparison needs.
+    /// The subjects that every comparison needs.
     pub(super) const DEFAULT: [Subject; 8] = [
         Subject::Veth,
         Subject::Nulltun,

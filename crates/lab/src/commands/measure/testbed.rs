@@ -31,7 +31,7 @@ const NULL_MTU: &str = "1500";
 /// Where the measured programs are, and the certificates they use.
 pub(super) struct Programs<'a> {
     pub(super) tools: &'a Tools,
-    /// Those that speak WireGuard, of the chosen subjects; with the reason if one cannot be had.
+    /// The programs that speak WireGuard, of the chosen subjects; with the reason if one cannot be had.
     wireguard: BTreeMap<Subject, Result<Program, String>>,
     /// The server's configuration and the client's, without the lines that name the transport.
     configs: [String; 2],
@@ -87,7 +87,7 @@ pub(super) struct Testbed {
     pub(super) client: Namespace,
     /// The server's address inside the tunnel.
     pub(super) target: IpAddr,
-    /// From the start of the client's process to the first reply; nothing without a tunnel.
+    /// The time from the start of the client's process to the first reply; nothing without a tunnel.
     pub(super) first_reply: Option<Duration>,
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::testbed::{Client, TIMEOUT, Testbed};
 
 const IPERF_PORT: u16 = 5201;
-/// From the moment that a flow begins or a path changes until what is measured counts.
+/// The time from the moment that a flow begins or a path changes until the measurement counts.
 const SETTLE: Duration = Duration::from_secs(1);
 /// How long the first flow to the eighth lasts, before the one that is measured: the measured flow begins
 /// when the server knows the path.

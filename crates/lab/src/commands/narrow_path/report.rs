@@ -60,7 +60,7 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// For each sample with the narrow path, its share of the mean of those before and after it.
+    /// The share of each sample with the narrow path in the mean of those before and after it.
     fn kept(&self, value: fn(&Seven) -> f64) -> impl Iterator<Item = f64> {
         let around = self.wide.windows(2).map(move |wide| wide.iter().map(value).sum::<f64>() / 2.0);
         self.narrow.iter().map(value).zip(around).map(|(narrow, wide)| narrow / wide)
@@ -76,7 +76,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Of these builds the last one is judged.
+    /// A report on these builds, of which the last one is judged.
     pub(super) fn new(machine: Vec<String>, programs: &[PathBuf]) -> Report {
         let subjects = subjects(programs);
         // The machine stands above the first table.

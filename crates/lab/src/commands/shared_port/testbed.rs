@@ -56,9 +56,9 @@ pub(super) struct Testbed {
 struct Files<'a> {
     identities: &'a Identities,
     tools: &'a Tools,
-    /// Of the server with both, and of that with WireGuard.
+    /// The keys of the server with both, and of that with WireGuard.
     keys: [Keys; 2],
-    /// Of the measured client and the others, at each of both.
+    /// The keys of the measured client and the others, at each of both.
     clients: [Vec<Keys>; 2],
 }
 
@@ -131,7 +131,7 @@ fn show<'a>(processes: impl Iterator<Item = &'a Process>) {
     processes.for_each(|process| tell(format_args!("{}:\n{}", process.label(), process.log_tail())));
 }
 
-/// So many pairs of keys.
+/// Makes so many pairs of keys.
 fn keys(namespace: &Namespace, count: usize) -> Result<Vec<Keys>, TestbedError> {
     let mut shell = program("sh")?;
     let script =

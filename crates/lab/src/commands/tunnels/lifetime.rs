@@ -14,7 +14,7 @@ use crate::commands::identities::Identities;
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// For so long packets are lost on purpose.
+/// The time for which packets are lost on purpose.
 const CONTROL: Duration = Duration::from_millis(300);
 
 /// How the tunnels are used.

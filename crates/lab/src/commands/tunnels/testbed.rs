@@ -21,7 +21,7 @@ const FIRST_PORT: u16 = 1201;
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// How often each client that has not answered is asked: what the times to the first packet are exact to.
 const ASK_EVERY: Duration = Duration::from_millis(5);
-/// So that memory of the start is given back.
+/// The pause after which memory of the start is given back.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// Which program runs the tunnels, and in how many processes.
@@ -68,11 +68,11 @@ fn openvpn(file: &Path) -> Result<Command, TestbedError> {
 
 /// The times that the start of all tunnels took.
 pub(super) struct Start {
-    /// From the start of the first server's process until all listen.
+    /// The time from the start of the first server's process until all listen.
     pub(super) listening: Duration,
-    /// From the start of the first client's process to the first answer through each tunnel.
+    /// The times from the start of the first client's process to the first answer through each tunnel.
     pub(super) first_packets: Vec<Duration>,
-    /// Of all processes of the servers' end.
+    /// The use of all processes of the servers' end.
     pub(super) servers: Usage,
     pub(super) clients: Usage,
 }

@@ -41,7 +41,7 @@ const SHOWS: usize = 5;
 const SETS: u32 = 200;
 /// While a flow is measured, one peer is set so often.
 const SET_EVERY: Duration = Duration::from_millis(10);
-/// So that memory that was only needed meanwhile is given back.
+/// The pause after which memory that was only needed meanwhile is given back.
 const SETTLE: Duration = Duration::from_secs(2);
 
 const FIGURES: &[Figure] = &[

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 /// Length in bytes of an epoch's secret.
 pub(super) const SECRET_LEN: usize = 32;
-/// In front of every label (OpenVPN crypto_epoch.c, `ovpn_expand_label`).
+/// The prefix of every label (OpenVPN crypto_epoch.c, `ovpn_expand_label`).
 const LABEL_PREFIX: &[u8] = b"ovpn ";
 
 /// HKDF-Expand-Label as TLS 1.3 has it (RFC 8446 §7.1), with OpenVPN's prefix and no context.

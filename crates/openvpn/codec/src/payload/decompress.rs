@@ -10,16 +10,16 @@ use crate::compression::{self, Algorithm};
 /// Where a payload is that was taken out of its framing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unframed {
-    /// In there, uncompressed.
+    /// The range of an uncompressed payload.
     InPlace(Range<usize>),
-    /// So many bytes at the start of the buffer for what was decompressed.
+    /// The length of a decompressed payload at the start of the buffer.
     Decompressed(usize),
 }
 
 /// Takes payloads out of their framing.
 pub(super) struct Unframing {
     compression: Compression,
-    /// For what was decompressed. Empty: nothing is.
+    /// The buffer for decompressed payloads. Empty: nothing is.
     pub(super) buffer: Box<[u8]>,
 }
 

@@ -15,7 +15,7 @@ use super::seal::FRAMING;
 
 /// Where the payload of the datagram that was opened last is.
 enum Rebuilt {
-    /// In the datagram, or nowhere.
+    /// The payload is in the datagram, or nowhere.
     No,
     /// Among the reassembled ones, in that place.
     Reassembled { place: usize, range: Range<usize> },

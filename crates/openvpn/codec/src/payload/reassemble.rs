@@ -107,7 +107,7 @@ pub(super) struct Reassembly {
 }
 
 impl Reassembly {
-    /// For payloads of at most that many bytes, framing included.
+    /// A reassembly for payloads of at most that many bytes, framing included.
     pub(super) fn new(longest: usize) -> Self {
         let places = (0..PLACES).map(|_| Partial::new(longest)).collect();
         Reassembly { places, lost: 0, now: None }

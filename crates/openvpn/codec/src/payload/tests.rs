@@ -90,7 +90,7 @@ fn stored_lzo(plain: &[u8]) -> Vec<u8> {
     compressed
 }
 
-/// That packet as each algorithm's framing has it compressed.
+/// The packet as each algorithm's framing has it compressed.
 fn compressed(packet: &[u8]) -> [(Compression, Vec<u8>); 3] {
     let lz4 = lz4_flex::block::compress(packet);
     [

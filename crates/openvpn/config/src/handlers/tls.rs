@@ -219,9 +219,9 @@ const CLASSES: &[&str] = &[
 /// The result of reading a list of names.
 #[derive(Default)]
 struct Names {
-    /// Those that adit has, each once.
+    /// The names that adit has, each once.
     found: Vec<TlsName>,
-    /// Those that it has not.
+    /// The names that adit has not.
     unknown: Vec<String>,
     /// A word that stands for many is among them.
     class: bool,

@@ -13,7 +13,7 @@ pub struct DataChannel {
     pub ciphers: Vec<Cipher>,
     /// `cipher`: the cipher that is announced to old peers. It has no other effect.
     pub cipher: Option<Cipher>,
-    /// For peers that cannot negotiate (`data-ciphers-fallback`).
+    /// The cipher for peers that cannot negotiate (`data-ciphers-fallback`).
     pub fallback: Option<Cipher>,
     /// `auth`: for `tls-auth`, and for data ciphers that do not authenticate themselves.
     pub auth: Digest,

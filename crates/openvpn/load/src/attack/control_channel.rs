@@ -67,9 +67,9 @@ pub struct Plan {
     pub behaviour: Behaviour,
     /// `tls-auth`, `tls-crypt`, `tls-crypt-v2` or none.
     pub wrap: WrapConfig,
-    /// With or without a client certificate.
+    /// The TLS settings, with or without a client certificate.
     pub tls: TlsConfig,
-    /// For `auth-user-pass-verify`; empty for none.
+    /// The username for `auth-user-pass-verify`; empty for none.
     pub username: String,
     /// A ClientHello for all control channels that do not go on after it.
     hello: Vec<u8>,

@@ -23,7 +23,7 @@ const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 pub struct Pace {
     /// At once.
     pub at_once: usize,
-    /// That begin in a second.
+    /// Control channels that begin in a second.
     pub per_second: u32,
 }
 

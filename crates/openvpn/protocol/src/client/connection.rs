@@ -107,7 +107,7 @@ struct Up {
     settings: TunnelSettings,
 }
 
-/// On what terms a tunnel comes up.
+/// The terms on which a tunnel comes up.
 struct Terms {
     agreement: Agreement,
     /// Renegotiations are wrapped by dynamic tls-crypt.

@@ -12,11 +12,11 @@ use crate::retry::{MOST_REFUSED_ADDRESSES, Retry};
 /// Where the next attempt goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// To the same remote.
+    /// The same remote.
     Same,
-    /// To the same remote if it was just there; one that was not makes room for the next.
+    /// The same remote if it was just there; one that was not makes room for the next.
     Usual,
-    /// To the next remote.
+    /// The next remote.
     Other,
 }
 

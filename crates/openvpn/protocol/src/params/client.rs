@@ -45,7 +45,7 @@ pub struct ClientParams {
     pub data: DataParams,
     /// The servers, in the order to try them.
     pub remotes: Vec<RemoteParams>,
-    /// From the file; a server's push replaces each part it names.
+    /// The keepalive of the file; a server's push replaces each part it names.
     pub keepalive: Keepalive,
     /// `inactive` and `session-timeout`, from the file; a server's push replaces each that it names.
     pub limits: PeerLimits,
@@ -62,7 +62,7 @@ pub struct ClientParams {
     pub route_nopull: bool,
     /// `pull-filter`: which pushed options to take. The first that fits the beginning of an option decides.
     pub pull_filters: Vec<PullFilter>,
-    /// From the file: addresses, routes, DNS, redirect-gateway. Pushed settings are added.
+    /// The settings of the file: addresses, routes, DNS, redirect-gateway. Pushed settings are added.
     pub local: LocalSettings,
     /// Extra `IV_` and `UV_` lines for the server (from `setenv UV_...`).
     pub peer_info: Vec<(String, String)>,

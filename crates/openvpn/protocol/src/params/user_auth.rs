@@ -3,8 +3,8 @@ use crate::request::UserPassword;
 /// How a client uses a username and a password.
 #[derive(Clone, Debug)]
 pub struct UserAuth {
-    /// Those at hand; without, they are asked for by [`crate::request::Request::Credentials`] before the first
-    /// connection.
+    /// The username and the password at hand; without them, they are asked for by
+    /// [`crate::request::Request::Credentials`] before the first connection.
     pub credentials: Option<UserPassword>,
     /// `auth-retry`.
     pub retry: AuthRetry,

@@ -27,6 +27,6 @@ pub struct TunnelFacts {
 pub struct GatewayVariable {
     /// Its name.
     pub name: String,
-    /// That of IPv6.
+    /// Whether the gateway is that of IPv6.
     pub ipv6: bool,
 }

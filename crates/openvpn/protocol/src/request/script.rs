@@ -47,8 +47,8 @@ pub struct Script {
     pub files: Vec<ScriptFile>,
     /// Which of the files holds settings of a peer, in the form of the configuration, when it has succeeded.
     pub settings: Option<usize>,
-    /// With exit code 2 the result stands in the first file later: when that is no longer empty, nor `2`, a second
-    /// [`super::Reply::ScriptDone`] follows.
+    /// With exit code 2 the script defers its result, which stands in the first file later: when that is no longer
+    /// empty, nor `2`, a second [`super::Reply::ScriptDone`] follows.
     pub defers: bool,
     /// The network that it tells of. It begins only when all scripts that tell of the same network, and which were asked
     /// for before it, have ended; and one script at once tells of any.

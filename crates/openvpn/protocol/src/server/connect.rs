@@ -21,7 +21,7 @@ pub(super) struct Connecting {
 
 /// The result of the script.
 pub(super) enum Connected {
-    /// That was another script.
+    /// The script was another one.
     NotOurs,
     /// It will say later.
     NotYet,

@@ -280,7 +280,7 @@ impl Server {
         replaced.into_iter().filter(|other| *other != id).collect()
     }
 
-    /// These addresses are free now.
+    /// Marks these addresses as free.
     pub(super) fn vacate(&mut self, id: PeerId, networks: Vec<IpNet>) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let source = peer.path().remote().ip();

@@ -9,8 +9,8 @@ use adit_core::PrefixShares;
 /// most. A hundred clients behind one address that come back at once after an outage have room.
 pub(super) const HANDSHAKES: PrefixShares = PrefixShares::new(128, 1024);
 
-/// Of these, without a proof of their address: tls-crypt-v2 clients before OpenVPN 2.6. As their sources may be forged,
-/// a further one is refused before its wrapping is opened, which costs less than to replace another.
+/// Clients among these without a proof of their address: tls-crypt-v2 clients before OpenVPN 2.6. As their sources may
+/// be forged, a further one is refused before its wrapping is opened, which costs less than to replace another.
 pub(super) const UNPROVEN: PrefixShares = PrefixShares::new(16, 64);
 
 /// TCP connections without a valid packet. Each holds a descriptor.
@@ -23,10 +23,10 @@ pub(super) const FIRST_PACKET_TIME: Duration = Duration::from_secs(10);
 /// Clients whose tls-crypt-v2 keys are being judged by a script. Each holds its first packets.
 pub(super) const JUDGED_KEYS: PrefixShares = PrefixShares::new(64, 512);
 
-/// Of each of these: the packets that are kept. A ClientHello takes one or two.
+/// The packets that are kept of each of these. A ClientHello takes one or two.
 pub(super) const PACKETS_OF_A_JUDGED_CLIENT: usize = 4;
 
-/// Of these, with one key: clients that share a key come back at once, too.
+/// Clients among these with one key: clients that share a key come back at once, too.
 pub(super) const JUDGED_OF_ONE_KEY: usize = 64;
 
 /// tls-crypt-v2 keys that a script refused not long ago. One that makes room is judged again.

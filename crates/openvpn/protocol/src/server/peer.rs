@@ -41,7 +41,7 @@ pub(super) enum Verdict {
     /// The whole server ends (`ping-exit`, `inactive`, `session-timeout` of a point-to-point tunnel).
     End {
         ended: Ended,
-        /// In the word of scripts.
+        /// The reason in the word of scripts.
         signal: &'static str,
     },
     /// It proved its name; the server admits it or not.

@@ -21,7 +21,7 @@ pub(super) enum PreCheck {
     Answer { larger: bool },
     /// A control channel at once, without a proof of the address: a tls-crypt-v2 client before OpenVPN 2.6.
     ControlChannel,
-    /// That depends on what is inside.
+    /// The result depends on the content.
     Open,
 }
 

@@ -10,8 +10,8 @@ use super::peer::Peer;
 use crate::control_message::{PushError, encode_push_update};
 use crate::pushed::{Change, address_change};
 
-/// So many runs of `learn-address` about new addresses of one client may wait: a program that changes them quicker than the
-/// script answers would take the room of other clients' scripts.
+/// Runs of `learn-address` about new addresses of one client that may wait: a program that changes them quicker than
+/// the script answers would take the room of other clients' scripts.
 const MOST_UNANSWERED: usize = 16;
 
 /// Why an update is sent to no client.

@@ -24,7 +24,7 @@ use crate::wrap::v2::wrapped_key_at_end;
 pub(super) struct KeyDigest([u8; 32]);
 
 impl KeyDigest {
-    /// That of the key which a datagram brings, if it brings one. Nothing of it is verified.
+    /// The digest of the key which a datagram brings, if it brings one. Nothing of it is verified.
     pub(super) fn of(datagram: &[u8]) -> Option<Self> {
         let header = Header::from_byte(*datagram.first()?)?;
         let (_, wrapped) = wrapped_key_at_end(datagram.get(HEADER_LEN..)?)?;
@@ -60,7 +60,7 @@ pub(super) struct KeyQuery {
 pub(super) struct TlsCryptV2Verify {
     waiting: PrefixTable<(Path, Sid), Waiting>,
     asked: BTreeMap<KeyDigest, Asked>,
-    /// Until when a key is refused.
+    /// The time until which each key is refused.
     refused: PrefixTable<KeyDigest, Instant>,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct TlsCryptV2Verify {
 pub(super) enum KeyVerdict {
     /// The client may have a control channel, which begins with these packets.
     Enter { path: Path, pending: Box<PendingClient>, datagrams: Vec<Vec<u8>> },
-    /// These may not, and why.
+    /// The clients that may not, and why.
     Refused { paths: Vec<Path>, reason: String },
 }
 

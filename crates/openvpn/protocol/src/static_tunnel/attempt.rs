@@ -20,7 +20,7 @@ impl StaticTunnel {
         self.params.remotes.get(self.remote).map_or("the other end", |remote| remote.name.as_str())
     }
 
-    /// There is a path to the remote, or a connection was accepted.
+    /// Takes a path to the remote, or a connection that was accepted.
     pub(super) fn opened(&mut self, path: Path) {
         match self.state {
             // The path may lead to a remote of the settings before.

@@ -13,7 +13,7 @@ impl StaticTunnel {
         self.params.local.scripts.is_some()
     }
 
-    /// These settings, for scripts.
+    /// The facts of these settings, for scripts.
     pub(super) fn facts(&self, settings: &TunnelSettings) -> Option<Event> {
         let (scripts, none) = (self.params.local.scripts.as_deref()?, DnsOptions::default());
         let facts = Told::by_file(settings, scripts, &none).facts(scripts);

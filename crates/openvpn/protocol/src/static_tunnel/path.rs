@@ -61,7 +61,7 @@ impl StaticTunnel {
         self.liveness.restart(self.now);
     }
 
-    /// There is no way to the peer for now.
+    /// Leaves the path to the peer, which has none for now.
     pub(super) fn leave(&mut self) {
         if let Some(path) = self.path.take() {
             self.events.push_back(Event::Close { path });
@@ -69,7 +69,7 @@ impl StaticTunnel {
         }
     }
 
-    /// Until the peer was heard, the newest connection is taken for its.
+    /// Takes a new connection: until the peer was heard, the newest one is taken for its.
     pub(super) fn accepted(&mut self, path: Path) {
         if self.up.is_some() {
             self.keep(path);

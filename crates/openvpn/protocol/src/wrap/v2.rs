@@ -68,7 +68,7 @@ pub enum Metadata {
     User(Vec<u8>),
     /// When the key was made.
     Made(UnixTime),
-    /// Of a type that is not known, or none at all.
+    /// Metadata of a type that is not known, or none at all.
     Other(Vec<u8>),
 }
 
@@ -234,7 +234,7 @@ impl ServerKey {
 }
 
 impl PartialEq for ServerKey {
-    /// In constant time.
+    /// Compares in constant time.
     fn eq(&self, other: &Self) -> bool {
         self.bytes.as_slice().ct_eq(other.bytes.as_slice()).into()
     }

@@ -404,7 +404,7 @@ fn clients_with_one_key_wait_for_one_answer() {
     assert_eq!(world.server.half_open(), 3);
 }
 
-/// That a script could not run says nothing of the key.
+/// A script that could not run says nothing of the key.
 #[test]
 fn a_key_whose_script_failed_is_judged_again_soon() {
     let (mut world, [key, _]) = judging(Transport::Udp);

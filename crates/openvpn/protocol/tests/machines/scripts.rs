@@ -141,7 +141,7 @@ fn scripts_are_told_all_of_a_name_server() {
     assert_eq!(found, expected);
 }
 
-/// For scripts about its clients.
+/// The server gives its routes for scripts about its clients.
 #[test]
 fn a_server_says_its_routes() {
     let pair = pair(|_, server, _| {

@@ -66,7 +66,7 @@ impl Ends {
         Ends::wrapped(WrapConfig::Plain, WrapConfig::Plain)
     }
 
-    /// With tls-crypt-v2.
+    /// The ends with tls-crypt-v2.
     fn v2() -> Self {
         let authority = Authority::new();
         let wrap = WrapConfig::tls_crypt_v2(&client_key(7));

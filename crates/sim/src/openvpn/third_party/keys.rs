@@ -83,7 +83,7 @@ impl Keys {
         &mut self.primary.exchange
     }
 
-    /// Without a key that could be used.
+    /// Whether there is no key that could be used.
     pub(super) fn is_over(&self) -> bool {
         self.over
     }

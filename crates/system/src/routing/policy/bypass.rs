@@ -8,7 +8,7 @@ use crate::netlink::{ListedRoute, MAIN, TableRoute};
 
 /// The routes that the system has beside the tunnel.
 pub(super) struct SystemRoutes<'a> {
-    /// Of the main table, not by the tunnel.
+    /// The routes of the main table that do not lead into the tunnel.
     main: Vec<&'a ListedRoute>,
     default: Option<&'a TableRoute>,
     point_to_point: Vec<u32>,

@@ -36,7 +36,7 @@ const DOUBLINGS: u32 = 4;
 /// takes none within 20 ms of another (wireguard-go: `HandshakeInitationRate`), and the network may bring the second sooner.
 const BETWEEN_INITIATIONS: Duration = Duration::from_millis(100);
 
-/// So old a session without a key becomes before packets that wait for one make a new handshake begin.
+/// The age at which a session without a key has packets that wait for one make a new handshake begin.
 const EXCHANGE_LASTS: Duration = Duration::from_secs(20);
 
 /// The meaning of an initiation's mark.

@@ -12,8 +12,8 @@ use crate::shared::Shared;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// It doubles up to this while nothing authentic comes.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// So many initiations without an answer, 5 s apart, and the connection is taken for dead: TCP itself may wait a quarter of
-/// an hour (tcp(7), `tcp_retries2`).
+/// Initiations without an answer, 5 s apart, after which the connection is taken for dead: TCP itself may wait a
+/// quarter of an hour (tcp(7), `tcp_retries2`).
 const UNANSWERED: u32 = 3;
 
 /// A peer's connection.

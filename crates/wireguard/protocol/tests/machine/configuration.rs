@@ -170,7 +170,7 @@ fn every_peer_has_the_mss() {
     }
 }
 
-/// With the headers around data messages, and padding.
+/// Segments fit with the headers around data messages, and padding.
 #[test]
 fn segments_fit_the_path_to_each_peer() {
     let mut start = params(1, at(1), vec![peer(2, Some(outer(2))), peer(3, Some(outer(3)))]);

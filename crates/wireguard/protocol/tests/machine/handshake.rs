@@ -54,9 +54,9 @@ fn the_responder_seals_with_the_old_session_until_the_new_one_is_confirmed() {
     assert!(pair.passes(1));
 }
 
-/// Of two ends that begin at once, the one with the greater key goes on with its handshake. In wireguard-go an initiation
-/// that comes takes the place of one's own: such ends cross each other again with each retry, where datagrams take longer
-/// than the jitter between them.
+/// The end with the greater key, of two ends that begin at once, goes on with its handshake. In wireguard-go an
+/// initiation that comes takes the place of one's own: such ends cross each other again with each retry, where
+/// datagrams take longer than the jitter between them.
 #[test]
 fn both_at_once_need_no_retry() {
     let mut pair = Pair::new();

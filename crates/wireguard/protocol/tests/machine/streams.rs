@@ -9,8 +9,8 @@ use adit_wireguard::{Changes, PeerChange};
 
 /// The number of the only remote.
 const REMOTE: usize = 7;
-/// So often a peer is tried that does not answer, before its connection is renewed: 15 s without an answer, and three
-/// initiations 5 s apart, each with some jitter.
+/// The time for which a peer that does not answer is tried before its connection is renewed: 15 s without an answer,
+/// and three initiations 5 s apart, each with some jitter.
 const DEAD_AFTER: Duration = Duration::from_secs(34);
 
 fn seconds(seconds: u64) -> Duration {

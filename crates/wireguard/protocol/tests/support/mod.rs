@@ -268,7 +268,7 @@ impl Pair {
         Pair::with(|_| {})
     }
 
-    /// With other parameters of both ends.
+    /// A pair with other parameters of both ends.
     pub(crate) fn with(change: impl Fn(&mut Params)) -> Self {
         Pair::seeded(0, change)
     }

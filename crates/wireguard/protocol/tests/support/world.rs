@@ -38,7 +38,7 @@ pub(crate) struct World {
     pub(crate) weather: Weather,
     pub(crate) rng: ChaCha20Rng,
     addresses: Vec<SocketAddr>,
-    /// Until when each end's machine sleeps: time passes without it, by a clock that counts it.
+    /// The time until which each end's machine sleeps: time passes without it, by a clock that counts it.
     asleep: Vec<Instant>,
     /// The timestamp that each end last requested to save.
     saved: Vec<Option<Tai64n>>,
@@ -59,7 +59,7 @@ impl World {
         World::with(seed, vec![PostQuantum::Off; count])
     }
 
-    /// With post-quantum keys: what each end says of them.
+    /// A world where ends have these settings for post-quantum keys.
     pub(crate) fn with(seed: u64, post_quantum: Vec<PostQuantum>) -> Self {
         let count = post_quantum.len();
         let mut rng = ChaCha20Rng::seed_from_u64(seed);

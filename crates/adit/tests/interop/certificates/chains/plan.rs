@@ -30,7 +30,7 @@ pub(super) enum Key {
     P256,
     /// RSA of so many bits.
     Rsa(u32),
-    /// That of another certificate.
+    /// The key of another certificate.
     Of(&'static str),
 }
 
@@ -101,7 +101,7 @@ impl Plan {
         self.certificates.iter_mut().find(|spec| spec.name == name).unwrap()
     }
 
-    /// Without the intermediate.
+    /// Leaves out the intermediate.
     pub(super) fn direct(&mut self) {
         self.get("leaf").issuer = "root";
         self.shown = vec!["leaf"];

@@ -29,7 +29,7 @@ struct Row {
 }
 
 impl Differences {
-    /// Those of the page.
+    /// Reads the differences of the page.
     pub(super) fn read() -> Self {
         let page = std::fs::read_to_string(PAGE).unwrap();
         let (_, part) = page.split_once(HEADING).unwrap();
@@ -66,7 +66,7 @@ impl Differences {
     }
 }
 
-/// Of one line of the page: `` | `a`, `b` with `c`, `d` without `e` | refuses | why | ``.
+/// The rows of one line of the page: `` | `a`, `b` with `c`, `d` without `e` | refuses | why | ``.
 fn rows(line: &str) -> Vec<Row> {
     let cells: Vec<&str> = line.trim_matches(['|', ' ']).split(" | ").collect();
     let [options, adit, _] = cells[..] else { panic!("{line}") };

@@ -20,7 +20,7 @@ const RECORD: &str = "ADIT_RECORD_VERDICTS";
 /// Every so many of the recorded ones are compared with OpenVPN.
 const EVERY: usize = 60;
 
-/// So many at once.
+/// Programs that run at once.
 const THREADS: usize = 4;
 
 /// Seconds for one, on a machine that is busy and slow.

@@ -1,4 +1,4 @@
-//! From which address a peer is answered.
+//! The address from which a peer is answered.
 
 use std::net::IpAddr;
 use std::time::Duration;

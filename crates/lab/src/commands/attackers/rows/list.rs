@@ -54,7 +54,7 @@ pub(in crate::commands::attackers) fn reachable<'a>(
     everywhere.into_iter().flat_map(Row::at_each_place).chain(from_one_address(plain)).collect()
 }
 
-/// Those that fill a table whose limits are by source.
+/// The rows that fill a table whose limits are by source.
 fn by_source<'a>(plain: &'a Wrapping, refused: &'a Wrapping) -> [Row<'a>; 6] {
     let setup = |protocol, scripts| Setup { protocol, wrapping: plain, scripts };
     let (udp, tcp) = (setup("udp4", Scripts::None), setup("tcp4", Scripts::None));
@@ -71,7 +71,7 @@ fn by_source<'a>(plain: &'a Wrapping, refused: &'a Wrapping) -> [Row<'a>; 6] {
     ]
 }
 
-/// Those whose harm does not depend on how many addresses they have.
+/// The rows whose harm does not depend on how many addresses they have.
 fn from_one_address(plain: &Wrapping) -> [Row<'_>; 6] {
     let setup = |scripts| Setup { protocol: "udp4", wrapping: plain, scripts };
     let (udp, slow) = (setup(Scripts::None), setup(Scripts::Slow));

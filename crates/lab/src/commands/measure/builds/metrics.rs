@@ -31,7 +31,7 @@ impl std::fmt::Display for Limit {
 /// A figure that is judged.
 pub(super) struct Metric {
     pub(super) name: &'static str,
-    /// With its unit.
+    /// Its name, with its unit.
     pub(super) words: &'static str,
     pub(super) limit: Limit,
     pub(super) decimals: usize,

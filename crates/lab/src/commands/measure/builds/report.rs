@@ -27,7 +27,7 @@ pub(super) struct Comparison {
 struct Pairs {
     before: Vec<f64>,
     after: Vec<f64>,
-    /// Of each pair that has both: after over before.
+    /// The ratios of each pair that has both: after over before.
     ratios: Vec<f64>,
 }
 

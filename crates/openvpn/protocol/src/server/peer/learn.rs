@@ -43,11 +43,11 @@ pub(super) struct LaterAddresses {
 
 /// The meaning of a script's answer.
 pub(in crate::server) enum Learned {
-    /// That was another script.
+    /// The script was another one.
     NotOurs,
     /// It has not answered for all addresses yet.
     NotYet,
-    /// That was about an address that a client which is up was given.
+    /// The script was about an address that a client which is up was given.
     Later,
     /// It has; those that it refused are not reached.
     All { lease: Box<ClientLease>, settings: Box<PeerSettings> },
