@@ -57,7 +57,7 @@ pub enum Behaviour {
     /// It is let in, and then sends control messages of unprintable bytes, without end, as fast as the server acknowledges
     /// them.
     ControlMessages,
-    /// It ends the handshake, waits for the message that authentication takes longer (`AUTH_PENDING`), and is silent.
+    /// It ends the handshake, waits until it hears that authentication takes longer (`AUTH_PENDING`), and is silent.
     PutOff,
 }
 
