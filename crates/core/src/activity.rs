@@ -22,8 +22,9 @@ impl Activity {
     }
 }
 
-/// The activity of a peer, as liveness is judged by it. A protocol may take [`Activity::last`] of what was received, may
-/// tell data from keepalives, or may compare what was received with what was sent (RFC 7296, section 2.4).
+/// The activity of a peer, as liveness is judged by it. A protocol may take [`Activity::last`] of the received
+/// datagrams, may tell data from keepalives, or may compare the received ones with the sent ones (RFC 7296, section
+/// 2.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerActivity {
     /// The datagrams that came from it, authentic and new.

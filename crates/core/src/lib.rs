@@ -1,9 +1,9 @@
 //! The nouns that adit's protocols, data plane and driver share.
 //!
-//! A *packet* is inner IP; a *datagram* is one outer UDP datagram or one TCP record. A *peer* is the
-//! other end; a *session* is one set of data keys between us and a peer. Protocols decide
-//! (they are values in, values out), the data plane moves packets, the driver touches the world; this
-//! crate holds what they say to each other and imports none of them.
+//! A *packet* is inner IP; a *datagram* is one outer UDP datagram or one TCP record. A *peer* is the other
+//! end; a *session* is one set of data keys between us and a peer. Protocols decide (they are values in,
+//! values out), the data plane moves packets, the driver touches the world; this crate holds the messages
+//! between them and imports none of them.
 #![forbid(unsafe_code)]
 
 mod activity;

@@ -12,9 +12,9 @@ pub enum Notice {
         received: u64,
         /// Datagrams sealed since the peer was added.
         sent: u64,
-        /// Bytes in what was received.
+        /// Bytes received.
         received_bytes: u64,
-        /// Bytes in what was sent.
+        /// Bytes sent.
         sent_bytes: u64,
         /// The part of these bytes, in both directions, that carried no packets but the protocol's own
         /// messages.

@@ -88,7 +88,7 @@ impl Path {
         }
     }
 
-    /// The path to the same address by another socket of its kind. A connection stays what it is.
+    /// The path to the same address by another socket of its kind. A connection is not changed.
     #[must_use]
     pub const fn by_socket(mut self, number: u32) -> Self {
         match &mut self {
@@ -98,7 +98,7 @@ impl Path {
         self
     }
 
-    /// The path by the same socket to another address. A connection stays what it is.
+    /// The path by the same socket to another address. A connection is not changed.
     #[must_use]
     pub const fn to_remote(mut self, address: SocketAddr) -> Self {
         match &mut self {

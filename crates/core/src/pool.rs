@@ -141,8 +141,8 @@ pub struct AddressPool {
 }
 
 impl AddressPool {
-    /// A pool of these ranges, which remembers what names had before. Of an entry that says both, IPv4 goes before IPv6;
-    /// addresses outside the ranges are forgotten.
+    /// A pool of these ranges, which remembers the addresses that names had before. Of an entry that says both, IPv4
+    /// goes before IPv6; addresses outside the ranges are forgotten.
     pub fn new(ranges: PoolRanges, remembered: &[PoolEntry]) -> Self {
         let v4 = ranges.v4.map(|(first, last)| (u32::from(first), u32::from(last)));
         let v6 = ranges.v6.map(|pool| (u128::from(pool.addr()), u128::from(pool.broadcast())));
@@ -168,7 +168,7 @@ impl AddressPool {
         pool
     }
 
-    /// Remembers what further names had before; addresses outside the ranges are forgotten.
+    /// Remembers the addresses that further names had before; addresses outside the ranges are forgotten.
     fn remember_all(&mut self, remembered: &[PoolEntry]) {
         for entry in remembered {
             if let Some(slot) = self.slot_of_entry(entry) {

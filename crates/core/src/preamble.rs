@@ -8,8 +8,8 @@ pub trait Preamble: fmt::Debug + Send + Sync {
     /// The bytes that this end sends first. Empty: this end waits for the peer's bytes.
     fn opening(&self) -> Vec<u8>;
 
-    /// Judges all that came since the stream began, and appends to `answer` what is to be sent in return. It is called
-    /// with more and more bytes until it is complete or refused, so it must bound what it waits for.
+    /// Judges all bytes since the stream began, and appends the bytes of the reply to `answer`. It is called with more
+    /// and more bytes until it is complete or refused, so it must bound the bytes that it waits for.
     fn judge(&self, received: &[u8], answer: &mut Vec<u8>) -> PreambleVerdict;
 }
 
@@ -18,9 +18,9 @@ pub trait Preamble: fmt::Debug + Send + Sync {
 pub enum PreambleVerdict {
     /// Its end has not come yet.
     Incomplete,
-    /// It is complete. The records begin behind so many bytes of what was received.
+    /// It is complete. The records begin behind so many bytes of those received.
     Complete {
-        /// The length of what the other end said.
+        /// The length of the other end's preamble.
         taken: usize,
     },
     /// The stream is to be closed, once the answer was sent. The text says why, for the log.

@@ -68,7 +68,7 @@ impl PrefixShares {
     }
 }
 
-/// How full a table is, and what it could not keep.
+/// How full a table is, and how many entries it could not keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableUsage {
     /// The name of its entries.
@@ -173,7 +173,7 @@ pub struct PrefixTable<K, V, C = ()> {
 }
 
 impl<K: Ord + Clone, V, C: Ord + Copy> PrefixTable<K, V, C> {
-    /// An empty table. `name` says what its entries are, for [`TableUsage`].
+    /// An empty table. `name` is that of its entries, for [`TableUsage`].
     pub const fn new(name: &'static str, shares: PrefixShares) -> Self {
         PrefixTable {
             name,
@@ -288,7 +288,7 @@ impl<K: Ord + Clone, V, C: Ord + Copy> PrefixTable<K, V, C> {
         }
     }
 
-    /// Counts something that was not taken, beside what [`Self::try_insert`] refused.
+    /// Counts something that was not taken, beside the entries that [`Self::try_insert`] refused.
     pub fn count_refusal(&mut self) {
         self.refused += 1;
     }

@@ -1,4 +1,5 @@
-//! Text of a peer's in logs, on terminals and in arguments: what could forge a line or change how it is shown.
+//! Text of a peer's in logs, on terminals and in arguments: the characters that could forge a line or change how it is
+//! shown.
 
 use std::borrow::Cow;
 
@@ -16,7 +17,8 @@ pub fn printable(name: &str) -> String {
     name.chars().map(|c| if is_unprintable(c) { '_' } else { c }).collect()
 }
 
-/// A line for a log or a terminal: what [`is_unprintable`] is written as in Rust (`\n`, `\u{1b}`), except tabs.
+/// A line for a log or a terminal: characters that are unprintable ([`is_unprintable`]) are written as in Rust (`\n`,
+/// `\u{1b}`), except tabs.
 pub fn escaped(line: &str) -> Cow<'_, str> {
     let is_wild = |c: char| is_unprintable(c) && c != '\t';
     if !line.contains(is_wild) {

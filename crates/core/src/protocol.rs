@@ -70,13 +70,13 @@ pub trait Protocol {
     fn tables(&self) -> Vec<TableUsage>;
 }
 
-/// How far the sender of a control datagram has come, by what can be read of the datagram at a glance. Nothing of it is
-/// authenticated; when many wait, datagrams of each stage have turns of their own.
+/// How far the sender of a control datagram has come, by the fields that can be read of the datagram at a glance.
+/// Nothing of it is authenticated; when many wait, datagrams of each stage have turns of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HandshakeStage {
     /// It names a control channel, a handshake or a session that is there.
     Established,
-    /// It seems to return a cookie, that is, to answer what its sender was sent and what nothing was kept of.
+    /// It seems to return a cookie, that is, to answer a message of which nothing was kept.
     Returning,
     /// It asks for an answer, and shows nothing.
     First,

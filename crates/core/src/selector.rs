@@ -8,7 +8,7 @@ use ipnet::IpNet;
 /// Where there are several, one that matches is enough.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
-    /// Inner addresses on our side: sources of what we send, destinations of what we receive.
+    /// Inner addresses on our side: sources of sent packets, destinations of received ones.
     pub local: RangeInclusive<IpAddr>,
     /// Inner addresses on the peer's side. Of the same family as those on ours.
     pub remote: RangeInclusive<IpAddr>,

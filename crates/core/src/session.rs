@@ -46,7 +46,7 @@ impl Cipher {
         }
     }
 
-    /// Whether it authenticates what it encrypts. The others need an HMAC.
+    /// Whether it authenticates the bytes that it encrypts. The others need an HMAC.
     pub const fn is_aead(self) -> bool {
         match self {
             Cipher::Aes128Gcm | Cipher::Aes192Gcm | Cipher::Aes256Gcm | Cipher::ChaCha20Poly1305 => true,

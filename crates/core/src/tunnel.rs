@@ -40,10 +40,10 @@ pub enum RouteTable {
     Main,
     /// The table of that number, for which other programs have rules.
     Number(u32),
-    /// The main table, but routes of length 0 go into the table of that number, by policy routing: what has not the same
-    /// number as firewall mark goes by that table, unless the main table has more than a default route for it. The tunnel's
-    /// own datagrams must carry the mark. The number is not 0, and not that of a table of the system (253 to 255).
-    /// Not together with [`TunnelSettings::redirect`].
+    /// The main table, but routes of length 0 go into the table of that number, by policy routing: packets that have
+    /// not the same number as firewall mark go by that table, unless the main table has more than a default route for
+    /// them. The tunnel's own datagrams must carry the mark. The number is not 0, and not that of a table of the system
+    /// (253 to 255). Not together with [`TunnelSettings::redirect`].
     ByMark(u32),
 }
 
@@ -98,7 +98,7 @@ pub struct Dns {
 /// A peer as `status` and the log show it. `D` is [`crate::Protocol::Detail`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerInfo<D> {
-    /// The name it proved (certificate common name), or what stands for it.
+    /// The name it proved (certificate common name), or the one that stands for it.
     pub name: String,
     /// Where it is.
     pub path: Path,
@@ -125,6 +125,7 @@ pub struct PeerInfo<D> {
 pub enum Ended {
     /// The driver or the host ordered the shutdown.
     Shutdown,
-    /// It failed in a way that trying again cannot mend; the text says what, why and the way out.
+    /// It failed in a way that trying again cannot mend; the text has the failure, its reason and the way
+    /// out.
     Failed(String),
 }

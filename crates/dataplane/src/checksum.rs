@@ -8,7 +8,7 @@ use adit_checksum::WordSum;
 pub(crate) struct Sum(u64);
 
 impl Sum {
-    /// Adds a header, or other few bytes that start at an even offset of what is summed.
+    /// Adds a header, or other few bytes that start at an even offset of the summed bytes.
     #[inline]
     pub(crate) fn bytes(self, bytes: &[u8]) -> Self {
         let (words, rest) = bytes.as_chunks::<2>();
@@ -31,7 +31,7 @@ impl Sum {
         Sum(self.0 + u64::from(u16::from_ne_bytes(value.to_be_bytes())))
     }
 
-    /// The sum as it stands in a packet, not complemented: what `NEEDS_CSUM` wants of a pseudo-header.
+    /// The sum as it stands in a packet, not complemented, as `NEEDS_CSUM` requires of a pseudo-header.
     #[inline]
     pub(crate) fn folded(self) -> [u8; 2] {
         let mut sum = self.0;
@@ -56,7 +56,7 @@ impl Sum {
 }
 
 /// A checksum that covered `old` and shall cover `new` (RFC 1624 equation 3). `odd`: the word starts at an
-/// odd offset of what the checksum covers.
+/// odd offset of the bytes that the checksum covers.
 pub(crate) fn update(checksum: [u8; 2], old: u16, new: u16, odd: bool) -> [u8; 2] {
     let (old, new) = if odd { (old.swap_bytes(), new.swap_bytes()) } else { (old, new) };
     let [a, b] = checksum;

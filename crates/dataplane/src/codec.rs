@@ -43,18 +43,19 @@ pub fn blocks(datagram: usize) -> u64 {
     (datagram as u64).div_ceil(16) + 2
 }
 
-/// Both directions of a session, ready for use: the keys are expanded, and what they were made from is gone.
+/// Both directions of a session, ready for use: the keys are expanded, and the secrets that they were made
+/// from are gone.
 pub struct SessionCodec {
-    /// Seals what we send.
+    /// Seals sent packets.
     pub seal: Box<dyn Sealer>,
-    /// Opens what we receive.
+    /// Opens received datagrams.
     pub open: Box<dyn Opener>,
     /// Whether a payload is a keepalive: it is counted apart from data, and says only that the peer is there.
     pub is_keepalive: fn(&[u8]) -> bool,
     /// The time from which nothing is sealed or opened any more.
     pub expires: Option<Instant>,
-    /// Whether what the peer sends bears the number that [`Demultiplexer::steering`] goes by. If not, the kernel
-    /// brings it to the first worker, which then serves the peer.
+    /// Whether the peer's datagrams bear the number that [`Demultiplexer::steering`] goes by. If not, the kernel brings
+    /// it to the first worker, which then serves the peer.
     pub steered: bool,
     /// The relation of the IP headers around the datagrams to the packets inside.
     pub outer: OuterPolicy,

@@ -1,5 +1,6 @@
-//! The counters of what passed and what was dropped. Each number has one writer (a half of the data plane)
-//! and any number of readers; the packet path never takes a lock and never uses a locked instruction.
+//! The counters of packets and datagrams that passed or were dropped. Each number has one writer (a half of
+//! the data plane) and any number of readers; the packet path never takes a lock and never uses a locked
+//! instruction.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -295,7 +296,7 @@ impl Counters {
         counter
     }
 
-    /// Forgets a peer's counter; the totals keep what it counted.
+    /// Forgets a peer's counter; the totals keep its counts.
     pub(crate) fn remove_peer(&self, half: Half, peer: PeerId) {
         let mut registry = self.registry();
         let Some(pair) = registry.get_mut(&peer) else { return };
@@ -349,7 +350,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Adds what another worker counted.
+    /// Adds the counts of another worker.
     pub fn merge(&mut self, other: Snapshot) {
         self.egress.merge(&other.egress);
         self.ingress.merge(&other.ingress);

@@ -69,7 +69,7 @@ impl Egress {
 
     /// Whether packets for which there is no peer, or that wait for a peer without a path, are answered with ICMP host
     /// unreachable or ICMPv6 address unreachable ([`Egress::take_answers`]): 50 in a row, then 100 a second. Errors,
-    /// multicast and later fragments are never answered, nor what is for a peer whose packets do not wait.
+    /// multicast and later fragments are never answered, nor packets for a peer whose packets do not wait.
     pub fn answer_unreachable(&mut self, answer: bool) {
         match answer {
             true => drop(self.unreachable.get_or_insert_default()),
@@ -82,8 +82,8 @@ impl Egress {
         self.unreachable.as_mut().map(Unreachable::take_answers).unwrap_or_default()
     }
 
-    /// Follows an order. An injected payload is sealed into `out`, and so is what waited for a session or a path that
-    /// is there now.
+    /// Follows an order. An injected payload is sealed into `out`, and so are the packets that waited for a session or
+    /// a path that is there now.
     pub fn apply(&mut self, event: EgressEvent, out: &mut TransmitBatch) {
         match event {
             EgressEvent::SetMtu(mtu) => self.set_mtu(mtu),
@@ -231,7 +231,7 @@ impl Egress {
         }
     }
 
-    /// [`Egress::seal_packet`] for what was read from any device of the tunnel.
+    /// [`Egress::seal_packet`] for a read from any device of the tunnel.
     pub fn seal_packet_from(
         &mut self,
         device: DeviceId,
@@ -299,7 +299,7 @@ impl Egress {
         None
     }
 
-    /// Seals what waited for that peer, if it can be sealed by now.
+    /// Seals the packets that waited for that peer, if they can be sealed by now.
     fn send_staged(&mut self, id: PeerId, out: &mut TransmitBatch) {
         let (Some(slot), now) = (self.slots.get(&id).copied(), self.now) else { return };
         let Some(peer) = self.peers.get_mut(slot).filter(|peer| peer.is_ready(now)) else { return };

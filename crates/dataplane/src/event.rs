@@ -142,8 +142,8 @@ pub enum IngressEvent {
 }
 
 /// The events by which the halves of all workers but `worker` learn of a peer that `worker` serves. The
-/// halves of `worker` itself get what [`split`] makes of [`PeerOrder::Add`], and they alone get its sessions,
-/// so that no counter is ever used twice. The others learn the sessions' ids by
+/// halves of `worker` itself get the events that [`split`] makes of [`PeerOrder::Add`], and they alone get
+/// its sessions, so that no counter is ever used twice. The others learn the sessions' ids by
 /// [`IngressEvent::InstallRemote`].
 pub fn remote_peer(peer: PeerConfig, worker: u32) -> (EgressEvent, IngressEvent) {
     (EgressEvent::AddRemotePeer { peer: peer.clone(), worker }, IngressEvent::AddRemotePeer { peer, worker })

@@ -105,7 +105,7 @@ impl Ip {
     }
 
     /// The transport protocol and where its header starts, behind any IPv6 extension headers. `None` for
-    /// fragments and for what is not understood.
+    /// fragments and for headers that are not understood.
     pub(crate) fn transport(&self, packet: &[u8]) -> Option<(u8, usize)> {
         if self.fragment {
             return None;
@@ -128,8 +128,8 @@ impl Ip {
         None
     }
 
-    /// The transport protocol and where its header starts, also of a first fragment. `None` for later fragments and for what is
-    /// not understood.
+    /// The transport protocol and where its header starts, also of a first fragment. `None` for later fragments and for
+    /// headers that are not understood.
     #[inline]
     pub(crate) fn upper(&self, packet: &[u8]) -> Option<(u8, usize)> {
         if self.is_v6() {
@@ -139,8 +139,8 @@ impl Ip {
         (u16::from_be_bytes([high, low]) & IPV4_OFFSET == 0).then_some((self.protocol, self.header_len))
     }
 
-    /// IPv6: the protocol behind any extension headers and where its header starts, also of a first fragment. `None` for
-    /// later fragments and for what is not understood.
+    /// IPv6: the protocol behind any extension headers and where its header starts, also of a first fragment. `None`
+    /// for later fragments and for headers that are not understood.
     pub(crate) fn upper_v6(&self, packet: &[u8]) -> Option<(u8, usize)> {
         let mut fragment = 0;
         let upper = self.walk_v6(packet, |offset| fragment = offset);

@@ -68,7 +68,7 @@ pub struct Ingress {
     next_tick: Instant,
 }
 
-/// A demultiplexer, with what it says once and for all.
+/// A demultiplexer, with its answers that never change.
 struct Rules {
     demultiplexer: Arc<dyn Demultiplexer>,
     follows_streams: bool,

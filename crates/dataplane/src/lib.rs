@@ -4,21 +4,21 @@
 //! batches, hands them to one of two halves, and writes out what it finds in its own [`TransmitBatch`] or
 //! [`ReceiveBatch`]:
 //!
-//! - [`Egress`] turns what the TUN device gives (perhaps a 64 KB super-packet) into GSO batches of sealed
+//! - [`Egress`] turns the reads of the TUN device (perhaps a 64 KB super-packet) into GSO batches of sealed
 //!   datagrams, copied once, from the TUN buffer into the place they are sent from.
 //! - [`Ingress`] opens datagrams where they lie in the receive buffer and merges runs of one flow into
 //!   super-packets by naming ranges of that buffer; it copies nothing.
 //!
-//! The halves are owned by one thread each and share nothing but [`Counters`], and what the two halves of one session's
-//! codec may share. When a peer comes from another address, the half that opens leaves an order for the one that seals
-//! in [`ReceiveBatch::orders`], which the driver passes on at once. A protocol's [`adit_core::DataEvent`] is divided for them
-//! by [`split`].
+//! The halves are owned by one thread each and share nothing but [`Counters`], and the parts that the two halves of one
+//! session's codec may share. When a peer comes from another address, the half that opens leaves an order for the one
+//! that seals in [`ReceiveBatch::orders`], which the driver passes on at once. A protocol's [`adit_core::DataEvent`] is
+//! divided for them by [`split`].
 //!
 //! How packets look on the wire, and how datagrams name their session, is in values of [`codec`]: one with each session,
 //! one for each socket.
 //!
 //! A server may have several pairs of halves, one a *worker*. Each peer is served by one of them, which alone
-//! has its sessions; the others know it by [`remote_peer`] and leave to the caller what they meet of it
+//! has its sessions; the others know it by [`remote_peer`] and leave to the caller its packets and datagrams
 //! ([`Egress::seal_or_pass`], [`ReceiveBatch::passed`]).
 #![forbid(unsafe_code)]
 
@@ -68,12 +68,13 @@ pub use transmit::{GsoBatch, MAX_DATAGRAM, MAX_SEGMENTS, TransmitBatch};
 /// The settings of a data plane.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Tells apart what arrives at all sockets that have no demultiplexer of their own
+    /// Tells apart the datagrams that arrive at all sockets that have no demultiplexer of their own
     /// ([`Ingress::set_demultiplexer`]).
     pub demultiplexer: Arc<dyn Demultiplexer>,
     /// Peers reach each other without passing through the TUN device.
     pub client_to_client: bool,
-    /// How checksums of payloads are summed up: [`adit_checksum::portable`], or what this processor has.
+    /// How checksums of payloads are summed up: [`adit_checksum::portable`], or the way that this processor
+    /// has.
     pub words: WordSum,
 }
 

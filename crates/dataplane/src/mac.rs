@@ -1,4 +1,5 @@
-//! HMAC, which authenticates what a cipher that is no AEAD encrypts, and the keys that are derived with it.
+//! HMAC, which authenticates the bytes that a cipher that is no AEAD encrypts, and the keys that are derived
+//! with it.
 
 use adit_core::Digest;
 use aws_lc_rs::constant_time::verify_slices_are_equal;

@@ -22,7 +22,7 @@ const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
 /// Flows that are merged at once; the one that began first gives way.
 const FLOWS_MAX: usize = 8;
-/// Packets in a merged one at most (what USO takes).
+/// Packets in a merged one at most (as many as USO takes).
 const RUN_MAX: usize = 64;
 /// Bytes of a merged packet at most.
 const BYTES_MAX: usize = 65_535;
@@ -49,7 +49,7 @@ pub(crate) struct Flows {
     flows: Vec<Flow>,
 }
 
-/// An item that may still grow, and what it takes to grow it.
+/// An item that may still grow, and the state that is needed to grow it.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     v6: bool,
@@ -192,7 +192,7 @@ impl Run {
         })
     }
 
-    /// Whether it may wait for what the next receive brings: another packet of full size would find room, and the
+    /// Whether it may wait for the packets of the next receive: another packet of full size would find room, and the
     /// sender did not ask for delivery at once by PSH.
     fn may_wait(&self) -> bool {
         !self.closed && !self.push && self.count < RUN_MAX && self.len + self.size <= BYTES_MAX
@@ -229,8 +229,9 @@ impl Run {
         true
     }
 
-    /// Whether the packet is next, and its headers differ from the first one's only in what cutting writes
-    /// anew. That makes it a packet of the same flow, of the same kind, no fragment and without surprises.
+    /// Whether the packet is next, and its headers differ from the first one's only in the fields that
+    /// cutting writes anew. That makes it a packet of the same flow, of the same kind, no fragment and
+    /// without surprises.
     #[inline]
     fn continued_by(&self, first: &[u8], packet: &[u8]) -> bool {
         let (Some(a), Some(b)) = (first.get(..self.headers), packet.get(..self.headers)) else {

@@ -1,4 +1,5 @@
-//! Lowers the MSS that a TCP SYN announces, so that neither side sends what would not fit the tunnel.
+//! Lowers the MSS that a TCP SYN announces, so that neither side sends segments that would not fit the
+//! tunnel.
 
 use crate::checksum;
 use crate::headers::{Ip, TCP, TCP_HEADER};

@@ -5,7 +5,7 @@ use crate::checksum;
 use crate::counters::DropReason;
 use crate::headers::{FRAGMENT, Ip, UDP, UDP_HEADER};
 
-/// The bits of a traffic class that are its ECN field (RFC 3168 §5), and what they can be.
+/// The bits of a traffic class that are its ECN field (RFC 3168 §5), and their values.
 const ECN: u8 = 0b11;
 const NOT_ECT: u8 = 0b00;
 const ECT_1: u8 = 0b01;
@@ -30,14 +30,14 @@ pub struct OuterHeader {
 /// How the traffic class around a session's datagrams depends on the packets inside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TrafficClass {
-    /// It is 0, whatever is inside; what is received says nothing.
+    /// It is 0, whatever is inside; that of a received datagram is ignored.
     #[default]
     Plain,
     /// DSCP 0 and the packet's ECN field; a congestion mark that is received is put on the packet inside (RFC 6040, normal
     /// mode).
     Ecn,
-    /// The packet's DSCP. The ECN field is 0, as the other end may not put a congestion mark on the packet inside (RFC 6040 §4.1,
-    /// compatibility mode); what is received says nothing.
+    /// The packet's DSCP. The ECN field is 0, as the other end may not put a congestion mark on the packet inside (RFC
+    /// 6040 §4.1, compatibility mode); that of a received datagram is ignored.
     Dscp,
 }
 
@@ -72,7 +72,7 @@ impl OuterPolicy {
         Ok(OuterHeader { traffic_class, hop_limit })
     }
 
-    /// Whether what is received with that traffic class around it changes the packet inside, or may.
+    /// Whether that traffic class around a received datagram changes the packet inside, or may.
     #[inline]
     pub(crate) fn heeds(&self, traffic_class: u8) -> bool {
         traffic_class & ECN != NOT_ECT && self.traffic_class == TrafficClass::Ecn
@@ -194,7 +194,7 @@ mod tests {
         assert!((0..=u8::MAX).all(|tos| !policy.heeds(tos)));
     }
 
-    /// RFC 6040 §4.2, figure 4, row by row: the packet's ECN field; what becomes of it with Not-ECT, ECT(0), ECT(1) and CE
+    /// RFC 6040 §4.2, figure 4, row by row: the packet's ECN field; the result with Not-ECT, ECT(0), ECT(1) and CE
     /// around it.
     #[test]
     fn the_table_of_rfc_6040_holds() {

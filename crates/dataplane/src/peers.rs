@@ -139,8 +139,8 @@ impl Peers {
                 self.leave_device(slot, device);
                 if let Some(peer) = self.peers.get_mut(slot) {
                     peer.leave_paths(slot, &mut self.paths);
-                    // The moves that may be followed before the next tick stay as many as they were: a change of the peer's
-                    // address may be what causes the new facts.
+                    // The moves that may be followed before the next tick stay as many as they were: a change of the
+                    // peer's address may be the cause of the new facts.
                     (peer.path, peer.max_mss) = (path, max_mss);
                     (peer.roams, peer.by_path) = (roams, by_path);
                     peer.selectors = selectors;
@@ -335,7 +335,7 @@ impl Peers {
         }
     }
 
-    /// Gives what it was.
+    /// Removes a session, and gives its opener if it was here.
     pub(crate) fn retire(&mut self, id: SessionId) -> Option<Box<dyn Opener>> {
         let owner = self.owners.remove(&id)?;
         let (slot, session) = match owner {

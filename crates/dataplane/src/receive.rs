@@ -170,7 +170,7 @@ impl ReceiveBatch {
         ReceiveBatch { policy, ..ReceiveBatch::default() }
     }
 
-    /// Changes what may be merged, from the next batch on.
+    /// Changes the merge policy, from the next batch on.
     pub fn set_policy(&mut self, policy: MergePolicy) {
         self.policy = policy;
     }

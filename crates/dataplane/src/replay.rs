@@ -1,6 +1,6 @@
 //! The replay window: a ring of bits (the idea of RFC 6479), any size, one word cleared per 64 packets. It is limited
-//! in time too: now and then it is noted which counter was the highest, and when that is too long ago, what did not
-//! come until then is too late.
+//! in time too: now and then it notes which counter was the highest, and when that is too long ago, datagrams with
+//! counters up to that one are too late.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -34,7 +34,7 @@ struct Age {
     notes: VecDeque<(Instant, u64)>,
 }
 
-/// Notes at a time, at most: what is late is refused when it is a quarter later than it may be, at the latest.
+/// Notes at a time, at most: a late datagram is refused when it is a quarter later than it may be, at the latest.
 const NOTES: u32 = 4;
 
 /// The window's verdict on a counter.

@@ -84,7 +84,8 @@ impl Routes {
         }
     }
 
-    /// Whether there are peers with selectors. If not, [`Routes::lookup`] finds what [`Routes::find`] does.
+    /// Whether there are peers with selectors. If not, [`Routes::lookup`] finds the slot that
+    /// [`Routes::find`] does.
     #[inline]
     pub(crate) fn are_shared(&self) -> bool {
         !self.sharing.is_empty()

@@ -101,7 +101,7 @@ impl Segments {
 
     /// Packet number `index`, made in the super-packet itself: its headers are put right in front of its
     /// payload, over the end of the payload before, so packets must be taken in order, each once. `template`
-    /// is what [`Segments::new`] kept.
+    /// are the headers that [`Segments::new`] kept.
     #[inline]
     pub(crate) fn take<'p>(
         &self,

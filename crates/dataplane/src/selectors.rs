@@ -1,7 +1,7 @@
-//! Selectors of peers and sessions, and what they look at (RFC 4301 §4.4.1.1).
+//! Selectors of peers and sessions, and the fields that they compare (RFC 4301 §4.4.1.1).
 //!
-//! Fragments (RFC 4301 §7): the first one has ports, so it is judged as a whole packet is. The others match selectors for all ports
-//! only; what no selector matches is dropped and counted.
+//! Fragments (RFC 4301 §7): the first one has ports, so it is judged as a whole packet is. The others match selectors
+//! for all ports only; a packet that no selector matches is dropped and counted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;

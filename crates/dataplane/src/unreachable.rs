@@ -26,7 +26,7 @@ const UNREACHABLE_V6: [u8; 2] = [1, 3];
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 const HOP_LIMIT: u8 = 64;
-/// Internetwork control, as Linux marks what it answers with.
+/// Internetwork control, as Linux marks its answers.
 const TYPE_OF_SERVICE: u8 = 0xc0;
 
 /// Writes answers, and not too many.
@@ -119,8 +119,9 @@ fn is_icmp_error(ip: &Ip, packet: &[u8]) -> bool {
     }
 }
 
-/// The answer. It comes from the address that cannot be reached: the kernel drops what comes by a device from one of its
-/// own addresses, which a router's answer would come from (Linux's net/ipv4/fib_frontend.c, `__fib_validate_source`).
+/// The answer. It comes from the address that cannot be reached: the kernel drops packets that come by a device from
+/// one of its own addresses, which a router's answer would come from (Linux's net/ipv4/fib_frontend.c,
+/// `__fib_validate_source`).
 fn write(ip: &Ip, packet: &[u8]) -> Option<Vec<u8>> {
     let quoted = packet.get(..ip.len)?;
     match (ip.source, ip.destination) {

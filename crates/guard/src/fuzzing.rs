@@ -1,10 +1,10 @@
-//! Messages between a tunnel and its helper, for fuzz targets and tests, with what each promises.
+//! Messages between a tunnel and its helper, for fuzz targets and tests, with the promises of each.
 
-/// Reads what a tunnel may send to its helper, and what the helper may answer. Gives whether it was understood.
+/// Reads a message that a tunnel may send to its helper, or the helper may answer. Gives whether it was understood.
 ///
 /// # Panics
 ///
-/// If what was understood is not written as something that reads the same.
+/// If a message that was understood is not written as one that reads the same.
 pub fn helper_message(bytes: &[u8]) -> bool {
     crate::helper::fuzzing::message(bytes)
 }

@@ -1,10 +1,10 @@
-//! A process beside the tunnel that does what needs files, programs or rights.
+//! A process beside the tunnel that does the work for which files, programs or rights are needed.
 //!
 //! The tunnel's own process gives up its rights, all files and most system calls before it receives the first datagram
 //! (`privileges.rs`). It later requests from this process the operations for which it needs them; this process receives
 //! no datagram, is started before, gets its work once (a [`Policy`], from the configuration), and refuses all else.
 //! Requests and answers are typed messages over a socket pair; sockets that it makes come as descriptors. When the
-//! tunnel is gone, however it ended, the helper gives the system back what was changed, and ends.
+//! tunnel is gone, however it ended, the helper undoes its changes of the system, and ends.
 
 mod channel;
 mod client;

@@ -118,7 +118,7 @@ impl Account {
             setgroups(&[gid]).map_err(failed)?;
             setresgid(gid, gid, gid).map_err(failed)?;
         }
-        // Started as that user: the rights are what they were made outside.
+        // Started as that user: the rights are those that were given outside.
         let Some(uid) = uid.filter(|uid| *uid != geteuid()) else { return Ok(()) };
         set_keep_capabilities(!kept.is_empty()).map_err(errno).map_err(failed)?;
         // The C library does it in every thread.
@@ -175,7 +175,7 @@ pub fn forbid_core_files() -> io::Result<()> {
 /// `sandbox` all files and all system calls but those that a running tunnel makes. Open files stay open.
 ///
 /// # Errors
-/// When the kernel refuses. That it lacks Landlock or seccomp is no error, but said in what is returned.
+/// When the kernel refuses. That it lacks Landlock or seccomp is no error, but is in the result.
 pub fn confine(account: Option<&Account>, sandbox: bool) -> Result<Confined, ConfineError> {
     let refused = |what| move |source| ConfineError::Refused { what, source };
     let bounding_set = match in_every_thread(Step::Bounds) {

@@ -157,6 +157,7 @@ pub trait Tunnel: Send {
     /// Runs the tunnel until it ends.
     ///
     /// # Errors
-    /// Why it did not come up, or ended unasked. The log has it too, where that is not what the person who started the program sees.
+    /// Why it did not come up, or ended unasked. The log has it too, where the person who started the program does not
+    /// see the standard error.
     fn run(self: Box<Self>, member: Member<'_>) -> Result<(), Failure>;
 }

@@ -5,8 +5,8 @@ use adit_core::configuration::{Disposition, Kind, Problem};
 use super::adapter::Configuration;
 use super::remarks::Remarks;
 
-/// The remarks on a configuration that can be used, one a line: what becomes of its directives, unless they are used as they stand
-/// and `all` is false, its doubtful points, and the points that show at the start alone.
+/// The remarks on a configuration that can be used, one a line: the results of its directives, unless they are used as
+/// they stand and `all` is false, its doubtful points, and the points that show at the start alone.
 pub fn remarks(configuration: &dyn Configuration, of_start: &Remarks, all: bool) -> Vec<String> {
     let report = configuration.report();
     let untold = configuration.warnings().iter().filter(|warning| !is_told(warning, report));
@@ -27,7 +27,7 @@ pub fn lines(report: &[Disposition], all: bool) -> Vec<String> {
     report.iter().filter(worth_a_line).map(ToString::to_string).collect()
 }
 
-/// Whether the report says what the warning does.
+/// Whether the report has the text of the warning.
 fn is_told(warning: &Problem, report: &[Disposition]) -> bool {
     let tells = |entry: &Disposition| {
         let same_line = warning.line == Some(entry.line) && entry.file == warning.file;

@@ -16,7 +16,7 @@ impl Ending {
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Ends the waiting of all copies when what is given back is dropped.
+    /// Ends the waiting of all copies when the returned value is dropped.
     pub fn on_drop(&self) -> EndOnDrop {
         EndOnDrop(self.clone())
     }

@@ -1,5 +1,5 @@
-//! The facts of a configuration that the host compares with those of others: which files are one tunnel, and what they contradict
-//! each other in.
+//! The facts of a configuration that the host compares with those of others: which files are one tunnel, and the points
+//! in which they contradict each other.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

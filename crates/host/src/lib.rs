@@ -1,5 +1,5 @@
-//! The host of tunnels: any number of them in one process, with what a process has once: signals, rights, the service manager, the
-//! log, the sockets of `adit status`.
+//! The host of tunnels: any number of them in one process, with the things that a process has once: signals, rights,
+//! the service manager, the log, the sockets of `adit status`.
 //!
 //! [`process`] starts and ends all tunnels, [`startup`] is where they wait for each other. A protocol is an [`adapter::Adapter`]; the host
 //! names none.

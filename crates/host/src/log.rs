@@ -18,7 +18,7 @@ pub use manner::{Manner, Stream};
 use syslog::Syslog;
 use writer::{Line, Sink, Writer};
 
-/// How long the end of the program waits for what takes the log.
+/// How long the end of the program waits for the reader of the log.
 const LAST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where lines go, and which. Copies write to the same place.
@@ -166,7 +166,8 @@ impl Logger {
         Logs::default().open(settings, None)
     }
 
-    /// Writes one line if it matters enough; what could make another, or command a terminal, is [`escaped`]. A log that cannot be written must not stop the tunnel.
+    /// Writes one line if it matters enough; characters that could make another line, or command a terminal, are
+    /// [`escaped`]. A log that cannot be written must not stop the tunnel.
     pub fn log(&mut self, severity: Severity, text: impl std::fmt::Display) {
         let least = match self.verb() {
             0 => Severity::Error,

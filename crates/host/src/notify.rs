@@ -50,8 +50,8 @@ impl Notifier {
     }
 }
 
-/// All is set up, and rights are given up; what depends on this service may start. This does not wait
-/// for the other end.
+/// All is set up, and rights are given up; services that depend on this one may start. This does not wait for
+/// the other end.
 pub fn ready() {
     tell("READY=1");
 }

@@ -53,6 +53,6 @@ impl Options {
 pub enum KillSwitchScope {
     /// All.
     All,
-    /// All but what stays in local networks.
+    /// All but the traffic in local networks.
     Lan,
 }

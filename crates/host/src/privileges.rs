@@ -12,12 +12,12 @@ pub type Confinement = Arc<OnceLock<Confined>>;
 
 /// Gives up the rights of the process: for good, in all threads.
 pub fn confine(account: Option<&Account>, sandbox: bool) -> Result<Confined, String> {
-    // Without `user` it becomes an account that owns nothing: what needs root is done by the helper.
+    // Without `user` it becomes an account that owns nothing: the helper does the work that needs root.
     let unprivileged = if account.is_none() { Account::unprivileged() } else { None };
     adit_guard::confine(account.or(unprivileged.as_ref()), sandbox).map_err(|error| error.to_string())
 }
 
-/// An observer, and what is to be done when all is set up.
+/// An observer, and the action that is due when all is set up.
 pub struct Starting<O, F> {
     /// The observer.
     pub observer: O,

@@ -1,4 +1,4 @@
-//! The process: what its tunnels share, and their start and end.
+//! The process: the things that its tunnels share, and their start and end.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,9 +1,9 @@
 //! Runs scripts beside the tunnel, which never waits for them: one thread looks after all.
 //!
-//! Peers cause scripts before they have authenticated, so what waits is limited by source, and each source has its turn
-//! (`queue`). Of one peer one script runs at once, and one whose result is no longer needed is ended with its process
-//! group. Scripts that tell of the end of something ([`ScriptPriority::End`]) are never ended so, and are the last to make room for
-//! others of their source.
+//! Peers cause scripts before they have authenticated, so the scripts that wait are limited by source, and each source
+//! has its turn (`queue`). Of one peer one script runs at once, and one whose result is no longer needed is ended with
+//! its process group. Scripts that tell of the end of something ([`ScriptPriority::End`]) are never ended so, and are
+//! the last to make room for others of their source.
 
 mod queue;
 mod script;
@@ -146,7 +146,7 @@ fn call(script: &Script, base: &Environment, (device, beside): (String, Option<u
         content: file.content.to_vec(),
         is_argument: file.is_argument,
         variable: file.variable.map(str::to_owned),
-        // It may be what the script judges by, or where it puts its answer.
+        // The script may judge by it, or put its answer there.
         is_optional: false,
     };
     let secret = |(name, value): &(&'static str, Zeroizing<String>)| (name.to_string(), value.to_string());
@@ -265,7 +265,7 @@ impl Runner {
         });
     }
 
-    /// The tunnel has ended: what was started, or was to be, may end in peace.
+    /// The tunnel has ended: scripts that were started, or were to be, may end in peace.
     fn finish(&mut self) {
         self.deferred.clear();
         let until = Instant::now() + FAREWELL_TIMEOUT;
@@ -391,7 +391,7 @@ fn take_some<T>(entries: &mut Vec<T>, from: usize, mut is_done: impl FnMut(&T) -
     if index < entries.len() { index } else { 0 }
 }
 
-/// Whether a script has said what it had put off.
+/// Whether a script has given the answer that it had put off.
 fn is_answer(file: &[u8]) -> bool {
     file.first().is_some_and(|first| *first != b'2')
 }

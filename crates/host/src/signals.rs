@@ -16,8 +16,8 @@ use super::terminal::Waiting;
 /// The signals by which a person at a terminal, or its loss, ends a program.
 const ENDS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
-/// Signals before there are tunnels: each ends the program by its default action, but not before what must not be left
-/// behind is gone: a terminal that hides what is typed, the file of the management socket.
+/// Signals before there are tunnels: each ends the program by its default action, but not before the things that must
+/// not be left behind are gone: a terminal that hides typed text, the file of the management socket.
 pub struct StartupSignals {
     /// A signal may end the program on the spot.
     free: Arc<AtomicBool>,
@@ -61,7 +61,7 @@ impl StartupSignals {
         self.caught.swap(0, Ordering::SeqCst) != 0
     }
 
-    /// Withdraws what is being asked of a person or a program.
+    /// Withdraws the questions to a person or a program.
     pub fn withdraw(&self) {
         self.withdrawn.store(true, Ordering::SeqCst);
     }

@@ -44,7 +44,7 @@ struct State {
 }
 
 impl Startup {
-    /// The startup of so many tunnels. Without `sandbox` they keep files and system calls. `log` takes what is said of
+    /// The startup of so many tunnels. Without `sandbox` they keep files and system calls. `log` takes the lines about
     /// the process.
     pub fn new(early: StartupSignals, tunnels: usize, sandbox: bool, log: Logger) -> Self {
         let state = State {

@@ -9,7 +9,7 @@ pub fn is_there() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }
 
-/// Runs systemctl, and gives what it writes.
+/// Runs systemctl, and gives its output.
 ///
 /// # Errors
 /// The program's message, when it fails or is not there.
@@ -17,8 +17,8 @@ pub fn systemctl(arguments: &[&str]) -> Result<String, String> {
     output_of(Path::new("systemctl"), arguments)
 }
 
-/// Runs a program of the service manager, and gives what it writes. What a person types to end this process does not reach
-/// it.
+/// Runs a program of the service manager, and gives its output. Keys that a person types to end this process do not
+/// reach it.
 ///
 /// # Errors
 /// The program's message, when it fails or is not there.

@@ -33,7 +33,7 @@ pub trait Waiting {
     /// Whether it is still wanted.
     fn wants_it(&self) -> bool;
 
-    /// There is something that must not be left behind, such as a terminal that hides what is typed.
+    /// There is something that must not be left behind, such as a terminal that hides typed text.
     fn begin(&self) {}
 
     /// It is as it was.
@@ -121,7 +121,7 @@ impl Terminal {
         shown: bool,
         waiting: &dyn Waiting,
     ) -> Result<Zeroizing<String>, String> {
-        // Turning echo off discards what was typed before, which cannot be an answer yet.
+        // Turning echo off discards the text that was typed before, which cannot be an answer yet.
         let silence = if shown { None } else { Some(Silence::over(&self.0)?) };
         self.say(&escaped(question))?;
         let line = self.line(waiting);
@@ -171,7 +171,7 @@ fn open() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open("/dev/tty")
 }
 
-/// The terminal shows nothing of what is typed, until this is dropped.
+/// The terminal shows no typed text, until this is dropped.
 struct Silence {
     terminal: File,
     before: Termios,

@@ -15,7 +15,7 @@ use crate::revocation::RevocationLists;
 use crate::signed_list::SignedList;
 use crate::verify::Purpose;
 
-/// The longest path that is followed to find what is wrong with it. Verification follows no longer one.
+/// The longest path that is followed to find its fault. Verification follows no longer one.
 const MAX_PATH: usize = 8;
 
 /// The certificates that are trusted.
@@ -80,11 +80,11 @@ impl Authorities {
         all.filter(|(anchor, _)| *anchor == path.anchor()).map(|(_, root)| root)
     }
 
-    /// Judges what the verification leaves out: everything about the root, the key usage of all, and revocation. One
-    /// root without fault suffices.
+    /// Judges the points that the verification leaves out: everything about the root, the key usage of all, and
+    /// revocation. One root without fault suffices.
     ///
     /// # Errors
-    /// Says what is wrong with the path.
+    /// The fault of the path.
     pub(crate) fn judge(
         &self,
         leaf: &X509Certificate<'_>,
@@ -112,7 +112,7 @@ impl Authorities {
         Err(first.unwrap_or(Refusal::UnknownIssuer))
     }
 
-    /// The certificates above `leaf`, followed by name alone: what can be said of a path that was refused.
+    /// The certificates above `leaf`, followed by name alone: as far as a path that was refused is known.
     pub(crate) fn follow<'a>(
         &'a self,
         leaf: &'a CertificateDer<'a>,

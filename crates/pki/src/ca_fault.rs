@@ -192,7 +192,7 @@ pub(crate) type Above<'a> = (&'a CertificateDer<'a>, Option<&'a CaFacts>);
 /// Judges a path whose signatures, names and dates are verified: `above` stand above the leaf, the root last.
 ///
 /// # Errors
-/// Says what is wrong.
+/// The fault.
 pub(crate) fn judge(
     leaf: &X509Certificate<'_>,
     above: &[Above<'_>],
@@ -250,8 +250,8 @@ pub(crate) fn first_fault<'a>(
     None
 }
 
-/// As OpenSSL's `check_ca`: what says nothing may be one if it is of version 1, or if its key usage says so, and is
-/// self-signed.
+/// As OpenSSL's `check_ca`: a certificate without basic constraints may be one if it is of version 1, or if its key
+/// usage says so, and is self-signed.
 fn is_a_ca(certificate: &X509Certificate<'_>, usage: Option<u16>) -> bool {
     match certificate.basic_constraints() {
         Ok(Some(constraints)) => constraints.value.ca,

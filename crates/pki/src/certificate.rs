@@ -36,8 +36,8 @@ enum Characters {
 }
 
 impl Characters {
-    /// The characters of a string type; `None` of what is no string (OpenSSL a_strex.c, `tag2nbyte`, where T61 counts as ISO
-    /// 8859-1).
+    /// The characters of a string type; `None` of a type that is no string (OpenSSL a_strex.c, `tag2nbyte`, where T61
+    /// counts as ISO 8859-1).
     fn of(tag: Tag) -> Option<Self> {
         match tag {
             Tag::Utf8String => Some(Characters::Utf8),
@@ -78,8 +78,8 @@ pub(crate) fn text(attribute: &AttributeTypeAndValue<'_>) -> Option<String> {
     Characters::of(value.tag())?.decode(value.data)
 }
 
-/// An attribute's value as it is shown: its text, or the bytes of what is no string as characters of ISO 8859-1 (OpenSSL
-/// a_strex.c, `do_print_ex`).
+/// An attribute's value as it is shown: its text, or the bytes of a value that is no string as characters of ISO 8859-1
+/// (OpenSSL a_strex.c, `do_print_ex`).
 fn shown(attribute: &AttributeTypeAndValue<'_>) -> String {
     let value = attribute.attr_value();
     let characters = Characters::of(value.tag()).unwrap_or(Characters::OneByte);

@@ -32,7 +32,7 @@ pub enum EncryptedKeyError {
     /// It is a PKCS#12 file that is encrypted in a way that adit cannot read.
     #[error("it is encrypted by {0}, which adit cannot read; {PACK_ANEW}")]
     UnsupportedContainer(String),
-    /// It is a PKCS#12 file without what is needed, or no such file.
+    /// It is a PKCS#12 file without a part that is needed, or no such file.
     #[error("it cannot be used as PKCS#12: {0}; {PACK_ANEW}")]
     Container(String),
     /// It is damaged, or something else.

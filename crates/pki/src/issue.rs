@@ -22,7 +22,7 @@ const BACKDATED: Duration = Duration::hours(1);
 /// Why something could not be issued.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum IssueError {
-    /// The key, or what is to be signed, cannot be read or made.
+    /// The key, or the content to sign, cannot be read or made.
     #[error("{0}")]
     Failed(String),
     /// The authority's certificate was made by another program: its name may have parts that a new one would lack.

@@ -5,7 +5,8 @@
 //!   [`Refusal`].
 //! - [`encrypted_key`] and [`pkcs12`] open private keys that a password protects; [`PrivateKey`] says whether adit can sign with
 //!   one, [`pem`] reads certificates.
-//! - [`issue`] makes an authority, certificates and revocation lists; [`inspect`] reads what was made before.
+//! - [`issue`] makes an authority, certificates and revocation lists; [`inspect`] reads those that were made
+//!   before.
 //!
 //! Nothing here reads a clock or a file: times are arguments, and so is the randomness of serial numbers. New private
 //! keys and signatures draw their randomness from AWS-LC, which has a generator of its own.

@@ -13,9 +13,9 @@ use crate::der_values::{Value, Values, dotted, tag};
 use crate::inspect;
 use crate::revocation::RevocationError;
 
-/// The extensions of lists and entries that may be critical, as adit knows what they say: subject and issuer alternative
-/// names, cRLNumber, reasonCode, invalidityDate, deltaCRLIndicator, issuingDistributionPoint, certificateIssuer,
-/// authorityKeyIdentifier, freshestCRL.
+/// The extensions of lists and entries that may be critical, as adit knows their meaning: subject and issuer
+/// alternative names, cRLNumber, reasonCode, invalidityDate, deltaCRLIndicator, issuingDistributionPoint,
+/// certificateIssuer, authorityKeyIdentifier, freshestCRL.
 const KNOWN_EXTENSIONS: [&str; 9] = [
     "2.5.29.18",
     CRL_NUMBER,
@@ -55,9 +55,10 @@ pub(crate) struct ListContent {
     pub(crate) this_update: i64,
     /// The time in seconds since 1970.
     pub(crate) next_update: Option<i64>,
-    /// The issuing distribution point, which says what part of the authority's certificates the list covers.
+    /// The issuing distribution point, which names the part of the authority's certificates that the list
+    /// covers.
     pub(crate) scope: Option<Vec<u8>>,
-    /// It has only what changed since another list (RFC 5280 §5.2.4).
+    /// It has only the changes since another list (RFC 5280 §5.2.4).
     pub(crate) is_delta: bool,
     /// By serial number, as it stands in certificates.
     entries: BTreeMap<Box<[u8]>, Entry>,

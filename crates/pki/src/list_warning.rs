@@ -8,7 +8,7 @@ use crate::signed_list::SignedList;
 /// The reason why a revocation list does not do all that its authority may expect of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListWarning {
-    /// It has only what changed since another list, which is not there.
+    /// It has only the changes since another list, which is not there.
     DeltaAlone {
         /// The list's authority.
         issuer: String,

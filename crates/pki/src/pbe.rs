@@ -53,7 +53,7 @@ fn rounds(integer: &[u8]) -> Option<u32> {
     (digits.len() <= 4 && number > 0).then_some(number)
 }
 
-/// The password and what else keys are derived from.
+/// The password and the other values that keys are derived from.
 struct Protection<'a> {
     password: &'a str,
     salt: &'a [u8],
@@ -108,7 +108,7 @@ pub(crate) struct CbcKey {
 }
 
 impl CbcKey {
-    /// Decrypts what was encrypted with that cipher.
+    /// Decrypts bytes that were encrypted with that cipher.
     pub(crate) fn open<C: BlockCipherDecrypt + KeyInit>(
         &self,
         encrypted: &[u8],

@@ -86,7 +86,8 @@ fn container(why: impl Into<String>) -> EncryptedKeyError {
 
 /// The dotted OID of a scheme in the file by which p12-keystore reads nothing, if there is one.
 fn unread_scheme(der: &[u8]) -> Option<String> {
-    // Encoded object identifiers stand in the clear. A byte string that looks like one only changes what an error says.
+    // Encoded object identifiers stand in the clear. A byte string that looks like one only changes the text of an
+    // error.
     let oids = der.windows(2).enumerate().filter(|(_, header)| header[0] == tag::OBJECT_IDENTIFIER);
     let oids = oids.filter_map(|(place, header)| der.get(place + 2..place + 2 + usize::from(header[1])));
     oids.map(dotted).find(|oid| {

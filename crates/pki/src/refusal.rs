@@ -14,7 +14,7 @@ use crate::signed_list::ListFault;
 use crate::verify::NameCheck;
 
 /// Why a peer's certificate is refused. The messages name no option of any configuration: a protocol that has options
-/// for what [`PeerRequirements`](crate::PeerRequirements) asks can name them in messages of its own.
+/// for the points of [`PeerRequirements`](crate::PeerRequirements) can name them in messages of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// Its path ends at no trusted authority.

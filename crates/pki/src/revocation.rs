@@ -123,8 +123,8 @@ impl RevocationLists {
     }
 }
 
-/// The revocation lists in force. Copies share them: what one is given by [`Revocations::update`] holds for the next
-/// verdict on all.
+/// The revocation lists in force. Copies share them: lists that one is given by [`Revocations::update`] hold for the
+/// next verdict on all.
 #[derive(Clone)]
 pub struct Revocations(Arc<RwLock<Arc<RevocationLists>>>);
 

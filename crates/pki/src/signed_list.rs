@@ -19,7 +19,7 @@ use crate::verify::SIGNATURE_ALGORITHMS;
 /// cRLSign as [`certificate::key_usage`] counts.
 const CRL_SIGN: u16 = 0x02;
 
-/// A revocation list, with what its evaluation needs.
+/// A revocation list, with the facts that its evaluation needs.
 pub(crate) struct SignedList {
     pub(crate) content: ListContent,
     signed: Signed,

@@ -1,4 +1,5 @@
-//! Private keys of many kinds as OpenSSL 3.0 and ssh-keygen write them: each can be used, or it is said what it is and what to do.
+//! Private keys of many kinds as OpenSSL 3.0 and ssh-keygen write them: each can be used, or the error names its kind
+//! and the way out.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use adit_pki::{PrivateKey, PrivateKeyError};

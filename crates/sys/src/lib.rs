@@ -1,7 +1,7 @@
 //! The few system calls that have no safe wrapper elsewhere, and code for instructions that not every processor has.
 //!
-//! All of adit's `unsafe` is in this crate; every other crate forbids it. Each block says why it is sound, and what is public is
-//! safe to call.
+//! All of adit's `unsafe` is in this crate; every other crate forbids it. Each block says why it is sound, and public
+//! functions are safe to call.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod control_buffer;

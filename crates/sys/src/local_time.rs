@@ -19,7 +19,8 @@ pub struct LocalTime {
     pub second: i32,
 }
 
-/// The time that clocks of this place show so many seconds after 1970. `None` beyond what they can show.
+/// The time that clocks of this place show so many seconds after 1970. `None` beyond the years that they can
+/// show.
 pub fn local_time(seconds: u64) -> Option<LocalTime> {
     let seconds = libc::time_t::try_from(seconds).ok()?;
     let mut time = MaybeUninit::<libc::tm>::uninit();

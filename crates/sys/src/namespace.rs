@@ -7,7 +7,7 @@ use std::io;
 /// # Errors
 /// Without `CAP_SYS_ADMIN`.
 pub fn enter_fresh_network_namespace() -> io::Result<()> {
-    // SAFETY: CLONE_NEWNET does not touch the descriptor table, which is what makes `unshare` unsafe.
+    // SAFETY: CLONE_NEWNET does not touch the descriptor table, for which alone `unshare` is unsafe.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }?;
     Ok(())
 }

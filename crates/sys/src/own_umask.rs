@@ -9,6 +9,6 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 /// # Errors
 /// When the kernel refuses, as some containers have it do.
 pub fn unshare_file_system_attributes() -> io::Result<()> {
-    // SAFETY: CLONE_FS does not touch the descriptor table, which is what makes `unshare` unsafe.
+    // SAFETY: CLONE_FS does not touch the descriptor table, for which alone `unshare` is unsafe.
     Ok(unsafe { unshare_unsafe(UnshareFlags::FS) }?)
 }

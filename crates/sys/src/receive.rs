@@ -1,4 +1,4 @@
-//! Datagrams received, with what control messages say of them: one `recvmsg`, or many messages by one `recvmmsg`.
+//! Datagrams received, with the values of their control messages: one `recvmsg`, or many messages by one `recvmmsg`.
 
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -30,7 +30,7 @@ pub struct Received {
     pub truncated: bool,
 }
 
-/// Where one message is received: what a `msghdr` points to.
+/// The place where one message is received, to which a `msghdr` points.
 struct Place {
     from: libc::sockaddr_storage,
     piece: libc::iovec,

@@ -139,7 +139,7 @@ pub fn send_many(
         header.write(libc::mmsghdr { msg_hdr, msg_len: 0 });
         count += 1;
     }
-    // SAFETY: the first `count` headers were written; what they point to lies in `all_parts` and `messages`,
+    // SAFETY: the first `count` headers were written; their pointers lead into `all_parts` and `messages`,
     // which are not moved and outlive the call. The kernel writes `msg_len` alone.
     let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr().cast(), count, SEND_FLAGS) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())

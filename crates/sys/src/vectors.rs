@@ -87,8 +87,9 @@ impl Vectors {
 /// The sums of the Internet checksum that this processor has, the fastest first; at least one.
 #[cfg(target_arch = "x86_64")]
 pub fn word_sums() -> impl Iterator<Item = WordSum> {
-    // SAFETY: the function is safe but for the instructions that it is compiled to, those of AVX-512 F. It is given out only
-    // where the processor has them and the operating system keeps their registers, which is what the macro below asks.
+    // SAFETY: the function is safe but for the instructions that it is compiled to, those of AVX-512 F. It is given out
+    // only where the processor has them and the operating system keeps their registers, which the macro below finds
+    // out.
     let avx512: WordSum = |bytes| unsafe { adit_checksum::avx512(bytes) };
     // SAFETY: the function is safe but for the instructions that it is compiled to, those of AVX2, and it is
     // given out only where the macro below finds them.

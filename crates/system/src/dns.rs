@@ -65,7 +65,7 @@ impl NameServers {
         NameServers { device, method, applied: Dns::default() }
     }
 
-    /// Restores what an adit that was killed left behind.
+    /// Restores the settings that an adit that was killed left behind.
     pub fn recover(&self) -> Vec<Report> {
         match &self.method {
             Method::File(file) | Method::Resolved(_, Some(file)) => {

@@ -74,7 +74,7 @@ pub(crate) fn nft(arguments: &[&str], input: &str) -> Result<String, FirewallErr
     run("nft", "nftables", arguments, input)
 }
 
-/// Adds what `ruleset` says (the format of iptables-save(8)) to the rules that are there.
+/// Adds the rules of `ruleset` (the format of iptables-save(8)) to the rules that are there.
 ///
 /// # Errors
 /// When there is no iptables, or it refuses.

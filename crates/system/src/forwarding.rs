@@ -1,9 +1,10 @@
 //! Forwarding of clients' packets to networks beyond this machine, for as long as the tunnel is up: the kernel's parameters, the
 //! translation of addresses, and the firewall's rules that let the packets through.
 //!
-//! Every change is recorded in a table of nftables of our own (`adit_forward_DEVICE`), with the former values of the kernel's
-//! parameters as comments (`forwarding/records.rs`). So the next start of any tunnel finds in that table what a killed process
-//! left. One process at a time works on the tables of a network namespace: it locks the namespace's own file.
+//! Every change is recorded in a table of nftables of our own (`adit_forward_DEVICE`), with the former values of the
+//! kernel's parameters as comments (`forwarding/records.rs`). So the next start of any tunnel finds in that table the
+//! changes that a killed process left. One process at a time works on the tables of a network namespace: it locks the
+//! namespace's own file.
 
 mod filters;
 mod records;

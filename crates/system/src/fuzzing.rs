@@ -1,4 +1,4 @@
-//! Readers that the crate keeps to itself, for fuzz targets and tests, with what each promises.
+//! Readers that the crate keeps to itself, for fuzz targets and tests, with the promises of each.
 
 use std::net::IpAddr;
 
@@ -24,7 +24,8 @@ pub fn resolv_conf(old: &str, dns: &Dns) -> Vec<IpAddr> {
     name_servers(old)
 }
 
-/// Reads what a name server may answer to the question for a server's addresses. Gives how many there are.
+/// Reads an answer that a name server may give to the question for a server's addresses. Gives how many there
+/// are.
 ///
 /// # Panics
 ///

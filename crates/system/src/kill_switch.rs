@@ -22,7 +22,7 @@ const PREFIX: &str = "adit_kill_switch_";
 /// Characters of the configuration file's name that the table's name has.
 const LONGEST_STEM: usize = 40;
 
-/// Why the kill switch is not what was asked for.
+/// Why the kill switch is not as it was ordered.
 #[derive(Debug, Error)]
 pub enum KillSwitchError {
     /// There is no `nft`.

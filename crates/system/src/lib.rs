@@ -1,9 +1,9 @@
 //! The system's network: links, addresses, routes and policy rules (by netlink), the firewall, the kill switch, forwarding and
 //! name servers.
 //!
-//! [`Routing`] applies a tunnel's settings and takes them back; [`SystemSettings`] does so together with the name servers.
-//! [`Forwarding`] lets clients reach networks beyond this machine. All of them find at the next start what a killed process
-//! left behind.
+//! [`Routing`] applies a tunnel's settings and takes them back; [`SystemSettings`] does so together with the name
+//! servers. [`Forwarding`] lets clients reach networks beyond this machine. All of them find at the next start the
+//! changes that a killed process left behind.
 #![forbid(unsafe_code)]
 
 mod dns;

@@ -15,12 +15,12 @@ pub const MARK: u32 = 0x6164_6974;
 /// The group of all tunnels' devices (ip-link(8) `group`), by which the kill switch knows them.
 pub(crate) const DEVICE_GROUP: u32 = MARK;
 
-/// How the system routes what a tunnel's own sockets send.
+/// How the system routes the datagrams of a tunnel's own sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketRouting {
-    /// The firewall mark (SO_MARK) of what they send. By it the rules of policy routing and the kill switch know the tunnel's
-    /// datagrams. `None`: the mark that all tunnels share, for sockets that reach a
-    /// configured remote, and none for others.
+    /// The firewall mark (SO_MARK) of their datagrams. By it the rules of policy routing and the kill switch know the
+    /// tunnel's datagrams. `None`: the mark that all tunnels share, for sockets that reach a configured remote, and
+    /// none for others.
     pub mark: Option<u32>,
     /// The device that they send and receive by (SO_BINDTODEVICE), such as a VRF.
     pub device: Option<DeviceName>,
@@ -28,26 +28,26 @@ pub struct SocketRouting {
     pub fragmentation: Fragmentation,
 }
 
-/// Whether datagrams may be cut into fragments (IP_MTU_DISCOVER and IPV6_MTU_DISCOVER, ip(7) and ipv6(7)). IPv6 routers never do it
-/// (RFC 8200 §5), but the sender may.
+/// Whether datagrams may be cut into fragments (IP_MTU_DISCOVER and IPV6_MTU_DISCOVER, ip(7) and ipv6(7)). IPv6 routers
+/// never do it (RFC 8200 §5), but the sender may.
 ///
-/// Batches of IPv4 datagrams (UDP_SEGMENT) may be cut in any case but [`Fragmentation::Forbidden`]: Linux sets DF on what fits the
-/// path's MTU, and takes a batch for one long datagram (`__ip_make_skb` in net/ipv4/ip_output.c).
+/// Batches of IPv4 datagrams (UDP_SEGMENT) may be cut in any case but [`Fragmentation::Forbidden`]: Linux sets DF
+/// on datagrams that fit the path's MTU, and takes a batch for one long datagram (`__ip_make_skb` in net/ipv4/ip_output.c).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fragmentation {
     /// As the system has it (`net.ipv4.ip_no_pmtu_disc`): by default a single datagram has DF, and ICMP says which size fits
     /// (RFC 1191). Where ICMP messages get lost, so do long datagrams.
     #[default]
     System,
-    /// Routers cut what does not fit: no datagram has DF.
+    /// Routers cut datagrams that do not fit: none has DF.
     Allowed,
-    /// What fits the MTU that the system knows of the path has DF. The system cuts what does not.
+    /// Datagrams that fit the MTU that the system knows of the path have DF. The system cuts those that do not.
     ByPath,
-    /// Each datagram has DF. The system refuses what is longer than the MTU that it knows of the path.
+    /// Each datagram has DF. The system refuses one that is longer than the MTU that it knows of the path.
     Forbidden,
 }
 
-/// Marks what this socket sends from now on.
+/// Marks the datagrams that this socket sends from now on.
 ///
 /// # Errors
 /// `EPERM` without `CAP_NET_ADMIN` (or, since Linux 5.17, `CAP_NET_RAW`).
@@ -55,7 +55,7 @@ pub(crate) fn set(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_to(socket, MARK)
 }
 
-/// Marks what this socket sends from now on with the mark of a tunnel that has its own.
+/// Marks the datagrams that this socket sends from now on with the mark of a tunnel that has its own.
 ///
 /// # Errors
 /// The system's refusal: `EPERM` without `CAP_NET_ADMIN`.
@@ -63,7 +63,7 @@ pub fn set_to(socket: BorrowedFd<'_>, mark: u32) -> io::Result<()> {
     SockRef::from(&socket).set_mark(mark)
 }
 
-/// Has what a fresh socket sends routed as is configured.
+/// Has the datagrams of a fresh socket routed as is configured.
 ///
 /// # Errors
 /// The system's refusal: `EPERM` for a mark without `CAP_NET_ADMIN`, `ENODEV` for a device that is not there.

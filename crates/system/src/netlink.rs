@@ -230,7 +230,8 @@ impl Netlink {
         unless(result, &[libc::ESRCH, libc::ENODEV])
     }
 
-    /// How the kernel would send to `address` now what has that firewall mark. Fails with ENETUNREACH when it would not.
+    /// How the kernel would send to `address` now a datagram that has that firewall mark. Fails with ENETUNREACH when
+    /// it would not.
     pub fn next_hop_of_marked(&mut self, address: IpAddr, mark: u32) -> io::Result<NextHop> {
         self.next_hop_with(address, (mark != 0).then_some(RouteAttribute::Mark(mark)))
     }
@@ -383,7 +384,7 @@ impl AsFd for RouteWatch {
     }
 }
 
-/// Success too if the kernel said one of these: what was asked for is so already.
+/// Success too if the kernel gave one of these errors: the state is as requested already.
 fn unless(result: io::Result<Vec<RouteNetlinkMessage>>, fine: &[i32]) -> io::Result<()> {
     match result {
         Err(error) if error.raw_os_error().is_some_and(|code| fine.contains(&code)) => Ok(()),

@@ -198,7 +198,7 @@ impl Routing {
         self.applied.is_some()
     }
 
-    /// The firewall mark of what goes beside the tunnel.
+    /// The firewall mark of the datagrams that go beside the tunnel.
     pub fn mark(&self) -> u32 {
         self.by_mark.mark().unwrap_or(self.policy.mark())
     }
@@ -280,8 +280,8 @@ impl Routing {
         self.follow();
     }
 
-    /// Whether what was applied changes with the network, or is to be restored when another program deletes it. (Not a
-    /// server's routes: machines with a thousand devices tell of thousands of changes a second.)
+    /// Whether the applied settings change with the network, or are to be restored when another program deletes them.
+    /// (Not a server's routes: machines with a thousand devices tell of thousands of changes a second.)
     pub fn depends_on_network(&self) -> bool {
         self.policy.is_active()
             || self.by_mark.is_active()
@@ -291,8 +291,8 @@ impl Routing {
             })
     }
 
-    /// The network changed: leads what must stay outside the tunnel by the way that is there now, and puts back what
-    /// another program deleted.
+    /// The network changed: leads the addresses that must stay outside the tunnel by the way that is there now, and
+    /// restores routes and rules that another program deleted.
     pub fn follow(&mut self) {
         let Some(settings) = self.applied.clone() else { return };
         self.put_device_back(&settings);
@@ -335,7 +335,7 @@ impl Routing {
         }
     }
 
-    /// Takes back what `apply` did. A setting that is gone already is no error.
+    /// Takes back the changes of `apply`. A setting that is gone already is no error.
     pub fn undo(&mut self) {
         self.take_back();
         self.lacks = None;
@@ -407,7 +407,7 @@ impl Drop for Routing {
     }
 }
 
-/// Removes what tunnels left behind whose process was killed.
+/// Removes the settings that tunnels left behind whose process was killed.
 pub(crate) fn recover(netlink: &mut Netlink) {
     let mut has_rules = |family| {
         let rules = netlink.rules(family).unwrap_or_default();

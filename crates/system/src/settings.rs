@@ -61,7 +61,8 @@ impl SystemSettings {
         Ok((settings, reports))
     }
 
-    /// Restores what an adit that was killed left behind, and looks which name servers there are without the tunnel.
+    /// Restores the settings that an adit that was killed left behind, and looks which name servers there are without
+    /// the tunnel.
     pub fn recover(&mut self) -> Vec<Report> {
         let reports = self.name_servers.recover();
         self.routing.set_name_servers(self.name_servers.of_the_system());
@@ -114,7 +115,7 @@ impl SystemSettings {
         self.routing.follow();
     }
 
-    /// Gives the system back what was changed.
+    /// Undoes the changes of the system.
     pub fn undo(&mut self) {
         self.name_servers.undo();
         self.routing.undo();

@@ -22,8 +22,8 @@ pub fn scope_of_zone(zone: &str) -> io::Result<u32> {
     }
 }
 
-/// The zone of a scope: the name of the interface with that index, or the number where there is none. The index of an interface
-/// may be another after the next start of the machine, so that what is kept should have the name.
+/// The zone of a scope: the name of the interface with that index, or the number where there is none. The index of an
+/// interface may be another after the next start of the machine, so that a stored address should have the name.
 pub fn zone_of_scope(scope: u32) -> String {
     let name = socket().and_then(|socket| Ok(index_to_name(&socket, scope)?));
     name.unwrap_or_else(|_| scope.to_string())

@@ -43,7 +43,7 @@ impl fmt::Debug for Fingerprint {
 /// The kinds of result that a directive can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// adit does what it says.
+    /// adit does as the directive says.
     Used,
     /// adit does without it, safely.
     Ignored,
@@ -91,7 +91,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A configuration that cannot be used: every problem found, and what became of each directive.
+/// A configuration that cannot be used: every problem found, and the result of each directive.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct Failure {
     /// All problems, in the order of the file; at least one.

@@ -34,7 +34,7 @@ struct State {
     /// The owner of each name.
     by_name: BTreeMap<String, LeaseOwner>,
     name_of: BTreeMap<LeaseOwner, String>,
-    /// Peers whose endpoints do not know yet that others took what they had.
+    /// Peers whose endpoints do not know yet that others took their addresses.
     evicted: BTreeMap<LeaseOwner, Eviction>,
     /// Networks that a script was notified of, each with the peer that they are behind.
     announced: BTreeMap<IpNet, LeaseOwner>,
@@ -81,14 +81,15 @@ pub enum NameBinding {
     Lost,
 }
 
-/// The pool of a tunnel, as one of its endpoints has it. It leaves what its peers had when it is dropped.
+/// The pool of a tunnel, as one of its endpoints has it. It leaves its peers' addresses when it is dropped.
 pub struct EndpointPool {
     shared: SharedPool,
     endpoint: u16,
 }
 
 impl SharedPool {
-    /// Another endpoint's part in the pool. The first one's ranges hold; what names had before is remembered of each.
+    /// Another endpoint's part in the pool. The first one's ranges hold; the addresses that names had before are
+    /// remembered of each.
     pub fn join(&self, ranges: PoolRanges, remembered: &[PoolEntry]) -> EndpointPool {
         let mut state = self.lock();
         let State { pool, kept, .. } = &mut *state;

@@ -142,7 +142,7 @@ proptest! {
     }
 }
 
-/// Fills a table from a source; gives what was evicted.
+/// Fills a table from a source; gives the evicted entries.
 fn fill(table: &mut PrefixTable<u32, (), u8>, source: &str, keys: std::ops::Range<u32>) -> Vec<u32> {
     let source: IpAddr = source.parse().unwrap();
     keys.filter_map(|key| table.insert(source, key, 0, ()).map(|(key, ())| key)).collect()

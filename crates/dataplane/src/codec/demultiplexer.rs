@@ -19,7 +19,7 @@ pub enum Class {
     Malformed,
 }
 
-/// Tells apart what arrives at a socket. Each socket has one; the same value may serve several.
+/// Tells apart the datagrams that arrive at a socket. Each socket has one; the same value may serve several.
 pub trait Demultiplexer: fmt::Debug + Send + Sync {
     /// The kind of a datagram. Called once a datagram, before anything of it is authenticated.
     fn classify(&self, datagram: &[u8]) -> Class;

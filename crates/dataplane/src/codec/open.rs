@@ -56,7 +56,7 @@ pub trait Opener: Send {
         NOTHING
     }
 
-    /// Judges the freshness of what [`Opener::decrypt`] decrypted.
+    /// Judges the freshness of a datagram that [`Opener::decrypt`] decrypted.
     ///
     /// # Errors
     /// As [`Opener::open`].
@@ -88,7 +88,7 @@ pub trait Opener: Send {
         None
     }
 
-    /// Goes on with what the session before it had seen.
+    /// Goes on with the counters that the session before it had seen.
     fn adopt_window(&mut self, window: Window) {
         let _ = window;
     }
@@ -102,7 +102,7 @@ const NOTHING: [Result<Plain, DropReason>; BATCH] = [const { Err(DropReason::Mal
 pub struct Plain {
     /// Its counter in full, at least 1.
     pub counter: u64,
-    /// The payload with what surrounds it inside the encryption.
+    /// The payload with the bytes around it inside the encryption.
     pub payload: Range<usize>,
 }
 
@@ -112,8 +112,8 @@ pub trait Decode: Send {
     /// before it, and no number of forged datagrams ends it, as there are no other keys to go on to.
     const KEY_STAYS: bool = false;
 
-    /// Verifies and decrypts in place. `seen` is what was received before: a format whose wire has fewer bits than
-    /// its counters infers the rest from it ([`Window::infer`]).
+    /// Verifies and decrypts in place. `seen` are the counters received before: a format whose wire has fewer bits than
+    /// its counters infers the rest from them ([`Window::infer`]).
     ///
     /// # Errors
     /// Why it is dropped; [`DropReason::BadTag`] if it is not authentic.
@@ -124,8 +124,8 @@ pub trait Decode: Send {
         None
     }
 
-    /// Does all that [`Decode::decode`] does but to open: the message to be opened, and what then comes out. `seen` is what was
-    /// received before the first datagram of the batch.
+    /// Does all that [`Decode::decode`] does but to open: gives the message to be opened, and the result that follows
+    /// then. `seen` are the counters received before the first datagram of the batch.
     ///
     /// # Errors
     /// Why the datagram is dropped.
@@ -138,7 +138,7 @@ pub trait Decode: Send {
         Err(DropReason::Malformed)
     }
 
-    /// Takes the payload out of what surrounds it inside the encryption.
+    /// Takes the payload out of the bytes around it inside the encryption.
     ///
     /// # Errors
     /// Why the payload is dropped.

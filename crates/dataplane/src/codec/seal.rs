@@ -24,8 +24,8 @@ impl<'a> Place<'a> {
         Place { transmit_batch, path, outer, len: 0, datagrams: 0, bytes: 0 }
     }
 
-    /// Room for a datagram of `len` bytes. Its content is what lay there before. It is sent if the codec then
-    /// succeeds.
+    /// Room for a datagram of `len` bytes. Its content is the bytes that lay there before. It is sent if the
+    /// codec then succeeds.
     ///
     /// # Errors
     /// [`DropReason::TooBig`] if no datagram can be as long, or `len` is 0.

@@ -124,7 +124,7 @@ pub(super) enum Destination {
     Worker(u32),
 }
 
-/// An authentic datagram, and what its payload is judged by.
+/// An authentic datagram, and the parameters by which its payload is judged.
 pub(super) struct Arrived<'a> {
     pub(super) peer: &'a Peer,
     pub(super) session: SessionId,

@@ -1,5 +1,5 @@
-//! A provider of AEADs that gains from batches, and two tests of any codec: what goes through batches is what goes through one
-//! by one.
+//! A provider of AEADs that gains from batches, and two tests of any codec: batches give the results that single calls
+//! give.
 
 use std::cell::RefCell;
 
@@ -151,7 +151,7 @@ pub fn seal_as_single_packets(format: &Format) {
     }
 }
 
-/// Asserts that batches open datagrams to the packets that single datagrams are opened to, and drop what those drop.
+/// Asserts that batches open datagrams to the packets that single datagrams are opened to, and drop the same ones.
 ///
 /// # Panics
 /// They do not.

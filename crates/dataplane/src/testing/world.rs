@@ -141,7 +141,7 @@ impl End {
         gso_batches.pop().expect("one").2
     }
 
-    /// Takes in what arrived from `path`, and follows its orders.
+    /// Takes in datagrams that arrived from `path`, and follows their orders.
     ///
     /// # Panics
     /// The bytes are of a stream, and do not end with a whole record.

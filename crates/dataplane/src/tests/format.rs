@@ -133,7 +133,7 @@ pub(crate) fn worn_sealer(counter: u64, used: u64) -> SealSession {
     halves(Box::new(sealer), Box::new(opener(1))).0
 }
 
-/// Opens what comes with [`named`]`(1, 0)` and key 1, as if as many tags had failed.
+/// Opens datagrams with [`named`]`(1, 0)` and key 1, as if as many tags had failed.
 pub(crate) fn worn_opener(failed_tags: u64) -> OpenSession {
     let mut opener = opener(1);
     opener.wear(failed_tags);
@@ -172,7 +172,7 @@ struct Sealer {
 }
 
 impl Sealer {
-    /// Length of what is authenticated.
+    /// Length of the authenticated bytes.
     fn front(&self) -> usize {
         self.header.len + COUNTER
     }

@@ -1,4 +1,4 @@
-//! Limits, and what is refused.
+//! Limits, and refused datagrams.
 
 use std::time::Duration;
 
@@ -217,8 +217,8 @@ fn unfinished_checksums_are_finished() {
     assert_eq!(server.receive(udp(1), &gso_batches[0].2, gso_batches[0].1).packets, [whole]);
 }
 
-/// Anybody can send control packets, and they wait in memory for the protocol: what is longer than any of them can be
-/// does not.
+/// Any host can send control packets, and they wait in memory for the protocol: one that is longer than any of them can
+/// be does not.
 #[test]
 fn control_packets_have_a_longest() {
     let (mut server, _, _) = three(true);

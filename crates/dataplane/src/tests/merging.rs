@@ -23,7 +23,7 @@ const ACK: u8 = 0x10;
 const ECE: u8 = 0x40;
 const CWR: u8 = 0x80;
 
-/// Runs packets through an receive batch and gives what is written to the device.
+/// Runs packets through a receive batch and gives the packets that are written to the device.
 fn merge(policy: MergePolicy, packets: &[Vec<u8>]) -> Vec<(Offload, Vec<u8>)> {
     merge_receives(policy, packets, usize::MAX)
 }
@@ -153,7 +153,7 @@ fn normal(packet: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// The source address and transport protocol; 255 is what has none.
+/// The source address and transport protocol; 255 where there is none.
 fn flow_of(packet: &[u8]) -> (u8, u8) {
     let source = if packet[0] >> 4 == 6 { packet[23] } else { packet[15] };
     let protocol =

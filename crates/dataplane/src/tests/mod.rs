@@ -1,4 +1,4 @@
-//! Tests of the whole, and what tests share.
+//! Tests of the whole, and the code that tests share.
 
 mod batches;
 mod devices;

@@ -14,7 +14,7 @@ use crate::{
 const PEER: PeerId = PeerId(4);
 const SESSION: SessionId = SessionId(7);
 
-/// An end whose session marks what it sends, and heeds marks.
+/// An end whose session marks its datagrams, and heeds marks.
 fn end(path: Path) -> End {
     with_codec(path, with_outer_headers(7))
 }

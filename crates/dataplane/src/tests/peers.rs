@@ -252,7 +252,7 @@ fn an_expired_session_neither_seals_nor_opens() {
     }
     assert_eq!(server.egress.take_notices(), vec![WANTED; 2]);
     assert_eq!(server.dropped_in(DropReason::NoSession), 2);
-    // New keys, and what waited leaves.
+    // New keys, and the packets that waited leave.
     server.install(ONE, session_id(ONE, 1), named(1, 1), CIPHER, Keys { seal: 0x82, open: 2 });
     assert_eq!(server.flush().len(), 1);
 }

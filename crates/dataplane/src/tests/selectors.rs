@@ -90,7 +90,7 @@ fn codec(index: u32, calls: &Calls) -> SessionCodec {
     SessionCodec::new(Box::new(half()), Box::new(half()))
 }
 
-/// Where a session stands, and what it carries.
+/// The place of a session, and the packets that it carries.
 struct Session<'a> {
     index: u32,
     series: u32,
@@ -200,7 +200,7 @@ fn a_rekey_takes_the_place_of_its_series_alone() {
     assert_eq!(carriers(&mut end), [Some(10), Some(11)], "the new one only opens");
     activate(&mut end, 20);
     assert_eq!(carriers(&mut end), [Some(20), Some(11)]);
-    // The one before opens what is in transit.
+    // The one before opens datagrams in transit.
     let from_peer = Packets { source: 2, destination: 1, source_port: 9, ..Packets::default() };
     let mut late = from_peer.udp(b"late");
     late[22..24].copy_from_slice(&1000_u16.to_be_bytes());

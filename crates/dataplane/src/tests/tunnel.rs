@@ -1,4 +1,4 @@
-//! Two ends and a server in memory: what is sealed is opened, and nothing else is.
+//! Two ends and a server in memory: sealed packets are opened, and nothing else is.
 
 use crate::testing::batches::Keys;
 use adit_core::{Cipher, DataEvent, Notice, PeerId, PeerOrder, ReplayWindow};

@@ -27,7 +27,7 @@ use super::request::{
 use super::serve;
 use super::sockets::HelperSockets;
 
-/// The helper at work. When this is dropped, it has put back what it changed, and ended.
+/// The helper at work. When this is dropped, it has undone its changes, and ended.
 #[derive(Debug)]
 pub struct Helper {
     access: HelperAccess,
@@ -50,7 +50,7 @@ impl Helper {
     /// Starts the helper by a command that runs [`super::serve_helper`] on its standard input.
     ///
     /// # Errors
-    /// When it cannot be started, or cannot do what the policy says.
+    /// It cannot be started, or cannot do the work of the policy.
     pub fn start(mut command: Command, policy: Policy) -> io::Result<Self> {
         let (ours, theirs) = Channel::pair()?;
         command.stdin(Stdio::from(OwnedFd::from(theirs)));
@@ -96,7 +96,7 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // It sees the end of its input, puts back what it changed, and ends.
+        // It sees the end of its input, undoes its changes, and ends.
         drop(self.access.lock().take());
         match &mut self.runs_in {
             Place::Process(child) => drop(child.wait()),
@@ -330,8 +330,8 @@ impl HelperFiles {
         self.ask(FileRequest::WriteState(state.to_vec()))
     }
 
-    /// Replaces the configuration file, or what it is a link to, by one that its owner alone may read: it says what the file said
-    /// that holds, with this state of the tunnel ([`Dialect::rewrite`]).
+    /// Replaces the configuration file, or the file that it is a link to, by one that its owner alone may read: it has
+    /// the text of the one that holds, with this state of the tunnel ([`Dialect::rewrite`]).
     ///
     /// # Errors
     /// When the configuration does not allow it, the state is none, or the file cannot be written; the old one is there then.

@@ -85,7 +85,7 @@ struct Entry {
 }
 
 impl Files {
-    /// Opens what has to be opened before the process becomes another user.
+    /// Opens the files that have to be opened before the process becomes another user.
     ///
     /// # Errors
     /// When a process that reads the configuration is needed and cannot be started.
@@ -109,7 +109,7 @@ impl Files {
         })
     }
 
-    /// Reads the configuration again, with what it names.
+    /// Reads the configuration again, with the files that it names.
     pub(super) fn configuration(&self) -> io::Result<Gathered> {
         let Configuration { path, reader } = self.configuration.as_ref().ok_or_else(not_named)?;
         match reader {
@@ -250,7 +250,7 @@ pub(super) fn look_up_one(name: &str) -> LookedUpOne {
 fn start_reader(policy: &Policy) -> io::Result<Helper> {
     let mut command = Command::new(std::env::current_exe()?);
     let mut words = std::env::args_os();
-    // By the name that this process has: it may tell what the program is.
+    // By the name that this process has, which may say which program it is.
     if let Some(name) = words.next() {
         command.arg0(name);
     }

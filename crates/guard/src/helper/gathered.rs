@@ -1,4 +1,5 @@
-//! The configuration of a tunnel as its helper reads and writes it: its text, the files that it names, and what it allows.
+//! The configuration of a tunnel as its helper reads and writes it: its text, the files that it names, and the
+//! operations that it allows.
 
 use std::fmt;
 use std::io;
@@ -11,7 +12,8 @@ use zeroize::{Zeroize as _, Zeroizing};
 use super::policy::{Revocations, Scripts};
 use adit_io::Remote;
 
-/// Reads a configuration file and what it names. Runs in the helper, which trusts the file and not its tunnel.
+/// Reads a configuration file and the files that it names. Runs in the helper, which trusts the file and not its
+/// tunnel.
 pub type Gather = fn(&Path) -> io::Result<Gathered>;
 
 /// Builds the text that replaces a configuration file: of the text that the helper itself read last, and of the state of the
@@ -40,7 +42,7 @@ impl Dialect {
     }
 }
 
-/// A configuration with what it names. Without `Debug` for the files, which hold keys.
+/// A configuration with the files that it names. Without `Debug` for the files, which hold keys.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Gathered {
     /// The configuration itself.

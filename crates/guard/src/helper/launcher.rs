@@ -63,12 +63,12 @@ impl ScriptRun {
         self.launcher.ask(ScriptRequest::Poll(self.number))
     }
 
-    /// Tells it, and what it started, to end (SIGTERM).
+    /// Sends SIGTERM to it and to the processes that it started.
     pub fn terminate(&self) {
         self.signal(false);
     }
 
-    /// Ends it and what it started (SIGKILL).
+    /// Sends SIGKILL to it and to the processes that it started.
     pub fn kill(&self) {
         self.signal(true);
     }

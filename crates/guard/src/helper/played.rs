@@ -184,8 +184,8 @@ fn entries(directory: &Path) -> io::Result<Vec<Entry>> {
     paths.into_iter().map(entry).collect()
 }
 
-/// The files of the configuration's dialect: a text that begins with an exclamation mark allows what the policy does. The state of
-/// the tunnel is printed as the number of its bytes.
+/// The files of the configuration's dialect: a text that begins with an exclamation mark allows as much as the policy
+/// does. The state of the tunnel is printed as the number of its bytes.
 fn dialect() -> Dialect {
     let gather = |path: &Path| {
         let text = fs::read(path)?;
@@ -232,7 +232,7 @@ impl Played {
     /// channel.
     ///
     /// # Panics
-    /// If an answer holds what is in a file that no policy names.
+    /// If an answer holds the content of a file that no policy names.
     pub(crate) fn say(&self, messages: &[impl Serialize]) -> io::Result<Vec<u8>> {
         let channel = self.channel()?;
         for message in messages {
@@ -261,7 +261,7 @@ impl Played {
     }
 }
 
-/// Sends a helper what `input` says: a byte tells how many bytes of a message follow, at most.
+/// Sends a helper the messages of `input`: a byte tells how many bytes of a message follow, at most.
 ///
 /// # Panics
 /// If something outside the policy of the start is opened or written, or an answer holds it.

@@ -28,7 +28,7 @@ pub struct Policy {
     pub names: Vec<String>,
     /// It binds UDP sockets to any port of all addresses, and marks them.
     pub binds_udp: bool,
-    /// A firewall holds back what is not marked, also questions for names.
+    /// A firewall holds back unmarked datagrams, also questions for names.
     pub kill_switch: bool,
     /// The other server at a shared port: it forwards connections there.
     pub port_share: Option<PortShare>,
@@ -151,7 +151,7 @@ impl Policy {
         self.configuration.is_some() && !self.reads_for_another && !self.stays_root()
     }
 
-    /// Whether it starts programs, which inherit what is denied to it.
+    /// Whether it starts programs, which inherit its restrictions.
     pub(super) fn runs_programs(&self) -> bool {
         self.scripts.is_some() || self.starts_programs || self.forwarding.is_some()
     }

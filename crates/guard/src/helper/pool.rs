@@ -65,7 +65,7 @@ mod tests {
         let path = scratch.path().join("pool");
         let mut pool = Pool::new(&path);
         assert_eq!(mode(&path), 0o600);
-        // Also after it was made by a version that did not care, and with what that left.
+        // Also after it was made by a version that did not care, and with the files that it left.
         let beside = scratch.path().join("pool.new");
         for left in [&path, &beside] {
             fs::write(left, "old").unwrap();

@@ -11,7 +11,7 @@ use zeroize::Zeroize as _;
 
 use super::policy::Policy;
 
-/// The first request on a channel says what the channel is for; all on it are of that kind.
+/// The first request on a channel gives its purpose; all on it are of that kind.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
     /// The first of all, once. Answer: `Result<Vec<Note>, String>`.
@@ -119,7 +119,7 @@ pub(super) enum FileRequest {
     Name(String),
     /// Replace the file of the tunnel's state by these bytes in hexadecimal. Answer: `Result<(), Refusal>`.
     WriteState(Vec<u8>),
-    /// Replace the configuration file by what it says and this state of the tunnel. Answer: `Result<(), Refusal>`.
+    /// Replace the configuration file by its text and this state of the tunnel. Answer: `Result<(), Refusal>`.
     SaveConfiguration(Secret),
     /// The file with our username and password. Answer: `Result<Vec<u8>, Refusal>`.
     UserPassword,
@@ -127,8 +127,8 @@ pub(super) enum FileRequest {
     Configuration,
     /// The revocation lists that the configuration that was read last names. Answer: `Result<Vec<u8>, Refusal>`.
     ProposedRevocations,
-    /// Allow from now on what the configuration that was read last allows. Remotes stay, or are those of that
-    /// configuration in this order of their places there. Answer: `Result<(), Refusal>`.
+    /// Allow from now on the operations that the configuration that was read last allows. Remotes stay, or
+    /// are those of that configuration in this order of their places there. Answer: `Result<(), Refusal>`.
     Adopt(Option<Vec<usize>>),
     /// The next attempts at that remote go to another host and port, or to its own again. Answer: `Result<(), Refusal>`.
     ReplaceRemote(usize, Option<(String, u16)>),
@@ -250,7 +250,7 @@ impl From<Refusal> for io::Error {
     }
 }
 
-/// Reads a message of either end, and writes what was understood: that must read the same.
+/// Reads a message of either end, and writes it again: that must read the same.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn message(bytes: &[u8]) -> bool {
     fn reads<T: Serialize + serde::de::DeserializeOwned + fmt::Debug>(bytes: &[u8]) -> bool {

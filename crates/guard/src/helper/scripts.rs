@@ -233,7 +233,7 @@ impl Scripts {
         }
     }
 
-    /// The tunnel is gone: what runs ends, and all files go.
+    /// The tunnel is gone: running scripts end, and all files go.
     pub(super) fn end(&mut self) {
         let runs: Vec<u64> = self.runs.keys().copied().collect();
         runs.into_iter().for_each(|run| self.release(run));
@@ -252,7 +252,8 @@ fn both(mut one: Vec<String>, other: Vec<String>) -> Vec<String> {
 }
 
 impl Run {
-    /// Signals the script, and what it started. Only while it was not waited for is its process group still its own.
+    /// Signals the script, and the processes that it started. Only while it was not waited for is its process group
+    /// still its own.
     fn signal(&mut self, signal: Signal) {
         if matches!(self.child.try_wait(), Ok(None)) {
             // It may have ended meanwhile.

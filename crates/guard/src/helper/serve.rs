@@ -68,11 +68,11 @@ struct Helper {
     /// The configuration that was read last, until the tunnel has judged it.
     proposed: Mutex<Option<Proposal>>,
     channels: AtomicUsize,
-    /// The tunnel is gone: what its other channels ask for is not done any more.
+    /// The tunnel is gone: requests on its other channels are refused.
     has_ended: AtomicBool,
 }
 
-/// Serves one tunnel until it is gone; then puts back what was changed.
+/// Serves one tunnel until it is gone; then undoes its changes.
 pub(super) fn serve(channel: Channel, rights: Rights, dialect: Dialect) -> io::Result<()> {
     let (Request::Start(policy), _) = channel.receive()? else {
         return Err(io::Error::other("the first request must say what the helper is for"));
@@ -114,7 +114,7 @@ impl Unconfigured {
     /// Takes the policy, for good, and gives up the rights that it does not need.
     ///
     /// # Errors
-    /// When the system refuses what the policy needs.
+    /// When the system refuses an operation that the policy needs.
     fn configure(self, policy: Policy) -> io::Result<(Serving, Vec<Note>)> {
         let removed_at_end = policy.removed_at_end.iter().map(Removed::new).collect();
         let (helper, notes) = start(policy, self.rights, self.dialect)?;
@@ -258,14 +258,14 @@ impl Helper {
         }
     }
 
-    /// Reads the configuration again, and keeps what it allows until the tunnel has judged it.
+    /// Reads the configuration again, and keeps the operations that it allows until the tunnel has judged it.
     fn read_configuration(&self) -> io::Result<Gathered> {
         let gathered = self.files.configuration()?;
         *lock(&self.proposed) = Proposal::of(&gathered);
         Ok(gathered)
     }
 
-    /// Allows from now on what the configuration that was read last allows, and nothing else.
+    /// Allows from now on the operations that the configuration that was read last allows, and nothing else.
     fn adopt(&self, remotes: Option<Vec<usize>>) -> io::Result<()> {
         let proposal = lock(&self.proposed).take().ok_or(io::ErrorKind::PermissionDenied)?;
         let allowed = &proposal.allowed;

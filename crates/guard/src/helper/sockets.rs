@@ -36,7 +36,7 @@ impl SocketChannel for HelperSockets {
     }
 }
 
-/// The helper's end: does what is asked for.
+/// The helper's end: carries out the requests.
 pub(super) fn serve(
     channel: &Channel,
     request: SocketRequest,

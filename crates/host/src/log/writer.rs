@@ -1,4 +1,4 @@
-//! Writes lines on a thread of its own, so that what logs never waits for what reads the log.
+//! Writes lines on a thread of its own, so that no thread that logs waits for the reader of the log.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -11,7 +11,8 @@ use adit_core::{Severity, TableUsage};
 
 use super::syslog::Syslog;
 
-/// Lines that wait to be written, and bytes in them: what a tunnel says in its worst second. Further ones are lost.
+/// Lines that wait to be written, and bytes in them: as many as a tunnel writes in its worst second. Further ones are
+/// lost.
 const MAX_LINES: usize = 4096;
 const MAX_BYTES: usize = 1 << 20;
 /// Once it has written, the thread looks for more lines after this time, and writes them together. If each line woke it, a

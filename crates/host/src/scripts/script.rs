@@ -21,7 +21,8 @@ pub enum ScriptPriority {
     Unauthenticated,
     /// About a peer that has.
     Authenticated,
-    /// The end of something about which a script ran before. Without it, accounting and firewalls keep what is over.
+    /// The end of something about which a script ran before. Without it, accounting and firewalls keep things that are
+    /// over.
     End,
 }
 
@@ -56,7 +57,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Wipes what is secret: the variables, and the content of its files.
+    /// Wipes the secrets: the variables, and the content of its files.
     pub fn wipe(&mut self) {
         self.secrets.clear();
         self.files.iter_mut().for_each(|file| file.content = Zeroizing::default());

@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Runs what the tests have run.
+/// Runs the programs of the tests.
 fn helper() -> Helper {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let scripts = adit_guard::Scripts {
@@ -19,7 +19,7 @@ fn helper() -> Helper {
     Helper::within_process(Policy { scripts: Some(scripts), ..Policy::default() }).unwrap()
 }
 
-/// A thread that has scripts run, and what they come to.
+/// A thread that has scripts run, and their results.
 fn runner() -> (mpsc::Sender<Job>, Receiver<(ScriptId, ScriptOutcome)>) {
     let (jobs, receiver) = mpsc::channel();
     let (answers, came) = mpsc::channel();

@@ -101,7 +101,7 @@ pub struct Expiring {
     pub at: String,
     /// Whole days until then; negative when it has expired.
     pub days_left: i64,
-    /// How to renew it: a command, or what to ask for.
+    /// How to renew it: a command, or the thing to ask for.
     pub renew: String,
 }
 

@@ -10,7 +10,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 ///
 /// # Panics
 ///
-/// If a name or a subject holds what must not reach a script or a log.
+/// If a name or a subject holds characters that must not reach a script or a log.
 pub fn read(der: &[u8]) -> bool {
     let oid = |dotted: &str| NameField::Subject(dotted.to_owned());
     let fields = [oid("2.5.4.3"), oid("0.9.2342.19200300.100.1.1"), NameField::Serial];

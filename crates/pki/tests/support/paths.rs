@@ -33,7 +33,7 @@ pub struct Case {
 ///
 /// # Panics
 ///
-/// If a warning or the reason of a refusal holds what must not reach a log.
+/// If a warning or the reason of a refusal holds characters that must not reach a log.
 pub fn verdict(ca: &[Vec<u8>], shown: &[Vec<u8>], requirements: PeerRequirements) -> Option<bool> {
     let der = |certificates: &[Vec<u8>]| -> Vec<CertificateDer<'static>> {
         certificates.iter().cloned().map(CertificateDer::from).collect()
@@ -102,7 +102,7 @@ impl Faults {
     }
 }
 
-/// Where the certificates are, and what is asked for.
+/// The place of each certificate, and the requirements.
 #[derive(Clone, Copy)]
 struct Layout(u8);
 

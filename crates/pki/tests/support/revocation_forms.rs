@@ -1,4 +1,4 @@
-//! Revocation lists in the forms in which authorities and programs write them, and what becomes of each.
+//! Revocation lists in the forms in which authorities and programs write them, and the effect of each.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,

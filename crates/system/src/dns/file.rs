@@ -21,7 +21,7 @@ const MAX_DOMAINS: usize = 6;
 /// Larger files are nothing that we know.
 const MAX_FILE: u64 = 1 << 20;
 
-/// The file, and the copy of what it was.
+/// The file, and the copy of its first content.
 #[derive(Debug)]
 pub(super) struct ResolvConf {
     path: PathBuf,
@@ -49,7 +49,8 @@ impl ResolvConf {
         name_servers(&text)
     }
 
-    /// Puts back what was there before an adit that does not run any more, or what the next that runs waits for.
+    /// Restores the content before an adit that does not run any more, or the content that the next that runs waits
+    /// for.
     pub(super) fn recover(&self) -> Result<(), Report> {
         // A machine without the file, or one on which it cannot be written, is as it was.
         if owner(&self.read(&self.path)).is_none() && self.backup.symlink_metadata().is_err() {
@@ -132,7 +133,8 @@ impl ResolvConf {
         }
     }
 
-    /// Removes what an adit wrote: the next one's content comes in its place, or that from before all of them.
+    /// Removes the content that an adit wrote: the next one's content comes in its place, or that from before all of
+    /// them.
     fn hand_over(&self) -> io::Result<()> {
         match self.queue().next() {
             Some(text) => self.replace(&text),

@@ -116,7 +116,8 @@ impl<'a> Queue<'a> {
         self.entries().iter().any(|entry| entry.process != process)
     }
 
-    /// `process` waits, at the place that it has if it has one, and `text` is what the file shall hold then.
+    /// `process` waits, at the place that it has if it has one, and `text` is the content that the file shall
+    /// have then.
     pub(super) fn wait(&self, process: u32, text: &str) -> io::Result<()> {
         let entries = self.entries();
         let own = entries.iter().find(|entry| entry.process == process).map(|entry| entry.number);

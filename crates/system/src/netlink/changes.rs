@@ -1,4 +1,4 @@
-//! Word of routes that changed, with what changed.
+//! Word of routes that changed, with the changes.
 
 use std::io;
 use std::net::IpAddr;

@@ -1,9 +1,9 @@
 //! Routes in tables other than main, and policy routing for a tunnel whose own datagrams carry a firewall mark that is
 //! the tunnel's alone.
 //!
-//! The rules are those that other programs set for such tunnels, so that an administrator finds what is familiar.
-//! [`super::policy`] protects from more, but what the main table leads past the tunnel with it, goes by the tunnel
-//! there. For each family with a default route into the tunnel:
+//! The rules are those that other programs set for such tunnels, so that an administrator finds familiar ones.
+//! [`super::policy`] protects from more, but the destinations that the main table leads past the tunnel with it, go by
+//! the tunnel there. For each family with a default route into the tunnel:
 //!
 //! 1. `not fwmark MARK lookup TABLE`, in which the default route is the only one;
 //! 2. before it, `lookup main suppress_prefixlength 0`: more specific routes of the main table win;
@@ -95,7 +95,8 @@ impl ByMark {
         self.has_rules() || !self.routes.is_empty()
     }
 
-    /// Makes routes, rules and firewall what `settings` want; restores what another program deleted of routes and rules.
+    /// Makes routes, rules and firewall as `settings` require; restores the routes and rules that another program
+    /// deleted.
     ///
     /// # Errors
     /// The first thing that the tunnel cannot be without, in words.

@@ -1,4 +1,4 @@
-//! Address families that the system lacks: what settings want of them is passed over, so that the tunnel has the other family.
+//! Address families that the system lacks: settings of them are passed over, so that the tunnel has the other family.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ impl Routing {
         let is_ipv6 = |net: &IpNet| net.addr().is_ipv6();
         let mut passed_over: Vec<IpNet> = settings.addresses.iter().copied().filter(is_ipv6).collect();
         possible.addresses.retain(|address| !is_ipv6(address));
-        // By the rules for what has no mark nothing but this route keeps IPv6 from leaving by another device.
+        // By the rules for unmarked packets nothing but this route keeps IPv6 from leaving by another device.
         let is_needed = matches!(settings.table, RouteTable::ByMark(_)) && self.has_ipv6_beside();
         possible.routes.retain(|route| {
             let is_default = route.destination.prefix_len() == 0;

@@ -1,6 +1,7 @@
 //! The firewall's rules of a tunnel that takes all traffic, beside its policy routing. For each family:
 //!
-//! 1. what comes to the tunnel's addresses by another device, and not from this machine, is dropped (CVE-2019-14899);
+//! 1. packets to the tunnel's addresses that come by another device, and not from this machine, are dropped
+//!    (CVE-2019-14899);
 //! 2. if answers to the tunnel's datagrams are to pass a strict reverse path filter: the mark of the datagrams is put on
 //!    the answers (with `src_valid_mark`).
 //!

@@ -27,7 +27,7 @@ pub(super) enum Purpose {
 }
 
 impl Routing {
-    /// Adds what is not there, then removes what is not wanted any more.
+    /// Adds the routes that are missing, then removes those that are not wanted any more.
     pub(super) fn set_routes(&mut self, wanted: Vec<MainRoute>, reports: &mut Vec<Report>) {
         let before = std::mem::take(&mut self.routes);
         for own in wanted {

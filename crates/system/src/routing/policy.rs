@@ -8,7 +8,8 @@
 //!
 //! 0. jumps to the owner's rules for some packets (`from ADDRESS lookup TABLE`), which would come later: they hold whether they were
 //!    set before the tunnel or while it is up ([`owner_rules`]);
-//! 1. a table of this tunnel's own: all destinations by the tunnel, and what shall be reached beside it;
+//! 1. a table of this tunnel's own: all destinations by the tunnel, and those that shall be reached beside
+//!    it;
 //! 2. a second table in which all is unreachable. It holds while another program has deleted the first rule or the routes into
 //!    the tunnel, or has taken the tunnel's device down;
 //! 3. the main table without its default routes. No packet comes this far, only the kernel's own lookups, by which it
@@ -84,7 +85,7 @@ pub(super) struct Policy {
     mark: u32,
     /// The priority of the first rule of each family that has rules.
     priorities: BTreeMap<IpFamily, u32>,
-    /// Devices whose `rp_filter` was changed, and what it was.
+    /// Devices whose `rp_filter` was changed, and its former value.
     filters: BTreeMap<u32, u32>,
 }
 
@@ -123,8 +124,8 @@ impl Policy {
         !self.priorities.is_empty()
     }
 
-    /// Makes rules and tables what `settings` want, as the network is now; restores what another program deleted. `name_servers`
-    /// are those of the system.
+    /// Makes rules and tables as `settings` require, as the network is now; restores the rules and routes that another
+    /// program deleted. `name_servers` are those of the system.
     ///
     /// # Errors
     /// The first thing that the tunnel cannot be without, in words.
@@ -261,8 +262,8 @@ impl Policy {
         Ok(())
     }
 
-    /// The routes of the table. Of two to the same destination the first counts: what the settings name goes before
-    /// what the system has.
+    /// The routes of the table. Of two to the same destination the first counts: routes of the settings go before
+    /// routes of the system.
     fn wanted(
         &self,
         family: IpFamily,

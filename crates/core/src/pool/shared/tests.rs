@@ -38,7 +38,7 @@ fn a_name_that_comes_by_another_endpoint_has_its_address_at_once() {
     assert_eq!(udp.evictions(), [(PeerId(1), Eviction::Replaced)]);
     assert_eq!((udp.evictions(), tcp.evictions()), (vec![], vec![]), "said once");
 
-    // The end of the older one leaves the newer one what it has.
+    // The end of the older one leaves the newer one its addresses.
     udp.leave(PeerId(1));
     udp.release(&older);
     assert_eq!(v4(&take(&udp, 3, "clara").unwrap()), 4);

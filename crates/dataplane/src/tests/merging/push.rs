@@ -55,7 +55,7 @@ fn without_psh_none_is_set() {
     assert_eq!((merged.len(), merged[0].1[33]), (1, ACK));
 }
 
-/// The last write of a sender is shorter: what follows it is a packet of its own, PSH or not.
+/// The last write of a sender is shorter: the bytes after it are a packet of their own, PSH or not.
 #[test]
 fn a_shorter_packet_ends_a_run() {
     let mut sender = Sender::new(1, false, true);

@@ -61,7 +61,7 @@ fn nothing_outside_the_policy_is_touched_whatever_is_asked() {
     });
 }
 
-/// A helper does what its policy allows. So the test above tests refusals, and not a helper that does nothing.
+/// A helper does the work that its policy allows. So the test above tests refusals, and not a helper that does nothing.
 #[test]
 fn what_the_policy_allows_is_done() {
     in_fresh_network(|| {

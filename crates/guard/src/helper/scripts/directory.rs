@@ -120,8 +120,8 @@ impl Drop for RunDirectory {
     }
 }
 
-/// Reads a file that a script may have changed, and which the script's user may have replaced: by a link to what that user
-/// cannot read, or by a pipe.
+/// Reads a file that a script may have changed, and which the script's user may have replaced: by a link to a file that
+/// the user cannot read, or by a pipe.
 pub(super) fn read_small(directory: impl AsFd, name: &str) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(directory, name, flags, Mode::empty())?);

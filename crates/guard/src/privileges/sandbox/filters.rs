@@ -139,7 +139,7 @@ pub(super) fn conditional() -> Result<Rules, seccompiler::BackendError> {
         (libc::SYS_tgkill, vec![SeccompRule::new(vec![SeccompCondition::new(0, Dword, Eq, this_process)?])?]),
         // The name of a thread; the name of memory, which some C libraries give.
         (libc::SYS_prctl, one_of(0, &[libc::PR_SET_NAME, libc::PR_SET_VMA])?),
-        // Whether a socket blocks, the index and the name of an interface, and what a terminal shows of what is typed.
+        // Whether a socket blocks, the index and the name of an interface, and whether a terminal shows typed text.
         (libc::SYS_ioctl, {
             let requests = [
                 libc::FIONBIO as libc::c_int,

@@ -31,7 +31,7 @@ fn in_a_process_of_its_own() {
         wait.recv().unwrap();
         open()
     });
-    // The calls that use it are allowed; what holds it back is Landlock, since Linux 6.7.
+    // The calls that use it are allowed; Landlock holds it back, since Linux 6.7.
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let threads: Vec<_> = fs::read_dir("/proc/self/task").unwrap().map(Result::unwrap).collect();
     let mut files: Vec<File> =
@@ -167,7 +167,7 @@ fn every_thread_gives_up_its_rights() {
     }
 }
 
-/// The packet path must not run the filter: what has conditions does.
+/// The packet path must not run the filter: calls with conditions do.
 #[test]
 fn calls_of_the_packet_path_have_no_conditions() {
     let conditional = filters::conditional().unwrap();

@@ -3,7 +3,7 @@
 use super::{FIRST_TABLE, PRIORITIES, TABLES, UNREACHABLE_TABLE, is_of, owner_rules};
 use crate::netlink::{IpFamily, Netlink, Rule, RuleTarget};
 
-/// Removes what tunnels left behind whose process was killed.
+/// Removes the rules that tunnels left behind whose process was killed.
 pub(crate) fn recover(netlink: &mut Netlink) {
     let Ok(links) = netlink.links() else { return };
     let there = |table: u32| links.iter().any(|(index, _)| FIRST_TABLE + index % TABLES == table);

@@ -1,23 +1,23 @@
 //! Rules that the owner of the machine set for some packets, such as those from one of its addresses: they hold beside a tunnel
 //! that takes all traffic.
 //!
-//! The kernel puts a rule without a priority before all that are there. So the owner's rule comes before a tunnel's rules if it was
-//! set later, and behind them if it was set earlier. To those that come behind, the tunnel has jumps before its own rules; and what
-//! the owner's rules then leave undecided finds the tunnel's rules once more, before the main table. (A copy of a rule would be
-//! what `ip rule del` finds first, in place of the owner's.) A rule that is for all packets, or for all but some, gets no
-//! jump: it would let all traffic out.
+//! The kernel puts a rule without a priority before all that are there. So the owner's rule comes before a tunnel's
+//! rules if it was set later, and behind them if it was set earlier. To those that come behind, the tunnel has jumps
+//! before its own rules; and packets that the owner's rules then leave undecided find the tunnel's rules once more,
+//! before the main table. (A copy of a rule would be the one that `ip rule del` finds first, in place of the owner's.)
+//! A rule that is for all packets, or for all but some, gets no jump: it would let all traffic out.
 
 use std::io;
 
 use super::{MAIN_PRIORITY, Treatment};
 use crate::netlink::{Jump, ListedRule, Netlink, Rule, RuleTarget};
 
-/// The priority of the tunnel's rules for what the owner's rules leave undecided. Rules of one priority are asked in the order in
-/// which they were added.
+/// The priority of the tunnel's rules for packets that the owner's rules leave undecided. Rules of one priority are
+/// asked in the order in which they were added.
 const UNDECIDED: u32 = MAIN_PRIORITY - 1;
 
-/// Makes the jumps at the priority `first`, the first of a tunnel's, what the rules `listed` of a family ask for. `own` are the
-/// tunnel's rules.
+/// Makes the jumps at the priority `first`, the first of a tunnel's, as the rules `listed` of a family require. `own`
+/// are the tunnel's rules.
 pub(super) fn enforce(
     netlink: &mut Netlink,
     listed: &[ListedRule],
@@ -26,7 +26,7 @@ pub(super) fn enforce(
 ) -> io::Result<()> {
     let wanted = match treatment {
         Treatment::Redirect => behind(listed, first),
-        // None of the owner's rules lets out what is blocked.
+        // None of the owner's rules lets out blocked packets.
         Treatment::Block => Vec::new(),
     };
     let decides = |rule: &&Rule| !matches!(rule.target, RuleTarget::TableWithoutDefault(_));

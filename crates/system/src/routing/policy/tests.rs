@@ -121,7 +121,7 @@ fn neither_the_servers_address_nor_a_false_local_network_leads_past_the_tunnel()
     });
 }
 
-/// M7: what is deleted is put back, and nothing leaves meanwhile, whichever piece it was.
+/// Deleted rules and routes are restored, and nothing leaves meanwhile, whichever was deleted.
 #[test]
 fn whatever_is_deleted_nothing_leaves_beside_the_tunnel() {
     in_fresh_network(|| {
