@@ -1,7 +1,7 @@
-//! How much of the throughput of sessions without selectors those with selectors reach. A plane seals super-packets or single
-//! packets, and opens what it sealed. Prints nanoseconds for a packet without selectors, and for each way of selecting the median
-//! of the ratios of rounds in which all take turns; 1 is as fast, less is slower. Fails below 0.97:
-//! `cargo run --release -p adit-io --example selectors`.
+//! How much of the throughput of sessions without selectors those with selectors reach. A plane seals super-packets or
+//! single packets, and opens its own datagrams. Prints nanoseconds for a packet without selectors, and for each way of
+//! selecting the median of the ratios of rounds in which all take turns; 1 is as fast, less is slower. Fails below
+//! 0.97: `cargo run --release -p adit-io --example selectors`.
 #![allow(clippy::print_stdout)]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -171,7 +171,7 @@ impl Plane {
         nanoseconds.map(|all| all / (TURN * COUNT) as f64)
     }
 
-    /// Opens what was sealed, and says what that took.
+    /// Opens the sealed datagrams, and gives the time that it took.
     fn open(&mut self) -> f64 {
         let (mut nanoseconds, mut bytes) = (0.0, 0);
         for batch in self.transmit_batch.iter() {

@@ -1,4 +1,4 @@
-//! How this processor sums up what checksums cover.
+//! How this processor sums up the bytes of checksums.
 
 use adit_checksum::{WordSum, portable};
 use adit_sys::word_sums;

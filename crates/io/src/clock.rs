@@ -10,8 +10,8 @@ use rustix::time::{ClockId, clock_gettime};
 /// How long the machine has slept since it was booted, in nanoseconds, as [`clock`] saw it last.
 static SLEPT: AtomicU64 = AtomicU64::new(0);
 
-/// By how many nanoseconds the time of day must have been set for [`unix_at_origin`] to change. It is far more than what passes
-/// between the readings of two clocks, and too little to notice in a list of clients.
+/// By how many nanoseconds the time of day must have been set for [`unix_at_origin`] to change. It is far more than the
+/// time between the readings of two clocks, and too little to notice in a list of clients.
 const STEP: u64 = 2_000_000_000;
 /// The latest result of [`unix_at_origin`], in nanoseconds.
 static UNIX_AT_ORIGIN: AtomicU64 = AtomicU64::new(0);

@@ -24,8 +24,8 @@ pub struct DriverConfig {
     /// The tunnel has one peer, on one path: one worker serves it, and packets wait in the device while the path is
     /// full. Otherwise packets for a full path are dropped, as others go elsewhere.
     pub single_peer: bool,
-    /// The tunnel may change how this machine reaches other networks: what an earlier run left behind is put back at the
-    /// start, and the kill switch lets out what goes into the device.
+    /// The tunnel may change how this machine reaches other networks: settings that an earlier run left behind are
+    /// undone at the start, and the kill switch lets out packets into the device.
     pub changes_routing: bool,
     /// Where to wait for peers.
     pub listen: Vec<Listen>,
@@ -36,7 +36,8 @@ pub struct DriverConfig {
     pub remotes: Vec<Remote>,
     /// Sizes of the socket buffers.
     pub buffers: Buffers,
-    /// How the system routes what the sockets of [`DriverConfig::listen`] and [`DriverConfig::remotes`] send.
+    /// How the system routes the datagrams of the sockets of [`DriverConfig::listen`] and
+    /// [`DriverConfig::remotes`].
     pub socket_routing: SocketRouting,
     /// Threads that move packets, up to [`crate::MAX_WORKERS`]; a single peer has one in any case.
     pub workers: usize,
@@ -67,10 +68,10 @@ pub struct StreamOptions {
     pub accepted: Option<Arc<dyn Preamble>>,
     /// The preambles on connections to remotes, by their index into [`DriverConfig::remotes`].
     pub remotes: BTreeMap<usize, Arc<dyn Preamble>>,
-    /// TLS around connections to remotes, by the same index, with what is said before the records. Each of these remotes is in
-    /// [`StreamOptions::remotes`], too: the answer to what is said shows that the handshake is complete.
+    /// TLS around connections to remotes, by the same index, with the preamble before the records. Each of these
+    /// remotes is in [`StreamOptions::remotes`], too: the answer to its preamble shows that the handshake is complete.
     pub tls: BTreeMap<usize, TlsClient>,
-    /// The firewall mark of what is sent on accepted connections; 0: none. Connections to remotes have [`Remote::mark`].
+    /// The firewall mark of the packets of accepted connections; 0: none. Connections to remotes have [`Remote::mark`].
     pub mark: u32,
 }
 
@@ -163,7 +164,7 @@ pub struct Remote {
     pub connect_timeout: Duration,
     /// The proxy by which it is reached; `None`: directly.
     pub proxy: Option<Proxy>,
-    /// The firewall mark of what is sent there. `None`: that of all tunnels of this program.
+    /// The firewall mark of the packets to it. `None`: that of all tunnels of this program.
     pub mark: Option<u32>,
 }
 

@@ -10,9 +10,9 @@ const SPARE: usize = 64;
 pub(crate) enum FirstTurn {
     /// The one that has waited longest. A sender without an item finds no place when the queue is full.
     Oldest,
-    /// The one that came last. When half of the queue is taken up by such senders, the one that has waited longest makes
-    /// room for the next. So under more than can be handled, what is handled is handled at once, and the rest not at all
-    /// ("adaptive LIFO": Maurer, "Fail at Scale", ACM Queue 13(8), 2015).
+    /// The one that came last. When half of the queue is taken up by such senders, the one that has waited longest
+    /// makes room for the next. So under more than can be handled, the datagrams that are handled are handled at once,
+    /// and the rest not at all ("adaptive LIFO": Maurer, "Fail at Scale", ACM Queue 13(8), 2015).
     Newest,
 }
 
@@ -99,7 +99,7 @@ impl<K: Ord + Copy, T> FairQueue<K, T> {
         true
     }
 
-    /// Drops what the sender has here that has waited longest for its first turn.
+    /// Drops the items of the sender that has waited longest for its first turn.
     fn evict_oldest(&mut self) {
         if let Some(mut queue) = self.fresh.pop_front().and_then(|oldest| self.queues.remove(&oldest)) {
             self.len -= queue.len();

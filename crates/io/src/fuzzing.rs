@@ -1,10 +1,10 @@
-//! Readers that the crate keeps to itself, for fuzz targets and tests, with what each promises.
+//! Readers that the crate keeps to itself, for fuzz targets and tests, with the promises of each.
 
-/// Reads the head of what an HTTP proxy may answer. Gives whether it asks for an authentication that we can do.
+/// Reads the head of an answer that an HTTP proxy may give. Gives whether it asks for an authentication that we can do.
 ///
 /// # Panics
 ///
-/// If what answers the challenge is more than a line, or shows the password.
+/// If the credentials that answer the challenge are more than a line, or show the password.
 pub fn proxy_answer(head: &[u8]) -> bool {
     crate::proxy::fuzzing::answer(head)
 }

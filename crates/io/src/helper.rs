@@ -25,7 +25,7 @@ pub struct HelperNeeds {
     pub udp: UdpOptions,
     /// Bind UDP sockets to any port of all addresses, and mark them.
     pub binds_udp: bool,
-    /// Resolve names while a firewall holds back what is not marked.
+    /// Resolve names while a firewall holds back unmarked datagrams.
     pub kill_switch: bool,
     /// Forward connections to the other server at a shared port.
     pub port_share: Option<PortShare>,
@@ -79,7 +79,7 @@ pub trait DriverHelper: Debug + Send + Sync {
 
 /// The system's network, set up by a helper ([`adit_system::SystemSettings`]).
 pub trait NetworkChannel: Debug + Send {
-    /// Makes the system look as the settings say. The reports are what went wrong.
+    /// Makes the system match the settings. The reports are the failures.
     ///
     /// # Errors
     /// When the helper is gone.
@@ -91,19 +91,19 @@ pub trait NetworkChannel: Debug + Send {
     /// When the helper is gone.
     fn bypass(&mut self, addresses: &[IpAddr]) -> io::Result<()>;
 
-    /// Adapts what was set up to a change of the network.
+    /// Adapts the settings to a change of the network.
     ///
     /// # Errors
     /// When the helper is gone.
     fn follow(&mut self) -> io::Result<()>;
 
-    /// Gives the system back what was changed.
+    /// Undoes the changes of the system.
     ///
     /// # Errors
     /// When the helper is gone, which has done so.
     fn undo(&mut self) -> io::Result<()>;
 
-    /// Whether what was applied changes with the network.
+    /// Whether the applied settings change with the network.
     fn depends_on_network(&self) -> bool;
 
     /// Whether all traffic goes into the tunnel, and is held up while a route is missing.
@@ -131,7 +131,7 @@ pub trait SocketChannel: Debug + Send {
     /// The system's refusal, with its number; or the helper is gone.
     fn bind(&self, port: u16, v6: bool, shared: bool) -> io::Result<OwnedFd>;
 
-    /// Marks what a socket sends from now on.
+    /// Marks the datagrams that a socket sends from now on.
     ///
     /// # Errors
     /// The system's refusal, with its number; or the helper is gone.

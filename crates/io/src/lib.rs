@@ -1,7 +1,7 @@
 //! adit's driver: TUN, UDP, TCP, netlink, the clock and the threads.
 //!
-//! Everything that touches the world is here; what takes `unsafe` is in [`adit_sys`].
-//! [`Driver`] runs a [`adit_core::Protocol`] and a data plane until the protocol ends.
+//! Everything that touches the world is here; functions that take `unsafe` are in [`adit_sys`]. [`Driver`]
+//! runs a [`adit_core::Protocol`] and a data plane until the protocol ends.
 #![forbid(unsafe_code)]
 
 pub mod aead;

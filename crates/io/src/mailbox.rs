@@ -78,7 +78,7 @@ impl<T> Mailbox<T> {
         self.sender.send(mail).is_ok()
     }
 
-    /// Puts in what the network can make any number of: refused when `limit` mails wait.
+    /// Puts in mail of which the network can make any number: refused when `limit` mails wait.
     pub(crate) fn offer(&self, mail: T, limit: usize) -> bool {
         self.shared.waiting.load(Ordering::Relaxed) < limit && self.post(mail)
     }

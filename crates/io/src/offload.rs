@@ -34,7 +34,7 @@ pub enum OffloadState {
     /// A switch forbids it.
     #[default]
     SwitchedOff,
-    /// It was tried and does not work here; the text says what happened.
+    /// It was tried and does not work here; the text has the error.
     Failed(String),
 }
 

@@ -1,4 +1,4 @@
-//! epoll with tokens that say what became ready.
+//! epoll with tokens that name the descriptors that became ready.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -146,7 +146,8 @@ impl Poller {
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    /// Waits until something is ready or the time is over (`None`: for ever), and puts into `ready` what is.
+    /// Waits until something is ready or the time is over (`None`: for ever), and puts the ready descriptors
+    /// into `ready`.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
         ready.clear();
         let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());

@@ -1,8 +1,8 @@
 //! A TCP port that is shared with another server: connections that are not of the protocol are forwarded there.
 //!
-//! The control thread decides by their first bytes which these are (`driver/control/undecided.rs`). One thread of the helper
-//! copies what they carry, so that they take no time from the tunnel's threads. How many there are is limited by source
-//! ([`SHARES`]).
+//! The control thread decides by their first bytes which these are (`driver/control/undecided.rs`). One thread of the
+//! helper copies their bytes, so that they take no time from the tunnel's threads. How many there are is limited by
+//! source ([`SHARES`]).
 
 mod journal;
 mod pair;
@@ -183,7 +183,7 @@ impl Work {
         }
     }
 
-    /// Takes what was ordered. False if that is the end.
+    /// Takes the orders. False if that is the end.
     fn take_orders(&mut self) -> bool {
         self.mail.acknowledge();
         while let Some(order) = self.mail.take() {
@@ -265,7 +265,7 @@ impl Work {
     }
 }
 
-/// Has the poller wait for what the two connections wait for.
+/// Has the poller wait for the events of the two connections.
 fn watch(poller: &Poller, number: u32, pair: &mut Pair) -> io::Result<()> {
     for ((stream, before, now), token) in pair.interests().into_iter().zip(tokens(number)) {
         match (before, now) {

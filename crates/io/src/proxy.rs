@@ -94,7 +94,7 @@ pub(crate) struct CredentialsWanted {
 }
 
 impl CredentialsWanted {
-    /// Whether this is what the error says.
+    /// Whether the error is one of these.
     pub(crate) fn of(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }

@@ -23,7 +23,7 @@ const DELAY: Duration = Duration::from_millis(250);
 /// The least time for reading an answer that has come.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
 
-/// A datagram that was sent, and what may come of it.
+/// A datagram that was sent, and the results that may follow.
 #[derive(Debug)]
 pub struct Question(UdpSocket);
 

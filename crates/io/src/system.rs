@@ -20,7 +20,7 @@ pub(crate) enum System {
 }
 
 impl System {
-    /// Restores what an adit that was killed left behind. A helper has done it at its start.
+    /// Restores the settings that an adit that was killed left behind. A helper has done it at its start.
     pub(crate) fn recover(&mut self) -> Vec<Report> {
         match self {
             System::Own(settings) => settings.recover(),
@@ -58,7 +58,7 @@ impl System {
         }
     }
 
-    /// Gives the system back what was changed. A helper that is gone has done so.
+    /// Undoes the changes of the system. A helper that is gone has done so.
     pub(crate) fn undo(&mut self) {
         match self {
             System::Own(own) => own.undo(),
@@ -67,7 +67,7 @@ impl System {
         }
     }
 
-    /// Whether what was applied changes with the network.
+    /// Whether the applied settings change with the network.
     pub(crate) fn depends_on_network(&self) -> bool {
         match self {
             System::Own(own) => own.depends_on_network(),

@@ -15,7 +15,7 @@ use crate::udp::{is_any_v6, lacks_v6, normalised, set_buffers};
 const BACKLOG: i32 = 512;
 
 /// Unsent bytes that the kernel keeps for a connection: enough to keep a fast link busy between two wakeups,
-/// and no more, for what waits here makes every packet behind it late.
+/// and no more, for bytes that wait here make every packet behind them late.
 const UNSENT: u32 = 256 * 1024;
 
 /// An empty queue keeps this much memory.
@@ -93,7 +93,7 @@ pub(crate) enum Taken {
     Full,
 }
 
-/// The writing half of a connection: what the socket does not take waits here.
+/// The writing half of a connection: bytes that the socket does not take wait here.
 #[derive(Debug)]
 pub(crate) struct Writer {
     stream: Arc<TcpStream>,
@@ -111,8 +111,8 @@ impl Writer {
         self.queue.len() - self.written
     }
 
-    /// Writes whole records, or queues what the socket does not take. Refuses them all when more than
-    /// `limit` bytes wait already.
+    /// Writes whole records, or queues the bytes that the socket does not take. Refuses them all when more
+    /// than `limit` bytes wait already.
     pub(crate) fn write(&mut self, records: &[u8], limit: usize) -> io::Result<Taken> {
         if self.waiting() > limit {
             return Ok(Taken::Full);
@@ -126,7 +126,7 @@ impl Writer {
         Ok(Taken::Yes)
     }
 
-    /// Writes what waits, as far as the socket takes it.
+    /// Writes the queue, as far as the socket takes it.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         while self.waiting() > 0 {
             let count = write_some(&self.stream, &self.queue[self.written..])?;
@@ -146,7 +146,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the connection; what was written is still delivered.
+    /// Ends the connection; bytes that were written are still delivered.
     pub(crate) fn close(&self) {
         // It fails when the connection is broken already.
         let _ = self.stream.shutdown(Shutdown::Both);

@@ -1,4 +1,5 @@
-//! TLS on a connection to a remote: the client's end (RFC 8446, RFC 5246), between the bytes of the socket and what they carry.
+//! TLS on a connection to a remote: the client's end (RFC 8446, RFC 5246), between the bytes of the socket and those
+//! that they carry.
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -109,8 +110,8 @@ fn roots(file: &Path) -> Result<RootCertStore, String> {
     }
 }
 
-/// The client's end of TLS on one connection. It never touches the socket: its caller sends what [`TlsStream::take_sealed`]
-/// gives after each call of another function.
+/// The client's end of TLS on one connection. It never touches the socket: its caller sends the bytes that
+/// [`TlsStream::take_sealed`] gives after each call of another function.
 pub(crate) struct TlsStream {
     connection: ClientConnection,
     host: String,
@@ -118,7 +119,7 @@ pub(crate) struct TlsStream {
 }
 
 impl TlsStream {
-    /// Encrypts; what is written before the handshake is complete waits for it.
+    /// Encrypts; bytes that are written before the handshake is complete wait for it.
     pub(crate) fn seal(&mut self, plaintext: &[u8]) -> io::Result<()> {
         self.connection.writer().write_all(plaintext)
     }
@@ -132,8 +133,8 @@ impl TlsStream {
         Ok(sealed)
     }
 
-    /// Reads what is there of `source`, and decrypts it into `room`, which has 20 KiB at least. 0: the other end has said that
-    /// it sends no more.
+    /// Reads the bytes that are there of `source`, and decrypts them into `room`, which has 20 KiB at least. 0: the
+    /// other end has said that it sends no more.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`]: there is nothing yet. [`io::ErrorKind::InvalidData`]: TLS has failed, or the connection

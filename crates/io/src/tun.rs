@@ -281,7 +281,7 @@ fn first_queue(count: usize) -> libc::c_int {
     if count < 2 { 0 } else { libc::IFF_MULTI_QUEUE | libc::IFF_TUN_EXCL }
 }
 
-/// Sets what a fresh device is to have.
+/// Sets the attributes of a fresh device.
 fn set_up(name: &str, config: &TunConfig) -> io::Result<()> {
     let mut netlink = Netlink::open()?;
     let device = netlink.link(name)?.index;

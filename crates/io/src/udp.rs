@@ -38,13 +38,13 @@ use crate::helper::SocketChannel;
 
 /// Room for the largest message (UDP_GRO gathers up to 64 KiB).
 pub(crate) const RECEIVE_SLOT: usize = 65_536;
-/// Room for what [`UdpSocket::receive`] takes at most.
+/// Room for the datagrams that [`UdpSocket::receive`] takes at most.
 pub(crate) const RECEIVE_BUFFER: usize = adit_sys::RECEIVE_SLOTS * RECEIVE_SLOT;
 
 /// How long a send may wait for room in the socket's buffer before the datagrams are dropped.
 const SEND_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Socket buffers that are asked for when the configuration names none: room for what arrives while the
+/// Socket buffers that are set when the configuration names none: room for datagrams that arrive while the
 /// thread is away for a scheduler's turn. Without CAP_NET_ADMIN `net.core.rmem_max` and `wmem_max` limit it.
 const DEFAULT_BUFFER: usize = 4 << 20;
 
@@ -57,7 +57,7 @@ pub struct UdpOptions {
     pub gso: bool,
     /// Use UDP_GRO.
     pub gro: bool,
-    /// How what they send is routed.
+    /// How their datagrams are routed.
     pub routing: SocketRouting,
 }
 
@@ -127,7 +127,7 @@ pub struct UdpSocket {
 #[derive(Debug)]
 enum Framing {
     Nothing,
-    /// The header of a relay, by which what it sends and receives goes.
+    /// The header of a relay, by which its datagrams go.
     Relay(Box<Relay>),
     /// Before each that is received, the IP header around it (raw(7)).
     IpHeader,
@@ -239,8 +239,8 @@ impl UdpSocket {
         self.v6
     }
 
-    /// Marks what it sends from now on for the firewall and for routing rules (SO_MARK), by a helper if there is one; 0: no
-    /// mark.
+    /// Marks the datagrams that it sends from now on for the firewall and for routing rules (SO_MARK), by a helper if
+    /// there is one; 0: no mark.
     ///
     /// # Errors
     /// `EPERM` without `CAP_NET_ADMIN` (or, since Linux 5.17, `CAP_NET_RAW`).
@@ -288,8 +288,7 @@ impl UdpSocket {
         self.limits.longest(to.ip(), clock).min(usize::from(u16::MAX))
     }
 
-    /// Receives what one system call brings, without waiting: one message, which may be a GSO batch that
-    /// UDP_GRO gathered.
+    /// Receives one message without waiting, which may be a GSO batch that UDP_GRO gathered.
     fn receive_one(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let mut received = adit_sys::receive(self.socket.as_fd(), buffer)?;
         received.from = normalised(received.from);
@@ -443,8 +442,8 @@ pub(crate) fn set_buffers(socket: &Socket, buffers: Buffers) {
     }
 }
 
-/// An IPv4 address mapped into IPv6 becomes what it is. An IPv6 address keeps its scope, without which a link-local
-/// peer cannot be answered (RFC 4007, section 6), and loses its flow label.
+/// An IPv4 address mapped into IPv6 becomes an IPv4 address. An IPv6 address keeps its scope, without which a
+/// link-local peer cannot be answered (RFC 4007, section 6), and loses its flow label.
 pub(crate) fn normalised(address: SocketAddr) -> SocketAddr {
     match (address, address.ip().to_canonical()) {
         (SocketAddr::V6(v6), IpAddr::V6(ip)) => SocketAddrV6::new(ip, v6.port(), 0, v6.scope_id()).into(),

@@ -87,7 +87,7 @@ fn compare_with(aead: &Batches, plain: &[Owned]) {
         let lengths = (expected.text.len(), expected.aad.len());
         assert_eq!(found, expected, "{lengths:?}, {} at once", plain.len());
     }
-    // Every third is forged: its tag, its text, or what is only authenticated.
+    // Every third is forged: its tag, its text, or the part that is only authenticated.
     let mut forged = sealed;
     for (index, owned) in forged.iter_mut().enumerate().filter(|(index, _)| index % 3 == 1) {
         let place = match index % 9 {
@@ -195,7 +195,8 @@ fn batches_allocate_nothing() {
     assert_eq!(counted.count_total, 0, "{counted:?}");
 }
 
-/// The keystream of a message of `len` bytes: block 0, whose first half is the key of Poly1305, and what encrypts the text.
+/// The keystream of a message of `len` bytes: block 0, whose first half is the key of Poly1305, and the blocks that
+/// encrypt the text.
 fn keystream(nonce: [u8; NONCE_LEN], len: usize) -> Vec<u32> {
     let mut stream = vec![0; 64 + len.next_multiple_of(64)];
     ChaCha20::new(&KEY.into(), &nonce.into()).apply_keystream(&mut stream);
@@ -214,7 +215,8 @@ fn stack_below() -> Vec<u32> {
     bytes.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect()
 }
 
-/// Calls `batch` below a frame of 8 KiB, so that what reads the stack afterwards does not write over its frames.
+/// Calls `batch` below a frame of 8 KiB, so that the function that reads the stack afterwards does not write over its
+/// frames.
 #[inline(never)]
 fn below_a_frame(batch: &mut dyn FnMut()) {
     let mut room = [0u8; 8 * 1024];

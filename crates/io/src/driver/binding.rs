@@ -21,8 +21,8 @@ pub struct UdpBinding {
     pub number: usize,
     /// The new port; 0: one that the system chooses; `None`: the sockets stay as they are.
     pub port: Option<u16>,
-    /// The firewall mark of what they send (SO_MARK); 0: none; `None`: as it is. It also holds for sockets that are bound
-    /// later.
+    /// The firewall mark of their datagrams (SO_MARK); 0: none; `None`: as it is. It also holds for sockets that are
+    /// bound later.
     pub mark: Option<u32>,
 }
 
@@ -31,7 +31,7 @@ pub struct UdpBinding {
 pub struct IpBinding {
     /// The number of the protocol.
     pub protocol: u8,
-    /// The firewall mark of what they send (SO_MARK); 0: none.
+    /// The firewall mark of their datagrams (SO_MARK); 0: none.
     pub mark: u32,
 }
 
@@ -132,7 +132,7 @@ impl Ports {
         self.all.values().any(Binder::learns_local_addresses)
     }
 
-    /// The firewall mark of what the sockets of the first port send.
+    /// The firewall mark of the datagrams of the first port's sockets.
     pub(super) fn mark(&self) -> Option<u32> {
         self.all.values().find(|binder| binder.is_used()).map(Binder::mark)
     }
@@ -187,7 +187,7 @@ pub(super) struct Binder {
     options: PairOptions,
     mark: u32,
     sockets: UdpSockets,
-    /// Tells apart what arrives there; `None`: that of the endpoint does.
+    /// Tells apart the datagrams that arrive there; `None`: the demultiplexer of the endpoint does.
     demultiplexer: Option<Arc<dyn Demultiplexer>>,
     /// `None`: the protocol's datagrams are not known by their first bytes.
     recognised: Option<Recognised>,
@@ -195,7 +195,8 @@ pub(super) struct Binder {
     lending: Arc<Lending>,
     /// The numbers of all sockets, if they are those of another endpoint.
     borrowed: Vec<u32>,
-    /// The numbers of the sockets before, and of their local addresses: what came by them may still wait.
+    /// The numbers of the sockets before, and of their local addresses: datagrams that came by them may still
+    /// wait.
     replaced: BTreeSet<u32>,
 }
 
@@ -229,12 +230,12 @@ impl Binder {
         self.options.learn_local && self.borrowed.is_empty()
     }
 
-    /// The firewall mark of what its sockets send.
+    /// The firewall mark of its sockets' datagrams.
     fn mark(&self) -> u32 {
         self.mark
     }
 
-    /// Tells apart what arrives there; `None`: the demultiplexer of the endpoint does.
+    /// Tells apart the datagrams that arrive there; `None`: the demultiplexer of the endpoint does.
     pub(super) fn demultiplexer(&self) -> Option<&Arc<dyn Demultiplexer>> {
         self.demultiplexer.as_ref()
     }

@@ -1,4 +1,4 @@
-//! The control thread: the protocol, its time, and what it asks of the world.
+//! The control thread: the protocol, its time, and its orders.
 
 mod connections;
 mod datagrams;
@@ -165,7 +165,7 @@ impl<'a, P: Protocol> Control<'a, P> {
         };
         control.follow_mtu();
         driver.devices.iter().for_each(|(id, tun)| control.workers.add_device(*id, tun));
-        // The protocol's first datagrams leave by them; what comes waits in them.
+        // The protocol's first datagrams leave by them; datagrams that come wait in them.
         for (port, pair) in pairs {
             pair.into_iter().for_each(|numbered| control.know_bound(port, numbered));
         }
@@ -265,7 +265,7 @@ impl<'a, P: Protocol> Control<'a, P> {
         self.connections.watch_listeners(&self.poller)
     }
 
-    /// Takes what came, and handles some of the datagrams.
+    /// Takes the mail, and handles some of the datagrams.
     fn work(&mut self) -> Result<(), DriverError> {
         for _ in 0..WORK_BATCHES {
             self.sockets.transmit_queue.gather(self.moderation.is_high());
@@ -330,7 +330,7 @@ impl<'a, P: Protocol> Control<'a, P> {
         Ok(false)
     }
 
-    /// Carries out what the protocol wants: keys first, then the datagrams that tell the peer of them; and
+    /// Carries out the protocol's events: keys first, then the datagrams that tell the peer of them; and
     /// again, as last words are followed by events. Most rounds of a handshake have nothing for the data
     /// threads, which then sleep on.
     fn pump(&mut self) {
@@ -340,7 +340,7 @@ impl<'a, P: Protocol> Control<'a, P> {
         self.workers.wake();
     }
 
-    /// Carries out what came by a [`super::Handle`].
+    /// Carries out the orders of a [`super::Handle`].
     fn take_orders(&mut self) {
         while self.ended.is_none()
             && let Ok(order) = self.orders.try_recv()

@@ -29,7 +29,7 @@ use crate::udp::{Gathered, RECEIVE_BUFFER};
 
 /// Room for the rest of one record and another read of 64 KiB.
 const STREAM_BUFFER: usize = 2 * 65_538;
-/// How long the connections may take to send what waits when the driver stops.
+/// How long the connections may take to send their queues when the driver stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long it rests while control datagrams come by the ten thousands, and nothing else.
 const REST: Duration = Duration::from_micros(50);
@@ -241,7 +241,7 @@ impl Running {
         }
     }
 
-    /// Gives the connections a moment to send what waits, then closes them.
+    /// Gives the connections a moment to send their queues, then closes them.
     fn finish(mut self) {
         let deadline = clock() + STOP_TIMEOUT;
         let mut ready = Vec::new();

@@ -29,7 +29,7 @@ use crate::offload::{OffloadState, OffloadStatus, OffloadSwitches};
 use crate::tun::{Tun, TunError};
 use crate::udp;
 
-/// How long a device may take to go: its data threads send what waits for connections (`data.rs`, `STOP_TIMEOUT`).
+/// How long a device may take to go: its data threads send the queues of connections (`data.rs`, `STOP_TIMEOUT`).
 const LEAVE_TIME: Duration = Duration::from_secs(3);
 
 /// The TUN device of a tunnel with several endpoints, each with a driver of its own ([`super::Driver::join`]). The first
@@ -144,7 +144,7 @@ impl Device {
     }
 }
 
-/// The endpoints of a device, for what is said to all.
+/// The endpoints of a device, for orders to all.
 #[derive(Default)]
 pub(super) struct Endpoints(Mutex<State>);
 
@@ -172,8 +172,8 @@ impl Endpoints {
     }
 }
 
-/// An endpoint's part in a device. When it is dropped, the endpoint's sockets are closed, its connections after what
-/// waits for them was sent.
+/// An endpoint's part in a device. When it is dropped, the endpoint's sockets are closed, its connections after their
+/// queues were sent.
 pub(super) struct Membership {
     pub(super) device: Arc<Device>,
     pub(super) id: EndpointId,

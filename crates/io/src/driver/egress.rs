@@ -33,7 +33,7 @@ enum Drained {
 }
 
 impl Running {
-    /// Reads what waits in the main TUN device, up to a batch, and sends it sealed.
+    /// Reads the packets that wait in the main TUN device, up to a batch, and sends them sealed.
     pub(super) fn drain_tun(&mut self) -> Result<(), String> {
         if !self.tun_watched {
             return Ok(());
@@ -50,7 +50,7 @@ impl Running {
         Ok(())
     }
 
-    /// Reads what waits in another device, up to a batch, and sends it sealed.
+    /// Reads the packets that wait in another device, up to a batch, and sends them sealed.
     pub(super) fn drain_device(&mut self, id: DeviceId) -> Result<(), String> {
         let Some(tun) = self.devices.get(id).map(Arc::clone).filter(|_| self.has_room()) else {
             return Ok(());
@@ -83,8 +83,8 @@ impl Running {
                 Err(error) if error.raw_os_error() == Some(libc::EBADFD) => return Ok(Drained::Deleted),
                 Err(error) => return Err(format!("cannot read from {}: {error}", tun.name())),
             };
-            // After the packet was read: what it answers may have been opened by another data thread that took its orders
-            // before this one. And keys that have ended seal no more.
+            // After the packet was read: the packet that it answers may have been opened by another data thread that
+            // took its orders before this one. And keys that have ended seal no more.
             if self.mail.waiting() > 0 {
                 self.take_mail()?;
             }
@@ -124,7 +124,7 @@ impl Running {
         self.members.post_all(|| Mail::DeviceDeleted);
     }
 
-    /// Sends what the data plane put into the transmit batch.
+    /// Sends the datagrams that the data plane put into the transmit batch.
     pub(super) fn send(&mut self) {
         let limit = self.queue_limit();
         self.transports.send(self.transmit_batch.iter(), limit, &mut self.others, &self.losses);
@@ -141,19 +141,19 @@ impl Running {
         self.transmit_batch.clear_complete();
     }
 
-    /// A client stops reading before its queue grows; what still comes is not dropped.
+    /// A client stops reading before its queue grows; packets that still come are not dropped.
     fn queue_limit(&self) -> usize {
         if self.back_pressure { usize::MAX } else { QUEUE_LIMIT }
     }
 
-    /// Whether what is read from the TUN device can leave. Packets wait there better than here: the kernel's
-    /// queue has a limit of its own, and its own drops. A server reads on while a connection is full, as its
-    /// packets may be for others; one UDP socket is the way to all clients.
+    /// Whether packets that are read from the TUN device can leave. Packets wait there better than here: the
+    /// kernel's queue has a limit of its own, and its own drops. A server reads on while a connection is
+    /// full, as its packets may be for others; one UDP socket is the way to all clients.
     pub(super) fn has_room(&self) -> bool {
         !(self.transports.stalled() || self.back_pressure && self.transports.full())
     }
 
-    /// Hands out what the data plane says beside what it sends.
+    /// Hands out the data plane's notices and answers.
     fn pass_on_notices(&mut self) {
         for notice in self.egress.take_notices() {
             self.members.notice(notice);

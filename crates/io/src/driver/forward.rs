@@ -1,7 +1,7 @@
 //! Forwarding between workers: packets and datagrams of peers that another worker serves.
 //!
 //! The kernel brings nearly everything to the worker it is for (`udp/group.rs`, the queues of the TUN
-//! device); this is for the rest, and for what one worker's client sends to another's.
+//! device); this is for the rest, and for packets of one worker's client to another's.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,7 +80,7 @@ impl OtherWorkers {
 }
 
 impl Running {
-    /// Seals and opens what other workers forwarded.
+    /// Seals and opens the packets and datagrams that other workers forwarded.
     pub(super) fn take_forwards(&mut self) -> Result<(), String> {
         // Keys that were ordered before it came must be known.
         self.take_mail()?;
@@ -90,7 +90,7 @@ impl Running {
                     self.send();
                     return Ok(());
                 }
-                // Nothing is forwarded twice: what is for no peer of ours either is counted.
+                // Nothing is forwarded twice: a packet that is for no peer of ours either is counted.
                 Some(Forward::Packet { device, offload, mut bytes }) => {
                     self.egress.seal_packet_from(device, offload, &mut bytes, &mut self.transmit_batch);
                     if self.transmit_batch.has_complete() {
@@ -115,7 +115,7 @@ impl Running {
         Ok(())
     }
 
-    /// Forwards what the receive batch holds for other workers.
+    /// Forwards the packets and datagrams that the receive batch holds for other workers.
     pub(super) fn pass_on(&mut self, bytes: &[u8], origin: Origin) {
         for passed in self.receive_batch.passed() {
             let (worker, range) = match passed {

@@ -14,7 +14,7 @@ use crate::mailbox::Mailbox;
 /// The host's and the protocol's adapter's side of a driver: gets its events, on the control thread. It must not block.
 pub trait Observer<P: Protocol> {
     /// Everything but [`Event::Data`] and [`Event::Request`]. [`Event::Up`] comes after its settings were applied, and
-    /// what could not be applied comes as [`Event::Report`] before it.
+    /// those that could not be applied come as [`Event::Report`] before it.
     ///
     /// [`Event::Data`]: adit_core::Event::Data
     /// [`Event::Request`]: adit_core::Event::Request
@@ -35,7 +35,7 @@ pub trait Observer<P: Protocol> {
         true
     }
 
-    /// Before [`Event::Down`]: what was set up is about to be taken back. The driver waits until this returns.
+    /// Before [`Event::Down`]: the settings are about to be taken back. The driver waits until this returns.
     ///
     /// [`Event::Down`]: adit_core::Event::Down
     fn going_down(&mut self, tun_name: &str) {

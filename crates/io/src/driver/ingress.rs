@@ -32,7 +32,8 @@ impl Running {
         let Some(socket) = self.transports.socket(number) else { return Ok(()) };
         let by_socket = socket.path(number, UNKNOWN);
         let mut total = 0;
-        // Where the next receive goes: behind what must stay, a run of packets that the next GSO batch may continue.
+        // Where the next receive goes: behind the bytes that must stay, a run of packets that the next GSO batch may
+        // continue.
         let mut at = 0;
         for _ in 0..RECEIVE_BATCH {
             let Some(room) = buffer.get_mut(at..) else { break };
@@ -77,7 +78,7 @@ impl Running {
         Ok(())
     }
 
-    /// Hands out what was opened. A run of packets that the next receive may continue stays, unless `all` is to go.
+    /// Hands out the opened packets. A run of packets that the next receive may continue stays, unless `all` is to go.
     /// Gives where in the buffer the next receive goes.
     fn deliver_but_newest(&mut self, buffer: &mut [u8], all: bool) -> usize {
         let kept = if all { None } else { self.receive_batch.finish_but_newest(buffer) };
@@ -117,7 +118,7 @@ impl Running {
             Ok(0) => return self.break_off(id, "the other end closed the connection".to_owned()),
             Ok(count) => count,
             Err(error) if is_transient(&error) => return Ok(()),
-            // TLS says what is wrong.
+            // The error of TLS names the fault.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 return self.break_off(id, error.to_string());
             }
@@ -158,7 +159,7 @@ impl Running {
         }
     }
 
-    /// Keeps the start of what has not come whole.
+    /// Keeps the start of a record that has not come whole.
     fn keep(&mut self, id: ConnectionId, start: &[u8]) {
         if let Some(connection) = self.transports.connection(id) {
             connection.partial.clear();
@@ -190,7 +191,7 @@ impl Running {
         }
     }
 
-    /// Hands out what was opened, and empties the receive batch.
+    /// Hands out the opened packets, and empties the receive batch.
     pub(super) fn deliver(&mut self, bytes: &mut [u8], origin: Origin) {
         self.moderate();
         // First of all: the reply to a packet may be there as soon as the packet is written.
@@ -230,7 +231,7 @@ impl Running {
     }
 }
 
-/// Where the next receive may go when a part of the buffer must stay: before it rather than behind it, for what
+/// Where the next receive may go when a part of the buffer must stay: before it rather than behind it, as memory that
 /// is used over and over stays in the cache. `None` if there is no room.
 fn room_beside(kept: &Range<usize>, len: usize) -> Option<usize> {
     if kept.start >= RECEIVE_SLOT {

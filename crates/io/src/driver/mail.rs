@@ -57,7 +57,7 @@ pub(crate) struct Member {
     pub(crate) control: Mailbox<Mail>,
     /// Messages that its control thread could not take.
     pub(crate) losses: Arc<LossCounters>,
-    /// Tells apart what arrives at its sockets. `None`: the data plane's own does.
+    /// Tells apart the datagrams that arrive at its sockets. `None`: the data plane's own does.
     pub(crate) demultiplexer: Option<Arc<dyn Demultiplexer>>,
     /// Senders of packets that cannot be carried get an answer.
     pub(crate) answers_unreachable: bool,
@@ -74,7 +74,7 @@ pub(crate) enum DataMail {
     Control { connection: ConnectionId, datagram: Vec<u8> },
     /// An endpoint, before its sockets and peers.
     AddEndpoint(EndpointId, Member),
-    /// Close the endpoint's sockets, and its connections after what waits for them.
+    /// Close the endpoint's sockets, and its connections after their queues were sent.
     RemoveEndpoint(EndpointId),
     /// A device of the endpoint beside the main one.
     AddDevice { endpoint: EndpointId, id: DeviceId, tun: Arc<Tun> },
@@ -98,11 +98,11 @@ pub(crate) enum DataMail {
         tls: Option<TlsClient>,
         preamble: Option<Arc<dyn Preamble>>,
     },
-    /// Read no more, send what waits, then close.
+    /// Read no more, send the queue, then close.
     CloseConnection(ConnectionId),
-    /// Try what must not be possible, and tell that endpoint.
+    /// Try operations that must not be possible, and send the results to that endpoint.
     #[cfg(debug_assertions)]
     Probe(EndpointId),
-    /// Send what waits, then end.
+    /// Send the queues, then end.
     Stop,
 }

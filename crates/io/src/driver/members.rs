@@ -60,7 +60,7 @@ impl Members {
         self.0.iter_mut().find(|entry| entry.id == id)
     }
 
-    /// Posts what must not be lost, and wakes the endpoint's control thread. One that is gone needs it no more.
+    /// Posts mail that must not be lost, and wakes the endpoint's control thread. One that is gone needs it no more.
     pub(super) fn post(&self, id: EndpointId, mail: Mail) {
         if let Some(entry) = self.0.iter().find(|entry| entry.id == id) {
             entry.member.control.post(mail);

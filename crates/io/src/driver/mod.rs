@@ -127,7 +127,7 @@ impl<P: Protocol> fmt::Debug for Driver<P> {
 }
 
 impl<P: Protocol> Driver<P> {
-    /// Creates the TUN device and binds what the configuration says. Nothing is left behind on an error.
+    /// Creates the TUN device and binds the sockets of the configuration. Nothing is left behind on an error.
     /// `make_codec` makes the data plane's codec of a session from the protocol's parameters.
     ///
     /// # Errors
@@ -200,8 +200,8 @@ impl<P: Protocol> Driver<P> {
         self.index
     }
 
-    /// The work that a helper has to do for this driver: reach its remotes, bind and mark what [`Handle::bind_udp`] asks for if
-    /// [`Driver::bind_udp`] was called, and with `network` set up the device for it.
+    /// The work that a helper has to do for this driver: reach its remotes, bind and mark the sockets of
+    /// [`Handle::bind_udp`] if [`Driver::bind_udp`] was called, and with `network` set up the device for it.
     pub fn helper_needs(&self, network: bool) -> HelperNeeds {
         let network = network.then(|| Network {
             device: self.device.tun.name().to_owned(),

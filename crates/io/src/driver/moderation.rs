@@ -1,9 +1,9 @@
 //! Moderation of wake-ups, as network drivers moderate interrupts (NAPI): while control datagrams come by the ten
 //! thousands, a thread rests for a moment before it asks for more, and takes many at once.
 //!
-//! A thread that keeps up with a flood is woken for each datagram, which costs several times what the datagram does:
-//! that time is missing where clients connect. The senders of so many are unauthenticated as a rule, and a client that
-//! connects meanwhile waits a fraction of a millisecond longer for each message.
+//! A thread that keeps up with a flood is woken for each datagram, which costs several times as much as the datagram
+//! itself: that time is missing where clients connect. The senders of so many are unauthenticated as a rule, and a
+//! client that connects meanwhile waits a fraction of a millisecond longer for each message.
 
 use std::time::Duration;
 

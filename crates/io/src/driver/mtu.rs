@@ -6,11 +6,11 @@ use super::counters::LinkCounters;
 use super::workers::Workers;
 use crate::poller::{Interest, Poller, Token};
 
-/// The MTU that is assumed where the device is in another network namespace, as the kernel does not report it there: what each
-/// link must carry (RFC 8200 §5).
+/// The MTU that is assumed where the device is in another network namespace, as the kernel does not report it there:
+/// the size that each link must carry (RFC 8200 §5).
 const UNKNOWN: u16 = 1280;
 
-/// Tells the data threads. Where the system does not allow to listen, sessions go by what their protocol knows.
+/// Tells the data threads. Where the system does not allow to listen, sessions go by the MTU that their protocol knows.
 pub(super) struct MtuWatch {
     watch: RouteWatch,
     /// The MTU that the data threads were sent last; within: `None` if the kernel does not report it.

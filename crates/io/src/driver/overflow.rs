@@ -1,4 +1,4 @@
-//! Watches what the TUN device's queue drops, and speaks up, rarely.
+//! Watches the drops of the TUN device's queue, and logs them, rarely.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Paths on which datagrams do not fit, as the kernel learns it by ICMP (RFC 1191, RFC 8201): how large those may be that do.
 //!
-//! Larger ones still arrive, but each in fragments and by a send of its own. So the driver tells protocols, which can have what passes
-//! in the tunnel fit.
+//! Larger ones still arrive, but each in fragments and by a send of its own. So the driver notifies protocols, which
+//! can have the packets in the tunnel fit.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -1,5 +1,5 @@
-//! Tries what a thread of a running tunnel must not be able to do. Only for tests: builds without debug assertions have
-//! nothing of it.
+//! Tries operations that a thread of a running tunnel must not be able to do. Only for tests: builds without debug
+//! assertions have nothing of it.
 
 use std::fs::{File, OpenOptions};
 use std::net::UdpSocket;

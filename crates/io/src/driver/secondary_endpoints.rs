@@ -66,7 +66,7 @@ fn recognise<'a>(secondaries: &'a [SecondaryEndpoint], datagram: &[u8]) -> Optio
     secondaries.iter().find(|secondary| (secondary.recognises)(datagram))
 }
 
-/// Tells apart what arrives at a socket with secondaries.
+/// Tells apart the datagrams that arrive at a socket with secondaries.
 #[derive(Debug)]
 struct Together {
     /// `None`: the endpoint that bound it has ended.

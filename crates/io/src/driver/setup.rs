@@ -127,7 +127,7 @@ struct Socket {
 }
 
 impl Setup<'_> {
-    /// Tells apart what arrives at a socket of that source.
+    /// The demultiplexer of a socket of that source.
     fn demultiplexer(&self, source: UdpSource) -> &Arc<dyn Demultiplexer> {
         self.config.demultiplexers.get(&source).unwrap_or(&self.config.dataplane.demultiplexer)
     }

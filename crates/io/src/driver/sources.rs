@@ -138,8 +138,8 @@ impl Sources {
         })
     }
 
-    /// The socket behind the number of a local address, and what is to leave from there. `None`: it is no such number, or
-    /// its socket is gone.
+    /// The socket behind the number of a local address, and the address from which its datagrams leave. `None`: it is
+    /// no such number, or its socket is gone.
     pub(super) fn resolve(&self, number: u32, now: Instant) -> Option<(u32, Option<Arc<PinnedSource>>)> {
         let state = self.read();
         let entry = state.entries.get(&number)?;

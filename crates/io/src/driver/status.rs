@@ -6,7 +6,7 @@ use adit_core::TableUsage;
 
 use crate::offload::OffloadStatus;
 
-/// How the driver's devices and sockets are, and what they lost.
+/// The state of the driver's devices and sockets, and their losses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IoStatus {
     /// Name of the TUN device.

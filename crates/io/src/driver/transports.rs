@@ -1,4 +1,4 @@
-//! The ways to the network: UDP sockets and TCP connections, and what waits for them.
+//! The ways to the network: UDP sockets and TCP connections, and the queues for them.
 
 mod connection;
 
@@ -36,14 +36,14 @@ pub(super) const QUEUE_LIMIT: usize = 256 * 1024;
 const CONTROL_QUEUE_LIMIT: usize = 2 * QUEUE_LIMIT;
 /// How long the number of a local address is remembered.
 const REMEMBER: Duration = Duration::from_secs(1);
-/// How long a closing connection may take to send what waits.
+/// How long a closing connection may take to send its queue.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A UDP socket, and what waits until it has room again.
+/// A UDP socket, and the datagrams that wait until it has room again.
 struct BufferedSocket {
     /// The endpoint that has bound it. `None`: it has ended, or is not known yet, and secondaries use the socket.
     primary: Option<EndpointId>,
-    /// Tells apart what is the primary's. `None`: the data plane's own does.
+    /// Tells apart the primary's datagrams. `None`: the data plane's own does.
     demultiplexer: Option<Arc<dyn Demultiplexer>>,
     socket: Arc<UdpSocket>,
     backlog: Backlog,
@@ -159,7 +159,7 @@ impl Transports {
         Ok(())
     }
 
-    /// The endpoint that has bound a socket, and what tells apart its datagrams there.
+    /// Sets the endpoint that has bound a socket, and the demultiplexer of its datagrams there.
     pub(super) fn set_primary(
         &mut self,
         number: u32,
@@ -261,7 +261,7 @@ impl Transports {
         self.connections.get_mut(&id)
     }
 
-    /// Reads from a connection what is there; 0: the other end has closed it.
+    /// Reads from a connection the bytes that are there; 0: the other end has closed it.
     pub(super) fn read(&mut self, id: ConnectionId, room: &mut [u8]) -> io::Result<usize> {
         let Some(connection) = self.connections.get_mut(&id) else {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -296,7 +296,7 @@ impl Transports {
         own.map(|(id, _)| *id).collect()
     }
 
-    /// Reads no more from a connection; what waits for it is still sent.
+    /// Reads no more from a connection; its queue is still sent.
     pub(super) fn stop_reading(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.reading = false;
@@ -305,7 +305,7 @@ impl Transports {
         }
     }
 
-    /// Reads no more, and closes when what waits is sent or timeout ends.
+    /// Reads no more, and closes when the queue is sent or timeout ends.
     pub(super) fn close(&mut self, id: ConnectionId) {
         self.stop_reading(id);
         if let Some(connection) = self.connections.get_mut(&id) {
@@ -353,7 +353,7 @@ impl Transports {
         }
     }
 
-    /// Sends what waits for a socket, as far as it takes it.
+    /// Sends the datagrams that wait for a socket, as far as it takes them.
     pub(super) fn flush_socket(&mut self, number: u32, losses: &LossCounters) {
         if let Some(BufferedSocket { socket, backlog, .. }) = self.sockets.get_mut(&number) {
             losses.udp_send.fetch_add(backlog.flush(socket), Ordering::Relaxed);
@@ -390,7 +390,7 @@ impl Transports {
         }
     }
 
-    /// Writes what waits for a connection, as far as its socket takes it.
+    /// Writes the queue of a connection, as far as its socket takes it.
     pub(super) fn flush(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.broken = connection.flush().err();
@@ -398,7 +398,7 @@ impl Transports {
         }
     }
 
-    /// Writes what waits for all connections that have something waiting.
+    /// Writes the queues of all connections that have one.
     pub(super) fn flush_all(&mut self) {
         self.busy.clone().into_iter().for_each(|id| self.flush(id));
     }
@@ -417,8 +417,8 @@ impl Transports {
         self.busy().any(|connection| connection.closing.is_some())
     }
 
-    /// Looks after the stalled sockets and the busy connections, and brings the poller's set in line with what
-    /// waits. Gives the connections that broke.
+    /// Looks after the stalled sockets and the busy connections, and brings the poller's set in line with the queues.
+    /// Gives the connections that broke.
     pub(super) fn settle(&mut self, poller: &Poller) -> Vec<Broken> {
         let sockets = &mut self.sockets;
         self.stalled.retain(|number| {

@@ -23,8 +23,8 @@ use crate::mailbox::Mailbox;
 use crate::tun::Tun;
 use crate::udp::UdpSocket;
 
-/// The most workers there may be. Systemd units of VPN services allow as few as 20 tasks (`TasksMax`); each worker
-/// is one, and control, signals, status and what comes later need some too.
+/// The most workers there may be. Systemd units of VPN services allow as few as 20 tasks (`TasksMax`); each worker is
+/// one, and control, signals, status and later threads need some too.
 pub const MAX_WORKERS: usize = 8;
 
 /// One of them.
@@ -103,7 +103,7 @@ impl Workers {
         }
     }
 
-    /// Keeps what is known of a peer in line with an order.
+    /// Keeps the facts of a peer in line with an order.
     fn note(&mut self, order: &PeerOrder) {
         if let PeerOrder::Remove(peer) = order {
             self.peers.remove(peer);
@@ -282,7 +282,7 @@ impl Workers {
         self.all.get(number)?.counters.traffic(self.id().peer(peer))
     }
 
-    /// Bytes in what a peer's datagrams brought and took.
+    /// Bytes that a peer's datagrams brought and took.
     pub(super) fn traffic_bytes(&self, peer: PeerId) -> Option<(u64, u64)> {
         let number = self.peers.get(&peer)?.worker;
         self.all.get(number)?.counters.traffic_bytes(self.id().peer(peer))
@@ -300,7 +300,7 @@ impl Workers {
         self.all.get(number)?.counters.activity(self.id().peer(peer))
     }
 
-    /// The counters of all, with the endpoint's peers, and what part each worker has in them.
+    /// The counters of all, with the endpoint's peers, and the part of each worker in them.
     pub(super) fn snapshot(&self) -> (Snapshot, Vec<WorkerStatus>) {
         let mut total = Snapshot::default();
         let mut parts = Vec::with_capacity(self.all.len());
@@ -319,7 +319,7 @@ impl Workers {
     }
 }
 
-/// An order that installs nothing; or what is installed.
+/// An order that installs nothing; or the session that is installed.
 pub(super) fn or_install<C>(event: DataEvent<C>) -> Result<Order, Box<Install<C>>> {
     Ok(match event {
         DataEvent::Install(install) => return Err(install),

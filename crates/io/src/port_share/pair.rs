@@ -1,4 +1,4 @@
-//! Two connections: what one brings goes to the other.
+//! Two connections: the bytes of each go to the other.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -94,7 +94,7 @@ impl Pair {
         &self.server.stream
     }
 
-    /// Moves what there is, after something happened at that side.
+    /// Moves the bytes that are there, after something happened at that side.
     pub(super) fn serve(&mut self, side: Side, writable: bool) -> Progress {
         if !self.is_open {
             match (side, self.server.stream.take_error()) {
@@ -118,7 +118,7 @@ impl Pair {
         }
     }
 
-    /// Each connection with what was waited for, and what is to be waited for from now on: the client's first.
+    /// Each connection with the events that were waited for, and those to wait for from now on: the client's first.
     pub(super) fn interests(&mut self) -> [(&TcpStream, Option<Interest>, Option<Interest>); 2] {
         let client = wanted(&self.client, &self.server);
         let server = wanted(&self.server, &self.client);

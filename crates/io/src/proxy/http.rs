@@ -117,7 +117,7 @@ pub(super) fn request(http: &HttpProxy, target: &str, authorization: Option<&str
     text
 }
 
-/// Reads the head of an answer, and nothing of what follows it.
+/// Reads the head of an answer, and nothing of the bytes behind it.
 fn read_answer(conversation: &mut Conversation) -> io::Result<Answer> {
     let mut head = Vec::new();
     while !head.ends_with(b"\n\r\n") && !head.ends_with(b"\n\n") {

@@ -1,4 +1,4 @@
-//! Proxies that say what a test has them say.
+//! Proxies whose words a test chooses.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::thread::{self, JoinHandle};
@@ -81,7 +81,7 @@ fn connect(proxy: &Proxy, scripts: Vec<Script>) -> Result<String, String> {
     said
 }
 
-/// An answer that lets the connection through, with what the remote says right behind it.
+/// An answer that lets the connection through, with the remote's bytes right behind it.
 fn let_through() -> String {
     "HTTP/1.1 200 Connection established\r\nX: y\r\n\r\nremote".to_owned()
 }

@@ -64,7 +64,7 @@ impl Ends {
                 self.refusal = Some(error);
                 return;
             }
-            // It ends with "nothing yet", and keeps what came before.
+            // It ends with "nothing yet", and keeps the bytes that came before.
             let _ = self.server.reader().read_to_end(&mut self.at_server);
         }
     }

@@ -8,8 +8,8 @@ use adit_dataplane::OuterHeader;
 
 use super::{Datagrams, PinnedSource, Sent, UdpSocket};
 
-/// Bytes that may wait before more are dropped. The TUN device is not read while anything waits, so this is
-/// what was sealed before that was known, and what clients send each other meanwhile.
+/// Bytes that may wait before more are dropped. The TUN device is not read while anything waits, so these are
+/// the datagrams that were sealed before that was known, and those that clients send each other meanwhile.
 const LIMIT: usize = 1 << 20;
 
 /// Datagrams that wait, in order, for room in a socket's buffer.
@@ -51,7 +51,8 @@ impl Backlog {
         true
     }
 
-    /// Sends what waits, as far as the socket takes it. Gives how many GSO batches the system refused.
+    /// Sends the datagrams that wait, as far as the socket takes them. Gives how many GSO batches the system
+    /// refused.
     pub(crate) fn flush(&mut self, socket: &UdpSocket) -> u64 {
         let mut refused = 0;
         while let Some(mut first) = self.waiting.pop_front() {

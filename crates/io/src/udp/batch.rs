@@ -45,8 +45,8 @@ struct Batch<'a> {
 }
 
 impl UdpSocket {
-    /// Receives what one system call brings, without waiting: one message, or several if the last ones were
-    /// small. IPv4 senders have an IPv4 address. `buffer` is of [`super::RECEIVE_BUFFER`] bytes or more, or of
+    /// Receives the messages of one system call, without waiting: one message, or several if the last ones were small.
+    /// IPv4 senders have an IPv4 address. `buffer` is of [`super::RECEIVE_BUFFER`] bytes or more, or of
     /// [`RECEIVE_SLOT`] when the last ones were not small. False when nothing is left in the socket.
     pub(crate) fn receive(&self, buffer: &mut [u8], gathered: &mut Gathered) -> io::Result<bool> {
         let Gathered { found, many } = gathered;
@@ -96,10 +96,10 @@ impl UdpSocket {
     }
 
     /// Sends GSO batches in order, as few system calls as there can be: where the kernel cuts GSO batches, each is one
-    /// message, and one call takes many messages. Does not wait: what the socket's buffer has no room for goes
-    /// to the backlog, and so does all that comes while anything is there. Gives how many messages the system
-    /// refused, or the backlog; the others are sent nevertheless. All leave from `source`, or, without one, from the
-    /// addresses that the system chooses.
+    /// message, and one call takes many messages. Does not wait: messages that the socket's buffer has no room for go
+    /// to the backlog, and so do all that come while anything is there. Gives how many messages the system refused, or
+    /// the backlog; the others are sent nevertheless. All leave from `source`, or, without one, from the addresses that
+    /// the system chooses.
     pub(crate) fn send_gso_batches<'a>(
         &'a self,
         source: Option<&'a Arc<PinnedSource>>,

@@ -1,7 +1,8 @@
 //! Sockets for an IP protocol other than UDP: raw sockets (raw(7), RFC 3542 section 3).
 //!
-//! The kernel writes the IP header of what is sent. Before what is received it leaves the header over IPv4, and not over IPv6.
-//! There is no port, no UDP_SEGMENT and no UDP_GRO: each datagram is a message, of which one system call takes many.
+//! The kernel writes the IP header of a sent datagram. It leaves the header before a received one over IPv4, and not
+//! over IPv6. There is no port, no UDP_SEGMENT and no UDP_GRO: each datagram is a message, of which one system call
+//! takes many.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

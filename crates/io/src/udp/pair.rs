@@ -26,7 +26,7 @@ pub(crate) struct PairOptions {
 }
 
 impl PairOptions {
-    /// Has a socket say of each datagram what it shall.
+    /// Has a socket report the facts of each datagram that these options name.
     pub(crate) fn learn(&self, socket: &UdpSocket) -> io::Result<()> {
         if self.learn_local {
             socket.learn_local_addresses()?;

@@ -70,7 +70,7 @@ impl Relay {
 }
 
 impl UdpSocket {
-    /// The socket, with what it sends and receives going by a relay.
+    /// The socket, with its datagrams going by a relay.
     pub(crate) fn by_relay(mut self, relay: Option<Relay>) -> Self {
         if let Some(relay) = relay {
             self.framing = Framing::Relay(Box::new(relay));

@@ -9,7 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::{RECEIVE_SLOT, UdpOptions, UdpSocket, wait_readable};
 use crate::config::Buffers;
 
-/// Which UDP offloads this kernel gets right, and what went wrong with the others.
+/// The UDP offloads that this kernel gets right, and the faults of the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UdpOffloads {
     /// UDP_SEGMENT.

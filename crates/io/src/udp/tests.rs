@@ -59,7 +59,8 @@ fn a_dual_stack_socket_shows_ipv4_as_ipv4() {
     assert_eq!(client.receive_one(&mut buffer).unwrap().len, 4);
 }
 
-/// IPv4, IPv6, and IPv4 at sockets for both families: what is asked for is what arrives, also of a GSO batch.
+/// IPv4, IPv6, and IPv4 at sockets for both families: the traffic class that is set is the one that arrives,
+/// also of a GSO batch.
 #[test]
 fn traffic_classes_are_sent_and_received() {
     for (server, client) in [

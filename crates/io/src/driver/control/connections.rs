@@ -208,7 +208,7 @@ impl<P: Protocol> Control<'_, P> {
     }
 
     /// A client's protocol gets a command. A server's protocol has nothing to say of a connection before its first
-    /// control packet, and what comes after one may be as wrong.
+    /// control packet, and the bytes after one may be as wrong.
     pub(super) fn not_framed(&mut self, now: Instant, connection: ConnectionId, why: String) {
         if let Some(path) = self.connections.path(connection)
             && self.connections.listens()

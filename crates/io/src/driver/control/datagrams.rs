@@ -8,8 +8,8 @@ use super::Control;
 use crate::clock;
 use crate::driver::status::count;
 
-/// Between two lines in the log about what unauthenticated peers sent that does not parse or verify, and between two about
-/// connections that cannot be forwarded.
+/// Between two lines in the log about datagrams of unauthenticated peers that do not parse or verify, and between two
+/// about connections that cannot be forwarded.
 pub(super) const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 /// Datagrams handled before mails are taken again.
 const DATAGRAM_BATCH: usize = 32;
@@ -95,7 +95,7 @@ impl<P: Protocol> Control<'_, P> {
         }
     }
 
-    /// Says in the log what is wrong with what an unauthenticated peer sent, if nothing was said for a while.
+    /// Logs the fault of a datagram of an unauthenticated peer, if nothing was logged of such for a while.
     pub(super) fn complain(&mut self, now: Instant, path: Path, text: String) {
         if now >= self.next_complaint {
             self.next_complaint = now + COMPLAIN_EVERY;
@@ -104,8 +104,8 @@ impl<P: Protocol> Control<'_, P> {
     }
 }
 
-/// How far a sender has come if what its datagram shows is `stage`. A connection proves the address of its other end, as a
-/// cookie does, so that what came by one does not wait behind first packets with forged addresses.
+/// How far a sender has come if its datagram shows `stage`. A connection proves the address of its other end, as a
+/// cookie does, so that datagrams that came by one do not wait behind first packets with forged addresses.
 const fn proved_by(transport: Transport, stage: HandshakeStage) -> HandshakeStage {
     match (transport, stage) {
         (Transport::Tcp, HandshakeStage::First) => HandshakeStage::Returning,

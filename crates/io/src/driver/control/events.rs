@@ -38,7 +38,8 @@ impl<P: Protocol> Control<'_, P> {
         }
         match or_install(event) {
             Ok(order) => self.workers.order(order),
-            // Keys that do not fit install nothing; what comes with them is counted as without a session.
+            // Keys that do not fit install nothing; datagrams that come with them are counted as without a
+            // session.
             Err(install) => {
                 if let Ok(codec) = (self.make_codec)(&install) {
                     let Install { peer, session, series, on_first_opened, .. } = *install;

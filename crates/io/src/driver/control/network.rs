@@ -16,7 +16,7 @@ use crate::driver::workers::Workers;
 use crate::poller::Poller;
 use crate::system::System;
 
-/// The system's settings, and what is watched of the network.
+/// The system's settings, and the watches of the network.
 pub(super) struct Network<P: Protocol> {
     pub(super) system: System,
     pub(super) link: LinkCounters,
@@ -46,7 +46,7 @@ impl<P: Protocol> Network<P> {
         self.follow_changes(poller);
     }
 
-    /// Takes back what was set.
+    /// Takes back the settings.
     pub(super) fn undo(&mut self, poller: &Poller) {
         self.system.undo();
         self.follow_changes(poller);
@@ -58,8 +58,8 @@ impl<P: Protocol> Network<P> {
         self.watch.set(wanted, poller, || self.system.watch());
     }
 
-    /// Brings the settings in line with the network, if it has changed. Gives the reason if the tunnel lacks then what it
-    /// cannot be without.
+    /// Brings the settings in line with the network, if it has changed. Gives the reason if the tunnel lacks then a
+    /// setting that it cannot be without.
     pub(super) fn follow(&mut self, now: Instant, poller: &Poller) -> Option<String> {
         if !self.watch.is_due(now, self.system.takes_all(), poller) {
             return None;

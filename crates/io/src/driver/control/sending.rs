@@ -39,7 +39,7 @@ impl<P: Protocol> Control<'_, P> {
         }
     }
 
-    /// Sends what was gathered, and gathers no more.
+    /// Sends the gathered datagrams, and gathers no more.
     pub(super) fn flush(&mut self) {
         self.send_gathered();
         self.sockets.transmit_queue.gather(false);
@@ -53,7 +53,7 @@ impl<P: Protocol> Control<'_, P> {
             let together = transmit_queue.together_with(number);
             number += match first.socket.send_datagrams(outer, first.source, together) {
                 0 => {
-                    // Alone it waits for room, or says what is wrong with it.
+                    // Alone it waits for room, or its error shows.
                     let (bytes, to) = (first.bytes, first.path.remote());
                     let alone = Datagrams { bytes, segment: bytes.len(), to, outer };
                     let result = first.socket.send_from(first.source, alone);

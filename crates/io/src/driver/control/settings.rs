@@ -5,7 +5,7 @@ use adit_core::{Command, Instant, Protocol, Report, Severity, TunnelSettings};
 use super::Control;
 use crate::clock;
 
-/// Lines of the log about what the system refused of one change of settings. A peer may have sent thousands of routes.
+/// Lines of the log about refusals of the system in one change of settings. A peer may have sent thousands of routes.
 const MOST_REPORTS: usize = 16;
 
 /// At most [`MOST_REPORTS`], of which the last says how many there are besides.

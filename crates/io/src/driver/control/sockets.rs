@@ -17,7 +17,7 @@ use crate::driver::binding::{BindOrder, Binder, Numbered, Ports, UdpBinding, Udp
 use crate::driver::sources::Sources;
 use crate::udp::{PinnedSource, UdpOptions, UdpSocket};
 
-/// The sockets of the endpoint, and what waits to be sent by them.
+/// The sockets of the endpoint, and the datagrams that wait to be sent by them.
 pub(super) struct Sockets {
     pub(super) options: UdpOptions,
     /// Sockets that nothing is received from yet.
@@ -81,7 +81,7 @@ impl Sockets {
         OuterHeader { traffic_class: self.traffic_class, ..OuterHeader::default() }
     }
 
-    /// The firewall mark of what is sent.
+    /// The firewall mark of sent datagrams.
     pub(super) fn mark(&self) -> u32 {
         self.ports.mark().unwrap_or(self.mark)
     }
@@ -115,7 +115,8 @@ impl Sockets {
         self.listening.contains(&number) || self.listening.contains(&self.sources.socket_of(number))
     }
 
-    /// A path as it is now: what came by sockets that were replaced meanwhile is answered by those in their place.
+    /// A path as it is now: a datagram that came by sockets that were replaced meanwhile is answered by those in their
+    /// place.
     pub(super) fn present_path(&self, path: Path) -> Path {
         match path {
             Path::Udp { socket, remote } if !self.knows(socket) => {
@@ -184,7 +185,7 @@ impl<P: Protocol> Control<'_, P> {
         addresses
     }
 
-    /// Carries out what came by [`crate::Handle::bind_udp`].
+    /// Carries out the orders of [`crate::Handle::bind_udp`].
     pub(super) fn bind_udp(&mut self, BindOrder { binding, answer }: BindOrder<P>) {
         let port = binding.number;
         let before = self.sockets.ports.sockets(port);

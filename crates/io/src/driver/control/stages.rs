@@ -94,11 +94,11 @@ impl<P: Protocol> Control<'_, P> {
             // reach a peer by them.
             let _ = self.up(&of_device(own));
         }
-        // After a failure what was set before stays for the next attempt, too.
+        // After a failure earlier settings stay for the next attempt, too.
         self.network.stages.complete |= is_up;
         match result {
             Ok(()) => self.observer.event(&Event::Up(self.as_it_is(settings)), self.tun.name()),
-            // A tunnel that lacks what it needs is not reported as up.
+            // A tunnel that lacks a setting that it needs is not reported as up.
             Err(reason) => self.protocol.handle_command(clock(), Command::NotUp { reason }),
         }
         is_up

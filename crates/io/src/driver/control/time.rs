@@ -29,7 +29,7 @@ impl<P: Protocol> Control<'_, P> {
         }
     }
 
-    /// Says in the log that the TUN device drops packets, and what helps.
+    /// Logs that the TUN device drops packets, and the remedy.
     fn watch_queue(&mut self, now: Instant) {
         let news = self.network.overflow_news(now, self.tun.name());
         // One of the endpoints says it for all.
@@ -38,7 +38,7 @@ impl<P: Protocol> Control<'_, P> {
         }
     }
 
-    /// Tells the protocol what passed, if more did.
+    /// Sends the protocol the totals of traffic that changed.
     pub(super) fn tell_totals(&mut self, now: Instant) {
         let mut changed = Vec::new();
         for (peer, told) in &mut self.peers {

@@ -103,7 +103,7 @@ fn the_port_changes_while_the_driver_runs() {
 fn what_cannot_be_bound_changes_nothing() {
     in_fresh_network(|| {
         let (running, first) = start_bound(config(Role::Server), port(0), Duration::ZERO);
-        // Taken for IPv6 alone: what was bound for IPv4 is given back.
+        // Taken for IPv6 alone: the port that was bound for IPv4 is given back.
         let taken = UdpSocket::bind("[::1]:0").unwrap();
         let wanted = taken.local_addr().unwrap().port();
         let error = bind(&running, UdpBinding { number: 0, port: Some(wanted), mark: Some(5) }).unwrap_err();
@@ -121,7 +121,7 @@ fn what_cannot_be_bound_changes_nothing() {
     });
 }
 
-/// Routing rules see the mark: what has it is not routed.
+/// Routing rules see the mark: a datagram that has it is not routed.
 #[test]
 fn the_mark_holds_for_the_sockets_that_are_there_and_for_later_ones() {
     in_fresh_network(|| {

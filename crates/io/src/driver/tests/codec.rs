@@ -38,9 +38,9 @@ pub(super) enum Header {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Codec {
     pub(super) header: Header,
-    /// The byte that the key for what we send is made of.
+    /// The byte that the key for sent datagrams is made of.
     pub(super) seal: u8,
-    /// The byte that the key for what we receive is made of.
+    /// The byte that the key for received datagrams is made of.
     pub(super) open: u8,
 }
 
@@ -106,7 +106,7 @@ impl Decode for Opener {
     }
 }
 
-/// Tells apart what arrives at the sockets of an end. A client's data is of its one peer.
+/// Tells apart the datagrams that arrive at the sockets of an end. A client's data is of its one peer.
 #[derive(Debug)]
 pub(super) struct Sockets(pub(super) Role);
 

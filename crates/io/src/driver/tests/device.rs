@@ -96,7 +96,7 @@ fn a_device_without_headers_carries_packets_both_ways() {
     });
 }
 
-/// The tunnel is up, and what the peer sends goes nowhere.
+/// The tunnel is up, and the peer's packets go nowhere.
 #[test]
 fn without_a_device_packets_are_dropped_and_counted() {
     in_fresh_network(|| {
@@ -177,7 +177,7 @@ fn packets_without_a_peer_are_answered_if_asked_for() {
             running.wait_until_up();
             let application = UdpSocket::bind("10.9.0.1:0").unwrap();
             application.connect("10.9.0.2:9").unwrap();
-            // Without it, UDP keeps to itself what may pass (udp(7)).
+            // Without it, UDP keeps errors to itself that may pass (udp(7)).
             let descriptor = std::os::fd::AsFd::as_fd(&application);
             adit_sys::set_option(descriptor, libc::SOL_IP, libc::IP_RECVERR, 1).unwrap();
             let wait = if answered { TIMEOUT } else { Duration::from_millis(500) };

@@ -1,8 +1,8 @@
-//! A tunnel that lacks what it needs is not reported as up.
+//! A tunnel that lacks a setting that it needs is not reported as up.
 
 use super::*;
 
-/// M7: what cannot be routed is not up, and nothing says that it is.
+/// A tunnel whose datagrams cannot be routed is not up, and nothing reports that it is.
 #[test]
 fn a_tunnel_that_cannot_mark_its_datagrams_is_not_up() {
     for in_stages in [false, true] {

@@ -127,7 +127,7 @@ fn pair(local: &str, remote: &str, last_port: u16) -> PeerSettings {
     }
 }
 
-/// Both ends at work, with what `change` makes of their settings.
+/// Both ends at work, with their settings as `change` makes them.
 pub(super) fn start_both(far: &Far, change: fn(&mut PeerSettings)) -> (End, End) {
     (start_responder(change), far.run(move || start_initiator(change)))
 }

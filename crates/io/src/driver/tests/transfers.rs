@@ -43,7 +43,7 @@ fn transfer(transport: Transport, offloads: OffloadSwitches, total: usize) {
     });
 }
 
-/// Byte number `index` of what both ends send.
+/// Byte number `index` of the stream that both ends send.
 fn pattern(index: usize) -> u8 {
     (index.wrapping_mul(0x9E37_79B9) >> 16).to_le_bytes()[0]
 }

@@ -1,4 +1,4 @@
-//! A TCP connection, perhaps with TLS around what it carries.
+//! A TCP connection, perhaps with TLS around its bytes.
 
 use std::io::{self, Read as _};
 use std::net::TcpStream;
@@ -57,12 +57,12 @@ impl Connection {
         self.send_sealed()
     }
 
-    /// Reads what is there; 0: the other end has closed.
+    /// Reads the bytes that are there; 0: the other end has closed.
     pub(super) fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let mut socket = &*self.stream;
         let Some(tls) = &mut self.tls else { return socket.read(room) };
         let result = tls.read(&mut socket, room);
-        // TLS has answers of its own, also to what it refuses.
+        // TLS has answers of its own, also to records that it refuses.
         let sent = self.send_sealed();
         let count = result?;
         sent?;
@@ -81,7 +81,7 @@ impl Connection {
         Ok(Taken::Yes)
     }
 
-    /// Writes what waits, as far as the socket takes it.
+    /// Writes the queue, as far as the socket takes it.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.writer.flush()
     }
@@ -91,7 +91,7 @@ impl Connection {
         self.writer.waiting()
     }
 
-    /// Nothing is written any more but what waits, until then at the latest.
+    /// Writes nothing any more but the queue, until then at the latest.
     pub(super) fn begin_to_close(&mut self, until: Instant) {
         if self.closing.replace(until).is_none()
             && let Some(tls) = &mut self.tls
@@ -102,12 +102,12 @@ impl Connection {
         }
     }
 
-    /// Ends the connection; what was written is still delivered.
+    /// Ends the connection; bytes that were written are still delivered.
     pub(super) fn shut_down(&self) {
         self.writer.close();
     }
 
-    /// Sends what TLS has encrypted.
+    /// Sends the records that TLS has encrypted.
     fn send_sealed(&mut self) -> io::Result<()> {
         let Some(tls) = &mut self.tls else { return Ok(()) };
         let sealed = tls.take_sealed()?;
@@ -126,7 +126,8 @@ impl Connection {
         }
     }
 
-    /// Brings the poller's set in line with what is wanted. `Err`: it cannot be waited for.
+    /// Brings the poller's set in line with the events that the connection waits for. `Err`: it cannot be
+    /// waited for.
     pub(super) fn watch(&mut self, id: ConnectionId, poller: &Poller) -> io::Result<()> {
         let wanted = self.interest();
         if wanted == self.watched {
