@@ -27,7 +27,7 @@ pub struct AccessParams {
     pub tls_verify: Option<Vec<String>>,
     /// `tls-export-cert`: it gets the certificate in a file.
     pub export_certificates: bool,
-    /// `tls-crypt-v2-verify`: judges what clients' own tls-crypt-v2 keys say of themselves.
+    /// `tls-crypt-v2-verify`: judges the metadata of clients' own tls-crypt-v2 keys.
     pub key_verify: Option<Vec<String>>,
     /// `client-crresponse`: judges the answer to a question that [`AccessParams::verify`] asked.
     pub client_crresponse: Option<Vec<String>>,

@@ -25,7 +25,7 @@ pub(crate) fn is_token(password: &str) -> bool {
     password.len() == TEXT_LEN && password.starts_with(PREFIX)
 }
 
-/// The login that a client's tokens stand for: what all of them have in common.
+/// The login that a client's tokens stand for: the part that all of them share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Login {
     pub(crate) id: [u8; LOGIN_ID_LEN],

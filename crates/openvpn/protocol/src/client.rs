@@ -81,7 +81,7 @@ pub struct Client {
     questions: u32,
     question: Option<u32>,
     events: Outbox,
-    /// Last words on a path that we leave, and what happens once they are sent.
+    /// Last words on a path that we leave, and the events once they are sent.
     last_words: VecDeque<(Path, Vec<u8>)>,
     after_words: Vec<Event>,
     /// Connections that were begun; numbers them for scripts.
@@ -131,7 +131,7 @@ impl Client {
         self.events.set_now(now);
     }
 
-    /// Says in the log what happens once in an attempt to connect.
+    /// Logs an event that happens once in an attempt to connect.
     fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {
         self.events.own_line(Report { severity, path, text });
     }
@@ -178,7 +178,7 @@ impl Client {
         }
     }
 
-    /// Lets the connection say what came of the last input.
+    /// Follows the connection's outcome of the last input.
     fn settle(&mut self) {
         let outcome = loop {
             let State::Connected(connection) = &mut self.state else { return };

@@ -26,9 +26,9 @@ pub struct Codec {
     pub framing: Framing,
     /// The cipher.
     pub cipher: Cipher,
-    /// Key for what we send.
+    /// Key for sent datagrams.
     pub seal: DirectionKey,
-    /// Key for what we receive.
+    /// Key for received datagrams.
     pub open: DirectionKey,
     /// How late packets may come (`replay-window`).
     pub replay_window: ReplayWindow,
@@ -43,7 +43,7 @@ pub struct Payloads {
     /// [`Compression::Stub`] and [`Compression::StubV2`]. If not, they are dropped.
     pub decompress: bool,
     /// Both ends put the header of a part in front of each payload (`fragment`), and cut payloads that are longer than
-    /// this, in bytes of what follows the header.
+    /// this, in bytes after the header.
     pub fragment: Option<u16>,
     /// The longest payload in bytes that is cut, put together or decompressed.
     pub longest: u16,
@@ -101,8 +101,8 @@ pub enum DataHeader {
     },
 }
 
-/// The compression framing: what `comp-lzo` and `compress` add to each payload. adit never compresses; compressed
-/// payloads from the peer are dropped and counted, unless [`Payloads::decompress`] says otherwise.
+/// The compression framing: the bytes that `comp-lzo` and `compress` add to each payload. adit never compresses;
+/// compressed payloads from the peer are dropped and counted, unless [`Payloads::decompress`] says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
     /// No compression framing.

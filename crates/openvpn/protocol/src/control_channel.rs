@@ -312,7 +312,7 @@ impl ControlChannel {
         for exchange in &mut self.exchanges {
             exchange.state.flush(now);
         }
-        // A forged word of the server must not end a client for good. TLS proves what comes after its handshake.
+        // A forged word of the server must not end a client for good. TLS proves the messages after its handshake.
         let proven = self.wrap.overhead() > 0
             || self.exchanges.last().is_some_and(|exchange| !exchange.state.tls().is_handshaking());
         let refused = error.is_refusal() && (proven || !error.is_hearsay());
@@ -353,7 +353,7 @@ impl ControlChannel {
         self.silent = true;
     }
 
-    /// Does what is due at `now`.
+    /// Does the work that is due at `now`.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         if self.failed {
             return;

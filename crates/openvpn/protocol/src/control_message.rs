@@ -26,8 +26,8 @@ pub enum MessageError {
     TooLong,
 }
 
-/// Takes all complete messages out of `buffer`, without their NULs and line ends; what follows the last NUL
-/// stays for next time. Empty messages are left out.
+/// Takes all complete messages out of `buffer`, without their NULs and line ends; the bytes after the last
+/// NUL stay for next time. Empty messages are left out.
 ///
 /// The text may hold secrets (`auth-token`).
 pub fn split(buffer: &mut Vec<u8>) -> Vec<Result<Zeroizing<String>, MessageError>> {

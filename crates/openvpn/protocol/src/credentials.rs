@@ -117,7 +117,7 @@ static SUITE_B: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
     ],
 };
 
-/// Takes away what Suite B does not allow (`tls-cert-profile suiteb`).
+/// Takes away the algorithms that Suite B does not allow (`tls-cert-profile suiteb`).
 pub fn restrict_to_suite_b(provider: &mut CryptoProvider) {
     provider.signature_verification_algorithms = SUITE_B;
     provider.cipher_suites.retain(|suite| {

@@ -135,7 +135,7 @@ impl DataKeys {
         self.completed.saturating_sub(1)
     }
 
-    /// The agreement is there: installs what was waiting.
+    /// The agreement is there: installs the sessions that waited for it.
     pub(crate) fn agree(
         &mut self,
         agreement: Agreement,

@@ -34,7 +34,7 @@ pub enum DataMessage<'a> {
     Unknown,
 }
 
-/// Says what the payload is.
+/// The kind of a payload.
 pub fn classify(payload: &[u8]) -> DataMessage<'_> {
     if payload == PING {
         return DataMessage::Ping;

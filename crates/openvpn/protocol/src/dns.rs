@@ -66,8 +66,8 @@ impl DnsOptions {
         &self.search
     }
 
-    /// Adds what was said to `dns`, with what `dhcp-option` said ([`Dns::only_for`] may hold `.`: all names). Where
-    /// `dns` lines name a server, `dhcp-option` does not count.
+    /// Adds the settings of the `dns` lines to `dns`, with those of `dhcp-option` ([`Dns::only_for`] may hold `.`: all
+    /// names). Where `dns` lines name a server, `dhcp-option` does not count.
     pub fn settle(&self, dns: &mut Dns, by_dhcp: &Dns) {
         match self.servers().find(|server| server.is_usable()) {
             Some(server) => {

@@ -88,8 +88,8 @@ impl Environment {
             self.set(&format!("tls_digest_{depth}"), &hex(&Sha1::digest(der.as_ref())));
             self.set(&format!("tls_digest_sha256_{depth}"), &hex(&Sha256::digest(der.as_ref())));
             for (field, value) in named_attributes(certificate.subject()) {
-                // OpenVPN leaves out what a variable's name cannot hold (env_set.c, `setenv_str`), and looks for a name that is
-                // taken before that.
+                // OpenVPN leaves out characters that a variable's name cannot hold (env_set.c, `setenv_str`), and looks
+                // for a name that is taken before that.
                 let name: String = field.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
                 let variable = format!("X509_{depth}_{name}");
                 match name == field {

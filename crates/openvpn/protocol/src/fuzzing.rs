@@ -1,4 +1,4 @@
-//! Entry points for the fuzz targets to the crate's private decoders, with what each promises. Built for
+//! Entry points for the fuzz targets to the crate's private decoders, with the promises of each. Built for
 //! fuzzers and tests alone; the tests show that each entry point reaches its decoder.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,7 +15,7 @@ use crate::pushed::{Pushed, Refused};
 ///
 /// # Panics
 ///
-/// If what they amount to is no tunnel that could be set up, or holds an option that must not be pushed.
+/// If they amount to no tunnel that could be set up, or hold an option that must not be pushed.
 pub fn pushed(options: &[&str], route_nopull: bool) -> usize {
     let mut pushed = Pushed::default();
     let mut taken = 0;
@@ -59,7 +59,7 @@ pub fn token(params: &TokenParams, username: &str, password: &str, now: u64) -> 
 ///
 /// # Panics
 ///
-/// If it is not what it was made as, or if it is still good with one letter changed.
+/// If it does not verify as it was made, or if it is still good with one letter changed.
 pub fn own_token(params: &TokenParams, username: &str, [since, made, now]: [u64; 3], change: usize) {
     let login = Login { id: [7; LOGIN_ID_LEN], since };
     let token = login.token(params, username, made);

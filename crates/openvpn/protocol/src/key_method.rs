@@ -18,7 +18,7 @@ use crate::wire::TlsRole;
 pub const MAX_OPTIONS_LEN: usize = 511;
 /// Longest username and password in bytes. OpenVPN reads up to 127, or 4,095 when built with PKCS#11.
 pub const MAX_CREDENTIAL_LEN: usize = 4095;
-/// Longest peer info in bytes: what the 16-bit length can say.
+/// Longest peer info in bytes, by the 16-bit length.
 pub const MAX_PEER_INFO_LEN: usize = 65_534;
 
 const METHOD: u8 = 2;

@@ -66,7 +66,7 @@ pub(crate) struct KeyState {
     phase: Phase,
     /// The peer's first packet of this exchange was taken, in order.
     begun: bool,
-    /// The peer has what it needs to make the data keys.
+    /// The peer has all that it needs to make the data keys.
     confirmed: bool,
     /// The peer sealed with the data keys.
     used: bool,

@@ -3,7 +3,7 @@
 //! Peers of 2.6 and later take the 256 bytes from the TLS exporter; 2.4 and 2.5 use the TLS 1.0 PRF over
 //! random numbers that both sides send, even on top of TLS 1.3. Sources: OpenVPN ssl.c
 //! (`generate_key_expansion_openvpn_prf`, `init_key_contexts`), RFC 2246 §5. (The RFC draft's description of
-//! the PRF differs from what is on the wire.)
+//! the PRF differs from the wire.)
 
 use adit_core::{Cipher, Digest};
 use hmac::{Hmac, KeyInit, Mac};
@@ -55,7 +55,7 @@ impl std::fmt::Debug for KeyMaterial {
 }
 
 impl KeyMaterial {
-    /// Keys from these bytes: what the TLS exporter gave.
+    /// Keys from the bytes of the TLS exporter.
     pub fn from_bytes(bytes: &[u8; KEY_MATERIAL_LEN]) -> Self {
         KeyMaterial(StaticKey::from_bytes(bytes))
     }
@@ -131,7 +131,7 @@ fn cipher_key(key: &StaticKey, half: Half, cipher: Cipher) -> Zeroizing<Vec<u8>>
     Zeroizing::new(key.cipher_slot(half).iter().copied().take(cipher.key_len()).collect())
 }
 
-/// The start of a half's HMAC slot, and what IVs are made with.
+/// The start of a half's HMAC slot, and the key of IVs.
 fn mac_key(key: &StaticKey, half: Half, digest: Digest, iv_key: Zeroizing<[u8; 16]>) -> MacKey {
     let slot = key.hmac_slot(half).iter().copied().take(digest.output_len()).collect();
     MacKey { digest, key: Zeroizing::new(slot), iv_key }

@@ -32,8 +32,8 @@ impl Lifetime {
     }
 
     /// Takes the bytes of packets that passed since the connection began. As OpenVPN (forward.h `register_activity`),
-    /// what passed counts from the last time that enough had passed, however long ago that was. `at`: when the last
-    /// packet passed, which may be long ago after the machine has slept.
+    /// bytes count from the last time that enough had passed, however long ago that was. `at`: when the last packet
+    /// passed, which may be long ago after the machine has slept.
     pub(crate) fn traffic(&mut self, at: Instant, bytes: u64) {
         let passed = bytes.saturating_sub(self.counted);
         if self.idle.is_some_and(|idle| passed >= idle.bytes.max(1)) {
@@ -63,7 +63,7 @@ impl Lifetime {
     }
 }
 
-/// The word of scripts for what [`Lifetime::over`] said.
+/// The word of scripts for the reason of [`Lifetime::over`].
 pub(crate) fn signal_of(why: &str) -> &'static str {
     if why.contains("session-timeout") { "session-timeout" } else { "inactive" }
 }

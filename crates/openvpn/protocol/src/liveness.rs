@@ -34,7 +34,7 @@ impl Liveness {
         self.keepalive = keepalive;
     }
 
-    /// The peer is looked for anew: what passed before counts no more.
+    /// The peer is looked for anew: earlier traffic counts no more.
     pub(crate) fn restart(&mut self, now: Instant) {
         (self.last_sent, self.last_heard) = (now, now);
     }

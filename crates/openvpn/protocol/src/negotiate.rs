@@ -126,8 +126,8 @@ pub(crate) fn choose_cipher(
     if theirs.ciphers.is_empty() && their_occ_cipher.is_none() { fallback } else { None }
 }
 
-/// The client's choice (OpenVPN ssl_ncp.c `check_pull_client_ncp`, `check_session_cipher`): what the server
-/// pushed; else what its options string names, if we allow it; else our fallback.
+/// The client's choice (OpenVPN ssl_ncp.c `check_pull_client_ncp`, `check_session_cipher`): the cipher that
+/// the server pushed; else the one of its options string, if we allow it; else our fallback.
 ///
 /// # Errors
 /// Says why there is none, and the way out.

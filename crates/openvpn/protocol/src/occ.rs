@@ -1,6 +1,6 @@
-//! The options string: what each side tells of its configuration, so that the other can warn of a mismatch
-//! (options consistency check). Since cipher negotiation it decides nothing but the cipher of peers that
-//! cannot negotiate.
+//! The options string: the parts of its configuration that each side sends, so that the other can warn of a
+//! mismatch (options consistency check). Since cipher negotiation it decides nothing but the cipher of peers
+//! that cannot negotiate.
 //!
 //! Sources: OpenVPN options_string.c (`options_string`), mtu.c (`calc_options_string_link_mtu`), tun.c
 //! (`ifconfig_options_string`).
@@ -179,7 +179,7 @@ fn link_mtu(params: &OccParams) -> usize {
     usize::from(params.tun_mtu) + header + tag + iv + block + length + compression + fragment
 }
 
-/// Reads a peer's options string: each option's first word, and what follows it (perhaps nothing). Of an
+/// Reads a peer's options string: each option's first word, and the words after it (perhaps none). Of an
 /// option that occurs twice the first counts. The version (`V4`) is an option without a value.
 pub fn parse_options(options: &str) -> BTreeMap<&str, &str> {
     let mut map = BTreeMap::new();

@@ -25,8 +25,8 @@ pub(crate) struct Outbox {
 
 /// How requests of one kind are bounded.
 enum Bound {
-    /// By what causes them: an attempt to connect, a step of a machine, a table, or the adapter, where one supersedes the one
-    /// before it.
+    /// The lines by their cause: an attempt to connect, a step of a machine, a table, or the adapter, where one
+    /// supersedes the one before it.
     Elsewhere,
     /// As questions to a person.
     Question,

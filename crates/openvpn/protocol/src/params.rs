@@ -54,7 +54,7 @@ pub struct ControlParams {
     pub wall_at_origin: UnixTime,
     /// The lists that `tls` judges by, to be replaced by [`crate::request::Reply::RevocationList`].
     pub revocations: Option<Revocations>,
-    /// `x509-username-field`: what names the peer.
+    /// `x509-username-field`: the fields that name the peer.
     pub name_fields: NameFields,
     /// The trusted authorities (`ca`), for scripts that are given the issuer of the peer's certificate.
     pub authorities: Vec<CertificateDer<'static>>,
@@ -99,14 +99,14 @@ pub struct DataParams {
     pub ciphers: Vec<Cipher>,
     /// `data-ciphers-fallback`: for peers that cannot negotiate.
     pub fallback: Option<Cipher>,
-    /// `cipher`: what the options string says without a fallback.
+    /// `cipher`: the cipher of the options string without a fallback.
     pub cipher: Option<Cipher>,
     /// `auth`: authenticates with ciphers that are no AEAD. Default SHA1.
     pub digest: Digest,
     /// The compression framing our configuration names; a server's push may change a client's.
     pub compression: Compression,
-    /// Our configuration names an algorithm (`comp-lzo`, `compress lzo|lz4|lz4-v2`): what the peer compressed is
-    /// decompressed. We compress nothing.
+    /// Our configuration names an algorithm (`comp-lzo`, `compress lzo|lz4|lz4-v2`): packets that the peer compressed
+    /// are decompressed. We compress nothing.
     pub decompress: bool,
     /// The client's reaction to compression that its server pushes.
     pub pushed_compression: PushedCompression,
@@ -122,7 +122,7 @@ pub struct DataParams {
     pub before_2_7: bool,
     /// `tun-mtu`. Default 1500.
     pub tun_mtu: u16,
-    /// The second value of `tun-mtu`: what the options string says in its place.
+    /// The second value of `tun-mtu`, which the options string has in its place.
     pub told_mtu: Option<u16>,
     /// `mssfix`.
     pub mssfix: MssFix,
@@ -163,7 +163,7 @@ impl DataParams {
 /// nothing are always taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PushedCompression {
-    /// Its framing is taken; what the server then compresses is dropped.
+    /// Its framing is taken; packets that the server then compresses are dropped.
     #[default]
     FramingAlone,
     /// Packets that the server compresses are decompressed: our configuration names an algorithm too, or lets one be

@@ -1,4 +1,4 @@
-//! Peer info: what a client tells of itself in key method 2, as `NAME=VALUE` lines.
+//! Peer info: the facts of itself that a client sends in key method 2, as `NAME=VALUE` lines.
 //!
 //! Source: OpenVPN ssl.c (`push_peer_info`), misc.c (`validate_peer_info_line`, `output_peer_info_env`).
 
@@ -23,8 +23,8 @@ impl PeerVariables {
 
     /// Reads the lines. Names are letters, digits and underscores and start with `IV_`, `UV_` or `ID`; lines
     /// that are otherwise, or longer than [`MAX_LINE_LEN`], are left out, as are those after the first
-    /// [`MAX_LINES`]. In values, white space, what [`is_unprintable`] and the shell's `$`, `(` and backquote
-    /// become `_`: values reach scripts as environment variables.
+    /// [`MAX_LINES`]. In values, white space, unprintable characters ([`is_unprintable`]) and the shell's
+    /// `$`, `(` and backquote become `_`: values reach scripts as environment variables.
     pub fn parse(text: &str) -> Self {
         let lines = text.split('\n').map(|line| line.trim_end_matches('\r'));
         PeerVariables(lines.filter_map(parse_line).take(MAX_LINES).collect())

@@ -21,7 +21,7 @@ use crate::params::{DataParams, Keepalive, PushedCompression};
 
 /// The largest `tun-mtu` we take by push, unless `tun-mtu-max` says otherwise; said to servers as `IV_MTU`.
 pub(crate) const MAX_PUSHED_MTU: u16 = LONGEST_PAYLOAD;
-/// The smallest: what IPv4 hosts must take (RFC 791 §3.2).
+/// The smallest MTU: the size that IPv4 hosts must take (RFC 791 §3.2).
 const MIN_PUSHED_MTU: u16 = 576;
 /// Variables for scripts that are taken.
 const MAX_VARIABLES: usize = 64;
@@ -76,7 +76,7 @@ pub(crate) struct Pushed {
     pub(crate) dynamic_tls_crypt: bool,
     /// The data channel has the epoch format.
     pub(crate) epoch: bool,
-    /// The framing, and whether what is compressed in it is decompressed.
+    /// The framing, and whether packets that are compressed in it are decompressed.
     pub(crate) compression: Option<(Compression, bool)>,
     /// The reaction to algorithms.
     pushed_compression: PushedCompression,
@@ -248,7 +248,7 @@ impl Pushed {
         }
     }
 
-    /// The keepalive in force: what was pushed goes before the file's.
+    /// The keepalive in force: pushed values go before the file's.
     pub(crate) fn keepalive(&self, local: Keepalive) -> Keepalive {
         Keepalive {
             ping: self.ping.or(local.ping),
@@ -428,7 +428,7 @@ mod tests {
                 let mut pushed = Pushed::default();
                 let outcome = pushed.apply(&option);
                 let dns = settings(&pushed).dns;
-                // A word ends at a blank: what is behind it is another word, and refused as such.
+                // A word ends at a blank: the text behind it is another word, and refused as such.
                 let refused = matches!(outcome, Err(Refused::Ignored(_)));
                 assert!(refused && dns == Dns::default(), "{option:?}: {outcome:?} {dns:?}");
             }

@@ -39,7 +39,7 @@ pub type PeerInfo = adit_core::PeerInfo<PeerDetail>;
 pub enum Request {
     /// A program is to be run. Answered with [`Reply::ScriptDone`].
     RunScript(Box<Script>),
-    /// The outcome of this script is not needed any more, neither its exit nor what it would say later.
+    /// The outcome of this script is not needed any more, neither its exit nor a later answer.
     CancelScript(ScriptId),
     /// Something happened to a server's client; some of it wants an answer, [`Reply::ClientDecision`].
     Client(Box<ClientEvent>),
@@ -51,7 +51,7 @@ pub enum Request {
     /// The person at a client must answer a question of the server's. Answered with [`Reply::ChallengeResponse`]. A
     /// later question takes the place of one that is not answered yet.
     Challenge(Challenge),
-    /// A server wants to know what holds for this peer alone, which has proved its name. Answered with
+    /// A server wants the settings for this peer alone, which has proved its name. Answered with
     /// [`Reply::PeerSettings`].
     PeerSettings {
         /// The peer.
@@ -92,7 +92,7 @@ pub enum Request {
     ProxyCredentialsNotNeeded,
     /// Words of the server for the person in charge, as it sent them (`INFO`, `INFO_PRE`); nothing is asked.
     ServerInfo(String),
-    /// The server refused what the user showed, in these words, which may be empty; nothing is asked.
+    /// The server refused the user's credentials, in these words, which may be empty; nothing is asked.
     AuthFailed(String),
     /// The connection to the server, or to the only peer, failed; nothing is asked.
     ConnectionFailed(ConnectionFailure),
@@ -117,7 +117,7 @@ pub enum Request {
 /// The adapter's answers to requests, and its orders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// A script has ended, or said what it had put off.
+    /// A script has ended, or given the answer that it had put off.
     ScriptDone {
         /// Which.
         id: ScriptId,

@@ -72,7 +72,7 @@ pub struct Server {
     deadline_of: BTreeMap<PeerId, Instant>,
     /// Peers that may have something to send.
     talkative: VecDeque<PeerId>,
-    /// Last words of peers that are gone, and what happens once they are sent.
+    /// Last words of peers that are gone, and the events once they are sent.
     last_words: VecDeque<(Path, Vec<u8>)>,
     after_words: Vec<Event>,
     /// The only outer addresses that peers may have; `None`: any.
@@ -191,7 +191,7 @@ impl Server {
         }
     }
 
-    /// Works through what happened to a peer, and notes when it wants attention again.
+    /// Works through the events of a peer, and notes when it wants attention again.
     fn settle(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let verdict = peer.settle(self.now, &mut self.events);
@@ -394,7 +394,7 @@ impl Protocol for Server {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.set_now(now);
-        // Each once: what a peer has to send stays due until it is polled for.
+        // Each once: the datagrams of a peer stay due until it is polled for them.
         let due: Vec<PeerId> =
             self.deadlines.iter().take_while(|(at, _)| *at <= now).map(|(_, id)| *id).collect();
         for id in due {

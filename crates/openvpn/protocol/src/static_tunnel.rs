@@ -84,7 +84,7 @@ pub struct StaticTunnel {
     ever_opened: bool,
     /// The log has heard that the peer is where it may not be.
     told_elsewhere: bool,
-    /// Why what is there ends, in the word of scripts; empty if nothing is to be said.
+    /// Why the present path or connection ends, in the word of scripts; empty if there is no word for it.
     signal: &'static str,
     events: Outbox,
 }
@@ -174,7 +174,7 @@ impl StaticTunnel {
         self.events.set_now(now);
     }
 
-    /// Says in the log what happens once in an attempt to connect, or in the time of a peer.
+    /// Logs an event that happens once in an attempt to connect, or in the time of a peer.
     fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {
         self.events.own_line(Report { severity, path, text });
     }
@@ -183,7 +183,7 @@ impl StaticTunnel {
         self.events.push_back(Event::Data(event));
     }
 
-    /// The peer asks what our file says, to warn of what differs in its own.
+    /// The peer asks for the options of our file, to warn of differences in its own.
     fn tell_options(&mut self) {
         let Some(path) = self.path else { return };
         let payload = data_message::occ_reply(&static_options_string(&self.params, path.transport()));

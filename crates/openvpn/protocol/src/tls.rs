@@ -93,7 +93,7 @@ impl TlsChannel {
     }
 
     /// Takes ciphertext from the peer; returns the plaintext of each record that became complete. While a
-    /// [step](Self::take_step) is awaited, what arrives is kept.
+    /// [step](Self::take_step) is awaited, bytes that arrive are kept.
     ///
     /// # Errors
     /// The peer breaks TLS, or one end does not accept the certificate of the other end. An alert may then wait to be
@@ -152,8 +152,8 @@ impl TlsChannel {
         self.awaited.as_ref().is_some_and(|awaited| awaited.is(step))
     }
 
-    /// The awaited step has run. Goes on as [`Self::receive`], with what arrived meanwhile; does nothing if the step has
-    /// not run.
+    /// The awaited step has run. Goes on as [`Self::receive`], with the bytes that arrived meanwhile; does nothing if
+    /// the step has not run.
     ///
     /// # Errors
     /// As [`Self::receive`], and when there is no signature.

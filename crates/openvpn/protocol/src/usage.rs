@@ -1,10 +1,10 @@
-//! How much the data keys of a peer were used: `reneg-bytes`, `reneg-pkts`, and what GCM bears.
+//! How much the data keys of a peer were used: `reneg-bytes`, `reneg-pkts`, and the limits of GCM.
 //!
 //! It is counted once a second, from the totals that the data plane tells. The data plane itself counts exactly, and
 //! never seals beyond a limit; but only here is it seen that a peer does that knows no limit.
 
-/// Blocks and packets of one direction after which GCM's keys are due: 7/8 of what OpenVPN allows (crypto.c,
-/// `cipher_get_aead_limits`), which leaves 10 seconds at 100 Gbit/s.
+/// Blocks and packets of one direction after which GCM's keys are due: 7/8 of the number that OpenVPN allows
+/// (crypto.c, `cipher_get_aead_limits`), which leaves 10 seconds at 100 Gbit/s.
 const GCM_WARN: u64 = ((1 << 36) - 1) / 8 * 7;
 
 /// When data keys are renewed by use.
@@ -31,7 +31,8 @@ impl Traffic {
         }
     }
 
-    /// Blocks and packets, rather too many: one more for what a last block lacks, one for what is authenticated only.
+    /// Blocks and packets, rather too many: one more for a last block that is not full, one for the bytes that are
+    /// authenticated only.
     fn blocks(self) -> u64 {
         (self.bytes / 16).saturating_add(self.packets.saturating_mul(3))
     }

@@ -14,7 +14,7 @@ pub const MAX_ACKS: usize = 8;
 /// Length of a session id in bytes.
 pub const SID_LEN: usize = 8;
 
-/// Length of what precedes the wrapping: the opcode byte and the sender's session id.
+/// Length of the bytes before the wrapping: the opcode byte and the sender's session id.
 pub const HEADER_LEN: usize = 1 + SID_LEN;
 
 /// The kind of a datagram. The V1 resets of key method 1 (opcodes 1 and 2) are refused by every supported

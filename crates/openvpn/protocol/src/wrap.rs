@@ -161,8 +161,8 @@ impl WrapConfig {
         Self::crypt(key, TlsRole::Server, Bearer::Peer, |key| key)
     }
 
-    /// Dynamic tls-crypt: what wraps renegotiations is made of 256 bytes that the first exchange's TLS exports,
-    /// XOR the configured key if there is one (OpenVPN tls_crypt.c
+    /// Dynamic tls-crypt: the wrapping key of renegotiations is made of 256 bytes that the first exchange's TLS
+    /// exports, XOR the configured key if there is one (OpenVPN tls_crypt.c
     /// `tls_session_generate_dynamic_tls_crypt_key`).
     #[must_use]
     pub fn dynamic(&self, exported: &StaticKey, role: TlsRole) -> Self {
@@ -229,7 +229,7 @@ impl WrapConfig {
     /// [`Opened::wrap_id`] against its own [`WrapReplay`].
     ///
     /// # Errors
-    /// [`Rejected::Malformed`] for what is no control datagram or too short,
+    /// [`Rejected::Malformed`] for a datagram that is no control datagram or too short,
     /// [`Rejected::Unauthentic`] if the tag does not verify, [`Rejected::Unexpected`] for data, and for
     /// wrapped tls-crypt-v2 client keys where none is expected.
     pub fn open(&self, datagram: &[u8]) -> Result<Opened, Rejected> {

@@ -1,4 +1,4 @@
-//! The user is asked for what the server wants to know, and the server refuses it.
+//! The questions to the user that the server wants answered, and the server's refusal of the answers.
 
 use std::time::Duration;
 

@@ -37,7 +37,7 @@ pub(super) struct Dynamic {
 }
 
 impl Dynamic {
-    /// Reads what follows `AUTH_FAILED,`; `None` if that is no challenge.
+    /// Reads the text after `AUTH_FAILED,`; `None` if that is no challenge.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.strip_prefix("CRV1:")?.splitn(4, ':');
         let (flags, state, username, text) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -65,7 +65,7 @@ pub(super) struct TextChallenge {
 }
 
 impl TextChallenge {
-    /// Reads what follows `INFO_PRE,`; `None` if that is something else, or wants no answer (no flag `R`).
+    /// Reads the text after `INFO_PRE,`; `None` if that is something else, or wants no answer (no flag `R`).
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (flags, text) = text.strip_prefix("CR_TEXT:")?.split_once(':')?;
         flags.contains('R').then(|| TextChallenge { text: text.to_owned(), echo: flags.contains('E') })

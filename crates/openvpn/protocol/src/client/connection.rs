@@ -323,7 +323,8 @@ impl Connection {
         self.channel.poll_transmit(now, buf).then_some(self.path)
     }
 
-    /// Works through what the control channel reported, up to a question, which the client takes before what follows it.
+    /// Works through the control channel's messages, up to a question, which the client takes before the messages after
+    /// it.
     pub(super) fn settle(&mut self, now: Instant, events: &mut Outbox) -> Outcome {
         self.follow(now, events);
         self.tell_answered(events);
@@ -391,7 +392,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Says in the log what the server causes, so many lines a minute.
+    /// Logs a line that the server causes, so many a minute.
     fn tell(&self, severity: Severity, text: String, events: &mut Outbox) {
         events.push_back(Event::Report(Report { severity, path: Some(self.path), text }));
     }

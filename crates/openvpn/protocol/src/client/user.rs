@@ -68,7 +68,7 @@ impl User {
         self.once.is_none() && self.token.is_some()
     }
 
-    /// Forgets what the user or a server gave.
+    /// Forgets the credentials that the user or a server gave.
     pub(super) fn forget_all(&mut self) {
         (self.token, self.once, self.answer) = (None, None, None);
         if let Some(auth) = &mut self.auth {
@@ -152,7 +152,7 @@ impl User {
         }
     }
 
-    /// The server refused what we showed. A refused token may only have run out.
+    /// The server refused our credentials. A refused token may only have run out.
     pub(super) fn refused(&mut self, reason: &str) -> AfterRefusal {
         if self.token.take().is_some() {
             return AfterRefusal::Again;
@@ -182,7 +182,7 @@ pub(super) struct Temporary {
 }
 
 impl Temporary {
-    /// Reads what follows `AUTH_FAILED,`; `None` if it is another kind of refusal.
+    /// Reads the text after `AUTH_FAILED,`; `None` if it is another kind of refusal.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix("TEMP")?;
         let (flags, rest) = match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {

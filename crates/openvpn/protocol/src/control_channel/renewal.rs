@@ -10,11 +10,11 @@
 //!   peer is known to have them ([`KeyState::is_confirmed`]).
 //! - They seal at once when the peer sealed with them, or began the exchange after theirs: OpenVPN 2 then drops the
 //!   keys before them.
-//! - Keys never go back: what was overtaken by newer keys does not seal any more.
+//! - Keys never go back: keys that newer ones overtook do not seal any more.
 //!
 //! Keys open until `tran-window` after a later exchange was complete, or until two later ones exist.
 //!
-//! `docs/measure/OPENVPN-PEERS.md` says what OpenVPN 2, OpenVPN 3 and MirageVPN do.
+//! `docs/measure/OPENVPN-PEERS.md` describes the behaviour of OpenVPN 2, OpenVPN 3 and MirageVPN.
 //!
 //! # A renegotiation that does not end
 //!
@@ -186,7 +186,7 @@ impl ControlChannel {
         }
     }
 
-    /// Does what follows from the state of the exchanges.
+    /// Makes the changes that follow from the state of the exchanges.
     pub(super) fn activate_due(&mut self, now: Instant) {
         self.settle_attempts(now);
         let is_due = |exchange: &Exchange| {

@@ -81,7 +81,7 @@ pub struct ClientParams {
     /// Ask by [`crate::request::Request::ProxyCredentials`] where a proxy wants a username and a password; otherwise such an
     /// attempt has failed.
     pub asks_for_proxy_credentials: bool,
-    /// `pull`: the server says what the tunnel is like. Without, both ends' files do (point-to-point).
+    /// `pull`: the server pushes the tunnel's settings. Without, both ends' files do (point-to-point).
     pub pull: bool,
 }
 

@@ -23,8 +23,8 @@ pub struct ServerParams {
     pub address6: Option<Ipv6Net>,
     /// First IPv6 address for clients, with the prefix length that is sent to them (`ifconfig-ipv6-pool`).
     pub pool6: Option<Ipv6Net>,
-    /// All that is pushed to every client, each one option line; what differs from client to client
-    /// (`ifconfig`, `peer-id`, `cipher`, ...) is added.
+    /// All options that are pushed to every client, each one option line; those that differ from client to
+    /// client (`ifconfig`, `peer-id`, `cipher`, ...) are added.
     pub push: Vec<String>,
     /// Routes of the server's own system into the tunnel.
     pub routes: Vec<Route>,

@@ -22,7 +22,7 @@ pub struct StaticParams {
     pub digest: Digest,
     /// The compression framing that both ends' files name.
     pub compression: Compression,
-    /// The files name an algorithm: what the peer compressed is decompressed.
+    /// The files name an algorithm: packets that the peer compressed are decompressed.
     pub decompress: bool,
     /// `fragment`, over UDP.
     pub fragment: Option<Fragment>,
@@ -30,7 +30,7 @@ pub struct StaticParams {
     pub replay_window: ReplayWindow,
     /// `tun-mtu`.
     pub tun_mtu: u16,
-    /// The second value of `tun-mtu`: what the options string says in its place.
+    /// The second value of `tun-mtu`, which the options string has in its place.
     pub told_mtu: Option<u16>,
     /// `mssfix`.
     pub mssfix: MssFix,

@@ -1,11 +1,11 @@
-//! `dhcp-option`: read into what it means, and printed anew, so that scripts are given nothing that was not understood.
+//! `dhcp-option`: read into its meaning, and printed anew, so that scripts are given nothing that was not understood.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use adit_core::is_domain;
 
-/// A `dhcp-option` that was read. `Display` is what stands behind `dhcp-option` in a script's variable.
+/// A `dhcp-option` that was read. `Display` is the text behind `dhcp-option` in a script's variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DhcpOption<'a> {
     /// `DNS` or `DNS6`: a name server.

@@ -1,4 +1,5 @@
-//! The tunnel that follows from what was pushed and from the file: for the operating system, and for scripts.
+//! The tunnel that follows from the pushed options and from the file: for the operating system, and for
+//! scripts.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -11,7 +12,7 @@ use crate::request::TunnelFacts;
 use crate::tunnel_facts::{Hop, Told};
 
 impl Pushed {
-    /// The tunnel as the operating system shall have it, with what the file says.
+    /// The tunnel as the operating system shall have it, with the settings of the file.
     pub(crate) fn settings(
         &self,
         local: &LocalSettings,

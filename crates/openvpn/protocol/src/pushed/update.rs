@@ -122,7 +122,7 @@ pub(crate) fn address_change(changes: &[Change<'_>]) -> Result<AddressChange, St
 }
 
 impl Pushed {
-    /// Forgets what options of that kind said.
+    /// Forgets the values of options of that kind.
     fn reset(&mut self, kind: &str) {
         match kind {
             "route" => self.routes.retain(|(destination, ..)| destination.addr().is_ipv6()),

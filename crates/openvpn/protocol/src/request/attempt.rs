@@ -54,7 +54,7 @@ pub enum RemoteDecision {
 pub enum ConnectionFailure {
     /// The key exchange did not end within this time (`hand-window`).
     Late(Duration),
-    /// The control channel failed in another way: TLS, or the check of a certificate, with what is wrong with that.
+    /// The control channel failed in another way: TLS, or the check of a certificate, with its fault.
     Tls(Option<Box<CertificateFault>>),
     /// The server refused us (`AUTH_FAILED`), in these words, which may be empty.
     Refused(String),

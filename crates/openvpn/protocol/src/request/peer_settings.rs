@@ -8,7 +8,7 @@ use ipnet::{IpNet, Ipv6Net};
 pub struct PeerSettings {
     /// The peer is not let in (`disable`).
     pub disabled: bool,
-    /// Its IPv4 address, and what follows it in `ifconfig-push`: a netmask, or the other end's address.
+    /// Its IPv4 address, and the second word of `ifconfig-push`: a netmask, or the other end's address.
     pub ipv4: Option<(Ipv4Addr, Ipv4Addr)>,
     /// Its IPv6 address with the prefix length that is sent to it, and the gateway if one was named
     /// (`ifconfig-ipv6-push`).
@@ -23,19 +23,19 @@ pub struct PeerSettings {
     pub username: Option<String>,
 }
 
-/// One change to what is pushed.
+/// One change to the pushed options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushChange {
     /// This option too (`push`).
     Add(String),
-    /// Nothing of what was said so far (`push-reset`).
+    /// None of the options so far (`push-reset`).
     Reset,
     /// No option that starts with this text (`push-remove`).
     Remove(String),
 }
 
 impl PeerSettings {
-    /// Adds what a later source says; where both name an address, the later one holds.
+    /// Adds the settings of a later source; where both name an address, the later one holds.
     pub fn merge(&mut self, later: PeerSettings) {
         self.disabled |= later.disabled;
         self.ipv4 = later.ipv4.or(self.ipv4);

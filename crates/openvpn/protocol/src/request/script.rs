@@ -24,7 +24,7 @@ pub enum ScriptPriority {
     /// About a peer that has.
     Authenticated,
     /// The end of something about which a script ran before: a client (`client-disconnect`), or its address
-    /// (`learn-address delete`). Without it, accounting and firewalls keep what is over.
+    /// (`learn-address delete`). Without it, accounting and firewalls keep things that are over.
     End,
 }
 
@@ -61,7 +61,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Wipes what is secret: the variables, and the content of its files.
+    /// Wipes the secrets: the variables, and the content of its files.
     pub fn wipe(&mut self) {
         self.secrets.clear();
         self.files.iter_mut().for_each(|file| file.content = Zeroizing::default());
@@ -92,6 +92,6 @@ pub struct ScriptOutcome {
     pub exit: Result<i32, String>,
     /// The content of its files now, in their order.
     pub files: Vec<Vec<u8>>,
-    /// The settings that it wrote, if it was to write some and succeeded; or what is wrong with them.
+    /// The settings that it wrote, if it was to write some and succeeded; or the fault in them.
     pub settings: Option<Result<Box<PeerSettings>, String>>,
 }

@@ -1,4 +1,5 @@
-//! How unauthenticated clients become peers: what they have proved so far, and whether there is room for one more.
+//! How unauthenticated clients become peers: the proofs that they have given so far, and whether there is room for one
+//! more.
 
 use adit_core::{AnswerLimit, Path, PeerId, Rejected, Severity, Transport};
 use rand_chacha::ChaCha20Rng;

@@ -40,7 +40,8 @@ pub(super) struct AuthRequest<'a> {
 
 impl AuthRequest<'_> {
     /// The username that is judged. It is empty on a server that judges no passwords, where the client could give any,
-    /// and, as in OpenVPN (`key_method_2_read`), without a password: what lets such a client in has judged no name.
+    /// and, as in OpenVPN (`key_method_2_read`), without a password: the judge that lets such a client in has judged no
+    /// name.
     fn username(&self, access: &AccessParams) -> &str {
         let is_judged = access.wants_password() && !self.hello.password.is_empty();
         if is_judged { self.user } else { "" }
@@ -172,7 +173,7 @@ impl Authentication {
         ScriptId { owner: self.owner, number }
     }
 
-    /// Judges a client by what it says in a key exchange.
+    /// Judges a client by its message in a key exchange.
     pub(super) fn judge(&mut self, request: &AuthRequest<'_>, events: &mut impl Extend<Event>) -> AuthResult {
         if !self.open {
             self.latest = self.latest.or(self.deadline);
@@ -307,7 +308,7 @@ fn refused(told: &str, reason: String) -> AuthResult {
     AuthResult::Refused { told: told.to_owned(), reason }
 }
 
-/// The first line, without what a control message cannot hold.
+/// The first line, without characters that a control message cannot hold.
 fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(500).collect()

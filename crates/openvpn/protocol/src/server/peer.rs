@@ -96,7 +96,7 @@ pub(super) struct Peer {
     learning: Option<Box<Learning>>,
     up: Option<Up>,
     last_handshake: Instant,
-    /// It waits for what holds for it alone, until then.
+    /// It waits for the settings for it alone, until then.
     waits_until: Option<Instant>,
     /// It asked for settings before there were any.
     asked_early: bool,
@@ -165,7 +165,7 @@ impl Peer {
         })
     }
 
-    /// Takes other settings, which hold where they do not depend on what was agreed. A client of many was sent its ping
+    /// Takes other settings, which hold where they do not depend on the agreement. A client of many was sent its ping
     /// times; the other end of a point-to-point tunnel was not, and is judged by the new times.
     pub(super) fn reconfigure(&mut self, params: &Arc<ServerParams>) {
         self.params = Arc::clone(params);
@@ -206,7 +206,7 @@ impl Peer {
         self.waits_until.take().is_some()
     }
 
-    /// Another control channel took its place: what it still has to say would only confuse the client.
+    /// Another control channel took its place: further messages would only confuse the client.
     pub(super) fn fall_silent(&mut self) {
         self.channel.fall_silent();
     }
@@ -317,7 +317,7 @@ impl Peer {
         self.channel.poll_transmit(now, buf)
     }
 
-    /// Works through what the control channel reported.
+    /// Works through the control channel's messages.
     pub(super) fn settle(&mut self, now: Instant, events: &mut Outbox) -> Verdict {
         while self.verdict.is_none() {
             let Some(output) = self.channel.poll_output() else { break };
@@ -365,8 +365,8 @@ impl Peer {
         Ok(())
     }
 
-    /// Says in the log what the client causes: until it has authenticated, as far as there is room for such clients; from then
-    /// on so many lines a minute.
+    /// Logs a line that the client causes: until it has authenticated, as far as there is room for such clients; from
+    /// then on so many lines a minute.
     fn tell(&mut self, severity: Severity, text: String, events: &mut Outbox) {
         if !self.authenticated {
             return self.lines.push((severity, text));

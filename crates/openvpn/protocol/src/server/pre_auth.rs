@@ -24,8 +24,8 @@ use crate::wrap::{Opened, WrapConfig};
 
 /// Answers that wait to be sent; the driver takes them at once.
 const MAX_ANSWERS: usize = 256;
-/// Answers to one address that are no larger than what they answer. They are of no use for amplification, but an
-/// attacker who replays one recorded first packet could make the server send many.
+/// Answers to one address that are no larger than the packets that they answer. They are of no use for amplification,
+/// but an attacker who replays one recorded first packet could make the server send many.
 const SMALL_ANSWERS: Rate = Rate { count: 50, period: Duration::from_secs(1) };
 /// Answers to copies of one wrapped first packet, wherever they come from. OpenVPN 2 wraps a first packet that it repeats anew.
 /// OpenVPN 3 sends the same bytes once a second until it is answered (its protostack.hpp, `retransmit`), which takes more than
@@ -200,8 +200,8 @@ impl PreAuth {
         Ok(None)
     }
 
-    /// Whether one more answer may go to that address; `larger` than what it answers, or not. [`AnswerLimit::ask`] counts
-    /// it, [`AnswerLimit::foresee`] does not.
+    /// Whether one more answer may go to that address; `larger` than the packet that it answers, or not.
+    /// [`AnswerLimit::ask`] counts it, [`AnswerLimit::foresee`] does not.
     pub(super) fn check_answer(
         &mut self,
         now: Instant,
@@ -277,7 +277,7 @@ impl PreAuth {
     }
 }
 
-/// [`SMALL_ANSWERS`], or what the configuration allows of others if that is more.
+/// [`SMALL_ANSWERS`], or as many as the configuration allows of others if that is more.
 fn small_answers(params: &ServerParams) -> Rate {
     let answers = params.admission.answers;
     let a_second = f64::from(answers.count) / answers.period.as_secs_f64().max(1.0);

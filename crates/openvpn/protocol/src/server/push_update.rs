@@ -32,7 +32,7 @@ pub enum PushUpdateError {
     /// The address that the server itself has in the tunnel.
     #[error("{0} is the address of the server")]
     OfServer(IpAddr),
-    /// An address of the server's network that no host can have, what it is, and the network.
+    /// An address of the server's network that no host can have, its meaning, and the network.
     #[error("{0} is the {1} address of {2}, which no client can have")]
     NotOfHost(IpAddr, &'static str, IpNet),
     /// An address for a client of whose earlier new addresses `learn-address` has so many still to judge.
@@ -173,7 +173,7 @@ fn reserved_as(address: IpAddr, network: IpNet) -> Option<&'static str> {
     (address.is_ipv4() && address == network.broadcast()).then_some("broadcast")
 }
 
-/// The control messages of an update, and what it makes of a client's addresses.
+/// The control messages of an update, and the changes of a client's addresses by it.
 fn read(changes: &str) -> Result<(Vec<String>, AddressChange), PushUpdateError> {
     let options: Vec<&str> = changes.split(',').map(str::trim).filter(|text| !text.is_empty()).collect();
     if options.is_empty() {

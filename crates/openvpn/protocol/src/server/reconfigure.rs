@@ -18,7 +18,7 @@ pub(super) struct AtRestart {
 
 impl Server {
     /// Takes other settings. They hold for clients that connect from now on, and for connected ones where they do not
-    /// depend on what was agreed: TLS at their next renegotiation, scripts, limits. The other end of a point-to-point
+    /// depend on the agreement: TLS at their next renegotiation, scripts, limits. The other end of a point-to-point
     /// tunnel is judged by the new `ping-restart` and `session-timeout` at once.
     ///
     /// Settings of the device and of the data plane stay, whatever `params` has: our addresses, the MTU, our own
@@ -71,7 +71,7 @@ impl Server {
         self.control = Arc::new(params.control.clone());
         self.pre_auth.set_limits(&params);
         self.half_open.set_max_clients(params.max_clients);
-        // Connected clients keep what their keys were agreed by.
+        // Connected clients keep the settings by which their keys were agreed.
         let mut with_old_data = BTreeMap::new();
         for peer in self.peers.values_mut() {
             let own = with_old_data.entry(Arc::as_ptr(peer.params())).or_insert_with(|| {
@@ -87,7 +87,7 @@ impl Server {
         }
     }
 
-    /// The peers are gone: what waited for that holds now.
+    /// The peers are gone: settings that waited for that hold now.
     pub(super) fn take_what_waits(&mut self) {
         let Some(AtRestart { local, tun_mtu, told_mtu }) = self.at_restart.take() else { return };
         let mut params = ServerParams::clone(&self.params);

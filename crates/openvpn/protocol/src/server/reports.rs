@@ -7,13 +7,13 @@ use super::limits::{LOG_LINES, LOG_PERIOD};
 use crate::request::{ConnectionFailure, Event, FailedClient, Request, ScriptOutcome};
 
 impl Server {
-    /// Says in the log what the server does, or what a limit has admitted.
+    /// Logs an act of the server, or a line that a limit has admitted.
     pub(super) fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {
         self.events.own_line(Report { severity, path, text });
     }
 
-    /// Says in the log what a peer caused that has not authenticated, as far as there is room for such lines. False if there
-    /// is none.
+    /// Logs a line that a peer caused that has not authenticated, as far as there is room for such lines. False if
+    /// there is none.
     pub(super) fn report_unauthenticated(&mut self, severity: Severity, path: Path, text: String) -> bool {
         let admitted = self.log_budget.admits(self.now, path.remote().ip());
         if admitted {

@@ -1,4 +1,4 @@
-//! `tls-crypt-v2-verify`: a script judges what a client's own key says of itself, before the client gets a
+//! `tls-crypt-v2-verify`: a script judges the metadata of a client's own key, before the client gets a
 //! control channel. Only a client that has a key that this server wrapped, and receives at its address, comes
 //! this far.
 //!
@@ -36,7 +36,7 @@ impl KeyDigest {
 struct Waiting {
     key: KeyDigest,
     pending: Box<PendingClient>,
-    /// The one that brought the key, and what came after it.
+    /// The datagram that brought the key, and those after it.
     datagrams: Vec<Vec<u8>>,
 }
 

@@ -12,7 +12,7 @@ impl StaticKey {
     /// lines that start with `#` or `;` are comments.
     ///
     /// # Errors
-    /// Says what is wrong, without a digit of the key.
+    /// The fault, without a digit of the key.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut lines = text.lines().map(str::trim).skip_while(|line| *line != BEGIN);
         if lines.next().is_none() {

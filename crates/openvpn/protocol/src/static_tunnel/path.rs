@@ -121,7 +121,8 @@ impl StaticTunnel {
             return self.report(Severity::Warning, Some(path), text);
         }
         if path.transport() == Transport::Tcp && self.unproven.remove(&path).is_none() {
-            // The connection is closed by now: what the data plane sent there goes where the peer was before.
+            // The connection is closed by now: the data plane's datagrams for it go where the peer was
+            // before.
             let peer = PeerId::SERVER;
             let before = self.path.map(|path| DataEvent::Peer(PeerOrder::Move { peer, path }));
             return before.into_iter().for_each(|order| self.data(order));

@@ -39,7 +39,7 @@ impl StaticTunnel {
         self.reach(self.path.unwrap_or(NOWHERE));
     }
 
-    /// The peer is looked or waited for anew: what waited for that holds now.
+    /// The peer is looked or waited for anew: settings that waited for that hold now.
     pub(super) fn take_next(&mut self) {
         let Some(next) = self.next.take() else { return };
         let next = StaticParams {

@@ -1,4 +1,4 @@
-//! The sessions under the static key: when one begins, and what it seals with.
+//! The sessions under the static key: when one begins, and the keys that it seals with.
 
 use adit_core::{Ended, Instant, OnFirstOpened, PeerId, SessionId};
 
@@ -45,9 +45,9 @@ impl StaticTunnel {
         self.data(DataEvent::Activate { peer: PeerId::SERVER, session: SESSION });
     }
 
-    /// Nothing was heard. With one key for both directions, an attacker may have replayed to us what we sent in an earlier run,
-    /// and that is later than all that the peer sends: what was taken must be forgotten, as OpenVPN does. With keys
-    /// for each direction that cannot be, and nothing is taken twice.
+    /// Nothing was heard. With one key for both directions, an attacker may have replayed to us datagrams that we sent
+    /// in an earlier run, and these are later than all datagrams of the peer: the counters that were taken must be
+    /// forgotten, as OpenVPN does. With keys for each direction that cannot be, and nothing is taken twice.
     pub(super) fn forgive(&mut self) {
         if self.params.direction == KeyDirection::Bidirectional {
             self.data(DataEvent::Retire { peer: PeerId::SERVER, session: SESSION });

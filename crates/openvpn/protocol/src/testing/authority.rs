@@ -32,7 +32,7 @@ pub fn serial(name: &str) -> u64 {
     name.bytes().fold(1 << 62, |number, byte| number ^ (number << 5) ^ u64::from(byte)) >> 1
 }
 
-/// One authority and what it signs.
+/// One authority and the certificates that it signs.
 pub struct Authority {
     params: CertificateParams,
     key: KeyPair,

@@ -8,7 +8,7 @@ use adit_pki::{CaFault, FaultyCa, ListFault, Refusal};
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// A certificate that a peer showed, or one above it, and what is wrong with it.
+/// A certificate that a peer showed, or one above it, and its fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFault {
     /// How many certificates of the path stand below it: 0 is the peer's own.
@@ -30,7 +30,7 @@ thread_local! {
     static REFUSED: RefCell<Option<CertificateFault>> = const { RefCell::new(None) };
 }
 
-/// Keeps what is wrong with the certificate of a peer, for [`take_refused`].
+/// Keeps the fault of a peer's certificate, for [`take_refused`].
 pub(super) fn keep_refused(leaf: &CertificateDer<'_>, refusal: &Refusal) {
     REFUSED.replace(CertificateFault::new(leaf, refusal));
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use adit_pki::{CaFault, FaultyCa, Refusal};
 use rustls::{CertificateError, Error, OtherError};
 
-/// A refusal whose message names the option that asks for what the certificate lacks.
+/// A refusal whose message names the option that the certificate does not satisfy.
 #[derive(Debug)]
 struct Refused(Refusal);
 

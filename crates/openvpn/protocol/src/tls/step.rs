@@ -25,7 +25,7 @@ struct Shared {
     work: Mutex<Option<StepWork>>,
 }
 
-/// The connection, what it has to work through, and what came of it.
+/// The connection, the records that it has to work through, and the result.
 pub(super) struct StepWork {
     connection: Box<Connection>,
     records: Vec<Vec<u8>>,

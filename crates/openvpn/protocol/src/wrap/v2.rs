@@ -87,7 +87,7 @@ impl Metadata {
         }
     }
 
-    /// Its type, and what follows. `None`: there is nothing at all.
+    /// Its type, and the bytes after that. `None`: there is nothing at all.
     pub(crate) fn parts(&self) -> Option<(u8, Vec<u8>)> {
         let bytes = self.encode();
         let (kind, rest) = bytes.split_first()?;
@@ -201,7 +201,7 @@ impl ServerKey {
         Ok(ClientKey { key: key.clone(), wrapped })
     }
 
-    /// The client's key in `wrapped`, and what it says of itself.
+    /// The client's key in `wrapped`, and its metadata.
     ///
     /// # Errors
     /// [`Rejected::Malformed`] if it is too short, too long, or says another length than it has;
@@ -248,8 +248,8 @@ impl fmt::Debug for ServerKey {
     }
 }
 
-/// Splits a datagram into what precedes the wrapped client key at its end, and that key. `None` if the length
-/// that it ends with is impossible.
+/// Splits a datagram into the bytes before the wrapped client key at its end, and that key. `None` if the
+/// length that it ends with is impossible.
 pub(crate) fn wrapped_key_at_end(datagram: &[u8]) -> Option<(&[u8], &[u8])> {
     let (_, length) = datagram.split_last_chunk::<LENGTH_LEN>()?;
     let length = usize::from(u16::from_be_bytes(*length));

@@ -1,4 +1,4 @@
-//! The push is there: what of it holds, and the tunnel that follows.
+//! The push is there: the options of it that hold, and the tunnel that follows.
 
 use adit_core::{Cipher, Instant, IpNet, Ipv4Net, Ipv6Net, PeerConfig, PeerId, PeerOrder, Severity};
 

@@ -1,4 +1,4 @@
-//! The server's control messages, and what follows from each.
+//! The server's control messages, and the reaction to each.
 
 use std::time::Duration;
 
@@ -98,7 +98,8 @@ impl Connection {
         self.push_deadline = Some(now + ours);
     }
 
-    /// `auth-token` and `auth-token-user`: what to show in place of username and password from now on.
+    /// `auth-token` and `auth-token-user`: the credentials to send in place of username and password from now
+    /// on.
     pub(super) fn take_tokens<'a>(&mut self, options: impl Iterator<Item = &'a str>) {
         let mut password = None;
         for option in options {

@@ -1,4 +1,4 @@
-//! A point-to-point tunnel: what both ends say of themselves in key method 2 takes the place of a push.
+//! A point-to-point tunnel: the key method 2 messages of both ends take the place of a push.
 
 use adit_core::Instant;
 

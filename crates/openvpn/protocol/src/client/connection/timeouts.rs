@@ -22,7 +22,7 @@ const EXIT_NOTICE_TIME: Duration = Duration::from_secs(1);
 
 impl Connection {
     /// Sends the server the exit notice, if the connection can carry it, and ends soon. `commanded`: the client was
-    /// ordered to end. True if this is what `explicit-exit-notify` asks for.
+    /// ordered to end. True if `explicit-exit-notify` asks for the notice.
     pub(in crate::client) fn send_exit_notice(
         &mut self,
         now: Instant,

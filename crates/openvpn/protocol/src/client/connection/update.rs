@@ -65,7 +65,7 @@ impl Connection {
         self.change_settings(now, events);
     }
 
-    /// The tunnel follows what the server has pushed; later, if it has changed often.
+    /// The tunnel follows the options that the server has pushed; later, if it has changed often.
     pub(super) fn change_settings(&mut self, now: Instant, events: &mut Outbox) {
         let Some(up) = &self.up else { return };
         let (params, pushed) = (&self.params, &up.pushed);

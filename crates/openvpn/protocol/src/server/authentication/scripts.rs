@@ -1,4 +1,4 @@
-//! The scripts that judge a client (`auth-user-pass-verify`, `plugin`, `tls-verify`): what they get, and what they answer.
+//! The scripts that judge a client (`auth-user-pass-verify`, `plugin`, `tls-verify`): their input, and their answers.
 
 use adit_core::Instant;
 use adit_pki::certificate::subject_text;
@@ -62,7 +62,7 @@ impl Authentication {
                 Zeroizing::new(Vec::with_capacity(request.user.len() + hello.password.len() + 2));
             content.extend_from_slice(request.username(&self.params.access).as_bytes());
             content.push(b'\n');
-            // One line each, as in OpenVPN: what ends a line is none of it.
+            // One line each, as in OpenVPN: characters that end a line are left out.
             content.extend_from_slice(sanitized(&hello.password).as_bytes());
             content.push(b'\n');
             files.push(ScriptFile { content, is_argument: true, variable: None });

@@ -1,4 +1,4 @@
-//! The server let a client in: what both agree on, and what it is pushed.
+//! The server let a client in: the agreement of both, and the options that it is pushed.
 
 use std::time::Duration;
 

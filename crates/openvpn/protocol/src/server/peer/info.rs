@@ -53,7 +53,7 @@ impl Peer {
         self.authentication.is_put_off()
     }
 
-    /// The proven name, or what stands for it.
+    /// The proven name, or the one that stands for it.
     pub(in crate::server) fn name(&self) -> &str {
         self.known_name().unwrap_or("unknown client")
     }
@@ -66,12 +66,12 @@ impl Peer {
         if self.params.access.username_as_name { username.or(certified) } else { certified.or(username) }
     }
 
-    /// By what scripts know it.
+    /// The number by which scripts know it.
     pub(in crate::server) fn owner(&self) -> u64 {
         self.authentication.owner()
     }
 
-    /// By what people know it, and programs that judge it.
+    /// The number by which people know it, and programs that judge it.
     pub(in crate::server) fn number(&self) -> u64 {
         self.authentication.number()
     }

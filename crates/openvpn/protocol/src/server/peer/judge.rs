@@ -1,4 +1,4 @@
-//! A client is judged, at first and at each renegotiation: what it says of itself, the verdict, and what follows from it.
+//! A client is judged, at first and at each renegotiation: its message, the verdict, and the reaction.
 
 use std::time::Duration;
 

@@ -54,7 +54,8 @@ pub(in crate::server) enum Learned {
 }
 
 impl Peer {
-    /// Runs `learn-address` for what the client will have. `before`: addresses that another connection had until now.
+    /// Runs `learn-address` for the addresses that the client will have. `before`: addresses that another connection
+    /// had until now.
     pub(in crate::server) fn ask_learn_address(
         &mut self,
         now: Instant,
