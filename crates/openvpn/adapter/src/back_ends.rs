@@ -55,7 +55,7 @@ const SERVICES: [&str; 2] = ["/etc/pam.d", "/usr/lib/pam.d"];
 /// is to be said of them.
 ///
 /// # Errors
-/// What is wrong, a problem a line.
+/// The faults, one a line.
 pub(crate) fn read_files(config: &mut Config, configuration: &Path) -> Result<Vec<String>, String> {
     let Role::Server(server) = &mut config.role else { return Ok(Vec::new()) };
     let mut warnings = Vec::new();
@@ -105,7 +105,7 @@ pub(crate) fn check_programs(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// What the helper may do that runs them, if there are any.
+/// The policy of the helper that runs them, if there are any.
 pub(crate) fn policy(config: &Config) -> Option<Policy> {
     let Role::Server(server) = &config.role else { return None };
     let commands = commands(&server.access);
@@ -121,7 +121,7 @@ pub(crate) fn policy(config: &Config) -> Option<Policy> {
     })
 }
 
-/// What has back ends run, and which.
+/// The thread that has back ends run, and the back ends.
 pub(crate) struct BackEnds {
     /// The thread that has them run.
     pub(crate) runner: Scripts,
@@ -129,11 +129,11 @@ pub(crate) struct BackEnds {
     pub(crate) commands: Vec<Vec<String>>,
 }
 
-/// What has scripts and back ends run.
+/// The threads that have scripts and back ends run.
 pub(crate) struct Programs {
     /// The scripts of the configuration.
     pub(crate) scripts: Option<Scripts>,
-    /// What judges passwords.
+    /// The back ends that judge passwords.
     pub(crate) back_ends: Option<BackEnds>,
 }
 

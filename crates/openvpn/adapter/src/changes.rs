@@ -1,4 +1,5 @@
-//! What changed in a configuration that was read again: what holds at once, and from when on the rest does.
+//! The changes in a configuration that was read again: those that hold at once, and the time from which the
+//! rest holds.
 
 #[cfg(test)]
 mod audit;
@@ -12,7 +13,7 @@ use fixed::{Fixed, OF_ALL, OF_CLIENT, OF_POINT, OF_SERVER, OF_STATIC_POINT};
 
 use super::scripts;
 
-/// What reading a configuration again came to.
+/// The result of reading a configuration again.
 #[derive(Debug)]
 pub(crate) struct Changes {
     /// The new configuration, with what only a new start of adit can change as it was.
@@ -31,7 +32,7 @@ pub(crate) struct Changes {
 /// When the new one is of another kind of tunnel, or a server's `plugin` lines change and scripts that run are gone.
 pub(crate) fn compare(new: &Parsed, old: &Config) -> Result<Changes, &'static str> {
     let mut now = new.config.clone();
-    // What holds until the next restart.
+    // The settings that hold until the next restart.
     let mut until_restart = now.clone();
     let mut later = Vec::new();
     for Fixed { directives, since, keep } in fixed_settings(&now, old)?.into_iter().flatten() {
@@ -73,7 +74,7 @@ pub(crate) fn place<'a>(new: &'a Parsed, old: &'a Parsed, directives: &[&str]) -
         .or_else(|| directives.iter().find_map(first_of).map(Place::Changed))
 }
 
-/// What a tunnel of that kind does not change at once.
+/// The settings that a tunnel of that kind does not change at once.
 fn fixed_settings(new: &Config, old: &Config) -> Result<Vec<&'static [Fixed]>, &'static str> {
     let kind = match (&new.role, &old.role) {
         (Role::Client(_), Role::Client(_)) => OF_CLIENT,
@@ -191,7 +192,7 @@ mod tests {
         assert!(compare(&server(&format!("{SCRIPT}{PLUGIN}")), &server(SCRIPT).config).is_ok());
     }
 
-    /// What becomes of these lines at the end of a point-to-point tunnel that waits, with a static key or with TLS.
+    /// The changes by these lines at the end of a point-to-point tunnel that waits, with a static key or with TLS.
     fn of_point(is_static: bool, old: &str, new: &str) -> Changes {
         let parse = |lines: &str| {
             let block = |name: &str, label: &str, body: &str| {
@@ -289,7 +290,7 @@ mod tests {
         };
         let found = line(&key("a"), &key("b"), &["key-direction", "tls-auth"]);
         assert_eq!(found, (true, 4, "tls-auth".to_owned()));
-        // What changed is the file that it names.
+        // The file that it names has changed.
         assert_eq!(line(one, one, &["cert", "ca"]), (true, 10, "cert".to_owned()));
         let shown = format!("{:?}", server(&key("c")).report);
         assert!(shown.contains("Fingerprint(..)"), "{shown}");

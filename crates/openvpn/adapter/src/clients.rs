@@ -1,4 +1,4 @@
-//! What a server has on disk for its clients: a file for each, and who had which address.
+//! The files of a server for its clients: one for each, and the one of the pool's addresses.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -93,7 +93,7 @@ impl Drop for Clients {
     }
 }
 
-/// What may change when the configuration is read again.
+/// The settings that may change when the configuration is read again.
 fn lock(files: &Mutex<PerClient>) -> MutexGuard<'_, PerClient> {
     files.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -23,7 +23,7 @@ use adit_host::log::Manner;
 use adit_host::options::Options;
 use adit_host::{background, exit, process};
 
-/// What the program is called.
+/// The name of the program.
 pub(crate) const NAME: &str = "openvpn";
 
 /// In the environment of a process that goes on in the background for another that waits (`--daemon`).
@@ -82,7 +82,7 @@ fn serve(words: &[String]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the configuration asks of the program, not of the tunnel.
+/// The settings of the configuration for the program, not for the tunnel.
 struct Asked {
     manner: Manner,
     daemon: bool,
@@ -92,7 +92,8 @@ impl Asked {
     fn by(parsed: &Parsed) -> Self {
         let has = |directive| parsed.has(directive);
         let manner = manner(has("machine-readable-output"), has("errors-to-stderr"));
-        // A service manager that is told when the tunnel is set up wants the process that it started.
+        // A service manager that gets a notification when the tunnel is set up wants the process that it
+        // started.
         let is_told = std::env::var_os("NOTIFY_SOCKET").is_some();
         Asked { manner, daemon: has("daemon") && !is_told }
     }
@@ -122,7 +123,8 @@ fn go_on_in_background(words: &[String]) -> std::io::Result<ExitCode> {
     Ok(if background::start(&mut command)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Says why, as OpenVPN does. Who waits for a process in the background reads something else on its standard output.
+/// Says why, as OpenVPN does. A program that waits for a process in the background reads something else on its standard
+/// output.
 fn tell(failure: &Failure) {
     let text = match failure {
         Failure::Configuration(why) => {

@@ -91,7 +91,7 @@ fn gather(path: &Path) -> std::io::Result<Gathered> {
     if let Ok(Parsed { config, .. }) = &parsed
         && let KeyPassword::File(password) = &config.tls.key_password
     {
-        // What is wrong with it shows where it is used.
+        // Its fault shows where it is used.
         let _ = load(password);
     }
     let allowed = parsed.ok().and_then(|mut parsed| {
@@ -102,7 +102,7 @@ fn gather(path: &Path) -> std::io::Result<Gathered> {
     Ok(Gathered { text, files: files.into_inner(), allowed })
 }
 
-/// What a configuration allows its tunnel to ask of the helper.
+/// The requests to the helper that a configuration allows its tunnel.
 fn allowed(path: &Path, config: &Config) -> Allowed {
     let client_directory = match &config.role {
         Role::Server(server) => server.per_client.directory.as_deref(),
@@ -117,7 +117,7 @@ fn allowed(path: &Path, config: &Config) -> Allowed {
     }
 }
 
-/// What `crl-verify` names.
+/// The file or directory of `crl-verify`.
 fn revocations(path: &Path, config: &Config) -> Option<Revocations> {
     let (named, is_directory) = match config.tls.crl.as_ref()? {
         Crl::Inline(_) => return None,
@@ -248,7 +248,7 @@ mod tests {
             let parsed = read(&file).expect("a good configuration");
             parsed.warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        // What is public may be read, and so may the configuration, as it holds no key.
+        // Public files may be read by all, and so may the configuration, as it holds no key.
         for path in [&ca, &file] {
             set_permissions(path, Permissions::from_mode(0o644)).expect("it is ours");
         }

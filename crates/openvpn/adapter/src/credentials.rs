@@ -37,7 +37,7 @@ enum Source {
     /// A file, read by the helper once there is one.
     File(PathBuf, Option<HelperAccess>),
     Text(Secret),
-    /// A program at the management socket, which is told of a further question in these words.
+    /// A program at the management socket, which gets a further question in these words.
     Management(Arc<PendingQueries>, String),
     /// The configuration speaks of none.
     Nothing,
@@ -52,7 +52,7 @@ pub(crate) struct CredentialPrompt {
 }
 
 impl CredentialPrompt {
-    /// What the configuration in `file` says. `questions` are asked in place of the terminal.
+    /// The source that the configuration in `file` names. `questions` are asked in place of the terminal.
     pub(crate) fn new(auth: Option<&UserAuth>, file: &Path, questions: Option<Arc<PendingQueries>>) -> Self {
         let source = match auth.map(|auth| &auth.source) {
             None => Source::Nothing,
@@ -186,7 +186,8 @@ impl Source {
                 from_file(path, helper.as_ref(), waiting)
             }
             (Source::Text(text), None) => complete(text.text(), waiting),
-            // Why the last ones did not do was told when the server said so (`Request::AuthFailed`).
+            // The reason why the last ones did not do was reported when the server sent it
+            // (`Request::AuthFailed`).
             (Source::Management(questions, challenge), _) => {
                 let UserPassword { username, password } = questions.ask(Topic::Auth, challenge, waiting)?;
                 checked(username, password)
@@ -228,7 +229,7 @@ fn static_challenge(challenge: &StaticChallenge) -> String {
     format!("SC:{flags},{}", challenge.text)
 }
 
-/// What a server says, without what a terminal would obey.
+/// A server's text, without characters that a terminal would obey.
 fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }

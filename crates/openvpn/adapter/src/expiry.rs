@@ -24,7 +24,7 @@ const DAYS_AHEAD: i64 = 60;
 pub(crate) const EVERY: Duration = Duration::from_secs(SECONDS_OF_DAY.unsigned_abs());
 const SECONDS_OF_DAY: i64 = 86_400;
 
-/// What expires, of one tunnel. Copies share it.
+/// The certificates and lists of one tunnel that expire. Copies share it.
 #[derive(Clone)]
 pub(crate) struct Expiry(Arc<Shared>);
 
@@ -41,7 +41,7 @@ struct Renewal {
     list: String,
 }
 
-/// What expires, and when in Unix time.
+/// A certificate or a list, and when it expires in Unix time.
 struct Dated {
     what: String,
     at: i64,
@@ -49,7 +49,7 @@ struct Dated {
 }
 
 impl Renewal {
-    /// What the owner of the configuration in `file` can do.
+    /// The way of renewal for the owner of the configuration in `file`.
     fn of(file: &Path, role: &Role) -> Self {
         let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
         let dir = absolute.parent().unwrap_or(Path::new("/"));
@@ -94,7 +94,7 @@ impl Expiry {
         *lock(&self.0.lists) = lists(pem, &self.0.renewal.list);
     }
 
-    /// What has expired or will soon.
+    /// The certificates and lists that have expired or will soon.
     pub(crate) fn near(&self, now: OffsetDateTime) -> Vec<Expiring> {
         let now = now.unix_timestamp();
         let (certificates, lists) = (lock(&self.0.certificates), lock(&self.0.lists));
@@ -198,7 +198,7 @@ mod tests {
         (certificate, list.signed_by(&Issuer::new(params, key)).unwrap().pem().unwrap())
     }
 
-    /// What the server of a directory that `adit init` made holds.
+    /// The expiries of a server of a directory that `adit init` made.
     fn expiry(scratch: &Scratch, own: i64, authority_days: i64, list: i64) -> Expiry {
         std::fs::create_dir_all(scratch.path().join("pki")).unwrap();
         scratch.write("pki/index.json", "{}").unwrap();

@@ -83,7 +83,7 @@ pub(crate) fn find(
     Ok(Some(ExternalKey { holder, current }))
 }
 
-/// Who signs, and the certificate in PEM.
+/// The holder that signs, and the certificate in PEM.
 type Holder = (Arc<dyn KeyHolder>, Vec<u8>);
 
 /// Judges what the configuration says of a key that is held elsewhere, as far as no one has to be asked.

@@ -14,7 +14,8 @@ const MOST: usize = 4 << 20;
 /// and `HASH.r0`, `HASH.r1` … up to the first number that is missing (X509_LOOKUP_hash_dir(3)).
 ///
 /// # Errors
-/// Which file is at fault, and why. What is no regular file, also behind a symbolic link, is not read.
+/// Which file is at fault, and why. An entry that is no regular file, also behind a symbolic link, is not
+/// read.
 pub(crate) fn read(directory: &Path) -> Result<Vec<u8>, String> {
     let mut numbers: BTreeMap<(String, bool), BTreeSet<u32>> = BTreeMap::new();
     for entry in fs::read_dir(directory).map_err(|error| error.to_string())? {

@@ -5,8 +5,8 @@ use std::net::{IpAddr, ToSocketAddrs as _};
 use adit_core::{IpNet, Route};
 use adit_openvpn_config::NamedRoute;
 
-/// Routes to the addresses that these hosts have now, while no route leads into the tunnel. As in OpenVPN, a name
-/// that cannot be looked up costs its own route alone: it is told in a sentence.
+/// Routes to the addresses that these hosts have now, while no route leads into the tunnel. As in OpenVPN, a name that
+/// cannot be looked up costs its own route alone: a sentence reports it.
 pub(crate) fn look_up(routes: &[NamedRoute]) -> (Vec<Route>, Vec<String>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for route in routes {

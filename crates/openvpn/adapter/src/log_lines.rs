@@ -8,10 +8,10 @@ use adit_openvpn::tls::CertificateFault;
 
 use adit_host::log::Logger;
 
-/// What says that a tunnel is there.
+/// The line that reports that a tunnel is there.
 const COMPLETED: &str = "Initialization Sequence Completed";
 
-/// What a tunnel has said so far, as its last line depends on it.
+/// The lines that a tunnel has logged so far, as far as its last line depends on them.
 #[derive(Default)]
 pub(crate) struct Lines {
     /// The other end was sent an exit notice.
@@ -25,7 +25,7 @@ impl Lines {
         write(log, || if ends { vec![self.last().to_owned()] } else { lines(event, is_server) });
     }
 
-    /// The same for what a tunnel asks or tells.
+    /// Writes the lines for a request of a tunnel.
     pub(crate) fn request(&mut self, request: &Request, log: &mut Logger) {
         self.exit_notice |= matches!(request, Request::ExitNotice { .. });
         write(log, || lines_of_request(request));
@@ -53,7 +53,7 @@ fn lines_of_request(request: &Request) -> Vec<String> {
             let prefix = client_prefix(client);
             failure_lines(&client.failure).into_iter().map(|line| format!("{prefix} {line}")).collect()
         }
-        // What the signal interrupts in OpenVPN (error.c, `x_check_status`).
+        // The call that the signal interrupts in OpenVPN (error.c, `x_check_status`).
         Request::ExitNotice { commanded: true } => {
             vec!["event_wait : Interrupted system call (fd=-1,code=4)".to_owned(), SENDING.to_owned()]
         }
@@ -62,7 +62,7 @@ fn lines_of_request(request: &Request) -> Vec<String> {
     }
 }
 
-/// What a line about a client of a server begins with (multi.c, `multi_instance_string`).
+/// The beginning of a line about a client of a server (multi.c, `multi_instance_string`).
 fn client_prefix(client: &FailedClient) -> String {
     let address = address(client.path.remote());
     match &client.name {
@@ -109,7 +109,7 @@ fn failure_lines(failure: &ConnectionFailure) -> Vec<String> {
     }
 }
 
-/// What is wrong with a certificate's path (ssl_verify_openssl.c, `verify_callback`).
+/// The line about the fault of a certificate's path (ssl_verify_openssl.c, `verify_callback`).
 fn certificate_line(fault: &CertificateFault) -> Option<String> {
     let CertificateFault { depth, subject, serial, error } = fault;
     let (error, serial) = ((*error)?, serial.as_deref().unwrap_or("<not available>"));

@@ -1,7 +1,7 @@
 //! `management`: a socket at which other programs ask and command the tunnel, in OpenVPN's protocol.
 //!
-//! One thread speaks to one client at a time. What happens in the tunnel is noted in a [`Journal`], which never waits
-//! for the thread; what the thread wants to know of the tunnel it asks as `adit status` does.
+//! One thread speaks to one client at a time. Events of the tunnel are noted in a [`Journal`], which never waits for
+//! the thread; the thread asks for facts of the tunnel as `adit status` does.
 
 mod client_auth;
 mod client_commands;
@@ -67,7 +67,7 @@ pub(crate) struct Management {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread works with.
+/// The things that the thread works with.
 struct CommandContext {
     journal: Journal,
     questions: Arc<PendingQueries>,
@@ -176,18 +176,19 @@ impl Management {
         self.questions.wait_for_release(waiting)
     }
 
-    /// Whom to ask for what only the program at the socket has.
+    /// The questions that only the program at the socket can answer.
     pub(crate) fn front_end(&self) -> Arc<PendingQueries> {
         Arc::clone(&self.questions)
     }
 
-    /// Whom to ask for passwords, if here.
+    /// The questions for passwords, if they go here.
     pub(crate) fn questions(&self) -> Option<Arc<PendingQueries>> {
         self.queries.then(|| Arc::clone(&self.questions))
     }
 
-    /// From now on there is a tunnel to ask and command. What is given back is to hear what happens in it. With `up_down`, the
-    /// program hears when it comes up and goes down: the variables of its scripts, and whether it keeps its device.
+    /// Attaches a tunnel, which can be asked and commanded from now on. The returned value takes the events of the
+    /// tunnel. With `up_down`, the program is notified when it comes up and goes down: the variables of its scripts,
+    /// and whether it keeps its device.
     pub(crate) fn attach<P: Protocol + StatusSource>(
         &self,
         handle: Handle<P>,

@@ -60,7 +60,7 @@ fn owned(paragraphs: &[&str]) -> Vec<String> {
 /// The directives of which `holds` is true.
 fn part(title: &'static str, introduction: &str, holds: impl Fn(&&Directive) -> bool) -> Part {
     let entry = |known: &Directive| {
-        // What a command does is in its name; the table's reason is for files.
+        // The name of a command says what it does; the table's reason is for files.
         let reason = if known.is_command() { "" } else { known.reason() };
         (format!("--{} {}", known.name, known.usage).trim_end().to_owned(), reason.to_owned())
     };

@@ -1,4 +1,4 @@
-//! What happens in the tunnel, as lines of the log.
+//! The events of the tunnel, as lines of the log.
 
 use adit_core::{Ended, Protocol, Severity, TunnelSettings};
 use adit_io::{Handle, Observer};
@@ -17,7 +17,7 @@ use crate::status_source::StatusSource;
 use adit_host::log::Logger;
 use adit_host::notify::Notifier;
 
-/// What the protocol can ask.
+/// The parties that the protocol can ask.
 pub(crate) struct Asks {
     /// For a username, a password or an answer.
     pub(crate) prompt: Option<CredentialPrompt>,

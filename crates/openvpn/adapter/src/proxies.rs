@@ -26,7 +26,8 @@ const MAX_FILE: u64 = 16 << 10;
 /// A directive, and what is wrong with what it names.
 pub(crate) type Fault = (&'static str, String);
 
-/// Puts what the files hold that proxies name in place of their names. What is asked for stays so.
+/// Puts the content of the files that proxies name in place of their names. Credentials that are asked for
+/// stay so.
 ///
 /// # Errors
 /// When a file cannot be read, or does not hold both.
@@ -81,7 +82,7 @@ fn ask_by(
     })
 }
 
-/// What is asked for by a proxy of that kind.
+/// The topic of questions about a proxy of that kind.
 fn topic(kind: &ProxyKind) -> Topic {
     match kind {
         ProxyKind::Http(_) => Topic::HttpProxy,
@@ -142,7 +143,7 @@ pub(crate) fn ask_later(config: &Config) -> bool {
 
 /// Asks for the username and the password of a proxy that wants them, and tells the helper, which connects.
 pub(crate) struct ProxyPrompt {
-    /// What is asked for by the proxy of each remote of the file.
+    /// The topics of questions about the proxy of each remote of the file.
     topics: Vec<Topic>,
     questions: Option<Arc<PendingQueries>>,
     helper: Option<HelperAccess>,
@@ -158,7 +159,8 @@ impl ProxyPrompt {
         ProxyPrompt { topics, questions, helper: None, turns: Turns::default(), asking: None }
     }
 
-    /// What is asked for by the proxy of that remote: the one that a program has named, or that of the file.
+    /// The topic of questions about the proxy of that remote: the one that a program has named, or that of
+    /// the file.
     fn topic(&self, remote: usize) -> Topic {
         let named = self.questions.as_ref().and_then(|questions| questions.named_proxy(remote));
         named.or_else(|| self.topics.get(remote).cloned()).unwrap_or(Topic::HttpProxy)
@@ -215,7 +217,7 @@ impl Drop for ProxyPrompt {
     }
 }
 
-/// What is asked for by the proxy of each remote. Without a proxy in the file, a program names one.
+/// The topics of questions about the proxy of each remote. Without a proxy in the file, a program names one.
 fn topics(client: &ClientConfig) -> Vec<Topic> {
     let kinds = client.remotes.iter().map(|remote| remote.proxy.as_ref().map(|proxy| &proxy.kind));
     kinds.map(|kind| kind.map_or(Topic::HttpProxy, topic)).collect()

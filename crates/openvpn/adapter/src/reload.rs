@@ -26,15 +26,15 @@ pub(crate) type Reloads<P> = Box<dyn FnOnce(Source, Handle<P>) -> Reload>;
 pub(crate) struct Source {
     /// The file.
     pub(crate) file: PathBuf,
-    /// What the file said at the start of adit.
+    /// The file's content at the start of adit.
     pub(crate) start: Arc<Parsed>,
-    /// What holds now, as it was read.
+    /// The content that holds now, as it was read.
     pub(crate) holds: Arc<Parsed>,
     /// Routes to the addresses of names, which were looked up at the start.
     pub(crate) looked_up: Vec<Route>,
     /// How long a client looks for names that do not exist, as the file says that was read last.
     pub(crate) resolve_timeout: Option<Duration>,
-    /// What a server has on disk for its clients.
+    /// The files of a server for its clients.
     pub(crate) per_client: Option<Arc<Mutex<PerClient>>>,
     /// Watches what `crl-verify` names.
     pub(crate) crl: revocations::Watch,
@@ -73,7 +73,7 @@ pub(crate) trait Reconfigure: Send + 'static {
     fn restart(&self);
 }
 
-/// What a tunnel of that kind does on SIGHUP.
+/// The action of a tunnel of that kind on SIGHUP.
 pub(crate) fn reload<K: Reconfigure>(mut source: Source, mut kind: K) -> Reload {
     Reload(Arc::new(Mutex::new(move || {
         if let Err(why) = source.read_again(&mut kind) {

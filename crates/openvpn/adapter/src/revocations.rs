@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Larger files are no revocation lists.
 const MAX_FILE: u64 = 64 << 20;
 
-/// What is watched.
+/// The file or directory that is watched.
 pub(crate) struct Source {
     path: PathBuf,
     directory: bool,
@@ -68,7 +68,7 @@ fn unusable(error: &RevocationError) -> String {
     format!("crl-verify: {error}")
 }
 
-/// What a configuration that is read again says of lists.
+/// The lists in a configuration that is read again.
 pub(crate) struct Other {
     /// The lists.
     pub(crate) lists: Option<Revocations>,
@@ -179,7 +179,7 @@ impl Source {
         if self.directory {
             return Vec::new();
         }
-        // What cannot be read is reported by the protocol.
+        // The protocol reports a list that cannot be read.
         Revocations::from_lists(content)
             .map_or_else(|_| Vec::new(), |lists| credentials::warnings_of_lists(&self.ca, &lists))
     }
@@ -211,13 +211,13 @@ impl Source {
         format!("crl-verify: {} cannot be read: {error}", self.path.display())
     }
 
-    /// What is watched.
+    /// The file or directory that is watched.
     pub(crate) fn watched(&self) -> adit_guard::Revocations {
         adit_guard::Revocations { path: self.path.clone(), is_directory: self.directory }
     }
 
-    /// Tells the protocol of each change that the helper sees, until the tunnel has ended. What cannot be read is told in the log,
-    /// once; the lists read before stay in force, as with OpenVPN.
+    /// Gives the protocol each change that the helper sees, until the tunnel has ended. A list that cannot be read is
+    /// logged, once; the lists read before stay in force, as with OpenVPN.
     fn watch<P: Protocol<Reply = Reply> + 'static>(
         mut self,
         files: HelperFiles,

@@ -41,12 +41,12 @@ use adit_host::status::report::Expiring;
 use adit_host::status::{self, OtherTables};
 use adit_host::{forwarding, privileges};
 
-/// What authenticates us.
+/// The credentials that authenticate us.
 #[derive(Default)]
 pub(crate) struct Own {
     /// Username and password.
     pub(crate) prompt: Option<CredentialPrompt>,
-    /// The same for proxies.
+    /// The prompt for the credentials of proxies.
     pub(crate) proxy_prompt: Option<ProxyPrompt>,
     /// The key that is held elsewhere.
     pub(crate) key: Option<ExternalKey>,
@@ -63,7 +63,7 @@ pub(crate) struct Start<'a> {
     pub(crate) member: Member<'a>,
 }
 
-/// What others can ask of the tunnel, there until this is dropped.
+/// The interfaces by which other programs ask the tunnel, there until this is dropped.
 struct Shown {
     _pid_file: Option<RemovedOnDrop>,
     socket: Option<status::Socket>,
@@ -138,7 +138,7 @@ impl Tunnel<'_> {
         let device = driver.tun_name().to_owned();
         let ended = driver.run(protocol(adit_io::clock()), &mut observer);
         let failure = observer.observer.finish(&device);
-        // What waits for the helper's answers goes before it.
+        // The threads that wait for the helper's answers go before it.
         drop(observer);
         drop(back_end_helper);
         drop(helper);
@@ -272,7 +272,7 @@ impl Tunnel<'_> {
         handle: &Handle<P>,
     ) -> Result<Option<Clients>, Failure> {
         let Some(files) = files else { return Ok(None) };
-        // What was remembered is in the protocol already; here it is kept for the next file.
+        // The remembered addresses are in the protocol already; here they are kept for the next file.
         let pool_file = files.lock().unwrap_or_else(PoisonError::into_inner).pool_file.clone();
         let remembered = clients::read_pool_file(pool_file.as_ref()).unwrap_or_default();
         let helper = helper.files().map_err(no_helper)?;
@@ -282,7 +282,7 @@ impl Tunnel<'_> {
             .map_err(no_thread)
     }
 
-    /// What SIGHUP does.
+    /// The action on SIGHUP.
     fn reload<P: StatusSource>(
         &self,
         reloads: Reloads<P>,
@@ -358,7 +358,7 @@ impl Tunnel<'_> {
         Ok(Some(BackEnds { runner, commands: back_ends::commands(&server.access) }))
     }
 
-    /// What programs about clients are told besides what the protocol knows.
+    /// The environment of programs about clients besides the protocol's variables.
     fn client_environment(&self) -> Vec<(String, String)> {
         let base = self.script_environment();
         match self.parsed.config.role {

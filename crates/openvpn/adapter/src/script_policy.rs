@@ -5,8 +5,8 @@ use adit_openvpn_config::{Config, Role};
 
 use super::scripts;
 
-/// What names of environment variables begin with that OpenVPN gives a script, if not with a small letter (its manual,
-/// "Environmental Variables").
+/// The beginnings of the names of environment variables that OpenVPN gives a script, if not with a small letter (its
+/// manual, "Environmental Variables").
 const SCRIPT_VARIABLES: [&str; 5] = ["IV_", "UV_", "ID", "X509_", "OPENVPN_"];
 
 /// The scripts of a configuration, if it has any.
@@ -23,7 +23,7 @@ pub(crate) fn scripts(config: &Config) -> Option<Scripts> {
     })
 }
 
-/// What programs get, whichever they are.
+/// The environment of programs, whichever they are.
 pub(crate) fn without_commands(config: &Config) -> Scripts {
     let env = match &config.role {
         Role::Server(server) => server.access.env.clone(),

@@ -25,12 +25,12 @@ mod consumers;
 /// How long the driver may take to answer.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is shown.
+/// The state that is shown.
 pub(crate) struct State {
     wall: UnixTime,
     /// The time of day at the origin of the tunnel's clock, since 1970.
     at_origin: Duration,
-    /// Who is connected.
+    /// The connected peers.
     pub(crate) peers: Vec<(PeerId, PeerInfo)>,
     traffic: Vec<PeerSnapshot>,
     /// Bytes sent to the network.
@@ -168,7 +168,7 @@ fn clients_in_words(state: &State) -> String {
     text
 }
 
-/// The same, versions 2 and 3, which differ in what stands between the columns.
+/// The clients in versions 2 and 3, which differ in the character between the columns.
 fn clients_in_columns(state: &State, by: char) -> String {
     let mut text = String::new();
     let mut line = |columns: &[&str]| {

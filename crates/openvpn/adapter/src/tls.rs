@@ -1,4 +1,4 @@
-//! What TLS may use: versions, suites, groups and algorithms, as the configuration leaves them.
+//! The settings of TLS: versions, suites, groups and algorithms, as the configuration leaves them.
 
 use std::sync::Arc;
 use std::time::Duration;

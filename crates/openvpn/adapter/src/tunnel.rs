@@ -25,17 +25,17 @@ pub(crate) struct Tunnel<'a> {
     pub(crate) options: &'a Options,
     /// The configuration file.
     pub(crate) file: PathBuf,
-    /// What `adit status` calls it.
+    /// The name of it in `adit status`.
     pub(crate) name: String,
     /// The process runs others too.
     pub(crate) has_others: bool,
-    /// What the file says.
+    /// The file's content.
     pub(crate) parsed: Arc<Parsed>,
-    /// The same before names were looked up and servers put into another order.
+    /// The file's content before names were looked up and servers put into another order.
     pub(crate) as_read: Arc<Parsed>,
     /// Its log.
     pub(crate) log: Logger,
-    /// What it shares with other files, as endpoints of one tunnel.
+    /// The resources that it shares with other files, as endpoints of one tunnel.
     pub(crate) shared: Option<Shared>,
     /// An endpoint of that tunnel whose sockets are not bound yet.
     pub(crate) unbound: Option<Unbound>,

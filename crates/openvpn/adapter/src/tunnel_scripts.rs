@@ -25,7 +25,7 @@ use worker::{Job, OnFailure, Opening, Run, Worker};
 
 /// Why a tunnel ends on request, in the word that scripts get.
 const SIGTERM: &str = "sigterm";
-/// What stands there while a server's update closes the device and opens it: no signal (OpenVPN's sig.c, `signal_name`).
+/// The signal while a server's update closes the device and opens it: no signal (OpenVPN's sig.c, `signal_name`).
 const NO_SIGNAL: &str = "UNKNOWN";
 /// The `script_type` of `dns-updown` when a device is opened.
 const DNS_UP: &str = "dns-up";
@@ -36,7 +36,7 @@ const RESTART: &str = "restart";
 /// How the variables of pushed `dhcp-option`s begin.
 const FOREIGN_OPTION: &str = "foreign_option_";
 
-/// Who is at this end of the tunnel.
+/// The kind of this end of the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// It connects: each connection sets the tunnel up.
@@ -48,7 +48,7 @@ pub(crate) enum End {
     Serves,
 }
 
-/// What was opened, as its scripts were told.
+/// The device that was opened, with the facts that its scripts got.
 struct Opened {
     facts: TunnelFacts,
     mtu: u16,
@@ -63,10 +63,10 @@ pub(crate) struct TunnelScripts {
     config: Arc<file::TunnelScripts>,
     end: End,
     worker: Worker,
-    /// What all scripts are told.
+    /// The variables of all scripts.
     base: Vec<(String, String)>,
     env: BTreeMap<String, String>,
-    /// What the settings are that come next.
+    /// The settings that come next.
     next: Option<TunnelFacts>,
     opened: Option<Opened>,
     /// The number of the last opening, and its context.
@@ -81,7 +81,7 @@ pub(crate) struct TunnelScripts {
     reconnects: bool,
     /// The connection was complete once.
     completed: bool,
-    /// `dns-updown` is told of name servers by a file, too.
+    /// `dns-updown` gets name servers by a file, too.
     names_by_file: bool,
 }
 
@@ -229,7 +229,8 @@ impl TunnelScripts {
         self.open(facts, with, device)
     }
 
-    /// Removes the variables of the settings before that the new ones do not set. Those that were set at the start hold again.
+    /// Removes the variables of the settings before that the new ones do not set. Variables that were set at the start
+    /// hold again.
     fn forget(&mut self, before: &TunnelFacts, now: &TunnelFacts) {
         for (name, _) in before.env.iter().chain(&before.routes) {
             self.env.remove(name);
@@ -273,7 +274,7 @@ impl TunnelScripts {
         }
     }
 
-    /// A connection is attempted: scripts are told of this one alone.
+    /// A connection is attempted: scripts get the facts of this one alone.
     pub(crate) fn connecting(&mut self, device: &str) {
         self.settle_loss(device);
         self.begin_environment();
@@ -281,7 +282,7 @@ impl TunnelScripts {
         self.reconnects = true;
     }
 
-    /// What is there is about to be taken back. Waits for the scripts.
+    /// The device is about to be taken back. Waits for the scripts.
     pub(crate) fn going_down(&mut self, device: &str) {
         self.lost = false;
         self.worker.hurry();
@@ -383,7 +384,7 @@ impl TunnelScripts {
         self.up_script(INIT, device)
     }
 
-    /// The same device as before. True if a script runs.
+    /// Opens the same device as before. True if a script runs.
     fn reopen(&mut self, facts: TunnelFacts, mtu: u16, device: &str) -> bool {
         if let Some(opened) = &mut self.opened {
             (opened.facts, opened.mtu) = (facts, mtu);

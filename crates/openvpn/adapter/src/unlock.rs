@@ -19,7 +19,7 @@ use adit_host::terminal::Terminal;
 /// How often a person is asked for a password.
 const TRIES: usize = 3;
 
-/// What the configuration in `file` says of who we are and whom we trust, decrypted.
+/// Our identity and the trusted authorities of the configuration in `file`, decrypted.
 pub(crate) fn credentials(
     config: &Config,
     file: &Path,
@@ -58,7 +58,8 @@ pub(crate) fn asks_for_password(config: &Config) -> Option<&'static str> {
     key.is_some_and(is_encrypted).then_some("key")
 }
 
-/// The same while the tunnel runs, where no one can be asked: `password` is what the file of `askpass` says.
+/// The credentials while the tunnel runs, where no person can be asked: `password` is the content of the file
+/// of `askpass`.
 pub(crate) fn again(config: &Config, password: Option<Zeroizing<String>>) -> Result<Credentials, Fault> {
     let tls = &config.tls;
     let text = |pem: &adit_openvpn_config::Pem| pem.text().as_bytes().to_vec();
@@ -104,7 +105,7 @@ fn unpack(packed: &Secret, passwords: &mut Passwords<'_>, into: &mut Credentials
     Ok(())
 }
 
-/// What is wrong with what the directive names, and where a password may come from.
+/// The fault of the directive's content, and where a password may come from.
 fn fault_text(directive: &str, error: &EncryptedKeyError) -> String {
     let hint = match error {
         EncryptedKeyError::WrongPassword => " (`askpass FILE` reads it from a file)",

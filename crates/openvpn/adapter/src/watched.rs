@@ -4,11 +4,11 @@ use super::expiry::Expiry;
 use super::peer_names::PeerNames;
 use super::revocations;
 
-/// What may change while the tunnel runs.
+/// The files that may change while the tunnel runs.
 pub(crate) struct Watched {
     /// `crl-verify`.
     pub(crate) revocations: Option<revocations::Source>,
-    /// What expires.
+    /// The certificates and lists that expire.
     pub(crate) expiry: Expiry,
     /// The names of the only peer.
     pub(crate) names: Option<PeerNames>,

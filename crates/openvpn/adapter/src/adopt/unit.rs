@@ -114,7 +114,7 @@ impl<'a> Unit<'a> {
         Unit { systemd, name }
     }
 
-    /// What it is called.
+    /// Its name.
     pub(super) fn name(&self) -> &str {
         &self.name
     }

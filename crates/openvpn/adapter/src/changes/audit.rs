@@ -215,7 +215,7 @@ const NOT_OF_SERVERS: &[&str] = &[
     "tls-exit",
 ];
 
-/// What files hold that the samples name.
+/// The content of files that the samples name.
 fn load(path: &Path) -> Result<Vec<u8>, String> {
     let name = path.to_string_lossy();
     let (stem, ending) = name.rsplit_once('.').unwrap_or((&name, ""));
@@ -266,7 +266,7 @@ fn every_directive_of_a_server_is_in_the_table() {
             && directive.kind() != adit_core::configuration::Kind::Refused
             && !NOT_OF_SERVERS.contains(&name);
         let rows = SAMPLES.iter().filter(|(row, ..)| *row == name).count();
-        // What is ignored without being read cannot change anything.
+        // A directive that is ignored without being read cannot change anything.
         let is_read = directive.kind() == adit_core::configuration::Kind::Used || rows > 0;
         if rows != usize::from(is_of_servers && is_read) {
             missing.push(name);
@@ -327,7 +327,7 @@ fn the_page_has_the_same_table() {
     let here: BTreeMap<String, Holds> =
         SAMPLES.iter().map(|(name, _, _, holds)| ((*name).to_owned(), *holds)).collect();
     if on_page != here {
-        // What the page should say.
+        // The rows that the page should have.
         let mut rows = String::new();
         for (kind, text) in [
             (AtOnce, "at once"),

@@ -1,4 +1,4 @@
-//! What a running tunnel cannot change at once, and why not.
+//! The settings that a running tunnel cannot change at once, and why not.
 
 use adit_openvpn_config::{ClientConfig, Config, PointToPointConfig, Role, ServerConfig};
 
@@ -58,7 +58,7 @@ fn keep<T: Clone + PartialEq>(new: &mut T, old: &T) -> bool {
     changed
 }
 
-/// The same for a value that only servers have.
+/// Keeps a value that only servers have.
 fn of_server<T: Clone + PartialEq>(
     new: &mut Config,
     old: &Config,
@@ -88,7 +88,7 @@ fn of_client<T: Clone + PartialEq>(
     keep(value(new), value(&mut old.clone()))
 }
 
-/// What no kind of tunnel changes while the process runs.
+/// The settings that no kind of tunnel changes while the process runs.
 #[rustfmt::skip]
 pub(super) const OF_ALL: &[Fixed] = &[
     fixed(&["dev"], DEVICE, |new, old| {
@@ -139,7 +139,7 @@ pub(super) const OF_ALL: &[Fixed] = &[
     ),
 ];
 
-/// Who holds our key stays, and whether it is held elsewhere; with it our certificate.
+/// The holder of our key stays, and whether the key is held elsewhere; with it our certificate.
 fn keep_key_holder(new: &mut Config, old: &Config) -> bool {
     let changed = keep(&mut new.tls.external, &old.tls.external);
     if changed {
@@ -156,7 +156,8 @@ fn keep_from_first_scripts(new: &mut Config, old: &Config) -> bool {
     first && of_server(new, old, |server| &mut server.access)
 }
 
-/// What judges passwords stays as a whole: what of it rests on a back end must not hold without it.
+/// The settings of the judges of passwords stay as a whole: those that rest on a back end must not hold
+/// without it.
 fn keep_with_back_ends(new: &mut Config, old: &Config) -> bool {
     let (Role::Server(server), Role::Server(before)) = (&new.role, &old.role) else { return false };
     let differs = server.access.back_ends != before.access.back_ends;
@@ -196,7 +197,7 @@ fn keep_named_routes(new: &mut Config, old: &Config) -> bool {
     keep(&mut new.named_routes, &old.named_routes)
 }
 
-/// What a server does not change besides.
+/// The further settings that a server does not change.
 #[rustfmt::skip]
 pub(super) const OF_SERVER: &[Fixed] = &[
     fixed(
@@ -221,7 +222,7 @@ pub(super) const OF_SERVER: &[Fixed] = &[
     fixed(&["route", "route-ipv6"], ROUTES, keep_named_routes),
 ];
 
-/// What the listening end of a point-to-point tunnel does not change at once.
+/// The settings that the listening end of a point-to-point tunnel does not change at once.
 #[rustfmt::skip]
 pub(super) const OF_POINT: &[Fixed] = &[
     fixed(&["local", "port", "lport", "proto"], SOCKETS, |new, old| of_point(new, old, |point| &mut point.listen)),
@@ -238,7 +239,8 @@ pub(super) const OF_POINT: &[Fixed] = &[
     fixed(&["route-table"], Since::Restart, keep_route_table),
 ];
 
-/// What it does not change at once where it has a static key: both ends must change it at the same time.
+/// The settings that it does not change at once where it has a static key: both ends must change them at the
+/// same time.
 #[rustfmt::skip]
 pub(super) const OF_STATIC_POINT: &[Fixed] = &[
     fixed(&["secret", "key-direction", "cipher"], Since::Restart, |new, old| {
@@ -265,7 +267,7 @@ fn keep_from_first_low_port(new: &mut Config, old: &Config) -> bool {
     low(new) && !low(old) && of_client(new, old, |client| &mut client.remotes)
 }
 
-/// What a client does not change besides.
+/// The further settings that a client does not change.
 #[rustfmt::skip]
 pub(super) const OF_CLIENT: &[Fixed] = &[
     fixed(&["route", "route-ipv6"], NAMES, keep_named_routes),

@@ -17,7 +17,7 @@ use super::stand_alone::argument;
 use adit_host::exit;
 use adit_host::failure::Failure;
 
-/// What `--genkey secret` writes before the key.
+/// The lines that `--genkey secret` writes before the key.
 const STATIC_KEY_HEAD: &str = "#\n# 2048 bit OpenVPN static key\n#\n";
 
 /// `--genkey [TYPE [FILE [METADATA]]]`, and its old form `--genkey --secret FILE`. Without a file the key goes to the

@@ -93,7 +93,7 @@ fn check(option: &CommandLineOption, number: usize) -> Result<(), Failure> {
     )))
 }
 
-/// What `--version` says.
+/// The output of `--version`.
 fn version() -> String {
     format!(
         "{VERSION}\nThis is adit, which takes the options of OpenVPN 2.6: docs/use/OPENVPN-COMMAND.md says which, and how it \
@@ -166,7 +166,7 @@ mod tests {
         assert!(matches!(run(&options(&["a.conf"])), Ok(None)));
     }
 
-    /// What OpenVPN 2.6.14 does with these.
+    /// The verdicts of OpenVPN 2.6.14 on these.
     #[test]
     fn what_stands_beside_a_command_is_checked() {
         for words in [

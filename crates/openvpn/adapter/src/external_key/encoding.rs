@@ -1,4 +1,4 @@
-//! What is put before and around a digest before an RSA key signs it (RFC 8017 section 9).
+//! The bytes before and around a digest before an RSA key signs it (RFC 8017 section 9).
 
 use adit_pki::signature::{Digest, Scheme};
 use aws_lc_rs::digest::{self, SHA256, SHA384, SHA512};
@@ -42,7 +42,7 @@ impl Hash {
         digest::digest(self.algorithm(), message).as_ref().to_vec()
     }
 
-    /// What stands before the digest in its DigestInfo (RFC 8017 section 9.2, note 1).
+    /// The bytes before the digest in its DigestInfo (RFC 8017 section 9.2, note 1).
     const fn prefix(self) -> [u8; 19] {
         // The length of all, the end of the OID, the length of the digest.
         let (a, b, c) = match self {
@@ -93,7 +93,7 @@ pub(super) fn digest_info(hash: Hash, message: &[u8]) -> Vec<u8> {
     [&hash.prefix()[..], &hash.digest(message)].concat()
 }
 
-/// What a key with a modulus of so many bits signs by PKCS #1 v1.5 (RFC 8017 section 9.2).
+/// The block that a key with a modulus of so many bits signs by PKCS #1 v1.5 (RFC 8017 section 9.2).
 ///
 /// # Errors
 /// When the key is too short.
@@ -104,8 +104,8 @@ pub(super) fn pkcs1_block(hash: Hash, message: &[u8], bits: usize) -> Result<Vec
     Ok([&[0_u8, 1][..], &vec![0xff; padding], &[0], &info].concat())
 }
 
-/// What a key with a modulus of so many bits signs by PSS with that salt (RFC 8017 section 9.1.1, MGF1 with the same
-/// digest), as long as the modulus.
+/// The block that a key with a modulus of so many bits signs by PSS with that salt (RFC 8017 section 9.1.1, MGF1 with
+/// the same digest), as long as the modulus.
 ///
 /// # Errors
 /// When the key is too short.

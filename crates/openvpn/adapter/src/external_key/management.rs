@@ -57,8 +57,8 @@ impl KeyHolder for ManagementKey {
     }
 }
 
-/// What to ask for, and how it is to be signed, in the words of OpenVPN's doc/management-notes.txt ("COMMAND -- pk-sig") and
-/// xkey_helper.c (`xkey_management_sign`). `salt` is that of PSS, if adit pads.
+/// The question, and how the data is to be signed, in the words of OpenVPN's doc/management-notes.txt ("COMMAND --
+/// pk-sig") and xkey_helper.c (`xkey_management_sign`). `salt` is that of PSS, if adit pads.
 fn question(
     forms: SignatureForms,
     kind: Kind,

@@ -198,7 +198,7 @@ impl TokenKey {
         self.signs_by.contains(&ability)
     }
 
-    /// What the token is to do, and with what.
+    /// The operation of the token, and its data.
     fn task(&self, kind: Kind, key: KeyKind, message: &[u8]) -> Result<(Operation, Vec<u8>), String> {
         Ok(match kind {
             Kind::Pkcs1(hash) => (Operation::RsaPkcs1, digest_info(hash, message)),
@@ -226,7 +226,7 @@ fn is_token_there(wanted: &Identity, listing: &Listing) -> bool {
         || unreadable.any(|token| token.is_none_or(|token| wanted.is_on_token_of(token)))
 }
 
-/// That the certificate is not there, which are, and what could not be read.
+/// The error that the certificate is not there, with those that are, and those that could not be read.
 fn absent(listing: &Listing) -> String {
     let names: Vec<String> = listing.certificates.iter().map(|found| found.identity.to_string()).collect();
     let mut why = match names.is_empty() {

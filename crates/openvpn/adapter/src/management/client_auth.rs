@@ -148,7 +148,7 @@ fn accept(subject: Subject, text: &str, context: &mut CommandContext, out: &mut 
     out.line(&answer("client-auth", accepted));
 }
 
-/// What the lines say, as those of a client's file.
+/// The settings of the lines, which are as those of a client's file.
 fn settings(text: &str, context: &mut CommandContext) -> Result<Option<Box<PeerSettings>>, String> {
     if text.is_empty() {
         return Ok(None);

@@ -16,7 +16,7 @@ use crate::VERSION;
 use crate::management::output::{Output, unsupported};
 use crate::status_file::Form;
 
-/// What `help` shows.
+/// The output of `help`.
 const HELP: &str = "Management Interface for adit
 Commands:
 auth-retry             : Show what happens after a refused password.
@@ -149,7 +149,7 @@ fn needed(name: &str) -> (usize, bool) {
     }
 }
 
-/// What to say of a command that OpenVPN has, or of one that there is not.
+/// The answer to a command that OpenVPN has, or to one that there is not.
 fn absent(name: &str) -> String {
     match name {
         "remote-entry-count" | "remote-entry-get" => unsupported(name),
@@ -158,7 +158,8 @@ fn absent(name: &str) -> String {
     }
 }
 
-/// What a client says it knows decides how it is asked for signatures. Only those of version 4 on expect an answer.
+/// The version that a client announces decides how it is asked for signatures. Only those of version 4 on expect an
+/// answer.
 fn version(given: Option<&str>, context: &CommandContext, out: &mut Output) {
     let given = given.map(str::parse::<u32>);
     if let Some(Ok(version)) = given {
@@ -191,7 +192,7 @@ fn status(given: Option<&str>, context: &CommandContext, out: &mut Output) {
 /// It has ended, or has too much to do.
 const SILENT: &str = "ERROR: the tunnel does not answer";
 
-/// What passed, or why that cannot be told.
+/// The traffic, or why it is not known.
 fn load(name: &str, context: &CommandContext) -> Result<(Form, Load), String> {
     let tunnel = context.tunnel();
     let tunnel = tunnel.as_ref().ok_or_else(|| unsupported(name))?;
@@ -233,7 +234,7 @@ fn bytecount(given: &str, session: &mut Session, out: &mut Output) {
     }
 }
 
-/// What `bytecount` tells every so often.
+/// Writes the lines that `bytecount` has every so often.
 pub(super) fn tell_bytes(context: &CommandContext, out: &mut Output) {
     match load("bytecount", context) {
         Ok((Form::Clients(_), load)) => {
@@ -263,7 +264,7 @@ fn kill_clients(context: &CommandContext, clients: impl Iterator<Item = u64>, me
     clients.filter(|client| tunnel.reply(order(*client))).count()
 }
 
-/// The numbers of those whom that holds for.
+/// The numbers of the peers for which that holds.
 fn numbers(peers: &[Peer], holds: impl Fn(&Peer) -> bool) -> impl Iterator<Item = u64> {
     peers.iter().filter(move |peer| holds(peer)).map(|peer| peer.number)
 }
@@ -319,7 +320,7 @@ fn client_kill(number: &str, message: Option<&str>, context: &CommandContext, ou
         Err(why) => return out.line(&why),
     };
     let Ok(number) = number.parse::<u64>() else { return out.line("ERROR: cannot parse CID") };
-    // Those that are in, and those that a program judges.
+    // The clients that are in, and those that a program judges.
     let is_there = peers.iter().any(|peer| peer.number == number) || context.pending_auths.knows(number);
     let victim = Some(number).filter(|_| is_there && message.len() <= MAX_MESSAGE);
     match kill_clients(context, victim.into_iter(), message) {

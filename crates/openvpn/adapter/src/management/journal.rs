@@ -25,9 +25,9 @@ const STATES: usize = 100;
 pub(super) enum Kind {
     /// Lines of the log.
     Log,
-    /// What the tunnel is doing.
+    /// The state of the tunnel.
     State,
-    /// What was said by `echo`.
+    /// The words of `echo`.
     Echo,
 }
 
@@ -62,7 +62,7 @@ struct History {
     /// Whether a client is connected.
     attended: bool,
     waiting: VecDeque<String>,
-    /// What happened to clients, and about how many bytes that is.
+    /// The events of clients, and about how many bytes they are.
     client_events: VecDeque<Told>,
     client_events_size: usize,
     /// Some of it was lost.
@@ -192,7 +192,7 @@ impl Journal {
         !self.history().client_events.is_empty()
     }
 
-    /// What is to be told next of clients.
+    /// The next event of clients.
     pub(super) fn next_client_event(&self) -> Option<Told> {
         let mut history = self.history();
         let told = history.client_events.pop_front()?;
@@ -228,7 +228,7 @@ impl Journal {
         history.pages.iter_mut().for_each(|page| page.followed = false);
     }
 
-    /// What waits to be sent.
+    /// The lines that wait to be sent.
     pub(super) fn take(&self) -> VecDeque<String> {
         std::mem::take(&mut self.history().waiting)
     }

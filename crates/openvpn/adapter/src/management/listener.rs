@@ -34,7 +34,7 @@ impl Stream for UnixStream {}
 /// The listening socket. It goes, with its file, when this does.
 pub(super) struct ManagementListener {
     listener: Listener,
-    /// Who alone may come in by a Unix socket.
+    /// The only user that may come in by a Unix socket.
     user: Option<u32>,
     group: Option<u32>,
 }
@@ -63,7 +63,7 @@ impl ManagementListener {
         })
     }
 
-    /// What the administrator should know of who can come in.
+    /// The warning about the users that can come in, for the administrator.
     pub(super) fn warning(&self, settings: &Management) -> Option<String> {
         if settings.password.is_some() {
             return None;
@@ -228,9 +228,10 @@ fn listen_at_port(host: &str, port: u16) -> Result<Listener, String> {
     Ok(Listener::Tcp(listener, address))
 }
 
-/// Who may connect to a Unix socket. OpenVPN lets every user (0777), checks user and group of the other end where
-/// `management-client-user` or `management-client-group` names them, and else leaves it to the socket's directory. So does
-/// this; but where the directory keeps no user out either, only the user that runs adit may connect.
+/// The mode of a Unix socket, by the users that may connect. OpenVPN lets every user (0777), checks user and group of
+/// the other end where `management-client-user` or `management-client-group` names them, and else leaves it to the
+/// socket's directory. So does this; but where the directory keeps no user out either, only the user that runs adit may
+/// connect.
 fn mode(settings: &Management, path: &Path) -> u32 {
     let checks_client = settings.client_user.is_some() || settings.client_group.is_some();
     if checks_client || !is_open(path) { 0o777 } else { 0o600 }

@@ -1,5 +1,5 @@
-//! Clients of a server that the program at the socket judges (`management-client-auth`): what it is told of them, and
-//! what it may still say.
+//! Clients of a server that the program at the socket judges (`management-client-auth`): the program's events about
+//! them, and the answers that it may still give.
 //!
 //! Source of the words: OpenVPN manage.c, doc/management-notes.txt ("The CLIENT notification").
 
@@ -11,7 +11,7 @@ use adit_openvpn::request::{ClientEvent, ClientStep};
 
 use crate::management::output::Output;
 
-/// What the program may say of a client, by the client's number.
+/// The answers that the program may give about a client, by the client's number.
 #[derive(Clone, Default)]
 pub(super) struct PendingAuths(Arc<Mutex<BTreeMap<u64, PendingAuth>>>);
 
@@ -66,7 +66,7 @@ impl PendingAuths {
     }
 }
 
-/// What the program is told, all of it or nothing.
+/// An event for the program, all of it or nothing.
 pub(super) struct Told {
     pub(super) event: ClientEvent,
     /// How many clients there are.
@@ -120,7 +120,7 @@ impl Told {
     fn print_env(&self, level: i64, out: &mut Output) {
         let ClientEvent { step, env, .. } = &self.event;
         let mut print = |name: &str, value: &str| {
-            // What a client tells of itself passes every filter, as long as it is being judged.
+            // Variables that a client sends pass every filter, as long as it is being judged.
             let told = matches!(step, ClientStep::AuthRequest { .. } | ClientStep::ChallengeResponse { .. });
             if passes(name, level) || (told && (name.starts_with("IV_") || name.starts_with("UV_"))) {
                 out.secret(&[">CLIENT:ENV,", name, "=", value]);

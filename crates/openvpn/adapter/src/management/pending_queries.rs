@@ -1,4 +1,4 @@
-//! What the tunnel waits for at the management socket: a release, a username, a password, a word on where to connect.
+//! The questions of the tunnel that wait at the management socket: a release, a username, a password, the next remote.
 
 mod certificates;
 mod passwords;
@@ -31,25 +31,26 @@ pub(crate) struct PendingQueries {
 
 #[derive(Default)]
 struct QueryState {
-    /// What `hold` shows.
+    /// The value that `hold` shows.
     hold: bool,
     holding: bool,
-    /// What is to be answered by a word, or two. Threads ask beside each other: for a username, for the PIN of a token.
+    /// The questions that are answered by a word, or two. Threads ask beside each other: for a username, for the PIN of
+    /// a token.
     pending: Vec<Pending>,
     /// The number of the last of them.
     last: u64,
     attempt: Option<Attempt>,
     /// The remote whose proxy was named last, and what that proxy may ask for.
     named_proxy: Option<(usize, Topic)>,
-    /// What is to be answered by lines.
+    /// The question that is answered by lines.
     text: Option<PendingText>,
     /// The certificates on tokens, of which the client names one.
     certificates: Vec<Listed>,
-    /// What the connected client says it knows (`version`).
+    /// The version that the connected client announces (`version`).
     version: u32,
 }
 
-/// What a running client waits for before it connects.
+/// The question that a running client waits for before it connects.
 enum Attempt {
     /// `hold release`.
     Held(String),
@@ -60,7 +61,7 @@ enum Attempt {
 }
 
 impl Attempt {
-    /// What asks for it.
+    /// The line of the question.
     fn line(&self) -> String {
         match self {
             Attempt::Held(line) => line.clone(),
@@ -155,7 +156,7 @@ impl PendingQueries {
         }
     }
 
-    /// The same of [`Self::ask_for_proxy`].
+    /// Takes the question of [`Self::ask_for_proxy`].
     pub(super) fn take_proxy(&self) -> Option<RemoteQuery> {
         match self.state().attempt.take_if(|attempt| matches!(attempt, Attempt::Proxy(_))) {
             Some(Attempt::Proxy(query)) => Some(query),
@@ -168,7 +169,7 @@ impl PendingQueries {
         self.state().named_proxy = topic.map(|topic| (remote, topic));
     }
 
-    /// What the proxy may ask for that was named for a remote, if one was.
+    /// The topic of the questions of the proxy that was named for a remote, if one was.
     pub(crate) fn named_proxy(&self, remote: usize) -> Option<Topic> {
         let state = self.state();
         let (_, topic) = state.named_proxy.as_ref().filter(|(place, _)| *place == remote)?;

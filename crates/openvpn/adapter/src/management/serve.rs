@@ -33,7 +33,7 @@ struct ManagementClient {
     moved: Instant,
 }
 
-/// What follows when a management client has left.
+/// The steps when a management client has left.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OnLeave {
     /// The tunnel connects anew (`management-signal`).
@@ -258,7 +258,8 @@ impl ManagementClient {
         self.session.is_busy(&self.out) || (!self.out.is_full() && context.journal.has_client_event())
     }
 
-    /// What happened meanwhile. While there is no room, it is lost, but not what happens to clients.
+    /// Takes the lines that came meanwhile. While there is no room, they are lost, but not those about
+    /// clients.
     fn take_notices(&mut self, context: &CommandContext) {
         for line in context.journal.take() {
             if !self.out.is_full() {

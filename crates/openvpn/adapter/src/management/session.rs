@@ -24,7 +24,7 @@ struct ByteCount {
     next: Instant,
 }
 
-/// What becomes of the client.
+/// The next step with the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// It stays.
@@ -63,9 +63,9 @@ pub(super) struct Session {
 enum Block {
     /// They are passed over, and then this is answered.
     Skipped(String),
-    /// Those of `client-auth`.
+    /// The lines of `client-auth`.
     Settings(Settings),
-    /// Those of a signature or a certificate.
+    /// The lines of a signature or a certificate.
     Text(TextBlock),
 }
 
@@ -211,7 +211,7 @@ impl Session {
         self.block = Some(Block::Text(text));
     }
 
-    /// From now on, of clients' environments only what passes this filter is told.
+    /// Sets the filter of clients' environments: only variables that pass it are sent from now on.
     pub(super) fn filter_env(&mut self, level: i64) {
         self.env_filter = level;
     }
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(session.look_at_time(now + PASSWORD_TIMEOUT, &context, &mut out), Next::Reject);
     }
 
-    /// What a browser sends for a web page that posts commands to the socket's port: none of it is obeyed.
+    /// The bytes of a browser for a web page that posts commands to the socket's port: none of it is obeyed.
     #[test]
     fn a_client_that_speaks_http_is_sent_away() {
         let password = || Some(Zeroizing::new("right".to_owned()));

@@ -15,7 +15,7 @@ use super::{CommandContext, Place, pipe};
 use crate::status_file::Form;
 use adit_host::log::Logger;
 
-/// What a tunnel is told.
+/// An order to a tunnel.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Command(Command),
@@ -28,7 +28,7 @@ pub(super) enum Order {
 /// A tunnel whose clients are `anna` twice, by UDP and by TCP, and `bert`.
 pub(super) struct Played {
     pub(super) form: Form,
-    /// What it was told.
+    /// The orders that it got.
     pub(super) told: Arc<Mutex<Vec<Order>>>,
 }
 
@@ -121,13 +121,13 @@ fn desk_with(log: Logger) -> CommandContext {
     }
 }
 
-/// A context with a tunnel, and what that is told.
+/// A context with a tunnel, and the orders that the tunnel gets.
 #[cfg(test)]
 pub(super) fn desk_of(form: Form) -> (CommandContext, Arc<Mutex<Vec<Order>>>) {
     desk_of_with(form, no_log())
 }
 
-/// The same, with that log.
+/// A context with a tunnel and that log.
 pub(super) fn desk_of_with(form: Form, log: Logger) -> (CommandContext, Arc<Mutex<Vec<Order>>>) {
     let (context, told) = (desk_with(log), Arc::default());
     let tunnel: Box<dyn Tunnel> = Box::new(Played { form, told: Arc::clone(&told) });

@@ -1,4 +1,4 @@
-//! Commands, what is told unasked, and a client's front end.
+//! Commands, events without a question, and a client's front end.
 
 mod commands;
 mod events;
@@ -11,7 +11,7 @@ use super::watcher::Watcher;
 use super::*;
 use crate::management::output::Output;
 
-/// What the command is answered, line by line.
+/// The answer to the command, line by line.
 fn answers(context: &mut CommandContext, command: &str) -> Vec<String> {
     let mut out = Output::default();
     let mut session = Session::new(None, Instant::now(), context, &mut out);

@@ -1,4 +1,4 @@
-//! What the management socket asks of the running tunnel.
+//! The questions of the management socket to the running tunnel.
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -21,7 +21,7 @@ pub(super) trait Tunnel: Send {
     /// Its state as `status` prints it, or `None` when it does not answer.
     fn status(&self, form: Form) -> Option<String>;
 
-    /// Who is connected, and the bytes that passed.
+    /// The connected peers, and the bytes that passed.
     fn load(&self) -> Option<Load>;
 
     /// Gives it an order. False when it has ended.
@@ -47,7 +47,7 @@ pub(super) trait Tunnel: Send {
     fn tell_status(&mut self);
 }
 
-/// How much passed, and from and to whom.
+/// The bytes that passed, in all and by peer.
 pub(super) struct Load {
     /// Bytes received from the network.
     pub(super) received: u64,

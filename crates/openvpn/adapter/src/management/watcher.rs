@@ -1,4 +1,4 @@
-//! What the tunnel is doing, in the states of OpenVPN (doc/management-notes.txt, "COMMAND -- state").
+//! The state of the tunnel, in the states of OpenVPN (doc/management-notes.txt, "COMMAND -- state").
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) struct Watcher {
     asks_for_proxy: bool,
 }
 
-/// What was noted last.
+/// The state that was noted last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Doing {
     /// It starts, or will try again.
@@ -46,7 +46,7 @@ enum Doing {
     /// It tries.
     Trying,
     Connected,
-    /// It lost the other end, and perhaps ends. What it was doing then: for how it was lost.
+    /// It lost the other end, and perhaps ends. Its state then, from which follows how it was lost.
     Lost {
         connected: bool,
     },
@@ -84,8 +84,7 @@ impl Watcher {
         self.asks_for_proxy = true;
     }
 
-    /// The protocol asks something of its adapter; `device` is the tunnel's. What is given back is the answer, if it is
-    /// known at once.
+    /// The protocol asks something of its adapter; `device` is the tunnel's. Gives the answer, if it is known at once.
     pub(crate) fn request(&mut self, request: &Request, device: &str) -> Option<Reply> {
         // For the log alone.
         if matches!(
@@ -171,7 +170,7 @@ impl Watcher {
             }
             Event::Close { .. } if self.connects => {
                 self.lose();
-                // A failure is told when there will be a next attempt; an end has words of its own.
+                // A failure is reported when there will be a next attempt; an end has words of its own.
                 if had_failed {
                     self.come_back();
                 }

@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 /// Longest line in bytes, its end not counted.
 pub(super) const MAX_LINE: usize = 4096;
 
-/// What was received and not yet understood.
+/// The bytes that were received and not yet understood.
 pub(super) struct Input {
     /// Never grows beyond its first size, so that no copy of a password is left behind.
     bytes: Zeroizing<Vec<u8>>,
@@ -66,7 +66,7 @@ impl Input {
 /// A command and its arguments.
 ///
 /// # Errors
-/// What to answer.
+/// The answer to the client.
 pub(super) fn words(line: &str) -> Result<Zeroizing<Vec<String>>, String> {
     split_line(line).map(Zeroizing::new).map_err(|why| format!("ERROR: {why}"))
 }

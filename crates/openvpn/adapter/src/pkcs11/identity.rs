@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// A certificate on a token, and the private key with the same id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
-    /// Who made the token (`CK_TOKEN_INFO.manufacturerID`).
+    /// The token's maker (`CK_TOKEN_INFO.manufacturerID`).
     pub(crate) manufacturer: String,
     /// Its model.
     pub(crate) model: String,
@@ -27,7 +27,7 @@ impl Identity {
     /// Reads either form.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the text.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         match text.strip_prefix("pkcs11:") {
             Some(attributes) => Self::of_uri(attributes),
@@ -43,7 +43,7 @@ impl Identity {
             label: String::new(),
             id: Vec::new(),
         };
-        // What stands behind `?` says how to find the module or the PIN.
+        // The part behind `?` says how to find the module or the PIN.
         let path = attributes.split_once('?').map_or(attributes, |(path, _)| path);
         for attribute in path.split(';').filter(|attribute| !attribute.is_empty()) {
             let (name, value) =
@@ -90,7 +90,8 @@ impl Identity {
         }
     }
 
-    /// Whether the certificate `other` is meant, of which all is known. What this does not name may be anything.
+    /// Whether the certificate `other` is meant, of which all is known. Attributes that this does not name may be
+    /// anything.
     pub(crate) fn means(&self, other: &Identity) -> bool {
         self.id == other.id && self.is_on_token_of(other)
     }

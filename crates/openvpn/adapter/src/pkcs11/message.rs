@@ -1,4 +1,4 @@
-//! What a tunnel and the process with the modules say to each other.
+//! The messages between a tunnel and the process with the modules.
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -52,7 +52,7 @@ impl fmt::Debug for Pin {
     }
 }
 
-/// What is asked of the process.
+/// A request to the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Request {
     /// The policy: the modules to load. The first message, once; another one ends the process.
@@ -74,7 +74,7 @@ pub(super) struct Numbered<T> {
     pub(super) content: T,
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
     /// The modules are loaded.
@@ -93,7 +93,7 @@ pub(crate) enum Outcome {
     Failed(String),
 }
 
-/// What is on the tokens.
+/// The content of the tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Listing {
     /// The certificates.
@@ -126,7 +126,7 @@ pub(crate) struct Found {
     pub(crate) identity: Identity,
     /// In DER.
     pub(crate) certificate: Vec<u8>,
-    /// What the token signs by.
+    /// The abilities by which the token signs.
     pub(crate) signs_by: Vec<Ability>,
 }
 
@@ -145,14 +145,14 @@ pub(crate) enum Ability {
     Eddsa,
 }
 
-/// What a token is to do with the data of a [`Request::Sign`].
+/// The operation of a token on the data of a [`Request::Sign`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Operation {
     /// A DigestInfo is padded by PKCS #1 v1.5.
     RsaPkcs1,
     /// A digest is padded by PSS, with a salt as long as it.
     RsaPss(Hash),
-    /// What is padded already.
+    /// The data is padded already.
     RsaRaw,
     /// A digest; the signature is two numbers of the same length.
     Ecdsa,

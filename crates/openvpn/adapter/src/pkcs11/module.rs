@@ -231,7 +231,7 @@ impl Module {
         if let (Some(since), Some(cache)) = (open.logged_in, cache)
             && since.elapsed() >= cache
         {
-            // What it says changes nothing: it may have logged the user out already.
+            // Its result changes nothing: it may have logged the user out already.
             let _ = open.session.logout();
             open.logged_in = None;
         }
@@ -244,7 +244,7 @@ impl Module {
         Ok(())
     }
 
-    /// What a token signs by.
+    /// The abilities by which a token signs.
     fn abilities(&self, slot: Slot) -> Result<Vec<Ability>, Trouble> {
         let known = [
             (MechanismType::RSA_PKCS, Ability::RsaPkcs1),
@@ -292,7 +292,7 @@ fn pin_for(
     }
 }
 
-/// What came of a login.
+/// The result of a login.
 fn logged_in(result: Result<(), Error>, token: &TokenInfo) -> Result<(), Trouble> {
     match result {
         Ok(()) | Err(Error::Pkcs11(RvError::UserAlreadyLoggedIn, _)) => Ok(()),

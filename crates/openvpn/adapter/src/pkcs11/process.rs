@@ -96,7 +96,8 @@ impl Cards {
                 Ok(_) => {
                     let answer: Numbered<Outcome> =
                         receive_within(stream, LONGEST_ANSWER).map_err(|error| {
-                            // What follows may be the rest of this answer. The process ends with its socket.
+                            // The bytes that follow may be the rest of this answer. The process ends with its
+                            // socket.
                             let _ = stream.shutdown(Shutdown::Both);
                             broken(error)
                         })?;
@@ -149,7 +150,8 @@ fn unexpected(outcome: Outcome) -> String {
 fn spawn() -> io::Result<(Child, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut command = Command::new(std::env::current_exe()?);
-    // What a terminal sends to all of us is for the tunnel alone. A module that prints something spoils no output of ours.
+    // A terminal's signals, which it sends to the whole process group, are for the tunnel alone. A module that prints
+    // something spoils no output of ours.
     command.arg0("adit").arg(NAME).process_group(0).stdout(Stdio::null());
     command.stdin(Stdio::from(OwnedFd::from(theirs)));
     Ok((command.spawn()?, ours))

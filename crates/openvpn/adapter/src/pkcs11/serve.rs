@@ -16,7 +16,7 @@ use super::module::{Module, Trouble};
 use super::{Identity, Listing, Operation, Outcome, Pin};
 use adit_host::exit;
 
-/// What the command is called.
+/// The name of the command.
 pub(crate) const NAME: &str = "pkcs11";
 
 /// Speak to smart cards for a tunnel: only for `adit up`

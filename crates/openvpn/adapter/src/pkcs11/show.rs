@@ -9,7 +9,7 @@ use rustls_pki_types::CertificateDer;
 use super::process::found;
 use super::{Cards, Found, Outcome, Pin, Provider};
 
-/// What OpenVPN prints before the list (pkcs11.c, `show_pkcs11_ids`).
+/// The lines that OpenVPN prints before the list (pkcs11.c, `show_pkcs11_ids`).
 const HEAD: &str = "\nThe following objects are available for use.\nEach object shown below may be used as parameter to\n\
                     --pkcs11-id option please remember to use single quote mark.\n";
 

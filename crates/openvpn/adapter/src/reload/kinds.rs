@@ -1,4 +1,4 @@
-//! What each kind of tunnel takes of a configuration that is read again.
+//! The settings that each kind of tunnel takes of a configuration that is read again.
 
 use std::sync::PoisonError;
 
@@ -58,7 +58,7 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
-    /// Those of another configuration, and its lists if they are others.
+    /// The authorities of another configuration, and its lists if they are others.
     fn changed(
         &self,
         (old, new): (&Config, &Config),
@@ -114,7 +114,7 @@ fn with_looked_up(config: &Config, source: &Source) -> Config {
 pub(crate) struct Remotes(Vec<Remote>);
 
 impl Remotes {
-    /// Those of a client's configuration.
+    /// The remotes of a client's configuration.
     pub(crate) fn of(config: &Config) -> Self {
         match &config.role {
             Role::Client(client) => Remotes(client.remotes.clone()),

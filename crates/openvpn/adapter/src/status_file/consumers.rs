@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use super::tests::state;
 use super::*;
 
-/// What an exporter makes of a client: its columns by name.
+/// A client as an exporter reads it: its columns by name.
 type Columns = BTreeMap<String, String>;
 
 /// kumina's exporter: any line whose first word it does not know is an error, and a line of a table has as many columns as

@@ -1,4 +1,4 @@
-//! What the driver takes: sockets, the device, the remotes.
+//! The driver's settings: sockets, the device, the remotes.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -19,7 +19,7 @@ use crate::proxies;
 /// OpenVPN's own default would be 100, which drops packets of fast senders.
 const TXQUEUELEN: u32 = 1000;
 
-/// What the driver needs for `config`.
+/// The driver's settings for `config`.
 pub(crate) fn driver_config(config: &Config, offloads: OffloadSwitches, workers: usize) -> DriverConfig {
     let (client_to_client, listen, remotes) = match &config.role {
         file::Role::Client(client) => (false, Vec::new(), remotes(client)),
@@ -73,7 +73,7 @@ fn fragmentation(mtu_disc: Option<MtuDiscovery>) -> Fragmentation {
     }
 }
 
-/// What is left to scripts, and whether they are asked first.
+/// The settings that are left to scripts, and whether these are asked first.
 fn execution(config: &Config) -> Execution {
     let scripts = &config.scripts;
     Execution {

@@ -1,4 +1,4 @@
-//! What a file itself says of its end of the tunnel: addresses, routes, name servers.
+//! The settings in a file of its own end of the tunnel: addresses, routes, name servers.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -10,7 +10,7 @@ use adit_openvpn_config::{ClientConfig, Config, PointToPointConfig};
 use super::client_options;
 use super::script_facts::script_params;
 
-/// What the file itself says of the client's end of the tunnel.
+/// The settings in the file itself of the client's end of the tunnel.
 pub(crate) fn local_settings(config: &Config, client: &ClientConfig) -> LocalSettings {
     let (addresses, peer_address) = own_addresses(client.ipv4, client.ipv6);
     LocalSettings {
@@ -27,7 +27,7 @@ pub(crate) fn local_settings(config: &Config, client: &ClientConfig) -> LocalSet
     }
 }
 
-/// What the file says of the waiting end of a point-to-point tunnel.
+/// The settings in the file of the waiting end of a point-to-point tunnel.
 pub(crate) fn point_to_point_settings(config: &Config, point: &PointToPointConfig) -> LocalSettings {
     let (addresses, peer_address) = own_addresses(point.ipv4, point.ipv6);
     LocalSettings {

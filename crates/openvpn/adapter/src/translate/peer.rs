@@ -1,4 +1,4 @@
-//! What is demanded of a peer's certificate.
+//! The requirements on a peer's certificate.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) fn warnings(
     credentials::warnings(credentials, purpose, now, lists)
 }
 
-/// The authorities that scripts are told of: where there are some, they may be told who issued a certificate.
+/// The authorities for scripts: where there are scripts, they may get the issuer of a certificate.
 pub(super) fn authorities(config: &Config, credentials: &Credentials) -> Vec<CertificateDer<'static>> {
     let by_server = matches!(&config.role, file::Role::Server(server) if scripts::any(&server.access) || server.access.management);
     match by_server || config.scripts.commands().next().is_some() {

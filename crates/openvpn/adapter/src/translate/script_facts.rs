@@ -1,4 +1,4 @@
-//! What the protocol says for scripts.
+//! The protocol's facts for scripts.
 
 use std::net::Ipv6Addr;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use adit_core::Dns;
 use adit_openvpn::params::ScriptParams;
 use adit_openvpn_config::Config;
 
-/// What the protocol says for scripts, if there are any, or a program at the management socket hears of the same.
+/// The protocol's facts for scripts, if there are any, or if a program at the management socket gets the same.
 pub(super) fn script_params(
     config: &Config,
     peer_ipv6: Option<Ipv6Addr>,

@@ -104,7 +104,7 @@ pub(crate) fn server_params(
         per_client: PerClientParams { ask: server.per_client.directory.is_some(), remembered: Vec::new() },
         admission: admission(&server.admission),
         point_to_point: None,
-        // Scripts about its clients are told of its routes, too.
+        // Scripts about its clients get its routes, too.
         scripts: Some(Arc::new(said_to_scripts(config, None, &Dns::default()))),
     })
 }
@@ -117,7 +117,8 @@ fn admission(admission: &file::Admission) -> AdmissionParams {
     }
 }
 
-/// What a server's file says on who is let in. `secret` makes tokens, unless the file has a key for them.
+/// The conditions in a server's file for clients to be let in. `secret` makes tokens, unless the file has a
+/// key for them.
 fn access(config: &Config, server: &ServerConfig, secret: &[u8; 32]) -> AccessParams {
     let access = &server.access;
     let forever = Duration::from_secs(u64::from(u32::MAX));

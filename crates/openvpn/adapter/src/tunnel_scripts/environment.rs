@@ -6,8 +6,8 @@ use std::path::Path;
 use adit_core::{Dns, Transport};
 use adit_openvpn_config::{Bind, Config, Family, Listen, Log, ProxyKind, Role};
 
-/// What scripts are told of the configuration in that file, in all their calls. `daemon`: the process is to go to the
-/// background.
+/// The variables about the configuration in that file for scripts, in all their calls. `daemon`: the process is to go
+/// to the background.
 pub(crate) fn base(config: &Config, file: &Path, daemon: bool) -> Vec<(String, String)> {
     let mut env = BTreeMap::new();
     let mut set = |name: &str, value: String| drop(env.insert(name.to_owned(), value));
@@ -50,8 +50,8 @@ pub(crate) fn base(config: &Config, file: &Path, daemon: bool) -> Vec<(String, S
     env.into_iter().collect()
 }
 
-/// The same for scripts about a server's clients, which are told of the device, too. What `setenv` sets comes with each of
-/// them, as it may change while the server runs.
+/// The variables for scripts about a server's clients, with those about the device, too. Variables that `setenv` sets
+/// come with each of them, as they may change while the server runs.
 pub(crate) fn of_clients(config: &Config, base: Vec<(String, String)>) -> Vec<(String, String)> {
     let mtu = config.device.mtu.to_string();
     let device = [
@@ -101,7 +101,7 @@ fn protocol((transport, end): (Transport, &str), family: Family) -> String {
     }
 }
 
-/// Name servers as `dns-updown` is told them. Where `dns` lines named some, they are there already.
+/// Sets the variables of name servers for `dns-updown`. Where `dns` lines named some, they are there already.
 pub(super) fn set_names(env: &mut BTreeMap<String, String>, dns: &Dns) {
     if env.keys().any(|name| name.starts_with("dns_server_")) {
         return;

@@ -22,7 +22,7 @@ impl Directory {
         Directory(path)
     }
 
-    /// What scripts wrote: each its words and some of its variables.
+    /// The lines that scripts wrote: each its words and some of its variables.
     fn calls(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.0.join("calls")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
@@ -35,7 +35,7 @@ impl Drop for Directory {
     }
 }
 
-/// What the tunnel was told.
+/// An order that the tunnel got.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     GoOn,
@@ -382,7 +382,7 @@ fn a_server_runs_its_first_scripts_before_it_goes_on() {
     assert_eq!(bed.directory.calls(), ["up tun9 0 0   init (init   )"]);
     bed.scripts.up(DEVICE);
     assert_eq!(bed.directory.calls()[1..], ["route-up  (init   0)"]);
-    // It was told to restart.
+    // It got the order to restart.
     bed.request(Request::Signal("sigusr1"));
     bed.request(facts());
     bed.end();

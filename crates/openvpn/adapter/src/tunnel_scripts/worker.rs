@@ -26,7 +26,7 @@ const KILLED_WITHIN: Duration = Duration::from_secs(10);
 /// Runs scripts by the helper. `None` in a tunnel that has none, and only delays its routes.
 pub(crate) type Launcher = Option<ScriptLauncher>;
 
-/// What scripts have the tunnel do.
+/// The orders of scripts to the tunnel.
 pub(crate) struct Control {
     /// Lets routes and name servers be set.
     pub(crate) go_on: Box<dyn Fn() + Send>,
@@ -34,13 +34,13 @@ pub(crate) struct Control {
     pub(crate) shut_down: Box<dyn Fn() + Send>,
     /// Takes what is said of scripts.
     pub(crate) log: Logger,
-    /// What a script of this process writes goes nowhere: another process waits for the word that the tunnel is set up, on
-    /// the standard output.
+    /// The output of a script of this process goes nowhere: another process waits for the word that the tunnel is set
+    /// up, on the standard output.
     pub(crate) in_background: bool,
 }
 
 impl Control {
-    /// That of a driver.
+    /// The control of a driver.
     pub(crate) fn new<P: Protocol<Reply = Reply> + 'static>(
         handle: Handle<P>,
         log: Logger,
@@ -61,7 +61,7 @@ impl Control {
     }
 }
 
-/// What the failure of a script means.
+/// The meaning of a script's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnFailure {
     /// A warning.
@@ -83,7 +83,7 @@ pub(super) struct Run {
     pub(super) of: Option<Opening>,
 }
 
-/// What the thread does, in this order.
+/// The jobs of the thread, in this order.
 pub(super) enum Job {
     Run(Run),
     /// Stands before all that tells of this opening.
@@ -107,7 +107,7 @@ impl Job {
     }
 }
 
-/// What the thread and its owner share.
+/// The state that the thread and its owner share.
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
@@ -120,7 +120,7 @@ struct State {
     jobs: VecDeque<Job>,
     ended: bool,
     failure: Option<String>,
-    /// When a script ends that runs, or waits to, since before the tunnel was told to end.
+    /// When a script ends that runs, or waits to, since before the tunnel was ordered to end.
     until: Option<Instant>,
 }
 
@@ -131,7 +131,7 @@ pub(super) struct Worker {
     here: Arc<Runner>,
 }
 
-/// What runs a script.
+/// The runner of a script.
 struct Runner {
     launcher: Launcher,
     control: Mutex<Control>,
@@ -180,7 +180,7 @@ impl Worker {
         is_unheard
     }
 
-    /// The tunnel was told to end: scripts that began before have a moment.
+    /// Hurries, as the tunnel was ordered to end: scripts that began before have a moment.
     pub(super) fn hurry(&self) {
         self.hurry_within(GRACE);
     }

@@ -8,7 +8,7 @@ use super::*;
 
 const UNIT: &str = "openvpn-server@office.service";
 
-/// What a unit runs.
+/// The program that a unit runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Program {
     OpenVpn,
@@ -19,7 +19,7 @@ enum Program {
 struct Fake {
     /// Where drop-ins stay, and where they do not.
     directories: [PathBuf; 2],
-    /// What the unit's command is, as far as systemd has read.
+    /// The program of the unit's command, as far as systemd has read.
     loaded: Program,
     running: Option<Program>,
     restarts: usize,
@@ -27,7 +27,7 @@ struct Fake {
     is_overridden: bool,
     /// adit does not come up.
     adit_fails: bool,
-    /// What has ended is started again after a time.
+    /// A process that has ended is started again after a time.
     starts_again: bool,
     /// The drop-in names another copy of adit.
     is_other_copy: bool,
@@ -175,7 +175,7 @@ impl Bed {
         unit.adopt(&found, &drop_in, &PeerWait { within, interrupted, peer_of: &peer_of })
     }
 
-    /// The same, killed before it calls systemd the nth time. False if it ended before.
+    /// Adopts the unit, killed before it calls systemd the nth time. False if it ended before.
     fn adopt_until_killed(&self, call: usize, peer_comes: bool) -> bool {
         self.fake.borrow_mut().calls_left = Some(call);
         let is_killed = catch_unwind(AssertUnwindSafe(|| self.adopt(peer_comes))).is_err();

@@ -10,7 +10,7 @@ use adit_host::terminal::Waiting;
 pub(super) struct Pending {
     number: u64,
     topic: Topic,
-    /// What asks for it.
+    /// The line of the question.
     line: String,
     username: Option<String>,
     password: Option<Zeroizing<String>>,
@@ -26,14 +26,14 @@ impl Pending {
         !self.is_answered() && self.topic.takes(what)
     }
 
-    /// What asks for it, while it is not answered.
+    /// The line of the question, while it is not answered.
     pub(super) fn open_line(&self) -> Option<String> {
         (!self.is_answered()).then(|| self.line.clone())
     }
 }
 
 impl PendingQueries {
-    /// What was given was wrong. `reason` is the other end's, in its own words; it may be empty.
+    /// Reports that the answer was wrong. `reason` is the other end's, in its own words; it may be empty.
     pub(crate) fn was_wrong(&self, topic: Topic, reason: &str) {
         self.journal.say(refusal(topic, reason));
     }
@@ -49,7 +49,7 @@ impl PendingQueries {
         self.ask_and(topic, more, waiting, || ())
     }
 
-    /// The same; does something else now and then while it waits.
+    /// Asks, and does something else now and then while it waits.
     pub(super) fn ask_and(
         &self,
         topic: Topic,

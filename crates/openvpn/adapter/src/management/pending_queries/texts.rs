@@ -12,10 +12,10 @@ use adit_host::terminal::Waiting;
 pub(super) const DEFAULT_VERSION: u32 = 1;
 /// From this version on a client is asked by `>PK_SIGN` (`MCV_PKSIGN`).
 const WITH_PK_SIGN: u32 = 2;
-/// From this version on it is told how to sign (`MCV_PKSIGN_ALG`).
+/// The version from which on it gets the algorithm to sign by (`MCV_PKSIGN_ALG`).
 const WITH_ALGORITHM: u32 = 3;
 
-/// What is asked for.
+/// The topic of a question for a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TextTopic {
     /// A signature with our private key.
@@ -27,9 +27,9 @@ pub(crate) enum TextTopic {
 /// A question that is to be answered by lines.
 pub(super) struct PendingText {
     topic: TextTopic,
-    /// What asks for it.
+    /// The line of the question.
     line: String,
-    /// The name by which its success is told.
+    /// The name by which its success is reported.
     name: &'static str,
     answer: Answer,
 }
@@ -47,7 +47,8 @@ impl PendingText {
         PendingText { topic, line, name, answer: Answer::Missing }
     }
 
-    /// What asks for it, while it is not answered. A client that left in the midst of its answer has given none.
+    /// The line of the question, while it is not answered. A client that left in the midst of its answer has given
+    /// none.
     pub(super) fn ask_again(&mut self) -> Option<String> {
         if matches!(self.answer, Answer::There(_)) {
             return None;

@@ -1,13 +1,13 @@
-//! What is asked for, in the words of the management protocol.
+//! The topics of questions, in the words of the management protocol.
 
 use std::borrow::Cow;
 
 /// A password that is asked for, or another word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
-    /// That of `auth-user-pass`, with the username.
+    /// The password of `auth-user-pass`, with the username.
     Auth,
-    /// That of our private key.
+    /// The password of our private key.
     PrivateKey,
     /// The PIN of the token with that label.
     Token(String),
@@ -15,9 +15,9 @@ pub(crate) enum Topic {
     Insertion(String),
     /// The name of a certificate on a token.
     Certificate,
-    /// That of an HTTP proxy, with the username.
+    /// The password of an HTTP proxy, with the username.
     HttpProxy,
-    /// That of a SOCKS proxy, with the username.
+    /// The password of a SOCKS proxy, with the username.
     SocksProxy,
 }
 
@@ -27,7 +27,7 @@ impl Topic {
         matches!(self, Topic::Auth | Topic::HttpProxy | Topic::SocksProxy)
     }
 
-    /// What is asked for, in the management protocol, with what `more` says of it.
+    /// The question in the management protocol, with the further words `more`.
     pub(super) fn question(&self, more: &str) -> String {
         let name = self.name();
         let what = match self {

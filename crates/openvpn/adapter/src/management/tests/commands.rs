@@ -1,4 +1,5 @@
-//! Commands of any tunnel, and of a server's. Those of OpenVPN 2.6.14 to the same commands are the model.
+//! Commands of any tunnel, and of a server's. The answers of OpenVPN 2.6.14 to the same commands are the
+//! model.
 
 use std::time::{Duration, Instant};
 

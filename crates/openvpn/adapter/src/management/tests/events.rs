@@ -1,4 +1,4 @@
-//! What is told without being asked for: states, clients, the end.
+//! Events without a question: states, clients, the end.
 
 use std::time::Duration;
 

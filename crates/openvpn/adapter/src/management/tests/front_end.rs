@@ -1,4 +1,4 @@
-//! What a client's front end is told and asked.
+//! The events and questions for a client's front end.
 
 use std::time::Duration;
 
