@@ -25,7 +25,8 @@ use crate::interface::{MTU, Settings, Tunnel, UapiSocket, driver_config};
 use adit_host::log::{LogPlace, LogSettings, Logger, Logs};
 use adit_host::{exit, helper, privileges};
 
-/// What the program is called; `wg-quick` looks for one that is called `wireguard-go` if it is told no other.
+/// The names of the program; `wg-quick` looks for one that is called `wireguard-go` unless an environment
+/// variable names another.
 const NAMES: [&str; 2] = ["adit-wireguard", "wireguard-go"];
 
 /// Run a WireGuard interface that `wg` configures, in the background. The same as `adit-wireguard IFNAME`
@@ -123,7 +124,7 @@ fn serve(args: &Args) -> Result<(), String> {
     match ended {
         Ok(Ended::Shutdown) => Ok(()),
         Ok(Ended::Failed(why)) => Err(escaped(&why).into_owned()),
-        // That is how such an interface is ended.
+        // Such an interface is ended in this way.
         Err(DriverError::DeviceDeleted(_)) => {
             log.log(Severity::Info, format_args!("{name} was deleted"));
             Ok(())

@@ -48,7 +48,8 @@ fn gather(path: &Path) -> std::io::Result<Gathered> {
     Ok(Gathered { text, files: Vec::new(), allowed })
 }
 
-/// The same of a WireGuard file: to ask for the addresses of its peers, and to save it if it says so.
+/// The requests that a WireGuard file allows: to ask for the addresses of its peers, and to save it if it
+/// says so.
 pub(crate) fn allowed(config: &wireguard::Config) -> Allowed {
     let endpoints = config.peers.iter().filter_map(|peer| peer.endpoint.as_ref());
     Allowed {

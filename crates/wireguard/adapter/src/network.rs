@@ -11,7 +11,7 @@ use adit_wireguard_config::{Config, FullTunnel, Interface, Parsed, Table};
 use adit_host::failure::Failure;
 use adit_host::place::place_in;
 
-/// What is around a packet, at most: IPv6, UDP, and the data message's header and tag.
+/// Bytes around a packet, at most: IPv6, UDP, and the data message's header and tag.
 const OVERHEAD: u32 = 80;
 /// The MTU of a path that is not known.
 const USUAL_MTU: u32 = 1500;

@@ -45,7 +45,7 @@ impl Stream {
 }
 
 impl Streams {
-    /// Those of the file at the start.
+    /// The connections of the file at the start.
     ///
     /// # Errors
     /// The certificates of authorities cannot be read, with the line of the peer.
@@ -71,7 +71,7 @@ impl Streams {
         wanted.clone().count() != self.0.len() || !wanted.clone().all(is_known)
     }
 
-    /// Has a driver listen and connect. What is sent has the tunnel's firewall mark.
+    /// Has a driver listen and connect. Sent packets have the tunnel's firewall mark.
     pub(crate) fn set_up(&self, driver: &mut DriverConfig, config: &Config, mark: u32) {
         let listen = config.interface.listen_tcp.map(|address| Listen { transport: Transport::Tcp, address });
         if listen.is_some() {

@@ -45,15 +45,15 @@ pub(crate) struct Tunnel<'a> {
     pub(crate) file: PathBuf,
     /// The place of the file among those of the process.
     pub(crate) number: usize,
-    /// What the log calls it.
+    /// Its name in the log.
     pub(crate) name: String,
     /// The process runs others too.
     pub(crate) has_others: bool,
-    /// What the file says.
+    /// The file's content.
     pub(crate) parsed: Arc<Parsed>,
     /// Its log.
     pub(crate) log: Logger,
-    /// What it shares with OpenVPN servers, as an endpoint of their tunnel.
+    /// The resources that it shares with OpenVPN servers, as an endpoint of their tunnel.
     pub(crate) shared: Option<Shared>,
 }
 
@@ -254,7 +254,7 @@ impl Tunnel<'_> {
     }
 }
 
-/// What `wg` sets of a file: an interface without peers becomes what the file says.
+/// The changes that `wg` makes by a file: an interface without peers becomes that of the file.
 fn changes(config: &file::Config, endpoints: &Endpoints, streams: &Streams) -> Changes {
     let file::Config { interface, peers } = config;
     let peer = |peer: &file::Peer| PeerChange {

@@ -1,4 +1,4 @@
-//! What ends an interface: signals, and that the file of its socket goes. That its device goes is the driver's to see.
+//! The endings of an interface: signals, and that the file of its socket goes. The driver sees that its device goes.
 
 use std::io;
 use std::mem::MaybeUninit;

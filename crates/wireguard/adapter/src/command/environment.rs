@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use adit_sys::inherited;
 
-/// What the environment says.
+/// The settings of the environment.
 pub(super) struct Environment {
     /// `WG_TUN_FD`.
     pub(super) tun: Option<OwnedFd>,
@@ -15,7 +15,7 @@ pub(super) struct Environment {
     pub(super) log_level: LogLevel,
 }
 
-/// What is logged.
+/// The lines that are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogLevel {
     /// All.

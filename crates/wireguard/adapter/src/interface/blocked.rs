@@ -18,7 +18,7 @@ pub(crate) struct BlockedFile {
 }
 
 impl BlockedFile {
-    /// That of the interface with this name.
+    /// The file of the interface with this name.
     pub(crate) fn of(interface: &str) -> Self {
         BlockedFile::within(&state_directory(), interface)
     }

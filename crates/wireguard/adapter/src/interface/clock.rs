@@ -16,7 +16,7 @@ use rustix::time::{
 /// A time of day that does not come: in 2106.
 const NEVER: Timespec = Timespec { tv_sec: 0xffff_ffff, tv_nsec: 0 };
 
-/// What the system's clock shows.
+/// The time of the system's clock.
 pub(super) fn now() -> WallClock {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     WallClock { at: adit_io::clock(), since_1970 }

@@ -1,4 +1,4 @@
-//! What happens to the interface, as lines of the log; and what it asks of the program.
+//! The events of the interface, as lines of the log; and its requests to the program.
 
 use std::collections::BTreeMap;
 
@@ -26,10 +26,10 @@ pub(super) struct InterfaceObserver<'a> {
     pub(super) begin: Option<Begin<'a>>,
 }
 
-/// What is done when an interface is set up and has received nothing yet. An error ends it.
+/// The action when an interface is set up and has received nothing yet. An error ends it.
 pub(crate) type Begin<'a> = Box<dyn FnOnce() -> Result<(), String> + 'a>;
 
-/// What is told of each event of an interface.
+/// The receiver of each event of an interface.
 pub(crate) type Watch = Box<dyn Fn(&Event) + Send>;
 
 impl Observer<Interface> for InterfaceObserver<'_> {
@@ -54,7 +54,7 @@ impl Observer<Interface> for InterfaceObserver<'_> {
                 self.log.log(Severity::Debug, format_args!("{name} down: {reason}"));
             }
             Event::Ended(Ended::Shutdown) => self.log.log(Severity::Info, "ended on request"),
-            // Who runs the interface says why.
+            // The caller that runs the interface logs why.
             Event::Ended(Ended::Failed(_)) => {}
             // They go elsewhere, or WireGuard has no such thing.
             Event::Data(_) | Event::Request(_) | Event::LeasesMoved => {}

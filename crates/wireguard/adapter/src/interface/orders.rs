@@ -67,7 +67,7 @@ impl Orders {
         self.ask(Interface::fwmark)
     }
 
-    /// What is known of a peer. `None` if there is no such peer, or the interface has ended.
+    /// The detail of a peer. `None` if there is no such peer, or the interface has ended.
     pub(crate) fn peer(&self, key: PublicKey) -> Option<PeerDetail> {
         self.ask(move |interface| interface.peer(&key)).flatten()
     }
@@ -79,7 +79,7 @@ impl Orders {
         })
     }
 
-    /// What is known of these peers; without those that are not there. `None` if the interface has ended.
+    /// The details of these peers; without those that are not there. `None` if the interface has ended.
     pub(crate) fn peers(&self, keys: Vec<PublicKey>) -> Option<Vec<PeerDetail>> {
         self.ask(move |interface| keys.iter().filter_map(|key| interface.peer(key)).collect())
     }
@@ -87,13 +87,13 @@ impl Orders {
     fn ask<T: Send + 'static>(&self, ask: impl FnOnce(&Interface) -> T + Send + 'static) -> Option<T> {
         let (sender, answer) = mpsc::channel();
         self.handle.inspect(Box::new(move |interface, _, _| {
-            // Who asked may be gone.
+            // The thread that asked may be gone.
             let _ = sender.send(ask(interface));
         }));
         answer.recv().ok()
     }
 
-    /// What became of changes.
+    /// Gives the outcome of changes to the thread that waits for it.
     pub(super) fn answer(&self, id: u64, outcome: Outcome) {
         if let Some(sender) = self.lock().outcomes.remove(&id) {
             // As above.

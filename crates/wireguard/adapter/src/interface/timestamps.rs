@@ -21,14 +21,14 @@ pub(super) fn state_directory() -> PathBuf {
 /// The file of an interface: 24 hexadecimal digits.
 pub(super) struct TimestampFile {
     path: PathBuf,
-    /// Who writes it, if it is not this process.
+    /// The helper that writes it, if it is not this process.
     helper: Option<HelperFiles>,
-    /// A failure was told already.
+    /// A failure was logged already.
     told: bool,
 }
 
 impl TimestampFile {
-    /// That of the interface with this name.
+    /// The file of the interface with this name.
     pub(super) fn of(interface: &str) -> Self {
         TimestampFile::within(&state_directory(), interface)
     }
@@ -48,7 +48,7 @@ impl TimestampFile {
         self.helper = Some(helper);
     }
 
-    /// What was saved; none if there is no file.
+    /// The saved timestamp; none if there is no file.
     ///
     /// # Errors
     /// It cannot be read, or holds something else.

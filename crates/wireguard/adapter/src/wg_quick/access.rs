@@ -33,7 +33,7 @@ const REFUSED_FOR: Duration = Duration::from_secs(10);
 /// How often it looks at the clock, which may be set, and at who is blocked. A peer that another unblocked is found then.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// What the thread is told.
+/// A message to the thread.
 enum Word {
     Up(PeerId, Box<PeerInfo>),
     Down(PeerId, String),
@@ -47,7 +47,7 @@ enum Word {
 pub(super) struct Words(mpsc::Sender<Word>);
 
 impl Words {
-    /// What happened at the interface.
+    /// Takes an event of the interface.
     pub(super) fn event(&self, event: &Event) {
         let word = match event {
             Event::PeerUp { peer, info } => Word::Up(*peer, info.clone()),
@@ -230,7 +230,7 @@ impl Worker {
             Ok(code) => Some(format!("exit code {code}")),
             Err(why) => Some(escaped(why).into_owned()),
         };
-        // Those that are told of a disconnection are not asked.
+        // Programs about a disconnection give no answer.
         let asked = self.asked.remove(&id);
         let Some(why) = why else {
             let number = asked.map(|(number, _)| number);

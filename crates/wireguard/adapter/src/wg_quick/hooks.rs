@@ -1,8 +1,8 @@
 //! The commands of PreUp, PostUp, PreDown and PostDown.
 //!
-//! What runs when the process has given up its rights is started before as a shell that waits for a line on its standard
-//! input: it has the rights that adit was started with, and does nothing but the command of the file. Where the line never
-//! comes, as the process was killed, it ends.
+//! Commands that run when the process has given up its rights are started before as a shell that waits for a line on
+//! its standard input: it has the rights that adit was started with, and does nothing but the command of the file.
+//! Where the line never comes, as the process was killed, it ends.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -30,7 +30,7 @@ pub(super) enum Moment {
     PreUp,
     /// When routes are set and the interface answers.
     PostUp,
-    /// When the tunnel was told to end.
+    /// When the tunnel was ordered to end.
     PreDown,
     /// When its device is gone.
     PostDown,
@@ -61,7 +61,7 @@ pub(super) struct Hooks {
 }
 
 impl Hooks {
-    /// Those of that file, for the interface with this name.
+    /// The hooks of that file, for the interface with this name.
     pub(super) fn new(file: &Path, interface: &str, parsed: &Parsed) -> Self {
         let config = &parsed.config.interface;
         let moments = [
@@ -132,7 +132,7 @@ impl Hook {
             true => Command::new(SHELL),
             false => Command::new(PLAIN_SHELL),
         };
-        // What a terminal sends to all of us is for the tunnel alone.
+        // A terminal's signals, which it sends to the whole process group, are for the tunnel alone.
         command.args(["-c", script, "adit", &self.command]).stdin(stdin).process_group(0).spawn()
     }
 

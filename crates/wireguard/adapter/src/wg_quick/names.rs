@@ -36,12 +36,12 @@ pub(super) struct Families {
 }
 
 impl Families {
-    /// Those for which the system can make sockets.
+    /// The families for which the system can make sockets.
     pub(super) fn of_the_system() -> Self {
         Families { ipv4: true, ipv6: adit_io::has_ipv6() }
     }
 
-    /// Those of sockets that are bound.
+    /// The families of sockets that are bound.
     pub(super) const fn of(sockets: Sockets) -> Self {
         Families { ipv4: sockets.ipv4.is_some(), ipv6: sockets.ipv6.is_some() }
     }
@@ -65,11 +65,12 @@ impl Families {
     }
 }
 
-/// Who asks for the addresses of names.
+/// The resolver of names.
 pub(super) enum Resolver<'a> {
     /// This process, before it has given up its rights.
     System,
-    /// The same, while the kill switch is on. The file has the name servers, in place of `/etc/resolv.conf`.
+    /// This process, before it has given up its rights, while the kill switch is on. The file has the name
+    /// servers, in place of `/etc/resolv.conf`.
     Marked(Option<&'a Path>),
     /// The helper.
     Helper(&'a HelperFiles),

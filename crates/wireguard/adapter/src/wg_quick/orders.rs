@@ -1,4 +1,4 @@
-//! What signals ask of a WireGuard tunnel, and its hooks while it runs.
+//! The actions of a WireGuard tunnel on signals, and its hooks while it runs.
 
 use std::io;
 use std::path::PathBuf;
@@ -79,7 +79,7 @@ impl Orders {
 
     fn reload(&self) {
         let (mut log, shared) = (self.0.log.clone(), &self.0);
-        // What comes meanwhile waits here.
+        // Events that come meanwhile wait here.
         let mut holds = lock(&shared.holds);
         if let Err(why) = reload::reload(&shared.file, &shared.interface, &mut holds, &mut log) {
             why.lines().for_each(|line| log.log(Severity::Error, line));

@@ -20,15 +20,15 @@ use adit_host::failure::Failure;
 use adit_host::log::Logger;
 use adit_host::place::place_in;
 
-/// What holds.
+/// The settings that hold.
 pub(super) struct Holds {
     /// The file as it was read last.
     pub(super) config: Config,
-    /// What the system looks like.
+    /// The system's settings.
     pub(super) settings: TunnelSettings,
     /// How allowed IPs become routes.
     pub(super) routes: Routes,
-    /// What decides on the peers that may be connected.
+    /// The part that decides on the peers that may be connected.
     pub(super) access: Words,
     /// The peers whose endpoints are resolved again.
     pub(super) named: NamedPeers,
@@ -93,14 +93,14 @@ fn is_new_default(settings: &TunnelSettings, prefix_len: u8) -> bool {
     settings.table == RouteTable::Main && prefix_len == 0
 }
 
-/// What the file says otherwise than before and holds from the next start on, in words with its line.
+/// The changes in the file that hold from the next start on, in words with their lines.
 fn fixed(file: &Path, holds: &Holds, parsed: &Parsed) -> Vec<String> {
     let (old, new) = (&holds.config.interface, &parsed.config.interface);
     let by_mark = holds.routes.go_by_mark();
     let has_default = |config: &Config| network::allowed_ips(config).iter().any(|net| net.prefix_len() == 0);
     // A mark, and rules by it, are there from the start on or never.
     let first_default = new.table == Table::Auto && !by_mark && has_default(&parsed.config);
-    // What runs programs is there from the start on or never.
+    // The part that runs programs is there from the start on or never.
     let first_program = configuration::programs(old).is_none();
     let changed = [
         ("MTU", old.mtu != new.mtu),
@@ -127,7 +127,7 @@ fn fixed(file: &Path, holds: &Holds, parsed: &Parsed) -> Vec<String> {
         .collect()
 }
 
-/// What makes a running interface that of the file.
+/// The changes that make a running interface that of the file.
 fn differences(mut all: Changes, config: &Config, status: &Status, keeps_mark: bool) -> Changes {
     let stays: BTreeSet<PublicKey> = all.peers.iter().map(|peer| peer.public_key).collect();
     let current = |key: &PublicKey| status.peers.iter().find(|peer| peer.detail.public_key == *key);

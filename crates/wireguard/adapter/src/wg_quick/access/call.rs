@@ -1,5 +1,5 @@
-//! A connection of a peer, and what programs are told of it: the environment has OpenVPN's names, so that the same program
-//! serves both.
+//! A connection of a peer, and the environment of programs about it, which has OpenVPN's names, so that the same
+//! program serves both.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -40,12 +40,12 @@ impl Connection {
         self.info.since
     }
 
-    /// What `client-connect` is asked.
+    /// The call of `client-connect`.
     pub(super) fn connect(&self, argv: &[String]) -> Script {
         self.script((0, ScriptPriority::Authenticated), argv, self.environment("client-connect"))
     }
 
-    /// What `client-disconnect` is told. `last` is what is known of the peer now, if it is configured still.
+    /// The call of `client-disconnect`. `last` is the peer's detail now, if it is configured still.
     pub(super) fn disconnect(
         &self,
         argv: &[String],

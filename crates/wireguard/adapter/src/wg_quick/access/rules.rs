@@ -1,4 +1,4 @@
-//! Who is to be blocked, and why: no clock, no effects.
+//! The peers that are to be blocked, and why: no clock, no effects.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -51,20 +51,20 @@ pub(super) struct Now {
     pub(super) at: Instant,
 }
 
-/// What the file says of a peer.
+/// The limits of a peer in the file.
 struct Limits {
     name: Option<String>,
     expires: Option<Duration>,
     session: Option<Duration>,
 }
 
-/// What is known of a peer.
+/// The state of a peer.
 #[derive(Default)]
 struct State {
     /// Since when it is connected, or was first since it was allowed to.
     since: Option<Instant>,
     refused_until: Option<Instant>,
-    /// The interface was told to block it.
+    /// The interface was ordered to block it.
     blocked: Option<Reason>,
 }
 
@@ -91,7 +91,7 @@ impl Rules {
         self.limits = config.peers.iter().map(limits).collect();
     }
 
-    /// What the peer is called: the name in the file, or else the key.
+    /// The name of the peer: the name in the file, or else the key.
     pub(super) fn called(&self, key: &PublicKey) -> String {
         let name = self.limits.get(key).and_then(|limits| limits.name.clone());
         name.unwrap_or_else(|| key.to_string())
@@ -107,12 +107,13 @@ impl Rules {
         self.states.entry(key).or_default().refused_until = Some(until);
     }
 
-    /// Whom the interface was told to block.
+    /// The peers that the interface was ordered to block.
     pub(super) fn blocked(&self) -> Vec<PublicKey> {
         self.states.iter().filter(|(_, state)| state.blocked.is_some()).map(|(key, _)| *key).collect()
     }
 
-    /// How the interface has a peer that it was told to block. True if the peer may connect again, as another unblocked it.
+    /// Takes the interface's state of a peer that it was ordered to block. True if the peer may connect again, as
+    /// another unblocked it.
     pub(super) fn found(&mut self, key: PublicKey, is_blocked: bool) -> bool {
         let Some(state) = self.states.get_mut(&key).filter(|_| !is_blocked) else { return false };
         // One that expired is blocked again.
@@ -121,7 +122,7 @@ impl Rules {
         !expired
     }
 
-    /// What the interface is to be told: whom to block and why, and whom to let connect again. It counts as told.
+    /// The orders to the interface: the peers to block and why, and those to let connect again. They count as given.
     pub(super) fn changes(&mut self, now: Now) -> Vec<(PublicKey, Option<Reason>)> {
         let mut changes = Vec::new();
         let limits_of = |key: &PublicKey| self.limits.get(key);
@@ -133,7 +134,7 @@ impl Rules {
             let expired =
                 limits_of(key).and_then(|limits| limits.expires).is_some_and(|then| then <= now.wall);
             if matches!(state.blocked, Some(Reason::Expired(_))) && !expired {
-                // What was before it expired does not count.
+                // The time before it expired does not count.
                 state.since = None;
             }
             let reason = reason(limits_of(key), state, now);
@@ -211,7 +212,7 @@ mod tests {
         assert_eq!(reason.to_string(), "it expired at 2027-01-31T00:00:10Z");
         assert!(rules.changes(now(11)).is_empty());
         assert_eq!((rules.blocked(), rules.wait(now(11))), (vec![KEY], Some(Duration::MAX)));
-        // Who unblocks it achieves nothing.
+        // Unblocking it achieves nothing.
         assert!(!rules.found(KEY, true) && rules.changes(now(12)).is_empty());
         assert!(!rules.found(KEY, false));
         assert_eq!(rules.changes(now(12)), [(KEY, Some(reason))]);

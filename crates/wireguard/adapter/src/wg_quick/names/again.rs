@@ -131,7 +131,7 @@ fn preferred(found: &[SocketAddr], not_refusing: Vec<SocketAddr>) -> Vec<SocketA
 pub(in crate::wg_quick) struct NamedPeers(Arc<Mutex<BTreeMap<PublicKey, Named>>>);
 
 impl NamedPeers {
-    /// Those of this configuration.
+    /// The peers of this configuration.
     pub(in crate::wg_quick) fn new(config: &Config) -> Self {
         let peers = NamedPeers::default();
         peers.replace(config);
