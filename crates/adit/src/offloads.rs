@@ -28,7 +28,7 @@ pub(crate) struct OffloadArgs {
 }
 
 impl OffloadArgs {
-    /// What is left.
+    /// The switches that are left.
     pub(crate) fn switches(&self) -> OffloadSwitches {
         if self.no_offloads {
             return OffloadSwitches::NONE;

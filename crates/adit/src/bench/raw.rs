@@ -25,7 +25,7 @@ const NUMBER: usize = 4;
 /// The bytes of keys. They protect nothing.
 const KEY: [u8; 64] = [0x5a; 64];
 
-/// What seals.
+/// The key that seals.
 enum Key {
     Aead(LessSafeKey),
     /// A block cipher, and an HMAC after it.

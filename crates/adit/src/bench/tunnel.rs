@@ -17,7 +17,7 @@ use adit_dataplane::{
 use super::packets;
 use adit_host::bench::{self, CLIENT, End, Row};
 
-/// What goes into the client.
+/// The input of the client.
 enum Input {
     /// Packets and how many a batch.
     Packets { packet: Vec<u8>, count: usize },
@@ -33,7 +33,7 @@ pub(crate) struct Tunnel {
     input: Input,
     egress: Egress,
     transmit_batch: TransmitBatch,
-    /// What the server received, and the length of each datagram in it.
+    /// The datagrams that the server received, and the length of each datagram in them.
     received: Vec<u8>,
     segment: usize,
     ingress: Ingress,
