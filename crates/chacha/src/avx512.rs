@@ -21,8 +21,8 @@ pub fn seal(key: &Key, messages: &mut [Message<'_>]) {
     }
 }
 
-/// Verifies the tags of the messages, of which there are at most [`BATCH`], and decrypts those that are authentic: the
-/// bits that are set in what is returned, from the lowest. The others stay as they are.
+/// Verifies the tags of the messages, of which there are at most [`BATCH`], and decrypts those that are authentic:
+/// their bits are set in the result, from the lowest. The others stay as they are.
 ///
 /// # Safety
 /// Code without these target features may call it where the processor has AVX2, AVX-512 F and IFMA.

@@ -1,9 +1,10 @@
 //! ChaCha20 of 8 blocks at once, and Poly1305 of another message beside it.
 //!
-//! Vectors and scalar multiplications use different units of a processor, so that both together take little more time than
-//! ChaCha20 alone, if their instructions alternate. Within a message each waits for the other: Poly1305 needs a key from
-//! ChaCha20, and, to seal, what ChaCha20 has encrypted. With several messages there is always something that is ready:
-//! [`seal`] encrypts a message while the one before it is authenticated, [`open`] decrypts one while the next is verified.
+//! Vectors and scalar multiplications use different units of a processor, so that both together take little more time
+//! than ChaCha20 alone, if their instructions alternate. Within a message each waits for the other: Poly1305 needs a
+//! key from ChaCha20, and, to seal, the text that ChaCha20 has encrypted. With several messages there is always
+//! something that is ready: [`seal`] encrypts a message while the one before it is authenticated, [`open`] decrypts one
+//! while the next is verified.
 //!
 //! Short messages share passes of ChaCha20. The instructions of a pass are the caller's: an [`Engine`].
 
@@ -63,8 +64,8 @@ pub fn seal(engine: &impl Engine, key: &Key, messages: &mut [Message<'_>]) {
     }
 }
 
-/// Verifies the tags of the messages, of which there are at most [`BATCH`], and decrypts those that are authentic: the
-/// bits that are set in what is returned, from the lowest. The others stay as they are.
+/// Verifies the tags of the messages, of which there are at most [`BATCH`], and decrypts those that are authentic:
+/// their bits are set in the result, from the lowest. The others stay as they are.
 pub fn open(engine: &impl Engine, key: &Key, messages: &mut [Message<'_>]) -> u32 {
     let Some(messages) = messages.get_mut(..messages.len().min(BATCH)) else { return 0 };
     let mut batch = Batch::new(engine, key, messages);

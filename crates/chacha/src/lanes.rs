@@ -83,8 +83,8 @@ pub(crate) fn common<const LANES: usize, const CHUNK: usize>(texts: &[&[u8]; LAN
     (lanes != 0).then_some((least, lanes))
 }
 
-/// Whole chunks for each lane, at least `count`, and what follows `count` of them put into `texts`. Lanes that are not in
-/// `lanes` get those of another one, as something must be there to be read.
+/// Whole chunks for each lane, at least `count`, and the rest behind `count` of them put into `texts`. Lanes that are
+/// not in `lanes` get those of another one, as something must be there to be read.
 #[inline]
 pub(crate) fn take<'t, const LANES: usize, const CHUNK: usize>(
     texts: &mut [&'t [u8]; LANES],

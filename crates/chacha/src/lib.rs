@@ -1,13 +1,14 @@
 //! ChaCha20-Poly1305 (RFC 8439) of many messages under one key at once.
 //!
-//! A message of 1,400 bytes has 22 blocks of ChaCha20, and its Poly1305 is one chain of multiplications: alone it leaves
-//! most of what a processor can do at once unused. Here that is filled from several messages, in one of two ways:
+//! A message of 1,400 bytes has 22 blocks of ChaCha20, and its Poly1305 is one chain of multiplications: alone it
+//! leaves most units of a processor unused. Here that is filled from several messages, in one of two ways:
 //!
 //! - [`avx512`]: a lane of ChaCha20 is a block of any message; a lane of Poly1305 is a message.
 //! - [`interleaved`], for narrower vectors: ChaCha20 of one message, and beside it Poly1305 of another.
 //!
-//! Which of them a processor is able to do is for the caller to find out. Both leave keystream on the stack, as the compiler puts
-//! there what has no place in registers: the caller wipes the stack below its own frame. No branch and no index depends on a key or a text.
+//! Which of them a processor is able to do is for the caller to find out. Both leave keystream on the stack, as the
+//! compiler puts values there that have no place in registers: the caller wipes the stack below its own frame. No
+//! branch and no index depends on a key or a text.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 

@@ -42,7 +42,7 @@ impl Hash {
         }
     }
 
-    /// Adds the lengths of both texts, which end what is authenticated.
+    /// Adds the lengths of both texts, which end the authenticated bytes.
     pub(crate) fn absorb_lens(&mut self, aad: usize, text: usize) {
         self.absorb(aad as u128 | (text as u128) << 64);
     }

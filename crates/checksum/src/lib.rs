@@ -1,8 +1,8 @@
 //! The sum that the Internet checksum (RFC 1071) is made of, in the vectors that a processor has.
 //!
-//! A packet of 1,400 bytes is summed up at either end of a tunnel where super-packets are cut and merged: with the vectors
-//! that every x86-64 processor has, that takes half as long as its AES-GCM. [`portable`] is for all processors, [`avx2`]
-//! and [`avx512`] for those that have what they are named for; to find out, and to call them, is the caller's part.
+//! A packet of 1,400 bytes is summed up at either end of a tunnel where super-packets are cut and merged: with the
+//! vectors that every x86-64 processor has, that takes half as long as its AES-GCM. [`portable`] is for all processors,
+//! [`avx2`] and [`avx512`] for those that have these instructions; to find out, and to call them, is the caller's part.
 //!
 //! Words are added in the order in which they lie in memory, so no byte is swapped (RFC 1071 §2 (B)). They are added four
 //! bytes at a time, which is the same modulo 65,535.
@@ -33,7 +33,7 @@ pub fn portable(bytes: &[u8]) -> u64 {
     lanes.iter().sum::<u64>() + tail(rest)
 }
 
-/// The sum of what is left of whole blocks.
+/// The sum of the bytes after whole blocks.
 #[inline]
 fn tail(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();

@@ -23,7 +23,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// An error of the system, with what was tried.
+    /// An error of the system, with the operation that failed.
     pub fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> LoadError {
         let what = what.into();
         move |source| LoadError::System { what, source }

@@ -18,12 +18,12 @@ impl Counters {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Counts what began: a handshake, a control channel, a connection, a packet.
+    /// Counts things that began: a handshake, a control channel, a connection, a packet.
     pub fn add_begun(&self, count: u64) {
         self.begun.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Counts what came as far as it should.
+    /// Counts things that came as far as they should.
     pub fn add_done(&self, count: u64) {
         self.done.fetch_add(count, Ordering::Relaxed);
     }

@@ -21,7 +21,7 @@ pub fn exit(name: &str, outcome: Result<(), LoadError>) -> ExitCode {
     }
 }
 
-/// Shows what a load has done, as `begun N done N`, until the process is killed or the load ends by itself.
+/// Shows the counts of a load, as `begun N done N`, until the process is killed or the load ends by itself.
 ///
 /// # Errors
 /// Why the load ended.

@@ -1,8 +1,8 @@
 //! adit's manual pages and completions, as packages install them.
 //!
-//! They are made of the definitions that adit parses its command lines by (`adit::manual`), so they cannot differ from them. This is
-//! a program of its own so that what users run does not hold what renders pages, and so that a package for another processor can
-//! be made.
+//! They are made of the definitions that adit parses its command lines by (`adit::manual`), so they cannot differ from
+//! them. This is a program of its own so that the program of users does not hold the code that renders pages, and so
+//! that a package for another processor can be made.
 #![forbid(unsafe_code)]
 
 mod completions;

@@ -168,7 +168,7 @@ impl TrafficSource {
                 let targets = list.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 for target in targets {
                     let socket = if target.is_ipv4() { &v4 } else { &v6 };
-                    // That nothing can be sent is what some want to see.
+                    // Some tests expect that nothing can be sent.
                     let _ = socket.send_to(b"inner", target);
                 }
                 std::thread::sleep(SEND_INTERVAL);

@@ -50,7 +50,7 @@ impl Clients {
         self.children.iter().map(Child::id).collect()
     }
 
-    /// How many have ended, and what the first of them wrote last.
+    /// How many have ended, and the last line of the first of them.
     pub fn ended(&mut self) -> Option<(usize, String)> {
         let ended = self
             .children

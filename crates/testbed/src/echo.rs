@@ -49,7 +49,7 @@ pub struct FirstDatagram {
 impl FirstDatagram {
     /// Begins to look. Datagrams that leave before are not seen.
     pub fn open(target: Ipv4Addr) -> Result<FirstDatagram, TestbedError> {
-        // packet(7): only a socket for every protocol sees what leaves.
+        // packet(7): only a socket for every protocol sees packets that leave.
         let every = Protocol::from(i32::from(ETH_P_ALL.to_be()));
         let open = || -> std::io::Result<Socket> {
             let socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(every))?;

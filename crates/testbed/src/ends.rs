@@ -11,6 +11,6 @@ pub struct Ends<'a> {
     pub server: &'a Namespace,
     /// Where clients and sources run.
     pub client: &'a Namespace,
-    /// The server's address on what is measured.
+    /// The server's address on the link or tunnel that is measured.
     pub target: IpAddr,
 }

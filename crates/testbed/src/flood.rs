@@ -13,9 +13,10 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 
 /// Packets a system call, at either end.
 const BATCH: usize = 64;
-/// The sink's buffer: what it does not receive shall be the tunnel's loss.
+/// The sink's buffer: packets that it does not receive shall be the tunnel's loss.
 const SINK_BUFFER: usize = 16 << 20;
-/// The sink looks this often, so that it is not woken for every packet. Its buffer holds what comes meanwhile.
+/// The sink looks this often, so that it is not woken for every packet. Its buffer holds the packets that come
+/// meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// The bytes of a packet that the sink reads: it counts packets only.
 const SEEN: usize = 32;
@@ -144,7 +145,8 @@ impl Flood {
         })
     }
 
-    /// Open loop: what is late is made up for, up to a batch at a time. Says how many left in what time.
+    /// Open loop: packets that are late are made up for, up to a batch at a time. Says how many left in what
+    /// time.
     fn pace(
         self,
         batch: usize,

@@ -60,7 +60,7 @@ impl Namespace {
         Path::new(DIRECTORY).join(&self.name)
     }
 
-    /// Runs `ip -n NAME` with these arguments and returns what it wrote.
+    /// Runs `ip -n NAME` with these arguments and returns its output.
     pub fn ip(&self, arguments: &[&str]) -> Result<String, TestbedError> {
         run(program("ip")?.args(["-n", &self.name]).args(arguments))
     }
@@ -115,7 +115,7 @@ impl Namespace {
         self.enter(|| Process::spawn(label, command))?
     }
 
-    /// Runs `command` inside the namespace to its end and returns what it wrote to standard output.
+    /// Runs `command` inside the namespace to its end and returns its standard output.
     pub fn run(&self, mut command: Command) -> Result<String, TestbedError> {
         self.enter(|| run(&mut command))?
     }
@@ -149,8 +149,8 @@ fn remove(name: &str) {
     let _ = program("ip").and_then(|mut ip| run(ip.args(["netns", "delete", name])));
 }
 
-/// Removes what earlier runs left that were killed before they could: namespaces with whatever runs in them, the
-/// lab's directories, and sockets. All have the number of their process in their names.
+/// Removes the things that earlier runs left that were killed before they could: namespaces with whatever runs in them,
+/// the lab's directories, and sockets. All have the number of their process in their names.
 fn sweep() {
     let entries = std::fs::read_dir(DIRECTORY).into_iter().flatten();
     for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
@@ -168,8 +168,8 @@ fn is_alive(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Removes all namespaces, directories and sockets of this process, ends what runs in them, and keeps anything new from
-/// coming into being. For a program that is about to exit because of a signal; guards are not needed after it.
+/// Removes all namespaces, directories and sockets of this process, ends the processes in them, and keeps anything new
+/// from coming into being. For a program that is about to exit because of a signal; guards are not needed after it.
 pub fn remove_everything() {
     std::mem::forget(creating());
     let own = format!("{PREFIX}{}-", std::process::id());

@@ -23,8 +23,8 @@ pub fn tls_crypt_v2_keys() -> Result<[String; 2], TestbedError> {
     Ok([server, client])
 }
 
-/// Another client's new key for `tls-crypt-v2` that the server with this key accepts. `metadata` is what
-/// `tls-crypt-v2-verify` gets to see, in base64.
+/// Another client's new key for `tls-crypt-v2` that the server with this key accepts. `metadata` is the text
+/// for `tls-crypt-v2-verify`, in base64.
 pub fn tls_crypt_v2_client_key(server: &str, metadata: Option<&str>) -> Result<String, TestbedError> {
     let directory = Scratch::create("tls-crypt-v2")?;
     let (key, own) = (directory.write("server.key", server)?, directory.path().join("client.key"));

@@ -273,7 +273,7 @@ impl Series<'_> {
     }
 }
 
-/// The ICMP message in what a raw socket gives: with the IP header for IPv4, without for IPv6.
+/// The ICMP message in the bytes of a raw socket: with the IP header for IPv4, without for IPv6.
 fn echo_message(target: IpAddr, bytes: &[u8]) -> Option<&[u8]> {
     match target {
         IpAddr::V4(_) => bytes.get(usize::from(bytes.first()? & 0x0f) * 4..),

@@ -1,11 +1,11 @@
-//! The priority of what stands for other computers.
+//! The priority of processes that stand for other computers.
 
-/// How much more of the processors than others: what has this niceness runs as soon as it can.
+/// How much more of the processors than others: a thread with this niceness runs as soon as it can.
 const NICENESS: i32 = -15;
 
-/// While it is there, the calling thread, and what it starts, runs before all others. Clients of a server that is flooded have
-/// computers of their own, and here share the processors with the server and the attackers: without this the time in which
-/// clients wait for a processor would be taken for the server's.
+/// While it is there, the calling thread, and the processes that it starts, run before all others. Clients of a server
+/// that is flooded have computers of their own, and here share the processors with the server and the attackers:
+/// without this the time in which clients wait for a processor would be taken for the server's.
 #[derive(Debug)]
 pub struct Priority {
     is_raised: bool,

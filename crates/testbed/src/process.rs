@@ -12,7 +12,8 @@ use crate::programs::command_line;
 
 /// How many lines of a log an error shows.
 const SHOWN: usize = 60;
-/// How long a test waits for what must happen, on a machine that is busy and slow: the wait ends as soon as it has happened.
+/// How long a test waits for an event that must happen, on a machine that is busy and slow: the wait ends as soon as it
+/// has happened.
 pub const MAX_WAIT: Duration = Duration::from_secs(60);
 /// How often something that gives no signal is looked at again.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -88,7 +89,7 @@ impl Process {
         self.log.with(|lines| lines.lines.join("\n"))
     }
 
-    /// The last of what it has written, each line with the second at which it came.
+    /// The last of its output, each line with the second at which it came.
     pub fn log_tail(&self) -> String {
         self.log.tail()
     }

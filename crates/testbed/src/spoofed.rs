@@ -210,7 +210,7 @@ mod tests {
             sources.insert(*source.ip());
         }
         assert!((50..=100).contains(&sources.len()), "{}", sources.len());
-        // The sender counts after the receiver has what was sent.
+        // The sender counts after the receiver has the datagrams.
         wait_until("the count", MAX_WAIT, || flood.sent() >= 300).unwrap();
     }
 }

@@ -12,11 +12,11 @@ use crate::{LossCounter, Losses, Namespace, TestbedError, wait_until};
 const PORT: u16 = 7;
 /// Bytes in front of a packet: the stream's number and the packet's.
 const HEADER: usize = 12;
-/// A socket's buffer: what these sockets do not receive shall be the tunnels' loss.
+/// A socket's buffer: packets that these sockets do not receive shall be the tunnels' loss.
 const BUFFER: usize = 8 << 20;
 /// How long a thread waits for a packet before it looks whether it is still needed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How often what is due is sent.
+/// The time between two sends of the packets that are due.
 const TICK: Duration = Duration::from_millis(1);
 
 /// The parameters of the streams.
@@ -134,7 +134,7 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// The far end: sends back what comes.
+    /// The far end: sends back the packets that come.
     fn answer(&self, far: &UdpSocket) {
         let mut buffer = vec![0; usize::from(u16::MAX)];
         while !self.is_stopped() {
@@ -156,7 +156,7 @@ impl Shared {
         }
     }
 
-    /// Open loop: of each tick, what is due of every stream, in turns.
+    /// Open loop: in each tick, sends the packets that are due of every stream, in turns.
     fn send(&self) {
         let (start, mut sent) = (Instant::now(), 0_u64);
         let mut packet = vec![0x2a; self.load.size];

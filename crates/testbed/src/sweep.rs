@@ -10,9 +10,9 @@ const FACTOR: f64 = 1.5;
 const BEYOND: f64 = 4.0;
 /// How often the step between the last good load and the first bad one is halved.
 const HALVINGS: u32 = 4;
-/// Sending less than this share of what was asked for is all that the sender can.
+/// Sending less than this share of the offered load is all that the sender can.
 const EXHAUSTED: f64 = 0.9;
-/// The share that may be lost of what "partial drop rate" lets through.
+/// The share that may be lost at a "partial drop rate".
 const PARTIAL: f64 = 0.01;
 
 /// Loads from low to high.
@@ -70,7 +70,8 @@ impl Sweep {
         let mut report = SweepReport::default();
         report.last = steps.last().map_or(0.0, |(_, rates)| rates.received);
         report.no_drop = edge(&steps, 0.0, &mut offer)?;
-        // Each edge has trials of its own, which may disagree a little: what loses nothing loses less than a hundredth.
+        // Each edge has trials of its own, which may disagree a little: a load that loses nothing loses less than a
+        // hundredth.
         report.partial_drop = edge(&steps, PARTIAL, &mut offer)?.max(report.no_drop);
         report.most = most.max(report.no_drop);
         report.loads = steps.iter().map(|(_, rates)| [rates.sent, rates.received]).collect();
@@ -182,7 +183,7 @@ mod tests {
 
     #[test]
     fn trials_that_disagree_leave_the_edges_in_order() {
-        // Later trials do better: what the first edge finds is beyond all that the steps saw.
+        // Later trials do better: the load that the first edge finds is beyond all that the steps saw.
         let mut count = 0;
         let warming = |rate: u32| {
             count += 1;

@@ -7,8 +7,8 @@ use crate::programs::{can_run, program, run, skip};
 /// The script that makes roots and kernels, and keeps them below `target`.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/debian-systems");
 
-/// Runs in a mount namespace of its own: mounts what a program needs into the root (`$0`), and goes on as the program there. `$1`
-/// is this system's folder of temporary files, where configuration files are.
+/// Runs in a mount namespace of its own: mounts the directories that a program needs into the root (`$0`), and goes on
+/// as the program there. `$1` is this system's folder of temporary files, where configuration files are.
 const ENTER: &str = "root=$0 temporary=$1; shift; mkdir -p \"$root$temporary\" && \
      mount --rbind /dev \"$root/dev\" && mount --rbind \"$temporary\" \"$root$temporary\" && \
      mount -t proc proc \"$root/proc\" && mount -t sysfs sysfs \"$root/sys\" && mount -t tmpfs tmpfs \"$root/run\" && \
@@ -26,7 +26,8 @@ impl Root {
         Ok(Self { path: system("root", name)? })
     }
 
-    /// The root of that name for a test. Where it cannot be made, that is said as [`can_run`] says what is missing.
+    /// The root of that name for a test. Where it cannot be made, a message says so as [`can_run`] does of missing
+    /// programs.
     pub fn for_test(test: &str, name: &str) -> Option<Self> {
         if !can_run(test, &["mmdebstrap", "unshare"]) {
             return None;

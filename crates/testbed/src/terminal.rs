@@ -15,7 +15,7 @@ use crate::programs::program;
 /// The byte that the key sends.
 const CTRL_C: u8 = 3;
 
-/// A pseudo-terminal: what a program shows on it can be read, and answered as by typing.
+/// A pseudo-terminal: text that a program shows on it can be read, and answered as by typing.
 #[derive(Debug)]
 pub struct Terminal {
     keyboard: File,
@@ -58,7 +58,7 @@ impl Terminal {
         Ok((Terminal { keyboard, shown }, process))
     }
 
-    /// All that was shown so far, what was typed included unless that was hidden.
+    /// All text that was shown so far, with the typed text unless that was hidden.
     pub fn shown(&self) -> String {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -18,7 +18,7 @@ pub struct Transfer {
     pub bytes: u64,
     /// The time from the connection's start to the last byte's arrival.
     pub elapsed: Duration,
-    /// Whether what arrived has the SHA-256 of what was sent.
+    /// Whether the bytes that arrived have the SHA-256 of those that were sent.
     pub intact: bool,
 }
 

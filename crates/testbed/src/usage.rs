@@ -13,7 +13,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 pub struct Usage {
     /// The seconds of processors, in user space and in the kernel, since each process started.
     pub processor_seconds: f64,
-    /// KiB of memory that is there now (RSS); what several share counts for each.
+    /// KiB of memory that is there now (RSS); memory that several share counts for each.
     pub resident_kib: f64,
     /// KiB of memory, where memory that several processes share is divided among them (PSS).
     pub proportional_kib: f64,

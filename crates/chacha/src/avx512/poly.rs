@@ -138,11 +138,11 @@ fn sum(a: [__m512i; 3], b: [__m512i; 3]) -> [__m512i; 3] {
     [_mm512_add_epi64(a[0], b[0]), _mm512_add_epi64(a[1], b[1]), _mm512_add_epi64(a[2], b[2])]
 }
 
-/// Sums of products, limb by limb, at most six products each: their lower 52 bits, and what is above those.
+/// Sums of products, limb by limb, at most six products each: their lower 52 bits, and the bits above those.
 ///
-/// Limbs of accumulators and of powers of r have at most 45 bits. So with a block added, and 20 times a limb below 2^50, both
-/// factors of a product are below 2^52, as the instruction wants, and the product is below 2^96. Six lower parts are below
-/// 2^55, six upper ones below 2^47, and what is carried on is below 2^60: nothing overflows.
+/// Limbs of accumulators and of powers of r have at most 45 bits. So with a block added, and 20 times a limb below
+/// 2^50, both factors of a product are below 2^52, as the instruction wants, and the product is below 2^96. Six lower
+/// parts are below 2^55, six upper ones below 2^47, and the carry is below 2^60: nothing overflows.
 struct Products {
     lower: [__m512i; 3],
     upper: [__m512i; 3],

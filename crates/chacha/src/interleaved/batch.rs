@@ -34,8 +34,9 @@ impl Iterator for Indices {
     }
 }
 
-/// Room for the texts of a pass that are not whole blocks, or do not lie where they can be encrypted. Keystream is left in what is not
-/// filled, also of one-time keys: wiped when dropped, as words, which takes a tenth of the time that bytes take.
+/// Room for the texts of a pass that are not whole blocks, or do not lie where they can be encrypted. Keystream is left
+/// in the parts that are not filled, also of one-time keys: wiped when dropped, as words, which takes a tenth of the
+/// time that bytes take.
 #[derive(Default, Zeroize, ZeroizeOnDrop)]
 struct Room([[u64; CHACHA_LEN / 8]; LANES]);
 

@@ -73,7 +73,8 @@ fn published_vector() {
     }
 }
 
-/// Whatever other messages are in a batch, a message becomes what it becomes alone; and what is forged stays as it is.
+/// Whatever other messages are in a batch, the result for a message is the one that it has alone; and a forged message
+/// stays as it is.
 #[test]
 fn messages_of_all_lengths_beside_each_other() {
     let key = Key::new(&KEY);

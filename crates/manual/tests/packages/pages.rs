@@ -12,7 +12,7 @@ fn pages() -> Files {
     files().unwrap().into_iter().filter(is_page).collect()
 }
 
-/// Runs it, and gives its exit code and what it wrote.
+/// Runs it, and gives its exit code and its output.
 fn run(mut program: Program) -> (Option<i32>, String) {
     let output = program.stdin(Stdio::null()).output().unwrap();
     let text = [output.stdout, output.stderr].concat();

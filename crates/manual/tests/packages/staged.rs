@@ -185,7 +185,8 @@ fn the_account_and_the_directories_are_made() {
     assert_eq!(modes, [0o755, 0o755, 0o710, 0o710]);
 }
 
-/// `openvpn.service` wants what `AUTOSTART` names. The generator reads absolute paths: its own copy reads the test's.
+/// `openvpn.service` wants the units that `AUTOSTART` names. The generator reads absolute paths: its own copy reads the
+/// test's.
 #[test]
 fn the_generator_starts_what_autostart_names() {
     let scratch = Scratch::create("generator").unwrap();

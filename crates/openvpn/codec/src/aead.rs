@@ -108,7 +108,7 @@ impl Sealer {
         self.aead.seal_from(nonce, aad, payload, body, tag).ok()
     }
 
-    /// Writes the header, and gives the nonce, what is authenticated, and the places of tag and ciphertext.
+    /// Writes the header, and gives the nonce, the authenticated bytes, and the places of tag and ciphertext.
     #[inline]
     fn prepare<'d>(&self, counter: u64, datagram: &'d mut [u8]) -> Option<Parts<'d>> {
         let packet_id = u32::try_from(counter).ok()?.to_be_bytes();
@@ -168,7 +168,7 @@ impl Encode for Sealer {
     }
 }
 
-/// Nonce, what is authenticated, and the places of tag and ciphertext.
+/// Nonce, the authenticated bytes, and the places of tag and ciphertext.
 type Parts<'d> = ([u8; NONCE_LEN], &'d [u8], &'d mut [u8; TAG_LEN], &'d mut [u8]);
 
 pub(super) struct Opener {

@@ -206,7 +206,7 @@ impl Opener {
             None => (u64::from(counter), PACKET_ID),
             Some(own) => {
                 let number = number(u32::from_be_bytes(*rest.first_chunk()?), counter);
-                // Where both directions have one key, what we sent can be sent back to us.
+                // Where both directions have one key, datagrams that we sent can be sent back to us.
                 if own.iv(number)? == *iv {
                     return Some(Err(DropReason::Replay));
                 }

@@ -129,8 +129,8 @@ impl Sealer {
         Some(())
     }
 
-    /// Takes the next packet id, in the next epoch if it is time for that; `cost` is what the packet uses of the
-    /// key. `None` if there is no next epoch.
+    /// Takes the next packet id, in the next epoch if it is time for that; `cost` is the packet's use of the key.
+    /// `None` if there is no next epoch.
     #[inline]
     fn next_id(&mut self, cost: u64) -> Option<u64> {
         let wanted = self.wanted.get();

@@ -1,7 +1,7 @@
 //! Payloads as old peers send them: compressed, or in parts (OpenVPN comp.c, fragment.c).
 //!
-//! A session's codec is wrapped in another one, as with selectors: the codec inside seals and opens what the wrapper makes
-//! of payloads and takes apart again. A session without these options is not wrapped, and pays nothing.
+//! A session's codec is wrapped in another one, as with selectors: the codec inside seals and opens the bytes that the
+//! wrapper makes of payloads and takes apart again. A session without these options is not wrapped, and pays nothing.
 //!
 //! Inside the encryption there is, if the session has parts, the header of a part (4 bytes). Behind it there is the
 //! payload, or a part of it, in the framing of compression: a payload is compressed before it is cut, and put together
@@ -24,9 +24,9 @@ pub(super) fn is_plain(payloads: Payloads, framing: Framing) -> bool {
     !(payloads.decompress && is_framed) && payloads.fragment.is_none()
 }
 
-/// A framing without the bytes of compression, those bytes, and the number before that of the first payload that is cut. A
-/// receiver that keeps parts from session to session takes what comes from the next session for other payloads than it has
-/// parts of, as each session begins elsewhere.
+/// A framing without the bytes of compression, those bytes, and the number before that of the first payload that is
+/// cut. A receiver that keeps parts from session to session takes the parts of the next session for other payloads than
+/// it has parts of, as each session begins elsewhere.
 pub(super) fn split(framing: Framing) -> (Framing, Compression, u8) {
     let compression = Compression::None;
     match framing {

@@ -64,8 +64,8 @@ fn batching(cipher: Cipher, key: &[u8]) -> Result<Box<dyn Aead>, AeadError> {
     Ok(Box::new(Batching(aws_lc(cipher, key)?)))
 }
 
-/// An end with one peer, which has the inner addresses 10.0.0.0/8. All keys are the same: what one end
-/// seals the other opens.
+/// An end with one peer, which has the inner addresses 10.0.0.0/8. All keys are the same: each end opens the
+/// packets that the other seals.
 fn end(
     config: Config,
     cipher: Cipher,

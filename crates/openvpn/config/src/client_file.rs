@@ -34,8 +34,8 @@ const PER_CLIENT: &[(&str, Handler)] = &[
     ("session-timeout", session_timeout),
 ];
 
-/// Reads the file of one client. `file` is the name to use in messages. Gives what holds for the client, and
-/// points that its owner should look at.
+/// Reads the file of one client. `file` is the name to use in messages. Gives the settings for the client,
+/// and points that its owner should look at.
 ///
 /// # Errors
 /// All problems found, each with its file and line. A client whose file cannot be read as it was meant is
@@ -102,7 +102,7 @@ fn iroute_ipv6(settings: &mut PeerSettings, args: &Args<'_>) -> Result<Option<St
     Ok(add_route(settings, args.ipv6_net_or_64(0)?.into()))
 }
 
-/// A network may be given with host bits; what is meant is the network.
+/// A network may be given with host bits; the network itself is meant.
 fn add_route(settings: &mut PeerSettings, given: IpNet) -> Option<String> {
     let network = given.trunc();
     if !settings.routes.contains(&network) {
@@ -154,8 +154,8 @@ fn session_timeout(settings: &mut PeerSettings, args: &Args<'_>) -> Result<Optio
     Ok(None)
 }
 
-/// The name of a client's file: its own name, with what would lead elsewhere replaced (OpenVPN platform.c
-/// `platform_gen_path`). `None` if no file can have such a name.
+/// The name of a client's file: its own name, with the characters that would lead elsewhere replaced (OpenVPN
+/// platform.c `platform_gen_path`). `None` if no file can have such a name.
 pub fn client_file_name(name: &str) -> Option<String> {
     let safe: String = name.chars().map(|c| if c == '/' || c.is_control() { '_' } else { c }).collect();
     (!safe.is_empty() && safe != "." && safe != "..").then_some(safe)

@@ -59,7 +59,7 @@ pub fn split_command_line(words: &[String]) -> Result<Vec<CommandLineOption>, St
     Ok(options)
 }
 
-/// OpenWrt passes what is pushed with the quotes that a file would have around it.
+/// OpenWrt passes pushed options with the quotes that a file would have around them.
 fn strip_quotes(argument: &mut String) {
     if let Some(inner) = argument.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
         *argument = inner.to_owned();

@@ -15,7 +15,7 @@ pub(crate) const MAX_WORD: usize = 512;
 /// Largest inline block in bytes.
 const MAX_INLINE: usize = 1 << 20;
 
-/// Blocks of PEM, in which only what stands between the marks counts.
+/// Blocks of PEM, in which only the text between the marks counts.
 const PEM_BLOCKS: [&str; 4] = ["ca", "cert", "extra-certs", "key"];
 
 /// A line's place.

@@ -111,7 +111,7 @@ pub fn parse(file: &str, text: &[u8], load: Loader<'_>) -> Result<Parsed, Failur
     let mut entries = Vec::new();
     parser.expand(&file.into(), text, 0, &mut PathBuf::new(), &mut entries);
     if entries.is_empty() && !parser.problems.is_empty() {
-        // Nothing could be read; what is missing would be noise.
+        // Nothing could be read; problems about missing lines would be noise.
         return Err(Failure { problems: parser.problems, report: parser.report });
     }
     let tolerant = Tolerance::of(&entries);

@@ -32,7 +32,7 @@ pub use crate::handlers::peer_check::PeerCheck;
 /// An OpenVPN configuration with every value checked and every default filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Client or server, with what belongs to one side only.
+    /// Client or server, with the settings of one side only.
     pub role: Role,
     /// The TUN device.
     pub device: Device,
@@ -45,7 +45,7 @@ pub struct Config {
     pub wrap: Wrap,
     /// The data channel.
     pub data: DataChannel,
-    /// Pings and what their absence means.
+    /// Pings and the meaning of their absence.
     pub liveness: Keepalive,
     /// How long a peer may stay connected.
     pub limits: PeerLimits,
@@ -53,7 +53,7 @@ pub struct Config {
     pub rekey: Rekey,
     /// Options of the outer sockets.
     pub socket: SocketOptions,
-    /// Routes of our own file (`route`, `route-ipv6`), without what a server pushes.
+    /// Routes of our own file (`route`, `route-ipv6`), without those that a server pushes.
     pub routes: Vec<Route>,
     /// Such routes to hosts whose addresses are still to be looked up.
     pub named_routes: Vec<NamedRoute>,

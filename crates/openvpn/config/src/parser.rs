@@ -21,7 +21,7 @@ const MAX_HINTS: usize = 50;
 /// Most directives in all files together.
 const MAX_ENTRIES: usize = 20_000;
 
-/// Reads one configuration and collects what it finds.
+/// Reads one configuration and collects its problems.
 pub(crate) struct Parser<'a> {
     pub(crate) load: Loader<'a>,
     pub(crate) problems: Vec<Problem>,
@@ -108,7 +108,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Applies one directive to the draft and records what became of it.
+    /// Applies one directive to the draft and records the result.
     pub(crate) fn directive(&mut self, draft: &mut Draft, mut entry: Entry, tolerant: &Tolerance) {
         if let Some(key) = entry.name.strip_prefix(OWN) {
             return self.own_setting(draft, &entry, key);
@@ -125,7 +125,7 @@ impl Parser<'_> {
             entry.words.remove(0);
             optional = true;
         }
-        // OpenVPN would load it: what judges passwords is not left out.
+        // OpenVPN would load it: a judge of passwords is not left out.
         let optional = (optional || tolerant.names.contains(&entry.name)) && entry.name != "plugin";
         let Some(directive) = find(&entry.name) else {
             if optional || tolerant.all {
@@ -190,7 +190,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Records what a handler made of a directive.
+    /// Records a handler's result for a directive.
     fn handled(
         &mut self,
         entry: &Entry,
@@ -219,8 +219,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads the lines of a `<connection>` block into a scope of their own, which begins with what stands before the block
-    /// (OpenVPN's options.c, `connection` in `add_option`).
+    /// Reads the lines of a `<connection>` block into a scope of their own, which begins with the settings before the
+    /// block (OpenVPN's options.c, `connection` in `add_option`).
     fn connection(&mut self, draft: &mut Draft, entry: &Entry, tolerant: &Tolerance) {
         let Some(inline) = &entry.inline else { return };
         if draft.block.is_some() {

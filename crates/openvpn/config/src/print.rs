@@ -26,9 +26,9 @@ use crate::model::*;
 impl Config {
     /// The configuration as one file, certificates and keys inline. Secret if the configuration holds a key.
     ///
-    /// Macros such as `server` and `keepalive` come out as what they stand for.
+    /// Macros such as `server` and `keepalive` come out as the lines that they stand for.
     pub fn to_text(&self) -> Zeroizing<String> {
-        // Keys are copied into the text once: it never grows beyond what is reserved here.
+        // Keys are copied into the text once: it never grows beyond the capacity reserved here.
         let identity = self.tls.identity.as_ref().map_or(0, |it| it.cert.text().len() + it.key.text().len());
         let identity = identity + self.tls.pkcs12.as_ref().map_or(0, |packed| packed.text().len());
         let secrets = self.tls.ca.as_ref().map_or(0, |ca| ca.text().len()) + identity;

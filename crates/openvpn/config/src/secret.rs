@@ -141,7 +141,7 @@ impl TokenSecret {
         key
     }
 
-    /// Reads the file form. The error says what is wrong, without a byte of the key.
+    /// Reads the file form. The error names the fault, without a byte of the key.
     pub fn parse(text: &str) -> Result<Self, String> {
         let lines = text.lines().map(str::trim).skip_while(|line| *line != TOKEN_BEGIN).skip(1);
         let mut body = Zeroizing::new(String::with_capacity(text.len()));

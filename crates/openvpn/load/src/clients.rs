@@ -241,7 +241,7 @@ impl Runner {
         }
     }
 
-    /// Sends the echo requests that are due, and adds up what became of all.
+    /// Sends the echo requests that are due, and adds up the counts of all.
     fn send_echoes(&mut self) {
         let now = self.now();
         let mut all = EchoTotals::default();
@@ -292,7 +292,7 @@ impl Runner {
         }
     }
 
-    /// Carries out what a client wants.
+    /// Carries out a client's events.
     fn drain(&mut self, index: usize) {
         let (now, path) = (self.now(), self.path);
         let Some(member) = self.members.get_mut(index) else { return };
@@ -350,7 +350,7 @@ impl Drive for Driven<'_> {
 }
 
 impl Member {
-    /// Sends what was sealed.
+    /// Sends the sealed datagrams.
     fn send(&self, transmit_batch: &mut TransmitBatch) {
         for batch in transmit_batch.iter() {
             for datagram in batch.bytes.chunks(batch.segment.max(1)) {

@@ -1,4 +1,4 @@
-//! Numbered echo requests that a client without a device sends through its tunnel, and what became of them.
+//! Numbered echo requests that a client without a device sends through its tunnel, and their counts.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -69,7 +69,7 @@ impl Window {
         }
     }
 
-    /// Counts what has waited too long as lost.
+    /// Counts requests that have waited too long as lost.
     fn expire(&mut self, now: Instant) {
         while let Some((sent, answered)) = self.requests.front()
             && now.saturating_since(*sent) > ANSWER_TIMEOUT

@@ -1,5 +1,5 @@
-//! OpenVPN clients and attackers by the thousand, in one process, from adit's own protocol machines ([`adit_load`] has what the
-//! generators of all protocols share).
+//! OpenVPN clients and attackers by the thousand, in one process, from adit's own protocol machines ([`adit_load`] has
+//! the code that the generators of all protocols share).
 #![forbid(unsafe_code)]
 
 pub mod attack;

@@ -172,7 +172,7 @@ fn run(command: Command) -> Result<(), LoadError> {
     }
 }
 
-/// Shows how many are connected, and what became of their echo requests, until the process is killed.
+/// Shows how many are connected, and the counts of their echo requests, until the process is killed.
 fn clients(clients: Clients, with_echoes: bool) -> Result<(), LoadError> {
     output::show(|| {
         let line = format!("connected {} ended {}", clients.connected(), clients.ended());

@@ -1,7 +1,7 @@
 //! A small protocol of its own, for tests: the proof that a new protocol needs no change in core, data plane or driver.
 //!
-//! It is no protocol to use: its keys have no forward secrecy. But it has what VPN protocols have and the others in this
-//! workspace lack:
+//! It is no protocol to use: its keys have no forward secrecy. But it has the properties that VPN protocols have and
+//! the others in this workspace lack:
 //!
 //! - two sockets with rules of their own, as IKEv2 has on ports 500 and 4500: one for control messages alone, and one for
 //!   data, on which a control message has a marker in front ([`wire`]);
@@ -41,11 +41,11 @@ pub use settings::{PeerSettings, Remotes, Settings};
 /// The parameters of a session's codec.
 #[derive(Clone)]
 pub struct Codec {
-    /// The index that the peer chose; in front of what we send.
+    /// The index that the peer chose; in front of sent datagrams.
     pub remote_index: u32,
-    /// The ChaCha20-Poly1305 key of what we send.
+    /// The ChaCha20-Poly1305 key of sent datagrams.
     pub seal_key: Zeroizing<[u8; 32]>,
-    /// The ChaCha20-Poly1305 key of what we receive.
+    /// The ChaCha20-Poly1305 key of received datagrams.
     pub open_key: Zeroizing<[u8; 32]>,
     /// The counter of the first datagram that we send.
     pub first_counter: u64,

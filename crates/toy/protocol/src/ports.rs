@@ -45,7 +45,7 @@ pub struct LocalAddresses {
 }
 
 impl Endpoint {
-    /// The port has these sockets now, in place of others: what peers are sent by that port leaves by these.
+    /// Gives the port these sockets in place of others: messages to peers by that port leave by these.
     pub fn rebound(&mut self, now: Instant, port: Port, sockets: PortSockets) {
         self.shared.now = now;
         for peer in &mut self.peers {

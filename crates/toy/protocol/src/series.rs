@@ -15,8 +15,8 @@ use crate::wire::{self, Initiation, Response, Sealed};
 const RETRY: Duration = Duration::from_secs(1);
 /// Without a session, a handshake ends so long after its first initiation; a packet begins another one.
 const ATTEMPT_MAX: Duration = Duration::from_secs(20);
-/// Sessions that open what is still in transit, beside the one that seals. Two ends that initiate at once replace two in a
-/// moment.
+/// Sessions that open datagrams that are still in transit, beside the one that seals. Two ends that initiate at once
+/// replace two in a moment.
 const OLDER: usize = 3;
 
 /// A series' part of its peer, and of the endpoint.

@@ -207,7 +207,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing that is decoded verifies but what was encoded with the key, and nothing panics.
+        /// No decoded message verifies but those that were encoded with the key, and nothing panics.
         #[test]
         fn any_bytes(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), form in 0usize..3) {
             let form = [None, Some((INITIATION, INITIATION_LEN)), Some((RESPONSE, RESPONSE_LEN))][form];

@@ -64,7 +64,8 @@ fn step(what: &'static str, count: u32, order: Order) -> Step {
 }
 
 impl Step {
-    /// Gives the orders, and prints what they took. False if that was too much, or the flow lost a packet.
+    /// Gives the orders, and prints the time that they took. False if that was too much, or the flow lost a
+    /// packet.
     fn run(&self, plane: &mut Plane) -> bool {
         let (mut elapsed, mut sent, mut lost) = (Duration::ZERO, 0, 0);
         for numbers in (0..self.count).collect::<Vec<_>>().chunks(BETWEEN) {

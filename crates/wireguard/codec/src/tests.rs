@@ -184,8 +184,7 @@ fn datagrams_of_any_length_are_refused_without_harm() {
     }
 }
 
-/// The trap of wireguard-go, which drops a part of what it reads from the device at once if that is more than 128
-/// packets.
+/// The trap of wireguard-go, which drops a part of a read from the device at once if that is more than 128 packets.
 #[test]
 fn a_read_of_600_segments_goes_out_whole() {
     let (mut end, mut other) = (worn(0), worn(0));

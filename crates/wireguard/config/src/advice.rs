@@ -22,7 +22,7 @@ const OVERHEAD_V6: u16 = 40 + 8 + 32;
 /// The least MTU of a link with IPv6 (RFC 8200 §5). Linux takes IPv6 off a device with less.
 const IPV6_MINIMUM: u16 = 1280;
 
-/// A line's change to what a peer has.
+/// A line's change to the prefixes of a peer.
 pub(super) struct AllowedIpsLine {
     pub(super) change: AllowedIp,
     pub(super) public_key: PublicKey,

@@ -1,5 +1,5 @@
-//! wg-quick's files: what `wg setconf` reads (wg(8), "Configuration file format"), and in `[Interface]` what wg-quick
-//! adds (wg-quick(8)).
+//! wg-quick's files: the keys that `wg setconf` reads (wg(8), "Configuration file format"), and in `[Interface]` those
+//! that wg-quick adds (wg-quick(8)).
 //!
 //! ```text
 //! [Interface]
@@ -14,7 +14,7 @@
 //!
 //! adit's own settings are comments to others: `#adit: key = value` (`directives.rs`).
 //!
-//! Sections and keys are read in any case, and what follows `#` is a comment, except in the commands of hooks, as in
+//! Sections and keys are read in any case, and the text after `#` is a comment, except in the commands of hooks, as in
 //! wg-quick since 2025. All problems of a file are found before any is reported.
 //!
 //! This crate does no I/O, reads no clock and draws no random numbers.

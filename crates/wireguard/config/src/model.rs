@@ -60,7 +60,7 @@ pub struct Interface {
     pub listen_tcp: Option<SocketAddr>,
     /// `forward`: where the packets of peers are forwarded to; a prefix of length 0 is the internet.
     pub forward: Vec<IpNet>,
-    /// `post-quantum`: what holds for peers whose section says nothing else.
+    /// `post-quantum`: the setting for peers whose section has none.
     pub post_quantum: Option<PostQuantum>,
     /// `full-tunnel`: how default routes into the tunnel are made. `None`: [`FullTunnel::Strict`].
     pub full_tunnel: Option<FullTunnel>,
@@ -108,7 +108,7 @@ pub struct Peer {
     pub endpoint: Option<Endpoint>,
     /// `PersistentKeepalive` in seconds; 0 (`off`): none.
     pub persistent_keepalive: Option<u16>,
-    /// `name`: what its owner calls it.
+    /// `name`: its owner's name for it.
     pub name: Option<String>,
     /// `expires`: from when on it is refused, since 1970-01-01T00:00:00Z.
     pub expires: Option<Duration>,

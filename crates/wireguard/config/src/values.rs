@@ -95,7 +95,7 @@ pub(super) fn table(value: &str) -> Value<Table> {
     })
 }
 
-/// The host is what comes before the last colon, in brackets or not (`wg`, config.c, `parse_endpoint`).
+/// The host is the text before the last colon, in brackets or not (`wg`, config.c, `parse_endpoint`).
 pub(super) fn endpoint(value: &str) -> Value<Endpoint> {
     const RIGHT: &str = "an endpoint is ADDRESS:PORT, [IPV6]:PORT or NAME:PORT";
     let (host, given) = value.rsplit_once(':').ok_or(RIGHT)?;

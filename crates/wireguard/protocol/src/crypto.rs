@@ -69,7 +69,7 @@ pub(crate) fn seal(key: &Secret, aad: &[u8], plain: &[u8], sealed: &mut [u8]) ->
     seal_with(key, [0; 12], aad, plain, sealed)
 }
 
-/// Opens what [`seal`] sealed. `plain` is a tag shorter than `sealed`; after an error it holds nothing of use.
+/// Opens a text that [`seal`] sealed. `plain` is a tag shorter than `sealed`; after an error it holds nothing of use.
 pub(crate) fn open(key: &Secret, aad: &[u8], sealed: &[u8], plain: &mut [u8]) -> Result<(), Refused> {
     open_with(key, [0; 12], aad, sealed, plain)
 }
@@ -86,7 +86,7 @@ pub(crate) fn xseal(
     seal_with(&key, nonce, aad, plain, sealed)
 }
 
-/// Opens what [`xseal`] sealed.
+/// Opens a text that [`xseal`] sealed.
 pub(crate) fn xopen(
     key: &[u8; KEY_LEN],
     nonce: &[u8; XNONCE_LEN],

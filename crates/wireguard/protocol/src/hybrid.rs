@@ -113,7 +113,8 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Answers an offer. `ephemeral` and `seed` are fresh. Gives what the message has besides the public key.
+    /// Answers an offer. `ephemeral` and `seed` are fresh. Gives the part of the message besides the public
+    /// key.
     ///
     /// # Errors
     /// The offered key is none (FIPS 203, §7.2).

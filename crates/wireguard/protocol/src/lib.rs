@@ -2,7 +2,7 @@
 //!
 //! It has no I/O, no clock and no source of randomness of its own. It makes the keys of sessions and hands them to the
 //! data plane ([`Codec`]); it never sees a packet. Sources: the WireGuard whitepaper (the sections named in each
-//! module), and what wireguard-go and Linux do where the paper is silent.
+//! module), and the behaviour of wireguard-go and Linux where the paper is silent.
 #![forbid(unsafe_code)]
 
 mod admission;

@@ -16,7 +16,7 @@ const LABEL_COOKIE: &[u8] = b"cookie--";
 
 /// How long the secret that cookies are made with lasts, and so a cookie.
 pub(crate) const COOKIE_LIFETIME: Duration = Duration::from_secs(120);
-/// How long a cookie is used: as long as it lasts, less what the reply took to come (as Linux:
+/// How long a cookie is used: as long as it lasts, less the time that the reply took to come (as Linux:
 /// `COOKIE_SECRET_LATENCY` in drivers/net/wireguard/messages.h).
 const COOKIE_USE: Duration = Duration::from_secs(115);
 
@@ -115,7 +115,7 @@ impl CookieSecret {
         })
     }
 
-    /// Whether the sender of a message receives what is sent to `source`.
+    /// Whether the sender of a message receives datagrams at `source`.
     pub(crate) fn mac2_verifies(&self, now: Instant, source: SocketAddr, message: &impl WithMacs) -> bool {
         // Nothing to compute for senders that have no cookie yet, which may be many.
         if !message.has_mac2() {

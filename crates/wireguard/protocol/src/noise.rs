@@ -45,7 +45,7 @@ impl Symmetric {
         [self.chain] = kdf(self.chain.as_slice(), secret.as_slice());
     }
 
-    /// Mixes a shared secret in, and gives the key for what comes next.
+    /// Mixes a shared secret in, and gives the key for the next field.
     fn mix_key(&mut self, secret: &Secret) -> Secret {
         let [chain, key] = kdf(self.chain.as_slice(), secret.as_slice());
         self.chain = chain;

@@ -37,8 +37,8 @@ pub struct Params {
     pub tunnel: Option<TunnelSettings>,
     /// Its configuration. The port and the firewall mark in it are ignored: `sockets` are there.
     pub configuration: Changes,
-    /// Peers that are blocked from when they are added, until [`PeerChange::blocked`] lets them connect: what was ordered in an
-    /// earlier run.
+    /// Peers that are blocked from when they are added, until [`PeerChange::blocked`] lets them connect: as was ordered
+    /// in an earlier run.
     pub blocked: BTreeSet<PublicKey>,
 }
 
@@ -81,7 +81,7 @@ pub struct Changes {
     pub private_key: Option<Option<PrivateKey>>,
     /// A new port; 0: one that the system chooses.
     pub listen_port: Option<u16>,
-    /// A new firewall mark of what is sent; 0: none.
+    /// A new firewall mark of sent datagrams; 0: none.
     pub fwmark: Option<u32>,
     /// All peers are removed before those below are looked at.
     pub replace_peers: bool,
@@ -121,7 +121,7 @@ pub struct PeerChange {
     /// The connection that began at that moment ([`adit_core::PeerInfo::since`]) is admitted ([`Changes::gated`]). It may have
     /// ended meanwhile: then nothing is admitted.
     pub admit: Option<Instant>,
-    /// Whether it is blocked: what it has ends, and no handshake with it begins or is answered. A new peer is not.
+    /// Whether it is blocked: its sessions end, and no handshake with it begins or is answered. A new peer is not.
     pub blocked: Option<bool>,
     /// Whether post-quantum preshared keys are agreed on with it. With a new peer: [`PostQuantum::Off`].
     pub post_quantum: Option<PostQuantum>,

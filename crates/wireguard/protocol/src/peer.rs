@@ -279,7 +279,7 @@ impl Peer {
         }
     }
 
-    /// The largest TCP MSS for IPv4 of what passes to and from it.
+    /// The largest TCP MSS for IPv4 of packets to and from it.
     fn max_mss(&self, shared: &Shared) -> Option<u16> {
         let most = shared.max_mss?;
         let fitting = self.path.zip(self.path_mtu).and_then(|(path, mtu)| mss_of_path(path, mtu));
@@ -325,7 +325,7 @@ impl Peer {
         }
     }
 
-    /// The configuration of the peer was changed: what waited may go now.
+    /// The configuration of the peer was changed: packets that waited may go now.
     pub(crate) fn configured(&mut self, shared: &mut Shared, keepalive: bool) {
         if keepalive {
             self.send_keepalive(shared);

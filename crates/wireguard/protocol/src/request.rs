@@ -64,20 +64,20 @@ pub enum Reply {
 /// The parameters of a session's wire form, for the data plane.
 #[derive(Clone)]
 pub struct Codec {
-    /// The receiver index that the peer chose: written into what we send.
+    /// The receiver index that the peer chose: written into sent datagrams.
     pub remote_index: u32,
     /// The tunnel's MTU in bytes, beyond which no payload is padded.
     pub mtu: u16,
-    /// The key of ChaCha20-Poly1305 for what we send.
+    /// The key of ChaCha20-Poly1305 for sent datagrams.
     pub seal: Zeroizing<[u8; KEY_LEN]>,
-    /// The key for what we receive.
+    /// The key for received datagrams.
     pub open: Zeroizing<[u8; KEY_LEN]>,
     /// The time from which nothing is sealed or opened any more (`Reject-After-Time`).
     pub expires: Instant,
 }
 
 impl Codec {
-    /// How late packets may come: upstream's windows take what is up to 8128 behind the newest, 8129 values in all.
+    /// How late packets may come: upstream's windows take packets up to 8128 behind the newest, 8129 values in all.
     pub const REPLAY_WINDOW: ReplayWindow = ReplayWindow { packets: 8129, time: Duration::ZERO };
 }
 
@@ -125,7 +125,7 @@ impl PeerDetail {
     }
 }
 
-/// All of an interface, its secrets included: what the cross-platform interface's `get` operation shows.
+/// All of an interface, its secrets included: the answer to the cross-platform interface's `get` operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// The private key, if there is one.

@@ -23,7 +23,7 @@ use crate::wire::INITIATION_LEN;
 /// Most jitter of a timer, in milliseconds (as Linux: `REKEY_TIMEOUT_JITTER_MAX_JIFFIES`, a third of a second).
 const JITTER_MILLIS: u32 = 333;
 
-/// The private key with what follows from it.
+/// The private key with the values that follow from it.
 pub(crate) struct Identity {
     pub(crate) private: PrivateKey,
     pub(crate) pair: KeyPair,
@@ -55,7 +55,8 @@ fn max_mss(mtu: u16, most: u16) -> u16 {
     mtu.min(most).saturating_sub(IPV4_AND_TCP)
 }
 
-/// Largest TCP MSS for IPv4 with which padded data messages fit a path of that MTU. `None`: what goes there is cut by the system.
+/// Largest TCP MSS for IPv4 with which padded data messages fit a path of that MTU. `None`: the system itself cuts data
+/// that goes there.
 pub(crate) fn mss_of_path(path: Path, mtu: u16) -> Option<u16> {
     let Path::Udp { remote, .. } = path else { return None };
     let headers = if remote.ip().to_canonical().is_ipv4() { IPV4_AND_UDP } else { IPV6_AND_UDP };

@@ -102,7 +102,8 @@ impl SentTimestamps {
         self.clock.read(now)
     }
 
-    /// A timestamp greater than all before; and what is to be saved before it is sent, if that changed.
+    /// A timestamp greater than all before; and the one that is to be saved before it is sent, if that
+    /// changed.
     pub(crate) fn take(&mut self, now: Instant) -> (Tai64n, Option<Tai64n>) {
         let wall = Tai64n::of(self.clock.read(now));
         let timestamp = self.last.map_or(wall, |last| wall.max(last.next()));

@@ -71,7 +71,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Takes what was received.
+    /// Takes received bytes.
     ///
     /// # Errors
     /// The connection is of no use any more: an operation is longer than [`MAX_OPERATION`], or a line ends in CR LF, so that no
@@ -350,7 +350,7 @@ pub fn print_refusal(refusal: &Refusal) -> String {
 }
 
 impl ConfigureError {
-    /// Linux's number of the error, positive: what [`print_outcome`] takes.
+    /// Linux's number of the error, positive: the argument of [`print_outcome`].
     pub const fn errno(&self) -> i32 {
         match self {
             ConfigureError::TooManyPeers => INVALID,

@@ -163,7 +163,7 @@ impl Preamble for Initiator {
     }
 }
 
-/// The part of what came that is looked at.
+/// The part of the received bytes that is looked at.
 fn head(received: &[u8]) -> &[u8] {
     received.get(..LONGEST).unwrap_or(received)
 }

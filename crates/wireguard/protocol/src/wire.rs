@@ -21,7 +21,7 @@ pub const INITIATION_LEN: usize = 148;
 pub const RESPONSE_LEN: usize = 92;
 /// Length of a cookie reply.
 pub const COOKIE_REPLY_LEN: usize = 64;
-/// Length of what precedes the ciphertext of a data message.
+/// Length of the fields before the ciphertext of a data message.
 pub const DATA_HEADER_LEN: usize = 16;
 /// Length of the shortest data message: a keepalive.
 pub const KEEPALIVE_LEN: usize = DATA_HEADER_LEN + TAG_LEN;

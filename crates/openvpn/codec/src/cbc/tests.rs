@@ -1,4 +1,4 @@
-//! Vectors, and what is refused.
+//! Vectors, and refused datagrams.
 
 use adit_core::Digest;
 use adit_dataplane::testing::hex;

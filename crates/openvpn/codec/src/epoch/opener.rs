@@ -1,4 +1,4 @@
-//! The receiving half: which epochs may be opened, and what was seen of them.
+//! The receiving half: the epochs that may be opened, and their counters that were seen.
 
 use std::collections::VecDeque;
 
@@ -169,7 +169,7 @@ impl Opener {
     fn accept_late(&mut self, epoch: u16, counter: u64) -> Option<Freshness> {
         let met = self.retiring.as_mut().filter(|met| met.key.key.number == epoch)?;
         Some(match met.window.accept(counter) {
-            // However new within its epoch, it is older than what came in the current one.
+            // However new within its epoch, it is older than packets of the current one.
             Freshness::Newest => Freshness::Late,
             other => other,
         })

@@ -28,7 +28,7 @@ enum Fate {
     Dropped(DropReason),
 }
 
-/// Two ends: what each seals with, the other opens with.
+/// Two ends: each opens the packets that the other seals.
 struct End {
     sealer: Sealer,
     opener: Opener,
@@ -302,8 +302,8 @@ fn epochs_run_out() {
 }
 
 proptest! {
-    /// Two ends seal, turn, lose, reorder and repeat: nothing is opened twice, ids only rise, and what is at most an
-    /// epoch and a window late is opened.
+    /// Two ends seal, turn, lose, reorder and repeat: nothing is opened twice, ids only rise, and a packet that is at
+    /// most an epoch and a window late is opened.
     #[test]
     fn no_packet_is_opened_twice(steps in proptest::collection::vec((0u8..6, any::<prop::sample::Index>()), 1..200)) {
         let (mut east, mut west) = pair();

@@ -1,4 +1,4 @@
-//! Decompression into a buffer that bounds what comes out.
+//! Decompression into a buffer that bounds its result.
 
 use std::ops::Range;
 

@@ -48,7 +48,7 @@ impl Opener {
         Opened { payload, ..opened }
     }
 
-    /// The payload of what lies there in the datagram.
+    /// The payload of the bytes that lie there in the datagram.
     fn payload(&mut self, datagram: &mut [u8], sealed: Range<usize>) -> Result<Range<usize>, NotInPlace> {
         let mut framed = sealed;
         if let Some(reassembly) = &mut self.reassembly

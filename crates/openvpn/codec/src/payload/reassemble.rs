@@ -7,9 +7,9 @@ use adit_dataplane::DropReason;
 
 use super::fragment::{HEADER, Part};
 
-/// Payloads that parts may be kept of at a time. Their numbers follow each other, and one has a place by its number, so that
-/// no payload mixes with one that has the same number 256 payloads later. OpenVPN keeps 25; its parts leave one after
-/// the other, so that only what the network reorders mixes at all.
+/// Payloads that parts may be kept of at a time. Their numbers follow each other, and one has a place by its number, so
+/// that no payload mixes with one that has the same number 256 payloads later. OpenVPN keeps 25; its parts leave one
+/// after the other, so that only parts that the network reorders mix at all.
 const PLACES: usize = 16;
 /// How long a payload waits for its next part (OpenVPN fragment.h, `FRAG_TTL_SEC`).
 const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -113,7 +113,7 @@ impl Reassembly {
         Reassembly { places, lost: 0, now: None }
     }
 
-    /// Takes in what a datagram held: a header, and the bytes that follow it.
+    /// Takes in the content of a datagram: a header, and the bytes after it.
     ///
     /// # Errors
     /// Why it is dropped. [`DropReason::Incomplete`] also stands for an earlier payload that was given up.
@@ -295,7 +295,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, what is complete is no longer than it may be, and parts that come afterwards are put together.
+        /// Whatever parts come, a complete payload is no longer than it may be, and parts that come afterwards are put
+        /// together.
         #[test]
         fn any_parts_are_taken(
             parts in proptest::collection::vec((any::<[u8; 4]>(), 0usize..80, any::<bool>()), 0..60),

@@ -217,7 +217,7 @@ fn filters_of_the_rfc() {
     assert_eq!(read("(& (a=1) (b=2) )", ""), Filter::And(vec![equal("a", "1"), equal("b", "2")]));
 }
 
-/// Whatever a user calls itself is a value: no part of it changes what is asked.
+/// A user's name is a value, whichever it is: no part of it changes the question.
 #[test]
 fn a_username_is_no_syntax() {
     for user in ["*", "ann)(|(uid=*", "*)(objectClass=*", "\\2a", "a\\", "%u", "(", "ä\u{7f}", "a=b", "!&|"]

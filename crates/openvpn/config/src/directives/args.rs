@@ -9,7 +9,7 @@ use adit_core::{Ipv4Net, Ipv6Net, ipv6_network};
 use crate::directives::Directive;
 use crate::lexer::{Entry, Inline};
 
-/// The arguments of one directive. All errors say what was found and what would be right.
+/// The arguments of one directive. All errors name the text that was found and one that would be right.
 pub(crate) struct Args<'a> {
     pub(crate) directive: &'static Directive,
     pub(crate) entry: &'a Entry,

@@ -18,7 +18,8 @@ pub(crate) fn http_proxy(draft: &mut Draft, args: &Args<'_>) -> Done {
     set(draft, args, args.port(1)?, Some(authentication), credentials)
 }
 
-/// The third and the fourth argument: a file and how to use what is in it, or which ways may be used when the proxy asks.
+/// The third and the fourth argument: a file and the use of its content, or the ways that may be used when the proxy
+/// asks.
 fn http_authentication(args: &Args<'_>) -> Result<(HttpAuthentication, Option<UserPass>), String> {
     let Some(third) = args.opt(2) else { return Ok((HttpAuthentication::None, None)) };
     if third == "none" && args.opt(3).is_none() {

@@ -70,8 +70,8 @@ const PUSHABLE: &[&str] = &[
     "client",
 ];
 
-/// The doubtful point of a pushed option, if there is one. Clients ignore what they do not understand, so this is no
-/// error.
+/// The doubtful point of a pushed option, if there is one. Clients ignore options that they do not understand, so this
+/// is no error.
 pub(crate) fn doubt(option: &str, at: &At) -> Option<String> {
     let mut words = match split(option) {
         Ok(words) => words,

@@ -176,7 +176,7 @@ pub(crate) fn dns(draft: &mut Draft, args: &Args<'_>) -> Done {
     done()
 }
 
-/// `redirect-private`: what `redirect-gateway` does beside the default route.
+/// `redirect-private`: as `redirect-gateway`, but for the default route.
 pub(crate) fn redirect_private(draft: &mut Draft, args: &Args<'_>) -> Done {
     redirect_gateway(draft, args)?;
     if let Some(flags) = &mut draft.client.redirect_gateway {

@@ -67,7 +67,7 @@ pub enum ManagementCertificate {
     },
 }
 
-/// The arguments of `management-external-key`: in what form the program takes what it signs.
+/// The arguments of `management-external-key`: the form in which the program takes the data to sign.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SignatureForms {
     /// RSA without any padding of its own (`nopadding`).

@@ -1,8 +1,8 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// Programs that are run when the tunnel comes up and goes down, what they get, and what is left to them. Each is a program
-/// with its first arguments.
+/// Programs that are run when the tunnel comes up and goes down, their environment, and the settings that are left to
+/// them. Each is a program with its first arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TunnelScripts {
     /// The device is there and has its addresses (`up`).

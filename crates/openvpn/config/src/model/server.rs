@@ -82,9 +82,9 @@ pub struct Access {
     pub tls_verify: Option<Vec<String>>,
     /// It gets the certificate in a file (`tls-export-cert`).
     pub export_certificates: bool,
-    /// Judges what clients' own tls-crypt-v2 keys say of themselves (`tls-crypt-v2-verify`).
+    /// Judges the metadata of clients' own tls-crypt-v2 keys (`tls-crypt-v2-verify`).
     pub key_verify: Option<Vec<String>>,
-    /// Judges what clients answer to a question of [`Access::verify`] (`client-crresponse`).
+    /// Judges clients' answers to a question of [`Access::verify`] (`client-crresponse`).
     pub client_crresponse: Option<Vec<String>>,
     /// Judges each client that has its addresses (`client-connect`).
     pub client_connect: Option<Vec<String>>,

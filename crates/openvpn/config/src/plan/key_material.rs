@@ -203,7 +203,7 @@ impl Parser<'_> {
         };
         let named = |what: &str| material.at.problem(format!("`{}` {what}", path.display()));
         let bytes = self.bytes(material, path, draft)?;
-        // The text around PEM blocks may have another encoding: a name in what a PKCS#12 file was unpacked to.
+        // The text around PEM blocks may have another encoding: a name in the text that a PKCS#12 file was unpacked to.
         let text = match String::from_utf8_lossy(&bytes) {
             Cow::Borrowed(text) => Zeroizing::new(text.to_owned()),
             Cow::Owned(text) if text.contains("-----BEGIN ") => Zeroizing::new(text),

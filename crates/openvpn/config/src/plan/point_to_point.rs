@@ -1,4 +1,4 @@
-//! The listening end of a point-to-point tunnel, and what both ends of one share.
+//! The listening end of a point-to-point tunnel, and the parts that both ends of one share.
 
 use std::net::IpAddr;
 

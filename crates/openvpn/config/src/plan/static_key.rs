@@ -1,4 +1,4 @@
-//! Static keys (`secret`): what they need, and what has no place beside them.
+//! Static keys (`secret`): the directives that they need, and those that have no place beside them.
 
 use adit_core::Cipher;
 use adit_core::configuration::{Kind, Problem};

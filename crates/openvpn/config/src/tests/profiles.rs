@@ -1,4 +1,4 @@
-//! Files that providers and tools write, with other names and keys: what becomes of them as a whole.
+//! Files that providers and tools write, with other names and keys: the result of each as a whole.
 
 use std::path::Path;
 use std::time::Duration;
@@ -81,7 +81,7 @@ fn edu_client() {
     assert!(parsed.warnings.is_empty() && parsed.report.iter().all(|line| line.kind == Kind::Used));
 }
 
-/// The form of eduVPN's servers, without what it needs of scripts and management.
+/// The form of eduVPN's servers, without the scripts and the management that it needs.
 #[test]
 fn edu_server() {
     let text = "verb 3\ndev-type tun\nuser openvpn\ngroup openvpn\ntopology subnet\npersist-key\npersist-tun\n\

@@ -102,7 +102,7 @@ fn brings_key(wrap: &WrapConfig) -> bool {
 pub(crate) enum Progress {
     /// It goes on.
     Open,
-    /// The attacker did what it came for.
+    /// The attacker is done.
     Done,
     /// The server, or TLS, ended it.
     Failed,
@@ -177,8 +177,8 @@ impl ControlChannel {
         std::mem::take(&mut self.out)
     }
 
-    /// How often the server did its part in what is repeated without end: key exchanges that it took part in to the end, or
-    /// packets of control messages that it acknowledged.
+    /// How often the server did its part in an attack that repeats without end: key exchanges that it took part in to
+    /// the end, or packets of control messages that it acknowledged.
     pub(crate) fn rounds(&self) -> u64 {
         self.rounds
     }
@@ -300,7 +300,7 @@ impl ControlChannel {
         }
     }
 
-    /// Once TLS stands: the key method 2 message, and what follows it.
+    /// Once TLS stands: sends the key method 2 message, and the messages after it.
     fn speak(&mut self) {
         let Exchange { tls: Some(tls), told, .. } = &mut self.exchange else { return };
         if tls.is_handshaking() || *told {
@@ -340,7 +340,7 @@ impl ControlChannel {
         Progress::Open
     }
 
-    /// Sends what TLS has to say.
+    /// Sends the bytes of TLS.
     fn flush(&mut self) {
         while let Some(tls) = self.exchange.tls.as_mut().filter(|tls| tls.has_output()) {
             let payload = tls.take_output(CHUNK);

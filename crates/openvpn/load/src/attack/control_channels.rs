@@ -11,7 +11,7 @@ use rustix::event::{Timespec, epoll};
 use super::control_channel::{ControlChannel, Plan, Progress};
 use super::sources::Sources;
 
-/// A control channel whose server does no more of what it was asked for is given up after that time.
+/// How long a control channel is kept whose server does no more of its part.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Datagrams taken from one socket in a row.
 const BATCH: usize = 16;

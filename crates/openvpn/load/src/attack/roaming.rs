@@ -157,7 +157,7 @@ impl Roamer {
         self.transmit_batch.clear();
     }
 
-    /// Carries out what the client wants.
+    /// Carries out the client's events.
     fn follow(&mut self) {
         let Ok(()) = drive(self, &mut Vec::new());
         self.send_data(0);

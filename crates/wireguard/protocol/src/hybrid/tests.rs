@@ -6,7 +6,7 @@ fn pair(byte: u8) -> KeyPair {
     KeyPair::new(&[byte; 32]).expect("a key")
 }
 
-/// A whole exchange between the ends with the static keys 1 and 2: what each has.
+/// A whole exchange between the ends with the static keys 1 and 2: the result of each.
 fn exchange(offerer: &PresharedKey, answerer: &PresharedKey, seed: u8) -> (Agreed, Agreed) {
     let keys = [pair(1).public, pair(2).public];
     let parties = |preshared| Parties { offerer: &keys[0], answerer: &keys[1], preshared };

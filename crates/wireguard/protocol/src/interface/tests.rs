@@ -21,7 +21,7 @@ fn interface(n: u8, peers: Vec<PeerChange>) -> Interface {
     Interface::new(params, Instant::ORIGIN, [n; 32]).expect("a configuration")
 }
 
-/// Delivers what an end sends, and gives the sessions that it activates.
+/// Delivers an end's messages, and gives the sessions that it activates.
 fn deliver(from: &mut Interface, to: &mut Interface, now: Instant, n: u8) {
     while from.poll_event().is_some() {}
     let mut datagram = Vec::new();

@@ -3,7 +3,7 @@
 //!
 //! The responder of a session offers, if the initiation was marked; its initiator answers; the responder's last message
 //! proves that it has the key. An end names in its initiations only a key that the other end is known to have; the
-//! responder takes what is named, or else the configured key, and the initiator tries both. So neither loss nor a
+//! responder takes the named key, or else the configured one, and the initiator tries both. So neither loss nor a
 //! restart leaves ends without a handshake.
 
 mod keys;
@@ -126,7 +126,7 @@ impl Peer {
             .is_some_and(|current| self.lacks_key(current) && current.age(now) < EXCHANGE_LASTS)
     }
 
-    /// The configured key is another one, or one end's static key is: what was made with it goes.
+    /// The configured key is another one, or one end's static key is: the keys that were made with it go.
     pub(super) fn forget_post_quantum_keys(&mut self) {
         if let Some(state) = &mut self.post_quantum {
             **state = Agreement { required: state.required, ..Agreement::default() };

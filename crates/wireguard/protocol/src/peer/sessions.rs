@@ -44,9 +44,9 @@ pub(super) struct Sessions {
     pub(super) current: Option<Session>,
     /// One that we made as responder, and that the initiator did not use yet.
     pub(super) next: Option<Session>,
-    /// One that is neither of these, where sessions follow each other faster than datagrams come: both ends began at once,
-    /// or the handshake for the sake of post-quantum keys followed another. The other end may have sealed with it what is
-    /// still on its way. Upstream has ended it by then.
+    /// One that is neither of these, where sessions follow each other faster than datagrams come: both ends began at
+    /// once, or the handshake for the sake of post-quantum keys followed another. Datagrams that the other end has
+    /// sealed with it may still be on their way. Upstream has ended it by then.
     superseded: Option<Session>,
 }
 
@@ -73,9 +73,9 @@ impl Sessions {
         [std::mem::replace(&mut self.previous, previous), std::mem::replace(&mut self.superseded, superseded)]
     }
 
-    /// A session that we made as responder. Gives those that end by it. While the current one is so young that the other
-    /// end may not know it yet, the one before stays; so does one that is still to be used, as what its initiator sealed
-    /// with it may come later than the initiation of this one.
+    /// A session that we made as responder. Gives those that end by it. While the current one is so young that the
+    /// other end may not know it yet, the one before stays; so does one that is still to be used, as packets that its
+    /// initiator sealed with it may come later than the initiation of this one.
     fn add_next(&mut self, session: Session) -> [Option<Session>; 3] {
         let unused = self.next.replace(session);
         if is_young(unused, session) {
@@ -139,8 +139,9 @@ impl Peer {
         shared.order(DataEvent::Retire { peer: self.id, session: id_of(session.index) });
     }
 
-    /// The session seals from now on, unless packets wait for one with a post-quantum key. Then those before it do not seal
-    /// either, as the other end, which has no key, may have lost them; but they open what it sealed before it knew this one.
+    /// The session seals from now on, unless packets wait for one with a post-quantum key. Then those before it do not
+    /// seal either, as the other end, which has no key, may have lost them; but they open packets that it sealed before
+    /// it knew this one.
     pub(super) fn activate(&mut self, shared: &mut Shared, session: Session) {
         if self.is_held(session) {
             return shared.order(DataEvent::Deactivate(self.id));
@@ -288,8 +289,8 @@ mod tests {
         assert_eq!(ended(sessions.add_next(at(3, 5000))), [1]);
     }
 
-    /// The handshake for the sake of post-quantum keys follows another at once, and its initiation comes before what its
-    /// initiator sealed with the session of the first.
+    /// The handshake for the sake of post-quantum keys follows another at once, and its initiation comes before packets
+    /// that its initiator sealed with the session of the first.
     #[test]
     fn sessions_of_handshakes_that_follow_at_once_stay() {
         let at = |index, millis| {

@@ -20,7 +20,7 @@ use super::{listen, seconds, text};
 use crate::TokenSecret;
 use crate::model::*;
 
-/// A server's address, and a pool of what lies above it.
+/// A server's address, and a pool of the addresses above it.
 fn server_ipv4() -> impl Strategy<Value = ServerIpv4> {
     (any::<Ipv4Addr>(), 8..=29u8, any::<bool>()).prop_map(|(address, bits, has_pool)| {
         let net = Ipv4Net::new(address, bits).unwrap();

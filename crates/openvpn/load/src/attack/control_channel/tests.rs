@@ -60,7 +60,7 @@ impl Ends {
         }
     }
 
-    /// Delivers what the attacker has to send, and then what the server answers. Gives how many datagrams the attacker sent.
+    /// Delivers the attacker's datagrams, and then the server's answers. Gives how many datagrams the attacker sent.
     fn exchange(&mut self) -> usize {
         let datagrams = self.channel.take_output();
         for datagram in &datagrams {
