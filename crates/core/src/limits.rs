@@ -5,7 +5,7 @@ use std::time::Duration;
 pub struct PeerLimits {
     /// The connection ends when too little passed through the tunnel.
     pub idle: Option<IdleLimit>,
-    /// It ends so long after it began.
+    /// The longest time that a connection lasts.
     pub length: Option<Duration>,
 }
 

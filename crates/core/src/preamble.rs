@@ -18,7 +18,7 @@ pub trait Preamble: fmt::Debug + Send + Sync {
 pub enum PreambleVerdict {
     /// Its end has not come yet.
     Incomplete,
-    /// It is complete. The records begin behind so many bytes of those received.
+    /// The preamble is complete. The records begin behind so many bytes of those received.
     Complete {
         /// The length of the other end's preamble.
         taken: usize,

@@ -74,27 +74,27 @@ pub trait Protocol {
 /// Nothing of it is authenticated; when many wait, datagrams of each stage have turns of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HandshakeStage {
-    /// It names a control channel, a handshake or a session that is there.
+    /// The datagram names a control channel, a handshake or a session that is there.
     Established,
-    /// It seems to return a cookie, that is, to answer a message of which nothing was kept.
+    /// The datagram seems to return a cookie, that is, to answer a message of which nothing was kept.
     Returning,
-    /// It asks for an answer, and shows nothing.
+    /// The datagram asks for an answer, and shows nothing.
     First,
 }
 
 /// Why a control datagram was dropped. Dropping changes no state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Error)]
 pub enum Rejected {
-    /// It does not parse.
+    /// The datagram does not parse.
     #[error("malformed: {0}")]
     Malformed(&'static str),
     /// Its authentication does not verify: wrong key, or forged.
     #[error("not authentic: {0}")]
     Unauthentic(&'static str),
-    /// It was seen before.
+    /// The datagram was seen before.
     #[error("replayed")]
     Replayed,
-    /// It parses but belongs to no session we have, or has no place in its state.
+    /// The datagram parses but belongs to no session we have, or has no place in its state.
     #[error("unexpected: {0}")]
     Unexpected(&'static str),
     /// We have no room for another half-open peer now.

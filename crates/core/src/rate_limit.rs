@@ -23,11 +23,11 @@ pub struct Rate {
 /// The verdict of a limit on one more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permit {
-    /// It is within the limit.
+    /// The one more is within the limit.
     Granted,
-    /// It is too many.
+    /// The one more is too many.
     Refused {
-        /// It is the first refusal in a while, which is worth a line in the log.
+        /// This is the first refusal in a while, which is worth a line in the log.
         first: bool,
     },
 }

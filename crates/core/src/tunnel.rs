@@ -125,7 +125,7 @@ pub struct PeerInfo<D> {
 pub enum Ended {
     /// The driver or the host ordered the shutdown.
     Shutdown,
-    /// It failed in a way that trying again cannot mend; the text has the failure, its reason and the way
-    /// out.
+    /// The machine failed in a way that trying again cannot mend; the text has the failure, its reason and
+    /// the way out.
     Failed(String),
 }

@@ -29,7 +29,7 @@ pub enum DropReason {
     Congestion,
     /// A tunnel's datagram that went through too many tunnels, one in the other: they are routed into themselves.
     Loop,
-    /// It does not parse.
+    /// The packet or datagram does not parse.
     Malformed,
     /// Sealed, it would be longer than a datagram can be.
     TooBig,

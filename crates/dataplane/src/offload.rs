@@ -14,7 +14,7 @@ const GSO_ECN: u8 = 0x80;
 /// How a super-packet is to be cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Segmentation {
-    /// It is one packet.
+    /// The super-packet is one packet.
     #[default]
     None,
     /// TCP over IPv4 (TSO).

@@ -30,7 +30,7 @@ pub struct OuterHeader {
 /// How the traffic class around a session's datagrams depends on the packets inside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TrafficClass {
-    /// It is 0, whatever is inside; that of a received datagram is ignored.
+    /// The traffic class is 0, whatever is inside; that of a received datagram is ignored.
     #[default]
     Plain,
     /// DSCP 0 and the packet's ECN field; a congestion mark that is received is put on the packet inside (RFC 6040, normal

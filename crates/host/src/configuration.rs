@@ -15,7 +15,7 @@ pub enum Unusable {
     /// The file cannot be read.
     #[error("{0}: the configuration cannot be read: {1}")]
     Unreadable(String, std::io::Error),
-    /// It is wrong: one problem a line.
+    /// The configuration is wrong: one problem a line.
     #[error("{0}")]
     Wrong(#[from] Failure),
 }

@@ -42,7 +42,7 @@ impl Notifier {
         }
     }
 
-    /// It is about to end: where it is the only one, the process is.
+    /// Reports that the tunnel is about to end: where it is the only one, that the process is.
     pub fn stopping(&self) {
         if self.name.is_none() {
             stopping();

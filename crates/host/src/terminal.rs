@@ -36,7 +36,7 @@ pub trait Waiting {
     /// There is something that must not be left behind, such as a terminal that hides typed text.
     fn begin(&self) {}
 
-    /// It is as it was.
+    /// The terminal is as it was before [`Waiting::begin`].
     fn end(&self) {}
 }
 

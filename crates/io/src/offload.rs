@@ -29,12 +29,12 @@ impl Default for OffloadSwitches {
 /// Whether an offload is in use, and why not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum OffloadState {
-    /// It is.
+    /// The offload is in use.
     On,
     /// A switch forbids it.
     #[default]
     SwitchedOff,
-    /// It was tried and does not work here; the text has the error.
+    /// The offload was tried and does not work here; the text has the error.
     Failed(String),
 }
 

@@ -87,7 +87,7 @@ pub(crate) fn prepare(stream: TcpStream) -> io::Result<TcpStream> {
 /// Whether records were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// They are written or queued.
+    /// The records are written or queued.
     Yes,
     /// The queue is full; none of them was taken.
     Full,

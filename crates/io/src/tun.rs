@@ -103,7 +103,7 @@ pub enum TunError {
     /// The descriptor that was given in place of a name cannot be used.
     #[error("the descriptor is no queue of a TUN device that can be used: {0}")]
     BadDescriptor(String),
-    /// It is there, but its MTU or queue length cannot be set.
+    /// The device is there, but its MTU or queue length cannot be set.
     #[error("cannot set up the TUN device {0}: {1}")]
     SetUp(String, io::Error),
     /// Anything else.

@@ -89,7 +89,7 @@ pub(crate) struct Log {
 /// The error of a file of records.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LogError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file.

@@ -198,9 +198,9 @@ impl Authorities {
 /// Why a trusted certificate is part of no path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthorityWarning {
-    /// It has a fault.
+    /// The certificate has a fault.
     Faulty(FaultyCa),
-    /// It is an intermediate certificate, and no self-signed one above it is trusted.
+    /// The certificate is an intermediate one, and no self-signed one above it is trusted.
     NoRoot {
         /// Its subject.
         subject: String,

@@ -22,13 +22,13 @@ const KEY_CERT_SIGN: u16 = 0x04;
 /// Why a CA certificate cannot stand in a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CaFault {
-    /// It, or an extension by which it is judged, cannot be read.
+    /// The certificate, or an extension by which it is judged, cannot be read.
     Unreadable,
     /// Its time is over since then.
     Expired(ASN1Time),
     /// Its time begins then.
     NotYetValid(ASN1Time),
-    /// It is no CA certificate.
+    /// The certificate is no CA certificate.
     NotACa,
     /// Its key usage lacks keyCertSign.
     NoCertSign,
@@ -43,9 +43,9 @@ pub enum CaFault {
     Purpose(Purpose),
     /// Its RSA key has so many bits, which are too few.
     SmallKey(usize),
-    /// It is signed with an algorithm that is too weak, such as SHA-1.
+    /// The certificate is signed with an algorithm that is too weak, such as SHA-1.
     WeakSignature,
-    /// It was revoked.
+    /// The certificate was revoked.
     Revoked,
 }
 

@@ -26,16 +26,16 @@ pub enum EncryptedKeyError {
     /// The password is not the one it was encrypted with.
     #[error("the password does not open it; check the password")]
     WrongPassword,
-    /// It is encrypted in a way that adit cannot read.
+    /// The key is encrypted in a way that adit cannot read.
     #[error("it is encrypted by {0}, which adit cannot read; {ENCRYPT_ANEW}")]
     Unsupported(String),
-    /// It is a PKCS#12 file that is encrypted in a way that adit cannot read.
+    /// The key is in a PKCS#12 file that is encrypted in a way that adit cannot read.
     #[error("it is encrypted by {0}, which adit cannot read; {PACK_ANEW}")]
     UnsupportedContainer(String),
-    /// It is a PKCS#12 file without a part that is needed, or no such file.
+    /// The key is in a PKCS#12 file without a part that is needed, or in no such file.
     #[error("it cannot be used as PKCS#12: {0}; {PACK_ANEW}")]
     Container(String),
-    /// It is damaged, or something else.
+    /// The key is damaged, or something else.
     #[error("it cannot be read: {0}")]
     Malformed(String),
 }

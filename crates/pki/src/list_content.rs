@@ -38,9 +38,9 @@ const REMOVE_FROM_CRL: u8 = 8;
 /// The entry of one certificate in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Entry {
-    /// It is on hold no more.
+    /// The certificate is on hold no more.
     Removed,
-    /// It is revoked.
+    /// The certificate is revoked.
     Revoked,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct ListContent {
     /// The issuing distribution point, which names the part of the authority's certificates that the list
     /// covers.
     pub(crate) scope: Option<Vec<u8>>,
-    /// It has only the changes since another list (RFC 5280 §5.2.4).
+    /// The list has only the changes since another list (RFC 5280 §5.2.4).
     pub(crate) is_delta: bool,
     /// By serial number, as it stands in certificates.
     entries: BTreeMap<Box<[u8]>, Entry>,

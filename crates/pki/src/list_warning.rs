@@ -8,19 +8,19 @@ use crate::signed_list::SignedList;
 /// The reason why a revocation list does not do all that its authority may expect of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListWarning {
-    /// It has only the changes since another list, which is not there.
+    /// The list has only the changes since another list, which is not there.
     DeltaAlone {
         /// The list's authority.
         issuer: String,
     },
-    /// It names certificates of other authorities.
+    /// The list names certificates of other authorities.
     OfOthers {
         /// The list's authority.
         issuer: String,
         /// How many.
         count: usize,
     },
-    /// It is signed by an algorithm that is not accepted.
+    /// The list is signed by an algorithm that is not accepted.
     Algorithm {
         /// The list's authority.
         issuer: String,

@@ -11,10 +11,10 @@ use zeroize::Zeroizing;
 /// Why PEM text does not hold what it should.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PemError {
-    /// It is no PEM text.
+    /// The text is no PEM text.
     #[error("not valid PEM: {0}")]
     Malformed(String),
-    /// It has no certificate.
+    /// The text has no certificate.
     #[error("holds no certificate; a \"-----BEGIN CERTIFICATE-----\" block is expected")]
     NoCertificate,
 }

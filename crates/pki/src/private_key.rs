@@ -24,13 +24,13 @@ pub enum PrivateKey {
 /// The reason why a private key cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PrivateKeyError {
-    /// It is encrypted.
+    /// The key is encrypted.
     #[error("the private key is encrypted; decrypt it with: openssl pkey -in KEY -out PLAINKEY")]
     Encrypted,
     /// There is none.
     #[error("holds no private key; a \"-----BEGIN PRIVATE KEY-----\" block is expected")]
     Missing,
-    /// It is damaged.
+    /// The key is damaged.
     #[error("the private key is damaged or incomplete; openssl pkey -in KEY -noout -check may say more")]
     Damaged,
     /// adit cannot sign with it.

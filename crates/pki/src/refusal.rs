@@ -42,7 +42,7 @@ pub enum Refusal {
         /// The first moment of its validity.
         not_before: UnixTime,
     },
-    /// It is on a revocation list.
+    /// The certificate is on a revocation list.
     #[error("its certificate was revoked")]
     Revoked,
     /// A revocation list that its path needs is out of date.
@@ -164,7 +164,7 @@ pub enum Refusal {
         "a certificate in its path is not of version 3 (X.509): it must be issued again, with extensions"
     )]
     Version,
-    /// It is a CA's.
+    /// The certificate is a CA's.
     #[error(
         "its certificate is that of a CA (basicConstraints CA:TRUE), which must not be used by a server or a client"
     )]

@@ -18,13 +18,13 @@ use crate::signed_list::{self, ListFault, SignedList};
 /// Why a revocation list cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RevocationError {
-    /// It holds no list.
+    /// The file holds no list.
     #[error("holds no revocation list; a \"-----BEGIN X509 CRL-----\" block is expected")]
     Empty,
-    /// It is no PEM text.
+    /// The file is no PEM text.
     #[error("not valid PEM: {0}")]
     Pem(String),
-    /// It is no PEM, but DER.
+    /// The file is no PEM, but DER.
     #[error("it is in DER; convert it to PEM: openssl crl -inform DER -in LIST -out NEWLIST")]
     Der,
     /// A date of a list has no form that counts.
@@ -39,7 +39,7 @@ pub enum RevocationError {
         /// The date as it stands there.
         found: String,
     },
-    /// It says something that must be understood, and is not.
+    /// The list says something that must be understood, and is not.
     #[error(
         "the list of {issuer} in it has a critical extension ({oid}) that adit does not know; OpenVPN, too, would refuse every certificate of that CA: make the list without it (crl_extensions in openssl.cnf)"
     )]
@@ -49,7 +49,7 @@ pub enum RevocationError {
         /// The extension's dotted OID.
         oid: String,
     },
-    /// It cannot be read.
+    /// The list cannot be read.
     #[error("a list in it cannot be read: {0}")]
     List(String),
 }

@@ -36,7 +36,7 @@ struct Signed {
 /// Why a revocation list lets a certificate not pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListFault {
-    /// It names the certificate.
+    /// The list names the certificate.
     Revoked,
     /// Its time is over.
     Expired(ASN1Time),

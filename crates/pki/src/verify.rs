@@ -69,12 +69,12 @@ impl fmt::Display for NameCheck {
 /// Whether a peer must show a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CertificateDemand {
-    /// It must.
+    /// The peer must show a certificate.
     #[default]
     Require,
-    /// It may; one that is shown must be good.
+    /// The peer may show a certificate; one that is shown must be good.
     Optional,
-    /// It is not asked.
+    /// The peer is not asked for a certificate.
     None,
 }
 

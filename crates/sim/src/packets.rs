@@ -13,9 +13,9 @@ use crate::violation::{Violation, ensure};
 pub(crate) enum Fate {
     /// Its source address is not its sender's: it must never arrive.
     Refused,
-    /// It may be lost.
+    /// The packet may be lost.
     MayBeLost,
-    /// It must arrive by then.
+    /// The packet must arrive by then.
     ArrivesBy(Instant),
 }
 

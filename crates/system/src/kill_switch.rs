@@ -28,10 +28,10 @@ pub enum KillSwitchError {
     /// There is no `nft`.
     #[error("the kill switch needs the program `nft`: install the package nftables")]
     NoProgram,
-    /// It could not be run.
+    /// The program `nft` could not be run.
     #[error("nft cannot be run: {0}")]
     Run(#[from] io::Error),
-    /// It refused.
+    /// The program `nft` refused.
     #[error("nft refuses the kill switch: {0}; it needs root, and a kernel with nf_tables")]
     Refused(String),
 }

@@ -38,7 +38,7 @@ pub struct Routing {
     addresses: Vec<Address>,
     /// Addresses that the system refused.
     missing: Vec<IpNet>,
-    /// It was said that the tunnel is without IPv6.
+    /// The warning that the tunnel is without IPv6 was given.
     is_warned: bool,
     /// The routes of the main table.
     routes: Vec<MainRoute>,

@@ -21,11 +21,11 @@ pub struct Opened {
 /// Why the payload of an authentic datagram does not lie in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotInPlace {
-    /// It is dropped.
+    /// The payload is dropped.
     Dropped(DropReason),
     /// The datagram held a part of it, and other parts have not come yet.
     Incomplete,
-    /// It is elsewhere: [`Opener::rebuilt`] gives it.
+    /// The payload is elsewhere: [`Opener::rebuilt`] gives it.
     Rebuilt,
 }
 

@@ -26,7 +26,7 @@ pub struct Policy {
     pub udp: Option<UdpOptions>,
     /// Names whose addresses may be asked for.
     pub names: Vec<String>,
-    /// It binds UDP sockets to any port of all addresses, and marks them.
+    /// The helper binds UDP sockets to any port of all addresses, and marks them.
     pub binds_udp: bool,
     /// A firewall holds back unmarked datagrams, also questions for names.
     pub kill_switch: bool,
@@ -36,7 +36,8 @@ pub struct Policy {
     pub low_ports: bool,
     /// The configuration file of the tunnel, which may be read again with the files that it names then.
     pub configuration: Option<PathBuf>,
-    /// It reads the configuration for another helper, whose user may not read it, and does nothing else.
+    /// The helper reads the configuration for another helper, whose user may not read it, and does nothing
+    /// else.
     pub reads_for_another: bool,
     /// The tunnel may replace its configuration file.
     pub writes_configuration: bool,
@@ -52,7 +53,7 @@ pub struct Policy {
     pub user_password: Option<PathBuf>,
     /// The scripts that may be run.
     pub scripts: Option<Scripts>,
-    /// It starts programs of the system's: `nft`, for [`adit_core::RouteTable::ByMark`].
+    /// The helper starts programs of the system's: `nft`, for [`adit_core::RouteTable::ByMark`].
     pub starts_programs: bool,
     /// The forwarding of the clients' packets beyond this machine: the helper sets it up at once, and takes it back when the tunnel
     /// is gone. Such a helper runs the programs of the firewalls.

@@ -5,7 +5,7 @@ use std::io::{self, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// It is written by a helper that may be another user by then.
+/// The file of the address pool's leases. Its helper may be another user by the time that it writes the file.
 pub(super) struct Pool {
     path: PathBuf,
     /// The file, opened with root's rights.

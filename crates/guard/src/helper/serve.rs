@@ -40,7 +40,7 @@ const MAX_PROXIES: usize = 64;
 pub(super) enum Rights {
     /// The rights that its policy needs.
     OfThePolicy,
-    /// It shares a process with its tunnel, in a test.
+    /// The rights of the whole process, which the helper shares with its tunnel in a test.
     OfTheProcess,
 }
 

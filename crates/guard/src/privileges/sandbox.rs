@@ -20,11 +20,11 @@ const LANDLOCK: ABI = ABI::V7;
 /// Whether a layer is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Layer {
-    /// It is.
+    /// The layer is in force.
     On,
     /// By `--no-sandbox`.
     SwitchedOff,
-    /// It cannot be had here, and why.
+    /// The layer cannot be had here, for this reason.
     Unavailable(String),
 }
 

@@ -119,11 +119,11 @@ impl fmt::Display for Expiring {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum Switch {
-    /// It is in use.
+    /// The thing is in use.
     On,
     /// By `--no-offload`, `--no-offloads` or `--no-sandbox`.
     SwitchedOff,
-    /// It does not work here.
+    /// The thing does not work here.
     Failed {
         /// The reason.
         why: String,
@@ -210,7 +210,7 @@ pub struct Unconnected {
     pub networks: Vec<String>,
     /// Handshakes that were begun with it without an answer.
     pub unanswered: u32,
-    /// It may not connect.
+    /// The peer may not connect.
     pub blocked: bool,
 }
 

@@ -17,7 +17,7 @@ struct Entry {
     tun: Arc<Tun>,
     /// The poller waits for packets.
     is_watched: bool,
-    /// It was deleted, or this data thread does not read it.
+    /// The device was deleted, or this data thread does not read it.
     is_silent: bool,
 }
 

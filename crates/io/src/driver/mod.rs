@@ -86,7 +86,7 @@ struct Bound {
     numbered: Numbered,
     /// Tells datagrams apart there; `None`: the data plane's does.
     demultiplexer: Option<Arc<dyn Demultiplexer>>,
-    /// They say which of our addresses each datagram came to.
+    /// The sockets say which of our addresses each datagram came to.
     learns_local: bool,
 }
 

@@ -36,7 +36,7 @@ struct End {
     stream: TcpStream,
     /// The bytes that it brought and the other end has not taken.
     brought: Vec<u8>,
-    /// It brings no more.
+    /// The connection brings no more bytes.
     ended: bool,
     /// The end of its bytes was passed on to the other connection.
     is_passed_on: bool,

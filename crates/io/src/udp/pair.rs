@@ -17,9 +17,9 @@ pub(crate) struct PairOptions {
     pub(crate) count: usize,
     /// Which of them a datagram goes to.
     pub(crate) steering: Option<Steering>,
-    /// They say which of our addresses each datagram came to.
+    /// The sockets say which of our addresses each datagram came to.
     pub(crate) learn_local: bool,
-    /// They say which traffic class each datagram came with.
+    /// The sockets say which traffic class each datagram came with.
     pub(crate) learn_classes: bool,
     /// All else.
     pub(crate) udp: UdpOptions,

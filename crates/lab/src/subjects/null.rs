@@ -6,7 +6,7 @@ use super::{Availability, Subject, Tools, Tunnel, lacks_tun};
 use crate::error::LabError;
 use crate::testbed::{INNER, OUTER, PORT, Testbed, bring_up};
 
-/// It has no overhead to leave room for.
+/// The MTU of the device: such a tunnel has no overhead to leave room for.
 const MTU: u16 = 1500;
 const DEVICE: &str = "null0";
 

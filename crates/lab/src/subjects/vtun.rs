@@ -52,7 +52,8 @@ impl Vtun {
         )
     }
 
-    /// It reads its device at once, and gives up when that is not up yet: so it finds one that is.
+    /// Makes the device of vtun and sets it up: vtun reads its device at once, and gives up when that is not
+    /// up yet.
     fn device(namespace: &Namespace, address: &str) -> Result<(), TestbedError> {
         namespace.ip(&["tuntap", "add", "dev", DEVICE, "mode", "tun"])?;
         namespace.ip(&["address", "add", &format!("{address}/24"), "dev", DEVICE])?;

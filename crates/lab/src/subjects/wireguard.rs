@@ -34,7 +34,7 @@ pub(crate) struct Program {
 /// Where a program comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// It is the measured adit.
+    /// The program is the measured adit.
     Adit,
     /// `adit-lab setup` gets it.
     Tool {

@@ -52,7 +52,7 @@ pub(crate) fn compare(new: &Parsed, old: &Config) -> Result<Changes, &'static st
 pub(crate) enum Place<'a> {
     /// In the new file.
     Changed(&'a Disposition),
-    /// It is not in the new file: where it was before.
+    /// The place in the old file: the setting is not in the new one.
     Removed(&'a Disposition),
 }
 

@@ -39,12 +39,12 @@ const FOREIGN_OPTION: &str = "foreign_option_";
 /// The kind of this end of the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It connects: each connection sets the tunnel up.
+    /// This end connects: each connection sets the tunnel up.
     Connects,
-    /// It waits for the other end of a point-to-point tunnel.
+    /// This end waits for the other end of a point-to-point tunnel.
     Waits,
-    /// It waits for clients. Its process gives up its rights when the tunnel is set up: what runs then runs before, with
-    /// these rights.
+    /// This end waits for clients. Its process gives up its rights when the tunnel is set up: what runs then runs
+    /// before, with these rights.
     Serves,
 }
 

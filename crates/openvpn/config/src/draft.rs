@@ -143,7 +143,7 @@ pub(crate) struct ProxyDraft {
     pub(crate) at: At,
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// It is an HTTP proxy, and these kinds of authentication are allowed.
+    /// The kinds of authentication that are allowed, if the proxy is an HTTP proxy.
     pub(crate) http: Option<HttpAuthentication>,
     pub(crate) credentials: Option<UserPass>,
 }

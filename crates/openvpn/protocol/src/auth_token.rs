@@ -38,7 +38,7 @@ pub(crate) struct Login {
 pub(crate) struct Verified {
     pub(crate) login: Login,
     pub(crate) expired: bool,
-    /// It was made for no name: the username that came with it is not to be trusted.
+    /// The token was made for no name: the username that came with it is not to be trusted.
     pub(crate) nameless: bool,
 }
 

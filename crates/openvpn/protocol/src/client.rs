@@ -44,7 +44,7 @@ enum State {
     AskingForProxy {
         /// The proxy's message.
         text: String,
-        /// It refused others, and that was an attempt: when the next one may come.
+        /// When the next attempt may come, if the proxy refused other credentials and that was an attempt.
         not_before: Option<Instant>,
     },
     /// There is a path.

@@ -52,7 +52,7 @@ impl fmt::Debug for KeyMethod2 {
 /// Why a key method 2 message was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum KeyMethodError {
-    /// It ends within that field.
+    /// The message ends within that field.
     #[error("the key method 2 message ends within its {0}")]
     CutShort(&'static str),
     /// Not method 2.

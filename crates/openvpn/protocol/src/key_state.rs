@@ -70,7 +70,7 @@ pub(crate) struct KeyState {
     confirmed: bool,
     /// The peer sealed with the data keys.
     used: bool,
-    /// It did not confirm them in time.
+    /// The peer did not confirm the keys in time.
     given_up: bool,
     send: SendWindow,
     receive: ReceiveWindow,
@@ -84,7 +84,8 @@ pub(crate) struct KeyState {
     remote_info: Option<String>,
     /// The key method 2 of a client, until it was sent.
     hello: Option<KeyMethod2>,
-    /// It is said when the server's certificates were judged ([`KeyState::say_hello`]).
+    /// The client's key method 2 is sent only when the server's certificates were judged
+    /// ([`KeyState::say_hello`]).
     holds_hello: bool,
     shape: PacketShape,
     /// The server asks for our wrapped key once more.
@@ -445,7 +446,7 @@ impl KeyState {
         }
     }
 
-    /// It is not awaited any longer that the peer confirms the keys. They go on to open.
+    /// Gives up waiting for the peer to confirm the keys. The keys go on to open.
     pub(crate) fn give_up(&mut self) {
         self.given_up = true;
     }

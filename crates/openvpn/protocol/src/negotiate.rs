@@ -47,10 +47,10 @@ pub(crate) struct PeerAbilities {
     pub(crate) proto: u32,
     /// The ciphers that it offers, by name or by implication.
     pub(crate) ciphers: Vec<String>,
-    /// It said so by name (`IV_CIPHERS`).
+    /// The ciphers are those that the client named (`IV_CIPHERS`).
     pub(crate) lists_ciphers: bool,
     pub(crate) accepts_tun_mtu: bool,
-    /// It takes `compress stub-v2`.
+    /// The client takes `compress stub-v2`.
     pub(crate) stub_v2: bool,
 }
 

@@ -101,7 +101,7 @@ pub enum Request {
     ClientFailed(Box<FailedClient>),
     /// The client ends, and tells the server so over UDP (`explicit-exit-notify`); nothing is asked.
     ExitNotice {
-        /// It ends by [`adit_core::Command::Shutdown`], and not by a limit of its configuration.
+        /// The client ends by [`adit_core::Command::Shutdown`], and not by a limit of its configuration.
         commanded: bool,
     },
     /// The server ended the connection; nothing is asked.

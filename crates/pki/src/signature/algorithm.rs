@@ -34,10 +34,10 @@ const DEFAULT_SALT: usize = 20;
 /// The reason why an `AlgorithmIdentifier` names no [`Scheme`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AlgorithmError {
-    /// It is no `AlgorithmIdentifier` in DER.
+    /// The `AlgorithmIdentifier` is none in DER.
     #[error("it is no AlgorithmIdentifier in DER")]
     Malformed,
-    /// It names an algorithm that is not supported.
+    /// The `AlgorithmIdentifier` names an algorithm that is not supported.
     #[error("it names an algorithm that is not supported")]
     Unknown,
     /// Its parameters are not those of the algorithm, or name something that is not supported.

@@ -22,10 +22,10 @@ pub struct Signed<'a> {
 /// Whether signatures of the digest SHA-1 are accepted, which others can forge where they choose a part of the message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sha1 {
-    /// They are refused.
+    /// Such signatures are refused.
     #[default]
     Refused,
-    /// They are accepted, as peers make no others.
+    /// Such signatures are accepted, as peers make no others.
     Accepted,
 }
 

@@ -33,7 +33,7 @@ pub(crate) const HANDSHAKE: Duration = Duration::from_secs(25);
 /// One end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndSettings {
-    /// It is behind address translation, and its address changes.
+    /// The end is behind address translation, and its address changes.
     pub(crate) mobile: bool,
     /// Its interval of persistent keepalives in seconds; 0: none.
     pub(crate) keepalive: u16,

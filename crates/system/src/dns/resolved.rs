@@ -12,7 +12,7 @@ use rustbus::message_builder::{MarshalledMessage, MessageBuilder, MessageType};
 const NAME: &str = "org.freedesktop.resolve1";
 const OBJECT: &str = "/org/freedesktop/resolve1";
 const INTERFACE: &str = "org.freedesktop.resolve1.Manager";
-/// It answers at once; this is against waiting for ever.
+/// The longest wait for an answer. systemd-resolved answers at once; this is against waiting for ever.
 const TIMEOUT: Timeout = Timeout::Duration(Duration::from_secs(2));
 /// linux/socket.h `AF_INET` and `AF_INET6`.
 const FAMILIES: (i32, i32) = (2, 10);

@@ -90,7 +90,7 @@ pub(crate) struct ListedRule {
     pub(crate) is_adits: bool,
     /// The jump that an adit's rule is, or the jump to a rule of the owner's for some packets.
     pub(crate) jump: Option<Jump>,
-    /// It is for all packets but those with some mark.
+    /// The rule is for all packets but those with some mark.
     pub(crate) excepts_mark: bool,
     /// The rule, if an adit set it and it is no jump.
     pub(crate) own: Option<Rule>,

@@ -64,7 +64,7 @@ pub(crate) struct Series {
     attempt: Option<Attempt>,
     /// A packet waits, and it is not yet known where to send an initiation.
     wanted: bool,
-    /// It answers an initiation, and opened nothing yet.
+    /// The session that answers an initiation, and opened nothing yet.
     next: Option<Session>,
     /// Seals.
     pub(crate) current: Option<Session>,
@@ -106,7 +106,7 @@ impl Series {
         }
     }
 
-    /// It is known where the peer is.
+    /// Begins the initiation that waited until the peer's place was known.
     pub(crate) fn reached(&mut self, cx: &mut Context<'_>) {
         if std::mem::take(&mut self.wanted) {
             self.initiate(cx);

@@ -74,7 +74,7 @@ impl Connections {
         self.add_unused(path, now + PREAMBLE_TIME)
     }
 
-    /// It is gone. Gives the peers that used it.
+    /// Handles the end of a connection. Gives the peers that used it.
     pub(crate) fn closed(&mut self, path: Path) -> BTreeSet<PeerId> {
         self.remove_unused(path);
         self.used.remove(&path).unwrap_or_default()

@@ -97,7 +97,7 @@ pub struct Changes {
 pub struct PeerChange {
     /// Which.
     pub public_key: PublicKey,
-    /// It is removed.
+    /// The peer is removed.
     pub remove: bool,
     /// If it is not there, nothing is changed.
     pub update_only: bool,

@@ -34,7 +34,7 @@ struct Pending {
     noise: Initiated,
     /// The post-quantum key that it names.
     named: Option<PresharedKey>,
-    /// It had a cookie.
+    /// The initiation had a cookie.
     had_cookie: bool,
 }
 

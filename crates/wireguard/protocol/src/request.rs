@@ -112,7 +112,7 @@ pub struct PeerDetail {
     pub last_timestamp: Option<Tai64n>,
     /// Initiations that were sent since the last handshake that was complete.
     pub unanswered: u32,
-    /// It is blocked ([`crate::PeerChange::blocked`]).
+    /// The peer is blocked ([`crate::PeerChange::blocked`]).
     pub blocked: bool,
     /// Whether the handshake of the current session used a post-quantum key; `None` where none is agreed on.
     pub post_quantum: Option<bool>,

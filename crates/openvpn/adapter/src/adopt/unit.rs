@@ -44,7 +44,7 @@ pub(super) struct Found {
     command: Command,
     /// Its main process, if it runs.
     pub(super) main: Option<Main>,
-    /// It has ended, and systemd starts it again after a time.
+    /// The main process has ended, and systemd starts it again after a time.
     restarts: bool,
 }
 

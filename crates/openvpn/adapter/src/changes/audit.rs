@@ -19,7 +19,7 @@ enum Holds {
     NextConnection,
     /// With the next start of adit.
     NextStart,
-    /// It has no effect in a server's file.
+    /// Never: the directive has no effect in a server's file.
     Never,
 }
 use Holds::{AtOnce, Never, NextConnection, NextHandshake, NextStart};

@@ -189,7 +189,7 @@ fn status(given: Option<&str>, context: &CommandContext, out: &mut Output) {
     }
 }
 
-/// It has ended, or has too much to do.
+/// The answer where the tunnel has ended, or has too much to do.
 const SILENT: &str = "ERROR: the tunnel does not answer";
 
 /// The traffic, or why it is not known.

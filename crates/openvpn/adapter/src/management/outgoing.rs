@@ -17,7 +17,7 @@ pub(super) enum Connection {
     Unix(UnixStream),
 }
 
-/// It is taken once, as a listening socket gives a client.
+/// A connection that is taken once, as a listening socket gives a client.
 pub(super) struct Outgoing {
     connection: RefCell<Option<Connection>>,
     /// Readable as long as the connection was not taken.

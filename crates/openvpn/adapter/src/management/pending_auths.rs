@@ -19,7 +19,7 @@ pub(super) struct PendingAuths(Arc<Mutex<BTreeMap<u64, PendingAuth>>>);
 struct PendingAuth {
     /// The number of its latest keys.
     key: u32,
-    /// They are not judged yet.
+    /// The latest keys are not judged yet.
     waits: bool,
 }
 

@@ -27,13 +27,13 @@ struct ByteCount {
 /// The next step with the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// It stays.
+    /// The client stays.
     Stay,
-    /// It asked to go.
+    /// The client asked to go.
     Leave,
-    /// It is sent away: it does not know the password.
+    /// The client is sent away: it does not know the password.
     Reject,
-    /// It is sent away: it speaks HTTP, as a browser does that a web page sends here.
+    /// The client is sent away: it speaks HTTP, as a browser does that a web page sends here.
     SpeaksHttp,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Session {
 
 /// Lines that belong together, up to `END`.
 enum Block {
-    /// They are passed over, and then this is answered.
+    /// The lines are passed over, and then this is answered.
     Skipped(String),
     /// The lines of `client-auth`.
     Settings(Settings),

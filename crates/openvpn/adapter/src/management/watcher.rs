@@ -17,7 +17,7 @@ pub(crate) struct Watcher {
     journal: Journal,
     /// A server is connected as soon as it is set up.
     server: bool,
-    /// It opens paths to others, and closing one is the end of an attempt.
+    /// The tunnel opens paths to others, and closing one is the end of an attempt.
     connects: bool,
     doing: Doing,
     /// The last event was a failure.
@@ -41,12 +41,12 @@ pub(crate) struct Watcher {
 /// The state that was noted last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Doing {
-    /// It starts, or will try again.
+    /// The tunnel starts, or will try again.
     Starting,
-    /// It tries.
+    /// The tunnel tries.
     Trying,
     Connected,
-    /// It lost the other end, and perhaps ends. Its state then, from which follows how it was lost.
+    /// The tunnel lost the other end, and perhaps ends. Its state then shows how the other end was lost.
     Lost {
         connected: bool,
     },

@@ -19,7 +19,7 @@ pub(super) struct Input {
 pub(super) enum Line {
     /// Its text, without control characters.
     Text(Zeroizing<String>),
-    /// It was longer than [`MAX_LINE`].
+    /// The line was longer than [`MAX_LINE`].
     TooLong,
 }
 

@@ -85,11 +85,11 @@ pub(crate) enum Outcome {
     Signed(Vec<u8>),
     /// The PIN of the token with that label is needed.
     PinNeeded(String),
-    /// It was wrong.
+    /// The PIN of the token with that label was wrong.
     PinWrong(String),
     /// The token is not there.
     Absent,
-    /// It failed, for that reason.
+    /// The request failed, for that reason.
     Failed(String),
 }
 

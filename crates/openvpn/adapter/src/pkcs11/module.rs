@@ -21,7 +21,7 @@ pub(super) enum Trouble {
     Absent,
     /// The PIN of the token with that label is needed.
     PinNeeded(String),
-    /// It was wrong.
+    /// The PIN of the token with that label was wrong.
     PinWrong(String),
     /// The module said so.
     Failed(String),

@@ -95,7 +95,7 @@ pub struct UserAuth {
 /// Where username and password come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserPass {
-    /// They are asked for on the terminal.
+    /// The user, who is asked for them on the terminal.
     Prompt,
     /// From a file: the username on its first line, the password on its second; without a second line the
     /// password is asked for.

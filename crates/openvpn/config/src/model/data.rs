@@ -39,14 +39,16 @@ pub struct DataChannel {
 /// The handling of packets that the peer compressed (`comp-lzo`, `compress`, `allow-compression`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Decompression {
-    /// They are dropped: nothing in the file asks for them.
+    /// The packets are dropped: nothing in the file asks for them.
     #[default]
     Unasked,
-    /// They are decompressed where the server pushes an algorithm (`compress`, `compress stub-v2`, `allow-compression asym`).
+    /// The packets are decompressed where the server pushes an algorithm (`compress`, `compress stub-v2`,
+    /// `allow-compression asym`).
     Pushed,
-    /// They are decompressed: the file names an algorithm, that of the framing or another one of the same framing.
+    /// The packets are decompressed: the file names an algorithm, that of the framing or another one of the same
+    /// framing.
     Named,
-    /// They are dropped, and a client accepts no algorithm from its server (`allow-compression no`).
+    /// The packets are dropped, and a client accepts no algorithm from its server (`allow-compression no`).
     Refused,
 }
 

@@ -76,7 +76,7 @@ pub struct SignatureForms {
     pub pkcs1: bool,
     /// RSA with the padding of PSS (`pss`).
     pub pss: bool,
-    /// It takes the message, and hashes it itself (`digest`).
+    /// The program takes the message, and hashes it itself (`digest`).
     pub digest: bool,
 }
 

@@ -80,7 +80,7 @@ pub struct Access {
     pub token_secret: Option<TokenSecret>,
     /// Judges each certificate (`tls-verify`).
     pub tls_verify: Option<Vec<String>>,
-    /// It gets the certificate in a file (`tls-export-cert`).
+    /// The command of [`Access::tls_verify`] gets the certificate in a file (`tls-export-cert`).
     pub export_certificates: bool,
     /// Judges the metadata of clients' own tls-crypt-v2 keys (`tls-crypt-v2-verify`).
     pub key_verify: Option<Vec<String>>,

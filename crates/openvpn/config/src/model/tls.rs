@@ -75,7 +75,7 @@ pub struct Identity {
 /// `askpass`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum KeyPassword {
-    /// It is asked for on the terminal when it is needed.
+    /// The password is asked for on the terminal when it is needed.
     #[default]
     Prompt,
     /// The first line of a file.

@@ -100,7 +100,7 @@ fn brings_key(wrap: &WrapConfig) -> bool {
 /// The state of a control channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// It goes on.
+    /// The control channel goes on.
     Open,
     /// The attacker is done.
     Done,

@@ -10,7 +10,7 @@ use crate::request::UserPassword;
 
 /// The step after the server refused us.
 pub(super) enum AfterRefusal {
-    /// It is final.
+    /// The refusal is final.
     End,
     /// Another attempt, with other words.
     Again,

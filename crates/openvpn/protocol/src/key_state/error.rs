@@ -62,7 +62,8 @@ fn tls_text(error: &rustls::Error) -> String {
 }
 
 impl KeyStateError {
-    /// It rests on an unauthenticated message of the peer, which others can forge unless the packets are wrapped.
+    /// Whether the error rests on an unauthenticated message of the peer, which others can forge unless the packets are
+    /// wrapped.
     pub(crate) fn is_hearsay(&self) -> bool {
         use rustls::Error;
         matches!(self, KeyStateError::Tls(Error::AlertReceived(_) | Error::PeerIncompatible(_)))

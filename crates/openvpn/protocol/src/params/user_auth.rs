@@ -21,12 +21,12 @@ pub struct UserAuth {
 /// The reaction of a client to the refusal of its username and password (`auth-retry`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AuthRetry {
-    /// It ends.
+    /// The client ends.
     #[default]
     None,
-    /// It tries again with the same.
+    /// The client tries again with the same username and password.
     NoInteract,
-    /// It asks for others.
+    /// The client asks for another username and password.
     Interact,
 }
 

@@ -32,7 +32,7 @@ const UPDATABLE: [&str; 15] = [
 pub(crate) struct Change<'a> {
     /// The option is removed.
     removes: bool,
-    /// It may be left out.
+    /// The change may be left out.
     optional: bool,
     /// The option without these marks.
     pub(crate) option: &'a str,

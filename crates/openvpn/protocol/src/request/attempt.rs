@@ -66,7 +66,7 @@ pub enum ConnectionFailure {
     Silent {
         /// The peer's name, which may be empty; `None` with a static key.
         name: Option<String>,
-        /// It is `ping-exit`.
+        /// The time is that of `ping-exit`.
         exits: bool,
     },
 }

@@ -21,34 +21,36 @@ pub struct ClientEvent {
 /// A step of a client.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ClientStep {
-    /// It asks to be authenticated (`CONNECT`, `REAUTH`). Answered with [`super::Reply::ClientDecision`].
+    /// The client asks to be authenticated (`CONNECT`, `REAUTH`). Answered with
+    /// [`super::Reply::ClientDecision`].
     AuthRequest {
         /// The number of the keys that it has just agreed on (management: KID).
         key: u32,
-        /// It is connected already and renews its keys.
+        /// The client is connected already and renews its keys.
         again: bool,
         /// The password it showed, without control characters; perhaps none, perhaps a token.
         password: Zeroizing<String>,
     },
-    /// It answers the question of [`ClientDecision::Pending`] (`CR_RESPONSE`).
+    /// The client answers the question of [`ClientDecision::Pending`] (`CR_RESPONSE`).
     ChallengeResponse {
         /// The number of the keys whose authentication is pending.
         key: u32,
         /// Its answer: base64 text.
         response: Zeroizing<String>,
     },
-    /// It is connected and has these addresses (`ESTABLISHED`): its own are marked, others are networks behind it.
+    /// The client is connected and has these addresses (`ESTABLISHED`): its own are marked, others are networks behind
+    /// it.
     Established {
         /// The networks.
         networks: Vec<(IpNet, bool)>,
     },
-    /// It is connected, and has this address from now on (`ADDRESS`, by itself).
+    /// The client is connected, and has this address from now on (`ADDRESS`, by itself).
     Addressed {
         /// The address.
         network: IpNet,
     },
-    /// It is gone, or was refused (`DISCONNECT`). Once for every client that asked, with no more than its number if it
-    /// was never connected.
+    /// The client is gone, or was refused (`DISCONNECT`). Once for every client that asked, with no more than its
+    /// number if it was never connected.
     Disconnected,
 }
 
@@ -78,9 +80,9 @@ impl fmt::Debug for ClientStep {
 /// The decision of a management client on a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientDecision {
-    /// It is authenticated. The settings hold for it alone, from when it connects.
+    /// The client is authenticated. The settings hold for it alone, from when it connects.
     Accept(Option<Box<PeerSettings>>),
-    /// It is refused, or disconnected if it was accepted before.
+    /// The client is refused, or disconnected if it was accepted before.
     Deny {
         /// Why, for the log.
         reason: String,

@@ -53,9 +53,9 @@ impl AuthRequest<'_> {
 pub(super) enum AuthResult {
     /// No decision yet; the client is sent these messages.
     Pending(Vec<String>),
-    /// It has proved its name.
+    /// The client has proved its name.
     Passed,
-    /// It is not let in: words for the client, and for the log.
+    /// The client is not let in: words for the client, and for the log.
     Refused { told: String, reason: String },
     /// A script or another judge has a fault, or has not answered in time, for this reason. The client may come again.
     Failed { reason: String },
@@ -75,7 +75,7 @@ enum Kind {
 struct Check {
     script: ScriptId,
     kind: Kind,
-    /// It put its answer off.
+    /// The script put its answer off.
     deferred: bool,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Connecting {
 pub(super) enum Connected {
     /// The script was another one.
     NotOurs,
-    /// It will say later.
+    /// The script will answer later.
     NotYet,
     /// No, and why.
     Refused { lease: ClientLease, reason: String },

@@ -7,7 +7,7 @@ use super::limits;
 /// How far a client's first handshake is. Of one source, those that are less far make room first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Progress {
-    /// It returned a cookie, or connected.
+    /// The client returned a cookie, or connected.
     Begun,
     /// The server answered its TLS.
     Tls,
@@ -19,7 +19,7 @@ pub(super) enum Progress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HalfOpenState {
     pub(super) progress: Progress,
-    /// It was seen to receive at its address.
+    /// The client was seen to receive at its address.
     pub(super) proven: bool,
     /// A judge had it wait for a person.
     pub(super) put_off: bool,

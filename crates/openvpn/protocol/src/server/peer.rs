@@ -44,7 +44,7 @@ pub(super) enum Verdict {
         /// The reason in the word of scripts.
         signal: &'static str,
     },
-    /// It proved its name; the server admits it or not.
+    /// The peer proved its name; the server admits it or not.
     Authenticated,
     Remove {
         reason: String,
@@ -58,7 +58,7 @@ struct Up {
     since: Instant,
     push_messages: Vec<String>,
     pushed_at: Option<Instant>,
-    /// It takes `EXIT` on the control channel.
+    /// The client takes `EXIT` on the control channel.
     cc_exit: bool,
     /// The `learn-address` scripts that run about addresses that it was given since.
     learning: LaterAddresses,
@@ -72,7 +72,7 @@ pub(super) struct Peer {
     /// The MTU of the path, where the system knows it.
     path_mtu: Option<u16>,
     sid: Sid,
-    /// It was seen to receive at its address.
+    /// The client was seen to receive at its address.
     proven: bool,
     params: Arc<ServerParams>,
     channel: ControlChannel,
@@ -96,15 +96,15 @@ pub(super) struct Peer {
     learning: Option<Box<Learning>>,
     up: Option<Up>,
     last_handshake: Instant,
-    /// It waits for the settings for it alone, until then.
+    /// The end of the time in which the client waits for the settings for it alone.
     waits_until: Option<Instant>,
-    /// It asked for settings before there were any.
+    /// The client asked for settings before there were any.
     asked_early: bool,
-    /// It was refused or halted; until then it has time to receive the message that says so.
+    /// The end of the time in which the client, refused or halted, may receive the message that says so.
     refused_until: Option<Instant>,
     /// Scripts and programs heard that it goes.
     left: bool,
-    /// It was up once.
+    /// The client was up once.
     authenticated: bool,
     /// Its lines for the log that were not yet taken: limited until it has authenticated.
     lines: Vec<(Severity, String)>,

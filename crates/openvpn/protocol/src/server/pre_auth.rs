@@ -51,9 +51,9 @@ pub(super) struct PendingClient {
 
 /// The result of an initial packet.
 pub(super) enum PreAuthOutcome {
-    /// It was answered; nothing of it is left but the answer.
+    /// The packet was answered; nothing of it is left but the answer.
     Answered,
-    /// It begins a control channel.
+    /// The packet begins a control channel.
     Enter(PendingClient),
 }
 

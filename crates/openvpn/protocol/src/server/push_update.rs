@@ -17,7 +17,7 @@ const MOST_UNANSWERED: usize = 16;
 /// Why an update is sent to no client.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PushUpdateError {
-    /// It is empty.
+    /// The update is empty.
     #[error("the update names no option")]
     Empty,
     /// An option that clients would refuse, and connect anew for.

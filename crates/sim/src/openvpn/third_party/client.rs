@@ -170,7 +170,7 @@ impl Protocol for ThirdPartyClient {
         self.settle();
     }
 
-    /// It asks nothing.
+    /// Takes only the time of the reply: the client asks nothing.
     fn handle_reply(&mut self, now: Instant, _: Reply) {
         self.now = now;
     }

@@ -106,7 +106,7 @@ impl Exchange {
         })
     }
 
-    /// It answers the peer's reset with a second one of its own.
+    /// Has the exchange answer the peer's reset with a second one of its own.
     pub(super) fn answers_reset_with_another(mut self) -> Self {
         self.answers_reset = true;
         self
@@ -124,7 +124,7 @@ impl Exchange {
         self.state == State::Active
     }
 
-    /// It has the peer's key method 2.
+    /// Whether the exchange has the peer's key method 2.
     pub(super) fn has_keys(&self) -> bool {
         self.sources.1.is_some()
     }

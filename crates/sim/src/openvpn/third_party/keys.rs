@@ -111,7 +111,7 @@ impl Keys {
         std::mem::take(&mut self.wants_exchange).then_some(self.next_key_id)
     }
 
-    /// It begins an exchange, unless one is under way.
+    /// Has an exchange begin, unless one is under way.
     pub(super) fn ask_for_exchange(&mut self) {
         self.wants_exchange = self.making.is_none() && self.primary.exchange.is_active();
     }

@@ -287,7 +287,7 @@ impl Protocol for ThirdPartyServer {
         self.settle();
     }
 
-    /// It asks nothing.
+    /// Takes only the time of the reply: the server asks nothing.
     fn handle_reply(&mut self, now: Instant, _: Reply) {
         self.now = now;
     }

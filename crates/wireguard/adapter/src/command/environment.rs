@@ -22,7 +22,7 @@ pub(super) enum LogLevel {
     Verbose,
     /// Errors. They can be seen in the background if this was asked for.
     Error {
-        /// It was.
+        /// Errors can be seen in the background, as was asked for.
         wanted: bool,
     },
     /// Nothing.

@@ -74,7 +74,7 @@ enum Step {
     Offered(Offer),
     /// As initiator: it waits for the proof.
     Answered(Answer),
-    /// It is complete at this end.
+    /// The agreement is complete at this end.
     Complete,
 }
 

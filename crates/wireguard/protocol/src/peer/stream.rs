@@ -10,7 +10,7 @@ use crate::shared::Shared;
 
 /// The wait before a connection is opened again.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// It doubles up to this while nothing authentic comes.
+/// The longest wait: each is twice the one before, while nothing authentic comes.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Initiations without an answer, 5 s apart, after which the connection is taken for dead: TCP itself may wait a
 /// quarter of an hour (tcp(7), `tcp_retries2`).
@@ -28,13 +28,13 @@ pub(super) struct Stream {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It is opened when something is to be sent.
+    /// The connection is opened when something is to be sent.
     Idle,
-    /// It was asked for.
+    /// The connection was asked for.
     Opening,
-    /// It is there, and the peer's path.
+    /// The connection is there, and is the peer's path.
     Open(Path),
-    /// It broke, or could not be had: not before then.
+    /// The connection broke, or could not be had: not before then.
     Waiting(Instant),
 }
 

@@ -38,7 +38,7 @@ enum Answer {
     Missing,
     /// Its lines are arriving.
     Arriving,
-    /// It is there, or cannot be used for that reason.
+    /// The answer is there, or cannot be used for that reason.
     There(Result<String, String>),
 }
 

@@ -127,7 +127,7 @@ mod tests {
     use crate::wire::Sid;
     use crate::wrap::WrapConfig;
 
-    /// It would be connected while the script still judges it.
+    /// Otherwise the server would be connected while the script still judges it.
     #[test]
     fn a_server_that_speaks_before_it_was_judged_is_refused() {
         let authority = Authority::new();

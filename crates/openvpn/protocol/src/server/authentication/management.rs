@@ -24,9 +24,9 @@ pub(super) struct ManagementAuth {
     key: u32,
     /// The program was ever asked about this client.
     asked: bool,
-    /// It has still to answer about the latest keys.
+    /// The program has still to answer about the latest keys.
     waits: bool,
-    /// It said yes to the latest keys.
+    /// The program accepted the latest keys.
     accepted: bool,
     /// When the latest keys began to be judged.
     since: Instant,

@@ -43,7 +43,7 @@ impl Peer {
         (!self.authenticated).then(|| HalfOpenState { progress, proven, put_off: self.is_put_off() })
     }
 
-    /// It was up once.
+    /// Whether the client was up once.
     pub(in crate::server) fn is_authenticated(&self) -> bool {
         self.authenticated
     }
@@ -101,12 +101,12 @@ impl Peer {
         self.up.as_mut().map(|up| &mut up.lease)
     }
 
-    /// It has addresses, but scripts have still to say whether it may come up.
+    /// Whether the client has addresses, but scripts have still to say whether it may come up.
     pub(in crate::server) fn is_judged(&self) -> bool {
         self.connecting.is_some() || self.learning.is_some()
     }
 
-    /// It is being sent away.
+    /// Whether the client is being sent away.
     pub(in crate::server) fn is_refused(&self) -> bool {
         self.refused_until.is_some()
     }

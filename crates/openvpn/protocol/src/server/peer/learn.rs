@@ -45,11 +45,11 @@ pub(super) struct LaterAddresses {
 pub(in crate::server) enum Learned {
     /// The script was another one.
     NotOurs,
-    /// It has not answered for all addresses yet.
+    /// The script has not answered for all addresses yet.
     NotYet,
     /// The script was about an address that a client which is up was given.
     Later,
-    /// It has; those that it refused are not reached.
+    /// The script has answered for all addresses; those that it refused are not reached.
     All { lease: Box<ClientLease>, settings: Box<PeerSettings> },
 }
 

@@ -25,9 +25,9 @@ impl Peer {
         due
     }
 
-    /// It is up and has another address, to which the data plane sends from now on. Values that depend on the length of
-    /// the outer headers follow: the MSS of packets inside at once, parts (`fragment`) with the next keys, which are
-    /// made now, or as soon as that is possible, if parts of the present ones are too long there.
+    /// Moves the client, which is up, to another address, to which the data plane sends from now on. Values that depend
+    /// on the length of the outer headers follow: the MSS of packets inside at once, parts (`fragment`) with the next
+    /// keys, which are made now, or as soon as that is possible, if parts of the present ones are too long there.
     pub(in crate::server) fn move_to(&mut self, now: Instant, path: Path, events: &mut Outbox) {
         let before = self.max_mss();
         if path.remote().ip() != self.path.remote().ip() {

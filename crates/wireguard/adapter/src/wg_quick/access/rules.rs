@@ -13,9 +13,9 @@ use time::format_description::well_known::Rfc3339;
 /// Why a peer is blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// It expired then, since 1970-01-01T00:00:00Z.
+    /// The peer's time ended then, since 1970-01-01T00:00:00Z.
     Expired(Duration),
-    /// It was connected for as long as it may be.
+    /// The peer was connected for as long as it may be.
     SessionLimit(Duration),
     /// `client-connect` refused it.
     Refused,
