@@ -28,7 +28,7 @@ pub(crate) struct Args {
     qr: bool,
 }
 
-/// What was made.
+/// The files that the command made.
 struct Made {
     profile: Option<PathBuf>,
     keys: Option<MadeClient>,

@@ -55,7 +55,7 @@ pub(crate) enum BenchError {
     Wrong {
         /// The row.
         row: Box<Row>,
-        /// What went wrong.
+        /// The fault that was found.
         what: String,
     },
 }

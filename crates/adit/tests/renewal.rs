@@ -1,5 +1,5 @@
-//! What the commands on a server's directory leave behind: certificates, keys, the index, the list of revoked certificates.
-//! `setup_faults.rs` has what a fault at any write leaves.
+//! The files that the commands on a server's directory leave behind: certificates, keys, the index, the list of revoked
+//! certificates. `setup_faults.rs` has the files that a fault at any write leaves.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -107,7 +107,8 @@ fn check_authority(dir: &Path) {
     }
 }
 
-/// What rustls says of the certificate in a configuration: its key, its issuer, and whether it is revoked.
+/// The judgement of rustls on the certificate in a configuration: its key, its issuer, and whether it is
+/// revoked.
 fn judge(dir: &Path, configuration: &str, client: bool) -> Result<(), String> {
     let pem = |directive| block(configuration, directive).unwrap().as_bytes();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -233,7 +234,7 @@ fn a_renewed_authority_lasts_longer_and_leaves_others_alone() {
     let server = fs::read_to_string(dir.join("server.conf")).unwrap();
     assert_eq!(block(&server, "ca").unwrap().trim_end(), format!("{fresh}{other}").trim_end());
     assert_eq!(judge(&dir, &server, false), Ok(()));
-    // What is issued from now on comes with the new one.
+    // Certificates that are issued from now on come with the new authority.
     open(&dir).add_client(&"bob".parse().unwrap()).unwrap();
     let bob = fs::read_to_string(dir.join("clients/bob.ovpn")).unwrap();
     assert_eq!((block(&bob, "ca").unwrap(), judge(&dir, &bob, true)), (fresh.as_str(), Ok(())));

@@ -1,4 +1,5 @@
-//! The authority of a directory: serial numbers that the index has not, and what is issued noted in it.
+//! The authority of a directory: it gives serial numbers that the index has not, and notes there each certificate
+//! that it issues.
 
 use adit_pki::inspect::hex;
 use adit_pki::issue::{Authority, IssueError, Issued, Serial};

@@ -125,8 +125,8 @@ impl Directory {
         new.settle(dir)
     }
 
-    /// Opens a directory that [`Directory::create`] made, waiting until no other process has it open, and completes
-    /// what an interrupted command has left to do.
+    /// Opens a directory that [`Directory::create`] made, waiting until no other process has it open, and completes the
+    /// work of an interrupted command.
     ///
     /// # Errors
     /// When it cannot be opened, read or completed.
@@ -280,7 +280,7 @@ impl Directory {
         let protocol = self.protocols.key;
         protocol.remove_revoked(self)?;
         protocol.shut_out(self, name.as_str())?;
-        // They may have been handed over and deleted.
+        // The files may have been handed over and deleted.
         let files = std::iter::once(self.profile(name)).chain(protocol.files(self, name));
         for path in files.collect::<Vec<_>>() {
             if let Err(error) = files::remove(&path) {

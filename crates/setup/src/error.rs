@@ -25,7 +25,7 @@ pub enum SetupError {
         /// The advice.
         advice: String,
     },
-    /// It cannot be a service.
+    /// The server cannot be a service, for this reason.
     #[error("{0}")]
     Service(String),
     /// The directory is made, but its service does not run.
@@ -109,7 +109,7 @@ pub enum SetupError {
         .0.dir.display(), .0.title, .0.dir.display(), .0.option
     )]
     HasKeys(Second),
-    /// It was made for another endpoint.
+    /// The directory was made for another endpoint.
     #[error("{} was made for clients that reach the server at {found}; leave out --endpoint", dir.display())]
     OtherEndpoint {
         /// The directory.

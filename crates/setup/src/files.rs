@@ -14,13 +14,13 @@ use crate::{SetupError, random};
 
 /// Only the owner enters.
 const DIRECTORY_MODE: u32 = 0o700;
-/// Other accounts do not see what is in the server's directory, but get through to the list of revoked certificates,
-/// which a server that gave up root's rights reads again. All else in it is its owner's.
+/// The mode of the server's directory: other accounts do not see its content, but get through to the list of revoked
+/// certificates, which a server that gave up root's rights reads again. All else in it is its owner's.
 const TOP_DIRECTORY_MODE: u32 = 0o711;
 /// The part of a temporary name between the file's name and 16 hexadecimal digits.
 const MARK: &str = ".adit-";
 
-/// Who may read a file.
+/// The accounts that may read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Its owner alone: it holds a key or names clients.
@@ -98,8 +98,8 @@ pub fn remove(path: &Path) -> Result<(), SetupError> {
     }
 }
 
-/// Removes the temporary files that an interrupted command left in a directory. The directory is locked, so that
-/// no other command writes there. What cannot be removed is tried again by the next command.
+/// Removes the temporary files that an interrupted command left in a directory. The directory is locked, so that no
+/// other command writes there. A file that cannot be removed is tried again by the next command.
 pub(crate) fn remove_temporary_files(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for entry in entries.flatten().filter(|entry| is_temporary(&entry.file_name().to_string_lossy())) {
@@ -208,13 +208,14 @@ impl NewDirectory {
 impl Drop for NewDirectory {
     fn drop(&mut self) {
         if !self.settled {
-            // Best effort: what failed before is what the user hears of.
+            // Best effort: the user is shown the failure before this one.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// Removes what an `adit init` for the same target left when it was killed. One that is still at work holds a lock.
+/// Removes the directory that an `adit init` for the same target left when it was killed. One whose `adit init` is
+/// still at work is locked.
 fn remove_abandoned(target: &Path) {
     let Some(name) = target.file_name().map(|name| name.to_string_lossy()) else { return };
     let Ok(entries) = fs::read_dir(parent_of(target)) else { return };

@@ -216,7 +216,7 @@ impl Index {
         self.issued.iter().filter(missing).map(|issue| issue.name.as_str()).collect()
     }
 
-    /// Serial number and moment of each revocation. What cannot be read back counts as revoked at `now`.
+    /// Serial number and moment of each revocation. A moment that cannot be read back counts as `now`.
     pub(crate) fn revoked(&self, now: OffsetDateTime) -> Vec<(Vec<u8>, OffsetDateTime)> {
         let revoked = self.issued.iter().filter_map(|issue| Some((issue, issue.revoked.as_deref()?)));
         revoked

@@ -1,7 +1,7 @@
 //! QR codes of clients' files, for the cameras of telephones: in the terminal, as SVG and as PNG.
 //!
-//! The code holds the client's private key. What is returned here is wiped after use; what the crate `qrcode` keeps
-//! meanwhile is not, so a process makes one and ends.
+//! The code holds the client's private key. The texts and images that this module returns are wiped after use; the
+//! memory that the crate `qrcode` keeps meanwhile is not, so a process makes one code and ends.
 
 mod png;
 

@@ -6,7 +6,7 @@ use crate::SetupError;
 
 /// The account that is made for servers.
 const NAME: &str = "adit";
-/// The account that is there on every Linux, for what owns nothing.
+/// The account that is there on every Linux, for a process that owns nothing.
 const NOBODY: &str = "nobody";
 
 /// An account of the system, and its group.

@@ -111,7 +111,8 @@ impl Index {
         self.peers().any(|peer| is(peer) && peer.is_live() && peer.unfinished)
     }
 
-    /// Notes a client whose file is about to be written. What an interrupted attempt for the same name left is revoked.
+    /// Notes a client whose file is about to be written. The client of the same name that an interrupted attempt left
+    /// is revoked.
     pub fn begin_peer(&mut self, peer: Peer, now: OffsetDateTime) {
         let is = |old: &&mut Peer| old.is_live() && old.unfinished && old.name == peer.name;
         self.peers_mut().filter(is).for_each(|old| old.revoked = Some(text(now)));

@@ -43,7 +43,7 @@ fn terminals_show_what_a_camera_reads() {
         let (side, pixels) = enlarged(&rows);
         assert_eq!(read(side, &pixels), text);
 
-        // Without colours what is drawn is light.
+        // Without colours the drawn modules are the light ones.
         let mut rows = drawn(&code.terminal(false));
         rows.truncate(rows[0].len());
         rows.iter_mut().flatten().for_each(|module| *module = !*module);

@@ -50,16 +50,16 @@ pub(crate) struct Settings {
     pub(crate) mtu: u16,
     /// TCP segments that pass fit the device's MTU, or this one, in bytes, if it is less.
     pub(crate) clamp_mss: u16,
-    /// What the tunnel looks like to the system: addresses, routes, name servers. `None`: others see to that.
+    /// The system's settings of the tunnel: addresses, routes, name servers. `None`: others see to them.
     pub(crate) tunnel: Option<TunnelSettings>,
     /// Keys, port, firewall mark and peers.
     pub(crate) configuration: Changes,
-    /// What other endpoints of the tunnel have, too. `None`: there is no other. What [`Settings::driver`] says of the
-    /// device, the workers and the data plane is that of the tunnel.
+    /// The parts that other endpoints of the tunnel have, too. `None`: there is no other. The device, the workers and
+    /// the data plane in [`Settings::driver`] are then the tunnel's.
     pub(crate) shared: Option<SharedTunnel>,
 }
 
-/// What the endpoints of a tunnel share.
+/// The parts of a tunnel that its endpoints share.
 #[derive(Clone, Default)]
 pub(crate) struct SharedTunnel {
     /// The device with its data plane.
@@ -84,7 +84,7 @@ impl Tunnel {
     /// Makes the device and binds the UDP sockets. Nothing is left behind on an error.
     ///
     /// # Errors
-    /// What cannot be had, and why.
+    /// The resource that cannot be had, and why.
     pub(crate) fn set_up(settings: Settings, mut log: Logger) -> Result<Self, String> {
         let Settings { driver, mtu, clamp_mss, tunnel, configuration, shared } = settings;
         let workers = u32::try_from(driver.workers).unwrap_or(1);

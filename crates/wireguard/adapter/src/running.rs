@@ -1,4 +1,4 @@
-//! What a running interface is told, by the socket that `wg` uses
+//! Orders to a running interface, by the socket that `wg` uses
 //! (<https://www.wireguard.com/xplatform/#configuration-protocol>).
 
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ const ANSWER: u64 = 256;
 /// Room for an order, so that its text never moves and leaves a copy of a key behind.
 const ROOM: usize = 4 << 10;
 
-/// What became of an order.
+/// The result of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// The interface did it.
@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// What `tell` says when an interface answers so, and what that was asked.
+    /// The result of `tell` when an interface answers so, and the order that the interface read.
     fn told(order: &str, answer: &'static str) -> (io::Result<Told>, String) {
         let scratch = Scratch::create("running").unwrap();
         let path = scratch.path().join("socket");

@@ -84,7 +84,7 @@ impl Pushed {
                 self.routes
                     .extend(all.into_iter().zip(is_wanted).filter(|(_, wanted)| *wanted).map(|(net, _)| net));
             }
-            // What goes beside the tunnel there goes beside it here as well.
+            // A network that is beside the tunnel by a pushed option is beside it by a client's file as well.
             ["route" | "route-ipv6", _, .., "net_gateway"] | ["route", _, _, "net_gateway", ..] => {}
             ["route", address, rest @ ..] => {
                 let mask =

@@ -110,7 +110,7 @@ impl UapiSocket {
         }
     }
 
-    /// The same by a socket that listens already, at the place where that interface's belongs.
+    /// Serves the interface by a socket that listens already, at the place where that interface's belongs.
     ///
     /// # Errors
     /// It is not there.

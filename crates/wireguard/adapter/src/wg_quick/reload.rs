@@ -142,7 +142,7 @@ fn differences(mut all: Changes, config: &Config, status: &Status, keeps_mark: b
     let gone = gone.map(|key| PeerChange { remove: true, ..PeerChange::new(key) });
     all.peers = gone.chain(std::mem::take(&mut all.peers)).collect();
     all.replace_peers = false;
-    // Whatever port the system chose is as good as another.
+    // One port that the system chose is as good as another.
     all.listen_port = all.listen_port.filter(|port| *port != 0);
     all.fwmark = (!keeps_mark).then(|| config.interface.fwmark.unwrap_or_default());
     all
