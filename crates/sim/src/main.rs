@@ -1,4 +1,4 @@
-//! Runs seeds and prints what failed.
+//! Runs seeds and prints their failures.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs what is asked for; false if something failed.
+/// Runs the seeds that the arguments name; false if something failed.
 fn judge(scenarios: &[Scenarios], arguments: &[&str]) -> io::Result<bool> {
     let mut good = true;
     for each in scenarios {

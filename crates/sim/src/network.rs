@@ -37,8 +37,8 @@ impl Delay {
     }
 }
 
-/// When a datagram that is sent now arrives, and as what: never, once, or twice. Without `faults`, it arrives once and
-/// unchanged.
+/// The arrivals of a datagram that is sent now, each with its time and its content: none, one or two. Without `faults`,
+/// it arrives once and unchanged.
 pub fn transmit(
     rng: &mut Rng,
     now: Instant,

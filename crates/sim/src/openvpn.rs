@@ -1,7 +1,7 @@
 //! OpenVPN's server and clients, or two ends that push nothing.
 //!
-//! A seed decides the number of clients (one to five, or 200), their settings, what the network does to each datagram, and when
-//! renegotiations, crashes and new addresses come.
+//! A seed decides the number of clients (one to five, or 200), their settings, the fate of each datagram in the
+//! network, and when renegotiations, crashes and new addresses come.
 //!
 //! A model (`model`) and checks (`checks` and others) verify that
 //! - no inner packet arrives twice, changed or at the wrong end;
@@ -18,14 +18,14 @@
 //! Some seeds have two ends that push nothing (point-to-point) in place of a server with clients; in others, clients
 //! change keys as OpenVPN 3 and MirageVPN do (`third_party`).
 //!
-//! A run has four parts: a clean net, a faulty one, a clean one in which all tunnels must come up again, and a calm
-//! one in which nothing may be lost, although clients get new addresses: the reply to the first packet from there must
-//! arrive. While the net is faulty it loses, duplicates, reorders and corrupts datagrams, drops all of them for a while,
-//! or drops large ones; ends crash, restart and are shut down; clients get new addresses or each other's; wall clocks
-//! jump and machines sleep. An attacker on the path repeats and changes what it captured and sends resets,
-//! acknowledgements, alerts and data of its own making, from any address, in the calm part too: no tunnel may go down
-//! by it. (Without wrapping of control packets, an attacker that knows a tunnel's session ids can end it; there it does
-//! so while the net is faulty.)
+//! A run has four parts: a clean net, a faulty one, a clean one in which all tunnels must come up again, and a calm one
+//! in which nothing may be lost, although clients get new addresses: the reply to the first packet from there must
+//! arrive. While the net is faulty it loses, duplicates, reorders and corrupts datagrams, drops all of them for a
+//! while, or drops large ones; ends crash, restart and are shut down; clients get new addresses or each other's; wall
+//! clocks jump and machines sleep. An attacker on the path repeats and changes datagrams that it captured and sends
+//! resets, acknowledgements, alerts and data of its own making, from any address, in the calm part too: no tunnel may
+//! go down by it. (Without wrapping of control packets, an attacker that knows a tunnel's session ids can end it; there
+//! it does so while the net is faulty.)
 //!
 //! They must be up again within: three times `ping-restart`, the longest an attempt may take
 //! (`server-poll-timeout`, or twice `hand-window`), the longest wait between attempts, 1 s for a service

@@ -19,7 +19,7 @@ impl Rng {
 
     /// One of `0..bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        // The bias of the remainder is far below what a simulation could notice.
+        // The bias of the remainder is too small for a simulation to notice.
         self.0.next_u64().checked_rem(bound).unwrap_or(0)
     }
 

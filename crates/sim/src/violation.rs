@@ -18,7 +18,7 @@ impl Violation {
     }
 }
 
-/// Says what was violated unless something holds.
+/// Fails with the text, which names the violated condition, unless that holds.
 pub(crate) fn ensure(holds: bool, text: impl FnOnce() -> String) -> Result<(), Violation> {
     if holds { Ok(()) } else { Err(Violation(text())) }
 }

@@ -7,12 +7,13 @@
 //! once; sometimes silence until keys are forgotten, and packets again.
 //!
 //! Faults: datagrams are lost, doubled, held back and changed; ends are killed, some with clocks that start in 1970
-//! afterwards; machines sleep, up to eleven minutes; clocks are set by a year; ends move, or get each other's addresses;
-//! cookies are asked for; peers are removed and added again. An attacker sends again what it captured, changed or not.
+//! afterwards; machines sleep, up to eleven minutes; clocks are set by a year; ends move, or get each other's
+//! addresses; cookies are asked for; peers are removed and added again. An attacker sends captured datagrams again,
+//! changed or not.
 //!
-//! Beside what must hold of packets, the model knows keys: each seals in one session of one end, with counters from 0
-//! on, one by one, not before the other end has it, and not after 180 s; three sessions a peer at most, none 540 s after
-//! the last was made; initiations to a peer 5 s apart; no padding beyond the MTU.
+//! Beside the conditions of packets, the model knows keys: each seals in one session of one end, with counters from 0
+//! on, one by one, not before the other end has it, and not after 180 s; three sessions a peer at most, none 540 s
+//! after the last was made; initiations to a peer 5 s apart; no padding beyond the MTU.
 //!
 //! `streams` has two ends over TCP, as a test.
 

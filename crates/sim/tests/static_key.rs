@@ -357,7 +357,7 @@ impl World {
                 _ => 1,
             };
             let (to, from, reaches) = match path {
-                // East's net takes what is for its present address.
+                // East's net takes datagrams for its present address.
                 Path::Udp { remote, .. } if number == WEST => (1, WEST_ADDRESS.into(), remote == self.east.0),
                 Path::Udp { socket, .. } => (WEST, self.east.0, socket == self.east.1),
                 Path::Tcp { .. } | Path::Ip { .. } => panic!("all is UDP here"),

@@ -1,5 +1,5 @@
-//! WireGuard's machines with the real data plane: what they install seals and opens, and what the data plane tells them
-//! is enough to stage, confirm, rekey and end.
+//! WireGuard's machines with the real data plane: the sessions that they install seal and open, and the notices of the
+//! data plane are enough to stage, confirm, rekey and end.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};

@@ -125,7 +125,8 @@ impl World {
                 let len = self.rng.faults.between(1, 1400) as usize;
                 self.noise(len)
             }
-            // A packet of that control channel: an acknowledgement of what was not sent, an alert, a reset, ...
+            // A packet of that control channel: an acknowledgement of packets that were not sent, an alert, a reset,
+            // ...
             3 | 4 => {
                 let opcode = self.rng.faults.pick(&[3, 4, 4, 5, 5, 7, 8, 10, 11]);
                 let body = self.control_body(opcode, head);

@@ -77,7 +77,7 @@ impl Challenges {
         *newest = owner.max(*newest);
     }
 
-    /// The text of what is sent next.
+    /// The text of the message or challenge that is sent next.
     fn push(&mut self, sent: Sent) -> String {
         let kind = if sent.message { MESSAGE } else { CHALLENGE };
         self.sent.push(sent);

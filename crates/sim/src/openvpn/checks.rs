@@ -24,7 +24,7 @@ const REFUSAL_TIME: Duration = Duration::from_secs(6);
 /// The longest time of all scripts that authenticate one client, one after the other, deferred or not.
 const SCRIPTS_TAKE: Duration = Duration::from_secs(20);
 
-/// The state of what is checked beside the [`crate::openvpn::model::Model`] of packets and keys.
+/// The state of the checks beside the [`crate::openvpn::model::Model`] of packets and keys.
 pub(crate) struct Checks {
     /// How long peers may stay connected.
     pub(crate) limits: Limits,

@@ -24,8 +24,8 @@ use x25519_dalek::{PublicKey, StaticSecret};
 pub(crate) const WALL_AT_ORIGIN: u64 = 1_767_225_600;
 
 thread_local! {
-    // TLS asks for randomness and time through traits without an argument for them. A simulation runs in
-    // one thread, so what it sets here stays its own.
+    // TLS asks for randomness and time through traits without an argument for them. A simulation runs in one
+    // thread, so the values that it sets here stay its own.
     static RANDOM: RefCell<ChaCha8Rng> = RefCell::new(ChaCha8Rng::from_seed([0; 32]));
     static SECONDS: Cell<i64> = const { Cell::new(0) };
 }

@@ -1,4 +1,4 @@
-//! Applies what ends did to the network, the model and the checks, and answers their requests.
+//! Applies the effects of ends to the network, the model and the checks, and answers their requests.
 
 use adit_core::{Ended, PeerId, Transport};
 use adit_openvpn::request::{ChallengeResponse, PeerInfo, Reply, Script, ScriptOutcome, UserPassword};
@@ -19,7 +19,7 @@ const DEFERRED: i32 = 2;
 const BY_LIMITS: [&str; 2] = ["(session-timeout)", "(inactive)"];
 
 impl World {
-    /// Applies the effects of what an end did.
+    /// Applies the effects of an end.
     pub(crate) fn settle(&mut self, number: usize) -> Result<(), Violation> {
         let Some(end) = self.hosts[number].end.as_mut() else { return Ok(()) };
         for effect in end.take_effects() {

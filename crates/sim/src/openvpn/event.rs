@@ -21,7 +21,7 @@ pub(crate) enum Event {
     Second,
     /// An end sends inner packets.
     Traffic(usize),
-    /// A protocol handles what its data plane has for it.
+    /// A protocol handles an input of its data plane.
     Input { end: usize, generation: u32, input: Input },
     /// Half of a data plane applies an order.
     Order { end: usize, generation: u32, order: Order },

@@ -111,7 +111,7 @@ impl Limits {
     ) -> Result<(), Violation> {
         let known = &self.sides[client - 1][side];
         self.over[client - 1] = Some(now);
-        // A machine that slept may learn too late of what passed just before.
+        // A machine that slept may learn too late of an event just before.
         let slept = awake + self.late() >= now;
         if self.enforces[side] && (self.is_old(now, known) || self.is_idle(now, known) || slept) {
             return Ok(());

@@ -50,7 +50,7 @@ impl Management {
         self.gone.clear();
     }
 
-    /// Checks an event of a client against what is known of it.
+    /// Checks an event of a client against the state that is known of it.
     fn handle_event(&mut self, event: &ClientEvent) -> Result<(), Violation> {
         let wrong =
             |why: &str| Err(Violation::new(format!("the management client gets {event:?}, but {why}")));
@@ -186,7 +186,7 @@ impl World {
         self.reply(number, Reply::ClientDecision { client, key, decision })
     }
 
-    /// Checks the clients that are up and half-open against what the management client knows.
+    /// Checks the clients that are up and half-open against the management client's.
     pub(crate) fn check_management(&self) -> Result<(), Violation> {
         let Some(Machine::Server(server)) = self.hosts[SERVER].end.as_ref().map(|end| &end.machine) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The model: what must hold in every run for inner packets, keys and control packets.
+//! The model: the conditions that must hold in every run for inner packets, keys and control packets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -109,10 +109,10 @@ pub(crate) struct Model {
     keys: BTreeMap<Vec<u8>, SealKey>,
     /// The keys that an end got last with a peer.
     newest: BTreeMap<(usize, PeerId), Vec<u8>>,
-    /// The key by which an end seals what carries that peer and key id.
+    /// The key by which an end seals datagrams with that peer and key id.
     current: BTreeMap<(usize, PeerId, u8), Vec<u8>>,
-    /// By end, session id, whether it is a renegotiation's, and packet id: the beginning of what authenticates the
-    /// datagram.
+    /// The beginning of the bytes that authenticate a datagram, by end, session id, whether it is a renegotiation's,
+    /// and packet id.
     wraps: BTreeMap<(usize, u64, bool, u64), u64>,
     pub(crate) server_addresses: Vec<IpAddr>,
     /// Index 0 is client 1.

@@ -310,7 +310,7 @@ impl Net {
         self.scenario.network.delay.draw(&mut self.rng)
     }
 
-    /// When a datagram arrives, and as what: never, once, or twice.
+    /// The arrivals of a datagram, each with its time and its content: none, one or two.
     fn fate(
         &mut self,
         now: Instant,
@@ -419,8 +419,8 @@ impl Net {
         }
     }
 
-    /// All connections of a client break: what is in transit is lost; each side gets a notice after a while, or
-    /// none, and must find out by itself.
+    /// Breaks all connections of a client: bytes in transit are lost; each side gets a notice after a while, or none,
+    /// and must find out by itself.
     pub(crate) fn break_connections(&mut self, now: Instant, client: usize) -> Vec<(Instant, Transit)> {
         let mut transits = Vec::new();
         for (number, connection) in &mut self.connections {
@@ -439,7 +439,7 @@ impl Net {
         transits
     }
 
-    /// An end's process is gone: the system closes what it had.
+    /// Handles the end of an end's process: the system closes its sockets and connections.
     pub(crate) fn crash(&mut self, now: Instant, end: usize) -> Vec<(Instant, Transit)> {
         if end != crate::openvpn::model::SERVER {
             self.sockets.retain(|(owner, _), _| *owner != end);
@@ -460,7 +460,7 @@ impl Net {
         numbers.into_iter().flat_map(|number| self.close_side(now, number, own)).collect()
     }
 
-    /// Whether what arrives on that connection is lost.
+    /// Whether bytes that arrive on that connection are lost.
     pub(crate) fn is_broken(&self, number: u32) -> bool {
         self.connections.get(&number).is_none_or(|connection| connection.broken)
     }

@@ -6,7 +6,7 @@ use super::*;
 use crate::openvpn::scenario::Wrapping;
 use crate::openvpn::third_party::Implementation;
 
-/// Runs seeds and sums up what they did.
+/// Runs seeds and sums up their totals.
 fn run_all(seeds: std::ops::Range<u64>) -> Summary {
     let mut total = Summary::default();
     for seed in seeds {

@@ -1,8 +1,8 @@
 //! Third-party ends, which change keys as other programs do: clients as OpenVPN 3 (OpenVPN Connect on phones and desktops) and MirageVPN,
 //! and a server as MirageVPN ([`server`]).
 //!
-//! They share the codecs with our own ends, but not the code that decides which keys come into use, which is what they
-//! are here for. It follows what the programs were seen to do and what their sources say (openvpn3
+//! They share the codecs with our own ends, but not the code that decides which keys come into use, as they are here to
+//! test that. That decision follows the observed behaviour of the programs and their sources (openvpn3
 //! `openvpn/ssl/proto.hpp`, miragevpn `src/engine.ml`):
 //!
 //! | | OpenVPN 3 | MirageVPN |
@@ -46,7 +46,8 @@ pub(crate) enum Implementation {
 }
 
 impl Implementation {
-    /// `IV_PROTO`: OpenVPN 3 knows what OpenVPN 2.7 knows; MirageVPN knows `DATA_V2`, the unasked push and the exporter.
+    /// `IV_PROTO`: OpenVPN 3 has the abilities of OpenVPN 2.7; MirageVPN has `DATA_V2`, the unasked push and the
+    /// exporter.
     fn proto(self) -> u32 {
         match self {
             Implementation::OpenVpn3 => 8094,

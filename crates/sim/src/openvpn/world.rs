@@ -136,7 +136,7 @@ impl World {
         world
     }
 
-    /// Schedules what is known from the start.
+    /// Schedules the events that are known from the start.
     fn plan(&mut self) {
         self.schedule(START, Event::Start(SERVER));
         for end in 0..self.hosts.len() {
@@ -294,7 +294,8 @@ impl World {
         self.schedule_transits(transits);
     }
 
-    /// Delivers what arrives to the end at that address or connection, if there is one.
+    /// Delivers a datagram or bytes of a connection to the end at that address or connection, if there is
+    /// one.
     fn arrive(&mut self, transit: Transit) -> Result<(), Violation> {
         let now = self.now;
         if matches!(transit, Transit::ToServer { .. } | Transit::ToClient { .. }) {
@@ -351,7 +352,7 @@ impl World {
         self.settle(number)
     }
 
-    /// The protocol handles what its data plane has for it after a delay, in order.
+    /// Schedules the inputs of an end's data plane for its protocol, each after a delay, in order.
     pub(crate) fn schedule_inputs(&mut self, number: usize) {
         let Some(end) = self.hosts[number].end.as_mut() else { return };
         for input in end.take_inputs() {

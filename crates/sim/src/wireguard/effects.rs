@@ -1,4 +1,4 @@
-//! Carries out what ends did: on the network, in the model, and between the halves of an end.
+//! Carries out the effects of ends: on the network, in the model, and between the halves of an end.
 
 use adit_core::Path;
 use adit_wireguard::Request;
@@ -8,7 +8,7 @@ use super::world::{Scheduled, World};
 use crate::violation::Violation;
 
 impl World {
-    /// Carries out what an end did, and passes on what its data plane has for its protocol.
+    /// Carries out the effects of an end, and passes on the inputs of its data plane to its protocol.
     pub(crate) fn settle(&mut self, end: usize) -> Result<(), Violation> {
         loop {
             let Some(running) = self.hosts[end].end.as_mut() else { return Ok(()) };

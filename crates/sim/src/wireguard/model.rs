@@ -47,7 +47,7 @@ struct Sessions {
 #[derive(Default)]
 pub(crate) struct Model {
     pub(crate) packets: Packets,
-    /// By the end that has it, and the index in front of what it seals.
+    /// The keys by the end that has each, and the index in front of the datagrams that it seals.
     keys: BTreeMap<(usize, u32), SealKey>,
     /// All keys that were ever installed to seal.
     used: BTreeSet<[u8; 32]>,

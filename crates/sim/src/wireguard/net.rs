@@ -1,4 +1,4 @@
-//! The network between the ends: addresses, and what it does to datagrams.
+//! The network between the ends: their addresses, and the fate of datagrams.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::rng::Rng;
 
 /// The port of ends that do not move.
 const PORT: u16 = 51820;
-/// How long what is sent to the address before still arrives after an end moved on a clean net.
+/// How long datagrams to the address before still arrive after an end moved on a clean net.
 const GRACE: Duration = Duration::from_millis(1500);
 
 /// The simulated network.
@@ -97,7 +97,7 @@ impl Net {
         self.unreachable_until[end] = until;
     }
 
-    /// When what is sent arrives, and as what.
+    /// The arrivals of a datagram that is sent now, each with its time and its content.
     pub(crate) fn send(
         &mut self,
         now: Instant,

@@ -52,7 +52,7 @@ pub(crate) struct Pair {
     pub(crate) post_quantum: [PostQuantum; 2],
 }
 
-/// How long what one part of an end has for another takes.
+/// The times that messages between the parts of an end take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Latency {
     /// The time from the data plane to the protocol.
@@ -61,7 +61,7 @@ pub(crate) struct Latency {
     pub(crate) orders: Duration,
 }
 
-/// Mean times between what happens.
+/// The mean times between events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Intervals {
     /// The interval of an attacker's datagrams, if there is an attacker.

@@ -73,7 +73,7 @@ pub(crate) fn peer(
     })
 }
 
-/// The machine of an end. `addresses` are those of all ends; `kept` is the clock, and what was saved.
+/// The machine of an end. `addresses` are those of all ends; `kept` is the clock, and the saved timestamp.
 pub(crate) fn interface(
     scenario: &Scenario,
     end: usize,

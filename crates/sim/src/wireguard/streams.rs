@@ -34,7 +34,7 @@ struct Connection {
     known: [bool; 2],
     /// Nothing passes any more.
     is_cut: bool,
-    /// When what was sent last to each end arrives.
+    /// When the bytes that were sent last to each end arrive.
     due: [Instant; 2],
 }
 
@@ -137,7 +137,7 @@ impl World {
         }
     }
 
-    /// Does something with an end, and carries out what it did.
+    /// Does something with an end, and carries out its effects.
     fn with(&mut self, end: usize, run: impl FnOnce(&mut End, Instant)) -> Done {
         self.ends[end].tick(self.now);
         run(&mut self.ends[end], self.now);

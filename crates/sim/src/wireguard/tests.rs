@@ -81,9 +81,9 @@ fn packets_met_sessions_that_had_ended_in_these_seeds() {
     }
 }
 
-/// With post-quantum keys a handshake follows another at once, and its initiation overtook what was sealed with the session
-/// of the first. These seeds fail if the responder drops a session that is young and was not used yet, if the initiator
-/// drops the sessions before one that may not seal packets, or the one before a young one.
+/// With post-quantum keys a handshake follows another at once, and its initiation overtook datagrams sealed with the
+/// session of the first. These seeds fail if the responder drops a session that is young and was not used yet, if the
+/// initiator drops the sessions before one that may not seal packets, or the one before a young one.
 #[test]
 fn handshakes_overtook_sessions_in_these_seeds() {
     for seed in [226, 396, 703, 1038] {

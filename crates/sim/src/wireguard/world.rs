@@ -1,4 +1,4 @@
-//! Virtual time: the ends, the datagrams in transit, and what happens when.
+//! Virtual time: the ends, the datagrams in transit, and the events in the order of time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -61,7 +61,7 @@ pub(crate) enum Scheduled {
     AllUp,
 }
 
-/// A machine on which one end runs. It keeps what is here when the end's process stops.
+/// A machine on which one end runs. The values here stay when the end's process stops.
 pub(crate) struct Host {
     pub(crate) end: Option<End>,
     /// How many processes the end has had.
@@ -198,7 +198,7 @@ impl World {
         self.schedule(at, scheduled);
     }
 
-    /// Runs to the end, and a while longer, so that what is in transit arrives.
+    /// Runs to the end, and a while longer, so that datagrams in transit arrive.
     pub(crate) fn run(&mut self) -> Result<(), Violation> {
         let end = self.parts()[5] + super::scenario::HANDSHAKE;
         loop {
@@ -243,7 +243,7 @@ impl World {
         self.hosts[end].asleep_until > self.now
     }
 
-    /// Does something with an end that runs, and carries out what it did.
+    /// Does something with an end that runs, and carries out its effects.
     pub(crate) fn with(&mut self, end: usize, run: impl FnOnce(&mut End, Instant)) -> Result<(), Violation> {
         let Some(running) = self.hosts[end].end.as_mut() else { return Ok(()) };
         running.tick(self.now);
@@ -423,7 +423,7 @@ impl World {
         (age < Duration::from_secs(180)).then_some(age)
     }
 
-    /// An end's process starts, with nothing left of the time before but what was saved.
+    /// Starts an end's process, with nothing left of the time before but the saved values.
     fn start(&mut self, end: usize) -> Result<(), Violation> {
         if self.hosts[end].end.is_some() {
             return Ok(());

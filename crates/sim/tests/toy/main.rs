@@ -3,7 +3,7 @@
 //!
 //! A run has four parts: a clean network, on which the first packets cause the handshakes and arrive; a faulty one,
 //! which loses, delays, duplicates and corrupts datagrams, with crashes, new addresses, and an attacker that sends
-//! again what it captured, changed or not; a clean one, in which all tunnels come up again; and a calm one. The
+//! captured datagrams again, changed or not; a clean one, in which all tunnels come up again; and a calm one. The
 //! conditions that must hold:
 //!
 //! - a packet arrives once at most, unchanged, at the end that it was sent to, and only by a session whose selectors have its ports,
@@ -14,8 +14,8 @@
 //! - no key is installed twice for sealing, and its counters rise one by one from the first, also where the 32 bits of the
 //!   wire begin anew: no nonce is used twice;
 //! - no session seals or opens after its end;
-//! - nothing is lost while the network is clean, although sessions are replaced by time and by number, but what waits for
-//!   a peer that moved or has to be found again.
+//! - nothing is lost while the network is clean, although sessions are replaced by time and by number, but for packets
+//!   that wait for a peer that moved or has to be found again.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod end;

@@ -1,4 +1,4 @@
-//! Virtual time, the network, and what happens when.
+//! Virtual time, the network, and the events in the order of time.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -262,7 +262,7 @@ impl World {
         self.owners.insert(address, (end, socket));
     }
 
-    /// All sockets of an initiator are seen at other addresses; what is sent to those before is lost.
+    /// Has all sockets of an initiator seen at other addresses; datagrams to those before are lost.
     fn translate_anew(&mut self, end: usize) {
         let sockets: Vec<u32> =
             self.addresses.keys().filter(|(owner, _)| *owner == end).map(|(_, socket)| *socket).collect();
@@ -331,7 +331,7 @@ impl World {
         self.settle(end);
     }
 
-    /// Carries out what an end did.
+    /// Carries out the effects of an end.
     fn settle(&mut self, end: usize) {
         for effect in self.ends[end].take_effects() {
             match effect {

@@ -98,7 +98,7 @@ impl ThirdPartyClient {
         }
     }
 
-    /// Handles what follows from the last input.
+    /// Handles the consequences of the last input.
     fn settle(&mut self) {
         for _ in 0..8 {
             let Some(connection) = &mut self.connection else { return };

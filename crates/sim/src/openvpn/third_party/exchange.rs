@@ -47,7 +47,7 @@ pub(super) struct Exchange {
     pub(super) failed: bool,
     brings_key: bool,
     role: TlsRole,
-    /// A second reset answers the peer's (MirageVPN's server, in what it began).
+    /// A second reset answers the peer's (MirageVPN's server, in exchanges that it began).
     answers_reset: bool,
     send: SendWindow,
     receive: ReceiveWindow,

@@ -21,7 +21,7 @@ pub(super) enum Change {
     Drop(u8),
 }
 
-/// A key, and what is due with it.
+/// A key, and the state of its exchange.
 struct Context {
     exchange: Exchange,
     installed: bool,
@@ -149,7 +149,7 @@ impl Keys {
         vec![Change::Install(key_id), Change::Seal(key_id)]
     }
 
-    /// Does what is due.
+    /// Takes the steps that are due.
     pub(super) fn advance(&mut self, now: Instant) -> Vec<Change> {
         let first = &self.primary.exchange;
         let late = !first.is_active() && now >= first.created() + self.hand_window;
