@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use adit_openvpn_config::directive;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-/// Pages that tell what was, and may name what is gone.
+/// Pages of the past, which may name options that are gone.
 const HISTORIES: [&str; 2] = ["CHANGELOG.md", "PERFORMANCE-DIARY.md"];
 
 #[test]
@@ -75,7 +75,7 @@ fn plain(word: &str) -> String {
     if word.starts_with("--") { word[..end].to_owned() } else { word.to_owned() }
 }
 
-/// The pieces of code of a page: lines of blocks, and what stands between backticks.
+/// The pieces of code of a page: lines of blocks, and text between backticks.
 fn code(text: &str) -> Vec<&str> {
     let (mut in_block, mut found) = (false, Vec::new());
     for line in text.lines() {

@@ -1,4 +1,5 @@
-//! `adit init` and `adit add-client`, run as a user runs them; what they make must work with OpenVPN.
+//! `adit init` and `adit add-client`, run as a user runs them; the files that they make must work with
+//! OpenVPN.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -22,7 +23,7 @@ fn good(arguments: &[&str]) {
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Runs a command that must fail with this exit code, and returns what it said.
+/// Runs a command that must fail with this exit code, and returns its message.
 fn bad(arguments: &[&str], code: i32) -> String {
     let output = adit(arguments);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -187,7 +188,7 @@ fn add_client_works_in_an_older_directory() {
     assert!(bad(&["add-client", path, "bob"], 1).contains("pki/tls-crypt-v2.key"));
 }
 
-/// The list could not be written: the same command completes what the index says (M8).
+/// The list could not be written: the same command completes the revocation that the index has (M8).
 #[test]
 fn revoke_that_failed_can_be_repeated() {
     let scratch = Scratch::create("init").unwrap();
@@ -300,12 +301,12 @@ impl Pair {
     }
 }
 
-/// OpenVPN with that file, and what it writes when it is up.
+/// OpenVPN with that file, and the text that it writes when it is up.
 fn openvpn(file: &Path) -> (Command, &'static str) {
     (openvpn_command(file).unwrap(), "Initialization Sequence Completed")
 }
 
-/// `adit up` with that file, and what it writes when it is up.
+/// `adit up` with that file, and the text that it writes when it is up.
 fn adit_up(file: &Path) -> (Command, &'static str) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
     command.arg("up").arg(file);
@@ -467,7 +468,7 @@ fn the_server_runs_as_a_user_that_is_not_root() {
     assert_eq!((mode(&strict), mode(&strict.join("crl.pem"))), (0o711, 0o644));
 }
 
-/// With consent the user is made by useradd(8); what that says comes back.
+/// With consent the user is made by useradd(8), whose message comes back.
 #[test]
 fn a_user_is_made_with_consent_alone() {
     let scratch = Scratch::create("init").unwrap();

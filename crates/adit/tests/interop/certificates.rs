@@ -1,4 +1,4 @@
-//! Certificates: what they must show, paths, revocation.
+//! Certificates: the properties that they must show, paths, revocation.
 
 pub(crate) mod capath;
 pub(crate) mod chains;

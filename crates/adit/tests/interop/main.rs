@@ -2,8 +2,8 @@
 //! and Debian unstable's OpenVPN, in a root of its own.
 //!
 //! Each folder holds the tests of one subject. They need root, `ip`, `openvpn`, `openssl`, and those of WireGuard `wg`,
-//! `wireguard-go`, `nft` and what `scripts/install-deps` builds. Without them the tests print that they were skipped; with
-//! `CI=true` they fail instead.
+//! `wireguard-go`, `nft` and the programs that `scripts/install-deps` builds. Without them the tests print that they
+//! were skipped; with `CI=true` they fail instead.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

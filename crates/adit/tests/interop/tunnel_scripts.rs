@@ -1,5 +1,5 @@
-//! The scripts of a tunnel: OpenVPN 2.6 and adit call the same script at the same moments, with the same arguments and the same
-//! environment, but for what `docs/use/SCRIPTS.md` says.
+//! The scripts of a tunnel: OpenVPN 2.6 and adit call the same script at the same moments, with the same arguments and
+//! the same environment, but for the differences in `docs/use/SCRIPTS.md`.
 
 mod differences;
 mod run;

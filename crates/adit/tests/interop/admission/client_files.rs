@@ -51,7 +51,7 @@ fn check([server, client]: [Program; 2]) {
         wait_until_reachable(&bed.clients[0].namespace, address.parse().unwrap(), TIMEOUT)
             .unwrap_or_else(|error| panic!("{server:?}: {error}\n{}", bed.logs()));
     }
-    // The pool gave the other family what its file remembers: the same offset for both.
+    // The pool gave the other family the address of its file: the same offset for both.
     let addresses: Vec<IpAddr> = ["10.8.0.77", "fd00:8::1007"].map(|a| a.parse().unwrap()).to_vec();
     let found = bed.clients[0].inner_addresses().unwrap();
     assert!(addresses.iter().all(|address| found.contains(address)), "{found:?}\n{}", bed.logs());

@@ -1,4 +1,4 @@
-//! How many clients a server takes, which ones, how often, and what it gives each of them.
+//! How many clients a server takes, which ones, how often, and the settings of each.
 
 use std::cell::RefCell;
 use std::fs;
@@ -165,7 +165,7 @@ fn a_long_push_comes_in_parts() {
     }
 }
 
-/// After a restart of the server, names get the addresses that they had, in whatever order they come.
+/// After a restart of the server, names get the addresses that they had, in any order of coming.
 #[test]
 fn the_pool_keeps_addresses_over_a_restart() {
     if !can_run("ifconfig-pool-persist", &PROGRAMS) {

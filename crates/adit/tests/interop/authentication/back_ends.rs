@@ -18,7 +18,7 @@ fn can_run_pam() -> bool {
     can_run("PAM", &["openvpn", "openssl", "unshare", "mount", judge.to_str().unwrap()])
 }
 
-/// As root, whatever `user` says: PAM's modules read files of root's.
+/// As root in spite of `user`: PAM's modules read files of root's.
 #[test]
 fn pam_judges_the_clients_of_a_server() {
     if !can_run_pam() {

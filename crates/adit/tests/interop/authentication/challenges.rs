@@ -1,4 +1,4 @@
-//! Questions to the person at a client, and what it does after a refusal.
+//! Questions to the person at a client, and its actions after a refusal.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -54,8 +54,8 @@ fn a_static_challenge() {
     }
 }
 
-/// Ctrl-C at the first question, of either kind: the client ends at once, by that signal, and the terminal shows again
-/// what is typed. The shell that it is started from goes on, so that the terminal is not reset when its session ends.
+/// Ctrl-C at the first question, of either kind: the client ends at once, by that signal, and the terminal shows typed
+/// text again. The shell that it is started from goes on, so that the terminal is not reset when its session ends.
 #[test]
 fn an_interrupted_question_leaves_the_terminal_as_it_was() {
     if !can_run("interrupted questions", &PROGRAMS) {

@@ -91,7 +91,7 @@ fn adit_client_connects_and_leaves() {
     connects_and_leaves(Program::Adit);
 }
 
-/// `learn-address` of adit says in the same words what that of OpenVPN says.
+/// `learn-address` of adit says the same words as that of OpenVPN.
 #[test]
 fn learn_address_gets_the_arguments_that_openvpn_gives() {
     if !can_run("learn-address", &PROGRAMS) {

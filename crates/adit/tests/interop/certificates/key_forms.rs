@@ -84,7 +84,7 @@ fn lines(form: &Form, place: usize, author: &Author, directory: &Scratch) -> Str
     format!("{trusted}<cert>\n{certificate}</cert>\nkey {}\n{password}", file.display())
 }
 
-/// Whether the client connects, and what it says if not.
+/// Whether the client connects, and its message if not.
 fn connects(
     client: Program,
     (own, server): (&Made, &Made),
@@ -107,7 +107,7 @@ fn outcomes() -> Vec<Result<Outcome, String>> {
     directory.write("password", "secret\n").unwrap();
     make_keys(&author, &directory);
     let server = Made { shows: identity(&author.server), verifying: String::new() };
-    // The server believes the clients' authority; what a client believes is among its own lines.
+    // The server believes the clients' authority; a client's authority is among its own lines.
     let trusted = format!("<ca>\n{}</ca>\n", author.ca);
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! Deployments of OpenVPN, replayed with Debian's OpenVPN 2.6 and with adit in its place: their command lines, files and scripts,
-//! and what their users and programs see.
+//! Deployments of OpenVPN, replayed with Debian's OpenVPN 2.6 and with adit in its place: their command lines, files
+//! and scripts, and the output for their users and programs.
 
 mod containers;
 mod eduvpn;

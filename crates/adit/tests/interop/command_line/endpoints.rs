@@ -154,7 +154,7 @@ fn clients_of_two_endpoints_reach_each_other_and_one_endpoint_ends_alone() {
             bed.connect(number, kind, proto, &bed.identity(&format!("client{number}")))
         })
         .collect();
-    // Each reaches each, whatever it comes by.
+    // Each client reaches each, by any endpoint.
     let inner: Vec<IpAddr> = (1..=4).map(|number| bed.inner(number)).collect();
     for (from, namespace) in bed.clients.iter().enumerate() {
         for (_, target) in inner.iter().enumerate().filter(|(to, _)| *to != from) {

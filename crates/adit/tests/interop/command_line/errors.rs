@@ -76,7 +76,7 @@ impl ErrorCase {
     }
 }
 
-/// The one error in what the program wrote.
+/// The one error in the program's output.
 fn only_error(log: &str) -> String {
     let errors: Vec<&str> = log.lines().filter(|line| line.starts_with("adit: ")).collect();
     assert!(!log.contains("panicked"), "{log}");

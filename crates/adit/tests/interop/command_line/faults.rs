@@ -36,7 +36,7 @@ fn adit(command: &str, file: &Path) -> Command {
     adit
 }
 
-/// The error that a program ended with, without what each program puts before it.
+/// The error that a program ended with, without the prefix of each program.
 fn error_of(text: &str, file: &Path) -> String {
     assert!(!text.contains("panicked"), "{text}");
     let start = text.rfind("\nadit: ").map(|at| at + 1).unwrap_or_default();

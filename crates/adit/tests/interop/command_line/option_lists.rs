@@ -1,5 +1,5 @@
-//! Two thousand lists of options, right and wrong: what adit says of them, beside OpenVPN 2.6. Where the two differ, a row of
-//! docs/use/OPENVPN-COMMAND.md says why.
+//! Two thousand lists of options, right and wrong: adit's verdict on them, beside that of OpenVPN 2.6. Where the two
+//! differ, a row of docs/use/OPENVPN-COMMAND.md says why.
 
 mod differences;
 mod lists;
@@ -66,7 +66,7 @@ fn compare(list: &OptionList, ours: &Result<Config, String>, theirs: &Verdict) -
     }
 }
 
-/// adit's verdict, with files that hold what they should.
+/// adit's verdict, with files of the right content.
 fn judge(list: &OptionList) -> Result<Config, String> {
     let options = split_command_line(&list.words())?;
     let text = command_line_text(&options)?;
@@ -77,7 +77,7 @@ fn judge(list: &OptionList) -> Result<Config, String> {
 fn load(path: &Path) -> Result<Vec<u8>, String> {
     let block = |kind: &str| format!("-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----\n");
     let text = match path.to_str() {
-        // The last: what is in the directory `dir` by hashes of names.
+        // The last: the files in the directory `dir` by hashes of names.
         Some("ca" | "cert" | "dir/*") => block("CERTIFICATE"),
         Some("key") => block("PRIVATE KEY"),
         Some("crl") => block("X509 CRL"),

@@ -36,7 +36,7 @@ impl Personality {
         Command::new(&self.program).args(arguments).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// Starts it there; its log is what it writes to its standard output.
+    /// Starts the program there; its log is its standard output.
     fn start(&self, namespace: &Namespace, label: &str, arguments: &[&str]) -> Process {
         let mut shell = program("sh").unwrap();
         shell.args(["-c", "exec \"$0\" \"$@\" 2>/dev/null"]).arg(&self.program).args(arguments);

@@ -1,4 +1,4 @@
-//! SIGHUP: a file is read again, and what can change at once does without a packet lost.
+//! SIGHUP: a file is read again, and settings that can change at once do without a packet lost.
 
 use std::fs::{self, Permissions};
 use std::io::Write as _;
@@ -22,7 +22,7 @@ fn up(namespace: &Namespace, label: &str, file: &Path) -> Process {
     namespace.spawn(label, command).unwrap()
 }
 
-/// Has it read its file again, and waits for what the log says of that.
+/// Has the process read its file again, and waits for these lines of its log.
 fn hang_up(process: &mut Process, lines: &[&str]) {
     let mark = process.mark();
     process.hang_up();
@@ -80,7 +80,7 @@ fn a_file_that_is_read_again_changes_what_it_can_and_drops_no_client() {
     first.wait_for_line(mark, "tunnel up: ", WAIT).unwrap();
     assert!(routes(&hub.clients[0]).contains("10.77.0.0/16"), "{}", first.log());
 
-    // Once more: what waits is named again.
+    // Once more: settings that wait are named again.
     let mark = process.mark();
     hang_up(&mut process, &["`port` changed: it holds when adit is started again"]);
     assert_eq!(process.count_lines(mark, "what changed holds"), 0, "{}", process.log());
@@ -366,7 +366,7 @@ fn many_clients_lose_no_packet_while_their_server_reads_its_file_again() {
     let (mut clients, addresses) = connect_many(&hub, &server);
 
     let reports = std::thread::scope(|scope| {
-        // 200 a second in all: where other tests keep the processors, what waits meanwhile fits into every queue.
+        // 200 a second in all: where other tests keep the processors, packets that wait meanwhile fit into every queue.
         let ping = Ping::new(80, Duration::from_millis(100));
         let run = |address: IpAddr| {
             let hub = &hub.namespace;

@@ -155,7 +155,7 @@ impl Service {
         }
     }
 
-    /// It and what it started.
+    /// The process and those that it started.
     fn processes(&self) -> Vec<u32> {
         let mut found = vec![self.process.id()];
         let all: Vec<(u32, u32)> =
@@ -177,7 +177,7 @@ fn parent(entry: &fs::DirEntry) -> Option<(u32, u32)> {
     Some((pid, parent.trim().parse().ok()?))
 }
 
-/// Processes and threads: what TasksMax counts.
+/// Processes and threads, as TasksMax counts them.
 fn tasks(processes: &[u32]) -> usize {
     processes.iter().map(|pid| fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)).sum()
 }

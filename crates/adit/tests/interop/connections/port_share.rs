@@ -23,7 +23,7 @@ fn other_connections_reach_the_other_server_and_clients_the_tunnel() {
         server.push_str(&format!("port-share 127.0.0.1 8443 {}\n", journal.path().display()));
     })
     .unwrap();
-    // The other server answers each connection with what it sent, in small letters.
+    // The other server answers each connection with the text that it sent, in small letters.
     let other = bed.server.namespace.enter(|| TcpListener::bind("127.0.0.1:8443").unwrap()).unwrap();
     let server = thread::spawn(move || {
         for _ in 0..2 {

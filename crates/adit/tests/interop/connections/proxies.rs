@@ -129,7 +129,7 @@ fn an_http_proxy_whose_password_is_asked_for() {
     talk.until_with(">STATE:", ",CONNECTED,");
 }
 
-/// The errors name the proxy, and say what it said.
+/// The errors name the proxy, and have its message.
 #[test]
 fn a_proxy_that_refuses_is_named() {
     if !can_run("tinyproxy", &[&PROGRAMS[..], &["tinyproxy"]].concat()) {

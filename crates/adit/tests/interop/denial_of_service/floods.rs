@@ -1,7 +1,7 @@
 //! Clients connect while a server is flooded with datagrams of forged source addresses.
 //!
-//! The rate is what any machine bears beside other tests; `adit-lab attackers` measures at 150,000
-//! datagrams a second.
+//! Any machine bears that rate beside other tests; `adit-lab attackers` measures at 150,000 datagrams a
+//! second.
 
 use std::cell::RefCell;
 
@@ -18,7 +18,7 @@ use crate::options::{Options, Program, SERVER_INNER, Wrap};
 const RATE: u32 = 10_000;
 /// Addresses that they seem to come from.
 const SOURCES: u32 = 250;
-/// Memory that the server's heap may take for whatever else it does, in KiB.
+/// Memory that the server's heap may take for all else, in KiB.
 const LITTLE: u64 = 8 << 10;
 
 /// First packets of clients with that wrapping.

@@ -1,4 +1,4 @@
-//! Peers that complete a part of what it takes to connect and never authenticate, from one address, while a client from
+//! Peers that complete a part of the steps to connect and never authenticate, from one address, while a client from
 //! another one connects; and an unread log.
 
 use std::cell::RefCell;

@@ -17,7 +17,7 @@ use crate::options::{Options, Program, SERVER_INNER, Transport};
 
 /// The server as the attackers see it.
 const TARGET: &str = "10.66.0.1:1194";
-/// How long an attack may take to become what it shall be, on a busy machine.
+/// How long an attack may take to come to its full size, on a busy machine.
 const WAIT: Duration = Duration::from_secs(180);
 /// How long a client may take to get in: far longer than it does, and far shorter than the attacks can last.
 const TIMEOUT: Duration = Duration::from_secs(30);

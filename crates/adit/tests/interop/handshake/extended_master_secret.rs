@@ -19,7 +19,7 @@ Options = -ExtendedMasterSecret
 ";
 const TLS_1_2: Options = Options { tls_version_max: "1.2", ..Options::BASE };
 
-/// Brings a tunnel up. `exports` is what OpenVPN logs where keys are exported.
+/// Brings a tunnel up. `exports` is the line that OpenVPN logs where keys are exported.
 fn check(name: &str, change: fn(&mut [String; 2]), exports: &str) {
     if !can_run(name, &PROGRAMS) {
         return;

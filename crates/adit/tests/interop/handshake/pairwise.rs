@@ -267,7 +267,7 @@ impl Tunnel<'_> {
         !older && !self.before_2_6() && !self.options().cipher.ends_with("CBC")
     }
 
-    /// Both ends agreed on what the row says.
+    /// Checks that both ends agreed on the values of the row.
     fn read(&self, logs: &[String; 2]) -> Result<(), String> {
         let options = self.options();
         for (log, program) in logs.iter().zip(self.ends()) {
@@ -279,7 +279,7 @@ impl Tunnel<'_> {
             }
             let epochs = match program {
                 Program::Adit => format!("; {}, epochs; ", options.cipher),
-                // It prints what is pushed, sent or received.
+                // The program prints the options that are pushed, sent or received.
                 _ => "aead-epoch".to_owned(),
             };
             if log.contains(&epochs) != self.has_epochs(logs) {

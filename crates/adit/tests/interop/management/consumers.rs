@@ -77,7 +77,8 @@ impl Watched {
     /// The status file once it is whole, with the lines of version 1 in a form that can be compared.
     fn status_in_words(&self) -> Vec<Vec<String>> {
         let mut text = String::new();
-        // Headers, two clients and the end, beside the routes. It is written in its place: what is read may be half of it.
+        // Headers, two clients and the end, beside the routes. The file is written in its place: half of it may be
+        // read.
         let whole = wait_until("the status file", WAIT, || {
             text = fs::read_to_string(self.scratch.path().join("status")).unwrap_or_default();
             text.ends_with("\nEND\n") && text.lines().count() == 10 + ROUTES && !text.contains(",0,")
@@ -117,7 +118,7 @@ impl Watched {
         Some(answer.lines().filter(|line| line.starts_with("openvpn_")).map(str::to_owned).collect())
     }
 
-    /// The rows of openvpn-monitor's page, and what is around them, in a form that can be compared.
+    /// The rows of openvpn-monitor's page, and the parts around them, in a form that can be compared.
     fn page(&self) -> Vec<Vec<String>> {
         let socket = self.scratch.path().join("socket");
         let config = format!(
@@ -150,7 +151,7 @@ fn is_of_both_clients(metrics: &[String]) -> bool {
         && !metrics.iter().any(|line| line.ends_with(" 0"))
 }
 
-/// A metric without what differs from run to run.
+/// A metric without the parts that differ from run to run.
 fn metric(line: &str) -> String {
     let (labelled, value) = line.rsplit_once(' ').unwrap();
     let (name, labels) = labelled.split_once('{').unwrap();
@@ -191,7 +192,7 @@ fn rows(page: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// A line of a page without what differs from run to run.
+/// A line of a page without the parts that differ from run to run.
 fn page_line(line: &str) -> String {
     for name in ["csrf_token", "port"] {
         if line.starts_with(&format!("<input type=\"hidden\" name=\"{name}\" value=\"")) {
@@ -201,7 +202,7 @@ fn page_line(line: &str) -> String {
     let cell = line.strip_prefix("<td>").and_then(|rest| rest.strip_suffix("</td>"));
     match cell.and_then(cell_kind) {
         Some(kind) => format!("<td>{kind}</td>"),
-        // At the foot is the version, with what it was built for.
+        // At the foot is the version, with the system that it was built for.
         None => line.split_inclusive("OpenVPN 2.").next().unwrap_or_default().to_owned(),
     }
 }

@@ -48,14 +48,15 @@ fn sign(scratch: &Scratch, key: &str, data: &[u8], algorithm: &str) -> Vec<u8> {
     output.stdout
 }
 
-/// Gives what was asked for, in lines; what is answered.
+/// Gives the text that was asked for, in lines; returns the answer.
 fn give(talk: &mut Talk<UnixStream>, command: &str, text: &str) -> Vec<String> {
     talk.say(command);
     text.lines().for_each(|line| talk.say(line));
     talk.answer("END")
 }
 
-/// Connects a client whose key and certificate the program at its socket has; says what that heard.
+/// Connects a client whose key and certificate the program at its socket has; returns the lines that the
+/// program received.
 fn dialogue(client: Program, keys: KeyKind, forms: &str) -> Vec<String> {
     let scratch = Scratch::create("external-key").unwrap();
     let socket = scratch.path().join("socket");

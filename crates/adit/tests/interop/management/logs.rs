@@ -1,4 +1,4 @@
-//! Where the log goes, and what a service manager is notified of.
+//! Where the log goes, and the notifications of a service manager.
 
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;

@@ -65,7 +65,7 @@ fn it_shows_each_peer() {
         assert!(ago + 5 <= connected.elapsed().as_secs(), "{ours:#}");
     }
     assert_eq!((&peers[0]["name"], &peers[1]["name"]), (&Value::from("client1"), &Value::from("client2")));
-    // 100 echo requests of 84 bytes, and what the systems say of themselves.
+    // 100 echo requests of 84 bytes, and the packets that the systems send themselves.
     let (packets, bytes) = (&peers[0]["packets_received"], &peers[0]["bytes_received"]);
     assert!(packets.as_u64().unwrap() >= 100 && bytes.as_u64().unwrap() >= 8400, "{ours:#}");
 

@@ -26,7 +26,7 @@ fn file_of(program: Program, part: Part, lines: &str) -> String {
     bed.clients[0].start().unwrap();
     let there = wait_until_reachable(&bed.clients[0].namespace, SERVER_INNER[0].parse().unwrap(), WAIT);
     assert!(there.is_ok(), "{}", bed.logs());
-    // It is written anew each second, in its place: what is read may be half of it, or the end of it behind the one
+    // The file is written anew each second, in its place: half of it may be read, or the end of it behind the one
     // before.
     let mut text = String::new();
     wait_until("the status file", WAIT, || {

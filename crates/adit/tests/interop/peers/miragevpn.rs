@@ -74,7 +74,7 @@ fn client_rows(base: Row) -> Vec<Row> {
     rows
 }
 
-/// Its server, with what it can.
+/// The rows of MirageVPN's server, with its abilities.
 fn server_rows(base: Row) -> Vec<Row> {
     let base = Row { server: Program::MirageVpn, client: Program::Adit, transport: Transport::Tcp4, ..base };
     let starts = [

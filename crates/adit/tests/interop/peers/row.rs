@@ -1,4 +1,4 @@
-//! One tunnel, its traffic, and what must be true of it.
+//! One tunnel, its traffic, and the conditions that must hold.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -59,8 +59,8 @@ pub(super) struct Failure {
     pub(super) logs: String,
 }
 
-/// Bytes transferred at once, and the pause that follows: about 30 Mbit/s, in bursts that fit the queues of all programs, so
-/// that what is lost is lost by a renegotiation.
+/// Bytes transferred at once, and the pause that follows: about 30 Mbit/s, in bursts that fit the queues of all
+/// programs, so that bytes that are lost are lost by a renegotiation.
 const BURST: usize = 100_000;
 const PAUSE: Duration = Duration::from_millis(20);
 

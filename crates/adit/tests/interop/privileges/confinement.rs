@@ -14,7 +14,7 @@ use crate::options::{Options, Program};
 use crate::privileges::user_and_group::{NET_ADMIN, Rights, helper_of, rights, rights_of_threads};
 
 const WAIT: Duration = MAX_WAIT;
-/// Asks a build for tests to try what must not be possible (adit-io, `driver/probe.rs`).
+/// Asks a build for tests to try the actions that must be impossible (adit-io, `driver/probe.rs`).
 const PROBE: &str = "ADIT_TEST_CONFINEMENT";
 
 fn adit(arguments: &[&str]) -> Command {

@@ -1,4 +1,4 @@
-//! `user` and `group`: what the process may still do, and that it can do all it must.
+//! `user` and `group`: the rights that the process keeps, and that they are enough.
 
 use std::collections::BTreeMap;
 use std::fs;

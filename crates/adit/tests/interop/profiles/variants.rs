@@ -138,8 +138,8 @@ pub(crate) fn play(bed: &mut Bed) -> Result<(), String> {
     bed.server.stop()
 }
 
-/// The options string of each end is what OpenVPN expects. Its server has `opt-verify` besides, and so admits no client
-/// in whose string differs by a letter.
+/// The options string of each end is the one that OpenVPN expects. Its server has `opt-verify` besides, and so admits
+/// no client in whose string differs by a letter.
 #[test]
 fn options_strings_are_what_openvpn_expects() {
     let tls_auth = Wrap::TlsAuth("SHA256");

@@ -1,9 +1,9 @@
 //! Configurations of providers, appliances and guides: each connects to a server that OpenVPN runs to match it, or is
 //! refused with the line and the reason.
 //!
-//! The files in `tests/wild` are our own. They mirror what providers, appliances, routers and guides hand out, with
-//! their oddities. The test fills in what is between `@`, and whatever host stands after `remote`; `auth-user-pass`
-//! alone gets the file that a person would be asked for.
+//! The files in `tests/wild` are our own. They mirror the files that providers, appliances, routers and guides hand
+//! out, with their oddities. The test fills in the text between `@`, and any host that stands after `remote`;
+//! `auth-user-pass` alone gets the file that a person would be asked for.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -66,7 +66,7 @@ impl Filling {
         Self { scratch, authority, static_key, client }
     }
 
-    /// Writes the file with all filled in, and says where, and what is in it.
+    /// Writes the file with all filled in, and returns its path and its text.
     fn fill(&self, file: &str, address: &str) -> (PathBuf, String) {
         let path = format!("{}/tests/wild/{file}", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));

@@ -74,8 +74,8 @@ fn name_servers_for_some_names() {
     }
 }
 
-/// With what the server pushes, the client's file holds these lines besides its own options while the tunnel is
-/// up. Afterwards it is what it was; also when the client is killed, or gets two signals to end.
+/// With the options that the server pushes, the client's file holds these lines besides its own options while the
+/// tunnel is up. Afterwards it is as it was before; also when the client is killed, or gets two signals to end.
 fn check(server: Program, pushed: &str, wanted: &[&str]) {
     if !can_run("dns", &PROGRAMS) {
         return;

@@ -215,7 +215,7 @@ impl Drop for NameServer {
     }
 }
 
-/// The answer to a question, whatever name it is about: the host's address of the type that is asked for.
+/// The answer to a question about any name: the host's address of the type that is asked for.
 fn answer(query: &[u8]) -> Option<Vec<u8>> {
     let labels = query.get(12..)?;
     let end = 12 + labels.iter().position(|byte| *byte == 0)? + 5;

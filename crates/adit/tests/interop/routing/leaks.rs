@@ -214,7 +214,7 @@ fn with_block_ipv6_no_ipv6_leaves() {
     }
 }
 
-/// The tunnel's own datagrams are excepted, whatever carries them.
+/// The tunnel's own datagrams are excepted over each transport.
 #[test]
 fn a_full_tunnel_over_tcp_and_ipv6_leaks_nothing() {
     for (transport, pushed) in [

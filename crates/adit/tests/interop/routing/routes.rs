@@ -71,7 +71,7 @@ fn a_client_without_ipv6_comes_up_with_ipv4() {
 }
 
 /// With these lines added to the configurations, the client reaches `behind` by the tunnel and the server's outer
-/// address around it. Afterwards its routes are what they were.
+/// address around it. Afterwards its routes are as they were before.
 fn check(server: Program, server_lines: &str, client_lines: &str, behind: &[(&str, &str)]) {
     if !can_run("routes", &PROGRAMS) {
         return;

@@ -137,7 +137,7 @@ fn take(
     }
 }
 
-/// Hands on what waits, each datagram at its time. Ends when the thread that takes them did.
+/// Hands on the datagrams that wait, each at its time. Ends when the thread that takes them did.
 fn give(receiver: &Receiver<Waiting>, send: impl Fn(&[u8])) {
     while let Ok((at, datagram)) = receiver.recv() {
         std::thread::sleep(at.saturating_duration_since(Instant::now()));

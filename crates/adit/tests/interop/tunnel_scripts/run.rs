@@ -1,4 +1,4 @@
-//! Runs a situation with one program, and reads what its script wrote down.
+//! Runs a situation with one program, and reads the record of its script.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,7 +14,7 @@ use super::situations::{Kind, Situation, Step};
 use crate::options::{Part, Program};
 
 const WAIT: Duration = Duration::from_secs(60);
-/// How often it is looked at what the script wrote down.
+/// How often the record of the script is read.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The line that the script writes behind each call: it has ended then, but for its exit.

@@ -1,6 +1,6 @@
-//! The situations: which end has the script, what the files say, and what happens.
+//! The situations: which end has the script, the files, and the events.
 
-/// Which end has the script, and of what kind the tunnel is.
+/// The end that has the script, and the kind of the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Client,

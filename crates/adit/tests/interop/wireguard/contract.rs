@@ -148,7 +148,7 @@ fn it_has_no_right_and_its_helper_has_two() {
     // CAP_NET_BIND_SERVICE is 10, CAP_NET_ADMIN 12 (capabilities(7)).
     assert_eq!(line(&status, "CapEff:"), "0000000000001400");
     assert!(is_confined(&status), "{status}");
-    // Enough for what `wg` asks.
+    // The rights are enough for the requests of `wg`.
     end.wg("set DEV fwmark 7 listen-port 500").unwrap();
     assert_eq!(end.wg("show DEV fwmark").unwrap().trim(), "0x7");
 }

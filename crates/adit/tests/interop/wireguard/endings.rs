@@ -68,7 +68,7 @@ fn an_interface_ends_by_a_signal_and_one_that_was_killed_is_in_nobodys_way() {
         send(signal, end.daemons());
         end.wait_until_gone();
     }
-    // Its helper removes what a killed one leaves.
+    // Its helper removes the files that a killed one leaves.
     end.start().unwrap();
     send("-KILL", end.daemons());
     end.wait_until_gone();

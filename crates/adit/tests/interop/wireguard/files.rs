@@ -1,4 +1,5 @@
-//! `adit up` of wg-quick's files, and real `wg-quick` with the same files: what the system looks like is compared line by line.
+//! `adit up` of wg-quick's files, and real `wg-quick` with the same files: the state of the system is compared line by
+//! line.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -43,7 +44,7 @@ fn write_resolvconf(end: &End) {
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Addresses, MTU, routes, rules and the firewall of a namespace, and what `wg` says of these devices.
+/// Addresses, MTU, routes, rules and the firewall of a namespace, and the output of `wg` about these devices.
 fn state(end: &End, devices: &[String]) -> Vec<String> {
     let mut all = Vec::new();
     for list in [

@@ -138,7 +138,7 @@ impl Bed {
         assert_eq!(self.leaks, 0, "{}", self.rows);
     }
 
-    /// The capture sees what leaves, of both families.
+    /// Waits until the capture has packets that leave, of both families.
     fn wait_for_leaks(&self) {
         wait_until("packets on the wire", WAIT, || {
             let leaks = leaked(&self.capture);
@@ -155,7 +155,7 @@ impl Bed {
     }
 }
 
-/// The tunnel's own datagrams, the questions for the server's name, and what a link needs.
+/// The tunnel's own datagrams, the questions for the server's name, and the packets that a link needs.
 fn is_expected(packet: &PacketHeader) -> bool {
     let to_server = Ok(packet.destination) == SERVER.parse();
     match (packet.protocol, packet.port) {

@@ -101,7 +101,7 @@ impl Issuer<'_> {
         self.read("list.crl")
     }
 
-    /// The certificates of a plan, and what they come to.
+    /// Makes the certificates of a plan, and the lines of configurations that hold them.
     pub(super) fn make(&self, plan: &Plan) -> Made {
         plan.certificates.iter().for_each(|spec| self.certify(spec));
         let all =

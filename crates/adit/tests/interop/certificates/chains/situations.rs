@@ -16,9 +16,9 @@ pub(super) struct Situation {
 #[derive(Clone, Copy)]
 pub(super) enum Difference {
     None,
-    /// adit refuses what OpenVPN accepts, at one end at least, for this reason.
+    /// adit refuses certificates that OpenVPN accepts, at one end at least, for this reason.
     Stricter(&'static str),
-    /// adit accepts what OpenVPN does not, at one end at least, for this reason.
+    /// adit accepts certificates that OpenVPN does not, at one end at least, for this reason.
     Laxer(&'static str),
 }
 

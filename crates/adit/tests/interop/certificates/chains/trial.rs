@@ -8,7 +8,7 @@ use adit_testbed::{Namespace, Process, Scratch, wait_until};
 use super::issue::Made;
 use crate::options::{Part, Program};
 
-/// How long to wait for what a program does in a moment.
+/// How long to wait for an action that a program does in a moment.
 pub(in crate::certificates) const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The outcome of a verification.
@@ -18,7 +18,7 @@ pub(in crate::certificates) enum Verdict {
     Refuses,
     /// The program refuses its own configuration.
     DoesNotStart,
-    /// The other end refuses what this one shows.
+    /// The other end refuses the certificates of this one.
     IsRefused,
 }
 
@@ -43,7 +43,7 @@ pub(in crate::certificates) struct Outcome {
     pub(in crate::certificates) log: String,
 }
 
-/// One verification: which program verifies, at which end, and what.
+/// One verification: the program that verifies, its end, and the certificates.
 pub(in crate::certificates) struct Trial<'a> {
     pub(in crate::certificates) verifier: Program,
     pub(in crate::certificates) part: Part,
@@ -63,7 +63,7 @@ fn refusals(verifier: Program) -> &'static [&'static str] {
             "VERIFY EKU ERROR",
             "Certificate does not have",
             "VERIFY FAIL",
-            // Of TLS; what OpenSSL says of a file that it cannot read is another number.
+            // Of TLS; an error of OpenSSL about a file that it cannot read has another number.
             "OpenSSL: error:0A",
         ],
     }

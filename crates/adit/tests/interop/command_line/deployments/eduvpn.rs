@@ -1,5 +1,5 @@
-//! An eduVPN node: the files that it writes for the processes of a profile, and what its scripts read. Run by eight processes of
-//! OpenVPN, by eight of adit, and by one of adit.
+//! An eduVPN node: the files that it writes for the processes of a profile, and the values that its scripts read. Run
+//! by eight processes of OpenVPN, by eight of adit, and by one of adit.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};

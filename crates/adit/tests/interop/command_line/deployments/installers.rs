@@ -21,7 +21,7 @@ use crate::options::Program;
 
 const CLIENT: &str = "alice";
 
-/// An installer: what its server's file and its clients' files say, without certificates and keys of clients.
+/// An installer: its server's file and its clients' files, without certificates and keys of clients.
 #[derive(Debug)]
 struct Installer {
     name: &'static str,
@@ -138,13 +138,13 @@ impl Bed {
         self.client.spawn(&format!("client ({program:?})"), command).unwrap()
     }
 
-    /// Does what angristan's script does: `kill NAME`, and the end of the connection at once.
+    /// Acts as angristan's script: `kill NAME`, and the end of the connection at once.
     fn kill(&self) {
         let mut socket = UnixStream::connect(self.socket()).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
         socket.write_all(format!("kill {CLIENT}\n").as_bytes()).unwrap();
         socket.shutdown(Shutdown::Write).unwrap();
-        // The script does not read what is answered.
+        // The script does not read the answer.
         let _ = socket.read_to_end(&mut Vec::new());
     }
 

@@ -30,7 +30,8 @@ mount --bind \"$scratch/etc\" /etc
 for hidden in /run/dbus /run/systemd; do if [ -d $hidden ]; then mount -t tmpfs tmpfs $hidden; fi; done
 exec \"$@\"";
 
-/// A stand-in for Debian's: it takes the first name server that was pushed, and puts back what was there.
+/// A stand-in for Debian's: it takes the first name server that was pushed, and puts back the file that was
+/// there.
 const UPDATE: &str = "case $script_type in
 up) cp /etc/resolv.conf /etc/resolv.conf.before; echo \"nameserver ${foreign_option_1##* }\" >/etc/resolv.conf ;;
 down) cp /etc/resolv.conf.before /etc/resolv.conf ;;

@@ -26,7 +26,7 @@ impl Random {
 
 /// Arguments that are rarely right.
 const ODD: [&str; 9] = ["-1", "99999999999", "\"", "x", "0", "256.1.1.1", "none", "no such", "\u{fc}"];
-/// Lines that name what is not there, or contradict others.
+/// Lines that name files or users that are not there, or contradict others.
 const WRONG_LINES: [&str; 22] = [
     "user no-such-user",
     "group no-such-group",

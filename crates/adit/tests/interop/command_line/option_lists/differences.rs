@@ -41,7 +41,7 @@ impl Differences {
     }
 
     /// Whether something explains that adit differs in this way. Options that the table of directives refuses need no
-    /// row, nor do those that it ignores, whatever their arguments.
+    /// row, nor do those that it ignores, with any arguments.
     pub(super) fn explain(&mut self, list: &OptionList, adit: &str) -> bool {
         let lines: BTreeSet<String> = list.lines().collect();
         let has = |name: &String| list.options.iter().any(|option| option[0] == *name);

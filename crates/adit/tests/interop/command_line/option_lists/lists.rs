@@ -12,7 +12,7 @@ const SEED: u64 = 0x6164_6974;
 
 const OPTIONS: &str = include_str!("options.txt");
 
-/// An end, and what its lists begin with.
+/// An end, and the beginning of its lists.
 const ENDS: [(&str, &[&str]); 3] = [
     ("c", &["client", "dev tun", "remote 192.0.2.1", "ca ca", "cert cert", "key key"]),
     ("s", &["server 10.8.0.0 255.255.255.0", "dev tun", "ca ca", "cert cert", "key key", "dh none"]),

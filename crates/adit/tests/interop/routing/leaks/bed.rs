@@ -255,7 +255,7 @@ pub(crate) struct Leaks {
     pub(crate) example: Option<String>,
 }
 
-/// The tunnel's own datagrams, the questions for the server's names, and what a link needs.
+/// The tunnel's own datagrams, the questions for the server's names, and the packets that a link needs.
 fn is_expected(packet: &PacketHeader) -> bool {
     let to_server = SERVERS.iter().any(|(_, address)| packet.destination == *address);
     match (packet.protocol, packet.port) {

@@ -12,7 +12,7 @@ fn nft(namespace: &Namespace, words: &str) -> String {
     namespace.run(nft).unwrap()
 }
 
-/// Counts what a rule of a chain sees, from the table's making on.
+/// Counts the packets that match a rule of a chain, from the table's making on.
 fn count(namespace: &Namespace, name: &str, (hook, priority): (&str, i32), rule: &str) {
     let words = format!(
         "add counter inet rfc6040 {name}; \
