@@ -27,7 +27,7 @@ fn every_fuzz_target_has_a_row() {
     assert!(names.len() > 20, "{names:?}");
     for name in names {
         let name = name.trim_matches('"');
-        // A row of the first table says what a target reads, and what must hold.
+        // A row of the first table has the input of a target, and the conditions that must hold.
         let has_row = page.lines().any(|line| {
             line.strip_prefix(&format!("| `{name}` | ")).is_some_and(|rest| rest.split(" | ").count() == 2)
         });
@@ -109,7 +109,7 @@ fn files_that_pages_name_exist() {
     }
 }
 
-/// Whether what stands between backticks is a path, and neither code nor a pattern.
+/// Whether the text between backticks is a path, and neither code nor a pattern.
 fn is_path(text: &&str) -> bool {
     (text.ends_with(".rs") || text.contains('/')) && !text.contains([' ', '*', '<', ':', '(', '='])
 }

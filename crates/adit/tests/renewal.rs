@@ -158,7 +158,7 @@ fn renewed_clients_are_revoked_with_all_their_certificates() {
     assert!(matches!(open(&dir).renew(&[alice()]), Err(SetupError::NoSuchClient(_))));
 }
 
-/// A revocation that was interrupted is completed by whatever command comes next, which says so.
+/// A revocation that was interrupted is completed by the next command of any kind, which says so.
 #[test]
 fn the_next_command_completes_a_revocation() {
     let (_scratch, dir) = made();

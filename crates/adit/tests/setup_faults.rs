@@ -1,5 +1,5 @@
-//! kill -9, an error and a full disk at each write of `init`, `add-client`, `revoke` and `renew`, with the program as it
-//! is installed: the same command, repeated, reaches the state that was asked for, or says what to do.
+//! kill -9, an error and a full disk at each write of `init`, `add-client`, `revoke` and `renew`, with the program as
+//! it is installed: the same command, repeated, reaches the state that was asked for, or names the next step.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use adit_wireguard::{AllowedIp, PublicKey};
 /// Has a fault come in a debug build: see `src/setup/files/fault.rs`.
 const FAULT: &str = "ADIT_TEST_FAULT";
 
-/// The commands, and what comes before them.
+/// The commands, and the state before them.
 const COMMANDS: [(&[&str], Before); 11] = [
     (&["init", "DIR", "--endpoint", "vpn.example"], Before::Nothing),
     (&["add-client", "DIR", "alice"], Before::Server),
@@ -63,8 +63,8 @@ fn said(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
 }
 
-/// A directory in which a command has all that it needs, `vpn` in it; and what the server and alice had before, as
-/// `kept.conf` and `kept.ovpn`, with WireGuard `kept-wireguard.conf`.
+/// A directory in which a command has all that it needs, `vpn` in it; and the files that the server and alice had
+/// before, as `kept.conf` and `kept.ovpn`, with WireGuard `kept-wireguard.conf`.
 fn template(scratch: &Scratch, before: Before) -> PathBuf {
     let dir = scratch.path().join("vpn");
     for (needed, command) in [
@@ -222,7 +222,8 @@ fn check(command: &[&str], dir: &Path) {
 /// Repeats a command that a fault ended.
 fn repeat(command: &[&str], dir: &Path, fault: &str) {
     let output = adit(command, dir, None);
-    // The fault came after the last step that counts: it says so, and what may come next.
+    // The fault came after the last step that counts: the command says so, and names the step that may come
+    // next.
     let is_done = output.status.code() == Some(2)
         && ["`adit init` made it already", "choose another name"].iter().any(|it| said(&output).contains(it));
     assert!(output.status.success() || is_done, "{command:?} after {fault}: {}", said(&output));

@@ -1,4 +1,5 @@
-//! `adit init --wireguard`, `adit add-client --wireguard`, and what `revoke` and `renew` do of it, run as a user runs them.
+//! `adit init --wireguard`, `adit add-client --wireguard`, and the work of `revoke` and `renew` on their files, run as
+//! a user runs them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fs;

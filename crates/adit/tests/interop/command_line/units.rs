@@ -216,8 +216,9 @@ fn replay(unit: &Unit, binary: &Path) -> Result<(), String> {
     {
         return Err(format!("{file} is not there"));
     }
-    // ExecReload. With `--daemon` the log is the system's. The reader of a server that has a `user` needs CAP_DAC_READ_SEARCH,
-    // which upstream's units withhold (docs/use/OPENVPN-COMMAND.md, "Units"): such a server goes on with what it has.
+    // ExecReload. With `--daemon` the log is the system's. The reader of a server that has a `user` needs
+    // CAP_DAC_READ_SEARCH, which upstream's units withhold (docs/use/OPENVPN-COMMAND.md, "Units"): such a server goes
+    // on with the rights that it has.
     let mark = service.process.mark();
     service.process.hang_up();
     if !unit.command.starts_with("--daemon") {

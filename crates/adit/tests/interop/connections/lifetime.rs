@@ -78,8 +78,8 @@ fn a_client_that_is_halted_ends_well() {
     }
 }
 
-/// adit, on either side, renews keys again and again by what it sent and received; what passes loses nothing. The
-/// second renewal comes when the keys of the first are in use.
+/// adit, on either side, renews keys again and again by the bytes that it sent and received; the traffic loses no
+/// packet. The second renewal comes when the keys of the first are in use.
 #[test]
 fn reneg_bytes_renews_keys_under_traffic() {
     let (window, both) = ("hand-window 3\n", "reneg-bytes 300000\nhand-window 3\n");

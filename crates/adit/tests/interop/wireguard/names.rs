@@ -117,7 +117,7 @@ impl Bed {
         let server = &self.ends[0];
         let received =
             || server.wg("show DEV transfer").unwrap().split_whitespace().nth(1).map(str::to_owned);
-        // Counted once a second: the first change may be of what was there before.
+        // Counted once a second: the first change may be of packets that came before.
         for _ in 0..2 {
             let before = received();
             wait_until("a keepalive of the client", WAIT, || received() != before).unwrap();

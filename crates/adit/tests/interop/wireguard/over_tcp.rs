@@ -130,7 +130,7 @@ fn a_full_tunnel_over_tcp_leaks_nothing() {
     at_client.wait_for_line(0, "= connected", LONG).unwrap();
     let capture = Capture::start(&server.namespace, &["wire"], is_expected).unwrap();
     reaches(client, server, [&at_server, &at_client]);
-    // No host has these addresses: what is for them is carried, and not answered.
+    // No host has these addresses: packets for them are carried, and not answered.
     assert!(!client.is_answered("192.0.2.99".parse().unwrap()));
     assert!(!client.is_answered("2001:db8::99".parse().unwrap()));
     let leaked = capture.take();
@@ -142,7 +142,7 @@ fn a_full_tunnel_over_tcp_leaks_nothing() {
     assert!(!capture.take().is_empty(), "the capture sees what goes beside a tunnel");
 }
 
-/// The tunnel's connection, and what devices say of themselves: neighbours, groups.
+/// The tunnel's connection, and the packets that devices send by themselves: neighbours, groups.
 fn is_expected(packet: &PacketHeader) -> bool {
     let is_link_local = |address: std::net::IpAddr| match address {
         std::net::IpAddr::V6(address) => {

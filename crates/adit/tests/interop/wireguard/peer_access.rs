@@ -114,7 +114,7 @@ fn a_peer_is_shown_by_its_name() {
     assert!(server.adit.terminate(WAIT).unwrap().success());
 }
 
-/// A peer is kept out until `adit allow`, whatever becomes of the process meanwhile.
+/// A peer is kept out until `adit allow`, also over ends and starts of the process.
 #[test]
 fn a_block_holds_over_a_restart() {
     if !can_run("a_block_holds_over_a_restart", &PROGRAMS) {

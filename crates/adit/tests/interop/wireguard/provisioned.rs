@@ -117,7 +117,8 @@ pub(super) fn config(file: &Path) -> Config {
     adit_wireguard_config::parse(&std::fs::read(file).unwrap(), "it").unwrap().config
 }
 
-/// Does what wg-quick does with a file: where the kernel has WireGuard, wg-quick itself would not ask adit.
+/// Runs the steps of wg-quick with a file: where the kernel has WireGuard, wg-quick itself would not ask
+/// adit.
 fn start(namespace: &Namespace, file: &Path, state: &Path) {
     start_program(Program::Adit, namespace, file, state);
 }

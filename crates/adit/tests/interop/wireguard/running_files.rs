@@ -9,8 +9,8 @@ use adit_testbed::{Process, can_run, wait_until, wait_until_reachable};
 use super::bed::{End, PORT, PROGRAMS, Program, WAIT, joined};
 use super::files::up;
 
-/// A server that runs, and the file of its client, which runs too. The text is the rest of its `[Interface]`, and what the
-/// client reaches besides the server.
+/// A server that runs, and the file of its client, which runs too. The text is the rest of its `[Interface]`, and the
+/// networks that the client reaches besides the server.
 pub(super) struct Running {
     pub(super) ends: [End; 2],
     pub(super) file: PathBuf,
@@ -171,7 +171,7 @@ fn the_file_is_saved_at_the_end() {
         assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
     }
     assert_eq!(std::fs::metadata(&running.file).unwrap().permissions().mode() & 0o777, 0o600);
-    // The saved file can be run, and `wg` has what it had.
+    // The saved file can be run, and `wg` has the settings that it had.
     let mut again = up(client, &[&running.file]);
     wait_until_reachable(&client.namespace, server.inner(), WAIT).unwrap();
     assert!(client.wg("show DEV allowed-ips").unwrap().contains("10.79.0.0/16"));

@@ -1,4 +1,4 @@
-//! Debian's `wg-quick` starts the program and finds what it needs.
+//! Debian's `wg-quick` starts the program, and all its commands succeed on that interface.
 
 use std::path::Path;
 

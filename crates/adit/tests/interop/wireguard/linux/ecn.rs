@@ -98,7 +98,7 @@ fn congestion_marks_pass_in_both_families() {
     marks_pass(&ends, "ip6", first.outer_v6(), first.inner_v6());
 }
 
-/// DSCP AF41, by which routers know what must not wait; data has none.
+/// DSCP AF41, by which routers know datagrams that must not wait; data has none.
 #[test]
 fn handshakes_have_a_dscp() {
     if !can_run("handshakes_have_a_dscp", &[PROGRAMS[0], "nft"]) {

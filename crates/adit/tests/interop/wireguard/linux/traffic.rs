@@ -73,7 +73,7 @@ fn drop_longer(end: &End, length: u32) {
     }
 }
 
-/// A narrow link on the way whose ICMP messages get lost: only what may be cut comes through.
+/// A narrow link on the way whose ICMP messages get lost: only datagrams that may be cut come through.
 #[test]
 fn datagrams_may_be_cut_on_their_way() {
     if !can_run("datagrams_may_be_cut_on_their_way", &[PROGRAMS[0], "nft"]) {

@@ -12,7 +12,7 @@ use adit_testbed::Namespace;
 /// How often a thread that waits for UDP looks whether its connection has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The client: what comes to a port of UDP goes to a server over TCP, and back.
+/// The client: datagrams to a port of UDP go to a server over TCP, and those of the server come back.
 pub(super) struct Client {
     address: SocketAddr,
     tcp: TcpStream,
