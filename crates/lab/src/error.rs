@@ -27,7 +27,7 @@ pub(crate) enum LabError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// Something that was asked for and cannot be; the text says what would be right.
+    /// An order that cannot be followed; the text says what would be right.
     #[error("{0}")]
     Usage(String),
 }

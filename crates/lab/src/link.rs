@@ -29,13 +29,13 @@ pub(crate) struct Link {
     /// The names of the workloads that are run on it; all if it names none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) only: Vec<String>,
-    /// Packets that the tunnel's own device may hold at either end; what the tunnel chose if absent.
+    /// Packets that the tunnel's own device may hold at either end; the tunnel's choice if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queue: Option<u32>,
     /// Whether the wire carries large sends whole, as a virtual one can and a real one cannot.
     #[serde(default = "yes")]
     pub(crate) segmentation: bool,
-    /// Lays the lab's own wire even where the kernel's would do, to see what it costs.
+    /// Lays the lab's own wire even where the kernel's would do, to see its cost.
     #[serde(default)]
     pub(crate) user_space: bool,
 }
@@ -67,7 +67,7 @@ impl Link {
         self.only.is_empty() || self.only.iter().any(|name| name == workload)
     }
 
-    /// Whether it takes the lab's own wire: what the kernel can do is left to it.
+    /// Whether it takes the lab's own wire, which it does for effects that the kernel's wire has not.
     pub(crate) fn is_in_user_space(&self) -> bool {
         let asked = [self.delay_ms, self.jitter_ms, self.loss, self.reorder, self.duplicate];
         self.user_space || asked.iter().any(|value| *value > 0.0)

@@ -1,11 +1,11 @@
 //! A tunnel that moves packets and does nothing else: no encryption, no checksums, no cutting, no merging. The figures
 //! of a tunnel in user space are compared with those of this tunnel on the same machine.
 //!
-//! Each read from the device goes out in datagrams of [`SEGMENT`] bytes, by as few sends as UDP_SEGMENT allows: a
-//! mark, its length and its number in front, and the number again behind. The other side takes what UDP_GRO gathered
-//! as a stream and writes each packet whole. Nothing repairs a lost datagram; it shifts the stream, so that the number
-//! behind is not the one in front, and the stream goes on at the next mark. Without the numbers wrong bytes would
-//! pass for right ones: the kernel leaves checksums out of what a device with offloads carries, and believes it.
+//! Each read from the device goes out in datagrams of [`SEGMENT`] bytes, by as few sends as UDP_SEGMENT allows: a mark,
+//! its length and its number in front, and the number again behind. The other side takes what UDP_GRO gathered as a
+//! stream and writes each packet whole. Nothing repairs a lost datagram; it shifts the stream, so that the number
+//! behind is not the one in front, and the stream goes on at the next mark. Without the numbers wrong bytes would pass
+//! for right ones: the kernel leaves checksums out of packets that a device with offloads carries, and believes them.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -57,7 +57,7 @@ fn from_device(device: &SyncDevice, socket: &UdpSocket) -> io::Result<()> {
     }
 }
 
-/// Puts what belongs around a packet of so many bytes that lies behind the room for its head.
+/// Puts mark, length and number around a packet of so many bytes that lies behind the room for its head.
 fn wrapped(buffer: &mut [u8], length: usize, number: u32) -> &[u8] {
     let (bytes, number) = ((length as u32).to_be_bytes(), number.to_be_bytes());
     for (place, word) in [(0, MARK), (WORD, bytes), (2 * WORD, number), (HEAD + length, number)] {

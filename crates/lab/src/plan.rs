@@ -1,4 +1,4 @@
-//! Plans: what is measured, as a TOML file that a researcher can write.
+//! Plans: the measurements of a run, as a TOML file that a researcher can write.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! Figures that others published, as they published them. They stand beside what is measured, never among it.
+//! Figures that others published, as they published them. They stand beside measured figures, never among
+//! them.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +18,7 @@ pub(crate) struct Study {
     pub(crate) systems: Vec<System>,
 }
 
-/// A program that is only known from what was published of it.
+/// A program that is only known from published figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct System {

@@ -109,8 +109,8 @@ pub(crate) enum LogError {
     },
 }
 
-/// Reads all whole lines. A last line without an end is no error; a file that does not exist is empty. Of what was
-/// measured again, the last record counts.
+/// Reads all whole lines. A last line without an end is no error; a file that does not exist is empty. Of a cell that
+/// was measured again, the last record counts.
 pub(crate) fn read(path: &Path) -> Result<Vec<Record>, LogError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -144,13 +144,13 @@ fn writing() -> MutexGuard<'static, ()> {
     WRITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Blocks all later additions until the process ends: what fails from now on fails because of that end.
+/// Blocks all later additions until the process ends: cells that fail from now on fail because of that end.
 pub(crate) fn add_no_more() {
     std::mem::forget(writing());
 }
 
 impl Log {
-    /// Opens the file to add to it, and gives what is there. A cut-off last line is removed.
+    /// Opens the file to add to it, and gives its records. A cut-off last line is removed.
     pub(crate) fn open(path: &Path) -> Result<(Log, Vec<Record>), LogError> {
         let records = read(path)?;
         let open = || -> io::Result<File> {

@@ -29,12 +29,12 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes that no handshake exceeds, with all that is sent again.
 const HANDSHAKE: u64 = 60_000;
 /// While a tunnel comes up it is asked for an echo this often, or on a slow link as often as a quarter of it carries:
-/// more would delay the handshake that is waited for, and what is measured next.
+/// more would delay the handshake that is waited for, and the next measurement.
 const PROBE_INTERVAL: Duration = Duration::from_micros(250);
 const PROBE_SHARE: u64 = 4;
 /// Bytes that an echo request takes of the wire in a tunnel, about.
 const PROBE: u64 = 150;
-/// Below so many bits a second a link is filled by what programs send of their own accord.
+/// Below so many bits a second a link is filled by packets that programs send of their own accord.
 const SLOW: u64 = 100_000;
 /// The client's address after it roamed.
 pub(crate) const ROAMED: &str = "192.0.2.3";
@@ -45,7 +45,7 @@ const FRAME: u64 = 1538;
 pub(crate) const QUEUE: Duration = Duration::from_millis(100);
 pub(crate) const QUEUE_FRAMES: [u32; 2] = [8, 1000];
 
-/// ethtool's names of what makes large pieces of small ones or leaves them whole.
+/// ethtool's names of the offloads that make large pieces of small ones or leave them whole.
 const OFFLOADS: [&str; 6] = [
     "tx-checksumming",
     "tcp-segmentation-offload",
@@ -55,7 +55,7 @@ const OFFLOADS: [&str; 6] = [
     "rx-gro-list",
 ];
 
-/// Two namespaces with a wire, and whatever runs in them. All of it is gone when this is dropped.
+/// Two namespaces with a wire, and the programs that run in them. All of it is gone when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Testbed {
     /// The server's first.
@@ -67,7 +67,7 @@ pub(crate) struct Testbed {
     pub(crate) timeout: Duration,
     /// The link's, in bits a second.
     rate: Option<u64>,
-    /// Present where the kernel's own wire cannot do what the link asks for. Ends before its namespaces do.
+    /// Present where the kernel's own wire has not the effects of the link. Ends before its namespaces do.
     wire: Option<Wire>,
     pub(crate) server: Namespace,
     pub(crate) client: Namespace,
@@ -138,9 +138,9 @@ impl Testbed {
         self.client.ip(&["address", "add", &format!("{new}/24"), "dev", WIRE]).map(drop)
     }
 
-    /// Waits until nothing of what was measured before waits in front of a rate limit, and the limit is as if nothing
-    /// had been: on a slow link what comes next would begin ten seconds late, and take its round trip for that long.
-    /// A tunnel that never stops sending is not waited for.
+    /// Waits until no packet of the measurement before waits in front of a rate limit, and the limit is as at first: on
+    /// a slow link the next measurement would begin ten seconds late, and take its round trip for that long. A tunnel
+    /// that never stops sending is not waited for.
     pub(crate) fn wait_until_idle(&self) {
         let Some(rate) = self.rate.filter(|_| self.wire.is_none()) else { return };
         let is_idle = || [&self.server, &self.client].iter().all(|end| backlog(end) == Some(0));
@@ -189,8 +189,8 @@ impl Testbed {
         wait_until("the server to listen", TIMEOUT, bound)
     }
 
-    /// Starts the client's program, does what else it needs, and waits for the first reply through the tunnel.
-    /// Gives how long all that took.
+    /// Starts the client's program, makes the settings that it needs besides, and waits for the first reply through the
+    /// tunnel. Gives how long all that took.
     pub(crate) fn start_client(
         &mut self,
         command: Command,
@@ -233,7 +233,7 @@ impl Testbed {
         }
     }
 
-    /// The programs that should run and do not, each with what it said last.
+    /// The first program that should run and does not, with its last words.
     pub(crate) fn ended(&mut self) -> Option<String> {
         let mut ended = self.processes.iter_mut().filter_map(|process| {
             (!process.is_running()).then(|| format!("{} ended: {}", process.label(), process.log_tail()))
@@ -241,7 +241,7 @@ impl Testbed {
         ended.next()
     }
 
-    /// An error with what the programs said last.
+    /// An error with the last words of the programs.
     fn with_logs(&self, error: &TestbedError, client: &Process) -> TestbedError {
         let server = self.processes.first().map(Process::log_tail).unwrap_or_default();
         let output =
@@ -251,7 +251,7 @@ impl Testbed {
 }
 
 impl Drop for Testbed {
-    /// Lets the programs clean up after themselves, the client first; whatever stays is killed.
+    /// Lets the programs clean up after themselves, the client first; programs that stay are killed.
     fn drop(&mut self) {
         for process in self.processes.iter_mut().rev() {
             let _ = process.terminate(Duration::from_secs(3));
@@ -311,7 +311,8 @@ fn connect_by_veth(server: &Namespace, client: &Namespace, link: &Link) -> Resul
     connect(server, &[&left], client, &[&right], WIRE)?;
     for end in [server, client] {
         if !link.segmentation {
-            // The limit sees what the device is handed: without these, 64 KiB at once and one frame's framing.
+            // The limit sees the pieces that the device is handed: without these, 64 KiB at once and one frame's
+            // framing.
             let mut ethtool = program("ethtool")?;
             ethtool.args(["-K", WIRE]);
             for offload in ["tx-udp-segmentation", "tso", "gso"] {
@@ -339,8 +340,8 @@ pub(crate) fn bring_up(
     namespace.ip(&["link", "set", device, "mtu", &mtu.to_string(), "up"]).map(drop)
 }
 
-/// Bytes that may leave at once of so many a second. Tokens come with the timer's tick: a bucket must hold what is sent
-/// between two, and one frame.
+/// Bytes that may leave at once of so many a second. Tokens come with the timer's tick: a bucket must hold the bytes
+/// that are sent between two, and one frame.
 fn burst(bytes: u64) -> u64 {
     (bytes / 250).max(2 * FRAME)
 }
@@ -374,7 +375,8 @@ fn introduce(server: &Namespace, client: &Namespace) -> Result<(), TestbedError>
 ///
 /// It counts the bytes of frames, not the framing around them: its own `overhead` is added once to what the sender
 /// handed over in one piece, and TCP and UDP hand over up to 64 KiB whatever offloads the device has (the kernel cuts
-/// it up behind the queue). So the rate is less by what framing takes of full frames; see docs/measure/LAB.md for smaller ones.
+/// it up behind the queue). So the rate is less by the framing's share of full frames; see docs/measure/LAB.md for
+/// smaller ones.
 fn limit(rate: u64) -> Result<Command, TestbedError> {
     let mut tc = program("tc")?;
     let bytes = rate / 8;

@@ -1,7 +1,7 @@
 //! A wire in user space: two TAP devices and a thread for each direction between them.
 //!
-//! It delays, loses, reorders and repeats frames, which the kernel can only where it has netem. It also costs: a
-//! thread that copies each frame twice. A run that lays one measures first what it costs.
+//! It delays, loses, reorders and repeats frames, which the kernel can only where it has netem. It also costs: a thread
+//! that copies each frame twice. A run that lays one measures first its cost.
 
 mod cost;
 mod schedule;

@@ -1,11 +1,12 @@
-//! Workloads: what a plan lets run through a tunnel, and what is looked at meanwhile.
+//! Workloads: the load that a plan lets run through a tunnel, and the values that are looked at meanwhile.
 
 use serde::{Deserialize, Serialize};
 
 /// UDP payloads above this do not fit an Ethernet frame.
 const LARGEST: u16 = 1472;
 
-/// A load and what is looked at meanwhile. (The braces of those without settings make an unknown key an error.)
+/// A load and the values that are looked at meanwhile. (The braces of those without settings make an unknown key an
+/// error.)
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) enum Workload {

@@ -126,7 +126,7 @@ fn what_is_missing(program: &Path, missing: &[String]) -> String {
     format!("the demo makes network namespaces and needs {}{way_out}", missing.join(" and "))
 }
 
-/// Removes the testbed, and prints the table of what was measured.
+/// Removes the testbed, and prints the table of the figures.
 fn show_all(testbed: Testbed, measured: Result<Measured, DemoError>) -> Result<(), DemoError> {
     let measured = measured.map_err(|error| DemoError::Tunnel(format!("{error}\n{}", testbed.logs())))?;
     let ended = testbed.end();

@@ -2,9 +2,10 @@
 //!
 //! One server has an endpoint on UDP and one on TCP. A TCP flow of a client over UDP is measured while so many clients
 //! over TCP, connected throughout, send little or nothing. Load that runs on the same processors costs the flow what it
-//! costs, whichever process it is for. So the same load is given, in turns, to clients of another process with a tunnel of its own,
-//! and the ratio of both is judged: what remains is what the endpoints of one tunnel have in common. The load must be
-//! light: where it takes the processors that the flow needs, both sides of the ratio measure the scheduler.
+//! costs, whichever process it is for. So the same load is given, in turns, to clients of another process with a tunnel
+//! of its own, and the ratio of both is judged: the remainder is the cost of the parts that the endpoints of one tunnel
+//! share. The load must be light: where it takes the processors that the flow needs, both sides of the ratio measure
+//! the scheduler.
 
 mod report;
 mod testbed;

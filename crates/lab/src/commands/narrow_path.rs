@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args, tools: &Tools) -> Result<bool, LabError> {
     for number in 0..args.rounds {
         tell(format_args!("round {} of {}", number + 1, args.rounds));
         let mut turns: Vec<(usize, &PathBuf)> = programs.iter().enumerate().collect();
-        // So that what changes during a run favours neither build.
+        // So that a change during a run favours neither build.
         if !number.is_multiple_of(2) {
             turns.reverse();
         }

@@ -29,7 +29,7 @@ pub(super) fn describe(programs: Vec<(&str, Command)>) -> Vec<String> {
     lines
 }
 
-/// The first line of what an installed program writes.
+/// The first line that an installed program writes.
 pub(super) fn installed(name: &str, arguments: &[&str]) -> String {
     let command = program(name).map(|mut command| {
         command.args(arguments);
@@ -38,7 +38,7 @@ pub(super) fn installed(name: &str, arguments: &[&str]) -> String {
     first_line(command)
 }
 
-/// The first line of what a command writes; nothing if it cannot be started.
+/// The first line that a command writes; nothing if it cannot be started.
 pub(super) fn first_line(command: Result<Command, TestbedError>) -> String {
     let output = command.ok().and_then(|mut command| command.output().ok());
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());

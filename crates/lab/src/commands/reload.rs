@@ -1,4 +1,5 @@
-//! SIGHUP at a server with many clients that send numbered packets: what can change while it runs must lose none.
+//! SIGHUP at a server with many clients that send numbered packets: settings that can change while it runs must lose
+//! none.
 
 mod report;
 mod steps;
@@ -26,7 +27,7 @@ const OUTER: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
 const PORT: u16 = 1194;
 /// How long the server may take to listen or to read its file, and all clients to connect.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// `adit-load-openvpn` counts what had no answer for two seconds as lost.
+/// `adit-load-openvpn` counts packets that had no answer for two seconds as lost.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(2300);
 /// The time for which packets are lost on purpose.
 const CONTROL: Duration = Duration::from_millis(300);
@@ -115,12 +116,12 @@ impl Testbed {
         Ok(Testbed { load, process, server, _client: client, identities })
     }
 
-    /// Waits until what was sent before is answered or lost.
+    /// Waits until the packets that were sent before are answered or lost.
     fn settle(&self, args: &Args) {
         std::thread::sleep(Duration::try_from_secs_f64(args.seconds).unwrap_or_default() + ANSWER_TIMEOUT);
     }
 
-    /// Changes the file, sends SIGHUP, and counts what happened meanwhile.
+    /// Changes the file, sends SIGHUP, and counts the packets meanwhile.
     fn reload(&mut self, step: &Step, args: &Args) -> Result<Measured, TestbedError> {
         let before = self.load.echoes();
         let lines = steps::lines(args.clients, step.lines);
@@ -140,7 +141,7 @@ impl Testbed {
         })
     }
 
-    /// Cuts the way back to the clients for a while: the count must show what is lost.
+    /// Cuts the way back to the clients for a while: the count must show the packets that are lost.
     fn control(&mut self, args: &Args) -> Result<EchoCounters, TestbedError> {
         let before = self.load.echoes();
         self.server.ip(&["route", "add", "blackhole", CLIENTS])?;

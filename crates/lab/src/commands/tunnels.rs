@@ -1,4 +1,4 @@
-//! Many tunnels in one process: what their start and their memory cost beside a process for each, and whether one of
+//! Many tunnels in one process: the cost of their start and their memory beside a process for each, and whether one of
 //! them notices that another is reloaded or ends.
 
 mod lifetime;

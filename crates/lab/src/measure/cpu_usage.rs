@@ -54,7 +54,7 @@ impl Clock {
         }
     }
 
-    /// Notes what each end's programs took of a processor while little happened.
+    /// Notes the share of a processor that each end's programs took while little happened.
     pub(super) fn note_seconds(&self, outcome: &mut Outcome, when: &str) {
         let elapsed = self.start.elapsed().as_secs_f64();
         for (end, name) in ["server", "client"].into_iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Roaming: the client's address changes under a tunnel. And what the lab's own wire did to the frames.
+//! Roaming: the client's address changes under a tunnel. And the counts of the lab's own wire: frames and its
+//! effects on them.
 
 use std::time::Duration;
 

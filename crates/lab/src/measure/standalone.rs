@@ -73,7 +73,7 @@ pub(super) fn clients(
     let work = after.processor_seconds - before.processor_seconds;
     note(&mut outcome, "server_cpu_per_client_ms", work * 1e3 / each);
     note(&mut outcome, "client_cpu_per_client_ms", theirs.processor_seconds * 1e3 / each);
-    // Not PSS: the more clients there are, the less of what all share is the server's.
+    // Not PSS: the more clients there are, the less of the shared memory is the server's.
     let memory = after.resident_kib - before.resident_kib;
     note(&mut outcome, "server_rss_per_client_kib", memory / each);
     note(&mut outcome, "server_pss_kib", after.proportional_kib);

@@ -1,4 +1,4 @@
-//! Families of subjects: what reports show together.
+//! Families of subjects, which reports show together.
 
 use super::bars::Label;
 
@@ -53,7 +53,7 @@ impl Family {
         known.map_or(Family::Other, |(_, family)| *family)
     }
 
-    /// The family of a bar: what others measured stands by itself.
+    /// The family of a bar: figures that others published stand by themselves.
     pub(super) fn of_labelled(subject: &str, label: Label) -> Family {
         if label == Label::Published { Family::Published } else { Family::of(subject) }
     }

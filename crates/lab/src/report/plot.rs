@@ -78,7 +78,7 @@ struct Line {
     points: Vec<(f64, f64)>,
 }
 
-/// Where lines of the grid are, and what stands beside them.
+/// Where lines of the grid are, and the texts beside them.
 struct Axes {
     across: Vec<(f64, String)>,
     up: Vec<(f64, String)>,
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(text.matches("<polyline").count(), 1, "{text}");
         assert!(!text.contains("b: half within"), "{text}");
         assert_eq!(distributions("x", vec![curve("a", &[10.0]), curve("b", &[15.0])]).into_string(), "");
-        // A sample of 0 has no place on the axis: what is left of the second curve is one sample.
+        // A sample of 0 has no place on the axis: the second curve is left with one sample.
         let text =
             distributions("x", vec![curve("a", &[10.0, 20.0]), curve("b", &[0.0, 15.0])]).into_string();
         assert_eq!(text.matches("<polyline").count(), 1, "{text}");

@@ -1,4 +1,4 @@
-//! The reader's own subjects: executables in a folder, each called with one word that says what to do.
+//! The reader's own subjects: executables in a folder, each called with one word that names the step.
 //! docs/measure/LAB.md, "Adding a subject", is their contract.
 
 use std::collections::BTreeMap;

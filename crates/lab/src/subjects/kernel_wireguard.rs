@@ -68,7 +68,8 @@ impl Subject for KernelWireGuard {
         let public = [keys(testbed, 0)?, keys(testbed, 1)?];
         set_up(testbed, &testbed.server, 0, &public[1])?;
         let shared = &*testbed;
-        // There is no client's program: what is timed is giving the kernel its device, and the handshake.
+        // There is no client's program: the time is that of giving the kernel its device, and of the
+        // handshake.
         let (process, started) = shared
             .started_client(Command::new("true"), |namespace| set_up(shared, namespace, 1, &public[0]))?;
         drop(process);

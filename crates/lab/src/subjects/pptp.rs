@@ -12,7 +12,7 @@ const CONTROL: u16 = 1723;
 /// Room for IP, GRE and PPP.
 const OPTIONS: &str = "noauth\nnodefaultroute\nnobsdcomp\nnodeflate\nmtu 1400\nmru 1400\nlock\n";
 
-/// PPTP without encryption: what it has (MPPE with RC4) is broken, and needs secrets in the system's own files.
+/// PPTP without encryption: its encryption (MPPE with RC4) is broken, and needs secrets in the system's own files.
 #[derive(Debug)]
 pub(super) struct Pptp;
 

@@ -13,8 +13,8 @@ const MTU: u16 = 1400;
 const DEVICE: &str = "vtun0";
 const ENDS: [&str; 2] = ["server", "client"];
 
-/// vtun over UDP at both ends. It has no authentication of packets in any mode; its default cipher does not work
-/// under OpenSSL 3; and its chained modes end with the first datagram that is lost, as what it opens then is no
+/// vtun over UDP at both ends. It has no authentication of packets in any mode; its default cipher does not work under
+/// OpenSSL 3; and its chained modes end with the first datagram that is lost, as the bytes that it opens then are no
 /// packet any more.
 #[derive(Debug)]
 struct Vtun {
@@ -74,7 +74,7 @@ impl Subject for Vtun {
         let Ok(mut command) = program("vtund") else {
             return Availability::Installable("apt-get install --yes vtun".to_owned());
         };
-        // It has no word for its version, but says it with what it does not know.
+        // vtun has no option for its version, but says it with its message on an unknown one.
         let output = command.arg("-h").output();
         let text =
             output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();

@@ -118,7 +118,8 @@ pub(crate) fn get(name: &str, tools: &Tools) -> Result<Program, String> {
     }
 }
 
-/// Waits until a device can be configured. It is asked so often that what a start takes does not go by when it was asked.
+/// Waits until a device can be configured. The device is asked so often that the measured time of a start does not
+/// depend on when it was asked.
 pub(crate) fn wait_for_socket(device: &str) -> Result<(), TestbedError> {
     let start = Instant::now();
     while !wireguard_listens(device) {
@@ -131,7 +132,7 @@ pub(crate) fn wait_for_socket(device: &str) -> Result<(), TestbedError> {
     Ok(())
 }
 
-/// How to get what builds a program.
+/// How to get the program that builds a program.
 fn lacks_builder(builder: &str) -> String {
     let (what, from) = match builder {
         "go" => ("go", "Go 1.21 or later is at https://go.dev/dl"),
@@ -240,7 +241,7 @@ impl Subject for WireGuard {
     fn start(&self, testbed: &mut Testbed, tools: &Tools) -> Result<Tunnel, LabError> {
         let state = testbed.directory.path().to_owned();
         let keys = wireguard_keys(&state)?;
-        // Their sockets are in one folder, whatever namespace they are in.
+        // Their sockets are in one folder, from all namespaces.
         let number = NEXT.fetch_add(1, Ordering::Relaxed) % 1000;
         let devices = ["s", "c"].map(|end| format!("wg{}{end}{number}", std::process::id()));
         testbed.leftovers = devices.iter().map(|device| wireguard_socket(device)).collect();

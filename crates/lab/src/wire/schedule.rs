@@ -69,7 +69,7 @@ pub(crate) struct Schedule {
     reorder: f64,
     duplicate: f64,
     rate: Option<u64>,
-    /// When what was accepted so far has left.
+    /// When the frames that were accepted so far have left.
     busy_until: Duration,
     /// When the last frame that was not held back arrives.
     last: Duration,
@@ -151,7 +151,7 @@ impl Schedule {
         share > 0.0 && self.share() < share
     }
 
-    /// A random number from 0 to 1, without 1: 53 bits are what a double holds.
+    /// A random number from 0 to 1, without 1: a double holds 53 bits.
     fn share(&mut self) -> f64 {
         (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }

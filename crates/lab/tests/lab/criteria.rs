@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::bench::{adit, json, lab, load, said};
 
-/// Runs it to the end, with adit and adit-load-openvpn: what it did, in one text, and its JSON.
+/// Runs it to the end, with adit and adit-load-openvpn: its exit code, its output in one text, and its JSON.
 fn run(scratch: &Scratch, arguments: &[&str]) -> (Option<i32>, String, Value) {
     let file = scratch.path().join("results.json");
     let mut command = lab(arguments);

@@ -60,7 +60,7 @@ fn a_missing_peer_has_its_reason_in_its_row() {
     assert!(results["figures"].as_array().unwrap().iter().any(|figure| figure["subject"] == "veth"));
     assert!(std::fs::read_to_string(out.join("report.html")).unwrap().contains("/nowhere/adit"));
 
-    // Once it is built, what failed is measured, and nothing else.
+    // Once it is built, the cells that failed are measured, and no others.
     let run = ["run", &plan, "--again", "--out", out.to_str().unwrap()];
     let output = lab(&run).arg("--adit").arg(adit()).output().unwrap();
     let text = said(&output);

@@ -1,4 +1,4 @@
-//! The program from outside: subjects of one's own, and what goes wrong.
+//! The program from outside: subjects of one's own, and errors.
 //!
 //! Needs root, `ip` and `iperf3`. Without them the tests say that they were skipped; with `CI=true` they fail
 //! instead.

@@ -1,4 +1,4 @@
-//! A link that whatever a tunnel or the lab sends of its own accord fills.
+//! A link that is filled by packets that a tunnel or the lab sends of its own accord.
 
 use adit_testbed::{Scratch, can_run};
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::bench::{NEEDED, adit, json, lab, load, said, small_plan};
 
-/// Runs a command on adit alone: its exit code, what it did, and its JSON.
+/// Runs a command on adit alone: its exit code, its output, and its JSON.
 fn run(scratch: &Scratch, arguments: &[&str]) -> (Option<i32>, String, Value) {
     let file = scratch.path().join("results.json");
     let mut command = lab(arguments);

@@ -126,7 +126,7 @@ impl Measured {
         )
     }
 
-    /// `ok`, or what the server did not withstand.
+    /// `ok`, or the attacks that the server did not withstand.
     pub(in crate::commands) fn verdict(&self) -> String {
         let mut failures = Vec::new();
         if self.begun_at_first == 0 {

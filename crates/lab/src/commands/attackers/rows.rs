@@ -1,4 +1,4 @@
-//! The rows of the table: a server's configuration, and what attackers do to it.
+//! The rows of the table: a server's configuration, and the attackers' actions.
 
 mod list;
 mod setup;

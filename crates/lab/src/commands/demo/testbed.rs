@@ -1,4 +1,5 @@
-//! Two network namespaces, the ends of a tunnel in them, a host beyond the server, and what can be done with it.
+//! Two network namespaces, the ends of a tunnel in them, a host beyond the server, and the steps that can be taken with
+//! them.
 
 use std::fmt::Display;
 use std::net::IpAddr;

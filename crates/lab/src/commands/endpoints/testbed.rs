@@ -48,7 +48,7 @@ struct Networks([u8; 3]);
 
 impl Networks {
     fn of(args: &Args) -> Networks {
-        // One tunnel has one network, whatever its clients come by.
+        // One tunnel has one network, for clients of all its endpoints.
         Networks(if args.two_tunnels { [8, 9, 10] } else { [8, 8, 10] })
     }
 

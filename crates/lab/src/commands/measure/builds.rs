@@ -114,7 +114,8 @@ pub(crate) fn run(args: &Args, tools: &Tools) -> Result<bool, LabError> {
     Ok(comparison.is_good())
 }
 
-/// How many small packets a second both builds are offered: the same, beyond what the earlier one carries.
+/// How many small packets a second both builds are offered: the same number, beyond the one that the earlier
+/// build carries.
 fn rate(args: &Args, tools: &Tools, configs: &[String; 2]) -> Result<u32, LabError> {
     if let Some(rate) = args.rate.or_else(|| (!args.only.contains(&Group::Udp)).then_some(0)) {
         return Ok(rate);
@@ -124,7 +125,7 @@ fn rate(args: &Args, tools: &Tools, configs: &[String; 2]) -> Result<u32, LabErr
     Ok(find_saturation(&testbed.ends(), SMALL, false)? / 2 * 3)
 }
 
-/// Takes down what one build reached in one pair.
+/// Takes down the figures of one build in one pair.
 type Note<'a> = &'a mut dyn FnMut(Name<'_>, f64);
 
 /// A figure, or a row of `adit bench`.
@@ -140,7 +141,7 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Measures both builds in turns, and takes down what they reached as the pair number `pair`. Which is first
+    /// Measures both builds in turns, and takes down their figures as the pair number `pair`. Which is first
     /// alternates, so that a machine that becomes slower favours neither. False if one could not be measured.
     fn pair<E: std::fmt::Display>(
         &mut self,

@@ -1,4 +1,4 @@
-//! A server with many clients: what a handshake costs it, what a client costs it, and what one of them notices.
+//! A server with many clients: its cost of a handshake and of a client, and the delay that one of them notices.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(180);
 /// The pause after which the last handshake's memory is in use, or given back.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// Configurations for a server and a client, and what other clients need.
+/// Configurations for a server and a client, and the files that other clients need.
 pub(super) struct Setup {
     pub(super) configs: [String; 2],
     /// The authority's certificate, and the clients' certificate and key.
@@ -29,13 +29,13 @@ pub(super) struct Cost {
     pub(super) per_core: f64,
     /// Handshakes a second, the clients on the same machine included.
     pub(super) wall: f64,
-    /// The server's memory beyond what it had before, for each client, in KiB: resident and proportional.
+    /// The growth of the server's memory for each client, in KiB: resident and proportional.
     pub(super) memory: [f64; 2],
 }
 
 impl Setup {
-    /// All clients show one certificate; `duplicate-cn` allows that. `groups` is what the server may exchange
-    /// keys by; without it, each takes what it likes best.
+    /// All clients show one certificate; `duplicate-cn` allows that. `groups` are the groups by which the
+    /// server may exchange keys; without it, each program takes those that it likes best.
     pub(super) fn new(kind: KeyKind, groups: Option<&str>) -> Result<Setup, TestbedError> {
         let authority = Authority::create(kind)?;
         let server = authority.issue("server", Purpose::Server, Validity::Now)?;

@@ -227,7 +227,7 @@ impl Testbed {
         })
     }
 
-    /// Starts the client, sets up what it does not set up itself, and waits for the first reply.
+    /// Starts the client, makes the settings that it does not make itself, and waits for the first reply.
     fn start_client(
         &mut self,
         command: Command,
@@ -257,7 +257,7 @@ impl Testbed {
 }
 
 impl Drop for Testbed {
-    /// Lets the programs clean up after themselves, the client first; whatever stays is killed.
+    /// Lets the programs clean up after themselves, the client first; programs that stay are killed.
     fn drop(&mut self) {
         for process in self.processes.iter_mut().rev() {
             let _ = process.terminate(Duration::from_secs(3));

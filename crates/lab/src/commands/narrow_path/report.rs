@@ -1,4 +1,4 @@
-//! The figures of each phase, and whether the others kept what they had.
+//! The figures of each phase, and whether the other clients kept theirs.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -111,8 +111,8 @@ impl Testbed {
         self.set_mtu(&mtu.to_string())
     }
 
-    /// Gives the link its usual MTU again. The server's system forgets at once what ICMP said, which would take ten
-    /// minutes otherwise (`net.ipv4.route.mtu_expires`).
+    /// Gives the link its usual MTU again. The server's system forgets at once the MTU that ICMP messages named, which
+    /// would take ten minutes otherwise (`net.ipv4.route.mtu_expires`).
     pub(super) fn widen(&self) -> Result<(), TestbedError> {
         self.set_mtu(USUAL)?;
         self.server.ip(&["route", "flush", "cache"]).map(drop)
@@ -188,14 +188,15 @@ fn no_counters() -> TestbedError {
     TestbedError::Output { command: "/proc/net".into(), output: "no such counters".into() }
 }
 
-/// Sends over UDP, of whatever size (/proc/net/snmp: the names are in one line, the numbers in the next).
+/// Sends over UDP, of any size (/proc/net/snmp: the names are in one line, the numbers in the next).
 fn sends(text: &str) -> Option<f64> {
     let mut lines = text.lines().filter(|line| line.starts_with("Udp:")).map(str::split_whitespace);
     let index = lines.next()?.position(|word| word == "OutDatagrams")?;
     lines.next()?.nth(index)?.parse().ok()
 }
 
-/// A column of a device's line (/proc/net/dev: eight columns of what came, then eight of what went, bytes first).
+/// A column of a device's line (/proc/net/dev: eight columns of received traffic, then eight of sent traffic, bytes
+/// first).
 fn device_bytes(text: &str, device: &str, column: usize) -> Option<f64> {
     let line = text.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'))?;
     line.split_whitespace().nth(column)?.parse().ok()

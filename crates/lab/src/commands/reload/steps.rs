@@ -33,7 +33,7 @@ pub(super) const STEPS: [Step; 10] = [
     Step { said: "was read again", ..change("the first file again", "") },
 ];
 
-/// The file's lines: what a step has takes the place of what the file has by the same name.
+/// The file's lines: a step's line takes the place of the file's of the same name.
 pub(super) fn lines(clients: usize, lines: &str) -> String {
     let always = format!(
         "dev tun0\nproto udp4\nport 1194\nserver 10.8.0.0 255.255.0.0\ntopology subnet\ndh none\nduplicate-cn\n\

@@ -73,7 +73,8 @@ impl Server {
         format!("wg{}s{}", std::process::id(), self.network)
     }
 
-    /// The inner address of WireGuard client `number`, beyond what OpenVPN's pool leases to so few.
+    /// The inner address of WireGuard client `number`, beyond the addresses that OpenVPN's pool leases to so
+    /// few.
     fn address(self, number: usize) -> String {
         format!("10.{}.3.{}", self.network, number + 1)
     }

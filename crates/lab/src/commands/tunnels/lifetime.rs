@@ -36,7 +36,7 @@ pub(super) struct Lifetime {
     pub(super) ended: usize,
     /// The log's line about the file that was read again.
     pub(super) reload: String,
-    /// By tunnel: what became of its packets until it was ended itself.
+    /// The fate of each tunnel's packets until it was ended itself.
     pub(super) tunnels: Vec<Counted>,
     /// Packets of a tunnel whose way back was cut on purpose: the count must show them.
     pub(super) control: Counted,
@@ -106,7 +106,7 @@ fn transfers(testbed: &Testbed, bytes: usize) -> Result<usize, TestbedError> {
     Ok(intact)
 }
 
-/// Changes the last tunnel's file and lets the process read all again: what the log says of that file.
+/// Changes the last tunnel's file and lets the process read all again; gives the log's line about that file.
 fn reload_last(testbed: &mut Testbed, identities: &Identities) -> Result<String, TestbedError> {
     let last = number(testbed.targets.len().saturating_sub(1));
     server_file(identities, last, "push \"route 10.77.0.0 255.255.0.0\"\n")?;

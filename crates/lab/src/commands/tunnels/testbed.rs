@@ -19,7 +19,7 @@ const OUTER: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
 const FIRST_PORT: u16 = 1201;
 /// All may take so long to listen, or to answer.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// How often each client that has not answered is asked: what the times to the first packet are exact to.
+/// How often each client that has not answered is asked: the times to the first packet are exact to this.
 const ASK_EVERY: Duration = Duration::from_millis(5);
 /// The pause after which memory of the start is given back.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -198,7 +198,7 @@ impl Testbed {
 }
 
 impl Drop for Testbed {
-    /// Lets all end at once, clients before servers; what stays is killed.
+    /// Lets all end at once, clients before servers; processes that stay are killed.
     fn drop(&mut self) {
         for processes in [&mut self.clients, &mut self.servers] {
             processes.iter_mut().for_each(Process::send_terminate);

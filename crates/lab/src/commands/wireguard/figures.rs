@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::commands::output::{cell, spread, table};
 
-/// A figure's name, what the table calls it, the decimals to show, and what its median must keep to.
+/// A figure's name, its words in the table, the decimals to show, and the limit of its median.
 pub(in crate::commands) type Figure = (&'static str, &'static str, usize, Limit);
 
 /// The limit of a median.

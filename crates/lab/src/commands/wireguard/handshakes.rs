@@ -37,7 +37,7 @@ pub(crate) struct Args {
     json: Option<PathBuf>,
 }
 
-/// How long all may take to have had their first handshake, beyond what the rate allows.
+/// How long all may take to have had their first handshake, beyond the time that the rate allows.
 const GRACE: Duration = Duration::from_secs(30);
 
 const FIGURES: &[Figure] = &[
@@ -93,7 +93,7 @@ fn measure(
     ];
     let load =
         load::Load::attackers(&initiators.namespace, &tools.load_wireguard(), "handshakes", &arguments)?;
-    // The first handshake of a peer may compute what later ones find.
+    // The first handshake of a peer may compute values that later ones find.
     let first = Duration::from_secs_f64(f64::from(args.initiators) / f64::from(args.rate));
     let all = || load.counters()[0] >= u64::from(args.initiators);
     wait_until("the first handshake of each initiator", first + GRACE, all)?;

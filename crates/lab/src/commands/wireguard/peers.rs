@@ -1,4 +1,4 @@
-//! A server with many configured peers: what they cost in memory, what `wg` takes, and what a flow notices.
+//! A server with many configured peers: their memory, the time of `wg`, and the delay that a flow notices.
 
 use std::path::PathBuf;
 use std::process::Command;
