@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// Write name servers to this file, in place of systemd-resolved and /etc/resolv.conf
     #[arg(long, value_name = "FILE")]
     resolv_conf: Option<PathBuf>,
-    /// What the kill switch keeps in.
+    /// The scope of the kill switch.
     #[arg(
         long,
         value_name = "lan",
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     no_sandbox: bool,
 }
 
-/// What the kill switch keeps in.
+/// The scope of the kill switch.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Scope {
     /// All.

@@ -166,7 +166,7 @@ pub struct Management {
     pub up_down: bool,
     /// A client forgets its password when the program that commanded it is gone (`management-forget-disconnect`).
     pub forget_disconnect: bool,
-    /// It connects to a program that listens at the address, and ends when that is gone (`management-client`).
+    /// adit connects to a program that listens at the address, and ends when that is gone (`management-client`).
     pub as_client: bool,
     /// Only this user may speak to a Unix socket.
     pub client_user: Option<String>,

@@ -96,7 +96,7 @@ impl Orders {
     /// Gives the outcome of changes to the thread that waits for it.
     pub(super) fn answer(&self, id: u64, outcome: Outcome) {
         if let Some(sender) = self.lock().outcomes.remove(&id) {
-            // As above.
+            // The thread that waited may be gone.
             let _ = sender.send(outcome);
         }
     }

@@ -56,7 +56,7 @@ fn is_lost(talk: &Talk<'_, Client>) -> bool {
     !(is_up && is_quiet) && talk.heard.elapsed() > patience
 }
 
-/// What the thread of the peer and the test share.
+/// The state that the thread of the peer and the test share.
 struct Shared {
     stop: AtomicBool,
     /// The kind of messages that are sent.
@@ -255,7 +255,7 @@ impl<'a, M: Machine> Talk<'a, M> {
             },
             |path, datagram| {
                 if let Path::Udp { remote, .. } = path {
-                    // What does not fit is sent again.
+                    // A datagram that does not fit is sent again.
                     let _ = socket.send_to(datagram, remote);
                 }
             },
