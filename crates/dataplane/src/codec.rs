@@ -9,6 +9,7 @@
 //! counters, limits of use, and the replay window to [`CountingSealer`] and [`WindowedOpener`].
 
 mod demultiplexer;
+mod halves;
 mod open;
 mod seal;
 
@@ -18,9 +19,9 @@ use std::sync::Arc;
 use adit_core::{Instant, Selector};
 
 pub use self::demultiplexer::{Class, Demultiplexer, Steering, StreamAdvice};
+pub use self::halves::{OpenSession, SealSession};
 pub use self::open::{Decode, NotInPlace, Opened, Opener, Plain, WindowedOpener};
 pub use self::seal::{CountingSealer, Encode, Layout, Place, Run, Sealer, UsageLimits};
-use crate::event::{OpenSession, SealSession};
 use crate::outer::OuterPolicy;
 pub use crate::replay::{Freshness, Window};
 use crate::selectors::Selectors;

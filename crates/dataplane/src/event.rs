@@ -1,44 +1,9 @@
 //! A protocol's orders, divided between the two halves.
 
-use std::fmt;
-use std::sync::Arc;
-
-use adit_core::{DataEvent, Install, Instant, OnFirstOpened, PeerConfig, PeerId, PeerOrder, SessionId};
+use adit_core::{DataEvent, Install, OnFirstOpened, PeerConfig, PeerId, PeerOrder, SessionId};
 
 use crate::aead::AeadError;
-use crate::codec::{Opener, Sealer, SessionCodec};
-use crate::outer::OuterPolicy;
-use crate::selectors::Selectors;
-
-/// The sealing half of a session, on its way to [`crate::Egress`].
-pub struct SealSession {
-    pub(crate) codec: Box<dyn Sealer>,
-    pub(crate) is_keepalive: fn(&[u8]) -> bool,
-    pub(crate) expires: Option<Instant>,
-    pub(crate) outer: OuterPolicy,
-    pub(crate) selectors: Option<Arc<Selectors>>,
-}
-
-impl fmt::Debug for SealSession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SealSession(..)")
-    }
-}
-
-/// The opening half of a session, on its way to [`crate::Ingress`].
-pub struct OpenSession {
-    pub(crate) codec: Box<dyn Opener>,
-    pub(crate) is_keepalive: fn(&[u8]) -> bool,
-    pub(crate) expires: Option<Instant>,
-    pub(crate) outer: OuterPolicy,
-    pub(crate) selectors: Option<Arc<Selectors>>,
-}
-
-impl fmt::Debug for OpenSession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OpenSession(..)")
-    }
-}
+use crate::codec::{OpenSession, SealSession, SessionCodec};
 
 /// An order to [`crate::Egress`].
 #[derive(Debug)]

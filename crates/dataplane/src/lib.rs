@@ -55,9 +55,10 @@ use std::sync::Arc;
 
 use adit_checksum::WordSum;
 use codec::Demultiplexer;
+pub use codec::{OpenSession, SealSession};
 pub use counters::{Counters, DirectionSnapshot, DropReason, PeerSnapshot, Snapshot};
 pub use egress::Egress;
-pub use event::{EgressEvent, IngressEvent, OpenSession, SealSession, install, remote_peer, split};
+pub use event::{EgressEvent, IngressEvent, install, remote_peer, split};
 pub use ingress::{Arrival, Ingress, MAX_RECORD, StreamError};
 pub use offload::{Offload, Segmentation, VNET_HEADER_LEN};
 pub use outer::{OuterHeader, OuterPolicy, TrafficClass};

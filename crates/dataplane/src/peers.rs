@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use adit_core::{DeviceId, Flow, Instant, IpNet, Notice, Path, PeerConfig, PeerId, PeerOrder, SessionId};
 
-use crate::codec::Opener;
+use crate::codec::{OpenSession, Opener};
 use crate::counters::{Counters, DropReason, Half, PeerCounter};
-use crate::event::{EgressEvent, OpenSession};
+use crate::event::EgressEvent;
 use crate::headers::Ip;
 use crate::outer::OuterPolicy;
 use crate::receive::ReceiveBatch;

@@ -19,6 +19,7 @@ mod request;
 mod scripts;
 mod serve;
 mod sockets;
+mod within_process;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing {

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use adit_core::{DeviceId, Flow, Instant, Notice, OnFirstOpened, Path, PeerId, SessionId};
 
-use crate::codec::{Place, Run, Sealer};
+use crate::codec::{Place, Run, SealSession, Sealer};
 use crate::counters::{DropReason, PeerCounter};
-use crate::event::SealSession;
 use crate::headers::Ip;
 use crate::outer::{OuterHeader, OuterPolicy};
 use crate::selectors::{Selectors, outbound};

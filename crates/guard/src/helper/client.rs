@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use adit_core::{IpNet, PoolEntry, Report, Transport, TunnelSettings};
 use adit_io::opener::{Opened, Refusals};
@@ -18,13 +18,12 @@ use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
 use super::channel::Channel;
-use super::gathered::{Dialect, Gathered};
+use super::gathered::Gathered;
 use super::policy::Policy;
 use super::request::{
     FileRequest, LookedUp, LookedUpOne, Mark, NetworkAnswer, NetworkRequest, Note, Opening, Refusal, Request,
     Secret,
 };
-use super::serve;
 use super::sockets::HelperSockets;
 
 /// The helper at work. When this is dropped, it has undone its changes, and ended.
@@ -37,7 +36,7 @@ pub struct Helper {
 
 /// Where it runs.
 #[derive(Debug)]
-enum Place {
+pub(super) enum Place {
     Process(Child),
     Thread(Option<JoinHandle<()>>),
 }
@@ -60,21 +59,8 @@ impl Helper {
         Helper::greet(ours, Place::Process(child), policy)
     }
 
-    /// Starts the helper on a thread of this process, which keeps its rights: for tests.
-    ///
-    /// # Errors
-    /// As with [`Helper::start`].
-    pub fn within_process(policy: Policy) -> io::Result<Self> {
-        let (ours, theirs) = Channel::pair()?;
-        let work = move || {
-            // The other end sees that it ended.
-            let _ = serve::serve(theirs, serve::Rights::OfTheProcess, Dialect::none());
-        };
-        let thread = thread::Builder::new().name("adit-helper".to_owned()).spawn(work)?;
-        Helper::greet(ours, Place::Thread(Some(thread)), policy)
-    }
-
-    fn greet(channel: Channel, runs_in: Place, policy: Policy) -> io::Result<Self> {
+    /// Gives the helper at the other end of the channel its policy.
+    pub(super) fn greet(channel: Channel, runs_in: Place, policy: Policy) -> io::Result<Self> {
         let access = HelperAccess(Arc::new(Mutex::new(Some(channel))));
         let mut helper = Helper { access, runs_in, reports: Vec::new() };
         let started: Result<Vec<Note>, String> =

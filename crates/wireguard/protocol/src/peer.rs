@@ -2,6 +2,7 @@
 
 mod gate;
 mod handshake;
+mod initiation_mark;
 mod liveness;
 mod post_quantum;
 mod sessions;

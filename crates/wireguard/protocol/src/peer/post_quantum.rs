@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 
 use self::keys::{Key, Keys};
 use super::Peer;
+use super::initiation_mark::Mark;
 use super::sessions::{Session, id_of};
 use super::timers::REKEY_AFTER_TIME;
 use crate::crypto::{MAC_LEN, Refused};
@@ -38,15 +39,6 @@ const BETWEEN_INITIATIONS: Duration = Duration::from_millis(100);
 
 /// The age at which a session without a key has packets that wait for one make a new handshake begin.
 const EXCHANGE_LASTS: Duration = Duration::from_secs(20);
-
-/// The meaning of an initiation's mark.
-#[derive(Default)]
-pub(super) struct Mark {
-    /// There is one: the sender takes part in exchanges.
-    pub(super) present: bool,
-    /// The key that it names.
-    pub(super) key: Option<PresharedKey>,
-}
 
 /// The state of a peer with which post-quantum keys are agreed on.
 #[derive(Default)]

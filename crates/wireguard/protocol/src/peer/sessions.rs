@@ -5,7 +5,7 @@ use std::time::Duration;
 use adit_core::{Install, Instant, OnFirstOpened, SessionId};
 
 use super::Peer;
-use super::post_quantum::Mark;
+use super::initiation_mark::Mark;
 use super::timers::{REKEY_AFTER_TIME, REKEY_TIMEOUT};
 use crate::noise::SessionKeys;
 use crate::request::{Codec, DataEvent};
