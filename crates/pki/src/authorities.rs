@@ -7,13 +7,14 @@ use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use webpki::VerifiedPath;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::ca_fault::{self, Above, CaFacts, CaFault, FaultyCa, Terms, first_fault};
+use crate::ca_fault::{CaFacts, CaFault, FaultyCa, Terms, first_fault};
 use crate::canonical_name::CanonicalName;
 use crate::certificate::{is_self_signed, subject_text};
+use crate::path_check::{self, Above};
+use crate::purpose::Purpose;
 use crate::refusal::Refusal;
 use crate::revocation::RevocationLists;
 use crate::signed_list::SignedList;
-use crate::verify::Purpose;
 
 /// The longest path that is followed to find its fault. Verification follows no longer one.
 const MAX_PATH: usize = 8;
@@ -104,7 +105,7 @@ impl Authorities {
             let root = root.map(|(root, facts)| (root, Some(facts)));
             let above: Vec<Above<'_>> =
                 middle.iter().map(|(certificate, facts)| (certificate, facts.as_ref())).chain(root).collect();
-            match ca_fault::judge(leaf, &above, terms) {
+            match path_check::judge(leaf, &above, terms) {
                 Ok(()) => return Ok(()),
                 Err(error) => first.get_or_insert(error),
             };

@@ -11,10 +11,8 @@ use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 use x509_parser::time::ASN1Time;
 
 use crate::certificate::{self, is_self_signed, subject_text};
-use crate::refusal::{Refusal, list_refusal};
+use crate::purpose::Purpose;
 use crate::revocation::RevocationLists;
-use crate::signed_list::ListFault;
-use crate::verify::Purpose;
 
 /// keyCertSign as [`certificate::key_usage`] counts.
 const KEY_CERT_SIGN: u16 = 0x04;
@@ -184,51 +182,6 @@ impl CaFacts {
         }
         self.small_key.map(CaFault::SmallKey)
     }
-}
-
-/// A certificate above the leaf, and its facts. `None`: it cannot be read.
-pub(crate) type Above<'a> = (&'a CertificateDer<'a>, Option<&'a CaFacts>);
-
-/// Judges a path whose signatures, names and dates are verified: `above` stand above the leaf, the root last.
-///
-/// # Errors
-/// The fault.
-pub(crate) fn judge(
-    leaf: &X509Certificate<'_>,
-    above: &[Above<'_>],
-    terms: Terms<'_>,
-) -> Result<(), Refusal> {
-    if let Some(faulty) = first_fault(above.iter().map(|(_, facts)| *facts), terms) {
-        return Err(Refusal::Authority(faulty));
-    }
-    let Some(lists) = terms.lists else { return Ok(()) };
-    let above: Vec<X509Certificate<'_>> =
-        above.iter().filter_map(|(it, _)| Some(X509Certificate::from_der(it).ok()?.1)).collect();
-    let path: Vec<&X509Certificate<'_>> = std::iter::once(leaf).chain(&above).collect();
-    for (depth, certificate) in path.iter().enumerate() {
-        // The root is its own issuer: it can stand on its own list.
-        let issuer = path.get(depth + 1).unwrap_or(certificate);
-        match lists.fault(certificate, issuer, terms.now, terms.algorithms) {
-            None => {}
-            Some(ListFault::Revoked) if depth == 0 => {
-                return Err(Refusal::Revoked);
-            }
-            Some(ListFault::Revoked) => {
-                let faulty =
-                    FaultyCa { depth, subject: subject_text(certificate.subject()), fault: CaFault::Revoked };
-                return Err(Refusal::Authority(faulty));
-            }
-            Some(fault) => {
-                return Err(list_refusal(
-                    (depth, subject_text(certificate.subject())),
-                    subject_text(issuer.subject()),
-                    fault,
-                    terms.now,
-                ));
-            }
-        }
-    }
-    Ok(())
 }
 
 /// The first fault of certificates with these facts, which stand in this order above the leaf.

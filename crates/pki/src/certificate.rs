@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use adit_core::is_unprintable;
+use adit_core::{is_unprintable, printable};
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 use x509_parser::der_parser::asn1_rs::Tag;
@@ -15,7 +15,7 @@ use x509_parser::prelude::{AttributeTypeAndValue, X509Certificate, X509Extension
 use x509_parser::public_key::PublicKey;
 
 use crate::object_names::short_name;
-use crate::verify::Purpose;
+use crate::purpose::Purpose;
 
 /// The dotted OID of the common name (X.520).
 pub(crate) const COMMON_NAME: &str = "2.5.4.3";
@@ -252,6 +252,12 @@ pub(crate) fn is_one_of(certificate: &[u8], wanted: &[Vec<u8>]) -> bool {
 pub fn fingerprint(certificate: &[u8]) -> String {
     let pairs: Vec<String> = Sha256::digest(certificate).iter().map(|byte| format!("{byte:02X}")).collect();
     pairs.join(":")
+}
+
+/// The common name, or all of the name if it has none; without characters that a terminal would obey.
+pub(crate) fn name(name: &X509Name<'_>) -> String {
+    let common = name.iter_common_name().find_map(text);
+    printable(&common.unwrap_or_else(|| subject_text(name)))
 }
 
 #[cfg(test)]

@@ -78,6 +78,16 @@ pub(crate) fn dotted(content: &[u8]) -> String {
     Oid::new(content.into()).to_id_string()
 }
 
+/// The length of a number in bits, its bytes in the order of the network.
+pub(crate) fn bits(number: &[u8]) -> usize {
+    let first = number.iter().position(|byte| *byte != 0).unwrap_or(number.len());
+    let digits = number.get(first..).unwrap_or_default();
+    match digits.first() {
+        None => 0,
+        Some(byte) => digits.len() * 8 - byte.leading_zeros() as usize,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,5 +110,14 @@ mod tests {
     #[test]
     fn object_identifiers_are_dotted() {
         assert_eq!(dotted(&[0x55, 4, 3]), "2.5.4.3");
+    }
+
+    #[test]
+    fn bits_are_counted_from_the_first_one() {
+        let cases: [(&[u8], usize); 5] =
+            [(&[], 0), (&[0, 0], 0), (&[0, 0x80, 0], 16), (&[0x7f, 0xff], 15), (&[1], 1)];
+        for (number, length) in cases {
+            assert_eq!(bits(number), length, "{number:?}");
+        }
     }
 }

@@ -3,13 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use adit_core::printable;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use time::OffsetDateTime;
-use x509_parser::prelude::{FromDer as _, X509Certificate, X509Name};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::certificate::{subject_text, text};
+use crate::certificate::{name, subject_text, text};
 use crate::signed_list::SignedList;
 
 /// A certificate's or revocation list's end.
@@ -39,12 +38,6 @@ pub fn list_expiries(pem: &[u8]) -> Vec<Expiry> {
         Some(Expiry { name: list.issuer_name, at: list.next_update? })
     };
     CertificateRevocationListDer::pem_slice_iter(pem).flatten().filter_map(expiry).collect()
-}
-
-/// The common name, or all of the name if it has none; without characters that a terminal would obey.
-pub(crate) fn name(name: &X509Name<'_>) -> String {
-    let common = name.iter_common_name().find_map(text);
-    printable(&common.unwrap_or_else(|| subject_text(name)))
 }
 
 /// A certificate that is outside its validity.

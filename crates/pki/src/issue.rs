@@ -10,7 +10,7 @@ use time::{Duration, OffsetDateTime};
 use zeroize::Zeroizing;
 
 use crate::inspect::{self, hex};
-use crate::verify::Purpose;
+use crate::purpose::Purpose;
 
 /// Ten years: a new certificate of the authority has to be brought to every client.
 const AUTHORITY_LIFE: Duration = Duration::days(3650);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::der_values::{Values, dotted, tag};
+use crate::der_values::{Values, bits, dotted, tag};
 use crate::object_names::short_name;
 
 /// The lengths of RSA keys in bits with which AWS-LC signs.
@@ -137,7 +137,7 @@ impl fmt::Display for KeyForm {
 fn modulus_bits(der: &[u8]) -> Option<usize> {
     let mut fields = Values::inside(tag::SEQUENCE, der)?;
     fields.take(tag::INTEGER)?;
-    Some(crate::public_key::bits(fields.take(tag::INTEGER)?.content))
+    Some(bits(fields.take(tag::INTEGER)?.content))
 }
 
 /// The curve of an ECPrivateKey (RFC 5915 §3); `None` inside if it is not named.

@@ -8,10 +8,9 @@ use time::{Date, Month, OffsetDateTime, Time};
 use x509_parser::prelude::{FromDer as _, X509Name};
 
 use crate::canonical_name::CanonicalName;
-use crate::certificate::subject_text;
+use crate::certificate::{name, subject_text};
 use crate::der_values::{Value, Values, dotted, tag};
-use crate::inspect;
-use crate::revocation::RevocationError;
+use crate::list_fault::RevocationError;
 
 /// The extensions of lists and entries that may be critical, as adit knows their meaning: subject and issuer
 /// alternative names, cRLNumber, reasonCode, invalidityDate, deltaCRLIndicator, issuingDistributionPoint,
@@ -83,7 +82,7 @@ impl ListContent {
         let mut list = ListContent {
             issuer: CanonicalName::new(&issuer),
             issuer_text,
-            issuer_name: inspect::name(&issuer),
+            issuer_name: name(&issuer),
             this_update,
             next_update,
             scope: None,

@@ -8,51 +8,12 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{
     CertificateDer, CertificateRevocationListDer, SignatureVerificationAlgorithm, UnixTime,
 };
-use thiserror::Error;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::der_values::{Values, tag};
+use crate::list_fault::{ListFault, RevocationError};
 use crate::list_warning::{self, ListWarning};
-use crate::signed_list::{self, ListFault, SignedList};
-
-/// Why a revocation list cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum RevocationError {
-    /// The file holds no list.
-    #[error("holds no revocation list; a \"-----BEGIN X509 CRL-----\" block is expected")]
-    Empty,
-    /// The file is no PEM text.
-    #[error("not valid PEM: {0}")]
-    Pem(String),
-    /// The file is no PEM, but DER.
-    #[error("it is in DER; convert it to PEM: openssl crl -inform DER -in LIST -out NEWLIST")]
-    Der,
-    /// A date of a list has no form that counts.
-    #[error(
-        "the {field} of the list of {issuer} in it is \"{found}\", where RFC 5280 wants YYMMDDHHMMSSZ or YYYYMMDDHHMMSSZ; OpenVPN, too, would refuse every certificate of that CA: make the list anew (openssl ca -gencrl, easyrsa gen-crl)"
-    )]
-    Date {
-        /// The list's authority.
-        issuer: String,
-        /// `thisUpdate` or `nextUpdate`.
-        field: &'static str,
-        /// The date as it stands there.
-        found: String,
-    },
-    /// The list says something that must be understood, and is not.
-    #[error(
-        "the list of {issuer} in it has a critical extension ({oid}) that adit does not know; OpenVPN, too, would refuse every certificate of that CA: make the list without it (crl_extensions in openssl.cnf)"
-    )]
-    Critical {
-        /// The list's authority.
-        issuer: String,
-        /// The extension's dotted OID.
-        oid: String,
-    },
-    /// The list cannot be read.
-    #[error("a list in it cannot be read: {0}")]
-    List(String),
-}
+use crate::signed_list::{self, SignedList};
 
 /// The revoked certificates, at one time.
 pub struct RevocationLists(Lists);

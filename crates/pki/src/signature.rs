@@ -7,6 +7,7 @@
 mod algorithm;
 mod key;
 mod own_key;
+mod public_key;
 mod rs_pair;
 mod verify;
 
@@ -18,6 +19,7 @@ pub use self::algorithm::AlgorithmError;
 pub(crate) use self::algorithm::PssParameters;
 pub use self::key::{CertificateKey, KeyError, KeyHolder, SignError};
 pub use self::own_key::OwnKey;
+pub use self::public_key::KeyKind;
 pub use self::rs_pair::{ecdsa_from_pair, ecdsa_to_pair};
 pub use self::verify::{Sha1, SignatureError, Signed, verify};
 

@@ -1,7 +1,5 @@
 //! One certificate revocation list (CRL), signed by an authority.
 
-use std::fmt;
-
 use rustls_pki_types::{
     CertificateRevocationListDer, SignatureVerificationAlgorithm, SubjectPublicKeyInfoDer, UnixTime,
 };
@@ -13,8 +11,8 @@ use crate::canonical_name::CanonicalName;
 use crate::certificate;
 use crate::der_values::{Values, dotted, tag};
 use crate::list_content::{Entry, ListContent};
-use crate::revocation::RevocationError;
-use crate::verify::SIGNATURE_ALGORITHMS;
+use crate::list_fault::{ListFault, RevocationError};
+use crate::purpose::SIGNATURE_ALGORITHMS;
 
 /// cRLSign as [`certificate::key_usage`] counts.
 const CRL_SIGN: u16 = 0x02;
@@ -31,37 +29,6 @@ struct Signed {
     /// The inside of the AlgorithmIdentifier, by which verification algorithms are named.
     algorithm: Vec<u8>,
     signature: Vec<u8>,
-}
-
-/// Why a revocation list lets a certificate not pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListFault {
-    /// The list names the certificate.
-    Revoked,
-    /// Its time is over.
-    Expired(ASN1Time),
-    /// Its time has not come.
-    NotYetValid(ASN1Time),
-    /// No list of the issuer is signed by the issuer's key with an algorithm that is accepted.
-    Signature,
-    /// The issuer must not sign lists.
-    NoCrlSign,
-}
-
-impl fmt::Display for ListFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ListFault::Revoked => f.write_str("names the certificate"),
-            ListFault::Expired(at) => write!(f, "expired at {at}"),
-            ListFault::NotYetValid(from) => {
-                write!(f, "is not valid before {from} (is this machine's clock right?)")
-            }
-            ListFault::Signature => f.write_str(
-                "is not signed by that CA's key with an algorithm that adit accepts (SHA-256 or better, by `openssl ca -gencrl -md sha256`)",
-            ),
-            ListFault::NoCrlSign => f.write_str("is signed by a CA certificate whose keyUsage lacks cRLSign"),
-        }
-    }
 }
 
 impl SignedList {

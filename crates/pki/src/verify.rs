@@ -1,7 +1,6 @@
 //! Judges a peer's certificate: its path, purpose and name.
 
 use std::cell::RefCell;
-use std::fmt;
 
 use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm, UnixTime};
 use webpki::{EndEntityCert, ExtendedKeyUsageValidator, KeyPurposeIdIter, KeyUsage, VerifiedPath};
@@ -10,61 +9,17 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use crate::authorities::Authorities;
 use crate::ca_fault::Terms;
 use crate::certificate::{self, subject_text};
+use crate::name_check::NameCheck;
 use crate::name_fields::NameFields;
-use crate::refusal::{Refusal, named_refusal, path_refusal};
+use crate::path_refusal::{named_refusal, path_refusal};
+use crate::purpose::Purpose;
+use crate::refusal::Refusal;
 use crate::revocation::{RevocationLists, Revocations};
 
 /// id-kp-serverAuth (RFC 5280 §4.2.1.12), the value bytes of its DER.
 const EKU_SERVER: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
 /// id-kp-clientAuth.
 const EKU_CLIENT: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 2];
-
-/// The algorithms of signatures in paths that a protocol without limits of its own accepts: SHA-256 and longer with RSA of
-/// 2048 bits and more, with NIST's curves, and Ed25519.
-pub static SIGNATURE_ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = webpki::ALL_VERIFICATION_ALGS;
-
-/// The purpose of a certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// A server's certificate.
-    Server,
-    /// A client's certificate.
-    Client,
-    /// A certificate for either end, whatever its extended key usage says.
-    Any,
-}
-
-impl Purpose {
-    /// The end that shows it, as messages say it.
-    pub(crate) fn noun(self) -> &'static str {
-        match self {
-            Purpose::Server => "server",
-            Purpose::Client => "client",
-            Purpose::Any => "peer",
-        }
-    }
-}
-
-/// The name that a peer must have.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NameCheck {
-    /// The whole subject, as [`subject_text`] prints it: `C=DE, O=Example, CN=server`.
-    Subject(String),
-    /// The name by which the peer is known: the common name, unless [`NameFields`] says otherwise.
-    CommonName(String),
-    /// The beginning of that name.
-    CommonNamePrefix(String),
-}
-
-impl fmt::Display for NameCheck {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NameCheck::Subject(name) => write!(f, "subject \"{name}\""),
-            NameCheck::CommonName(name) => write!(f, "common name \"{name}\""),
-            NameCheck::CommonNamePrefix(name) => write!(f, "common name beginning with \"{name}\""),
-        }
-    }
-}
 
 /// Whether a peer must show a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

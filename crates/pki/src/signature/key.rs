@@ -7,8 +7,8 @@ use std::sync::Arc;
 use rustls_pki_types::CertificateDer;
 use thiserror::Error;
 
+use super::public_key::KeyKind;
 use super::{Digest, Scheme, Sha1, Signed, verify};
-use crate::public_key::KeyKind;
 
 /// The lengths of RSA keys in bits whose signatures AWS-LC verifies, at this end and at the peer's.
 const RSA_BITS: RangeInclusive<usize> = 2048..=8192;

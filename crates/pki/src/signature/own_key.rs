@@ -12,9 +12,9 @@ use aws_lc_rs::signature::{
 use rustls_pki_types::PrivateKeyDer;
 
 use super::key::KeyHolder;
+use super::public_key::KeyKind;
 use super::{Digest, Scheme};
 use crate::private_key::PrivateKey;
-use crate::public_key::KeyKind;
 
 /// A curve's algorithm, and the digest that goes with it.
 const CURVES: [(&EcdsaSigningAlgorithm, Digest); 3] = [

@@ -5,8 +5,8 @@ use rustls_pki_types::CertificateDer;
 use thiserror::Error;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use super::public_key::KeyKind;
 use super::{Digest, Scheme};
-use crate::public_key::KeyKind;
 
 /// A message with the signature over it.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,8 @@ use std::fmt;
 use rustls_pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::der_values::{Values, tag};
-use crate::signature::{Digest, PssParameters, Scheme};
+use super::{Digest, PssParameters, Scheme};
+use crate::der_values::{Values, bits, tag};
 
 /// The kinds of keys that sign messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -122,28 +122,9 @@ fn pss_digest(parameters: &[u8]) -> Result<Digest, String> {
     })
 }
 
-/// The length of a number in bits, its bytes in the order of the network.
-pub(crate) fn bits(number: &[u8]) -> usize {
-    let first = number.iter().position(|byte| *byte != 0).unwrap_or(number.len());
-    let digits = number.get(first..).unwrap_or_default();
-    match digits.first() {
-        None => 0,
-        Some(byte) => digits.len() * 8 - byte.leading_zeros() as usize,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bits_are_counted_from_the_first_one() {
-        let cases: [(&[u8], usize); 5] =
-            [(&[], 0), (&[0, 0], 0), (&[0, 0x80, 0], 16), (&[0x7f, 0xff], 15), (&[1], 1)];
-        for (number, length) in cases {
-            assert_eq!(bits(number), length, "{number:?}");
-        }
-    }
 
     #[test]
     fn the_kind_of_a_certificates_key() {
