@@ -14,6 +14,7 @@ mod fair_queue;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod helper;
+mod helper_channels;
 mod mailbox;
 #[cfg(test)]
 #[path = "mailbox/tests.rs"]
@@ -24,6 +25,7 @@ mod poller;
 mod port_share;
 mod proxy;
 mod refusal;
+mod refusal_check;
 mod staged_queue;
 mod sync;
 mod system;
@@ -39,13 +41,13 @@ pub use driver::{
     BindAnswer, Change, Driver, DriverError, Handle, Inspection, IoStatus, IpBinding, Losses, MAX_WORKERS,
     MakeCodec, Observer, SharedDevice, UdpBinding, UdpSockets, WorkerStatus,
 };
-pub use helper::{
-    Attempt, DriverHelper, ForwardChannel, HelperNeeds, NetworkChannel, OpenOutcome, SocketChannel,
-};
+pub use helper::{Attempt, DriverHelper, HelperNeeds, OpenOutcome};
+pub use helper_channels::{ForwardChannel, NetworkChannel, SocketChannel};
 pub use offload::{OffloadState, OffloadStatus, OffloadSwitches};
 pub use port_share::{Forwarder, PortShare};
 pub use proxy::{HttpAuthentication, HttpProxy, Proxy, ProxyCredentials, ProxyKind};
-pub use refusal::{Question, RefusalCheck, first_not_refusing};
+pub use refusal::{Question, first_not_refusing};
+pub use refusal_check::RefusalCheck;
 pub use tls::TlsClient;
 pub use tun::{NULL_DEVICE, Tun, TunConfig, TunError, TunOffloads, TunOwner};
 pub use udp::{Relay, UdpOptions, UdpSocket, has_ipv6};

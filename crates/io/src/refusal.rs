@@ -12,13 +12,11 @@ use std::time::{Duration, Instant};
 use adit_system::{SocketRouting, mark};
 use socket2::{Domain, Socket, Type};
 
-use crate::helper::{DriverHelper, SocketChannel};
-
 /// How long an answer by ICMP counts.
 pub(crate) const LISTENING: Duration = Duration::from_secs(3);
 /// The time that the preferred address of several has to refuse, before anything is sent there (RFC 8305, section 5, "Connection
 /// Attempt Delay").
-const DELAY: Duration = Duration::from_millis(250);
+pub(crate) const DELAY: Duration = Duration::from_millis(250);
 
 /// The least time for reading an answer that has come.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
@@ -40,7 +38,7 @@ impl Question {
     }
 
     /// Asks by that socket, which waits for answers.
-    fn by(socket: Socket, address: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn by(socket: Socket, address: SocketAddr) -> io::Result<Self> {
         // The socket also reports errors that may pass, such as that of a host that is off (ip(7), ipv6(7)).
         let (level, name) = match address {
             SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_RECVERR),
@@ -59,7 +57,7 @@ impl Question {
     }
 
     /// The refusal, if one has come or comes until then.
-    fn refusal_until(&self, until: Instant) -> Option<io::Error> {
+    pub(crate) fn refusal_until(&self, until: Instant) -> Option<io::Error> {
         let until = until.max(Instant::now() + LEAST_WAIT);
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -81,45 +79,6 @@ fn is_refusal(error: &io::Error) -> bool {
         error.raw_os_error(),
         Some(libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EACCES | libc::ENOPROTOOPT)
     )
-}
-
-/// Asks by sockets of the helper, for a process that can make none.
-#[derive(Debug)]
-pub struct RefusalCheck(Box<dyn SocketChannel>);
-
-impl RefusalCheck {
-    /// One for the tunnel of that helper, which binds and marks UDP sockets for it ([`crate::HelperNeeds::binds_udp`]).
-    ///
-    /// # Errors
-    /// When the helper is gone.
-    pub fn new(helper: &dyn DriverHelper) -> io::Result<Self> {
-        Ok(RefusalCheck(helper.sockets()?))
-    }
-
-    /// The addresses among these that do not refuse datagrams at once. Waits for 250 ms at most. Datagrams have that
-    /// mark; 0: none.
-    pub fn not_refusing(&self, addresses: &[SocketAddr], mark: u32) -> Vec<SocketAddr> {
-        let asked: Vec<_> = addresses.iter().map(|address| (*address, self.ask(*address, mark))).collect();
-        let until = Instant::now() + DELAY;
-        let accepts = |question: &io::Result<Option<Question>>| match question {
-            Ok(question) => question.as_ref().is_none_or(|question| question.refusal_until(until).is_none()),
-            Err(_) => false,
-        };
-        asked.iter().filter(|(_, question)| accepts(question)).map(|(address, _)| *address).collect()
-    }
-
-    /// `None` where there is no socket to ask by. The error is a refusal.
-    fn ask(&self, address: SocketAddr, mark: u32) -> io::Result<Option<Question>> {
-        let Ok(socket) = self.0.bind(0, address.is_ipv6(), false) else { return Ok(None) };
-        if mark != 0 && self.0.mark(socket.as_fd(), mark).is_err() {
-            return Ok(None);
-        }
-        let socket = Socket::from(socket);
-        if socket.set_nonblocking(false).is_err() {
-            return Ok(None);
-        }
-        Question::by(socket, address).map(Some)
-    }
 }
 
 /// The first of a name's addresses that does not refuse datagrams at once; the first if all do. Waits for 250 ms at most, and not where

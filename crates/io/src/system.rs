@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use adit_core::{IpNet, Report, Severity, TunnelSettings};
 use adit_system::{Resolving, RouteWatch, SystemSettings};
 
-use crate::helper::NetworkChannel;
+use crate::helper_channels::NetworkChannel;
 
 /// The process that sets the system's network up.
 #[derive(Debug)]

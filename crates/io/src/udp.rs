@@ -34,7 +34,7 @@ pub(crate) use self::self_test::self_test;
 pub(crate) use self::source::PinnedSource;
 use crate::clock;
 use crate::config::Buffers;
-use crate::helper::SocketChannel;
+use crate::helper_channels::SocketChannel;
 
 /// Room for the largest message (UDP_GRO gathers up to 64 KiB).
 pub(crate) const RECEIVE_SLOT: usize = 65_536;

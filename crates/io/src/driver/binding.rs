@@ -9,7 +9,7 @@ use adit_core::{Instant, Protocol};
 use adit_dataplane::codec::Demultiplexer;
 
 use super::lending::{Borrowed, Lending};
-use crate::helper::SocketChannel;
+use crate::helper_channels::SocketChannel;
 use crate::udp::{PairOptions, UdpPair, UdpSocket};
 
 /// The settings of UDP sockets for both address families on one port: bound to `0.0.0.0` and, where the machine has

@@ -5,7 +5,7 @@ use std::io;
 use adit_dataplane::codec::Steering;
 
 use super::{UdpOptions, UdpSocket, lacks_v6};
-use crate::helper::SocketChannel;
+use crate::helper_channels::SocketChannel;
 
 /// How often another port is tried where the one that the system chose for IPv4 is taken for IPv6.
 const ATTEMPTS: usize = 100;

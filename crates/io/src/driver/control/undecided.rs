@@ -15,7 +15,7 @@ use super::Control;
 use super::datagrams::COMPLAIN_EVERY;
 use crate::clock;
 use crate::driver::status::count;
-use crate::helper::ForwardChannel;
+use crate::helper_channels::ForwardChannel;
 use crate::poller::{Interest, Token};
 use crate::port_share::Forwarder;
 

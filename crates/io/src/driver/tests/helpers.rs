@@ -6,7 +6,8 @@ use adit_core::{Report, Severity};
 use adit_system::RouteWatch;
 
 use super::*;
-use crate::helper::{Attempt, DriverHelper, ForwardChannel, NetworkChannel, OpenOutcome, SocketChannel};
+use crate::helper::{Attempt, DriverHelper, OpenOutcome};
+use crate::helper_channels::{ForwardChannel, NetworkChannel, SocketChannel};
 use crate::opener::{Opened, Refusals};
 use crate::udp::UdpOptions;
 

@@ -5,7 +5,8 @@ use std::os::fd::BorrowedFd;
 
 use super::*;
 use crate::PortShare;
-use crate::helper::{Attempt, ForwardChannel, NetworkChannel, OpenOutcome, SocketChannel};
+use crate::helper::{Attempt, OpenOutcome};
+use crate::helper_channels::{ForwardChannel, NetworkChannel, SocketChannel};
 
 #[test]
 fn connections_go_by_their_first_bytes() {
