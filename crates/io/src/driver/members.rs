@@ -1,12 +1,10 @@
 //! The endpoints, as a data thread sees them: messages of an endpoint go to the endpoint's control thread.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use adit_core::{ConnectionId, Notice, Path};
+use adit_core::{Notice, Path};
 use adit_dataplane::codec::Demultiplexer;
 
-use super::data::Running;
 use super::ids::{EndpointId, own_notice};
 use super::mail::{Mail, Member};
 use super::status::count;
@@ -95,31 +93,4 @@ impl Members {
             entry.member.control.wake();
         }
     }
-}
-
-impl Running {
-    pub(super) fn close_connection(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.transports.connection(id) {
-            self.ingress.forget_demultiplexer(&connection.path);
-        }
-        self.transports.close(id);
-    }
-
-    /// The endpoint ends: nothing is received for it any more. Its peers are gone already.
-    pub(super) fn remove_endpoint(&mut self, endpoint: EndpointId) {
-        for number in self.transports.sockets_of(endpoint) {
-            self.leave_socket(endpoint, number);
-        }
-        for id in self.transports.connections_of(endpoint) {
-            self.close_connection(id);
-        }
-        self.members.remove(endpoint);
-        self.devices.remove_of(endpoint, &self.poller);
-        self.egress.answer_unreachable(self.members.answer_unreachable());
-    }
-}
-
-/// A path by that socket.
-pub(super) fn socket_path(number: u32) -> Path {
-    Path::Udp { socket: number, remote: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)) }
 }

@@ -8,10 +8,7 @@ use std::sync::Arc;
 use adit_core::{PeerId, SessionId};
 use adit_dataplane::codec::{Class, Demultiplexer, Steering};
 
-use super::data::Running;
 use super::ids::EndpointId;
-use super::members::socket_path;
-use crate::udp::UdpSocket;
 
 /// An endpoint that uses a socket of another.
 #[derive(Clone, Debug)]
@@ -68,10 +65,10 @@ fn recognise<'a>(secondaries: &'a [SecondaryEndpoint], datagram: &[u8]) -> Optio
 
 /// Tells apart the datagrams that arrive at a socket with secondaries.
 #[derive(Debug)]
-struct Together {
+pub(super) struct Together {
     /// `None`: the endpoint that bound it has ended.
-    primary: Option<Arc<dyn Demultiplexer>>,
-    secondaries: Vec<SecondaryEndpoint>,
+    pub(super) primary: Option<Arc<dyn Demultiplexer>>,
+    pub(super) secondaries: Vec<SecondaryEndpoint>,
 }
 
 impl Together {
@@ -99,66 +96,4 @@ impl Demultiplexer for Together {
     fn steering(&self) -> Option<Steering> {
         self.primary.as_ref()?.steering()
     }
-}
-
-impl Running {
-    /// A socket has one more secondary. It is received from, whether its primary has begun to or not.
-    pub(super) fn add_secondary(
-        &mut self,
-        number: u32,
-        socket: Arc<UdpSocket>,
-        secondary: SecondaryEndpoint,
-    ) -> Result<(), String> {
-        self.transports.secondaries.add(number, secondary);
-        self.transports.use_socket(number, socket, &self.poller).map_err(no_socket)?;
-        self.classify_at(number);
-        Ok(())
-    }
-
-    /// A socket has its primary, and tells datagrams apart in a way of its own, or else in its endpoint's.
-    pub(super) fn add_host(
-        &mut self,
-        (endpoint, number): (EndpointId, u32),
-        socket: Arc<UdpSocket>,
-        own: Option<Arc<dyn Demultiplexer>>,
-    ) -> Result<(), String> {
-        self.transports.use_socket(number, socket, &self.poller).map_err(no_socket)?;
-        let own = own.or_else(|| self.members.demultiplexer(endpoint));
-        self.transports.set_primary(number, endpoint, own);
-        self.classify_at(number);
-        Ok(())
-    }
-
-    /// An endpoint uses a socket no more, which is closed when no other endpoint does.
-    pub(super) fn leave_socket(&mut self, endpoint: EndpointId, number: u32) {
-        if self.transports.primary(number) == Some(endpoint) {
-            self.transports.forget_addresses(number);
-        }
-        self.transports.leave(number, endpoint, &self.poller);
-        self.classify_at(number);
-    }
-
-    /// Has the datagrams at a socket classified for all endpoints that use it.
-    fn classify_at(&mut self, number: u32) {
-        let path = socket_path(number);
-        let own = self.transports.demultiplexer(number);
-        let demultiplexer = match self.transports.secondaries.at(number) {
-            [] => own,
-            secondaries => {
-                let has_primary = self.transports.primary(number).is_some();
-                let primary = || own.or_else(|| self.ingress.default_demultiplexer());
-                let primary = if has_primary { primary() } else { None };
-                Some(Arc::new(Together { primary, secondaries: secondaries.to_vec() })
-                    as Arc<dyn Demultiplexer>)
-            }
-        };
-        match demultiplexer {
-            Some(demultiplexer) => self.ingress.set_demultiplexer(&path, demultiplexer),
-            None => self.ingress.forget_demultiplexer(&path),
-        }
-    }
-}
-
-fn no_socket(error: std::io::Error) -> String {
-    format!("cannot wait for a UDP socket: {error}")
 }
