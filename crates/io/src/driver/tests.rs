@@ -410,7 +410,8 @@ fn bind_free(address: &str) -> UdpSocket {
 fn assert_closed(address: &str) {
     let local: SocketAddr = address.parse().unwrap();
     let IpAddr::V4(ip) = local.ip() else { panic!("{address} is no IPv4 address") };
-    // proc_net(5): the second column is the local address in hexadecimal, the bytes of IP in the machine's order; the tenth is the inode.
+    // proc_net(5): the second column is the local address in hexadecimal, with the bytes of IP in the machine's order; the tenth
+    // is the inode.
     let local = format!("{:08X}:{:04X}", u32::from_ne_bytes(ip.octets()), local.port());
     let table = fs::read_to_string("/proc/thread-self/net/udp").unwrap();
     let inodes = table.lines().filter_map(|line| {

@@ -25,7 +25,7 @@ use crate::options::{Options, Program};
 const SERVER: &str = "10.9.1.1:1194";
 /// The scripts of an adit that is a client.
 const OF_CLIENT: [&str; 6] = ["tls-verify", "ipchange", "up", "route-up", "route-pre-down", "down"];
-/// Those of a server.
+/// The scripts of an adit that is a server.
 const OF_SERVER: [&str; 6] = [
     "tls-verify",
     "auth-user-pass-verify",
@@ -49,10 +49,11 @@ pub(super) enum Sufferer {
     AskingServer,
 }
 
+/// An adit that suffers, and its malicious peer.
 pub(super) struct Ends {
     sufferer: Sufferer,
     started: bool,
-    // It ends before the namespace that it is in.
+    /// The malicious end, which ends before the namespace that it is in.
     peer: Peer,
     bed: Bed,
 }
@@ -118,7 +119,7 @@ impl Ends {
         }
     }
 
-    /// Starts it.
+    /// Starts the end that suffers.
     pub(super) fn start(&mut self) {
         self.adit().start().unwrap();
         self.started = true;
@@ -161,7 +162,8 @@ fn server_of(credentials: &Credentials) -> ServerParams {
     let tls = server_tls(credentials, PeerRequirements::default(), &environment()).unwrap();
     let control = ControlParams::new(WrapConfig::Plain, TlsConfig::Server(tls), wall());
     let push = ["route-gateway 10.8.0.1", "topology subnet"].map(str::to_owned).to_vec();
-    // Credentials that it would judge by another clock are not used.
+    // `server_params` judges certificates by a clock of its own, by which those of this test are not valid yet: it gets others,
+    // which nothing uses.
     let others = Authority::new().issue("server", ExtendedKeyUsagePurpose::ServerAuth);
     ServerParams { control, push, ..server_params(&others, WrapConfig::Plain) }
 }
