@@ -1,6 +1,6 @@
-//! IKEv2 (RFC 7296) with pre-shared keys, in pure values and functions: no I/O, no clock, no source of randomness.
+//! IKEv2 (RFC 7296) with pre-shared keys and certificates, in pure values and functions: no I/O, no clock, no source of randomness.
 //!
-//! It is a library that no program uses so far. ESP, the wire form of the data of child SAs, is in `adit-ike-codec`. What there
+//! ESP, the wire form of the data of child SAs, is in `adit-ike-codec`. What there
 //! is of the protocol, and what there is not, is said in [`machine`] and [`suite`].
 //!
 //! | part | holds |

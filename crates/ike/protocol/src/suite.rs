@@ -2,8 +2,8 @@
 //! sections 2.7 and 3.3).
 //!
 //! Supported are AES-GCM with a tag of 16 bytes, ChaCha20-Poly1305 (RFC 7634) and AES-CBC with HMAC; the PRFs HMAC-SHA1 and
-//! HMAC-SHA2; the groups P-256, P-384, P-521 (RFC 5903) and X25519 (RFC 8031), and ML-KEM-768 and ML-KEM-1024. Finite-field
-//! groups (MODP) are not supported: no crate of the workspace has their arithmetic in constant time.
+//! HMAC-SHA2; the groups P-256, P-384, P-521 (RFC 5903) and X25519 (RFC 8031), MODP of 2048, 3072 and 4096 bits (RFC 3526), and
+//! ML-KEM-768 and ML-KEM-1024. Shorter finite fields are too weak (RFC 8247 section 2.4).
 
 mod choose;
 mod keywords;
@@ -124,6 +124,12 @@ pub enum Group {
     P521,
     /// X25519.
     X25519,
+    /// Diffie-Hellman in a finite field of 2048 bits.
+    Modp2048,
+    /// Diffie-Hellman in a finite field of 3072 bits.
+    Modp3072,
+    /// Diffie-Hellman in a finite field of 4096 bits.
+    Modp4096,
     /// ML-KEM-768 (FIPS 203).
     MlKem768,
     /// ML-KEM-1024 (FIPS 203).
@@ -132,8 +138,17 @@ pub enum Group {
 
 impl Group {
     /// All of them.
-    pub const ALL: [Group; 6] =
-        [Group::P256, Group::P384, Group::P521, Group::X25519, Group::MlKem768, Group::MlKem1024];
+    pub const ALL: [Group; 9] = [
+        Group::P256,
+        Group::P384,
+        Group::P521,
+        Group::X25519,
+        Group::Modp2048,
+        Group::Modp3072,
+        Group::Modp4096,
+        Group::MlKem768,
+        Group::MlKem1024,
+    ];
 
     /// Its number in KE payloads and transforms.
     pub const fn number(self) -> u16 {
@@ -142,6 +157,9 @@ impl Group {
             Group::P384 => 20,
             Group::P521 => 21,
             Group::X25519 => 31,
+            Group::Modp2048 => 14,
+            Group::Modp3072 => 15,
+            Group::Modp4096 => 16,
             Group::MlKem768 => 36,
             Group::MlKem1024 => 37,
         }
@@ -159,6 +177,9 @@ impl Group {
             Group::P384 => "ecp384",
             Group::P521 => "ecp521",
             Group::X25519 => "x25519",
+            Group::Modp2048 => "modp2048",
+            Group::Modp3072 => "modp3072",
+            Group::Modp4096 => "modp4096",
             Group::MlKem768 => "mlkem768",
             Group::MlKem1024 => "mlkem1024",
         }
@@ -171,6 +192,9 @@ impl Group {
             Group::P384 => 96,
             Group::P521 => 132,
             Group::X25519 => 32,
+            Group::Modp2048 => 256,
+            Group::Modp3072 => 384,
+            Group::Modp4096 => 512,
             Group::MlKem768 => 1184,
             Group::MlKem1024 => 1568,
         }
@@ -180,9 +204,14 @@ impl Group {
     pub const fn responder_len(self) -> usize {
         match self {
             Group::MlKem768 => 1088,
-            Group::P256 | Group::P384 | Group::P521 | Group::X25519 | Group::MlKem1024 => {
-                self.initiator_len()
-            }
+            Group::P256
+            | Group::P384
+            | Group::P521
+            | Group::X25519
+            | Group::Modp2048
+            | Group::Modp3072
+            | Group::Modp4096
+            | Group::MlKem1024 => self.initiator_len(),
         }
     }
 }

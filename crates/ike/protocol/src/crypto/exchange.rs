@@ -1,4 +1,4 @@
-//! Key exchanges: Diffie-Hellman on curves (RFC 5903, RFC 8031), and ML-KEM (FIPS 203).
+//! Key exchanges: Diffie-Hellman on curves (RFC 5903, RFC 8031) and in finite fields (RFC 3526), and ML-KEM (FIPS 203).
 
 use std::fmt;
 
@@ -9,6 +9,7 @@ use subtle::ConstantTimeEq as _;
 use thiserror::Error;
 use zeroize::{Zeroize as _, Zeroizing};
 
+use super::modp;
 use super::prf::Secret;
 use crate::suite::Group;
 
@@ -47,6 +48,7 @@ pub struct KeyShare {
 
 enum Private {
     Curve(Box<agreement::PrivateKey>),
+    Modp(Secret),
     MlKem768(Box<ml_kem_768::DecapsulationKey>),
     MlKem1024(Box<ml_kem_1024::DecapsulationKey>),
 }
@@ -67,6 +69,10 @@ impl KeyShare {
             Group::P256 | Group::P384 | Group::P521 | Group::X25519 => {
                 let (private, public) = curve_pair(group, fill)?;
                 (Private::Curve(Box::new(private)), public)
+            }
+            Group::Modp2048 | Group::Modp3072 | Group::Modp4096 => {
+                let modp::Pair { private, public } = modp::pair(group, fill)?;
+                (Private::Modp(private), public)
             }
             Group::MlKem768 => {
                 let mut seed = kem_seed(fill);
@@ -107,6 +113,7 @@ impl KeyShare {
         let refused = ExchangeError::Value(group);
         match &self.private {
             Private::Curve(private) => curve_agree(group, private, answer),
+            Private::Modp(private) => modp::agree(group, private, answer),
             Private::MlKem768(key) => {
                 let mut shared = key.decapsulate(&answer.try_into().map_err(|_| refused)?);
                 Ok(take_secret(shared.as_mut_slice()))
@@ -134,6 +141,10 @@ pub fn answer_exchange(
         Group::P256 | Group::P384 | Group::P521 | Group::X25519 => {
             let (private, public) = curve_pair(group, fill)?;
             Ok((public, curve_agree(group, &private, offered)?))
+        }
+        Group::Modp2048 | Group::Modp3072 | Group::Modp4096 => {
+            let modp::Pair { private, public } = modp::pair(group, fill)?;
+            Ok((public, modp::agree(group, &private, offered)?))
         }
         Group::MlKem768 => {
             let key = ml_kem_768::EncapsulationKey::new(&offered.try_into().map_err(|_| refused)?);
@@ -182,7 +193,12 @@ fn curve(group: Group) -> (&'static agreement::Algorithm, usize) {
         Group::P384 => (&ECDH_P384, 48),
         Group::P521 => (&ECDH_P521, 66),
         Group::X25519 => (&X25519, 32),
-        Group::P256 | Group::MlKem768 | Group::MlKem1024 => (&ECDH_P256, 32),
+        Group::P256
+        | Group::Modp2048
+        | Group::Modp3072
+        | Group::Modp4096
+        | Group::MlKem768
+        | Group::MlKem1024 => (&ECDH_P256, 32),
     }
 }
 

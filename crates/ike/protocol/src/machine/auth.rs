@@ -119,7 +119,7 @@ impl IkeSa {
         let state = self.connection.and_then(|number| cx.peers.get(&number));
         let number = state.and_then(|state| state.wanted.keys().next().copied()).unwrap_or_default();
         let child = connection.children.get(number)?;
-        let spi = cx.shared.child_spi();
+        let spi = cx.child_spi();
         let sides = self.sides(cx, child);
         payloads.extend([
             Payload::SecurityAssociation(offers(&proposals(child, Exchange::Auth), &spi.to_be_bytes())),

@@ -258,10 +258,12 @@ impl IkeSa {
         let refuse = |kind| notify(kind, Vec::new());
         let Choice { number, chosen, sides: Sides { local, remote } } = choice;
         let suite = chosen.child_suite().ok_or_else(|| refuse(NotifyType::NO_PROPOSAL_CHOSEN))?;
-        let peer_spi = child_spi(&chosen.spi).ok_or_else(|| refuse(NotifyType::INVALID_SYNTAX))?;
+        let is_new = |spi: &u32| self.children.values().all(|child| child.peer_spi != *spi);
+        let peer_spi = child_spi(&chosen.spi).filter(is_new);
+        let peer_spi = peer_spi.ok_or_else(|| refuse(NotifyType::INVALID_SYNTAX))?;
         let (exchange, secret) =
             exchanged.map_or((None, Secret::default()), |(ke, secret)| (Some(ke), secret));
-        let own_spi = cx.shared.child_spi();
+        let own_spi = cx.child_spi();
         let offer = Offer { number, own_spi, is_initiator: false, secret, nonces: *nonces };
         let mut parts = vec![Payload::SecurityAssociation(vec![chosen.to_wire(&own_spi.to_be_bytes())])];
         parts.extend(exchange.map(Payload::KeyExchange));

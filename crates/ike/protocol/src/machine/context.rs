@@ -50,6 +50,16 @@ impl Context<'_> {
         |bytes| self.shared.rng.fill_bytes(bytes)
     }
 
+    /// A fresh SPI of a child SA, which no child SA of this endpoint has.
+    pub(crate) fn child_spi(&mut self) -> u32 {
+        loop {
+            let spi = self.shared.child_spi();
+            if self.peers.values().all(|state| !state.installed.contains_key(&spi)) {
+                return spi;
+            }
+        }
+    }
+
     /// Removes the IKE SA: the peer cannot be reached by it.
     pub(crate) fn remove(&mut self, reason: impl Into<String>) {
         self.remove_as(EndKind::DeadPeer, reason);

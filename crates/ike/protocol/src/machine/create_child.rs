@@ -72,7 +72,7 @@ impl IkeSa {
         }
         let group = wanted.group.or_else(|| child.esp.first().and_then(|own| own.groups().next()));
         let share = group.and_then(|group| KeyShare::new(group, &mut cx.fill()).ok());
-        let (own_spi, nonce) = (cx.shared.child_spi(), cx.shared.nonce());
+        let (own_spi, nonce) = (cx.child_spi(), cx.shared.nonce());
         let (protocol, kind) = (ProtocolId::ESP, NotifyType::REKEY_SA);
         let rekey = wanted.old.map(|old| {
             let spi = old.to_be_bytes().to_vec();

@@ -4,6 +4,7 @@ mod attacks;
 mod authority;
 mod certificates;
 mod children;
+mod classes;
 mod connect;
 mod mobike;
 mod orders;

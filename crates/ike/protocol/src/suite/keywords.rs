@@ -9,12 +9,12 @@ use crate::wire::{ProtocolId, TransformType};
 /// Most proposals of a list: their numbers have one byte, and peers take fewer than that.
 const MAX_PROPOSALS: usize = 32;
 /// The proposals that `default` stands for.
-const DEFAULT_IKE: &str = "aes256gcm16-aes128gcm16-chacha20poly1305-prfsha384-prfsha256-prfsha512-x25519-ecp256-ecp384-ecp521,\
-    aes256-aes128-sha256-sha384-sha512-x25519-ecp256-ecp384-ecp521";
+const DEFAULT_IKE: &str = "aes256gcm16-aes128gcm16-chacha20poly1305-prfsha384-prfsha256-prfsha512-x25519-ecp256-ecp384-ecp521-modp3072-modp2048-modp4096,\
+    aes256-aes128-sha256-sha384-sha512-x25519-ecp256-ecp384-ecp521-modp3072-modp2048-modp4096";
 const DEFAULT_ESP: &str = "aes256gcm16-aes128gcm16-chacha20poly1305,aes256-aes128-sha256-sha384-sha512";
 /// The beginnings of words for algorithms that are not supported, with what to write instead.
 const NOT_SUPPORTED: [(&str, &str); 13] = [
-    ("modp", "ecp256, ecp384, ecp521 or x25519"),
+    ("modp", "modp2048, modp3072, modp4096, ecp256, ecp384, ecp521 or x25519"),
     ("mlkem512", "mlkem768 or mlkem1024"),
     ("x448", "x25519"),
     ("curve448", "x25519"),
@@ -35,7 +35,7 @@ pub enum BadKeyword {
     /// The word is not known.
     #[error(
         "`{0}` is no algorithm; known are aes128, aes192, aes256 (also with gcm16), chacha20poly1305, sha256, sha384, sha512, sha1, \
-        prfsha256, prfsha384, prfsha512, prfsha1, ecp256, ecp384, ecp521, x25519, mlkem768, mlkem1024, ke1_ to ke7_, esn, noesn"
+        prfsha256, prfsha384, prfsha512, prfsha1, ecp256, ecp384, ecp521, x25519, modp2048, modp3072, modp4096, mlkem768, mlkem1024, ke1_ to ke7_, esn, noesn"
     )]
     Unknown(String),
     /// The word stands for an algorithm that is not supported.
@@ -284,7 +284,7 @@ mod tests {
         let error = |text: &str| ike_proposals(text).unwrap_err().to_string();
         assert_eq!(
             error("aes256-sha256-modp1024"),
-            "`modp1024` is not supported; write ecp256, ecp384, ecp521 or x25519"
+            "`modp1024` is not supported; write modp2048, modp3072, modp4096, ecp256, ecp384, ecp521 or x25519"
         );
         assert!(error("aes256-sha257-ecp256").starts_with("`sha257` is no algorithm; known are aes128,"));
         assert_eq!(error("aes256-sha256"), "`aes256-sha256` has no key exchange, such as ecp256");

@@ -28,6 +28,7 @@ fn both_ends_have_the_same_keys_with_each_suite() {
         ("aes256-sha256-x25519", "aes256-sha256"),
         ("aes128-sha1-prfsha1-ecp256", "aes128-sha1"),
         ("aes192-sha512-sha384-mlkem768", "aes192-sha384"),
+        ("aes256-sha256-modp2048", "aes256-sha256-modp2048"),
     ] {
         let with = |end| {
             let mut connection = connection(end);

@@ -313,10 +313,8 @@ impl World {
 
     fn transmit(&mut self, from: usize, path: Path, bytes: Vec<u8>) {
         let Path::Udp { socket, remote } = path else { panic!("a path of UDP") };
-        let is_of_a =
-            [address(A), IpAddr::from(OUTSIDE)].contains(&remote.ip()) || Some(remote.ip()) == self.moved;
-        let to = if is_of_a { A } else { B };
-        assert_ne!(from, to);
+        let own = [address(A), IpAddr::from(OUTSIDE)];
+        let (to, is_of_a) = (1 - from, own.contains(&remote.ip()) || Some(remote.ip()) == self.moved);
         let moved = if from == A { self.moved } else { self.moved_b };
         let here = moved.unwrap_or_else(|| address(from));
         let mut source = SocketAddr::new(here, if socket == 0 { 500 } else { 4500 });
@@ -324,12 +322,13 @@ impl World {
             source = SocketAddr::from((OUTSIDE, port + socket as u16));
         }
         let socket = match (self.nat, to) {
-            (Some(port), A) => u32::from(remote.port() - port),
+            (Some(port), A) if is_of_a => u32::from(remote.port() - port),
             _ => u32::from(remote.port() == 4500),
         };
         let datagram = Datagram { to, path: Path::Udp { socket, remote: source }, bytes };
-        let has_left =
+        let is_gone =
             self.moved.is_some() && remote.ip() == address(A) || Some(remote.ip()) == self.lost_address;
+        let has_left = is_gone || to == A && !is_of_a;
         let times = if has_left { Vec::new() } else { (self.network)(self.sent, &datagram) };
         for after in times {
             self.sent += 1;
