@@ -1,6 +1,6 @@
 //! The `adit` command. It is a library so that fuzz targets reach what it reads; the program calls [`main`].
 //!
-//! Each subcommand is a module with `Args` and `run(Args) -> ExitCode`; adding one takes its `mod` line and a line of [`OWN`].
+//! Each subcommand is a module with `Args` and `run(Args) -> ExitCode`; adding one takes its `mod` line and a line of `OWN`.
 //! Protocols bring commands of their own (`adit_host::commands`).
 #![forbid(unsafe_code)]
 

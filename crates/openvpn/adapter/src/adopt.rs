@@ -1,7 +1,7 @@
 //! `adit adopt`: from now on adit runs a tunnel that OpenVPN runs, in the same unit, with the same files and command line. If no
 //! client is connected again in time, OpenVPN runs it again.
 //!
-//! [`unit`] has the steps. The command may be killed, and the power of the machine may fail, after each of them.
+//! [`Unit`] has the steps. The command may be killed, and the power of the machine may fail, after each of them.
 
 mod drop_in;
 mod names;

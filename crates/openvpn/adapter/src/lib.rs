@@ -1,8 +1,8 @@
-//! OpenVPN's adapter ([`OpenVpn`]): reads configuration files, sets up their tunnels, and answers the requests of the protocol: scripts, passwords,
-//! the management socket, the files of clients.
+//! OpenVPN's adapter ([`OpenVpn`]): reads configuration files, sets up their tunnels, and answers the requests of the protocol:
+//! scripts, passwords, the management socket, the files of clients.
 //!
-//! A [`tunnel`] has one configuration, and is set up and run on a thread of its own ([`run`]). [`command`] is the command line of
-//! OpenVPN 2.6, [`adopt`] takes a tunnel over from OpenVPN.
+//! A tunnel (`tunnel`) has one configuration, and is set up and run on a thread of its own (`run`). `command` is the command line of
+//! OpenVPN 2.6, `adopt` takes a tunnel over from OpenVPN.
 #![forbid(unsafe_code)]
 
 mod adapter;

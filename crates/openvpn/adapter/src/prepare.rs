@@ -1,5 +1,5 @@
-//! The preparation of an OpenVPN tunnel in two steps, as the management socket is opened between them: [`settle`] finds the things
-//! that the system must have, and [`plan`] makes the parameters of the protocol, for which a password may have to be asked for.
+//! The preparation of an OpenVPN tunnel in two steps, as the management socket is opened between them: [`settle()`] finds the things
+//! that the system must have, and [`plan()`] makes the parameters of the protocol, for which a password may have to be asked for.
 
 mod plan;
 mod settle;

@@ -1,5 +1,5 @@
-//! WireGuard's adapter ([`WireGuard`]): [`wg_quick`] runs the tunnels of wg-quick's files, [`interface`] runs an interface on its device and makes it
-//! known to `wg`. [`command`] is the program that `wg-quick` starts.
+//! WireGuard's adapter ([`WireGuard`]): `wg_quick` runs the tunnels of wg-quick's files, `interface` runs an interface on its device and
+//! makes it known to `wg`, `command` is the program that `wg-quick` starts.
 #![forbid(unsafe_code)]
 
 use adit_host::helper::HelperOf;

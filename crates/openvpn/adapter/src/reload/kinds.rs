@@ -97,7 +97,7 @@ impl Trust {
     }
 }
 
-/// For a configuration of another kind of tunnel, which [`changes::compare`] refuses.
+/// For a configuration of another kind of tunnel, which `changes::compare` refuses.
 fn nothing() -> Result<Prepared, Fault> {
     Ok(Prepared::new(|| {}))
 }
