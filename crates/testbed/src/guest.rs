@@ -1,27 +1,27 @@
 //! A virtual machine with a kernel of Debian's, for what this system's kernel has not.
 
+mod emulator;
 mod initramfs;
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::programs::{can_run, program, run, skip};
 use crate::systems::system;
 use crate::{Process, Root, Scratch, TestbedError};
+use emulator::{Files, Processors, QEMU, emulator};
 use initramfs::Initramfs;
 
-/// The emulator, which needs no rights of the processor.
-const QEMU: &str = "qemu-system-x86_64";
 /// Lines of the guest's console that an error shows.
 const SHOWN: usize = 40;
 /// Begins the line after the command's output.
 const ENDED: &str = "guest: exit status ";
 
-/// The guest's first process. It mounts what programs need, runs `/guest/run` with its output to the channel `results`, and tells
-/// of its end.
+/// The guest's first process. It mounts what programs need, runs `/guest/run` with its output to the channel `results`, sends by
+/// the channel `files` what `/guest/pack` writes, and says how `/guest/run` ended.
 const INIT: &str = "#!/bin/sh
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8
 mount -t devtmpfs dev /dev
@@ -34,10 +34,13 @@ mount -t devpts devpts /dev/pts
 for folder in /dev/shm /tmp /run; do mount -t tmpfs tmpfs $folder; done
 for module in virtio_pci virtio_console tun; do modprobe $module; done
 for port in /sys/class/virtio-ports/*; do
-    if [ \"$(cat $port/name)\" = results ]; then results=/dev/${port##*/}; fi
+    case $(cat $port/name) in
+        results) results=/dev/${port##*/} ;;
+        files) files=/dev/${port##*/} ;;
+    esac
 done
 ip link set lo up
-{ sh /guest/run; echo \"guest: exit status $?\"; } >$results 2>&1
+{ sh /guest/run; status=$?; sh /guest/pack >$files; echo \"guest: exit status $status\"; } >$results 2>&1
 echo o >/proc/sysrq-trigger
 sleep 60
 ";
@@ -54,7 +57,11 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    fn suite(self) -> &'static str {
+    /// All kernels, the oldest first.
+    pub const ALL: [Kernel; 3] = [Kernel::Bookworm, Kernel::Trixie, Kernel::Unstable];
+
+    /// The suite of Debian that it is of.
+    pub fn suite(self) -> &'static str {
         match self {
             Kernel::Bookworm => "bookworm",
             Kernel::Trixie => "trixie",
@@ -63,11 +70,37 @@ impl Kernel {
     }
 }
 
-/// A virtual machine that is to run a command: a kernel, the programs of Debian unstable's root, and files of this system.
+/// A kernel's file in its folder.
+const IMAGE: &str = "vmlinuz";
+/// The root whose programs a guest has.
+const ROOT: &str = "unstable";
+/// MiB of a guest's memory, which holds all of its files.
+const MEMORY: u32 = 1536;
+
+/// A virtual machine that is to run a command: a kernel, the programs of a root, and files of this system.
 #[derive(Clone, Debug)]
 pub struct Guest {
     kernel: Kernel,
-    files: Vec<PathBuf>,
+    root: String,
+    memory: u32,
+    counts: bool,
+    programs: Vec<PathBuf>,
+    files: Vec<File>,
+    returned: Option<Returned>,
+}
+
+/// A file of this system, and the path that it has in a guest.
+#[derive(Clone, Debug)]
+struct File {
+    from: PathBuf,
+    to: PathBuf,
+}
+
+/// A folder that a guest fills, and where its content comes here.
+#[derive(Clone, Debug)]
+struct Returned {
+    from: PathBuf,
+    to: PathBuf,
 }
 
 /// The result of a command in a guest.
@@ -80,39 +113,100 @@ pub struct GuestReport {
 }
 
 impl Guest {
-    /// A guest with that kernel and no files of this system.
+    /// The programs by which guests are made, beside `ip`.
+    pub const NEEDED: [&str; 7] = [QEMU, "setpriv", "mmdebstrap", "apt-get", "depmod", "strip", "tar"];
+
+    /// A guest with that kernel, the root `unstable`, 1536 MiB of memory and no files of this system.
     pub fn new(kernel: Kernel) -> Self {
-        Self { kernel, files: Vec::new() }
+        Self {
+            kernel,
+            root: ROOT.to_owned(),
+            memory: MEMORY,
+            counts: false,
+            programs: Vec::new(),
+            files: Vec::new(),
+            returned: None,
+        }
     }
 
     /// Whether a test can have guests here; else it says why, as [`can_run`] does. Makes the kernel and the root.
     pub fn is_ready(&self, test: &str) -> bool {
-        if !can_run(test, &[QEMU, "setpriv", "mmdebstrap", "apt-get", "depmod", "strip"]) {
+        if !can_run(test, &Self::NEEDED) {
             return false;
         }
-        let made = system("kernel", self.kernel.suite()).and_then(|_| Root::named("unstable"));
+        let made = system("kernel", self.kernel.suite()).and_then(|_| Root::named(&self.root));
         made.map_err(|error| skip(test, &error.to_string())).is_ok()
     }
 
-    /// Puts a program of this system into the guest, at the path that it has here and without its debug information.
+    /// Takes the programs of another root of `scripts/debian-systems`, and so many MiB of memory.
+    #[must_use]
+    pub fn with_root(mut self, root: &str, memory_mib: u32) -> Self {
+        (self.root, self.memory) = (root.to_owned(), memory_mib);
+        self
+    }
+
+    /// Has the guest's clock count the instructions of its processor, of which there is one then, and skip to the next timer where
+    /// the guest sleeps: what waits takes no time here, and how busy this machine is changes nothing there. With KVM, which cannot
+    /// count them, the guest has this machine's clock.
+    #[must_use]
+    pub fn with_virtual_clock(mut self) -> Self {
+        self.counts = true;
+        self
+    }
+
+    /// Whether the guest's clock is going to be virtual: [`Guest::with_virtual_clock`] asks for it, and KVM does not work here.
+    pub fn has_virtual_clock(&self) -> Result<bool, TestbedError> {
+        let image = system("kernel", self.kernel.suite())?.join(IMAGE);
+        Ok(Processors::choose(&image, self.counts) == Processors::Counted)
+    }
+
+    /// Puts a program of this system into the guest, at the path that it has here and without its symbols.
     #[must_use]
     pub fn with_program(mut self, path: &Path) -> Self {
-        self.files.push(path.to_owned());
+        self.programs.push(path.to_owned());
+        self
+    }
+
+    /// Puts a file of this system into the guest, at the path `to`, which is not below `/tmp` or `/run`.
+    #[must_use]
+    pub fn with_file(mut self, from: &Path, to: &Path) -> Self {
+        self.files.push(File { from: from.to_owned(), to: to.to_owned() });
+        self
+    }
+
+    /// When the command has ended, puts the content of the guest's folder `from` into the folder `to` of this system.
+    #[must_use]
+    pub fn with_returned_folder(mut self, from: &Path, to: &Path) -> Self {
+        self.returned = Some(Returned { from: from.to_owned(), to: to.to_owned() });
         self
     }
 
     /// Boots the guest, runs the command in it, and ends the guest. An error if that takes longer than `limit`.
     pub fn run(&self, command: &Command, limit: Duration) -> Result<GuestReport, TestbedError> {
+        self.run_and_show(command, limit, |_| ())
+    }
+
+    /// [`Guest::run`], with each line of the command's output as it comes.
+    pub fn run_and_show(
+        &self,
+        command: &Command,
+        limit: Duration,
+        show: impl FnMut(&str),
+    ) -> Result<GuestReport, TestbedError> {
         let scratch = Scratch::create("guest")?;
         let kernel = system("kernel", self.kernel.suite())?;
         let initramfs = self.initramfs(&scratch, &kernel, command)?;
-        let console = scratch.path().join("console");
-        let mut process = Process::spawn("guest", emulator(&kernel.join("vmlinuz"), &initramfs, &console)?)?;
-        let ended = process.wait_for_line(0, ENDED, limit).map_err(|error| with_console(error, &console))?;
-        let status = ended.rsplit(ENDED).next().and_then(|status| status.trim().parse().ok());
-        let log = process.log();
-        let output = log.split(ENDED).next().unwrap_or_default().to_owned();
-        Ok(GuestReport { status: status.unwrap_or(-1), output })
+        let (image, console) = (kernel.join(IMAGE), scratch.path().join("console"));
+        let folder = scratch.path().join("folder");
+        let files = Files { kernel: &image, initramfs: &initramfs, console: &console, folder: &folder };
+        let processors = Processors::choose(&image, self.counts);
+        let mut process = Process::spawn("guest", emulator(&files, processors, self.memory)?)?;
+        let report = follow(&mut process, limit, show).map_err(|error| with_console(error, &console))?;
+        if let Some(Returned { to, .. }) = &self.returned {
+            std::fs::create_dir_all(to).map_err(|source| TestbedError::File { path: to.clone(), source })?;
+            run(program("tar")?.arg("-xf").arg(&folder).arg("-C").arg(to))?;
+        }
+        Ok(report)
     }
 
     /// The guest's files, as one archive in `scratch`.
@@ -125,37 +219,61 @@ impl Guest {
         let path = scratch.path().join("initramfs");
         let mut archive = Initramfs::create(&path)?;
         archive.tree(
-            Root::named("unstable")?.path(),
+            Root::named(&self.root)?.path(),
             "",
             &["dev", "proc", "sys", "tmp", "run", "var/cache", "var/lib/apt"],
         )?;
         archive.tree(&kernel.join("modules/lib/modules"), "usr/lib/modules", &[])?;
-        for file in &self.files {
+        for File { from, to } in &self.files {
+            archive.file(from, to)?;
+        }
+        for file in &self.programs {
             let stripped = scratch.path().join("stripped");
-            run(program("strip")?.args(["--strip-debug", "-o"]).arg(&stripped).arg(file))?;
+            run(program("strip")?.args(["--strip-all", "-o"]).arg(&stripped).arg(file))?;
             archive.file(&stripped, file)?;
         }
         archive.script("init", INIT)?;
         archive.script("guest/run", &shell_script(command))?;
+        let mut pack = Command::new("true");
+        if let Some(Returned { from, .. }) = &self.returned {
+            pack = Command::new("tar");
+            pack.arg("-cC").arg(from).arg(".");
+        }
+        archive.script("guest/pack", &shell_script(&pack))?;
         archive.finish()?;
         Ok(path)
     }
 }
 
-/// QEMU with that kernel. The channel `results` is its standard output. It ends with the thread that started it.
-fn emulator(kernel: &Path, initramfs: &Path, console: &Path) -> Result<Command, TestbedError> {
-    let mut command = program("setpriv")?;
-    command.args(["--pdeathsig", "KILL"]).arg(program(QEMU)?.get_program());
-    command.args(["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1536"]);
-    command.args(["-nodefaults", "-no-user-config", "-nic", "none", "-display", "none", "-no-reboot"]);
-    command.args(["-append", "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off"]);
-    command.arg("-kernel").arg(kernel).arg("-initrd").arg(initramfs);
-    let mut serial = OsStr::new("file:").to_owned();
-    serial.push(console);
-    command.arg("-serial").arg(serial);
-    command.args(["-chardev", "file,id=results,path=/dev/stdout", "-device", "virtio-serial-pci"]);
-    command.args(["-device", "virtserialport,chardev=results,name=results"]);
-    Ok(command)
+/// Reads a guest's channel `results` to the line that says how the command ended.
+fn follow(
+    process: &mut Process,
+    limit: Duration,
+    mut show: impl FnMut(&str),
+) -> Result<GuestReport, TestbedError> {
+    let (start, mut output, mut number) = (Instant::now(), String::new(), 0);
+    loop {
+        let line = process.wait_for_line(number, "", limit.saturating_sub(start.elapsed()));
+        let line = line.map_err(|error| without_end(error, limit))?;
+        if let Some((rest, status)) = line.split_once(ENDED) {
+            output += rest;
+            return Ok(GuestReport { status: status.trim().parse().unwrap_or(-1), output });
+        }
+        show(&line);
+        output += &line;
+        output.push('\n');
+        number += 1;
+    }
+}
+
+/// The error that no further line came, as one about the line that says how the command ended.
+fn without_end(error: TestbedError, limit: Duration) -> TestbedError {
+    match error {
+        TestbedError::NoLine { label, ended, log, .. } => {
+            TestbedError::NoLine { label, pattern: ENDED.trim_end().to_owned(), waited: limit, ended, log }
+        }
+        other => other,
+    }
 }
 
 /// The command as a script, with the variables that it sets.

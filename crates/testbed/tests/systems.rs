@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -54,6 +55,19 @@ fn a_root_that_no_table_names_is_an_error() {
 }
 
 #[test]
+fn without_a_network_the_kernel_that_is_missing_is_named() {
+    if !can_run("without_a_network_the_kernel_that_is_missing_is_named", &["apt-get", "depmod"]) {
+        return;
+    }
+    let (namespace, scratch) = (Namespace::create("offline").unwrap(), Scratch::create("offline").unwrap());
+    let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/debian-systems"));
+    command.args(["kernel", "bookworm"]).arg(scratch.path());
+    let error = namespace.run(command).unwrap_err().to_string();
+    let expected = "debian-systems: no kernel of bookworm: apt-get cannot read the lists of ";
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
 fn a_guest_runs_commands_with_its_own_kernel_and_ends() {
     let guest = Guest::new(Kernel::Bookworm);
     if !guest.is_ready("a_guest_runs_commands_with_its_own_kernel_and_ends") {
@@ -66,6 +80,22 @@ fn a_guest_runs_commands_with_its_own_kernel_and_ends() {
     let lines: Vec<&str> = report.output.lines().collect();
     assert!(matches!(lines[..], [release, "it's here", "wg0"] if release.starts_with("6.1.")), "{report:?}");
     assert_eq!(report.status, 3);
+}
+
+/// Ten minutes of sleep are longer than the limit.
+#[test]
+fn a_virtual_clock_skips_what_a_guest_sleeps_and_its_folder_comes_back() {
+    let scratch = Scratch::create("folder").unwrap();
+    let guest = Guest::new(Kernel::Bookworm).with_virtual_clock();
+    let guest = guest.with_returned_folder(Path::new("/filled"), scratch.path());
+    if !guest.is_ready("a_virtual_clock_skips_what_a_guest_sleeps_and_its_folder_comes_back") {
+        return;
+    }
+    let seconds = if guest.has_virtual_clock().unwrap() { 600 } else { 1 };
+    let words = format!("sleep {seconds}; mkdir -p /filled/below; echo there >/filled/below/file");
+    let report = guest.run(&shell(&words), LIMIT).unwrap();
+    assert_eq!(report.status, 0, "{report:?}");
+    assert_eq!(std::fs::read_to_string(scratch.path().join("below/file")).unwrap(), "there\n");
 }
 
 #[test]

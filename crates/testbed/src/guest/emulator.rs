@@ -1,0 +1,134 @@
+//! QEMU, and how a guest's processors run in it.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use crate::programs::{note, program};
+use crate::{Process, TestbedError};
+
+/// The emulator, which needs no rights of the processor.
+pub(super) const QEMU: &str = "qemu-system-x86_64";
+/// The device by which the processor itself runs a guest.
+const KVM: &str = "/dev/kvm";
+/// How long a kernel may take by [`KVM`] until it looks for its root file system.
+const TRIAL: Duration = Duration::from_secs(10);
+/// What a kernel without a root file system ends with (Linux, `init/do_mounts.c`).
+const NO_ROOT: &str = "Unable to mount root fs";
+/// The kernel's parameters: its console is the serial port, and it ends QEMU instead of waiting after a panic.
+const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off";
+
+/// An emulated processor: TCG copies memory byte by byte where it has fast string operations, and Linux uses these then.
+const EMULATED: &str = "max,-erms,-fsrm";
+
+/// How a guest's processors run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Processors {
+    /// By the machine's processor (KVM).
+    Own,
+    /// Emulated (TCG), by this machine's clock.
+    Emulated,
+    /// Emulated, by a clock that counts instructions and skips to the next timer where the guest sleeps (QEMU's `icount`).
+    Counted,
+}
+
+impl Processors {
+    /// KVM where it works, else emulated ones.
+    pub(super) fn choose(kernel: &Path, counted: bool) -> Self {
+        match (kvm_works(kernel), counted) {
+            (true, _) => Processors::Own,
+            (false, false) => Processors::Emulated,
+            (false, true) => Processors::Counted,
+        }
+    }
+
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Processors::Own => &["-accel", "kvm", "-cpu", "max", "-smp", "2"],
+            Processors::Emulated => &["-accel", "tcg,thread=multi", "-cpu", EMULATED, "-smp", "2"],
+            // An instruction takes 4 ns.
+            Processors::Counted => &[
+                "-accel",
+                "tcg,thread=single",
+                "-cpu",
+                EMULATED,
+                "-smp",
+                "1",
+                "-icount",
+                "shift=2,sleep=off",
+            ],
+        }
+    }
+}
+
+/// Whether [`KVM`] gives a guest. It is tried once, with a kernel that has no root file system. Where it does not, that is said.
+fn kvm_works(kernel: &Path) -> bool {
+    static WORKS: OnceLock<bool> = OnceLock::new();
+    *WORKS.get_or_init(|| {
+        let why = match File::options().read(true).write(true).open(KVM) {
+            Err(error) => error.to_string(),
+            Ok(_) => match boots(kernel) {
+                Ok(()) => return true,
+                Err(_) => format!("a kernel does not boot by it within {TRIAL:?}"),
+            },
+        };
+        note(&format!(
+            "{KVM}: {why}; guests are emulated, and nothing in them runs on this machine's processor"
+        ));
+        false
+    })
+}
+
+/// Whether a kernel comes as far as its root file system by [`KVM`].
+fn boots(kernel: &Path) -> Result<(), TestbedError> {
+    let mut command = machine(kernel, Processors::Own)?;
+    command.args(["-m", "256", "-serial", "file:/dev/stdout"]);
+    Process::spawn("a trial of KVM", command)?.wait_for_line(0, NO_ROOT, TRIAL).map(drop)
+}
+
+/// Which files a guest's QEMU reads and writes.
+pub(super) struct Files<'a> {
+    pub(super) kernel: &'a Path,
+    pub(super) initramfs: &'a Path,
+    /// What the kernel writes.
+    pub(super) console: &'a Path,
+    /// What the guest sends by its channel `files`.
+    pub(super) folder: &'a Path,
+}
+
+/// QEMU with those files. The channel `results` is its standard output. It ends with the thread that started it.
+pub(super) fn emulator(
+    files: &Files<'_>,
+    processors: Processors,
+    memory_mib: u32,
+) -> Result<Command, TestbedError> {
+    let mut command = machine(files.kernel, processors)?;
+    command.arg("-initrd").arg(files.initramfs).args(["-m", &memory_mib.to_string()]);
+    command.arg("-serial").arg(written_to("file:", files.console));
+    command.args(["-device", "virtio-serial-pci"]);
+    command.args(["-chardev", "file,id=results,path=/dev/stdout"]);
+    command.args(["-device", "virtserialport,chardev=results,name=results"]);
+    command.arg("-chardev").arg(written_to("file,id=files,path=", files.folder));
+    command.args(["-device", "virtserialport,chardev=files,name=files"]);
+    Ok(command)
+}
+
+/// QEMU with a kernel and no device.
+fn machine(kernel: &Path, processors: Processors) -> Result<Command, TestbedError> {
+    let mut command = program("setpriv")?;
+    command.args(["--pdeathsig", "KILL"]).arg(program(QEMU)?.get_program());
+    command.args(["-machine", "q35"]).args(processors.arguments());
+    command.args(["-nodefaults", "-no-user-config", "-nic", "none", "-display", "none", "-no-reboot"]);
+    command.arg("-kernel").arg(kernel).args(["-append", PARAMETERS]);
+    Ok(command)
+}
+
+/// An argument that ends with a path.
+fn written_to(words: &str, path: &Path) -> std::ffi::OsString {
+    let mut argument = OsStr::new(words).to_owned();
+    argument.push(path);
+    argument
+}
