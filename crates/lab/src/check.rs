@@ -212,7 +212,12 @@ mod tests {
                 Record { cell: Cell { subject, link, workload, round }, outcome }
             })
         });
-        Results { records: records.collect(), plan, environment: Default::default() }
+        Results {
+            records: records.collect(),
+            plan,
+            environment: Default::default(),
+            references: Default::default(),
+        }
     }
 
     #[test]

@@ -16,6 +16,9 @@ const FORMAT: u32 = 1;
 /// The tools of the lab, and the argument by which each prints its version.
 const TOOLS: [(&str, &str); 2] = [("iperf3", "--version"), ("ip", "-V")];
 
+/// How QEMU calls the processors that it emulates (its `target/i386/cpu.c`).
+const EMULATOR: &str = "QEMU TCG";
+
 fn first_format() -> u32 {
     1
 }
@@ -38,6 +41,9 @@ pub(crate) struct Environment {
     pub(crate) processors: usize,
     /// The machine's memory in all, in KiB.
     pub(crate) memory_kib: u64,
+    /// Whether the processor is an emulator's: what is measured then says nothing of a machine.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) emulated: bool,
     /// Before the run, over a minute. Anything but a low figure spoils what is measured.
     pub(crate) load_average: f64,
     /// The governor of the processors' clock, where the kernel says so.
@@ -86,6 +92,7 @@ impl Environment {
             let line = text.lines().find(|line| line.starts_with(key));
             line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_owned())
         };
+        let processor = value(&processors, "model name").unwrap_or_default();
         let memory = value(&read("/proc/meminfo"), "MemTotal");
         let memory = memory.and_then(|text| text.split(' ').next().and_then(|word| word.parse().ok()));
         let date = std::process::Command::new("date").args(["-u", "+%Y-%m-%d %H:%M"]).output();
@@ -105,7 +112,8 @@ impl Environment {
                 .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
                 .unwrap_or_default(),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-            processor: value(&processors, "model name").unwrap_or_default(),
+            emulated: processor.starts_with(EMULATOR),
+            processor,
             processors: processors.lines().filter(|line| line.starts_with("processor")).count(),
             memory_kib: memory.unwrap_or_default(),
             load_average: read("/proc/loadavg")

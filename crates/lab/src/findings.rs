@@ -63,7 +63,10 @@ pub(crate) fn findings(results: &Results) -> Vec<Finding> {
     claims
         .into_iter()
         .map(|(claim, ask)| {
-            let Answer { verdict, figure } = ask(&samples);
+            let Answer { verdict, figure } = match results.environment.emulated {
+                true => samples.of_an_emulator(),
+                false => ask(&samples),
+            };
             Finding { study: study.clone(), claim: claim.to_owned(), verdict, figure }
         })
         .collect()
@@ -130,6 +133,23 @@ impl Samples<'_> {
 
     fn stand_in(&self, subject: &str) -> Option<&str> {
         self.results.environment.stand_ins.get(subject).map(String::as_str)
+    }
+
+    /// The answer to every question about an emulated processor.
+    fn of_an_emulator(&self) -> Answer {
+        let mut words = self.results.environment.command.split(' ');
+        let mut command = Vec::new();
+        while let Some(word) = words.next() {
+            match word {
+                "--guest" => drop(words.next()),
+                _ if word.starts_with("--guest=") => {}
+                _ => command.push(word),
+            }
+        }
+        let command = command.join(" ");
+        Answer::unknown(format!(
+            "the processor is emulated; `{command}` tells it on a machine whose kernel has what the subjects need"
+        ))
     }
 
     /// Which command tells a conclusion that needs a subject, or what it stands in for, on a machine whose kernel has what this
@@ -324,7 +344,8 @@ pub(crate) mod tests {
                 records.push(Record { cell: Cell { subject, link, workload, round }, outcome });
             }
         }
-        Results { plan: Plan::parse("made up", plan).unwrap(), environment: Default::default(), records }
+        let plan = Plan::parse("made up", plan).unwrap();
+        Results { plan, environment: Default::default(), records, references: Default::default() }
     }
 
     const DEKKER: &str = "title = 'x'\nstudy = 'dekker-2020'\nsubjects = ['veth']\n[[link]]\nname = 'a'\n\

@@ -8,12 +8,14 @@ mod configuration;
 mod environment;
 mod error;
 mod findings;
+mod guest;
 mod link;
 mod measure;
 mod null;
 mod plan;
 mod progress;
 mod published;
+mod ratios;
 mod record;
 mod report;
 mod results;
@@ -32,6 +34,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use adit_testbed::{Guest, Kernel};
 use clap::{Parser, Subcommand};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -105,6 +108,10 @@ enum Command {
         /// In a run that is there, measure again what failed
         #[arg(long)]
         again: bool,
+        /// Run it in a virtual machine with the kernel of this suite of Debian (bookworm, trixie or sid), for subjects that this
+        /// kernel cannot run. Where an emulator runs the processor, figures are multiples of each other only
+        #[arg(long, value_parser = guest::kernel, conflicts_with = "again")]
+        guest: Option<Kernel>,
     },
     /// Write report.html, results.json and results.csv of a run
     Report {
@@ -221,7 +228,7 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             });
             Ok(right)
         }
-        Command::Run { plan: name, subjects, rounds, seconds, fraction, out, again } => {
+        Command::Run { plan: name, subjects, rounds, seconds, fraction, out, again, guest } => {
             let mut plan = shipped::find(&name)?;
             let all = subjects::with_external(&tools)?;
             plan.subjects = subjects.unwrap_or(plan.subjects);
@@ -235,6 +242,10 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             plan.seconds = seconds.unwrap_or(plan.seconds);
             plan.check(&name)?;
             let out = out.unwrap_or_else(|| PathBuf::from(format!("lab-{}", shipped::stem(&name))));
+            if let Some(kernel) = guest {
+                prepare(&Guest::NEEDED, ENDED)?;
+                return guest::run(&plan, kernel, &out, &all, &tools);
+            }
             prepare(&NEEDED, RESUMES)?;
             let failures = run::run(&plan, &out, &all, &tools, again)?;
             report::write(&out)?;
@@ -306,6 +317,12 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
         }
         Command::Compare { before, after, threshold, figures } => {
             let (before, after) = (Results::read(&before)?, Results::read(&after)?);
+            if before.environment.emulated != after.environment.emulated {
+                let why =
+                    "an emulator ran the processor of one of the runs: its figures stand beside no others"
+                        .to_owned();
+                return Err(LabError::Usage(why));
+            }
             compare_runs(&before, &after, threshold, figures.as_deref())
         }
     }

@@ -57,7 +57,7 @@ struct Figure {
     workload: String,
     subject: String,
     figure: String,
-    /// Whether what was measured is what is meant: `measured` or `stand-in`.
+    /// Whether what was measured is what is meant: `measured`, `stand-in` or `emulated`.
     label: &'static str,
     median: f64,
     /// 95 %, by bootstrap.
@@ -98,7 +98,7 @@ pub(crate) fn write(directory: &Path) -> Result<(), LabError> {
         curves: curves(&results),
         failures: failures(&results),
         findings: findings::findings(&results),
-        published: results.plan.study.as_ref().and_then(|name| published::study(name)),
+        published: study(&results),
         figures,
     });
     let json = json.map_err(|error| LabError::Usage(format!("{JSON} cannot be written: {error}")))?;
@@ -146,10 +146,27 @@ fn curves(results: &Results) -> Vec<Curve> {
 
 /// Whether a subject is what it is called.
 fn label(results: &Results, subject: &str) -> Label {
-    match results.environment.stand_ins.contains_key(subject) {
-        true => Label::StandIn,
-        false => Label::Measured,
+    let environment = &results.environment;
+    match (environment.emulated, environment.stand_ins.contains_key(subject)) {
+        (true, _) => Label::Emulated,
+        (false, true) => Label::StandIn,
+        (false, false) => Label::Measured,
     }
+}
+
+/// A figure in words; of an emulated processor with the subject that it is a multiple of.
+fn title(results: &Results, link: &str, load: &str, figure: &str) -> String {
+    let words = words::figure(figure);
+    match results.reference(link, load, figure) {
+        Some(subject) => format!("{words}: multiple of {subject}'s"),
+        None => words,
+    }
+}
+
+/// The published study whose rows stand beside: none beside what an emulator gave.
+fn study(results: &Results) -> Option<Study> {
+    let name = results.plan.study.as_ref().filter(|_| !results.environment.emulated)?;
+    published::study(name)
 }
 
 fn failures(results: &Results) -> Vec<Failure> {

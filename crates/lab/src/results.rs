@@ -7,6 +7,7 @@ use crate::environment::{self, Environment};
 use crate::error::LabError;
 use crate::link::Link;
 use crate::plan::Plan;
+use crate::ratios::{self, Column, References};
 use crate::record::{self, Record};
 use crate::run::{ENVIRONMENT, PLAN, RECORDS};
 
@@ -24,7 +25,10 @@ pub(crate) struct Place {
 pub(crate) struct Results {
     pub(crate) plan: Plan,
     pub(crate) environment: Environment,
+    /// Of an emulated processor their figures are multiples of other subjects', and series are not there.
     pub(crate) records: Vec<Record>,
+    /// Of an emulated processor: the subjects that figures are multiples of.
+    pub(crate) references: References,
 }
 
 impl Results {
@@ -37,7 +41,18 @@ impl Results {
             Ok(text) => Plan::parse(&path.display().to_string(), &text)?,
             Err(source) => return Err(LabError::File { path, source }),
         };
-        Ok(Results { plan, environment, records: record::read(&directory.join(RECORDS))? })
+        let mut records = record::read(&directory.join(RECORDS))?;
+        let references = match environment.emulated {
+            true => ratios::relate(&plan, &mut records),
+            false => References::new(),
+        };
+        Ok(Results { plan, environment, records, references })
+    }
+
+    /// The subject of whose figure the others are multiples, of an emulated processor.
+    pub(crate) fn reference(&self, link: &str, workload: &str, figure: &str) -> Option<&str> {
+        let [link, workload, figure] = [link, workload, figure].map(str::to_owned);
+        self.references.get(&Column { link, workload, figure }).map(String::as_str)
     }
 
     /// How many of the plan's measurements are there, and how many there are to be.

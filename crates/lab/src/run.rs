@@ -150,7 +150,7 @@ fn go_on(plan: &Plan, there: &Plan, out: &Path, described: BTreeMap<String, Stri
     write(&environment, out)
 }
 
-fn write(environment: &Environment, out: &Path) -> Result<(), LabError> {
+pub(crate) fn write(environment: &Environment, out: &Path) -> Result<(), LabError> {
     let (json, path) = (serde_json::to_string_pretty(environment).unwrap_or_default(), out.join(ENVIRONMENT));
     replace(&path, &json).map_err(|source| LabError::File { path, source })
 }

@@ -18,7 +18,7 @@ const NEEDED: [(&str, &str); 6] = [
     ("unshare", "util-linux"),
 ];
 /// How every command of Debian's packages begins.
-const APT: &str = "apt-get ";
+pub(crate) const APT: &str = "apt-get ";
 const INSTALL: &str = "apt-get install --yes";
 /// The lists may be absent, or so old that they name packages that are gone.
 const UPDATE: &str = "apt-get update";

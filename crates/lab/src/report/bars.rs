@@ -21,6 +21,8 @@ pub(super) enum Label {
     Measured,
     /// Here, but by something that stands in for what is meant.
     StandIn,
+    /// By an emulated processor: multiples of another subject's figures.
+    Emulated,
     /// By others, elsewhere.
     Published,
 }
@@ -31,6 +33,7 @@ impl Label {
         match self {
             Label::Measured => "measured",
             Label::StandIn => "stand-in",
+            Label::Emulated => "emulated",
             Label::Published => "published",
         }
     }

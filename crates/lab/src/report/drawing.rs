@@ -133,11 +133,11 @@ fn base(top: f64) -> f64 {
 fn bar(row: &Row, shown: &Shown, most: f64, top: f64) -> Markup {
     let length = |value: f64| if most > 0.0 { (value / most).clamp(0.0, 1.0) * BARS } else { 0.0 };
     let colour = match row.label {
-        Label::StandIn => "s",
+        Label::StandIn | Label::Emulated => "s",
         _ if row.subject.starts_with("adit-") => "o",
         _ => "b",
     };
-    let mark = if row.label == Label::StandIn { " (stand-in)" } else { "" };
+    let mark = super::table::mark(row.label);
     let middle = top + LINE / 2.0;
     html! {
         text.n x=(NAMES - 8.0) y=(base(top)) { (row.subject) (mark) }

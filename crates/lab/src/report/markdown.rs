@@ -2,12 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::bars::Label;
 use super::families::{self, Family};
 use super::{label, words};
 use crate::error::LabError;
 use crate::findings;
-use crate::published;
 use crate::results::{FailedSubject, Place, Results};
 use crate::stats::{self, Interval};
 
@@ -126,6 +124,9 @@ fn of(results: &Results) -> String {
         plan.seconds
     );
     text += &format!("[What the figures are, and the other runs]({INDEX}).\n");
+    if environment.emulated {
+        text += &format!("\n**Emulated**: {}\n", words::EMULATED);
+    }
     let (done, all) = results.progress();
     if done < all {
         text += &format!("\n**This run is not complete**: {done} of {all} measurements are there.\n");
@@ -148,9 +149,7 @@ fn of(results: &Results) -> String {
 
 /// The measurements that others published, apart from those of this run.
 fn published(results: &Results) -> String {
-    let Some(study) = results.plan.study.as_ref().and_then(|name| published::study(name)) else {
-        return String::new();
-    };
+    let Some(study) = super::study(results) else { return String::new() };
     let mut text =
         format!("\n*Published*, not measured here: {}; {}.\n", plain(&study.title), plain(&study.conditions));
     text += "\n| *published* |";
@@ -193,7 +192,7 @@ fn table(results: &Results, figures: &Figures, link: &str, load: &str) -> String
         return String::new();
     }
     let mut text = format!("\n## {}, {}\n\n| subject |", plain(&words::workload(load)), plain(link));
-    names.iter().for_each(|name| text += &format!(" {} |", words::figure(name)));
+    names.iter().for_each(|name| text += &format!(" {} |", super::title(results, link, load, name)));
     text += &format!("\n|---|{}\n", "---:|".repeat(names.len()));
     let mut rows: Vec<(Family, String)> = Vec::new();
     for subject in families::ordered(&results.plan.subjects) {
@@ -205,7 +204,7 @@ fn table(results: &Results, figures: &Figures, link: &str, load: &str) -> String
             })
             .collect();
         if cells.iter().any(Option::is_some) {
-            let mark = if label(results, subject) == Label::StandIn { " (stand-in)" } else { "" };
+            let mark = super::table::mark(label(results, subject));
             let mut row = format!("| {subject}{mark} |");
             cells.into_iter().for_each(|cell| row += &format!(" {} |", cell.unwrap_or("–".to_owned())));
             rows.push((Family::of(subject), row + "\n"));

@@ -11,7 +11,7 @@ use super::sweeps::{self, Load};
 use super::{label, words};
 use crate::environment::LinkInfo;
 use crate::findings::{self, Verdict};
-use crate::published::{self, Study};
+use crate::published::Study;
 use crate::results::{FailedSubject, Place, Results};
 use crate::stats;
 
@@ -54,11 +54,7 @@ const DELIVERED: &str = "delivered_pps";
 /// All of it, in one file.
 pub(super) fn page(results: &Results) -> String {
     let plan = &results.plan;
-    let page = Page {
-        results,
-        figures: results.figures(),
-        study: plan.study.as_ref().and_then(|name| published::study(name)),
-    };
+    let page = Page { results, figures: results.figures(), study: super::study(results) };
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -106,6 +102,9 @@ impl Page<'_> {
         let (done, all) = self.results.progress();
         let load = self.results.environment.load_average;
         html! {
+            @if self.results.environment.emulated {
+                p.warning { (Label::Emulated.mark()) ": " (words::EMULATED) }
+            }
             @if done < all {
                 p.warning {
                     "This run is not complete: " (done) " of " (all) " measurements are there. The command that began \
@@ -207,10 +206,15 @@ impl Page<'_> {
                 interval: None,
             });
             (!ours.is_empty()).then(|| {
-                bars::bars(&words::figure(figure), &ours.into_iter().chain(published).collect::<Vec<_>>())
+                bars::bars(
+                    &super::title(self.results, link, load, figure),
+                    &ours.into_iter().chain(published).collect::<Vec<_>>(),
+                )
             })
         });
-        let double = PAIRS.iter().filter_map(|(title, figures)| {
+        // Of an emulator each end has a reference of its own.
+        let pairs = PAIRS.iter().filter(|_| !self.results.environment.emulated);
+        let double = pairs.filter_map(|(title, figures)| {
             let pairs = subjects.iter().filter_map(|name| {
                 let ends = figures.map(|figure| self.bar(link, load, figure, name));
                 let label = label(self.results, name);
@@ -293,7 +297,7 @@ impl Page<'_> {
             } @else if !names.is_empty() {
                 div.wide role="region" aria-label=(title) tabindex="0" {
                     table {
-                        thead { tr { th scope="col" { "Subject" } @for name in &names { th scope="col" { (words::figure(name)) } } } }
+                        thead { tr { th scope="col" { "Subject" } @for name in &names { th scope="col" { (super::title(self.results, link, load, name)) } } } }
                         tbody {
                             @for (subject, heading) in subjects.iter().zip(families::headings(&families)) {
                                 @if let Some(heading) = heading {

@@ -34,7 +34,13 @@ pub(super) struct Table {
 
 const FIRST: &str = "subject";
 const NONE: &str = "–";
-const STAND_IN: &str = " (stand-in)";
+/// What stands behind the names of subjects.
+const MARKS: [(&str, Label); 2] = [(" (stand-in)", Label::StandIn), (" (emulated)", Label::Emulated)];
+
+/// What stands behind a subject's name in tables and drawings.
+pub(super) fn mark(label: Label) -> &'static str {
+    MARKS.iter().find(|(_, marked)| *marked == label).map_or("", |(mark, _)| mark)
+}
 
 impl Shown {
     /// Reads `12`, or `12 (10–13)`.
@@ -67,7 +73,7 @@ impl Table {
             if let Some(heading) = heading {
                 text += &format!("| **{heading}** |{}\n", " |".repeat(self.columns.len()));
             }
-            let mark = if row.label == Label::StandIn { STAND_IN } else { "" };
+            let mark = mark(row.label);
             let cells = row.cells.iter().map(|cell| cell.as_ref().map_or(NONE, |shown| &shown.text));
             let cells: String = cells.map(|cell| format!(" {cell} |")).collect();
             text += &format!("| {}{mark} |{cells}\n", row.subject);
@@ -86,10 +92,8 @@ impl Table {
         let rows = rows.skip(1).filter(|cells| !cells.first().is_some_and(|name| name.starts_with("**")));
         let row = |cells: Vec<&str>| {
             let (name, figures) = cells.split_first()?;
-            let (subject, label) = match name.strip_suffix(STAND_IN) {
-                Some(subject) => (subject, Label::StandIn),
-                None => (*name, Label::Measured),
-            };
+            let marked = |(mark, label): (&str, Label)| Some((name.strip_suffix(mark)?, label));
+            let (subject, label) = MARKS.into_iter().find_map(marked).unwrap_or((name, Label::Measured));
             let cells = figures.iter().map(|text| Shown::parse(text)).collect();
             Some(Row { subject: subject.to_owned(), label, cells })
         };
@@ -110,7 +114,8 @@ mod tests {
 
     const TEXT: &str = "| subject | to the server, Mbit/s | lost |\n|---|---:|---:|\n\
                         | **OpenVPN in user space** | | |\n| adit-udp | 905 (900–910) | 0 |\n\
-                        | **IPsec in user space** | | |\n| strongswan (stand-in) | 0.25 | – |\n";
+                        | **IPsec in user space** | | |\n| strongswan (stand-in) | 0.25 | – |\n\
+                        | **In the kernel** | | |\n| wireguard-kernel (emulated) | 1 | 2 |\n";
 
     fn lines(text: &str) -> Vec<&str> {
         text.lines().collect()
@@ -120,10 +125,14 @@ mod tests {
     fn a_table_is_read_as_it_was_written() {
         let table = Table::parse("x", &lines(TEXT)).unwrap();
         assert_eq!(table.columns, ["to the server, Mbit/s", "lost"]);
-        assert_eq!(table.rows.len(), 2);
+        assert_eq!(table.rows.len(), 3);
         let shown = table.rows[0].cells[0].as_ref().unwrap();
         assert_eq!((shown.median, shown.interval), (905.0, Some(Interval { low: 900.0, high: 910.0 })));
         assert_eq!((table.rows[1].label, &table.rows[1].cells[1]), (Label::StandIn, &None));
+        assert_eq!(
+            (table.rows[2].label, table.rows[2].subject.as_str()),
+            (Label::Emulated, "wireguard-kernel")
+        );
         assert_eq!(table.markdown(), TEXT);
     }
 

@@ -25,6 +25,8 @@ const ALL: [Ability; 5] = [Ability::WireGuard, Ability::Ovpn, Ability::OvpnDco, 
 
 /// The start of the reason why a subject cannot run where this kernel lacks a module.
 pub(crate) const NO_MODULE: &str = "this kernel has no";
+/// What measures a subject all the same, with a kernel of Debian's that has what this one lacks.
+const IN_A_GUEST: &str = "`adit-lab run PLAN --guest sid` measures it in a guest";
 
 /// Why it cannot, or nothing if it can.
 pub(super) fn lacks(ability: Ability) -> Option<Availability> {
@@ -60,14 +62,20 @@ fn why(ability: Ability, error: &TestbedError) -> String {
         TestbedError::Failed { output, .. } => output.clone(),
         other => other.to_string(),
     };
-    format!("{NO_MODULE} {what} (module {module}): {said}")
+    format!("{NO_MODULE} {what} (module {module}): {said}; {IN_A_GUEST}")
 }
 
 fn attempt(namespace: &Namespace, ability: Ability) -> Result<(), TestbedError> {
     let device = |name: &str, kind: &str| namespace.ip(&["link", "add", name, "type", kind]).map(drop);
     match ability {
         Ability::WireGuard => device("try0", "wireguard"),
-        Ability::Ovpn => device("try1", "ovpn"),
+        Ability::Ovpn => {
+            // The module names its netlink family alone, by which OpenVPN loads it, and no device type.
+            if let Ok(mut modprobe) = program("modprobe") {
+                let _ = modprobe.args(["--quiet", "ovpn"]).status();
+            }
+            device("try1", "ovpn")
+        }
         Ability::OvpnDco => device("try2", "ovpn-dco"),
         Ability::Esp => {
             // Any key will do: 32 bytes and the salt of RFC 4106.

@@ -132,6 +132,42 @@ fn a_regression_is_status_1_and_a_mistake_is_status_2() {
 }
 
 #[test]
+fn figures_of_an_emulated_processor_are_multiples_and_stand_beside_no_others() {
+    let scratch = Scratch::create("lab-folders").unwrap();
+    let (real, path) =
+        (folder(&scratch, "real", [900.0, 910.0, 905.0]), folder(&scratch, "emulated", [10.0, 20.0, 40.0]));
+    let mut emulated = environment();
+    (emulated["emulated"], emulated["command"]) =
+        (json!(true), json!("adit-lab run made-up --guest sid --rounds 3"));
+    std::fs::write(path.join("environment.json"), emulated.to_string()).unwrap();
+    let output = lab(&[&"report", &path]);
+    assert!(output.status.success(), "{}", said(&output));
+    let results: Value = serde_json::from_str(&read(&path, "results.json")).unwrap();
+    assert_eq!(schema::faults(&published_schema(), &results), Vec::<String>::new());
+    let figures = results["figures"].as_array().unwrap();
+    assert!(figures.iter().all(|figure| figure["label"] == "emulated"), "{figures:?}");
+    let goodput = figures.iter().find(|figure| figure["figure"] == "up_mbit").unwrap();
+    assert_eq!(goodput["values"], json!([0.5, 1.0, 2.0]));
+    assert!(results["published"].is_null() && results["curves"] == json!([]));
+    let findings = results["findings"].as_array().unwrap();
+    let told = "the processor is emulated; `adit-lab run made-up --rounds 3` tells it on a machine";
+    let is_open = |finding: &Value| {
+        finding["verdict"] == "cannot be told here" && finding["figure"].as_str().unwrap().starts_with(told)
+    };
+    assert!(!findings.is_empty() && findings.iter().all(is_open), "{findings:?}");
+    let pages = said(&lab(&[&"results", &path])) + &read(&path, "report.html");
+    assert!(pages.contains("to the server, Mbit/s: multiple of veth's"), "{pages}");
+    assert!(
+        pages.contains("It says nothing of any machine's speed") && pages.contains("| veth (emulated) | 1 ("),
+        "{pages}"
+    );
+    assert!(!pages.contains("*Published*") && !pages.contains("876"), "{pages}");
+    let output = lab(&[&"compare", &real, &path]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("stand beside no others"), "{}", said(&output));
+}
+
+#[test]
 fn folders_that_cannot_be_read_are_named() {
     let scratch = Scratch::create("lab-folders").unwrap();
     let path = folder(&scratch, "a", [1.0, 2.0, 3.0]);
