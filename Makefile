@@ -107,7 +107,7 @@ TEST := CI=true scripts/run-tests $(RUN_TESTS) --no-fail-fast --workspace
 # mostly wait: more of them at once than there are processors.
 WAITING := handshake::rows:: handshake::pairwise:: peer_access::peers_expire
 # What needs a processor for long and no real time fills the pauses of the others, with the least priority.
-COMPUTING := seeds_ flood_ simulation:: killed_at_each_write full_disk
+COMPUTING := seeds_ flood_ simulation:: killed_at_each_write full_disk kernel_peers::
 unit: build-tests lab-peers run-tests
 
 build-tests:

@@ -1,5 +1,5 @@
 //! adit against Debian's OpenVPN 2.6 and wireguard-go, both ways round, and against itself, in network namespaces;
-//! and Debian unstable's OpenVPN, in a root of its own.
+//! Debian unstable's OpenVPN, in a root of its own, and Linux's own WireGuard, in a guest.
 //!
 //! Each folder holds the tests of one subject. They need root, `ip`, `openvpn`, `openssl`, and those of WireGuard `wg`,
 //! `wireguard-go`, `nft` and the programs that `scripts/install-deps` builds. Without them the tests print that they
@@ -15,6 +15,7 @@ mod connections;
 mod denial_of_service;
 mod handshake;
 mod ipsec;
+mod kernel_peers;
 mod management;
 mod peers;
 mod privileges;

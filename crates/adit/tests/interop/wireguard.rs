@@ -1,4 +1,4 @@
-//! `adit-wireguard`, configured by Debian's `wg`, against itself, wireguard-go, boringtun and gotatun.
+//! `adit-wireguard`, configured by Debian's `wg`, against itself, wireguard-go, boringtun, gotatun and, in a guest, Linux.
 
 mod bed;
 mod beside_openvpn;
@@ -8,6 +8,7 @@ mod contract;
 mod endings;
 mod files;
 mod first_answers;
+mod kernel;
 mod leaks;
 mod linux;
 mod load;

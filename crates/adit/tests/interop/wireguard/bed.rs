@@ -29,6 +29,8 @@ pub(super) enum Program {
     WireGuardGo,
     BoringTun,
     GotaTun,
+    /// Linux's own, which has no process.
+    Kernel,
 }
 
 /// A program that `scripts/install-deps` built.
@@ -48,6 +50,7 @@ impl Program {
             Program::WireGuardGo => built!("wireguard"),
             Program::BoringTun => built!("boringtun-cli"),
             Program::GotaTun => built!("gotatun"),
+            Program::Kernel => "ip",
         }
     }
 
@@ -128,6 +131,9 @@ impl End {
     /// Starts the program as `wg-quick` does: it has gone into the background when this returns, and lets go of its
     /// output.
     pub(super) fn start(&self) -> Result<String, TestbedError> {
+        if self.program == Program::Kernel {
+            return self.namespace.ip(&["link", "add", &self.device, "type", "wireguard"]);
+        }
         if self.program == Program::BoringTun {
             // It does not make the directory of its socket (boringtun#389).
             std::fs::create_dir_all("/var/run/wireguard").unwrap();
@@ -146,6 +152,9 @@ impl End {
 
     /// Ends the program and begins again, without anything that was configured.
     pub(super) fn restart(&self) {
+        if self.program == Program::Kernel {
+            self.namespace.ip(&["link", "delete", &self.device]).unwrap();
+        }
         for process in self.daemons() {
             let mut kill = program("kill").unwrap();
             kill.arg(process.to_string());

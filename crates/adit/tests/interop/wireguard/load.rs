@@ -2,7 +2,7 @@
 //! one.
 
 use std::net::UdpSocket;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant as Now, SystemTime};
 
 use adit_core::{Command, Instant, Protocol as _};
@@ -24,13 +24,21 @@ fn cookies(programs: [Program; 2]) {
     let initiation = initiation(&first);
     let [probe, attacker] = [socket(&second, &first), socket(&second, &first)];
     assert!(!is_given_a_cookie(&probe, &initiation), "{programs:?}: cookies without load");
-    let is_over = AtomicBool::new(false);
+    let (is_over, [least, most]) = (AtomicBool::new(false), rates(programs[0]));
+    let rate = AtomicU32::new(least);
+    let is_under_load = || {
+        let answered = is_given_a_cookie(&probe, &initiation);
+        if !answered {
+            rate.store((2 * rate.load(Ordering::Relaxed)).min(most), Ordering::Relaxed);
+        }
+        answered
+    };
     std::thread::scope(|scope| {
-        scope.spawn(|| flood(&attacker, &initiation, rate(programs[0]), &is_over));
+        scope.spawn(|| flood(&attacker, &initiation, &rate, &is_over));
         // The first handshake is answered with a cookie, and is tried again after 5 s and the jitter.
-        let outcome = wait_until("a cookie", WAIT, || is_given_a_cookie(&probe, &initiation))
+        let outcome = wait_until("a cookie", WAIT, is_under_load)
             .and_then(|()| wait_until_reachable(&second.namespace, first.inner(), MAX_WAIT))
-            .and_then(|_| wait_until("a cookie", WAIT, || is_given_a_cookie(&probe, &initiation)));
+            .and_then(|_| wait_until("a cookie", WAIT, is_under_load));
         is_over.store(true, Ordering::Relaxed);
         assert!(outcome.is_ok(), "{programs:?}: {outcome:?}");
     });
@@ -38,27 +46,31 @@ fn cookies(programs: [Program; 2]) {
     first.reaches(&second);
 }
 
-/// Initiations a second that are a load but leave the target time for the others: wireguard-go looks at the length of its
-/// queue, adit counts more than 1,000 a second, boringtun and gotatun (built without optimization) 100.
-fn rate(target: Program) -> u32 {
+/// Initiations a second that are a load but leave the target time for the others, the least and the most of them: the rate is
+/// doubled until there are cookies. wireguard-go and Linux look at the length of their queues, which depends on the machine; adit
+/// counts more than 1,000 a second, boringtun and gotatun (built without optimization) 100.
+fn rates(target: Program) -> [u32; 2] {
     match target {
-        Program::WireGuardGo | Program::WireGuardGoOfDebian => 60_000,
-        Program::Adit => 3_000,
-        Program::BoringTun | Program::GotaTun => 400,
+        Program::WireGuardGo | Program::WireGuardGoOfDebian => [60_000; 2],
+        Program::Adit => [3_000; 2],
+        Program::Kernel => [2_000, 64_000],
+        Program::BoringTun | Program::GotaTun => [400; 2],
     }
 }
 
-/// Sends as many a second, for as long as the test may take at most.
-fn flood(socket: &UdpSocket, datagram: &[u8], rate: u32, is_over: &AtomicBool) {
+/// Sends as many a second as `rate` says, for as long as the test may take at most.
+fn flood(socket: &UdpSocket, datagram: &[u8], rate: &AtomicU32, is_over: &AtomicBool) {
     let start = Now::now();
-    let mut sent = 0;
+    let (mut last, mut due) = (start, 0.0);
     while !is_over.load(Ordering::Relaxed) && start.elapsed() < 3 * MAX_WAIT {
-        let due = (start.elapsed().as_secs_f64() * f64::from(rate)) as u64;
+        let now = Now::now();
+        due += (now - last).as_secs_f64() * f64::from(rate.load(Ordering::Relaxed));
+        last = now;
         // Datagrams that the processors had no time for are left out.
-        for _ in sent..due.min(sent + 1000) {
+        for _ in 0..(due as u64).min(1000) {
             let _ = socket.send(datagram);
         }
-        sent = due;
+        due = due.fract();
         std::thread::sleep(Duration::from_millis(1));
     }
 }

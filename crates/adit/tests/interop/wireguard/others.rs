@@ -6,12 +6,27 @@ use adit_testbed::{MAX_WAIT, can_run, wait_until_reachable};
 
 use super::bed::{End, PORT, PROGRAMS, Program, joined, pair};
 
-/// Runs each of these tests with each program at either end. The second end begins.
+/// Runs each of these tests with each program at either end. The second end begins. Those with Linux's own WireGuard run in a
+/// guest (`kernel_peers.rs`), beside each other.
 macro_rules! with_each {
     ($($test:path as $name:ident),* $(,)?) => {
+        $crate::wireguard::others::with_each!(@ kernel_second, [Adit, Kernel]: $($test as $name),*);
+        $crate::wireguard::others::with_each!(@ kernel_first, [Kernel, Adit]: $($test as $name),*);
         $crate::wireguard::others::with_each!(@ wireguard_go, WireGuardGo: $($test as $name),*);
         $crate::wireguard::others::with_each!(@ boringtun, BoringTun: $($test as $name),*);
         $crate::wireguard::others::with_each!(@ gotatun, GotaTun: $($test as $name),*);
+    };
+    (@ $module:ident, [$first:ident, $second:ident]: $($test:path as $name:ident),*) => {
+        mod $module {
+            $(
+                #[test]
+                #[ignore = "runs in a guest, by kernel_peers.rs"]
+                fn $name() {
+                    use $crate::wireguard::bed::Program;
+                    $test([Program::$first, Program::$second]);
+                }
+            )*
+        }
     };
     (@ $module:ident, $program:ident: $($test:path as $name:ident),*) => {
         mod $module {

@@ -1,0 +1,89 @@
+//! The rows with Linux's own WireGuard, which this system's kernel may not have: this test program runs itself in a guest with one of
+//! Debian's kernels. The rows are its tests in modules called `kernel…`, which are ignored elsewhere.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use adit_testbed::{Guest, Kernel};
+
+/// How long a guest may take, on a machine that is busy with other tests: with a virtual clock it needs a processor for minutes.
+const LIMIT: Duration = Duration::from_secs(3600);
+/// Tests at once in a guest: waits cost nothing there, and what a guest has to do at once must not take longer than the tests'
+/// time limits.
+const AT_ONCE: usize = 6;
+/// The environment variable that names rows, with spaces between: then only rows whose names contain one of these words run, and
+/// each line of the guest is shown as it comes.
+const ROWS: &str = "ADIT_GUEST_ROWS";
+
+/// `wg-quick` in a guest, with this program as `$0`: where the kernel has no WireGuard, so that it starts adit; then, with the
+/// module, where it does not.
+const WG_QUICK: &str = "failed=0
+quick=wireguard::wg_quick::wg_quick_takes_a_full_tunnel_up_and_down
+echo 'install wireguard /bin/false' >/etc/modprobe.d/without.conf
+\"$0\" --exact $quick || failed=1
+rm /etc/modprobe.d/without.conf
+modprobe wireguard || exit
+\"$0\" --exact $quick || failed=1
+";
+/// The rows of a guest, with this program as `$0`, their number at once, and the words that their names contain.
+const RUN_ROWS: &str = "threads=$1; shift
+\"$0\" --ignored --test-threads \"$threads\" \"$@\" || failed=1
+exit ${failed:-0}";
+
+/// The rows of one guest.
+struct Rows<'a> {
+    test: &'a str,
+    kernel: Kernel,
+    /// What runs before them.
+    before: &'a str,
+    /// Words that their names contain.
+    words: &'a [&'a str],
+    /// How many there are at least.
+    least: usize,
+}
+
+#[test]
+fn wireguard_of_linux_6_1() {
+    let test = "wireguard_of_linux_6_1";
+    let words = &["others::kernel", "nat::kernel", "load::kernel_first", "wireguard::kernel::"];
+    // Two of `wg-quick`.
+    check(&Rows { test, kernel: Kernel::Bookworm, before: WG_QUICK, words, least: 18 });
+}
+
+/// Runs the rows in a guest, of which none may fail.
+fn check(rows: &Rows<'_>) {
+    let guest = Guest::new(rows.kernel).with_virtual_clock();
+    if !guest.is_ready(rows.test) {
+        return;
+    }
+    let chosen = std::env::var(ROWS).unwrap_or_default();
+    let chosen: Vec<&str> = chosen.split_whitespace().collect();
+    let (before, words, least) = match chosen.is_empty() {
+        true => (rows.before, rows.words, rows.least),
+        false => ("", chosen.as_slice(), 1),
+    };
+    let program = std::env::current_exe().unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{before}{RUN_ROWS}")]).arg(&program).arg(AT_ONCE.to_string()).args(words);
+    command.env("CI", "true");
+    let guest = [
+        program.as_path(),
+        Path::new(env!("CARGO_BIN_EXE_adit")),
+        Path::new(env!("CARGO_BIN_EXE_adit-wireguard")),
+    ]
+    .into_iter()
+    .fold(guest, Guest::with_program);
+    let show = |line: &str| {
+        if !chosen.is_empty() {
+            eprintln!("guest| {line}");
+        }
+    };
+    let report = guest.run_and_show(&command, LIMIT, show).unwrap();
+    let is_passed = |line: &&str| line.starts_with("test ") && line.ends_with(" ok");
+    let passed = report.output.lines().filter(is_passed).count();
+    // Each line is marked, so that nothing takes a test of the guest for one of ours.
+    let output: String = report.output.lines().map(|line| format!("guest| {line}\n")).collect();
+    assert!(report.status == 0 && passed >= least, "{:?}: {passed} rows passed\n{output}", rows.kernel);
+    eprintln!("{}: {passed} rows passed", rows.test);
+}
