@@ -30,7 +30,7 @@ pub(super) const ROLES: [[Program; 2]; 2] =
 
 /// Whether a test can run here. If not, it has said so.
 pub(super) fn is_ready(test: &str) -> bool {
-    can_run(test, &["ip", "unshare", "swanctl", CHARON])
+    can_run(test, &["unshare", "swanctl", "openssl", "nft", CHARON])
 }
 
 /// The settings of both ends.
