@@ -3,7 +3,7 @@
 //! | part | of RFC 7296 |
 //! |---|---|
 //! | [`KeyShare`], [`answer_exchange`] | 2.12, 3.4; RFC 3526, RFC 5903, RFC 8031; ML-KEM |
-//! | [`prf`], [`prf_plus`], [`IkeKeys`], [`ChildKeys`] | 2.13, 2.14, 2.17, 2.18 |
+//! | [`prf()`], [`prf_plus`], [`IkeKeys`], [`ChildKeys`] | 2.13, 2.14, 2.17, 2.18 |
 //! | [`Protection`] | 3.14; RFC 5282, RFC 7634, RFC 7383 |
 //! | [`shared_key_proof`] | 2.15 |
 //! | [`certificate_proof`], [`verify_certificate_proof`] | 2.15; RFC 7427, RFC 8420, RFC 4754 |

@@ -20,6 +20,7 @@
 //! If both ends initiate at once, the IKE SA with the lower nonce is deleted. If the peer authenticates anew, [`Unique`] decides on its
 //! older IKE SAs. Connections come and go at run time ([`Reply`], [`Endpoint::add_connection`]).
 
+mod addresses;
 mod auth;
 mod child;
 mod connections;
@@ -36,6 +37,7 @@ mod narrow;
 mod nat;
 mod orders;
 mod params;
+mod payloads;
 mod peer;
 mod ppk;
 mod proof;
@@ -47,6 +49,7 @@ mod shared;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod transcript;
 
 pub use endpoint::Endpoint;
 pub use orders::Reply;

@@ -4,13 +4,15 @@ use adit_core::{Path, Severity};
 
 use super::child::{ChildSa, Exchange, Offer, proposals};
 use super::connections::Connections;
-use super::context::{Context, Effect, Payloads, notify};
+use super::context::{Context, Effect};
 use super::init::offers;
 use super::params::{Childless, Connection, PeerIdentity, RemoteProof, Unique};
+use super::payloads::{Payloads, notify};
 use super::peer::{EndKind, Ending};
 use super::ppk::{ppk_for, ppk_identity};
 use super::proof::{Claim, PeerSupport, identity_text};
 use super::sa::{IkeSa, Phase, Request};
+use super::transcript::FirstMessages;
 use crate::crypto::{IkeKeys, Nonces, Secret, SignedOctets};
 use crate::suite::{Preference, choose};
 use crate::wire::{AuthMethod, ExchangeType, Identification, NotifyType, Payload, Proposal};
@@ -49,15 +51,14 @@ struct Judged<'c> {
     mixed: Option<IkeKeys>,
 }
 
-/// The first messages and nonces of an exchange, as the initiator has them.
-pub(crate) struct FirstMessages {
-    pub(crate) own: Vec<u8>,
-    pub(crate) peer: Vec<u8>,
-    /// The initiator's and the responder's.
-    pub(crate) nonces: [Vec<u8>; 2],
-}
-
 impl IkeSa {
+    /// Uses the keys with the PPK from now on.
+    pub(crate) fn mix(&mut self, mixed: Option<IkeKeys>) {
+        if let (Some(channel), Some(mixed)) = (&mut self.channel, mixed) {
+            channel.keys = mixed;
+        }
+    }
+
     /// The initiator's proof, with the offer of a child SA.
     pub(crate) fn send_auth(&mut self, cx: &mut Context<'_>, first: FirstMessages) {
         let Some(number) = self.connection else { return };

@@ -4,9 +4,10 @@ use std::net::IpAddr;
 
 use adit_core::{Cipher, Digest, Instant};
 
-use super::context::{Context, Payloads, notify};
+use super::context::Context;
 use super::narrow::{is_within, narrow, session_selectors};
 use super::params::{Child, ChildDetail, Codec, Connection, Traffic};
+use super::payloads::{Payloads, notify};
 use super::peer::Installed;
 use super::sa::{IkeSa, REPLACED_FOR};
 use crate::crypto::{ChildKeys, Nonces, Secret};

@@ -3,8 +3,9 @@
 use adit_core::{Path, Severity};
 
 use super::child::{ChildPhase, ChildSa, Exchange, Exchanged, Offer, child_spi};
-use super::context::{Context, Payloads, notify};
+use super::context::Context;
 use super::init::{lowest, offers, wanted_group};
+use super::payloads::{Payloads, notify};
 use super::peer::EndKind;
 use super::sa::{IkeSa, Phase, Request};
 use crate::crypto::{KeyShare, Nonces, Secret, answer_exchange};

@@ -2,13 +2,15 @@
 
 use adit_core::{Path, Rejected, Severity};
 
-use super::auth::{FirstMessages, HalfOpen};
+use super::auth::HalfOpen;
 use super::connections::Connections;
-use super::context::{Context, Payloads, notify};
+use super::context::Context;
 use super::nat::{self, Nat};
 use super::params::{Childless, Connection};
+use super::payloads::{Payloads, notify};
 use super::proof::{PeerSupport, request_certificates};
 use super::sa::{Channel, IkeSa, NewSa, Phase, Request};
+use super::transcript::FirstMessages;
 use crate::crypto::{IkeKeys, KeyShare, Nonces, Secret, SignatureHashes, answer_exchange, first_seed};
 use crate::suite::{Algorithms, Chosen, Group, IkeSuite, Preference, accept, choose};
 use crate::wire::{

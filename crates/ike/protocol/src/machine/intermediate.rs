@@ -5,51 +5,15 @@
 
 use adit_core::Path;
 
-use super::auth::FirstMessages;
-use super::context::{Context, Payloads, notify};
+use super::context::Context;
+use super::payloads::{Payloads, notify};
 use super::sa::{Channel, IkeSa, Phase, Request};
+use super::transcript::{FirstMessages, IntermediateRequest};
 use crate::crypto::{
     IkeKeys, KeyShare, Nonces, Secret, answer_exchange, intermediate_octets, prf, rekey_seed,
 };
 use crate::suite::Group;
 use crate::wire::{ExchangeType, Header, KeyExchange, NotifyType, Payload, PayloadType, encode_chain};
-
-/// The octets of all messages so far, by the end that sent them, for the proofs of both ends.
-#[derive(Default)]
-pub(crate) struct Transcript {
-    initiator: Secret,
-    responder: Secret,
-    /// The octets of the peer's message that was opened last.
-    received: Vec<u8>,
-    done: u32,
-}
-
-impl Transcript {
-    /// The octets that a proof covers (RFC 9242 section 3.3.2). Empty if there was no exchange.
-    pub(crate) fn octets(&self) -> Vec<u8> {
-        if self.done == 0 {
-            return Vec::new();
-        }
-        let number = (self.done + 1).to_be_bytes();
-        [self.initiator.as_slice(), &self.responder, &number].concat()
-    }
-}
-
-/// A key exchange of an initiator that waits for its response.
-pub(crate) struct IntermediateRequest {
-    first: FirstMessages,
-    share: KeyShare,
-    /// The number of the exchange, from 0 on.
-    index: usize,
-}
-
-#[cfg(test)]
-impl IntermediateRequest {
-    /// Puts another key in place of the one whose public value was sent.
-    pub(crate) fn forget_key(&mut self) {
-        self.share = KeyShare::new(self.share.group(), &mut |bytes| bytes.fill(3)).expect("a key");
-    }
-}
 
 impl IkeSa {
     /// Goes on after the first exchange or an additional one: with the next additional exchange, or with the authentication.

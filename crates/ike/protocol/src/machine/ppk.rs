@@ -1,10 +1,8 @@
 //! Keys beside the key exchange (PPKs, RFC 8784): they are mixed into the keys of which further keys and proofs are made.
 
-use super::context::notify;
 use super::params::{Connection, Ppk};
+use super::payloads::notify;
 use super::proof::{Claim, PeerSupport};
-use super::sa::IkeSa;
-use crate::crypto::IkeKeys;
 use crate::wire::{Authentication, NotifyType, Payload};
 
 /// The kind of an identity that the operators of both ends have agreed on (`PPK_ID_FIXED`, RFC 8784 section 5.1).
@@ -54,14 +52,5 @@ impl Claim<'_> {
     pub(crate) fn proof_without_ppk(&self) -> Option<Authentication> {
         let proof = self.proof?;
         Some(Authentication { method: proof.method, data: self.no_ppk_proof?.to_vec() })
-    }
-}
-
-impl IkeSa {
-    /// Uses the keys with the PPK from now on.
-    pub(crate) fn mix(&mut self, mixed: Option<IkeKeys>) {
-        if let (Some(channel), Some(mixed)) = (&mut self.channel, mixed) {
-            channel.keys = mixed;
-        }
     }
 }

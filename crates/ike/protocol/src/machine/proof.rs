@@ -7,11 +7,11 @@ use adit_pki::{CertificateName, has_name};
 use rustls_pki_types::{CertificateDer, UnixTime};
 use subtle::ConstantTimeEq as _;
 
-use super::context::Payloads;
 use super::params::{
     CertificatePolicy, LocalAuth, LocalProof, OwnCertificate, PeerCertificates, PeerIdentity, RemoteAuth,
     RemoteProof,
 };
+use super::payloads::Payloads;
 use crate::crypto::{
     SignatureHashes, SignedOctets, certificate_proof, shared_key_proof, verify_certificate_proof,
 };

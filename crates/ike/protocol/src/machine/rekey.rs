@@ -2,10 +2,11 @@
 
 use adit_core::Severity;
 
-use super::context::{Context, Effect, Payloads, notify};
+use super::context::{Context, Effect};
 use super::create_child::answer_group;
 use super::init::{lowest, offers, wanted_group};
 use super::params::Connection;
+use super::payloads::{Payloads, notify};
 use super::peer::EndKind;
 use super::sa::{Channel, IkeSa, NewSa, Phase, REPLACED_FOR, Request};
 use crate::crypto::{IkeKeys, KeyShare, Nonces, Secret, rekey_seed};

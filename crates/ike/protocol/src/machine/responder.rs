@@ -3,9 +3,9 @@
 
 use adit_core::{Path, Rejected};
 
-use super::context::{Payloads, notify};
 use super::endpoint::Endpoint;
 use super::init::{FirstAnswer, FirstRequest};
+use super::payloads::{Payloads, notify};
 use super::peer::{EndKind, Ending};
 use crate::wire::{Message, NotifyType, Spi};
 

@@ -5,18 +5,19 @@ use std::time::Duration;
 
 use adit_core::{Instant, Path, Rejected};
 
+use super::addresses::{AddressCheck, Mobike};
 use super::auth::{AuthRequest, HalfOpen};
 use super::child::ChildSa;
-use super::context::{Context, Effect, Payloads, notify};
+use super::context::{Context, Effect};
 use super::create_child::ChildRequest;
 use super::init::InitRequest;
-use super::intermediate::{IntermediateRequest, Transcript};
-use super::mobike::{AddressCheck, Mobike};
 use super::nat::Nat;
 use super::params::Times;
+use super::payloads::{Payloads, notify};
 use super::peer::EndKind;
 use super::proof::PeerSupport;
 use super::rekey::IkeRekeyRequest;
+use super::transcript::{IntermediateRequest, Transcript};
 use crate::crypto::{IkeKeys, Protection};
 use crate::fragment::{Assembler, Joined, seal_message};
 use crate::suite::IkeSuite;

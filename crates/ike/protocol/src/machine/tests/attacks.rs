@@ -4,7 +4,7 @@ use adit_core::{Path, Protocol, Rejected};
 
 use super::world::*;
 use crate::crypto::Contents;
-use crate::machine::context::notify;
+use crate::machine::payloads::notify;
 use crate::machine::sa::{Phase, Request};
 use crate::wire::{
     Delete, ExchangeType, Message, Notify, NotifyType, Payload, PayloadType, ProtocolId, Spi, decode_chain,

@@ -90,7 +90,7 @@ fn a_responder_sends_no_update_and_its_update_is_not_followed() {
     world.command(B, Command::RouteChanged { peer: PEER, path });
     assert_eq!(world.log.len(), before);
     let sa = *world.ends[B].sas.keys().next().unwrap();
-    let update = [crate::machine::context::notify(NotifyType::UPDATE_SA_ADDRESSES, Vec::new())];
+    let update = [crate::machine::payloads::notify(NotifyType::UPDATE_SA_ADDRESSES, Vec::new())];
     world.ends[B].with_sa(sa, |sa, cx| {
         sa.request(cx, ExchangeType::INFORMATIONAL, &update, crate::machine::sa::Request::Liveness);
     });
@@ -137,7 +137,7 @@ fn an_answer_without_the_cookie_ends_the_ike_sa() {
 fn a_cookie_in_any_request_is_returned() {
     let mut world = connected_with([false, false]);
     let sa = *world.ends[A].sas.keys().next().unwrap();
-    let cookie = [crate::machine::context::notify(NotifyType::COOKIE2, vec![7; 8])];
+    let cookie = [crate::machine::payloads::notify(NotifyType::COOKIE2, vec![7; 8])];
     let before = world.log.len();
     world.ends[A].with_sa(sa, |sa, cx| {
         sa.request(cx, ExchangeType::INFORMATIONAL, &cookie, crate::machine::sa::Request::Liveness);
