@@ -6,6 +6,7 @@
 
 mod adapters;
 mod add_client;
+mod appliance;
 mod bench;
 mod check;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -38,6 +39,7 @@ const OWN: &[&dyn Subcommand] = &[
     &CommandOf::new("kill-switch", Group::Operation, kill_switch::run),
     &CommandOf::new("status", Group::Operation, status::run),
     &CommandOf::new("bench", Group::Operation, bench::run),
+    &CommandOf::new("appliance", Group::Operation, appliance::run),
     &CommandOf::new(adit_host::helper::NAME, Group::Internal, helper::run),
 ];
 
@@ -63,8 +65,11 @@ fn command() -> clap::Command {
 }
 
 /// Runs the command line of this process, and gives its exit code: the command line of another program, if the process is called by
-/// that program's name.
+/// that program's name. The first process of an appliance has no command line.
 pub fn main() -> ExitCode {
+    if adit_appliance::is_first_process() {
+        return adit_appliance::run_as_first_process();
+    }
     let words: Vec<OsString> = std::env::args_os().collect();
     let program = words.first().map_or(OsStr::new(""), OsString::as_os_str);
     match personality(program) {

@@ -10,7 +10,8 @@ const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const PROTOCOLS: [(&str, &str); 4] =
     [("openvpn", "adit-openvpn"), ("wireguard", "adit-wireguard"), ("ike", "adit-ike"), ("toy", "adit-toy")];
 /// Crates that name no protocol, not in tests either.
-const NEUTRAL: [&str; 8] = ["core", "dataplane", "guard", "host", "io", "setup", "sys", "system"];
+const NEUTRAL: [&str; 9] =
+    ["appliance", "core", "dataplane", "guard", "host", "io", "setup", "sys", "system"];
 /// Crates among these that no protocol's machine may use.
 const NOT_FOR_MACHINES: [&str; 7] =
     ["adit-dataplane", "adit-guard", "adit-host", "adit-io", "adit-setup", "adit-sys", "adit-system"];

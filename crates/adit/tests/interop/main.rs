@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod admission;
+mod appliance;
 mod authentication;
 mod certificates;
 mod command_line;
