@@ -61,8 +61,7 @@ pub(crate) mod help {
     /// The program.
     pub(crate) const ABOUT: &str = "A VPN for Linux that speaks OpenVPN and WireGuard";
     /// `adit up`.
-    pub(crate) const UP: &str =
-        "Run the tunnels of OpenVPN configurations, of WireGuard files and of swanctl's files (IPsec), in the foreground";
+    pub(crate) const UP: &str = "Run the tunnels of OpenVPN configurations, of WireGuard files and of swanctl's files (IPsec), in the foreground";
     /// The files of `adit up`.
     pub(crate) const UP_FILES: &str = "The configurations: .ovpn or .conf files. Each is a tunnel of its own: one that fails or ends \
                                        leaves the others as they are. OpenVPN servers with the same `dev` are endpoints of one tunnel";

@@ -1,5 +1,5 @@
 //! Signatures over messages: made with the private key of a certificate ([`CertificateKey`]), and verified by the certificate
-//! ([`verify`]).
+//! ([`verify()`]).
 //!
 //! A protocol decides which message is signed, and which schemes it offers and accepts. A [`Scheme`] is named by a number in TLS,
 //! and by an `AlgorithmIdentifier` in IKEv2 (RFC 7427, [`Scheme::algorithm_identifier`]).

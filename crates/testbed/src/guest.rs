@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use crate::programs::{can_run, program, run, skip};
 use crate::systems::system;
 use crate::{Process, Root, Scratch, TestbedError};
-use emulator::{Files, Processors, QEMU, emulator};
+pub(crate) use emulator::QEMU;
+use emulator::{Files, Processors, emulator};
 use initramfs::Initramfs;
 
 /// Lines of the guest's console that an error shows.

@@ -11,7 +11,7 @@ use crate::programs::{note, program};
 use crate::{Process, TestbedError};
 
 /// The emulator, which needs no rights of the processor.
-pub(super) const QEMU: &str = "qemu-system-x86_64";
+pub(crate) const QEMU: &str = "qemu-system-x86_64";
 /// The device by which the processor itself runs a guest.
 const KVM: &str = "/dev/kvm";
 /// How long a kernel may take by [`KVM`] until it looks for its root file system.
