@@ -284,7 +284,7 @@ impl HelperFiles {
         self.ask(FileRequest::Revocations)
     }
 
-    /// Replaces the content of the file of leases by these ([`Dialect::print_leases`]).
+    /// Replaces the content of the file of leases by these ([`super::Dialect::print_leases`]).
     ///
     /// # Errors
     /// When it cannot be written.
@@ -317,7 +317,7 @@ impl HelperFiles {
     }
 
     /// Replaces the configuration file, or the file that it is a link to, by one that its owner alone may read: it has
-    /// the text of the one that holds, with this state of the tunnel ([`Dialect::rewrite`]).
+    /// the text of the one that holds, with this state of the tunnel ([`super::Dialect::rewrite`]).
     ///
     /// # Errors
     /// When the configuration does not allow it, the state is none, or the file cannot be written; the old one is there then.

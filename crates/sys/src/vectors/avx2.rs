@@ -113,7 +113,7 @@ macro_rules! steps {
 }
 
 /// The accumulator plus the block at `rsi` + `$at` plus 2^128; and its first two limbs times r's second one. With
-/// `multiply_s` and `multiply_r` it does the steps of [`Hash`] with a block, in the same order.
+/// `multiply_s` and `multiply_r` it does the steps of [`struct@Hash`] with a block, in the same order.
 macro_rules! add_block {
     ($at:literal) => {
         concat!(
