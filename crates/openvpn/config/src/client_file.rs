@@ -4,14 +4,13 @@ use adit_core::configuration::{Failure, Problem};
 use adit_core::{IpNet, is_unprintable};
 use adit_openvpn::request::{PeerSettings, PushChange};
 
-use crate::directives::args::Args;
+use crate::directive_table::{DIRECTIVES, find};
+use crate::directives::args::{Args, check_form};
 use crate::directives::suggest;
-use crate::directives::{DIRECTIVES, find};
 use crate::handlers::data::idle_limit;
 use crate::handlers::pushed::doubt;
 use crate::handlers::server::pushable;
 use crate::lexer::{Entry, OWN, lex};
-use crate::parser::check_form;
 
 /// Longest username in bytes that `override-username` gives. OpenVPN takes 128 or 4096 (misc.h `USER_PASS_LEN`), and a username
 /// in base64 is pushed.
@@ -69,7 +68,7 @@ fn one(settings: &mut PeerSettings, entry: &Entry) -> Result<Option<String>, Str
     let name = suggest::shown(&entry.name);
     match (find(&entry.name), handler) {
         (Some(directive), Some(handler)) => {
-            let args = Args { directive, entry };
+            let args = Args { directive, table: DIRECTIVES, entry };
             check_form(&args, false)?;
             handler(settings, &args)
         }
@@ -114,7 +113,7 @@ fn add_route(settings: &mut PeerSettings, given: IpNet) -> Option<String> {
 fn push(settings: &mut PeerSettings, args: &Args<'_>) -> Result<Option<String>, String> {
     let option = pushable(args)?;
     settings.push.push(PushChange::Add(option.into()));
-    Ok(doubt(option, &args.entry.at).map(|why| format!("`push`: {why}")))
+    Ok(doubt(args, option).map(|why| format!("`push`: {why}")))
 }
 
 fn push_reset(settings: &mut PeerSettings, _: &Args<'_>) -> Result<Option<String>, String> {

@@ -1,15 +1,15 @@
-//! The table of directives: the single definition that the parser, `adit check` and the documentation share.
+//! A directive of the dialect: how it is written, where it may stand, and what becomes of it.
 
 pub(crate) mod args;
-pub(crate) mod document;
 pub(crate) mod suggest;
-mod table;
 
 use self::args::Args;
-pub(crate) use self::table::DIRECTIVES;
 use adit_core::configuration::Kind;
 
 use super::draft::Draft;
+
+/// Why a directive is refused that makes the program do something else than to run a tunnel.
+pub(crate) const COMMAND: &str = "it is a command, not a setting; remove it from the file";
 
 /// One directive of the dialect.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl Directive {
 
     /// Whether it makes the program do something else than to run a tunnel: on the command line alone.
     pub fn is_command(&self) -> bool {
-        matches!(self.action, Action::Refuse(table::COMMAND))
+        matches!(self.action, Action::Refuse(COMMAND))
     }
 
     /// How many arguments it takes: least, and most unless there is no limit.
@@ -118,9 +118,4 @@ impl Directive {
             usage => format!("`{}` takes {usage}", self.name),
         }
     }
-}
-
-/// The directive called `name`.
-pub(crate) fn find(name: &str) -> Option<&'static Directive> {
-    DIRECTIVES.iter().find(|directive| directive.name == name)
 }

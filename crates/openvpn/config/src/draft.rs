@@ -9,13 +9,11 @@ use adit_openvpn::dns::DnsOptions;
 use adit_openvpn::params::{AuthRetry, Fragment, Keepalive, MssFix, PullFilter, StaticChallenge};
 use adit_openvpn::wrap::KeyDirection;
 
-use crate::handlers::external::ExternalDraft;
-use crate::handlers::management::ManagementDraft;
-use crate::handlers::scripts::ScriptsDraft;
 use crate::lexer::{At, Inline};
 use crate::model::{
-    Access, CertProfile, Crl, Family, HttpAuthentication, KeyPassword, NamedRoute, PeerCheck, PortShare,
-    Process, RedirectGateway, Rekey, SocketOptions, TlsName, TlsVersion, UserPass,
+    Access, CertProfile, Crl, Family, HttpAuthentication, KeyPassword, ManagementAddress, NamedRoute,
+    PeerCheck, PortShare, Process, RedirectGateway, Rekey, SignatureForms, SocketOptions, TlsName,
+    TlsVersion, TunnelScripts, UserPass,
 };
 
 /// The directives of a file that were read so far, before defaults and checks.
@@ -272,4 +270,55 @@ pub(crate) struct ServerDraft {
     pub(crate) ccd_exclusive: Option<At>,
     pub(crate) single: bool,
     pub(crate) pool_file: Option<(PathBuf, Duration)>,
+}
+
+/// The holder of our key, if it is not here.
+#[derive(Default)]
+pub(crate) struct ExternalDraft {
+    /// `management-external-key`.
+    pub(crate) key: Option<(SignatureForms, At)>,
+    /// `management-external-cert`.
+    pub(crate) certificate: Option<(String, At)>,
+    /// `pkcs11-providers`.
+    pub(crate) providers: Option<(Vec<PathBuf>, At)>,
+    /// `pkcs11-id`.
+    pub(crate) id: Option<(String, At)>,
+    /// `pkcs11-id-management`.
+    pub(crate) id_by_management: Option<At>,
+    /// `pkcs11-protected-authentication`, for the providers in their order.
+    pub(crate) protected: Vec<bool>,
+    /// `pkcs11-cert-private`, likewise.
+    pub(crate) private_certificates: Vec<bool>,
+    /// `pkcs11-pin-cache`.
+    pub(crate) pin_cache: Option<Duration>,
+}
+
+/// The directives on the management socket.
+#[derive(Default)]
+pub(crate) struct ManagementDraft {
+    pub(crate) address: Option<ManagementAddress>,
+    pub(crate) password: Option<PathBuf>,
+    pub(crate) log_cache: Option<u32>,
+    pub(crate) hold: bool,
+    pub(crate) query_passwords: bool,
+    pub(crate) signal: bool,
+    pub(crate) query_remote: bool,
+    pub(crate) query_proxy: bool,
+    pub(crate) up_down: bool,
+    pub(crate) forget_disconnect: bool,
+    pub(crate) as_client: bool,
+    pub(crate) client_user: Option<String>,
+    pub(crate) client_group: Option<String>,
+    /// The first line that means nothing without a socket.
+    pub(crate) modifier: Option<(String, At)>,
+    /// The line that restricts the processes that may connect.
+    pub(crate) client_at: Option<At>,
+}
+
+/// The scripts' directives, as they are read before the whole file is known.
+#[derive(Default)]
+pub(crate) struct ScriptsDraft {
+    pub(crate) scripts: TunnelScripts,
+    /// Where scripts stand, and whether adit does without the script if scripts are not allowed.
+    pub(crate) at: Vec<(At, bool)>,
 }

@@ -6,7 +6,7 @@
 //! any is reported.
 //!
 //! A file passes through these stages, each a module: `lexer` (bytes to words), `parser` (words to directives, by
-//! the table in `directives`), `handlers` (the arguments of each directive, into a `draft`), `plan` (defaults and
+//! the `directive_table`), `handlers` (the arguments of each directive, into a `draft`), `plan` (defaults and
 //! checks of the whole file, into the `model`). `print` writes a model as a file again.
 //!
 //! This crate does no I/O, reads no clock and draws no random numbers.
@@ -15,6 +15,7 @@
 pub mod auth_ldap;
 mod client_file;
 mod command_line;
+mod directive_table;
 mod directives;
 mod draft;
 mod handlers;
@@ -33,7 +34,7 @@ use std::path::{Path, PathBuf};
 
 pub use client_file::{client_file_name, parse_client_file};
 pub use command_line::{COMMAND_LINE, CommandLineOption, command_line_text, split_command_line};
-pub use directives::document::documentation;
+pub use directive_table::document::documentation;
 pub use directives::{Directive, Side};
 pub use handlers::scripts::sets_name_servers;
 pub use model::*;
@@ -82,7 +83,7 @@ pub fn split_line(line: &str) -> Result<Vec<String>, String> {
 
 /// Every directive that is known, in the order of the documentation.
 pub fn directives() -> &'static [Directive] {
-    directives::DIRECTIVES
+    directive_table::DIRECTIVES
 }
 
 /// The names that `tls-ciphersuites`, `tls-cipher` and `tls-groups` take: suites of TLS 1.3, of TLS 1.2, and groups, each
@@ -96,7 +97,7 @@ pub fn tls_names() -> [Vec<&'static str>; 3] {
 
 /// The directive of that name.
 pub fn directive(name: &str) -> Option<&'static Directive> {
-    directives::find(name)
+    directive_table::find(name)
 }
 
 /// Reads an OpenVPN configuration.

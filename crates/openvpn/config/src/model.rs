@@ -4,6 +4,7 @@ mod back_ends;
 mod client;
 mod data;
 mod external;
+mod peer_check;
 mod proxy;
 mod scripts;
 mod server;
@@ -22,12 +23,12 @@ pub use self::back_ends::*;
 pub use self::client::*;
 pub use self::data::*;
 pub use self::external::*;
+pub use self::peer_check::*;
 pub use self::proxy::*;
 pub use self::scripts::*;
 pub use self::server::*;
 pub use self::system::*;
 pub use self::tls::*;
-pub use crate::handlers::peer_check::PeerCheck;
 
 /// An OpenVPN configuration with every value checked and every default filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]

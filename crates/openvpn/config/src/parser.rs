@@ -9,8 +9,9 @@ use adit_core::configuration::{Disposition, Fingerprint, Kind, Problem};
 use zeroize::Zeroizing;
 
 use super::Loader;
-use super::directives::args::Args;
-use super::directives::{Action, DIRECTIVES, Directive, Effect, find, suggest};
+use super::directive_table::{DIRECTIVES, find};
+use super::directives::args::{Args, check_form};
+use super::directives::{Action, Directive, Effect, suggest};
 use super::draft::Draft;
 use super::lexer::{Entry, OWN, lex};
 
@@ -157,7 +158,7 @@ impl Parser<'_> {
                 self.problems.push(entry.at.problem(format!("`{}`: {reason}", entry.name)));
             }
             Action::Use(handler) | Action::Keep(handler, _) => {
-                let args = Args { directive, entry: &entry };
+                let args = Args { directive, table: DIRECTIVES, entry: &entry };
                 let result = check_form(&args, draft.block.is_some()).and_then(|()| handler(draft, &args));
                 self.handled(&entry, directive, result, optional);
                 if entry.name == "connection" {
@@ -251,32 +252,4 @@ impl Parser<'_> {
             ),
         });
     }
-}
-
-/// Whether the directive may stand here, in this form, with so many arguments.
-pub(crate) fn check_form(args: &Args<'_>, in_block: bool) -> Result<(), String> {
-    let (directive, name) = (args.directive, args.name());
-    if in_block && !directive.in_connection {
-        return Err(format!("`{name}` cannot stand in a `<connection>` block; move it outside"));
-    }
-    if args.inline().is_some() {
-        return if directive.inline {
-            Ok(())
-        } else {
-            Err(format!("`{name}` is no block; write it on one line: {}", directive.takes()))
-        };
-    }
-    if directive.inline && directive.usage.is_empty() {
-        return Err(format!("`{name}` is a block: write `<{name}>`, its lines, and `</{name}>`"));
-    }
-    let (least, most) = directive.arity();
-    let count = args.all().len();
-    if count < least || most.is_some_and(|most| count > most) {
-        let found = match count {
-            0 => "none".into(),
-            _ => format!("{count}"),
-        };
-        return Err(format!("{}; found {found}", directive.takes()));
-    }
-    Ok(())
 }

@@ -4,6 +4,7 @@ mod client;
 mod connections;
 mod external;
 mod key_material;
+mod management;
 mod point_to_point;
 mod process;
 mod server;
@@ -14,7 +15,6 @@ use adit_core::{Digest, RouteVia, Transport};
 use adit_openvpn::codec::Compression;
 use adit_openvpn::params::{Fragment, Keepalive, MssFix};
 
-pub(crate) use self::process::placed;
 use adit_core::configuration::Problem;
 
 use self::side::{Side, check_sides, check_usage};

@@ -3,6 +3,7 @@
 mod client;
 mod data;
 mod net;
+mod peer_check;
 mod scripts;
 mod server;
 mod system;

@@ -12,6 +12,8 @@ use crate::lexer::{Entry, Inline};
 /// The arguments of one directive. All errors name the text that was found and one that would be right.
 pub(crate) struct Args<'a> {
     pub(crate) directive: &'static Directive,
+    /// The table of all directives.
+    pub(crate) table: &'static [Directive],
     pub(crate) entry: &'a Entry,
 }
 
@@ -157,4 +159,32 @@ pub(crate) fn prefix_of(mask: Ipv4Addr) -> Option<u8> {
     let bits = u32::from(mask);
     let ones = bits.leading_ones();
     (bits.count_ones() == ones).then_some(ones as u8)
+}
+
+/// Whether the directive may stand here, in this form, with so many arguments.
+pub(crate) fn check_form(args: &Args<'_>, in_block: bool) -> Result<(), String> {
+    let (directive, name) = (args.directive, args.name());
+    if in_block && !directive.in_connection {
+        return Err(format!("`{name}` cannot stand in a `<connection>` block; move it outside"));
+    }
+    if args.inline().is_some() {
+        return if directive.inline {
+            Ok(())
+        } else {
+            Err(format!("`{name}` is no block; write it on one line: {}", directive.takes()))
+        };
+    }
+    if directive.inline && directive.usage.is_empty() {
+        return Err(format!("`{name}` is a block: write `<{name}>`, its lines, and `</{name}>`"));
+    }
+    let (least, most) = directive.arity();
+    let count = args.all().len();
+    if count < least || most.is_some_and(|most| count > most) {
+        let found = match count {
+            0 => "none".into(),
+            _ => format!("{count}"),
+        };
+        return Err(format!("{}; found {found}", directive.takes()));
+    }
+    Ok(())
 }

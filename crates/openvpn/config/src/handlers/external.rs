@@ -1,37 +1,14 @@
 //! Directives on a private key that is held elsewhere.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use super::management::modify;
 use crate::directives::args::Args;
 use crate::directives::{Effect, done};
 use crate::draft::Draft;
-use crate::lexer::At;
 use crate::model::SignatureForms;
 
 type Done = Result<Effect, String>;
-
-/// The holder of our key, if it is not here.
-#[derive(Default)]
-pub(crate) struct ExternalDraft {
-    /// `management-external-key`.
-    pub(crate) key: Option<(SignatureForms, At)>,
-    /// `management-external-cert`.
-    pub(crate) certificate: Option<(String, At)>,
-    /// `pkcs11-providers`.
-    pub(crate) providers: Option<(Vec<PathBuf>, At)>,
-    /// `pkcs11-id`.
-    pub(crate) id: Option<(String, At)>,
-    /// `pkcs11-id-management`.
-    pub(crate) id_by_management: Option<At>,
-    /// `pkcs11-protected-authentication`, for the providers in their order.
-    pub(crate) protected: Vec<bool>,
-    /// `pkcs11-cert-private`, likewise.
-    pub(crate) private_certificates: Vec<bool>,
-    /// `pkcs11-pin-cache`.
-    pub(crate) pin_cache: Option<Duration>,
-}
 
 pub(crate) fn key(draft: &mut Draft, args: &Args<'_>) -> Done {
     let mut forms = SignatureForms::default();

@@ -1,38 +1,11 @@
 //! Directives on the management socket.
 
-use std::path::{Path, PathBuf};
-
 use crate::directives::args::Args;
 use crate::directives::{Effect, done};
-use crate::draft::Draft;
-use crate::lexer::At;
-use crate::model::{Management, ManagementAddress};
-use crate::parser::Parser;
-use crate::plan::placed;
+use crate::draft::{Draft, ManagementDraft};
+use crate::model::ManagementAddress;
 
 type Done = Result<Effect, String>;
-
-/// The directives on the management socket.
-#[derive(Default)]
-pub(crate) struct ManagementDraft {
-    address: Option<ManagementAddress>,
-    password: Option<PathBuf>,
-    log_cache: Option<u32>,
-    hold: bool,
-    query_passwords: bool,
-    signal: bool,
-    query_remote: bool,
-    query_proxy: bool,
-    up_down: bool,
-    forget_disconnect: bool,
-    as_client: bool,
-    client_user: Option<String>,
-    client_group: Option<String>,
-    /// The first line that means nothing without a socket.
-    modifier: Option<(String, At)>,
-    /// The line that restricts the processes that may connect.
-    client_at: Option<At>,
-}
 
 pub(super) fn modify<'d>(draft: &'d mut Draft, args: &Args<'_>) -> &'d mut ManagementDraft {
     let draft = &mut draft.management;
@@ -133,47 +106,4 @@ pub(crate) fn client_group(draft: &mut Draft, args: &Args<'_>) -> Done {
     let draft = modify(draft, args);
     (draft.client_group, draft.client_at) = (Some(name), Some(args.entry.at.clone()));
     done()
-}
-
-/// The socket, if there is to be one.
-pub(crate) fn plan(
-    draft: ManagementDraft,
-    directory: &Path,
-    file: &str,
-    parser: &mut Parser<'_>,
-) -> Option<Management> {
-    let Some(address) = draft.address else {
-        if let Some((name, at)) = draft.modifier {
-            let text = format!(
-                "`{name}` says something of `management`, which is missing; write that, or remove it"
-            );
-            parser.problems.push(at.problem(text));
-        }
-        return None;
-    };
-    if let (ManagementAddress::Tcp(..), Some(at)) = (&address, &draft.client_at) {
-        parser.problems.push(at.problem(
-            "the user who comes by TCP is not known: write `management PATH unix` for a Unix socket, or name a file \
-             with a password behind the port",
-        ));
-    }
-    let mut from = |path: PathBuf| placed(directory, path, file, parser);
-    Some(Management {
-        address: match address {
-            ManagementAddress::Unix(path) => ManagementAddress::Unix(from(path)),
-            tcp @ ManagementAddress::Tcp(..) => tcp,
-        },
-        password: draft.password.map(&mut from),
-        log_cache: draft.log_cache.unwrap_or(Management::LOG_CACHE),
-        hold: draft.hold,
-        query_passwords: draft.query_passwords,
-        signal: draft.signal,
-        query_remote: draft.query_remote,
-        query_proxy: draft.query_proxy,
-        up_down: draft.up_down,
-        forget_disconnect: draft.forget_disconnect,
-        as_client: draft.as_client,
-        client_user: draft.client_user,
-        client_group: draft.client_group,
-    })
 }

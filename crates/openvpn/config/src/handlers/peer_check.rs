@@ -1,4 +1,4 @@
-//! The requirements on the peer's certificate: the directives, their values, and how they print.
+//! Directives on the peer's certificate.
 
 use adit_pki::object_names::oid_of;
 use adit_pki::{NameCheck, NameField};
@@ -6,43 +6,10 @@ use adit_pki::{NameCheck, NameField};
 use crate::directives::args::Args;
 use crate::directives::{Effect, done, done_but};
 use crate::draft::Draft;
-use crate::print::Out;
+use crate::model::SERVER_AUTH;
 
 type Done = Result<Effect, String>;
 
-/// The requirements on the peer's certificate beyond its signature.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PeerCheck {
-    /// Its key usage extensions must be there and name the role of the other side (`remote-cert-tls`).
-    pub usage: bool,
-    /// Its key usage must be there and, unless the list is empty, have all bits of one of these
-    /// (`remote-cert-ku`; digitalSignature is 0x80).
-    pub key_usages: Option<Vec<u16>>,
-    /// Its extended key usage must name this dotted OID (`remote-cert-eku`).
-    pub extended_usage: Option<String>,
-    /// Its SHA-256 must be one of these, of 32 bytes each (`peer-fingerprint`); empty for any.
-    pub fingerprints: Vec<Vec<u8>>,
-    /// The SHA-1 (20 bytes) or SHA-256 (32 bytes) of the certificate that issued it must be one of these
-    /// (`verify-hash`); empty for any.
-    pub issuer_fingerprints: Vec<Vec<u8>>,
-    /// Its name (`verify-x509-name`).
-    pub name: Option<NameCheck>,
-    /// The fields of it that are its name (`x509-username-field`); empty for the common name.
-    pub name_fields: Vec<NameField>,
-}
-
-impl PeerCheck {
-    /// Whether the check distinguishes the peer's certificate from those of the other role or of other peers.
-    pub(crate) fn is_specific(&self) -> bool {
-        self.usage
-            || self.name.is_some()
-            || !self.fingerprints.is_empty()
-            || self.extended_usage.as_deref() == Some(SERVER_AUTH)
-    }
-}
-
-/// `TLS Web Server Authentication`.
-const SERVER_AUTH: &str = "1.3.6.1.5.5.7.3.1";
 const CLIENT_AUTH: &str = "1.3.6.1.5.5.7.3.2";
 
 /// Extended key usages (RFC 5280 §4.2.1.12), by OpenSSL's long name and short name.
@@ -215,48 +182,4 @@ fn fingerprint(args: &Args<'_>, text: &str, length: usize) -> Result<Vec<u8>, St
             format!("{length} pairs of hexadecimal digits with `:` between them (`openssl x509 -fingerprint -sha256 -noout -in FILE`)"),
         )
     })
-}
-
-/// The directives that say it.
-pub(crate) fn print(out: &mut Out, peer: &PeerCheck, is_server: bool) {
-    if peer.usage {
-        out.one("remote-cert-tls", if is_server { "client" } else { "server" });
-    }
-    if let Some(usages) = &peer.key_usages {
-        let words: Vec<String> = usages.iter().map(|bits| format!("{bits:02x}")).collect();
-        out.line("remote-cert-ku", &words);
-    }
-    if let Some(oid) = &peer.extended_usage {
-        out.one("remote-cert-eku", oid);
-    }
-    for bytes in &peer.fingerprints {
-        out.one("peer-fingerprint", hexadecimal(bytes));
-    }
-    for bytes in &peer.issuer_fingerprints {
-        let digest = if bytes.len() == 20 { "SHA1" } else { "SHA256" };
-        out.line("verify-hash", &[hexadecimal(bytes).as_str(), digest]);
-    }
-    if let Some(check) = &peer.name {
-        let (value, kind) = match check {
-            NameCheck::Subject(value) => (value, "subject"),
-            NameCheck::CommonName(value) => (value, "name"),
-            NameCheck::CommonNamePrefix(value) => (value, "name-prefix"),
-        };
-        out.line("verify-x509-name", &[value.as_str(), kind]);
-    }
-    if !peer.name_fields.is_empty() {
-        let word = |field: &NameField| match field {
-            NameField::Subject(oid) => oid.clone(),
-            NameField::Serial => "serialNumber".to_owned(),
-            NameField::SubjectEmail => "ext:subjectAltName".to_owned(),
-            NameField::IssuerEmail => "ext:issuerAltName".to_owned(),
-        };
-        let words: Vec<String> = peer.name_fields.iter().map(word).collect();
-        out.line("x509-username-field", &words);
-    }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    let pairs: Vec<String> = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
-    pairs.join(":")
 }

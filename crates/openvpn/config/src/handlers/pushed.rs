@@ -1,11 +1,9 @@
 //! Options that a server pushes: whether clients will understand them.
 
-use crate::directives::args::Args;
-use crate::directives::suggest;
-use crate::directives::{Action, find};
+use crate::directives::args::{Args, check_form};
+use crate::directives::{Action, suggest};
 use crate::draft::Draft;
-use crate::lexer::{At, Entry, split};
-use crate::parser::check_form;
+use crate::lexer::{Entry, split};
 
 /// The options that clients take by push (those that OpenVPN's `pull_permission_mask` lets through).
 const PUSHABLE: &[&str] = &[
@@ -70,9 +68,9 @@ const PUSHABLE: &[&str] = &[
     "client",
 ];
 
-/// The doubtful point of a pushed option, if there is one. Clients ignore options that they do not understand, so this
-/// is no error.
-pub(crate) fn doubt(option: &str, at: &At) -> Option<String> {
+/// The doubtful point of the option that a `push` names, if there is one. Clients ignore options that they do not
+/// understand, so this is no error.
+pub(crate) fn doubt(push: &Args<'_>, option: &str) -> Option<String> {
     let mut words = match split(option) {
         Ok(words) => words,
         Err(why) => return Some(why),
@@ -86,10 +84,10 @@ pub(crate) fn doubt(option: &str, at: &At) -> Option<String> {
         let hint = hint.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
         return Some(format!("clients take no `{}` by push{hint}", suggest::shown(&name)));
     }
-    let directive = find(&name)?;
+    let directive = push.table.iter().find(|known| known.name == name)?;
     let (Action::Use(handler) | Action::Keep(handler, _)) = directive.action else { return None };
-    let entry = Entry { at: at.clone(), name, words, inline: None };
-    let args = Args { directive, entry: &entry };
+    let entry = Entry { at: push.entry.at.clone(), name, words, inline: None };
+    let args = Args { directive, table: push.table, entry: &entry };
     let read = check_form(&args, false).and_then(|()| handler(&mut Draft::default(), &args));
     read.err()
 }
@@ -97,10 +95,14 @@ pub(crate) fn doubt(option: &str, at: &At) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::directive_table::{DIRECTIVES, find};
+    use crate::lexer::At;
 
     #[test]
     fn pushed_options() {
         let at = At { file: "f".into(), line: 1 };
+        let entry = Entry { at, name: "push".into(), words: Vec::new(), inline: None };
+        let push = Args { directive: find("push").unwrap(), table: DIRECTIVES, entry: &entry };
         for good in [
             "route 10.1.0.0 255.255.0.0",
             "route 192.0.2.7 255.255.255.255 net_gateway",
@@ -111,7 +113,7 @@ mod tests {
             "dns server 1 address 9.9.9.9",
             "setenv-safe a \"b c\"",
         ] {
-            assert_eq!(doubt(good, &at), None, "{good}");
+            assert_eq!(doubt(&push, good), None, "{good}");
         }
         for (bad, word) in [
             ("route 10.1.0.0 255.255.0", "netmask|IPv4"),
@@ -122,7 +124,7 @@ mod tests {
             ("route \"10.1.0.0", "quote"),
             ("  ", "nothing"),
         ] {
-            let doubt = doubt(bad, &at).unwrap();
+            let doubt = doubt(&push, bad).unwrap();
             assert!(word.split('|').any(|word| doubt.contains(word)), "{bad}: {doubt}");
         }
     }

@@ -7,8 +7,7 @@ use adit_core::configuration::Problem;
 use super::access::command;
 use crate::directives::args::Args;
 use crate::directives::{Effect, done, done_but};
-use crate::draft::Draft;
-use crate::lexer::At;
+use crate::draft::{Draft, ScriptsDraft};
 use crate::model::{NameServerSetting, TunnelScripts};
 
 type Done = Result<Effect, String>;
@@ -23,14 +22,6 @@ const ROUTE_DELAY: Duration = Duration::from_secs(5);
 pub fn sets_name_servers(program: &str) -> bool {
     let file = program.rsplit('/').next().unwrap_or_default().trim_end_matches(".sh");
     SET_NAME_SERVERS.contains(&file)
-}
-
-/// The scripts' directives, as they are read before the whole file is known.
-#[derive(Default)]
-pub(crate) struct ScriptsDraft {
-    pub(crate) scripts: TunnelScripts,
-    /// Where scripts stand, and whether adit does without the script if scripts are not allowed.
-    at: Vec<(At, bool)>,
 }
 
 /// `up`, `down` and the others that are one command line.

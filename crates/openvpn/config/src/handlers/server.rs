@@ -79,7 +79,7 @@ pub(crate) fn pushable<'a>(args: &Args<'a>) -> Result<&'a str, String> {
 pub(crate) fn push(draft: &mut Draft, args: &Args<'_>) -> Done {
     let option = pushable(args)?;
     draft.server.push.push(option.into());
-    match doubt(option, &args.entry.at) {
+    match doubt(args, option) {
         None => done(),
         Some(why) => done_with_doubt(why),
     }

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::management::management;
 use crate::draft::Draft;
-use crate::handlers::management;
 use crate::lexer::MAX_WORD;
 use crate::model::*;
 use crate::parser::Parser;
@@ -33,6 +33,6 @@ pub(super) fn process(draft: Draft, file: &str, parser: &mut Parser<'_>) -> Proc
         every: every.unwrap_or(Duration::from_secs(60)),
         version: draft.status_version.unwrap_or(1),
     });
-    process.management = management::plan(draft.management, &directory, file, parser);
+    process.management = management(draft.management, &directory, file, parser);
     process
 }

@@ -2,7 +2,8 @@
 
 use adit_core::configuration::{Kind, Problem};
 
-use crate::directives::{self, find};
+use crate::directive_table::find;
+use crate::directives;
 use crate::draft::Draft;
 use crate::parser::Parser;
 

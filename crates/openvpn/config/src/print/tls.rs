@@ -3,7 +3,7 @@
 use adit_openvpn::wrap::KeyDirection;
 
 use super::Out;
-use crate::handlers::peer_check;
+use super::peer_check::print_peer_check;
 use crate::model::*;
 
 pub(crate) fn print_direction(out: &mut Out, direction: KeyDirection) {
@@ -98,7 +98,7 @@ pub(crate) fn print_tls(out: &mut Out, tls: &Tls, is_server: bool) {
     if let KeyPassword::File(path) = &tls.key_password {
         out.one("askpass", path.display());
     }
-    peer_check::print(out, &tls.peer, is_server);
+    print_peer_check(out, &tls.peer, is_server);
     match &tls.crl {
         None => {}
         Some(Crl::Inline(lists)) => out.block("crl-verify", lists.text()),

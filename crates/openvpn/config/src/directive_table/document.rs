@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use adit_core::configuration::Kind;
 
-use crate::directives::{DIRECTIVES, Side};
+use super::DIRECTIVES;
+use crate::directives::Side;
 
 const HEAD: &str = "# OpenVPN's directives, and what becomes of them
 

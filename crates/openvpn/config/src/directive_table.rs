@@ -1,6 +1,9 @@
-//! Every directive, with its arguments, its side and what becomes of it.
+//! The table of directives, the single definition that the parser, `adit check` and the documentation share: every directive,
+//! with its arguments, its side and what becomes of it.
 
-use super::{Action, Directive, Handler, Side};
+pub(crate) mod document;
+
+use crate::directives::{Action, COMMAND, Directive, Handler, Side};
 use crate::handlers::{
     access, auth, data, external, management, network, peer_check, plugin, process, proxy, routes, scripts,
     server, tls,
@@ -59,7 +62,6 @@ const PROXY_RETRIES: &str =
 const NO_TAP: &str = "adit carries IP packets (tun) only, no Ethernet; use `dev tun`";
 const NO_STORE: &str = "it concerns Windows only; a key on a smart card is reached by `pkcs11-id`";
 const NO_LEGACY: &str = "it weakens or breaks the tunnel and OpenVPN drops it too; remove it";
-pub(super) const COMMAND: &str = "it is a command, not a setting; remove it from the file";
 const WINDOWS: &str = "it concerns Windows only";
 const BATCHES: &str = "adit sizes its own buffers and always works in batches";
 const PERSISTS: &str = "adit always keeps keys, device and addresses when it connects anew";
@@ -393,3 +395,8 @@ pub(crate) static DIRECTIVES: &[Directive] = &[
     command("show-tls", ""),
     command("show-valid-subnets", ""),
 ];
+
+/// The directive called `name`.
+pub(crate) fn find(name: &str) -> Option<&'static Directive> {
+    DIRECTIVES.iter().find(|directive| directive.name == name)
+}
