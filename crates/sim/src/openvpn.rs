@@ -3,7 +3,7 @@
 //! A seed decides the number of clients (one to five, or 200), their settings, the fate of each datagram in the
 //! network, and when renegotiations, crashes and new addresses come.
 //!
-//! A model (`model`) and checks (`checks` and others) verify that
+//! A model (`model`) and checks (`world_checks` and others) verify that
 //! - no inner packet arrives twice, changed or at the wrong end;
 //! - no key seals two datagrams under one packet id (or IV);
 //! - control packets keep to `max-packet-size`, and queues stay bounded;
@@ -32,6 +32,7 @@
 //! manager and 10 s for a clean handshake.
 
 mod attack;
+mod authentication;
 mod challenges;
 mod checks;
 mod crypto;
@@ -53,6 +54,7 @@ mod tests;
 mod third_party;
 mod workload;
 mod world;
+mod world_checks;
 
 use self::scenario::Scenario;
 use self::world::{START, World};

@@ -5,47 +5,39 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use adit_core::Instant;
-use adit_openvpn::request::{Script, ScriptId, ScriptOutcome};
+use adit_openvpn::request::ScriptId;
 use base64ct::{Base64, Encoding as _};
 
-use crate::openvpn::end::PendingRequest;
-use crate::openvpn::identity::client_name;
 use crate::openvpn::model::Tunnel;
-use crate::openvpn::settings::{CLIENT_CRRESPONSE, LEARN_ADDRESS, VERIFY_PASSWORD};
-use crate::openvpn::world::World;
 use crate::violation::Violation;
 
-/// The exit code of a script that defers its answer.
-const DEFERRED: i32 = 2;
 /// The first word of a message and of a challenge; a number follows.
-const MESSAGE: &str = "words ";
-const CHALLENGE: &str = "question ";
-/// The beginning of a client's report of a message from the server.
-const REPORTED: &str = "the server says: ";
+pub(crate) const MESSAGE: &str = "words ";
+pub(crate) const CHALLENGE: &str = "question ";
 /// Over a clean net, a challenge arrives within this time. A challenge that was lost before is sent again every 8 s at
 /// least.
-const ARRIVES_WITHIN: Duration = Duration::from_secs(20);
+pub(crate) const ARRIVES_WITHIN: Duration = Duration::from_secs(20);
 
 /// When a tunnel came up at the client and at the server, which tells it from others.
-type Times = (Instant, Instant);
+pub(crate) type Times = (Instant, Instant);
 
-fn times(tunnel: &Tunnel) -> Option<Times> {
+pub(crate) fn times(tunnel: &Tunnel) -> Option<Times> {
     Some((tunnel.client.as_ref()?.0, tunnel.server.as_ref()?.0))
 }
 
 /// A message or a challenge that was sent.
 #[derive(Debug)]
-struct Sent {
-    client: usize,
+pub(crate) struct Sent {
+    pub(crate) client: usize,
     /// A message, which asks for no answer.
-    message: bool,
+    pub(crate) message: bool,
     /// The server's process and the run of the script that sent it: all of one run go over one key exchange.
-    by: (u32, ScriptId),
+    pub(crate) by: (u32, ScriptId),
     /// The tunnel over which it goes.
-    tunnel: Times,
+    pub(crate) tunnel: Times,
     /// When it must have arrived, if that tunnel is up until then.
-    due: Instant,
-    arrived: bool,
+    pub(crate) due: Instant,
+    pub(crate) arrived: bool,
 }
 
 /// All messages and challenges, each by its number.
@@ -55,9 +47,9 @@ pub(crate) struct Challenges {
     /// How often the server verified the answer to each challenge.
     verified: BTreeMap<usize, u32>,
     /// The newest connection of each client, by the number under which the server runs scripts for it.
-    newest: BTreeMap<usize, u64>,
+    pub(crate) newest: BTreeMap<usize, u64>,
     /// Scripts whose result the server does not use any more.
-    dropped: BTreeSet<ScriptId>,
+    pub(crate) dropped: BTreeSet<ScriptId>,
 }
 
 impl Challenges {
@@ -72,20 +64,20 @@ impl Challenges {
         self.dropped.insert(script);
     }
 
-    fn note_connection(&mut self, client: usize, owner: u64) {
+    pub(crate) fn note_connection(&mut self, client: usize, owner: u64) {
         let newest = self.newest.entry(client).or_default();
         *newest = owner.max(*newest);
     }
 
     /// The text of the message or challenge that is sent next.
-    fn push(&mut self, sent: Sent) -> String {
+    pub(crate) fn push(&mut self, sent: Sent) -> String {
         let kind = if sent.message { MESSAGE } else { CHALLENGE };
         self.sent.push(sent);
         format!("{kind}{}", self.sent.len() - 1)
     }
 
     /// A client shows a message or a challenge to its user.
-    fn arrive(&mut self, client: usize, text: &str) -> Result<(), Violation> {
+    pub(crate) fn arrive(&mut self, client: usize, text: &str) -> Result<(), Violation> {
         let number = text.strip_prefix(MESSAGE).or(text.strip_prefix(CHALLENGE));
         let number = number.and_then(|number| number.parse::<usize>().ok());
         let wrong = |what: &str| Violation::new(format!("client {client} shows \"{text}\", {what}"));
@@ -107,7 +99,7 @@ impl Challenges {
     }
 
     /// The server has an answer verified.
-    fn verify(&mut self, content: &[u8]) -> Result<(), Violation> {
+    pub(crate) fn verify(&mut self, content: &[u8]) -> Result<(), Violation> {
         let text = std::str::from_utf8(content).ok().and_then(|text| Base64::decode_vec(text).ok());
         let text = text.and_then(|text| String::from_utf8(text).ok()).unwrap_or_default();
         let number = text.strip_prefix("answer to question ").and_then(|number| number.parse().ok());
@@ -126,7 +118,7 @@ impl Challenges {
     }
 
     /// Checks that each challenge that was due has arrived, where the tunnel is still up.
-    fn check(&self, now: Instant, tunnels: &[Tunnel]) -> Result<(), Violation> {
+    pub(crate) fn check(&self, now: Instant, tunnels: &[Tunnel]) -> Result<(), Violation> {
         let lost = |(_, sent): &(usize, &Sent)| {
             let same_tunnel = tunnels.get(sent.client - 1).and_then(times) == Some(sent.tunnel);
             !sent.arrived && same_tunnel && sent.due <= now
@@ -137,74 +129,6 @@ impl Challenges {
             ))),
             None => Ok(()),
         }
-    }
-}
-
-impl World {
-    /// Checks a request before it is answered.
-    pub(crate) fn check_request(&mut self, number: usize, request: &PendingRequest) -> Result<(), Violation> {
-        match request {
-            PendingRequest::Challenge(challenge) if challenge.text.starts_with(CHALLENGE) => {
-                self.checks.challenges.arrive(number, &challenge.text)
-            }
-            PendingRequest::Script(script, _) => {
-                if let Some(client) = self.subject(script) {
-                    self.checks.challenges.note_connection(client, script.id.owner);
-                }
-                match script.argv.first().map(String::as_str) {
-                    Some(LEARN_ADDRESS) => self.checks.learned.record(&script.argv),
-                    Some(CLIENT_CRRESPONSE) => {
-                        let content = script.files.first().map(|file| file.content.clone());
-                        self.checks.challenges.verify(content.as_deref().map_or(&[][..], Vec::as_slice))
-                    }
-                    _ => Ok(()),
-                }
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Checks a client's report of a message.
-    pub(crate) fn read_report(&mut self, number: usize, text: &str) -> Result<(), Violation> {
-        match text.strip_prefix(REPORTED).filter(|message| message.starts_with(MESSAGE)) {
-            Some(message) => self.checks.challenges.arrive(number, message),
-            None => Ok(()),
-        }
-    }
-
-    /// The client that a script is about.
-    fn subject(&self, script: &Script) -> Option<usize> {
-        let (_, name) = script.env.iter().find(|(variable, _)| variable == "common_name")?;
-        (1..=self.scenario.clients).find(|number| client_name(*number) == *name)
-    }
-
-    /// At random, the script that verifies a password defers its answer and sends the client a message or a challenge
-    /// first: only while the tunnel is up.
-    pub(crate) fn challenge_first(&mut self, script: &Script) -> Option<ScriptOutcome> {
-        let verifies = script.argv.first().is_some_and(|name| name == VERIFY_PASSWORD);
-        let in_use = !self.checks.challenges.dropped.contains(&script.id);
-        if !self.scenario.auth.challenges || !verifies || !in_use || !self.rng.faults.chance(600) {
-            return None;
-        }
-        let client = self.subject(script)?;
-        // A connection that is older than the client's newest will not come up.
-        let newest = self.checks.challenges.newest.get(&client) == Some(&script.id.owner);
-        let tunnel = times(self.model.tunnels.get(client - 1)?).filter(|_| newest)?;
-        let by = (self.hosts[crate::openvpn::model::SERVER].generation, script.id);
-        // With faults, once the net was clean for a while.
-        let clean = if self.net.faulty { self.calm_at_end().0 } else { self.now };
-        let due = clean + ARRIVES_WITHIN;
-        let message = self.rng.faults.chance(500);
-        let text = self.checks.challenges.push(Sent { client, message, by, tunnel, due, arrived: false });
-        self.log(format_args!("client {client} is sent {text}"));
-        let kind = if message { "" } else { "CR_TEXT:R:" };
-        let pending = format!("120\ncrtext\n{kind}{text}\n").into_bytes();
-        Some(ScriptOutcome { exit: Ok(DEFERRED), files: vec![Vec::new(), pending], settings: None })
-    }
-
-    /// Challenges arrive while the tunnel is up.
-    pub(crate) fn check_challenges(&self) -> Result<(), Violation> {
-        self.checks.challenges.check(self.now, &self.model.tunnels)
     }
 }
 

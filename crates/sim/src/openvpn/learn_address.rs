@@ -4,15 +4,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crate::openvpn::end::Machine;
-use crate::openvpn::identity::client_name;
-use crate::openvpn::model::SERVER;
-use crate::openvpn::world::World;
 use crate::violation::Violation;
 
 /// The addresses that the script was given, each with the name of its client.
 #[derive(Debug, Default)]
-pub(crate) struct LearnedAddresses(BTreeMap<String, String>);
+pub(crate) struct LearnedAddresses(pub(crate) BTreeMap<String, String>);
 
 impl LearnedAddresses {
     /// Checks and notes the arguments of a run of the script.
@@ -37,7 +33,7 @@ impl LearnedAddresses {
     }
 
     /// The script knows the addresses of a client that is up.
-    fn check_client(&self, name: &str, addresses: &[IpAddr]) -> Result<(), Violation> {
+    pub(crate) fn check_client(&self, name: &str, addresses: &[IpAddr]) -> Result<(), Violation> {
         let known = |address: &IpAddr| self.0.get(&address.to_string()).is_some_and(|known| known == name);
         match addresses.iter().find(|address| !known(address)) {
             Some(address) => Err(Violation::new(format!(
@@ -45,33 +41,6 @@ impl LearnedAddresses {
                 self.0
             ))),
             None => Ok(()),
-        }
-    }
-}
-
-impl World {
-    /// The script knows the clients that are up, and no others.
-    pub(crate) fn check_learned(&self) -> Result<(), Violation> {
-        let Some(Machine::Server(server)) = self.hosts[SERVER].end.as_ref().map(|end| &end.machine) else {
-            return Ok(());
-        };
-        if !self.scenario.auth.learn_address {
-            return Ok(());
-        }
-        let mut up = Vec::new();
-        for (index, tunnel) in self.model.tunnels.iter().enumerate() {
-            if let Some((_, addresses)) = &tunnel.server {
-                let name = client_name(index + 1);
-                self.checks.learned.check_client(&name, addresses)?;
-                up.push(name);
-            }
-        }
-        // The script knows the addresses of a half-open client before it is up.
-        match self.checks.learned.0.iter().find(|(_, name)| !up.contains(name)) {
-            Some((network, name)) if server.half_open() == 0 => {
-                Err(Violation::new(format!("learn-address still knows {network} of {name}, which is gone")))
-            }
-            _ => Ok(()),
         }
     }
 }

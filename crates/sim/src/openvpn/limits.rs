@@ -3,14 +3,13 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use adit_core::{Ended, Instant, PeerLimits};
+use adit_core::{Instant, PeerLimits};
 
-use crate::openvpn::model::{SERVER, Tunnel};
+use crate::openvpn::model::Tunnel;
 use crate::openvpn::scenario::Scenario;
-use crate::openvpn::world::{START, World};
 use crate::violation::Violation;
 
-/// The side of a tunnel that is the client's; [`SERVER`] is the other.
+/// The side of a tunnel that is the client's; [`SERVER`](crate::openvpn::model::SERVER) is the other.
 pub(crate) const CLIENT: usize = 1;
 /// The protocol gets counters of traffic once a second.
 const NOTICE: Duration = Duration::from_secs(1);
@@ -143,7 +142,13 @@ impl Limits {
 
     /// Checks a side that is up. It must not be, if the time has long been over; `awake`: before that it could do
     /// nothing.
-    fn check(&self, now: Instant, client: usize, side: usize, awake: Instant) -> Result<(), Violation> {
+    pub(crate) fn check(
+        &self,
+        now: Instant,
+        client: usize,
+        side: usize,
+        awake: Instant,
+    ) -> Result<(), Violation> {
         let known = &self.sides[client - 1][side];
         let long_over = |from: Instant, time| (from + time).max(awake) + ENDING + self.lag < now;
         let old = self.limits.length.zip(known.since).is_some_and(|(length, since)| long_over(since, length));
@@ -157,46 +162,14 @@ impl Limits {
     }
 }
 
-impl World {
-    /// No connection goes on whose time is over.
-    pub(crate) fn check_limits(&self) -> Result<(), Violation> {
-        for client in 1..=self.scenario.clients {
-            let tunnel = &self.model.tunnels[client - 1];
-            for (side, end, up) in
-                [(SERVER, SERVER, tunnel.server.is_some()), (CLIENT, client, tunnel.client.is_some())]
-            {
-                if up && !self.is_asleep(end) {
-                    self.checks.limits.check(self.now, client, side, self.model.awake[end])?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// No process ends of itself, unless a connection is over or (with `ping-exit`) the other end is silent.
-    pub(crate) fn check_end(&mut self, number: usize, ended: &Ended) -> Result<(), Violation> {
-        let exits = self.scenario.point_to_point.is_some_and(|point| point.ping_exit);
-        if *ended != Ended::Shutdown || self.hosts[number].shutdown_ordered || (exits && !self.is_calm()) {
-            return Ok(());
-        }
-        let (client, side) = if number == SERVER { (1, SERVER) } else { (number, CLIENT) };
-        self.checks.limits.end(self.now, client, side, self.model.awake[number])
-    }
-
-    /// Whether no packets are sent through that client's tunnel now, so that `inactive` may end it.
-    pub(crate) fn is_idle_period(&self, client: usize) -> bool {
-        let Some(idle) = self.scenario.limits.idle.filter(|_| self.net.faulty) else { return false };
-        let spell = (self.now - START).as_secs() / (2 * idle.after.as_secs()).max(1);
-        spell % 3 == client as u64 % 3
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use adit_core::IdleLimit;
 
     use super::*;
+    use crate::openvpn::model::SERVER;
     use crate::openvpn::scenario::Latency;
+    use crate::openvpn::world::START;
 
     fn at(seconds: u64) -> Instant {
         START + Duration::from_secs(seconds)

@@ -2,20 +2,11 @@
 //! the events that it gets must be true, no client is up without its consent, and none stays up after its refusal.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use adit_core::Protocol as _;
-use adit_openvpn::request::{ClientDecision, ClientEvent, ClientStep, PeerInfo, Reply};
+use adit_openvpn::request::{ClientDecision, ClientEvent, ClientStep};
 
-use crate::openvpn::end::{Machine, PendingRequest};
-use crate::openvpn::identity::client_name;
-use crate::openvpn::model::SERVER;
-use crate::openvpn::world::World;
 use crate::rng::Rng;
 use crate::violation::Violation;
-
-/// How long a client may take for a step that the management client asks of it.
-const WAIT: Duration = Duration::from_secs(60);
 
 /// A client, as the management client knows it.
 #[derive(Debug, Default)]
@@ -33,7 +24,7 @@ struct ClientState {
 /// The management client, and the clients that it knows.
 #[derive(Debug)]
 pub(crate) struct Management {
-    rng: Rng,
+    pub(crate) rng: Rng,
     clients: BTreeMap<u64, ClientState>,
     /// The numbers of those that left: no other client may get them.
     gone: BTreeSet<u64>,
@@ -51,7 +42,7 @@ impl Management {
     }
 
     /// Checks an event of a client against the state that is known of it.
-    fn handle_event(&mut self, event: &ClientEvent) -> Result<(), Violation> {
+    pub(crate) fn handle_event(&mut self, event: &ClientEvent) -> Result<(), Violation> {
         let wrong =
             |why: &str| Err(Violation::new(format!("the management client gets {event:?}, but {why}")));
         if let ClientStep::AuthRequest { key, again, .. } = event.step {
@@ -85,7 +76,7 @@ impl Management {
     }
 
     /// Notes its decision about a client with these keys.
-    fn decide(&mut self, client: u64, key: u32, decision: &ClientDecision) {
+    pub(crate) fn decide(&mut self, client: u64, key: u32, decision: &ClientDecision) {
         let Some(known) = self.clients.get_mut(&client).filter(|known| known.key == key) else { return };
         match decision {
             ClientDecision::Accept(_) => known.accepted = true,
@@ -95,7 +86,7 @@ impl Management {
     }
 
     /// Each client that is up was accepted, and each that is gone was reported.
-    fn check_up(&self, up: &[(u64, String)], half_open: usize) -> Result<(), Violation> {
+    pub(crate) fn check_up(&self, up: &[(u64, String)], half_open: usize) -> Result<(), Violation> {
         let is_established = |known: &ClientState| known.accepted && !known.denied && known.established;
         for (number, name) in up {
             let known = self.clients.get(number);
@@ -112,91 +103,6 @@ impl Management {
             )));
         }
         Ok(())
-    }
-}
-
-impl World {
-    /// The management client gets an event of a client, and will answer if it is a request.
-    pub(crate) fn notify_management(&mut self, number: usize, event: &ClientEvent) -> Result<(), Violation> {
-        self.log(format_args!("end {number} notifies the management client: {event:?}"));
-        self.checks.management.handle_event(event)?;
-        match &event.step {
-            ClientStep::AuthRequest { key, .. } => {
-                let request =
-                    PendingRequest::ManagementAuth { client: event.client, key: *key, again: false };
-                self.schedule_answer(number, request);
-                Ok(())
-            }
-            ClientStep::Established { networks } => {
-                self.check_addresses(event, networks.iter().filter(|(_, own)| *own))
-            }
-            ClientStep::Addressed { .. }
-            | ClientStep::ChallengeResponse { .. }
-            | ClientStep::Disconnected => Ok(()),
-        }
-    }
-
-    /// The addresses in the event are those that the client has.
-    fn check_addresses<'a>(
-        &self,
-        event: &ClientEvent,
-        own: impl Iterator<Item = &'a (adit_core::IpNet, bool)>,
-    ) -> Result<(), Violation> {
-        let reported: Vec<_> = own.map(|(network, _)| network.addr()).collect();
-        let name = event.env.iter().find(|(name, _)| name == "common_name").map(|(_, value)| value);
-        let client = (1..=self.scenario.clients).find(|number| Some(&client_name(*number)) == name);
-        let tunnel = client.and_then(|client| self.model.tunnels.get(client - 1)?.server.as_ref());
-        match tunnel {
-            Some((_, addresses)) if *addresses == reported => Ok(()),
-            _ => Err(Violation::new(format!(
-                "the management client gets {reported:?} for {name:?}: {tunnel:?}"
-            ))),
-        }
-    }
-
-    /// The management client accepts a client, or asks it for a step first; with faults it may also refuse, even after
-    /// it accepted, or not answer.
-    pub(crate) fn management_decides(
-        &mut self,
-        number: usize,
-        (client, key): (u64, u32),
-        again: bool,
-    ) -> Result<(), Violation> {
-        let bad = self.net.faulty;
-        let decision = match self.checks.management.rng.below(20) {
-            0 if bad => ClientDecision::Deny { reason: "not today".to_owned(), told: String::new() },
-            1 if bad && !again => return Ok(()),
-            2..=6 if !again => {
-                let text = "WEB_AUTH::https://login.example/".to_owned();
-                ClientDecision::Pending { text, timeout: WAIT }
-            }
-            _ => ClientDecision::Accept(None),
-        };
-        let decides_again = match decision {
-            ClientDecision::Pending { .. } => true,
-            _ => bad && !again && self.checks.management.rng.chance(100),
-        };
-        if decides_again {
-            self.schedule_answer(number, PendingRequest::ManagementAuth { client, key, again: true });
-        }
-        self.log(format_args!(
-            "the management client decides about client {client} with keys {key}: {decision:?}"
-        ));
-        self.checks.management.decide(client, key, &decision);
-        self.reply(number, Reply::ClientDecision { client, key, decision })
-    }
-
-    /// Checks the clients that are up and half-open against the management client's.
-    pub(crate) fn check_management(&self) -> Result<(), Violation> {
-        let Some(Machine::Server(server)) = self.hosts[SERVER].end.as_ref().map(|end| &end.machine) else {
-            return Ok(());
-        };
-        if !self.scenario.auth.management {
-            return Ok(());
-        }
-        let identity = |(_, info): (_, PeerInfo)| (info.detail.number, info.name);
-        let up: Vec<_> = server.peers().into_iter().map(identity).collect();
-        self.checks.management.check_up(&up, server.half_open())
     }
 }
 

@@ -10,7 +10,7 @@ use crate::openvpn::limits::CLIENT;
 use crate::openvpn::model::SERVER;
 use crate::openvpn::settings::network_behind;
 use crate::openvpn::third_party::Implementation;
-use crate::openvpn::world::World;
+use crate::openvpn::world::{START, World};
 use crate::packet::NUMBER_LEN;
 use crate::rng::Rng;
 use crate::violation::Violation;
@@ -218,6 +218,13 @@ impl World {
         let back = self.now + restart_pause(&mut self.rng.workload);
         self.schedule(back, Event::Start(end));
         Ok(())
+    }
+
+    /// Whether no packets are sent through that client's tunnel now, so that `inactive` may end it.
+    fn is_idle_period(&self, client: usize) -> bool {
+        let Some(idle) = self.scenario.limits.idle.filter(|_| self.net.faulty) else { return false };
+        let spell = (self.now - START).as_secs() / (2 * idle.after.as_secs()).max(1);
+        spell % 3 == client as u64 % 3
     }
 }
 
