@@ -4,7 +4,7 @@ mod sizes;
 
 use adit_core::Cipher;
 
-pub(crate) use self::sizes::{PathSize, Shape, max_mss, max_mss_within, payloads};
+pub(crate) use self::sizes::{PathSize, Shape, max_mss, payloads};
 use crate::codec::Compression;
 use crate::occ::parse_options;
 use crate::params::DataParams;

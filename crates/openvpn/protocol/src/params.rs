@@ -23,6 +23,7 @@ use crate::wrap::WrapConfig;
 
 pub use adit_core::Rate;
 
+pub(crate) use self::client::MAX_PUSHED_MTU;
 pub use self::client::{ClientParams, PullAction, PullFilter, RemoteParams};
 pub use self::scripts::ScriptParams;
 pub use self::server::{

@@ -15,12 +15,10 @@ use self::arguments::{
 };
 use self::dhcp_option::DhcpOption;
 pub(crate) use self::update::{Change, Update, address_change};
-use crate::codec::{Compression, LONGEST_PAYLOAD};
+use crate::codec::Compression;
 use crate::dns::DnsOptions;
-use crate::params::{DataParams, Keepalive, PushedCompression};
+use crate::params::{DataParams, Keepalive, MAX_PUSHED_MTU, PushedCompression};
 
-/// The largest `tun-mtu` we take by push, unless `tun-mtu-max` says otherwise; said to servers as `IV_MTU`.
-pub(crate) const MAX_PUSHED_MTU: u16 = LONGEST_PAYLOAD;
 /// The smallest MTU: the size that IPv4 hosts must take (RFC 791 §3.2).
 const MIN_PUSHED_MTU: u16 = 576;
 /// Variables for scripts that are taken.

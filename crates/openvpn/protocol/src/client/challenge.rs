@@ -8,7 +8,6 @@
 use base64ct::{Base64, Encoding as _};
 use zeroize::Zeroizing;
 
-use super::connection::decode_name;
 use crate::params::StaticChallenge;
 use crate::request::UserPassword;
 
@@ -76,6 +75,12 @@ impl TextChallenge {
 pub(super) fn response_message(answer: &str) -> Zeroizing<String> {
     let encoded = Zeroizing::new(Base64::encode_string(answer.as_bytes()));
     Zeroizing::new(["CR_RESPONSE,", encoded.as_str()].concat())
+}
+
+/// A username in base64. Text that is no base64 is no name.
+pub(super) fn decode_name(base64: &str) -> Option<String> {
+    let name = String::from_utf8(Base64::decode_vec(base64).ok()?).ok()?;
+    (!name.is_empty() && !name.chars().any(char::is_control)).then_some(name)
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ use adit_core::{
     Cipher, Instant, Notice, Path, PeerId, PeerLimits, PeerOrder, Rejected, Report, Severity, TunnelSettings,
 };
 use adit_pki::RevocationLists;
-use base64ct::{Base64, Encoding as _};
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
@@ -400,12 +399,6 @@ impl Connection {
 
 fn retry(reason: &str) -> Outcome {
     Outcome::Retry { reason: reason.to_owned(), advance: false }
-}
-
-/// A username in base64. Text that is no base64 is no name.
-pub(super) fn decode_name(base64: &str) -> Option<String> {
-    let name = String::from_utf8(Base64::decode_vec(base64).ok()?).ok()?;
-    (!name.is_empty() && !name.chars().any(char::is_control)).then_some(name)
 }
 
 pub(super) fn auth_failed(reason: &str, ciphers: &[Cipher]) -> String {

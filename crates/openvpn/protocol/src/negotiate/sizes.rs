@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 use adit_core::{Cipher, Digest, Path, Transport};
 
 use crate::codec::{Compression, LONGEST_PAYLOAD, Payloads};
-use crate::data_keys::Agreement;
-use crate::params::{Fragment, MssFix};
+use crate::params::{Fragment, MssFix, StaticParams};
 
 /// Bytes of the IPv4 and TCP headers of a packet inside.
 const INNER_HEADERS: usize = 20 + 20;
@@ -59,24 +58,23 @@ impl Shape {
     }
 }
 
-/// The most TCP payload an inner IPv4 packet may carry, as `mssfix` computes it (OpenVPN mss.c
-/// `frame_calculate_mssfix`), or fewer if datagrams are to fit the path's MTU. `None`: leave MSS alone.
-pub(crate) fn max_mss(
-    mssfix: MssFix,
-    tun_mtu: u16,
-    path: impl Into<PathSize>,
-    agreement: &Agreement,
-) -> Option<u16> {
-    max_mss_within(mssfix, tun_mtu, path, &agreement.shape())
+impl From<&StaticParams> for Shape {
+    /// The shape with a static key: no header, and a long packet id.
+    fn from(params: &StaticParams) -> Self {
+        Shape {
+            header: 0,
+            packet_id: 8,
+            cipher: params.cipher,
+            digest: params.digest,
+            compression: params.compression,
+            fragment: params.fragment,
+        }
+    }
 }
 
-/// The most TCP payload of packets inside, for datagrams of that shape.
-pub(crate) fn max_mss_within(
-    mssfix: MssFix,
-    tun_mtu: u16,
-    path: impl Into<PathSize>,
-    shape: &Shape,
-) -> Option<u16> {
+/// The most TCP payload an inner IPv4 packet may carry, as `mssfix` computes it (OpenVPN mss.c
+/// `frame_calculate_mssfix`), or fewer if datagrams are to fit the path's MTU. `None`: leave MSS alone.
+pub(crate) fn max_mss(mssfix: MssFix, tun_mtu: u16, path: impl Into<PathSize>, shape: &Shape) -> Option<u16> {
     let PathSize { path, mtu } = path.into();
     let most = configured_mss(mssfix, tun_mtu, path, shape)?;
     // The system itself cuts data that goes over TCP.
@@ -149,6 +147,7 @@ mod tests {
 
     use super::*;
     use crate::codec::DataHeader;
+    use crate::data_keys::Agreement;
 
     fn udp(address: &str) -> Path {
         Path::Udp { socket: 0, remote: address.parse().unwrap() }
@@ -172,16 +171,16 @@ mod tests {
     fn default_mss_over_udp4_is_1400() {
         let path = udp("192.0.2.1:1194");
         let gcm = agreement(Cipher::Aes256Gcm, Compression::None);
-        assert_eq!(max_mss(MssFix::Default, 1500, path, &gcm), Some(1400));
-        assert_eq!(max_mss(MssFix::Default, 1400, path, &gcm), Some(1360));
-        assert_eq!(max_mss(MssFix::Off, 1500, path, &gcm), None);
-        assert_eq!(max_mss(MssFix::Payload(1450), 1500, path, &gcm), Some(1386));
-        assert_eq!(max_mss(MssFix::Fixed(1400), 1500, path, &gcm), Some(1360));
+        assert_eq!(max_mss(MssFix::Default, 1500, path, &gcm.shape()), Some(1400));
+        assert_eq!(max_mss(MssFix::Default, 1400, path, &gcm.shape()), Some(1360));
+        assert_eq!(max_mss(MssFix::Off, 1500, path, &gcm.shape()), None);
+        assert_eq!(max_mss(MssFix::Payload(1450), 1500, path, &gcm.shape()), Some(1386));
+        assert_eq!(max_mss(MssFix::Fixed(1400), 1500, path, &gcm.shape()), Some(1360));
         let epoch = Agreement { epoch: true, ..gcm };
-        assert_eq!(max_mss(MssFix::Default, 1500, path, &epoch), Some(1396), "packet ids of 8 bytes");
+        assert_eq!(max_mss(MssFix::Default, 1500, path, &epoch.shape()), Some(1396), "packet ids of 8 bytes");
         let v6 = udp("[2001:db8::1]:1194");
         let lzo = agreement(Cipher::Aes256Gcm, Compression::LzoNo);
-        assert_eq!(max_mss(MssFix::Default, 1500, v6, &lzo), Some(1379));
+        assert_eq!(max_mss(MssFix::Default, 1500, v6, &lzo.shape()), Some(1379));
     }
 
     #[test]
@@ -195,18 +194,21 @@ mod tests {
             (MssFix::Mtu(1280), Some(1188)),
             (MssFix::Off, None),
         ] {
-            assert_eq!(max_mss(mssfix, 1500, narrow, &gcm), mss, "{mssfix:?}");
+            assert_eq!(max_mss(mssfix, 1500, narrow, &gcm.shape()), mss, "{mssfix:?}");
         }
         let wide = PathSize { path, mtu: Some(9000) };
-        assert_eq!(max_mss(MssFix::Default, 1500, wide, &gcm), Some(1400));
+        assert_eq!(max_mss(MssFix::Default, 1500, wide, &gcm.shape()), Some(1400));
         let parts = Agreement { fragment: Some(Fragment::Mtu(1400)), ..gcm };
         assert_eq!(
-            max_mss(MssFix::Default, 1500, narrow, &parts),
-            max_mss(MssFix::Default, 1500, path, &parts)
+            max_mss(MssFix::Default, 1500, narrow, &parts.shape()),
+            max_mss(MssFix::Default, 1500, path, &parts.shape())
         );
         let tcp = Path::Tcp { connection: adit_core::ConnectionId(1), remote: path.remote() };
         let narrow = PathSize { path: tcp, mtu: Some(1300) };
-        assert_eq!(max_mss(MssFix::Default, 1500, narrow, &gcm), max_mss(MssFix::Default, 1500, tcp, &gcm));
+        assert_eq!(
+            max_mss(MssFix::Default, 1500, narrow, &gcm.shape()),
+            max_mss(MssFix::Default, 1500, tcp, &gcm.shape())
+        );
     }
 
     // As OpenVPN's tests/unit_tests/openvpn/test_crypto.c (`test_mssfix_mtu_calculation`) has it for static
@@ -223,10 +225,10 @@ mod tests {
                     1008.. => 943,
                     _ => 927,
                 };
-                let found = max_mss(MssFix::Payload(size + 21), 1400, path, &cbc);
+                let found = max_mss(MssFix::Payload(size + 21), 1400, path, &cbc.shape());
                 assert_eq!(found, Some(expected + 4 - byte), "{size}");
                 let with_secret = Shape { header: 0, packet_id: 8, ..cbc.shape() };
-                let found = max_mss_within(MssFix::Payload(size + 20), 1400, path, &with_secret);
+                let found = max_mss(MssFix::Payload(size + 20), 1400, path, &with_secret);
                 assert_eq!(found, Some(expected - byte), "{size} with a static key");
             }
         }
@@ -244,7 +246,7 @@ mod tests {
         };
         let secret = Shape { header: 0, packet_id: 8, cipher: Cipher::Aes256Cbc, ..cut.shape() };
         for (shape, mss, part) in [(cut.shape(), 1086, 1175), (secret, 1050, 1139)] {
-            assert_eq!(max_mss_within(MssFix::Default, 1500, v6, &shape), Some(mss));
+            assert_eq!(max_mss(MssFix::Default, 1500, v6, &shape), Some(mss));
             assert_eq!(payloads(Some(v6), 1500, &shape, false).fragment, Some(part));
         }
     }
@@ -278,7 +280,7 @@ mod tests {
     fn segments_need_no_parts() {
         let path = udp("192.0.2.1:1194");
         let gcm = agreement(Cipher::Aes256Gcm, Compression::None);
-        let cut = |fragment| Agreement { fragment: Some(fragment), ..gcm };
+        let cut = |fragment| Agreement { fragment: Some(fragment), ..gcm }.shape();
         assert_eq!(max_mss(MssFix::Default, 1500, path, &cut(Fragment::Payload(1200))), Some(1104));
         assert_eq!(max_mss(MssFix::Default, 1400, path, &cut(Fragment::Mtu(1200))), Some(1104));
         assert_eq!(max_mss(MssFix::Payload(1450), 1500, path, &cut(Fragment::Payload(1200))), Some(1382));

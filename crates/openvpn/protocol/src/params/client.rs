@@ -3,7 +3,10 @@ use std::time::Duration;
 use adit_core::{PeerLimits, Transport};
 
 use super::{ControlParams, DataParams, Keepalive, LocalSettings, UserAuth};
-use crate::pushed::MAX_PUSHED_MTU;
+use crate::codec::LONGEST_PAYLOAD;
+
+/// The largest `tun-mtu` we take by push, unless `tun-mtu-max` says otherwise; said to servers as `IV_MTU`.
+pub(crate) const MAX_PUSHED_MTU: u16 = LONGEST_PAYLOAD;
 
 /// One entry of a client's list of servers, as far as the protocol cares.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,6 @@ use adit_core::{Cipher, Digest, PeerLimits, ReplayWindow, UnixTime};
 
 use super::{Fragment, Keepalive, LocalSettings, MssFix, RemoteParams};
 use crate::codec::Compression;
-use crate::negotiate::Shape;
 use crate::static_key::StaticKey;
 use crate::wrap::KeyDirection;
 
@@ -86,18 +85,6 @@ impl StaticParams {
             retry_max: None,
             resolve_timeout: Some(Duration::ZERO),
             wall_at_origin,
-        }
-    }
-
-    /// The parts of a datagram besides the packet: no header, and a long packet id.
-    pub(crate) fn shape(&self) -> Shape {
-        Shape {
-            header: 0,
-            packet_id: 8,
-            cipher: self.cipher,
-            digest: self.digest,
-            compression: self.compression,
-            fragment: self.fragment,
         }
     }
 

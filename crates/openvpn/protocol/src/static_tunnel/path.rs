@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use adit_core::{IpNet, Ipv4Net, Ipv6Net, Path, PeerConfig, PeerId, PeerOrder, Report, Severity, Transport};
 
 use super::{State, StaticTunnel};
-use crate::negotiate::{PathSize, max_mss_within};
+use crate::negotiate::{PathSize, Shape, max_mss};
 use crate::request::{DataEvent, Event};
 
 /// Where a peer is that was not heard yet: no socket has this number.
@@ -17,7 +17,7 @@ impl StaticTunnel {
     pub(super) fn reach(&mut self, path: Path) {
         let params = &self.params;
         let size = PathSize { path, mtu: self.path_mtu };
-        let max_mss = max_mss_within(params.mssfix, params.tun_mtu, size, &params.shape());
+        let max_mss = max_mss(params.mssfix, params.tun_mtu, size, &Shape::from(params));
         // As in `may_be_at`, for any path.
         let roams = self.comes_from_anywhere() || (params.float && !params.waits() && path != NOWHERE);
         self.data(DataEvent::Peer(PeerOrder::Add(PeerConfig {

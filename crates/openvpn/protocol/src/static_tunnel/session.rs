@@ -5,7 +5,7 @@ use adit_core::{Ended, Instant, OnFirstOpened, PeerId, SessionId};
 use super::StaticTunnel;
 use crate::codec::{Codec, Framing, StaticFraming, session_id};
 use crate::keys::static_directions;
-use crate::negotiate::payloads;
+use crate::negotiate::{Shape, payloads};
 use crate::request::{DataEvent, Install};
 use crate::wrap::KeyDirection;
 
@@ -31,7 +31,7 @@ impl StaticTunnel {
         let framing =
             Framing::StaticKey(StaticFraming { began: self.began, compression: params.compression });
         // The session stays when the path becomes one of the other address family.
-        let payloads = payloads(None, params.tun_mtu, &params.shape(), params.decompress);
+        let payloads = payloads(None, params.tun_mtu, &Shape::from(params), params.decompress);
         let codec = Codec { framing, cipher, seal, open, replay_window: params.replay_window, payloads };
         let on_first_opened = match self.comes_from_anywhere() {
             true => OnFirstOpened::Activate,

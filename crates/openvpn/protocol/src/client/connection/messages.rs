@@ -5,8 +5,9 @@ use std::time::Duration;
 use adit_core::{Instant, Report, Severity};
 use zeroize::Zeroizing;
 
+use super::super::challenge::decode_name;
 use super::news::{news, notice};
-use super::{Connection, Outcome, Pending, decode_name, retry};
+use super::{Connection, Outcome, Pending, retry};
 use crate::control_message::{ControlMessage, split};
 use crate::key_state::KeyStateError;
 use crate::outbox::Outbox;

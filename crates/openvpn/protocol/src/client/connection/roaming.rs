@@ -72,6 +72,6 @@ impl Connection {
     /// The most TCP payload of packets inside, with that MTU of the tunnel and that agreement.
     pub(super) fn max_mss_of(&self, tun_mtu: u16, agreement: &Agreement) -> Option<u16> {
         let path = PathSize { path: self.path, mtu: self.path_mtu };
-        max_mss(self.params.data.mssfix, tun_mtu, path, agreement)
+        max_mss(self.params.data.mssfix, tun_mtu, path, &agreement.shape())
     }
 }

@@ -66,7 +66,7 @@ impl Peer {
     /// The most TCP payload of packets inside, if they are sealed by that agreement.
     pub(super) fn max_mss_of(&self, agreement: &Agreement) -> Option<u16> {
         let (data, path) = (&self.params.data, PathSize { path: self.path, mtu: self.path_mtu });
-        max_mss(data.mssfix, data.tun_mtu, path, agreement)
+        max_mss(data.mssfix, data.tun_mtu, path, &agreement.shape())
     }
 
     /// The client in the data plane.
