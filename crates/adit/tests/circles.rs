@@ -10,7 +10,7 @@ const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const MOST_FILES: usize = 4;
 /// Crates whose modules still import each other in larger circles, and the most modules that these circles have. No crate is added,
 /// and no number grows.
-const EXCEPTIONS: [(&str, usize); 2] = [("ike/protocol", 7), ("lab", 6)];
+const EXCEPTIONS: [(&str, usize); 1] = [("lab", 6)];
 
 /// The files of a crate, by the paths of their modules.
 type Files = BTreeMap<Vec<String>, PathBuf>;

@@ -23,6 +23,7 @@
 mod addresses;
 mod auth;
 mod child;
+mod child_sa;
 mod connections;
 mod context;
 mod cookie;
@@ -42,6 +43,7 @@ mod peer;
 mod ppk;
 mod proof;
 mod rekey;
+mod requests;
 mod responder;
 mod sa;
 mod sessions;

@@ -2,7 +2,8 @@
 
 use adit_core::{Path, Severity};
 
-use super::child::{ChildSa, Exchange, Offer, proposals};
+use super::child::{Exchange, Offer, proposals};
+use super::child_sa::ChildSa;
 use super::connections::Connections;
 use super::context::{Context, Effect};
 use super::init::offers;
@@ -11,36 +12,12 @@ use super::payloads::{Payloads, notify};
 use super::peer::{EndKind, Ending};
 use super::ppk::{ppk_for, ppk_identity};
 use super::proof::{Claim, PeerSupport, identity_text};
+use super::requests::{AuthRequest, HalfOpen, OfferedChild};
 use super::sa::{IkeSa, Phase, Request};
 use super::transcript::FirstMessages;
 use crate::crypto::{IkeKeys, Nonces, Secret, SignedOctets};
 use crate::suite::{Preference, choose};
 use crate::wire::{AuthMethod, ExchangeType, Identification, NotifyType, Payload, Proposal};
-
-/// An initiator's proof, which waits for the responder's.
-pub(crate) struct AuthRequest {
-    peer_message: Vec<u8>,
-    nonces: [Vec<u8>; 2],
-    child: Option<OfferedChild>,
-    /// The keys with the PPK that this end has.
-    mixed: Option<IkeKeys>,
-}
-
-/// The child SA that `IKE_AUTH` offers.
-#[derive(Clone, Copy)]
-struct OfferedChild {
-    number: usize,
-    spi: u32,
-}
-
-/// The values that a responder keeps until the initiator proves its identity.
-pub(crate) struct HalfOpen {
-    /// The proposal that was chosen.
-    pub(crate) proposal: Proposal,
-    pub(crate) peer_message: Vec<u8>,
-    pub(crate) own_message: Vec<u8>,
-    pub(crate) nonces: [Vec<u8>; 2],
-}
 
 /// An initiator that has proved its identity.
 struct Judged<'c> {

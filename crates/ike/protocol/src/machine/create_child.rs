@@ -2,43 +2,17 @@
 
 use adit_core::{Path, Severity};
 
-use super::child::{ChildPhase, ChildSa, Exchange, Exchanged, Offer, child_spi};
+use super::child::{Exchange, Exchanged, Offer, child_spi};
+use super::child_sa::{ChildPhase, ChildSa};
 use super::context::Context;
 use super::init::{lowest, offers, wanted_group};
 use super::payloads::{Payloads, notify};
 use super::peer::EndKind;
+use super::requests::{ChildRequest, PeersChildRekey, Wanted};
 use super::sa::{IkeSa, Phase, Request};
 use crate::crypto::{KeyShare, Nonces, Secret, answer_exchange};
 use crate::suite::Group;
 use crate::wire::{ExchangeType, KeyExchange, Notify, NotifyType, Payload, ProtocolId};
-
-/// The child SA that this end asks for.
-#[derive(Clone, Copy)]
-pub(crate) struct Wanted {
-    /// The number of its child.
-    pub(crate) number: usize,
-    /// This end's SPI of the child SA that it replaces. `None`: it is a further one.
-    pub(crate) old: Option<u32>,
-    /// The group that the peer demanded in place of the first one.
-    pub(crate) group: Option<Group>,
-}
-
-/// A request for a child SA that waits for its response.
-pub(crate) struct ChildRequest {
-    wanted: Wanted,
-    own_spi: u32,
-    nonce: Vec<u8>,
-    share: Option<KeyShare>,
-    /// The peer's rekey of the same child SA, which was answered meanwhile.
-    pub(crate) peers: Option<PeersRekey>,
-}
-
-/// A rekey of the peer's.
-pub(crate) struct PeersRekey {
-    /// The SPI of the child SA that it made, as this end chose it.
-    pub(crate) spi: u32,
-    pub(crate) lowest: Vec<u8>,
-}
 
 /// Answers the key exchange of a suite, if it has one.
 pub(crate) fn answer_group(
@@ -127,7 +101,7 @@ impl IkeSa {
         let (is_first, spi) = (old.is_none(), child.own_spi);
         self.install_child(cx, child, is_first);
         if let Some(old) = old {
-            self.replaced_by_peer(cx, old, PeersRekey { spi, lowest: lowest(&nonces) });
+            self.replaced_by_peer(cx, old, PeersChildRekey { spi, lowest: lowest(&nonces) });
         }
         Ok(parts)
     }
@@ -149,7 +123,7 @@ impl IkeSa {
     }
 
     /// The peer rekeyed a child SA. If this end does so, too, the nonces decide when its response comes.
-    fn replaced_by_peer(&mut self, cx: &mut Context<'_>, old: u32, peers: PeersRekey) {
+    fn replaced_by_peer(&mut self, cx: &mut Context<'_>, old: u32, peers: PeersChildRekey) {
         let request = self.pending.as_mut().map(|pending| &mut pending.request);
         if let Some(Request::Child(request)) = request
             && request.wanted.old == Some(old)

@@ -2,7 +2,8 @@
 
 use adit_core::Path;
 
-use super::child::{ChildPhase, child_spi};
+use super::child::child_spi;
+use super::child_sa::ChildPhase;
 use super::context::{Context, Effect};
 use super::peer::EndKind;
 use super::sa::{IkeSa, Phase, Request};

@@ -2,13 +2,13 @@
 
 use adit_core::{Path, Rejected, Severity};
 
-use super::auth::HalfOpen;
 use super::connections::Connections;
 use super::context::Context;
 use super::nat::{self, Nat};
 use super::params::{Childless, Connection};
 use super::payloads::{Payloads, notify};
 use super::proof::{PeerSupport, request_certificates};
+use super::requests::{HalfOpen, InitRequest};
 use super::sa::{Channel, IkeSa, NewSa, Phase, Request};
 use super::transcript::FirstMessages;
 use crate::crypto::{IkeKeys, KeyShare, Nonces, Secret, SignatureHashes, answer_exchange, first_seed};
@@ -23,28 +23,6 @@ pub(crate) const MARKED_PORT: u16 = 4500;
 const MAX_AUTHORITIES: usize = 16;
 /// Most times that a first request is sent anew, for a cookie or for another group.
 const MOST_RESTARTS: u8 = 4;
-
-/// An initiator's first request, which waits for its response.
-pub(crate) struct InitRequest {
-    nonce: Vec<u8>,
-    share: KeyShare,
-    cookie: Option<Vec<u8>>,
-    /// The request as it was sent last.
-    message: Vec<u8>,
-    restarts: u8,
-    /// The last error that came. It is not authentic, so that it does not end the request (RFC 7296 section 2.21.1).
-    refusal: Option<NotifyType>,
-}
-
-impl InitRequest {
-    /// The reason why there is no IKE SA.
-    pub(crate) fn no_answer(&self) -> String {
-        match self.refusal {
-            Some(kind) => format!("it answers {kind}"),
-            None => "it does not answer".to_owned(),
-        }
-    }
-}
 
 /// The proposals as they are sent.
 pub(crate) fn offers(own: &[Algorithms], spi: &[u8]) -> Vec<Proposal> {

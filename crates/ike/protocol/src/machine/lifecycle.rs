@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use adit_core::{PeerId, PeerOrder, Severity};
 
+use super::child_sa::REPLACED_FOR;
 use super::endpoint::Endpoint;
 use super::params::Unique;
 use super::peer::{EndKind, Ending, Place, Wish};
-use super::sa::{IkeSa, Phase, REPLACED_FOR};
+use super::sa::{IkeSa, Phase};
 use super::shared::{DataEvent, Event};
 use crate::wire::Spi;
 

@@ -2,33 +2,18 @@
 
 use adit_core::Severity;
 
+use super::child_sa::REPLACED_FOR;
 use super::context::{Context, Effect};
 use super::create_child::answer_group;
 use super::init::{lowest, offers, wanted_group};
 use super::params::Connection;
 use super::payloads::{Payloads, notify};
 use super::peer::EndKind;
-use super::sa::{Channel, IkeSa, NewSa, Phase, REPLACED_FOR, Request};
+use super::requests::{IkeRekeyRequest, PeersIkeRekey};
+use super::sa::{Channel, IkeSa, NewSa, Phase, Request};
 use crate::crypto::{IkeKeys, KeyShare, Nonces, Secret, rekey_seed};
 use crate::suite::{Algorithms, Chosen, Group, Preference, accept, choose};
 use crate::wire::{ExchangeType, KeyExchange, NotifyType, Payload, Spi};
-
-/// A rekey of an IKE SA that waits for its response.
-pub(crate) struct IkeRekeyRequest {
-    own_spi: Spi,
-    nonce: Vec<u8>,
-    share: KeyShare,
-    /// The peer's rekey of this IKE SA, which this end answered while its own request was pending.
-    pub(crate) peers: Option<PeersRekey>,
-    is_second: bool,
-}
-
-/// A rekey that the peer initiated.
-pub(crate) struct PeersRekey {
-    /// This end's SPI of the IKE SA that the rekey made.
-    pub(crate) spi: Spi,
-    pub(crate) lowest: Vec<u8>,
-}
 
 /// The values that the successor of an IKE SA is made of, beside the chosen proposal.
 struct Successor<'a> {
@@ -94,7 +79,7 @@ impl IkeSa {
         sa.is_waiting = matches!(pending, Some(Request::IkeRekey(_)));
         cx.effects.push(Effect::Add(Box::new(sa)));
         match self.pending.as_mut().map(|pending| &mut pending.request) {
-            Some(Request::IkeRekey(request)) => request.peers = Some(PeersRekey { spi: own_spi, lowest }),
+            Some(Request::IkeRekey(request)) => request.peers = Some(PeersIkeRekey { spi: own_spi, lowest }),
             _ => self.replaced_by(cx, own_spi),
         }
         Ok(vec![
@@ -207,7 +192,7 @@ impl IkeSa {
 
     /// Of two rekeys at once, the one with the lowest nonce is redundant: its initiator deletes the IKE SA that it made. The IKE SA
     /// of the other rekey gets the child SAs, and the initiator of that rekey deletes the old IKE SA (RFC 7296 section 2.8.2).
-    fn settle_ike(&mut self, cx: &mut Context<'_>, peers: Option<PeersRekey>, mut successor: IkeSa) {
+    fn settle_ike(&mut self, cx: &mut Context<'_>, peers: Option<PeersIkeRekey>, mut successor: IkeSa) {
         if matches!(self.phase, Phase::Closing) {
             successor.begin_delete(cx);
             return cx.effects.push(Effect::Add(Box::new(successor)));

@@ -6,17 +6,14 @@ use std::time::Duration;
 use adit_core::{Instant, Path, Rejected};
 
 use super::addresses::{AddressCheck, Mobike};
-use super::auth::{AuthRequest, HalfOpen};
-use super::child::ChildSa;
+use super::child_sa::ChildSa;
 use super::context::{Context, Effect};
-use super::create_child::ChildRequest;
-use super::init::InitRequest;
 use super::nat::Nat;
 use super::params::Times;
 use super::payloads::{Payloads, notify};
 use super::peer::EndKind;
 use super::proof::PeerSupport;
-use super::rekey::IkeRekeyRequest;
+use super::requests::{AuthRequest, ChildRequest, HalfOpen, IkeRekeyRequest, InitRequest};
 use super::transcript::{IntermediateRequest, Transcript};
 use crate::crypto::{IkeKeys, Protection};
 use crate::fragment::{Assembler, Joined, seal_message};
@@ -31,10 +28,6 @@ const MOST_BYTES: usize = 65_536;
 const MOST_BYTES_HALF_OPEN: usize = 16_384;
 /// The longest datagram in bytes to a peer that has not authenticated: as much as each link of IPv6 takes.
 const USUAL_DATAGRAM: usize = 1280;
-/// The time for which an IKE SA or a child SA that the peer replaced waits for the peer's DELETE. It is longer than peers
-/// retransmit the request that replaces the SA (strongSwan: 165 s).
-pub(crate) const REPLACED_FOR: Duration = Duration::from_secs(180);
-
 /// The keys of an IKE SA, in use.
 pub(crate) struct Channel {
     pub(crate) suite: IkeSuite,

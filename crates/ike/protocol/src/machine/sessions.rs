@@ -2,7 +2,7 @@
 
 use adit_core::{Install, OnFirstOpened, Path, PeerId, PeerInfo, PeerOrder, SessionId};
 
-use super::child::{ChildPhase, ChildSa};
+use super::child_sa::{ChildPhase, ChildSa};
 use super::connections::Connections;
 use super::context::Context;
 use super::narrow::routes;

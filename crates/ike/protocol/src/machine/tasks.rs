@@ -2,10 +2,10 @@
 
 use adit_core::{Instant, Severity};
 
-use super::child::ChildSa;
+use super::child_sa::ChildSa;
 use super::context::{Context, Effect};
-use super::create_child::Wanted;
 use super::peer::{EndKind, Ending, PeerState};
+use super::requests::Wanted;
 use super::sa::{IkeSa, Phase, Request};
 use crate::wire::ExchangeType;
 

@@ -1,0 +1,96 @@
+//! The state of a child SA.
+
+use std::time::Duration;
+
+use adit_core::{Cipher, Digest, Instant};
+
+use super::params::{ChildDetail, Codec, Connection};
+use super::peer::Installed;
+use crate::wire::{Payload, TrafficSelector};
+
+/// The time for which an IKE SA or a child SA that the peer replaced waits for the peer's DELETE. It is longer than peers
+/// retransmit the request that replaces the SA (strongSwan: 165 s).
+pub(crate) const REPLACED_FOR: Duration = Duration::from_secs(180);
+
+/// The phase of a child SA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChildPhase {
+    /// The child SA is in use, or is going to be.
+    Active,
+    /// Another child SA takes its place, and the peer deletes it.
+    Replaced,
+    /// This end deletes it.
+    Deleting,
+}
+
+/// A child SA.
+pub(crate) struct ChildSa {
+    /// The number of its child in the connection.
+    pub(crate) number: usize,
+    /// The SPI of received packets.
+    pub(crate) own_spi: u32,
+    /// The SPI of sent packets.
+    pub(crate) peer_spi: u32,
+    pub(crate) phase: ChildPhase,
+    /// Whether this end seals with it, or waits until the peer does (RFC 7296 section 2.8).
+    pub(crate) is_sealing: bool,
+    pub(crate) made_at: Instant,
+    pub(crate) rekey_at: Option<Instant>,
+    /// The time when this end deletes it if the peer has not.
+    pub(crate) ends_at: Option<Instant>,
+    pub(crate) cipher: Cipher,
+    pub(crate) integrity: Option<Digest>,
+    pub(crate) has_extended_sequence_numbers: bool,
+    pub(crate) is_encapsulated: bool,
+    /// The parameters of its session, until the data plane gets them.
+    pub(crate) codec: Option<Codec>,
+    pub(crate) local: Vec<TrafficSelector>,
+    pub(crate) remote: Vec<TrafficSelector>,
+}
+
+impl ChildSa {
+    /// The time when it is to be rekeyed. `None` while this end does not seal with it: the peer may not know it yet.
+    pub(crate) fn rekey_at(&self) -> Option<Instant> {
+        self.rekey_at.filter(|_| self.phase == ChildPhase::Active && self.is_sealing)
+    }
+
+    pub(crate) fn is_rekey_due(&self, now: Instant) -> bool {
+        self.rekey_at().is_some_and(|at| at <= now)
+    }
+
+    /// The peer's rekey takes its place; the peer deletes it.
+    pub(crate) fn replace(&mut self, now: Instant) {
+        self.phase = ChildPhase::Replaced;
+        self.ends_at = Some(now + REPLACED_FOR);
+    }
+
+    /// The name of the error in a refusal, for the log.
+    pub(crate) fn refusal(error: &Payload) -> String {
+        match error {
+            Payload::Notify(notify) => notify.kind.to_string(),
+            _ => "an error".to_owned(),
+        }
+    }
+
+    pub(crate) fn installed(&self) -> Installed {
+        Installed { number: self.number, local: self.local.clone(), remote: self.remote.clone() }
+    }
+
+    pub(crate) fn detail(&self, connection: &Connection) -> ChildDetail {
+        let child = connection.children.get(self.number);
+        ChildDetail {
+            name: child.map_or_else(String::new, |child| child.name.clone()),
+            own_spi: self.own_spi,
+            peer_spi: self.peer_spi,
+            cipher: self.cipher,
+            integrity: self.integrity,
+            has_extended_sequence_numbers: self.has_extended_sequence_numbers,
+            is_encapsulated: self.is_encapsulated,
+            is_sealing: self.is_sealing,
+            made_at: self.made_at,
+            rekey_at: self.rekey_at(),
+            local: self.local.clone(),
+            remote: self.remote.clone(),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The requests of an IKE SA that wait for their responses, each with the values that the response needs.
+
+use crate::crypto::{IkeKeys, KeyShare};
+use crate::suite::Group;
+use crate::wire::{NotifyType, Proposal, Spi};
+
+/// An initiator's first request, which waits for its response.
+pub(crate) struct InitRequest {
+    pub(crate) nonce: Vec<u8>,
+    pub(crate) share: KeyShare,
+    pub(crate) cookie: Option<Vec<u8>>,
+    /// The request as it was sent last.
+    pub(crate) message: Vec<u8>,
+    pub(crate) restarts: u8,
+    /// The last error that came. It is not authentic, so that it does not end the request (RFC 7296 section 2.21.1).
+    pub(crate) refusal: Option<NotifyType>,
+}
+
+impl InitRequest {
+    /// The reason why there is no IKE SA.
+    pub(crate) fn no_answer(&self) -> String {
+        match self.refusal {
+            Some(kind) => format!("it answers {kind}"),
+            None => "it does not answer".to_owned(),
+        }
+    }
+}
+
+/// An initiator's proof, which waits for the responder's.
+pub(crate) struct AuthRequest {
+    pub(crate) peer_message: Vec<u8>,
+    pub(crate) nonces: [Vec<u8>; 2],
+    pub(crate) child: Option<OfferedChild>,
+    /// The keys with the PPK that this end has.
+    pub(crate) mixed: Option<IkeKeys>,
+}
+
+/// The child SA that `IKE_AUTH` offers.
+#[derive(Clone, Copy)]
+pub(crate) struct OfferedChild {
+    pub(crate) number: usize,
+    pub(crate) spi: u32,
+}
+
+/// The values that a responder keeps until the initiator proves its identity.
+pub(crate) struct HalfOpen {
+    /// The proposal that was chosen.
+    pub(crate) proposal: Proposal,
+    pub(crate) peer_message: Vec<u8>,
+    pub(crate) own_message: Vec<u8>,
+    pub(crate) nonces: [Vec<u8>; 2],
+}
+
+/// The child SA that this end asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    /// The number of its child.
+    pub(crate) number: usize,
+    /// This end's SPI of the child SA that it replaces. `None`: it is a further one.
+    pub(crate) old: Option<u32>,
+    /// The group that the peer demanded in place of the first one.
+    pub(crate) group: Option<Group>,
+}
+
+/// A request for a child SA that waits for its response.
+pub(crate) struct ChildRequest {
+    pub(crate) wanted: Wanted,
+    pub(crate) own_spi: u32,
+    pub(crate) nonce: Vec<u8>,
+    pub(crate) share: Option<KeyShare>,
+    /// The peer's rekey of the same child SA, which was answered meanwhile.
+    pub(crate) peers: Option<PeersChildRekey>,
+}
+
+/// A rekey of the peer's.
+pub(crate) struct PeersChildRekey {
+    /// The SPI of the child SA that it made, as this end chose it.
+    pub(crate) spi: u32,
+    pub(crate) lowest: Vec<u8>,
+}
+
+/// A rekey of an IKE SA that waits for its response.
+pub(crate) struct IkeRekeyRequest {
+    pub(crate) own_spi: Spi,
+    pub(crate) nonce: Vec<u8>,
+    pub(crate) share: KeyShare,
+    /// The peer's rekey of this IKE SA, which this end answered while its own request was pending.
+    pub(crate) peers: Option<PeersIkeRekey>,
+    pub(crate) is_second: bool,
+}
+
+/// A rekey that the peer initiated.
+pub(crate) struct PeersIkeRekey {
+    /// This end's SPI of the IKE SA that the rekey made.
+    pub(crate) spi: Spi,
+    pub(crate) lowest: Vec<u8>,
+}
