@@ -6,9 +6,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
+use crate::link::LinkInfo;
 use crate::plan::Plan;
 use crate::subjects::{self, Subject, Tools};
-use crate::wire::WireCost;
 
 /// The version of the format that this program writes and reads.
 const FORMAT: u32 = 1;
@@ -68,13 +68,24 @@ pub(crate) struct Environment {
     pub(crate) wire: Option<WireCost>,
 }
 
-/// The device at the client's end of a link.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LinkInfo {
-    /// Bytes of the largest packet.
-    pub(crate) mtu: u64,
-    /// The work that the device takes off the kernel's hands, by ethtool's names, and whether it does.
-    pub(crate) offloads: BTreeMap<String, bool>,
+/// Either wire without a tunnel, a limit or a delay.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WireCost {
+    /// The kernel's.
+    pub(crate) kernel: Bare,
+    /// The lab's.
+    pub(crate) own: Bare,
+}
+
+/// A wire and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Bare {
+    /// One TCP flow's goodput.
+    pub(crate) mbit: f64,
+    /// The processor seconds for it, of all processors.
+    pub(crate) cpu_s_per_gb: f64,
+    /// Half of a thousand echoes a second took no longer.
+    pub(crate) round_trip_us: f64,
 }
 
 impl Environment {

@@ -11,7 +11,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::report::number;
+use crate::number::number;
 use crate::results::{Place, Results};
 use crate::stats::{self, Interval};
 use crate::subjects;

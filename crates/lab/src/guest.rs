@@ -11,8 +11,8 @@ use adit_testbed::{Guest, Kernel, Scratch};
 use crate::environment::{self, Environment};
 use crate::error::LabError;
 use crate::plan::Plan;
-use crate::run::ENVIRONMENT;
-use crate::subjects::{self, Availability, Subject, Tools};
+use crate::results::ENVIRONMENT;
+use crate::subjects::{self, Availability, Subject, Tools, installing};
 use crate::{report, say, setup};
 
 /// The root of `scripts/debian-systems` that has the peers.
@@ -77,7 +77,7 @@ fn build(plan: &Plan, all: &BTreeMap<String, Box<dyn Subject>>, tools: &Tools) {
         if let Availability::Installable(how) = subject.availability(tools)
             && !how.starts_with(setup::APT)
         {
-            setup::run(&how, tools);
+            installing::run(&how, tools);
         }
     }
 }

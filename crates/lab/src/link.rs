@@ -1,5 +1,7 @@
 //! The wire between the two ends, as a plan describes it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// The wire between the two ends. An impairment that a plan leaves out is not done to the frames.
@@ -92,6 +94,15 @@ impl Link {
                 Some(format!("[[link]] {name:?}: rate is in bits a second, 1000 or more, not {rate}"))
             })
     }
+}
+
+/// The device at the client's end of a link.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LinkInfo {
+    /// Bytes of the largest packet.
+    pub(crate) mtu: u64,
+    /// The work that the device takes off the kernel's hands, by ethtool's names, and whether it does.
+    pub(crate) offloads: BTreeMap<String, bool>,
 }
 
 #[cfg(test)]

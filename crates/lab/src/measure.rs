@@ -12,7 +12,8 @@ use adit_testbed::{PingReport, TestbedError, round_trips, while_busy};
 use crate::error::LabError;
 use crate::link::Link;
 use crate::record::Outcome;
-use crate::subjects::{Started, Subject, Tools, Tunnel};
+use crate::subjects::{Subject, Tools, Tunnel};
+use crate::testbed::Started;
 use crate::testbed::Testbed;
 use crate::workload::Workload;
 

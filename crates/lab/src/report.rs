@@ -13,7 +13,6 @@ mod words;
 
 pub(crate) use illustrate::{redraw, write as write_pages};
 pub(crate) use markdown::markdown;
-pub(crate) use words::number;
 
 use std::path::Path;
 

@@ -9,7 +9,13 @@ use crate::link::Link;
 use crate::plan::Plan;
 use crate::ratios::{self, Column, References};
 use crate::record::{self, Record};
-use crate::run::{ENVIRONMENT, PLAN, RECORDS};
+
+/// The plan of a run, in its folder.
+pub(crate) const PLAN: &str = "plan.toml";
+/// The file of the machine and the programs.
+pub(crate) const ENVIRONMENT: &str = "environment.json";
+/// The file of the measurements.
+pub(crate) const RECORDS: &str = "records.jsonl";
 
 /// A subject's or link's name, and so on: what a figure belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

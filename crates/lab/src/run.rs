@@ -7,28 +7,22 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 
-use crate::environment::{self, Environment, LinkInfo};
+use crate::environment::{self, Environment};
 use crate::error::LabError;
-use crate::link::Link;
+use crate::link::{Link, LinkInfo};
 use crate::measure;
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::record::{self, Cell, Log, Outcome, Record};
 use crate::report::replace;
+use crate::results::{ENVIRONMENT, PLAN, RECORDS};
 use crate::subjects::{self, Availability, Subject, Tools, Tunnel};
 use crate::testbed::Testbed;
 use crate::workload::Workload;
-use crate::{configuration, tell, wire};
+use crate::{configuration, tell, wire_cost};
 
 /// Ctrl-C ends programs under test as well as the lab, which shall notice that before it takes their end for a failure.
 const NOTICE: Duration = Duration::from_millis(300);
-
-/// The plan of a run, in its folder.
-pub(crate) const PLAN: &str = "plan.toml";
-/// The file of the machine and the programs.
-pub(crate) const ENVIRONMENT: &str = "environment.json";
-/// The file of the measurements.
-pub(crate) const RECORDS: &str = "records.jsonl";
 
 /// A subject on a link in a round: one tunnel, all workloads.
 struct Turn {
@@ -121,7 +115,7 @@ fn prepare(
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(source) => return Err(LabError::File { path, source }),
     }
-    let environment = Environment::of(plan, subjects, tools, wire::measure_cost(plan)?, link_infos(plan)?);
+    let environment = Environment::of(plan, subjects, tools, wire_cost::measure(plan)?, link_infos(plan)?);
     write(&environment, out)?;
     std::fs::write(&path, text).map_err(failed(path.clone()))
 }

@@ -1,11 +1,11 @@
 //! Gets peers that are not installed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Command;
 
 use adit_testbed::{is_root, program};
 
 use crate::say;
+use crate::subjects::installing::run;
 use crate::subjects::{Availability, Subject, Tools};
 
 /// The programs that the lab itself drives, and Debian's packages of them.
@@ -74,22 +74,4 @@ fn can_install() -> bool {
         say("packages need the rights of root; the following will fail");
     }
     there
-}
-
-/// Go and Cargo put what they build into the folder of tools; apt-get must not ask.
-pub(crate) fn run(how: &str, tools: &Tools) -> bool {
-    let mut command = Command::new("sh");
-    command.args(["-c", how]).env("GOBIN", &tools.directory).env("CARGO_INSTALL_ROOT", &tools.directory);
-    command.env("DEBIAN_FRONTEND", "noninteractive");
-    match command.status() {
-        Ok(status) if status.success() => true,
-        Ok(status) => {
-            say(format_args!("{how}: {status}"));
-            false
-        }
-        Err(error) => {
-            say(format_args!("{how}: {error}"));
-            false
-        }
-    }
 }

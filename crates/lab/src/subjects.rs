@@ -7,6 +7,7 @@
 pub(crate) mod adit;
 mod external;
 mod fastd;
+pub(crate) mod installing;
 mod kernel;
 mod kernel_wireguard;
 mod libreswan;
@@ -26,12 +27,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use adit_testbed::program;
 
 use crate::error::LabError;
-use crate::testbed::Testbed;
+use crate::testbed::{Started, Testbed};
 
 /// Whether a subject can run here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,15 +72,6 @@ pub(crate) struct Tunnel {
     pub(crate) inner: bool,
     /// How it came up, and how others before it did.
     pub(crate) starts: Vec<Started>,
-}
-
-/// How long a tunnel took to come up.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Started {
-    /// The time from the start of the client's process to the first reply.
-    pub(crate) reply: Duration,
-    /// The time from the first datagram to the server to the first reply.
-    pub(crate) handshake: Option<Duration>,
 }
 
 impl Tunnel {

@@ -11,17 +11,10 @@ use adit_testbed::{
     Ends, FirstDatagram, Namespace, Probe, Process, Scratch, TestbedError, connect, program, wait_until,
 };
 
-use crate::environment::LinkInfo;
-use crate::link::Link;
-use crate::subjects::Started;
+pub(crate) use crate::layout::{INNER, OUTER, QUEUE, QUEUE_FRAMES, WIRE};
+use crate::link::{Link, LinkInfo};
 use crate::wire::{Counts, FRAMING, Wire};
 
-/// The ends' addresses on the wire (RFC 5737), server first.
-pub(crate) const OUTER: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
-/// The ends' addresses in the tunnel, server first.
-pub(crate) const INNER: [&str; 2] = ["10.8.0.1", "10.8.0.2"];
-/// The wire's device at either end.
-pub(crate) const WIRE: &str = "wire";
 /// The port of servers.
 pub(crate) const PORT: u16 = 1194;
 /// How long something may take to come up.
@@ -40,10 +33,14 @@ const SLOW: u64 = 100_000;
 pub(crate) const ROAMED: &str = "192.0.2.3";
 /// A full frame on the wire (IEEE 802.3, with preamble and gap).
 const FRAME: u64 = 1538;
-/// The frames that may wait in front of a rate limit before it drops: a tenth of a second, but so many frames at least
-/// and (as in front of a Linux device) at most.
-pub(crate) const QUEUE: Duration = Duration::from_millis(100);
-pub(crate) const QUEUE_FRAMES: [u32; 2] = [8, 1000];
+/// How long a tunnel took to come up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Started {
+    /// The time from the start of the client's process to the first reply.
+    pub(crate) reply: Duration,
+    /// The time from the first datagram to the server to the first reply.
+    pub(crate) handshake: Option<Duration>,
+}
 
 /// ethtool's names of the offloads that make large pieces of small ones or leave them whole.
 const OFFLOADS: [&str; 6] = [

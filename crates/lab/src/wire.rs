@@ -3,7 +3,6 @@
 //! It delays, loses, reorders and repeats frames, which the kernel can only where it has netem. It also costs: a thread
 //! that copies each frame twice. A run that lays one measures first its cost.
 
-mod cost;
 mod schedule;
 
 use std::cmp::Reverse;
@@ -19,12 +18,10 @@ use adit_testbed::{Namespace, TestbedError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
-pub(crate) use self::cost::measure as measure_cost;
-pub(crate) use self::cost::{Bare, WireCost};
 use self::schedule::Schedule;
 pub(crate) use self::schedule::{Counts, FRAMING};
+use crate::layout::{OUTER, WIRE};
 use crate::link::Link;
-use crate::testbed::{OUTER, WIRE};
 
 /// A frame of an MTU of 1500, with room.
 const FRAME: usize = 2048;

@@ -1,7 +1,7 @@
 //! The studies' conclusions, and how each is asked.
 
 use super::{ALIKE, Answer, Figure, Most, Samples, Series, Side, Verdict, said};
-use crate::report::number;
+use crate::number::number;
 use crate::results::Place;
 use crate::stats::{self, Interval};
 

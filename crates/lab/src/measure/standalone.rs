@@ -1,13 +1,13 @@
 //! Measurements without a tunnel between two ends: a program's own benchmark, and many clients of one server.
 
 use std::fmt::Write as _;
-use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use adit_testbed::{Clients, Ends, Flood, Probe, TestbedError, Usage, find_saturation_from};
 
 use super::{note, note_times};
 use crate::error::LabError;
+use crate::layout::client_address;
 use crate::link::Link;
 use crate::record::Outcome;
 use crate::subjects::{Subject, Tools};
@@ -34,13 +34,6 @@ pub(super) fn in_memory(subject: &dyn Subject, tools: &Tools) -> Result<Outcome,
         note(&mut outcome, &name, value);
     }
     Ok(outcome)
-}
-
-/// The outer address of each client: those of RFC 2544's test network, so that no limit for one address
-/// holds for all.
-pub(crate) fn client_address(number: u32) -> Ipv4Addr {
-    let first = u32::from(Ipv4Addr::new(198, 18, 0, 1));
-    Ipv4Addr::from(first + number)
 }
 
 /// One server, and so many clients that start at once; then all of them send.

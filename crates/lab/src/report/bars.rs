@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::families::{Family, headings};
-use super::words;
+use crate::number::number;
 use crate::stats::Interval;
 
 /// A bar: a name, a median and where it lies.
@@ -52,10 +52,10 @@ impl Bar {
     }
 
     fn figure(&self) -> String {
-        let median = words::number(self.median);
+        let median = number(self.median);
         match self.interval {
             Some(Interval { low, high }) => {
-                format!("{median} ({}–{})", words::number(low), words::number(high))
+                format!("{median} ({}–{})", number(low), number(high))
             }
             None => median,
         }

@@ -6,6 +6,7 @@ use super::families::{self, Family};
 use super::{label, words};
 use crate::error::LabError;
 use crate::findings;
+use crate::number::number;
 use crate::results::{FailedSubject, Place, Results};
 use crate::stats::{self, Interval};
 
@@ -132,8 +133,8 @@ fn of(results: &Results) -> String {
         text += &format!("\n**This run is not complete**: {done} of {all} measurements are there.\n");
     }
     if let Some(wire) = &environment.wire {
-        let of = |bare: crate::wire::Bare| {
-            format!("{} Mbit/s, {} µs", words::number(bare.mbit), words::number(bare.round_trip_us))
+        let of = |bare: crate::environment::Bare| {
+            format!("{} Mbit/s, {} µs", number(bare.mbit), number(bare.round_trip_us))
         };
         text += &format!("\nThe lab's own link: {}; the kernel's: {}.\n", of(wire.own), of(wire.kernel));
     }
@@ -157,7 +158,7 @@ fn published(results: &Results) -> String {
     text += &format!("\n|---|{}\n", "---:|".repeat(study.columns.len()));
     for row in &study.rows {
         text += &format!("| *{}* |", plain(&row.name));
-        row.values.iter().for_each(|value| text += &format!(" *{}* |", words::number(*value)));
+        row.values.iter().for_each(|value| text += &format!(" *{}* |", number(*value)));
         text.push('\n');
     }
     if !study.systems.is_empty() {

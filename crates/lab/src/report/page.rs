@@ -9,8 +9,9 @@ use super::families::{self, Family};
 use super::plot::{self, Curve};
 use super::sweeps::{self, Load};
 use super::{label, words};
-use crate::environment::LinkInfo;
 use crate::findings::{self, Verdict};
+use crate::link::LinkInfo;
+use crate::number::number;
 use crate::published::Study;
 use crate::results::{FailedSubject, Place, Results};
 use crate::stats;
@@ -312,7 +313,7 @@ impl Page<'_> {
                                 tr.published {
                                     th scope="row" { (column) (Label::Published.mark()) }
                                     @for name in &names {
-                                        td { @if name == figure { (words::number(*value)) } @else { "–" } }
+                                        td { @if name == figure { (number(*value)) } @else { "–" } }
                                     }
                                 }
                             }
@@ -337,7 +338,7 @@ impl Page<'_> {
                             @for row in &study.rows {
                                 tr.published {
                                     th scope="row" { (row.name) }
-                                    @for value in &row.values { td { (words::number(*value)) } }
+                                    @for value in &row.values { td { (number(*value)) } }
                                 }
                             }
                         }
@@ -379,7 +380,7 @@ impl Page<'_> {
         let of = |figure: &str| -> BTreeSet<String> {
             let ours =
                 self.figures.iter().filter(|(place, _)| place.subject == subject && place.figure == figure);
-            ours.flat_map(|(_, values)| values).map(|value| words::number(*value)).collect()
+            ours.flat_map(|(_, values)| values).map(|value| number(*value)).collect()
         };
         let named = [("tunnel_mtu_bytes", "MTU"), ("tunnel_queue", "TUN queue of")];
         let said = named.into_iter().map(|(figure, words)| (words, of(figure)));
@@ -436,8 +437,8 @@ impl Page<'_> {
                         tbody {
                             @for (name, bare) in [("the kernel's (veth)", wire.kernel), ("the lab's own", wire.own)] {
                                 tr {
-                                    th scope="row" { (name) } td { (words::number(bare.mbit)) }
-                                    td { (words::number(bare.cpu_s_per_gb)) } td { (words::number(bare.round_trip_us)) }
+                                    th scope="row" { (name) } td { (number(bare.mbit)) }
+                                    td { (number(bare.cpu_s_per_gb)) } td { (number(bare.round_trip_us)) }
                                 }
                             }
                         }

@@ -1,5 +1,7 @@
 //! The words for figures.
 
+use crate::number::number;
+
 /// Figures in the order in which they are shown, with their words and units.
 const FIGURES: &[(&str, &str)] = &[
     ("up_mbit", "to the server, Mbit/s"),
@@ -146,30 +148,9 @@ pub(super) const EMULATED: &str = "an emulator ran the processor. Each figure is
     column. It may say that a subject works with this kernel, and which of two subjects makes the emulator work more. It says nothing of \
     any machine's speed, and stands beside no figure of another run or of a study; none of the study's conclusions can be told from it.";
 
-/// Three or four digits that count, two of what is less than a tenth. Whole numbers are whole.
-pub(crate) fn number(value: f64) -> String {
-    match value.abs() {
-        size if size >= 100.0 || value.fract() == 0.0 => format!("{:.0}", value + 0.0),
-        size if size >= 10.0 => format!("{value:.1}"),
-        size if size < 0.1 => {
-            let decimals = (1.0 - size.log10().floor()).clamp(2.0, 9.0) as usize;
-            format!("{value:.decimals$}")
-        }
-        _ => format!("{value:.2}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_have_the_digits_that_count() {
-        assert_eq!(
-            ["12346", "99.9", "1.57", "0.25", "0.031", "0.0010", "3", "0", "-0.50"].map(str::to_owned),
-            [12345.6, 99.94, 1.567, 0.25, 0.0312, 0.001, 3.0, -0.0, -0.5].map(number)
-        );
-    }
 
     #[test]
     fn shares_are_shown_in_percent() {

@@ -9,7 +9,7 @@ use adit_testbed::{Authority, KeyKind, Purpose, TestbedError, Validity, openvpn_
 use super::kernel::{self, Ability};
 use super::{Availability, Subject, Tools, Tunnel, lacks_tun, version};
 use crate::error::LabError;
-use crate::measure::standalone::client_address;
+use crate::layout::client_address;
 use crate::testbed::{INNER, OUTER, PORT, TIMEOUT, Testbed};
 
 /// The kind of an OpenVPN tunnel.

@@ -10,9 +10,8 @@ use adit_testbed::{
     TestbedError, configure_wireguard, program, wireguard_keys, wireguard_listens, wireguard_socket,
 };
 
-use super::{Availability, Subject, Tools, Tunnel, adit, lacks_tun, version_at};
+use super::{Availability, Subject, Tools, Tunnel, adit, installing, lacks_tun, version_at};
 use crate::error::LabError;
-use crate::setup;
 use crate::testbed::{INNER, OUTER, PORT, TIMEOUT, Testbed, bring_up};
 
 /// The MTU that wireguard-go and wg-quick choose for an outer MTU of 1500.
@@ -113,7 +112,7 @@ pub(crate) fn get(name: &str, tools: &Tools) -> Result<Program, String> {
     let program = find(name).ok_or_else(|| format!("no program that speaks WireGuard is called {name}"))?;
     match program.availability(tools) {
         Availability::Installed(_) => Ok(program),
-        Availability::Installable(how) if setup::run(&how, tools) => Ok(program),
+        Availability::Installable(how) if installing::run(&how, tools) => Ok(program),
         other => Err(other.to_string()),
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 
+use crate::layout::{QUEUE, QUEUE_FRAMES};
 use crate::link::Link;
-use crate::testbed::{QUEUE, QUEUE_FRAMES};
 
 /// A frame that is to arrive behind its successors is held back by as much.
 const HELD_BACK: Duration = Duration::from_millis(2);

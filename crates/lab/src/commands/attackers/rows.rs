@@ -10,7 +10,7 @@ use std::time::Duration;
 #[cfg(test)]
 pub(super) use self::list::reachable;
 pub(super) use self::setup::Setup;
-use super::testbed::Attacker;
+use std::path::PathBuf;
 
 /// Where attackers with IPv6 addresses are.
 pub(super) const NETWORK: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x8000, 0, 0, 0, 0, 0);
@@ -73,6 +73,13 @@ pub(super) struct Row<'a> {
     pub(super) access: Access,
     /// How long they are at work before the first client comes.
     pub(super) lead: Duration,
+}
+
+/// The certificate files that an attacker may use, in PEM.
+pub(super) struct Attacker {
+    pub(super) ca: PathBuf,
+    pub(super) certificate: PathBuf,
+    pub(super) key: PathBuf,
 }
 
 /// The work that attackers have done so far, by their own count.

@@ -12,7 +12,7 @@ use adit_testbed::{
 
 use super::Program;
 use super::report::{Attempts, Measured};
-use super::rows::{NETWORK, Row, Setup, Threat, Work};
+use super::rows::{Attacker, NETWORK, Row, Setup, Threat, Work};
 use super::watch::{dropped_datagrams, memory, watch};
 use crate::commands::load::Load;
 use crate::subjects::Tools;
@@ -34,13 +34,6 @@ const IDLE_WITH_SCRIPT: usize = 3;
 const SHUT_OUT: usize = 3;
 /// Source addresses of forged datagrams.
 const SPOOFED: u32 = 1_000_000_000;
-
-/// The certificate files that an attacker may use, in PEM.
-pub(super) struct Attacker {
-    pub(super) ca: PathBuf,
-    pub(super) certificate: PathBuf,
-    pub(super) key: PathBuf,
-}
 
 /// The server, the clients and the attackers of a row.
 pub(super) struct Testbed<'a> {

@@ -124,8 +124,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-    use super::super::super::testbed::Attacker;
-    use super::super::Work;
+    use super::super::{Attacker, Work};
     use super::*;
 
     fn rows(plain: &Wrapping) -> Vec<Row<'_>> {

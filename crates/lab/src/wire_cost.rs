@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use adit_testbed::{Ends, TcpLoad, TestbedError, round_trips, tcp_flow};
-use serde::{Deserialize, Serialize};
 
+use crate::environment::{Bare, WireCost};
 use crate::link::Link;
 use crate::plan::Plan;
 use crate::stats;
@@ -13,26 +13,6 @@ use crate::testbed::Testbed;
 const FLOW: Duration = Duration::from_secs(1);
 /// One a millisecond.
 const ECHOES: u32 = 500;
-
-/// Either wire without a tunnel, a limit or a delay.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct WireCost {
-    /// The kernel's.
-    pub(crate) kernel: Bare,
-    /// The lab's.
-    pub(crate) own: Bare,
-}
-
-/// A wire and nothing else.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Bare {
-    /// One TCP flow's goodput.
-    pub(crate) mbit: f64,
-    /// The processor seconds for it, of all processors.
-    pub(crate) cpu_s_per_gb: f64,
-    /// Half of a thousand echoes a second took no longer.
-    pub(crate) round_trip_us: f64,
-}
 
 /// Measures both where a plan has a link that takes the lab's own.
 pub(crate) fn measure(plan: &Plan) -> Result<Option<WireCost>, TestbedError> {
