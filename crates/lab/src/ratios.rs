@@ -10,7 +10,7 @@ use crate::stats;
 /// How the names of figures begin that are no measure of speed, and stay as they are: settings, counts of the link, and a share.
 const KEPT: [&str; 3] = ["tunnel_", "link_", "kept"];
 
-/// What a figure is called, apart from its subject.
+/// The name of a figure, apart from its subject.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Column {
     pub(crate) link: String,

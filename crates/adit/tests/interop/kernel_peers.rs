@@ -35,7 +35,7 @@ exit ${failed:-0}";
 struct Rows<'a> {
     test: &'a str,
     kernel: Kernel,
-    /// What runs before them.
+    /// The commands that run before the rows.
     before: &'a str,
     /// Words that their names contain.
     words: &'a [&'a str],

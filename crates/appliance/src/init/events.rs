@@ -1,4 +1,4 @@
-//! What the first process waits for: the end of a child, the wish to switch the machine off, the network.
+//! The events that the first process waits for: the end of a child, the wish to switch the machine off, the network.
 
 use std::fs::File;
 use std::io::Read as _;

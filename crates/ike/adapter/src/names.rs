@@ -11,7 +11,7 @@ use adit_ike::machine::Connection;
 
 use crate::translate::{Planned, Target};
 
-/// What asks for the addresses of names.
+/// The way in which the addresses of names are looked up.
 pub(crate) enum Resolver<'a> {
     /// This process, before it has given up its rights.
     System,

@@ -14,8 +14,8 @@ const USUAL_MTU: u32 = 1500;
 /// Bytes around a packet with an AEAD, at most: IPv6 (40), UDP (8), SPI and sequence number (8), initialization vector (8), padding
 /// (3), its length and the next header (2), tag (16).
 const AROUND_AEAD: u32 = 85;
-/// Bytes around a packet with CBC and HMAC-SHA2-512-256, at most: as above, with an initialization vector of 16 bytes, padding of 15
-/// bytes and a tag of 32.
+/// Bytes around a packet with CBC and HMAC-SHA2-512-256, at most: IPv6 (40), UDP (8), SPI and sequence number (8), initialization
+/// vector (16), padding (15), its length and the next header (2), tag (32).
 const AROUND_CBC: u32 = 121;
 /// The least MTU that IPv6 allows (RFC 8200 section 5).
 const LEAST_MTU: u32 = 1280;

@@ -38,7 +38,7 @@ impl Check {
         })
     }
 
-    /// What the HMAC covers behind the ciphertext.
+    /// The bytes that the HMAC covers behind the ciphertext.
     #[inline]
     fn behind<'h>(&self, high: &'h [u8; 4]) -> &'h [u8] {
         match self.sequence {

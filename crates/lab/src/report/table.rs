@@ -34,10 +34,10 @@ pub(super) struct Table {
 
 const FIRST: &str = "subject";
 const NONE: &str = "–";
-/// What stands behind the names of subjects.
+/// The remarks behind the names of subjects.
 const MARKS: [(&str, Label); 2] = [(" (stand-in)", Label::StandIn), (" (emulated)", Label::Emulated)];
 
-/// What stands behind a subject's name in tables and drawings.
+/// The remark behind a subject's name in tables and drawings.
 pub(super) fn mark(label: Label) -> &'static str {
     MARKS.iter().find(|(_, marked)| *marked == label).map_or("", |(mark, _)| mark)
 }

@@ -143,7 +143,7 @@ fn packet(size: &str) -> String {
 /// the true median with a probability of 2 / 2^n.
 pub(super) const FEW_ROUNDS: &str = "; of so few rounds they are narrower than that: of 3 they hold the true median 3 times in 4, of 5 15 times in 16";
 
-/// What figures of an emulated processor may say, and what not.
+/// The conclusions that figures of an emulated processor allow, and those that they do not.
 pub(super) const EMULATED: &str = "an emulator ran the processor. Each figure is a multiple of another subject's in this run, named above its \
     column. It may say that a subject works with this kernel, and which of two subjects makes the emulator work more. It says nothing of \
     any machine's speed, and stands beside no figure of another run or of a study; none of the study's conclusions can be told from it.";

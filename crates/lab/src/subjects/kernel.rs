@@ -25,7 +25,7 @@ const ALL: [Ability; 5] = [Ability::WireGuard, Ability::Ovpn, Ability::OvpnDco, 
 
 /// The start of the reason why a subject cannot run where this kernel lacks a module.
 pub(crate) const NO_MODULE: &str = "this kernel has no";
-/// What measures a subject all the same, with a kernel of Debian's that has what this one lacks.
+/// The command that measures a subject with a kernel of Debian's, where this kernel lacks a module.
 const IN_A_GUEST: &str = "`adit-lab run PLAN --guest sid` measures it in a guest";
 
 /// Why it cannot, or nothing if it can.

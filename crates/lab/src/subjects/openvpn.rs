@@ -169,7 +169,7 @@ pub(super) fn all() -> Vec<Box<dyn Subject>> {
     all
 }
 
-/// What OpenVPN of that version, which its own first line names, hands its data channel to.
+/// The kernel module to which OpenVPN of that version hands its data channel. The first line of its output names the version.
 fn ability(version: &str) -> Ability {
     let number = version.split_whitespace().nth(1).unwrap_or_default();
     let mut parts = number.split(['.', '_']).map(|part| part.parse::<u32>().unwrap_or_default());

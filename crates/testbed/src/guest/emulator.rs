@@ -16,7 +16,7 @@ pub(crate) const QEMU: &str = "qemu-system-x86_64";
 const KVM: &str = "/dev/kvm";
 /// How long a kernel may take by [`KVM`] until it looks for its root file system.
 const TRIAL: Duration = Duration::from_secs(10);
-/// What a kernel without a root file system ends with (Linux, `init/do_mounts.c`).
+/// The last words of a kernel without a root file system (Linux, `init/do_mounts.c`).
 const NO_ROOT: &str = "Unable to mount root fs";
 /// The kernel's parameters: its console is the serial port, and it ends QEMU instead of waiting after a panic.
 const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off";
@@ -93,9 +93,9 @@ fn boots(kernel: &Path) -> Result<(), TestbedError> {
 pub(super) struct Files<'a> {
     pub(super) kernel: &'a Path,
     pub(super) initramfs: &'a Path,
-    /// What the kernel writes.
+    /// The output of the kernel.
     pub(super) console: &'a Path,
-    /// What the guest sends by its channel `files`.
+    /// The bytes that the guest sends by its channel `files`.
     pub(super) folder: &'a Path,
 }
 

@@ -1,4 +1,4 @@
-//! What a printer of the grammar writes is read back as it was.
+//! The text that a printer of the grammar writes is read back as it was.
 
 use std::fmt::Write as _;
 

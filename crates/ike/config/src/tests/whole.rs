@@ -1,4 +1,4 @@
-//! What holds for any text.
+//! Properties that hold for any text.
 
 use adit_core::is_unprintable;
 use proptest::prelude::*;
