@@ -148,7 +148,7 @@ impl Sources {
     }
 
     /// The local address that a number is of, and where datagrams to it arrived. `None`: datagrams sent by the number
-    /// leave from the address that the system chooses, or they arrived at more devices than are told apart.
+    /// leave from the address that the system chooses, or they arrived at more devices than the table distinguishes.
     pub(super) fn arrivals(&self, number: u32) -> Option<Arrivals> {
         let state = self.read();
         let entry = state.entries.get(&number).filter(|entry| entry.pinned.is_some())?;

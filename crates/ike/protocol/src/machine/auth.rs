@@ -243,8 +243,8 @@ impl IkeSa {
     ) -> Result<Judged<'c>, String> {
         let channel = self.channel.as_ref().ok_or("there are no keys")?;
         let found = self.find_connection(cx.connections, claim, &half_open.proposal);
-        let nobody = Identification { kind: crate::wire::IdType::NULL, data: Vec::new() };
-        let identity = claim.initiator.unwrap_or(&nobody);
+        let no_identity = Identification { kind: crate::wire::IdType::NULL, data: Vec::new() };
+        let identity = claim.initiator.unwrap_or(&no_identity);
         let octets = SignedOctets {
             message: &half_open.peer_message,
             peer_nonce: &half_open.nonces[1],

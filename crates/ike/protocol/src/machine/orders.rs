@@ -26,7 +26,7 @@ pub enum Reply {
     },
     /// The IKE SAs of the connection with that name are deleted. Nothing is brought up again by itself.
     Terminate(String),
-    /// This machine's addresses have changed: peers are told where this end is (RFC 4555).
+    /// This machine's addresses have changed: the peers get the new ones (RFC 4555).
     AddressesChanged,
     /// The settings of the tunnel are these from now on.
     Tunnel(TunnelSettings),

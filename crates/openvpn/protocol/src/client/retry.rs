@@ -12,7 +12,7 @@ use crate::retry::{MOST_REFUSED_ADDRESSES, Retry};
 /// Where the next attempt goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// The same remote.
+    /// The remote of the attempt before.
     Same,
     /// The same remote if it was just there; one that was not makes room for the next.
     Usual,

@@ -110,7 +110,7 @@ fn a_bad_certificate_is_refused_and_the_log_says_why() {
     }
 }
 
-/// CVE-2015-4171: an initiator judges the responder before anything passes. The responder is told that its IKE SA is of no use.
+/// CVE-2015-4171: an initiator judges the responder before anything passes, and deletes the IKE SA if the certificate is bad.
 #[test]
 fn an_initiator_refuses_the_responders_bad_certificate() {
     let root = Authority::root("Root");
@@ -283,7 +283,7 @@ fn each_peer_proves_by_the_method_of_its_connection() {
     assert!(world.planes[B].ups == 0 && text.contains("a pre-shared key is expected"), "{text}");
 }
 
-/// An end that cannot sign by what the peer verifies says so, and the peer is told that authentication failed.
+/// An end that cannot sign by what the peer verifies logs the reason, and sends AUTHENTICATION_FAILED.
 #[test]
 fn a_key_whose_signatures_the_peer_does_not_verify_is_named_in_the_log() {
     let root = Authority::root("Root");
