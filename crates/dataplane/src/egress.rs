@@ -17,7 +17,7 @@ use crate::mss;
 use crate::offload::{Offload, Segmentation};
 use crate::routes::Routes;
 use crate::segment::{Segments, finish_checksum};
-use crate::selectors::{Selectors, outbound};
+use crate::selectors::{Recent, Selectors, outbound};
 use crate::slab::Slab;
 use crate::staging::{Staged, StagedBytes};
 use crate::transmit::TransmitBatch;
@@ -40,7 +40,19 @@ pub struct Egress {
     unreachable: Option<Unreachable>,
     /// The MTU of the device. `None`: the sessions know it themselves.
     mtu: Option<u16>,
+    /// The sessions that selectors chose for packets of the main device, since the last order.
+    chosen: Recent<Chosen>,
     now: Instant,
+}
+
+/// The session that selectors chose for a packet.
+#[derive(Clone, Copy)]
+struct Chosen {
+    slot: u32,
+    /// Its index among the peer's.
+    session: usize,
+    /// When it seals no more.
+    expires: Option<Instant>,
 }
 
 impl Egress {
@@ -57,6 +69,7 @@ impl Egress {
             staged: StagedBytes::default(),
             unreachable: None,
             mtu: None,
+            chosen: Recent::default(),
             now: Instant::ORIGIN,
         }
     }
@@ -85,6 +98,7 @@ impl Egress {
     /// Follows an order. An injected payload is sealed into `out`, and so are the packets that waited for a session or
     /// a path that is there now.
     pub fn apply(&mut self, event: EgressEvent, out: &mut TransmitBatch) {
+        self.chosen.clear();
         match event {
             EgressEvent::SetMtu(mtu) => self.set_mtu(mtu),
             EgressEvent::Peer(order) => self.change_peer(order, out),
@@ -337,18 +351,29 @@ impl Egress {
         packet: &mut [u8],
         out: &mut TransmitBatch,
     ) -> Result<(), DropReason> {
-        if self.routes.are_shared() {
-            return self.try_seal_from(DeviceId::MAIN, offload, packet, out);
-        }
         let ip = Ip::parse(packet).ok_or(DropReason::Malformed)?;
-        let slot = self.routes.lookup(ip.destination).ok_or(DropReason::NoRoute)?;
-        let peer = self.peers.get(slot).ok_or(DropReason::NoPeer)?;
-        // A packet that is passed on, or waits, must be whole.
-        let session = peer.session_for(|| outbound(&ip, packet), self.now)?;
+        let chosen = self.chosen.get(&ip, packet);
+        let (slot, session) = match chosen.filter(|chosen| chosen.is_alive(self.now)) {
+            Some(Chosen { slot, session, .. }) => (*slot, *session),
+            None => self.session_of(&ip, packet)?,
+        };
         self.seal_with(slot, session, &ip, offload, packet, out)
     }
 
-    #[inline(never)]
+    /// The slot of the peer of a packet from the main device, and the index of the session that seals it.
+    #[inline]
+    fn session_of(&mut self, ip: &Ip, packet: &[u8]) -> Result<(u32, usize), DropReason> {
+        if !self.routes.are_shared() {
+            let slot = self.routes.lookup(ip.destination).ok_or(DropReason::NoRoute)?;
+            let peer = self.peers.get(slot).ok_or(DropReason::NoPeer)?;
+            if let Some(session) = peer.only_session(self.now) {
+                // A packet that is passed on, or waits, must be whole.
+                return session.map(|session| (slot, session));
+            }
+        }
+        self.choose(DeviceId::MAIN, ip, packet)
+    }
+
     fn try_seal_from(
         &mut self,
         device: DeviceId,
@@ -357,11 +382,22 @@ impl Egress {
         out: &mut TransmitBatch,
     ) -> Result<(), DropReason> {
         let ip = Ip::parse(packet).ok_or(DropReason::Malformed)?;
-        let flow = outbound(&ip, packet);
-        let slot = self.find_from(device, &ip, &flow)?;
-        let peer = self.peers.get(slot).ok_or(DropReason::NoPeer)?;
-        let session = peer.session_for(|| flow, self.now)?;
+        let (slot, session) = self.choose(device, &ip, packet)?;
         self.seal_with(slot, session, &ip, offload, packet, out)
+    }
+
+    /// The slot of the peer of a packet from that device, and the index of the session that seals it.
+    #[inline(never)]
+    fn choose(&mut self, device: DeviceId, ip: &Ip, packet: &[u8]) -> Result<(u32, usize), DropReason> {
+        let flow = outbound(ip, packet);
+        let slot = self.find_from(device, ip, &flow)?;
+        let peer = self.peers.get(slot).ok_or(DropReason::NoPeer)?;
+        let session = peer.session_for(&flow, self.now)?;
+        if device.is_main() {
+            let expires = peer.sessions.get(session).and_then(|session| session.expires);
+            self.chosen.note(ip, packet, Chosen { slot, session, expires });
+        }
+        Ok((slot, session))
     }
 
     /// Seals a packet with that header for the peer in that slot, with the session at that index.
@@ -486,5 +522,12 @@ impl Egress {
             staging.clear(&mut self.staged);
         }
         self.counters.remove_peer(Half::Egress, id);
+    }
+}
+
+impl Chosen {
+    #[inline]
+    fn is_alive(&self, now: Instant) -> bool {
+        self.expires.is_none_or(|expires| now < expires)
     }
 }

@@ -12,13 +12,14 @@ use adit_checksum::WordSum;
 use adit_core::{ConnectionId, Instant, Notice, Path, SessionId};
 use thiserror::Error;
 
-use self::payload::{Arrived, Destination, Sender};
+use self::payload::{Arrived, Destination, Selected, Sender};
 use crate::Config;
 use crate::codec::{Class, Demultiplexer, Plain, StreamAdvice};
 use crate::counters::{Counters, DropReason, Half};
 use crate::event::{EgressEvent, IngressEvent};
 use crate::peers::{MOVES, Owner, Peers};
 use crate::receive::ReceiveBatch;
+use crate::selectors::Recent;
 use crate::transmit::MAX_DATAGRAM;
 
 /// The longest record on a TCP connection: no longer than the largest datagram.
@@ -63,6 +64,8 @@ pub struct Ingress {
     words: WordSum,
     /// The session found last: datagrams come in runs.
     last: Option<(SessionId, Owner)>,
+    /// The sessions whose selectors matched packets, as indices, since the last order.
+    selected: Recent<u32>,
     counters: Counters,
     now: Instant,
     next_tick: Instant,
@@ -129,6 +132,7 @@ impl Ingress {
             client_to_client: config.client_to_client,
             words: config.words,
             last: None,
+            selected: Recent::default(),
             counters,
             now: Instant::ORIGIN,
             next_tick: Instant::ORIGIN,
@@ -138,6 +142,7 @@ impl Ingress {
     /// Follows an order.
     pub fn apply(&mut self, event: IngressEvent) {
         self.last = None;
+        self.selected.clear();
         match event {
             IngressEvent::Peer(order) => self.peers.change(order),
             IngressEvent::AddRemotePeer { peer, worker } => self.peers.add(peer, Some(worker)),
@@ -407,6 +412,7 @@ impl Ingress {
             is_keepalive: session.is_keepalive,
             outer: &session.outer,
             selectors: session.selectors.as_deref(),
+            selected: Selected { recent: &mut self.selected, session: index },
             traffic_class: source.traffic_class,
             len: range.len(),
             now: self.now,

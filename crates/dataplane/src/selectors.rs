@@ -156,6 +156,86 @@ fn upper(ip: &Ip, packet: &[u8]) -> (Option<u8>, Option<[u16; 2]>) {
     }
 }
 
+/// The fields that selectors compare, of a packet whose upper header begins where its IP header ends: packets with equal ones
+/// have equal [`Flow`]s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fields {
+    source: Address,
+    destination: Address,
+    protocol: u8,
+    /// The first bytes behind the IP header: the ports, of protocols that have some.
+    ports: [u8; 4],
+}
+
+impl Fields {
+    /// The fields of a packet. `None`: a fragment, extension headers, or too few bytes.
+    #[inline]
+    fn of(ip: &Ip, packet: &[u8]) -> Option<Self> {
+        if ip.fragment || ip.is_v6() && !matches!(ip.protocol, TCP | UDP) {
+            return None;
+        }
+        let ports = *packet.get(ip.header_len..ip.len)?.first_chunk()?;
+        Some(Fields { source: ip.source, destination: ip.destination, protocol: ip.protocol, ports })
+    }
+
+    /// The place of these fields among [`Recent`]'s.
+    #[inline]
+    fn place(&self) -> usize {
+        let address = |address: Address| match address {
+            Address::V4(bits) => u64::from(bits),
+            Address::V6(bits) => (bits >> 64) as u64 ^ bits as u64,
+        };
+        let ports = u64::from(u32::from_le_bytes(self.ports));
+        let all = address(self.source) ^ address(self.destination).rotate_left(20) ^ ports.rotate_left(40);
+        // The upper bits of a product with the golden ratio depend on all bits (Knuth, The Art of Computer Programming 3, 6.4).
+        (all.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize
+    }
+}
+
+/// Flows that [`Recent`] holds at most.
+const RECENT: usize = 64;
+
+/// Answers for flows of late, a flow in each place. Where a packet's fields have no answer, selectors are asked, which is
+/// slower. Whoever changes selectors, routes or sessions clears it.
+pub(crate) struct Recent<V> {
+    entries: Vec<Option<(Fields, V)>>,
+}
+
+impl<V> Default for Recent<V> {
+    fn default() -> Self {
+        Recent { entries: Vec::new() }
+    }
+}
+
+impl<V> Recent<V> {
+    /// The answer for a flow.
+    #[inline]
+    pub(crate) fn get(&self, ip: &Ip, packet: &[u8]) -> Option<&V> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let fields = Fields::of(ip, packet)?;
+        let (of, value) = self.entries.get(fields.place())?.as_ref()?;
+        (*of == fields).then_some(value)
+    }
+
+    /// Notes the answer for a packet's flow.
+    pub(crate) fn note(&mut self, ip: &Ip, packet: &[u8], value: V) {
+        let Some(fields) = Fields::of(ip, packet) else { return };
+        if self.entries.is_empty() {
+            self.entries.resize_with(RECENT, || None);
+        }
+        if let Some(entry) = self.entries.get_mut(fields.place()) {
+            *entry = Some((fields, value));
+        }
+    }
+
+    /// Forgets all answers.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+}
+
 fn ports(transport: &[u8], protocol: u8) -> Option<[u16; 2]> {
     match (protocol, transport) {
         (TCP | UDP | DCCP | SCTP | UDP_LITE, [a, b, c, d, ..]) => {
@@ -236,6 +316,18 @@ mod tests {
         assert_eq!(Selectors::new(&[mixed]), Selectors::default());
     }
 
+    fn any_packet() -> impl Strategy<Value = Vec<u8>> {
+        let few = proptest::sample::select(vec![0_u8, 1, TCP, UDP, crate::headers::FRAGMENT, 60]);
+        let bytes =
+            proptest::collection::vec(proptest::sample::select(vec![0_u8, 1, 6, 17, 0x20, 44]), 48..60);
+        (any::<bool>(), few, 20_u8..60, bytes).prop_map(|(v6, protocol, len, mut bytes)| {
+            bytes[0] = if v6 { 0x60 } else { 0x45 };
+            bytes[2..6].copy_from_slice(&if v6 { [0, 0, 0, len % 20] } else { [0, len.min(48), 0, 0] });
+            bytes[if v6 { 6 } else { 9 }] = protocol;
+            bytes
+        })
+    }
+
     fn address_of(v6: bool, low: u8) -> IpAddr {
         if v6 { Ipv6Addr::from_bits(low.into()).into() } else { Ipv4Addr::from_bits(low.into()).into() }
     }
@@ -271,6 +363,22 @@ mod tests {
         ) -> Flow {
             let ports = ports.map(|(local, remote)| Ports { local, remote });
             Flow { local: address_of(v6, local), remote: address_of(v6, remote), protocol, ports }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2048))]
+        #[test]
+        fn packets_with_equal_fields_have_equal_flows(packet in any_packet(), at in 0_usize..48, to: u8) {
+            let mut other = packet.clone();
+            other[at] = to;
+            let [one, other] = [packet, other].map(|packet| {
+                let ip = Ip::parse(&packet)?;
+                Some((Fields::of(&ip, &packet)?, outbound(&ip, &packet)))
+            });
+            if let (Some((fields, flow)), Some((other_fields, other_flow))) = (one, other) {
+                prop_assert!(fields != other_fields || flow == other_flow, "{flow:?} {other_flow:?}");
+            }
         }
     }
 

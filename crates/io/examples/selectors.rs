@@ -1,5 +1,5 @@
 //! How much of the throughput of sessions without selectors those with selectors reach. A plane seals super-packets or
-//! single packets, and opens its own datagrams. Prints nanoseconds for a packet without selectors, and for each way of
+//! single packets, of eight flows in turn, and opens its own datagrams. Prints nanoseconds for a packet without selectors, and for each way of
 //! selecting the median of the ratios of rounds in which all take turns; 1 is as fast, less is slower. Fails below
 //! 0.97: `cargo run --release -p adit-io --example selectors`.
 #![allow(clippy::print_stdout)]
@@ -28,6 +28,8 @@ const HEADERS: usize = 40;
 const COUNT: usize = 40;
 /// Super-packets, or rows of packets, in a turn.
 const TURN: usize = 20;
+/// Flows that take turns, packet by packet.
+const FLOWS: u8 = 8;
 const LEAST: f64 = 0.97;
 
 fn main() -> ExitCode {
@@ -104,6 +106,7 @@ struct Plane {
     receive_batch: ReceiveBatch,
     packet: Vec<u8>,
     received: Vec<u8>,
+    flow: u8,
 }
 
 impl Plane {
@@ -117,6 +120,7 @@ impl Plane {
             receive_batch: ReceiveBatch::new(MergePolicy::TcpAndUdp),
             packet: Vec::new(),
             received: Vec::new(),
+            flow: 0,
         };
         let selectors = if way.of_peer { way.series.concat() } else { Vec::new() };
         plane.apply(DataEvent::Peer(PeerOrder::Add(PeerConfig {
@@ -163,6 +167,9 @@ impl Plane {
             self.packet.extend_from_slice(packet);
             let start = Instant::now();
             for _ in 0..calls {
+                // The host of either end, of which there are as many as flows.
+                self.flow = (self.flow + 1) % FLOWS;
+                (self.packet[15], self.packet[19]) = (self.flow, self.flow);
                 self.egress.seal_packet(offload, &mut self.packet, &mut self.transmit_batch);
             }
             nanoseconds[0] += start.elapsed().as_nanos() as f64;
@@ -204,13 +211,13 @@ fn offload() -> Offload {
     }
 }
 
-/// TCP from 10.0.0.1 to port 80 of 10.0.0.2, and back: both are the same peer's.
+/// TCP from port 80 of a host of 10.0.0.0/24 to port 80 of another one: both are the same peer's.
 fn packet(payload: usize) -> Vec<u8> {
     let mut packet = vec![0; HEADERS + payload];
     packet[0] = 0x45;
     packet[2..4].copy_from_slice(&((HEADERS + payload) as u16).to_be_bytes());
     (packet[6], packet[8], packet[9]) = (0x40, 64, 6);
-    packet[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+    packet[12..20].copy_from_slice(&[10, 0, 0, 0, 10, 0, 1, 0]);
     // The session that seals a packet also opens it, and there the ports are the other way around.
     packet[20..24].copy_from_slice(&[0, 80, 0, 80]);
     (packet[32], packet[33]) = (5 << 4, 0x10);

@@ -207,26 +207,35 @@ impl Peer {
     }
 
     pub(super) fn can_seal(&self, packet: &[u8], now: Instant) -> bool {
-        Ip::parse(packet).is_some_and(|ip| self.session_for(|| outbound(&ip, packet), now).is_ok())
+        Ip::parse(packet).is_some_and(|ip| self.session_for(&outbound(&ip, packet), now).is_ok())
     }
 
-    /// The session that seals a packet, if it is known where the peer is. `flow` is called if the session depends on
-    /// it.
+    /// The session that seals all packets, if it is known where the peer is. `None`: it depends on the packet.
     #[inline]
-    pub(super) fn session_for(&self, flow: impl FnOnce() -> Flow, now: Instant) -> Result<usize, DropReason> {
+    pub(super) fn only_session(&self, now: Instant) -> Option<Result<usize, DropReason>> {
         let found = match &self.active {
             Active::One(index) => {
                 let session = self.sessions.get(*index).filter(|session| session.is_alive(now));
                 session.map(|_| *index)
             }
-            Active::Selected(indices) => Some(self.select(indices, &flow(), now)?),
+            Active::Selected(_) => return None,
             Active::None => None,
         };
-        found.filter(|_| self.path.is_some()).ok_or(DropReason::NoSession)
+        Some(found.filter(|_| self.path.is_some()).ok_or(DropReason::NoSession))
+    }
+
+    /// The session that seals a packet, if it is known where the peer is.
+    pub(super) fn session_for(&self, flow: &Flow, now: Instant) -> Result<usize, DropReason> {
+        match &self.active {
+            Active::Selected(indices) => {
+                let session = self.select(indices, flow, now)?;
+                self.path.map(|_| session).ok_or(DropReason::NoSession)
+            }
+            _ => self.only_session(now).unwrap_or(Err(DropReason::NoSession)),
+        }
     }
 
     /// The first of the sessions at these indices that may carry a packet.
-    #[inline(never)]
     fn select(&self, indices: &[usize], flow: &Flow, now: Instant) -> Result<usize, DropReason> {
         let mut reason = DropReason::NoSession;
         for index in indices {

@@ -9,7 +9,7 @@ use crate::headers::Ip;
 use crate::outer::OuterPolicy;
 use crate::peers::{Peer, Peers};
 use crate::receive::ReceiveBatch;
-use crate::selectors::{Selectors, inbound};
+use crate::selectors::{Recent, Selectors, inbound};
 use crate::{mss, outer};
 
 /// Bytes of a protocol message that are passed on.
@@ -47,6 +47,7 @@ impl Ingress {
             is_keepalive: session.is_keepalive,
             outer: &session.outer,
             selectors: session.selectors.as_deref(),
+            selected: Selected { recent: &mut self.selected, session: index },
             traffic_class: source.traffic_class,
             len,
             now: self.now,
@@ -131,6 +132,7 @@ pub(super) struct Arrived<'a> {
     pub(super) is_keepalive: fn(&[u8]) -> bool,
     pub(super) outer: &'a OuterPolicy,
     pub(super) selectors: Option<&'a Selectors>,
+    pub(super) selected: Selected<'a>,
     /// The traffic class of the IP header around it.
     pub(super) traffic_class: u8,
     /// Its length in bytes.
@@ -142,8 +144,8 @@ impl Arrived<'_> {
     /// Counts the payload. Of a packet, which is made ready to be delivered, gives the header; anything else is dealt
     /// with by that.
     #[inline]
-    pub(super) fn take(&self, payload: &mut [u8], out: &mut ReceiveBatch) -> Result<Option<Ip>, DropReason> {
-        let Arrived { peer, now, .. } = *self;
+    pub(super) fn take(self, payload: &mut [u8], out: &mut ReceiveBatch) -> Result<Option<Ip>, DropReason> {
+        let Arrived { peer, now, .. } = self;
         match payload.first().map(|first| first >> 4) {
             Some(4 | 6) => {}
             first => {
@@ -161,7 +163,7 @@ impl Arrived<'_> {
         }
         let ip = Ip::parse(payload);
         if let (Some(ip), Some(selectors)) = (&ip, self.selectors)
-            && !selectors.select(&inbound(ip, payload))
+            && !self.selected.selects(selectors, ip, payload)
         {
             peer.counter.stamp_other(now);
             return Err(DropReason::NotSelected);
@@ -175,6 +177,27 @@ impl Arrived<'_> {
             mss::clamp(payload, &ip, max);
         }
         Ok(Some(ip))
+    }
+}
+
+/// The sessions whose selectors matched packets of late, and the index of a packet's own.
+pub(super) struct Selected<'a> {
+    pub(super) recent: &'a mut Recent<u32>,
+    pub(super) session: u32,
+}
+
+impl Selected<'_> {
+    /// Whether the selectors of the session match a packet.
+    #[inline]
+    fn selects(self, selectors: &Selectors, ip: &Ip, payload: &[u8]) -> bool {
+        if self.recent.get(ip, payload) == Some(&self.session) {
+            return true;
+        }
+        let matches = selectors.select(&inbound(ip, payload));
+        if matches {
+            self.recent.note(ip, payload, self.session);
+        }
+        matches
     }
 }
 

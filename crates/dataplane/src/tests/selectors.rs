@@ -240,12 +240,7 @@ fn both_directions_are_judged_and_counted() {
     activate(&mut end, 9);
     assert_eq!(carrier(&mut end, &packet(1001)), None);
     assert_eq!(end.dropped_out(DropReason::NotSelected), 1);
-    let from_peer = |destination_port: u16| {
-        let mut packet = Packets { source: 2, destination: 1, ..Packets::default() }.udp(b"from the peer");
-        packet[22..24].copy_from_slice(&destination_port.to_be_bytes());
-        sealed(9, &packet)
-    };
-    let (selected, other) = (from_peer(1000), from_peer(1001));
+    let (selected, other) = (from_peer(9, 1000), from_peer(9, 1001));
     assert_eq!(end.receive(udp(2), &selected, selected.len()).packets.len(), 1);
     assert!(end.receive(udp(2), &other, other.len()).packets.is_empty());
     assert_eq!(end.dropped_in(DropReason::NotSelected), 1);
@@ -254,6 +249,48 @@ fn both_directions_are_judged_and_counted() {
     let message = end.flush().pop().unwrap().2;
     let notices = end.receive(udp(2), &message, message.len()).notices;
     assert!(matches!(&notices[..], [Notice::Message { payload, .. }] if *payload == [0x20, 1]));
+}
+
+/// A datagram of that session with UDP to a port of ours.
+fn from_peer(index: u32, port: u16) -> Vec<u8> {
+    let mut packet = Packets { source: 2, destination: 1, ..Packets::default() }.udp(b"from the peer");
+    packet[22..24].copy_from_slice(&port.to_be_bytes());
+    sealed(index, &packet)
+}
+
+/// The answers of selectors for flows of late are of one session, and last until the next order.
+#[test]
+fn selectors_that_matched_a_packet_once_say_nothing_for_others() {
+    let mut end = two_sessions();
+    let takes = |end: &mut End, index: u32| {
+        let datagram = from_peer(index, 1000);
+        end.receive(udp(2), &datagram, datagram.len()).packets.len() == 1
+    };
+    assert_eq!([10, 11, 10].map(|index| takes(&mut end, index)), [true, false, true], "one of the sessions");
+    end.apply(DataEvent::Retire { peer: PEER, session: SessionId(10) });
+    install(
+        &mut end,
+        &Session { index: 10, series: 0, selectors: &[from_port(1002)] },
+        OnFirstOpened::Nothing,
+    );
+    activate(&mut end, 10);
+    assert!(!takes(&mut end, 10), "a session with the same id and other selectors");
+    assert_eq!([1000, 1002].map(|port| carrier(&mut end, &packet(port))), [None, Some(10)]);
+}
+
+/// No order comes between the two packets.
+#[test]
+fn a_session_that_selectors_chose_expires() {
+    let mut end = end(&["10.0.0.0/24"], &[]);
+    let expires = Instant::from_nanos(1000);
+    let codec =
+        SessionCodec { expires: Some(expires), ..codec(9, &Calls::default()) }.with_selectors([all()]);
+    end.install_as(Install::new(PEER, SessionId(9), codec));
+    activate(&mut end, 9);
+    for (nanoseconds, expected) in [(0, Some(9)), (999, Some(9)), (1000, None)] {
+        end.egress.tick(Instant::from_nanos(nanoseconds));
+        assert_eq!(carrier(&mut end, &packet(1000)), expected, "after {nanoseconds} ns");
+    }
 }
 
 /// RFC 4301 §7: the first fragment has ports, the others go where any port may, or nowhere.
