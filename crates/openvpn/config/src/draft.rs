@@ -6,14 +6,14 @@ use adit_core::Rate;
 use adit_core::{Cipher, Digest, Dns, IpNet, Ipv4Net, Ipv6Net, PeerLimits, ReplayWindow, Route, Transport};
 use adit_openvpn::codec::Compression;
 use adit_openvpn::dns::DnsOptions;
-use adit_openvpn::params::{AuthRetry, Fragment, Keepalive, MssFix, PullFilter, StaticChallenge};
+use adit_openvpn::params::{AuthRetry, Fragment, Keepalive, MssFix, PullFilter, Rekey, StaticChallenge};
 use adit_openvpn::wrap::KeyDirection;
 
 use crate::lexer::{At, Inline};
 use crate::model::{
     Access, CertProfile, Crl, Family, HttpAuthentication, KeyPassword, ManagementAddress, NamedRoute,
-    PeerCheck, PortShare, Process, RedirectGateway, Rekey, SignatureForms, SocketOptions, TlsName,
-    TlsVersion, TunnelScripts, UserPass,
+    PeerCheck, PortShare, Process, RedirectGateway, SignatureForms, SocketOptions, TlsName, TlsVersion,
+    TunnelScripts, UserPass,
 };
 
 /// The directives of a file that were read so far, before defaults and checks.

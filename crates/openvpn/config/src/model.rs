@@ -14,8 +14,8 @@ mod tls;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_core::{Cipher, Ipv4Net, Ipv6Net, PeerLimits, Route, RouteVia, Transport};
-use adit_openvpn::params::Keepalive;
 use adit_openvpn::params::TlsCryptV2;
+use adit_openvpn::params::{Keepalive, Rekey};
 use adit_openvpn::static_key::StaticKey;
 use adit_openvpn::wrap::KeyDirection;
 

@@ -160,7 +160,7 @@ impl ControlChannel {
         hello: Option<KeyMethod2>,
         mut rng: ChaCha20Rng,
     ) -> Self {
-        let reneg_after = params.reneg.map(|reneg| jittered(reneg, role, &mut rng));
+        let reneg_after = params.rekey.after.map(|reneg| jittered(reneg, role, &mut rng));
         ControlChannel {
             role,
             own_sid,
@@ -337,7 +337,7 @@ impl ControlChannel {
 
     /// A key exchange did not end within `hand-window`, and there are no keys to go on with.
     fn time_out(&mut self) {
-        let (reason, failure) = (self.lateness(), ConnectionFailure::Late(self.params.hand_window));
+        let (reason, failure) = (self.lateness(), ConnectionFailure::Late(self.params.rekey.handshake));
         self.end_with(ControlOutput::Failed { reason, refused: false, failure });
     }
 
@@ -358,7 +358,7 @@ impl ControlChannel {
         if self.failed {
             return;
         }
-        let is_late = |exchange: &Exchange| exchange.state.is_late(now, self.params.hand_window);
+        let is_late = |exchange: &Exchange| exchange.state.is_late(now, self.params.rekey.handshake);
         if let Some(index) = self.exchanges.iter().position(is_late) {
             self.give_up_late(now, index);
         }
@@ -376,7 +376,7 @@ impl ControlChannel {
 
     /// [`ControlOutput::Unfinished`] for people.
     pub(crate) fn unfinished_text(&self, known: bool) -> String {
-        let seconds = self.params.hand_window.as_secs();
+        let seconds = self.params.rekey.handshake.as_secs();
         let next = match known {
             true => "the peer answered, and may begin another",
             false => "the peer did not answer; another attempt begins",
@@ -387,7 +387,7 @@ impl ControlChannel {
     }
 
     fn lateness(&self) -> String {
-        let seconds = self.params.hand_window.as_secs();
+        let seconds = self.params.rekey.handshake.as_secs();
         if self.heard() {
             format!(
                 "the key exchange did not end within {seconds} s (hand-window): packets are lost on the way, or the peer stopped"
@@ -405,7 +405,7 @@ impl ControlChannel {
         }
         let mut next = self.reneg_at.filter(|_| self.agreed);
         for exchange in &self.exchanges {
-            next = earliest(next, exchange.state.poll_timeout(self.params.hand_window));
+            next = earliest(next, exchange.state.poll_timeout(self.params.rekey.handshake));
             next = earliest(next, exchange.retire_at);
             if let Activation::Pending(at) = exchange.activation
                 && (exchange.state.is_confirmed()

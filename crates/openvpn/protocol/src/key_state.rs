@@ -118,7 +118,7 @@ impl KeyState {
     ) -> Result<Self, KeyStateError> {
         let first = u32::from(reset.is_none());
         let mut send = SendWindow::starting_at(first);
-        send.set_initial_timeout(params.retransmit);
+        send.set_initial_timeout(params.rekey.retransmit);
         if let Some(reset) = reset {
             send.push(now, reset, Vec::new());
         }

@@ -32,6 +32,33 @@ pub use self::server::{
 pub use self::static_tunnel::StaticParams;
 pub use self::user_auth::{AuthRetry, StaticChallenge, UserAuth};
 
+/// When keys are renewed, and how long that may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rekey {
+    /// Longest life of a key (`reneg-sec`, default 3600 s); `None` (0) leaves it to the peer.
+    pub after: Option<Duration>,
+    /// `reneg-bytes` and `reneg-pkts`.
+    pub limits: UseLimits,
+    /// How long the old key still opens (`tran-window`, default 3600 s).
+    pub transition: Duration,
+    /// How long a key exchange may take (`hand-window`, default 60 s).
+    pub handshake: Duration,
+    /// First wait before a control datagram is sent again (`tls-timeout`, default 2 s).
+    pub retransmit: Duration,
+}
+
+impl Default for Rekey {
+    fn default() -> Self {
+        Rekey {
+            after: Some(Duration::from_secs(3600)),
+            limits: UseLimits::default(),
+            transition: Duration::from_secs(3600),
+            handshake: Duration::from_secs(60),
+            retransmit: Duration::from_secs(2),
+        }
+    }
+}
+
 /// The parameters of the control channel for both roles.
 #[derive(Clone)]
 pub struct ControlParams {
@@ -39,18 +66,10 @@ pub struct ControlParams {
     pub wrap: WrapConfig,
     /// Our side of TLS.
     pub tls: TlsConfig,
-    /// `hand-window`: a key exchange that takes longer has failed. Default 60 s.
-    pub hand_window: Duration,
-    /// `reneg-sec`: new keys after this time; `None` (0) leaves it to the peer. Default 3600 s.
-    pub reneg: Option<Duration>,
-    /// `reneg-bytes` and `reneg-pkts`.
-    pub reneg_use: UseLimits,
-    /// `tran-window`: how long old keys still open. Default 3600 s.
-    pub tran_window: Duration,
+    /// When keys are renewed, and how long that may take.
+    pub rekey: Rekey,
     /// `max-packet-size`: the largest control datagram with its IP and UDP headers. Default 1250.
     pub max_packet_size: usize,
-    /// `tls-timeout`: the first wait before a control packet is sent again. Default 2 s.
-    pub retransmit: Duration,
     /// The wall clock at [`adit_core::Instant::ORIGIN`]; stamps wrapped control packets.
     pub wall_at_origin: UnixTime,
     /// The lists that `tls` judges by, to be replaced by [`crate::request::Reply::RevocationList`].
@@ -72,12 +91,8 @@ impl ControlParams {
         ControlParams {
             wrap,
             tls,
-            hand_window: Duration::from_secs(60),
-            reneg: Some(Duration::from_secs(3600)),
-            reneg_use: UseLimits::default(),
-            tran_window: Duration::from_secs(3600),
+            rekey: Rekey::default(),
             max_packet_size: 1250,
-            retransmit: Duration::from_secs(2),
             wall_at_origin,
             revocations: None,
             name_fields: NameFields::default(),

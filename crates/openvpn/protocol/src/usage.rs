@@ -1,6 +1,6 @@
 //! How much the data keys of a peer were used: `reneg-bytes`, `reneg-pkts`, and the limits of GCM.
 //!
-//! It is counted once a second, from the totals that the data plane tells. The data plane itself counts exactly, and
+//! It is counted once a second, from the totals of the data plane. The data plane itself counts exactly, and
 //! never seals beyond a limit; but only here is it seen that a peer does that knows no limit.
 
 /// Blocks and packets of one direction after which GCM's keys are due: 7/8 of the number that OpenVPN allows

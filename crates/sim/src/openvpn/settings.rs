@@ -279,10 +279,10 @@ fn access(scenario: &Scenario) -> AccessParams {
 }
 
 fn set_timing(control: &mut ControlParams, scenario: &Scenario, end: usize) {
-    control.hand_window = scenario.control.timing[end].hand_window;
-    control.reneg = scenario.control.timing[end].reneg;
-    control.retransmit = scenario.control.timing[end].retransmit;
-    control.tran_window = scenario.control.tran_window;
+    control.rekey.handshake = scenario.control.timing[end].hand_window;
+    control.rekey.after = scenario.control.timing[end].reneg;
+    control.rekey.retransmit = scenario.control.timing[end].retransmit;
+    control.rekey.transition = scenario.control.tran_window;
     control.max_packet_size = scenario.control.max_packet_size;
 }
 

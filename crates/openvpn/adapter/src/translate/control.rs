@@ -3,7 +3,7 @@
 use adit_core::UnixTime;
 use adit_openvpn::params::ControlParams;
 use adit_openvpn::wrap::WrapConfig;
-use adit_openvpn::{TlsConfig, TlsRole, UseLimits};
+use adit_openvpn::{TlsConfig, TlsRole};
 use adit_openvpn_config as file;
 use adit_openvpn_config::Config;
 use adit_pki::Revocations;
@@ -18,11 +18,7 @@ pub(super) fn control(
     wall_at_origin: UnixTime,
 ) -> ControlParams {
     let mut params = ControlParams::new(wrap(config, role), tls, wall_at_origin);
-    params.hand_window = config.rekey.handshake;
-    params.reneg = config.rekey.after;
-    params.reneg_use = UseLimits { bytes: config.rekey.bytes, packets: config.rekey.packets };
-    params.tran_window = config.rekey.transition;
-    params.retransmit = config.rekey.retransmit;
+    params.rekey = config.rekey;
     if let Some(size) = config.socket.control_size {
         params.max_packet_size = usize::from(size);
     }

@@ -283,12 +283,12 @@ pub(crate) fn reneg_sec(draft: &mut Draft, args: &Args<'_>) -> Done {
 
 /// As OpenVPN: both directions together, since the present keys came.
 pub(crate) fn reneg_bytes(draft: &mut Draft, args: &Args<'_>) -> Done {
-    draft.rekey.bytes = args.number(0, 0..=u64::MAX)?;
+    draft.rekey.limits.bytes = args.number(0, 0..=u64::MAX)?;
     done()
 }
 
 pub(crate) fn reneg_packets(draft: &mut Draft, args: &Args<'_>) -> Done {
-    draft.rekey.packets = args.number(0, 0..=u64::MAX)?;
+    draft.rekey.limits.packets = args.number(0, 0..=u64::MAX)?;
     done()
 }
 

@@ -1,7 +1,5 @@
 //! The data channel: its ciphers, and when its keys are renewed and its peer is taken for gone.
 
-use std::time::Duration;
-
 use adit_core::{Cipher, Digest, ReplayWindow};
 use adit_openvpn::codec::Compression;
 use adit_openvpn::params::{Fragment, MssFix};
@@ -50,34 +48,4 @@ pub enum Decompression {
     Named,
     /// The packets are dropped, and a client accepts no algorithm from its server (`allow-compression no`).
     Refused,
-}
-
-/// When keys are renewed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rekey {
-    /// Longest life of a key (`reneg-sec`, default 3600 s); `None` for ever.
-    pub after: Option<Duration>,
-    /// After so many bytes in all (`reneg-bytes`); 0: no limit.
-    pub bytes: u64,
-    /// After so many packets in all (`reneg-pkts`); 0: no limit.
-    pub packets: u64,
-    /// How long the old key still opens (`tran-window`, default 3600 s).
-    pub transition: Duration,
-    /// How long a handshake may take (`hand-window`, default 60 s).
-    pub handshake: Duration,
-    /// First wait before a control datagram is sent again (`tls-timeout`, default 2 s).
-    pub retransmit: Duration,
-}
-
-impl Default for Rekey {
-    fn default() -> Self {
-        Rekey {
-            after: Some(Duration::from_secs(3600)),
-            bytes: 0,
-            packets: 0,
-            transition: Duration::from_secs(3600),
-            handshake: Duration::from_secs(60),
-            retransmit: Duration::from_secs(2),
-        }
-    }
 }

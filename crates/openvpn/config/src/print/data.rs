@@ -2,7 +2,7 @@
 
 use adit_core::{Cipher, IdleLimit, PeerLimits, ReplayWindow};
 use adit_openvpn::codec::Compression;
-use adit_openvpn::params::{Fragment, Keepalive, MssFix};
+use adit_openvpn::params::{Fragment, Keepalive, MssFix, Rekey};
 
 use super::Out;
 use crate::model::*;
@@ -74,7 +74,7 @@ pub(crate) fn print_limits(out: &mut Out, limits: &PeerLimits) {
 
 pub(crate) fn print_rekey(out: &mut Out, rekey: &Rekey) {
     out.seconds("reneg-sec", rekey.after.unwrap_or_default());
-    for (name, limit) in [("reneg-bytes", rekey.bytes), ("reneg-pkts", rekey.packets)] {
+    for (name, limit) in [("reneg-bytes", rekey.limits.bytes), ("reneg-pkts", rekey.limits.packets)] {
         if limit > 0 {
             out.one(name, limit);
         }

@@ -12,8 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use adit_core::{Cipher, Ipv4Net, Ipv6Net, RouteVia, Transport};
-use adit_openvpn::params::MssFix;
-use adit_openvpn::params::TlsCryptV2;
+use adit_openvpn::params::{MssFix, Rekey, TlsCryptV2};
 use adit_openvpn::static_key::StaticKey;
 use adit_pki::CertificateDemand;
 use proptest::collection::vec;

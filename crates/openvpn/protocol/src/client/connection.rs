@@ -304,7 +304,7 @@ impl Connection {
     }
 
     pub(super) fn handle_notice(&mut self, now: Instant, notice: &Notice) {
-        let limits = self.params.control.reneg_use;
+        let limits = self.params.control.rekey.limits;
         let Connection { channel, data_keys, liveness, lifetime, .. } = self;
         match (Hearing { channel, data_keys, liveness, lifetime, limits }).hear(now, notice) {
             Heard::Nothing => {}
@@ -367,7 +367,7 @@ impl Connection {
                     self.channel.send_message(now, "PUSH_REQUEST");
                     news(Request::Progress(Progress::AskingForSettings), events);
                     self.ask_at = Some(now + PUSH_REQUEST_AGAIN);
-                    self.push_deadline = Some(now + self.params.control.hand_window);
+                    self.push_deadline = Some(now + self.params.control.rekey.handshake);
                 }
             }
             ControlOutput::Judge { key_id } => self.judge(now, key_id, events),

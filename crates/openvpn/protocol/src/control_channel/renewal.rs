@@ -102,7 +102,7 @@ impl ControlChannel {
             self.say_restart(now);
             return Err(KeyStateError::Peer(format!(
                 "it began renegotiations for {} s (tran-window) and finished none",
-                self.params.tran_window.as_secs()
+                self.params.rekey.transition.as_secs()
             )));
         }
         if let Some(newest) = self.exchanges.last() {
@@ -128,7 +128,7 @@ impl ControlChannel {
             }
         };
         exchange.activation = Activation::Pending(at);
-        let retire_at = now + self.params.tran_window;
+        let retire_at = now + self.params.rekey.transition;
         for old in self.exchanges.iter_mut().take(index) {
             old.retire_at.get_or_insert(retire_at);
         }
@@ -157,7 +157,7 @@ impl ControlChannel {
     pub(crate) fn renegotiate_by_time(&mut self, now: Instant) {
         self.reneg_at = None;
         if !self.rekey(now) && !self.failed {
-            self.reneg_at = Some(now + self.params.hand_window);
+            self.reneg_at = Some(now + self.params.rekey.handshake);
         }
     }
 
@@ -241,7 +241,7 @@ impl ControlChannel {
         }
         self.outputs.push_back(ControlOutput::Unfinished { known });
         if known {
-            self.reneg_at = Some(now + self.params.hand_window);
+            self.reneg_at = Some(now + self.params.rekey.handshake);
         } else if let Err(error) = self.start_exchange(now, key_id, Some(Opcode::SoftReset)) {
             self.fail(now, error);
         }
@@ -257,7 +257,7 @@ impl ControlChannel {
 
     /// Whether attempts to renegotiate have taken as long as old keys may serve.
     fn is_overdue(&self, now: Instant) -> bool {
-        self.unfinished_since.is_some_and(|since| now >= since + self.params.tran_window)
+        self.unfinished_since.is_some_and(|since| now >= since + self.params.rekey.transition)
     }
 
     /// A client whose control channel ends here shall connect anew at once, not when it misses us.
@@ -271,9 +271,9 @@ impl ControlChannel {
 
 /// How long after the start of a renegotiation we stay on the old keys.
 fn switch_delay(params: &ControlParams) -> Duration {
-    match params.reneg {
-        Some(reneg) => params.hand_window.min(reneg / 2),
-        None => params.hand_window,
+    match params.rekey.after {
+        Some(reneg) => params.rekey.handshake.min(reneg / 2),
+        None => params.rekey.handshake,
     }
 }
 

@@ -58,7 +58,7 @@ impl Server {
         let Some(argv) = judge else { return self.enter(path, pending).map(Some) };
         self.admitted += 1;
         let id = ScriptId { owner: self.admitted, number: 0 };
-        let timeout = self.params.control.hand_window;
+        let timeout = self.params.control.rekey.handshake;
         let query = KeyQuery { id, argv, timeout };
         let evicted =
             self.tls_crypt_v2_verify.ask(self.now, (path, datagram), pending, query, &mut self.events)?;

@@ -217,7 +217,7 @@ impl Authentication {
             self.forget(events);
             return auth_result;
         }
-        self.wait_until(request.now + self.params.control.hand_window);
+        self.wait_until(request.now + self.params.control.rekey.handshake);
         self.settled()
     }
 

@@ -129,7 +129,7 @@ impl Server {
 
     /// A script answered.
     pub(super) fn script_done(&mut self, script: ScriptId, outcome: &ScriptOutcome) {
-        let remembered = self.params.control.hand_window;
+        let remembered = self.params.control.rekey.handshake;
         if let Some(verdicts) = self.tls_crypt_v2_verify.answered(self.now, script, outcome, remembered) {
             return verdicts.into_iter().for_each(|verdict| self.apply_key_verdict(verdict));
         }

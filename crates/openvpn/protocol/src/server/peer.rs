@@ -198,7 +198,7 @@ impl Peer {
 
     /// Its settings were asked for.
     pub(super) fn wait_for_settings(&mut self, now: Instant) {
-        self.waits_until = Some(now + self.params.control.hand_window);
+        self.waits_until = Some(now + self.params.control.rekey.handshake);
     }
 
     /// Its settings came. False if they were not asked for.
@@ -221,7 +221,7 @@ impl Peer {
         if let Notice::Traffic { received_bytes, sent_bytes, .. } = notice {
             self.bytes = (*received_bytes, *sent_bytes);
         }
-        let limits = self.params.control.reneg_use;
+        let limits = self.params.control.rekey.limits;
         let Peer { channel, data_keys, liveness, lifetime, .. } = self;
         match (Hearing { channel, data_keys, liveness, lifetime, limits }).hear(now, notice) {
             Heard::ExitNotice => self.verdict = Some(exit_notice()),

@@ -79,7 +79,7 @@ pub(super) struct PreAuth {
 impl PreAuth {
     pub(super) fn new(params: &ServerParams, secret: Zeroizing<[u8; 32]>) -> Self {
         PreAuth {
-            cookies: CookieMaker::new(secret, params.control.hand_window),
+            cookies: CookieMaker::new(secret, params.control.rekey.handshake),
             answer_limit: AnswerLimit::new(params.admission.answers),
             small_answer_limit: AnswerLimit::new(small_answers(params)),
             copy_limit: AnswerLimit::new(COPIES),
@@ -91,7 +91,7 @@ impl PreAuth {
 
     /// All that was answered so far is void: no control channel begins by it any more.
     pub(super) fn renew(&mut self, params: &ServerParams, secret: Zeroizing<[u8; 32]>) {
-        self.cookies = CookieMaker::new(secret, params.control.hand_window);
+        self.cookies = CookieMaker::new(secret, params.control.rekey.handshake);
         self.last_source = None;
         self.answers.clear();
     }

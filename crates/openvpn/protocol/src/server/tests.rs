@@ -456,7 +456,7 @@ fn later_exchanges_do_not_put_off_the_first_deadline() {
     let mut rogue = Rogue::with(&authority, Some("alice"), |_| {});
     let mut control = Rogue::control(&authority, Some("alice"));
     // It uses new keys soon, and so may begin the next exchange.
-    control.reneg = Some(Duration::from_secs(2));
+    control.rekey.after = Some(Duration::from_secs(2));
     rogue.channel.set_control(control);
     for _ in 0..5 {
         rogue.advance(Duration::from_secs(10));

@@ -167,7 +167,7 @@ fn a_client_is_told_what_is_waited_for() {
 
 #[test]
 fn scripts_that_never_answer() {
-    let mut pair = pair(|client, _| client.control.hand_window = Duration::from_secs(600));
+    let mut pair = pair(|client, _| client.control.rekey.handshake = Duration::from_secs(600));
     let first = asked(&pair, VERIFY)[0].id;
     pair.advance(Duration::from_secs(59));
     assert_eq!((pair.server.half_open(), end_of(&pair)), (1, None));
@@ -208,7 +208,7 @@ fn a_token_serves_until_it_runs_out() {
         let mut user = user("s3 cret");
         user.nocache = true;
         client.auth = Some(user);
-        client.control.reneg = None;
+        client.control.rekey.after = None;
         server.access.tokens = Some(tokens());
     });
     ends(&mut pair, VERIFY, 0, &[]);
@@ -227,7 +227,7 @@ fn a_token_serves_until_it_runs_out() {
 #[test]
 fn a_token_that_the_script_judges_too() {
     let mut pair = pair(|client, server| {
-        client.control.reneg = None;
+        client.control.rekey.after = None;
         let mut tokens = tokens();
         tokens.external = true;
         server.access.tokens = Some(tokens);

@@ -95,7 +95,7 @@ fn a_back_end_is_not_asked_where_a_token_is_shown() {
             let mut user = user("s3 cret");
             user.nocache = true;
             client.auth = Some(user);
-            client.control.reneg = None;
+            client.control.rekey.after = None;
             server.access.tokens = Some(TokenParams { external, ..tokens() });
         });
         ends(&mut pair, "/pam", 0, &[]);

@@ -230,7 +230,7 @@ fn waits_in_vain(mut pair: Pair, seconds: u64, reason: &str) {
 fn a_wait_for_the_second_factor_that_was_too_short() {
     waits_in_vain(texting(), 120, "that is all the time it gives");
     waits_in_vain(
-        texting_with(|client| client.control.reneg = Some(Duration::from_secs(180))),
+        texting_with(|client| client.control.rekey.after = Some(Duration::from_secs(180))),
         90,
         "it gives 120 s, but here half of reneg-sec",
     );

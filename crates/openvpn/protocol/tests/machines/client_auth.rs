@@ -132,7 +132,7 @@ fn a_client_is_sent_away_with_the_words_that_the_program_has_for_it() {
 
 #[test]
 fn a_client_is_asked_to_wait() {
-    let mut pair = judged(|_, server| server.control.reneg = Some(Duration::from_secs(600)));
+    let mut pair = judged(|_, server| server.control.rekey.after = Some(Duration::from_secs(600)));
     decide(&mut pair, wait(120));
     assert!(log_says(&pair.client_events, "https://login.example/"), "{:?}", pair.client_events);
     // Longer than the window of a handshake.
@@ -189,8 +189,8 @@ fn a_client_that_waits_is_dismissed() {
 #[test]
 fn nobody_waits_longer_than_half_a_renegotiation() {
     let mut pair = judged(|client, server| {
-        client.control.hand_window = Duration::from_secs(900);
-        server.control.reneg = Some(Duration::from_secs(300));
+        client.control.rekey.handshake = Duration::from_secs(900);
+        server.control.rekey.after = Some(Duration::from_secs(300));
     });
     pair.advance(Duration::from_secs(20));
     decide(&mut pair, wait(100_000));
@@ -205,7 +205,7 @@ fn nobody_waits_longer_than_half_a_renegotiation() {
 
 #[test]
 fn nobody_answers() {
-    let mut pair = judged(|client, _| client.control.hand_window = Duration::from_secs(600));
+    let mut pair = judged(|client, _| client.control.rekey.handshake = Duration::from_secs(600));
     pair.advance(Duration::from_secs(59));
     assert_eq!((pair.server.half_open(), end_of(&pair)), (1, None));
     pair.advance(Duration::from_secs(8));
@@ -333,7 +333,7 @@ fn a_token_needs_no_question() {
 #[test]
 fn a_token_that_the_program_judges_too() {
     let mut pair = judged(|client, server| {
-        client.control.reneg = None;
+        client.control.rekey.after = None;
         let mut tokens = tokens();
         tokens.external = true;
         server.access.tokens = Some(tokens);

@@ -70,7 +70,7 @@ fn params(credentials: &Credentials, holder: Arc<Held>, tls13: bool) -> ClientPa
     let tls = client_tls_with_external_key(&without_key, holder, requirements(), &environment).unwrap();
     client.control.tls = TlsConfig::Client(tls);
     client.control.signs_outside = true;
-    client.control.reneg = None;
+    client.control.rekey.after = None;
     client
 }
 

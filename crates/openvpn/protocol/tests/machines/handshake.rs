@@ -259,11 +259,11 @@ fn keys_that_were_used_enough_are_renewed() {
         let alice = authority.issue("alice", ClientAuth);
         let mut client = client_params(&alice, WrapConfig::Plain, Transport::Udp);
         let mut server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
-        (client.control.hand_window, server.control.hand_window) =
+        (client.control.rekey.handshake, server.control.rekey.handshake) =
             (Duration::from_secs(2), Duration::from_secs(2));
         match by {
-            TlsRole::Client => client.control.reneg_use = limits,
-            TlsRole::Server => server.control.reneg_use = limits,
+            TlsRole::Client => client.control.rekey.limits = limits,
+            TlsRole::Server => server.control.rekey.limits = limits,
         }
         let mut pair = Pair::new(client, server);
         assert!(pair.is_up());

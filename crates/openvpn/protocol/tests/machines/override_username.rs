@@ -58,7 +58,7 @@ fn the_session_has_the_username_of_its_settings() {
 #[test]
 fn the_token_is_of_that_username() {
     let mut pair = connecting(|client, server| {
-        client.control.reneg = None;
+        client.control.rekey.after = None;
         server.access.tokens = Some(tokens());
     });
     ends(&mut pair, VERIFY, 0, &[]);

@@ -18,7 +18,7 @@ fn pair(change: impl Fn(&mut ClientParams, &mut ServerParams)) -> Pair {
     let authority = Authority::new();
     let mut client = client_params(&authority.issue("alice", ClientAuth), WrapConfig::Plain, Transport::Udp);
     let mut server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
-    (client.control.reneg, server.control.reneg) = (None, None);
+    (client.control.rekey.after, server.control.rekey.after) = (None, None);
     change(&mut client, &mut server);
     let mut pair = Pair::new(client, server);
     assert!(pair.is_up());
@@ -78,7 +78,7 @@ fn a_renegotiation_that_the_peer_does_not_hear_of_begins_again_under_the_same_ke
 
 #[test]
 fn attempts_that_are_never_heard_end_with_tran_window() {
-    let mut pair = pair(|_, server| server.control.tran_window = Duration::from_secs(200));
+    let mut pair = pair(|_, server| server.control.rekey.transition = Duration::from_secs(200));
     pair.server.handle_command(pair.now, Command::Rekey { peer: PEER });
     lose_all(&mut pair, Duration::from_secs(190));
     assert_eq!(pair.server.peers().len(), 1);
@@ -92,7 +92,7 @@ fn attempts_that_are_never_heard_end_with_tran_window() {
 #[test]
 fn a_client_that_leaves_renegotiations_unfinished_is_sent_away_with_a_word() {
     // It waits longer than the server, and so does not connect anew by itself.
-    let mut pair = pair(|client, _| client.control.hand_window = HAND_WINDOW * 10);
+    let mut pair = pair(|client, _| client.control.rekey.handshake = HAND_WINDOW * 10);
     for _ in 0..2 {
         pair.server.handle_command(pair.now, Command::Rekey { peer: PEER });
         deliver_one_round(&mut pair);
@@ -203,7 +203,7 @@ fn a_client_opens_with_new_keys_before_the_exchange_is_complete() {
 /// Keys that were installed for an exchange that comes to nothing go with it.
 #[test]
 fn keys_of_an_exchange_that_comes_to_nothing_are_retired() {
-    let mut pair = pair(|client, _| client.control.hand_window = HAND_WINDOW * 10);
+    let mut pair = pair(|client, _| client.control.rekey.handshake = HAND_WINDOW * 10);
     pair.client.handle_command(pair.now, Command::Rekey { peer: PeerId::SERVER });
     while installed(&pair.client_events) == 0 {
         deliver_to_server(&mut pair);
@@ -223,7 +223,7 @@ fn keys_of_an_exchange_that_comes_to_nothing_are_retired() {
 /// next attempt, nor for ever from saying that it is over.
 #[test]
 fn a_server_does_not_wait_for_ever_for_a_client_to_confirm_keys() {
-    let mut pair = pair(|client, _| client.control.hand_window = HAND_WINDOW * 10);
+    let mut pair = pair(|client, _| client.control.rekey.handshake = HAND_WINDOW * 10);
     pair.server.handle_command(pair.now, Command::Rekey { peer: PEER });
     for _ in 0..3 {
         deliver_one_round(&mut pair);

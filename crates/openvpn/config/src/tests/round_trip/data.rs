@@ -1,8 +1,9 @@
 //! Any data channel and any times.
 
 use adit_core::{Cipher, Digest, IdleLimit, PeerLimits, ReplayWindow};
+use adit_openvpn::UseLimits;
 use adit_openvpn::codec::Compression;
-use adit_openvpn::params::{Fragment, Keepalive, MssFix};
+use adit_openvpn::params::{Fragment, Keepalive, MssFix, Rekey};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -91,8 +92,7 @@ pub(crate) fn timers() -> impl Strategy<Value = (Keepalive, PeerLimits, Rekey)> 
     )
         .prop_map(|(after, bytes, packets, transition, handshake, retransmit)| Rekey {
             after,
-            bytes,
-            packets,
+            limits: UseLimits { bytes, packets },
             transition,
             handshake,
             retransmit,

@@ -83,7 +83,7 @@ impl Connection {
             defers: false,
             in_order: None,
             beside: None,
-            timeout: self.params.control.hand_window,
+            timeout: self.params.control.rekey.handshake,
         }))));
     }
 

@@ -92,9 +92,9 @@ impl Connection {
     /// (`receive_auth_pending`).
     fn wait_for_verdict(&mut self, now: Instant, timeout: Option<u32>) {
         let control = &self.params.control;
-        let most = control.reneg.unwrap_or_default().div_f64(2.0).max(control.hand_window);
+        let most = control.rekey.after.unwrap_or_default().div_f64(2.0).max(control.rekey.handshake);
         let theirs = timeout.map(|seconds| Duration::from_secs(seconds.into()));
-        let ours = theirs.unwrap_or(control.hand_window).min(most);
+        let ours = theirs.unwrap_or(control.rekey.handshake).min(most);
         self.pending = Some(Pending { theirs, ours });
         self.push_deadline = Some(now + ours);
     }

@@ -167,7 +167,7 @@ impl Authentication {
 
 /// How long keys may wait to be judged (OpenVPN push.c `send_auth_pending_messages`).
 fn longest(control: &ControlParams) -> Duration {
-    control.reneg.map_or(control.hand_window, |reneg| control.hand_window.max(reneg / 2))
+    control.rekey.after.map_or(control.rekey.handshake, |reneg| control.rekey.handshake.max(reneg / 2))
 }
 
 /// As OpenVPN has it (ssl_verify.c `verify_user_pass`): a password is one line.

@@ -95,7 +95,7 @@ impl Authentication {
         files: Vec<ScriptFile>,
         defers: bool,
     ) -> Script {
-        let timeout = self.params.control.hand_window;
+        let timeout = self.params.control.rekey.handshake;
         Script {
             id: self.next_script(),
             source: self.source,

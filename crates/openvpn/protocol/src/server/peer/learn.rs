@@ -89,7 +89,7 @@ impl Peer {
         let mut argv = command.to_vec();
         argv.extend([how.to_owned(), shown(network), self.name().to_owned()]);
         let id = self.authentication.next_script();
-        let timeout = self.params.control.hand_window;
+        let timeout = self.params.control.rekey.handshake;
         let source = self.path.remote().ip();
         let script = plain_script(
             (id, source, ScriptPriority::Authenticated),
@@ -245,8 +245,13 @@ pub(in crate::server) fn delete_address(
     let Some(mut argv) = params.access.learn_address.clone() else { return };
     argv.extend(["delete".to_owned(), shown(network)]);
     let env = Environment::new(&params.access.env).finish("learn-address");
-    let script =
-        plain_script((id, source, ScriptPriority::End), argv, env, params.control.hand_window, Some(network));
+    let script = plain_script(
+        (id, source, ScriptPriority::End),
+        argv,
+        env,
+        params.control.rekey.handshake,
+        Some(network),
+    );
     events.push_back(Event::Request(Request::RunScript(Box::new(script))));
 }
 

@@ -58,7 +58,7 @@ impl Peer {
         events.push_back(Event::Request(Request::RunScript(Box::new(connecting.script(
             argv,
             env.finish("client-connect"),
-            (self.path.remote().ip(), self.params.control.hand_window),
+            (self.path.remote().ip(), self.params.control.rekey.handshake),
         )))));
         self.connecting = Some(Box::new(connecting));
         self.wait_for_settings(now);
@@ -131,7 +131,7 @@ impl Peer {
         }
         if let (Some(env), Some(argv)) = (env, &self.params.access.client_disconnect) {
             let script = (self.authentication.next_script(), self.path.remote().ip(), ScriptPriority::End);
-            let (argv, timeout) = (argv.clone(), self.params.control.hand_window);
+            let (argv, timeout) = (argv.clone(), self.params.control.rekey.handshake);
             let env = env.finish("client-disconnect");
             events.push_back(Event::Request(Request::RunScript(Box::new(plain_script(
                 script, argv, env, timeout, None,

@@ -68,7 +68,7 @@ fn cve_2026_84471_keys_that_were_retired_say_nothing_more() {
     let authority = Authority::new();
     let client = client_params(&authority.issue("alice", ClientAuth), WrapConfig::Plain, Transport::Udp);
     let mut server = server_params(&authority.issue("server", ServerAuth), WrapConfig::Plain);
-    server.control.tran_window = seconds(30);
+    server.control.rekey.transition = seconds(30);
     let mut ends = Ends::new(client, server);
     ends.until_server_is_up();
     let first = |datagram: &[u8]| datagram[0] & 7 == 0;
