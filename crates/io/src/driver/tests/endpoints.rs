@@ -37,6 +37,8 @@ impl Endpoint {
         let thread = thread::spawn(move || driver.run(protocol, &mut Log(log)));
         let is_up = |heard| matches!(heard, Heard::Event(word) if word == "up tun0");
         assert!((0..10).any(|_| is_up(events.recv_timeout(TIMEOUT).unwrap())));
+        // The device is up before datagrams are read.
+        look(&handle);
         Endpoint { handle, address, notices, thread }
     }
 
