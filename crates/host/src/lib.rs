@@ -31,6 +31,7 @@ pub mod programs;
 pub mod remarks;
 pub mod scripts;
 pub mod signals;
+pub mod sockets;
 pub mod startup;
 pub mod status;
 pub mod systemd;

@@ -21,7 +21,7 @@ use clap::{CommandFactory as _, Parser};
 use self::endings::Endings;
 use self::environment::{Environment, LogLevel};
 use crate::helper_of;
-use crate::interface::{MTU, Settings, Tunnel, UapiSocket, driver_config};
+use crate::interface::{MTU, Settings, Tunnel, driver_config, uapi};
 use adit_host::log::{LogPlace, LogSettings, Logger, Logs};
 use adit_host::{exit, helper, privileges};
 
@@ -171,8 +171,8 @@ fn set_up(
     let mut tunnel = Tunnel::set_up(settings, log.clone())?;
     let name = tunnel.device().to_owned();
     let socket = match uapi {
-        Some(socket) => UapiSocket::inherited(socket, &name),
-        None => UapiSocket::bind(&name),
+        Some(socket) => uapi::inherited(socket, &name),
+        None => uapi::bind(&name),
     }?;
     endings.of(&tunnel, &socket).map_err(|error| format!("the end cannot be watched: {error}"))?;
     tunnel.listen(socket).map_err(|error| format!("cannot start a thread: {error}"))?;

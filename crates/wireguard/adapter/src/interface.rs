@@ -30,11 +30,12 @@ use self::clock::ClockWatch;
 use self::observer::InterfaceObserver;
 use self::timestamps::TimestampFile;
 use adit_host::log::Logger;
+use adit_host::sockets::{LOOK_EVERY, ListeningSocket, Server};
 
 pub(crate) use self::blocked::BlockedFile;
 pub(crate) use self::observer::{Begin, Watch};
 pub(crate) use self::orders::Orders;
-pub(crate) use self::uapi::{UapiSocket, socket_path};
+pub(crate) use self::uapi::socket_path;
 
 /// MTU of a new device in bytes: what is left of an Ethernet frame over IPv6, as wireguard-go has it.
 pub(crate) const MTU: u16 = 1420;
@@ -74,7 +75,7 @@ pub(crate) struct Tunnel {
     params: Params,
     orders: Orders,
     timestamps: TimestampFile,
-    uapi: Option<uapi::Server>,
+    uapi: Option<Server>,
     pool: Option<SharedPool>,
     watch: Option<Watch>,
     log: Logger,
@@ -171,8 +172,8 @@ impl Tunnel {
     ///
     /// # Errors
     /// When the system refuses a thread.
-    pub(crate) fn listen(&mut self, socket: UapiSocket) -> io::Result<()> {
-        self.uapi = Some(uapi::Server::start(socket, self.orders(), self.log.clone())?);
+    pub(crate) fn listen(&mut self, socket: ListeningSocket) -> io::Result<()> {
+        self.uapi = Some(uapi::serve(socket, self.orders(), self.log.clone())?);
         Ok(())
     }
 
@@ -218,7 +219,7 @@ fn own_driver(config: &DriverConfig) -> Result<Driver<Interface>, DriverError> {
     loop {
         match Driver::new(config.clone(), codec::session) {
             Err(DriverError::Tun(TunError::Busy(_))) if Instant::now() < deadline => {
-                thread::sleep(uapi::LOOK_EVERY);
+                thread::sleep(LOOK_EVERY);
             }
             outcome => return outcome,
         }

@@ -28,7 +28,7 @@ use super::status_rows::ROWS;
 use super::streams::Streams;
 use super::{configuration, forwarding as file_forwarding, prepare};
 use crate::interface as wireguard;
-use crate::interface::{Settings, SharedTunnel, UapiSocket};
+use crate::interface::{Settings, SharedTunnel, uapi};
 use adit_host::endpoints::Shared;
 use adit_host::failure::{Failure, tell_end};
 use adit_host::log::Logger;
@@ -85,7 +85,7 @@ impl Tunnel<'_> {
         let (settings, routes) = self.settings(&endpoints)?;
         let streams = prepared.map_or_else(|| Streams::new(&self.file, &self.parsed.config), Ok)?;
         let mut tunnel = self.set_up(&interface, (settings.clone(), routes), &endpoints, &streams)?;
-        let socket = UapiSocket::bind(&interface).map_err(Failure::World)?;
+        let socket = uapi::bind(&interface).map_err(Failure::World)?;
         tunnel.listen(socket).map_err(no_thread)?;
         let tables = status::OtherTables::default();
         let usage = self.log.clone();

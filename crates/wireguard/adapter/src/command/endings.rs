@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use adit_core::Command;
+use adit_host::sockets::{ListeningSocket, SocketFile};
 use adit_io::Handle;
 use adit_wireguard::Interface;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
@@ -16,8 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag::{register, register_conditional_shutdown};
 use signal_hook::iterator::Signals;
 
-use super::{Tunnel, UapiSocket};
-use crate::interface::uapi::SocketFile;
+use super::Tunnel;
 
 /// Signals that are noted from the start on.
 pub(super) struct Endings(Signals);
@@ -36,7 +36,7 @@ impl Endings {
     }
 
     /// Ends that interface at a signal, also one that came before, and when the socket's file goes.
-    pub(super) fn of(mut self, tunnel: &Tunnel, socket: &UapiSocket) -> io::Result<()> {
+    pub(super) fn of(mut self, tunnel: &Tunnel, socket: &ListeningSocket) -> io::Result<()> {
         let handle = tunnel.orders().handle();
         let theirs = handle.clone();
         thread::Builder::new().name("adit-signals".to_owned()).spawn(move || {
