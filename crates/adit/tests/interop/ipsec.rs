@@ -9,3 +9,4 @@ mod nat;
 mod rekeys;
 mod reload;
 mod suites;
+mod vici;

@@ -17,6 +17,7 @@ mod status_rows;
 mod testing;
 mod translate;
 mod tunnel;
+mod vici;
 
 pub use self::configuration::Ipsec;
 

@@ -15,6 +15,7 @@ use adit_io::Handle;
 use crate::reload;
 use crate::status_rows;
 use crate::translate::Planned;
+use crate::vici::{Named, View};
 
 /// The state of the file and of the tunnel that the next reading is compared with.
 pub(crate) struct Holds {
@@ -55,6 +56,20 @@ impl Orders {
             Order::Status => orders.tell_status(),
             Order::Reload => orders.in_thread("adit-reload", Orders::reload).is_ok(),
         })
+    }
+
+    /// The tunnel as programs see it that speak to it.
+    pub(crate) fn view(&self) -> View {
+        let orders = self.clone();
+        let named = |connection: &Connection| Named {
+            connection: connection.name.clone(),
+            children: connection.children.iter().map(|child| child.name.clone()).collect(),
+        };
+        let connections = move || {
+            let holds = orders.0.holds.lock().unwrap_or_else(PoisonError::into_inner);
+            holds.connections.iter().map(named).collect()
+        };
+        View { handle: self.0.handle.clone(), connections: Arc::new(connections) }
     }
 
     /// Files may lie on slow disks, and names take their time.

@@ -39,7 +39,7 @@ pub(crate) fn summary(info: &PeerInfo<PeerDetail>) -> String {
 }
 
 /// An identity with its kind. Addresses and keys are bytes.
-fn identity(identity: &Identification) -> String {
+pub(crate) fn identity(identity: &Identification) -> String {
     let address = match (identity.kind, identity.data.as_slice()) {
         (IdType::IPV4_ADDR, data) => <[u8; 4]>::try_from(data).ok().map(IpAddr::from),
         (IdType::IPV6_ADDR, data) => <[u8; 16]>::try_from(data).ok().map(IpAddr::from),

@@ -26,7 +26,7 @@ use crate::observer::Lines;
 use crate::orders::{Holds, Orders};
 use crate::status_rows::ROWS;
 use crate::translate::Planned;
-use crate::{NAME, settings};
+use crate::{NAME, settings, vici};
 
 /// A file that is run as a tunnel of the process.
 pub(crate) struct IpsecTunnel<'a> {
@@ -50,7 +50,10 @@ impl<'a> IpsecTunnel<'a> {
         let Ready { mut driver, sockets } = Ready::set_up(&self.setting, settings.mtu)?;
         let handle = driver.handle();
         let shown = self.show(handle.clone(), member);
-        let mut helper = self.helper(&driver, shown.as_ref())?;
+        let vici = vici::bind(&mut self.setting.log);
+        let sockets_of = shown.iter().map(status::Socket::path);
+        let removed = sockets_of.chain(vici.iter().map(|socket| socket.file().path().to_owned())).collect();
+        let mut helper = self.helper(&driver, removed)?;
         helper.reports().into_iter().for_each(|report| self.setting.log.log(report.severity, report));
         let access = helper.access();
         driver.use_helper(access.clone(), true).map_err(no_helper)?;
@@ -63,6 +66,7 @@ impl<'a> IpsecTunnel<'a> {
         };
         let orders = Orders::new(handle, holds, self.setting.log.clone());
         member.take_orders(orders.receiver()).map_err(no_signals)?;
+        let vici = vici.and_then(|socket| vici::serve(socket, orders.view(), self.setting.log.clone()));
         let params = Params {
             connections,
             sockets,
@@ -80,6 +84,7 @@ impl<'a> IpsecTunnel<'a> {
         let ended = driver.run(endpoint, &mut observer);
         notifier.stopping();
         drop(helper);
+        drop(vici);
         drop(shown);
         match ended.map_err(|error| Failure::World(error.to_string()))? {
             Ended::Shutdown => Ok(()),
@@ -122,12 +127,12 @@ impl<'a> IpsecTunnel<'a> {
             .ok()
     }
 
-    /// Starts the helper with its work.
-    fn helper(&self, driver: &Driver<Endpoint>, shown: Option<&status::Socket>) -> Result<Helper, Failure> {
+    /// Starts the helper with its work. `removed_at_end`: the files of sockets.
+    fn helper(&self, driver: &Driver<Endpoint>, removed_at_end: Vec<PathBuf>) -> Result<Helper, Failure> {
         let mut policy = Policy::from(driver.helper_needs(true));
         policy.configuration = Some(self.file.clone());
         policy.names = names::names(&self.content.planned);
-        policy.removed_at_end.extend(shown.map(status::Socket::path));
+        policy.removed_at_end.extend(removed_at_end);
         policy.without_sandbox = self.setting.options.no_sandbox;
         let of = HelperOf { protocol: Some(NAME), options: None };
         helper::start(&of, policy, self.setting.options.in_background).map_err(Failure::World)

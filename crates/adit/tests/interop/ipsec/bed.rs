@@ -117,7 +117,7 @@ impl End {
         format!("10.78.{}.1", self.number).parse().unwrap()
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
     }
 
@@ -178,12 +178,35 @@ impl End {
     }
 
     /// The tunnel has the name of its file in `adit status`.
-    fn file_name(&self) -> String {
+    pub(super) fn file_name(&self) -> String {
         format!("ipsec-{}-{}.conf", std::process::id(), self.namespace.name())
     }
 
     fn socket(&self) -> String {
-        format!("unix://{}", self.path("vici").display())
+        match (self.program, &self.process) {
+            (Program::Adit, Some(_)) => format!("unix://{}", self.vici().display()),
+            _ => format!("unix://{}", self.path("vici").display()),
+        }
+    }
+
+    /// The socket of VICI of adit, which was started with a /run of its own.
+    pub(super) fn vici(&self) -> PathBuf {
+        let adit = self.process.as_ref().map(Process::id).unwrap_or_default();
+        PathBuf::from(format!("/proc/{adit}/root/run/charon.vici"))
+    }
+
+    /// Starts the program with its file; adit with a /run of its own, in which it has the socket of VICI.
+    pub(super) fn start_with_vici(&mut self) {
+        if self.program == Program::StrongSwan {
+            return self.start();
+        }
+        let (adit, file) = (env!("CARGO_BIN_EXE_adit"), self.path(&self.file_name()));
+        let script = format!("mount -t tmpfs none /run && exec {adit} up {}", file.display());
+        let mut command = program("unshare").unwrap();
+        command.args(["-m", "sh", "-c", &script]);
+        let mut process = self.namespace.spawn("adit", command).unwrap();
+        process.wait_for_line(0, "tunnel up", WAIT).unwrap();
+        self.process = Some(process);
     }
 
     /// Starts the program with its file.

@@ -1,6 +1,7 @@
 //! The machine: one endpoint with its IKE SAs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 use adit_core::{
     Command, Ended, HandshakeStage, Instant, Notice, Path, PeerId, PeerInfo, PrefixTable, Protocol, Rejected,
@@ -37,6 +38,11 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    /// The local address and port of a path, where they are known.
+    pub fn local_address(&self, path: Path) -> Option<SocketAddr> {
+        self.shared.local_of(path)
+    }
+
     /// An endpoint that starts at `now`. `seed` is 32 bytes of secret randomness, used for nothing else.
     ///
     /// # Errors
