@@ -2,14 +2,17 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use adit_testbed::{Guest, Kernel, MAX_WAIT, Namespace, Root, Scratch, can_run};
+use adit_testbed::{Guest, Kernel, MAX_WAIT, Namespace, Root, Scratch, can_run, program};
 
 /// How long a guest may take to boot, on a machine that is busy with other tests.
 const LIMIT: Duration = Duration::from_secs(300);
+/// The script that makes roots and kernels.
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/debian-systems");
 
 fn shell(words: &str) -> Command {
     let mut command = Command::new("sh");
@@ -55,16 +58,70 @@ fn a_root_that_no_table_names_is_an_error() {
 }
 
 #[test]
-fn without_a_network_the_kernel_that_is_missing_is_named() {
-    if !can_run("without_a_network_the_kernel_that_is_missing_is_named", &["apt-get", "depmod"]) {
+fn without_a_network_the_kernel_or_root_that_is_missing_is_named() {
+    let name = "without_a_network_the_kernel_or_root_that_is_missing_is_named";
+    if !can_run(name, &["apt-get", "depmod", "mmdebstrap"]) {
         return;
     }
     let (namespace, scratch) = (Namespace::create("offline").unwrap(), Scratch::create("offline").unwrap());
-    let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/debian-systems"));
+    let rows = [
+        (["kernel", "bookworm"], "debian-systems: no kernel of bookworm: apt-get cannot read the lists of "),
+        (["root", "trixie"], "debian-systems: no root trixie: mmdebstrap did not get its packages from "),
+    ];
+    for (arguments, expected) in rows {
+        let mut command = Command::new(SCRIPT);
+        command.args(arguments).arg(scratch.path());
+        let error = namespace.run(command).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn without_apt_the_kernel_that_is_missing_is_named() {
+    let name = "without_apt_the_kernel_that_is_missing_is_named";
+    if !can_run(name, &[]) {
+        return;
+    }
+    let (namespace, scratch) = (Namespace::create("noapt").unwrap(), Scratch::create("noapt").unwrap());
+    let needed = ["sh", "cut", "dirname", "flock", "mkdir", "rm", "sha256sum"];
+    let mut command = program("env").unwrap();
+    command.arg(format!("PATH={}", links(&scratch, &needed))).arg(SCRIPT);
     command.args(["kernel", "bookworm"]).arg(scratch.path());
     let error = namespace.run(command).unwrap_err().to_string();
-    let expected = "debian-systems: no kernel of bookworm: apt-get cannot read the lists of ";
-    assert!(error.contains(expected), "{error}");
+    assert!(error.contains("debian-systems: no apt-get: kernels are packages of Debian"), "{error}");
+}
+
+/// The test of a guest, where one of its programs is missing.
+#[test]
+fn a_test_without_apt_says_that_it_does_not_run_and_fails_in_continuous_integration() {
+    let name = "a_test_without_apt_says_that_it_does_not_run_and_fails_in_continuous_integration";
+    let others = Guest::NEEDED.map(|name| if name == "apt-get" { "ip" } else { name });
+    if !can_run(name, &others) {
+        return;
+    }
+    let scratch = Scratch::create("noapt").unwrap();
+    let path = links(&scratch, &others);
+    let test = "a_guest_that_takes_too_long_is_ended_and_its_console_is_shown";
+    let needs = format!("{test} needs the program 'apt-get'");
+    for (ci, succeeds, expected) in
+        [("false", true, format!("SKIPPED {}", needs.replace(" needs", ": needs"))), ("true", false, needs)]
+    {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", test, "--nocapture"]).env("PATH", &path).env("CI", ci);
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() == succeeds && text.contains(&expected), "{text}");
+    }
+}
+
+/// A folder of links to those programs, as a PATH of nothing else.
+fn links(scratch: &Scratch, names: &[&str]) -> String {
+    let folder = scratch.path().join("programs");
+    std::fs::create_dir(&folder).unwrap();
+    for name in names {
+        symlink(program(name).unwrap().get_program(), folder.join(name)).unwrap();
+    }
+    folder.display().to_string()
 }
 
 #[test]

@@ -67,19 +67,20 @@ impl Processors {
 /// Whether [`KVM`] gives a guest. It is tried once, with a kernel that has no root file system. Where it does not, that is said.
 fn kvm_works(kernel: &Path) -> bool {
     static WORKS: OnceLock<bool> = OnceLock::new();
-    *WORKS.get_or_init(|| {
-        let why = match File::options().read(true).write(true).open(KVM) {
-            Err(error) => error.to_string(),
-            Ok(_) => match boots(kernel) {
-                Ok(()) => return true,
-                Err(_) => format!("a kernel does not boot by it within {TRIAL:?}"),
-            },
-        };
-        note(&format!(
-            "{KVM}: {why}; guests are emulated, and nothing in them runs on this machine's processor"
-        ));
-        false
-    })
+    *WORKS.get_or_init(|| without_kvm(Path::new(KVM), kernel).map(|why| note(&why)).is_none())
+}
+
+/// Why guests are emulated where the device of KVM is that one, and what is not tested then; nothing if they are not.
+fn without_kvm(device: &Path, kernel: &Path) -> Option<String> {
+    let why = match File::options().read(true).write(true).open(device) {
+        Err(error) => error.to_string(),
+        Ok(_) if boots(kernel).is_ok() => return None,
+        Ok(_) => format!("a kernel does not boot by it within {TRIAL:?}"),
+    };
+    let device = device.display();
+    Some(format!(
+        "{device}: {why}; guests are emulated, and nothing in them runs on this machine's processor"
+    ))
 }
 
 /// Whether a kernel comes as far as its root file system by [`KVM`].
@@ -131,4 +132,19 @@ fn written_to(words: &str, path: &Path) -> std::ffi::OsString {
     let mut argument = OsStr::new(words).to_owned();
     argument.push(path);
     argument
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_device_of_kvm_it_is_said_that_guests_are_emulated() {
+        let why = without_kvm(Path::new("/nowhere/kvm"), Path::new("/nowhere/vmlinuz")).unwrap();
+        assert_eq!(
+            why,
+            "/nowhere/kvm: No such file or directory (os error 2); guests are emulated, and nothing in them runs on this \
+             machine's processor"
+        );
+    }
 }
