@@ -8,7 +8,7 @@ use super::context::Context;
 use super::init::{lowest, offers, wanted_group};
 use super::payloads::{Payloads, notify};
 use super::peer::EndKind;
-use super::requests::{ChildRequest, PeersChildRekey, Wanted};
+use super::requests::{ChildRequest, PeersChild, Wanted};
 use super::sa::{IkeSa, Phase, Request};
 use crate::crypto::{KeyShare, Nonces, Secret, answer_exchange};
 use crate::suite::Group;
@@ -98,10 +98,12 @@ impl IkeSa {
         let exchanged = answer_group(group, found.key_exchange(), &mut cx.fill())?;
         let (child, mut parts) = self.make_child(cx, choice, exchanged, &nonces)?;
         parts.insert(1, Payload::Nonce(own_nonce.clone()));
-        let (is_first, spi) = (old.is_none(), child.own_spi);
+        let (is_first, number, spi) = (old.is_none(), child.number, child.own_spi);
         self.install_child(cx, child, is_first);
-        if let Some(old) = old {
-            self.replaced_by_peer(cx, old, PeersChildRekey { spi, lowest: lowest(&nonces) });
+        let peers = PeersChild { spi, lowest: lowest(&nonces) };
+        match old {
+            Some(old) => self.replaced_by_peer(cx, old, peers),
+            None => self.also_made_by_peer(number, peers),
         }
         Ok(parts)
     }
@@ -123,7 +125,7 @@ impl IkeSa {
     }
 
     /// The peer rekeyed a child SA. If this end does so, too, the nonces decide when its response comes.
-    fn replaced_by_peer(&mut self, cx: &mut Context<'_>, old: u32, peers: PeersChildRekey) {
+    fn replaced_by_peer(&mut self, cx: &mut Context<'_>, old: u32, peers: PeersChild) {
         let request = self.pending.as_mut().map(|pending| &mut pending.request);
         if let Some(Request::Child(request)) = request
             && request.wanted.old == Some(old)
@@ -133,6 +135,17 @@ impl IkeSa {
             child.replace(cx.shared.now);
         }
         self.count_rekey(cx);
+    }
+
+    /// The peer asked for a further child SA of a child. If this end does so, too, the nonces decide when its response comes.
+    fn also_made_by_peer(&mut self, number: usize, peers: PeersChild) {
+        let request = self.pending.as_mut().map(|pending| &mut pending.request);
+        if let Some(Request::Child(request)) = request
+            && request.wanted.number == number
+            && request.wanted.old.is_none()
+        {
+            request.peers = Some(peers);
+        }
     }
 
     pub(crate) fn count_rekey(&self, cx: &mut Context<'_>) {
@@ -189,7 +202,9 @@ impl IkeSa {
         let is_redundant = request.peers.as_ref().is_some_and(|peers| own_lowest < peers.lowest.as_slice());
         let spi = child.own_spi;
         self.install_child(cx, child, !is_redundant);
-        let Some(old) = request.wanted.old else { return };
+        let Some(old) = request.wanted.old else {
+            return self.settle_further(request.peers.as_ref(), spi, is_redundant);
+        };
         if is_redundant {
             self.delete_child(spi);
             if let Some(old) = self.children.get_mut(&old) {
@@ -201,6 +216,16 @@ impl IkeSa {
         self.delete_child(old);
         let redundant = request.peers.as_ref().and_then(|peers| self.children.get_mut(&peers.spi));
         redundant.into_iter().for_each(|child| child.replace(cx.shared.now));
+    }
+
+    /// Of two child SAs of a child that both ends asked for at once, that with the lowest nonce is deleted. Each end that sees both
+    /// deletes it, as the other end need not have seen them at once.
+    fn settle_further(&mut self, peers: Option<&PeersChild>, own: u32, is_redundant: bool) {
+        let Some(peers) = peers else { return };
+        let redundant = if is_redundant { own } else { peers.spi };
+        if self.children.get(&redundant).is_some_and(|child| child.phase == ChildPhase::Active) {
+            self.delete_child(redundant);
+        }
     }
 
     fn child_refused(&mut self, cx: &mut Context<'_>, request: ChildRequest, error: &Notify) {

@@ -41,7 +41,9 @@ impl Endpoint {
         let Some(before) = self.sas.get(&old) else { return };
         let unique = connection.unique;
         let is_recent = self.shared.now.saturating_since(before.made_at) < AT_ONCE;
-        let is_collision = before.is_initiator != sa.is_initiator && is_recent && unique != Unique::Never;
+        // After a rekey the roles are those of the rekey, so that they do not show who initiated.
+        let is_by_other = before.is_initiator != sa.is_initiator && !before.is_successor;
+        let is_collision = is_by_other && is_recent && unique != Unique::Never;
         if is_collision && sa.lowest_nonce < before.lowest_nonce {
             state.sa = Some(old);
             self.with_sa(spi, |sa, cx| sa.close(cx, EndKind::Own, "another IKE SA of the peer stays"));
@@ -73,14 +75,23 @@ impl Endpoint {
         spi: Spi,
         act: impl Fn(&mut IkeSa, &mut super::context::Context<'_>),
     ) {
+        self.seal_by_current(number);
         for old in self.older(number, spi) {
             self.with_sa(old, &act);
         }
     }
 
+    /// Makes the data plane seal with the child SAs of the peer's current IKE SA, before those of another IKE SA are gone: one of
+    /// those may have been activated later.
+    fn seal_by_current(&mut self, number: usize) {
+        let current = self.peers.get(&number).and_then(|state| state.sa);
+        current.into_iter().for_each(|spi| self.with_sa(spi, IkeSa::activate_again));
+    }
+
     fn limit_older(&mut self, number: usize, spi: Spi) {
         let older = self.older(number, spi);
         let excess = (older.len() + 1).saturating_sub(MAX_IKE_SAS);
+        self.seal_by_current(number);
         for old in older.into_iter().take(excess) {
             self.with_sa(old, |sa, cx| sa.close(cx, EndKind::Own, "the peer has newer IKE SAs"));
         }
@@ -97,10 +108,9 @@ impl Endpoint {
         new.children.extend(children);
         new.to_delete.extend(to_delete);
         new.is_waiting = false;
-        if let Some(state) = connection.and_then(|number| self.peers.get_mut(&number))
-            && state.sa == Some(from)
-        {
-            state.sa = Some(to);
+        if let Some(state) = connection.and_then(|number| self.peers.get_mut(&number)) {
+            let of_peer = [&mut state.sa, &mut state.replacing];
+            of_peer.into_iter().filter(|sa| **sa == Some(from)).for_each(|sa| *sa = Some(to));
         }
         self.with_sa(to, |sa, cx| sa.next_task(cx));
     }
@@ -202,7 +212,8 @@ impl Endpoint {
         let number = self.sas.get(&spi).and_then(|sa| sa.connection);
         let Some(state) = number.and_then(|number| self.peers.get_mut(&number)) else { return };
         let old = state.replacing.take_if(|old| *old != spi);
-        if let Some(old) = old {
+        if let (Some(number), Some(old)) = (number, old) {
+            self.seal_by_current(number);
             self.with_sa(old, |sa, cx| sa.close(cx, EndKind::Own, "it was authenticated anew"));
         }
     }
@@ -242,6 +253,12 @@ impl Endpoint {
         let is_in_use = self.sas.get(&spi).is_some_and(|sa| {
             matches!(sa.phase, Phase::Connecting | Phase::Established) && sa.connection.is_some()
         });
+        let number = self.sas.get(&spi).and_then(|sa| sa.connection);
+        let is_current = |number: &usize| self.peers.get(number).is_some_and(|state| state.sa == Some(spi));
+        number
+            .filter(|number| !is_current(number))
+            .into_iter()
+            .for_each(|number| self.seal_by_current(number));
         self.with_sa(spi, IkeSa::remove_children);
         if is_in_use {
             self.down(spi, ending);

@@ -26,6 +26,8 @@ pub enum Reply {
     },
     /// The IKE SAs of the connection with that name are deleted. Nothing is brought up again by itself.
     Terminate(String),
+    /// The IKE SA of the connection with that name is rekeyed.
+    Rekey(String),
     /// This machine's addresses have changed: the peers get the new ones (RFC 4555).
     AddressesChanged,
     /// The settings of the tunnel are these from now on.
@@ -77,6 +79,7 @@ impl Endpoint {
                 number.into_iter().for_each(|number| self.close_peer(number, "terminated"));
                 known(&name, number.is_some())
             }
+            Reply::Rekey(name) => known(&name, self.rekey_ike_sa(&name)),
         };
         if let Err(error) = outcome {
             self.shared.report(Severity::Error, None, error);
@@ -100,6 +103,19 @@ impl Endpoint {
         }
         children.into_iter().for_each(|child| self.want(number, child));
         Ok(())
+    }
+
+    /// Rekeys the IKE SA of a connection as soon as no other request is pending. Gives whether there is such a connection.
+    fn rekey_ike_sa(&mut self, name: &str) -> bool {
+        let Some(number) = self.connections.number_of(name) else { return false };
+        let now = self.shared.now;
+        if let Some(spi) = self.peers.get(&number).and_then(|state| state.sa) {
+            self.with_sa(spi, |sa, cx| {
+                sa.rekey_at = Some(now);
+                sa.next_task(cx);
+            });
+        }
+        true
     }
 
     /// Brings a child up.

@@ -117,6 +117,7 @@ impl IkeSa {
             channel: Some(Channel::new(suite, keys, is_initiator)?),
         };
         let mut sa = IkeSa::new(new, cx.now());
+        sa.is_successor = true;
         sa.nat = self.nat;
         sa.is_encapsulated = self.is_encapsulated;
         sa.peer_takes_fragments = self.peer_takes_fragments;

@@ -68,12 +68,13 @@ pub(crate) struct ChildRequest {
     pub(crate) own_spi: u32,
     pub(crate) nonce: Vec<u8>,
     pub(crate) share: Option<KeyShare>,
-    /// The peer's rekey of the same child SA, which was answered meanwhile.
-    pub(crate) peers: Option<PeersChildRekey>,
+    /// The peer's request for the same, which was answered meanwhile: a rekey of the same child SA, or a further child SA of the same
+    /// child.
+    pub(crate) peers: Option<PeersChild>,
 }
 
-/// A rekey of the peer's.
-pub(crate) struct PeersChildRekey {
+/// A child SA that the peer asked for.
+pub(crate) struct PeersChild {
     /// The SPI of the child SA that it made, as this end chose it.
     pub(crate) spi: u32,
     pub(crate) lowest: Vec<u8>,

@@ -133,6 +133,8 @@ pub(crate) struct IkeSa {
     pub(crate) is_waiting: bool,
     /// The lower nonce of the exchange that made it.
     pub(crate) lowest_nonce: Vec<u8>,
+    /// Whether a rekey made it. If not, it began with a first exchange.
+    pub(crate) is_successor: bool,
 }
 
 /// The parameters of a new IKE SA.
@@ -181,6 +183,7 @@ impl IkeSa {
             ends_at: None,
             is_waiting: false,
             lowest_nonce: Vec::new(),
+            is_successor: false,
         }
     }
 

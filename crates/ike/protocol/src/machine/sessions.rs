@@ -42,7 +42,10 @@ impl IkeSa {
         let Some(state) = self.connection.and_then(|number| cx.peers.get_mut(&number)) else { return };
         state.cipher = Some(child.cipher);
         state.last_handshake = cx.shared.now;
-        state.wanted.remove(&child.number);
+        // While another IKE SA is made in place of this one, that one is to have the child.
+        if state.replacing != Some(self.own_spi) {
+            state.wanted.remove(&child.number);
+        }
         state.up.insert(child.number);
         let (spi, session) = (child.own_spi, SessionId(u64::from(child.own_spi)));
         state.installed.insert(spi, child.installed());

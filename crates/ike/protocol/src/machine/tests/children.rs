@@ -5,7 +5,7 @@ use std::time::Duration;
 use adit_core::{Flow, IpNet, Notice, Ports};
 
 use super::world::*;
-use crate::machine::{Connection, EndAction, StartAction};
+use crate::machine::{Connection, EndAction, Reply, StartAction};
 use crate::wire::{Delete, ExchangeType, Payload, ProtocolId};
 
 /// A connection with two children, whose networks are 10.1.0.0/16 to 10.2.0.0/16 and 10.3.0.0/16 to 10.4.0.0/16.
@@ -240,4 +240,35 @@ fn several_child_sas_are_deleted_by_one_message() {
     world.run(seconds(5));
     assert!(world.planes[A].sessions.is_empty());
     assert_eq!(world.planes[A].downs, ["there is no child SA any more"]);
+}
+
+/// Both ends ask for a child SA of the second child, at each moment of the other end's exchange, and a message is lost or none.
+#[test]
+fn of_child_sas_that_both_ends_ask_for_at_once_one_stays() {
+    let with = |end: usize| {
+        let mut connection = two(end);
+        initiates(&mut connection, end);
+        connection.children.iter_mut().for_each(|child| child.start = StartAction::None);
+        connection.children[0].start = if end == A { StartAction::Start } else { StartAction::None };
+        connection
+    };
+    for (millis, lost) in (0..25).step_by(3).flat_map(|millis| (0..5).map(move |lost| (millis, lost))) {
+        let mut world = World::new(with(A), with(B));
+        world.run(seconds(5));
+        let mut count = 0;
+        world.network = Box::new(move |_, _| {
+            count += 1;
+            if count == lost { vec![] } else { vec![Duration::from_millis(10)] }
+        });
+        let initiate = |connection: &str| Reply::Initiate {
+            connection: connection.to_owned(),
+            child: Some("second".to_owned()),
+        };
+        world.reply(A, initiate("b.example"));
+        world.run(Duration::from_millis(millis));
+        world.reply(B, initiate("a.example"));
+        world.children = 2;
+        world.run(seconds(30));
+        world.assert_settled(&format!("{millis} ms later, message {lost} is lost"));
+    }
 }

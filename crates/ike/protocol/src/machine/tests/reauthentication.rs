@@ -1,7 +1,9 @@
 //! Reauthentication, and the fate of older IKE SAs.
 
+use adit_core::Command;
+
 use super::world::*;
-use crate::machine::{Connection, Unique};
+use crate::machine::{Connection, Reply, Unique};
 
 fn two(end: usize) -> Connection {
     let mut connection = connection(end);
@@ -30,6 +32,68 @@ fn an_initiator_authenticates_anew_and_no_packet_is_lost() {
     assert!(first.iter().all(|spi| !world.ends[A].sas.contains_key(spi)));
     assert!(sessions.keys().all(|session| !world.planes[A].sessions.contains_key(session)));
     assert!(world.planes.iter().all(|plane| plane.downs.is_empty() && plane.gaps == 0 && plane.ups == 1));
+}
+
+/// A rekey by the responder shortly before makes the responder the initiator of the IKE SA that is replaced. That is no second IKE SA
+/// that both ends initiated at once.
+#[test]
+fn an_authentication_after_a_rekey_by_the_responder_is_no_collision() {
+    let mut a = connection(A);
+    a.times.reauthentication = Some(seconds(60));
+    let mut world = World::new(a, connection(B));
+    for _ in 0..8 {
+        world.run(seconds(45));
+        world.reply(B, Reply::Rekey("a.example".to_owned()));
+        world.run(seconds(15));
+    }
+    world.run(seconds(30));
+    world.assert_settled("after rekeys and authentications");
+    assert!(world.planes.iter().all(|plane| plane.downs.is_empty() && plane.gaps == 0));
+}
+
+/// End A authenticates anew.
+fn authenticate_anew(world: &mut World) {
+    let now = world.now;
+    let spi = world.ends[A].peers[&0].sa.unwrap();
+    world.ends[A].with_sa(spi, |sa, _| sa.reauthentication_at = Some(now));
+}
+
+/// A rekey of an end's: of the IKE SA, or of its child SAs.
+fn rekey(world: &mut World, end: usize, is_of_ike: bool) {
+    match is_of_ike {
+        true => world.reply(end, Reply::Rekey(["b.example", "a.example"][end].to_owned())),
+        false => world.command(end, Command::Rekey { peer: PEER }),
+    }
+}
+
+/// Either end rekeys the IKE SA, or its child SAs, before and while it is replaced by one with a new authentication. The new IKE SA has
+/// all children, and nothing is left beside it.
+#[test]
+fn rekeys_before_and_while_an_ike_sa_is_authenticated_anew() {
+    for (end, millis) in
+        [A, B].into_iter().flat_map(|end| (0..60).step_by(5).map(move |millis| (end, millis)))
+    {
+        for (is_first, is_of_ike) in [(true, true), (true, false), (false, true), (false, false)] {
+            let mut world = World::new(two(A), two(B));
+            world.children = 2;
+            world.run(seconds(5));
+            if is_first {
+                rekey(&mut world, end, is_of_ike);
+            } else {
+                authenticate_anew(&mut world);
+            }
+            world.run(std::time::Duration::from_millis(millis));
+            if is_first {
+                authenticate_anew(&mut world);
+            } else {
+                rekey(&mut world, end, is_of_ike);
+            }
+            world.run(seconds(30));
+            let what = format!("end {end}, {millis} ms, the rekey first: {is_first}, of IKE: {is_of_ike}");
+            world.assert_settled(&what);
+            assert!(world.planes.iter().all(|plane| plane.downs.is_empty()));
+        }
+    }
 }
 
 /// RFC 4478: a responder says how long its authentication holds.

@@ -7,6 +7,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 
 use super::world::*;
+use crate::machine::Reply;
 use crate::machine::sa::Request;
 use crate::suite::{esp_proposals, ike_proposals};
 
@@ -17,18 +18,9 @@ fn connected() -> World {
     world
 }
 
-/// Makes the IKE SA of an end due for a rekey.
 fn rekey_ike(world: &mut World, end: usize) {
-    let now = world.now;
-    let machine = &mut world.ends[end];
-    let current: Vec<_> = machine.peers.values().filter_map(|state| state.sa).collect();
-    for spi in current {
-        machine.with_sa(spi, |sa, cx| {
-            sa.rekey_at = Some(now);
-            sa.next_task(cx);
-        });
-    }
-    world.notify(end, Notice::Wanted { peer: PEER, flow: ANY_FLOW });
+    let name = ["b.example", "a.example"][end];
+    world.reply(end, Reply::Rekey(name.to_owned()));
 }
 
 fn rekey_child(world: &mut World, end: usize) {
