@@ -34,10 +34,17 @@ pub(super) fn put(
 }
 
 /// Has the kernel say of each datagram which traffic class the header around it had. A socket for both families reports
-/// it of both.
+/// it of both. A socket of IPv6 for an IP protocol receives nothing by IPv4, and takes no option of IPv4 (`rawv6_setsockopt` in
+/// Linux's net/ipv6/raw.c).
+///
+/// # Errors
+/// The system's refusal.
 pub fn learn_traffic_classes(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
     if v6 {
         set_option(socket, libc::SOL_IPV6, libc::IPV6_RECVTCLASS, 1)?;
     }
-    set_option(socket, libc::SOL_IP, libc::IP_RECVTOS, 1)
+    match set_option(socket, libc::SOL_IP, libc::IP_RECVTOS, 1) {
+        Err(error) if v6 && error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
+        other => other,
+    }
 }

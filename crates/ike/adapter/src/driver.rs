@@ -49,13 +49,12 @@ impl Ready {
             .map_err(|error| Failure::World(error.to_string()))?;
         // A peer is answered from the address that it wrote to, and the detection of NAT needs the address.
         driver.learn_local_addresses();
-        // Before the sockets learn traffic classes: sockets of IPv6 for an IP protocol take no option of IPv4 (`rawv6_setsockopt` in
-        // Linux's net/ipv6/raw.c), and the driver sets those of both families.
+        // For congestion marks of the outer header (RFC 6040).
+        driver.learn_traffic_classes();
         let esp = driver.bind_ip(IpBinding { protocol: ESP, mark: adit_system::MARK });
         let esp =
             esp.map_err(|error| Failure::World(format!("cannot receive ESP (IP protocol 50): {error}")))?;
         driver.answer_unreachable();
-        driver.learn_traffic_classes();
         driver.follow_mtu();
         let plain = bind(&mut driver, PLAIN, IKE_PORT)?;
         let marked = bind(&mut driver, MARKED, NAT_TRAVERSAL_PORT)?;

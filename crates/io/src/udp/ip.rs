@@ -220,6 +220,21 @@ mod tests {
     }
 
     #[test]
+    fn the_traffic_class_of_each_datagram_is_learned_by_either_family() {
+        in_fresh_network(|| {
+            for address in ["127.0.0.1", "::1"] {
+                let (from, to) = (bind(address), bind(address));
+                to.learn_traffic_classes().unwrap();
+                let remote = to.local_address().unwrap();
+                let outer = OuterHeader { traffic_class: 3, hop_limit: 0 };
+                assert_eq!(from.send_datagrams(outer, None, [(&b"word"[..], remote)].into_iter()), 1);
+                let (arrived, _) = receive(&to, 1);
+                assert_eq!(arrived[0].1.traffic_class, 3, "{address}");
+            }
+        });
+    }
+
+    #[test]
     fn a_datagram_arrives_at_the_socket_of_its_worker_alone() {
         in_fresh_network(|| {
             let rule = Steering { kind_mask: 0x80, kind: 0x80, offset: 0, mask: 0xff };
