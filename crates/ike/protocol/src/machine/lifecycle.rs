@@ -81,8 +81,8 @@ impl Endpoint {
         }
     }
 
-    /// Makes the data plane seal with the child SAs of the peer's current IKE SA, before those of another IKE SA are gone: one of
-    /// those may have been activated later.
+    /// Makes the data plane seal with the child SAs of the peer's current IKE SA, where child SAs of another IKE SA go: before they are
+    /// gone, as one of them may have been activated later; and after it, as the data plane keeps to a session that began by a packet.
     fn seal_by_current(&mut self, number: usize) {
         let current = self.peers.get(&number).and_then(|state| state.sa);
         current.into_iter().for_each(|spi| self.with_sa(spi, IkeSa::activate_again));
@@ -141,7 +141,7 @@ impl Endpoint {
                 self.shared.report(Severity::Error, path, text);
                 self.reauthentication_failed(number);
             }
-            return;
+            return self.seal_by_current(number);
         }
         if let Some(other) = self.older(number, spi).pop() {
             if let Some(state) = self.peers.get_mut(&number) {
@@ -255,11 +255,10 @@ impl Endpoint {
         });
         let number = self.sas.get(&spi).and_then(|sa| sa.connection);
         let is_current = |number: &usize| self.peers.get(number).is_some_and(|state| state.sa == Some(spi));
-        number
-            .filter(|number| !is_current(number))
-            .into_iter()
-            .for_each(|number| self.seal_by_current(number));
+        let others = number.filter(|number| !is_current(number));
+        others.into_iter().for_each(|number| self.seal_by_current(number));
         self.with_sa(spi, IkeSa::remove_children);
+        others.into_iter().for_each(|number| self.seal_by_current(number));
         if is_in_use {
             self.down(spi, ending);
         }

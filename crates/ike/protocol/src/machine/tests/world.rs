@@ -132,6 +132,10 @@ pub(super) struct Plane {
     /// The sessions that seal, by series.
     pub(super) active: BTreeMap<u32, SessionId>,
     series: BTreeMap<SessionId, u32>,
+    /// The sessions in the order in which they were installed.
+    order: Vec<SessionId>,
+    /// The sessions that began to seal by their first opened packet.
+    began: BTreeSet<SessionId>,
     opened: BTreeSet<SessionId>,
     /// Sessions that seal once they have opened a packet.
     waiting: BTreeSet<SessionId>,
@@ -161,12 +165,20 @@ impl Plane {
                     self.waiting.insert(install.session);
                 }
                 self.series.insert(install.session, install.series);
+                self.order.push(install.session);
                 let before = self.sessions.insert(install.session, install.codec);
                 assert!(before.is_none(), "an SPI is used twice");
             }
             Event::Data(DataEvent::Activate { session, .. }) => {
                 assert!(self.sessions.contains_key(&session), "a session is activated that is not there");
-                self.active.insert(self.series[&session], session);
+                let active = self.active.get(&self.series[&session]);
+                let place = |session: &SessionId| self.order.iter().position(|other| other == session);
+                // The data plane keeps to a later session that began by its first packet.
+                let is_late = active
+                    .is_some_and(|active| self.began.contains(active) && place(active) > place(&session));
+                if !is_late {
+                    self.active.insert(self.series[&session], session);
+                }
             }
             Event::Data(DataEvent::Retire { session, .. }) => {
                 self.sessions.remove(&session);
@@ -306,6 +318,7 @@ impl World {
             plane.opened.insert(session);
             if plane.waiting.contains(&session) {
                 plane.active.insert(plane.series[&session], session);
+                plane.began.insert(session);
             }
             self.notify(end, Notice::FirstOpened { peer: PEER, session });
         }
