@@ -20,7 +20,7 @@ mod tests;
 
 pub use auth::{SignedOctets, intermediate_octets, shared_key_proof};
 pub use exchange::{ExchangeError, KeyShare, answer_exchange};
-pub use keys::{ChildKeys, DirectionKeys, IkeKeys, Nonces, first_seed, rekey_seed};
+pub use keys::{ChildKeys, DirectionKeys, IkeKeys, Nonces, Secrets, first_seed, rekey_seed};
 pub use prf::{Secret, prf, prf_plus};
 pub use protection::{Contents, OpenError, Protection};
 pub use signature::{ProofError, SignatureHashes, certificate_proof, verify_certificate_proof};

@@ -5,13 +5,14 @@
 //! | | |
 //! |---|---|
 //! | `IKE_SA_INIT` | cookies, `INVALID_KE_PAYLOAD`, NAT detection and the change to port 4500 |
-//! | `IKE_INTERMEDIATE` | additional key exchanges of the first IKE SA (RFC 9242, RFC 9370); rekeys have none |
+//! | `IKE_INTERMEDIATE` | additional key exchanges of the first IKE SA (RFC 9242, RFC 9370) |
+//! | `IKE_FOLLOWUP_KE` | additional key exchanges of rekeys and of further child SAs (RFC 9370) |
 //! | `IKE_AUTH` | pre-shared keys and certificates; the first child SA, narrowed. Not: EAP, configuration payloads |
 //! | `CREATE_CHILD_SA` | further child SAs; rekeys of child SAs and of IKE SAs, with collisions |
 //! | `INFORMATIONAL` | deletions, signs of life, changes of addresses (MOBIKE, RFC 4555) |
 //! | messages | a window of 1, retransmission, fragments (RFC 7383) |
 //! | also | reauthentication, make before break; `AUTH_LIFETIME` (RFC 4478); IKE SAs without a child SA (RFC 6023); PPKs (RFC 8784) |
-//! | not | `IKE_FOLLOWUP_KE`, transport mode, IPComp; an answer to a higher major version; notifies outside an IKE SA |
+//! | not | transport mode, IPComp; an answer to a higher major version; notifies outside an IKE SA |
 //!
 //! A peer is recognized by its identity, never by its address: each [`Connection`] is one peer. Errors that are not protected
 //! end no IKE SA (section 2.21). Before authentication, a responder keeps a bounded number of IKE SAs for each source ([`Limits`])
@@ -29,6 +30,7 @@ mod context;
 mod cookie;
 mod create_child;
 mod endpoint;
+mod followup;
 mod informational;
 mod init;
 mod intermediate;

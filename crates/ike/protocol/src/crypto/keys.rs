@@ -65,9 +65,25 @@ pub fn first_seed(digest: Digest, nonces: &Nonces<'_>, secret: &[u8]) -> Secret 
     prf(digest, &key, &[secret])
 }
 
+/// The secrets of the key exchanges of one SA.
+#[derive(Clone, Default)]
+pub struct Secrets {
+    /// The secret of the first key exchange; empty if there is none.
+    pub first: Secret,
+    /// The secrets of the additional key exchanges, one after the other (RFC 9370 section 2.2.4); empty if there is none.
+    pub additional: Secret,
+}
+
+impl From<Secret> for Secrets {
+    fn from(first: Secret) -> Self {
+        Secrets { first, additional: Secret::default() }
+    }
+}
+
 /// `SKEYSEED` of a rekey. The digest and `SK_d` are those of the IKE SA that is rekeyed.
-pub fn rekey_seed(digest: Digest, derivation: &[u8], nonces: &Nonces<'_>, secret: &[u8]) -> Secret {
-    prf(digest, derivation, &[secret, nonces.initiator, nonces.responder])
+pub fn rekey_seed(digest: Digest, derivation: &[u8], nonces: &Nonces<'_>, secrets: &Secrets) -> Secret {
+    let Secrets { first, additional } = secrets;
+    prf(digest, derivation, &[first, nonces.initiator, nonces.responder, additional])
 }
 
 /// Key material that is cut into keys, one after the other.
@@ -148,21 +164,20 @@ pub struct ChildKeys {
 }
 
 impl ChildKeys {
-    /// The keys of a child SA. The digest and `SK_d` are those of the IKE SA; `secret` is that of the exchange's own key
-    /// exchange, and empty if it has none.
+    /// The keys of a child SA. The digest and `SK_d` are those of the IKE SA; `secrets` are those of the exchange's own key
+    /// exchanges.
     pub fn derive(
         suite: &ChildSuite,
         digest: Digest,
         derivation: &[u8],
-        secret: &[u8],
+        secrets: &Secrets,
         nonces: &Nonces<'_>,
     ) -> Self {
         let (integrity, key, salt) =
             (integrity_len(suite.integrity), suite.cipher.key_len(), salt_len(suite.cipher));
         let length = (integrity + key + salt) * 2;
-        let Some(stream) =
-            prf_plus(digest, derivation, &[secret, nonces.initiator, nonces.responder], length)
-        else {
+        let parts = [&secrets.first, nonces.initiator, nonces.responder, &secrets.additional];
+        let Some(stream) = prf_plus(digest, derivation, &parts, length) else {
             unreachable!("at most 192 bytes, a PRF has at least 20")
         };
         let mut material = Material(&stream);

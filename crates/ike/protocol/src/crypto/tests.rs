@@ -3,6 +3,7 @@
 use adit_core::{Cipher, Digest};
 use aws_lc_rs::{digest, kem};
 use proptest::prelude::*;
+use zeroize::Zeroizing;
 
 use super::*;
 use crate::suite::{ChildSuite, Group, IkeSuite};
@@ -82,6 +83,22 @@ fn keys_of_an_ike_sa_are_those_of_the_vectors() {
     }
 }
 
+fn secrets(inputs: &Inputs) -> Secrets {
+    Zeroizing::new(inputs.secret.clone()).into()
+}
+
+/// RFC 9370 section 2.2.4: the secrets of additional key exchanges come after the nonces.
+#[test]
+fn secrets_of_additional_key_exchanges_come_after_the_nonces() {
+    let inputs = Inputs::new();
+    let [key, additional] = [vec![7; 32], vec![8; 64]];
+    let secrets = Secrets { additional: Zeroizing::new(additional.clone()), ..secrets(&inputs) };
+    let nonces = inputs.nonces();
+    let seed = rekey_seed(Digest::Sha256, &key, &nonces, &secrets);
+    let parts = [&inputs.secret, nonces.initiator, nonces.responder, &additional];
+    assert_eq!(seed, prf(Digest::Sha256, &key, &parts));
+}
+
 /// Python.
 #[test]
 fn keys_of_a_child_and_of_a_rekey_are_those_of_the_vectors() {
@@ -96,13 +113,13 @@ fn keys_of_a_child_and_of_a_rekey_are_those_of_the_vectors() {
         has_extended_sequence_numbers: false,
     };
     let derived =
-        ChildKeys::derive(&child, Digest::Sha256, &keys.derivation, &inputs.secret, &inputs.nonces());
+        ChildKeys::derive(&child, Digest::Sha256, &keys.derivation, &secrets(&inputs), &inputs.nonces());
     let parts = [&derived.initiator, &derived.responder]
         .map(|keys| [keys.encryption.to_vec(), keys.salt.to_vec()].concat());
     let expected = "37e6910049310f47e749dbb9e37362c5b8629670f542b9c89d27d710dfd69dbb9bc1fde5\
         77307e7c381c37eeb44a6f92087ded292dff581f66293d93bed5cfd0274972583ddc8544";
     assert_eq!(parts.concat(), hex(expected));
-    let seed = rekey_seed(Digest::Sha256, &keys.derivation, &inputs.nonces(), &inputs.secret);
+    let seed = rekey_seed(Digest::Sha256, &keys.derivation, &inputs.nonces(), &secrets(&inputs));
     assert_eq!(*seed, hex("5cd1932c9362aa5cbae25316b2082cf0ea06cbf9180558896cc7bd1c712fb8c9"));
 }
 

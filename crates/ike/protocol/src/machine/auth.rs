@@ -15,7 +15,7 @@ use super::proof::{Claim, PeerSupport, identity_text};
 use super::requests::{AuthRequest, HalfOpen, OfferedChild};
 use super::sa::{IkeSa, Phase, Request};
 use super::transcript::FirstMessages;
-use crate::crypto::{IkeKeys, Nonces, Secret, SignedOctets};
+use crate::crypto::{IkeKeys, Nonces, Secrets, SignedOctets};
 use crate::suite::{Preference, choose};
 use crate::wire::{AuthMethod, ExchangeType, Identification, NotifyType, Payload, Proposal};
 
@@ -150,7 +150,7 @@ impl IkeSa {
         self.limit_authentication(cx, payloads);
         let Some(OfferedChild { number, spi }) = request.child else { return };
         let nonces = Nonces { initiator: &request.nonces[0], responder: &request.nonces[1] };
-        let offer = Offer { number, own_spi: spi, is_initiator: true, secret: Secret::default(), nonces };
+        let offer = Offer { number, own_spi: spi, is_initiator: true, secrets: Secrets::default(), nonces };
         let own = self.child(cx, number).map(|child| proposals(child, Exchange::Auth)).unwrap_or_default();
         match self.accept_child(cx, &own, &offer, payloads) {
             Ok(child) => self.install_child(cx, child, true),

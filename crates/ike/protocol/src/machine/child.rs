@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 
-use super::child_sa::{ChildPhase, ChildSa};
+use super::child_sa::{Agreed, ChildPhase, ChildSa};
 use super::context::Context;
 use super::narrow::{is_within, narrow, session_selectors};
 use super::params::{Child, Codec, Traffic};
 use super::payloads::{Payloads, notify};
 use super::sa::IkeSa;
-use crate::crypto::{ChildKeys, Nonces, Secret};
-use crate::suite::{Algorithms, ChildSuite, Chosen, Preference, accept, choose};
+use crate::crypto::{ChildKeys, Nonces, Secret, Secrets};
+use crate::suite::{Algorithms, Chosen, Preference, accept, choose};
 use crate::wire::{KeyExchange, NotifyType, Payload, TrafficSelector};
 
 /// Most child SAs of an IKE SA.
@@ -21,16 +21,8 @@ pub(crate) struct Offer<'a> {
     pub(crate) number: usize,
     pub(crate) own_spi: u32,
     pub(crate) is_initiator: bool,
-    pub(crate) secret: Secret,
+    pub(crate) secrets: Secrets,
     pub(crate) nonces: Nonces<'a>,
-}
-
-/// The parameters of a child SA that both ends agreed on.
-struct Agreed {
-    suite: ChildSuite,
-    peer_spi: u32,
-    local: Vec<TrafficSelector>,
-    remote: Vec<TrafficSelector>,
 }
 
 /// The SPI of a child SA.
@@ -54,6 +46,13 @@ pub(crate) struct Choice {
     pub(crate) number: usize,
     pub(crate) chosen: Chosen,
     sides: Sides,
+}
+
+/// A child SA that a responder has agreed on.
+pub(crate) struct AnsweredChild {
+    pub(crate) number: usize,
+    pub(crate) own_spi: u32,
+    pub(crate) agreed: Agreed,
 }
 
 /// The proposals of a child for an exchange.
@@ -171,32 +170,51 @@ impl IkeSa {
         exchanged: Exchanged,
         nonces: &Nonces<'_>,
     ) -> Result<(ChildSa, Vec<Payload>), Payload> {
+        let (exchange, secret) = exchanged.unzip();
+        let (answer, parts) = self.agree_child(cx, choice, exchange)?;
+        let AnsweredChild { number, own_spi, agreed } = answer;
+        let secrets = secret.unwrap_or_default().into();
+        let offer = Offer { number, own_spi, is_initiator: false, secrets, nonces: *nonces };
+        let child = self.derive_child(cx, agreed, &offer);
+        Ok((child.ok_or_else(|| notify(NotifyType::NO_PROPOSAL_CHOSEN, Vec::new()))?, parts))
+    }
+
+    /// The parameters of a child SA that an offer asks for, and the payloads of the answer.
+    ///
+    /// # Errors
+    /// The error that refuses the offer.
+    pub(crate) fn agree_child(
+        &self,
+        cx: &mut Context<'_>,
+        choice: Choice,
+        exchange: Option<KeyExchange>,
+    ) -> Result<(AnsweredChild, Vec<Payload>), Payload> {
         let refuse = |kind| notify(kind, Vec::new());
         let Choice { number, chosen, sides: Sides { local, remote } } = choice;
         let suite = chosen.child_suite().ok_or_else(|| refuse(NotifyType::NO_PROPOSAL_CHOSEN))?;
         let is_new = |spi: &u32| self.children.values().all(|child| child.peer_spi != *spi);
         let peer_spi = child_spi(&chosen.spi).filter(is_new);
         let peer_spi = peer_spi.ok_or_else(|| refuse(NotifyType::INVALID_SYNTAX))?;
-        let (exchange, secret) =
-            exchanged.map_or((None, Secret::default()), |(ke, secret)| (Some(ke), secret));
         let own_spi = cx.child_spi();
-        let offer = Offer { number, own_spi, is_initiator: false, secret, nonces: *nonces };
         let mut parts = vec![Payload::SecurityAssociation(vec![chosen.to_wire(&own_spi.to_be_bytes())])];
         parts.extend(exchange.map(Payload::KeyExchange));
         parts.push(Payload::SelectorsInitiator(remote.clone()));
         parts.push(Payload::SelectorsResponder(local.clone()));
         let agreed = Agreed { suite, peer_spi, local, remote };
-        let child =
-            self.derive_child(cx, agreed, &offer).ok_or_else(|| refuse(NotifyType::NO_PROPOSAL_CHOSEN))?;
-        Ok((child, parts))
+        Ok((AnsweredChild { number, own_spi, agreed }, parts))
     }
 
-    fn derive_child(&self, cx: &mut Context<'_>, agreed: Agreed, offer: &Offer<'_>) -> Option<ChildSa> {
+    pub(crate) fn derive_child(
+        &self,
+        cx: &mut Context<'_>,
+        agreed: Agreed,
+        offer: &Offer<'_>,
+    ) -> Option<ChildSa> {
         let child = self.child(cx, offer.number)?;
         let channel = self.channel.as_ref()?;
         let Agreed { suite, peer_spi, local, remote } = agreed;
         let derivation = &channel.keys.derivation;
-        let keys = ChildKeys::derive(&suite, channel.suite.prf, derivation, &offer.secret, &offer.nonces);
+        let keys = ChildKeys::derive(&suite, channel.suite.prf, derivation, &offer.secrets, &offer.nonces);
         let (seal, open) = if offer.is_initiator {
             (keys.initiator, keys.responder)
         } else {

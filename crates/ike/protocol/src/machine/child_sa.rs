@@ -6,6 +6,7 @@ use adit_core::{Cipher, Digest, Instant};
 
 use super::params::{ChildDetail, Codec, Connection};
 use super::peer::Installed;
+use crate::suite::ChildSuite;
 use crate::wire::{Payload, TrafficSelector};
 
 /// The time for which an IKE SA or a child SA that the peer replaced waits for the peer's DELETE. It is longer than peers
@@ -21,6 +22,14 @@ pub(crate) enum ChildPhase {
     Replaced,
     /// This end deletes it.
     Deleting,
+}
+
+/// The parameters of a child SA that both ends agreed on.
+pub(crate) struct Agreed {
+    pub(crate) suite: ChildSuite,
+    pub(crate) peer_spi: u32,
+    pub(crate) local: Vec<TrafficSelector>,
+    pub(crate) remote: Vec<TrafficSelector>,
 }
 
 /// A child SA.
@@ -56,6 +65,10 @@ impl ChildSa {
 
     pub(crate) fn is_rekey_due(&self, now: Instant) -> bool {
         self.rekey_at().is_some_and(|at| at <= now)
+    }
+
+    pub(crate) fn is_active(&self) -> bool {
+        self.phase == ChildPhase::Active
     }
 
     /// The peer's rekey takes its place; the peer deletes it.

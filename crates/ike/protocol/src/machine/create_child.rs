@@ -2,16 +2,16 @@
 
 use adit_core::{Path, Severity};
 
-use super::child::{Exchange, Exchanged, Offer, child_spi};
+use super::child::{AnsweredChild, Exchange, Exchanged, Offer, child_spi};
 use super::child_sa::{ChildPhase, ChildSa};
 use super::context::Context;
 use super::init::{lowest, offers, wanted_group};
 use super::payloads::{Payloads, notify};
 use super::peer::EndKind;
-use super::requests::{ChildRequest, PeersChild, Wanted};
+use super::requests::{Answered, ChildRequest, PeersChild, Purpose, Wanted};
 use super::sa::{IkeSa, Phase, Request};
-use crate::crypto::{KeyShare, Nonces, Secret, answer_exchange};
-use crate::suite::Group;
+use crate::crypto::{KeyShare, Nonces, Secret, Secrets, answer_exchange};
+use crate::suite::{Group, accept};
 use crate::wire::{ExchangeType, KeyExchange, Notify, NotifyType, Payload, ProtocolId};
 
 /// Answers the key exchange of a suite, if it has one.
@@ -70,6 +70,8 @@ impl IkeSa {
 
     /// A request for a child SA, or for a rekey of this IKE SA.
     pub(crate) fn handle_create_child(&mut self, cx: &mut Context<'_>, path: Path, payloads: &[Payload]) {
+        // The peer has given up the additional key exchanges that it began before.
+        self.follow_up = None;
         let answer = match Payloads(payloads).proposals() {
             Some([first, ..]) if first.protocol == ProtocolId::IKE => self.answer_ike_rekey(cx, payloads),
             Some(_) => self.answer_child(cx, payloads),
@@ -83,8 +85,8 @@ impl IkeSa {
 
     fn answer_child(&mut self, cx: &mut Context<'_>, payloads: &[Payload]) -> Result<Vec<Payload>, Payload> {
         let found = Payloads(payloads);
-        let busy =
-            matches!(self.pending.as_ref().map(|pending| &pending.request), Some(Request::IkeRekey(_)));
+        let pending = self.pending.as_ref().map(|pending| &pending.request);
+        let busy = matches!(pending, Some(Request::IkeRekey(_) | Request::FollowUp(_)));
         if busy || self.is_waiting || !matches!(self.phase, Phase::Established) {
             return Err(notify(NotifyType::TEMPORARY_FAILURE, Vec::new()));
         }
@@ -94,17 +96,24 @@ impl IkeSa {
         let nonces = Nonces { initiator: nonce, responder: &own_nonce };
         let rekeyed = old.and_then(|old| self.children.get(&old)).map(|child| child.number);
         let choice = self.choose_child(cx, found, Exchange::CreateChild, rekeyed)?;
-        let group = choice.chosen.child_suite().and_then(|suite| suite.group);
+        let (group, additional) =
+            choice.chosen.child_suite().map(|suite| (suite.group, suite.additional)).unwrap_or_default();
         let exchanged = answer_group(group, found.key_exchange(), &mut cx.fill())?;
+        if !additional.is_empty() {
+            let (exchange, secret) = exchanged.unzip();
+            let (AnsweredChild { number, own_spi, agreed }, mut parts) =
+                self.agree_child(cx, choice, exchange)?;
+            parts.insert(1, Payload::Nonce(own_nonce.clone()));
+            self.note_peers_child(old, number, PeersChild { spi: own_spi, lowest: lowest(&nonces) });
+            let answered = Answered::Child { number, own_spi, old, agreed };
+            let secrets = secret.unwrap_or_default().into();
+            parts.push(self.await_follow_up(cx, answered, &nonces, (secrets, additional)));
+            return Ok(parts);
+        }
         let (child, mut parts) = self.make_child(cx, choice, exchanged, &nonces)?;
         parts.insert(1, Payload::Nonce(own_nonce.clone()));
-        let (is_first, number, spi) = (old.is_none(), child.number, child.own_spi);
-        self.install_child(cx, child, is_first);
-        let peers = PeersChild { spi, lowest: lowest(&nonces) };
-        match old {
-            Some(old) => self.replaced_by_peer(cx, old, peers),
-            None => self.also_made_by_peer(number, peers),
-        }
+        let peers = PeersChild { spi: child.own_spi, lowest: lowest(&nonces) };
+        self.install_for_peer(cx, child, old, peers);
         Ok(parts)
     }
 
@@ -124,27 +133,35 @@ impl IkeSa {
         }
     }
 
-    /// The peer rekeyed a child SA. If this end does so, too, the nonces decide when its response comes.
-    fn replaced_by_peer(&mut self, cx: &mut Context<'_>, old: u32, peers: PeersChild) {
-        let request = self.pending.as_mut().map(|pending| &mut pending.request);
-        if let Some(Request::Child(request)) = request
-            && request.wanted.old == Some(old)
-        {
-            request.peers = Some(peers);
-        } else if let Some(child) = self.children.get_mut(&old) {
+    /// Gives the data plane a child SA that the peer asked for. If this end asks for one in its place, too, the nonces decide when the
+    /// response comes.
+    pub(crate) fn install_for_peer(
+        &mut self,
+        cx: &mut Context<'_>,
+        child: ChildSa,
+        old: Option<u32>,
+        peers: PeersChild,
+    ) {
+        let number = child.number;
+        self.install_child(cx, child, old.is_none());
+        let is_collision = self.note_peers_child(old, number, peers);
+        let Some(old) = old else { return };
+        if !is_collision && let Some(child) = self.children.get_mut(&old) {
             child.replace(cx.shared.now);
         }
         self.count_rekey(cx);
     }
 
-    /// The peer asked for a further child SA of a child. If this end does so, too, the nonces decide when its response comes.
-    fn also_made_by_peer(&mut self, number: usize, peers: PeersChild) {
+    /// Notes the peer's child SA in this end's request for one in its place: a rekey of the same child SA, or a further child SA of
+    /// the same child. Gives whether there is such a request.
+    fn note_peers_child(&mut self, old: Option<u32>, number: usize, peers: PeersChild) -> bool {
         let request = self.pending.as_mut().map(|pending| &mut pending.request);
-        if let Some(Request::Child(request)) = request
-            && request.wanted.number == number
-            && request.wanted.old.is_none()
-        {
-            request.peers = Some(peers);
+        match request {
+            Some(Request::Child(request)) if request.wanted.old == old && request.wanted.number == number => {
+                request.peers = Some(peers);
+                true
+            }
+            _ => false,
         }
     }
 
@@ -164,8 +181,25 @@ impl IkeSa {
         if let Some(error) = found.error() {
             return self.child_refused(cx, request, error);
         }
-        match self.finish_child(cx, &request, payloads) {
-            Ok((child, own_lowest)) => self.settle(cx, &request, child, &own_lowest),
+        match self.child_exchange(cx, &request, payloads) {
+            Ok((secrets, additional)) if additional.is_empty() => {
+                self.child_agreed(cx, &request, payloads, secrets);
+            }
+            Ok(exchanged) => self.follow_up_child(cx, request, payloads, exchanged),
+            Err(reason) => self.close(cx, EndKind::DeadPeer, &format!("a child SA was not made: {reason}")),
+        }
+    }
+
+    /// All key exchanges are done: makes the child SA that this end asked for.
+    pub(crate) fn child_agreed(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: &ChildRequest,
+        response: &[Payload],
+        secrets: Secrets,
+    ) {
+        match self.finish_child(cx, request, response, secrets) {
+            Ok((child, own_lowest)) => self.settle(cx, request, child, &own_lowest),
             Err(reason) => {
                 // The peer has a child SA that this end refuses: RFC 7296 section 2.21.3.
                 self.close(cx, EndKind::DeadPeer, &format!("a child SA was not made: {reason}"));
@@ -173,17 +207,42 @@ impl IkeSa {
         }
     }
 
-    fn finish_child(
-        &self,
+    /// Goes on with additional key exchanges, unless the peer asked for a child SA in place of this one, too, and this end's request
+    /// has the lowest nonce.
+    fn follow_up_child(
+        &mut self,
         cx: &mut Context<'_>,
+        mut request: ChildRequest,
+        response: &[Payload],
+        exchanged: (Secrets, Vec<Group>),
+    ) {
+        let nonce = Payloads(response).nonce().unwrap_or_default();
+        let own_lowest = lowest(&Nonces { initiator: &request.nonce, responder: nonce });
+        let is_redundant = request.peers.as_ref().is_some_and(|peers| own_lowest < peers.lowest);
+        if is_redundant {
+            let old = request.wanted.old.filter(|_| self.follow_up.is_none());
+            old.and_then(|old| self.children.get_mut(&old))
+                .into_iter()
+                .for_each(|child| child.replace(cx.shared.now));
+            return;
+        }
+        if self.follow_up.take().is_some() {
+            request.peers = None;
+        }
+        self.begin_follow_up(cx, Purpose::Child(Box::new(request)), response, exchanged);
+    }
+
+    /// The secret of the key exchange in a response, and the methods of the additional key exchanges.
+    fn child_exchange(
+        &self,
+        cx: &Context<'_>,
         request: &ChildRequest,
         payloads: &[Payload],
-    ) -> Result<(ChildSa, Vec<u8>), String> {
+    ) -> Result<(Secrets, Vec<Group>), String> {
         let found = Payloads(payloads);
-        let number = request.wanted.number;
-        let own = self.child(cx, number).ok_or("the child was removed")?;
-        let nonce = found.nonce().ok_or("the answer has no nonce")?;
-        let nonces = Nonces { initiator: &request.nonce, responder: nonce };
+        let own = self.child(cx, request.wanted.number).ok_or("the child was removed")?;
+        let chosen = accept(&own.esp, found.proposals().unwrap_or_default());
+        let suite = chosen.map_err(|error| error.to_string())?.child_suite();
         let secret = match (&request.share, found.key_exchange()) {
             (None, None) => Secret::default(),
             (Some(share), Some(answer)) if answer.method == share.group().number() => {
@@ -191,7 +250,21 @@ impl IkeSa {
             }
             _ => return Err("the answer has another key exchange".to_owned()),
         };
-        let offer = Offer { number, own_spi: request.own_spi, is_initiator: true, secret, nonces };
+        Ok((secret.into(), suite.ok_or("the answer lacks an algorithm")?.additional))
+    }
+
+    fn finish_child(
+        &self,
+        cx: &mut Context<'_>,
+        request: &ChildRequest,
+        payloads: &[Payload],
+        secrets: Secrets,
+    ) -> Result<(ChildSa, Vec<u8>), String> {
+        let number = request.wanted.number;
+        let own = self.child(cx, number).ok_or("the child was removed")?;
+        let nonce = Payloads(payloads).nonce().ok_or("the answer has no nonce")?;
+        let nonces = Nonces { initiator: &request.nonce, responder: nonce };
+        let offer = Offer { number, own_spi: request.own_spi, is_initiator: true, secrets, nonces };
         let child = self.accept_child(cx, &own.esp, &offer, payloads)?;
         Ok((child, lowest(&nonces)))
     }
@@ -228,11 +301,13 @@ impl IkeSa {
         }
     }
 
-    fn child_refused(&mut self, cx: &mut Context<'_>, request: ChildRequest, error: &Notify) {
+    pub(crate) fn child_refused(&mut self, cx: &mut Context<'_>, request: ChildRequest, error: &Notify) {
         let ChildRequest { wanted, peers, .. } = request;
         if let (Some(_), Some(old)) = (peers, wanted.old) {
-            // The peer's own rekey holds.
-            if let Some(child) = self.children.get_mut(&old) {
+            // The peer's own rekey holds, or goes on with additional key exchanges.
+            if self.follow_up.is_none()
+                && let Some(child) = self.children.get_mut(&old)
+            {
                 child.replace(cx.shared.now);
             }
             return;

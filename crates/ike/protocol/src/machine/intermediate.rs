@@ -125,7 +125,8 @@ impl IkeSa {
     fn next_channel(&self, secret: &Secret, nonces: &Nonces<'_>) -> Option<Channel> {
         let channel = self.channel.as_ref()?;
         let suite = channel.suite.clone();
-        let seed = rekey_seed(suite.prf, &channel.keys.derivation, nonces, secret);
+        let secrets = secret.clone().into();
+        let seed = rekey_seed(suite.prf, &channel.keys.derivation, nonces, &secrets);
         let [initiator, responder] = self.spis();
         let keys = IkeKeys::derive(&suite, &seed, nonces, initiator, responder);
         Channel::new(suite, keys, self.is_initiator)

@@ -9,24 +9,26 @@ use super::init::{lowest, offers, wanted_group};
 use super::params::Connection;
 use super::payloads::{Payloads, notify};
 use super::peer::EndKind;
-use super::requests::{IkeRekeyRequest, PeersIkeRekey};
+use super::requests::{Answered, IkeRekeyRequest, PeersIkeRekey, Purpose};
 use super::sa::{Channel, IkeSa, NewSa, Phase, Request};
-use crate::crypto::{IkeKeys, KeyShare, Nonces, Secret, rekey_seed};
+use crate::crypto::{IkeKeys, KeyShare, Nonces, Secrets, rekey_seed};
 use crate::suite::{Algorithms, Chosen, Group, Preference, accept, choose};
 use crate::wire::{ExchangeType, KeyExchange, NotifyType, Payload, Spi};
 
 /// The values that the successor of an IKE SA is made of, beside the chosen proposal.
-struct Successor<'a> {
-    is_initiator: bool,
-    own_spi: Spi,
-    secret: Secret,
-    nonces: Nonces<'a>,
+pub(crate) struct Successor<'a> {
+    pub(crate) is_initiator: bool,
+    pub(crate) own_spi: Spi,
+    pub(crate) secrets: Secrets,
+    pub(crate) nonces: Nonces<'a>,
 }
 
-/// The proposals for a rekey. Additional key exchanges are in the first IKE SA alone: the keys of its successors are derived from
-/// its `SK_d`.
+/// The proposals for a rekey: those of the connection, and then, for peers that have additional key exchanges in the first IKE SA
+/// alone, those without additional ones. The keys of a successor are derived from the `SK_d` of the first IKE SA in any case.
 fn own_proposals(connection: &Connection) -> Vec<Algorithms> {
-    connection.ike.iter().map(Algorithms::without_additional).collect()
+    let without =
+        connection.ike.iter().filter(|own| own.has_additional()).map(Algorithms::without_additional);
+    connection.ike.iter().cloned().chain(without).collect()
 }
 
 impl IkeSa {
@@ -54,7 +56,8 @@ impl IkeSa {
         payloads: &[Payload],
     ) -> Result<Vec<Payload>, Payload> {
         let pending = self.pending.as_ref().map(|pending| &pending.request);
-        let is_busy = matches!(pending, Some(Request::Child(_) | Request::DeleteChild(_)));
+        let is_busy =
+            matches!(pending, Some(Request::Child(_) | Request::DeleteChild(_) | Request::FollowUp(_)));
         if is_busy || self.is_waiting || !matches!(self.phase, Phase::Established) {
             return Err(notify(NotifyType::TEMPORARY_FAILURE, Vec::new()));
         }
@@ -71,26 +74,30 @@ impl IkeSa {
         let (exchange, secret) = answered.ok_or_else(refused)?;
         let (own_spi, own_nonce) = (cx.shared.ike_spi(), cx.shared.nonce());
         let nonces = Nonces { initiator: nonce, responder: &own_nonce };
-        let lowest = lowest(&nonces);
-        let successor = Successor { is_initiator: false, own_spi, secret, nonces };
-        let proposal = chosen.to_wire(&own_spi.0);
-        let sa = self.successor(cx, &chosen, successor);
-        let mut sa = sa.ok_or_else(|| notify(NotifyType::INVALID_SYNTAX, Vec::new()))?;
-        sa.is_waiting = matches!(pending, Some(Request::IkeRekey(_)));
-        cx.effects.push(Effect::Add(Box::new(sa)));
-        match self.pending.as_mut().map(|pending| &mut pending.request) {
-            Some(Request::IkeRekey(request)) => request.peers = Some(PeersIkeRekey { spi: own_spi, lowest }),
-            _ => self.replaced_by(cx, own_spi),
-        }
-        Ok(vec![
-            Payload::SecurityAssociation(vec![proposal]),
-            Payload::Nonce(own_nonce),
+        let peers = PeersIkeRekey { spi: own_spi, lowest: lowest(&nonces) };
+        let mut answer = vec![
+            Payload::SecurityAssociation(vec![chosen.to_wire(&own_spi.0)]),
+            Payload::Nonce(own_nonce.clone()),
             Payload::KeyExchange(exchange),
-        ])
+        ];
+        let secrets = Secrets::from(secret);
+        if suite.additional.is_empty() {
+            let successor = Successor { is_initiator: false, own_spi, secrets, nonces };
+            let sa = self.successor(cx, &chosen, successor);
+            let sa = sa.ok_or_else(|| notify(NotifyType::INVALID_SYNTAX, Vec::new()))?;
+            self.add_for_peer(cx, sa, peers);
+            return Ok(answer);
+        }
+        if let Some(Request::IkeRekey(request)) = self.pending.as_mut().map(|pending| &mut pending.request) {
+            request.peers = Some(peers);
+        }
+        let answered = Answered::Ike { chosen, own_spi };
+        answer.push(self.await_follow_up(cx, answered, &nonces, (secrets, suite.additional)));
+        Ok(answer)
     }
 
     /// The IKE SA of the peer's rekey takes the place of this one, and the peer deletes this one.
-    fn replaced_by(&mut self, cx: &mut Context<'_>, successor: Spi) {
+    pub(crate) fn replaced_by(&mut self, cx: &mut Context<'_>, successor: Spi) {
         self.phase = Phase::Replaced;
         self.rekey_at = None;
         self.ends_at = Some(cx.now() + REPLACED_FOR);
@@ -99,12 +106,17 @@ impl IkeSa {
 
     /// The IKE SA that takes the place of this one. Its keys are derived from the old `SK_d` with the old PRF (RFC 7296
     /// section 2.18).
-    fn successor(&self, cx: &mut Context<'_>, chosen: &Chosen, parts: Successor<'_>) -> Option<IkeSa> {
-        let Successor { is_initiator, own_spi, secret, nonces } = parts;
+    pub(crate) fn successor(
+        &self,
+        cx: &mut Context<'_>,
+        chosen: &Chosen,
+        parts: Successor<'_>,
+    ) -> Option<IkeSa> {
+        let Successor { is_initiator, own_spi, secrets, nonces } = parts;
         let suite = chosen.ike_suite()?;
         let peer_spi = Spi(chosen.spi.as_slice().try_into().ok()?);
         let old = self.channel.as_ref()?;
-        let seed = rekey_seed(old.suite.prf, &old.keys.derivation, &nonces, &secret);
+        let seed = rekey_seed(old.suite.prf, &old.keys.derivation, &nonces, &secrets);
         let [first, second] = if is_initiator { [own_spi, peer_spi] } else { [peer_spi, own_spi] };
         let keys = IkeKeys::derive(&suite, &seed, &nonces, first, second);
         let new = NewSa {
@@ -137,7 +149,7 @@ impl IkeSa {
     ) {
         let error = Payloads(payloads).error();
         if let (Some(_), Some(peers)) = (error, &request.peers) {
-            return self.replaced_by(cx, peers.spi);
+            return self.leave_to_peer(cx, peers.spi);
         }
         if let Some(error) = error {
             let wanted = Some(error)
@@ -155,7 +167,28 @@ impl IkeSa {
             self.rekey_at = Some(self.retry_at(cx));
             return;
         }
-        match self.finish_ike_rekey(cx, &request, payloads) {
+        match self.ike_exchange(cx, &request, payloads) {
+            Ok((_, secrets, additional)) if additional.is_empty() => {
+                self.ike_rekey_agreed(cx, request, payloads, secrets);
+            }
+            Ok((_, secrets, additional)) => {
+                self.follow_up_ike(cx, request, payloads, (secrets, additional));
+            }
+            Err(reason) => {
+                self.close(cx, EndKind::DeadPeer, &format!("the IKE SA was not rekeyed: {reason}"));
+            }
+        }
+    }
+
+    /// All key exchanges are done: makes the successor that this end asked for.
+    pub(crate) fn ike_rekey_agreed(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: IkeRekeyRequest,
+        response: &[Payload],
+        secrets: Secrets,
+    ) {
+        match self.finish_ike_rekey(cx, &request, response, secrets) {
             Ok(successor) => self.settle_ike(cx, request.peers, successor),
             Err(reason) => {
                 self.close(cx, EndKind::DeadPeer, &format!("the IKE SA was not rekeyed: {reason}"));
@@ -163,16 +196,47 @@ impl IkeSa {
         }
     }
 
-    fn finish_ike_rekey(
-        &self,
+    /// The peer's rekey holds, or goes on with additional key exchanges.
+    fn leave_to_peer(&mut self, cx: &mut Context<'_>, successor: Spi) {
+        if self.follow_up.is_some() {
+            self.rekey_at = Some(self.retry_at(cx));
+        } else {
+            self.replaced_by(cx, successor);
+        }
+    }
+
+    /// Goes on with additional key exchanges, unless the peer rekeys this IKE SA, too, and this end's request has the lowest nonce.
+    fn follow_up_ike(
+        &mut self,
         cx: &mut Context<'_>,
+        mut request: IkeRekeyRequest,
+        response: &[Payload],
+        exchanged: (Secrets, Vec<Group>),
+    ) {
+        let nonce = Payloads(response).nonce().unwrap_or_default();
+        let own_lowest = lowest(&Nonces { initiator: &request.nonce, responder: nonce });
+        if let Some(peers) = &request.peers
+            && own_lowest < peers.lowest
+        {
+            return self.leave_to_peer(cx, peers.spi);
+        }
+        if self.follow_up.take().is_some() {
+            request.peers = None;
+        }
+        self.begin_follow_up(cx, Purpose::Ike(Box::new(request)), response, exchanged);
+    }
+
+    /// The choice of a response, the secret of its key exchange, and the methods of the additional key exchanges.
+    fn ike_exchange(
+        &self,
+        cx: &Context<'_>,
         request: &IkeRekeyRequest,
         payloads: &[Payload],
-    ) -> Result<IkeSa, &'static str> {
+    ) -> Result<(Chosen, Secrets, Vec<Group>), &'static str> {
         let found = Payloads(payloads);
         let connection =
             self.connection.and_then(|index| cx.connections.get(index)).ok_or("no connection")?;
-        let (Some(answer), Some(nonce), Some(exchange)) =
+        let (Some(answer), Some(_), Some(exchange)) =
             (found.proposals(), found.nonce(), found.key_exchange())
         else {
             return Err("the answer lacks SA, nonce or KE");
@@ -186,8 +250,20 @@ impl IkeSa {
         }
         let secret =
             request.share.finish(&exchange.data).map_err(|_| "the answer's key exchange is malformed")?;
+        Ok((chosen, secret.into(), suite.additional))
+    }
+
+    fn finish_ike_rekey(
+        &self,
+        cx: &mut Context<'_>,
+        request: &IkeRekeyRequest,
+        response: &[Payload],
+        secrets: Secrets,
+    ) -> Result<IkeSa, &'static str> {
+        let (chosen, ..) = self.ike_exchange(cx, request, response)?;
+        let nonce = Payloads(response).nonce().unwrap_or_default();
         let nonces = Nonces { initiator: &request.nonce, responder: nonce };
-        let parts = Successor { is_initiator: true, own_spi: request.own_spi, secret, nonces };
+        let parts = Successor { is_initiator: true, own_spi: request.own_spi, secrets, nonces };
         self.successor(cx, &chosen, parts).ok_or("the answer has no SPI of eight bytes")
     }
 
@@ -218,7 +294,9 @@ impl IkeSa {
     /// child SAs (RFC 7296 section 2.25.2).
     pub(crate) fn peers_rekey(&self) -> Option<Spi> {
         match self.pending.as_ref().map(|pending| &pending.request) {
-            Some(Request::IkeRekey(request)) => request.peers.as_ref().map(|peers| peers.spi),
+            Some(Request::IkeRekey(request)) if self.follow_up.is_none() => {
+                request.peers.as_ref().map(|peers| peers.spi)
+            }
             _ => None,
         }
     }

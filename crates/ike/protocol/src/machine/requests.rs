@@ -1,8 +1,13 @@
 //! The requests of an IKE SA that wait for their responses, each with the values that the response needs.
 
-use crate::crypto::{IkeKeys, KeyShare};
-use crate::suite::Group;
-use crate::wire::{NotifyType, Proposal, Spi};
+use std::collections::VecDeque;
+
+use adit_core::Instant;
+
+use super::child_sa::Agreed;
+use crate::crypto::{IkeKeys, KeyShare, Secrets};
+use crate::suite::{Chosen, Group};
+use crate::wire::{NotifyType, Payload, Proposal, Spi};
 
 /// An initiator's first request, which waits for its response.
 pub(crate) struct InitRequest {
@@ -95,4 +100,50 @@ pub(crate) struct PeersIkeRekey {
     /// This end's SPI of the IKE SA that the rekey made.
     pub(crate) spi: Spi,
     pub(crate) lowest: Vec<u8>,
+}
+
+/// The SA that additional key exchanges are for, at their initiator.
+pub(crate) enum Purpose {
+    Child(Box<ChildRequest>),
+    Ike(Box<IkeRekeyRequest>),
+}
+
+/// An additional key exchange after `CREATE_CHILD_SA` that waits for its response.
+pub(crate) struct FollowUpRequest {
+    pub(crate) purpose: Purpose,
+    /// The response of `CREATE_CHILD_SA`.
+    pub(crate) response: Vec<Payload>,
+    pub(crate) secrets: Secrets,
+    pub(crate) share: KeyShare,
+    /// The methods of the exchanges after this one.
+    pub(crate) left: VecDeque<Group>,
+}
+
+/// The SA that additional key exchanges are for, at their responder.
+pub(crate) enum Answered {
+    Child {
+        number: usize,
+        own_spi: u32,
+        /// This end's SPI of the child SA that is rekeyed.
+        old: Option<u32>,
+        agreed: Agreed,
+    },
+    Ike {
+        chosen: Chosen,
+        own_spi: Spi,
+    },
+}
+
+/// The values that a responder keeps until the next additional key exchange comes.
+pub(crate) struct FollowUpAnswer {
+    /// The link that the next exchange must have.
+    pub(crate) link: Vec<u8>,
+    pub(crate) secrets: Secrets,
+    /// The methods of the exchanges that are to come.
+    pub(crate) left: VecDeque<Group>,
+    /// The initiator's and the responder's.
+    pub(crate) nonces: [Vec<u8>; 2],
+    pub(crate) answered: Answered,
+    /// The time when it is forgotten.
+    pub(crate) ends_at: Instant,
 }

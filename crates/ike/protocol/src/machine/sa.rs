@@ -13,7 +13,9 @@ use super::params::Times;
 use super::payloads::{Payloads, notify};
 use super::peer::EndKind;
 use super::proof::PeerSupport;
-use super::requests::{AuthRequest, ChildRequest, HalfOpen, IkeRekeyRequest, InitRequest};
+use super::requests::{
+    AuthRequest, ChildRequest, FollowUpAnswer, FollowUpRequest, HalfOpen, IkeRekeyRequest, InitRequest,
+};
 use super::transcript::{IntermediateRequest, Transcript};
 use crate::crypto::{IkeKeys, Protection};
 use crate::fragment::{Assembler, Joined, seal_message};
@@ -84,6 +86,7 @@ pub(crate) enum Request {
     Auth(Box<AuthRequest>),
     Child(Box<ChildRequest>),
     IkeRekey(Box<IkeRekeyRequest>),
+    FollowUp(Box<FollowUpRequest>),
     DeleteChild(u32),
     DeleteIke,
     Liveness,
@@ -117,6 +120,8 @@ pub(crate) struct IkeSa {
     /// Child SAs to delete.
     pub(crate) to_delete: VecDeque<u32>,
     pub(crate) pending: Option<Pending>,
+    /// The additional key exchanges of the peer that this end waits for.
+    pub(crate) follow_up: Option<Box<FollowUpAnswer>>,
     next_request: u32,
     expected: u32,
     answer: Vec<Vec<u8>>,
@@ -171,6 +176,7 @@ impl IkeSa {
             children: BTreeMap::new(),
             to_delete: VecDeque::new(),
             pending: None,
+            follow_up: None,
             next_request: 0,
             expected: 0,
             answer: Vec::new(),
@@ -459,6 +465,7 @@ impl IkeSa {
                 self.handle_auth_request(cx, path, payloads)
             }
             ExchangeType::CREATE_CHILD_SA => self.handle_create_child(cx, path, payloads),
+            ExchangeType::IKE_FOLLOWUP_KE => self.handle_follow_up(cx, path, payloads),
             ExchangeType::INFORMATIONAL => self.handle_informational(cx, path, payloads),
             _ => self.respond(cx, path, exchange, &[notify(NotifyType::INVALID_SYNTAX, Vec::new())]),
         }
@@ -473,6 +480,7 @@ impl IkeSa {
                 self.handle_child_response(cx, *request, payloads)
             }
             Some(Request::IkeRekey(request)) => self.handle_rekey_response(cx, *request, payloads),
+            Some(Request::FollowUp(request)) => self.handle_follow_up_response(cx, *request, payloads),
             Some(Request::DeleteChild(spi)) => {
                 self.remove_child(cx, spi);
                 self.lose_children(cx, EndKind::DeadPeer);

@@ -28,6 +28,9 @@ impl IkeSa {
                 return self.request_delete(cx, Some(spi));
             }
         }
+        if self.follow_up.is_some() {
+            return;
+        }
         let now = cx.now();
         if self.rekey_at.is_some_and(|at| at <= now) {
             return self.request_ike_rekey(cx, None);
@@ -66,13 +69,15 @@ impl IkeSa {
     /// The time when [`Self::handle_timeout`] is due.
     pub(crate) fn timeout(&self, cx: &Context<'_>) -> Option<Instant> {
         let pending = self.pending.as_ref().map(|pending| pending.due);
-        let idle = self.pending.is_none() && matches!(self.phase, Phase::Established);
+        let is_busy = self.pending.is_some() || self.follow_up.is_some();
+        let idle = !is_busy && matches!(self.phase, Phase::Established);
         let rekeys = self.children.values().filter_map(ChildSa::rekey_at).chain(self.rekey_at);
         let wanted = self.current_state(cx).and_then(|state| state.wanted.values().map(|wish| wish.at).min());
         let tasks = rekeys.chain(self.liveness_due(cx)).chain(wanted).chain(self.reauthentication_at);
         let tasks = tasks.filter(|_| idle).min();
         let children = self.children.values().filter_map(|child| child.ends_at);
-        pending.into_iter().chain(tasks).chain(self.ends_at).chain(children).min()
+        let follow_up = self.follow_up.as_ref().map(|answer| answer.ends_at);
+        pending.into_iter().chain(tasks).chain(self.ends_at).chain(children).chain(follow_up).min()
     }
 
     pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
@@ -80,6 +85,7 @@ impl IkeSa {
         if self.ends_at.is_some_and(|at| at <= now) {
             return cx.remove("it took too long");
         }
+        self.follow_up.take_if(|answer| answer.ends_at <= now);
         let late = self.children.values().filter(|child| child.ends_at.is_some_and(|at| at <= now));
         let late: Vec<u32> = late.map(|child| child.own_spi).collect();
         for spi in late {

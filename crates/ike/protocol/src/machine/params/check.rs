@@ -115,13 +115,8 @@ fn check_child(connection: &Connection, child: &Child) -> Result<(), BadParams> 
 
 /// The first part of the protocol that the connection asks for and that is not there.
 fn not_supported(connection: &Connection) -> Option<&'static str> {
-    let Connection { ike, children, .. } = connection;
-    let mut esp = children.iter().flat_map(|child| &child.esp);
     let is_long = |own: &Algorithms| own.groups().any(|group| group == Group::MlKem1024);
-    let parts = [
-        (esp.any(|own| own.has_additional()), "additional key exchanges (ke1_ to ke7_) of child SAs are"),
-        // RFC 7383 section 2.3: messages of IKE_SA_INIT are not sent in fragments.
-        (ike.iter().any(is_long), "mlkem1024 in place of ke1_mlkem1024, too long for the first message, is"),
-    ];
-    parts.into_iter().find(|(is_asked, _)| *is_asked).map(|(_, part)| part)
+    // RFC 7383 section 2.3: messages of IKE_SA_INIT are not sent in fragments.
+    let is_asked = connection.ike.iter().any(is_long);
+    is_asked.then_some("mlkem1024 in place of ke1_mlkem1024, too long for the first message, is")
 }
