@@ -3,14 +3,15 @@
 //! A seed decides everything. The protocol machines and the data planes of the product run in virtual time. A seed
 //! always gives the same run, to the byte.
 //!
-//! Each protocol has its scenarios and its model of the conditions that must hold: [`openvpn`], [`wireguard`]. The
-//! model of inner packets is one for both. Neutral parts are public, for simulations of other protocols: [`network`],
+//! Each protocol has its scenarios and its model of the conditions that must hold: [`openvpn`], [`wireguard`], [`ike`]. The
+//! model of inner packets is one for all. Neutral parts are public, for simulations of other protocols: [`network`],
 //! [`packet`], [`EventQueue`], [`Rng`], [`Trace`] (`tests/toy` is one).
 //!
-//! `cargo run -p adit-sim -- --seeds 0..5000` runs many seeds of both, `-- --wireguard --seed 17` one of WireGuard's,
+//! `cargo run -p adit-sim -- --seeds 0..5000` runs many seeds of all, `-- --wireguard --seed 17` one of WireGuard's,
 //! with the end of its trace if it fails.
 #![forbid(unsafe_code)]
 
+pub mod ike;
 pub mod network;
 pub mod openvpn;
 pub mod packet;

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::process::ExitCode;
 
-use adit_sim::{Failure, Summary, openvpn, wireguard};
+use adit_sim::{Failure, Summary, ike, openvpn, wireguard};
 
-const USAGE: &str = "usage: adit-sim [--openvpn | --wireguard] --seeds FROM..TO (TO is not run), or --seed N for one with its trace";
+const USAGE: &str = "usage: adit-sim [--openvpn | --wireguard | --ike] --seeds FROM..TO (TO is not run), or --seed N for one with its trace";
 
 type Outcome = Result<Summary, Box<Failure>>;
 
@@ -22,6 +22,7 @@ struct Scenarios {
 const OPENVPN: Scenarios = Scenarios { name: "OpenVPN", run: openvpn::run, explain: openvpn::explain };
 const WIREGUARD: Scenarios =
     Scenarios { name: "WireGuard", run: wireguard::run, explain: wireguard::explain };
+const IKE: Scenarios = Scenarios { name: "IKE", run: ike::run, explain: ike::explain };
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -29,7 +30,8 @@ fn main() -> ExitCode {
     let (scenarios, rest): (&[Scenarios], _) = match arguments.as_slice() {
         ["--openvpn", rest @ ..] => (&[OPENVPN], rest),
         ["--wireguard", rest @ ..] => (&[WIREGUARD], rest),
-        rest => (&[OPENVPN, WIREGUARD], rest),
+        ["--ike", rest @ ..] => (&[IKE], rest),
+        rest => (&[OPENVPN, WIREGUARD, IKE], rest),
     };
     match judge(scenarios, rest) {
         Ok(true) => ExitCode::SUCCESS,
