@@ -12,6 +12,7 @@ mod orders;
 mod quantum;
 mod reauthentication;
 mod rekeys;
+mod table;
 mod world;
 
 use super::shared::Event;
