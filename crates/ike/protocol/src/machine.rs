@@ -48,6 +48,7 @@ mod rekey;
 mod requests;
 mod responder;
 mod sa;
+mod schedule;
 mod sessions;
 mod shared;
 mod tasks;

@@ -54,7 +54,7 @@ impl Context<'_> {
     pub(crate) fn child_spi(&mut self) -> u32 {
         loop {
             let spi = self.shared.child_spi();
-            if self.peers.values().all(|state| !state.installed.contains_key(&spi)) {
+            if !self.shared.child_spis.contains(&spi) {
                 return spi;
             }
         }

@@ -1,6 +1,6 @@
 //! The machine: one endpoint with its IKE SAs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use adit_core::{
@@ -16,6 +16,7 @@ use super::cookie::Cookies;
 use super::params::{BadParams, Codec, Limits, Params, PeerDetail};
 use super::peer::{PeerState, child_of};
 use super::sa::{IkeSa, Phase};
+use super::schedule::Schedule;
 use super::shared::{Event, MARKER, Shared};
 use crate::machine::Reply;
 use crate::wire::{ExchangeType, Header, Message, Spi};
@@ -32,8 +33,9 @@ pub struct Endpoint {
     pub(super) half_open: PrefixTable<Spi, (Spi, Path)>,
     pub(super) first_requests: BTreeMap<(Spi, Path), Spi>,
     /// The times when IKE SAs are due.
-    pub(super) schedule: BTreeSet<(Instant, Spi)>,
-    pub(super) due: BTreeMap<Spi, Instant>,
+    pub(super) schedule: Schedule<Spi>,
+    /// The times when this end initiates to peers, as their states have them.
+    pub(super) initiations: Schedule<usize>,
     pub(super) has_ended: bool,
 }
 
@@ -59,8 +61,8 @@ impl Endpoint {
             sas: BTreeMap::new(),
             half_open: PrefixTable::new("half-open IKE SAs", params.limits.half_open),
             first_requests: BTreeMap::new(),
-            schedule: BTreeSet::new(),
-            due: BTreeMap::new(),
+            schedule: Schedule::default(),
+            initiations: Schedule::default(),
             has_ended: false,
         };
         for connection in params.connections {
@@ -109,14 +111,7 @@ impl Endpoint {
             effects: &mut effects,
         };
         let due = self.sas.get(&spi).and_then(|sa| sa.timeout(&cx));
-        let before = match due {
-            Some(due) => self.due.insert(spi, due),
-            None => self.due.remove(&spi),
-        };
-        before.into_iter().for_each(|before| {
-            self.schedule.remove(&(before, spi));
-        });
-        self.schedule.extend(due.map(|due| (due, spi)));
+        self.schedule.set(spi, due);
     }
 
     fn carry_out(&mut self, spi: Spi, effect: Effect) {
@@ -317,18 +312,12 @@ impl Protocol for Endpoint {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.shared.now = now;
-        let is_due = |state: &PeerState| state.initiate_at.is_some_and(|at| at <= now);
-        let initiating = self.peers.iter().filter(|(_, state)| is_due(state)).map(|(number, _)| *number);
-        let initiating: Vec<usize> = initiating.collect();
-        initiating.into_iter().for_each(|number| self.initiate(number));
-        let due: Vec<Spi> =
-            self.schedule.iter().take_while(|(at, _)| *at <= now).map(|(_, spi)| *spi).collect();
-        due.into_iter().for_each(|spi| self.with_sa(spi, |sa, cx| sa.handle_timeout(cx)));
+        self.initiations.due(now).into_iter().for_each(|number| self.initiate(number));
+        self.schedule.due(now).into_iter().for_each(|spi| self.with_sa(spi, |sa, cx| sa.handle_timeout(cx)));
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let initiating = self.peers.values().filter_map(|state| state.initiate_at);
-        initiating.chain(self.schedule.first().map(|(at, _)| *at)).min()
+        self.initiations.next().into_iter().chain(self.schedule.next()).min()
     }
 
     fn poll_transmit(&mut self, buf: &mut Vec<u8>) -> Option<Path> {

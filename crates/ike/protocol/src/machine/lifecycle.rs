@@ -32,6 +32,7 @@ impl Endpoint {
             return;
         };
         state.initiate_at = None;
+        self.initiations.set(number, None);
         state.connecting.take_if(|connecting| *connecting == spi);
         state.current_identity.clone_from(&sa.peer_identity);
         let Some(old) = state.sa.replace(spi).filter(|old| *old != spi) else { return };
@@ -176,6 +177,7 @@ impl Endpoint {
         state.wanted.values_mut().for_each(|wish| wish.at = wish.at.max(again));
         state.initiate_at =
             state.wanted.values().map(|wish| wish.at).min().filter(|_| state.connecting.is_none());
+        self.initiations.set(number, state.initiate_at);
         if state.entry.take().is_some() {
             self.shared.order(DataEvent::Peer(PeerOrder::Remove(peer)));
         }
@@ -247,6 +249,7 @@ impl Endpoint {
         state.wanted.retain(|_, wish| wish.is_kept || has_next);
         state.wanted.values_mut().for_each(|wish| wish.at = again);
         state.initiate_at = (!state.wanted.is_empty()).then_some(again);
+        self.initiations.set(number, state.initiate_at);
     }
 
     pub(super) fn remove(&mut self, spi: Spi, ending: &Ending) {
@@ -264,9 +267,7 @@ impl Endpoint {
         }
         self.forget_half_open(spi);
         self.sas.remove(&spi);
-        if let Some(due) = self.due.remove(&spi) {
-            self.schedule.remove(&(due, spi));
-        }
+        self.schedule.set(spi, None);
     }
 
     pub(super) fn forget_half_open(&mut self, spi: Spi) {

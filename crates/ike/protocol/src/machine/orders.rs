@@ -7,6 +7,7 @@ use super::endpoint::Endpoint;
 use super::params::{BadParams, Connection};
 use super::peer::{EndKind, PeerState, Place};
 use super::sa::{IkeSa, Phase};
+use super::schedule::Schedule;
 use super::shared::{DataEvent, Event};
 use crate::wire::Spi;
 
@@ -42,6 +43,7 @@ impl Endpoint {
     pub fn add_connection(&mut self, connection: Connection) -> Result<PeerId, BadParams> {
         let state = PeerState::new(&connection, self.shared.now);
         let number = self.connections.add(connection)?;
+        self.initiations.set(number, state.initiate_at);
         self.peers.insert(number, state);
         self.run(None, |cx, _| cx.order_entry(number, Place::default()));
         Ok(PeerId(number as u32))
@@ -52,6 +54,7 @@ impl Endpoint {
         let Some(number) = self.connections.number_of(name) else { return false };
         self.close_peer(number, "the connection was removed");
         self.connections.remove(number);
+        self.initiations.set(number, None);
         let entry = self.peers.remove(&number).and_then(|state| state.entry);
         if entry.is_some() {
             self.shared.order(DataEvent::Peer(PeerOrder::Remove(PeerId(number as u32))));
@@ -128,7 +131,10 @@ impl Endpoint {
         state.want(child, now);
         match state.sa {
             Some(spi) => self.with_sa(spi, |sa, cx| sa.next_task(cx)),
-            None if state.connecting.is_none() => state.initiate_at = Some(now),
+            None if state.connecting.is_none() => {
+                state.initiate_at = Some(now);
+                self.initiations.set(number, Some(now));
+            }
             None => {}
         }
     }
@@ -140,6 +146,7 @@ impl Endpoint {
             return;
         };
         state.initiate_at = None;
+        self.initiations.set(number, None);
         if state.connecting.is_some() || state.sa.is_some() && state.replacing.is_none() {
             return;
         }
@@ -162,6 +169,7 @@ impl Endpoint {
         let of_peer: Vec<Spi> = of_peer.map(|sa| sa.own_spi).collect();
         if let Some(state) = self.peers.get_mut(&number) {
             (state.initiate_at, state.remote) = (None, 0);
+            self.initiations.set(number, None);
             state.wanted.clear();
         }
         of_peer.into_iter().for_each(|spi| self.close(spi, reason));
@@ -187,12 +195,14 @@ impl Endpoint {
             let PeerState { wanted, initiate_at, .. } = PeerState::new(connection, now);
             if let Some(state) = self.peers.get_mut(&number) {
                 (state.wanted, state.initiate_at, state.remote) = (wanted, initiate_at, 0);
+                self.initiations.set(number, initiate_at);
             }
         }
     }
 
     pub(super) fn shut_down(&mut self) {
         self.has_ended = true;
+        self.initiations = Schedule::default();
         for state in self.peers.values_mut() {
             state.initiate_at = None;
             state.wanted.clear();

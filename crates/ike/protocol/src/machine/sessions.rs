@@ -58,6 +58,7 @@ impl IkeSa {
             ..Install::new(peer, session, codec)
         })));
         self.children.insert(spi, child);
+        cx.shared.child_spis.insert(spi);
         if is_sealing {
             self.activate_child(cx, spi);
         }
@@ -144,6 +145,7 @@ impl IkeSa {
 
     fn retire(&mut self, cx: &mut Context<'_>, spi: u32) {
         let (Some(_), Some(peer)) = (self.children.remove(&spi), self.peer()) else { return };
+        cx.shared.child_spis.remove(&spi);
         cx.shared.order(DataEvent::Retire { peer, session: SessionId(u64::from(spi)) });
         let state = self.connection.and_then(|number| cx.peers.get_mut(&number));
         if state.is_some_and(|state| state.installed.remove(&spi).is_some()) {

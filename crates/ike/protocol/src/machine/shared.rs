@@ -1,6 +1,6 @@
 //! The state that all IKE SAs of an endpoint share: the time, randomness, addresses, events and outgoing messages.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) now: Instant,
     pub(crate) rng: ChaCha20Rng,
     pub(crate) sockets: Sockets,
+    /// The SPIs of this end's child SAs.
+    pub(crate) child_spis: BTreeSet<u32>,
     wall_at_origin: UnixTime,
     /// Local addresses, by the numbers of the sockets, and of addresses that sockets have learned.
     locals: BTreeMap<u32, SocketAddr>,
@@ -39,7 +41,8 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(now: Instant, rng: ChaCha20Rng, sockets: Sockets, wall_at_origin: UnixTime) -> Self {
         let (events, transmits) = (VecDeque::new(), VecDeque::new());
-        Shared { now, rng, sockets, wall_at_origin, locals: BTreeMap::new(), events, transmits }
+        let (child_spis, locals) = (BTreeSet::new(), BTreeMap::new());
+        Shared { now, rng, sockets, child_spis, wall_at_origin, locals, events, transmits }
     }
 
     /// The time of the system's clock, for certificates.

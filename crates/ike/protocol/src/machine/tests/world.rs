@@ -296,6 +296,17 @@ impl World {
             self.transmit(end, path, bytes);
         }
         self.check_active(end);
+        self.check_indexes(end);
+    }
+
+    /// What an endpoint finds without a walk through all peers is what such a walk finds.
+    fn check_indexes(&self, end: usize) {
+        let end = &self.ends[end];
+        let initiating = end.peers.values().filter_map(|state| state.initiate_at).min();
+        assert_eq!(end.initiations.next(), initiating);
+        let children = end.sas.values().flat_map(|sa| sa.children.keys());
+        assert!(end.shared.child_spis.iter().eq(children.collect::<BTreeSet<_>>()));
+        assert_eq!(end.poll_timeout(), initiating.into_iter().chain(end.schedule.next()).min());
     }
 
     /// If `end` seals with a new session, the other end opens a packet of it and gets [`Notice::FirstOpened`].
