@@ -145,8 +145,10 @@ pub(super) const FEW_ROUNDS: &str = "; of so few rounds they are narrower than t
 
 /// The conclusions that figures of an emulated processor allow, and those that they do not.
 pub(super) const EMULATED: &str = "an emulator ran the processor. Each figure is a multiple of another subject's in this run, named above its \
-    column. It may say that a subject works with this kernel, and which of two subjects makes the emulator work more. It says nothing of \
-    any machine's speed, and stands beside no figure of another run or of a study; none of the study's conclusions can be told from it.";
+    column. It may say that a subject works with this kernel, and which of two subjects makes the emulator work more. Where a load of a fixed \
+    rate, such as a thousand echoes a second, is more than the emulator can do with a subject, a round trip is the time in a queue, and \
+    not the subject's. The figures say nothing of any machine's speed, and stand beside no figure of another run or of a study; none of the \
+    study's conclusions can be told from them.";
 
 #[cfg(test)]
 mod tests {
