@@ -1,5 +1,5 @@
-//! The rows with Linux's own WireGuard, which this system's kernel may not have: this test program runs itself in a guest with one of
-//! Debian's kernels. The rows are its tests in modules called `kernel…`, which are ignored elsewhere.
+//! The rows with Linux's own WireGuard, which this system's kernel may not have: this test program runs itself in a guest with one
+//! of Debian's kernels. The rows are its tests in modules called `kernel…`, which are ignored elsewhere.
 
 use std::path::Path;
 use std::process::Command;
@@ -43,12 +43,36 @@ struct Rows<'a> {
     least: usize,
 }
 
+/// The words that names of rows of WireGuard contain.
+const WIREGUARD: [&str; 5] =
+    ["others::kernel", "nat::kernel", "load::kernel_first", "wireguard::kernel::", "kernel_rekeys::around"];
+
 #[test]
 fn wireguard_of_linux_6_1() {
     let test = "wireguard_of_linux_6_1";
-    let words = &["others::kernel", "nat::kernel", "load::kernel_first", "wireguard::kernel::"];
     // Two of `wg-quick`.
-    check(&Rows { test, kernel: Kernel::Bookworm, before: WG_QUICK, words, least: 18 });
+    check(&Rows { test, kernel: Kernel::Bookworm, before: WG_QUICK, words: &WIREGUARD, least: 21 });
+}
+
+/// What takes a processor for many minutes. Each has a shorter one above.
+mod long {
+    use super::{Kernel, Rows, WIREGUARD, check};
+
+    #[test]
+    #[ignore = "minutes of a processor"]
+    fn wireguard_of_linux_6_1_throughout_two_rekeys() {
+        let test = "wireguard_of_linux_6_1_throughout_two_rekeys";
+        let words = &["kernel_rekeys::throughout"];
+        check(&Rows { test, kernel: Kernel::Bookworm, before: "", words, least: 2 });
+    }
+
+    #[test]
+    #[ignore = "minutes of a processor"]
+    fn wireguard_of_linux_of_debian_unstable() {
+        let test = "wireguard_of_linux_of_debian_unstable";
+        let words = &[&WIREGUARD[..], &["kernel_rekeys::throughout"]].concat();
+        check(&Rows { test, kernel: Kernel::Unstable, before: "", words, least: 21 });
+    }
 }
 
 /// Runs the rows in a guest, of which none may fail.

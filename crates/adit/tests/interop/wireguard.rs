@@ -9,6 +9,7 @@ mod endings;
 mod files;
 mod first_answers;
 mod kernel;
+mod kernel_rekeys;
 mod leaks;
 mod linux;
 mod load;

@@ -1,13 +1,38 @@
 //! Linux's own WireGuard at the other end, in a guest (`kernel_peers.rs`): beside what `with_each` runs with all programs.
 
 use std::process::Command;
+use std::time::Duration;
 
-use adit_testbed::wait_until_reachable;
+use adit_testbed::{Ping, transfer, wait_until_reachable};
 
 use super::bed::{End, PORT, Program, WAIT, joined, pair};
 
 /// Two ends with adit at either, the second of which begins.
 const BOTH_WAYS: [[Program; 2]; 2] = [[Program::Adit, Program::Kernel], [Program::Kernel, Program::Adit]];
+/// From one ping to the next.
+const PING_EVERY: Duration = Duration::from_millis(10);
+
+#[test]
+#[ignore = "runs in a guest, by kernel_peers.rs"]
+fn files_and_packets_of_all_sizes_pass() {
+    for programs in BOTH_WAYS {
+        let [first, second] = &pair(programs);
+        for endpoint in [first.outer(), first.outer_v6()] {
+            second.add_peer(first, Some(endpoint));
+            second.reaches(first);
+            for [from, to] in [[first, second], [second, first]] {
+                for target in [to.inner(), to.inner_v6()] {
+                    for size in [8, 1372, 3000, 20_000] {
+                        let ping = Ping { size, ..Ping::new(2, PING_EVERY) };
+                        let report = ping.run(&from.namespace, target).unwrap();
+                        assert!(report.is_clean(), "{programs:?}, {size}: {report:?}");
+                    }
+                    assert!(transfer(&from.namespace, &to.namespace, target, 200_000).unwrap().intact);
+                }
+            }
+        }
+    }
+}
 
 /// The other end's new key is a new peer, and the old one is forgotten.
 #[test]
