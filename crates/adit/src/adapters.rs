@@ -67,7 +67,7 @@ pub(crate) mod help {
                                        leaves the others as they are. OpenVPN servers with the same `dev` are endpoints of one tunnel";
     /// The kill switch of `adit up`.
     pub(crate) const KILL_SWITCH: &str = "Let nothing leave but the tunnels' packets and their own datagrams, from before the first connection until `adit \
-         kill-switch off`, whatever becomes of adit. With `lan`, local networks may be reached (clients and WireGuard files; needs nft)";
+         kill-switch off`, whatever becomes of adit. With `lan`, local networks may be reached (clients and WireGuard files)";
     /// `adit check`.
     pub(crate) const CHECK: &str =
         "Say what adit makes of OpenVPN configurations, and of WireGuard's files, without running them";

@@ -8,7 +8,6 @@
 mod dhcp;
 mod image;
 mod init;
-mod nftables;
 mod settings;
 mod sntp;
 

@@ -1,6 +1,6 @@
-//! The system's firewall, set by its own programs: `nft`, or `iptables-restore` and its kin where there is no nft.
+//! The system's firewall: the kernel's nftables, or `iptables-restore` and its kin where these are installed and `nft` is not.
 //!
-//! Either takes a whole ruleset on its standard input and makes one transaction of it (iptables: one of each table).
+//! A program takes a whole ruleset on its standard input and makes one transaction of it (iptables: one of each table).
 
 use std::ffi::OsStr;
 use std::io::{self, Write as _};
@@ -26,6 +26,9 @@ pub(crate) enum FirewallError {
         /// Names of packages that have it.
         package: &'static str,
     },
+    /// The kernel refused a change of its nftables.
+    #[error("the kernel's nftables refuse: {0}")]
+    Nftables(io::Error),
     /// A program could not be run.
     #[error("{0} cannot be run: {1}")]
     Run(&'static str, io::Error),
@@ -34,34 +37,26 @@ pub(crate) enum FirewallError {
     Refused(&'static str, String),
 }
 
-/// The kind of programs by which the firewall is set.
+/// The firewall that a tunnel's rules are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Firewall {
-    /// `nft`.
-    Nft,
+    /// The kernel's nftables, by netlink.
+    Nftables,
     /// `iptables-restore`, `ip6tables-restore`, `iptables-save`, `ip6tables-save`.
     Iptables,
 }
 
 impl Firewall {
-    /// The kind that is installed; nft where both are.
-    ///
-    /// # Errors
-    /// [`FirewallError::NoProgram`] where there is neither.
-    pub(crate) fn find() -> Result<Self, FirewallError> {
+    /// The firewall that the machine's owner uses, by the programs that are installed: nftables where there is `nft`, or
+    /// neither.
+    pub(crate) fn find() -> Self {
         Firewall::find_in(&directories())
     }
 
-    fn find_in(directories: &[PathBuf]) -> Result<Self, FirewallError> {
-        if find("nft", directories).is_some() {
-            return Ok(Firewall::Nft);
-        }
-        match find("iptables-restore", directories) {
-            Some(_) => Ok(Firewall::Iptables),
-            None => Err(FirewallError::NoProgram {
-                program: "nft",
-                package: "nftables (or iptables, whose iptables-restore does as well)",
-            }),
+    fn find_in(directories: &[PathBuf]) -> Self {
+        match find("nft", directories).is_none() && find("iptables-restore", directories).is_some() {
+            true => Firewall::Iptables,
+            false => Firewall::Nftables,
         }
     }
 }
@@ -197,24 +192,23 @@ mod tests {
     use crate::testing::Scratch;
 
     #[test]
-    fn nft_goes_before_iptables_and_either_is_enough() {
+    fn iptables_is_used_where_it_is_installed_alone() {
         let scratch = Scratch::new("firewall");
         let directories = [scratch.path().to_owned()];
         let program = |name: &str, mode| {
             let path = scratch.path().join(name);
             fs::OpenOptions::new().create(true).write(true).truncate(true).mode(mode).open(path).unwrap();
         };
-        let error = Firewall::find_in(&directories).unwrap_err().to_string();
-        assert!(error.contains("nftables") && error.contains("iptables"), "{error}");
+        assert_eq!(Firewall::find_in(&directories), Firewall::Nftables);
         program("iptables-restore", 0o644);
-        Firewall::find_in(&directories).expect_err("it cannot be run");
+        assert_eq!(Firewall::find_in(&directories), Firewall::Nftables, "it cannot be run");
         fs::remove_file(scratch.path().join("iptables-restore")).unwrap();
         program("iptables-restore", 0o755);
-        assert_eq!(Firewall::find_in(&directories).unwrap(), Firewall::Iptables);
+        assert_eq!(Firewall::find_in(&directories), Firewall::Iptables);
         program("nft", 0o755);
-        assert_eq!(Firewall::find_in(&directories).unwrap(), Firewall::Nft);
+        assert_eq!(Firewall::find_in(&directories), Firewall::Nftables);
         let relative = [PathBuf::from("."), PathBuf::new()];
-        Firewall::find_in(&relative).expect_err("nothing is run from the working directory");
+        assert_eq!(find("nft", &relative), None, "nothing is run from the working directory");
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod fuzzing;
 mod kill_switch;
 pub mod mark;
 mod netlink;
+pub mod nftables;
 mod resolver;
 mod routing;
 mod settings;

@@ -9,8 +9,8 @@ use super::ImageError;
 /// Modules without which an image has no network or no tunnel.
 const NEEDED: [&str; 3] = ["virtio_pci", "virtio_net", "tun"];
 /// Modules that an image holds where the kernel has them: disks, folders of the machine below, a console, randomness, the power
-/// button, watchdogs, translation of addresses, and network cards of other emulators.
-const WANTED: [&str; 28] = [
+/// button, watchdogs, the firewall, and network cards of other emulators.
+const WANTED: [&str; 31] = [
     "virtio_blk",
     "virtio_console",
     "virtio_rng",
@@ -29,6 +29,9 @@ const WANTED: [&str; 28] = [
     "nft_chain_nat",
     "nft_masq",
     "nft_ct",
+    "nft_fib_ipv4",
+    "nft_fib_ipv6",
+    "nft_reject_inet",
     "nf_conntrack",
     "e1000",
     "e1000e",

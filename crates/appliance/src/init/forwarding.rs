@@ -2,20 +2,29 @@
 
 use std::fs;
 use std::io;
-use std::time::Duration;
 
-use netlink_sys::protocols::NETLINK_NETFILTER;
-use netlink_sys::{Socket, SocketAddr};
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use adit_system::nftables::{Action, Chain, Family, Hook, Match, Policy, Table, Transaction};
 
 use super::log::Log;
-use crate::nftables::{Passage, ruleset};
-use crate::settings::Settings;
+use crate::settings::{Device, Settings};
 
-/// The kernel answers at once; this is against waiting for ever should it not.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// The name of the table and of its chains.
+const TABLE: &str = "appliance";
+const FILTERED: &str = "forward";
+const TRANSLATED: &str = "translate";
+/// The priority of the translation of sources (linux/netfilter_ipv4.h `NF_IP_PRI_NAT_SRC`).
+const SOURCE: i32 = 100;
 /// Parameters of the kernel that have packets forwarded.
 const FORWARDED: [&str; 2] = ["/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"];
+
+/// Packets that come in by a device may leave by another, translated to that device's address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Passage {
+    /// The device by which the packets come in.
+    from: String,
+    /// The device by which they leave.
+    to: String,
+}
 
 /// Begins to forward. Without the rules nothing is forwarded.
 pub(super) fn begin(settings: &Settings, log: &Log) {
@@ -31,36 +40,36 @@ pub(super) fn begin(settings: &Settings, log: &Log) {
 }
 
 fn passages(settings: &Settings) -> Vec<Passage> {
-    let of = |(from, device): (&String, &crate::settings::Device)| {
+    let of = |(from, device): (&String, &Device)| {
         let passage = |to: &String| Passage { from: from.clone(), to: to.clone() };
         device.forward.iter().map(passage).collect::<Vec<_>>()
     };
     settings.devices.iter().flat_map(of).collect()
 }
 
-/// Puts the rules in force, all or none.
+/// Puts the rules in force, all or none. Whatever no passage takes is not forwarded.
 fn set_rules(passages: &[Passage]) -> io::Result<()> {
-    let mut socket = Socket::new(NETLINK_NETFILTER)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    set_socket_timeout(&socket, Timeout::Recv, Some(TIMEOUT))?;
-    let (messages, mut answers) = ruleset(passages);
-    socket.send(&messages, 0)?;
-    while answers > 0 {
-        let (received, _) = socket.recv_from_full()?;
-        let mut rest = received.as_slice();
-        // struct nlmsghdr; struct nlmsgerr begins with a negative number of an error, or 0.
-        while let Some((header, _)) = rest.split_first_chunk::<20>() {
-            let [l0, l1, l2, l3, .., e0, e1, e2, e3] = *header;
-            match i32::from_ne_bytes([e0, e1, e2, e3]) {
-                0 => answers = answers.saturating_sub(1),
-                code => return Err(io::Error::from_raw_os_error(-code)),
-            }
-            let length = u32::from_ne_bytes([l0, l1, l2, l3]) as usize;
-            rest = rest.get(length.max(20).next_multiple_of(4)..).unwrap_or_default();
-        }
+    let table = Table { family: Family::Inet, name: TABLE.to_owned() };
+    let mut transaction = Transaction::default();
+    transaction.add_table(&table);
+    let filtered =
+        Chain { name: FILTERED, translates: false, hook: Hook::Forward, priority: 0, policy: Policy::Drop };
+    let translated = Chain {
+        name: TRANSLATED,
+        translates: true,
+        hook: Hook::Postrouting,
+        priority: SOURCE,
+        policy: Policy::Accept,
+    };
+    [filtered, translated].iter().for_each(|chain| transaction.add_chain(&table, chain));
+    for Passage { from, to } in passages {
+        let there = [Match::InName(from), Match::OutName(to)];
+        let back = [Match::InName(to), Match::OutName(from), Match::Answer];
+        transaction.add_rule(&table, FILTERED, &there, Action::Accept);
+        transaction.add_rule(&table, FILTERED, &back, Action::Accept);
+        transaction.add_rule(&table, TRANSLATED, &there, Action::Masquerade);
     }
-    Ok(())
+    transaction.commit()
 }
 
 #[cfg(test)]

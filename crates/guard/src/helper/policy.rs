@@ -53,7 +53,7 @@ pub struct Policy {
     pub user_password: Option<PathBuf>,
     /// The scripts that may be run.
     pub scripts: Option<Scripts>,
-    /// The helper starts programs of the system's: `nft`, for [`adit_core::RouteTable::ByMark`].
+    /// The helper starts programs of the system's: `iptables-restore`, for [`adit_core::RouteTable::ByMark`].
     pub starts_programs: bool,
     /// The forwarding of the clients' packets beyond this machine: the helper sets it up at once, and takes it back when the tunnel
     /// is gone. Such a helper runs the programs of the firewalls.

@@ -12,11 +12,10 @@ mod ruleset;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use self::ruleset::{Name, iptables_rules, nft_removal, nft_table};
-use crate::firewall::{
-    Firewall, FirewallError, comment, iptables_remove, iptables_restore, iptables_save, nft,
-};
+use self::ruleset::{Name, iptables_rules};
+use crate::firewall::{Firewall, FirewallError, comment, iptables_remove, iptables_restore, iptables_save};
 use crate::netlink::IpFamily;
+use crate::nftables::{self, Table, Transaction};
 
 /// The rules that a tunnel wants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +44,7 @@ impl Guard {
         Guard { device, interface: interface.to_owned(), in_force: None, refused: None }
     }
 
-    /// Puts the wanted rules in force. Runs no program if they are in force already.
+    /// Puts the wanted rules in force. Changes nothing if they are in force already.
     ///
     /// # Errors
     /// The reason why the rules before stay in force.
@@ -56,10 +55,10 @@ impl Guard {
         }
         let firewall = match &self.in_force {
             Some((_, firewall)) => *firewall,
-            None => Firewall::find()?,
+            None => Firewall::find(),
         };
         match firewall {
-            Firewall::Nft => self.set_nft(before, &wanted)?,
+            Firewall::Nftables => self.set_nftables(before, &wanted)?,
             Firewall::Iptables => self.set_iptables(before, &wanted)?,
         }
         self.in_force = Some((wanted, firewall)).filter(|(wanted, _)| !wanted.families.is_empty());
@@ -88,18 +87,21 @@ impl Guard {
     }
 
     /// One transaction: there is no moment without rules.
-    fn set_nft(&self, before: Option<&Wanted>, wanted: &Wanted) -> Result<(), FirewallError> {
-        let mut input = String::new();
+    fn set_nftables(&self, before: Option<&Wanted>, wanted: &Wanted) -> Result<(), FirewallError> {
+        let mut transaction = Transaction::default();
         if let Some(before) = before {
             let name = self.name(before.mark);
-            before.families.iter().for_each(|family| input.push_str(&nft_removal(*family, name)));
+            before
+                .families
+                .iter()
+                .for_each(|family| transaction.remove_table(&ruleset::table(*family, name)));
         }
         for family in &wanted.families {
             let name = self.name(wanted.mark);
-            input.push_str(&nft_removal(*family, name));
-            input.push_str(&nft_table(*family, name, &wanted.addresses));
+            transaction.remove_table(&ruleset::table(*family, name));
+            ruleset::add_table(&mut transaction, *family, name, &wanted.addresses);
         }
-        nft(&["-f", "-"], &input).map(drop)
+        transaction.commit().map_err(FirewallError::Nftables)
     }
 
     fn set_iptables(&self, before: Option<&Wanted>, wanted: &Wanted) -> Result<(), FirewallError> {
@@ -120,8 +122,8 @@ impl Guard {
 /// The rules of all tunnels.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// The tables of nftables, with their family.
-    tables: Vec<(String, Name)>,
+    /// The tables of nftables.
+    tables: Vec<(Table, Name)>,
     /// The rules of iptables.
     rules: Vec<(IpFamily, Name)>,
 }
@@ -130,14 +132,12 @@ impl Found {
     /// Looks for rules of tunnels. Where there is no firewall there are none.
     pub(super) fn look() -> Self {
         match Firewall::find() {
-            Ok(Firewall::Nft) => {
-                let listing = nft(&["list", "tables"], "").unwrap_or_default();
-                Found {
-                    tables: listing.lines().filter_map(ruleset::table_of_ours).collect(),
-                    ..Found::default()
-                }
+            Firewall::Nftables => {
+                let tables = nftables::tables().unwrap_or_default().into_iter();
+                let ours = tables.filter_map(|table| Name::parse(&table.name).map(|name| (table, name)));
+                Found { tables: ours.collect(), ..Found::default() }
             }
-            Ok(Firewall::Iptables) => {
+            Firewall::Iptables => {
                 let mut found = Found::default();
                 for family in IpFamily::BOTH {
                     let saved = iptables_save(family).unwrap_or_default();
@@ -146,7 +146,6 @@ impl Found {
                 }
                 found
             }
-            Err(_) => Found::default(),
         }
     }
 
@@ -160,7 +159,9 @@ impl Found {
     /// Removes the rules of tunnels whose device does not live.
     pub(super) fn remove_dead(&self, lives: impl Fn(u32) -> bool) {
         for (table, _) in self.tables.iter().filter(|(_, name)| !lives(name.device)) {
-            let _ = nft(&["-f", "-"], &format!("delete table {table}\n"));
+            let mut transaction = Transaction::default();
+            transaction.remove_table(table);
+            let _ = transaction.commit();
         }
         for family in IpFamily::BOTH {
             let dead = |name: &Name| !lives(name.device);

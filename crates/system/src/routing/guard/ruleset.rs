@@ -1,9 +1,18 @@
-//! The rules as text: for `nft`, and for `iptables-restore`.
+//! The rules: for nftables, and as text for `iptables-restore`.
 
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 
+use ipnet::IpNet;
+
 use crate::netlink::IpFamily;
+use crate::nftables::{Action, Chain, Family, Hook, Match, Policy, Table, Transaction};
+
+/// The priorities `raw` and `mangle` (linux/netfilter_ipv4.h).
+const RAW: i32 = -300;
+const MANGLE: i32 = -150;
+/// The number of UDP.
+const UDP: u8 = 17;
 
 /// The name of a tunnel's table of nftables, and the comment of its rules of iptables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,49 +40,34 @@ impl fmt::Display for Name {
     }
 }
 
-/// The table in a line of `nft list tables`, if it is a tunnel's: as text with its family, and by its name.
-pub(super) fn table_of_ours(line: &str) -> Option<(String, Name)> {
-    let table = line.trim().strip_prefix("table ")?;
-    let (_, name) = table.split_once(' ')?;
-    Some((table.to_owned(), Name::parse(name)?))
-}
-
-/// Removes a tunnel's table whether it is there or not.
-pub(super) fn nft_removal(family: IpFamily, name: Name) -> String {
-    let protocol = protocol(family);
-    format!("table {protocol} {name}\ndelete table {protocol} {name}\n")
-}
-
-/// A tunnel's table.
-pub(super) fn nft_table(family: IpFamily, name: Name, addresses: &[IpAddr]) -> String {
-    let (protocol, Name { device, mark }) = (protocol(family), name);
-    let mut drops = String::new();
-    for address in addresses.iter().filter(|address| IpFamily::of(**address) == family) {
-        let _ =
-            writeln!(drops, "    iif != {device} {protocol} daddr {address} fib saddr type != local drop");
-    }
-    let marks = match mark {
-        0 => String::new(),
-        mark => format!(
-            "  chain premangle {{
-    type filter hook prerouting priority -150; policy accept;
-    meta l4proto udp meta mark set ct mark
-  }}
-  chain postmangle {{
-    type filter hook postrouting priority -150; policy accept;
-    meta l4proto udp meta mark {mark:#x} ct mark set meta mark
-  }}
-"
-        ),
+/// The table of a tunnel's rules of a family.
+pub(super) fn table(family: IpFamily, name: Name) -> Table {
+    let family = match family {
+        IpFamily::V4 => Family::Ip,
+        IpFamily::V6 => Family::Ip6,
     };
-    format!(
-        "table {protocol} {name} {{
-  chain preraw {{
-    type filter hook prerouting priority -300; policy accept;
-{drops}  }}
-{marks}}}
-"
-    )
+    Table { family, name: name.to_string() }
+}
+
+/// Puts a tunnel's table, which must not be there, into a transaction.
+pub(super) fn add_table(transaction: &mut Transaction, family: IpFamily, name: Name, addresses: &[IpAddr]) {
+    let (table, Name { device, mark }) = (table(family, name), name);
+    let filter =
+        |name, hook, priority| Chain { name, translates: false, hook, priority, policy: Policy::Accept };
+    transaction.add_table(&table);
+    transaction.add_chain(&table, &filter("preraw", Hook::Prerouting, RAW));
+    for address in addresses.iter().filter(|address| IpFamily::of(**address) == family) {
+        let matches =
+            [Match::InNot(device), Match::Destination(IpNet::from(*address)), Match::SourceNotLocal];
+        transaction.add_rule(&table, "preraw", &matches, Action::Drop);
+    }
+    if mark != 0 {
+        let is_udp = Match::Protocol(UDP);
+        transaction.add_chain(&table, &filter("premangle", Hook::Prerouting, MANGLE));
+        transaction.add_rule(&table, "premangle", &[is_udp], Action::MarkPacket);
+        transaction.add_chain(&table, &filter("postmangle", Hook::Postrouting, MANGLE));
+        transaction.add_rule(&table, "postmangle", &[is_udp, Match::Mark(mark)], Action::MarkConnection);
+    }
 }
 
 /// A tunnel's rules, as `iptables-restore --noflush` takes them.
@@ -99,11 +93,4 @@ COMMIT
         );
     }
     rules
-}
-
-fn protocol(family: IpFamily) -> &'static str {
-    match family {
-        IpFamily::V4 => "ip",
-        IpFamily::V6 => "ip6",
-    }
 }
