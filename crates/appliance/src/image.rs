@@ -1,6 +1,5 @@
 //! Images: a kernel, the program, its libraries, the kernel's modules and the files of the tunnels.
 
-mod archive;
 mod compression;
 mod efi;
 mod modules;
@@ -11,9 +10,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use adit_cpio::Archive;
 use thiserror::Error;
 
-use self::archive::Archive;
 pub use self::compression::Compression;
 use self::program::Loadable;
 use crate::init::paths;
@@ -97,6 +96,9 @@ pub enum ImageError {
         /// The module.
         name: String,
     },
+    /// The initramfs cannot be packed.
+    #[error("the initramfs cannot be packed: {0}")]
+    Pack(#[from] io::Error),
     /// Two files have one name.
     #[error("{path}: another file has its name, and all lie in one folder of the image: give it another", path = path.display())]
     Twice {
@@ -139,35 +141,35 @@ pub fn build(image: &Image) -> Result<Sizes, ImageError> {
 
 /// The archive of the program, its libraries and the files of the tunnels.
 fn program_part(image: &Image) -> Result<Vec<u8>, ImageError> {
-    let mut archive = Archive::default();
+    let mut archive = Archive::new(Vec::new());
     for folder in paths::EMPTY_FOLDERS {
-        archive.folder(folder);
+        archive.folder(Path::new(folder))?;
     }
     add_program(&mut archive)?;
-    archive.link("init", paths::PROGRAM);
-    archive.link("etc/resolv.conf", paths::RESOLV_CONF);
-    archive.link("var/run", "/run");
+    archive.link(Path::new("init"), Path::new(paths::PROGRAM))?;
+    archive.link(Path::new("etc/resolv.conf"), Path::new(paths::RESOLV_CONF))?;
+    archive.link(Path::new("var/run"), Path::new("/run"))?;
     if let Some(path) = &image.settings {
         let text = read(path)?;
         let fault = |fault| ImageError::Settings { path: path.clone(), fault };
         Settings::read(&String::from_utf8_lossy(&text)).map_err(fault)?;
-        archive.file(in_archive(paths::SETTINGS), SECRET, &text);
+        archive.file(in_archive(paths::SETTINGS), SECRET, &text)?;
     }
     add_files(&mut archive, image)?;
-    Ok(archive.finish())
+    Ok(archive.finish()?)
 }
 
 /// Adds this program, its loader and its libraries.
-fn add_program(archive: &mut Archive) -> Result<(), ImageError> {
+fn add_program(archive: &mut Archive<Vec<u8>>) -> Result<(), ImageError> {
     let own = PathBuf::from("/proc/self/exe");
     let program = loadable(&own)?;
-    archive.file(in_archive(paths::PROGRAM), PROGRAM, &program.bytes);
+    archive.file(in_archive(paths::PROGRAM), PROGRAM, &program.bytes)?;
     let Some(loader) = program.loader else { return Ok(()) };
     let maps = PathBuf::from("/proc/self/maps");
     let text = fs::read_to_string(&maps).map_err(|source| ImageError::Read { path: maps, source })?;
     let loader_file = fs::canonicalize(&loader).unwrap_or_else(|_| loader.clone());
     for path in program::libraries(&text).iter().filter(|path| **path != loader_file).chain([&loader]) {
-        archive.file(in_archive(&path.to_string_lossy()), PROGRAM, &loadable(path)?.bytes);
+        archive.file(in_archive(&path.to_string_lossy()), PROGRAM, &loadable(path)?.bytes)?;
     }
     Ok(())
 }
@@ -177,15 +179,15 @@ fn loadable(path: &Path) -> Result<Loadable, ImageError> {
 }
 
 /// Adds the configurations, a list of their names, and the files beside them.
-fn add_files(archive: &mut Archive, image: &Image) -> Result<(), ImageError> {
+fn add_files(archive: &mut Archive<Vec<u8>>, image: &Image) -> Result<(), ImageError> {
     let mut names = Vec::new();
     let mut list = String::new();
     for path in &image.files {
         let name = name_of(path, &mut names)?;
-        archive.file(in_archive(&format!("{}/{name}", paths::CONFIGURATIONS)), SECRET, &read(path)?);
+        archive.file(in_archive(&format!("{}/{name}", paths::CONFIGURATIONS)), SECRET, &read(path)?)?;
         list += &format!("{name}\n");
     }
-    archive.file(in_archive(paths::LIST), FILE, list.as_bytes());
+    archive.file(in_archive(paths::LIST), FILE, list.as_bytes())?;
     for path in &image.with {
         let name = name_of(path, &mut names)?;
         add_tree(archive, path, &format!("{}/{name}", paths::CONFIGURATIONS))?;
@@ -209,12 +211,12 @@ fn name_of(path: &Path, names: &mut Vec<String>) -> Result<String, ImageError> {
 }
 
 /// Adds a file, or a folder with all that is in it.
-fn add_tree(archive: &mut Archive, from: &Path, to: &str) -> Result<(), ImageError> {
+fn add_tree(archive: &mut Archive<Vec<u8>>, from: &Path, to: &str) -> Result<(), ImageError> {
     if !from.is_dir() {
-        archive.file(in_archive(to), SECRET, &read(from)?);
+        archive.file(in_archive(to), SECRET, &read(from)?)?;
         return Ok(());
     }
-    archive.folder(in_archive(to));
+    archive.folder(in_archive(to))?;
     let entries = fs::read_dir(from).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     let mut entries = entries.map_err(|source| ImageError::Read { path: from.to_owned(), source })?;
     entries.sort_by_key(fs::DirEntry::file_name);
@@ -226,23 +228,23 @@ fn add_tree(archive: &mut Archive, from: &Path, to: &str) -> Result<(), ImageErr
 
 /// The archive of the kernel's modules, with a list of them in the order of loading.
 fn modules_part(image: &Image) -> Result<Vec<u8>, ImageError> {
-    let mut archive = Archive::default();
+    let mut archive = Archive::new(Vec::new());
     let mut list = String::new();
     for module in modules::collect(&image.modules, &image.more_modules)? {
-        archive.file(in_archive(&format!("{}/{}.ko", paths::MODULES, module.name)), FILE, &module.bytes);
+        archive.file(in_archive(&format!("{}/{}.ko", paths::MODULES, module.name)), FILE, &module.bytes)?;
         list += &format!("{}.ko\n", module.name);
     }
     archive.file(
         in_archive(&format!("{}/{}", paths::MODULES, paths::LIST_OF_MODULES)),
         FILE,
         list.as_bytes(),
-    );
-    Ok(archive.finish())
+    )?;
+    Ok(archive.finish()?)
 }
 
 /// Paths of an archive begin at its root.
-fn in_archive(path: &str) -> &str {
-    path.trim_start_matches('/')
+fn in_archive(path: &str) -> &Path {
+    Path::new(path.trim_start_matches('/'))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ImageError> {
