@@ -142,6 +142,7 @@ mod tests {
     use std::net::UdpSocket;
 
     use super::*;
+    use crate::mark::DEVICE_GROUP;
     use crate::netlink::KernelRoute;
     use crate::testing::{Device, in_fresh_network};
 

@@ -89,7 +89,9 @@ fn each_match_and_action_is_what_nft_shows() {
 fn a_transaction_is_in_force_as_a_whole_or_not_at_all() {
     in_fresh_network(|| {
         let mut transaction = Transaction::default();
-        [Family::Ip, Family::Ip6].map(|family| transaction.add_table(&table(family)));
+        for family in [Family::Ip, Family::Ip6] {
+            transaction.add_table(&table(family));
+        }
         transaction.commit().unwrap();
         assert_eq!(tables().unwrap(), [Family::Ip, Family::Ip6].map(table));
         let mut transaction = Transaction::default();
