@@ -1,5 +1,6 @@
-//! The rows with Linux's own WireGuard, which this system's kernel may not have: this test program runs itself in a guest with one
-//! of Debian's kernels. The rows are its tests in modules called `kernel…`, which are ignored elsewhere.
+//! The rows with Linux's own WireGuard and OpenVPN's data channel in Linux, which this system's kernel may not have: this test
+//! program runs itself in a guest with one of Debian's kernels. The rows are its tests in modules called `kernel…` and `dco`,
+//! which are ignored elsewhere.
 
 use std::path::Path;
 use std::process::Command;
@@ -46,12 +47,20 @@ struct Rows<'a> {
 /// The words that names of rows of WireGuard contain.
 const WIREGUARD: [&str; 5] =
     ["others::kernel", "nat::kernel", "load::kernel_first", "wireguard::kernel::", "kernel_rekeys::around"];
+/// The words that names of rows of OpenVPN contain that `make test` runs.
+const OPENVPN: [&str; 3] = ["dco::client_", "dco::server_", "_that_moves"];
 
 #[test]
 fn wireguard_of_linux_6_1() {
     let test = "wireguard_of_linux_6_1";
     // Two of `wg-quick`.
     check(&Rows { test, kernel: Kernel::Bookworm, before: WG_QUICK, words: &WIREGUARD, least: 21 });
+}
+
+#[test]
+fn openvpn_of_linux_of_debian_unstable() {
+    let test = "openvpn_of_linux_of_debian_unstable";
+    check(&Rows { test, kernel: Kernel::Unstable, before: "", words: &OPENVPN, least: 8 });
 }
 
 /// What takes a processor for many minutes. Each has a shorter one above.
@@ -68,10 +77,11 @@ mod long {
 
     #[test]
     #[ignore = "minutes of a processor"]
-    fn wireguard_of_linux_of_debian_unstable() {
-        let test = "wireguard_of_linux_of_debian_unstable";
-        let words = &[&WIREGUARD[..], &["kernel_rekeys::throughout"]].concat();
-        check(&Rows { test, kernel: Kernel::Unstable, before: "", words, least: 21 });
+    fn all_of_linux_of_debian_unstable() {
+        let test = "all_of_linux_of_debian_unstable";
+        let words =
+            &[&WIREGUARD[..], &["kernel_rekeys::throughout", "dco::hundred::", "many_clients"]].concat();
+        check(&Rows { test, kernel: Kernel::Unstable, before: "", words, least: 31 });
     }
 }
 

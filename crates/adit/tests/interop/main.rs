@@ -1,5 +1,5 @@
 //! adit against Debian's OpenVPN 2.6 and wireguard-go, both ways round, and against itself, in network namespaces;
-//! Debian unstable's OpenVPN, in a root of its own, and Linux's own WireGuard, in a guest.
+//! Debian unstable's OpenVPN, in a root of its own, and in guests Linux's WireGuard and OpenVPN's data channel in Linux.
 //!
 //! Each folder holds the tests of one subject. They need root, `ip`, `openvpn`, `openssl`, and those of WireGuard `wg`,
 //! `wireguard-go`, `nft` and the programs that `scripts/install-deps` builds. Without them the tests print that they

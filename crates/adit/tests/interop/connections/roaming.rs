@@ -80,24 +80,30 @@ fn a_server_follows_a_client_that_moves() {
             if client == Program::OpenVpn && server == Program::OpenVpn || !can_run("moving", &PROGRAMS) {
                 continue;
             }
-            let mut bed = Bed::build_with(&Options::BASE, server, &[client], |_, _| {}).unwrap();
-            assert!(comes_up(&mut bed, client), "{}", bed.logs());
-            let namespace = &bed.clients[0].namespace;
-            let once = Ping::new(1, Duration::ZERO);
-            for (old, new) in ADDRESSES.iter().zip(&ADDRESSES[1..]) {
-                namespace.ip(&["address", "add", new, "dev", "wire1"]).unwrap();
-                namespace.ip(&["address", "delete", old, "dev", "wire1"]).unwrap();
-                // With the first address of a network the kernel may remove the others of it.
-                let _ = namespace.ip(&["address", "add", new, "dev", "wire1"]);
-                let report = once.run(namespace, "10.8.0.1".parse().unwrap()).unwrap();
-                assert_eq!(report.received, 1, "{client:?} at {server:?}, {new}: {report:?}, {}", bed.logs());
-            }
-            if server == Program::Adit {
-                // The log has one move in a minute, and may be a little behind.
-                bed.server.process().wait_for_line(0, "moved here from udp 10.9.1.2", WAIT).unwrap();
-                let moves = bed.server.process().count_lines(0, "moved here from");
-                assert_eq!(moves, 1, "{}", bed.logs());
-            }
+            follows(server, client);
         }
+    }
+}
+
+/// A server of that program follows a client of that program, which moves three times.
+pub(crate) fn follows(server: Program, client: Program) {
+    let mut bed = Bed::build(&Options::BASE, server, &[client]).unwrap();
+    assert!(comes_up(&mut bed, client), "{}", bed.logs());
+    bed.check_kernel_data_channels().unwrap();
+    let namespace = &bed.clients[0].namespace;
+    let once = Ping::new(1, Duration::ZERO);
+    for (old, new) in ADDRESSES.iter().zip(&ADDRESSES[1..]) {
+        namespace.ip(&["address", "add", new, "dev", "wire1"]).unwrap();
+        namespace.ip(&["address", "delete", old, "dev", "wire1"]).unwrap();
+        // With the first address of a network the kernel may remove the others of it.
+        let _ = namespace.ip(&["address", "add", new, "dev", "wire1"]);
+        let report = once.run(namespace, "10.8.0.1".parse().unwrap()).unwrap();
+        assert_eq!(report.received, 1, "{client:?} at {server:?}, {new}: {report:?}, {}", bed.logs());
+    }
+    if server == Program::Adit {
+        // The log has one move in a minute, and may be a little behind.
+        bed.server.process().wait_for_line(0, "moved here from udp 10.9.1.2", WAIT).unwrap();
+        let moves = bed.server.process().count_lines(0, "moved here from");
+        assert_eq!(moves, 1, "{}", bed.logs());
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use adit_testbed::Scratch;
 
-use super::row::{Load, Row, Starts};
+use super::row::{Load, PINGS, Row, Starts};
 use super::{TRANSPORTS, WRAPS, check, is_named};
 use crate::authentication::passwords::script;
 use crate::bed::Bed;
@@ -34,6 +34,7 @@ const BASE: Row = Row {
     before_2_7: false,
     impairment: None,
     load: Load::None,
+    pings: PINGS,
 };
 
 /// Lines that it does not know, or that mean something else to it.

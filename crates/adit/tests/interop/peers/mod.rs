@@ -1,12 +1,14 @@
-//! Renegotiation with programs that share no code with adit or OpenVPN 2: OpenVPN 3's client, and MirageVPN.
+//! Renegotiation with programs that share no code with adit or OpenVPN 2: OpenVPN 3's client, and MirageVPN; and with OpenVPN
+//! whose data channel is Linux's, which runs in a guest (`kernel_peers.rs`).
 //!
-//! They are in no package. Rows with them run where an environment variable names the program
+//! The others are in no package. Rows with them run where an environment variable names the program
 //! (`ADIT_OPENVPN3=/path/to/ovpncli`, `ADIT_MIRAGEVPN=/directory/of/its/programs`), and say that they did not run
 //! elsewhere. Behaviours that were found with these peers run everywhere, in `adit-sim`.
 //!
 //! A row takes minutes; many rows run at once, on a machine that is otherwise idle. `ADIT_PEER_RUNS=5` runs each row five
 //! times, `ADIT_PEER_AT_ONCE=4` four rows at once.
 
+mod dco;
 mod miragevpn;
 mod openvpn3;
 mod row;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::row::{Load, Row, Starts};
+use super::row::{Load, PINGS, Row, Starts};
 use super::{AT_ONCE, TRANSPORTS, WRAPS, check, is_named};
 use crate::options::{OPENVPN3, Program, Transport, Wrap};
 use crate::relay::Impairment;
@@ -25,6 +25,7 @@ const BASE: Row = Row {
     before_2_7: false,
     impairment: None,
     load: Load::None,
+    pings: PINGS,
 };
 
 /// Each end that starts renegotiations, with each transport and wrapping; TLS, cipher and data format change from row

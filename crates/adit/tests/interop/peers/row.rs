@@ -11,8 +11,7 @@ use crate::options::{Options, Part, Program, SERVER_INNER, Transport, Wrap};
 use crate::relay::{Impairment, Relay};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// The time from one ping to the next, and how long one series of them is.
-const PING_EVERY: Duration = Duration::from_millis(10);
+/// The longest series of pings.
 const SERIES: Duration = Duration::from_secs(300);
 
 /// The end that starts renegotiations.
@@ -51,7 +50,20 @@ pub(super) struct Row {
     pub(super) before_2_7: bool,
     pub(super) impairment: Option<Impairment>,
     pub(super) load: Load,
+    pub(super) pings: Pings,
 }
+
+/// The echo requests that pass in the tunnel all the time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pings {
+    /// From one to the next.
+    pub(super) every: Duration,
+    /// The server sends requests, too.
+    pub(super) both_ways: bool,
+}
+
+/// 100 a second each way.
+pub(super) const PINGS: Pings = Pings { every: Duration::from_millis(10), both_ways: true };
 
 /// The failure of a row.
 pub(super) struct Failure {
@@ -144,6 +156,7 @@ impl Row {
                 reports.iter().map(|report| (report.missing.first(), report.missing.last())).collect();
             return Err(format!("{summary}; first and last lost, per direction: {missing:?}"));
         }
+        bed.check_kernel_data_channels()?;
         end(&mut bed.clients[0], self.client)?;
         end(&mut bed.server, self.server)?;
         Ok(summary)
@@ -173,13 +186,13 @@ impl Row {
         }
     }
 
-    /// 100 pings a second each way, until all renegotiations are over.
+    /// Pings until all renegotiations are over.
     fn traffic(&self, bed: &Bed, target: IpAddr) -> Result<Vec<PingReport>, String> {
         let time = Duration::from_secs(self.every * self.times + self.switched);
         let (inside, outside) = (&bed.clients[0].namespace, &bed.server.namespace);
         let mut ways = vec![(inside, target)];
         // MirageVPN's server has no device from which the other way could begin.
-        if self.server != Program::MirageVpn {
+        if self.pings.both_ways && self.server != Program::MirageVpn {
             let back = bed.clients[0].inner_addresses().map_err(text)?;
             ways.push((outside, *back.first().ok_or("the client has no address in the tunnel")?));
         }
@@ -190,8 +203,8 @@ impl Row {
                 // Requests of one series are distinguished by 16 bits.
                 for series in 0..time.as_secs().div_ceil(SERIES.as_secs()) {
                     let start = SERIES * u32::try_from(series).unwrap();
-                    let count = (time - start).min(SERIES).as_millis() / PING_EVERY.as_millis();
-                    let ping = Ping::new(u16::try_from(count).unwrap(), PING_EVERY);
+                    let count = (time - start).min(SERIES).as_millis() / self.pings.every.as_millis();
+                    let ping = Ping::new(u16::try_from(count).unwrap(), self.pings.every);
                     running.push(scope.spawn(move || {
                         std::thread::sleep(start);
                         ping.run(from, *target)

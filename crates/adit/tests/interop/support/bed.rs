@@ -88,6 +88,18 @@ impl Bed {
         Ok(Self { server, clients: parts })
     }
 
+    /// An error if an end that is to leave its data channel to the kernel keeps it in the program.
+    pub(crate) fn check_kernel_data_channels(&self) -> Result<(), String> {
+        let hosts = std::iter::once(&self.server).chain(&self.clients);
+        for host in hosts.filter(|host| host.program == Program::OpenVpnDco) {
+            let made = |process: &Process| process.count_lines(0, "type ovpn") > 0;
+            if !host.process.as_ref().is_some_and(made) {
+                return Err(format!("{} did not give its data channel to the kernel", host.label));
+            }
+        }
+        Ok(())
+    }
+
     /// The logs of all programs, for the message of a test that fails.
     pub(crate) fn logs(&self) -> String {
         let hosts = std::iter::once(&self.server).chain(&self.clients);
@@ -239,7 +251,7 @@ impl Host {
     /// How many renegotiations its log tells of.
     pub(crate) fn renegotiations(&self) -> usize {
         let pattern = match self.program {
-            Program::OpenVpn | Program::NewerOpenVpn => "TLS: soft reset",
+            Program::OpenVpn | Program::NewerOpenVpn | Program::OpenVpnDco => "TLS: soft reset",
             Program::Adit => "renegotiated",
             // It does not say.
             Program::OpenVpn3 | Program::MirageVpn => return 0,

@@ -14,6 +14,8 @@ pub(crate) enum Program {
     OpenVpn,
     /// Debian unstable's OpenVPN, 2.7 or later, in a root of its own ([`NEWER`]).
     NewerOpenVpn,
+    /// OpenVPN whose data channel is in the kernel (DCO), where this system is a guest with such a kernel.
+    OpenVpnDco,
     /// The command-line client of OpenVPN 3, where [`OPENVPN3`] names it.
     OpenVpn3,
     /// MirageVPN's client, or its server, which has no TUN device and answers echo requests itself; where [`MIRAGEVPN`]
@@ -37,7 +39,7 @@ impl Program {
     /// The command that plays that part with that configuration file.
     pub(crate) fn command(self, part: Part, file: &Path) -> Result<Command, TestbedError> {
         match self {
-            Program::OpenVpn => openvpn_command(file),
+            Program::OpenVpn | Program::OpenVpnDco => openvpn_command(file),
             Program::NewerOpenVpn => {
                 let mut command = Root::named(NEWER)?.command("openvpn")?;
                 // Its data channel stays in the program, also where the kernel has one.
@@ -68,7 +70,7 @@ impl Program {
 
     /// Whether it is OpenVPN 2, of whichever version.
     pub(crate) fn is_openvpn(self) -> bool {
-        matches!(self, Program::OpenVpn | Program::NewerOpenVpn)
+        matches!(self, Program::OpenVpn | Program::NewerOpenVpn | Program::OpenVpnDco)
     }
 
     /// OpenVPN, or adit under that name: a link in `scratch`.
@@ -95,7 +97,9 @@ impl Program {
     pub(crate) fn up_line(self) -> &'static str {
         match self {
             Program::Adit => "tunnel up: ",
-            Program::OpenVpn | Program::NewerOpenVpn => "Initialization Sequence Completed",
+            Program::OpenVpn | Program::NewerOpenVpn | Program::OpenVpnDco => {
+                "Initialization Sequence Completed"
+            }
             Program::OpenVpn3 => "EVENT: CONNECTED",
             Program::MirageVpn => "established ",
         }
