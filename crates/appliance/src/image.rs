@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use adit_cpio::Archive;
 use thiserror::Error;
@@ -147,6 +148,7 @@ fn program_part(image: &Image) -> Result<Vec<u8>, ImageError> {
     }
     add_program(&mut archive)?;
     archive.link(Path::new("init"), Path::new(paths::PROGRAM))?;
+    archive.file(in_archive(paths::BUILT), FILE, seconds_now().to_string().as_bytes())?;
     archive.link(Path::new("etc/resolv.conf"), Path::new(paths::RESOLV_CONF))?;
     archive.link(Path::new("var/run"), Path::new("/run"))?;
     if let Some(path) = &image.settings {
@@ -157,6 +159,11 @@ fn program_part(image: &Image) -> Result<Vec<u8>, ImageError> {
     }
     add_files(&mut archive, image)?;
     Ok(archive.finish()?)
+}
+
+/// Seconds since 1970.
+fn seconds_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// Adds this program, its loader and its libraries.

@@ -1,9 +1,11 @@
 //! The first process of an image.
 
+mod advertisements;
 mod clock;
 mod disks;
 mod events;
 mod forwarding;
+mod information;
 mod lease;
 mod log;
 mod name_servers;
@@ -19,6 +21,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use adit_system::KillSwitch;
 use rustix::process::WaitStatus;
 use rustix::system::RebootCommand;
 
@@ -26,7 +29,7 @@ use self::events::Event;
 use self::log::Log;
 use self::tunnels::Tunnels;
 use self::watchdog::Watchdog;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 
 /// How long the tunnels wait for the network before they are started without it.
 const NETWORK: Duration = Duration::from_secs(10);
@@ -47,20 +50,22 @@ pub fn run_as_first_process() -> ExitCode {
     system::load_modules(&log);
     disks::mount_state(&log);
     let on_disk = disks::mount_configurations(&log);
-    let settings = settings(&log);
+    let settings = read_settings(&log);
+    clock::begin_at_build(&log);
     system::set_hostname(settings.hostname.as_deref(), &log);
     log.send_to(settings.syslog, settings.hostname.clone());
+    let files = files(on_disk);
+    if files.is_empty() {
+        log.say("there is no configuration, neither in the image nor on a disk");
+    }
+    turn_kill_switch_on(settings.kill_switch, &files, &log);
     let (events, happened) = mpsc::channel();
     events::watch(&events, &log);
     forwarding::begin(&settings, &log);
     network::start(&settings, &events, &log);
     system::seal(&log);
-    let files = files(on_disk);
-    if files.is_empty() {
-        log.say("there is no configuration, neither in the image nor on a disk");
-    }
     let machine = Machine {
-        tunnels: Tunnels::new(files, log.clone()),
+        tunnels: Tunnels::new(files, settings.kill_switch, log.clone()),
         watchdog: Watchdog::open(),
         without_network_at: Instant::now() + NETWORK,
         status_at: Instant::now() + status::PERIOD,
@@ -73,7 +78,7 @@ pub fn run_as_first_process() -> ExitCode {
 }
 
 /// The settings of the machine: those of a disk, or those of the image, which were read when the image was made.
-fn settings(log: &Log) -> Settings {
+fn read_settings(log: &Log) -> Settings {
     let on_disk = Path::new(paths::DISK).join(paths::SETTINGS_ON_DISK);
     let path = if on_disk.exists() { on_disk } else { PathBuf::from(paths::SETTINGS) };
     let Ok(text) = std::fs::read_to_string(&path) else { return Settings::default() };
@@ -88,6 +93,15 @@ fn files(on_disk: Vec<PathBuf>) -> Vec<PathBuf> {
     let list = std::fs::read_to_string(paths::LIST).unwrap_or_default();
     let in_image = list.lines().map(|name| Path::new(paths::CONFIGURATIONS).join(name));
     in_image.chain(on_disk).collect()
+}
+
+/// Turns the kill switch on before there is a network. `adit up` replaces it: its table has the name that these files give it.
+fn turn_kill_switch_on(scope: Option<settings::KillSwitch>, files: &[PathBuf], log: &Log) {
+    let Some(scope) = scope else { return };
+    let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+    if let Err(error) = KillSwitch::new(&files, scope == settings::KillSwitch::Lan).on() {
+        log.say(error);
+    }
 }
 
 /// The parts of the machine that its main loop drives.

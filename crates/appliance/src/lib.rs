@@ -5,7 +5,9 @@
 //! and the clock, runs `adit up` and starts it again when it ends, until the machine is switched off.
 #![forbid(unsafe_code)]
 
+mod advertised;
 mod dhcp;
+mod dhcp6;
 mod image;
 mod init;
 mod settings;

@@ -22,8 +22,19 @@ pub(crate) struct Settings {
     pub(crate) time_servers: Vec<IpAddr>,
     /// The server that gets all lines of the log.
     pub(crate) syslog: Option<SocketAddr>,
+    /// The kill switch of the tunnels.
+    pub(crate) kill_switch: Option<KillSwitch>,
     /// The devices that have a section.
     pub(crate) devices: BTreeMap<String, Device>,
+}
+
+/// What leaves beside the tunnels: what they need themselves, and with [`KillSwitch::Lan`] packets to local networks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KillSwitch {
+    /// Nothing else.
+    On,
+    /// Packets to local networks.
+    Lan,
 }
 
 /// The settings of a network device.
@@ -101,9 +112,10 @@ impl Settings {
             "dns" => self.name_servers = list(name, value, "an address, such as 192.0.2.53")?,
             "ntp" => self.time_servers = list(name, value, "an address, such as 192.0.2.123")?,
             "syslog" => self.syslog = Some(syslog(value)?),
+            "kill-switch" => self.kill_switch = kill_switch(value)?,
             _ => {
                 return Err(format!(
-                    "`{name}`: hostname, dns, ntp and syslog are known here, and [eth0] begins a device's section"
+                    "`{name}`: hostname, dns, ntp, syslog and kill-switch are known here, and [eth0] begins a device's section"
                 ));
             }
         }
@@ -170,6 +182,15 @@ fn syslog(value: &str) -> Result<SocketAddr, String> {
     })
 }
 
+fn kill_switch(value: &str) -> Result<Option<KillSwitch>, String> {
+    match value {
+        "on" => Ok(Some(KillSwitch::On)),
+        "lan" => Ok(Some(KillSwitch::Lan)),
+        "off" => Ok(None),
+        _ => Err(format!("`kill-switch = {value}`: on, lan or off is needed")),
+    }
+}
+
 /// Whether a device can have that name.
 fn is_device(name: &str) -> bool {
     let is_plain = name.bytes().all(|byte| byte.is_ascii_graphic() && !b"/:[]".contains(&byte));
@@ -182,12 +203,13 @@ mod tests {
 
     #[test]
     fn a_file_has_the_machines_settings_and_a_section_for_each_device() {
-        let text = "hostname = gate\ndns = 192.0.2.53, 2001:db8::53 # both\nsyslog = 192.0.2.9\n\n[eth0]\naddress = dhcp\n\
+        let text = "hostname = gate\ndns = 192.0.2.53, 2001:db8::53 # both\nsyslog = 192.0.2.9\nkill-switch = lan\n\n[eth0]\naddress = dhcp\n\
                     [eth1]\naddress = 10.1.0.1/24, fd00:1::1/64\nforward = tun0\n";
         let settings = Settings::read(text).unwrap();
         assert_eq!(settings.hostname.as_deref(), Some("gate"));
         assert_eq!(settings.name_servers.len(), 2);
         assert_eq!(settings.syslog, Some("192.0.2.9:514".parse().unwrap()));
+        assert_eq!(settings.kill_switch, Some(KillSwitch::Lan));
         assert_eq!(settings.device("eth0"), Device { dhcp: true, ..Device::default() });
         let inside = settings.device("eth1");
         assert_eq!((inside.addresses.len(), inside.forward), (2, vec!["tun0".to_owned()]));
@@ -206,6 +228,7 @@ mod tests {
             ("hostname = a b\n", "1: `hostname = a b`"),
             ("dns\n", "1: `dns`: write a name"),
             ("syslog = x\n", "1: `syslog = x`"),
+            ("kill-switch = yes\n", "1: `kill-switch = yes`: on, lan or off"),
         ] {
             let fault = Settings::read(text).unwrap_err();
             assert!(fault.starts_with(wanted), "{text:?}: {fault}");

@@ -10,7 +10,7 @@ use super::ImageError;
 const NEEDED: [&str; 3] = ["virtio_pci", "virtio_net", "tun"];
 /// Modules that an image holds where the kernel has them: disks, folders of the machine below, a console, randomness, the power
 /// button, watchdogs, the firewall, and network cards of other emulators.
-const WANTED: [&str; 31] = [
+const WANTED: [&str; 34] = [
     "virtio_blk",
     "virtio_console",
     "virtio_rng",
@@ -18,6 +18,9 @@ const WANTED: [&str; 31] = [
     "button",
     "evdev",
     "ext4",
+    "vfat",
+    "nls_cp437",
+    "nls_ascii",
     "virtiofs",
     "9p",
     "9pnet_virtio",

@@ -70,6 +70,7 @@ fn an_image_has_no_other_program_and_its_configurations_are_for_root_alone() {
     let others: BTreeMap<&str, u32> =
         others.into_iter().map(|(name, (mode, _))| (name.as_str(), *mode)).collect();
     let wanted = [
+        ("etc/adit.built", 0o644),
         ("etc/adit.list", 0o644),
         ("etc/adit/office.conf", 0o600),
         ("lib/modules/list", 0o644),

@@ -1,5 +1,7 @@
-//! The clock: set by the kernel from the machine's own at its start, and by time servers from then on.
+//! The clock: set by the kernel from the machine's own at its start, and by time servers from then on. It is never set to a time
+//! before the image was made.
 
+use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -10,6 +12,7 @@ use rustix::time::{ClockId, Timespec, clock_settime};
 
 use super::events::spawn;
 use super::log::Log;
+use super::paths;
 use crate::sntp;
 
 /// The port of time servers.
@@ -28,13 +31,52 @@ pub(super) struct Clock {
     servers: Arc<Mutex<Vec<IpAddr>>>,
     /// The settings name the servers.
     fixed: bool,
+    /// The time since 1970 when the image was made.
+    built: Duration,
     log: Log,
+}
+
+/// Sets the clock to the time when the image was made, if the machine's own clock is behind it.
+pub(super) fn begin_at_build(log: &Log) {
+    let built = built();
+    if now() < built {
+        set_to(built, log);
+        log.say("the machine's own clock was behind the time when the image was made, and is set to that");
+    }
+}
+
+/// The time since 1970 when the image was made; zero if it does not say.
+fn built() -> Duration {
+    let text = fs::read_to_string(paths::BUILT).unwrap_or_default();
+    Duration::from_secs(text.trim().parse().unwrap_or(0))
+}
+
+/// The first answer with a time that may be: not before the image was made.
+fn first_possible<T>(
+    answers: impl IntoIterator<Item = (T, Duration)>,
+    built: Duration,
+) -> Option<(T, Duration)> {
+    answers.into_iter().find(|(_, time)| *time >= built)
+}
+
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// True if the kernel has set its clock.
+fn set_to(time: Duration, log: &Log) -> bool {
+    let (seconds, nanoseconds) = (time.as_secs().cast_signed(), time.subsec_nanos().into());
+    let set = clock_settime(ClockId::Realtime, Timespec { tv_sec: seconds, tv_nsec: nanoseconds });
+    if let Err(error) = &set {
+        log.say(format_args!("the clock cannot be set: {error}"));
+    }
+    set.is_ok()
 }
 
 impl Clock {
     /// A clock that these servers set; without any, those of leases.
     pub(super) fn new(servers: Vec<IpAddr>, log: Log) -> Self {
-        Clock { fixed: !servers.is_empty(), servers: Arc::new(Mutex::new(servers)), log }
+        Clock { fixed: !servers.is_empty(), servers: Arc::new(Mutex::new(servers)), built: built(), log }
     }
 
     /// Takes the servers that a lease names, if the settings name none.
@@ -57,23 +99,14 @@ impl Clock {
         }
     }
 
-    /// Sets the clock by the first server that answers. False if none does.
+    /// Sets the clock by the first server whose answer may be the time. False if there is none.
     fn set(&self) -> bool {
         let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some((server, time)) = servers.iter().find_map(|server| Some((server, ask(*server)?))) else {
-            return false;
-        };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let off = time.abs_diff(now);
-        if off < TOLERATED {
-            return true;
-        }
-        let (seconds, nanoseconds) = (time.as_secs().cast_signed(), time.subsec_nanos().into());
-        match clock_settime(ClockId::Realtime, Timespec { tv_sec: seconds, tv_nsec: nanoseconds }) {
-            Ok(()) => {
-                self.log.say(format_args!("the clock was off by {:.1} s: set by {server}", off.as_secs_f64()))
-            }
-            Err(error) => self.log.say(format_args!("the clock cannot be set: {error}")),
+        let answers = servers.iter().filter_map(|server| Some((server, ask(*server)?)));
+        let Some((server, time)) = first_possible(answers, self.built) else { return false };
+        let off = time.abs_diff(now());
+        if off >= TOLERATED && set_to(time, &self.log) {
+            self.log.say(format_args!("the clock was off by {:.1} s: set by {server}", off.as_secs_f64()));
         }
         true
     }
@@ -92,4 +125,17 @@ fn ask(server: IpAddr) -> Option<Duration> {
     let length = socket.recv(&mut buffer).ok()?;
     let time = sntp::answer(buffer.get(..length)?, mark)?;
     Some(time + sent.elapsed() / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_before_the_image_was_made_is_not_taken() {
+        let [early, built, late] = [99, 100, 101].map(Duration::from_secs);
+        assert_eq!(first_possible([("first", early), ("second", late)], built), Some(("second", late)));
+        assert_eq!(first_possible([("only", early)], built), None);
+        assert_eq!(first_possible([("only", built)], built), Some(("only", built)));
+    }
 }

@@ -2,7 +2,6 @@
 
 use std::ffi::CStr;
 use std::fs::{self, File};
-use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
@@ -14,10 +13,26 @@ use super::paths;
 /// The labels of the disks; that of the configurations is the tag of a shared folder, too.
 const STATE: &str = "adit-state";
 const CONFIGURATIONS: &str = "adit-config";
-/// ext4's superblock: where its number is, its number, and where its label is (Linux, Documentation/filesystems/ext4/super.rst).
-const MAGIC_AT: u64 = 1024 + 0x38;
-const MAGIC: [u8; 2] = [0x53, 0xef];
-const LABEL_AT: u64 = 1024 + 0x78;
+/// A kind of file systems, and where they have their label.
+struct Kind {
+    /// The name by which it is mounted.
+    name: &'static str,
+    /// Where its number is in bytes, and the number.
+    magic_at: u64,
+    magic: &'static [u8],
+    /// Where its label is, and how long it is.
+    label_at: u64,
+    label: usize,
+}
+
+/// ext4 (Linux, Documentation/filesystems/ext4/super.rst), FAT32, and FAT12 or FAT16 ("FAT: General Overview of On-Disk Format",
+/// version 1.03).
+const KINDS: [Kind; 4] = [
+    Kind { name: "ext4", magic_at: 1024 + 0x38, magic: &[0x53, 0xef], label_at: 1024 + 0x78, label: 16 },
+    Kind { name: "vfat", magic_at: 82, magic: b"FAT32", label_at: 71, label: 11 },
+    Kind { name: "vfat", magic_at: 54, magic: b"FAT16", label_at: 43, label: 11 },
+    Kind { name: "vfat", magic_at: 54, magic: b"FAT12", label_at: 43, label: 11 },
+];
 /// A folder of the machine below: kinds of file systems and their options.
 const SHARED: [(&str, &CStr); 2] = [("virtiofs", c""), ("9p", c"trans=virtio,version=9p2000.L")];
 /// The endings of configurations.
@@ -25,7 +40,7 @@ const ENDINGS: [&str; 2] = ["conf", "ovpn"];
 
 /// Mounts the disk of the state over the folder in memory, if the machine has one.
 pub(super) fn mount_state(log: &Log) {
-    let Some(disk) = labelled(STATE) else { return };
+    let Some(Disk { path: disk, kind: "ext4" }) = labelled(STATE) else { return };
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NODEV;
     match mount(&disk, paths::STATE, "ext4", flags, c"") {
         Ok(()) => log.say(format_args!("the state is kept on {}", disk.display())),
@@ -47,7 +62,7 @@ pub(super) fn mount_configurations(log: &Log) -> Vec<PathBuf> {
 
 fn mount_disk() -> bool {
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NODEV;
-    labelled(CONFIGURATIONS).is_some_and(|disk| mount(&disk, paths::DISK, "ext4", flags, c"").is_ok())
+    labelled(CONFIGURATIONS).is_some_and(|disk| mount(&disk.path, paths::DISK, disk.kind, flags, c"").is_ok())
 }
 
 fn mount_shared() -> bool {
@@ -60,25 +75,33 @@ fn is_configuration(path: &Path) -> bool {
     ending && path.file_name().is_some_and(|name| name != paths::SETTINGS_ON_DISK)
 }
 
-/// The disk whose file system has that label.
-fn labelled(label: &str) -> Option<PathBuf> {
-    let entries = fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
-    let disks = entries.map(|entry| Path::new("/dev").join(entry.file_name()));
-    disks
-        .into_iter()
-        .find(|disk| File::open(disk).and_then(|file| label_of(&file)).is_ok_and(|of| of == label))
+/// A disk with a file system.
+struct Disk {
+    path: PathBuf,
+    /// The kind of the file system.
+    kind: &'static str,
 }
 
-/// The label of a file system of ext4.
-fn label_of(file: &File) -> io::Result<String> {
-    let (mut magic, mut label) = ([0; 2], [0; 16]);
-    file.read_exact_at(&mut magic, MAGIC_AT)?;
-    file.read_exact_at(&mut label, LABEL_AT)?;
-    if magic != MAGIC {
-        return Err(io::Error::from(io::ErrorKind::InvalidData));
-    }
-    let text: Vec<u8> = label.into_iter().take_while(|byte| *byte != 0).collect();
-    Ok(String::from_utf8_lossy(&text).into_owned())
+/// The disk whose file system has that label. FAT's labels are of capitals.
+fn labelled(label: &str) -> Option<Disk> {
+    let entries = fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+    entries.map(|entry| Path::new("/dev").join(entry.file_name())).find_map(|path| {
+        let (kind, of) = File::open(&path).ok().and_then(|file| label_of(&file))?;
+        of.eq_ignore_ascii_case(label).then_some(Disk { path, kind })
+    })
+}
+
+/// The kind and the label of a file system.
+fn label_of(file: &File) -> Option<(&'static str, String)> {
+    let read = |at: u64, length: usize| {
+        let mut bytes = vec![0; length];
+        file.read_exact_at(&mut bytes, at).is_ok().then_some(bytes)
+    };
+    let kind = KINDS.iter().find(|kind| {
+        read(kind.magic_at, kind.magic.len()).is_some_and(|magic| magic.as_slice() == kind.magic)
+    })?;
+    let label: Vec<u8> = read(kind.label_at, kind.label)?.into_iter().take_while(|byte| *byte != 0).collect();
+    Some((kind.name, String::from_utf8_lossy(&label).trim_end().to_owned()))
 }
 
 #[cfg(test)]
@@ -91,13 +114,21 @@ mod tests {
     fn a_disk_is_known_by_the_label_of_its_file_system() {
         let scratch = Scratch::create("label").unwrap();
         let path = scratch.path().join("disk");
-        let mut bytes = vec![0; 4096];
-        fs::write(&path, &bytes).unwrap();
-        assert!(label_of(&File::open(&path).unwrap()).is_err());
-        bytes[1080..1082].copy_from_slice(&MAGIC);
-        bytes[1144..1154].copy_from_slice(STATE.as_bytes());
-        fs::write(&path, &bytes).unwrap();
-        assert_eq!(label_of(&File::open(&path).unwrap()).unwrap(), STATE);
+        let of = |changes: &[(usize, &[u8])]| {
+            let mut bytes = vec![0; 4096];
+            for (at, text) in changes {
+                bytes[*at..at + text.len()].copy_from_slice(text);
+            }
+            fs::write(&path, &bytes).unwrap();
+            label_of(&File::open(&path).unwrap())
+        };
+        assert_eq!(of(&[]), None);
+        let kept = Some(("ext4", STATE.to_owned()));
+        assert_eq!(of(&[(1080, &[0x53, 0xef]), (1144, STATE.as_bytes())]), kept);
+        let configurations = Some(("vfat", "ADIT-CONFIG".to_owned()));
+        assert_eq!(of(&[(82, b"FAT32   "), (71, b"ADIT-CONFIG")]), configurations);
+        assert_eq!(of(&[(54, b"FAT16   "), (43, b"ADIT-CONFIG")]), configurations);
+        assert_eq!(of(&[(54, b"FAT12   "), (43, b"NO NAME    ")]), Some(("vfat", "NO NAME".to_owned())));
     }
 
     #[test]

@@ -220,7 +220,7 @@ fn network(lease: &Lease) -> io::Result<IpNet> {
 }
 
 /// A device's hardware address.
-fn hardware(name: &str) -> io::Result<[u8; 6]> {
+pub(super) fn hardware(name: &str) -> io::Result<[u8; 6]> {
     let text = fs::read_to_string(format!("/sys/class/net/{name}/address"))?;
     let mut bytes = text.trim().split(':').map(|byte| u8::from_str_radix(byte, 16));
     let mut address = [0; 6];

@@ -17,9 +17,13 @@ const COPY: &str = ".before-adit";
 pub(super) struct NameServers(Arc<Mutex<BTreeMap<String, Vec<IpAddr>>>>);
 
 impl NameServers {
-    /// Sets the name servers that a device's lease names, or the settings (with an empty name, which comes first).
-    pub(super) fn set(&self, device: &str, servers: Vec<IpAddr>) {
+    /// Sets the name servers that a device's lease or advertisement names, or the settings (with an empty name, which comes first).
+    /// False if they were these before.
+    pub(super) fn set(&self, device: &str, servers: Vec<IpAddr>) -> bool {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.get(device) == Some(&servers) {
+            return false;
+        }
         all.insert(device.to_owned(), servers);
         let path = match fs::read_to_string(paths::RESOLV_CONF) {
             Ok(text) if text.starts_with(OF_TUNNEL) => format!("{}{COPY}", paths::RESOLV_CONF),
@@ -27,6 +31,7 @@ impl NameServers {
         };
         let new = format!("{path}.new");
         let _ = fs::write(&new, text(&all)).and_then(|()| fs::rename(&new, &path));
+        true
     }
 }
 

@@ -11,9 +11,11 @@ use std::sync::mpsc::Sender;
 use adit_system::{KernelRoute, Netlink};
 use ipnet::{Ipv4Net, Ipv6Net};
 
+use super::advertisements;
 use super::clock::Clock;
 use super::events::{Event, spawn};
-use super::lease::Client;
+use super::information;
+use super::lease::{Client, hardware};
 use super::log::Log;
 use super::name_servers::NameServers;
 use crate::settings::{Device, Settings};
@@ -43,6 +45,7 @@ pub(super) fn start(settings: &Settings, events: &Sender<Event>, log: &Log) {
         log: log.clone(),
     };
     shared.name_servers.set("", settings.name_servers.clone());
+    advertisements::watch(shared.name_servers.clone(), log);
     for name in names {
         let (device, shared) = (settings.device(&name), shared.clone());
         if let Err(error) = spawn("network", move || run(&name, &device, &shared)) {
@@ -98,6 +101,14 @@ fn run(name: &str, device: &Device, shared: &Shared) {
         let addresses: Vec<String> = device.addresses.iter().map(ToString::to_string).collect();
         shared.log.say(format_args!("{name}: {}", addresses.join(", ")));
     }
+    if device.router_advertisements {
+        let (name, shared) = (name.to_owned(), shared.clone());
+        let _ = spawn("information", move || {
+            if let Err(error) = keep_information(&name, &shared) {
+                shared.log.say(format_args!("{name}: DHCPv6: {error}"));
+            }
+        });
+    }
     if !device.dhcp {
         return shared.ready();
     }
@@ -117,6 +128,19 @@ fn keep_lease(name: &str, index: u32, shared: &Shared) -> io::Result<()> {
         if std::mem::take(&mut is_first) {
             shared.ready();
         }
+    })
+}
+
+/// Asks for the name servers and time servers of a device's link by DHCPv6.
+fn keep_information(name: &str, shared: &Shared) -> io::Result<()> {
+    let client = information::Client { name, hardware: hardware(name)? };
+    client.run(|answer| {
+        let servers: Vec<String> = answer.name_servers.iter().map(ToString::to_string).collect();
+        // No device has a slash in its name.
+        if shared.name_servers.set(&format!("{name}/dhcpv6"), answer.name_servers) {
+            shared.log.say(format_args!("{name}: name servers by DHCPv6: {}", servers.join(", ")));
+        }
+        shared.clock.offer(answer.time_servers);
     })
 }
 

@@ -6,6 +6,8 @@ pub(crate) const PROGRAM: &str = "/adit";
 pub(crate) const CONFIGURATIONS: &str = "/etc/adit";
 /// The names of the configurations to run, one a line.
 pub(crate) const LIST: &str = "/etc/adit.list";
+/// The time when the image was made, in seconds since 1970.
+pub(crate) const BUILT: &str = "/etc/adit.built";
 /// The settings of the machine.
 pub(crate) const SETTINGS: &str = "/etc/appliance.conf";
 /// The name of the settings on a disk.

@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::events::spawn;
 use super::log::Log;
 use super::paths;
+use crate::settings::KillSwitch;
 
 /// How long to wait before the first start after an end, and at most.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -22,6 +23,7 @@ const GOOD: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub(super) struct Tunnels {
     files: Vec<PathBuf>,
+    kill_switch: Option<KillSwitch>,
     running: Option<(Pid, Instant)>,
     start_at: Option<Instant>,
     pause: Duration,
@@ -30,8 +32,8 @@ pub(super) struct Tunnels {
 
 impl Tunnels {
     /// Tunnels of these files, which do not run yet.
-    pub(super) fn new(files: Vec<PathBuf>, log: Log) -> Self {
-        Tunnels { files, running: None, start_at: None, pause: FIRST_PAUSE, log }
+    pub(super) fn new(files: Vec<PathBuf>, kill_switch: Option<KillSwitch>, log: Log) -> Self {
+        Tunnels { files, kill_switch, running: None, start_at: None, pause: FIRST_PAUSE, log }
     }
 
     /// When [`Tunnels::start_if_due`] has something to do.
@@ -62,6 +64,10 @@ impl Tunnels {
         let (reader, writer) = io::pipe()?;
         let mut command = Command::new(paths::PROGRAM);
         command.arg0("adit").arg("up").args(["--resolv-conf", paths::RESOLV_CONF, "--exit-with-first"]);
+        command.args(self.kill_switch.map(|scope| match scope {
+            KillSwitch::On => "--kill-switch",
+            KillSwitch::Lan => "--kill-switch=lan",
+        }));
         command.args(&self.files).current_dir(paths::CONFIGURATIONS);
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         let child = command.spawn()?;
