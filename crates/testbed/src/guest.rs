@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::programs::{can_run, program, run, skip};
 use crate::systems::system;
 use crate::{Process, Root, Scratch, TestbedError};
-pub(crate) use emulator::QEMU;
+pub(crate) use emulator::{EMULATED, QEMU};
 use emulator::{Files, Processors, emulator};
 use initramfs::Initramfs;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::guest::QEMU;
+use crate::guest::{EMULATED, QEMU};
 use crate::programs::{can_run, program, skip};
 use crate::systems::system;
 use crate::{Kernel, MAX_WAIT, Namespace, Process, Scratch, TestbedError, wait_until};
@@ -14,11 +14,25 @@ use crate::{Kernel, MAX_WAIT, Namespace, Process, Scratch, TestbedError, wait_un
 /// The prompt of the emulator's monitor.
 const PROMPT: &str = "(qemu) ";
 
-/// A kernel and an initramfs that a virtual machine boots, and the machine's devices.
+/// The firmware of virtual machines that boots EFI programs (Debian: `ovmf`).
+const FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE.fd";
+/// The file that a firmware boots of a disk (UEFI specification, section 3.5.1.1).
+const BOOTED: &str = "EFI/BOOT/BOOTX64.EFI";
+
+/// The program that a virtual machine boots.
+#[derive(Clone, Debug)]
+pub enum Image {
+    /// A folder with the files `vmlinuz` and `initramfs`.
+    Kernel(PathBuf),
+    /// An EFI program. The machine's first disk has it.
+    Efi(PathBuf),
+}
+
+/// The program that a virtual machine boots, and the machine's devices.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// The folder of `vmlinuz` and `initramfs`.
-    pub image: PathBuf,
+    /// The program.
+    pub image: Image,
     /// Memory in MiB.
     pub memory: u32,
     /// TAP devices of the namespace, each the other end of one of the machine's network devices, in this order.
@@ -54,6 +68,18 @@ impl Kernel {
 }
 
 impl Machine {
+    /// Parameters for a kernel whose console is a test's, and that ends the emulator instead of waiting after a panic.
+    pub const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off";
+
+    /// Whether a test can boot EFI programs here; else it says why, as [`can_run`] does.
+    pub fn can_boot_efi(test: &str) -> bool {
+        let found = Path::new(FIRMWARE).is_file();
+        if !found {
+            skip(test, &format!("there is no {FIRMWARE}: install the package ovmf"));
+        }
+        found
+    }
+
     /// Starts the machine, whose processor is emulated. Each TAP device is made in the namespace, without an address.
     pub fn start(&self, namespace: &Namespace) -> Result<RunningMachine, TestbedError> {
         let scratch = Scratch::create("guest")?;
@@ -62,20 +88,30 @@ impl Machine {
             namespace.ip(&["tuntap", "add", "dev", tap, "mode", "tap"])?;
             namespace.ip(&["link", "set", tap, "up"])?;
         }
-        let process = namespace.spawn("machine", self.emulator(&monitor)?)?;
+        let process = namespace.spawn("machine", self.emulator(&monitor, &scratch)?)?;
         Ok(RunningMachine { process, monitor, _scratch: scratch })
     }
 
-    fn emulator(&self, monitor: &Path) -> Result<Command, TestbedError> {
+    fn emulator(&self, monitor: &Path, scratch: &Scratch) -> Result<Command, TestbedError> {
         let mut command = program(QEMU)?;
-        command.args(["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1", "-m"]);
+        command.args(["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", EMULATED, "-smp", "1", "-m"]);
         command.arg(self.memory.to_string());
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         command.args(["-chardev", "file,id=console,path=/dev/stdout", "-serial", "chardev:console"]);
         command.arg("-monitor").arg(format!("unix:{},server,nowait", monitor.display()));
-        command.args(["-append", "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off"]);
-        command.arg("-kernel").arg(self.image.join("vmlinuz"));
-        command.arg("-initrd").arg(self.image.join("initramfs"));
+        match &self.image {
+            Image::Kernel(folder) => {
+                command.args(["-append", Self::PARAMETERS, "-kernel"]).arg(folder.join("vmlinuz"));
+                command.arg("-initrd").arg(folder.join("initramfs"));
+            }
+            Image::Efi(program) => {
+                let folder = scratch.path().join("efi");
+                boot_folder(&folder, program)
+                    .map_err(|source| TestbedError::File { path: folder.clone(), source })?;
+                command.args(["-drive", &format!("if=pflash,format=raw,readonly=on,file={FIRMWARE}")]);
+                command.args(["-drive", &format!("format=raw,if=virtio,file=fat:rw:{}", folder.display())]);
+            }
+        }
         command.args(["-device", "virtio-rng-pci"]);
         for (number, tap) in self.taps.iter().enumerate() {
             command.arg("-netdev").arg(format!("tap,id=net{number},ifname={tap},script=no,downscript=no"));
@@ -86,6 +122,13 @@ impl Machine {
         }
         Ok(command)
     }
+}
+
+/// Makes a folder, as the content of a disk from which a firmware boots the program.
+fn boot_folder(folder: &Path, program: &Path) -> std::io::Result<()> {
+    let booted = folder.join(BOOTED);
+    std::fs::create_dir_all(booted.parent().unwrap_or(folder))?;
+    std::fs::copy(program, booted).map(drop)
 }
 
 impl RunningMachine {

@@ -22,7 +22,7 @@ const NO_ROOT: &str = "Unable to mount root fs";
 const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 no_timer_check mitigations=off";
 
 /// An emulated processor: TCG copies memory byte by byte where it has fast string operations, and Linux uses these then.
-const EMULATED: &str = "max,-erms,-fsrm";
+pub(crate) const EMULATED: &str = "max,-erms,-fsrm";
 
 /// How a guest's processors run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,6 +18,18 @@ pub(super) const LIMIT: Duration = Duration::from_secs(300);
 /// The memory of a machine in MiB. The program of the tests is larger than a release's.
 const MEMORY: u32 = 256;
 
+/// Most bytes of a kernel with its initramfs.
+const MOST: u64 = 32 << 20;
+
+/// An image that was made.
+pub(super) struct Built {
+    pub(super) folder: PathBuf,
+    /// Bytes of the kernel and the initramfs.
+    pub(super) size: u64,
+    /// The sizes of the parts, in words.
+    pub(super) report: String,
+}
+
 /// A namespace, and the files of a test.
 pub(super) struct Bed {
     pub(super) namespace: Namespace,
@@ -60,6 +72,16 @@ impl Bed {
     /// The configurations of a WireGuard server at 10.9.0.1 with the inner address 10.77.0.1, and of its client at 10.77.0.2.
     pub(super) fn write_wireguard(&self) -> [PathBuf; 2] {
         self.write_wireguard_to("10.9.0.1")
+    }
+
+    /// [`Bed::write_wireguard`], where the client sends everything into the tunnel, by the rules of wg-quick.
+    pub(super) fn write_full_tunnel(&self) -> [PathBuf; 2] {
+        let [server, client] = self.write_wireguard();
+        let text = std::fs::read_to_string(&client).unwrap();
+        let text = text.replace("AllowedIPs = 10.77.0.0/24, fd00:77::/64", "AllowedIPs = 0.0.0.0/0, ::/0");
+        let text = text.replace("[Interface]", "[Interface]\n#adit: full-tunnel = wg-quick");
+        std::fs::write(&client, text).unwrap();
+        [server, client]
     }
 
     /// The configurations of a WireGuard server, and of its client that calls it there.
@@ -117,6 +139,22 @@ impl Bed {
         assert!(reached.is_ok(), "{reached:?}\n{}", machine.process.log());
     }
 
+    /// A disk of ext4 with that label and these files.
+    pub(super) fn disk(&self, label: &str, files: &[&Path]) -> PathBuf {
+        let folder = self.scratch.path().join(format!("content of {label}"));
+        std::fs::create_dir(&folder).unwrap();
+        for file in files {
+            std::fs::copy(file, folder.join(file.file_name().unwrap())).unwrap();
+        }
+        let disk = self.scratch.path().join(format!("{label}.disk"));
+        std::fs::write(&disk, vec![0; 1 << 20]).unwrap();
+        let mut make = program("mkfs.ext4").unwrap();
+        make.args(["-q", "-L", label, "-d"]).arg(&folder).arg(&disk);
+        let output = make.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        disk
+    }
+
     /// A disk of ext4 with that label and no free space.
     pub(super) fn full_disk(&self, label: &str) -> PathBuf {
         let disk = self.scratch.path().join("disk");
@@ -136,17 +174,26 @@ impl Bed {
 
     /// Makes an image of configurations, with further arguments.
     pub(super) fn build(&self, files: &[&Path], arguments: &[&str]) -> PathBuf {
-        let out = self.scratch.path().join("image");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
-        command
-            .args(["appliance", "build", "--compress", "gzip"])
-            .arg("--kernel")
-            .arg(&self.kernel)
-            .arg("--modules")
-            .arg(&self.modules);
-        let output = command.args(arguments).arg(&out).args(files).output().unwrap();
+        let program = Path::new(env!("CARGO_BIN_EXE_adit"));
+        self.build_by(program, files, &[&["--compress", "gzip"], arguments].concat()).folder
+    }
+
+    /// Makes an image of that program, which is compressed by xz if the arguments do not say otherwise.
+    pub(super) fn build_by(&self, program: &Path, files: &[&Path], arguments: &[&str]) -> Built {
+        let folder = self.scratch.path().join("image");
+        let mut command = Command::new(program);
+        command.args(["appliance", "build", "--kernel"]).arg(&self.kernel);
+        command.arg("--modules").arg(&self.modules).args(arguments).arg(&folder).args(files);
+        let output = command.output().unwrap();
         assert!(output.status.success(), "{output:?}");
-        out
+        let size = |name| std::fs::metadata(folder.join(name)).unwrap().len();
+        let built = Built {
+            size: size("vmlinuz") + size("initramfs"),
+            report: String::from_utf8_lossy(&output.stdout).into_owned(),
+            folder,
+        };
+        assert!(built.size <= MOST, "{} bytes", built.size);
+        built
     }
 
     /// Boots an image with one network device, whose other end `tap0` has these addresses.
@@ -154,9 +201,15 @@ impl Bed {
         self.start(&machine(image), addresses)
     }
 
-    /// Boots an image with a disk, too.
-    pub(super) fn boot_with(&self, image: &Path, addresses: &[&str], disk: PathBuf) -> RunningMachine {
-        self.start(&Machine { disks: vec![disk], ..machine(image) }, addresses)
+    /// Boots an image with so many MiB of memory.
+    pub(super) fn boot_in(&self, image: &Path, addresses: &[&str], memory: u32) -> RunningMachine {
+        self.start(&Machine { memory, ..machine(image) }, addresses)
+    }
+
+    /// Boots the EFI program of an image by a firmware, with disks behind the one that has the program.
+    pub(super) fn boot_efi(&self, image: &Path, addresses: &[&str], disks: Vec<PathBuf>) -> RunningMachine {
+        let efi = adit_testbed::Image::Efi(image.join("adit.efi"));
+        self.start(&Machine { image: efi, disks, ..machine(image) }, addresses)
     }
 
     /// Boots an image with two network devices; the other end of the second is `tap1`.
@@ -182,5 +235,6 @@ impl Bed {
 }
 
 fn machine(image: &Path) -> Machine {
-    Machine { image: image.to_owned(), memory: MEMORY, taps: vec!["tap0".to_owned()], disks: Vec::new() }
+    let image = adit_testbed::Image::Kernel(image.to_owned());
+    Machine { image, memory: MEMORY, taps: vec!["tap0".to_owned()], disks: Vec::new() }
 }
