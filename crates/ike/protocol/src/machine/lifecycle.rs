@@ -216,7 +216,7 @@ impl Endpoint {
         let old = state.replacing.take_if(|old| *old != spi);
         if let (Some(number), Some(old)) = (number, old) {
             self.seal_by_current(number);
-            self.with_sa(old, |sa, cx| sa.close(cx, EndKind::Own, "it was authenticated anew"));
+            self.with_sa(old, |sa, cx| sa.close_replaced(cx, "it was authenticated anew"));
         }
     }
 

@@ -129,6 +129,15 @@ impl IkeSa {
         self.begin_delete(cx);
     }
 
+    /// Ends this IKE SA, which another one has replaced. Its child SAs take packets until the peer has answered: the peer has sealed
+    /// packets with them before it got the request.
+    pub(crate) fn close_replaced(&mut self, cx: &mut Context<'_>, reason: &str) {
+        match self.phase {
+            Phase::Established => self.begin_delete(cx),
+            _ => self.close(cx, EndKind::Own, reason),
+        }
+    }
+
     /// Asks the peer to delete this IKE SA, as soon as no other request is pending.
     pub(crate) fn begin_delete(&mut self, cx: &mut Context<'_>) {
         self.phase = Phase::Closing;

@@ -96,6 +96,29 @@ fn rekeys_before_and_while_an_ike_sa_is_authenticated_anew() {
     }
 }
 
+/// The peer may have sealed packets with the old child SAs before it got the request.
+#[test]
+fn the_child_sas_of_the_old_ike_sa_take_packets_until_the_peer_has_deleted_it() {
+    let mut a = connection(A);
+    a.times.reauthentication = Some(seconds(60));
+    let mut world = World::new(a, connection(B));
+    world.run(seconds(5));
+    let sessions = world.planes[A].sessions.clone();
+    let is_closing = |world: &World| {
+        world.ends[A].sas.values().any(|sa| matches!(sa.phase, crate::machine::sa::Phase::Closing))
+    };
+    for _ in 0..60_000 {
+        world.run(std::time::Duration::from_millis(1));
+        if is_closing(&world) {
+            break;
+        }
+    }
+    assert!(is_closing(&world), "{}", world.state());
+    assert!(sessions.keys().all(|session| world.planes[A].sessions.contains_key(session)));
+    world.run(seconds(3));
+    assert!(sessions.keys().all(|session| !world.planes[A].sessions.contains_key(session)));
+}
+
 /// RFC 4478: a responder says how long its authentication holds.
 #[test]
 fn a_responder_demands_a_new_authentication_in_time() {
