@@ -3,6 +3,8 @@
 mod authentication;
 mod certificates;
 mod identity;
+mod ppk;
+mod private_keys;
 mod problems;
 mod secret;
 #[cfg(test)]
@@ -47,6 +49,8 @@ pub(crate) struct Planned {
     source: model::Connection,
     /// The key that both ends have, if there is one.
     secret: Option<SecretBytes>,
+    /// The key beside the key exchange, if there is one.
+    ppk: Option<SecretBytes>,
     /// The certificates and private keys of the file.
     credentials: Arc<Credentials>,
 }
@@ -61,7 +65,10 @@ pub(crate) enum Target {
 impl Planned {
     /// Whether two readings of a file give the same connection.
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
-        self.source == other.source && self.secret == other.secret && self.credentials == other.credentials
+        self.source == other.source
+            && self.secret == other.secret
+            && self.ppk == other.ppk
+            && self.credentials == other.credentials
     }
 
     /// The networks of this end.
@@ -94,6 +101,7 @@ fn planned(
 ) -> Option<Planned> {
     problems.refuse_missing(of);
     let authentication = authentication::of(config, of, problems);
+    let ppk = ppk::of(config, of, problems);
     let children: Vec<Option<machine::Child>> =
         of.children.iter().map(|of_child| child(of_child, problems)).collect();
     if children.is_empty() {
@@ -116,7 +124,7 @@ fn planned(
         forces_encapsulation: of.encap,
         mobike: of.mobike,
         longest_datagram: longest_datagram(of.fragmentation),
-        ppk: None,
+        ppk: ppk.as_ref().map(ppk::for_machine),
         times: times(of),
     };
     let place = of.places.of("remote_addrs").clone();
@@ -127,6 +135,7 @@ fn planned(
         port: of.remote_port,
         source: of.clone(),
         secret,
+        ppk: ppk.map(|ppk| ppk.secret.clone()),
         credentials: Arc::clone(credentials),
     })
 }
@@ -210,7 +219,8 @@ const fn unique(unique: model::Unique) -> machine::Unique {
 
 const fn childless(childless: model::Childless) -> machine::Childless {
     match childless {
-        model::Childless::Allow | model::Childless::Prefer => machine::Childless::Allow,
+        model::Childless::Allow => machine::Childless::Allow,
+        model::Childless::Prefer => machine::Childless::Prefer,
         model::Childless::Force => machine::Childless::Force,
         model::Childless::Never => machine::Childless::Never,
     }

@@ -4,17 +4,16 @@ use std::sync::Arc;
 
 use adit_ike::machine::{CertificatePolicy, LocalProof, OwnCertificate, PeerCertificates, RemoteProof};
 use adit_ike_config::{
-    Config, Connection, Document, LocalRound, Place, PrivateKeyFile, RemoteRound, Revocation,
-    SendCertificate, SignatureRules,
+    Config, Connection, Document, LocalRound, Place, RemoteRound, Revocation, SendCertificate, SignatureRules,
 };
-use adit_pki::signature::{CertificateKey, Digest, OwnKey, Sha1};
+use adit_pki::signature::{Digest, Sha1};
 use adit_pki::{
-    Authorities, PeerRequirements, PrivateKey, Purpose, Revocations, SIGNATURE_ALGORITHMS, Verifier,
-    encrypted_key, pem, public_key_digest,
+    Authorities, PeerRequirements, Purpose, Revocations, SIGNATURE_ALGORITHMS, Verifier, pem,
+    public_key_digest,
 };
 use rustls_pki_types::CertificateDer;
-use zeroize::Zeroizing;
 
+use super::private_keys;
 use super::problems::Problems;
 
 type Certificates = Vec<CertificateDer<'static>>;
@@ -26,12 +25,6 @@ pub(super) fn of_this_end(
     round: &LocalRound,
     problems: &mut Problems,
 ) -> Option<LocalProof> {
-    let place = round.places.of("certs");
-    let [document] = round.certs.as_slice() else {
-        let text = "one certificate of this end is needed: `certs = FILE`, a file in the folder `x509`";
-        problems.add(place, text);
-        return None;
-    };
     if !round.pubkeys.is_empty() {
         problems.add(
             round.places.of("pubkeys"),
@@ -39,15 +32,27 @@ pub(super) fn of_this_end(
         );
         return None;
     }
-    let found = certificates(document).and_then(|all| {
+    let place = round.places.of("certs");
+    let credentials = &config.credentials;
+    let (name, found) = match (round.certs.as_slice(), credentials.containers.as_slice()) {
+        ([document], _) => (&document.name, certificates(document)),
+        ([], [container]) => (&container.document.name, private_keys::certificates_of(container)),
+        _ => {
+            let text = "one certificate of this end is needed: `certs = FILE`, a file in the folder `x509`, or one file in the folder \
+                        `pkcs12`";
+            problems.add(place, text);
+            return None;
+        }
+    };
+    let found = found.and_then(|all| {
         let (own, chain) = all.split_first().ok_or("there is no certificate in it")?;
         Ok(OwnCertificate {
-            key: key_of(own, &config.credentials.private_keys)?,
+            key: private_keys::of(own, credentials)?,
             chain: chain.to_vec(),
             policy: policy(of.send_cert),
         })
     });
-    problems.unless(place, &document.name, found).map(LocalProof::Certificate)
+    problems.unless(place, name, found).map(LocalProof::Certificate)
 }
 
 /// The certificates that are accepted of the peer.
@@ -141,41 +146,6 @@ fn certificates(document: &Document) -> Result<Certificates, String> {
         Some(0x30) => Ok(vec![CertificateDer::from(bytes.to_vec())]),
         _ => pem::certificates(bytes).map_err(|error| error.to_string()),
     }
-}
-
-/// The private key of a certificate: the first with which a signature is the certificate's.
-fn key_of(certificate: &CertificateDer<'static>, files: &[PrivateKeyFile]) -> Result<CertificateKey, String> {
-    let mut why = "there is no private key in the folders `private`, `rsa`, `ecdsa` and `pkcs8`".to_owned();
-    for file in files {
-        let key = private_key(file).and_then(|key| {
-            let key = CertificateKey::new(certificate.clone(), Arc::new(OwnKey::new(&key)?))
-                .map_err(|error| error.to_string())?;
-            let scheme = key.schemes().first().copied().ok_or("there is no scheme of signatures")?;
-            key.sign(scheme, &[]).map_err(|error| error.to_string())?;
-            Ok(key)
-        });
-        match key {
-            Ok(key) => return Ok(key),
-            Err(error) => {
-                why =
-                    format!("no private key is the certificate's; the last, {}: {error}", file.document.name)
-            }
-        }
-    }
-    Err(why)
-}
-
-fn private_key(file: &PrivateKeyFile) -> Result<PrivateKey, String> {
-    let bytes = file.document.content.bytes();
-    let text: Zeroizing<Vec<u8>> = if encrypted_key::is_encrypted(bytes) {
-        let password =
-            file.password.as_ref().ok_or("it is encrypted: give its password in a section of `secrets`")?;
-        let password = std::str::from_utf8(password.bytes()).map_err(|_| "its password is no text")?;
-        encrypted_key::decrypt(bytes, password).map_err(|error| error.to_string())?
-    } else {
-        bytes.clone()
-    };
-    PrivateKey::read(&text).map_err(|error| error.to_string())
 }
 
 /// The revocation lists of the file, if there are any.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use adit_core::configuration::Problem;
 use adit_core::escaped;
-use adit_ike_config::{Childless, Connection, DscpCopy, InterfaceId, Padding, Place};
+use adit_ike_config::{Connection, DscpCopy, InterfaceId, Padding, Place};
 
 use crate::driver::IKE_PORT;
 
@@ -38,8 +38,6 @@ impl Problems {
         let settings = [
             ("vips", !of.vips.is_empty(), "inner addresses are not requested yet; leave it out"),
             ("pools", !of.pools.is_empty(), "inner addresses are not given out yet; leave it out"),
-            ("ppk_required", of.ppk_required, "post-quantum keys (RFC 8784) are not there yet; leave it out"),
-            ("childless", of.childless == Childless::Prefer, "write `allow`, `force` or `never`"),
             ("if_id_in", of.if_id_in != InterfaceId::None, NO_DEVICE),
             ("if_id_out", of.if_id_out != InterfaceId::None, NO_DEVICE),
             (
@@ -68,9 +66,8 @@ impl Problems {
 /// The settings that have no effect so far, and without which a connection is as safe.
 pub(super) fn without_effect(of: &Connection) -> Vec<Problem> {
     let mut warnings = Problems::default();
-    let settings = [("dscp", of.dscp != 0), ("ppk_id", of.ppk_id.is_some())];
-    for (key, _) in settings.into_iter().filter(|(_, is_set)| *is_set) {
-        warnings.add(of.places.of(key), format!("`{key}` has no effect so far"));
+    if of.dscp != 0 {
+        warnings.add(of.places.of("dscp"), "`dscp` has no effect so far");
     }
     for child in &of.children {
         let settings = [

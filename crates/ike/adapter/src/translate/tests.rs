@@ -66,7 +66,6 @@ fn a_setting_that_is_not_carried_out_is_refused_with_its_line() {
     for (connection, child, start) in [
         ("vips = 0.0.0.0", "", "a.conf:4: `vips`: "),
         ("if_id_in = 7", "", "a.conf:4: `if_id_in`: child SAs have no devices of their own"),
-        ("childless = prefer", "", "a.conf:4: `childless`: write `allow`, `force` or `never`"),
         ("local_port = 4501", "", "a.conf:4: `local_port`: the ports are 500 and 4500"),
         ("", "updown = /bin/true", "a.conf:17: `updown`: programs are not run yet"),
         ("", "remote_ts = dynamic", "a.conf:17: `remote_ts`: traffic to the peer's own outer address"),

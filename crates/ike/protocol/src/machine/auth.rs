@@ -81,7 +81,10 @@ impl IkeSa {
                 return cx.remove("it does not make an IKE SA without a child SA (RFC 6023)");
             }
             Childless::Force => None,
-            Childless::Allow | Childless::Never => self.offer_child(cx, connection, &mut payloads),
+            Childless::Prefer if self.peer_support.is_childless => None,
+            Childless::Allow | Childless::Prefer | Childless::Never => {
+                self.offer_child(cx, connection, &mut payloads)
+            }
         };
         let request = AuthRequest { peer_message: peer, nonces, child, mixed };
         self.request(cx, ExchangeType::IKE_AUTH, &payloads, Request::Auth(Box::new(request)));

@@ -138,6 +138,8 @@ pub enum Childless {
     /// At a responder, if the initiator does so.
     #[default]
     Allow,
+    /// By the initiator, too, if the peer knows RFC 6023.
+    Prefer,
     /// By the initiator, too: each child SA gets an exchange of its own. The peer must know RFC 6023.
     Force,
     /// Never.

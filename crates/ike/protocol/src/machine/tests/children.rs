@@ -209,6 +209,8 @@ fn an_ike_sa_without_a_child_sa_is_made_where_both_allow_it() {
         (Childless::Force, Childless::Allow, true),
         (Childless::Force, Childless::Never, false),
         (Childless::Allow, Childless::Force, true),
+        (Childless::Prefer, Childless::Allow, true),
+        (Childless::Prefer, Childless::Never, true),
     ] {
         let (mut a, mut b) = (two(A), two(B));
         (a.childless, b.childless) = (at_a, at_b);
