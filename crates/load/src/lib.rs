@@ -1,8 +1,9 @@
 //! The code that the load generators of all protocols share: a load in a thread of its own with its counters, and the
 //! output of their programs.
 //!
-//! `adit-lab` starts the programs (`adit-load-openvpn`, `adit-load-wireguard`) in a network namespace, as it starts every
-//! peer, and so needs none of adit's crates itself. adit's interoperability tests use them as libraries. Nothing of it is shipped.
+//! `adit-lab` starts the programs (`adit-load-ike`, `adit-load-openvpn`, `adit-load-wireguard`) in a network namespace, as it starts
+//! every peer, and so needs none of adit's crates itself. adit's interoperability tests use them as libraries. Nothing of it is
+//! shipped.
 //!
 //! Whatever is started here opens its sockets in the network namespace of the calling thread.
 #![forbid(unsafe_code)]
