@@ -84,7 +84,8 @@ fn build(plan: &Plan, all: &BTreeMap<String, Box<dyn Subject>>, tools: &Tools) {
 
 /// The lab, the measured adit, and the peers that were built.
 fn programs(tools: &Tools) -> Vec<PathBuf> {
-    let mut all = vec![tools.lab.clone(), tools.adit.clone(), tools.load_openvpn(), tools.load_wireguard()];
+    let mut all = vec![tools.lab.clone(), tools.adit.clone()];
+    all.extend([tools.load_ike(), tools.load_openvpn(), tools.load_wireguard()]);
     for folder in [tools.directory.clone(), tools.directory.join("bin")] {
         let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
         all.extend(files.map(|file| file.path()));

@@ -8,6 +8,7 @@ pub(crate) mod adit;
 mod external;
 mod fastd;
 pub(crate) mod installing;
+mod ipsec;
 mod kernel;
 mod kernel_wireguard;
 mod libreswan;
@@ -15,7 +16,7 @@ pub(crate) mod miragevpn;
 mod null;
 mod openvpn;
 mod pptp;
-mod strongswan;
+pub(crate) mod strongswan;
 mod tinc;
 mod veth;
 mod vtun;
@@ -104,6 +105,11 @@ impl Tools {
         self.load.join("adit-load-openvpn")
     }
 
+    /// The program that generates IKEv2's load.
+    pub(crate) fn load_ike(&self) -> PathBuf {
+        self.load.join("adit-load-ike")
+    }
+
     /// The program that generates WireGuard's load.
     pub(crate) fn load_wireguard(&self) -> PathBuf {
         self.load.join("adit-load-wireguard")
@@ -145,7 +151,7 @@ pub(crate) fn all() -> BTreeMap<String, Box<dyn Subject>> {
     all.extend(adit::all());
     all.extend(miragevpn::all());
     all.extend(wireguard::all());
-    all.extend(strongswan::all());
+    all.extend(ipsec::all());
     all.extend(vtun::all());
     all.into_iter().map(|subject| (subject.name(), subject)).collect()
 }

@@ -22,10 +22,11 @@ pub(super) enum Family {
 }
 
 /// The family by the start of a subject's name, the first that fits. Without one it is [`Family::Other`].
-const NAMES: [(&str, Family); 14] = [
+const NAMES: [(&str, Family); 15] = [
     ("adit-wireguard", Family::WireGuard),
     // adit's WireGuard with another program's at the server's end.
     ("adit-to-", Family::WireGuard),
+    ("adit-ipsec", Family::Ipsec),
     ("adit-", Family::OpenVpn),
     ("openvpn-", Family::OpenVpn),
     ("miragevpn-", Family::OpenVpn),
@@ -104,6 +105,7 @@ mod tests {
             "wireguard-go@500",
             "adit-wireguard",
             "adit-to-gotatun",
+            "adit-ipsec-raw",
             "strongswan-aes128",
             "openvpn-udp",
             "strongswan-kernel",
@@ -121,6 +123,7 @@ mod tests {
                 "wireguard-go@500",
                 "adit-wireguard",
                 "adit-to-gotatun",
+                "adit-ipsec-raw",
                 "strongswan-aes128",
                 "tinc",
                 "my-own",

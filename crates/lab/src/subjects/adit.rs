@@ -34,7 +34,8 @@ pub(crate) fn unbuilt(tools: &Tools) -> String {
     format!("there is no {path}; build it (cargo build --release -p adit) or say where it is (--adit)")
 }
 
-pub(super) fn command(tools: &Tools, file: &Path) -> Command {
+/// `adit up FILE`.
+pub(crate) fn command(tools: &Tools, file: &Path) -> Command {
     let mut command = Command::new(&tools.adit);
     command.arg("up").arg(file);
     command

@@ -38,6 +38,7 @@ pub(crate) fn adit() -> PathBuf {
 
 /// The folder of the load generators beside the lab, which are built now if they are missing.
 pub(crate) fn load() -> PathBuf {
+    built("adit-load-ike");
     built("adit-load-wireguard");
     built("adit-load-openvpn").parent().unwrap().to_owned()
 }

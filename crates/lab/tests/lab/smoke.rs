@@ -5,11 +5,12 @@ use adit_testbed::{Scratch, can_run};
 use crate::bench::{NEEDED, adit, json, lab, said};
 
 /// The subjects, and the program that each needs.
-const SUBJECTS: [(&str, &str); 8] = [
+const SUBJECTS: [(&str, &str); 9] = [
     ("veth", "ip"),
     ("null", "ip"),
     ("adit-udp", "ip"),
     ("adit-wireguard", "ip"),
+    ("adit-ipsec", "ip"),
     ("openvpn-udp", "openvpn"),
     ("wireguard-go-debian", "wireguard-go"),
     ("strongswan", "swanctl"),
