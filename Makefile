@@ -1,4 +1,4 @@
-# make demo   a server, a client and a host beyond it in namespaces, measured and removed again: OpenVPN, then WireGuard
+# make demo   a server, a client and a host beyond it in namespaces, measured and removed again: OpenVPN, WireGuard, then IPsec
 # make check  what takes no root, no network and, once all is compiled, a few minutes: format, lints, unit and machine tests
 # make test   everything that is checked before a change lands
 # make test-long   what takes longer: tests of many more cases, more seeds of the simulator, a minute for each fuzz target
@@ -54,6 +54,8 @@ demo: demo-deps build
 	@$(AS_ROOT) target/release/adit-lab demo
 	@echo; echo WireGuard:
 	@$(AS_ROOT) target/release/adit-lab demo --wireguard
+	@echo; echo IPsec:
+	@$(AS_ROOT) target/release/adit-lab demo --ipsec
 
 $(PACKAGES):
 	@scripts/install-deps $@

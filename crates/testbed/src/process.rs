@@ -157,6 +157,11 @@ impl Process {
         self.signal(Signal::USR1);
     }
 
+    /// Sends SIGUSR2, by which adit and OpenVPN write their state to the log.
+    pub fn write_state(&mut self) {
+        self.signal(Signal::USR2);
+    }
+
     /// Sends SIGTERM, and does not wait.
     pub fn send_terminate(&mut self) {
         self.signal(Signal::TERM);

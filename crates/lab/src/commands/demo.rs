@@ -1,5 +1,6 @@
 //! A server, a client, and a host beyond the server, in network namespaces: made from nothing, measured and removed again.
 
+mod ipsec;
 mod openvpn;
 mod testbed;
 mod wireguard;
@@ -20,6 +21,9 @@ pub(crate) struct Args {
     /// Show WireGuard in place of OpenVPN
     #[arg(long, conflicts_with = "proto")]
     wireguard: bool,
+    /// Show IPsec in place of OpenVPN
+    #[arg(long, conflicts_with_all = ["proto", "wireguard"])]
+    ipsec: bool,
     /// What carries the tunnel's datagrams
     #[arg(long, value_name = "udp|tcp", value_parser = ["udp", "tcp"], default_value = "udp")]
     proto: String,
@@ -44,6 +48,8 @@ struct Measured {
 enum Change {
     /// The keys, so many times.
     Renegotiations(usize),
+    /// The child SA's keys, so many times.
+    Rekeys(usize),
     /// The client's UDP port.
     Port,
 }
@@ -56,6 +62,7 @@ impl Change {
     fn words(self) -> &'static str {
         match self {
             Change::Renegotiations(_) => "  across the renegotiation",
+            Change::Rekeys(_) => "  across the rekeys",
             Change::Port => "  across the change of port",
         }
     }
@@ -93,9 +100,10 @@ pub(crate) fn run(args: &Args, tools: &Tools) -> Result<bool, LabError> {
     clean_up_on_signals("interrupted; removing the tunnel and its namespaces")?;
     let file = usize::from(args.megabytes) * 1_000_000;
     let outcome = Testbed::build(&tools.adit).and_then(|mut testbed| {
-        let measured = match args.wireguard {
-            true => wireguard::measure(&mut testbed, file),
-            false => openvpn::measure(&mut testbed, &args.proto, file),
+        let measured = match (args.wireguard, args.ipsec) {
+            (true, _) => wireguard::measure(&mut testbed, file),
+            (_, true) => ipsec::measure(&mut testbed, file),
+            _ => openvpn::measure(&mut testbed, &args.proto, file),
         };
         show_all(testbed, measured)
     });
@@ -140,8 +148,10 @@ fn judge(measured: &Measured) -> Result<(), String> {
     if !(measured.to_server.intact && measured.to_client.intact) {
         return Err("a file was changed on its way through the tunnel".to_owned());
     }
-    if measured.change == Change::Renegotiations(0) {
-        return Err("no renegotiation took place".to_owned());
+    match measured.change {
+        Change::Renegotiations(0) => return Err("no renegotiation took place".to_owned()),
+        Change::Rekeys(0) => return Err("no rekey took place".to_owned()),
+        _ => {}
     }
     let across = measured.across.lost().saturating_sub(measured.change.may_lose());
     match across + measured.quiet.lost() {
@@ -201,7 +211,11 @@ mod tests {
         let fails = |change, lost| judge(&measured(change, lost, true)).is_err();
         assert!(!fails(Change::Port, 5) && fails(Change::Port, 6));
         assert!(!fails(Change::Renegotiations(1), 0) && fails(Change::Renegotiations(1), 1));
-        assert!(fails(Change::Renegotiations(0), 0), "nothing was shown");
+        assert!(!fails(Change::Rekeys(1), 0) && fails(Change::Rekeys(1), 1));
+        assert!(
+            [Change::Renegotiations(0), Change::Rekeys(0)].iter().all(|none| fails(*none, 0)),
+            "nothing was shown"
+        );
         assert!(judge(&measured(Change::Port, 0, false)).is_err());
     }
 }

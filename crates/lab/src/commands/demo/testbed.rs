@@ -39,7 +39,7 @@ pub(super) struct Testbed {
     pub(super) client: Option<Process>,
     pub(super) left: Namespace,
     pub(super) right: Namespace,
-    _beyond: Namespace,
+    beyond: Namespace,
     /// Files outside the directory that the programs remove themselves, unless they are killed.
     pub(super) leftovers: Vec<PathBuf>,
     directory: Scratch,
@@ -59,16 +59,16 @@ impl Testbed {
         let start = Instant::now();
         let directory = Scratch::create("demo")?;
         let (left, right) = (Namespace::create("server")?, Namespace::create("client")?);
-        let _beyond = Namespace::create("beyond")?;
+        let beyond = Namespace::create("beyond")?;
         connect(&left, &OUTER[0], &right, &OUTER[1], WIRES[0])?;
-        connect(&left, &BEYOND[0], &_beyond, &BEYOND[1], WIRES[1])?;
+        connect(&left, &BEYOND[0], &beyond, &BEYOND[1], WIRES[1])?;
         for host in BEYOND[1] {
             let host = host.split('/').next().unwrap_or_default();
             left.ip(&[if host.contains(':') { "-6" } else { "-4" }, "route", "add", "default", "via", host])?;
         }
         let (program, server, client) = (program.to_owned(), None, None);
         let leftovers = Vec::new();
-        let testbed = Self { start, program, server, client, left, right, _beyond, leftovers, directory };
+        let testbed = Self { start, program, server, client, left, right, beyond, leftovers, directory };
         let (left, right) = (testbed.left.name(), testbed.right.name());
         testbed.say(format_args!("namespaces {left} and {right} joined, and a host beyond the server"));
         Ok(testbed)
@@ -105,6 +105,16 @@ impl Testbed {
         command.arg("up").arg("--resolv-conf").arg(self.directory().join("resolv.conf")).arg(file);
         command.env("STATE_DIRECTORY", self.directory());
         command
+    }
+
+    /// Has the server forward, and the host beyond it answer to this network by the server.
+    pub(super) fn join_networks(&self, network: &str) -> Result<(), DemoError> {
+        let gateway = BEYOND[0][0].split('/').next().unwrap_or_default();
+        self.beyond.ip(&["route", "add", network, "via", gateway])?;
+        let mut forward = Command::new("sh");
+        forward.args(["-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"]);
+        self.left.run(forward)?;
+        Ok(())
     }
 
     /// The client reaches the host beyond the server, by both families.
