@@ -4,6 +4,7 @@ pub(crate) mod attackers;
 pub(crate) mod demo;
 pub(crate) mod endpoints;
 mod identities;
+pub(crate) mod ike_handshakes;
 mod load;
 pub(crate) mod measure;
 pub(crate) mod narrow_path;

@@ -10,6 +10,7 @@ mod error;
 mod findings;
 mod guest;
 mod layout;
+mod limits;
 mod link;
 mod measure;
 mod null;
@@ -47,7 +48,8 @@ use crate::commands::wireguard::{
     attackers as wireguard_attackers, handshakes as wireguard_handshakes, peers as wireguard_peers,
 };
 use crate::commands::{
-    attackers, demo, endpoints, measure as comparison, narrow_path, reload, shared_port, tunnels,
+    attackers, demo, endpoints, ike_handshakes, measure as comparison, narrow_path, reload, shared_port,
+    tunnels,
 };
 use crate::compare::Verdict;
 use crate::error::LabError;
@@ -67,7 +69,7 @@ struct Arguments {
     /// The measured adit [default: beside this program]
     #[arg(long, global = true)]
     adit: Option<PathBuf>,
-    /// The folder of the load generators adit-load-openvpn and adit-load-wireguard [default: that of this program]
+    /// The folder of the load generators adit-load-ike, adit-load-openvpn and adit-load-wireguard [default: that of this program]
     #[arg(long, global = true)]
     load: Option<PathBuf>,
     /// A folder with subjects of your own [default: lab-subjects beside the program]
@@ -89,7 +91,7 @@ enum Command {
     },
     /// See whether the lab measures what is there; exit status 1 if it does not
     Check,
-    /// Run a plan
+    /// Run a plan; exit status 1 if something could not be measured, or if a limit of the plan is broken
     Run {
         /// The name of a plan that `list` shows, or a TOML file
         plan: String,
@@ -154,6 +156,8 @@ enum Command {
     WireguardHandshakes(wireguard_handshakes::Args),
     /// Flood a WireGuard server with forged initiations, and let clients connect meanwhile
     WireguardAttackers(wireguard_attackers::Args),
+    /// Measure what handshakes cost a responder of IKEv2, beside strongSwan; exit status 1 if adit breaks a limit
+    IkeHandshakes(ike_handshakes::Args),
     /// Write the figures and findings of runs as Markdown
     Results {
         /// What `run` filled
@@ -238,6 +242,7 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             if plan.subjects == [plan::ALL] {
                 plan.subjects = all.keys().cloned().collect();
             }
+            plan.limits.retain(|limit| limit.is_among(&plan.subjects));
             if let Some(share) = fraction {
                 plan = plan.scaled(share);
             }
@@ -252,8 +257,10 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
             prepare(&NEEDED, RESUMES)?;
             let failures = run::run(&plan, &out, &all, &tools, again)?;
             report::write(&out)?;
+            let verdicts = limits::verdicts(&Results::read(&out)?);
+            verdicts.iter().for_each(say);
             say(format_args!("{}", out.join(report::HTML).display()));
-            Ok(failures == 0)
+            Ok(failures == 0 && verdicts.iter().all(|verdict| verdict.is_kept))
         }
         Command::Report { directory } => {
             report::write(&directory)?;
@@ -308,6 +315,10 @@ fn act(arguments: Arguments) -> Result<bool, LabError> {
         Command::WireguardAttackers(args) => {
             prepare(&wireguard_attackers::NEEDED, ENDED)?;
             wireguard_attackers::run(&args, &tools)
+        }
+        Command::IkeHandshakes(args) => {
+            prepare(&ike_handshakes::NEEDED, ENDED)?;
+            ike_handshakes::run(&args, &tools)
         }
         Command::Results { redraw: Some(folder), .. } => report::redraw(&folder).map(|()| true),
         Command::Results { directories, out, redraw: None } => {

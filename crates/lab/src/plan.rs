@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::Limit;
 use crate::link::Link;
 use crate::published;
 use crate::workload::Workload;
@@ -37,6 +38,9 @@ pub(crate) struct Plan {
     /// How.
     #[serde(rename = "workload")]
     pub(crate) workloads: Vec<Workload>,
+    /// The bounds of subjects' figures beside other subjects'. A run that breaks one has failed.
+    #[serde(default, rename = "limit", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) limits: Vec<Limit>,
 }
 
 fn five() -> u32 {
@@ -131,6 +135,10 @@ impl Plan {
                 let mut loads = self.workloads.iter().enumerate();
                 loads.find_map(|(index, load)| Some((Mark::Workload(index), load.fault()?)))
             })
+            .or_else(|| {
+                let mut limits = self.limits.iter().enumerate();
+                limits.find_map(|(index, limit)| Some((Mark::Limit(index), limit.fault(&self.subjects)?)))
+            })
     }
 
     /// The fault of the keys above the tables, and its place.
@@ -166,6 +174,7 @@ enum Mark {
     /// The how-manieth, from 0.
     Link(usize),
     Workload(usize),
+    Limit(usize),
 }
 
 impl Mark {
@@ -175,6 +184,7 @@ impl Mark {
             Mark::Key(key) => (key, 0),
             Mark::Link(nth) => ("[[link]]", nth),
             Mark::Workload(nth) => ("[[workload]]", nth),
+            Mark::Limit(nth) => ("[[limit]]", nth),
         };
         let mut found = text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with(start));
         found.nth(nth).map_or(1, |(index, _)| index + 1)
@@ -226,6 +236,10 @@ mod tests {
             (format!("{SMALL}[[link]]\nname = 'a'\nrate = 10\n"), "bits a second"),
             (format!("{SMALL}[[link]]\nname = 'a'\n[[link]]\nname = 'a'\n"), "two are called"),
             (format!("{SMALL}[[workload]]\nkind = 'udp'\nsize = 0\n"), "size must be"),
+            (
+                format!("{SMALL}[[limit]]\nsubject = 'veth'\nbeside = 'null'\nfigures = ['up_mbit']\n"),
+                "bad.toml:5: [[limit]]: null is not among",
+            ),
         ] {
             let error = Plan::parse("bad.toml", &text).unwrap_err().to_string();
             assert!(error.starts_with("bad.toml:") && error.contains(part), "{text}\n{error}");

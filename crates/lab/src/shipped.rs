@@ -6,7 +6,7 @@ use crate::error::LabError;
 use crate::plan::Plan;
 
 /// Each plan's name and text.
-pub(crate) const PLANS: [(&str, &str); 10] = [
+pub(crate) const PLANS: [(&str, &str); 11] = [
     ("smoke", include_str!("../plans/smoke.toml")),
     ("dekker-2020", include_str!("../plans/dekker-2020.toml")),
     ("dekker-2020-unbounded", include_str!("../plans/dekker-2020-unbounded.toml")),
@@ -16,6 +16,7 @@ pub(crate) const PLANS: [(&str, &str); 10] = [
     ("overload", include_str!("../plans/overload.toml")),
     ("mobile", include_str!("../plans/mobile.toml")),
     ("wireguard", include_str!("../plans/wireguard.toml")),
+    ("ipsec", include_str!("../plans/ipsec.toml")),
     ("concurrent", include_str!("../plans/concurrent.toml")),
 ];
 

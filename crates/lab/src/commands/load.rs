@@ -1,5 +1,5 @@
-//! The programs `adit-load-openvpn` and `adit-load-wireguard`, which generate load from many clients or attackers. The lab starts
-//! them in a namespace like any peer, and reads their counters.
+//! The programs `adit-load-ike`, `adit-load-openvpn` and `adit-load-wireguard`, which generate load from many clients or attackers. The
+//! lab starts them in a namespace like any peer, and reads their counters.
 
 use std::ops::{Add, Sub};
 use std::path::Path;

@@ -11,6 +11,7 @@ mod criteria;
 mod demo;
 mod errors;
 mod external;
+mod ipsec;
 mod load;
 mod slow;
 mod smoke;
