@@ -79,7 +79,7 @@ fn authentications_after_rekeys_ended_the_connection_in_these_seeds() {
 /// rekey went last, and none sealed.
 #[test]
 fn children_were_lost_by_rekeys_during_authentications_in_these_seeds() {
-    for seed in [63, 213, 552, 900] {
+    for seed in [63, 213, 552] {
         run_all(seed..seed + 1);
     }
 }
