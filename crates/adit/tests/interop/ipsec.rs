@@ -1,14 +1,20 @@
 //! adit as an end of IKEv2 and ESP, with Debian's strongSwan at the other end, in both roles.
 
 mod auth;
+mod authority;
 mod bed;
 mod certificates;
 mod children;
 mod endings;
+mod losses;
+mod lost_peers;
+mod many;
 mod many_initiators;
 mod nat;
+mod newer;
 mod rekeys;
 mod rekeys_under_load;
 mod reload;
+mod setup;
 mod suites;
 mod vici;

@@ -1,14 +1,20 @@
 //! Two ends of a connection, each in a namespace of its own.
 
+mod filter;
+
+use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use adit_testbed::{
-    MAX_WAIT, Namespace, Ping, Process, Scratch, TestbedError, can_run, connect, program, wait_until,
+    MAX_WAIT, Namespace, Ping, Process, Root, Scratch, TestbedError, can_run, connect, program, wait_until,
     wait_until_reachable,
 };
+
+pub(super) use self::filter::{ALL, NONE, one};
 
 /// Where Debian puts strongSwan's daemon.
 const CHARON: &str = "/usr/lib/ipsec/charon";
@@ -22,11 +28,59 @@ const WIRE: &str = "wire";
 pub(super) enum Program {
     Adit,
     StrongSwan,
+    /// Debian unstable's strongSwan, 6.1 or later, in a root of its own ([`NEWER`]).
+    NewerStrongSwan,
 }
 
+/// The root that has the newer strongSwan.
+const NEWER: &str = "strongswan";
+
 /// The programs of a responder and of an initiator, adit in each role.
-pub(super) const ROLES: [[Program; 2]; 2] =
-    [[Program::StrongSwan, Program::Adit], [Program::Adit, Program::StrongSwan]];
+pub(super) const ROLES: [[Program; 2]; 2] = roles(Program::StrongSwan);
+
+/// The programs of a responder and of an initiator, adit in each role beside that peer.
+pub(super) const fn roles(peer: Program) -> [[Program; 2]; 2] {
+    [[peer, Program::Adit], [Program::Adit, peer]]
+}
+
+/// A row of the table of peers in each role of adit. The rows are counted by the lines that begin with `row`.
+pub(super) fn row(name: &str, peer: Program, run: impl Fn([Program; 2])) {
+    for programs in roles(peer) {
+        row_of(name, programs, &run);
+    }
+}
+
+/// A row in one role.
+pub(super) fn row_of(name: &str, programs: [Program; 2], run: impl FnOnce([Program; 2])) {
+    let begin = Instant::now();
+    run(programs);
+    println!(
+        "row: {name}, {} initiates beside {}: {:.1} s",
+        programs[1],
+        peer_of(programs),
+        begin.elapsed().as_secs_f64()
+    );
+}
+
+/// The program beside adit.
+fn peer_of(programs: [Program; 2]) -> Program {
+    if programs[0] == Program::Adit { programs[1] } else { programs[0] }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Program::Adit => "adit",
+            Program::StrongSwan => "strongSwan",
+            Program::NewerStrongSwan => "unstable's strongSwan",
+        })
+    }
+}
+
+/// Whether a test beside unstable's strongSwan can run here. If not, it has said so.
+pub(super) fn is_newer_ready(test: &str) -> bool {
+    can_run(test, &["unshare", "swanctl", "openssl", "nft"]) && Root::for_test(test, NEWER).is_some()
+}
 
 /// Whether a test can run here. If not, it has said so.
 pub(super) fn is_ready(test: &str) -> bool {
@@ -54,8 +108,12 @@ pub(super) struct Settings {
     pub(super) start: &'static str,
     /// Whether there is a second child, for the networks of [`End::second`].
     pub(super) has_second: bool,
+    /// The keys beside the key exchange; empty: none.
+    pub(super) ppks: [&'static str; 2],
     /// Further lines of strongSwan's own file.
     pub(super) daemon: &'static str,
+    /// Further lines there, of the plugin `kernel-libipsec`.
+    pub(super) libipsec: &'static str,
 }
 
 impl Default for Settings {
@@ -70,7 +128,9 @@ impl Default for Settings {
             is_v6: false,
             start: "start",
             has_second: false,
+            ppks: [""; 2],
             daemon: "",
+            libipsec: "",
         }
     }
 }
@@ -93,7 +153,8 @@ pub(super) struct End {
 }
 
 impl End {
-    fn create(number: usize, program: Program) -> Self {
+    /// An end without a link and without files.
+    pub(super) fn create(number: usize, program: Program) -> Self {
         let namespace = Namespace::create(&format!("ipsec{number}")).unwrap();
         let scratch = Scratch::create("ipsec").unwrap();
         let end = End { namespace, program, number, scratch, process: None };
@@ -101,6 +162,11 @@ impl End {
             end.namespace.ip(&["address", "add", &address.to_string(), "dev", "lo"]).unwrap();
         }
         end
+    }
+
+    /// Its number, from 1.
+    pub(super) fn number(&self) -> usize {
+        self.number
     }
 
     /// Its address within the tunnel.
@@ -139,11 +205,15 @@ impl End {
             }
             None => ["auth = psk"; 2],
         };
-        let connection = format!(
+        let ppk = match settings.ppks[own] {
+            "" => String::new(),
+            key => format!("ppk-1 {{\n secret = {key}\n }}\n"),
+        };
+        let text = format!(
             "connections {{\n t {{\n version = 2\n local_addrs = {}\n remote_addrs = {}\n proposals = {}\n {}\n \
              local {{\n {local}\n id = end{}.example\n }}\n remote {{\n {remote}\n id = end{}.example\n }}\n \
              children {{\n c {{\n local_ts = {}\n remote_ts = {}\n esp_proposals = {}\n start_action = {start}\n {}\n }}\n {second} }}\n \
-             }}\n}}\nsecrets {{\n ike-1 {{\n secret = \"{}\"\n }}\n}}\n",
+             }}\n}}\nsecrets {{\n ike-1 {{\n secret = \"{}\"\n }}\n {ppk} }}\n",
             outer[own],
             outer[other],
             settings.proposals[own],
@@ -156,12 +226,22 @@ impl End {
             settings.child[own],
             settings.secrets[own],
         );
-        self.scratch.write(&self.file_name(), &connection).unwrap();
+        self.write_text(&text, settings.daemon, settings.libipsec);
+    }
+
+    /// Writes its files with that text of connections, and further lines of strongSwan's own file and of its plugin
+    /// `kernel-libipsec` there.
+    pub(super) fn write_text(&self, text: &str, daemon: &str, libipsec: &str) {
+        self.scratch.write(&self.file_name(), text).unwrap();
+        let section = match self.program {
+            Program::NewerStrongSwan => "charon-systemd",
+            Program::Adit | Program::StrongSwan => "charon",
+        };
         let daemon = format!(
-            "charon {{\n load = random nonce openssl kdf pem pkcs1 pkcs8 x509 pubkey constraints revocation kernel-libipsec kernel-netlink socket-default vici\n \
-             install_virtual_ip = no\n {}\n plugins {{\n vici {{\n socket = {}\n }}\n kernel-libipsec {{\n allow_peer_ts = yes\n \
-             }}\n }}\n filelog {{\n stdout {{\n default = 1\n flush_line = yes\n }}\n }}\n}}\n",
-            settings.daemon,
+            "{section} {{\n load = random nonce openssl kdf pem pkcs1 pkcs8 x509 pubkey constraints revocation kernel-libipsec kernel-netlink socket-default vici\n \
+             install_virtual_ip = no\n {}\n plugins {{\n vici {{\n socket = {}\n }}\n kernel-libipsec {{\n allow_peer_ts = yes\n {libipsec}\n \
+             }}\n }}\n filelog {{\n stderr {{\n default = 1\n flush_line = yes\n }}\n }}\n}}\n",
+            daemon,
             self.socket(),
         );
         self.scratch.write("strongswan.conf", &daemon).unwrap();
@@ -169,12 +249,15 @@ impl End {
 
     fn write_certificates(&self, certified: &Certified) {
         let Certified { authority, certificate, key } = certified;
-        for (folder, name, text) in
-            [("x509ca", "ca.pem", authority), ("x509", "own.pem", certificate), ("private", "own.pem", key)]
-        {
-            std::fs::create_dir_all(self.path(folder)).unwrap();
-            self.scratch.write(&format!("{folder}/{name}"), text).unwrap();
-        }
+        self.put("x509ca/ca.pem", authority);
+        self.put("x509/own.pem", certificate);
+        self.put("private/own.pem", key);
+    }
+
+    /// Writes a file in a folder beside its own.
+    pub(super) fn put(&self, name: &str, text: &str) {
+        std::fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
+        self.scratch.write(name, text).unwrap();
     }
 
     /// The tunnel has the name of its file in `adit status`.
@@ -219,21 +302,37 @@ impl End {
                 process.wait_for_line(0, "tunnel up", WAIT).unwrap();
                 self.process = Some(process);
             }
-            Program::StrongSwan => {
-                let mut command = program("unshare").unwrap();
-                // It keeps its process id below /run.
-                let script = format!("mount -t tmpfs none /run && exec {CHARON}");
-                command
-                    .args(["-m", "sh", "-c", &script])
-                    .env("STRONGSWAN_CONF", self.path("strongswan.conf"));
+            Program::StrongSwan | Program::NewerStrongSwan => {
+                let mut command = self.charon();
+                command.env("STRONGSWAN_CONF", self.path("strongswan.conf"));
                 self.process = Some(self.namespace.spawn("charon", command).unwrap());
                 let socket = self.path("vici");
                 wait_until("charon's socket", WAIT, || socket.exists()).unwrap();
-                let file = self.path(&self.file_name());
-                // It fails where the initiation of a child fails.
-                let _ = self.control(&["--load-all", "--file", file.to_str().unwrap()]);
+                self.load();
             }
         }
+    }
+
+    fn charon(&self) -> Command {
+        if self.program == Program::NewerStrongSwan {
+            return Root::named(NEWER).and_then(|root| root.command("charon-systemd")).unwrap();
+        }
+        let mut command = program("unshare").unwrap();
+        // It keeps its process id below /run.
+        command.args(["-m", "sh", "-c", &format!("mount -t tmpfs none /run && exec {CHARON}")]);
+        command
+    }
+
+    /// strongSwan reads its file. Adit has read it at the start.
+    pub(super) fn load(&self) {
+        let file = self.path(&self.file_name());
+        // It fails where the initiation of a child fails.
+        let _ = self.control(&["--load-all", "--file", file.to_str().unwrap()]);
+    }
+
+    /// Removes what a process that was killed has left behind.
+    pub(super) fn forget(&self) {
+        let _ = std::fs::remove_file(self.path("vici"));
     }
 
     /// Runs `swanctl`.
@@ -247,6 +346,26 @@ impl End {
     /// The SAs of strongSwan, in its raw form.
     pub(super) fn sas(&self) -> String {
         self.control(&["--list-sas", "--raw"]).unwrap()
+    }
+
+    /// The SPIs of strongSwan's IKE SAs that are established.
+    pub(super) fn ike_sas(&self) -> Vec<String> {
+        let (all, mut found) = (self.sas(), Vec::new());
+        for sa in all.split(" version=").skip(1) {
+            let (before, after) = sa.split_once("initiator-spi=").unwrap_or_default();
+            found.extend(after.get(..16).filter(|_| before.contains("state=ESTABLISHED")).map(str::to_owned));
+        }
+        found
+    }
+
+    /// The SPIs of packets that strongSwan's child SAs of that name receive.
+    pub(super) fn child_sas(&self, name: &str) -> Vec<String> {
+        let (all, name, mut found) = (self.sas(), format!("name={name} "), Vec::new());
+        for sa in all.split(&name).skip(1) {
+            let (before, after) = sa.split_once("spi-in=").unwrap_or_default();
+            found.extend(after.get(..8).filter(|_| before.contains("state=INSTALLED")).map(str::to_owned));
+        }
+        found
     }
 
     pub(super) fn process(&mut self) -> &mut Process {
@@ -273,6 +392,19 @@ impl End {
         self.namespace.run(command)
     }
 
+    /// Waits until strongSwan has one IKE SA with one child SA, none of which is of `before`.
+    pub(super) fn settles(&self, before: &[String]) {
+        let is_settled = || {
+            let (ike, child) = (self.ike_sas(), self.child_sas("c"));
+            ike.len() == 1
+                && child.len() == 1
+                && !before.iter().any(|spi| ike.contains(spi) || child.contains(spi))
+        };
+        if let Err(error) = wait_until("one IKE SA with one child SA", WAIT, is_settled) {
+            panic!("{error}\n{}\n{}", self.sas(), self.log());
+        }
+    }
+
     /// Both inner addresses of the other end answer.
     pub(super) fn reaches(&self, other: &End) {
         for target in [other.inner(), other.inner_v6()] {
@@ -291,6 +423,11 @@ impl End {
     }
 }
 
+/// Runs the rows at once. Rows that wait need no processor.
+pub(super) fn at_once<T: Send>(rows: impl IntoIterator<Item = T>, run: impl Fn(T) + Sync) {
+    thread::scope(|scope| rows.into_iter().for_each(|row| drop(scope.spawn(|| run(row)))));
+}
+
 /// Two ends on one link, up: the second has initiated.
 pub(super) fn pair(programs: [Program; 2], settings: &Settings) -> [End; 2] {
     let mut ends = joined(programs, settings);
@@ -300,6 +437,14 @@ pub(super) fn pair(programs: [Program; 2], settings: &Settings) -> [End; 2] {
 
 /// Two ends on one link, with their files. Nothing runs.
 pub(super) fn joined(programs: [Program; 2], settings: &Settings) -> [End; 2] {
+    let ends = linked(programs);
+    let outer = if settings.is_v6 { ["fd00:9::1", "fd00:9::2"] } else { ["10.9.0.1", "10.9.0.2"] };
+    ends.iter().for_each(|end| end.write(settings, outer));
+    ends
+}
+
+/// Two ends on one link, without files.
+pub(super) fn linked(programs: [Program; 2]) -> [End; 2] {
     let ends = [End::create(1, programs[0]), End::create(2, programs[1])];
     connect(
         &ends[0].namespace,
@@ -309,8 +454,6 @@ pub(super) fn joined(programs: [Program; 2], settings: &Settings) -> [End; 2] {
         WIRE,
     )
     .unwrap();
-    let outer = if settings.is_v6 { ["fd00:9::1", "fd00:9::2"] } else { ["10.9.0.1", "10.9.0.2"] };
-    ends.iter().for_each(|end| end.write(settings, outer));
     ends
 }
 

@@ -1,19 +1,23 @@
-//! Rekeys under load.
+//! Rekeys and reauthentication under load.
 
 use std::thread;
 use std::time::Duration;
 
-use adit_testbed::{Ping, PingReport};
+use adit_testbed::{Ping, PingReport, wait_until};
 
-use super::bed::{End, Program, ROLES, Settings, is_ready, pair};
+use super::bed::{ALL, End, NONE, Program, ROLES, Settings, WAIT, at_once, is_ready, pair, row, row_of};
 
-/// Pings both ways while `act` runs, for four seconds.
-fn under_pings(ends: &[End; 2], act: impl FnOnce() + Send) -> [PingReport; 2] {
+/// The time between two pings, and the time for the answers to the last ones.
+const INTERVAL: Duration = Duration::from_millis(20);
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// Pings both ways while `act` runs, fifty a second.
+pub(super) fn under_pings(ends: &[End; 2], count: u16, act: impl FnOnce() + Send) -> [PingReport; 2] {
     let [first, second] = ends;
     thread::scope(|scope| {
         let ping = |from: &'_ End, to: &'_ End| {
             let (namespace, target) = (&from.namespace, to.inner());
-            Ping::new(200, Duration::from_millis(20)).run(namespace, target).unwrap()
+            Ping { timeout: SETTLED, ..Ping::new(count, INTERVAL) }.run(namespace, target).unwrap()
         };
         let out = scope.spawn(move || ping(first, second));
         let back = scope.spawn(move || ping(second, first));
@@ -22,16 +26,29 @@ fn under_pings(ends: &[End; 2], act: impl FnOnce() + Send) -> [PingReport; 2] {
     })
 }
 
+/// A line of adit's file alone.
+pub(super) fn own(programs: [Program; 2], line: &str) -> [String; 2] {
+    programs.map(|program| if program == Program::Adit { line.to_owned() } else { String::new() })
+}
+
+fn strongswan(ends: &[End; 2]) -> &End {
+    ends.iter().find(|end| end.program != Program::Adit).unwrap()
+}
+
+fn adit(ends: &[End; 2]) -> &End {
+    ends.iter().find(|end| end.program == Program::Adit).unwrap()
+}
+
 #[test]
 fn no_packet_is_lost_when_strongswan_rekeys() {
     if !is_ready("ipsec rekeys by strongSwan") {
         return;
     }
-    for programs in ROLES {
+    row("rekeys by strongSwan", Program::StrongSwan, |programs| {
         let ends = pair(programs, &Settings { esp: ["aes256gcm16-x25519"; 2], ..Settings::default() });
         ends[1].reaches(&ends[0]);
-        let strongswan = ends.iter().find(|end| end.program == Program::StrongSwan).unwrap();
-        let reports = under_pings(&ends, || {
+        let strongswan = strongswan(&ends);
+        let reports = under_pings(&ends, 150, || {
             for what in [["--rekey", "--child", "c"], ["--rekey", "--ike", "t"], ["--rekey", "--child", "c"]]
             {
                 strongswan.control(&what).unwrap();
@@ -39,7 +56,7 @@ fn no_packet_is_lost_when_strongswan_rekeys() {
             }
         });
         assert!(reports.iter().all(PingReport::is_clean), "{programs:?}: {reports:?}");
-    }
+    });
 }
 
 #[test]
@@ -47,29 +64,89 @@ fn no_packet_is_lost_when_adit_rekeys() {
     if !is_ready("ipsec rekeys by adit") {
         return;
     }
-    for programs in ROLES {
-        let own =
-            |what: &str| programs.map(|it| if it == Program::Adit { what.to_owned() } else { String::new() });
+    row("rekeys by adit", Program::StrongSwan, |programs| {
         let settings = Settings {
             esp: ["aes256gcm16-x25519"; 2],
-            connection: own("rekey_time = 3s"),
-            child: own("rekey_time = 2s"),
+            connection: own(programs, "rekey_time = 3s"),
+            child: own(programs, "rekey_time = 2s"),
             ..Settings::default()
         };
         let ends = pair(programs, &settings);
         ends[1].reaches(&ends[0]);
-        let strongswan = ends.iter().find(|end| end.program == Program::StrongSwan).unwrap();
-        let before = strongswan.sas();
-        let reports = under_pings(&ends, || {});
+        let strongswan = strongswan(&ends);
+        let before = [strongswan.ike_sas(), strongswan.child_sas("c")].concat();
+        let reports = under_pings(&ends, 200, || {});
         assert!(reports.iter().all(PingReport::is_clean), "{programs:?}: {reports:?}");
-        let after = strongswan.sas();
-        let ike_sa = |text: &str| text.split("initiator-spi=").nth(1).map(|rest| rest[..16].to_owned());
-        let child_sa = |text: &str| {
-            let installed = text.split("state=INSTALLED").nth(1)?;
-            installed.split("spi-in=").nth(1).map(|rest| rest[..8].to_owned())
-        };
-        for spi in [ike_sa, child_sa] {
-            assert!(spi(&before).is_some() && spi(&before) != spi(&after), "{before}\n{after}");
-        }
+        strongswan.settles(&before);
+    });
+}
+
+/// Both requests are under way before either end gets the other's: until then neither end gets messages.
+#[test]
+fn requests_of_both_ends_that_cross_leave_one_ike_sa_and_one_child_sa() {
+    if !is_ready("ipsec collisions") {
+        return;
+    }
+    let (child, ike) = (["--child", "c"], ["--ike", "t"]);
+    let collisions = [
+        ("rekeys of the child SA by both", false, &child),
+        ("rekeys of the IKE SA by both", true, &ike),
+        ("rekey of the child SA by adit and of the IKE SA by strongSwan", false, &ike),
+        ("rekey of the IKE SA by adit and of the child SA by strongSwan", true, &child),
+    ];
+    at_once(
+        collisions.into_iter().flat_map(|row| ROLES.map(|programs| (row, programs))),
+        |(collision, programs)| {
+            let (name, is_ike, words) = collision;
+            row_of(name, programs, |_| {
+                let every = own(programs, "rekey_time = 5s");
+                let [connection, child] =
+                    if is_ike { [every, Default::default()] } else { [Default::default(), every] };
+                let settings =
+                    Settings { connection, child, daemon: "retransmit_timeout = 1", ..Settings::default() };
+                let ends = pair(programs, &settings);
+                ends[1].reaches(&ends[0]);
+                let (adit, strongswan) = (adit(&ends), strongswan(&ends));
+                let before = if is_ike { strongswan.ike_sas() } else { strongswan.child_sas("c") };
+                let reports = under_pings(&ends, 400, || {
+                    ends.iter().for_each(|end| end.filter_ike(ALL));
+                    wait_until("adit's request", WAIT, || strongswan.dropped() > 0).unwrap();
+                    strongswan.control(&[&["--rekey"], &words[..]].concat()).unwrap();
+                    wait_until("strongSwan's request", WAIT, || adit.dropped() > 0).unwrap();
+                    ends.iter().for_each(|end| end.filter_ike(NONE));
+                });
+                strongswan.settles(&before);
+                ends[1].reaches(&ends[0]);
+                assert!(
+                    reports.iter().all(PingReport::is_clean),
+                    "{name}, {programs:?}: {reports:?}\n{}\n{}",
+                    adit.log(),
+                    strongswan.log()
+                );
+            });
+        },
+    );
+}
+
+/// The plugin `kernel-libipsec` may take the route away with the old IKE SA: packets may be lost, and pass again.
+#[test]
+fn a_reauthentication_leads_to_another_ike_sa() {
+    if !is_ready("ipsec reauthentication") {
+        return;
+    }
+    row_of("reauthentication by adit", ROLES[0], |programs| {
+        let settings = Settings { connection: own(programs, "reauth_time = 10s"), ..Settings::default() };
+        let ends = pair(programs, &settings);
+        ends[1].reaches(&ends[0]);
+        reauthenticates(&ends);
+    });
+}
+
+fn reauthenticates(ends: &[End; 2]) {
+    let strongswan = strongswan(ends);
+    let before = strongswan.ike_sas();
+    strongswan.settles(&before);
+    for [from, to] in [[&ends[0], &ends[1]], [&ends[1], &ends[0]]] {
+        wait_until("packets pass again", WAIT, || from.is_answered(to)).unwrap();
     }
 }
