@@ -55,7 +55,7 @@ impl Client<'_> {
 
     /// Asks until a server answers.
     fn ask(&self, socket: &Socket) -> io::Result<Answer> {
-        let transaction = OsRng.try_next_u32().map_err(io::Error::other)?;
+        let transaction = OsRng.try_next_u32().map_err(|error| io::Error::other(error.to_string()))?;
         let mut wait = FIRST_WAIT;
         loop {
             // The device may have no address of its link yet.

@@ -54,12 +54,15 @@ pub(super) fn row(name: &str, peer: Program, run: impl Fn([Program; 2])) {
 pub(super) fn row_of(name: &str, programs: [Program; 2], run: impl FnOnce([Program; 2])) {
     let begin = Instant::now();
     run(programs);
-    println!(
-        "row: {name}, {} initiates beside {}: {:.1} s",
-        programs[1],
-        peer_of(programs),
-        begin.elapsed().as_secs_f64()
-    );
+    #[allow(clippy::print_stderr, reason = "rows are counted by these lines")]
+    {
+        eprintln!(
+            "row: {name}, {} initiates beside {}: {:.1} s",
+            programs[1],
+            peer_of(programs),
+            begin.elapsed().as_secs_f64()
+        );
+    }
 }
 
 /// The program beside adit.

@@ -137,7 +137,9 @@ fn nothing_longer_is_answered(attackers: &Namespace, kind: &Kind) {
     socket.connect(SocketAddr::new(RESPONDER[1].parse().unwrap(), 500)).unwrap();
     socket.set_read_timeout(Some(SILENCE)).unwrap();
     let requests = &kind.datagrams[..32];
-    requests.iter().for_each(|request| drop(socket.send(request).unwrap()));
+    for request in requests {
+        socket.send(request).unwrap();
+    }
     let (mut answers, mut buffer) = (0, [0; 2048]);
     while let Ok(length) = socket.recv(&mut buffer) {
         assert!(length <= requests[0].len(), "{}: {length} bytes to {}", kind.name, requests[0].len());
