@@ -4,9 +4,9 @@
 //! | part | holds |
 //! |---|---|
 //! | [`Credentials`] | the credentials of initiators and responder: a pre-shared key, or certificates |
-//! | [`responder_files`] | the files of swanctl with which adit and strongSwan answer the initiators |
+//! | [`responder_files()`] | the files of swanctl with which adit and strongSwan answer the initiators |
 //! | [`Initiators`] | initiators that connect and stay |
-//! | [`requests`] | the requests that attackers forge |
+//! | [`requests()`] | the requests that attackers forge |
 #![forbid(unsafe_code)]
 
 mod credentials;
