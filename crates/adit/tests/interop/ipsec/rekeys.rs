@@ -128,7 +128,7 @@ fn requests_of_both_ends_that_cross_leave_one_ike_sa_and_one_child_sa() {
     );
 }
 
-/// The plugin `kernel-libipsec` may take the route away with the old IKE SA: packets may be lost, and pass again.
+/// Packets may be lost meanwhile: one of 200 was, from strongSwan to adit. The row shows that they pass again.
 #[test]
 fn a_reauthentication_leads_to_another_ike_sa() {
     if !is_ready("ipsec reauthentication") {
