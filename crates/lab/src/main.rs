@@ -10,6 +10,7 @@ mod error;
 mod findings;
 mod guest;
 mod layout;
+mod limit;
 mod limits;
 mod link;
 mod measure;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::Limit;
+use crate::limit::Limit;
 use crate::link::Link;
 use crate::published;
 use crate::workload::Workload;
