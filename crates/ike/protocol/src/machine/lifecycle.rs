@@ -21,7 +21,7 @@ const MAX_IKE_SAS: usize = 4;
 
 impl Endpoint {
     /// The peer has authenticated. If the peer says that it has no other IKE SA, or the connection replaces IKE SAs, older ones are
-    /// removed (RFC 7296 section 2.4). If both ends initiated at once, the IKE SA with the lower nonce is removed, as after rekeys
+    /// removed (RFC 7296 section 2.4). Otherwise, if both ends initiated at once, the IKE SA with the lower nonce is removed, as after rekeys
     /// (section 2.8.2): both ends keep the other one.
     pub(super) fn established(&mut self, spi: Spi, is_initial_contact: bool) {
         self.forget_half_open(spi);
@@ -45,18 +45,29 @@ impl Endpoint {
         // After a rekey the roles are those of the rekey, so that they do not show who initiated.
         let is_by_other = before.is_initiator != sa.is_initiator && !before.is_successor;
         let is_collision = is_by_other && is_recent && unique != Unique::Never;
-        if is_collision && sa.lowest_nonce < before.lowest_nonce {
+        if is_initial_contact && unique != Unique::Never {
+            self.started_anew(number, spi, is_collision);
+        } else if is_collision && sa.lowest_nonce < before.lowest_nonce {
             state.sa = Some(old);
             self.with_sa(spi, |sa, cx| sa.close(cx, EndKind::Own, "another IKE SA of the peer stays"));
             self.with_sa(old, IkeSa::activate_again);
-        } else if is_initial_contact && unique != Unique::Never {
-            self.remove_older(number, spi, |_, cx| cx.remove("the peer has started anew"));
         } else if is_collision || unique == Unique::Replace {
             self.remove_older(number, spi, |sa, cx| {
                 sa.close(cx, EndKind::Own, "the peer has another IKE SA")
             });
         } else {
             self.limit_older(number, spi);
+        }
+    }
+
+    /// The peer says that it has no other IKE SA, while one is established here: it has started anew. If the ends have just
+    /// initiated at once, it may also have said so before it answered this end, in a message that came late: then the peer has the
+    /// older IKE SA, too, and gets a DELETE.
+    fn started_anew(&mut self, number: usize, spi: Spi, may_have_older: bool) {
+        const WHY: &str = "the peer has started anew";
+        match may_have_older {
+            true => self.remove_older(number, spi, |sa, cx| sa.close(cx, EndKind::Own, WHY)),
+            false => self.remove_older(number, spi, |_, cx| cx.remove(WHY)),
         }
     }
 

@@ -357,6 +357,23 @@ fn a_peer_that_started_anew_takes_the_place_of_the_old_one() {
     world.assert_settled("after the restart of the responder");
 }
 
+/// The IKE SA of the restart is no second one that both ends initiated at once, though the other end initiated the one before.
+#[test]
+fn a_responder_that_starts_anew_at_once_and_initiates_is_heard() {
+    for seed in 0..16 {
+        let mut world = world();
+        world.restart(A, params(connection(A)), 100 + seed);
+        world.run(seconds(5));
+        let mut b = connection(B);
+        initiates(&mut b, B);
+        world.restart(B, params(b), 20 + seed);
+        world.run(seconds(1));
+        assert!(world.is_connected() && world.ends[B].sas.len() == 1, "seed {seed}: {}", world.state());
+        world.run(seconds(200));
+        world.assert_settled(&format!("seed {seed}"));
+    }
+}
+
 #[test]
 fn both_ends_initiate_at_once_and_one_ike_sa_stays() {
     for late in 0..6 {
