@@ -158,7 +158,8 @@ fn figures_of_an_emulated_processor_are_multiples_and_stand_beside_no_others() {
     let pages = said(&lab(&[&"results", &path])) + &read(&path, "report.html");
     assert!(pages.contains("to the server, Mbit/s: multiple of veth's"), "{pages}");
     assert!(
-        pages.contains("It says nothing of any machine's speed") && pages.contains("| veth (emulated) | 1 ("),
+        pages.contains("The figures say nothing of any machine's speed")
+            && pages.contains("| veth (emulated) | 1 ("),
         "{pages}"
     );
     assert!(!pages.contains("*Published*") && !pages.contains("876"), "{pages}");
