@@ -28,7 +28,7 @@ pub(crate) struct Settings {
     pub(crate) devices: BTreeMap<String, Device>,
 }
 
-/// What leaves beside the tunnels: what they need themselves, and with [`KillSwitch::Lan`] packets to local networks.
+/// The packets that leave beside the tunnels: those of the tunnels themselves, and with [`KillSwitch::Lan`] packets to local networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KillSwitch {
     /// Nothing else.

@@ -63,7 +63,7 @@ fn openvpn_of_linux_of_debian_unstable() {
     check(&Rows { test, kernel: Kernel::Unstable, before: "", words: &OPENVPN, least: 8 });
 }
 
-/// What takes a processor for many minutes. Each has a shorter one above.
+/// Rows that take a processor for many minutes. Each has a shorter one above.
 mod long {
     use super::{Kernel, Rows, WIREGUARD, check};
 

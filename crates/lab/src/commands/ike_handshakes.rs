@@ -97,7 +97,7 @@ impl fmt::Display for Responder {
     }
 }
 
-/// What a responder's handshakes cost.
+/// The costs of a responder's handshakes.
 struct Cost {
     cpu_us: f64,
     per_second: f64,

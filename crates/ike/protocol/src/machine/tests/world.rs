@@ -299,7 +299,7 @@ impl World {
         self.check_indexes(end);
     }
 
-    /// What an endpoint finds without a walk through all peers is what such a walk finds.
+    /// The indexes of an endpoint hold the times and SPIs that a walk through all peers finds.
     fn check_indexes(&self, end: usize) {
         let end = &self.ends[end];
         let initiating = end.peers.values().filter_map(|state| state.initiate_at).min();
