@@ -43,6 +43,14 @@ fn swanctl_lists_rekeys_terminates_and_initiates() {
         adit.control(&["--rekey", "--child", "c"]).unwrap();
         let is_rekeyed = || values(&adit.sas(), "spi-in") != values(&before, "spi-in");
         wait_until("the rekey", WAIT, is_rekeyed).unwrap();
+        let before = adit.sas();
+        adit.control(&["--rekey", "--ike", "t"]).unwrap();
+        let is_rekeyed = || values(&adit.sas(), "initiator-spi") != values(&before, "initiator-spi");
+        wait_until("the rekey of the IKE SA", WAIT, is_rekeyed).unwrap();
+        for refused in ["--rekey", "--terminate"] {
+            assert!(error(adit, &[refused, "--child-id", "1"]).contains("no numbers of child SAs"));
+        }
+        assert!(error(adit, &["--rekey", "--ike", "t", "--reauth"]).contains("reauth_time"));
         adit.control(&["--terminate", "--ike", "t"]).unwrap();
         wait_until("strongSwan's end", WAIT, || !strongswan.sas().contains("ESTABLISHED")).unwrap();
         assert_eq!(adit.control(&["--list-sas"]).unwrap(), "");

@@ -86,8 +86,12 @@ fn look(view: &View) -> Option<Vec<IkeSa>> {
     told.recv_timeout(TIMEOUT).ok()
 }
 
-/// Whether a request's filters name that IKE SA: the connection by `ike`, the IKE SA by `ike-id`, a child by `child`.
+/// Whether a request's filters name that IKE SA: the connection by `ike`, the IKE SA by `ike-id`, a child by `child`. Numbers of child
+/// SAs are not unique here, and name none.
 fn is_asked(message: &Message, sa: &IkeSa) -> bool {
+    if message.text("child-id").is_some() {
+        return false;
+    }
     let is = |name: &str, value: &str| message.text(name).is_none_or(|asked| asked == value);
     let has_child = message
         .text("child")
@@ -130,7 +134,7 @@ fn initiate(message: &Message, view: &View) -> Result<Message, String> {
 
 /// Deletes IKE SAs, and waits until they are gone.
 fn terminate(message: &Message, view: &View) -> Result<Message, String> {
-    if message.text("child").or(message.text("child-id")).is_some() {
+    if message.text("child").is_some() {
         return Err(
             "this daemon deletes an IKE SA with all its child SAs: name it by `ike` or `ike-id`".to_owned()
         );
@@ -148,11 +152,17 @@ fn terminate(message: &Message, view: &View) -> Result<Message, String> {
     }
 }
 
-/// Rekeys the child SAs of IKE SAs.
+/// Rekeys IKE SAs, or the child SAs of those that have the child of that name.
 fn rekey(message: &Message, view: &View) -> Result<Message, String> {
+    if message.text("reauth") == Some("yes") {
+        return Err("this daemon authenticates anew by `reauth_time` alone".to_owned());
+    }
     let found = named(message, view)?;
     for sa in &found {
-        view.handle.command(Command::Rekey { peer: sa.peer });
+        match message.text("child") {
+            Some(_) => view.handle.command(Command::Rekey { peer: sa.peer }),
+            None => view.handle.reply(Reply::Rekey(sa.info.name.clone())),
+        };
     }
     Ok(Message::new().with("matches", found.len()))
 }
@@ -161,6 +171,9 @@ fn rekey(message: &Message, view: &View) -> Result<Message, String> {
 fn named(message: &Message, view: &View) -> Result<Vec<IkeSa>, String> {
     if ["ike", "ike-id", "child", "child-id"].iter().all(|name| message.text(name).is_none()) {
         return Err("missing SA selector".to_owned());
+    }
+    if message.text("child-id").is_some() {
+        return Err("this daemon has no numbers of child SAs: name an IKE SA by `ike` or `ike-id`".to_owned());
     }
     let all = look(view).ok_or("the tunnel does not answer")?;
     let found: Vec<IkeSa> = all.into_iter().filter(|sa| is_asked(message, sa)).collect();
