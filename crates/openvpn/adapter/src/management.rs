@@ -1,6 +1,6 @@
 //! `management`: a socket at which other programs ask and command the tunnel, in OpenVPN's protocol.
 //!
-//! One thread speaks to one client at a time. Events of the tunnel are noted in a [`Journal`], which never waits for
+//! One thread speaks to all programs that are connected. Events of the tunnel are noted in a [`Journal`], which never waits for
 //! the thread; the thread asks for facts of the tunnel as `adit status` does.
 
 mod client_auth;

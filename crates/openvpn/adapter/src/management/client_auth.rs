@@ -1,4 +1,4 @@
-//! The commands by which the program at the socket judges a server's clients (`management-client-auth`).
+//! The commands by which a program at the socket judges a server's clients (`management-client-auth`).
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use adit_openvpn_config::parse_client_file;
 use zeroize::Zeroizing;
 
 use super::CommandContext;
+use super::journal::ProgramId;
 use super::session::Session;
 use crate::management::output::Output;
 use crate::status_file::Form;
@@ -39,14 +40,20 @@ impl Subject {
 pub(super) struct Settings {
     /// Or why it will come to nothing.
     subject: Result<Subject, &'static str>,
+    program: ProgramId,
     /// Never grows beyond its first size, so that no copy of a secret is left behind.
     text: Zeroizing<String>,
     too_long: bool,
 }
 
 impl Settings {
-    fn new(subject: Result<Subject, &'static str>) -> Self {
-        Settings { subject, text: Zeroizing::new(String::with_capacity(MAX_SETTINGS)), too_long: false }
+    fn new(subject: Result<Subject, &'static str>, program: ProgramId) -> Self {
+        Settings {
+            subject,
+            program,
+            text: Zeroizing::new(String::with_capacity(MAX_SETTINGS)),
+            too_long: false,
+        }
     }
 
     /// One more line.
@@ -66,7 +73,7 @@ impl Settings {
                 tell_fault(context, &format!("the text is longer than {MAX_SETTINGS} bytes"));
                 out.line(&answer("client-auth", false));
             }
-            Ok(subject) => accept(subject, &self.text, context, out),
+            Ok(subject) => accept(subject, self.program, &self.text, context, out),
             Err(why) => out.line(why),
         }
     }
@@ -88,12 +95,14 @@ pub(super) fn run(
         }
         return;
     }
+    let Some(program) = session.program() else { return };
     let subject = Subject::read(arguments);
     let text = |index: usize| arguments.get(index).copied().unwrap_or_default();
     match (name, subject) {
-        ("client-auth", subject) => session.take_block(Settings::new(subject)),
+        ("client-auth", subject) => session.take_block(Settings::new(subject, program)),
         (_, Err(why)) => out.line(why),
-        ("client-auth-nt", Ok(subject)) => accept(subject, "", context, out),
+        (_, Ok(subject)) if !is_judge(subject, program, context) => out.line(&claimed(name)),
+        ("client-auth-nt", Ok(subject)) => accept(subject, program, "", context, out),
         ("client-deny", Ok(subject)) => {
             let (reason, told) = (text(2).to_owned(), text(3).to_owned());
             let there = context.pending_auths.is_there(subject.client, subject.key);
@@ -118,6 +127,16 @@ fn answer(name: &str, done: bool) -> String {
     }
 }
 
+/// Whether the program judges these keys: no other program answered first.
+fn is_judge(Subject { client, key }: Subject, program: ProgramId, context: &CommandContext) -> bool {
+    context.pending_auths.claim(client, key, program)
+}
+
+/// The answer to a program where another program judges.
+fn claimed(name: &str) -> String {
+    format!("ERROR: {name} command failed: another program answers for this client")
+}
+
 fn decide(Subject { client, key }: Subject, decision: ClientDecision, context: &CommandContext) -> bool {
     context
         .tunnel()
@@ -132,7 +151,10 @@ fn tell_fault(context: &mut CommandContext, why: &str) {
 }
 
 /// Lets a client in, with these settings.
-fn accept(subject: Subject, text: &str, context: &mut CommandContext, out: &mut Output) {
+fn accept(subject: Subject, program: ProgramId, text: &str, context: &mut CommandContext, out: &mut Output) {
+    if !is_judge(subject, program, context) {
+        return out.line(&claimed("client-auth"));
+    }
     let settings = match settings(text, context) {
         Ok(settings) => settings,
         Err(why) => {
@@ -207,6 +229,7 @@ mod tests {
         session.receive(command.as_bytes());
         session.receive(b"\n");
         session.work(context, &mut out);
+        session.leave(context);
         String::from_utf8_lossy(out.waiting()).trim_end().replace("\r\n", "\n")
     }
 

@@ -87,7 +87,7 @@ pub(super) fn run(
     match *name {
         "exit" | "quit" => return Next::Leave,
         "help" => out.lines(HELP),
-        "version" => version(first, context, out),
+        "version" => version(first, session, context, out),
         "pid" => out.line(&format!("SUCCESS: pid={}", std::process::id())),
         "status" => status(first, context, out),
         "load-stats" => load_stats(context, out),
@@ -96,10 +96,12 @@ pub(super) fn run(
         "kill" => kill(first.unwrap_or_default(), context, out),
         "client-kill" => client_kill(first.unwrap_or_default(), arguments.get(1).copied(), context, out),
         "signal" => signal(first.unwrap_or_default(), context, out),
-        "log" => arguments.iter().take(2).for_each(|word| history(Kind::Log, word, context, out)),
-        "echo" => arguments.iter().take(2).for_each(|word| history(Kind::Echo, word, context, out)),
-        "state" if arguments.is_empty() => history(Kind::State, "1", context, out),
-        "state" => arguments.iter().take(2).for_each(|word| history(Kind::State, word, context, out)),
+        "log" => arguments.iter().take(2).for_each(|word| history(Kind::Log, word, session, context, out)),
+        "echo" => arguments.iter().take(2).for_each(|word| history(Kind::Echo, word, session, context, out)),
+        "state" if arguments.is_empty() => history(Kind::State, "1", session, context, out),
+        "state" => {
+            arguments.iter().take(2).for_each(|word| history(Kind::State, word, session, context, out))
+        }
         "verb" => verb(first, context, out),
         "mute" => mute(first, context, out),
         "auth-retry" => auth_retry(first, context, out),
@@ -160,10 +162,10 @@ fn absent(name: &str) -> String {
 
 /// The version that a client announces decides how it is asked for signatures. Only those of version 4 on expect an
 /// answer.
-fn version(given: Option<&str>, context: &CommandContext, out: &mut Output) {
+fn version(given: Option<&str>, session: &Session, context: &CommandContext, out: &mut Output) {
     let given = given.map(str::parse::<u32>);
-    if let Some(Ok(version)) = given {
-        context.questions.set_version(version);
+    if let (Some(Ok(version)), Some(program)) = (given.as_ref(), session.program()) {
+        context.journal.set_version(program, *version);
     }
     match given {
         // Programs take the second word behind the colon as the version of OpenVPN that answers (openvpn-monitor).
@@ -379,11 +381,13 @@ fn signal(name: &str, context: &CommandContext, out: &mut Output) {
 }
 
 /// `log`, `state` and `echo`.
-fn history(kind: Kind, word: &str, context: &CommandContext, out: &mut Output) {
+fn history(kind: Kind, word: &str, session: &Session, context: &CommandContext, out: &mut Output) {
     let name = kind.name();
     let number = match word {
         "on" | "off" => {
-            context.journal.follow(kind, word == "on");
+            if let Some(program) = session.program() {
+                context.journal.follow(program, kind, word == "on");
+            }
             let now = word.to_uppercase();
             return out.line(&format!("SUCCESS: real-time {name} notification set to {now}"));
         }

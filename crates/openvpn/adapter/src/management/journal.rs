@@ -1,20 +1,20 @@
-//! The history of log lines, states and echo messages, for the management client: on request, or at once.
+//! The history of log lines, states and echo messages, for the programs at the management socket: on request, or at once.
 
-use std::collections::VecDeque;
+mod mailbox;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use adit_core::Severity;
 use adit_io::unix_now;
-use adit_openvpn::request::ClientStep;
 
 use super::pending_auths::Told;
+use mailbox::Mailbox;
 
-/// Lines that wait to be sent, at most. Further ones are lost: who does not read must not make us remember.
-const MOST_WAITING: usize = 1024;
-/// Client events that wait to be sent, at most, in bytes. More than all clients make that may connect at once.
-const MOST_CLIENT_EVENTS: usize = 8 << 20;
+/// The version of a program that has not told its own (OpenVPN manage.h, `MCV_DEFAULT`).
+pub(super) const DEFAULT_VERSION: u32 = 1;
 /// Longest remembered entry in bytes.
 const MAX_ENTRY: usize = 1000;
 /// States that are remembered, and messages by `echo` (OpenVPN options.c).
@@ -57,34 +57,30 @@ pub(super) struct Journal {
     waker: Arc<UnixStream>,
 }
 
+/// A program at the management socket, by the number of its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ProgramId(u64);
+
 struct History {
     pages: [Page; 3],
-    /// Whether a client is connected.
-    attended: bool,
-    waiting: VecDeque<String>,
-    /// The events of clients, and about how many bytes they are.
-    client_events: VecDeque<Told>,
-    client_events_size: usize,
-    /// Some of it was lost.
-    overrun: bool,
+    /// The programs that are connected, and know the password.
+    programs: BTreeMap<ProgramId, Mailbox>,
+    /// How many programs there were.
+    number: u64,
     closing: bool,
 }
 
 impl History {
-    /// Takes back what was to be told of a client that has left, if that begins with its first appearance: the program has not
-    /// heard of it. So clients that come and leave do not fill the memory of a program that reads slowly. Whether it was so.
-    fn withdraw(&mut self, client: u64) -> bool {
-        let of_it = |told: &Told| told.event.client == client;
-        let appears = |told: &Told| {
-            of_it(told) && matches!(told.event.step, ClientStep::AuthRequest { again: false, .. })
-        };
-        let unheard = self.client_events.iter().any(appears);
-        if unheard {
-            let freed: usize = self.client_events.iter().filter(|told| of_it(told)).map(Told::size).sum();
-            self.client_events.retain(|told| !of_it(told));
-            self.client_events_size = self.client_events_size.saturating_sub(freed);
+    /// Queues a line for each program that `line` makes one for.
+    fn post(&mut self, line: impl Fn(&Mailbox) -> Option<String>) -> bool {
+        let mut posted = false;
+        for mailbox in self.programs.values_mut() {
+            if let Some(line) = line(mailbox) {
+                mailbox.post(line);
+                posted = true;
+            }
         }
-        unheard
+        posted
     }
 }
 
@@ -92,13 +88,11 @@ impl History {
 struct Page {
     entries: VecDeque<String>,
     most: usize,
-    /// Whether new entries are sent at once.
-    followed: bool,
 }
 
 impl Page {
     fn new(most: usize) -> Self {
-        Page { entries: VecDeque::new(), most, followed: false }
+        Page { entries: VecDeque::new(), most }
     }
 }
 
@@ -107,15 +101,7 @@ impl Journal {
     /// to send; it must not block.
     pub(super) fn new(log_cache: usize, waker: UnixStream) -> Self {
         let pages = [Page::new(log_cache), Page::new(STATES), Page::new(STATES)];
-        let history = History {
-            pages,
-            attended: false,
-            waiting: VecDeque::new(),
-            client_events: VecDeque::new(),
-            client_events_size: 0,
-            overrun: false,
-            closing: false,
-        };
+        let history = History { pages, programs: BTreeMap::new(), number: 0, closing: false };
         Journal { history: Arc::new(Mutex::new(history)), waker: Arc::new(waker) }
     }
 
@@ -136,18 +122,17 @@ impl Journal {
             entry.truncate(end.unwrap_or_default());
         }
         let mut history = self.history();
+        let line = |mailbox: &Mailbox| mailbox.follows(kind).then(|| format!("{}{entry}", kind.prefix()));
+        let posted = history.post(line);
         let page = &mut history.pages[kind as usize];
-        let followed = page.followed;
-        let line = if followed { format!("{}{entry}", kind.prefix()) } else { String::new() };
         if page.entries.len() >= page.most {
             page.entries.pop_front();
         }
         if page.most > 0 {
             page.entries.push_back(entry);
         }
-        if followed {
-            history.post(line);
-            drop(history);
+        drop(history);
+        if posted {
             self.wake();
         }
     }
@@ -163,51 +148,88 @@ impl Journal {
         self.note(Kind::Log, &format!("{flag},{text}"));
     }
 
-    /// Queues a line for the connected client.
-    pub(super) fn say(&self, line: String) {
-        self.history().post(line);
+    /// Queues a line for all programs.
+    pub(super) fn say(&self, line: &str) {
+        self.say_by_version(|_| line.to_owned());
+    }
+
+    /// Queues a line for each program, as the version that it has announced knows it.
+    pub(super) fn say_by_version(&self, line: impl Fn(u32) -> String) {
+        self.history().post(|mailbox| Some(line(mailbox.version())));
         self.wake();
     }
 
-    /// Queues a client event for the connected client.
+    /// Queues a client event for all programs.
     pub(super) fn tell(&self, told: Told) {
+        let told = Arc::new(told);
         let mut history = self.history();
-        let has_left = matches!(told.event.step, ClientStep::Disconnected);
-        if !history.attended || has_left && history.withdraw(told.event.client) {
-            return;
-        }
-        let size = history.client_events_size + told.size();
-        if size > MOST_CLIENT_EVENTS {
-            history.overrun = true;
-        } else {
-            history.client_events_size = size;
-            history.client_events.push_back(told);
+        let mut posted = false;
+        for mailbox in history.programs.values_mut() {
+            posted |= mailbox.tell(&told);
         }
         drop(history);
-        self.wake();
+        if posted {
+            self.wake();
+        }
     }
 
-    /// Whether there is something to tell of clients.
-    pub(super) fn has_client_event(&self) -> bool {
-        !self.history().client_events.is_empty()
-    }
-
-    /// The next event of clients.
-    pub(super) fn next_client_event(&self) -> Option<Told> {
+    /// A program has connected, and knows the password. Nothing is followed until it is asked for.
+    pub(super) fn enter(&self) -> ProgramId {
         let mut history = self.history();
-        let told = history.client_events.pop_front()?;
-        history.client_events_size = history.client_events_size.saturating_sub(told.size());
-        Some(told)
+        history.number += 1;
+        let program = ProgramId(history.number);
+        history.programs.insert(program, Mailbox::new(DEFAULT_VERSION));
+        program
     }
 
-    /// Whether client events were lost because the connected client reads too slowly.
-    pub(super) fn is_overrun(&self) -> bool {
-        self.history().overrun
+    /// A program has left: what waits for it is forgotten.
+    pub(super) fn leave(&self, program: ProgramId) {
+        self.history().programs.remove(&program);
     }
 
-    /// Sends new entries at once from now on, or not any more.
-    pub(super) fn follow(&self, kind: Kind, follow: bool) {
-        self.history().pages[kind as usize].followed = follow;
+    /// Whether any program is connected.
+    pub(super) fn has_programs(&self) -> bool {
+        !self.history().programs.is_empty()
+    }
+
+    /// Does something with what waits for a program; nothing if that has left.
+    fn with<T: Default>(&self, program: ProgramId, act: impl FnOnce(&mut Mailbox) -> T) -> T {
+        self.history().programs.get_mut(&program).map(act).unwrap_or_default()
+    }
+
+    /// Whether there is something to tell a program of clients.
+    pub(super) fn has_client_event(&self, program: ProgramId) -> bool {
+        self.with(program, |mailbox| mailbox.has_client_event())
+    }
+
+    /// The next event of clients for a program.
+    pub(super) fn next_client_event(&self, program: ProgramId) -> Option<Arc<Told>> {
+        self.with(program, Mailbox::next_client_event)
+    }
+
+    /// Whether client events were lost because the program reads too slowly.
+    pub(super) fn is_overrun(&self, program: ProgramId) -> bool {
+        self.with(program, |mailbox| mailbox.is_overrun())
+    }
+
+    /// Sends new entries to a program at once from now on, or not any more.
+    pub(super) fn follow(&self, program: ProgramId, kind: Kind, follow: bool) {
+        self.with(program, |mailbox| mailbox.follow(kind, follow));
+    }
+
+    /// `version`: a program says what it knows.
+    pub(super) fn set_version(&self, program: ProgramId, version: u32) {
+        self.with(program, |mailbox| mailbox.set_version(version));
+    }
+
+    /// The version that a program has announced.
+    pub(super) fn version(&self, program: ProgramId) -> u32 {
+        self.with(program, |mailbox| mailbox.version())
+    }
+
+    /// The lines that wait to be sent to a program.
+    pub(super) fn take(&self, program: ProgramId) -> VecDeque<String> {
+        self.with(program, Mailbox::take)
     }
 
     /// The last entries, all if no number is given.
@@ -216,21 +238,6 @@ impl Journal {
         let entries = &history.pages[kind as usize].entries;
         let skipped = number.map_or(0, |number| entries.len().saturating_sub(number));
         entries.iter().skip(skipped).cloned().collect()
-    }
-
-    /// A client connected or left: nothing is queued or followed until it is asked for.
-    pub(super) fn attend(&self, attended: bool) {
-        let mut history = self.history();
-        history.attended = attended;
-        history.waiting.clear();
-        history.client_events.clear();
-        (history.client_events_size, history.overrun) = (0, false);
-        history.pages.iter_mut().for_each(|page| page.followed = false);
-    }
-
-    /// The lines that wait to be sent.
-    pub(super) fn take(&self) -> VecDeque<String> {
-        std::mem::take(&mut self.history().waiting)
     }
 
     /// The tunnel has ended: what waits is sent, and then the connection closes.
@@ -245,21 +252,14 @@ impl Journal {
     }
 }
 
-impl History {
-    fn post(&mut self, line: String) {
-        if self.attended && self.waiting.len() < MOST_WAITING {
-            self.waiting.push_back(line);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
 
-    use adit_openvpn::request::ClientEvent;
+    use adit_openvpn::request::{ClientEvent, ClientStep};
     use zeroize::Zeroizing;
 
+    use super::mailbox::{MOST_CLIENT_EVENTS, MOST_WAITING};
     use super::*;
 
     fn journal(lines: usize) -> (Journal, UnixStream) {
@@ -291,20 +291,24 @@ mod tests {
     #[test]
     fn who_follows_hears_and_others_do_not() {
         let (journal, mut woken) = journal(3);
-        journal.say("no client".to_owned());
-        journal.attend(true);
+        journal.say("no program");
+        let program = journal.enter();
+        let other = journal.enter();
         journal.note_line(Severity::Info, "not followed");
-        assert!(journal.take().is_empty());
-        journal.follow(Kind::Log, true);
+        assert!(journal.take(program).is_empty());
+        journal.follow(program, Kind::Log, true);
         journal.note_line(Severity::Warning, "followed");
-        let waiting = journal.take();
+        let waiting = journal.take(program);
         assert_eq!(waiting.len(), 1);
         assert!(waiting[0].starts_with(">LOG:") && waiting[0].ends_with(",W,followed"), "{waiting:?}");
         assert!(woken.read(&mut [0; 8]).is_ok());
-        journal.attend(false);
-        journal.attend(true);
-        journal.note_line(Severity::Warning, "another client");
-        assert!(journal.take().is_empty());
+        assert!(journal.take(other).is_empty(), "it follows nothing");
+        journal.say("said to all");
+        assert_eq!(journal.take(program), ["said to all"]);
+        assert_eq!(journal.take(other), ["said to all"]);
+        journal.leave(program);
+        journal.note_line(Severity::Warning, "it has left");
+        assert!(journal.take(program).is_empty());
     }
 
     #[test]
@@ -321,27 +325,33 @@ mod tests {
             since: unix_now(),
         };
         journal.tell(told(1));
-        assert!(!journal.has_client_event(), "no client");
-        journal.attend(true);
+        let program = journal.enter();
+        assert!(!journal.has_client_event(program), "it was not there");
         journal.tell(told(1));
         journal.tell(told(2));
-        let order = [journal.next_client_event(), journal.next_client_event(), journal.next_client_event()];
+        let order = [
+            journal.next_client_event(program),
+            journal.next_client_event(program),
+            journal.next_client_event(program),
+        ];
         assert_eq!(order.map(|told| told.map(|told| told.event.client)), [Some(1), Some(2), None]);
         let most = u64::try_from(MOST_CLIENT_EVENTS / 1000).expect("a number");
         (0..most).for_each(|client| journal.tell(told(client)));
-        assert!(journal.is_overrun());
-        assert!(std::iter::from_fn(|| journal.next_client_event()).count() < MOST_CLIENT_EVENTS / 1000);
-        assert!(journal.is_overrun(), "what is lost stays lost");
-        journal.attend(true);
-        assert!(!journal.is_overrun());
+        assert!(journal.is_overrun(program));
+        assert!(
+            std::iter::from_fn(|| journal.next_client_event(program)).count() < MOST_CLIENT_EVENTS / 1000
+        );
+        assert!(journal.is_overrun(program), "what is lost stays lost");
+        let other = journal.enter();
+        assert!(!journal.is_overrun(other));
         journal.tell(told(3));
-        assert!(journal.has_client_event());
+        assert!(journal.has_client_event(other), "what one program does not read is not lost to another");
     }
 
     #[test]
     fn clients_that_come_and_leave_fill_no_memory() {
         let (journal, _woken) = journal(3);
-        journal.attend(true);
+        let program = journal.enter();
         let tell = |client, step| {
             let env = vec![("x".to_owned(), "y".repeat(1000))];
             let event = ClientEvent { client, step, env };
@@ -349,28 +359,32 @@ mod tests {
         };
         let asks = |again| ClientStep::AuthRequest { key: 0, again, password: Zeroizing::default() };
         tell(1, asks(false));
-        assert_eq!(journal.next_client_event().map(|told| told.event.client), Some(1), "it is heard of");
+        assert_eq!(
+            journal.next_client_event(program).map(|told| told.event.client),
+            Some(1),
+            "it is heard of"
+        );
         tell(1, asks(true));
         tell(1, ClientStep::Disconnected);
         for client in 2..20_000 {
             tell(client, asks(false));
             tell(client, ClientStep::Disconnected);
         }
-        assert!(!journal.is_overrun());
+        assert!(!journal.is_overrun(program));
         let left: Vec<u64> =
-            std::iter::from_fn(|| journal.next_client_event()).map(|told| told.event.client).collect();
+            std::iter::from_fn(|| journal.next_client_event(program)).map(|told| told.event.client).collect();
         assert_eq!(left, [1, 1], "the end of what was heard of, and no other");
     }
 
     #[test]
     fn what_is_not_read_does_not_grow() {
         let (journal, _woken) = journal(3);
-        journal.attend(true);
-        journal.follow(Kind::Log, true);
+        let program = journal.enter();
+        journal.follow(program, Kind::Log, true);
         for _ in 0..2 * MOST_WAITING {
             journal.note_line(Severity::Info, &"ä".repeat(MAX_ENTRY));
         }
-        let waiting = journal.take();
+        let waiting = journal.take(program);
         assert_eq!(waiting.len(), MOST_WAITING);
         assert!(waiting.iter().all(|line| line.len() <= MAX_ENTRY + 5));
     }

@@ -1,5 +1,5 @@
-//! Clients of a server that the program at the socket judges (`management-client-auth`): the program's events about
-//! them, and the answers that it may still give.
+//! Clients of a server that programs at the socket judge (`management-client-auth`): the programs' events about them, and
+//! the answers that may still be given. All programs hear of a client; the first that answers is the one that judges it.
 //!
 //! Source of the words: OpenVPN manage.c, doc/management-notes.txt ("The CLIENT notification").
 
@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use adit_core::{IpNet, UnixTime};
 use adit_openvpn::request::{ClientEvent, ClientStep};
 
+use super::journal::ProgramId;
 use crate::management::output::Output;
 
-/// The answers that the program may give about a client, by the client's number.
+/// The answers that programs may give about a client, by the client's number.
 #[derive(Clone, Default)]
 pub(super) struct PendingAuths(Arc<Mutex<BTreeMap<u64, PendingAuth>>>);
 
@@ -21,6 +22,8 @@ struct PendingAuth {
     key: u32,
     /// The latest keys are not judged yet.
     waits: bool,
+    /// The program that judges these keys: the first that answered.
+    judge: Option<ProgramId>,
 }
 
 impl PendingAuths {
@@ -32,7 +35,8 @@ impl PendingAuths {
     pub(super) fn note(&self, event: &ClientEvent) {
         match event.step {
             ClientStep::AuthRequest { key, .. } => {
-                self.clients().insert(event.client, PendingAuth { key, waits: true });
+                let auth = PendingAuth { key, waits: true, judge: None };
+                self.clients().insert(event.client, auth);
             }
             ClientStep::Disconnected => {
                 self.clients().remove(&event.client);
@@ -48,7 +52,21 @@ impl PendingAuths {
         self.clients().get(&client).is_some_and(|auth| auth.key == key && auth.waits)
     }
 
-    /// Whether the program was asked about that client, who has not left.
+    /// Has `program` judge these keys of a client, if no other program does. Whether it is the judge.
+    pub(super) fn claim(&self, client: u64, key: u32, program: ProgramId) -> bool {
+        let mut clients = self.clients();
+        let Some(auth) = clients.get_mut(&client).filter(|auth| auth.key == key) else { return true };
+        *auth.judge.get_or_insert(program) == program
+    }
+
+    /// A program has left: others may judge the clients that it had not judged.
+    pub(super) fn leave(&self, program: ProgramId) {
+        for auth in self.clients().values_mut() {
+            auth.judge.take_if(|judge| *judge == program);
+        }
+    }
+
+    /// Whether programs were asked about that client, who has not left.
     pub(super) fn knows(&self, client: u64) -> bool {
         self.clients().contains_key(&client)
     }
@@ -66,7 +84,7 @@ impl PendingAuths {
     }
 }
 
-/// An event for the program, all of it or nothing.
+/// An event for a program, all of it or nothing.
 pub(super) struct Told {
     pub(super) event: ClientEvent,
     /// How many clients there are.

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use adit_openvpn::request::RemoteQuery;
 
-use super::journal::Journal;
+use super::journal::{DEFAULT_VERSION, Journal};
 use adit_host::terminal::Waiting;
 pub(crate) use certificates::Listed;
 use passwords::Pending;
 pub(super) use passwords::refusal;
+use texts::PendingText;
 pub(crate) use texts::TextTopic;
-use texts::{DEFAULT_VERSION, PendingText};
 pub(crate) use topic::Topic;
 
 /// How often is looked whether the question still stands.
@@ -46,8 +46,6 @@ struct QueryState {
     text: Option<PendingText>,
     /// The certificates on tokens, of which the client names one.
     certificates: Vec<Listed>,
-    /// The version that the connected client announces (`version`).
-    version: u32,
 }
 
 /// The question that a running client waits for before it connects.
@@ -77,7 +75,7 @@ impl Attempt {
 impl PendingQueries {
     /// `hold` says whether the tunnel waits for its release.
     pub(super) fn new(hold: bool, journal: Journal) -> Self {
-        let state = QueryState { hold, version: DEFAULT_VERSION, ..QueryState::default() };
+        let state = QueryState { hold, ..QueryState::default() };
         PendingQueries { state: Mutex::new(state), changed: Condvar::new(), journal }
     }
 
@@ -85,17 +83,16 @@ impl PendingQueries {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lines for a new client, which has not told yet what it knows: each question that is open. OpenVPN waits for one at a
-    /// time, and says that one (manage.c, `man_welcome`).
+    /// The lines for a new program, which has not told yet what it knows: each question that is open. OpenVPN waits for one at
+    /// a time, and says that one (manage.c, `man_welcome`).
     pub(super) fn greeting(&self) -> Vec<String> {
-        let mut state = self.state();
-        state.version = DEFAULT_VERSION;
+        let state = self.state();
         let mut lines = Vec::new();
         if state.holding {
             lines.push(held(0));
         }
         lines.extend(state.pending.iter().filter_map(Pending::open_line));
-        lines.extend(state.text.as_mut().and_then(PendingText::ask_again));
+        lines.extend(state.text.as_ref().and_then(|text| text.open_line(DEFAULT_VERSION)));
         lines.extend(state.attempt.as_ref().map(Attempt::line));
         lines
     }
@@ -107,7 +104,7 @@ impl PendingQueries {
             return true;
         }
         state.holding = true;
-        self.journal.say(held(0));
+        self.journal.say(&held(0));
         while state.holding && waiting.wants_it() {
             let waited = self.changed.wait_timeout(state, LOOK_EVERY);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -144,7 +141,7 @@ impl PendingQueries {
     }
 
     fn expect(&self, state: &mut QueryState, attempt: Attempt) {
-        self.journal.say(attempt.line());
+        self.journal.say(&attempt.line());
         state.attempt = Some(attempt);
     }
 

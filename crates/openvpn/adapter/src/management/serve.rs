@@ -1,4 +1,4 @@
-//! The thread that speaks to the client at the management socket.
+//! The thread that speaks to the programs at the management socket.
 
 use std::io::{self, Read as _};
 use std::os::fd::AsFd as _;
@@ -16,6 +16,10 @@ use super::listener::{ManagementListener, Stream};
 use super::session::{Next, Session};
 use crate::management::output::Output;
 
+/// Programs that may be connected at once. Further ones wait until one leaves.
+const MOST_PROGRAMS: usize = 16;
+/// Programs that may be connected at once and have not given the password. They leave room for those that know it.
+const MOST_WITHOUT_PASSWORD: usize = 4;
 /// After a client that was turned away, the next one waits so long.
 const REST: Duration = Duration::from_secs(1);
 /// A client that takes nothing of what waits for it goes, so that others can come.
@@ -33,7 +37,7 @@ struct ManagementClient {
     moved: Instant,
 }
 
-/// The steps when a management client has left.
+/// The steps when the last management client has left.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OnLeave {
     /// The tunnel connects anew (`management-signal`).
@@ -48,7 +52,7 @@ struct Server {
     context: CommandContext,
     password: Option<Zeroizing<String>>,
     on_leave: OnLeave,
-    client: Option<ManagementClient>,
+    clients: Vec<ManagementClient>,
     /// No connection is accepted before.
     rest_until: Option<Instant>,
 }
@@ -61,7 +65,8 @@ pub(super) fn start(
     password: Option<Zeroizing<String>>,
     on_leave: OnLeave,
 ) -> io::Result<JoinHandle<()>> {
-    let server = Server { listener, woken, context, password, on_leave, client: None, rest_until: None };
+    let server =
+        Server { listener, woken, context, password, on_leave, clients: Vec::new(), rest_until: None };
     thread::Builder::new().name("adit-management".to_owned()).spawn(move || server.run())
 }
 
@@ -75,31 +80,33 @@ impl Server {
             let mut bytes = [0; 64];
             while (&self.woken).read(&mut bytes).is_ok_and(|number| number > 0) {}
             self.rest_until = self.rest_until.filter(|until| *until > Instant::now());
-            if self.client.is_some() {
-                self.look_after_guest();
-            } else if self.rest_until.is_none() {
+            self.serve_all();
+            if self.accepts() {
                 self.accept();
             }
         }
         self.send_exit_notice();
     }
 
+    /// Whether another client may connect now.
+    fn accepts(&self) -> bool {
+        let unknown = self.clients.iter().filter(|client| client.session.program().is_none()).count();
+        self.rest_until.is_none() && self.clients.len() < MOST_PROGRAMS && unknown < MOST_WITHOUT_PASSWORD
+    }
+
     /// Waits until there is something to do.
     fn wait(&self) -> io::Result<()> {
         let mut fds = vec![PollFd::new(&self.woken, PollFlags::IN)];
         let mut due = self.rest_until;
-        match &self.client {
-            None if self.rest_until.is_none() => fds.push(PollFd::new(&self.listener, PollFlags::IN)),
-            None => {}
-            Some(client) => {
-                let mut flags = PollFlags::empty();
-                flags.set(PollFlags::IN, client.session.room(&client.out) > 0);
-                flags.set(PollFlags::OUT, !client.out.waiting().is_empty());
-                fds.push(PollFd::from_borrowed_fd(client.stream.as_fd(), flags));
-                let unwritten = (!client.out.waiting().is_empty()).then(|| client.moved + WRITE_TIMEOUT);
-                let busy = client.has_work(&self.context).then(Instant::now);
-                due = [due, busy, unwritten, client.session.due()].into_iter().flatten().min();
-            }
+        if self.accepts() {
+            fds.push(PollFd::new(&self.listener, PollFlags::IN));
+        }
+        for client in &self.clients {
+            let mut flags = PollFlags::empty();
+            flags.set(PollFlags::IN, client.session.room(&client.out) > 0);
+            flags.set(PollFlags::OUT, !client.out.waiting().is_empty());
+            fds.push(PollFd::from_borrowed_fd(client.stream.as_fd(), flags));
+            due = [due, client.due(&self.context)].into_iter().flatten().min();
         }
         let timeout = due.map(|due| {
             // Not too early, or it would not be due yet.
@@ -119,8 +126,10 @@ impl Server {
                 self.context.log.log(Severity::Debug, "management: a client has come");
                 let (now, mut out) = (Instant::now(), Output::default());
                 let session = Session::new(self.password.clone(), now, &self.context, &mut out);
-                self.client = Some(ManagementClient { stream, session, out, moved: now });
-                self.look_after_guest();
+                let client = ManagementClient { stream, session, out, moved: now };
+                if let Some(client) = self.serve(client) {
+                    self.clients.push(client);
+                }
             }
             Ok(Err(why)) => {
                 self.context
@@ -135,35 +144,46 @@ impl Server {
         }
     }
 
-    fn look_after_guest(&mut self) {
-        let Some(mut client) = self.client.take() else { return };
-        match client.serve(&mut self.context) {
-            Ok(Next::Stay) => self.client = Some(client),
-            Ok(Next::Leave) => self.left(&client, "has left"),
-            Ok(Next::Reject) => {
-                self.context.log.log(Severity::Warning, "management: a client did not know the password");
-                self.rest_until = Some(Instant::now() + REST);
-                self.context.journal.attend(false);
-                self.end_if_outgoing();
+    fn serve_all(&mut self) {
+        for client in std::mem::take(&mut self.clients) {
+            if let Some(client) = self.serve(client) {
+                self.clients.push(client);
             }
-            Ok(Next::SpeaksHttp) => {
-                let why = "it speaks HTTP, as a browser that a web page sends here";
-                self.context
-                    .log
-                    .log(Severity::Warning, format_args!("management: a client was closed: {why}"));
-                self.rest_until = Some(Instant::now() + REST);
-                self.context.journal.attend(false);
-                self.end_if_outgoing();
-            }
-            Err(error) => self.left(&client, &format!("is gone: {error}")),
         }
     }
 
-    fn left(&mut self, client: &ManagementClient, how: &str) {
-        self.context.journal.attend(false);
-        self.context.log.log(Severity::Debug, format_args!("management: the client {how}"));
+    /// Does all for a client that can be done without waiting. Gives it back if it stays.
+    fn serve(&mut self, mut client: ManagementClient) -> Option<ManagementClient> {
+        match client.serve(&mut self.context) {
+            Ok(Next::Stay) => return Some(client),
+            Ok(Next::Leave) => self.left(client, "has left"),
+            Ok(Next::Reject) => self.close(client, "a client did not know the password"),
+            Ok(Next::SpeaksHttp) => {
+                self.close(
+                    client,
+                    "a client was closed: it speaks HTTP, as a browser that a web page sends here",
+                );
+            }
+            Err(error) => self.left(client, &format!("is gone: {error}")),
+        }
+        None
+    }
+
+    /// Closes the connection of a client that must not be here.
+    fn close(&mut self, mut client: ManagementClient, why: &str) {
+        self.context.log.log(Severity::Warning, format_args!("management: {why}"));
+        self.rest_until = Some(Instant::now() + REST);
+        client.session.leave(&self.context);
         self.end_if_outgoing();
-        if !client.session.is_admitted() {
+    }
+
+    fn left(&mut self, mut client: ManagementClient, how: &str) {
+        self.context.log.log(Severity::Debug, format_args!("management: the client {how}"));
+        let was_program = client.session.program().is_some();
+        client.session.leave(&self.context);
+        self.end_if_outgoing();
+        // A program that only looks in every minute does not decide for the one that stays.
+        if !was_program || self.context.journal.has_programs() {
             return;
         }
         if let Some(tunnel) = self.context.tunnel().as_ref() {
@@ -189,14 +209,18 @@ impl Server {
 
     /// The tunnel has ended: what there is to say of it is said.
     fn send_exit_notice(mut self) {
-        let Some(mut client) = self.client.take() else { return };
-        client.take_notices(&self.context);
+        self.clients.iter_mut().for_each(|client| client.take_notices(&self.context));
         let until = Instant::now() + FAREWELL_TIMEOUT;
-        while !client.out.waiting().is_empty() && Instant::now() < until {
-            if client.send().is_err() {
+        loop {
+            self.clients.retain_mut(|client| client.send().is_ok() && !client.out.waiting().is_empty());
+            if self.clients.is_empty() || Instant::now() >= until {
                 return;
             }
-            let mut fds = [PollFd::from_borrowed_fd(client.stream.as_fd(), PollFlags::OUT)];
+            let mut fds: Vec<PollFd<'_>> = self
+                .clients
+                .iter()
+                .map(|client| PollFd::from_borrowed_fd(client.stream.as_fd(), PollFlags::OUT))
+                .collect();
             let _ = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 10_000_000 }));
         }
     }
@@ -208,7 +232,7 @@ impl ManagementClient {
         if self.out.waiting().is_empty() {
             self.moved = Instant::now();
         }
-        if context.journal.is_overrun() {
+        if self.session.program().is_some_and(|program| context.journal.is_overrun(program)) {
             return Err(io::Error::new(io::ErrorKind::TimedOut, TOO_SLOW));
         }
         let next = self.session.look_at_time(Instant::now(), context, &mut self.out);
@@ -253,21 +277,30 @@ impl ManagementClient {
         }
     }
 
+    /// When there is something to do for it, whether or not bytes come.
+    fn due(&self, context: &CommandContext) -> Option<Instant> {
+        let unwritten = (!self.out.waiting().is_empty()).then(|| self.moved + WRITE_TIMEOUT);
+        let busy = self.has_work(context).then(Instant::now);
+        [busy, unwritten, self.session.due()].into_iter().flatten().min()
+    }
+
     /// There is work that waits for nothing.
     fn has_work(&self, context: &CommandContext) -> bool {
-        self.session.is_busy(&self.out) || (!self.out.is_full() && context.journal.has_client_event())
+        let told = |program| context.journal.has_client_event(program);
+        self.session.is_busy(&self.out) || (!self.out.is_full() && self.session.program().is_some_and(told))
     }
 
     /// Takes the lines that came meanwhile. While there is no room, they are lost, but not those about
     /// clients.
     fn take_notices(&mut self, context: &CommandContext) {
-        for line in context.journal.take() {
+        let Some(program) = self.session.program() else { return };
+        for line in context.journal.take(program) {
             if !self.out.is_full() {
                 self.out.line(&line);
             }
         }
         while !self.out.is_full()
-            && let Some(told) = context.journal.next_client_event()
+            && let Some(told) = context.journal.next_client_event(program)
         {
             told.print(self.session.env_filter(), &mut self.out);
         }
@@ -300,30 +333,11 @@ mod tests {
     use std::sync::Mutex;
 
     use super::super::pipe;
-    use super::super::testing::{Order, desk_of};
+    use super::super::testing::{Order, desk_of, settings};
     use super::*;
     use crate::status_file::Form;
     use adit_openvpn_config::{Management, ManagementAddress};
     use adit_testbed::stop_listening;
-
-    fn settings(name: &str) -> Management {
-        let path = std::env::temp_dir().join(format!("adit-management-{name}-{}", std::process::id()));
-        Management {
-            address: ManagementAddress::Unix(path),
-            password: None,
-            log_cache: 1,
-            hold: false,
-            query_passwords: false,
-            signal: false,
-            query_remote: false,
-            up_down: false,
-            query_proxy: false,
-            forget_disconnect: false,
-            as_client: false,
-            client_user: None,
-            client_group: None,
-        }
-    }
 
     fn wait_for(told: &Mutex<Vec<Order>>, orders: usize) {
         for _ in 0..20_000 {

@@ -6,6 +6,7 @@ use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
 use super::client_auth::Settings;
+use super::journal::ProgramId;
 use super::output::Output;
 use super::texts::TextBlock;
 use super::words::{Input, Line, MAX_LINE, words};
@@ -15,7 +16,7 @@ use super::{CommandContext, commands};
 const TRIES: u32 = 3;
 /// Longest password that can match, in bytes.
 const MAX_PASSWORD: usize = 1024;
-/// How long a client may take to give the password: it keeps others out meanwhile.
+/// How long a client may take to give the password.
 const PASSWORD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// `bytecount`.
@@ -50,6 +51,8 @@ fn is_http(line: &str) -> bool {
 /// A client.
 pub(super) struct Session {
     password: Option<Zeroizing<String>>,
+    /// Its number, once it needs no password any more.
+    program: Option<ProgramId>,
     tries: u32,
     since: Instant,
     input: Input,
@@ -77,8 +80,9 @@ impl Session {
         context: &CommandContext,
         out: &mut Output,
     ) -> Self {
-        let session = Session {
+        let mut session = Session {
             password,
+            program: None,
             tries: 0,
             since: now,
             input: Input::new(),
@@ -93,17 +97,26 @@ impl Session {
         session
     }
 
-    fn greet(&self, context: &CommandContext, out: &mut Output) {
-        context.journal.attend(true);
+    fn greet(&mut self, context: &CommandContext, out: &mut Output) {
+        self.program = Some(context.journal.enter());
         out.line(">INFO:OpenVPN Management Interface Version 5 -- type 'help' for more info");
         for line in context.questions.greeting() {
             out.line(&line);
         }
     }
 
-    /// Whether it needs no password, or knew it.
-    pub(super) fn is_admitted(&self) -> bool {
-        self.password.is_none()
+    /// Its number among the programs, if it needs no password, or knew it.
+    pub(super) fn program(&self) -> Option<ProgramId> {
+        self.program
+    }
+
+    /// The connection is over: questions that the program has not answered are left to others.
+    pub(super) fn leave(&mut self, context: &CommandContext) {
+        if let Some(program) = self.program.take() {
+            context.journal.leave(program);
+            context.pending_auths.leave(program);
+            context.questions.leave(program);
+        }
     }
 
     /// How much more it may say now.

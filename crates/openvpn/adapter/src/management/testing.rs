@@ -6,6 +6,8 @@ use adit_core::{Command, Transport};
 use adit_host::log::{LogPlace, LogSettings};
 use adit_io::Proxy;
 use adit_openvpn::request::Reply;
+#[cfg(test)]
+use adit_openvpn_config::{Management, ManagementAddress};
 
 use super::journal::Journal;
 use super::pending_auths::PendingAuths;
@@ -133,4 +135,25 @@ pub(super) fn desk_of_with(form: Form, log: Logger) -> (CommandContext, Arc<Mute
     let tunnel: Box<dyn Tunnel> = Box::new(Played { form, told: Arc::clone(&told) });
     *context.tunnel.lock().expect("no thread panicked") = Some(tunnel);
     (context, told)
+}
+
+/// Settings of a Unix socket whose name ends so.
+#[cfg(test)]
+pub(super) fn settings(name: &str) -> Management {
+    let path = std::env::temp_dir().join(format!("adit-management-{name}-{}", std::process::id()));
+    Management {
+        address: ManagementAddress::Unix(path),
+        password: None,
+        log_cache: 1,
+        hold: false,
+        query_passwords: false,
+        signal: false,
+        query_remote: false,
+        up_down: false,
+        query_proxy: false,
+        forget_disconnect: false,
+        as_client: false,
+        client_user: None,
+        client_group: None,
+    }
 }

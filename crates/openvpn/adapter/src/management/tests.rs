@@ -3,6 +3,7 @@
 mod commands;
 mod events;
 mod front_end;
+mod programs;
 
 use std::time::Instant;
 
@@ -19,6 +20,7 @@ fn answers(context: &mut CommandContext, command: &str) -> Vec<String> {
     session.receive(command.as_bytes());
     session.receive(b"\n");
     assert_eq!(session.work(context, &mut out), Next::Stay, "{command}");
+    session.leave(context);
     let text = String::from_utf8_lossy(out.waiting()).into_owned();
     assert!(text.is_empty() || text.ends_with("\r\n"), "{command}: {text:?}");
     text.lines().map(str::to_owned).collect()

@@ -1,6 +1,7 @@
 //! The commands that answer a question by lines, up to `END`: `pk-sig`, `rsa-sig`, `certificate`.
 
 use super::CommandContext;
+use super::journal::ProgramId;
 use super::pending_queries::TextTopic;
 use super::session::Session;
 use crate::management::output::Output;
@@ -11,6 +12,7 @@ const MAX_TEXT: usize = 64 << 10;
 /// The lines of an answer, up to `END`.
 pub(super) struct TextBlock {
     topic: TextTopic,
+    program: ProgramId,
     text: String,
     too_long: bool,
 }
@@ -34,7 +36,7 @@ impl TextBlock {
             }
             false => Ok(std::mem::take(&mut self.text)),
         };
-        out.line(&context.questions.take_text(self.topic, text));
+        out.line(&context.questions.take_text(self.topic, self.program, text));
     }
 }
 
@@ -44,8 +46,9 @@ pub(super) fn run(name: &str, session: &mut Session, context: &CommandContext, o
         "certificate" => TextTopic::Certificate,
         _ => TextTopic::Signature,
     };
-    match context.questions.begin_text(topic) {
-        true => session.take_text(TextBlock { topic, text: String::new(), too_long: false }),
+    let Some(program) = session.program() else { return };
+    match context.questions.begin_text(topic, program) {
+        true => session.take_text(TextBlock { topic, program, text: String::new(), too_long: false }),
         false => out.line(&format!("ERROR: The {name} command is not currently available")),
     }
 }

@@ -81,10 +81,10 @@ impl UpDown {
     }
 
     fn tell(&self, what: &str) {
-        self.journal.say(format!(">UPDOWN:{what}"));
+        self.journal.say(&format!(">UPDOWN:{what}"));
         let all: BTreeMap<&String, &String> = self.env.iter().chain(&self.of_tunnel).collect();
-        all.iter().for_each(|(name, value)| self.journal.say(format!(">UPDOWN:ENV,{name}={value}")));
-        self.journal.say(">UPDOWN:ENV,END".to_owned());
+        all.iter().for_each(|(name, value)| self.journal.say(&format!(">UPDOWN:ENV,{name}={value}")));
+        self.journal.say(">UPDOWN:ENV,END");
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
     fn told(keeps_device: bool) -> Vec<String> {
         let (waker, _woken) = pipe().expect("a pipe");
         let journal = Journal::new(1, waker);
-        journal.attend(true);
+        let program = journal.enter();
         let base = vec![("config".to_owned(), "c.conf".to_owned())];
         let mut up_down = UpDown::new(journal.clone(), base, keeps_device);
         let settings = TunnelSettings { mtu: 1400, ..TunnelSettings::default() };
@@ -119,7 +119,7 @@ mod tests {
         }
         up_down.down();
         up_down.down();
-        journal.take().into()
+        journal.take(program).into()
     }
 
     #[test]
@@ -151,11 +151,11 @@ mod tests {
     fn variables_stay_as_long_as_their_tunnel() {
         let (waker, _woken) = pipe().expect("a pipe");
         let journal = Journal::new(1, waker);
-        journal.attend(true);
+        let program = journal.enter();
         let mut up_down = UpDown::new(journal.clone(), Vec::new(), true);
         let settings = TunnelSettings { mtu: 1400, ..TunnelSettings::default() };
         let route = ">UPDOWN:ENV,route_network_1=10.20.0.0".to_owned();
-        let told = || -> Vec<String> { journal.take().into() };
+        let told = || -> Vec<String> { journal.take(program).into() };
         up_down.connecting();
         up_down.request(&facts(), "tun7");
         up_down.up(&settings);

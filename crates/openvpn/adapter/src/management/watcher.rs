@@ -115,13 +115,13 @@ impl Watcher {
             Request::MayGoOn { .. } => return Some(Reply::GoOn { at_once: false }),
             Request::Remote(query) if self.asks_for_proxy => self.questions.ask_for_proxy((**query).clone()),
             Request::Remote(query) => self.questions.ask_for_remote((**query).clone()),
-            Request::ServerInfo(text) => self.journal.say(format!(">INFOMSG:{text}")),
+            Request::ServerInfo(text) => self.journal.say(&format!(">INFOMSG:{text}")),
             Request::AuthFailed(reason) => {
                 self.refused = true;
-                self.journal.say(refusal(Topic::Auth, reason));
+                self.journal.say(&refusal(Topic::Auth, reason));
             }
             Request::ServerNotice(ServerNotice { kind, text }) => {
-                self.journal.say(format!(">NOTIFY:info,{kind},{text}"));
+                self.journal.say(&format!(">NOTIFY:info,{kind},{text}"));
             }
             Request::Echo(text) => self.journal.note(Kind::Echo, text),
             _ => {}
@@ -201,7 +201,7 @@ impl Watcher {
             Event::Ended(Ended::Shutdown) => self.note("EXITING", "SIGTERM", false, None),
             Event::Ended(Ended::Failed(why)) => {
                 self.note("EXITING", "error", false, None);
-                self.journal.say(format!(">FATAL:{why}"));
+                self.journal.say(&format!(">FATAL:{why}"));
             }
             _ => {}
         }

@@ -35,7 +35,7 @@ impl Pending {
 impl PendingQueries {
     /// Reports that the answer was wrong. `reason` is the other end's, in its own words; it may be empty.
     pub(crate) fn was_wrong(&self, topic: Topic, reason: &str) {
-        self.journal.say(refusal(topic, reason));
+        self.journal.say(&refusal(topic, reason));
     }
 
     /// Asks, with what `more` says of a further question (OpenVPN doc/management-notes.txt, "SC:"), and waits for
@@ -61,8 +61,8 @@ impl PendingQueries {
         let mut state = self.state();
         state.last += 1;
         let number = state.last;
-        state.pending.push(Pending { number, topic, line: line.clone(), username: None, password: None });
-        self.journal.say(line);
+        self.journal.say(&line);
+        state.pending.push(Pending { number, topic, line, username: None, password: None });
         loop {
             let is_done = |pending: &Pending| pending.number == number && pending.is_answered();
             if let Some(place) = state.pending.iter().position(is_done) {

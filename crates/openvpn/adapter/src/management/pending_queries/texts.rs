@@ -6,11 +6,10 @@ use std::sync::PoisonError;
 use base64ct::{Base64, Encoding as _};
 
 use super::{LOOK_EVERY, PendingQueries};
+use crate::management::journal::ProgramId;
 use adit_host::terminal::Waiting;
 
-/// The version of a client that has not told its own (OpenVPN manage.h, `MCV_DEFAULT`).
-pub(super) const DEFAULT_VERSION: u32 = 1;
-/// From this version on a client is asked by `>PK_SIGN` (`MCV_PKSIGN`).
+/// From this version on a program is asked by `>PK_SIGN` (`MCV_PKSIGN`).
 const WITH_PK_SIGN: u32 = 2;
 /// The version from which on it gets the algorithm to sign by (`MCV_PKSIGN_ALG`).
 const WITH_ALGORITHM: u32 = 3;
@@ -24,44 +23,51 @@ pub(crate) enum TextTopic {
     Certificate,
 }
 
+/// A question as programs of a version know it.
+struct Question {
+    line: String,
+    /// The name by which the success of its answer is reported.
+    name: &'static str,
+}
+
+/// Makes the question for programs of a version.
+type ByVersion = Box<dyn Fn(u32) -> Question + Send>;
+
 /// A question that is to be answered by lines.
 pub(super) struct PendingText {
     topic: TextTopic,
-    /// The line of the question.
-    line: String,
-    /// The name by which its success is reported.
-    name: &'static str,
+    question: ByVersion,
     answer: Answer,
 }
 
 enum Answer {
     Missing,
-    /// Its lines are arriving.
-    Arriving,
+    /// Its lines are arriving from that program.
+    Arriving(ProgramId),
     /// The answer is there, or cannot be used for that reason.
     There(Result<String, String>),
 }
 
 impl PendingText {
-    fn new(topic: TextTopic, line: String, name: &'static str) -> Self {
-        PendingText { topic, line, name, answer: Answer::Missing }
+    fn new(topic: TextTopic, question: ByVersion) -> Self {
+        PendingText { topic, question, answer: Answer::Missing }
     }
 
-    /// The line of the question, while it is not answered. A client that left in the midst of its answer has given
-    /// none.
-    pub(super) fn ask_again(&mut self) -> Option<String> {
-        if matches!(self.answer, Answer::There(_)) {
-            return None;
-        }
-        self.answer = Answer::Missing;
-        Some(self.line.clone())
+    /// The line of the question for programs of a version, while it is not answered.
+    pub(super) fn open_line(&self, version: u32) -> Option<String> {
+        (!matches!(self.answer, Answer::There(_))).then(|| (self.question)(version).line)
     }
 }
 
 impl PendingQueries {
-    /// `version`: the connected client says what it knows.
-    pub(in crate::management) fn set_version(&self, version: u32) {
-        self.state().version = version;
+    /// A program has left. Where it left in the midst of an answer, it has given none, and the others are asked again.
+    pub(in crate::management) fn leave(&self, program: ProgramId) {
+        let mut state = self.state();
+        let left = |text: &&mut PendingText| matches!(text.answer, Answer::Arriving(by) if by == program);
+        if let Some(text) = state.text.as_mut().filter(left) {
+            text.answer = Answer::Missing;
+            self.journal.say_by_version(|version| (text.question)(version).line);
+        }
     }
 
     /// Asks for a signature of `data`, made as `algorithm` says, and waits for it.
@@ -74,13 +80,13 @@ impl PendingQueries {
         algorithm: &str,
         waiting: &dyn Waiting,
     ) -> Result<Vec<u8>, String> {
-        let data = Base64::encode_string(data);
+        let (data, algorithm) = (Base64::encode_string(data), algorithm.to_owned());
         let question = move |version: u32| match version {
-            WITH_ALGORITHM.. => (format!(">PK_SIGN:{data},{algorithm}"), "pk-sign"),
-            WITH_PK_SIGN => (format!(">PK_SIGN:{data}"), "pk-sign"),
-            _ => (format!(">RSA_SIGN:{data}"), "rsa-sign"),
+            WITH_ALGORITHM.. => Question { line: format!(">PK_SIGN:{data},{algorithm}"), name: "pk-sign" },
+            WITH_PK_SIGN => Question { line: format!(">PK_SIGN:{data}"), name: "pk-sign" },
+            _ => Question { line: format!(">RSA_SIGN:{data}"), name: "rsa-sign" },
         };
-        let lines = self.ask_for_text(TextTopic::Signature, question, waiting)?;
+        let lines = self.ask_for_text(TextTopic::Signature, Box::new(question), waiting)?;
         let encoded: String = lines.split_ascii_whitespace().collect();
         match Base64::decode_vec(&encoded) {
             Ok(signature) if !signature.is_empty() => Ok(signature),
@@ -93,8 +99,9 @@ impl PendingQueries {
     /// # Errors
     /// Why there is none.
     pub(crate) fn ask_for_certificate(&self, hint: &str, waiting: &dyn Waiting) -> Result<String, String> {
-        let question = |_| (format!(">NEED-CERTIFICATE:{hint}"), "certificate");
-        let lines = self.ask_for_text(TextTopic::Certificate, question, waiting)?;
+        let line = format!(">NEED-CERTIFICATE:{hint}");
+        let question = move |_| Question { line: line.clone(), name: "certificate" };
+        let lines = self.ask_for_text(TextTopic::Certificate, Box::new(question), waiting)?;
         // OpenVPN takes PEM; its notes speak of base64.
         Ok(match lines.contains("-----BEGIN ") {
             true => lines,
@@ -102,17 +109,16 @@ impl PendingQueries {
         })
     }
 
-    /// Asks by the line that `question` makes for the version of the client that is connected, and waits.
+    /// Asks each program by the line that `question` makes for its version, and waits.
     fn ask_for_text(
         &self,
         topic: TextTopic,
-        question: impl FnOnce(u32) -> (String, &'static str),
+        question: ByVersion,
         waiting: &dyn Waiting,
     ) -> Result<String, String> {
         let mut state = self.state();
-        let (line, name) = question(state.version);
-        self.journal.say(line.clone());
-        state.text = Some(PendingText::new(topic, line, name));
+        self.journal.say_by_version(|version| question(version).line);
+        state.text = Some(PendingText::new(topic, question));
         loop {
             if let Some(PendingText { answer: Answer::There(answer), .. }) =
                 state.text.take_if(|pending| matches!(pending.answer, Answer::There(_)))
@@ -128,25 +134,31 @@ impl PendingQueries {
         }
     }
 
-    /// The lines of an answer begin. False if it is not asked for.
-    pub(in crate::management) fn begin_text(&self, topic: TextTopic) -> bool {
+    /// The lines of an answer of `program` begin. False if it is not asked for, or another program answers.
+    pub(in crate::management) fn begin_text(&self, topic: TextTopic, program: ProgramId) -> bool {
         let mut state = self.state();
         let wanted =
             |pending: &&mut PendingText| pending.topic == topic && matches!(pending.answer, Answer::Missing);
         match state.text.as_mut().filter(wanted) {
             Some(pending) => {
-                pending.answer = Answer::Arriving;
+                pending.answer = Answer::Arriving(program);
                 true
             }
             None => false,
         }
     }
 
-    /// The lines of an answer have come, or why they cannot be used; gives what to answer.
-    pub(in crate::management) fn take_text(&self, topic: TextTopic, text: Result<String, String>) -> String {
+    /// The lines of an answer of `program` have come, or why they cannot be used; gives what to answer.
+    pub(in crate::management) fn take_text(
+        &self,
+        topic: TextTopic,
+        program: ProgramId,
+        text: Result<String, String>,
+    ) -> String {
+        let version = self.journal.version(program);
         let mut state = self.state();
-        let wanted =
-            |pending: &&mut PendingText| pending.topic == topic && matches!(pending.answer, Answer::Arriving);
+        let arrives = |answer: &Answer| matches!(answer, Answer::Arriving(from) if *from == program);
+        let wanted = |pending: &&mut PendingText| pending.topic == topic && arrives(&pending.answer);
         let Some(pending) = state.text.as_mut().filter(wanted) else {
             // It was withdrawn meanwhile.
             let name = match topic {
@@ -155,9 +167,10 @@ impl PendingQueries {
             };
             return format!("ERROR: {name} command failed");
         };
+        let name = (pending.question)(version).name;
         let done = match &text {
-            Ok(_) => format!("SUCCESS: {} command succeeded", pending.name),
-            Err(_) => format!("ERROR: {} command failed", pending.name),
+            Ok(_) => format!("SUCCESS: {name} command succeeded"),
+            Err(_) => format!("ERROR: {name} command failed"),
         };
         pending.answer = Answer::There(text);
         self.changed.notify_all();
@@ -183,21 +196,27 @@ mod tests {
             (5, ">PK_SIGN:aGFzaA==,ECDSA", "pk-sign"),
         ] {
             let questions = questions(false);
-            questions.set_version(version);
+            let [program, other] = [questions.journal.enter(), questions.journal.enter()];
+            questions.journal.set_version(program, version);
             let asked = Arc::clone(&questions);
             let asking = thread::spawn(move || {
                 let turns = Turns::default();
                 asked.ask_for_signature(b"hash", "ECDSA", &turns.next())
             });
-            until(|| questions.begin_text(TextTopic::Signature));
-            assert!(!questions.begin_text(TextTopic::Certificate), "it is not asked for");
-            // One more client: the one before has left in the midst.
-            assert_eq!(questions.greeting(), [line]);
-            assert!(questions.begin_text(TextTopic::Signature));
-            let taken = questions.take_text(TextTopic::Signature, Ok("c2ln\nbmVk\n".to_owned()));
+            until(|| questions.begin_text(TextTopic::Signature, other));
+            assert_eq!(questions.journal.take(program), [line]);
+            assert!(!questions.begin_text(TextTopic::Certificate, other), "it is not asked for");
+            assert!(!questions.begin_text(TextTopic::Signature, program), "another program answers");
+            // That program leaves in the midst.
+            questions.leave(other);
+            assert_eq!(questions.journal.take(program), [line]);
+            assert_eq!(questions.greeting(), [">RSA_SIGN:aGFzaA=="]);
+            assert!(questions.begin_text(TextTopic::Signature, program));
+            let text = Ok("c2ln\nbmVk\n".to_owned());
+            let taken = questions.take_text(TextTopic::Signature, program, text);
             assert_eq!(taken, format!("SUCCESS: {name} command succeeded"));
             assert_eq!(asking.join().expect("the thread ends"), Ok(b"signed".to_vec()));
-            assert!(!questions.begin_text(TextTopic::Signature) && questions.greeting().is_empty());
+            assert!(!questions.begin_text(TextTopic::Signature, program) && questions.greeting().is_empty());
         }
     }
 
@@ -209,8 +228,9 @@ mod tests {
             let asked = Arc::clone(&questions);
             let asking = thread::spawn(move || asked.ask_for_certificate("o=x", &Turns::default().next()));
             until(|| questions.greeting() == [">NEED-CERTIFICATE:o=x"]);
-            assert!(questions.begin_text(TextTopic::Certificate));
-            questions.take_text(TextTopic::Certificate, Ok(text.to_owned()));
+            let program = questions.journal.enter();
+            assert!(questions.begin_text(TextTopic::Certificate, program));
+            questions.take_text(TextTopic::Certificate, program, Ok(text.to_owned()));
             assert_eq!(asking.join().expect("the thread ends"), Ok(PEM.to_owned()));
         }
     }
@@ -221,8 +241,9 @@ mod tests {
             let questions = questions(false);
             let asked = Arc::clone(&questions);
             let asking = thread::spawn(move || asked.ask_for_signature(b"", "", &Turns::default().next()));
-            until(|| questions.begin_text(TextTopic::Signature));
-            questions.take_text(TextTopic::Signature, text);
+            let program = questions.journal.enter();
+            until(|| questions.begin_text(TextTopic::Signature, program));
+            questions.take_text(TextTopic::Signature, program, text);
             assert!(asking.join().expect("the thread ends").is_err());
         }
         let (questions, turns) = (questions(false), Turns::default());
@@ -230,7 +251,8 @@ mod tests {
         turns.next();
         assert!(questions.ask_for_signature(b"", "", &turn).is_err());
         assert!(questions.greeting().is_empty());
-        let late = questions.take_text(TextTopic::Signature, Ok(String::new()));
+        let program = questions.journal.enter();
+        let late = questions.take_text(TextTopic::Signature, program, Ok(String::new()));
         assert_eq!(late, "ERROR: pk-sign command failed");
     }
 }

@@ -126,11 +126,11 @@ fn states_are_noted() {
 fn the_end_has_words_of_its_own() {
     let context = context();
     let mut watcher = watcher(&context, false);
-    context.journal.attend(true);
+    let program = context.journal.enter();
     assert_eq!(watcher.request(&Request::AuthFailed(String::new()), "tun0"), None);
     watcher.request(&Request::AuthFailed("locked".to_owned()), "tun0");
     watcher.event(&Event::Ended(Ended::Failed("no luck".to_owned())));
-    let said: Vec<String> = context.journal.take().into();
+    let said: Vec<String> = context.journal.take(program).into();
     assert_eq!(
         said,
         [
@@ -146,7 +146,7 @@ fn the_end_has_words_of_its_own() {
 fn clients_are_told_of() {
     let context = context();
     let mut watcher = watcher(&context, true);
-    context.journal.attend(true);
+    let program = context.journal.enter();
     let event = |step| Request::Client(Box::new(ClientEvent { client: 9, step, env: Vec::new() }));
     let (peer, reason) = (PeerId(4), "gone".to_owned());
     watcher.request(
@@ -156,12 +156,12 @@ fn clients_are_told_of() {
     assert!(context.pending_auths.waits(9, 1));
     watcher.event(&Event::PeerUp { peer, info: info("192.0.2.1:4000") });
     watcher.request(&event(ClientStep::Established { networks: Vec::new() }), "tun0");
-    let mut told: Vec<_> = std::iter::from_fn(|| context.journal.next_client_event()).collect();
+    let mut told: Vec<_> = std::iter::from_fn(|| context.journal.next_client_event(program)).collect();
     watcher.request(&event(ClientStep::Disconnected), "tun0");
     watcher.event(&Event::PeerDown { peer, reason });
     assert!(!context.pending_auths.is_there(9, 1));
     watcher.request(&event(ClientStep::Established { networks: Vec::new() }), "tun1");
-    told.extend(std::iter::from_fn(|| context.journal.next_client_event()));
+    told.extend(std::iter::from_fn(|| context.journal.next_client_event(program)));
     assert_eq!(told.iter().map(|told| told.clients).collect::<Vec<_>>(), [0, 1, 1, 0]);
     assert_eq!((told[0].device.as_str(), told[3].device.as_str()), ("tun0", "tun1"));
 }

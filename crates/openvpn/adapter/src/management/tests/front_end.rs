@@ -18,11 +18,11 @@ use crate::status_file::Form;
 fn a_front_end_is_told_and_asked() {
     let (mut context, told) = desk_of(Form::Statistics);
     let mut watcher = watcher(&context, false);
-    context.journal.attend(true);
+    let program = context.journal.enter();
     let query = RemoteQuery { remote: 2, host: "vpn.example".to_owned(), port: 1194, protocol: "udp" };
     let ask = |watcher: &mut Watcher| watcher.request(&Request::Remote(Box::new(query.clone())), "tun0");
     answers(&mut context, "echo on");
-    context.journal.follow(Kind::Echo, true);
+    context.journal.follow(program, Kind::Echo, true);
     for request in [
         Request::ServerInfo("WEB_AUTH::https://sso.example/1".to_owned()),
         Request::ServerNotice(ServerNotice { kind: "remote-exit", text: "EXIT".to_owned() }),
@@ -30,7 +30,7 @@ fn a_front_end_is_told_and_asked() {
     ] {
         assert_eq!(watcher.request(&request, "tun0"), None);
     }
-    let said: Vec<String> = context.journal.take().into();
+    let said: Vec<String> = context.journal.take(program).into();
     assert_eq!(said[..2], [">INFOMSG:WEB_AUTH::https://sso.example/1", ">NOTIFY:info,remote-exit,EXIT"]);
     assert!(said[2].starts_with(">ECHO:") && said[2].ends_with(",forget-passwords"), "{said:?}");
     let replaced = |host: &str, port| Some((host.to_owned(), port));
