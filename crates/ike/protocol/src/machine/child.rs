@@ -238,6 +238,7 @@ impl IkeSa {
             peer_spi,
             phase: ChildPhase::Active,
             is_sealing: false,
+            is_known: offer.is_initiator,
             made_at: now,
             rekey_at: after.map(|after| now + after),
             ends_at: child.lifetime.map(|time| now + time),

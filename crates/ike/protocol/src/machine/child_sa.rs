@@ -43,6 +43,9 @@ pub(crate) struct ChildSa {
     pub(crate) phase: ChildPhase,
     /// Whether this end seals with it, or waits until the peer does (RFC 7296 section 2.8).
     pub(crate) is_sealing: bool,
+    /// Whether the peer has shown that it has this child SA: by a packet, by a later request, or by its response. Until then the
+    /// response of this end may be lost.
+    pub(crate) is_known: bool,
     pub(crate) made_at: Instant,
     pub(crate) rekey_at: Option<Instant>,
     /// The time when this end deletes it if the peer has not.
@@ -65,6 +68,11 @@ impl ChildSa {
 
     pub(crate) fn is_rekey_due(&self, now: Instant) -> bool {
         self.rekey_at().is_some_and(|at| at <= now)
+    }
+
+    /// Whether the peer may not have this child SA yet, as it still sends the request for it.
+    pub(crate) fn may_be_unknown(&self, now: Instant) -> bool {
+        !self.is_known && now < self.made_at + REPLACED_FOR
     }
 
     pub(crate) fn is_active(&self) -> bool {

@@ -64,7 +64,9 @@ impl IkeSa {
         }));
         payloads.push(Payload::SelectorsInitiator(sides.local));
         payloads.push(Payload::SelectorsResponder(sides.remote));
-        let request = ChildRequest { wanted, own_spi, nonce, share, peers: None };
+        let old = wanted.old.and_then(|old| self.children.get(&old));
+        let is_old_unknown = old.is_some_and(|old| old.may_be_unknown(cx.shared.now));
+        let request = ChildRequest { wanted, own_spi, nonce, share, is_old_unknown, peers: None };
         self.request(cx, ExchangeType::CREATE_CHILD_SA, &payloads, Request::Child(Box::new(request)));
     }
 
@@ -302,7 +304,7 @@ impl IkeSa {
     }
 
     pub(crate) fn child_refused(&mut self, cx: &mut Context<'_>, request: ChildRequest, error: &Notify) {
-        let ChildRequest { wanted, peers, .. } = request;
+        let ChildRequest { wanted, is_old_unknown, peers, .. } = request;
         if let (Some(_), Some(old)) = (peers, wanted.old) {
             // The peer's own rekey holds, or goes on with additional key exchanges.
             if self.follow_up.is_none()
@@ -329,6 +331,7 @@ impl IkeSa {
         }
         if let Some(old) = wanted.old
             && error.kind == NotifyType::CHILD_SA_NOT_FOUND
+            && !is_old_unknown
         {
             self.remove_child(cx, old);
         }

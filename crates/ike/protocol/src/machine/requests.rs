@@ -73,6 +73,8 @@ pub(crate) struct ChildRequest {
     pub(crate) own_spi: u32,
     pub(crate) nonce: Vec<u8>,
     pub(crate) share: Option<KeyShare>,
+    /// Whether the peer may not have had the child SA that this one replaces when this request was sent first.
+    pub(crate) is_old_unknown: bool,
     /// The peer's request for the same, which was answered meanwhile: a rekey of the same child SA, or a further child SA of the same
     /// child.
     pub(crate) peers: Option<PeersChild>,

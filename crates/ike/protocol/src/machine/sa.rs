@@ -456,6 +456,8 @@ impl IkeSa {
         exchange: ExchangeType,
         payloads: &[Payload],
     ) {
+        // The window of the peer is 1, so that it has the responses to all requests before this one.
+        self.children.values_mut().for_each(|child| child.is_known = true);
         match exchange {
             ExchangeType::IKE_INTERMEDIATE if matches!(self.phase, Phase::HalfOpen(_)) => {
                 self.answer_intermediate(cx, path, payloads)

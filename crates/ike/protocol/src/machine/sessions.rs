@@ -109,6 +109,7 @@ impl IkeSa {
     /// The peer has sealed a packet with a child SA, so that it has the keys (RFC 7296 section 2.8), and the data plane seals with
     /// that child SA from then on. If that child SA is replaced or deleted, the child SA in use is activated again.
     pub(crate) fn opened_first(&mut self, cx: &mut Context<'_>, spi: u32) {
+        self.children.get_mut(&spi).into_iter().for_each(|child| child.is_known = true);
         match self.children.get(&spi) {
             Some(child) if child.phase == ChildPhase::Active => self.activate_child(cx, spi),
             Some(child) => {

@@ -62,6 +62,25 @@ fn each_child_has_a_series_with_its_own_selectors() {
     assert_eq!(world.log.len(), 6, "the second child SA has an exchange of its own");
 }
 
+/// The response that gives the peer a child SA is lost, and this end rekeys that child SA, which the peer does not know. The peer has it
+/// after its request has come again.
+#[test]
+fn a_child_sa_stays_if_a_peer_that_does_not_have_it_yet_refuses_to_rekey_it() {
+    let mut world = world(two(A), two(B));
+    let mut count = 0;
+    world.network = Box::new(move |_, _| {
+        count += 1;
+        // The response to the request for the second child SA.
+        if count == 6 { vec![] } else { vec![Duration::from_millis(10)] }
+    });
+    world.run(Duration::from_millis(200));
+    assert_eq!((world.planes[A].sessions.len(), world.planes[B].sessions.len()), (1, 2));
+    world.command(B, adit_core::Command::Rekey { peer: PEER });
+    world.run(seconds(30));
+    world.assert_settled("after the response");
+    assert!(world.planes.iter().all(|plane| plane.downs.is_empty() && plane.gaps == 0));
+}
+
 #[test]
 fn children_are_rekeyed_one_by_one_and_each_collides() {
     for millis in 0..40 {
