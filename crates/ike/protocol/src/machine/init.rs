@@ -60,6 +60,8 @@ impl IkeSa {
         let Some(connection) = self.connection.and_then(|number| cx.connections.get(number)) else { return };
         let forces = forces_encapsulation(cx, connection, self.path);
         let local = cx.shared.local_of(self.path).filter(|_| !forces);
+        // A responder that finds no hash of this end's address detects a NAT, and takes ESP in UDP alone (RFC 7296 section 2.23).
+        self.is_encapsulated = local.is_none();
         let cookie = request.cookie.clone().map(|cookie| notify(NotifyType::COOKIE, cookie));
         let exchange =
             KeyExchange { method: request.share.group().number(), data: request.share.public().to_vec() };
@@ -204,7 +206,7 @@ impl IkeSa {
         let connection = self.connection.and_then(|number| cx.connections.get(number));
         let forces = connection.is_some_and(|connection| forces_encapsulation(cx, connection, path));
         self.nat = Nat::detect(payloads, self.spis(), cx.shared.local_of(path), path.remote());
-        self.is_encapsulated = self.nat.is_there() || forces;
+        self.is_encapsulated |= self.nat.is_there() || forces;
         // RFC 4555 section 3.3: with MOBIKE at port 4500 in any case, as a NAT may come in between later.
         let is_marked = self.is_encapsulated || connection.is_some_and(|connection| connection.mobike);
         if is_marked && !cx.shared.is_marked(self.path) {

@@ -95,6 +95,16 @@ fn behind_a_nat_both_go_on_at_port_4500() {
     assert_eq!(remote.port(), 30_001);
 }
 
+/// The responder finds no hash of the initiator's address, and so detects a NAT.
+#[test]
+fn an_initiator_that_does_not_know_its_address_sends_esp_in_udp() {
+    let mut world = world();
+    world.learn_addresses(params(connection(A)));
+    world.run(seconds(5));
+    world.assert_settled("with an initiator at the unspecified address");
+    assert!(world.planes.iter().all(|plane| plane.sessions.values().all(|codec| codec.is_encapsulated)));
+}
+
 #[test]
 fn a_peer_that_is_behind_no_nat_is_not_followed() {
     let mut world = connected();

@@ -27,6 +27,8 @@ const OUTSIDE: [u8; 4] = [198, 51, 100, 1];
 /// A packet that waits.
 pub(super) const ANY_FLOW: Flow =
     Flow::between(IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 2, 0, 1)));
+/// The number of a socket's learned address, less that of the socket.
+const LEARNED: u32 = 10;
 const LATENCY: Duration = Duration::from_millis(10);
 
 pub(super) fn seconds(seconds: u64) -> Duration {
@@ -238,6 +240,8 @@ pub(super) struct World {
     pub(super) moved_b: Option<IpAddr>,
     /// An address to which no datagram comes.
     pub(super) lost_address: Option<IpAddr>,
+    /// The sockets of end A are bound to all addresses.
+    learns: bool,
     pub(super) rejected: Vec<Rejected>,
     /// The number of children that are to be up.
     pub(super) children: usize,
@@ -264,6 +268,7 @@ impl World {
             moved: None,
             moved_b: None,
             lost_address: None,
+            learns: false,
             rejected: Vec::new(),
             children: 1,
         };
@@ -272,11 +277,23 @@ impl World {
     }
 
     fn bind(&mut self, end: usize) {
+        let learns = self.learns && end == A;
         for (socket, port) in [(0, 500), (1, 4500)] {
             let local = SocketAddr::new(address(end), port);
-            self.ends[end].handle_command(self.now, Command::SocketBound { socket, local });
+            let bound = if learns { SocketAddr::from(([0; 4], port)) } else { local };
+            self.ends[end].handle_command(self.now, Command::SocketBound { socket, local: bound });
+            if learns {
+                let learned = Command::SocketBound { socket: socket + LEARNED, local };
+                self.ends[end].handle_command(self.now, learned);
+            }
         }
         self.drain(end);
+    }
+
+    /// Has end A start anew with sockets that are bound to all addresses. The path of each datagram that comes in has its address.
+    pub(super) fn learn_addresses(&mut self, params: Params) {
+        self.learns = true;
+        self.restart(A, params, 1);
     }
 
     /// Replaces an end by one that has just started.
@@ -337,6 +354,7 @@ impl World {
 
     fn transmit(&mut self, from: usize, path: Path, bytes: Vec<u8>) {
         let Path::Udp { socket, remote } = path else { panic!("a path of UDP") };
+        let socket = socket % LEARNED;
         let own = [address(A), IpAddr::from(OUTSIDE)];
         let (to, is_of_a) = (1 - from, own.contains(&remote.ip()) || Some(remote.ip()) == self.moved);
         let moved = if from == A { self.moved } else { self.moved_b };
@@ -349,6 +367,7 @@ impl World {
             (Some(port), A) if is_of_a => u32::from(remote.port() - port),
             _ => u32::from(remote.port() == 4500),
         };
+        let socket = if self.learns && to == A { socket + LEARNED } else { socket };
         let datagram = Datagram { to, path: Path::Udp { socket, remote: source }, bytes };
         let is_gone =
             self.moved.is_some() && remote.ip() == address(A) || Some(remote.ip()) == self.lost_address;
