@@ -109,6 +109,55 @@ fn rekeys_beside_the_newer_strongswan_lose_no_packet() {
     });
 }
 
+/// Each end rekeys the IKE SA and the child SA, with an additional key exchange each time (RFC 9370 section 2.2.4).
+#[test]
+fn rekeys_with_ml_kem_beside_the_newer_strongswan_lose_no_packet() {
+    if !is_newer_ready("ipsec rekeys with ML-KEM beside unstable's strongSwan") {
+        return;
+    }
+    row("rekeys with ML-KEM-768 by each end", PEER, |programs| {
+        let settings = Settings {
+            proposals: ["aes256gcm16-prfsha384-x25519-ke1_mlkem768"; 2],
+            esp: ["aes256gcm16-x25519-ke1_mlkem768"; 2],
+            ..Settings::default()
+        };
+        let mut ends = joined(programs, &settings);
+        ends.iter_mut().for_each(|end| match end.program {
+            Program::Adit => end.start_with_vici(),
+            _ => end.start(),
+        });
+        ends[1].reaches(&ends[0]);
+        let strongswan = strongswan(&ends);
+        let reports = under_pings(&ends, 150, || {
+            for end in &ends {
+                let before = strongswan.ike_sas();
+                end.control(&["--rekey", "--ike", "t"]).unwrap();
+                wait_until("another IKE SA", WAIT, || {
+                    let now = strongswan.ike_sas();
+                    now.len() == 1 && now != before
+                })
+                .unwrap_or_else(|error| {
+                    panic!("{}: {error}\n{}\n{}", end.program, ends[0].log(), ends[1].log())
+                });
+                let before = strongswan.child_sas("c");
+                end.control(&["--rekey", "--child", "c"]).unwrap();
+                wait_until("another child SA", WAIT, || {
+                    let now = strongswan.child_sas("c");
+                    now.len() == 1 && now != before
+                })
+                .unwrap_or_else(|error| {
+                    panic!("{}: {error}\n{}\n{}", end.program, ends[0].log(), ends[1].log())
+                });
+            }
+        });
+        assert!(reports.iter().all(PingReport::is_clean), "{programs:?}: {reports:?}");
+        let sas = strongswan.sas();
+        let (ike, children) = sas.split_once("child-sas").unwrap();
+        let installed = children.split("state=INSTALLED").nth(1).unwrap();
+        assert!(ike.contains("ake1=ML_KEM_768") && installed.contains("ake1=ML_KEM_768"), "{sas}");
+    });
+}
+
 /// adit initiates in UDP ([`super`]'s page of the adapter says why), so that raw ESP is for strongSwan as the initiator.
 #[test]
 fn esp_goes_as_an_ip_protocol_where_neither_end_sees_a_nat() {
