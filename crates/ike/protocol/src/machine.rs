@@ -7,7 +7,7 @@
 //! | `IKE_SA_INIT` | cookies, `INVALID_KE_PAYLOAD`, NAT detection and the change to port 4500 |
 //! | `IKE_INTERMEDIATE` | additional key exchanges of the first IKE SA (RFC 9242, RFC 9370) |
 //! | `IKE_FOLLOWUP_KE` | additional key exchanges of rekeys and of further child SAs (RFC 9370) |
-//! | `IKE_AUTH` | pre-shared keys and certificates; the first child SA, narrowed. Not: EAP, configuration payloads |
+//! | `IKE_AUTH` | pre-shared keys, certificates, and EAP of the initiator; the first child SA, narrowed. Not: configuration payloads |
 //! | `CREATE_CHILD_SA` | further child SAs; rekeys of child SAs and of IKE SAs, with collisions |
 //! | `INFORMATIONAL` | deletions, signs of life, changes of addresses (MOBIKE, RFC 4555) |
 //! | messages | a window of 1, retransmission, fragments (RFC 7383) |
@@ -29,6 +29,7 @@ mod connections;
 mod context;
 mod cookie;
 mod create_child;
+mod eap;
 mod endpoint;
 mod followup;
 mod informational;
@@ -59,7 +60,8 @@ mod transcript;
 pub use endpoint::Endpoint;
 pub use orders::Reply;
 pub use params::{
-    Addresses, BadParams, CertificatePolicy, Child, ChildDetail, Childless, Codec, Connection, EndAction,
-    FamilySockets, Limits, LocalAuth, LocalProof, OwnCertificate, Params, PeerCertificates, PeerDetail,
-    PeerIdentity, Ppk, RemoteAuth, RemoteProof, SharedKey, Sockets, StartAction, Times, Traffic, Unique,
+    Addresses, BadParams, CertificatePolicy, Child, ChildDetail, Childless, Codec, Connection, EapUsers,
+    EndAction, FamilySockets, Limits, LocalAuth, LocalProof, OwnCertificate, Params, PeerCertificates,
+    PeerDetail, PeerIdentity, Ppk, RemoteAuth, RemoteProof, SharedKey, Sockets, StartAction, Times, Traffic,
+    Unique,
 };

@@ -6,12 +6,13 @@ use super::child::{Exchange, Offer, proposals};
 use super::child_sa::ChildSa;
 use super::connections::Connections;
 use super::context::{Context, Effect};
+use super::eap::Initiating;
 use super::init::offers;
-use super::params::{Childless, Connection, PeerIdentity, RemoteProof, Unique};
+use super::params::{Childless, Connection, RemoteProof, Unique};
 use super::payloads::{Payloads, notify};
 use super::peer::{EndKind, Ending};
 use super::ppk::{ppk_for, ppk_identity};
-use super::proof::{Claim, PeerSupport, identity_text};
+use super::proof::{Claim, PeerSupport, Proven, identity_text};
 use super::requests::{AuthRequest, HalfOpen, OfferedChild};
 use super::sa::{IkeSa, Phase, Request};
 use super::transcript::FirstMessages;
@@ -19,7 +20,15 @@ use crate::crypto::{IkeKeys, Nonces, Secrets, SignedOctets};
 use crate::suite::{Preference, choose};
 use crate::wire::{AuthMethod, ExchangeType, Identification, NotifyType, Payload, Proposal};
 
-/// An initiator that has proved its identity.
+/// An initiator that has proved its identity, with the first request of `IKE_AUTH` and the first payloads of the answer.
+pub(crate) struct Proved<'a> {
+    pub(crate) half_open: &'a HalfOpen,
+    pub(crate) connection: &'a Connection,
+    pub(crate) answer: Vec<Payload>,
+    pub(crate) payloads: &'a [Payload],
+}
+
+/// The proof of an initiator, after it was judged.
 struct Judged<'c> {
     number: usize,
     connection: &'c Connection,
@@ -63,6 +72,7 @@ impl IkeSa {
             Ok(proven) => proven,
             Err(error) => return cx.remove(format!("this end cannot prove its identity: {error}")),
         };
+        let eap = Initiating::of(&local.proof, &own);
         let state = cx.peers.get(&number);
         let is_only = state.is_none_or(|peer| peer.sa.is_none());
         let mut payloads = vec![Payload::IdInitiator(local.identity.clone())];
@@ -70,11 +80,11 @@ impl IkeSa {
         payloads.extend(is_only.then(|| notify(NotifyType::INITIAL_CONTACT, Vec::new())));
         payloads.extend(connection.remote_auth.request());
         payloads.extend(connection.remote_auth.identity.exact().cloned().map(Payload::IdResponder));
-        payloads.push(Payload::Authentication(proven.proof));
+        payloads.extend(proven.proof.map(Payload::Authentication));
         payloads.extend(connection.mobike.then(|| notify(NotifyType::MOBIKE_SUPPORTED, Vec::new())));
         payloads.extend(ppk.map(ppk_identity));
-        if let Some(Ok(second)) = second {
-            payloads.push(notify(NotifyType::NO_PPK_AUTH, second.proof.data));
+        if let Some(Ok(Proven { proof: Some(second), .. })) = second {
+            payloads.push(notify(NotifyType::NO_PPK_AUTH, second.data));
         }
         let child = match connection.childless {
             Childless::Force if !self.peer_support.is_childless => {
@@ -86,7 +96,7 @@ impl IkeSa {
                 self.offer_child(cx, connection, &mut payloads)
             }
         };
-        let request = AuthRequest { peer_message: peer, nonces, child, mixed };
+        let request = AuthRequest { peer_message: peer, nonces, child, mixed, eap };
         self.request(cx, ExchangeType::IKE_AUTH, &payloads, Request::Auth(Box::new(request)));
     }
 
@@ -114,22 +124,24 @@ impl IkeSa {
     pub(crate) fn handle_auth_response(
         &mut self,
         cx: &mut Context<'_>,
-        request: AuthRequest,
+        mut request: AuthRequest,
         payloads: &[Payload],
     ) {
+        if request.eap.is_some() {
+            return self.handle_eap_response(cx, request, payloads);
+        }
         let Some(connection) = self.connection.and_then(|number| cx.connections.get(number)) else { return };
         let Some(channel) = &self.channel else { return };
         let claim = Claim::of(payloads);
         let errors = Payloads(payloads);
         if claim.proof.is_none() {
-            let error = errors.error().map_or_else(|| "no proof".to_owned(), |error| error.kind.to_string());
-            return cx.remove(format!("it answers the authentication with {error}"));
+            return cx.remove(no_proof(errors));
         }
         let remote = &connection.remote_auth;
         let Some(identity) = claim.responder.or_else(|| remote.identity.exact()) else {
             return cx.remove("it says no identity");
         };
-        let mixed = request.mixed.filter(|_| errors.notify(NotifyType::PPK_IDENTITY).is_some());
+        let mixed = request.mixed.take().filter(|_| errors.notify(NotifyType::PPK_IDENTITY).is_some());
         if mixed.is_none() && connection.ppk.as_ref().is_some_and(|ppk| ppk.is_required) {
             return self.give_up(cx, "it does not use the PPK, which is required".to_owned());
         }
@@ -145,10 +157,22 @@ impl IkeSa {
             let found = identity_text(identity);
             return self.give_up(cx, format!("its proof or its identity ({found}) is wrong: {reason}"));
         }
-        self.peer_identity = Some(identity.clone());
         self.mix(mixed);
+        self.responder_proved(cx, request, identity.clone(), payloads);
+    }
+
+    /// The responder has proved its identity: the IKE SA is there, and its first child SA is in the response.
+    pub(crate) fn responder_proved(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: AuthRequest,
+        identity: Identification,
+        payloads: &[Payload],
+    ) {
+        let Some(connection) = self.connection.and_then(|number| cx.connections.get(number)) else { return };
+        self.peer_identity = Some(identity);
         self.mobike.is_initiator = true;
-        self.mobike.agree(connection.mobike, errors);
+        self.mobike.agree(connection.mobike, Payloads(payloads));
         self.establish(cx, false);
         self.limit_authentication(cx, payloads);
         let Some(OfferedChild { number, spi }) = request.child else { return };
@@ -162,7 +186,7 @@ impl IkeSa {
     }
 
     /// The responder has not proved its identity. It has an IKE SA, which is deleted (RFC 7296 section 2.21.2).
-    fn give_up(&mut self, cx: &mut Context<'_>, reason: String) {
+    pub(super) fn give_up(&mut self, cx: &mut Context<'_>, reason: String) {
         cx.effects.push(Effect::Down(Ending { kind: EndKind::DeadPeer, reason }));
         self.begin_delete(cx);
     }
@@ -186,6 +210,7 @@ impl IkeSa {
     pub(crate) fn handle_auth_request(&mut self, cx: &mut Context<'_>, path: Path, payloads: &[Payload]) {
         let phase = std::mem::replace(&mut self.phase, Phase::Connecting);
         let Phase::HalfOpen(half_open) = phase else { return };
+        let Some(half_open) = self.run_eap(cx, path, half_open, payloads) else { return };
         let claim = Claim::of(payloads);
         let is_initial_contact = Payloads(payloads).notify(NotifyType::INITIAL_CONTACT).is_some();
         let judged = self.judge_initiator(cx, &half_open, &claim, is_initial_contact);
@@ -197,16 +222,25 @@ impl IkeSa {
         self.mix(mixed);
         self.connection = Some(number);
         self.peer_identity = Some(identity);
-        let mut answer = match self.prove_responder(connection, &half_open, claim.asks) {
-            Ok(answer) => answer,
+        let answer = match self.prove_responder(connection, &half_open, claim.asks) {
+            Ok(mut answer) => {
+                answer.extend(uses_ppk.then(|| notify(NotifyType::PPK_IDENTITY, Vec::new())));
+                answer
+            }
             Err(reason) => {
                 self.connection = None;
                 let reason = format!("this end cannot prove its identity: {reason}");
                 return self.refuse_initiator(cx, path, &claim, &reason);
             }
         };
+        self.initiator_proved(cx, path, Proved { half_open: &half_open, connection, answer, payloads });
+    }
+
+    /// The initiator has proved its identity: answers with this end's proof and with the first child SA.
+    pub(crate) fn initiator_proved(&mut self, cx: &mut Context<'_>, path: Path, proved: Proved<'_>) {
+        let Proved { half_open, connection, mut answer, payloads } = proved;
+        let is_initial_contact = Payloads(payloads).notify(NotifyType::INITIAL_CONTACT).is_some();
         self.mobike.agree(connection.mobike, Payloads(payloads));
-        answer.extend(uses_ppk.then(|| notify(NotifyType::PPK_IDENTITY, Vec::new())));
         answer.extend(self.mobike.is_supported.then(|| notify(NotifyType::MOBIKE_SUPPORTED, Vec::new())));
         answer.extend(connection.times.reauthentication.map(|time| {
             let seconds = u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
@@ -274,16 +308,17 @@ impl IkeSa {
                 connection.remote_auth.verify(prf, &claim, &octets, wall)?;
             }
         }
-        let current = cx.peers.get(&number).and_then(|state| state.current_identity.as_ref());
-        if current.is_some_and(|current| {
-            connection.unique == Unique::Keep && !is_initial_contact || current != identity
-        }) {
-            return Err(format!("the connection {} has an IKE SA with a peer", connection.name));
-        }
+        refuse_second(cx, number, connection, identity, is_initial_contact)?;
         Ok(Judged { number, connection, identity: identity.clone(), mixed })
     }
 
-    fn refuse_initiator(&mut self, cx: &mut Context<'_>, path: Path, claim: &Claim<'_>, reason: &str) {
+    pub(crate) fn refuse_initiator(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: Path,
+        claim: &Claim<'_>,
+        reason: &str,
+    ) {
         let claimed = claim.initiator.map_or_else(|| "no identity".to_owned(), identity_text);
         self.log(cx, Severity::Warning, &format!("{claimed} did not prove its identity: {reason}"));
         self.phase = Phase::Failed;
@@ -292,7 +327,7 @@ impl IkeSa {
     }
 
     /// The responder's identity, certificates and proof.
-    fn prove_responder(
+    pub(crate) fn prove_responder(
         &self,
         connection: &Connection,
         half_open: &HalfOpen,
@@ -311,14 +346,15 @@ impl IkeSa {
         let proven = local.proof.prove(channel.suite.prf, &octets, &support)?;
         let mut payloads = vec![Payload::IdResponder(local.identity.clone())];
         payloads.extend(proven.certificates);
-        payloads.push(Payload::Authentication(proven.proof));
+        let proof = proven.proof.ok_or("by EAP an initiator alone proves its identity")?;
+        payloads.push(Payload::Authentication(proof));
         Ok(payloads)
     }
 
     /// The connection for both identities. It must allow the chosen proposal, which was chosen before the identities were known. Of
     /// several connections, one that names the identity comes first, then one with the method of the proof, then one with the
     /// address of the peer.
-    fn find_connection<'c>(
+    pub(crate) fn find_connection<'c>(
         &self,
         connections: &'c Connections,
         claim: &Claim<'_>,
@@ -326,15 +362,15 @@ impl IkeSa {
     ) -> Option<(usize, &'c Connection)> {
         let identity = claim.initiator?;
         let address = self.path.remote().ip();
-        let by_key = claim.proof.is_some_and(|proof| proof.method == AuthMethod::SHARED_KEY);
+        let method = claim.proof.map(|proof| proof.method);
         let rank = |connection: &Connection| {
-            let names = match connection.remote_auth.identity {
-                PeerIdentity::Exactly(_) => 2,
-                PeerIdentity::EndingWith { .. } => 1,
-                PeerIdentity::Any => 0,
+            let names = connection.remote_auth.identity.precision();
+            let has_method = match connection.remote_auth.proof {
+                RemoteProof::SharedKey(_) => method == Some(AuthMethod::SHARED_KEY),
+                RemoteProof::Certificate(_) => method.is_some_and(|method| method != AuthMethod::SHARED_KEY),
+                RemoteProof::Eap(_) => method.is_none(),
             };
-            let wants_key = matches!(connection.remote_auth.proof, RemoteProof::SharedKey(_));
-            (names, wants_key == by_key, connection.is_at(address))
+            (names, has_method, connection.is_at(address))
         };
         let allows = |connection: &Connection| {
             connection.remote_auth.identity.accepts(identity)
@@ -350,4 +386,31 @@ impl IkeSa {
         }
         best
     }
+}
+
+/// The reason why a response without proof is of no use.
+pub(crate) fn no_proof(payloads: Payloads<'_>) -> String {
+    let error = payloads.error().map_or_else(|| "no proof".to_owned(), |error| error.kind.to_string());
+    format!("it answers the authentication with {error}")
+}
+
+/// Refuses a peer whose connection has an IKE SA with another identity, or with [`Unique::Keep`] any.
+///
+/// # Errors
+/// The reason for the log.
+pub(crate) fn refuse_second(
+    cx: &Context<'_>,
+    number: usize,
+    connection: &Connection,
+    identity: &Identification,
+    is_initial_contact: bool,
+) -> Result<(), String> {
+    let current = cx.peers.get(&number).and_then(|state| state.current_identity.as_ref());
+    let is_taken = current.is_some_and(|current| {
+        connection.unique == Unique::Keep && !is_initial_contact || current != identity
+    });
+    if is_taken {
+        return Err(format!("the connection {} has an IKE SA with a peer", connection.name));
+    }
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use super::params::{BadParams, Connection, MAX_CONNECTIONS, PeerIdentity, check};
+use super::params::{BadParams, Connection, MAX_CONNECTIONS, PeerIdentity, RemoteProof, check};
 use crate::wire::Identification;
 
 /// The values by which connections are distinguished.
@@ -12,6 +12,8 @@ struct Key {
     local: Identification,
     remote: PeerIdentity,
     remotes: Vec<SocketAddr>,
+    /// The EAP identities that it accepts. `None`: it has no EAP.
+    names: Option<Option<PeerIdentity>>,
 }
 
 impl Key {
@@ -20,6 +22,10 @@ impl Key {
             local: connection.local_auth.identity.clone(),
             remote: connection.remote_auth.identity.clone(),
             remotes: connection.remotes.clone(),
+            names: match &connection.remote_auth.proof {
+                RemoteProof::Eap(accepted) => Some(accepted.names.clone()),
+                RemoteProof::SharedKey(_) | RemoteProof::Certificate(_) => None,
+            },
         }
     }
 }

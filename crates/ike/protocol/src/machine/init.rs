@@ -396,6 +396,7 @@ impl FirstRequest<'_> {
             peer_message: self.datagram.to_vec(),
             own_message: message.clone(),
             nonces: [nonce, draft.nonce],
+            eap: None,
         };
         let new = NewSa {
             own_spi,

@@ -17,7 +17,7 @@ pub use check::BadParams;
 pub(crate) use check::{MAX_CONNECTIONS, check};
 pub use connection::{Child, Childless, Connection, EndAction, StartAction, Times, Unique};
 pub use credentials::{
-    CertificatePolicy, LocalAuth, LocalProof, OwnCertificate, PeerCertificates, PeerIdentity, Ppk,
+    CertificatePolicy, EapUsers, LocalAuth, LocalProof, OwnCertificate, PeerCertificates, PeerIdentity, Ppk,
     RemoteAuth, RemoteProof, SharedKey,
 };
 pub use detail::{ChildDetail, PeerDetail};

@@ -102,7 +102,8 @@ impl PeerSupport {
 /// A proof of this end, with the certificates that it needs.
 pub(crate) struct Proven {
     pub(crate) certificates: Vec<Payload>,
-    pub(crate) proof: Authentication,
+    /// `None`: this end proves its identity by EAP, in further messages.
+    pub(crate) proof: Option<Authentication>,
 }
 
 impl LocalAuth {
@@ -127,13 +128,14 @@ impl LocalProof {
             LocalProof::SharedKey(key) => {
                 let data = shared_key_proof(prf, &key.0, octets).to_vec();
                 let proof = Authentication { method: AuthMethod::SHARED_KEY, data };
-                Ok(Proven { certificates: Vec::new(), proof })
+                Ok(Proven { certificates: Vec::new(), proof: Some(proof) })
             }
             LocalProof::Certificate(own) => {
                 let proof = certificate_proof(prf, &own.key, octets, peer.hashes.as_ref())
                     .map_err(|error| error.to_string())?;
-                Ok(Proven { certificates: own.payloads(peer), proof })
+                Ok(Proven { certificates: own.payloads(peer), proof: Some(proof) })
             }
+            LocalProof::Eap(_) => Ok(Proven { certificates: Vec::new(), proof: None }),
         }
     }
 }
@@ -171,7 +173,7 @@ impl RemoteAuth {
     pub(crate) fn requested(&self) -> &[[u8; 20]] {
         match &self.proof {
             RemoteProof::Certificate(accepted) => &accepted.requested,
-            RemoteProof::SharedKey(_) => &[],
+            RemoteProof::SharedKey(_) | RemoteProof::Eap(_) => &[],
         }
     }
 
@@ -195,6 +197,10 @@ impl RemoteAuth {
                 is_proven.then_some(()).ok_or_else(|| self.no_key_proof(claim))
             }
             RemoteProof::Certificate(accepted) => accepted.verify(prf, claim, octets, wall),
+            RemoteProof::Eap(_) => Err(match claim.proof.map(|proof| proof.method) {
+                Some(method) => format!("it proves by {method}, and EAP is expected"),
+                None => "an initiator alone proves its identity by EAP".to_owned(),
+            }),
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use adit_core::Instant;
 
 use super::child_sa::Agreed;
+use super::eap::{Initiating, Responding};
 use crate::crypto::{IkeKeys, KeyShare, Secrets};
 use crate::suite::{Chosen, Group};
 use crate::wire::{NotifyType, Payload, Proposal, Spi};
@@ -38,6 +39,8 @@ pub(crate) struct AuthRequest {
     pub(crate) child: Option<OfferedChild>,
     /// The keys with the PPK that this end has.
     pub(crate) mixed: Option<IkeKeys>,
+    /// The run of EAP, if this end proves its identity so.
+    pub(crate) eap: Option<Box<Initiating>>,
 }
 
 /// The child SA that `IKE_AUTH` offers.
@@ -54,6 +57,8 @@ pub(crate) struct HalfOpen {
     pub(crate) peer_message: Vec<u8>,
     pub(crate) own_message: Vec<u8>,
     pub(crate) nonces: [Vec<u8>; 2],
+    /// The run of EAP, once it has begun.
+    pub(crate) eap: Option<Box<Responding>>,
 }
 
 /// The child SA that this end asks for.

@@ -8,6 +8,7 @@ use adit_core::{Instant, Path, Report, Severity, UnixTime};
 use rand_chacha::ChaCha20Rng;
 use rand_core::RngCore as _;
 
+use super::eap::Guesses;
 use super::params::{Codec, PeerDetail, Sockets};
 use crate::wire::Spi;
 
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) sockets: Sockets,
     /// The SPIs of this end's child SAs.
     pub(crate) child_spis: BTreeSet<u32>,
+    /// The wrong passwords of peers.
+    pub(crate) guesses: Guesses,
     wall_at_origin: UnixTime,
     /// Local addresses, by the numbers of the sockets, and of addresses that sockets have learned.
     locals: BTreeMap<u32, SocketAddr>,
@@ -42,7 +45,8 @@ impl Shared {
     pub(crate) fn new(now: Instant, rng: ChaCha20Rng, sockets: Sockets, wall_at_origin: UnixTime) -> Self {
         let (events, transmits) = (VecDeque::new(), VecDeque::new());
         let (child_spis, locals) = (BTreeSet::new(), BTreeMap::new());
-        Shared { now, rng, sockets, child_spis, wall_at_origin, locals, events, transmits }
+        let guesses = Guesses::default();
+        Shared { now, rng, sockets, child_spis, guesses, wall_at_origin, locals, events, transmits }
     }
 
     /// The time of the system's clock, for certificates.

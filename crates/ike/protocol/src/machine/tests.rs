@@ -6,6 +6,7 @@ mod certificates;
 mod children;
 mod classes;
 mod connect;
+mod eap;
 mod followup;
 mod mobike;
 mod orders;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use thiserror::Error;
 
 use super::connection::{Child, Connection};
+use super::credentials::{LocalProof, RemoteProof};
 use crate::suite::{Algorithms, Group};
 
 /// Most connections.
@@ -118,5 +119,10 @@ fn not_supported(connection: &Connection) -> Option<&'static str> {
     let is_long = |own: &Algorithms| own.groups().any(|group| group == Group::MlKem1024);
     // RFC 7383 section 2.3: messages of IKE_SA_INIT are not sent in fragments.
     let is_asked = connection.ike.iter().any(is_long);
-    is_asked.then_some("mlkem1024 in place of ke1_mlkem1024, too long for the first message, is")
+    if is_asked {
+        return Some("mlkem1024 in place of ke1_mlkem1024, too long for the first message, is");
+    }
+    let is_eap = matches!(connection.local_auth.proof, LocalProof::Eap(_))
+        || matches!(connection.remote_auth.proof, RemoteProof::Eap(_));
+    (is_eap && connection.ppk.is_some()).then_some("a PPK beside EAP is")
 }

@@ -8,6 +8,7 @@ use adit_pki::signature::{CertificateKey, Sha1};
 use rustls_pki_types::CertificateDer;
 
 use crate::crypto::Secret;
+use crate::eap::{Credentials, Users};
 use crate::wire::{IdType, Identification};
 
 /// The authentication of this end to the peer.
@@ -26,6 +27,8 @@ pub enum LocalProof {
     SharedKey(SharedKey),
     /// The key of a certificate.
     Certificate(OwnCertificate),
+    /// A name and a password, by EAP. Only an initiator proves itself so (RFC 7296 section 2.16).
+    Eap(Credentials),
 }
 
 /// The certificate of this end, with its key.
@@ -94,6 +97,15 @@ impl PeerIdentity {
         }
     }
 
+    /// How exactly it names the peer; more is more exact.
+    pub(crate) const fn precision(&self) -> u8 {
+        match self {
+            PeerIdentity::Exactly(_) => 2,
+            PeerIdentity::EndingWith { .. } => 1,
+            PeerIdentity::Any => 0,
+        }
+    }
+
     /// The only identity that the connection accepts.
     pub(crate) const fn exact(&self) -> Option<&Identification> {
         match self {
@@ -110,6 +122,18 @@ pub enum RemoteProof {
     SharedKey(SharedKey),
     /// The key of a certificate that these judge.
     Certificate(PeerCertificates),
+    /// A name and a password, by EAP. This end must be the responder.
+    Eap(EapUsers),
+}
+
+/// The users whom a connection accepts by EAP.
+#[derive(Clone, Debug)]
+pub struct EapUsers {
+    /// The EAP identities that the connection accepts. `None`: the initiator is not asked for an EAP identity; its IKE identity is
+    /// its name.
+    pub names: Option<PeerIdentity>,
+    /// The passwords.
+    pub users: Arc<Users>,
 }
 
 /// The certificates of the peer that are accepted.

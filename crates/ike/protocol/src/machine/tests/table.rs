@@ -6,10 +6,11 @@ const PAGE: &str = include_str!("../../../../../../docs/build/IKE.md");
 /// The sources whose tests are all in the table.
 const ATTACKS: [&str; 2] = [include_str!("attacks.rs"), include_str!("classes.rs")];
 /// Sources with further tests of the table.
-const OTHERS: [&str; 13] = [
+const OTHERS: [&str; 15] = [
     include_str!("certificates.rs"),
     include_str!("children.rs"),
     include_str!("connect.rs"),
+    include_str!("eap.rs"),
     include_str!("followup.rs"),
     include_str!("mobike.rs"),
     include_str!("quantum.rs"),
@@ -18,6 +19,7 @@ const OTHERS: [&str; 13] = [
     include_str!("../../crypto/modp.rs"),
     include_str!("../../crypto/signature.rs"),
     include_str!("../../crypto/tests.rs"),
+    include_str!("../../eap/tests.rs"),
     include_str!("../../fragment.rs"),
     include_str!("../../wire/tests.rs"),
 ];

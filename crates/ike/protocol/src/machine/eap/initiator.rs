@@ -1,0 +1,147 @@
+//! The initiator's side: it proves a name by EAP.
+
+use super::eap_in;
+use crate::crypto::{Secret, SignedOctets, shared_key_proof};
+use crate::eap::{Peer, PeerTurn};
+use crate::machine::auth::no_proof;
+use crate::machine::context::Context;
+use crate::machine::params::LocalProof;
+use crate::machine::payloads::Payloads;
+use crate::machine::proof::{Claim, identity_text};
+use crate::machine::requests::AuthRequest;
+use crate::machine::sa::{IkeSa, Request};
+use crate::wire::{AuthMethod, Authentication, ExchangeType, Identification, Payload};
+
+/// A run of EAP at an initiator.
+pub(crate) struct Initiating {
+    peer: Peer,
+    /// The first message of this end, which its proof covers.
+    own_message: Vec<u8>,
+    /// The identity that the responder has proved. `None`: it has proved none, and EAP has not begun.
+    responder: Option<Identification>,
+    /// The key, after the success of EAP: both ends prove by it.
+    msk: Option<Secret>,
+}
+
+impl Initiating {
+    /// The run for this end's proof, if it is by EAP.
+    pub(crate) fn of(proof: &LocalProof, own_message: &[u8]) -> Option<Box<Self>> {
+        let LocalProof::Eap(credentials) = proof else { return None };
+        let (peer, own_message) = (Peer::new(credentials.clone()), own_message.to_vec());
+        Some(Box::new(Initiating { peer, own_message, responder: None, msk: None }))
+    }
+}
+
+impl IkeSa {
+    /// A response of `IKE_AUTH`, if this end proves its identity by EAP.
+    pub(crate) fn handle_eap_response(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut request: AuthRequest,
+        payloads: &[Payload],
+    ) {
+        let Some(mut run) = request.eap.take() else { return };
+        if run.msk.is_some() {
+            return self.finish_eap(cx, request, &run, payloads);
+        }
+        let next = match run.responder {
+            None => self.responder_of(cx, &request, payloads).map(|identity| run.responder = Some(identity)),
+            Some(_) => Ok(()),
+        };
+        let next = next.and_then(|()| self.next_eap(cx, &request, &mut run, payloads));
+        match next {
+            Ok(payload) => {
+                request.eap = Some(run);
+                let request = Request::Auth(Box::new(request));
+                self.request(cx, ExchangeType::IKE_AUTH, &[payload], request);
+            }
+            Err(reason) => cx.remove(reason),
+        }
+    }
+
+    /// The identity that the responder proves before EAP begins.
+    ///
+    /// # Errors
+    /// It does not prove an identity that the connection accepts.
+    fn responder_of(
+        &self,
+        cx: &Context<'_>,
+        request: &AuthRequest,
+        payloads: &[Payload],
+    ) -> Result<Identification, String> {
+        let connection = self.connection.and_then(|number| cx.connections.get(number));
+        let (connection, channel) = connection.zip(self.channel.as_ref()).ok_or("there are no keys")?;
+        let claim = Claim::of(payloads);
+        if claim.proof.is_none() {
+            return Err(no_proof(Payloads(payloads)));
+        }
+        let remote = &connection.remote_auth;
+        let identity = claim.responder.or_else(|| remote.identity.exact()).ok_or("it says no identity")?;
+        let octets = SignedOctets {
+            message: &request.peer_message,
+            peer_nonce: &request.nonces[0],
+            proof_key: &channel.keys.responder_proof,
+            identity,
+            intermediate: &self.transcript.octets(),
+        };
+        let judged = remote.verify(channel.suite.prf, &claim, &octets, cx.shared.wall());
+        let found = identity_text(identity);
+        judged.map_err(|reason| format!("its proof or its identity ({found}) is wrong: {reason}"))?;
+        Ok(identity.clone())
+    }
+
+    /// The next payload: an EAP response, or after the success this end's proof.
+    fn next_eap(
+        &self,
+        cx: &mut Context<'_>,
+        request: &AuthRequest,
+        run: &mut Initiating,
+        payloads: &[Payload],
+    ) -> Result<Payload, String> {
+        let eap = eap_in(payloads).ok_or_else(|| no_proof(Payloads(payloads)))?;
+        let msk = match run.peer.handle(eap, &mut cx.fill())? {
+            PeerTurn::Response(eap) => return Ok(Payload::Eap(eap)),
+            PeerTurn::Success(msk) => msk,
+        };
+        let connection = self.connection.and_then(|number| cx.connections.get(number));
+        let (connection, channel) = connection.zip(self.channel.as_ref()).ok_or("there are no keys")?;
+        let octets = SignedOctets {
+            message: &run.own_message,
+            peer_nonce: &request.nonces[1],
+            proof_key: &channel.keys.initiator_proof,
+            identity: &connection.local_auth.identity,
+            intermediate: &self.transcript.octets(),
+        };
+        let data = shared_key_proof(channel.suite.prf, &msk, &octets).to_vec();
+        run.msk = Some(msk);
+        Ok(Payload::Authentication(Authentication { method: AuthMethod::SHARED_KEY, data }))
+    }
+
+    /// The response with the responder's proof by the key of EAP.
+    fn finish_eap(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: AuthRequest,
+        run: &Initiating,
+        payloads: &[Payload],
+    ) {
+        let (Some(msk), Some(identity), Some(channel)) = (&run.msk, &run.responder, &self.channel) else {
+            return;
+        };
+        let claim = Claim::of(payloads);
+        if claim.proof.is_none() {
+            return cx.remove(no_proof(Payloads(payloads)));
+        }
+        let octets = SignedOctets {
+            message: &request.peer_message,
+            peer_nonce: &request.nonces[0],
+            proof_key: &channel.keys.responder_proof,
+            identity,
+            intermediate: &self.transcript.octets(),
+        };
+        if !claim.is_proven_by_key(channel.suite.prf, msk, &octets) {
+            return self.give_up(cx, "its proof by the key of EAP is wrong".to_owned());
+        }
+        self.responder_proved(cx, request, identity.clone(), payloads);
+    }
+}

@@ -1,0 +1,276 @@
+//! The responder's side: it asks the initiator for a name and a proof by EAP.
+
+use adit_core::{Path, Severity};
+
+use super::guesses::Guesser;
+use super::{eap_in, identity_of};
+use crate::crypto::{Secret, SignedOctets, shared_key_proof};
+use crate::eap::{Authenticator, Turn, User};
+use crate::machine::auth::{Proved, refuse_second};
+use crate::machine::context::Context;
+use crate::machine::params::{Connection, EapUsers, RemoteProof};
+use crate::machine::payloads::Payloads;
+use crate::machine::proof::{Claim, identity_text};
+use crate::machine::requests::HalfOpen;
+use crate::machine::sa::{IkeSa, Phase};
+use crate::suite::{Preference, choose};
+use crate::wire::{AuthMethod, Authentication, Eap, ExchangeType, Identification, NotifyType, Payload};
+
+/// A run of EAP at a responder.
+pub(crate) struct Responding {
+    authenticator: Authenticator,
+    /// The first request of `IKE_AUTH`, with the offer of a child SA.
+    request: Vec<Payload>,
+    /// The initiator's identity of IKE.
+    identity: Identification,
+    /// The number of the connection.
+    connection: usize,
+    /// The name that the initiator has said.
+    claimed: String,
+    /// The user of that name.
+    user: Option<String>,
+    /// The key, after the success of EAP: both ends prove by it.
+    msk: Option<Secret>,
+}
+
+impl IkeSa {
+    /// Runs EAP, where the connection asks for it. Gives the half-open IKE SA back if it does not.
+    pub(crate) fn run_eap(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: Path,
+        mut half_open: Box<HalfOpen>,
+        payloads: &[Payload],
+    ) -> Option<Box<HalfOpen>> {
+        match half_open.eap.take() {
+            Some(run) if run.msk.is_some() => self.prove_by_eap(cx, path, &half_open, &run, payloads),
+            Some(run) => self.go_on_with_eap(cx, path, half_open, run, payloads),
+            None => return self.begin_eap(cx, path, half_open, payloads),
+        }
+        None
+    }
+
+    fn begin_eap(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: Path,
+        half_open: Box<HalfOpen>,
+        payloads: &[Payload],
+    ) -> Option<Box<HalfOpen>> {
+        let claim = Claim::of(payloads);
+        let (None, Some(identity)) = (claim.proof, claim.initiator) else { return Some(half_open) };
+        let found = self.find_connection(cx.connections, &claim, &half_open.proposal);
+        let Some((number, connection)) = found else { return Some(half_open) };
+        let RemoteProof::Eap(accepted) = &connection.remote_auth.proof else { return Some(half_open) };
+        let mut answer = match self.prove_responder(connection, &half_open, claim.asks) {
+            Ok(answer) => answer,
+            Err(reason) => {
+                let reason = format!("this end cannot prove its identity: {reason}");
+                self.refuse_initiator(cx, path, &claim, &reason);
+                return None;
+            }
+        };
+        let mut identifier = [0];
+        cx.fill()(&mut identifier);
+        let [identifier] = identifier;
+        let mut run = Box::new(Responding {
+            authenticator: Authenticator::new(identifier),
+            request: payloads.to_vec(),
+            identity: identity.clone(),
+            connection: number,
+            claimed: String::from_utf8_lossy(&identity.data).into_owned(),
+            user: None,
+            msk: None,
+        });
+        let first = match accepted.names {
+            Some(_) => run.authenticator.ask_for_name(),
+            None => authenticate(cx, path, &mut run, accepted),
+        };
+        answer.push(Payload::Eap(first));
+        self.ask(cx, path, half_open, run, &answer);
+        None
+    }
+
+    /// Sends a request of EAP, and waits for the response.
+    fn ask(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: Path,
+        half_open: Box<HalfOpen>,
+        run: Box<Responding>,
+        answer: &[Payload],
+    ) {
+        self.phase = Phase::HalfOpen(Box::new(HalfOpen { eap: Some(run), ..*half_open }));
+        self.respond(cx, path, ExchangeType::IKE_AUTH, answer);
+    }
+
+    fn go_on_with_eap(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: Path,
+        half_open: Box<HalfOpen>,
+        mut run: Box<Responding>,
+        payloads: &[Payload],
+    ) {
+        let Some(eap) = eap_in(payloads) else {
+            let turn = run.authenticator.fail("it sends no EAP message".to_owned());
+            return self.refuse_user(cx, path, &run, turn);
+        };
+        let turn = run.authenticator.handle(eap, &mut cx.fill());
+        let next = match turn {
+            Turn::Named(name) => match self.connection_for(cx, &half_open, &mut run, name) {
+                Ok(accepted) => authenticate(cx, path, &mut run, accepted),
+                Err(reason) => {
+                    let turn = run.authenticator.fail(reason);
+                    return self.refuse_user(cx, path, &run, turn);
+                }
+            },
+            Turn::Request(eap) => eap,
+            Turn::Wrong(eap) => {
+                count_guess(cx, path, &mut run);
+                eap
+            }
+            Turn::Success { message, msk } => {
+                run.msk = Some(msk);
+                message
+            }
+            Turn::Failure { .. } => return self.refuse_user(cx, path, &run, turn),
+        };
+        self.ask(cx, path, half_open, run, &[Payload::Eap(next)]);
+    }
+
+    fn refuse_user(&mut self, cx: &mut Context<'_>, path: Path, run: &Responding, turn: Turn) {
+        let Turn::Failure { message, reason } = turn else { return };
+        let claimed = identity_text(&run.identity);
+        self.log(cx, Severity::Warning, &format!("{claimed} did not prove its name by EAP: {reason}"));
+        self.phase = Phase::Failed;
+        self.respond(cx, path, ExchangeType::IKE_AUTH, &[Payload::Eap(message)]);
+    }
+
+    /// The users of the connection for the name that the initiator says. Of several connections with EAP, the first that names the
+    /// user comes first. This end has proved its identity already, so that the connection has the same one.
+    ///
+    /// # Errors
+    /// No connection accepts the name.
+    fn connection_for<'c>(
+        &self,
+        cx: &Context<'c>,
+        half_open: &HalfOpen,
+        run: &mut Responding,
+        name: String,
+    ) -> Result<&'c EapUsers, String> {
+        let first = cx.connections.get(run.connection).ok_or("the connection was removed")?;
+        let address = self.path.remote().ip();
+        let proposal = std::slice::from_ref(&half_open.proposal);
+        let allows = |connection: &Connection| {
+            connection.local_auth.identity == first.local_auth.identity
+                && connection.remote_auth.identity.accepts(&run.identity)
+                && (connection.is_at(address) || connection.may_come_from(address))
+                && choose(&connection.ike, proposal, Preference::Own).is_some()
+        };
+        let mut best: Option<(u8, usize, &EapUsers)> = None;
+        for (number, connection) in cx.connections.iter().filter(|(_, connection)| allows(connection)) {
+            let RemoteProof::Eap(accepted) = &connection.remote_auth.proof else { continue };
+            let Some(names) = &accepted.names else { continue };
+            let user = accepted.users.find(&name).name;
+            if !names.accepts(&identity_of(&user)) {
+                continue;
+            }
+            let rank = names.precision();
+            if best.is_none_or(|(before, ..)| before < rank) {
+                best = Some((rank, number, accepted));
+            }
+        }
+        let text = adit_core::printable(&name);
+        let (_, number, accepted) =
+            best.ok_or_else(|| format!("no connection accepts the EAP identity {text}"))?;
+        (run.connection, run.claimed) = (number, name);
+        Ok(accepted)
+    }
+
+    /// The initiator's proof by the key of EAP. With it the IKE SA is there.
+    fn prove_by_eap(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: Path,
+        half_open: &HalfOpen,
+        run: &Responding,
+        payloads: &[Payload],
+    ) {
+        let (Some(msk), Some(user), Some(channel)) = (&run.msk, &run.user, &self.channel) else { return };
+        let claim = Claim::of(payloads);
+        let prf = channel.suite.prf;
+        let octets = SignedOctets {
+            message: &half_open.peer_message,
+            peer_nonce: &half_open.nonces[1],
+            proof_key: &channel.keys.initiator_proof,
+            identity: &run.identity,
+            intermediate: &self.transcript.octets(),
+        };
+        let claimed = Claim { initiator: Some(&run.identity), ..Claim::default() };
+        if !claim.is_proven_by_key(prf, msk, &octets) {
+            return self.refuse_initiator(cx, path, &claimed, "its proof by the key of EAP is wrong");
+        }
+        let Some(connection) = cx.connections.get(run.connection) else {
+            return self.refuse_initiator(cx, path, &claimed, "the connection was removed");
+        };
+        let identity = identity_of(user);
+        let is_initial_contact = Payloads(&run.request).notify(NotifyType::INITIAL_CONTACT).is_some();
+        if let Err(reason) = refuse_second(cx, run.connection, connection, &identity, is_initial_contact) {
+            return self.refuse_initiator(cx, path, &claimed, &reason);
+        }
+        let own = SignedOctets {
+            message: &half_open.own_message,
+            peer_nonce: &half_open.nonces[0],
+            proof_key: &channel.keys.responder_proof,
+            identity: &connection.local_auth.identity,
+            ..octets
+        };
+        let data = shared_key_proof(prf, msk, &own).to_vec();
+        let answer = vec![Payload::Authentication(Authentication { method: AuthMethod::SHARED_KEY, data })];
+        self.connection = Some(run.connection);
+        self.peer_identity = Some(identity);
+        self.initiator_proved(cx, path, Proved { half_open, connection, answer, payloads: &run.request });
+    }
+}
+
+/// Begins the method for the name that the initiator has said. A name or a source with too many wrong passwords is treated like a
+/// name that is not known.
+fn authenticate(cx: &mut Context<'_>, path: Path, run: &mut Responding, accepted: &EapUsers) -> Eap {
+    let user = accepted.users.find(&run.claimed);
+    let guesser = Guesser { name: &user.name, source: path.remote().ip() };
+    let is_permitted = cx.shared.guesses.permits(cx.shared.now, guesser);
+    run.user = Some(user.name.clone());
+    let user = User { hash: user.hash.filter(|_| is_permitted), ..user };
+    run.authenticator.authenticate(&run.claimed, user, &mut cx.fill())
+}
+
+/// Counts a wrong password. At the limit, the run takes no further one.
+fn count_guess(cx: &mut Context<'_>, path: Path, run: &mut Responding) {
+    let Some(name) = &run.user else { return };
+    let guesser = Guesser { name, source: path.remote().ip() };
+    let mut key = [0; 32];
+    cx.fill()(&mut key);
+    let now = cx.shared.now;
+    cx.shared.guesses.count(now, guesser, &mut |bytes| {
+        bytes.iter_mut().zip(key).for_each(|(out, byte)| *out = byte);
+    });
+    if !cx.shared.guesses.permits(now, guesser) {
+        run.authenticator.refuse_all();
+    }
+}
+
+#[cfg(test)]
+impl Responding {
+    /// Puts another key in place of the one that both ends have.
+    pub(crate) fn change_key(&mut self) {
+        if let Some(msk) = &mut self.msk {
+            msk.fill(1);
+        }
+    }
+
+    /// The user whose password is asked for.
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+}
