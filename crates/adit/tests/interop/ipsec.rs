@@ -5,6 +5,7 @@ mod authority;
 mod bed;
 mod certificates;
 mod children;
+mod eap;
 mod endings;
 mod losses;
 mod lost_peers;

@@ -40,7 +40,9 @@ impl Adapter for Ipsec {
         let disk = Disk::default();
         let mut content = parse(file, text, &disk)?;
         let mut exposed = disk.exposed_keys();
-        if !content.parsed.config.shared_keys.is_empty() && is_exposed(file) {
+        let config = &content.parsed.config;
+        let has_secrets = !config.shared_keys.is_empty() || !config.passwords.is_empty();
+        if has_secrets && is_exposed(file) {
             exposed.insert(0, file.to_owned());
         }
         content.parsed.warnings.extend(exposed.iter().map(|path| warning(path)));

@@ -2,6 +2,7 @@
 
 mod authentication;
 mod certificates;
+mod eap;
 mod identity;
 mod ppk;
 mod private_keys;
@@ -18,7 +19,9 @@ use std::time::Duration;
 use adit_core::IpNet;
 use adit_core::configuration::Problem;
 use adit_ike::machine::{self, EndAction, StartAction, Times};
-use adit_ike_config::{self as model, Action, Config, Credentials, Fragmentation, Host, Place, SecretBytes};
+use adit_ike_config::{
+    self as model, Action, Config, Credentials, Fragmentation, Host, Place, SecretBytes, SharedSecret,
+};
 
 use self::authentication::Authentication;
 use self::problems::Problems;
@@ -49,6 +52,8 @@ pub(crate) struct Planned {
     source: model::Connection,
     /// The key that both ends have, if there is one.
     secret: Option<SecretBytes>,
+    /// The passwords of users, if the connection has EAP.
+    passwords: Vec<SharedSecret>,
     /// The key beside the key exchange, if there is one.
     ppk: Option<SecretBytes>,
     /// The certificates and private keys of the file.
@@ -67,6 +72,7 @@ impl Planned {
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
         self.source == other.source
             && self.secret == other.secret
+            && self.passwords == other.passwords
             && self.ppk == other.ppk
             && self.credentials == other.credentials
     }
@@ -110,7 +116,7 @@ fn planned(
         problems.add(of.places.section(), text);
     }
     let targets = targets(of, problems);
-    let Authentication { local_auth, remote_auth, secret } = authentication?;
+    let Authentication { local_auth, remote_auth, secret, passwords } = authentication?;
     let connection = machine::Connection {
         name: of.name.clone(),
         remotes: Vec::new(),
@@ -135,6 +141,7 @@ fn planned(
         port: of.remote_port,
         source: of.clone(),
         secret,
+        passwords,
         ppk: ppk.map(|ppk| ppk.secret.clone()),
         credentials: Arc::clone(credentials),
     })

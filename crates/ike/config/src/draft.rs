@@ -175,6 +175,7 @@ pub(crate) fn local_round(name: &str, place: Place) -> LocalRound {
         id: None,
         certs: Vec::new(),
         pubkeys: Vec::new(),
+        eap_id: None,
     }
 }
 
@@ -190,6 +191,7 @@ pub(crate) fn remote_round(name: &str, place: Place) -> RemoteRound {
         cacerts: Vec::new(),
         ca_id: None,
         pubkeys: Vec::new(),
+        eap_id: None,
         revocation: Revocation::default(),
     }
 }

@@ -108,9 +108,9 @@ pub(crate) fn all() -> Vec<Known> {
     add("remote<suffix>", REMOTE, &mut all);
     add("cert<suffix>, cacert<suffix>", CERTIFICATE, &mut all);
     add("children.<name>", CHILD, &mut all);
-    add("secrets.ike<suffix>, ppk<suffix>", SHARED, &mut all);
+    add("secrets.ike<suffix>, ppk<suffix>, eap<suffix>", SHARED, &mut all);
     add("secrets.private<suffix>, rsa, ecdsa, pkcs8, pkcs12", PASSWORD, &mut all);
-    add("secrets.eap<suffix>, xauth, ntlm", UNUSED_SECRET, &mut all);
+    add("secrets.xauth<suffix>, ntlm", UNUSED_SECRET, &mut all);
     add("pools.<name>", POOL, &mut all);
     add("authorities.<name>", AUTHORITY, &mut all);
     all

@@ -31,6 +31,8 @@ pub struct Config {
     pub shared_keys: Vec<SharedSecret>,
     /// The sections `secrets.ppk…`: post-quantum pre-shared keys (RFC 8784), in the order of the file.
     pub post_quantum_keys: Vec<SharedSecret>,
+    /// The sections `secrets.eap…`: passwords of users, in the order of the file.
+    pub passwords: Vec<SharedSecret>,
     /// The subsections of `pools`, in the order of the file.
     pub pools: Vec<Pool>,
     /// The subsections of `authorities`, in the order of the file.

@@ -1,11 +1,11 @@
 //! The authentication of both ends.
 
 use adit_ike::machine::{LocalAuth, LocalProof, RemoteAuth, RemoteProof, SharedKey};
-use adit_ike_config::{Config, Connection, Method, SecretBytes};
+use adit_ike_config::{Config, Connection, Method, SecretBytes, SharedSecret};
 
 use super::problems::Problems;
 use super::secret::{self, Owners};
-use super::{certificates, identity};
+use super::{certificates, eap, identity};
 
 /// The authentication of this end and of the peer.
 pub(super) struct Authentication {
@@ -13,6 +13,8 @@ pub(super) struct Authentication {
     pub(super) remote_auth: RemoteAuth,
     /// The key that both ends have, if there is one.
     pub(super) secret: Option<SecretBytes>,
+    /// The passwords of users, if one end proves its identity by EAP.
+    pub(super) passwords: Vec<SharedSecret>,
 }
 
 /// The authentication of a connection.
@@ -32,16 +34,21 @@ pub(super) fn of(config: &Config, of: &Connection, problems: &mut Problems) -> O
         Method::Signature(rules) => certificates::has_no_rules(rules, local.places.of("auth"), problems)
             .then(|| certificates::of_this_end(config, of, local, problems))
             .flatten(),
+        Method::Eap => eap::of_this_end(config, local, &local_identity, problems).map(LocalProof::Eap),
     };
     let remote_proof = match &remote.auth {
         Method::SharedKey => shared_key(secret, of, problems).map(RemoteProof::SharedKey),
         Method::Signature(rules) => certificates::has_no_rules(rules, remote.places.of("auth"), problems)
             .then(|| certificates::of_the_peer(config, of, remote, problems))
             .flatten(),
+        Method::Eap => eap::of_the_peer(config, remote, problems).map(RemoteProof::Eap),
     };
+    eap::refuse_missing(of, local, remote, problems);
+    let has_eap = local.auth == Method::Eap || remote.auth == Method::Eap;
+    let passwords = if has_eap { config.passwords.clone() } else { Vec::new() };
     let local_auth = LocalAuth { proof: local_proof?, identity: local_identity };
     let remote_auth = RemoteAuth { proof: remote_proof?, identity: remote_identity };
-    Some(Authentication { local_auth, remote_auth, secret: secret.cloned() })
+    Some(Authentication { local_auth, remote_auth, secret: secret.cloned(), passwords })
 }
 
 fn shared_key(secret: Option<&SecretBytes>, of: &Connection, problems: &mut Problems) -> Option<SharedKey> {

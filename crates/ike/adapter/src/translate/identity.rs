@@ -37,7 +37,7 @@ pub(super) fn of_the_peer(round: &RemoteRound, problems: &mut Problems) -> Optio
 }
 
 /// The identities that match a pattern. `None`: the machine has no such pattern.
-fn accepted(pattern: &IdentityPattern) -> Option<PeerIdentity> {
+pub(super) fn accepted(pattern: &IdentityPattern) -> Option<PeerIdentity> {
     match pattern {
         IdentityPattern::Any => Some(PeerIdentity::Any),
         IdentityPattern::Exact(identity) => Some(PeerIdentity::Exactly(identity.clone())),

@@ -5,7 +5,7 @@ use crate::draft::CertificateDraft;
 use crate::model::{Document, Identity, LocalRound, RemoteRound, Revocation};
 use crate::values::{auth, identity, list, numbers, one_of};
 
-const FOR_EAP: &str = "it is for EAP alone, which adit does not have";
+const FOR_TLS: &str = "it is for methods of EAP with TLS, which adit does not have";
 const FOR_XAUTH: &str = "it is for IKEv1 alone";
 const NO_TOKENS: &str =
     "adit reads no certificate from a token; write `file = ` and the file of the certificate";
@@ -15,14 +15,20 @@ pub(crate) const LOCAL: &[Row<LocalRound>] = &[
     used("round", "NUMBER", |round, value| set(&mut round.round, numbers::number_u32(value.text))),
     used("certs", "FILE in x509, …", |round, value| documents(&mut round.certs, "x509", value)),
     used("pubkeys", "FILE in pubkey, …", |round, value| documents(&mut round.pubkeys, "pubkey", value)),
-    used("auth", "psk|pubkey|RULES", |round, value| set(&mut round.auth, auth::method(value.text))),
+    used("auth", "psk|pubkey|RULES|eap-mschapv2", |round, value| {
+        set(&mut round.auth, auth::method(value.text))
+    }),
     used("id", "IDENTITY", |round, value| {
         let id = identity::identity(value.text)?;
         round.id = (id != Identity::Any).then_some(id);
         Ok(())
     }),
-    unused("eap_id", "IDENTITY", is_identity, FOR_EAP),
-    unused("aaa_id", "IDENTITY", is_identity, FOR_EAP),
+    used("eap_id", "IDENTITY", |round, value| {
+        let id = identity::identity(value.text)?;
+        round.eap_id = (id != Identity::Any).then_some(id);
+        Ok(())
+    }),
+    unused("aaa_id", "IDENTITY", is_identity, FOR_TLS),
     unused("xauth_id", "IDENTITY", is_identity, FOR_XAUTH),
 ];
 
@@ -30,7 +36,9 @@ pub(crate) const LOCAL: &[Row<LocalRound>] = &[
 pub(crate) const REMOTE: &[Row<RemoteRound>] = &[
     used("round", "NUMBER", |round, value| set(&mut round.round, numbers::number_u32(value.text))),
     used("id", "IDENTITY|PATTERN|%any", |round, value| set(&mut round.id, identity::pattern(value.text))),
-    unused("eap_id", "IDENTITY", is_identity, FOR_EAP),
+    used("eap_id", "IDENTITY|PATTERN|%any", |round, value| {
+        set(&mut round.eap_id, identity::pattern(value.text).map(Some))
+    }),
     unused("xauth_id", "IDENTITY", is_identity, FOR_XAUTH),
     refused(
         "groups",
@@ -51,7 +59,9 @@ pub(crate) const REMOTE: &[Row<RemoteRound>] = &[
             [("relaxed", Revocation::Relaxed), ("ifuri", Revocation::IfUri), ("strict", Revocation::Strict)];
         set(&mut round.revocation, one_of(value.text, &words))
     }),
-    used("auth", "psk|pubkey|RULES", |round, value| set(&mut round.auth, auth::method(value.text))),
+    used("auth", "psk|pubkey|RULES|eap-mschapv2", |round, value| {
+        set(&mut round.auth, auth::method(value.text))
+    }),
 ];
 
 /// The keys of a section `cert…` or `cacert…` in those.

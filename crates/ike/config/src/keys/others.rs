@@ -15,9 +15,9 @@ const NOT_FETCHED: &str =
     "adit fetches nothing by itself; put the revocation list into `x509crl`, and it is read at each reload";
 const NO_TOKENS: &str =
     "adit reads no authority from a token; write `cacert = ` and the file of the certificate in x509ca";
-const NO_EAP: &str = "it is for EAP and XAuth alone, which adit does not have";
+const NOT_READ: &str = "it is for XAuth and for hashes of passwords, which adit does not read; write the password into a section `eap`";
 
-/// The keys of a section `ike…` or `ppk…` of `secrets`.
+/// The keys of a section `ike…`, `ppk…` or `eap…` of `secrets`.
 pub(crate) const SHARED: &[Row<SharedDraft>] = &[
     used("secret", "TEXT|0xHEX|0sBASE64", |draft, value| {
         draft.secret = Some(SecretBytes::new(secret::secret(value.text)?));
@@ -41,10 +41,10 @@ pub(crate) const PASSWORD: &[Row<PasswordDraft>] = &[
     }),
 ];
 
-/// The keys of a section `eap…`, `xauth…` or `ntlm…` of `secrets`.
+/// The keys of a section `xauth…` or `ntlm…` of `secrets`.
 pub(crate) const UNUSED_SECRET: &[Row<UnusedDraft>] = &[
-    unused("secret", "TEXT|0xHEX|0sBASE64", |text| secret::secret(text).map(drop), NO_EAP),
-    unused("id…", "IDENTITY", |text| identity::pattern(text).map(drop), NO_EAP),
+    unused("secret", "TEXT|0xHEX|0sBASE64", |text| secret::secret(text).map(drop), NOT_READ),
+    unused("id…", "IDENTITY", |text| identity::pattern(text).map(drop), NOT_READ),
 ];
 
 /// The keys of a section of `pools`.

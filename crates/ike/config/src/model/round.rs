@@ -19,6 +19,8 @@ pub struct LocalRound {
     pub certs: Vec<Document>,
     /// `pubkeys`: the public keys to choose from, in place of certificates.
     pub pubkeys: Vec<Document>,
+    /// `eap_id`: the name that this end says in EAP. `None`: its identity.
+    pub eap_id: Option<Identity>,
 }
 
 /// A section `remote…`: a proof of identity that the peer must give.
@@ -44,6 +46,8 @@ pub struct RemoteRound {
     pub ca_id: Option<IdentityPattern>,
     /// `pubkeys`: the public keys that the peer may have.
     pub pubkeys: Vec<Document>,
+    /// `eap_id`: the names that the peer may say in EAP. `None`: it is not asked, and its identity is its name.
+    pub eap_id: Option<IdentityPattern>,
     /// `revocation`: what holds if it is not known whether the peer's certificate was revoked.
     pub revocation: Revocation,
 }
@@ -55,6 +59,8 @@ pub enum Method {
     SharedKey,
     /// A signature, by a certificate or a raw public key (`pubkey`, `rsa…`, `ecdsa…`, `ike:…`).
     Signature(SignatureRules),
+    /// A name and a password by EAP-MSCHAPv2 (`eap-mschapv2`, `eap`, `eap-dynamic`).
+    Eap,
 }
 
 impl Default for Method {

@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 
 use super::{IdentityPattern, Places};
 
-/// A section `secrets.ike…` or `secrets.ppk…`.
+/// A section `secrets.ike…`, `secrets.ppk…` or `secrets.eap…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedSecret {
     /// The name of the section.

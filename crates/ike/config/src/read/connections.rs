@@ -128,7 +128,16 @@ pub(super) fn check(reader: &mut Reader<'_>, config: &Config) {
         }
         let local = connection.local.iter().map(|round| &round.auth);
         let remote = connection.remote.iter().map(|round| &round.auth);
-        if local.chain(remote).any(|auth| *auth == Method::SharedKey) && config.shared_keys.is_empty() {
+        let methods: Vec<&Method> = local.chain(remote).collect();
+        if methods.contains(&&Method::Eap) && config.passwords.is_empty() {
+            let text = format!(
+                "connection `{}` has `auth = eap-mschapv2`, and there is no password: write a section `eap` with `id` and `secret` in \
+                 `secrets`",
+                shown(&connection.name)
+            );
+            reader.problem(connection.places.section(), text);
+        }
+        if methods.contains(&&Method::SharedKey) && config.shared_keys.is_empty() {
             let text = format!(
                 "connection `{}` has `auth = psk`, and there is no pre-shared key: write a section `ike` with `secret` in \
                  `secrets`",

@@ -23,6 +23,7 @@ pub(super) struct Password {
 enum Kind {
     Ike,
     Ppk,
+    Eap,
     Password(KeyKind),
     Unused,
     Token,
@@ -30,7 +31,7 @@ enum Kind {
 
 /// The kinds of sections of `secrets`, by the beginnings of their names.
 const KINDS: [(&str, Kind); 11] = [
-    ("eap", Kind::Unused),
+    ("eap", Kind::Eap),
     ("xauth", Kind::Unused),
     ("ntlm", Kind::Unused),
     ("ike", Kind::Ike),
@@ -103,7 +104,7 @@ pub(super) fn authorities(reader: &mut Reader<'_>, merger: &Merger<'_>) -> Resul
     Ok(authorities)
 }
 
-/// Puts the pre-shared keys into the configuration, and gives the passwords of files.
+/// Puts the pre-shared keys and the passwords of users into the configuration, and gives the passwords of files.
 ///
 /// # Errors
 /// A reference that leads nowhere, to itself, or to too many sections.
@@ -121,6 +122,7 @@ pub(super) fn secrets(
         match kind {
             Some(Kind::Ike) => config.shared_keys.extend(shared(reader, &section)),
             Some(Kind::Ppk) => config.post_quantum_keys.extend(shared(reader, &section)),
+            Some(Kind::Eap) => config.passwords.extend(shared(reader, &section)),
             Some(Kind::Password(kind)) => passwords.extend(password(reader, &section, kind)),
             Some(Kind::Unused) => drop(reader.keys(&section, keys::UNUSED_SECRET, &mut UnusedDraft)),
             Some(Kind::Token) => {

@@ -184,6 +184,7 @@ pools {
     assert_eq!(child.if_id_in, InterfaceId::Number(42));
     assert_eq!(config.shared_keys[0].owners.len(), 2);
     assert_eq!(config.shared_keys[0].secret.bytes().as_slice(), [0xfd]);
+    assert_eq!(config.passwords[0].secret.bytes().as_slice(), b"x");
     assert_eq!(config.post_quantum_keys.len(), 1);
     let pool = config.pool("v4").expect("a pool");
     assert_eq!(pool.addrs, PoolAddresses::Network("10.9.0.0/24".parse().expect("a network")));
@@ -202,7 +203,6 @@ pools {
         "pull",
         "dpd_timeout",
         "ocsp",
-        "eap_id",
         "hostaccess",
         "policies_fwd_out",
         "reqid",
@@ -210,8 +210,6 @@ pools {
         "mark_in_sa",
         "per_cpu_sas",
         "hw_offload",
-        "id",
-        "secret",
         "split_include",
     ];
     assert_eq!(unused, expected);
@@ -235,7 +233,7 @@ fn what_adit_does_not_have_is_refused_with_the_way_out() {
         ("aggressive = yes", "aggressive mode is a part of IKEv1"),
         ("mediation = yes", "write an address of the peer in `remote_addrs`"),
         ("mediated_by = x", "`mediated_by`: it is refused: adit mediates no connections"),
-        ("local { auth = eap-mschapv2\n}", "adit has no EAP; write pubkey or psk"),
+        ("local { auth = eap-ttls\n}", "adit has eap-mschapv2 alone; write eap-mschapv2, pubkey or psk"),
         ("remote { auth = xauth\n}", "XAuth is a part of IKEv1"),
         ("remote { groups = sales\n}", "name the peers by `id`"),
         ("remote { cert_policy = 1.2.3\n}", "name the authority of the peers by `cacerts`"),

@@ -14,8 +14,14 @@ pub(crate) fn method(text: &str) -> Result<Method, String> {
     if lower == "psk" {
         return Ok(Method::SharedKey);
     }
+    if ["eap", "eap-dynamic", "eap-mschapv2"].contains(&lower.as_str()) {
+        return Ok(Method::Eap);
+    }
     if lower.starts_with("eap") {
-        return Err(format!("`{}`: adit has no EAP; write pubkey or psk, at both ends", shown(text)));
+        return Err(format!(
+            "`{}`: of the methods of EAP adit has eap-mschapv2 alone; write eap-mschapv2, pubkey or psk",
+            shown(text)
+        ));
     }
     if lower.starts_with("xauth") {
         return Err(format!(
@@ -128,9 +134,17 @@ mod tests {
     }
 
     #[test]
+    fn eap_is_eap_mschapv2() {
+        for text in ["eap", "EAP-MSCHAPv2", "eap-dynamic"] {
+            assert_eq!(method(text), Ok(Method::Eap), "{text}");
+        }
+    }
+
+    #[test]
     fn other_methods_are_refused_with_the_way_out() {
         for (text, part) in [
-            ("eap-mschapv2", "adit has no EAP"),
+            ("eap-tls", "adit has eap-mschapv2 alone"),
+            ("eap-mschapv2-sha256", "adit has eap-mschapv2 alone"),
             ("xauth", "a part of IKEv1"),
             ("secret", "`secret` is no method"),
             ("pubkey-sha257", "`sha257` is no method"),

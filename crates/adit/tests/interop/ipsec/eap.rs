@@ -1,0 +1,87 @@
+//! Names and passwords by EAP, beside strongSwan.
+
+use super::authority::{Authority, P256};
+use super::bed::{Certified, End, Program, ROLES, Settings, WAIT, at_once, is_ready, joined, row_of};
+
+/// strongSwan's plugins: the usual ones of these tests, and those of EAP.
+const DAEMON: &str = "load = random nonce openssl kdf pem pkcs1 pkcs8 x509 pubkey constraints revocation eap-identity eap-mschapv2 kernel-libipsec \
+                      kernel-netlink socket-default vici";
+
+/// Two ends whose initiator has that name and `secret`. The responder has a certificate, and knows carol.
+fn ends(programs: [Program; 2], certificates: &[Certified; 2], user: (&str, &str)) -> [End; 2] {
+    let certificates = Some(certificates.clone());
+    let ends = joined(programs, &Settings { certificates, daemon: DAEMON, ..Settings::default() });
+    let (name, secret) = user;
+    let initiator = format!("local {{\n auth = eap-mschapv2\n eap_id = {name}");
+    let changes = [
+        (
+            "remote {\n auth = pubkey",
+            "remote {\n auth = eap-mschapv2\n eap_id = %any",
+            "carol",
+            "pa\u{df}wort 1",
+        ),
+        ("local {\n auth = pubkey\n certs = own.pem", initiator.as_str(), name, secret),
+    ];
+    for (end, (before, after, name, secret)) in ends.iter().zip(changes) {
+        let text = std::fs::read_to_string(end.path(&end.file_name())).unwrap();
+        let secrets = format!("secrets {{\n eap-1 {{\n id = {name}\n secret = {secret}\n }}\n");
+        let text = text.replace(before, after).replace("secrets {\n", &secrets);
+        end.put(&end.file_name(), &text);
+    }
+    ends
+}
+
+fn certificates() -> [Certified; 2] {
+    let authority = Authority::new(P256);
+    ["end1.example", "end2.example"].map(|host| authority.issue(host, &authority))
+}
+
+#[test]
+fn a_name_and_a_password_authenticate_the_initiator() {
+    if !is_ready("ipsec EAP-MSCHAPv2") {
+        return;
+    }
+    let certificates = certificates();
+    at_once(ROLES, |programs| {
+        row_of("EAP-MSCHAPv2", programs, |_| {
+            let mut ends = ends(programs, &certificates, ("carol", "pa\u{df}wort 1"));
+            ends.iter_mut().for_each(End::start);
+            ends[1].reaches(&ends[0]);
+            ends[0].reaches(&ends[1]);
+            if programs[0] == Program::Adit {
+                assert!(ends[0].status().contains("carol"), "{}", ends[0].status());
+            } else {
+                assert!(ends[0].sas().contains("remote-eap-id=carol"), "{}", ends[0].sas());
+            }
+        });
+    });
+}
+
+#[test]
+fn a_wrong_password_an_unknown_name_and_an_empty_password_are_refused() {
+    if !is_ready("ipsec EAP-MSCHAPv2 refused") {
+        return;
+    }
+    let certificates = certificates();
+    // adit takes no empty password from its file. Without digits behind it, `0x` is one to strongSwan.
+    let rows = [
+        ("wrong password", ROLES[0], ("carol", "guess")),
+        ("wrong password", ROLES[1], ("carol", "guess")),
+        ("unknown name", ROLES[0], ("dave", "pa\u{df}wort 1")),
+        ("unknown name", ROLES[1], ("dave", "pa\u{df}wort 1")),
+        ("empty password", ROLES[1], ("carol", "0x")),
+    ];
+    at_once(rows, |(name, programs, user)| {
+        row_of(&format!("EAP-MSCHAPv2, {name}"), programs, |_| {
+            let mut ends = ends(programs, &certificates, user);
+            ends.iter_mut().for_each(End::start);
+            let (adit, line) = if programs[0] == Program::Adit {
+                (0, "did not prove its name by EAP")
+            } else {
+                (1, "it refuses the ")
+            };
+            ends[adit].process().wait_for_line(0, line, WAIT).unwrap();
+            assert!(!ends[1].is_answered(&ends[0]));
+        });
+    });
+}
