@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use adit_testbed::{MAX_WAIT, Scratch, can_run, program, wait_until, wait_until_reachable};
@@ -42,10 +43,11 @@ struct Watched {
     bed: Bed,
     /// Holds the status file, `status`, and the management socket, `socket`.
     scratch: Scratch,
+    server: Program,
 }
 
 impl Watched {
-    fn start(server: Program, status_version: u8) -> Self {
+    fn start(program: Program, status_version: u8) -> Self {
         let scratch = Scratch::create("watched").unwrap();
         let clients = scratch.path().join("clients");
         fs::create_dir(&clients).unwrap();
@@ -56,7 +58,7 @@ impl Watched {
              client-config-dir {place}/clients\n"
         );
         let programs = [Program::OpenVpn, Program::Adit];
-        let mut bed = Bed::build_with(&Options::BASE, server, &programs, |_, [server, _]| {
+        let mut bed = Bed::build_with(&Options::BASE, program, &programs, |_, [server, _]| {
             // This is called for each client.
             if !server.contains(&lines) {
                 server.push_str(&lines);
@@ -69,9 +71,9 @@ impl Watched {
         for number in 0..programs.len() {
             bed.clients[number].start().unwrap();
             let there = wait_until_reachable(&bed.clients[number].namespace, target, WAIT);
-            assert!(there.is_ok(), "{server:?}\n{}", bed.logs());
+            assert!(there.is_ok(), "{program:?}\n{}", bed.logs());
         }
-        Self { bed, scratch }
+        Self { bed, scratch, server: program }
     }
 
     /// The status file once it is whole, with the lines of version 1 in a form that can be compared.
@@ -126,6 +128,8 @@ impl Watched {
             socket.display()
         );
         let config = self.scratch.write("openvpn-monitor.conf", &config).unwrap();
+        // OpenVPN serves one program at a time. adit serves the monitor beside a program that stays, as one that judges clients.
+        let _stays = (self.server == Program::Adit).then(|| UnixStream::connect(&socket).unwrap());
         let mut page = String::new();
         let whole = wait_until("the page", WAIT, || {
             let mut python = program(MONITOR_PYTHON).unwrap();
