@@ -16,6 +16,7 @@ mod newer;
 mod rekeys;
 mod rekeys_under_load;
 mod reload;
+mod road_warriors;
 mod setup;
 mod suites;
 mod vici;

@@ -250,6 +250,15 @@ impl End {
         self.scratch.write("strongswan.conf", &daemon).unwrap();
     }
 
+    /// Its kernel forwards packets.
+    pub(super) fn forwards(&self) {
+        for setting in ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"] {
+            let mut command = program("sysctl").unwrap();
+            command.args(["-qw", setting]);
+            self.namespace.run(command).unwrap();
+        }
+    }
+
     fn write_certificates(&self, certified: &Certified) {
         let Certified { authority, certificate, key } = certified;
         self.put("x509ca/ca.pem", authority);
@@ -298,13 +307,7 @@ impl End {
     /// Starts the program with its file.
     pub(super) fn start(&mut self) {
         match self.program {
-            Program::Adit => {
-                let mut command = program(env!("CARGO_BIN_EXE_adit")).unwrap();
-                command.arg("up").arg(self.path(&self.file_name()));
-                let mut process = self.namespace.spawn("adit", command).unwrap();
-                process.wait_for_line(0, "tunnel up", WAIT).unwrap();
-                self.process = Some(process);
-            }
+            Program::Adit => self.start_adit(&[]),
             Program::StrongSwan | Program::NewerStrongSwan => {
                 let mut command = self.charon();
                 command.env("STRONGSWAN_CONF", self.path("strongswan.conf"));
@@ -314,6 +317,15 @@ impl End {
                 self.load();
             }
         }
+    }
+
+    /// Starts adit with its file and with further options.
+    pub(super) fn start_adit(&mut self, options: &[&str]) {
+        let mut command = program(env!("CARGO_BIN_EXE_adit")).unwrap();
+        command.arg("up").args(options).arg(self.path(&self.file_name()));
+        let mut process = self.namespace.spawn("adit", command).unwrap();
+        process.wait_for_line(0, "tunnel up", WAIT).unwrap();
+        self.process = Some(process);
     }
 
     fn charon(&self) -> Command {

@@ -11,7 +11,7 @@ use super::bed::{End, Program, Settings, WAIT, apart, is_ready, row, row_of};
 const FORGOTTEN: &str = "2";
 const SILENCE: Duration = Duration::from_millis(3500);
 /// The rule of a router that keeps ports as far as it can, and of one that gives each flow another port.
-const KEEPS_PORTS: &str = "snat to 10.0.0.1";
+pub(super) const KEEPS_PORTS: &str = "snat to 10.0.0.1";
 const CHANGES_PORTS: &str = "meta l4proto udp snat to 10.0.0.1:20000-60000 fully-random";
 
 #[test]
@@ -107,7 +107,7 @@ fn translated(programs: [Program; 2], settings: &Settings, rule: &str) -> ([End;
 }
 
 /// `192.168.N.100` of the other ends becomes `10.0.0.1` where the first end is `10.0.0.100`.
-fn router(ends: &[End], rule: &str) -> Namespace {
+pub(super) fn router(ends: &[End], rule: &str) -> Namespace {
     let (first, others) = ends.split_first().unwrap();
     let router = Namespace::create("router").unwrap();
     connect(&router, &["10.0.0.1/24"], &first.namespace, &["10.0.0.100/24"], "outside").unwrap();
