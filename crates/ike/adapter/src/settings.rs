@@ -36,7 +36,9 @@ pub(crate) fn settings(
     addresses: Vec<IpNet>,
     mtu: u16,
 ) -> TunnelSettings {
-    let networks = once_each(planned.iter().flat_map(Planned::remote_networks));
+    let fixed = planned.iter().filter(|planned| !planned.asks_for_addresses());
+    let pools = planned.iter().flat_map(|planned| &planned.pool_networks).copied();
+    let networks = once_each(fixed.flat_map(Planned::remote_networks).chain(pools));
     let (all, some): (Vec<IpNet>, _) = networks.into_iter().partition(|network| network.prefix_len() == 0);
     let has = |is_ipv4| all.iter().any(|network| network.addr().is_ipv4() == is_ipv4);
     let redirect = Redirect { ipv4: has(true), ipv6: has(false), ..Redirect::default() };
@@ -104,6 +106,12 @@ mod tests {
             (redirect.ipv4, redirect.ipv6, full.guards_addresses, full.routes.len()),
             (true, false, true, 1)
         );
+    }
+
+    #[test]
+    fn what_an_inner_address_comes_with_is_not_there_before_it() {
+        let asks = of("vips = 0.0.0.0", "remote_ts = 0.0.0.0/0, 10.2.0.0/16");
+        assert_eq!((asks.redirect, asks.routes.len(), asks.guards_addresses), (None, 0, false));
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod authentication;
 mod certificates;
 mod eap;
 mod identity;
+mod inner;
 mod ppk;
 mod private_keys;
 mod problems;
@@ -48,6 +49,8 @@ pub(crate) struct Planned {
     pub(crate) targets: Vec<Target>,
     /// The port to initiate to.
     pub(crate) port: u16,
+    /// The networks of the inner addresses that peers get.
+    pub(crate) pool_networks: Vec<IpNet>,
     /// The section of the file.
     source: model::Connection,
     /// The key that both ends have, if there is one.
@@ -74,12 +77,18 @@ impl Planned {
             && self.secret == other.secret
             && self.passwords == other.passwords
             && self.ppk == other.ppk
+            && self.connection.inner == other.connection.inner
             && self.credentials == other.credentials
     }
 
     /// The networks of this end.
     pub(crate) fn local_networks(&self) -> impl Iterator<Item = IpNet> {
         self.connection.children.iter().flat_map(|child| &child.local).flat_map(traffic::networks)
+    }
+
+    /// Whether it asks for inner addresses. Its addresses, routes and name servers come with them.
+    pub(crate) const fn asks_for_addresses(&self) -> bool {
+        matches!(self.connection.inner, machine::Inner::Ask(_))
     }
 
     /// The networks behind the peer.
@@ -109,14 +118,16 @@ fn planned(
     let authentication = authentication::of(config, of, problems);
     let ppk = ppk::of(config, of, problems);
     let children: Vec<Option<machine::Child>> =
-        of.children.iter().map(|of_child| child(of_child, problems)).collect();
+        of.children.iter().map(|of_child| child(of, of_child, problems)).collect();
     if children.is_empty() {
         let text =
             "the connection has no child: add `children { net { … } }` with `local_ts` and `remote_ts`";
         problems.add(of.places.section(), text);
     }
     let targets = targets(of, problems);
+    let inner = inner::of(config, of, problems);
     let Authentication { local_auth, remote_auth, secret, passwords } = authentication?;
+    let inner::Planned { inner, networks } = inner?;
     let connection = machine::Connection {
         name: of.name.clone(),
         remotes: Vec::new(),
@@ -125,6 +136,7 @@ fn planned(
         remote_auth,
         ike: of.proposals.clone(),
         children: children.into_iter().collect::<Option<_>>()?,
+        inner,
         unique: unique(of.unique),
         childless: childless(of.childless),
         forces_encapsulation: of.encap,
@@ -139,6 +151,7 @@ fn planned(
         place,
         targets,
         port: of.remote_port,
+        pool_networks: networks,
         source: of.clone(),
         secret,
         passwords,
@@ -147,9 +160,13 @@ fn planned(
     })
 }
 
-fn child(of: &model::Child, problems: &mut Problems) -> Option<machine::Child> {
+fn child(
+    connection: &model::Connection,
+    of: &model::Child,
+    problems: &mut Problems,
+) -> Option<machine::Child> {
     let local = traffic::of_this_end(of, problems);
-    let remote = traffic::of_the_peer(of, problems);
+    let remote = traffic::of_the_peer(of, !connection.pools.is_empty(), problems);
     Some(machine::Child {
         name: of.name.clone(),
         esp: of.esp_proposals.clone(),

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use adit_core::{Event, Instant, IpNet, Path, Protocol as _, UnixTime};
 use adit_ike::machine::{
-    Child, Childless, Connection, EndAction, Endpoint, FamilySockets, Limits, LocalAuth, Params,
+    Child, Childless, Connection, EndAction, Endpoint, FamilySockets, Inner, Limits, LocalAuth, Params,
     PeerIdentity, RemoteAuth, Sockets, StartAction, Times, Traffic, Unique,
 };
 use adit_ike::suite::{esp_proposals, ike_proposals};
@@ -110,6 +110,7 @@ pub(crate) fn connection(
         name,
         ike: ike_proposals(IKE).map_err(fault)?,
         children: vec![child],
+        inner: Inner::None,
         unique: Unique::Never,
         childless: Childless::Allow,
         forces_encapsulation: false,

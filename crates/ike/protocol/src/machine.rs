@@ -7,7 +7,7 @@
 //! | `IKE_SA_INIT` | cookies, `INVALID_KE_PAYLOAD`, NAT detection and the change to port 4500 |
 //! | `IKE_INTERMEDIATE` | additional key exchanges of the first IKE SA (RFC 9242, RFC 9370) |
 //! | `IKE_FOLLOWUP_KE` | additional key exchanges of rekeys and of further child SAs (RFC 9370) |
-//! | `IKE_AUTH` | pre-shared keys, certificates, and EAP of the initiator; the first child SA, narrowed. Not: configuration payloads |
+//! | `IKE_AUTH` | pre-shared keys, certificates, and EAP of the initiator; the first child SA, narrowed; inner addresses by configuration payloads (section 3.15, RFC 8598) |
 //! | `CREATE_CHILD_SA` | further child SAs; rekeys of child SAs and of IKE SAs, with collisions |
 //! | `INFORMATIONAL` | deletions, signs of life, changes of addresses (MOBIKE, RFC 4555) |
 //! | messages | a window of 1, retransmission, fragments (RFC 7383) |
@@ -25,6 +25,7 @@ mod addresses;
 mod auth;
 mod child;
 mod child_sa;
+mod configuration;
 mod connections;
 mod context;
 mod cookie;
@@ -34,6 +35,7 @@ mod endpoint;
 mod followup;
 mod informational;
 mod init;
+mod inner;
 mod intermediate;
 mod lifecycle;
 mod mobike;
@@ -51,6 +53,7 @@ mod responder;
 mod sa;
 mod schedule;
 mod sessions;
+mod settings;
 mod shared;
 mod tasks;
 #[cfg(test)]
@@ -61,7 +64,7 @@ pub use endpoint::Endpoint;
 pub use orders::Reply;
 pub use params::{
     Addresses, BadParams, CertificatePolicy, Child, ChildDetail, Childless, Codec, Connection, EapUsers,
-    EndAction, FamilySockets, Limits, LocalAuth, LocalProof, OwnCertificate, Params, PeerCertificates,
-    PeerDetail, PeerIdentity, Ppk, RemoteAuth, RemoteProof, SharedKey, Sockets, StartAction, Times, Traffic,
-    Unique,
+    EndAction, FamilySockets, Inner, Limits, LocalAuth, LocalProof, OwnCertificate, Params, PeerCertificates,
+    PeerDetail, PeerIdentity, Pool, Ppk, RemoteAuth, RemoteProof, SharedKey, Sockets, StartAction, Times,
+    Traffic, Unique,
 };

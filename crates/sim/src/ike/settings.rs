@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use adit_core::UnixTime;
 use adit_ike::machine::{
-    Child, Childless, Connection, EndAction, FamilySockets, Limits, LocalAuth, LocalProof, Params,
+    Child, Childless, Connection, EndAction, FamilySockets, Inner, Limits, LocalAuth, LocalProof, Params,
     PeerIdentity, Ppk, RemoteAuth, RemoteProof, SharedKey, Sockets, StartAction, Times, Traffic, Unique,
 };
 use adit_ike::suite::{BadKeyword, esp_proposals, ike_proposals};
@@ -104,6 +104,7 @@ fn connection(scenario: &Scenario, end: usize, peer: IpAddr) -> Result<Connectio
         },
         ike: ike_proposals(scenario.ike)?,
         children: children.collect::<Result<_, _>>()?,
+        inner: Inner::None,
         unique: Unique::No,
         childless: if scenario.is_childless { Childless::Force } else { Childless::Allow },
         forces_encapsulation: false,

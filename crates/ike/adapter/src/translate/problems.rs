@@ -36,8 +36,6 @@ impl Problems {
     /// Adds the settings that are not carried out and that change what is carried or how safe it is.
     pub(super) fn refuse_missing(&mut self, of: &Connection) {
         let settings = [
-            ("vips", !of.vips.is_empty(), "inner addresses are not requested yet; leave it out"),
-            ("pools", !of.pools.is_empty(), "inner addresses are not given out yet; leave it out"),
             ("if_id_in", of.if_id_in != InterfaceId::None, NO_DEVICE),
             ("if_id_out", of.if_id_out != InterfaceId::None, NO_DEVICE),
             (

@@ -39,7 +39,7 @@ fn a_connection_has_the_settings_of_its_section() {
 fn traffic_of_this_end_may_be_its_outer_address() {
     let text = text("", "start_action = start").replace(" local_ts = 10.1.0.0/16\n", "");
     let planned = connections(&config(&text)).map_err(drop).expect("connections");
-    assert_eq!(planned[0].connection.children[0].local[0].addresses, Addresses::Outer);
+    assert_eq!(planned[0].connection.children[0].local[0].addresses, Addresses::Dynamic);
     assert_eq!(planned[0].local_networks().count(), 0);
 }
 
@@ -64,7 +64,6 @@ fn a_setting_that_is_not_carried_out_is_refused_with_its_line() {
         problems.first().map(ToString::to_string).unwrap_or_default()
     };
     for (connection, child, start) in [
-        ("vips = 0.0.0.0", "", "a.conf:4: `vips`: "),
         ("if_id_in = 7", "", "a.conf:4: `if_id_in`: child SAs have no devices of their own"),
         ("local_port = 4501", "", "a.conf:4: `local_port`: the ports are 500 and 4500"),
         ("", "updown = /bin/true", "a.conf:17: `updown`: programs are not run yet"),

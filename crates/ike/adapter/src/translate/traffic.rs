@@ -16,10 +16,11 @@ pub(super) fn of_this_end(child: &Child, problems: &mut Problems) -> Option<Vec<
     all(&child.local_ts, child.places.of("local_ts"), problems)
 }
 
-/// The traffic of the peer's end.
-pub(super) fn of_the_peer(child: &Child, problems: &mut Problems) -> Option<Vec<Traffic>> {
+/// The traffic of the peer's end. `has_inner`: the peer gets an inner address.
+pub(super) fn of_the_peer(child: &Child, has_inner: bool, problems: &mut Problems) -> Option<Vec<Traffic>> {
     let place = child.places.of("remote_ts");
-    if child.remote_ts.iter().any(|selector| selector.addresses == model::Addresses::Dynamic) {
+    let is_dynamic = |selector: &TrafficSelector| selector.addresses == model::Addresses::Dynamic;
+    if !has_inner && child.remote_ts.iter().any(is_dynamic) {
         let text = "`remote_ts`: traffic to the peer's own outer address is not carried yet: give the networks behind the peer, such \
                     as `remote_ts = 10.2.0.0/16`";
         problems.add(place, text);
@@ -34,7 +35,7 @@ fn all(selectors: &[TrafficSelector], place: &Place, problems: &mut Problems) ->
 
 fn traffic(selector: &TrafficSelector, place: &Place, problems: &mut Problems) -> Option<Traffic> {
     let addresses = match selector.addresses {
-        model::Addresses::Dynamic => Addresses::Outer,
+        model::Addresses::Dynamic => Addresses::Dynamic,
         model::Addresses::Network(network) => Addresses::Network(network),
         model::Addresses::Range(first, last) => Addresses::Range(first, last),
     };
@@ -45,12 +46,12 @@ fn traffic(selector: &TrafficSelector, place: &Place, problems: &mut Problems) -
     Some(Traffic { addresses, protocol: selector.protocol, ports: (first, last) })
 }
 
-/// The prefixes of the addresses of traffic. None of the outer address, which is not known before the start.
+/// The prefixes of the addresses of traffic. None of `dynamic` addresses, which are not known before the start.
 pub(super) fn networks(traffic: &Traffic) -> Vec<IpNet> {
     match traffic.addresses {
         Addresses::Network(network) => vec![network],
         Addresses::Range(first, last) => subnets(first, last),
-        Addresses::Outer => Vec::new(),
+        Addresses::Dynamic => Vec::new(),
     }
 }
 

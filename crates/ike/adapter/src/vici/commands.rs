@@ -96,7 +96,7 @@ fn is_asked(message: &Message, sa: &IkeSa) -> bool {
     let has_child = message
         .text("child")
         .is_none_or(|asked| sa.info.detail.children.iter().any(|child| child.name == asked));
-    is("ike", &sa.info.name) && is("ike-id", &sa.number().to_string()) && has_child
+    is("ike", &sa.info.detail.connection) && is("ike-id", &sa.number().to_string()) && has_child
 }
 
 fn list_sas(message: &Message, view: &View) -> Answer {
@@ -124,7 +124,8 @@ fn initiate(message: &Message, view: &View) -> Result<Message, String> {
     }
     let is_up = |sa: &IkeSa| {
         let children = &sa.info.detail.children;
-        sa.info.name == connection && child.is_none_or(|child| children.iter().any(|own| own.name == child))
+        sa.info.detail.connection == connection
+            && child.is_none_or(|child| children.iter().any(|own| own.name == child))
     };
     match wait(message, || look(view).is_some_and(|sas| sas.iter().any(is_up))) {
         true => Ok(Message::new()),
@@ -161,7 +162,7 @@ fn rekey(message: &Message, view: &View) -> Result<Message, String> {
     for sa in &found {
         match message.text("child") {
             Some(_) => view.handle.command(Command::Rekey { peer: sa.peer }),
-            None => view.handle.reply(Reply::Rekey(sa.info.name.clone())),
+            None => view.handle.reply(Reply::Rekey(sa.info.detail.connection.clone())),
         };
     }
     Ok(Message::new().with("matches", found.len()))

@@ -62,12 +62,17 @@ impl IkeSa {
         sa = sa.with("established", seconds(detail.made_at, now));
         sa = with_time(sa, "rekey-time", detail.rekey_at, now);
         sa = with_time(sa, "reauth-time", detail.reauthentication_at, now);
+        for (name, addresses) in [("local-vips", &detail.own_inner), ("remote-vips", &detail.peer_inner)] {
+            if !addresses.is_empty() {
+                sa = sa.with_list(name, addresses);
+            }
+        }
         let mut children = Message::new();
         for (number, child) in (1..).zip(&detail.children) {
             children =
                 children.with_section(&format!("{}-{number}", child.name), self.child(number, child, now));
         }
-        Message::new().with_section(&self.info.name, sa.with_section("child-sas", children))
+        Message::new().with_section(&detail.connection, sa.with_section("child-sas", children))
     }
 
     fn child(&self, number: u32, child: &ChildDetail, now: Instant) -> Message {

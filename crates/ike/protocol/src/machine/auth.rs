@@ -83,6 +83,7 @@ impl IkeSa {
         payloads.extend(proven.proof.map(Payload::Authentication));
         payloads.extend(connection.mobike.then(|| notify(NotifyType::MOBIKE_SUPPORTED, Vec::new())));
         payloads.extend(ppk.map(ppk_identity));
+        payloads.extend(self.ask_for_inner(cx, connection));
         if let Some(Ok(Proven { proof: Some(second), .. })) = second {
             payloads.push(notify(NotifyType::NO_PPK_AUTH, second.data));
         }
@@ -175,7 +176,11 @@ impl IkeSa {
         self.mobike.agree(connection.mobike, Payloads(payloads));
         self.establish(cx, false);
         self.limit_authentication(cx, payloads);
+        let inner = self.take_inner(cx, connection, payloads);
         let Some(OfferedChild { number, spi }) = request.child else { return };
+        if let Err(reason) = inner {
+            return self.first_child_failed(cx, number, &reason);
+        }
         let nonces = Nonces { initiator: &request.nonces[0], responder: &request.nonces[1] };
         let offer = Offer { number, own_spi: spi, is_initiator: true, secrets: Secrets::default(), nonces };
         let own = self.child(cx, number).map(|child| proposals(child, Exchange::Auth)).unwrap_or_default();
@@ -214,7 +219,10 @@ impl IkeSa {
         let claim = Claim::of(payloads);
         let is_initial_contact = Payloads(payloads).notify(NotifyType::INITIAL_CONTACT).is_some();
         let judged = self.judge_initiator(cx, &half_open, &claim, is_initial_contact);
-        let Judged { number, connection, identity, mixed } = match judged {
+        let judged = judged.and_then(|judged| {
+            Ok((cx.peer_of(judged.number, &judged.identity, Payloads(payloads))?, judged))
+        });
+        let (number, Judged { connection, identity, mixed, .. }) = match judged {
             Ok(judged) => judged,
             Err(reason) => return self.refuse_initiator(cx, path, &claim, &reason),
         };
@@ -247,11 +255,16 @@ impl IkeSa {
             notify(NotifyType::AUTH_LIFETIME, seconds.to_be_bytes().to_vec())
         }));
         self.establish(cx, is_initial_contact);
+        let inner = self.give_inner(cx, connection, Payloads(payloads));
         if connection.childless != Childless::Never && Payloads(payloads).proposals().is_none() {
+            answer.extend(inner.ok().flatten());
             return self.respond(cx, path, ExchangeType::IKE_AUTH, &answer);
         }
         let nonces = Nonces { initiator: &half_open.nonces[0], responder: &half_open.nonces[1] };
-        let choice = self.choose_child(cx, Payloads(payloads), Exchange::Auth, None);
+        let choice = inner.and_then(|inner| {
+            answer.extend(inner);
+            self.choose_child(cx, Payloads(payloads), Exchange::Auth, None)
+        });
         match choice.and_then(|choice| self.make_child(cx, choice, None, &nonces)) {
             Ok((child, parts)) => {
                 answer.extend(parts);

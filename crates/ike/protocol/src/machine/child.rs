@@ -1,11 +1,9 @@
 //! Child SAs: their proposals and selectors.
 
-use std::net::IpAddr;
-
 use super::child_sa::{Agreed, ChildPhase, ChildSa};
 use super::context::Context;
 use super::narrow::{is_within, narrow, session_selectors};
-use super::params::{Child, Codec, Traffic};
+use super::params::{Child, Codec};
 use super::payloads::{Payloads, notify};
 use super::sa::IkeSa;
 use crate::crypto::{ChildKeys, Nonces, Secret, Secrets};
@@ -74,14 +72,10 @@ pub(crate) fn proposals(child: &Child, exchange: Exchange) -> Vec<Algorithms> {
 impl IkeSa {
     /// The traffic of a child as this end offers it.
     pub(crate) fn sides(&self, cx: &Context<'_>, child: &Child) -> Sides {
-        let local = cx.shared.local_of(self.path).map(|local| local.ip());
-        let selectors = |traffic: &[Traffic], outer: Option<IpAddr>| {
-            traffic.iter().filter_map(|one| one.selector(outer)).collect()
-        };
-        Sides {
-            local: selectors(&child.local, local),
-            remote: selectors(&child.remote, Some(self.path.remote().ip())),
-        }
+        let connection = self.connection.and_then(|number| cx.connections.get(number));
+        let Some(connection) = connection else { return Sides { local: Vec::new(), remote: Vec::new() } };
+        let [local, remote] = self.dynamic(cx, connection);
+        Sides { local: local.selectors(&child.local), remote: remote.selectors(&child.remote) }
     }
 
     /// Checks the answer to an offer of a child SA.
@@ -103,10 +97,14 @@ impl IkeSa {
         let suite = chosen.child_suite().ok_or("the answer lacks an algorithm")?;
         let peer_spi = child_spi(&chosen.spi).ok_or("the answer has no SPI of four bytes")?;
         let sides = self.sides(cx, child);
-        if !is_within(initiator, &sides.local) || !is_within(responder, &sides.remote) {
+        let asks =
+            self.connection.and_then(|number| cx.connections.get(number)).is_some_and(|it| it.inner.asks());
+        // All of a family was offered, as this end did not know the address that it was to get.
+        let initiator = if asks { narrow(&sides.local, initiator) } else { initiator.to_vec() };
+        if !is_within(&initiator, &sides.local) || !is_within(responder, &sides.remote) {
             return Err("the answer has selectors beyond those that were offered".to_owned());
         }
-        let agreed = Agreed { suite, peer_spi, local: initiator.to_vec(), remote: responder.to_vec() };
+        let agreed = Agreed { suite, peer_spi, local: initiator, remote: responder.to_vec() };
         self.derive_child(cx, agreed, offer).ok_or_else(|| "there are no keys".to_owned())
     }
 

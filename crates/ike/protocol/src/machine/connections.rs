@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use super::inner::connection_of;
 use super::params::{BadParams, Connection, MAX_CONNECTIONS, PeerIdentity, RemoteProof, check};
 use crate::wire::Identification;
 
@@ -68,8 +69,14 @@ impl Connections {
         self.keys.remove(&Key::of(&connection));
     }
 
+    /// The connection of a peer, by the peer's number.
     pub(crate) fn get(&self, number: usize) -> Option<&Connection> {
-        self.all.get(&number)
+        self.all.get(&connection_of(number))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn get_mut(&mut self, number: usize) -> Option<&mut Connection> {
+        self.all.get_mut(&number)
     }
 
     pub(crate) fn number_of(&self, name: &str) -> Option<usize> {

@@ -79,6 +79,7 @@ impl Context<'_> {
         let Some(entry) = state.entry(PeerId(number as u32), connection, Place { shares, ..place }) else {
             return;
         };
+        self.shared.are_settings_stale |= connection.inner.asks();
         if state.entry.as_ref() != Some(&entry) {
             state.entry = Some(entry.clone());
             self.shared.order(DataEvent::Peer(PeerOrder::Add(entry)));

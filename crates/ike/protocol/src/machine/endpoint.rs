@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use adit_core::{
     Command, Ended, HandshakeStage, Instant, Notice, Path, PeerId, PeerInfo, PrefixTable, Protocol, Rejected,
-    SessionId, TableUsage,
+    SessionId, SharedPool, TableUsage,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
@@ -13,6 +13,7 @@ use rand_core::{RngCore as _, SeedableRng as _};
 use super::connections::Connections;
 use super::context::{Context, Effect};
 use super::cookie::Cookies;
+use super::inner::Pools;
 use super::params::{BadParams, Codec, Limits, Params, PeerDetail};
 use super::peer::{PeerState, child_of};
 use super::sa::{IkeSa, Phase};
@@ -45,6 +46,21 @@ impl Endpoint {
         self.shared.local_of(path)
     }
 
+    /// As [`Self::new`], with the pool of a tunnel that has other endpoints, too: the first pool of the connections is that one.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_pool(
+        params: Params,
+        pool: SharedPool,
+        now: Instant,
+        seed: [u8; 32],
+    ) -> Result<Self, BadParams> {
+        let mut endpoint = Endpoint::new(params, now, seed)?;
+        endpoint.shared.pools = Pools::with_tunnel(pool);
+        Ok(endpoint)
+    }
+
     /// An endpoint that starts at `now`. `seed` is 32 bytes of secret randomness, used for nothing else.
     ///
     /// # Errors
@@ -68,7 +84,7 @@ impl Endpoint {
         for connection in params.connections {
             endpoint.add_connection(connection)?;
         }
-        params.tunnel.into_iter().for_each(|tunnel| endpoint.shared.emit(Event::Up(tunnel)));
+        params.tunnel.into_iter().for_each(|tunnel| endpoint.set_tunnel(tunnel));
         Ok(endpoint)
     }
 
@@ -91,6 +107,7 @@ impl Endpoint {
             self.announce(spi);
             self.set_due(spi);
         }
+        self.update_settings();
         result
     }
 
@@ -117,7 +134,12 @@ impl Endpoint {
     fn carry_out(&mut self, spi: Spi, effect: Effect) {
         match effect {
             Effect::Add(sa) => self.add(*sa),
-            Effect::Established { is_initial_contact } => self.established(spi, is_initial_contact),
+            Effect::Established { is_initial_contact } => {
+                self.established(spi, is_initial_contact);
+                if is_initial_contact {
+                    self.remove_other_instances(spi);
+                }
+            }
             Effect::MoveChildren(to) => self.move_children(spi, to),
             Effect::Expire(redundant) => self.expire(redundant),
             Effect::Reauthenticate => self.reauthenticate(spi),
@@ -270,15 +292,15 @@ impl Protocol for Endpoint {
             Command::Disconnect { peer } => self.close_peer(peer.0 as usize, "disconnected"),
             Command::Restart => self.restart(),
             Command::Shutdown => self.shut_down(),
+            Command::LeasesMoved => self.leave_evicted(),
             Command::NotUp { reason } => self.shared.emit(Event::Ended(Ended::Failed(reason))),
-            // There are no connections and no pool, and the system chooses source addresses where none is bound.
+            // There are no connections, and the system chooses source addresses where none is bound.
             Command::Opened { .. }
             | Command::OpenFailed { .. }
             | Command::Closed { .. }
             | Command::Prepared { .. }
             | Command::MtuChanged { .. }
-            | Command::PathMtu { .. }
-            | Command::LeasesMoved => {}
+            | Command::PathMtu { .. } => {}
         }
     }
 

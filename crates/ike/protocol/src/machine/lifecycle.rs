@@ -6,6 +6,7 @@ use adit_core::{PeerId, PeerOrder, Severity};
 
 use super::child_sa::REPLACED_FOR;
 use super::endpoint::Endpoint;
+use super::inner::{connection_of, is_instance};
 use super::params::Unique;
 use super::peer::{EndKind, Ending, Place, Wish};
 use super::sa::{IkeSa, Phase};
@@ -68,6 +69,26 @@ impl Endpoint {
         match may_have_older {
             true => self.remove_older(number, spi, |sa, cx| sa.close(cx, EndKind::Own, WHY)),
             false => self.remove_older(number, spi, |_, cx| cx.remove(WHY)),
+        }
+    }
+
+    /// A peer says that it has no other IKE SA: the other instances of its connection with its identity are gone, and their addresses
+    /// are free at once.
+    pub(super) fn remove_other_instances(&mut self, spi: Spi) {
+        let Some(IkeSa { connection: Some(number), peer_identity: Some(identity), .. }) = self.sas.get(&spi)
+        else {
+            return;
+        };
+        let (number, connection) = (*number, connection_of(*number));
+        let is_kept = self.connections.get(number).is_none_or(|it| it.unique == Unique::Never);
+        let mut others = self.shared.pools.instances(connection, identity);
+        others.retain(|other| *other != number && !is_kept);
+        for other in others {
+            let of_other = self.sas.values().filter(|sa| sa.connection == Some(other));
+            let of_other: Vec<Spi> = of_other.map(|sa| sa.own_spi).collect();
+            of_other
+                .into_iter()
+                .for_each(|spi| self.with_sa(spi, |_, cx| cx.remove("the peer has started anew")));
         }
     }
 
@@ -174,6 +195,7 @@ impl Endpoint {
         };
         let peer = PeerId(number as u32);
         let again = self.shared.now + connection.times.retry;
+        self.shared.are_settings_stale |= connection.inner.asks();
         state.current_identity = None;
         state.replacing = None;
         state.installed.clear();
@@ -198,6 +220,16 @@ impl Endpoint {
         if !self.has_ended {
             self.run(None, |cx, _| cx.order_entry(number, Place::default()));
         }
+        self.update_settings();
+    }
+
+    /// Forgets an instance of a connection that has no IKE SA any more. Its inner address is free.
+    fn forget_instance(&mut self, number: usize) {
+        if !is_instance(number) || self.sas.values().any(|sa| sa.connection == Some(number)) {
+            return;
+        }
+        let lease = self.peers.remove(&number).and_then(|state| state.lease);
+        self.shared.pools.remove(number, lease.as_deref());
     }
 
     /// Makes another IKE SA with the peer, with all children, before this one is deleted (RFC 7296 section 2.8.3).
@@ -261,6 +293,7 @@ impl Endpoint {
         state.wanted.values_mut().for_each(|wish| wish.at = again);
         state.initiate_at = (!state.wanted.is_empty()).then_some(again);
         self.initiations.set(number, state.initiate_at);
+        self.shared.are_settings_stale |= connection.inner.asks();
     }
 
     pub(super) fn remove(&mut self, spi: Spi, ending: &Ending) {
@@ -279,6 +312,7 @@ impl Endpoint {
         self.forget_half_open(spi);
         self.sas.remove(&spi);
         self.schedule.set(spi, None);
+        number.into_iter().for_each(|number| self.forget_instance(number));
     }
 
     pub(super) fn forget_half_open(&mut self, spi: Spi) {

@@ -52,13 +52,18 @@ impl Endpoint {
     /// Removes a connection. Its IKE SAs are deleted. Gives whether there was one of that name.
     pub fn remove_connection(&mut self, name: &str) -> bool {
         let Some(number) = self.connections.number_of(name) else { return false };
-        self.close_peer(number, "the connection was removed");
+        self.close_connection(number, "the connection was removed");
         self.connections.remove(number);
         self.initiations.set(number, None);
-        let entry = self.peers.remove(&number).and_then(|state| state.entry);
-        if entry.is_some() {
-            self.shared.order(DataEvent::Peer(PeerOrder::Remove(PeerId(number as u32))));
+        for number in self.peers_of(number) {
+            let Some(state) = self.peers.remove(&number) else { continue };
+            self.shared.pools.remove(number, state.lease.as_deref());
+            if state.entry.is_some() {
+                self.shared.order(DataEvent::Peer(PeerOrder::Remove(PeerId(number as u32))));
+            }
         }
+        self.shared.are_settings_stale = true;
+        self.update_settings();
         true
     }
 
@@ -69,7 +74,7 @@ impl Endpoint {
             }
             Reply::Remove(name) => known(&name, self.remove_connection(&name)),
             Reply::Tunnel(settings) => {
-                self.shared.emit(Event::Up(settings));
+                self.set_tunnel(settings);
                 Ok(())
             }
             Reply::Initiate { connection, child } => self.bring_up(&connection, child.as_deref()),
@@ -79,7 +84,7 @@ impl Endpoint {
             }
             Reply::Terminate(name) => {
                 let number = self.connections.number_of(&name);
-                number.into_iter().for_each(|number| self.close_peer(number, "terminated"));
+                number.into_iter().for_each(|number| self.close_connection(number, "terminated"));
                 known(&name, number.is_some())
             }
             Reply::Rekey(name) => known(&name, self.rekey_ike_sa(&name)),
@@ -112,7 +117,9 @@ impl Endpoint {
     fn rekey_ike_sa(&mut self, name: &str) -> bool {
         let Some(number) = self.connections.number_of(name) else { return false };
         let now = self.shared.now;
-        if let Some(spi) = self.peers.get(&number).and_then(|state| state.sa) {
+        let peers = self.peers_of(number).into_iter();
+        let current: Vec<Spi> = peers.filter_map(|number| self.peers.get(&number)?.sa).collect();
+        for spi in current {
             self.with_sa(spi, |sa, cx| {
                 sa.rekey_at = Some(now);
                 sa.next_task(cx);
@@ -162,6 +169,29 @@ impl Endpoint {
             state.connecting = Some(sa.own_spi);
         }
         self.add(sa);
+    }
+
+    /// The numbers of the peers of a connection.
+    fn peers_of(&self, number: usize) -> Vec<usize> {
+        [number].into_iter().chain(self.shared.pools.all_instances(number)).collect()
+    }
+
+    fn close_connection(&mut self, number: usize, reason: &str) {
+        self.peers_of(number).into_iter().for_each(|number| self.close_peer(number, reason));
+    }
+
+    /// The settings of the tunnel are these from now on, with those that peers give.
+    pub(super) fn set_tunnel(&mut self, settings: TunnelSettings) {
+        self.shared.tunnel = Some(settings);
+        self.shared.are_settings_stale = true;
+        self.update_settings();
+    }
+
+    /// Peers of other endpoints of the tunnel have taken the place of peers of this one.
+    pub(super) fn leave_evicted(&mut self) {
+        for number in self.shared.pools.evicted() {
+            self.close_peer(number, "its name went to another peer of the tunnel");
+        }
     }
 
     pub(super) fn close_peer(&mut self, number: usize, reason: &str) {

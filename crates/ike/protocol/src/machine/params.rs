@@ -4,6 +4,7 @@ mod check;
 mod connection;
 mod credentials;
 mod detail;
+mod inner;
 mod traffic;
 
 use std::fmt;
@@ -21,6 +22,7 @@ pub use credentials::{
     RemoteAuth, RemoteProof, SharedKey,
 };
 pub use detail::{ChildDetail, PeerDetail};
+pub use inner::{Inner, Pool};
 pub use traffic::{Addresses, Traffic};
 
 use crate::crypto::DirectionKeys;

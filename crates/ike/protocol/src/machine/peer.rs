@@ -2,12 +2,15 @@
 //! the data plane.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use adit_core::{Cipher, Flow, Instant, IpNet, Path, PeerConfig, PeerId, Selector};
+use adit_core::{Cipher, Flow, Instant, IpNet, Lease, Path, PeerConfig, PeerId, Selector};
 
+use super::configuration::Assigned;
 use super::narrow::{routes, session_selectors};
 use super::params::{Child, Connection, EndAction};
+use super::settings::PeerSettings;
 use crate::wire::{Identification, Spi, TrafficSelector};
 
 /// The reason why an IKE SA, or a child SA, is of no use any more.
@@ -68,6 +71,14 @@ pub(crate) struct PeerState {
     pub(crate) up: BTreeSet<usize>,
     /// The child SAs in the data plane, by this end's SPI.
     pub(crate) installed: BTreeMap<u32, Installed>,
+    /// The inner addresses: of the peer if this end gives them, of this end if it asks for them.
+    pub(crate) inner: Vec<IpAddr>,
+    /// The lease of the peer's inner addresses.
+    pub(crate) lease: Option<Box<Lease>>,
+    /// The addresses and settings that the peer gave.
+    pub(crate) assigned: Option<Box<Assigned>>,
+    /// The settings that the tunnel has of the peer.
+    pub(crate) settings: Option<Box<PeerSettings>>,
     /// The peer's entry in the data plane.
     pub(crate) entry: Option<PeerConfig>,
     /// Whether the peer was said to be up.

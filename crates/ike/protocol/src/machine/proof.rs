@@ -264,6 +264,15 @@ fn is_named(certificate: &CertificateDer<'_>, identity: &Identification) -> bool
 /// Most characters of an identity in the log.
 const MAX_SHOWN: usize = 128;
 
+/// The name of an identity, as other protocols have it: of a subject the common name, else the value.
+pub(crate) fn name_of(identity: &Identification) -> String {
+    let text = identity_text(identity);
+    let value = text.split_once(' ').map_or(text.as_str(), |(_, value)| value);
+    let common = |part: &str| part.trim().strip_prefix("CN=").map(str::to_owned);
+    let common = value.split(',').find_map(common).filter(|_| identity.kind == IdType::DER_ASN1_DN);
+    common.unwrap_or_else(|| value.to_owned())
+}
+
 /// An identity for the log.
 pub(crate) fn identity_text(identity: &Identification) -> String {
     let value = match identity.kind {

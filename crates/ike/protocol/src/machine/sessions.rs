@@ -8,6 +8,7 @@ use super::context::Context;
 use super::narrow::routes;
 use super::params::{Connection, PeerDetail};
 use super::peer::{PeerState, Place};
+use super::proof::name_of;
 use super::sa::{IkeSa, Phase};
 use super::shared::{DataEvent, Shared};
 
@@ -179,6 +180,7 @@ impl IkeSa {
         self.path = path;
         let Some(peer) = self.peer().filter(|_| matches!(self.phase, Phase::Established)) else { return };
         let path = self.data_path(cx.shared);
+        cx.shared.are_settings_stale = true;
         let state = self.connection.and_then(|number| cx.peers.get_mut(&number));
         let Some(entry) = state.and_then(|state| state.entry.as_mut()) else { return };
         entry.path = Some(path);
@@ -208,7 +210,7 @@ impl IkeSa {
         let (hosts, networks): (Vec<_>, Vec<_>) =
             prefixes.into_iter().partition(|route| route.prefix_len() == route.max_prefix_len());
         Some(PeerInfo {
-            name: connection.name.clone(),
+            name: self.name(connection),
             path: self.path,
             addresses: hosts.iter().map(|host| host.addr()).collect(),
             cipher: state.cipher?,
@@ -217,14 +219,24 @@ impl IkeSa {
             since: state.since,
             heard: self.heard,
             routes: networks,
-            detail: self.detail(connection)?,
+            detail: self.detail(connection, state)?,
         })
     }
 
-    fn detail(&self, connection: &Connection) -> Option<PeerDetail> {
+    /// The name of the peer: its own, if the connection has peers with names of their own, or else that of the connection.
+    fn name(&self, connection: &Connection) -> String {
+        let own = self.peer_identity.as_ref().filter(|_| connection.inner.gives()).map(name_of);
+        own.unwrap_or_else(|| connection.name.clone())
+    }
+
+    fn detail(&self, connection: &Connection, state: &PeerState) -> Option<PeerDetail> {
         let mut children: Vec<&ChildSa> = self.children.values().collect();
         children.sort_by_key(|child| (child.number, child.made_at));
+        let inner = |is_there: bool| if is_there { state.inner.clone() } else { Vec::new() };
         Some(PeerDetail {
+            connection: connection.name.clone(),
+            own_inner: inner(connection.inner.asks()),
+            peer_inner: inner(connection.inner.gives()),
             is_initiator: self.is_initiator,
             own_spi: self.own_spi,
             peer_spi: self.peer_spi,

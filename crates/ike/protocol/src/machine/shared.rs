@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use adit_core::{Instant, Path, Report, Severity, UnixTime};
+use adit_core::{Instant, Path, Report, Severity, TunnelSettings, UnixTime};
 use rand_chacha::ChaCha20Rng;
 use rand_core::RngCore as _;
 
 use super::eap::Guesses;
+use super::inner::Pools;
 use super::params::{Codec, PeerDetail, Sockets};
 use crate::wire::Spi;
 
@@ -34,6 +35,14 @@ pub(crate) struct Shared {
     pub(crate) child_spis: BTreeSet<u32>,
     /// The wrong passwords of peers.
     pub(crate) guesses: Guesses,
+    /// The pools of inner addresses.
+    pub(crate) pools: Pools,
+    /// The settings of the tunnel without those that peers give. `None`: this endpoint emits no settings.
+    pub(crate) tunnel: Option<TunnelSettings>,
+    /// The settings that were emitted last.
+    pub(crate) emitted: Option<TunnelSettings>,
+    /// Whether the settings that peers give may have changed.
+    pub(crate) are_settings_stale: bool,
     wall_at_origin: UnixTime,
     /// Local addresses, by the numbers of the sockets, and of addresses that sockets have learned.
     locals: BTreeMap<u32, SocketAddr>,
@@ -45,8 +54,21 @@ impl Shared {
     pub(crate) fn new(now: Instant, rng: ChaCha20Rng, sockets: Sockets, wall_at_origin: UnixTime) -> Self {
         let (events, transmits) = (VecDeque::new(), VecDeque::new());
         let (child_spis, locals) = (BTreeSet::new(), BTreeMap::new());
-        let guesses = Guesses::default();
-        Shared { now, rng, sockets, child_spis, guesses, wall_at_origin, locals, events, transmits }
+        Shared {
+            now,
+            rng,
+            sockets,
+            child_spis,
+            guesses: Guesses::default(),
+            pools: Pools::default(),
+            tunnel: None,
+            emitted: None,
+            are_settings_stale: false,
+            wall_at_origin,
+            locals,
+            events,
+            transmits,
+        }
     }
 
     /// The time of the system's clock, for certificates.

@@ -8,6 +8,7 @@ mod classes;
 mod connect;
 mod eap;
 mod followup;
+mod inner;
 mod mobike;
 mod orders;
 mod quantum;

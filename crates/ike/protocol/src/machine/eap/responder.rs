@@ -216,9 +216,12 @@ impl IkeSa {
         };
         let identity = identity_of(user);
         let is_initial_contact = Payloads(&run.request).notify(NotifyType::INITIAL_CONTACT).is_some();
-        if let Err(reason) = refuse_second(cx, run.connection, connection, &identity, is_initial_contact) {
-            return self.refuse_initiator(cx, path, &claimed, &reason);
-        }
+        let refused = refuse_second(cx, run.connection, connection, &identity, is_initial_contact);
+        let number = refused.and_then(|()| cx.peer_of(run.connection, &identity, Payloads(&run.request)));
+        let number = match number {
+            Ok(number) => number,
+            Err(reason) => return self.refuse_initiator(cx, path, &claimed, &reason),
+        };
         let own = SignedOctets {
             message: &half_open.own_message,
             peer_nonce: &half_open.nonces[0],
@@ -228,7 +231,7 @@ impl IkeSa {
         };
         let data = shared_key_proof(prf, msk, &own).to_vec();
         let answer = vec![Payload::Authentication(Authentication { method: AuthMethod::SHARED_KEY, data })];
-        self.connection = Some(run.connection);
+        self.connection = Some(number);
         self.peer_identity = Some(identity);
         self.initiator_proved(cx, path, Proved { half_open, connection, answer, payloads: &run.request });
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use adit_core::IpNet;
 
 use super::credentials::{LocalAuth, Ppk, RemoteAuth};
+use super::inner::Inner;
 use super::traffic::Traffic;
 use crate::suite::Algorithms;
 
@@ -27,6 +28,8 @@ pub struct Connection {
     pub ike: Vec<Algorithms>,
     /// The children. The traffic of a child comes before that of later children.
     pub children: Vec<Child>,
+    /// The inner addresses that it asks for, or gives.
+    pub inner: Inner,
     /// The fate of older IKE SAs with the peer when the peer authenticates once more.
     pub unique: Unique,
     /// Whether IKE SAs without a child SA are made (RFC 6023).

@@ -1,5 +1,7 @@
 //! The details of a peer in a status.
 
+use std::net::IpAddr;
+
 use adit_core::{Cipher, Digest, Instant};
 
 use crate::suite::IkeSuite;
@@ -8,6 +10,12 @@ use crate::wire::{Identification, Spi, TrafficSelector};
 /// The details of a peer's IKE SA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerDetail {
+    /// The name of its connection.
+    pub connection: String,
+    /// The inner addresses that this end has of the peer.
+    pub own_inner: Vec<IpAddr>,
+    /// The inner addresses that the peer has of this end.
+    pub peer_inner: Vec<IpAddr>,
     /// Whether this end initiated the IKE SA, or its last rekey.
     pub is_initiator: bool,
     /// The SPI that this end chose.

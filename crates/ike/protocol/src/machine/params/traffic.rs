@@ -24,8 +24,9 @@ pub enum Addresses {
     Network(IpNet),
     /// The addresses from the first to the last, which are of one family.
     Range(IpAddr, IpAddr),
-    /// The outer address of the end, as the IKE SA has it (`dynamic` of swanctl.conf).
-    Outer,
+    /// The inner addresses that the end got ([`super::Inner`]), or else its outer address, as the IKE SA has it (`dynamic` of
+    /// swanctl.conf).
+    Dynamic,
 }
 
 impl Traffic {
@@ -40,7 +41,7 @@ impl Traffic {
         let (first, last) = match self.addresses {
             Addresses::Network(network) => (network.network(), network.broadcast()),
             Addresses::Range(first, last) => (first, last),
-            Addresses::Outer => (outer?.to_canonical(), outer?.to_canonical()),
+            Addresses::Dynamic => (outer?.to_canonical(), outer?.to_canonical()),
         };
         let addresses = match (first, last) {
             (IpAddr::V4(first), IpAddr::V4(last)) => AddressRange::V4(first, last),

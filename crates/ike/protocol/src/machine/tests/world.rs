@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use adit_core::{
     Command, DataEvent, Event, Flow, Instant, Notice, OnFirstOpened, Path, PeerConfig, PeerId, PeerOrder,
-    Protocol, Rejected, SessionId,
+    Protocol, Rejected, SessionId, TunnelSettings,
 };
 
 use crate::crypto::{DirectionKeys, Secret};
 use crate::machine::{
-    Child, Childless, Codec, Connection, EndAction, Endpoint, FamilySockets, LocalAuth, LocalProof, Params,
-    PeerIdentity, RemoteAuth, RemoteProof, Reply, SharedKey, Sockets, StartAction, Times, Traffic, Unique,
+    Child, Childless, Codec, Connection, EndAction, Endpoint, FamilySockets, Inner, LocalAuth, LocalProof,
+    Params, PeerIdentity, RemoteAuth, RemoteProof, Reply, SharedKey, Sockets, StartAction, Times, Traffic,
+    Unique,
 };
 use crate::suite::{esp_proposals, ike_proposals};
 use crate::wire::{IdType, Identification};
@@ -61,6 +62,7 @@ pub(super) fn connection(end: usize) -> Connection {
         },
         ike: ike_proposals("aes256gcm16-prfsha256-x25519").unwrap(),
         children: vec![child(end, "net", ["10.1.0.0/16", "10.2.0.0/16"])],
+        inner: Inner::None,
         unique: Unique::No,
         childless: Childless::Allow,
         forces_encapsulation: false,
@@ -129,7 +131,10 @@ pub(super) fn params(connection: Connection) -> Params {
 /// The data plane of an end, with the events that the end emitted.
 #[derive(Default)]
 pub(super) struct Plane {
+    /// The newest peer.
     pub(super) peer: Option<PeerConfig>,
+    /// All peers.
+    known: BTreeSet<PeerId>,
     pub(super) sessions: BTreeMap<SessionId, Codec>,
     /// The sessions that seal, by series.
     pub(super) active: BTreeMap<u32, SessionId>,
@@ -147,13 +152,22 @@ pub(super) struct Plane {
     pub(super) downs: Vec<String>,
     pub(super) reports: Vec<String>,
     pub(super) ended: bool,
+    /// The settings of the tunnel, as they were said one after the other.
+    pub(super) settings: Vec<TunnelSettings>,
 }
 
 impl Plane {
     fn take(&mut self, event: super::Event) {
         match event {
-            Event::Data(DataEvent::Peer(PeerOrder::Add(config))) => self.peer = Some(config),
-            Event::Data(DataEvent::Peer(PeerOrder::Remove(_))) => {
+            Event::Data(DataEvent::Peer(PeerOrder::Add(config))) => {
+                self.known.insert(config.peer);
+                self.peer = Some(config);
+            }
+            Event::Data(DataEvent::Peer(PeerOrder::Remove(gone))) => {
+                self.known.remove(&gone);
+                if self.peer.as_ref().is_none_or(|own| own.peer != gone) {
+                    return;
+                }
                 self.peer = None;
                 self.sessions.clear();
                 self.active.clear();
@@ -162,7 +176,7 @@ impl Plane {
                 self.peer.as_mut().expect("a peer moves that is there").path = Some(path);
             }
             Event::Data(DataEvent::Install(install)) => {
-                assert!(self.peer.is_some(), "a session of no peer");
+                assert!(self.known.contains(&install.peer), "a session of no peer");
                 if install.on_first_opened == OnFirstOpened::Activate {
                     self.waiting.insert(install.session);
                 }
@@ -195,6 +209,7 @@ impl Plane {
             Event::PeerDown { reason, .. } => self.downs.push(reason),
             Event::Report(report) => self.reports.push(report.to_string()),
             Event::Ended(_) => self.ended = true,
+            Event::Up(settings) => self.settings.push(settings),
             _ => {}
         }
     }
@@ -348,7 +363,8 @@ impl World {
                 plane.active.insert(plane.series[&session], session);
                 plane.began.insert(session);
             }
-            self.notify(end, Notice::FirstOpened { peer: PEER, session });
+            let peer = self.planes[end].peer.as_ref().map_or(PEER, |config| config.peer);
+            self.notify(end, Notice::FirstOpened { peer, session });
         }
     }
 

@@ -1,0 +1,265 @@
+//! The inner addresses that peers get of this end, or this end of a peer.
+//!
+//! Each identity of a connection that gives addresses is a peer of its own, an *instance* of the connection: it has the connection's
+//! number in the lower 16 bits of its own, and a number of the instance above them. It is forgotten with its last IKE SA; its address
+//! is free then, and the pool remembers whose it was.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use adit_core::{EndpointPool, FixedAddresses, Lease, NameBinding, PeerId, PoolRanges, SharedPool};
+
+use super::configuration::{Asked, Assigned, any_like, reply, request};
+use super::context::Context;
+use super::params::{Addresses, Connection, Inner, MAX_CONNECTIONS, Traffic, Unique};
+use super::payloads::{Payloads, notify};
+use super::peer::PeerState;
+use super::proof::name_of;
+use super::sa::{IkeSa, Phase};
+use super::shared::Event;
+use crate::wire::{Identification, NotifyType, Payload, TrafficSelector};
+
+/// Most instances of a connection.
+const MAX_INSTANCES: usize = (1 << 16) - 1;
+/// Most instances of a connection with one identity.
+const MAX_OF_IDENTITY: usize = 16;
+
+/// The number of the connection that a peer's number belongs to.
+pub(crate) const fn connection_of(number: usize) -> usize {
+    number % MAX_CONNECTIONS
+}
+
+/// Whether a number is that of an instance.
+pub(crate) const fn is_instance(number: usize) -> bool {
+    number >= MAX_CONNECTIONS
+}
+
+/// The pools of an endpoint, and the instances of its connections.
+#[derive(Default)]
+pub(crate) struct Pools {
+    /// The tunnel's pool, for the first ranges.
+    tunnel: SharedPool,
+    pools: Vec<(PoolRanges, EndpointPool)>,
+    /// The instances of a connection, by identity.
+    instances: BTreeMap<usize, BTreeMap<Identification, BTreeSet<usize>>>,
+    /// The number of the last instance. Numbers are not used again soon: the data plane may still say something about a peer that is
+    /// gone.
+    last: usize,
+}
+
+impl Pools {
+    /// Pools of which the first one is that of the tunnel.
+    pub(crate) fn with_tunnel(tunnel: SharedPool) -> Self {
+        Pools { tunnel, ..Pools::default() }
+    }
+
+    fn of(&mut self, ranges: PoolRanges) -> &EndpointPool {
+        let place = self.pools.iter().position(|(own, _)| *own == ranges);
+        let place = place.unwrap_or_else(|| {
+            let shared = if self.pools.is_empty() { self.tunnel.clone() } else { SharedPool::default() };
+            self.pools.push((ranges, shared.join(ranges, &[])));
+            self.pools.len() - 1
+        });
+        &self.pools[place].1
+    }
+
+    /// The instances of a connection with that identity.
+    pub(crate) fn instances(&self, connection: usize, identity: &Identification) -> Vec<usize> {
+        let of = self.instances.get(&connection).and_then(|of| of.get(identity));
+        of.into_iter().flatten().copied().collect()
+    }
+
+    /// All instances of a connection.
+    pub(crate) fn all_instances(&self, connection: usize) -> Vec<usize> {
+        self.instances.get(&connection).into_iter().flat_map(|of| of.values().flatten()).copied().collect()
+    }
+
+    fn add(
+        &mut self,
+        connection: usize,
+        identity: &Identification,
+        peers: &BTreeMap<usize, PeerState>,
+    ) -> Option<usize> {
+        let number = |index: usize| index * MAX_CONNECTIONS + connection;
+        let next = (1..=MAX_INSTANCES).map(|step| (self.last + step - 1) % MAX_INSTANCES + 1);
+        let last = next.into_iter().find(|index| !peers.contains_key(&number(*index)))?;
+        self.last = last;
+        let of = self.instances.entry(connection).or_default().entry(identity.clone()).or_default();
+        (of.len() < MAX_OF_IDENTITY).then(|| of.insert(number(last)).then_some(number(last))).flatten()
+    }
+
+    /// Forgets an instance, whose address is free from now on.
+    pub(crate) fn remove(&mut self, number: usize, lease: Option<&Lease>) {
+        if let Some(of) = self.instances.get_mut(&connection_of(number)) {
+            of.retain(|_, numbers| {
+                numbers.remove(&number);
+                !numbers.is_empty()
+            });
+        }
+        for (_, pool) in &self.pools {
+            lease.into_iter().for_each(|lease| pool.release(lease));
+            pool.leave(PeerId(number as u32));
+        }
+    }
+
+    /// The peers that peers of other endpoints have taken the place of.
+    pub(crate) fn evicted(&self) -> Vec<usize> {
+        let all = self.pools.iter().flat_map(|(_, pool)| pool.evictions());
+        all.map(|(peer, _)| peer.0 as usize).collect()
+    }
+}
+
+/// The addresses that traffic of `dynamic` addresses has.
+pub(crate) enum Dynamic<'a> {
+    /// The outer address, if it is known.
+    Outer(Option<std::net::IpAddr>),
+    /// The inner addresses.
+    Inner(&'a [std::net::IpAddr]),
+    /// The inner addresses that this end asks for, and which it does not know: all of their families.
+    Asked(&'a [std::net::IpAddr]),
+}
+
+impl Dynamic<'_> {
+    /// The selectors of traffic.
+    pub(crate) fn selectors(&self, traffic: &[Traffic]) -> Vec<TrafficSelector> {
+        traffic.iter().flat_map(|one| self.selectors_of(one)).collect()
+    }
+
+    fn selectors_of(&self, traffic: &Traffic) -> Vec<TrafficSelector> {
+        let with = |addresses| Traffic { addresses, ..traffic.clone() }.selector(None);
+        match self {
+            Dynamic::Inner(addresses) if traffic.addresses == Addresses::Dynamic => {
+                addresses.iter().filter_map(|address| with(Addresses::Range(*address, *address))).collect()
+            }
+            Dynamic::Asked(addresses) if traffic.addresses == Addresses::Dynamic => {
+                let all =
+                    addresses.iter().filter_map(|address| adit_core::IpNet::new(any_like(*address), 0).ok());
+                all.filter_map(|all| with(Addresses::Network(all))).collect()
+            }
+            Dynamic::Outer(outer) => traffic.selector(*outer).into_iter().collect(),
+            Dynamic::Inner(_) | Dynamic::Asked(_) => traffic.selector(None).into_iter().collect(),
+        }
+    }
+}
+
+impl Context<'_> {
+    /// The number of the peer that has proved an identity: that of the connection, or of an instance if the connection gives addresses.
+    /// A peer that has started anew, or that asks for the address of its other IKE SA, is the peer of that IKE SA.
+    ///
+    /// # Errors
+    /// The reason for the log.
+    pub(crate) fn peer_of(
+        &mut self,
+        connection: usize,
+        identity: &Identification,
+        payloads: Payloads<'_>,
+    ) -> Result<usize, String> {
+        let Some(of) = self.connections.get(connection).filter(|of| of.inner.gives()) else {
+            return Ok(connection);
+        };
+        let is_initial = payloads.notify(NotifyType::INITIAL_CONTACT).is_some() && of.unique != Unique::Never;
+        let asked = Asked::of(payloads).unwrap_or_default();
+        let others = self.shared.pools.instances(connection, identity);
+        let is_same = |number: &usize| {
+            self.peers.get(number).is_some_and(|state| {
+                state.sa.is_none() || state.inner.iter().any(|own| asked.named.contains(own))
+            })
+        };
+        let found = others.iter().copied().find(is_same);
+        let found =
+            found.or_else(|| others.first().copied().filter(|_| is_initial || of.unique == Unique::Replace));
+        match found {
+            Some(found) => return Ok(found),
+            None if of.unique == Unique::Keep && !others.is_empty() => {
+                return Err(format!("the connection {} has an IKE SA with this identity", of.name));
+            }
+            None => {}
+        }
+        let number = self.shared.pools.add(connection, identity, self.peers);
+        let number = number.ok_or_else(|| format!("the connection {} has too many peers", of.name))?;
+        self.peers.insert(number, PeerState::default());
+        Ok(number)
+    }
+}
+
+impl IkeSa {
+    /// The addresses of `dynamic` traffic of this end, and of the peer's.
+    pub(crate) fn dynamic<'c>(&self, cx: &'c Context<'_>, connection: &'c Connection) -> [Dynamic<'c>; 2] {
+        let state = self.connection.and_then(|number| cx.peers.get(&number));
+        let inner = state.map_or(&[][..], |state| &state.inner);
+        let local = Dynamic::Outer(cx.shared.local_of(self.path).map(|local| local.ip()));
+        let remote = Dynamic::Outer(Some(self.path.remote().ip()));
+        match &connection.inner {
+            Inner::None => [local, remote],
+            Inner::Ask(asked) if matches!(self.phase, Phase::Connecting) => [Dynamic::Asked(asked), remote],
+            Inner::Ask(_) => [Dynamic::Inner(inner), remote],
+            Inner::Give(_) => [local, Dynamic::Inner(inner)],
+        }
+    }
+
+    /// The request for inner addresses: for those that this end had before, if it had some.
+    pub(crate) fn ask_for_inner(&self, cx: &Context<'_>, connection: &Connection) -> Option<Payload> {
+        let Inner::Ask(wanted) = &connection.inner else { return None };
+        let before = self.connection.and_then(|number| cx.peers.get(&number)).map(|state| &state.inner);
+        let with_former = wanted.iter().map(|address| {
+            let is_like = |former: &&std::net::IpAddr| former.is_ipv4() == address.is_ipv4();
+            let former = before.and_then(|before| before.iter().find(is_like));
+            if address.is_unspecified() { *former.unwrap_or(address) } else { *address }
+        });
+        Some(request(&with_former.collect::<Vec<_>>()))
+    }
+
+    /// The addresses and settings that the responder gives.
+    ///
+    /// # Errors
+    /// It gives no address, and the reason for the log.
+    pub(crate) fn take_inner(
+        &mut self,
+        cx: &mut Context<'_>,
+        connection: &Connection,
+        payloads: &[Payload],
+    ) -> Result<(), String> {
+        let Inner::Ask(wanted) = &connection.inner else { return Ok(()) };
+        let payloads = Payloads(payloads);
+        let Some(assigned) = Assigned::of(payloads, wanted) else {
+            let error = payloads.error().map(|error| format!("the peer answers {}", error.kind));
+            return Err(error.unwrap_or_else(|| "the peer gives no inner address".to_owned()));
+        };
+        let Some(state) = self.connection.and_then(|number| cx.peers.get_mut(&number)) else { return Ok(()) };
+        state.inner.clone_from(&assigned.addresses);
+        state.assigned = Some(Box::new(assigned));
+        Ok(())
+    }
+
+    /// Gives the initiator its inner addresses: the payload of the answer. `None`: the connection gives none.
+    ///
+    /// # Errors
+    /// The error for the answer. No child SA is made then (RFC 7296 section 3.15.4).
+    pub(crate) fn give_inner(
+        &self,
+        cx: &mut Context<'_>,
+        connection: &Connection,
+        payloads: Payloads<'_>,
+    ) -> Result<Option<Payload>, Payload> {
+        let (Inner::Give(pool), Some(number)) = (&connection.inner, self.connection) else { return Ok(None) };
+        let asked = Asked::of(payloads).ok_or_else(|| notify(NotifyType::FAILED_CP_REQUIRED, Vec::new()))?;
+        let failure = || notify(NotifyType::INTERNAL_ADDRESS_FAILURE, Vec::new());
+        let state = cx.peers.get_mut(&number).ok_or_else(failure)?;
+        let name = self.peer_identity.as_ref().map(name_of).unwrap_or_default();
+        let of = cx.shared.pools.of(pool.ranges);
+        let peer = PeerId(number as u32);
+        if state.lease.is_none() {
+            let is_only = matches!(connection.unique, Unique::Replace | Unique::Keep);
+            let binding = if is_only { of.bind_name(peer, &name) } else { NameBinding::Granted };
+            state.lease = of.lease(peer, Some(&name), FixedAddresses::default()).map(Box::new);
+            if binding == NameBinding::Moved {
+                cx.shared.emit(Event::LeasesMoved);
+            }
+        }
+        let addresses = state.lease.as_deref().map(Lease::addresses).unwrap_or_default();
+        state.inner = addresses.into_iter().filter(|address| asked.is_for(*address)).collect();
+        if state.inner.is_empty() {
+            return Err(failure());
+        }
+        Ok(Some(reply(&state.inner, pool)))
+    }
+}
