@@ -82,7 +82,8 @@ const MEMORY: u32 = 1536;
 #[derive(Clone, Debug)]
 pub struct Guest {
     kernel: Kernel,
-    root: String,
+    /// The first one's files count where several have a path.
+    roots: Vec<String>,
     memory: u32,
     counts: bool,
     programs: Vec<PathBuf>,
@@ -121,7 +122,7 @@ impl Guest {
     pub fn new(kernel: Kernel) -> Self {
         Self {
             kernel,
-            root: ROOT.to_owned(),
+            roots: vec![ROOT.to_owned()],
             memory: MEMORY,
             counts: false,
             programs: Vec::new(),
@@ -135,14 +136,23 @@ impl Guest {
         if !can_run(test, &Self::NEEDED) {
             return false;
         }
-        let made = system("kernel", self.kernel.suite()).and_then(|_| Root::named(&self.root));
+        let roots = || self.roots.iter().try_for_each(|root| Root::named(root).map(drop));
+        let made = system("kernel", self.kernel.suite()).and_then(|_| roots());
         made.map_err(|error| skip(test, &error.to_string())).is_ok()
     }
 
     /// Takes the programs of another root of `scripts/debian-systems`, and so many MiB of memory.
     #[must_use]
     pub fn with_root(mut self, root: &str, memory_mib: u32) -> Self {
-        (self.root, self.memory) = (root.to_owned(), memory_mib);
+        (self.roots, self.memory) = (vec![root.to_owned()], memory_mib);
+        self
+    }
+
+    /// Adds the files of a further root, whose packages need not agree with those of the others. It is of the same suite; where an
+    /// earlier root has a path, its file stays.
+    #[must_use]
+    pub fn with_further_root(mut self, root: &str) -> Self {
+        self.roots.push(root.to_owned());
         self
     }
 
@@ -219,11 +229,10 @@ impl Guest {
     ) -> Result<PathBuf, TestbedError> {
         let path = scratch.path().join("initramfs");
         let mut archive = Initramfs::create(&path)?;
-        archive.tree(
-            Root::named(&self.root)?.path(),
-            "",
-            &["dev", "proc", "sys", "tmp", "run", "var/cache", "var/lib/apt"],
-        )?;
+        for root in &self.roots {
+            let without = &["dev", "proc", "sys", "tmp", "run", "var/cache", "var/lib/apt"];
+            archive.tree(Root::named(root)?.path(), "", without)?;
+        }
         archive.tree(&kernel.join("modules/lib/modules"), "usr/lib/modules", &[])?;
         for File { from, to } in &self.files {
             archive.file(from, to)?;

@@ -1,5 +1,6 @@
 //! A guest's files, as an archive in a file.
 
+use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
 use std::io::{BufWriter, Error};
 use std::os::unix::ffi::OsStrExt as _;
@@ -17,17 +18,23 @@ const PROGRAM: u32 = 0o755;
 pub(super) struct Initramfs {
     path: PathBuf,
     archive: Archive<BufWriter<File>>,
+    /// The paths that trees have brought.
+    paths: BTreeSet<PathBuf>,
 }
 
 impl Initramfs {
     /// Begins an archive in a new file.
     pub(super) fn create(path: &Path) -> Result<Self, TestbedError> {
         let file = File::create(path).map_err(|source| failed(path, source))?;
-        Ok(Self { path: path.to_owned(), archive: Archive::new(BufWriter::new(file)) })
+        Ok(Self {
+            path: path.to_owned(),
+            archive: Archive::new(BufWriter::new(file)),
+            paths: BTreeSet::new(),
+        })
     }
 
     /// Everything below the folder `from`, below `to` in the archive. Of the folders `without`, which are paths below `from`, the
-    /// content is left out. So are devices and sockets.
+    /// content is left out. So are devices and sockets, and paths that an earlier tree has brought.
     pub(super) fn tree(&mut self, from: &Path, to: &str, without: &[&str]) -> Result<(), TestbedError> {
         if !to.is_empty() {
             self.archive.folder(Path::new(to)).map_err(|source| failed(&self.path, source))?;
@@ -38,7 +45,10 @@ impl Initramfs {
             let entries = std::fs::read_dir(&path).map_err(|source| failed(&path, source))?;
             for entry in entries.flatten() {
                 let below = folder.join(entry.file_name());
-                self.copy(&entry.path(), &Path::new(to).join(&below))?;
+                let path = Path::new(to).join(&below);
+                if self.paths.insert(path.clone()) {
+                    self.copy(&entry.path(), &path)?;
+                }
                 let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
                 if is_folder && !without.iter().any(|name| below == Path::new(name)) {
                     left.push(below);
@@ -92,6 +102,27 @@ fn failed(path: &Path, source: Error) -> TestbedError {
 mod tests {
     use super::*;
     use crate::Scratch;
+
+    #[test]
+    fn of_two_trees_the_first_has_the_paths_of_both() {
+        let scratch = Scratch::create("initramfs").unwrap();
+        for (name, only) in [("one", "first"), ("two", "second")] {
+            let folder = scratch.path().join(name);
+            std::fs::create_dir_all(folder.join("etc")).unwrap();
+            std::fs::write(folder.join("etc/both"), format!("both of {name}")).unwrap();
+            std::fs::write(folder.join("etc").join(only), format!("only of {name}")).unwrap();
+        }
+        let path = scratch.path().join("archive");
+        let mut archive = Initramfs::create(&path).unwrap();
+        archive.tree(&scratch.path().join("one"), "", &[]).unwrap();
+        archive.tree(&scratch.path().join("two"), "", &[]).unwrap();
+        archive.finish().unwrap();
+        let text = String::from_utf8(std::fs::read(&path).unwrap()).unwrap();
+        for (part, count) in [("both of one", 1), ("both of two", 0), ("only of one", 1), ("only of two", 1)]
+        {
+            assert_eq!(text.matches(part).count(), count, "{part}");
+        }
+    }
 
     #[test]
     fn a_tree_comes_with_its_links_and_without_the_content_of_some_folders() {
