@@ -18,7 +18,7 @@ use crate::wire::{
 };
 
 /// Both ends: end A with a name and a password, end B with a certificate.
-fn both(name: &str, password: &str) -> [Connection; 2] {
+pub(super) fn both(name: &str, password: &str) -> [Connection; 2] {
     let root = Authority::root("Root");
     let [mut a, mut b] = [(A, "a.example"), (B, "b.example")]
         .map(|(end, name)| certified(end, root.issue(name, &key(), Validity::Now), root.accepts(None)));

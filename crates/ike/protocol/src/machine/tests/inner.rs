@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use adit_core::{Command, IpNet, PeerId, PoolRanges, Protocol as _, SharedPool};
 
+use super::eap::both;
 use super::world::{A, B, Plane, World, connection, identity, params, seconds};
 use crate::machine::inner::is_instance;
 use crate::machine::{Addresses, Connection, Endpoint, Inner, PeerIdentity, Pool, Reply, Traffic, Unique};
@@ -167,6 +168,23 @@ fn two_devices_of_one_identity_have_two_addresses_where_the_connection_allows_bo
     world.run(seconds(2));
     assert_eq!(of_peers(&world.ends[B]), [[ip("10.9.0.1"), ip("fd00:9::1")]]);
     assert_eq!(world.ends[B].peers.len(), 2, "the connection's own, and one instance");
+}
+
+#[test]
+fn each_name_of_eap_has_an_address_of_its_own() {
+    let [mut alice, mut of_gateway] = both("alice", "secret");
+    (alice.inner, alice.children[0].local) = (client("alice").inner, dynamic());
+    (of_gateway.inner, of_gateway.children[0].remote) = (gateway(9).inner, dynamic());
+    let mut bob = alice.clone();
+    bob.local_auth.proof = both("bob@example.org", "other")[0].local_auth.proof.clone();
+    let mut world = connected(alice, of_gateway);
+    world.restart(A, params(bob), 3);
+    world.run(seconds(3));
+    let mut peers: Vec<(String, IpAddr)> =
+        world.ends[B].peers().into_iter().map(|(_, info)| (info.name, info.detail.peer_inner[0])).collect();
+    peers.sort();
+    let expected = [("alice", "10.9.0.1"), ("bob@example.org", "10.9.0.2")];
+    assert_eq!(peers, expected.map(|(name, address)| (name.to_owned(), ip(address))));
 }
 
 #[test]
