@@ -1,6 +1,7 @@
 //! Two endpoints in memory and virtual time.
 
 mod attacks;
+mod authenticated;
 mod authority;
 mod certificates;
 mod children;
