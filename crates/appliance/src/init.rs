@@ -153,6 +153,7 @@ impl Machine {
     /// Ends the tunnels.
     fn end(mut self, happened: &Receiver<Event>, why: &str, command: RebootCommand) -> RebootCommand {
         self.log.say(format_args!("{why}: the tunnels end"));
+        watchdog::stall_if_asked();
         let deadline = Instant::now() + END;
         let mut runs = self.tunnels.stop();
         while runs && Instant::now() < deadline {

@@ -45,7 +45,7 @@ pub use flow::{TcpFlow, TcpLoad, processor_seconds, tcp_flow, while_busy};
 pub use guest::{Guest, GuestReport, Kernel};
 pub use listener::stop_listening;
 pub use loss::{LossCounter, Losses};
-pub use machine::{Image, Machine, RunningMachine};
+pub use machine::{Image, Machine, RunningMachine, SharedFolder};
 pub use namespace::{Namespace, connect, remove_everything};
 pub use openvpn::{openvpn_command, static_key, tls_crypt_v2_client_key, tls_crypt_v2_keys};
 pub use ping::{Ping, PingReport, wait_until_reachable};

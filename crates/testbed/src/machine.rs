@@ -16,6 +16,9 @@ const PROMPT: &str = "(qemu) ";
 
 /// The firmware of virtual machines that boots EFI programs (Debian: `ovmf`).
 const FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE.fd";
+/// The program that shares a folder with a virtual machine: of Debian 12's QEMU, and of later releases' package `virtiofsd`.
+const SHARING: [&str; 2] = ["/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd"];
+
 /// The file that a firmware boots of a disk (UEFI specification, section 3.5.1.1).
 const BOOTED: &str = "EFI/BOOT/BOOTX64.EFI";
 
@@ -39,6 +42,20 @@ pub struct Machine {
     pub taps: Vec<String>,
     /// Raw files that are the machine's disks.
     pub disks: Vec<PathBuf>,
+    /// A folder that the machine mounts by virtio-fs, where [`Machine::can_share`].
+    pub shared: Option<SharedFolder>,
+    /// Further words of the kernel's command line; an EFI program has its own. The first process has those of the form
+    /// `NAME=VALUE`, without a dot in the name, in its environment.
+    pub parameters: String,
+}
+
+/// A folder that a virtual machine mounts by virtio-fs.
+#[derive(Clone, Debug)]
+pub struct SharedFolder {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The name by which the machine mounts the folder.
+    pub tag: String,
 }
 
 /// A virtual machine that runs. Its console is its process's output; it ends with this guard.
@@ -47,6 +64,7 @@ pub struct RunningMachine {
     /// The emulator. Its lines are the machine's console.
     pub process: Process,
     monitor: PathBuf,
+    _sharing: Option<Process>,
     _scratch: Scratch,
 }
 
@@ -80,6 +98,15 @@ impl Machine {
         found
     }
 
+    /// Whether a test can share a folder with a machine here; else it says why, as [`can_run`] does.
+    pub fn can_share(test: &str) -> bool {
+        let found = sharing_program().is_some();
+        if !found {
+            skip(test, &format!("there is none of {}: install the package virtiofsd", SHARING.join(", ")));
+        }
+        found
+    }
+
     /// Starts the machine, whose processor is emulated. Each TAP device is made in the namespace, without an address.
     pub fn start(&self, namespace: &Namespace) -> Result<RunningMachine, TestbedError> {
         let scratch = Scratch::create("guest")?;
@@ -88,8 +115,9 @@ impl Machine {
             namespace.ip(&["tuntap", "add", "dev", tap, "mode", "tap"])?;
             namespace.ip(&["link", "set", tap, "up"])?;
         }
+        let sharing = self.shared.as_ref().map(|shared| share(shared, namespace, &scratch)).transpose()?;
         let process = namespace.spawn("machine", self.emulator(&monitor, &scratch)?)?;
-        Ok(RunningMachine { process, monitor, _scratch: scratch })
+        Ok(RunningMachine { process, monitor, _sharing: sharing, _scratch: scratch })
     }
 
     fn emulator(&self, monitor: &Path, scratch: &Scratch) -> Result<Command, TestbedError> {
@@ -101,7 +129,8 @@ impl Machine {
         command.arg("-monitor").arg(format!("unix:{},server,nowait", monitor.display()));
         match &self.image {
             Image::Kernel(folder) => {
-                command.args(["-append", Self::PARAMETERS, "-kernel"]).arg(folder.join("vmlinuz"));
+                let parameters = format!("{} {}", Self::PARAMETERS, self.parameters);
+                command.args(["-append", &parameters, "-kernel"]).arg(folder.join("vmlinuz"));
                 command.arg("-initrd").arg(folder.join("initramfs"));
             }
             Image::Efi(program) => {
@@ -120,8 +149,34 @@ impl Machine {
         for disk in &self.disks {
             command.arg("-drive").arg(format!("file={},format=raw,if=virtio", disk.display()));
         }
+        if let Some(SharedFolder { tag, .. }) = &self.shared {
+            // The program that shares the folder reads and writes the machine's memory.
+            let memory = format!("memory-backend-memfd,id=memory,size={}M,share=on", self.memory);
+            command.args(["-object", &memory, "-machine", "memory-backend=memory", "-chardev"]);
+            command.arg(format!("socket,id=shared,path={}", socket_of_sharing(scratch).display()));
+            command.args(["-device", &format!("vhost-user-fs-pci,chardev=shared,tag={tag}")]);
+        }
         Ok(command)
     }
+}
+
+fn sharing_program() -> Option<&'static str> {
+    SHARING.into_iter().find(|path| Path::new(path).is_file())
+}
+
+fn socket_of_sharing(scratch: &Scratch) -> PathBuf {
+    scratch.path().join("shared")
+}
+
+/// Starts the program that shares a folder, and waits until the emulator can connect to it.
+fn share(shared: &SharedFolder, namespace: &Namespace, scratch: &Scratch) -> Result<Process, TestbedError> {
+    let socket = socket_of_sharing(scratch);
+    let mut command = program(sharing_program().unwrap_or(SHARING[0]))?;
+    command.arg(format!("--socket-path={}", socket.display()));
+    command.arg("-o").arg(format!("source={}", shared.folder.display()));
+    let process = namespace.spawn("virtiofsd", command)?;
+    wait_until("the socket of virtiofsd", MAX_WAIT, || socket.exists())?;
+    Ok(process)
 }
 
 /// Makes a folder, as the content of a disk from which a firmware boots the program.

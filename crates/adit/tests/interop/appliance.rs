@@ -8,3 +8,4 @@ mod dhcp6;
 mod router;
 mod server;
 mod sizes;
+mod sntp;

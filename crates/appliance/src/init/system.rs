@@ -1,6 +1,6 @@
 //! The kernel's file systems and modules.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -47,12 +47,14 @@ pub(super) fn seal(log: &Log) {
     }
 }
 
-/// Loads the image's modules in their order. A module whose hardware is not there is no fault.
+/// Loads the image's modules in their order, with their parameters of the kernel's command line. A module whose hardware is not
+/// there is no fault.
 pub(super) fn load_modules(log: &Log) {
     let folder = Path::new(paths::MODULES);
     let list = std::fs::read_to_string(folder.join(paths::LIST_OF_MODULES)).unwrap_or_default();
+    let command_line = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
     for name in list.lines() {
-        match load(&folder.join(name)) {
+        match load(&folder.join(name), &parameters(&command_line, name)) {
             Ok(()) => {}
             Err(error) if is_no_fault(&error) => {}
             Err(error) => log.say(format_args!("module {name}: {error}")),
@@ -60,8 +62,20 @@ pub(super) fn load_modules(log: &Log) {
     }
 }
 
-fn load(path: &Path) -> io::Result<()> {
-    Ok(rustix::system::finit_module(File::open(path)?, c"", 0)?)
+fn load(path: &Path, parameters: &CStr) -> io::Result<()> {
+    Ok(rustix::system::finit_module(File::open(path)?, parameters, 0)?)
+}
+
+/// The parameters of a module, whose file is `NAME.ko`: the words `NAME.PARAMETER=VALUE` of the kernel's command line, of which the kernel
+/// itself takes those of modules that are built in (Linux, Documentation/admin-guide/kernel-parameters.rst).
+fn parameters(command_line: &str, file: &str) -> CString {
+    let name = file.trim_end_matches(".ko");
+    let of_module = command_line.split_whitespace().filter_map(|word| {
+        let (module, parameter) = word.split_once('.')?;
+        (module.replace('-', "_") == name).then_some(parameter)
+    });
+    // A command line has no zero in it.
+    CString::new(of_module.collect::<Vec<_>>().join(" ")).unwrap_or_default()
 }
 
 /// The module is loaded or built in, or the machine has no such device.
@@ -74,5 +88,18 @@ fn is_no_fault(error: &io::Error) -> bool {
 pub(super) fn set_hostname(name: Option<&str>, log: &Log) {
     if let Err(error) = rustix::system::sethostname(name.unwrap_or(super::network::HOSTNAME).as_bytes()) {
         log.say(format_args!("the machine cannot be named: {error}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_gets_its_parameters_of_the_kernels_command_line() {
+        let line = "console=ttyS0 soft-dog.margin=15 9p.a=1 soft_dog.quiet panic=-1\n";
+        for (file, expected) in [("soft_dog.ko", c"margin=15 quiet"), ("9p.ko", c"a=1"), ("tun.ko", c"")] {
+            assert_eq!(parameters(line, file).as_c_str(), expected, "{file}");
+        }
     }
 }

@@ -2,7 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
+use std::thread;
 use std::time::Duration;
+
+/// The environment variable by which a test asks that this process does nothing more when it is to end. Builds without debug
+/// assertions pass over it.
+const STALL: &str = "ADIT_TEST_STALL";
 
 /// How often the watchdog is fed: the shortest time of a watchdog's driver is 30 s (i6300esb, iTCO_wdt).
 pub(super) const PERIOD: Duration = Duration::from_secs(5);
@@ -32,5 +37,12 @@ impl Watchdog {
         if let Some(file) = &mut self.0 {
             let _ = file.write_all(bytes);
         }
+    }
+}
+
+/// Does nothing for good, if a test asks for that: the watchdog is no longer fed.
+pub(super) fn stall_if_asked() {
+    while cfg!(debug_assertions) && std::env::var_os(STALL).is_some() {
+        thread::park();
     }
 }

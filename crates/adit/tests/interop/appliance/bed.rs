@@ -126,11 +126,28 @@ impl Bed {
         [write("server.conf", &server), write("client.conf", &client)]
     }
 
-    /// Whether the address answers that no program listens on the port.
-    pub(super) fn is_tcp_refused(&self, address: &str, port: u16) -> bool {
-        let connect = || TcpStream::connect((address, port));
-        let result = self.namespace.enter(connect).unwrap();
-        result.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+    /// The swanctl files of a responder and of an initiator with these networks behind them, at these addresses.
+    pub(super) fn write_ipsec(&self, networks: [&str; 2], addresses: [&str; 2]) -> [PathBuf; 2] {
+        [0, 1].map(|own| {
+            let other = 1 - own;
+            let start = if own == 1 { "start" } else { "none" };
+            let text = format!(
+                "connections {{\n office {{\n local_addrs = {}\n remote_addrs = {}\n local {{\n auth = psk\n id = end{own}.example\n }}\n \
+                 remote {{\n auth = psk\n id = end{other}.example\n }}\n children {{\n net {{\n local_ts = {}\n remote_ts = {}\n \
+                 start_action = {start}\n }}\n }}\n }}\n}}\nsecrets {{\n ike-office {{\n secret = \"a long secret of both ends\"\n }}\n}}\n",
+                addresses[own], addresses[other], networks[own], networks[other],
+            );
+            self.scratch.write(&format!("swanctl{}-{own}.conf", std::process::id()), &text).unwrap()
+        })
+    }
+
+    /// Those of the TCP ports of an address that do not answer that no program listens there.
+    pub(super) fn open_tcp_ports(&self, address: &str, ports: impl Iterator<Item = u16> + Send) -> Vec<u16> {
+        let is_refused = |port: &u16| {
+            let result = TcpStream::connect((address, *port));
+            result.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+        };
+        self.namespace.enter(|| ports.filter(|port| !is_refused(port)).collect()).unwrap()
     }
 
     /// Waits until an address answers through the tunnel.
@@ -139,13 +156,19 @@ impl Bed {
         assert!(reached.is_ok(), "{reached:?}\n{}", machine.process.log());
     }
 
-    /// A disk of ext4 with that label and these files.
-    pub(super) fn disk(&self, label: &str, files: &[&Path]) -> PathBuf {
-        let folder = self.scratch.path().join(format!("content of {label}"));
+    /// A folder of that name with copies of these files.
+    pub(super) fn folder(&self, name: &str, files: &[&Path]) -> PathBuf {
+        let folder = self.scratch.path().join(name);
         std::fs::create_dir(&folder).unwrap();
         for file in files {
             std::fs::copy(file, folder.join(file.file_name().unwrap())).unwrap();
         }
+        folder
+    }
+
+    /// A disk of ext4 with that label and these files.
+    pub(super) fn disk(&self, label: &str, files: &[&Path]) -> PathBuf {
+        let folder = self.folder(&format!("content of {label}"), files);
         let disk = self.scratch.path().join(format!("{label}.disk"));
         std::fs::write(&disk, vec![0; 1 << 20]).unwrap();
         let mut make = program("mkfs.ext4").unwrap();
@@ -218,7 +241,8 @@ impl Bed {
         self.start(&Machine { taps, ..machine(image) }, addresses)
     }
 
-    fn start(&self, machine: &Machine, addresses: &[&str]) -> RunningMachine {
+    /// Boots that machine; the other end of its first network device has these addresses.
+    pub(super) fn start(&self, machine: &Machine, addresses: &[&str]) -> RunningMachine {
         let running = machine.start(&self.namespace).unwrap();
         for address in addresses {
             self.namespace.ip(&["address", "add", address, "dev", "tap0"]).unwrap();
@@ -234,7 +258,14 @@ impl Bed {
     }
 }
 
-fn machine(image: &Path) -> Machine {
-    let image = adit_testbed::Image::Kernel(image.to_owned());
-    Machine { image, memory: MEMORY, taps: vec!["tap0".to_owned()], disks: Vec::new() }
+/// A machine that boots an image, with one network device.
+pub(super) fn machine(image: &Path) -> Machine {
+    Machine {
+        image: adit_testbed::Image::Kernel(image.to_owned()),
+        memory: MEMORY,
+        taps: vec!["tap0".to_owned()],
+        disks: Vec::new(),
+        shared: None,
+        parameters: String::new(),
+    }
 }

@@ -78,7 +78,8 @@ fn reply(question: &[u8], leased: Ipv4Addr) -> Option<Vec<u8>> {
     reply[0] = 2;
     reply[16..20].copy_from_slice(&leased.octets());
     reply.extend_from_slice(&[53, 1, kind, 54, 4, 10, 9, 0, 1, 51, 4, 0, 0, 0, 8, 1, 4, 255, 255, 255, 0]);
-    reply.extend_from_slice(&[3, 4, 10, 9, 0, 1, 6, 4, 10, 9, 0, 1, 255]);
+    // The router, the name server and the time server.
+    reply.extend_from_slice(&[3, 4, 10, 9, 0, 1, 6, 4, 10, 9, 0, 1, 42, 4, 10, 9, 0, 1, 255]);
     Some(reply)
 }
 

@@ -1,8 +1,15 @@
-//! An appliance as a server of both protocols.
+//! An appliance as a server of the protocols, all at once.
 
-use adit_testbed::{Process, wait_until_reachable};
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+use std::time::Duration;
 
-use super::bed::{Bed, LIMIT};
+use adit_testbed::{Machine, Process, RunningMachine, wait_until, wait_until_reachable};
+
+use super::bed::{Bed, LIMIT, machine};
+
+/// A file of the image.
+const WRITTEN: &str = "/etc/adit/status";
 
 /// Waits until the namespace reaches an address through the tunnel of one of its clients.
 fn wait_for_server(bed: &Bed, address: &str, client: &Process, console: &str) {
@@ -10,22 +17,67 @@ fn wait_for_server(bed: &Bed, address: &str, client: &Process, console: &str) {
     assert!(reached.is_ok(), "{reached:?}\n{}\n{console}", client.log());
 }
 
+/// The image's files are read-only for root as well. A parser that is taken over finds no file to write, not below `/run` either, which
+/// root can write, no program to run, and no socket to make: each thread that takes packets has tried it.
 #[test]
-fn an_appliance_serves_clients_of_both_protocols_and_listens_to_nothing_else() {
-    let name = "an_appliance_serves_clients_of_both_protocols_and_listens_to_nothing_else";
+fn an_appliance_serves_clients_of_three_protocols_and_listens_to_nothing_else() {
+    let name = "an_appliance_serves_clients_of_three_protocols_and_listens_to_nothing_else";
     let Some(bed) = Bed::for_test(name) else { return };
     // The files of the server are those that the tests of clients run in the namespace, and the other way round.
     let [wireguard, wireguard_client] = bed.write_wireguard_to("10.9.0.2");
     let [openvpn, openvpn_client] = bed.write_openvpn("10.9.0.2");
-    let settings = bed.scratch.write("appliance.conf", "[eth0]\naddress = 10.9.0.2/24\n").unwrap();
-    let image = bed.build(&[&wireguard, &openvpn], &["--network", settings.to_str().unwrap()]);
-    let machine = bed.boot(&image, &["10.9.0.1/24"]);
-    let clients = [bed.up(&wireguard_client), bed.up(&openvpn_client)];
-    for (address, client) in ["10.77.0.1", "10.78.0.1"].into_iter().zip(&clients) {
+    // The process of the tunnels opens that file before it is confined.
+    let text = std::fs::read_to_string(&openvpn).unwrap();
+    std::fs::write(&openvpn, format!("status {WRITTEN} 1\n{text}")).unwrap();
+    let [site, other_site] = bed.write_ipsec(["10.79.1.0/24", "10.79.2.0/24"], ["10.9.0.2", "10.9.0.1"]);
+    let settings = "[eth0]\naddress = 10.9.0.2/24, 10.79.1.1/24\n";
+    let settings = bed.scratch.write("appliance.conf", settings).unwrap();
+    let image = bed.build(&[&wireguard, &openvpn, &site], &["--network", settings.to_str().unwrap()]);
+    let parameters = "ADIT_TEST_CONFINEMENT=1 TMPDIR=/run".to_owned();
+    let mut machine = bed.start(&Machine { parameters, ..machine(&image) }, &["10.9.0.1/24", "10.79.2.1/24"]);
+    let clients = [&wireguard_client, &openvpn_client, &other_site].map(|file| bed.up(file));
+    for (address, client) in ["10.77.0.1", "10.78.0.1", "10.79.1.1"].into_iter().zip(&clients) {
         wait_for_server(&bed, address, client, &machine.process.log());
     }
-    for port in [22, 23, 53, 67, 68, 80, 111, 443, 1194, 5353, 51820] {
-        let refused = bed.is_tcp_refused("10.9.0.2", port);
-        assert!(refused, "something listens on TCP port {port}");
+    machine.wait_for(&format!("{WRITTEN}: it cannot be written: Read-only file system"), LIMIT).unwrap();
+    listens_to_nothing(&bed);
+    finds_nothing_when_taken_over(&machine);
+}
+
+fn listens_to_nothing(bed: &Bed) {
+    // All ports would take two minutes.
+    let ports = (1..=1024).chain([1194, 4500, 5353, 51820]);
+    let open = bed.open_tcp_ports("10.9.0.2", ports);
+    assert!(open.is_empty(), "something listens on TCP ports {open:?}");
+    for port in [53, 67, 68, 123, 514, 5353] {
+        let refused = bed.namespace.enter(|| is_udp_refused("10.9.0.2", port)).unwrap().unwrap();
+        assert!(refused, "something listens on UDP port {port}");
+    }
+}
+
+/// Whether an address answers that no program listens on the port. Linux sends six such answers at once, and then one a second
+/// (`icmp_ratelimit`).
+fn is_udp_refused(address: &str, port: u16) -> std::io::Result<bool> {
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    socket.connect((address, port))?;
+    socket.set_read_timeout(Some(Duration::from_secs(1)))?;
+    let asks = || socket.send(&[0]).and_then(|_| socket.recv(&mut [0; 1]));
+    Ok((0..10).any(|_| asks().is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)))
+}
+
+fn finds_nothing_when_taken_over(machine: &RunningMachine) {
+    if !cfg!(debug_assertions) {
+        return;
+    }
+    let words = ["confinement of the data thread: ", "confinement of the control thread: "];
+    let of_three_tunnels = || words.iter().all(|words| machine.process.count_lines(0, words) == 3);
+    wait_until("what was tried by each thread", LIMIT, of_three_tunnels).unwrap();
+    let log = machine.process.log();
+    let refused = "PermissionDenied";
+    let all = format!(
+        "open a file: {refused}; make a file: {refused}; run a program: {refused}; make a socket: {refused}"
+    );
+    for outcome in log.lines().filter(|line| line.contains("confinement of the ")) {
+        assert!(outcome.contains(&all), "{outcome}");
     }
 }
