@@ -9,6 +9,7 @@ mod page;
 mod plot;
 mod sweeps;
 mod table;
+mod unmeasured;
 mod words;
 
 pub(crate) use illustrate::{redraw, write as write_pages};

@@ -25,6 +25,8 @@ pub(super) enum Label {
     Emulated,
     /// By others, elsewhere.
     Published,
+    /// Nowhere yet: the plan got the subject after the run.
+    NotYet,
 }
 
 impl Label {
@@ -35,6 +37,7 @@ impl Label {
             Label::StandIn => "stand-in",
             Label::Emulated => "emulated",
             Label::Published => "published",
+            Label::NotYet => "not measured yet",
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::markdown::Page;
 use super::table::Table;
-use super::{drawing, replace};
+use super::{drawing, replace, unmeasured};
 use crate::error::LabError;
 
 /// The folder of the drawings, beside the pages.
@@ -35,7 +35,8 @@ pub(crate) fn write(pages: &[Page], folder: &Path) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Draws the pages of a folder again, from the tables that they have. Figures stay as they are.
+/// Draws the pages of a folder again, from the tables that they have, which get rows for the subjects that their plans have got since.
+/// Figures stay as they are.
 pub(crate) fn redraw(folder: &Path) -> Result<(), LabError> {
     let entries = std::fs::read_dir(folder).map_err(failed(folder))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -71,6 +72,7 @@ fn remove_old(plots: &Path, stem: &str) -> Result<(), LabError> {
 fn illustrate(stem: &str, text: &str) -> Illustrated {
     let mut page = Illustrated { text: String::new(), drawings: Vec::new() };
     let (mut title, mut table): (&str, Vec<&str>) = ("", Vec::new());
+    let unmeasured = unmeasured::subjects(text);
     let lines = text.lines().filter(|line| !is_drawing(line));
     // One more line, so that a table at the end is closed.
     for line in lines.chain(std::iter::once("")) {
@@ -79,7 +81,7 @@ fn illustrate(stem: &str, text: &str) -> Illustrated {
             continue;
         }
         if !table.is_empty() {
-            page.add_table(stem, title, &table);
+            page.add_table(stem, title, &table, &unmeasured);
             table.clear();
         }
         title = line.strip_prefix(HEADING).unwrap_or(title);
@@ -104,11 +106,12 @@ impl Illustrated {
         }
     }
 
-    fn add_table(&mut self, stem: &str, title: &str, lines: &[&str]) {
+    fn add_table(&mut self, stem: &str, title: &str, lines: &[&str], unmeasured: &[String]) {
         let Some(mut table) = Table::parse(title, lines) else {
             lines.iter().for_each(|line| self.add_line(line));
             return;
         };
+        table.set_unmeasured(unmeasured);
         table.sort_by_family();
         if let Some(svg) = drawing::svg(&table) {
             let name = format!("{stem}-{}.svg", self.drawings.len() + 1);
@@ -144,6 +147,25 @@ mod tests {
         let once = illustrate("a", TEXT);
         let again = illustrate("a", &once.text);
         assert_eq!((again.text, again.drawings), (once.text, once.drawings));
+    }
+
+    #[test]
+    fn tables_have_rows_of_the_subjects_that_are_not_measured_yet() {
+        let text = TEXT.replace("# A\n", "# A\n\n`adit-lab run dekker-2020`, 2026\n");
+        let once = illustrate("a", &text);
+        let rows = "| **IPsec in user space** | |\n| adit-ipsec (not measured on this machine yet) | – |\n\
+                    | strongswan (not measured on this machine yet) | – |\n";
+        assert!(once.text.contains(rows), "{}", once.text);
+        let again = illustrate("a", &once.text);
+        assert_eq!((again.text, again.drawings), (once.text.clone(), once.drawings));
+        // A run that has the subject.
+        let measured =
+            once.text.replace("adit-ipsec (not measured on this machine yet) | – |", "adit-ipsec | 9 |");
+        let measured = illustrate("a", &measured).text;
+        assert!(
+            measured.contains("| adit-ipsec | 9 |\n") && !measured.contains("adit-ipsec (not"),
+            "{measured}"
+        );
     }
 
     #[test]

@@ -61,8 +61,8 @@ machine's processors: compare subjects with each other, not with other machines.
 others, on other machines. Subjects stand by family, adit's direct peers first. The drawing above a table shows its first
 figures: a bar is a median (adit's are green, a stand-in's light), the line on it the interval; one sample has none. It is drawn
 from the table (`adit-lab results --redraw DIR` draws again), as the runs' folders are not in the repository; curves of all
-samples are in a run's own `report.html`. adit's WireGuard (`adit-wireguard`) is a subject since 2026-11-23: pages of runs before
-that day have none of it. [LAB.md](../LAB.md) says how to repeat it.
+samples are in a run's own `report.html`. A subject that a plan got after its run is *not measured on this machine yet*.
+[LAB.md](../LAB.md) says how to repeat it.
 ";
 
 /// The name of the index, which hosts of repositories show with the folder.

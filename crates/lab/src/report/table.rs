@@ -35,7 +35,11 @@ pub(super) struct Table {
 const FIRST: &str = "subject";
 const NONE: &str = "–";
 /// The remarks behind the names of subjects.
-const MARKS: [(&str, Label); 2] = [(" (stand-in)", Label::StandIn), (" (emulated)", Label::Emulated)];
+const MARKS: [(&str, Label); 3] = [
+    (" (stand-in)", Label::StandIn),
+    (" (emulated)", Label::Emulated),
+    (" (not measured on this machine yet)", Label::NotYet),
+];
 
 /// The remark behind a subject's name in tables and drawings.
 pub(super) fn mark(label: Label) -> &'static str {
@@ -58,6 +62,18 @@ impl Shown {
 }
 
 impl Table {
+    /// Has a row without figures for each of these subjects, and for no other that has none yet.
+    pub(super) fn set_unmeasured(&mut self, subjects: &[String]) {
+        self.rows.retain(|row| row.label != Label::NotYet);
+        let row = |subject: &String| Row {
+            subject: subject.clone(),
+            label: Label::NotYet,
+            cells: vec![None; self.columns.len()],
+        };
+        let rows: Vec<Row> = subjects.iter().map(row).collect();
+        self.rows.extend(rows);
+    }
+
     /// Subjects by family, and those of one family in the order in which they were.
     pub(super) fn sort_by_family(&mut self) {
         self.rows.sort_by_key(|row| Family::of_labelled(&row.subject, row.label));
