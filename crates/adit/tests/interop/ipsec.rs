@@ -19,4 +19,5 @@ mod reload;
 mod road_warriors;
 mod setup;
 mod suites;
+mod unit;
 mod vici;
