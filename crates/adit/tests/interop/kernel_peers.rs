@@ -13,6 +13,8 @@ const LIMIT: Duration = Duration::from_secs(3600);
 /// Tests at once in a guest: waits cost nothing there, and what a guest has to do at once must not take longer than the tests'
 /// time limits.
 const AT_ONCE: usize = 6;
+/// MiB of a guest's memory, which holds its files, too.
+const MEMORY: u32 = 1536;
 /// The environment variable that names rows, with spaces between: then only rows whose names contain one of these words run, and
 /// each line of the guest is shown as it comes.
 const ROWS: &str = "ADIT_GUEST_ROWS";
@@ -42,7 +44,26 @@ struct Rows<'a> {
     words: &'a [&'a str],
     /// How many there are at least.
     least: usize,
+    /// Whether a test has several rows, and writes a line for each that passed ([`is_row`]).
+    has_lines: bool,
+    /// The roots whose programs the guest has.
+    roots: &'a [&'a str],
 }
+
+/// A test that passed.
+fn is_test(line: &str) -> bool {
+    line.starts_with("test ") && line.ends_with(" ok")
+}
+
+/// A row of a test that has several.
+fn is_row(line: &str) -> bool {
+    line.starts_with("row: ")
+}
+
+/// The roots that have no peers for IPsec.
+const PEERS: &[&str] = &["unstable"];
+/// The roots that have peers for IPsec. Debian cannot have them installed at once; OpenIKED needs a user of its own.
+const IPSEC_PEERS: &[&str] = &["openiked", "strongswan", "libreswan"];
 
 /// The words that names of rows of WireGuard contain.
 const WIREGUARD: [&str; 5] =
@@ -54,25 +75,67 @@ const OPENVPN: [&str; 3] = ["dco::client_", "dco::server_", "_that_moves"];
 fn wireguard_of_linux_6_1() {
     let test = "wireguard_of_linux_6_1";
     // Two of `wg-quick`.
-    check(&Rows { test, kernel: Kernel::Bookworm, before: WG_QUICK, words: &WIREGUARD, least: 21 });
+    check(&Rows {
+        test,
+        kernel: Kernel::Bookworm,
+        before: WG_QUICK,
+        words: &WIREGUARD,
+        least: 21,
+        has_lines: false,
+        roots: PEERS,
+    });
 }
 
 #[test]
 fn openvpn_of_linux_of_debian_unstable() {
     let test = "openvpn_of_linux_of_debian_unstable";
-    check(&Rows { test, kernel: Kernel::Unstable, before: "", words: &OPENVPN, least: 8 });
+    check(&Rows {
+        test,
+        kernel: Kernel::Unstable,
+        before: "",
+        words: &OPENVPN,
+        least: 8,
+        has_lines: false,
+        roots: PEERS,
+    });
+}
+
+/// strongSwan with the kernel's ESP. Each test has several rows.
+#[test]
+fn ipsec_of_linux_6_1() {
+    let test = "ipsec_of_linux_6_1";
+    let words = &["ipsec::many::linux_", "linux::esp_goes_raw", "linux::rekeys", "linux::a_packet"];
+    let (kernel, roots) = (Kernel::Bookworm, &["strongswan"]);
+    check(&Rows { test, kernel, before: "", words, least: 31, has_lines: true, roots });
 }
 
 /// Rows that take a processor for many minutes. Each has a shorter one above.
 mod long {
-    use super::{Kernel, Rows, WIREGUARD, check};
+    use super::{IPSEC_PEERS, Kernel, PEERS, Rows, WIREGUARD, check};
 
     #[test]
     #[ignore = "minutes of a processor"]
     fn wireguard_of_linux_6_1_throughout_two_rekeys() {
         let test = "wireguard_of_linux_6_1_throughout_two_rekeys";
         let words = &["kernel_rekeys::throughout"];
-        check(&Rows { test, kernel: Kernel::Bookworm, before: "", words, least: 2 });
+        check(&Rows {
+            test,
+            kernel: Kernel::Bookworm,
+            before: "",
+            words,
+            least: 2,
+            has_lines: false,
+            roots: PEERS,
+        });
+    }
+
+    #[test]
+    #[ignore = "minutes of a processor"]
+    fn ipsec_of_linux_6_1_with_three_peers() {
+        let test = "ipsec_of_linux_6_1_with_three_peers";
+        let words = &["linux::throughout", "ipsec::others::"];
+        let (kernel, roots) = (Kernel::Bookworm, IPSEC_PEERS);
+        check(&Rows { test, kernel, before: "", words, least: 22, has_lines: true, roots });
     }
 
     #[test]
@@ -81,13 +144,23 @@ mod long {
         let test = "all_of_linux_of_debian_unstable";
         let words =
             &[&WIREGUARD[..], &["kernel_rekeys::throughout", "dco::hundred::", "many_clients"]].concat();
-        check(&Rows { test, kernel: Kernel::Unstable, before: "", words, least: 31 });
+        check(&Rows {
+            test,
+            kernel: Kernel::Unstable,
+            before: "",
+            words,
+            least: 31,
+            has_lines: false,
+            roots: PEERS,
+        });
     }
 }
 
 /// Runs the rows in a guest, of which none may fail.
 fn check(rows: &Rows<'_>) {
-    let guest = Guest::new(rows.kernel).with_virtual_clock();
+    let (first, further) = rows.roots.split_first().unwrap();
+    let guest = Guest::new(rows.kernel).with_root(first, MEMORY).with_virtual_clock();
+    let guest = further.iter().fold(guest, |guest, root| guest.with_further_root(root));
     if !guest.is_ready(rows.test) {
         return;
     }
@@ -100,6 +173,9 @@ fn check(rows: &Rows<'_>) {
     let program = std::env::current_exe().unwrap();
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{before}{RUN_ROWS}")]).arg(&program).arg(AT_ONCE.to_string()).args(words);
+    if rows.has_lines {
+        command.arg("--nocapture");
+    }
     command.env("CI", "true");
     let guest = [
         program.as_path(),
@@ -114,8 +190,9 @@ fn check(rows: &Rows<'_>) {
         }
     };
     let report = guest.run_and_show(&command, LIMIT, show).unwrap();
-    let is_passed = |line: &&str| line.starts_with("test ") && line.ends_with(" ok");
-    let passed = report.output.lines().filter(is_passed).count();
+    let is_passed: fn(&str) -> bool = if rows.has_lines { is_row } else { is_test };
+    let passed = report.output.lines().filter(|line| is_passed(line)).count();
+    report.output.lines().filter(|line| is_row(line)).for_each(|line| eprintln!("{line}"));
     // Each line is marked, so that nothing takes a test of the guest for one of ours.
     let output: String = report.output.lines().map(|line| format!("guest| {line}\n")).collect();
     assert!(report.status == 0 && passed >= least, "{:?}: {passed} rows passed\n{output}", rows.kernel);

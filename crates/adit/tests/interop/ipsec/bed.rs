@@ -1,94 +1,31 @@
 //! Two ends of a connection, each in a namespace of its own.
 
 mod filter;
+mod libreswan;
+mod openiked;
+mod program;
 
-use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use adit_testbed::{
-    MAX_WAIT, Namespace, Ping, Process, Root, Scratch, TestbedError, can_run, connect, program, wait_until,
+    MAX_WAIT, Namespace, Ping, Process, Root, Scratch, TestbedError, connect, program, wait_until,
     wait_until_reachable,
 };
 
 pub(super) use self::filter::{ALL, NONE, one};
+use self::program::{CHARON, NEWER};
+pub(super) use self::program::{
+    Program, ROLES, are_others_ready, is_linux_ready, is_newer_ready, is_ready, roles, row, row_of,
+};
 
-/// Where Debian puts strongSwan's daemon.
-const CHARON: &str = "/usr/lib/ipsec/charon";
 /// How long anything may take.
 pub(super) const WAIT: Duration = MAX_WAIT;
 /// The device that joins the namespaces.
 const WIRE: &str = "wire";
-
-/// A program that runs an end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Program {
-    Adit,
-    StrongSwan,
-    /// Debian unstable's strongSwan, 6.1 or later, in a root of its own ([`NEWER`]).
-    NewerStrongSwan,
-}
-
-/// The root that has the newer strongSwan.
-const NEWER: &str = "strongswan";
-
-/// The programs of a responder and of an initiator, adit in each role.
-pub(super) const ROLES: [[Program; 2]; 2] = roles(Program::StrongSwan);
-
-/// The programs of a responder and of an initiator, adit in each role beside that peer.
-pub(super) const fn roles(peer: Program) -> [[Program; 2]; 2] {
-    [[peer, Program::Adit], [Program::Adit, peer]]
-}
-
-/// A row of the table of peers in each role of adit. The rows are counted by the lines that begin with `row`.
-pub(super) fn row(name: &str, peer: Program, run: impl Fn([Program; 2])) {
-    for programs in roles(peer) {
-        row_of(name, programs, &run);
-    }
-}
-
-/// A row in one role.
-pub(super) fn row_of(name: &str, programs: [Program; 2], run: impl FnOnce([Program; 2])) {
-    let begin = Instant::now();
-    run(programs);
-    #[allow(clippy::print_stderr, reason = "rows are counted by these lines")]
-    {
-        eprintln!(
-            "row: {name}, {} initiates beside {}: {:.1} s",
-            programs[1],
-            peer_of(programs),
-            begin.elapsed().as_secs_f64()
-        );
-    }
-}
-
-/// The program beside adit.
-fn peer_of(programs: [Program; 2]) -> Program {
-    if programs[0] == Program::Adit { programs[1] } else { programs[0] }
-}
-
-impl fmt::Display for Program {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Program::Adit => "adit",
-            Program::StrongSwan => "strongSwan",
-            Program::NewerStrongSwan => "unstable's strongSwan",
-        })
-    }
-}
-
-/// Whether a test beside unstable's strongSwan can run here. If not, it has said so.
-pub(super) fn is_newer_ready(test: &str) -> bool {
-    can_run(test, &["unshare", "swanctl", "openssl", "nft"]) && Root::for_test(test, NEWER).is_some()
-}
-
-/// Whether a test can run here. If not, it has said so.
-pub(super) fn is_ready(test: &str) -> bool {
-    can_run(test, &["unshare", "swanctl", "openssl", "nft", CHARON])
-}
 
 /// The settings of both ends.
 #[derive(Clone)]
@@ -192,6 +129,11 @@ impl End {
 
     /// Writes its files. `outer` are the addresses of the responder and of the initiator, as this end sees them.
     pub(super) fn write(&self, settings: &Settings, outer: [&str; 2]) {
+        match self.program {
+            Program::Libreswan => return self.write_libreswan(settings, outer),
+            Program::OpenIked => return self.write_openiked(settings, outer),
+            Program::Adit | Program::StrongSwan | Program::NewerStrongSwan | Program::LinuxStrongSwan => (),
+        }
         let (own, other) = (self.number - 1, 2 - self.number);
         let networks = |number: usize| format!("10.77.{number}.0/24, fd00:77:{number}::/64");
         let start = if own == 1 { settings.start } else { "none" };
@@ -237,11 +179,13 @@ impl End {
     pub(super) fn write_text(&self, text: &str, daemon: &str, libipsec: &str) {
         self.scratch.write(&self.file_name(), text).unwrap();
         let section = match self.program {
-            Program::NewerStrongSwan => "charon-systemd",
-            Program::Adit | Program::StrongSwan => "charon",
+            Program::NewerStrongSwan | Program::LinuxStrongSwan => "charon-systemd",
+            _ => "charon",
         };
+        // Without the plugin the kernel has the child SAs.
+        let esp = if self.program == Program::LinuxStrongSwan { "" } else { "kernel-libipsec" };
         let daemon = format!(
-            "{section} {{\n load = random nonce openssl kdf pem pkcs1 pkcs8 x509 pubkey constraints revocation kernel-libipsec kernel-netlink socket-default vici\n \
+            "{section} {{\n load = random nonce openssl kdf pem pkcs1 pkcs8 x509 pubkey constraints revocation {esp} kernel-netlink socket-default vici\n \
              install_virtual_ip = no\n {}\n plugins {{\n vici {{\n socket = {}\n }}\n kernel-libipsec {{\n allow_peer_ts = yes\n {libipsec}\n \
              }}\n }}\n filelog {{\n stderr {{\n default = 1\n flush_line = yes\n }}\n }}\n}}\n",
             daemon,
@@ -292,7 +236,7 @@ impl End {
 
     /// Starts the program with its file; adit with a /run of its own, in which it has the socket of VICI.
     pub(super) fn start_with_vici(&mut self) {
-        if self.program == Program::StrongSwan {
+        if self.program != Program::Adit {
             return self.start();
         }
         let (adit, file) = (env!("CARGO_BIN_EXE_adit"), self.path(&self.file_name()));
@@ -308,7 +252,7 @@ impl End {
     pub(super) fn start(&mut self) {
         match self.program {
             Program::Adit => self.start_adit(&[]),
-            Program::StrongSwan | Program::NewerStrongSwan => {
+            Program::StrongSwan | Program::NewerStrongSwan | Program::LinuxStrongSwan => {
                 let mut command = self.charon();
                 command.env("STRONGSWAN_CONF", self.path("strongswan.conf"));
                 self.process = Some(self.namespace.spawn("charon", command).unwrap());
@@ -316,6 +260,8 @@ impl End {
                 wait_until("charon's socket", WAIT, || socket.exists()).unwrap();
                 self.load();
             }
+            Program::Libreswan => self.start_libreswan(),
+            Program::OpenIked => self.start_openiked(),
         }
     }
 
@@ -332,9 +278,10 @@ impl End {
         if self.program == Program::NewerStrongSwan {
             return Root::named(NEWER).and_then(|root| root.command("charon-systemd")).unwrap();
         }
+        let daemon = if self.program == Program::LinuxStrongSwan { "charon-systemd" } else { CHARON };
         let mut command = program("unshare").unwrap();
         // It keeps its process id below /run.
-        command.args(["-m", "sh", "-c", &format!("mount -t tmpfs none /run && exec {CHARON}")]);
+        command.args(["-m", "sh", "-c", &format!("mount -t tmpfs none /run && exec {daemon}")]);
         command
     }
 
@@ -423,12 +370,17 @@ impl End {
     /// Both inner addresses of the other end answer.
     pub(super) fn reaches(&self, other: &End) {
         for target in [other.inner(), other.inner_v6()] {
-            if let Err(error) = wait_until_reachable(&self.namespace, target, WAIT) {
-                panic!("{target}: {error}\n{}\n====\n{}", self.log(), other.log());
-            }
-            let report = Ping::new(10, Duration::from_millis(20)).run(&self.namespace, target).unwrap();
-            assert!(report.is_clean(), "{target}: {report:?}");
+            self.reaches_at(other, target);
         }
+    }
+
+    /// That inner address of the other end answers.
+    pub(super) fn reaches_at(&self, other: &End, target: IpAddr) {
+        if let Err(error) = wait_until_reachable(&self.namespace, target, WAIT) {
+            panic!("{target}: {error}\n{}\n====\n{}", self.log(), other.log());
+        }
+        let report = Ping::new(10, Duration::from_millis(20)).run(&self.namespace, target).unwrap();
+        assert!(report.is_clean(), "{target}: {report:?}");
     }
 
     /// Whether the other end answers within a second.

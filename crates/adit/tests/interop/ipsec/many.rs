@@ -5,9 +5,9 @@ mod text;
 
 use adit_testbed::{wait_until, wait_until_reachable};
 
-use self::cases::{Case, Fault, bad, good};
+use self::cases::{Case, Fault, bad, good, of_linux};
 use self::text::Book;
-use super::bed::{End, Program, ROLES, WAIT, is_ready, linked, row_of};
+use super::bed::{End, Program, ROLES, WAIT, is_linux_ready, is_ready, linked, roles, row_of};
 
 /// Each of strongSwan's initiations is a command, and both ends take any number of initiators from one address.
 const DAEMON: &str = "dos_protection = no\n retransmit_timeout = 1";
@@ -30,12 +30,30 @@ fn initiate(ends: &[End; 2], number: usize) -> bool {
 
 #[test]
 fn each_suite_and_each_kind_of_key_carries_packets() {
-    if !is_ready("ipsec suites and keys") {
+    if is_ready("ipsec suites and keys") {
+        carry_packets(Program::StrongSwan, &good(), |_, _, _| ());
+    }
+}
+
+/// The kernel has extended sequence numbers where the connection has them, and only there.
+#[test]
+#[ignore = "runs in a guest, by kernel_peers.rs"]
+fn linux_each_suite_and_each_kind_of_key_carries_packets() {
+    if !is_linux_ready("ipsec suites and keys beside Linux") {
         return;
     }
-    let cases = good();
-    for programs in ROLES {
-        let ends = ends(programs, &cases);
+    carry_packets(Program::LinuxStrongSwan, &of_linux(), |case, number, strongswan| {
+        let sas = strongswan.sas();
+        let child = sas.split(&format!("name=c{number} ")).nth(1).unwrap_or_default();
+        let child = child.split('}').next().unwrap_or_default();
+        assert_eq!(child.contains("esn=1"), case.esp.contains("-esn"), "{}: {child}", case.name);
+    });
+}
+
+/// The connections of these cases carry packets beside that peer, in both roles of adit. `check` looks at strongSwan's end then.
+fn carry_packets(peer: Program, cases: &[Case], check: impl Fn(&Case, usize, &End)) {
+    for programs in roles(peer) {
+        let ends = ends(programs, cases);
         // strongSwan's packets have an address of the child's network as their source, adit's that of the first child.
         let strongswan = usize::from(programs[1] != Program::Adit);
         let [from, to] = [&ends[strongswan], &ends[1 - strongswan]];
@@ -47,6 +65,7 @@ fn each_suite_and_each_kind_of_key_carries_packets() {
                 if let Err(error) = wait_until_reachable(&from.namespace, target, WAIT) {
                     panic!("{name}: {error}\n{}\n====\n{}", from.log(), to.log());
                 }
+                check(case, number, from);
             });
         }
     }

@@ -88,6 +88,24 @@ pub(super) fn good() -> Vec<Case> {
     ]
 }
 
+/// The connections that come up beside Linux's ESP: each kind of cipher, also with extended sequence numbers, and of key.
+pub(super) fn of_linux() -> Vec<Case> {
+    vec![
+        suite("AES-128-GCM", IKE, "aes128gcm16"),
+        suite("AES-256-GCM", IKE, ESP),
+        suite("AES-256-GCM with ESN", IKE, "aes256gcm16-esn"),
+        suite("ChaCha20-Poly1305", IKE, "chacha20poly1305"),
+        suite("ChaCha20-Poly1305 with ESN", IKE, "chacha20poly1305-esn"),
+        suite("AES-128-CBC with SHA-256", IKE, "aes128-sha256"),
+        suite("AES-256-CBC with SHA-384", IKE, "aes256-sha384"),
+        suite("AES-256-CBC with SHA-512", IKE, "aes256-sha512"),
+        suite("AES-256-CBC with SHA-256 and ESN", IKE, "aes256-sha256-esn"),
+        key("RSA with PSS", RSA, "ike:rsa/pss-sha512"),
+        key("ECDSA P-256", P256, "pubkey"),
+        key("Ed25519", ED25519, "pubkey"),
+    ]
+}
+
 /// The connections that do not come up, with the fault at that end.
 pub(super) fn bad(faulty: Program) -> Vec<Case> {
     let shared = |name, fault| Case { fault: Some((faulty, fault)), ..suite(name, IKE, ESP) };
