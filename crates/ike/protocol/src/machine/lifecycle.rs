@@ -56,6 +56,11 @@ impl Endpoint {
             self.remove_older(number, spi, |sa, cx| {
                 sa.close(cx, EndKind::Own, "the peer has another IKE SA")
             });
+            // The child SAs of an IKE SA that was made without one may have been the only ones.
+            self.with_sa(spi, |sa, cx| {
+                sa.lose_children(cx, EndKind::ByPeer);
+                sa.next_task(cx);
+            });
         } else {
             self.limit_older(number, spi);
         }

@@ -6,6 +6,7 @@ use adit_core::{Flow, IpNet, Notice, Ports};
 
 use super::world::*;
 use crate::machine::{Connection, EndAction, Reply, StartAction};
+use crate::suite::ike_proposals;
 use crate::wire::{Delete, ExchangeType, Payload, ProtocolId};
 
 /// A connection with two children, whose networks are 10.1.0.0/16 to 10.2.0.0/16 and 10.3.0.0/16 to 10.4.0.0/16.
@@ -60,6 +61,31 @@ fn each_child_has_a_series_with_its_own_selectors() {
         assert_eq!((peer.routes.clone(), peer.selectors.len()), (routes, 2));
     }
     assert_eq!(world.log.len(), 6, "the second child SA has an exchange of its own");
+}
+
+/// Both ends initiate without a child SA in `IKE_AUTH`, and the first message of one is lost: it comes again when the other IKE SA has
+/// the child SA. Whichever IKE SA stays has a child SA of each child.
+#[test]
+fn the_ike_sa_that_stays_gets_the_children_of_the_one_that_goes() {
+    for (lost, suite) in [A, B].into_iter().flat_map(|end| ["x25519", "ecp256", "ecp384"].map(|it| (end, it)))
+    {
+        let with = |end| {
+            let mut connection = connection(end);
+            connection.childless = crate::machine::Childless::Force;
+            connection.ike = ike_proposals(&format!("aes256gcm16-prfsha256-{suite}")).unwrap();
+            initiates(&mut connection, end);
+            connection
+        };
+        let mut world = World::with_params(params(with(A)), params(with(B)));
+        let mut is_lost = false;
+        world.network = Box::new(move |_, datagram| {
+            let is_first = datagram.to != lost && !is_lost;
+            is_lost |= is_first;
+            if is_first { vec![] } else { vec![Duration::from_millis(10)] }
+        });
+        world.run(seconds(60));
+        world.assert_settled(&format!("without the first message of end {lost}, {suite}"));
+    }
 }
 
 /// The response that gives the peer a child SA is lost, and this end rekeys that child SA, which the peer does not know. The peer has it
