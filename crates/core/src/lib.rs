@@ -41,8 +41,8 @@ pub use notice::Notice;
 pub use path::{Path, Transport};
 pub use peer_order::PeerOrder;
 pub use pool::{
-    AddressChange, AddressPool, EndpointPool, Eviction, FixedAddresses, Lease, LeaseOwner, NameBinding,
-    PoolEntry, PoolRanges, SharedPool,
+    AddressChange, AddressKeeper, AddressPool, EndpointPool, Eviction, FixedAddresses, Lease, LeaseOwner,
+    NameBinding, PoolEntry, PoolRanges, SharedPool,
 };
 pub use preamble::{Preamble, PreambleVerdict};
 pub use prefix_table::{PrefixShares, PrefixTable, SourcePrefix, TableUsage};

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
-pub use self::shared::{EndpointPool, Eviction, NameBinding, SharedPool};
+pub use self::shared::{AddressKeeper, EndpointPool, Eviction, NameBinding, SharedPool};
 use crate::PeerId;
 
 /// Slots whose last name is remembered; further ones are not.

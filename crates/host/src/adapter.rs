@@ -6,6 +6,7 @@ use std::path::Path;
 pub use adit_core::configuration::{Disposition, Failure as Unreadable, Problem};
 
 use super::bench::Row;
+use super::blocking::{BlockError, BlockOrder};
 use super::commands::{Personality, Subcommand};
 use super::endpoints::{Shared, Unbound};
 use super::facts::Facts;
@@ -65,6 +66,12 @@ pub trait Adapter: Sync {
 
     /// The use that is made of every directive there is, as a page of Markdown; `None`: the protocol has no such page.
     fn directives(&self) -> Option<String> {
+        None
+    }
+
+    /// Keeps a peer out of a tunnel of the protocol, or lets it in again. Gives the sentence for the person who asked. `None`: the
+    /// protocol has no such order, or the tunnel is none of its own.
+    fn set_blocked(&self, _order: &BlockOrder<'_>) -> Option<Result<String, BlockError>> {
         None
     }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use adit_core::Transport;
 
 use super::adapter::Configuration;
-use super::endpoints::are_one_tunnel;
+use super::endpoints::LedDevices;
 use super::facts::{Facts, ResourceKind};
 
 /// A configuration with its facts.
@@ -35,21 +35,21 @@ pub fn check(all: &[&dyn Configuration]) -> Result<(), String> {
     let parties = || {
         all.iter().zip(&facts).map(|(configuration, facts)| Party { configuration: *configuration, facts })
     };
+    let led = LedDevices::of(facts.iter());
     for (number, one) in parties().enumerate() {
         for other in parties().take(number) {
-            compare(one, other, &mut problems);
+            compare(one, other, led.join(one.facts, other.facts), &mut problems);
         }
     }
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
 }
 
-fn compare(one: Party<'_>, other: Party<'_>, problems: &mut Vec<String>) {
+fn compare(one: Party<'_>, other: Party<'_>, one_tunnel: bool, problems: &mut Vec<String>) {
     let file = one.configuration.file();
     if same_file(file, other.configuration.file()) {
         problems.push(format!("{}: the same file is named twice", file.display()));
         return;
     }
-    let one_tunnel = are_one_tunnel(one.facts, other.facts);
     compare_resources(one, other, one_tunnel, problems);
     if one_tunnel {
         problems.extend(agreement::contradictions(one, other));

@@ -3,6 +3,8 @@
 
 mod binding;
 
+use std::collections::BTreeSet;
+
 use adit_core::SharedPool;
 use adit_io::SharedDevice;
 use adit_system::Forwarding;
@@ -37,11 +39,31 @@ impl Shared {
     }
 }
 
-/// Whether two files are endpoints of one tunnel.
+/// Whether two files without others are endpoints of one tunnel.
 pub fn are_one_tunnel(one: &Facts, other: &Facts) -> bool {
-    let (Some(one), Some(other)) = (&one.endpoint, &other.endpoint) else { return false };
-    let leads = |role: &EndpointRole| matches!(role, EndpointRole::Leads(_));
-    one.device == other.device && (leads(&one.role) || leads(&other.role))
+    LedDevices::of([one, other].into_iter()).join(one, other)
+}
+
+/// The devices that files of the process lead, by the facts of all files.
+pub(crate) struct LedDevices<'a>(BTreeSet<&'a str>);
+
+impl<'a> LedDevices<'a> {
+    /// The devices of files with these facts.
+    pub(crate) fn of(all: impl Iterator<Item = &'a Facts>) -> Self {
+        let endpoints = all.filter_map(|facts| facts.endpoint.as_ref());
+        let leading = endpoints.filter(|endpoint| matches!(endpoint.role, EndpointRole::Leads(_)));
+        LedDevices(leading.map(|endpoint| endpoint.device.as_str()).collect())
+    }
+
+    /// Whether two of the files are endpoints of one tunnel: they name a device that one of them leads, or a third file.
+    pub(crate) fn join(&self, one: &Facts, other: &Facts) -> bool {
+        let (one, other) = (device_of(one), device_of(other));
+        one.is_some_and(|device| self.0.contains(device)) && one == other
+    }
+}
+
+fn device_of(facts: &Facts) -> Option<&str> {
+    facts.endpoint.as_ref().map(|endpoint| endpoint.device.as_str())
 }
 
 /// A file of the process, by the name of its tunnel.
@@ -52,12 +74,14 @@ pub struct Named<'a> {
     pub facts: &'a Facts,
 }
 
-/// The things that each of these files shares with others; `None` if it is a tunnel of its own.
+/// The things that each of these files shares with others; `None` if it is a tunnel of its own. Files that join a tunnel share its
+/// things with each other, too.
 pub fn share(all: &[Named<'_>]) -> Vec<Option<Shared>> {
     let mut shared: Vec<Option<Shared>> = Vec::with_capacity(all.len());
+    let led = LedDevices::of(all.iter().map(|file| file.facts));
     for (number, own) in all.iter().enumerate() {
         let is_same = |(other_number, other): &(usize, &Named<'_>)| {
-            *other_number == number || are_one_tunnel(own.facts, other.facts)
+            *other_number == number || led.join(own.facts, other.facts)
         };
         let members = || all.iter().enumerate().filter(is_same);
         let names: Vec<String> = members().map(|(_, member)| member.name.to_owned()).collect();

@@ -180,9 +180,9 @@ pub struct Lead {
 /// The settings of an endpoint that must fit the tunnel that it joins.
 #[derive(Clone)]
 pub struct Join {
-    /// Our own addresses, sorted.
-    pub addresses: Stated<Vec<IpNet>>,
-    /// The addresses in the words of the file.
+    /// Our own addresses, sorted. `None`: the file has none, and the endpoint has those of the tunnel.
+    pub addresses: Option<Stated<Vec<IpNet>>>,
+    /// The addresses in the words of the file; empty if it has none.
     pub addresses_text: String,
     /// The MTU, if the file states one.
     pub mtu: Option<Stated<u16>>,

@@ -8,6 +8,7 @@
 pub mod adapter;
 pub mod background;
 pub mod bench;
+pub mod blocking;
 pub mod check;
 pub mod commands;
 pub mod configuration;
@@ -33,6 +34,7 @@ pub mod scripts;
 pub mod signals;
 pub mod sockets;
 pub mod startup;
+pub mod state;
 pub mod status;
 pub mod systemd;
 pub mod terminal;

@@ -25,8 +25,8 @@ pub struct SharedPool(Arc<Mutex<State>>);
 struct State {
     /// The pool; there from the first endpoint on.
     pool: Option<AddressPool>,
-    /// Addresses that are not leased, until there is a pool.
-    kept: BTreeSet<IpAddr>,
+    /// Addresses that are not leased, by the number of their keeper.
+    kept: BTreeMap<usize, BTreeSet<IpAddr>>,
     /// Endpoints that have joined so far.
     joined: u16,
     /// Endpoints that are there.
@@ -41,6 +41,11 @@ struct State {
 }
 
 impl State {
+    /// The addresses of all keepers.
+    fn all_kept(&self) -> BTreeSet<IpAddr> {
+        self.kept.values().flatten().copied().collect()
+    }
+
     /// Takes all from a peer of another endpoint.
     fn evict(&mut self, owner: LeaseOwner, eviction: Eviction) {
         if let Some(pool) = &mut self.pool {
@@ -87,19 +92,35 @@ pub struct EndpointPool {
     endpoint: u16,
 }
 
+/// Keeps a pool from leasing the addresses of one endpoint's peers. Clones are the same keeper.
+#[derive(Clone)]
+pub struct AddressKeeper {
+    shared: SharedPool,
+    number: usize,
+}
+
+impl AddressKeeper {
+    /// Has these addresses not leased, in place of those that the keeper kept before, whether an endpoint has joined the pool or not:
+    /// see [`AddressPool::keep`]. The addresses of other keepers stay kept.
+    pub fn keep(&self, addresses: BTreeSet<IpAddr>) {
+        let mut state = self.shared.lock();
+        state.kept.insert(self.number, addresses);
+        let all = state.all_kept();
+        if let Some(pool) = &mut state.pool {
+            pool.keep(all);
+        }
+    }
+}
+
 impl SharedPool {
     /// Another endpoint's part in the pool. The first one's ranges hold; the addresses that names had before are
     /// remembered of each.
     pub fn join(&self, ranges: PoolRanges, remembered: &[PoolEntry]) -> EndpointPool {
         let mut state = self.lock();
-        let State { pool, kept, .. } = &mut *state;
-        match pool {
+        let kept = state.all_kept();
+        match &mut state.pool {
             Some(pool) => pool.remember_all(remembered),
-            none => {
-                let mut pool = AddressPool::new(ranges, remembered);
-                pool.keep(std::mem::take(kept));
-                *none = Some(pool);
-            }
+            none => none.insert(AddressPool::new(ranges, remembered)).keep(kept),
         }
         let endpoint = state.joined;
         state.joined = state.joined.saturating_add(1);
@@ -108,14 +129,13 @@ impl SharedPool {
         EndpointPool { shared: self.clone(), endpoint }
     }
 
-    /// Does not lease these addresses, in place of those before, whether an endpoint has joined or not: see
-    /// [`AddressPool::keep`].
-    pub fn keep(&self, addresses: BTreeSet<IpAddr>) {
+    /// A keeper of addresses, for an endpoint whose peers have addresses without a lease.
+    pub fn keeper(&self) -> AddressKeeper {
         let mut state = self.lock();
-        match &mut state.pool {
-            Some(pool) => pool.keep(addresses),
-            None => state.kept = addresses,
-        }
+        let number = state.kept.len();
+        state.kept.insert(number, BTreeSet::new());
+        drop(state);
+        AddressKeeper { shared: self.clone(), number }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

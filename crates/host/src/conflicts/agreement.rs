@@ -45,10 +45,10 @@ fn misfits((one, join): (Party<'_>, &Join), (leading, lead): (Party<'_>, &Lead))
              it, or give the file another name"
         ));
     };
-    if join.addresses.value != lead.addresses.value {
+    if let Some(addresses) = join.addresses.as_ref().filter(|own| own.value != lead.addresses.value) {
         let list = |all: &[IpNet]| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let theirs = format!("the server's address is {}", list(&lead.addresses.value));
-        problem(join.addresses.directives, &join.addresses_text, lead.addresses.directives, theirs);
+        problem(addresses.directives, &join.addresses_text, lead.addresses.directives, theirs);
     }
     if let Some(mtu) = join.mtu.as_ref().filter(|mtu| mtu.value != lead.terms.mtu) {
         let (text, theirs) = (format!("`MTU = {}`", mtu.value), format!("the MTU is {}", lead.terms.mtu));

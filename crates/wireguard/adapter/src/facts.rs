@@ -70,7 +70,7 @@ fn join(interface: &Interface) -> Join {
     };
     let marked = interface.fwmark.is_some_and(|mark| mark != 0);
     Join {
-        addresses: Stated::by(&["Address"], addresses),
+        addresses: Some(Stated::by(&["Address"], addresses)),
         addresses_text,
         mtu: interface.mtu.map(|mtu| Stated::by(&["MTU"], mtu)),
         marked_port: interface.listen_port.filter(|_| marked).map(|port| Stated::by(&["FwMark"], port)),

@@ -16,7 +16,7 @@ use std::io;
 use std::thread;
 use std::time::Instant;
 
-use adit_core::{Ended, Severity, SharedPool, TunnelSettings};
+use adit_core::{AddressKeeper, Ended, Severity, SharedPool, TunnelSettings};
 use adit_guard::{HelperAccess, Policy};
 use adit_io::{
     Buffers, Driver, DriverConfig, DriverError, SharedDevice, StreamOptions, TunConfig, TunError, UdpBinding,
@@ -76,7 +76,7 @@ pub(crate) struct Tunnel {
     orders: Orders,
     timestamps: TimestampFile,
     uapi: Option<Server>,
-    pool: Option<SharedPool>,
+    keeper: Option<AddressKeeper>,
     watch: Option<Watch>,
     log: Logger,
 }
@@ -130,8 +130,8 @@ impl Tunnel {
             ..Params::new(clock::now())
         };
         let orders = Orders::new(driver.handle());
-        let pool = shared.map(|shared| shared.pool);
-        Ok(Tunnel { driver, params, orders, timestamps, uapi: None, pool, watch: None, log })
+        let keeper = shared.map(|shared| shared.pool.keeper());
+        Ok(Tunnel { driver, params, orders, timestamps, uapi: None, keeper, watch: None, log })
     }
 
     /// The name of its device.
@@ -182,7 +182,7 @@ impl Tunnel {
     /// # Errors
     /// Why it could not begin, or go on.
     pub(crate) fn run(self, begin: Begin<'_>) -> Result<Ended, DriverError> {
-        let Tunnel { driver, params, orders, timestamps, uapi, pool, watch, log } = self;
+        let Tunnel { driver, params, orders, timestamps, uapi, keeper, watch, log } = self;
         let handle = driver.handle();
         let mut seed = Zeroizing::new([0; 32]);
         OsRng
@@ -190,8 +190,8 @@ impl Tunnel {
             .map_err(|error| DriverError::Start(io::Error::other(error.to_string())))?;
         let interface = Interface::new(params, adit_io::clock(), *seed)
             .map_err(|error| DriverError::Start(io::Error::other(error)))?;
-        if let Some(pool) = &pool {
-            observer::keep_addresses(pool, &interface);
+        if let Some(keeper) = &keeper {
+            observer::keep_addresses(keeper, &interface);
         }
         let _clock = ClockWatch::start(handle.clone()).map_err(DriverError::Start)?;
         let begin = Some(begin);
@@ -201,7 +201,7 @@ impl Tunnel {
             orders: orders.clone(),
             timestamps,
             names: BTreeMap::new(),
-            pool,
+            keeper,
             watch,
             begin,
         };

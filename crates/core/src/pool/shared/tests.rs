@@ -106,14 +106,15 @@ fn an_endpoint_leaves_what_its_peers_had() {
 fn kept_addresses_are_leased_to_nobody() {
     let pool = SharedPool::default();
     let at = |last: u8| IpAddr::from(Ipv4Addr::new(10, 8, 0, last));
+    let keeper = pool.keeper();
     // Before there is a pool, and some outside of its ranges.
-    pool.keep([at(2), at(200)].into());
+    keeper.keep([at(2), at(200)].into());
     let [udp, tcp] = [pool.join(ranges(), &[]), pool.join(ranges(), &[])];
     let anna = take(&udp, 1, "anna").unwrap();
     assert_eq!(v4(&anna), 3);
     assert_eq!([2, 200, 3].map(|last| tcp.is_kept(at(last))), [true, true, false]);
     // One that is in use stays with its peer, and is not leased afterwards; the one before is free.
-    pool.keep([at(3)].into());
+    keeper.keep([at(3)].into());
     assert_eq!([2, 3].map(|peer| v4(&take(&tcp, peer, "").unwrap())), [4, 5]);
     udp.release(&anna);
     assert_eq!(v4(&take(&udp, 1, "anna").unwrap()), 2, "not what she had");
@@ -121,10 +122,23 @@ fn kept_addresses_are_leased_to_nobody() {
 }
 
 #[test]
+fn each_keeper_keeps_its_own_addresses() {
+    let pool = SharedPool::default();
+    let keepers = [pool.keeper(), pool.keeper()];
+    keepers[0].keep([IpAddr::from([10, 8, 0, 2])].into());
+    let udp = pool.join(ranges(), &[]);
+    keepers[1].keep([IpAddr::from([10, 8, 0, 3])].into());
+    assert_eq!(v4(&take(&udp, 1, "anna").unwrap()), 4);
+    keepers[1].clone().keep([].into());
+    assert_eq!([2, 3].map(|peer| v4(&take(&udp, peer, "").unwrap())), [5, 3]);
+    assert!(take(&udp, 4, "clara").is_none(), "the first keeper's address stays kept");
+}
+
+#[test]
 fn kept_addresses_stay_so_in_other_ranges() {
     let pool = SharedPool::default();
     let udp = pool.join(ranges(), &[]);
-    pool.keep([IpAddr::from([10, 8, 0, 3]), IpAddr::from([10, 8, 0, 101])].into());
+    pool.keeper().keep([IpAddr::from([10, 8, 0, 3]), IpAddr::from([10, 8, 0, 101])].into());
     let v4_range = (Ipv4Addr::new(10, 8, 0, 100), Ipv4Addr::new(10, 8, 0, 102));
     assert!(udp.set_ranges(PoolRanges { v4: Some(v4_range), v6: None }, std::iter::empty()));
     assert_eq!([1, 2].map(|peer| v4(&take(&udp, peer, "").unwrap())), [100, 102]);

@@ -253,13 +253,14 @@ fn no_client_gets_the_address_of_a_peer_of_another_protocol() {
     let mut pair = Pair::with_pool(client, server, &pool);
     assert!(pair.is_up());
     let kept = [[10_u8, 8, 0, 7], [10, 9, 0, 1]].map(IpAddr::from);
-    pool.keep(kept.into());
+    let keeper = pool.keeper();
+    keeper.keep(kept.into());
     for address in kept {
         let why = format!("{address} is the address of a peer of another protocol");
         let options = format!("route 10.60.0.0 255.255.0.0,ifconfig {address} 255.255.255.0");
         assert_eq!(update(&mut pair, Some(0), &options).unwrap_err().to_string(), why);
     }
     assert_eq!((settings(&pair).len(), routed(&pair).len()), (1, 0), "nothing is sent, nothing changes");
-    pool.keep(BTreeSet::new());
+    keeper.keep(BTreeSet::new());
     assert_eq!(update(&mut pair, Some(0), "ifconfig 10.8.0.7 255.255.255.0"), Ok(1));
 }

@@ -8,9 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use adit_guard::replace_file;
+use adit_host::state;
 use adit_wireguard::PublicKey;
-
-use super::timestamps::state_directory;
 
 /// The file of an interface.
 pub(crate) struct BlockedFile {
@@ -20,7 +19,7 @@ pub(crate) struct BlockedFile {
 impl BlockedFile {
     /// The file of the interface with this name.
     pub(crate) fn of(interface: &str) -> Self {
-        BlockedFile::within(&state_directory(), interface)
+        BlockedFile::within(&state::directory(), interface)
     }
 
     fn within(directory: &Path, interface: &str) -> Self {

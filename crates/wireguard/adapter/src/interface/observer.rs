@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use adit_core::{Ended, IpNet, PeerId, Protocol as _, Severity, SharedPool};
+use adit_core::{AddressKeeper, Ended, IpNet, PeerId, Protocol as _, Severity};
 use adit_io::{Handle, Observer, UdpBinding, UdpSockets};
 use adit_wireguard::{ConfigureError, Event, Interface, Reply, Request, Sockets};
 
@@ -19,7 +19,7 @@ pub(super) struct InterfaceObserver<'a> {
     /// The names of the peers that are up.
     pub(super) names: BTreeMap<PeerId, String>,
     /// The addresses of the tunnel's peers, if it has other endpoints.
-    pub(super) pool: Option<SharedPool>,
+    pub(super) keeper: Option<AddressKeeper>,
     /// Told of each event.
     pub(super) watch: Option<Watch>,
     /// Called once, when all is set up.
@@ -77,8 +77,8 @@ impl Observer<Interface> for InterfaceObserver<'_> {
             Request::Configured { id, outcome } => {
                 if let Err(error) = &outcome {
                     self.log.log(Severity::Error, format_args!("nothing was configured: {error}"));
-                } else if let Some(pool) = self.pool.clone() {
-                    self.handle.inspect(Box::new(move |interface, _, _| keep_addresses(&pool, interface)));
+                } else if let Some(keeper) = self.keeper.clone() {
+                    self.handle.inspect(Box::new(move |interface, _, _| keep_addresses(&keeper, interface)));
                 }
                 self.orders.answer(id, outcome);
             }
@@ -96,11 +96,11 @@ impl Observer<Interface> for InterfaceObserver<'_> {
 }
 
 /// Keeps the pool of a tunnel from leasing the addresses of the interface's peers.
-pub(super) fn keep_addresses(pool: &SharedPool, interface: &Interface) {
+pub(super) fn keep_addresses(keeper: &AddressKeeper, interface: &Interface) {
     let peers = interface.status().peers;
     let prefixes = peers.iter().flat_map(|peer| &peer.detail.allowed_ips);
     let hosts = prefixes.filter(|prefix| prefix.prefix_len() == prefix.max_prefix_len());
-    pool.keep(hosts.map(IpNet::addr).collect());
+    keeper.keep(hosts.map(IpNet::addr).collect());
 }
 
 /// The driver's sockets, as the machine knows them.

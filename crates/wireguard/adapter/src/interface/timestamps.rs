@@ -5,18 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use adit_guard::{HelperFiles, replace_file};
+use adit_host::state;
 use adit_wireguard::Tai64n;
-
-/// Where it is kept, if the service manager names no other directory (systemd.exec(5), `StateDirectory=`).
-const DIRECTORY: &str = "/var/lib/adit";
-
-/// Where the state of interfaces is kept.
-pub(super) fn state_directory() -> PathBuf {
-    let named = std::env::var_os("STATE_DIRECTORY");
-    // There may be several, with colons between them.
-    let named = named.as_deref().and_then(|all| std::env::split_paths(all).next());
-    named.filter(|path| path.is_absolute()).unwrap_or_else(|| DIRECTORY.into())
-}
 
 /// The file of an interface: 24 hexadecimal digits.
 pub(super) struct TimestampFile {
@@ -30,7 +20,7 @@ pub(super) struct TimestampFile {
 impl TimestampFile {
     /// The file of the interface with this name.
     pub(super) fn of(interface: &str) -> Self {
-        TimestampFile::within(&state_directory(), interface)
+        TimestampFile::within(&state::directory(), interface)
     }
 
     fn within(directory: &Path, interface: &str) -> Self {

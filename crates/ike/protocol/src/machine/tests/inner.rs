@@ -244,7 +244,7 @@ fn a_full_tunnel_goes_on_while_the_peer_is_connected_again() {
 #[test]
 fn the_pool_is_that_of_the_tunnel_and_its_addresses_are_free_once_the_connection_is_gone() {
     let pool = SharedPool::default();
-    pool.keep([ip("10.9.0.1")].into());
+    pool.keeper().keep([ip("10.9.0.1")].into());
     let mut world = World::new(client("alice"), gateway(3));
     world.ends[B] = Endpoint::with_pool(params(gateway(3)), pool.clone(), world.now, [9; 32]).unwrap();
     world.run(seconds(2));
