@@ -23,6 +23,7 @@
 
 mod addresses;
 mod auth;
+mod blocked;
 mod child;
 mod child_sa;
 mod configuration;
@@ -60,6 +61,7 @@ mod tasks;
 mod tests;
 mod transcript;
 
+pub use blocked::is_name_of;
 pub use endpoint::Endpoint;
 pub use orders::Reply;
 pub use params::{

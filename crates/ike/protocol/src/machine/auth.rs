@@ -171,6 +171,9 @@ impl IkeSa {
         payloads: &[Payload],
     ) {
         let Some(connection) = self.connection.and_then(|number| cx.connections.get(number)) else { return };
+        if cx.shared.blocked.has(connection, Some(&identity)) {
+            return self.give_up(cx, format!("{} is blocked", identity_text(&identity)));
+        }
         self.peer_identity = Some(identity);
         self.mobike.is_initiator = true;
         self.mobike.agree(connection.mobike, Payloads(payloads));
@@ -407,7 +410,7 @@ pub(crate) fn no_proof(payloads: Payloads<'_>) -> String {
     format!("it answers the authentication with {error}")
 }
 
-/// Refuses a peer whose connection has an IKE SA with another identity, or with [`Unique::Keep`] any.
+/// Refuses a peer that is blocked, and one whose connection has an IKE SA with another identity, or with [`Unique::Keep`] any.
 ///
 /// # Errors
 /// The reason for the log.
@@ -418,6 +421,9 @@ pub(crate) fn refuse_second(
     identity: &Identification,
     is_initial_contact: bool,
 ) -> Result<(), String> {
+    if cx.shared.blocked.has(connection, Some(identity)) {
+        return Err("the peer is blocked".to_owned());
+    }
     let current = cx.peers.get(&number).and_then(|state| state.current_identity.as_ref());
     let is_taken = current.is_some_and(|current| {
         connection.unique == Unique::Keep && !is_initial_contact || current != identity

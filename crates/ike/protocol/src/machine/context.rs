@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use adit_core::{Instant, PeerId, PeerOrder};
+use adit_core::{Instant, PeerConfig, PeerId, PeerOrder};
 use rand_core::RngCore as _;
 
 use super::connections::Connections;
@@ -80,6 +80,7 @@ impl Context<'_> {
             return;
         };
         self.shared.are_settings_stale |= connection.inner.asks();
+        let entry = PeerConfig { max_mss: self.shared.max_mss, ..entry };
         if state.entry.as_ref() != Some(&entry) {
             state.entry = Some(entry.clone());
             self.shared.order(DataEvent::Peer(PeerOrder::Add(entry)));

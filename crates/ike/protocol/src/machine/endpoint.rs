@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use adit_core::{
-    Command, Ended, HandshakeStage, Instant, Notice, Path, PeerId, PeerInfo, PrefixTable, Protocol, Rejected,
-    SessionId, SharedPool, TableUsage,
+    Command, Ended, HandshakeStage, Instant, Notice, Path, PeerId, PeerInfo, PeerOrder, PrefixTable,
+    Protocol, Rejected, SessionId, SharedPool, TableUsage,
 };
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
@@ -18,7 +18,7 @@ use super::params::{BadParams, Codec, Limits, Params, PeerDetail};
 use super::peer::{PeerState, child_of};
 use super::sa::{IkeSa, Phase};
 use super::schedule::Schedule;
-use super::shared::{Event, MARKER, Shared};
+use super::shared::{DataEvent, Event, MARKER, Shared};
 use crate::machine::Reply;
 use crate::wire::{ExchangeType, Header, Message, Spi};
 
@@ -86,6 +86,18 @@ impl Endpoint {
         }
         params.tunnel.into_iter().for_each(|tunnel| endpoint.set_tunnel(tunnel));
         Ok(endpoint)
+    }
+
+    /// Lowers the MSS of TCP that passes to this one, in bytes for IPv4, where it is greater: for a device whose MTU is that of other
+    /// peers.
+    pub fn limit_mss(&mut self, max_mss: u16) {
+        self.shared.max_mss = Some(max_mss);
+        let entries = self.peers.values_mut().filter_map(|state| state.entry.as_mut());
+        for entry in entries {
+            entry.max_mss = Some(max_mss);
+            let order = PeerOrder::SetMaxMss { peer: entry.peer, max_mss: Some(max_mss) };
+            self.shared.order(DataEvent::Peer(order));
+        }
     }
 
     /// Runs `act` with the context and the IKE SA `spi`, and carries out the orders of that IKE SA.

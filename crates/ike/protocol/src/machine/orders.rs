@@ -1,5 +1,7 @@
 //! Orders of the adapter and the host: connections that come and go, children that are brought up, and the end.
 
+use std::collections::BTreeSet;
+
 use adit_core::{Ended, PeerId, PeerOrder, Severity, TunnelSettings};
 
 use super::context::Context;
@@ -29,6 +31,8 @@ pub enum Reply {
     Terminate(String),
     /// The IKE SA of the connection with that name is rekeyed.
     Rekey(String),
+    /// The peers of these names are kept out ([`Endpoint::set_blocked`]).
+    Block(BTreeSet<String>),
     /// This machine's addresses have changed: the peers get the new ones (RFC 4555).
     AddressesChanged,
     /// The settings of the tunnel are these from now on.
@@ -78,6 +82,10 @@ impl Endpoint {
                 Ok(())
             }
             Reply::Initiate { connection, child } => self.bring_up(&connection, child.as_deref()),
+            Reply::Block(names) => {
+                self.set_blocked(names);
+                Ok(())
+            }
             Reply::AddressesChanged => {
                 self.addresses_changed(|_| true);
                 Ok(())
@@ -148,12 +156,16 @@ impl Endpoint {
 
     /// Initiates an IKE SA for the children that are wanted.
     pub(super) fn initiate(&mut self, number: usize) {
+        let is_blocked = self.is_blocked(number);
         let (Some(state), Some(connection)) = (self.peers.get_mut(&number), self.connections.get(number))
         else {
             return;
         };
         state.initiate_at = None;
         self.initiations.set(number, None);
+        if is_blocked {
+            return;
+        }
         if state.connecting.is_some() || state.sa.is_some() && state.replacing.is_none() {
             return;
         }
@@ -210,7 +222,7 @@ impl Endpoint {
         all.into_iter().for_each(|spi| self.close(spi, reason));
     }
 
-    fn close(&mut self, spi: Spi, reason: &str) {
+    pub(super) fn close(&mut self, spi: Spi, reason: &str) {
         self.with_sa(spi, |sa: &mut IkeSa, cx: &mut Context<'_>| {
             if !matches!(sa.phase, Phase::Closing) {
                 sa.close(cx, EndKind::Own, reason);
@@ -220,13 +232,17 @@ impl Endpoint {
 
     pub(super) fn restart(&mut self) {
         self.close_all("restarted");
-        let now = self.shared.now;
-        for (number, connection) in self.connections.iter() {
-            let PeerState { wanted, initiate_at, .. } = PeerState::new(connection, now);
-            if let Some(state) = self.peers.get_mut(&number) {
-                (state.wanted, state.initiate_at, state.remote) = (wanted, initiate_at, 0);
-                self.initiations.set(number, initiate_at);
-            }
+        let all: Vec<usize> = self.connections.iter().map(|(number, _)| number).collect();
+        all.into_iter().for_each(|number| self.begin_anew(number));
+    }
+
+    /// Brings the children of a connection up as at the start.
+    pub(super) fn begin_anew(&mut self, number: usize) {
+        let Some(connection) = self.connections.get(number) else { return };
+        let PeerState { wanted, initiate_at, .. } = PeerState::new(connection, self.shared.now);
+        if let Some(state) = self.peers.get_mut(&number) {
+            (state.wanted, state.initiate_at, state.remote) = (wanted, initiate_at, 0);
+            self.initiations.set(number, initiate_at);
         }
     }
 

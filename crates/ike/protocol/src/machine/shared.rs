@@ -8,6 +8,7 @@ use adit_core::{Instant, Path, Report, Severity, TunnelSettings, UnixTime};
 use rand_chacha::ChaCha20Rng;
 use rand_core::RngCore as _;
 
+use super::blocked::Blocked;
 use super::eap::Guesses;
 use super::inner::Pools;
 use super::params::{Codec, PeerDetail, Sockets};
@@ -43,6 +44,10 @@ pub(crate) struct Shared {
     pub(crate) emitted: Option<TunnelSettings>,
     /// Whether the settings that peers give may have changed.
     pub(crate) are_settings_stale: bool,
+    /// Largest TCP MSS for IPv4 that may pass. `None`: it is left as it is.
+    pub(crate) max_mss: Option<u16>,
+    /// The peers that are kept out.
+    pub(crate) blocked: Blocked,
     wall_at_origin: UnixTime,
     /// Local addresses, by the numbers of the sockets, and of addresses that sockets have learned.
     locals: BTreeMap<u32, SocketAddr>,
@@ -59,6 +64,8 @@ impl Shared {
             rng,
             sockets,
             child_spis,
+            max_mss: None,
+            blocked: Blocked::default(),
             guesses: Guesses::default(),
             pools: Pools::default(),
             tunnel: None,

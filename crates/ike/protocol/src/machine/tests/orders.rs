@@ -1,10 +1,13 @@
 //! Connections that come and go at run time, and what a status shows.
 
+use std::collections::BTreeSet;
+
 use adit_core::{Event, Instant, Protocol, TunnelSettings};
 
 use super::world::*;
-use crate::machine::{BadParams, Params, Reply};
+use crate::machine::{BadParams, Params, Reply, is_name_of};
 use crate::suite::Group;
+use crate::wire::{IdType, Identification};
 
 /// Two ends without connections.
 fn bare() -> World {
@@ -133,4 +136,54 @@ fn new_settings_of_the_tunnel_are_told_to_the_driver() {
         .filter_map(|event| if let Event::Up(settings) = event { Some(settings) } else { None })
         .collect();
     assert_eq!(ups, [settings]);
+}
+
+fn block(world: &mut World, end: usize, names: &[&str]) {
+    let names: BTreeSet<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    reply(world, end, Reply::Block(names));
+}
+
+/// By the identity or by the name of the connection, at either end, until the name is allowed.
+#[test]
+fn a_peer_that_is_blocked_leaves_at_once_and_stays_out() {
+    for (end, name) in [(B, "a.example"), (B, "A.Example"), (A, "b.example")] {
+        let mut world = World::new(connection(A), connection(B));
+        world.run(seconds(5));
+        world.assert_settled("before");
+        block(&mut world, end, &["c.example", name]);
+        world.run(seconds(1));
+        assert!(world.planes.iter().all(|plane| plane.sessions.is_empty()), "{name}: {}", world.state());
+        // The other end initiates anew, or is ordered to.
+        reply(&mut world, A, Reply::Initiate { connection: "b.example".to_owned(), child: None });
+        world.run(seconds(60));
+        assert!(world.planes.iter().all(|plane| plane.sessions.is_empty()), "{name}: {}", world.state());
+        assert_eq!(world.planes[end].ups, 1, "{name}");
+        block(&mut world, end, &["c.example"]);
+        reply(&mut world, A, Reply::Initiate { connection: "b.example".to_owned(), child: None });
+        world.run(seconds(60));
+        world.assert_settled("allowed again");
+    }
+}
+
+#[test]
+fn a_peer_that_is_not_blocked_keeps_its_sas() {
+    let mut world = World::new(connection(A), connection(B));
+    world.run(seconds(5));
+    let sessions: Vec<_> = world.planes[B].sessions.keys().copied().collect();
+    block(&mut world, B, &["example", "b.example.a.example", ""]);
+    world.run(seconds(5));
+    world.assert_settled("another name is blocked");
+    assert!(world.planes[B].sessions.keys().copied().eq(sessions));
+}
+
+#[test]
+fn a_common_name_is_a_name_of_a_distinguished_name() {
+    let identity = |kind, data: &[u8]| Identification { kind, data: data.to_vec() };
+    // CN=anna, as `openssl req -subj` has it.
+    let der = [0x30, 0x0f, 0x31, 0x0d, 0x30, 0x0b, 6, 3, 0x55, 4, 3, 0x0c, 4, b'a', b'n', b'n', b'a'];
+    let subject = identity(IdType::DER_ASN1_DN, &der);
+    assert!(is_name_of("anna", &subject) && !is_name_of("ann", &subject) && !is_name_of("Anna", &subject));
+    assert!(is_name_of("Anna", &identity(IdType::FQDN, b"anna")));
+    assert!(!is_name_of("Anna", &identity(IdType::KEY_ID, b"anna")));
+    assert!(!is_name_of("", &identity(IdType::IPV4_ADDR, &[])));
 }
