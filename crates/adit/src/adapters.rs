@@ -58,6 +58,16 @@ pub(crate) mod help {
     /// `adit revoke`.
     pub(crate) const REVOKE: &str = "Shut a client out: its certificates go on the list that the server looks at, its WireGuard keys \
                                      out of the server";
+    /// `adit block`.
+    pub(crate) const BLOCK: &str = "Disconnect a WireGuard or IPsec peer and keep it out until `adit allow`, over restarts of the interface, too";
+    /// `adit allow`.
+    pub(crate) const ALLOW: &str =
+        "Let a WireGuard or IPsec peer connect again that `adit block`, or its session limit, has kept out";
+    /// The tunnel of `adit block`.
+    pub(crate) const BLOCK_TUNNEL: &str = "The interface's file, the name of an interface whose file is in /etc/wireguard, or a file of swanctl";
+    /// The peer of `adit block`.
+    pub(crate) const BLOCK_PEER: &str = "The peer: what `#adit: name =` calls it, or its public key; at a file of swanctl the name of a connection, \
+                                         or the peer's identity";
     /// The program.
     pub(crate) const ABOUT: &str = "A VPN for Linux that speaks OpenVPN and WireGuard";
     /// `adit up`.

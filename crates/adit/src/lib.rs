@@ -8,6 +8,7 @@ mod adapters;
 mod add_client;
 mod appliance;
 mod bench;
+mod block;
 mod check;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -34,6 +35,8 @@ const OWN: &[&dyn Subcommand] = &[
     &CommandOf::new("add-client", Group::Servers, add_client::run),
     &CommandOf::new("renew", Group::Servers, renew::run),
     &CommandOf::new("revoke", Group::Servers, revoke::run),
+    &CommandOf::new("block", Group::Peers, block::block),
+    &CommandOf::new("allow", Group::Peers, block::allow),
     &CommandOf::new("check", Group::Files, check::run),
     &CommandOf::new("up", Group::Tunnels, up::run),
     &CommandOf::new("kill-switch", Group::Operation, kill_switch::run),

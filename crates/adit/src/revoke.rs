@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use adit_setup::{ClientName, Directory, SetupError};
 
 use crate::adapters::{SERVER, help};
+use crate::block;
 use adit_host::exit;
 
 /// The arguments of the command.
@@ -21,7 +22,13 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
     match Directory::open(&args.dir, SERVER).and_then(|mut directory| revoke(&mut directory, &args.name)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => match block::shut_out(&args.dir, args.name.as_str()) {
+            Ok(said) => {
+                said.iter().for_each(exit::say);
+                ExitCode::SUCCESS
+            }
+            Err(why) => exit::failure(why),
+        },
         Err(error @ (SetupError::NoSuchClient(_) | SetupError::NotOurs(_))) => exit::usage(error),
         Err(error) => exit::failure(error),
     }

@@ -1,11 +1,11 @@
-//! An OpenVPN server and a WireGuard file as endpoints of one tunnel.
+//! An OpenVPN server, a WireGuard file and a file of swanctl as endpoints of one tunnel.
 
 use std::path::Path;
 
 use super::ALL;
 use adit_host::adapter::Configuration;
 use adit_host::conflicts::check;
-use adit_host::endpoints::are_one_tunnel;
+use adit_host::endpoints::{Named, are_one_tunnel, share};
 
 const KEYS: &str = "dh none\n<ca>\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n</ca>\n\
                     <cert>\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n</cert>\n\
@@ -54,4 +54,43 @@ fn an_interface_beside_a_server_is_known_by_its_name_and_agrees_with_it() {
         let found = problems(lines);
         assert!(found.len() == 1 && found[0].starts_with(start), "{found:?}");
     }
+}
+
+fn ipsec(lines: &str) -> Box<dyn Configuration> {
+    read(
+        "swanctl.conf",
+        &format!(
+            "{lines}\nconnections {{\n a {{\n remote_addrs = 192.0.2.1\n local {{\n auth = psk\n id = a.example\n }}\n \
+             remote {{\n auth = psk\n id = b.example\n }}\n children {{\n n {{\n local_ts = 10.8.0.0/24\n \
+             remote_ts = 10.8.0.7/32\n }}\n }}\n }}\n}}\nsecrets {{\n ike-1 {{\n secret = a secret\n }}\n}}\n"
+        ),
+    )
+}
+
+#[test]
+fn a_file_of_swanctl_beside_a_server_is_known_by_its_device() {
+    let beside = ipsec("#adit: device = tun0");
+    assert!(are_one_tunnel(&beside.facts(), &server().facts()));
+    assert!(!are_one_tunnel(&ipsec("#adit: device = tun1").facts(), &server().facts()));
+    assert!(!are_one_tunnel(&ipsec("").facts(), &server().facts()));
+    let [server, interface] = [server(), interface("tun0.conf", "Address=10.8.0.1/24\nListenPort=51820\n")];
+    assert_eq!(check(&[&*beside, &*interface, &*server]), Ok(()));
+}
+
+/// Whatever file is named first: files that join share the tunnel with each other, too.
+#[test]
+fn three_protocols_share_one_tunnel_in_each_order_of_the_files() {
+    let all = [ipsec("#adit: device = tun0"), interface("tun0.conf", "Address=10.8.0.1/24\n"), server()];
+    let facts: Vec<_> = all.iter().map(|configuration| configuration.facts()).collect();
+    for order in [[0, 1, 2], [1, 0, 2], [0, 2, 1], [2, 1, 0]] {
+        let names = ["swanctl", "tun0", "udp"];
+        let named: Vec<_> =
+            order.iter().map(|file| Named { name: names[*file], facts: &facts[*file] }).collect();
+        let shared = share(&named);
+        let of = |file: usize| shared[file].as_ref().expect("it shares").names.clone();
+        assert_eq!(of(0).len(), 3, "{:?}", of(0));
+        assert!((0..3).all(|file| of(file) == of(0)), "one tunnel");
+    }
+    let alone = [Named { name: "swanctl", facts: &facts[0] }, Named { name: "tun0", facts: &facts[1] }];
+    assert!(share(&alone).iter().all(Option::is_none), "no file leads");
 }

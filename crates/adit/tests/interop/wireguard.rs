@@ -22,5 +22,6 @@ mod peer_access;
 mod post_quantum;
 mod provisioned;
 mod running_files;
+mod three_protocols;
 mod traffic;
 mod wg_quick;

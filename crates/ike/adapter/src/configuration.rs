@@ -7,6 +7,7 @@ use adit_core::UnixTime;
 use adit_core::configuration::{Disposition, Failure as Unreadable, Problem};
 use adit_guard::{Allowed, Dialect, Gathered};
 use adit_host::adapter::{Adapter, Configuration, Setting, Tunnel};
+use adit_host::blocking::{BlockError, BlockOrder};
 use adit_host::configuration::{is_exposed, warning};
 use adit_host::facts::Facts;
 use adit_host::failure::Failure;
@@ -17,7 +18,7 @@ use adit_ike_config::{Files, Parsed, is_recognized};
 use crate::files::{Disk, Read, read};
 use crate::translate::{self, Planned};
 use crate::tunnel::IpsecTunnel;
-use crate::{NAME, facts, names};
+use crate::{NAME, blocked, facts, names};
 
 /// IKEv2 and IPsec.
 #[derive(Debug)]
@@ -51,6 +52,10 @@ impl Adapter for Ipsec {
 
     fn helper_files(&self) -> Dialect {
         HELPER
+    }
+
+    fn set_blocked(&self, order: &BlockOrder<'_>) -> Option<Result<String, BlockError>> {
+        blocked::set(order)
     }
 }
 
@@ -127,7 +132,7 @@ impl Configuration for IpsecConfiguration {
     }
 
     fn facts(&self) -> Facts {
-        facts::of(&self.content.planned)
+        facts::of(&self.content)
     }
 
     fn check(&self, remarks: &mut Remarks) -> Result<(), Failure> {

@@ -38,15 +38,31 @@ pub(crate) struct Ready {
     pub(crate) sockets: Sockets,
 }
 
+/// The device of a tunnel.
+pub(crate) struct Device<'a> {
+    /// The name that the file gives it. `None`: the first of `ipsec0` and so on that is free.
+    pub(crate) name: Option<&'a str>,
+    /// Its MTU in bytes.
+    pub(crate) mtu: u16,
+}
+
 impl Ready {
-    /// Creates the device and binds the sockets. Nothing is left behind on an error.
+    /// Creates the device, unless another endpoint of the tunnel has, and binds the sockets. Nothing is left behind on an error.
     ///
     /// # Errors
     /// The device or the port that cannot be had, and why.
-    pub(crate) fn set_up(setting: &Setting<'_>, mtu: u16) -> Result<Self, Failure> {
-        let name = free_name().map_err(no_netlink)?;
-        let mut driver = Driver::new(config(setting, name, mtu), codec::session)
-            .map_err(|error| Failure::World(error.to_string()))?;
+    pub(crate) fn set_up(setting: &Setting<'_>, device: &Device<'_>) -> Result<Self, Failure> {
+        let name = device.name.map_or_else(free_name, |name| Ok(name.to_owned())).map_err(no_netlink)?;
+        let config = config(setting, name, device.mtu);
+        let driver = match &setting.shared {
+            None => Driver::new(config, codec::session),
+            Some(shared) => {
+                // A port that is a server's is used, too.
+                shared.binding.wait();
+                Driver::join(config, codec::session, &shared.device)
+            }
+        };
+        let mut driver = driver.map_err(|error| Failure::World(error.to_string()))?;
         // A peer is answered from the address that it wrote to, and the detection of NAT needs the address.
         driver.learn_local_addresses();
         // For congestion marks of the outer header (RFC 6040).
@@ -120,15 +136,21 @@ fn no_netlink(error: io::Error) -> Failure {
 fn config(setting: &Setting<'_>, name: String, mtu: u16) -> DriverConfig {
     let plain: Arc<dyn Demultiplexer> = Arc::new(IkeSocket);
     let esp: Arc<dyn Demultiplexer> = Arc::new(EspSocket);
+    let mut tun = TunConfig {
+        name: Some(name),
+        mtu: Some(mtu.into()),
+        offloads: setting.options.offloads,
+        ..TunConfig::default()
+    };
+    let mut dataplane = adit_dataplane::Config::new(NatTraversalSocket);
+    if let Some(terms) = setting.shared.as_ref().and_then(|shared| shared.terms) {
+        tun.txqueuelen = terms.txqueuelen;
+        dataplane.client_to_client = terms.client_to_client;
+    }
     DriverConfig {
-        tun: TunConfig {
-            name: Some(name),
-            mtu: Some(mtu.into()),
-            offloads: setting.options.offloads,
-            ..TunConfig::default()
-        },
+        tun,
         single_peer: false,
-        changes_routing: true,
+        changes_routing: setting.shared.is_none(),
         // The sockets are bound by `Driver::bind_udp`.
         listen: Vec::new(),
         multihome: false,
@@ -140,7 +162,7 @@ fn config(setting: &Setting<'_>, name: String, mtu: u16) -> DriverConfig {
         max_connections: 0,
         resolv_conf: setting.options.resolv_conf.clone(),
         kill_switch: setting.options.kill_switch.is_some(),
-        dataplane: adit_dataplane::Config::new(NatTraversalSocket),
+        dataplane,
         execution: Execution::default(),
         demultiplexers: BTreeMap::from([(UdpSource::Bound(PLAIN), plain), (UdpSource::Ip(ESP), esp)]),
         streams: StreamOptions::default(),

@@ -3,27 +3,36 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use adit_core::{IpNet, Transport};
-use adit_host::facts::{AddressFamily, Facts, ResourceKind, Stated};
+use adit_host::facts::{AddressFamily, Endpoint, EndpointRole, Facts, Join, ResourceKind, Stated};
 
 use crate::NAME;
+use crate::configuration::Content;
 use crate::driver::{IKE_PORT, NAT_TRAVERSAL_PORT};
-use crate::translate::Planned;
 
-/// The facts of a file with these connections.
-pub(crate) fn of(planned: &[Planned]) -> Facts {
+/// The directive of the device.
+const DEVICE: &[&str] = &["device"];
+
+/// The facts of a file with that content. A file that names its device is an endpoint of the tunnel with that device, if another file
+/// leads there.
+pub(crate) fn of(content: &Content) -> Facts {
+    let (planned, device) = (&content.planned, &content.parsed.config.device);
     let all = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     let port = |port| Stated::by(&[], ResourceKind::Address(Transport::Udp, all, port).exclusive());
-    let networks: Vec<IpNet> = planned.iter().flat_map(Planned::remote_networks).collect();
+    let networks: Vec<IpNet> = planned.iter().flat_map(|planned| planned.remote_networks()).collect();
     let has_default = |family: &AddressFamily| {
         let is_of_family = |network: &IpNet| network.addr().is_ipv4() == (*family == AddressFamily::V4);
         networks.iter().any(|network| network.prefix_len() == 0 && is_of_family(network))
     };
     let families = [AddressFamily::V4, AddressFamily::V6].into_iter().filter(has_default);
+    let name = device.iter().map(|name| Stated::by(DEVICE, ResourceKind::Device(name.clone()).shared()));
+    // The device has the addresses of the endpoints that lead, whose MTU the connections take.
+    let join = || Join { addresses: None, addresses_text: String::new(), mtu: None, marked_port: None };
     Facts {
         protocol: NAME,
-        resources: vec![port(IKE_PORT), port(NAT_TRAVERSAL_PORT)],
+        resources: [port(IKE_PORT), port(NAT_TRAVERSAL_PORT)].into_iter().chain(name).collect(),
         default_routes: families.map(|family| Stated::by(&["remote_ts"], family)).collect(),
         excludes_networks: true,
+        endpoint: device.clone().map(|device| Endpoint { device, role: EndpointRole::Joins(join()) }),
         ..Facts::default()
     }
 }

@@ -2,6 +2,7 @@
 //! 500 and 4500, and routes to the networks behind the peers.
 #![forbid(unsafe_code)]
 
+mod blocked;
 mod codec;
 mod configuration;
 mod driver;

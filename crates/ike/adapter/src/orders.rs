@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use adit_core::{Command, Protocol as _, Severity, TunnelSettings};
+use adit_core::{AddressKeeper, Command, Protocol as _, Severity, TunnelSettings};
 use adit_guard::HelperFiles;
 use adit_host::log::Logger;
 use adit_host::signals::{Order, Receiver};
@@ -27,6 +27,8 @@ pub(crate) struct Holds {
     pub(crate) connections: Vec<Connection>,
     /// The settings that the system has.
     pub(crate) settings: TunnelSettings,
+    /// Keeps the pool of a tunnel with other endpoints from leasing the addresses behind the peers.
+    pub(crate) keeper: Option<AddressKeeper>,
     /// Reads the file, and resolves names.
     pub(crate) files: HelperFiles,
 }

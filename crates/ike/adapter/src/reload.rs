@@ -31,6 +31,7 @@ pub(crate) fn reload(handle: &Handle<Endpoint>, holds: &mut Holds, log: &mut Log
     for name in gone {
         handle.reply(Reply::Remove(name));
     }
+    holds.keeper.iter().for_each(|keeper| keeper.keep(settings::hosts(&planned)));
     if settings != holds.settings {
         handle.reply(Reply::Tunnel(settings.clone()));
     }
@@ -46,6 +47,9 @@ pub(crate) fn reload(handle: &Handle<Endpoint>, holds: &mut Holds, log: &mut Log
 
 /// The MTU stays as it was at the start.
 fn new_settings(holds: &Holds, planned: &[Planned], connections: &[Connection]) -> TunnelSettings {
+    if holds.keeper.is_some() {
+        return settings::settings(planned, connections, Vec::new(), holds.settings.mtu);
+    }
     let networks: Vec<IpNet> = planned.iter().flat_map(Planned::local_networks).collect();
     // The system may not tell its addresses to a process without rights.
     let addresses = driver::inner_addresses(&networks).unwrap_or_else(|_| holds.settings.addresses.clone());

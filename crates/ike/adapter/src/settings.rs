@@ -1,5 +1,6 @@
 //! The settings that the system is to have for a tunnel: routes to the networks behind the peers.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use adit_core::{IpNet, Redirect, Route, RouteVia, TunnelSettings};
@@ -17,6 +18,8 @@ const AROUND_AEAD: u32 = 85;
 /// Bytes around a packet with CBC and HMAC-SHA2-512-256, at most: IPv6 (40), UDP (8), SPI and sequence number (8), initialization
 /// vector (16), padding (15), its length and the next header (2), tag (32).
 const AROUND_CBC: u32 = 121;
+/// The bytes of IPv4 and TCP headers in a packet, without options (RFC 9293 section 3.7.1).
+pub(crate) const IPV4_AND_TCP: u16 = 40;
 /// The least MTU that IPv6 allows (RFC 8200 section 5).
 const LEAST_MTU: u32 = 1280;
 
@@ -53,6 +56,13 @@ pub(crate) fn settings(
         redirect,
         ..TunnelSettings::default()
     }
+}
+
+/// The single addresses behind the peers that get none of a pool: a pool of the tunnel leases none of them.
+pub(crate) fn hosts(planned: &[Planned]) -> BTreeSet<IpAddr> {
+    let has_own = |planned: &&Planned| planned.pool_networks.is_empty() && !planned.asks_for_addresses();
+    let networks = planned.iter().filter(has_own).flat_map(Planned::remote_networks);
+    networks.filter(|net| net.prefix_len() == net.max_prefix_len()).map(|net| net.addr()).collect()
 }
 
 /// The address of a peer that a route into the tunnel would catch, or else the first address of a peer.

@@ -1,5 +1,6 @@
 //! A file that is run.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,8 +20,9 @@ use adit_system::Netlink;
 use rand_core::{OsRng, TryRngCore as _};
 use zeroize::Zeroizing;
 
+use crate::blocked::BlockedFile;
 use crate::configuration::Content;
-use crate::driver::{self, Ready};
+use crate::driver::{self, Device, Ready};
 use crate::names::{self, Resolver};
 use crate::observer::Lines;
 use crate::orders::{Holds, Orders};
@@ -46,11 +48,15 @@ impl<'a> IpsecTunnel<'a> {
             self.setting.log.log(Severity::Warning, warning);
         }
         let connections = self.resolve();
-        let settings = self.settings(&connections)?;
-        let Ready { mut driver, sockets } = Ready::set_up(&self.setting, settings.mtu)?;
+        let (settings, path_mtu) = self.settings(&connections)?;
+        let device = Device { name: self.content.parsed.config.device.as_deref(), mtu: settings.mtu };
+        let Ready { mut driver, sockets } = Ready::set_up(&self.setting, &device)?;
+        let keeper = self.setting.shared.as_ref().map(|shared| shared.pool.keeper());
+        keeper.iter().for_each(|keeper| keeper.keep(settings::hosts(&self.content.planned)));
         let handle = driver.handle();
         let shown = self.show(handle.clone(), member);
-        let vici = vici::bind(&mut self.setting.log);
+        let own = vici::bind_own(&self.file, &mut self.setting.log);
+        let vici: Vec<_> = vici::bind(&mut self.setting.log).into_iter().chain(own).collect();
         let sockets_of = shown.iter().map(status::Socket::path);
         let removed = sockets_of.chain(vici.iter().map(|socket| socket.file().path().to_owned())).collect();
         let mut helper = self.helper(&driver, removed)?;
@@ -62,11 +68,13 @@ impl<'a> IpsecTunnel<'a> {
             planned: self.content.planned.clone(),
             connections: connections.clone(),
             settings: settings.clone(),
+            keeper,
             files: access.files().map_err(no_helper)?,
         };
         let orders = Orders::new(handle, holds, self.setting.log.clone());
         member.take_orders(orders.receiver()).map_err(no_signals)?;
-        let vici = vici.and_then(|socket| vici::serve(socket, orders.view(), self.setting.log.clone()));
+        let serve = |socket| vici::serve(socket, orders.view(), self.setting.log.clone());
+        let vici: Vec<_> = vici.into_iter().filter_map(serve).collect();
         let params = Params {
             connections,
             sockets,
@@ -75,8 +83,13 @@ impl<'a> IpsecTunnel<'a> {
             wall_at_origin: UnixTime(adit_io::unix_at_origin().as_secs()),
         };
         let seed = seed()?;
-        let endpoint = Endpoint::new(params, adit_io::clock(), *seed);
-        let endpoint = endpoint.map_err(|error| Failure::Configuration(error.to_string()))?;
+        let pool = self.setting.shared.as_ref().map(|shared| shared.pool.clone()).unwrap_or_default();
+        let endpoint = Endpoint::with_pool(params, pool, adit_io::clock(), *seed);
+        let mut endpoint = endpoint.map_err(|error| Failure::Configuration(error.to_string()))?;
+        endpoint.set_blocked(self.blocked());
+        if self.setting.shared.is_some() {
+            endpoint.limit_mss(path_mtu.saturating_sub(settings::IPV4_AND_TCP));
+        }
         let notifier = Notifier::of(&self.setting.name, self.setting.has_others);
         notifier.status("set up");
         let observer = Lines::new(self.setting.log.clone());
@@ -92,6 +105,21 @@ impl<'a> IpsecTunnel<'a> {
         }
     }
 
+    /// The names of the peers that were kept out before this start.
+    fn blocked(&mut self) -> BTreeSet<String> {
+        let names = BlockedFile::of(&self.file).read().unwrap_or_else(|why| {
+            let text = format_args!("{why}; peers that `adit block` kept out before this start may connect");
+            self.setting.log.log(Severity::Error, text);
+            BTreeSet::new()
+        });
+        if !names.is_empty() {
+            let text =
+                format_args!("{} peers are blocked until `adit allow`, as before this start", names.len());
+            self.setting.log.log(Severity::Info, text);
+        }
+        names
+    }
+
     fn resolve(&mut self) -> Vec<Connection> {
         let options = self.setting.options;
         let resolver = match options.kill_switch {
@@ -101,14 +129,20 @@ impl<'a> IpsecTunnel<'a> {
         names::resolved(&self.content.planned, &resolver, &mut self.setting.log)
     }
 
-    fn settings(&self, connections: &[Connection]) -> Result<TunnelSettings, Failure> {
+    /// The settings of the tunnel, and the MTU that the paths to the peers leave. In a tunnel with other endpoints the device has the
+    /// MTU and the addresses of those that lead.
+    fn settings(&self, connections: &[Connection]) -> Result<(TunnelSettings, u16), Failure> {
         let planned = &self.content.planned;
         let peers: Vec<IpAddr> = settings::peer_addresses(connections).collect();
         let mut netlink = Netlink::open().map_err(no_netlink)?;
         let mtu = settings::mtu(planned, netlink.path_mtu(&peers).map_err(no_netlink)?);
+        if let Some(shared) = &self.setting.shared {
+            let of_device = shared.terms.map_or(mtu, |terms| terms.mtu);
+            return Ok((settings::settings(planned, connections, Vec::new(), of_device), mtu));
+        }
         let networks: Vec<_> = planned.iter().flat_map(Planned::local_networks).collect();
         let addresses = driver::inner_addresses(&networks).map_err(no_netlink)?;
-        Ok(settings::settings(planned, connections, addresses, mtu))
+        Ok((settings::settings(planned, connections, addresses, mtu), mtu))
     }
 
     /// The socket of `adit status`. A tunnel that cannot be asked for its status is still a tunnel.
@@ -117,7 +151,9 @@ impl<'a> IpsecTunnel<'a> {
         let usage = self.setting.log.clone();
         tables.add(move || usage.usage());
         let confinement = member.startup().confinement.clone();
-        let beside = status::Beside { expiring: None, confinement, tables, endpoints: Vec::new() };
+        let shared = self.setting.shared.as_ref();
+        let endpoints = shared.map(|shared| shared.names.clone()).unwrap_or_default();
+        let beside = status::Beside { expiring: None, confinement, tables, endpoints };
         let served = status::serve(&self.setting.name, handle, ROWS, beside);
         served
             .inspect_err(|error| {

@@ -2,7 +2,10 @@
 //!
 //! The process that has the socket answers `version`, `stats`, `list-sas`, `get-conns`, `initiate`, `terminate` and `rekey`. What changes a
 //! configuration is refused with the way out: it is the file's, and SIGHUP reads the file.
+//!
+//! Each tunnel has a socket of its own, too, by the label of its file: `adit block` speaks to that one.
 
+mod client;
 mod commands;
 mod names;
 mod sas;
@@ -11,7 +14,7 @@ mod view;
 use std::collections::BTreeSet;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use adit_core::Severity;
@@ -20,12 +23,19 @@ use adit_host::sockets::{ListeningSocket, Server};
 use adit_ike_vici::{Message, Packet, Reader};
 use zeroize::Zeroizing;
 
+use crate::blocked::label;
+
+pub(crate) use self::client::tell_blocked;
 pub(crate) use self::view::{Named, View};
 
 /// The path of `charon`'s socket, where `swanctl` looks (swanctl(8), `--uri`).
 const PATH: &str = "/var/run/charon.vici";
+/// The directory of the sockets of single tunnels, beside those of `adit status`.
+const DIRECTORY: &str = "/run/adit";
 /// The time in which a program must take an answer.
 const SEND_TIME: Duration = Duration::from_secs(5);
+/// The time in which the socket of a process that ends may go.
+const LEAVING: Duration = Duration::from_secs(2);
 /// How much is read at once.
 const BUFFER: usize = 16 << 10;
 /// The events that programs may register for: IKE SAs, which `list-sas` sends, and lines of the log, which `swanctl --initiate` and
@@ -36,6 +46,21 @@ const EVENTS: [&str; 2] = ["list-sa", "control-log"];
 pub(crate) fn bind(log: &mut Logger) -> Option<ListeningSocket> {
     let bound = ListeningSocket::bind(Path::new(PATH), Duration::ZERO);
     bound.inspect_err(|error| no_socket(log, error)).ok()
+}
+
+/// Begins to listen for orders to the tunnel of that file. `None`, with a line in the log: the socket cannot be had.
+pub(crate) fn bind_own(file: &Path, log: &mut Logger) -> Option<ListeningSocket> {
+    let path = own_path(file);
+    let bound = std::fs::create_dir_all(DIRECTORY).and_then(|()| ListeningSocket::bind(&path, LEAVING));
+    let tell = |error: &io::Error| {
+        let text = format_args!("`adit block` will not reach this tunnel: {}: {error}", path.display());
+        log.log(Severity::Error, text);
+    };
+    bound.inspect_err(tell).ok()
+}
+
+fn own_path(file: &Path) -> PathBuf {
+    Path::new(DIRECTORY).join(format!("{}.vici", label(file)))
 }
 
 /// Serves a socket until the result is dropped.

@@ -22,7 +22,7 @@ mod tree;
 use self::cursor::Cursor;
 pub(crate) use self::merge::{Merged, Merger};
 pub(crate) use self::parser::{Source, parse};
-pub(crate) use self::tree::{Key, Tree};
+pub(crate) use self::tree::{Key, OwnSetting, Tree};
 
 /// Whether a text is in this dialect: its first statement is a section with a brace, or `include`. No option file of another VPN begins
 /// so.

@@ -39,6 +39,8 @@ pub struct Config {
     pub authorities: Vec<Authority>,
     /// The files in the directories beside the file.
     pub credentials: Credentials,
+    /// `#adit: device`: the name of the tunnel's device. `None`: the first of `ipsec0` and so on that is free.
+    pub device: Option<String>,
 }
 
 impl Config {

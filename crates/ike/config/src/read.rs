@@ -2,6 +2,7 @@
 
 mod connections;
 mod credentials;
+mod own_settings;
 mod reader;
 mod sections;
 
@@ -68,6 +69,7 @@ fn read(reader: &mut Reader<'_>, tree: &Tree) -> Result<Config, Problem> {
         authorities: sections::authorities(reader, &merger)?,
         ..Config::default()
     };
+    config.device = own_settings::device(reader, &tree.settings);
     let passwords = sections::secrets(reader, &merger, &mut config)?;
     credentials::read(reader, passwords, &mut config);
     connections::check(reader, &config);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use adit_host::adapter::{Adapter, Configuration, Unreadable};
 use adit_host::bench::Row;
+use adit_host::blocking::{BlockError, BlockOrder};
 use adit_host::commands::{CommandOf, Group, Personality, Subcommand};
 use adit_host::manual::Program;
 use adit_wireguard_config::is_recognized;
@@ -16,11 +17,7 @@ use crate::{NAME, TITLE, bench, block, command, configuration};
 #[derive(Debug)]
 pub struct WireGuard;
 
-const COMMANDS: &[&dyn Subcommand] = &[
-    &CommandOf::new("block", Group::Peers, block::block),
-    &CommandOf::new("allow", Group::Peers, block::allow),
-    &CommandOf::new(NAME, Group::Programs, command::run),
-];
+const COMMANDS: &[&dyn Subcommand] = &[&CommandOf::new(NAME, Group::Programs, command::run)];
 
 const PERSONALITIES: &[Personality] = &[Personality { is_called: command::is_called, main: command::main }];
 
@@ -52,6 +49,11 @@ impl Adapter for WireGuard {
 
     fn personalities(&self) -> &'static [Personality] {
         PERSONALITIES
+    }
+
+    fn set_blocked(&self, order: &BlockOrder<'_>) -> Option<Result<String, BlockError>> {
+        // Interfaces have names, and a file that cannot be read may be one of theirs.
+        Some(block::set(order))
     }
 
     fn programs(&self) -> Vec<Program> {

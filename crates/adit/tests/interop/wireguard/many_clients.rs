@@ -19,28 +19,28 @@ const WAIT: Duration = Duration::from_secs(120);
 const THREADS: usize = 4;
 
 /// A client that is connected.
-struct Connected {
-    client: Client,
-    inner: IpAddr,
-    name: String,
-    /// OpenVPN's program.
-    _openvpn: Option<Process>,
+pub(super) struct Connected {
+    pub(super) client: Client,
+    pub(super) inner: IpAddr,
+    pub(super) name: String,
+    /// The program, if it is no daemon.
+    pub(super) process: Option<Process>,
 }
 
 impl Connected {
-    fn is_answered(&self, target: IpAddr) -> bool {
+    pub(super) fn is_answered(&self, target: IpAddr) -> bool {
         let ping = Ping { timeout: Duration::from_millis(500), ..Ping::new(1, Duration::from_millis(1)) };
         (0..2).any(|_| ping.run(&self.client.namespace, target).unwrap().received > 0)
     }
 
     /// Whether a target answers, if late.
-    fn reaches(&self, target: IpAddr) -> bool {
+    pub(super) fn reaches(&self, target: IpAddr) -> bool {
         (0..10).any(|_| self.is_answered(target))
     }
 }
 
 /// A client behind the wire of that number.
-fn client(server: &Server, number: usize) -> Client {
+pub(super) fn client(server: &Server, number: usize) -> Client {
     let number = u8::try_from(number).unwrap();
     let client = Client::create(server, number);
     // Without `multihome` the system chooses the address that OpenVPN's clients are answered from.
@@ -49,14 +49,18 @@ fn client(server: &Server, number: usize) -> Client {
     client
 }
 
-fn start_openvpn(server: &Server, number: usize, name: &str) -> (Client, Process) {
+pub(super) fn start_openvpn(server: &Server, number: usize, name: &str) -> (Client, Process) {
     let client = client(server, number);
     let command = openvpn_command(&server.dir().join(format!("clients/{name}.ovpn"))).unwrap();
     let process = client.namespace.spawn("openvpn", command).unwrap();
     (client, process)
 }
 
-fn openvpn_connected(server: &Server, (client, process): (Client, Process), name: &str) -> Connected {
+pub(super) fn openvpn_connected(
+    server: &Server,
+    (client, process): (Client, Process),
+    name: &str,
+) -> Connected {
     let target = server.inner()[0];
     if wait_until_reachable(&client.namespace, target, WAIT).is_err() {
         panic!("{name}:\n{}", process.log());
@@ -66,20 +70,20 @@ fn openvpn_connected(server: &Server, (client, process): (Client, Process), name
         |line: &&str| line.split_whitespace().nth(1).is_some_and(|device| device.starts_with("tun"));
     let line = addresses.lines().find(is_tunnel).expect("a tunnel");
     let inner = line.split_whitespace().nth(3).unwrap().split('/').next().unwrap().parse().unwrap();
-    Connected { client, inner, name: name.to_owned(), _openvpn: Some(process) }
+    Connected { client, inner, name: name.to_owned(), process: Some(process) }
 }
 
-fn start_wireguard(server: &Server, number: usize, name: &str) -> Connected {
+pub(super) fn start_wireguard(server: &Server, number: usize, name: &str) -> Connected {
     let client = client(server, number);
     let file = file(server, name);
     start_program(Program::WireGuardGoOfDebian, &client.namespace, &file, server.scratch.path());
     wait_until_reachable(&client.namespace, server.inner()[0], WAIT).unwrap();
     let inner = config(&file).interface.addresses[0].addr();
-    Connected { client, inner, name: name.to_owned(), _openvpn: None }
+    Connected { client, inner, name: name.to_owned(), process: None }
 }
 
 /// The pairs of clients that do not reach each other.
-fn missing(all: &[Connected]) -> Vec<String> {
+pub(super) fn missing(all: &[Connected]) -> Vec<String> {
     let missing_of = |one: &Connected| {
         let others = all.iter().filter(|other| other.inner != one.inner);
         let missing = others.filter(|other| !one.reaches(other.inner));

@@ -46,9 +46,19 @@ impl Server {
 
     /// Runs `adit`, which is in no namespace: the socket of an interface is in the file system.
     pub(super) fn adit(&self, words: &str) -> String {
+        self.run_adit(words, Command::new(env!("CARGO_BIN_EXE_adit")))
+    }
+
+    /// Runs `adit` with the state directory of the server.
+    pub(super) fn adit_keeping_state(&self, words: &str) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
+        command.env("STATE_DIRECTORY", self.scratch.path());
+        self.run_adit(words, command)
+    }
+
+    fn run_adit(&self, words: &str, mut command: Command) -> String {
         let dir = self.dir();
         let dir = dir.to_str().unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_adit"));
         let output = command.args(words.split(' ').map(|word| if word == "DIR" { dir } else { word }));
         let output = output.output().unwrap();
         assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));

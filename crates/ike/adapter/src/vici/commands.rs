@@ -1,12 +1,13 @@
 //! The commands.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use adit_core::{Command, Protocol as _};
 use adit_ike::machine::{Endpoint, Reply};
-use adit_ike_vici::Message;
+use adit_ike_vici::{Message, Value};
 
 use super::outcome;
 use super::sas::IkeSa;
@@ -18,6 +19,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
 /// How often they look.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// The command by which `adit block` gives the names of all peers that are kept out.
+pub(super) const BLOCK: &str = "adit-block";
 
 /// The answer to a command.
 pub(super) struct Answer {
@@ -39,6 +43,7 @@ pub(super) fn run(name: &str, message: &Message, view: &View) -> Option<Answer> 
         "stats" => stats(view).into(),
         "list-sas" => list_sas(message, view),
         "get-conns" => Message::new().with_list("conns", view.connections()).into(),
+        BLOCK => outcome(block(message, view)).into(),
         "initiate" => outcome(initiate(message, view)).into(),
         "terminate" => outcome(terminate(message, view)).into(),
         "rekey" => outcome(rekey(message, view)).into(),
@@ -105,6 +110,22 @@ fn list_sas(message: &Message, view: &View) -> Answer {
     let asked = all.iter().filter(|sa| is_asked(message, sa));
     let events = asked.map(|sa| ("list-sa", sa.message(now))).collect();
     Answer { events, response: Message::new() }
+}
+
+/// Keeps out the peers of the names in the request, and no others.
+fn block(message: &Message, view: &View) -> Result<Message, String> {
+    let names = match message.get("names") {
+        Some(Value::List(names)) => names.iter(),
+        None => [].iter(),
+        Some(_) => return Err("`names` is a list".to_owned()),
+    };
+    let names = names.map(|name| String::from_utf8(name.to_vec()));
+    let names: BTreeSet<String> =
+        names.collect::<Result<_, _>>().map_err(|_| "a name is not text".to_owned())?;
+    match view.handle.reply(Reply::Block(names)) {
+        true => Ok(Message::new()),
+        false => Err("the tunnel has ended".to_owned()),
+    }
 }
 
 /// Brings a child, or all children of a connection, up, and waits for that.

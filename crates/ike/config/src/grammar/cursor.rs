@@ -1,5 +1,6 @@
 //! The words of a file.
 
+use adit_core::configuration::own_settings::{Comment, comment};
 use zeroize::Zeroizing;
 
 /// Longest name of a section or key, in bytes.
@@ -7,14 +8,25 @@ pub(crate) const LONGEST_NAME: usize = 255;
 
 /// A place in a file's text.
 pub(super) struct Cursor<'a> {
+    whole: &'a str,
     text: &'a str,
     /// The line, counted from 1.
     pub(super) line: u32,
+    /// The comments passed so far that are settings of adit's own.
+    pub(super) settings: Vec<Setting<'a>>,
+}
+
+/// A comment that is a setting of adit's own.
+pub(super) struct Setting<'a> {
+    /// Its line.
+    pub(super) line: u32,
+    /// The text behind `adit:`. `None`: it stands behind other text of its line, where it has no effect.
+    pub(super) text: Option<&'a str>,
 }
 
 impl<'a> Cursor<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Cursor { text, line: 1 }
+        Cursor { whole: text, text, line: 1, settings: Vec::new() }
     }
 
     /// The next character.
@@ -52,8 +64,23 @@ impl<'a> Cursor<'a> {
             if self.peek() != Some('#') {
                 return;
             }
-            self.take_while(|c| c != '\n');
+            self.comment();
         }
+    }
+
+    /// Passes over a comment, and notes a setting of adit's own.
+    fn comment(&mut self) {
+        let start = self.whole.len() - self.text.len();
+        let before = self.whole.get(..start).unwrap_or_default();
+        let start_of_line = before.rfind('\n').map_or(0, |end| end + 1);
+        self.take_while(|c| c != '\n');
+        let end = self.whole.len() - self.text.len();
+        let text = match comment(self.whole.get(start_of_line..end).unwrap_or_default()) {
+            Comment::Plain => return,
+            Comment::Ours(text) => Some(text),
+            Comment::Behind => None,
+        };
+        self.settings.push(Setting { line: self.line, text });
     }
 
     /// A name of a section or key; empty if none stands here. With dots for references.

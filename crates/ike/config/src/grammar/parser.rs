@@ -8,7 +8,7 @@ use adit_core::escaped;
 
 use super::cursor::Cursor;
 use super::glob;
-use super::tree::{Key, Reference, Section, Tree};
+use super::tree::{Key, OwnSetting, Reference, Section, Tree};
 use crate::files::{Files, folder_of};
 use crate::model::Place;
 
@@ -40,7 +40,7 @@ pub(crate) struct Source<'a> {
 pub(crate) fn parse(source: &Source<'_>, files: &dyn Files) -> Result<Tree, Problem> {
     let file: Arc<str> = source.file.into();
     let place = Place { file: Arc::clone(&file), line: 1 };
-    let tree = Tree { root: Section::new(String::new(), place), replaced: Vec::new() };
+    let tree = Tree { root: Section::new(String::new(), place), replaced: Vec::new(), settings: Vec::new() };
     let mut parser = Parser { files, tree, path: Vec::new(), statements: 0, read: 0 };
     parser.file(&file, source.text, 0)?;
     Ok(parser.tree)
@@ -96,6 +96,10 @@ impl Parser<'_> {
         })?;
         let mut reading = Reading { file, cursor: Cursor::new(text), depth, opened: Vec::new() };
         while self.statement(&mut reading)? {}
+        self.tree.settings.extend(reading.cursor.settings.iter().map(|setting| OwnSetting {
+            text: setting.text.map(str::to_owned),
+            place: Place { file: Arc::clone(file), line: setting.line },
+        }));
         match reading.opened.last() {
             Some(place) => {
                 Err(problem(place, "the section that begins here is not closed: a `}` is missing"))

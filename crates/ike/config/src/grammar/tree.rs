@@ -11,6 +11,16 @@ pub(crate) struct Tree {
     pub(crate) root: Section,
     /// The keys that stand in their section again, later.
     pub(crate) replaced: Vec<Replaced>,
+    /// The settings of adit's own, which are comments to strongSwan.
+    pub(crate) settings: Vec<OwnSetting>,
+}
+
+/// A setting of adit's own: `#adit: key = value`.
+#[derive(Debug)]
+pub(crate) struct OwnSetting {
+    /// The text behind `adit:`. `None`: it stands behind other text of its line.
+    pub(crate) text: Option<String>,
+    pub(crate) place: Place,
 }
 
 /// A section.

@@ -1,0 +1,44 @@
+//! adit's own settings, `#adit: key = value`.
+
+use super::world::{World, config, problems};
+
+const SECTION: &str = "pools {\n p { addrs = 10.3.0.0/24\n }\n}\n";
+
+#[test]
+fn the_device_is_named_on_a_line_of_its_own_anywhere() {
+    assert_eq!(config(SECTION).device, None);
+    for text in [
+        format!("#adit: device = tun0\n{SECTION}"),
+        format!("{SECTION} # ADIT: Device=tun0"),
+        SECTION.replace("}\n}", "}\n # adit:device = tun0\n}"),
+    ] {
+        assert_eq!(config(&text).device.as_deref(), Some("tun0"), "{text}");
+    }
+    // It stands in a value.
+    let secret = "secrets {\n ike { secret = \"a\n#adit: device = tun0\n\"\n }\n}\n";
+    assert_eq!(config(secret).device, None);
+    let included = World::default().with("more.conf", "\n#adit: device = tun1\n");
+    let parsed = included.parse("include more.conf\n").unwrap();
+    assert_eq!(parsed.config.device.as_deref(), Some("tun1"));
+    let [entry] = &parsed.report[..] else { panic!("{:?}", parsed.report) };
+    assert_eq!(entry.to_string(), "/etc/swanctl/more.conf:2: used `device`");
+}
+
+#[test]
+fn settings_that_are_wrong_have_their_line() {
+    for (text, expected) in [
+        ("#adit: device = tun 0\n", "device: `tun 0` is no name of a device"),
+        ("#adit: device = abcdefghijklmnop\n", "device: `abcdefghijklmnop` is no name of a device"),
+        ("#adit: device\n", "device: `` is no name of a device"),
+        ("#adit: name = a\n", "`name` is no setting of adit here"),
+        ("#adit: device = a\n#adit: device = b\n", "device: it is there already"),
+        ("pools { #adit: device = a\n}\n", "a setting of adit stands on a line of its own"),
+    ] {
+        let found = problems(text);
+        let line = text.lines().count().min(2).saturating_sub(usize::from(text.starts_with("pools")));
+        assert!(
+            found.len() == 1 && found[0].starts_with(&format!("swanctl.conf:{line}: {expected}")),
+            "{found:?}"
+        );
+    }
+}
