@@ -45,31 +45,27 @@ fn a_name_and_a_password_authenticate_the_initiator() {
     at_once(ROLES, |programs| {
         row_of("EAP-MSCHAPv2", programs, |_| {
             let mut ends = ends(programs, &certificates, ("carol", "pa\u{df}wort 1"));
-            ends.iter_mut().for_each(End::start);
+            ends.iter_mut().for_each(End::start_with_vici);
             ends[1].reaches(&ends[0]);
             ends[0].reaches(&ends[1]);
-            if programs[0] == Program::Adit {
-                assert!(ends[0].status().contains("carol"), "{}", ends[0].status());
-            } else {
-                assert!(ends[0].sas().contains("remote-eap-id=carol"), "{}", ends[0].sas());
-            }
+            let (sas, key) =
+                (ends[0].sas(), if programs[0] == Program::Adit { "remote-id" } else { "remote-eap-id" });
+            assert!(sas.contains(&format!("{key}=carol")), "{sas}");
         });
     });
 }
 
 #[test]
-fn a_wrong_password_an_unknown_name_and_an_empty_password_are_refused() {
+fn a_wrong_password_and_an_unknown_name_are_refused() {
     if !is_ready("ipsec EAP-MSCHAPv2 refused") {
         return;
     }
     let certificates = certificates();
-    // adit takes no empty password from its file. Without digits behind it, `0x` is one to strongSwan.
     let rows = [
         ("wrong password", ROLES[0], ("carol", "guess")),
         ("wrong password", ROLES[1], ("carol", "guess")),
         ("unknown name", ROLES[0], ("dave", "pa\u{df}wort 1")),
         ("unknown name", ROLES[1], ("dave", "pa\u{df}wort 1")),
-        ("empty password", ROLES[1], ("carol", "0x")),
     ];
     at_once(rows, |(name, programs, user)| {
         row_of(&format!("EAP-MSCHAPv2, {name}"), programs, |_| {

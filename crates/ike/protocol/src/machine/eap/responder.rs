@@ -29,6 +29,8 @@ pub(crate) struct Responding {
     claimed: String,
     /// The user of that name.
     user: Option<String>,
+    /// Whether the initiator has said a wrong password, which is in the log then.
+    is_wrong: bool,
     /// The key, after the success of EAP: both ends prove by it.
     msk: Option<Secret>,
 }
@@ -80,6 +82,7 @@ impl IkeSa {
             connection: number,
             claimed: String::from_utf8_lossy(&identity.data).into_owned(),
             user: None,
+            is_wrong: false,
             msk: None,
         });
         let first = match accepted.names {
@@ -128,6 +131,8 @@ impl IkeSa {
             Turn::Request(eap) => eap,
             Turn::Wrong(eap) => {
                 count_guess(cx, path, &mut run);
+                // The peer may go away without an answer, as strongSwan does.
+                self.log_wrong(cx, &mut run);
                 eap
             }
             Turn::Success { message, msk } => {
@@ -139,10 +144,23 @@ impl IkeSa {
         self.ask(cx, path, half_open, run, &[Payload::Eap(next)]);
     }
 
+    /// Logs the first wrong password of a run.
+    fn log_wrong(&self, cx: &mut Context<'_>, run: &mut Responding) {
+        if std::mem::replace(&mut run.is_wrong, true) {
+            return;
+        }
+        let (claimed, name) = (identity_text(&run.identity), adit_core::printable(&run.claimed));
+        let text =
+            format!("{claimed} did not prove its name by EAP: {name}: the name or the password is wrong");
+        self.log(cx, Severity::Warning, &text);
+    }
+
     fn refuse_user(&mut self, cx: &mut Context<'_>, path: Path, run: &Responding, turn: Turn) {
         let Turn::Failure { message, reason } = turn else { return };
-        let claimed = identity_text(&run.identity);
-        self.log(cx, Severity::Warning, &format!("{claimed} did not prove its name by EAP: {reason}"));
+        if !run.is_wrong {
+            let claimed = identity_text(&run.identity);
+            self.log(cx, Severity::Warning, &format!("{claimed} did not prove its name by EAP: {reason}"));
+        }
         self.phase = Phase::Failed;
         self.respond(cx, path, ExchangeType::IKE_AUTH, &[Payload::Eap(message)]);
     }

@@ -86,9 +86,29 @@ fn a_wrong_password_an_unknown_name_and_an_empty_password_are_refused() {
         assert_eq!((world.planes[A].ups, world.planes[B].ups), (0, 0), "{name}");
         let [a, b] = [A, B].map(|end| world.planes[end].reports.join("\n"));
         assert!(a.contains("error 691"), "{name}: {a}");
-        assert!(b.contains("ID_FQDN a.example did not prove its name by EAP"), "{name}: {b}");
+        let line = format!(
+            "ID_FQDN a.example did not prove its name by EAP: {name}: the name or the password is wrong"
+        );
+        assert_eq!(b.matches(&line).count(), 1, "{name}: {b}");
+        assert_eq!(b.matches("did not prove").count(), 1, "{name}: {b}");
         assert!(!b.contains(&format!("{password}\"")) && world.planes[B].sessions.is_empty());
     }
+}
+
+/// strongSwan sends no answer to the refusal of its password.
+#[test]
+fn a_wrong_password_is_in_the_log_even_if_the_peer_goes_away() {
+    let [a, b] = both("alice", "guess");
+    let mut world = World::new(a, b);
+    // The first two messages, the name and the response of the method.
+    let mut of_a = 0;
+    world.network = Box::new(move |_, datagram| {
+        of_a += usize::from(datagram.to == B);
+        if datagram.to == B && of_a > 4 { vec![] } else { vec![Duration::from_millis(1)] }
+    });
+    world.run(seconds(1));
+    let text = world.planes[B].reports.join("\n");
+    assert!(text.contains("alice: the name or the password is wrong"), "{text}");
 }
 
 #[test]
