@@ -76,9 +76,9 @@ fn the_first_messages_again_change_no_established_ike_sa() {
     let mut world = connected();
     world.network = Box::new(|_, _| vec![]);
     let before: Vec<_> = world.ends.iter().map(|end| end.sas.keys().copied().collect::<Vec<_>>()).collect();
-    for datagram in world.log[..2].to_vec() {
-        world.deliver(&datagram);
-        world.deliver(&datagram);
+    for datagram in world.log.clone().iter().take(2) {
+        world.deliver(datagram);
+        world.deliver(datagram);
     }
     assert_eq!(world.rejected.len(), 2, "{:?}", world.rejected);
     assert_eq!(world.ends[B].half_open.len(), 1);
