@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use super::inner::connection_of;
-use super::params::{BadParams, Connection, MAX_CONNECTIONS, PeerIdentity, RemoteProof, check};
+use super::params::{BadParams, Connection, MAX_CONNECTIONS, MAX_GIVING, PeerIdentity, RemoteProof, check};
 use crate::wire::Identification;
 
 /// The values by which connections are distinguished.
@@ -31,10 +30,26 @@ impl Key {
     }
 }
 
+/// Bits of a peer's number, see [`adit_core::PeerId`].
+const PEER_BITS: u32 = 24;
+/// How many numbers the instances of a connection have.
+const MAX_ROUNDS: usize = ((1 << PEER_BITS) - MAX_CONNECTIONS) / MAX_GIVING;
+
+/// Whether a peer's number is that of an instance of a connection.
+pub(crate) const fn is_instance(number: usize) -> bool {
+    number >= MAX_CONNECTIONS
+}
+
 /// The connections, by the numbers of their peers. A number is not used again.
+///
+/// A connection that gives inner addresses has a *place* among those that do. Each identity of it is a peer of its own, an *instance*
+/// of the connection. The numbers of instances are above those of connections, and have the place in their lower bits.
 #[derive(Default)]
 pub(crate) struct Connections {
     all: BTreeMap<usize, Connection>,
+    /// The connections that give inner addresses, by their places.
+    giving: BTreeMap<usize, usize>,
+    next_place: usize,
     names: BTreeMap<String, usize>,
     keys: BTreeMap<Key, usize>,
     next: usize,
@@ -56,6 +71,11 @@ impl Connections {
             return Err(BadParams::Identities(other.name.clone(), connection.name));
         }
         let number = self.next;
+        if connection.inner.gives() {
+            let place = self.free_place().ok_or(BadParams::Giving(MAX_GIVING + 1))?;
+            self.giving.insert(place, number);
+            self.next_place = (place + 1) % MAX_GIVING;
+        }
         self.next = count;
         self.names.insert(connection.name.clone(), number);
         self.keys.insert(key, number);
@@ -63,15 +83,44 @@ impl Connections {
         Ok(number)
     }
 
+    /// A place that no connection has. Those that had one last come last, as their instances' numbers may still be spoken of.
+    fn free_place(&self) -> Option<usize> {
+        let places = (0..MAX_GIVING).map(|step| (self.next_place + step) % MAX_GIVING);
+        places.into_iter().find(|place| !self.giving.contains_key(place))
+    }
+
     pub(crate) fn remove(&mut self, number: usize) {
         let Some(connection) = self.all.remove(&number) else { return };
+        self.giving.retain(|_, giving| *giving != number);
         self.names.remove(&connection.name);
         self.keys.remove(&Key::of(&connection));
     }
 
     /// The connection of a peer, by the peer's number.
     pub(crate) fn get(&self, number: usize) -> Option<&Connection> {
-        self.all.get(&connection_of(number))
+        self.all.get(&self.number_of_peer(number)?)
+    }
+
+    /// The number of the connection that a peer's number belongs to.
+    pub(crate) fn number_of_peer(&self, number: usize) -> Option<usize> {
+        match is_instance(number) {
+            true => self.giving.get(&(number % MAX_GIVING)).copied(),
+            false => Some(number),
+        }
+    }
+
+    /// The numbers that instances of a connection may have, the one that follows `last` first.
+    pub(crate) fn numbers_of_instances(
+        &self,
+        connection: usize,
+        last: usize,
+    ) -> impl Iterator<Item = usize> + use<> {
+        let place = self.giving.iter().find(|(_, giving)| **giving == connection).map(|(place, _)| *place);
+        let first = last.saturating_sub(MAX_CONNECTIONS) / MAX_GIVING + 1;
+        let rounds = (0..MAX_ROUNDS).map(move |step| (first + step) % MAX_ROUNDS);
+        place.into_iter().flat_map(move |place| {
+            rounds.clone().map(move |round| MAX_CONNECTIONS + round * MAX_GIVING + place)
+        })
     }
 
     #[cfg(test)]

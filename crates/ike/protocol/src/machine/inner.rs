@@ -1,16 +1,16 @@
 //! The inner addresses that peers get of this end, or this end of a peer.
 //!
-//! Each identity of a connection that gives addresses is a peer of its own, an *instance* of the connection: it has the connection's
-//! number in the lower 16 bits of its own, and a number of the instance above them. It is forgotten with its last IKE SA; its address
-//! is free then, and the pool remembers whose it was.
+//! Each identity of a connection that gives addresses is a peer of its own, an *instance* of the connection, with a number above those of
+//! connections ([`Connections`]). It is forgotten with its last IKE SA; its address is free then, and the pool remembers whose it was.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use adit_core::{EndpointPool, FixedAddresses, Lease, NameBinding, PeerId, PoolRanges, SharedPool};
 
 use super::configuration::{Asked, Assigned, any_like, reply, request};
+use super::connections::Connections;
 use super::context::Context;
-use super::params::{Addresses, Connection, Inner, MAX_CONNECTIONS, Traffic, Unique};
+use super::params::{Addresses, Connection, Inner, Traffic, Unique};
 use super::payloads::{Payloads, notify};
 use super::peer::PeerState;
 use super::proof::name_of;
@@ -18,20 +18,8 @@ use super::sa::{IkeSa, Phase};
 use super::shared::Event;
 use crate::wire::{Identification, NotifyType, Payload, TrafficSelector};
 
-/// Most instances of a connection.
-const MAX_INSTANCES: usize = (1 << 16) - 1;
 /// Most instances of a connection with one identity.
 const MAX_OF_IDENTITY: usize = 16;
-
-/// The number of the connection that a peer's number belongs to.
-pub(crate) const fn connection_of(number: usize) -> usize {
-    number % MAX_CONNECTIONS
-}
-
-/// Whether a number is that of an instance.
-pub(crate) const fn is_instance(number: usize) -> bool {
-    number >= MAX_CONNECTIONS
-}
 
 /// The pools of an endpoint, and the instances of its connections.
 #[derive(Default)]
@@ -41,6 +29,8 @@ pub(crate) struct Pools {
     pools: Vec<(PoolRanges, EndpointPool)>,
     /// The instances of a connection, by identity.
     instances: BTreeMap<usize, BTreeMap<Identification, BTreeSet<usize>>>,
+    /// The connection and the identity of an instance.
+    owners: BTreeMap<usize, (usize, Identification)>,
     /// The number of the last instance. Numbers are not used again soon: the data plane may still say something about a peer that is
     /// gone.
     last: usize,
@@ -73,27 +63,36 @@ impl Pools {
         self.instances.get(&connection).into_iter().flat_map(|of| of.values().flatten()).copied().collect()
     }
 
+    /// Adds an instance of a connection. `None`: the identity has too many, or there is no number.
     fn add(
         &mut self,
         connection: usize,
         identity: &Identification,
+        connections: &Connections,
         peers: &BTreeMap<usize, PeerState>,
     ) -> Option<usize> {
-        let number = |index: usize| index * MAX_CONNECTIONS + connection;
-        let next = (1..=MAX_INSTANCES).map(|step| (self.last + step - 1) % MAX_INSTANCES + 1);
-        let last = next.into_iter().find(|index| !peers.contains_key(&number(*index)))?;
-        self.last = last;
         let of = self.instances.entry(connection).or_default().entry(identity.clone()).or_default();
-        (of.len() < MAX_OF_IDENTITY).then(|| of.insert(number(last)).then_some(number(last))).flatten()
+        if of.len() >= MAX_OF_IDENTITY {
+            return None;
+        }
+        let mut numbers = connections.numbers_of_instances(connection, self.last);
+        let number = numbers.find(|number| !peers.contains_key(number))?;
+        of.insert(number);
+        self.last = number;
+        self.owners.insert(number, (connection, identity.clone()));
+        Some(number)
     }
 
     /// Forgets an instance, whose address is free from now on.
     pub(crate) fn remove(&mut self, number: usize, lease: Option<&Lease>) {
-        if let Some(of) = self.instances.get_mut(&connection_of(number)) {
-            of.retain(|_, numbers| {
-                numbers.remove(&number);
-                !numbers.is_empty()
-            });
+        if let Some((connection, identity)) = self.owners.remove(&number)
+            && let Some(of) = self.instances.get_mut(&connection)
+            && let Some(numbers) = of.get_mut(&identity)
+        {
+            numbers.remove(&number);
+            if numbers.is_empty() {
+                of.remove(&identity);
+            }
         }
         for (_, pool) in &self.pools {
             lease.into_iter().for_each(|lease| pool.release(lease));
@@ -174,7 +173,7 @@ impl Context<'_> {
             }
             None => {}
         }
-        let number = self.shared.pools.add(connection, identity, self.peers);
+        let number = self.shared.pools.add(connection, identity, self.connections, self.peers);
         let number = number.ok_or_else(|| format!("the connection {} has too many peers", of.name))?;
         self.peers.insert(number, PeerState::default());
         Ok(number)

@@ -5,8 +5,8 @@ use std::time::Duration;
 use adit_core::{PeerId, PeerOrder, Severity};
 
 use super::child_sa::REPLACED_FOR;
+use super::connections::is_instance;
 use super::endpoint::Endpoint;
-use super::inner::{connection_of, is_instance};
 use super::params::Unique;
 use super::peer::{EndKind, Ending, Place, Wish};
 use super::sa::{IkeSa, Phase};
@@ -84,7 +84,8 @@ impl Endpoint {
         else {
             return;
         };
-        let (number, connection) = (*number, connection_of(*number));
+        let number = *number;
+        let Some(connection) = self.connections.number_of_peer(number) else { return };
         let is_kept = self.connections.get(number).is_none_or(|it| it.unique == Unique::Never);
         let mut others = self.shared.pools.instances(connection, identity);
         others.retain(|other| *other != number && !is_kept);

@@ -15,7 +15,7 @@ use std::time::Duration;
 use adit_core::{Cipher, Digest, Path, PrefixShares, Selector, TunnelSettings, UnixTime};
 
 pub use check::BadParams;
-pub(crate) use check::{MAX_CONNECTIONS, check};
+pub(crate) use check::{MAX_CONNECTIONS, MAX_GIVING, check};
 pub use connection::{Child, Childless, Connection, EndAction, StartAction, Times, Unique};
 pub use credentials::{
     CertificatePolicy, EapUsers, LocalAuth, LocalProof, OwnCertificate, PeerCertificates, PeerIdentity, Ppk,

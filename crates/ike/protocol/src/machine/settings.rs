@@ -4,7 +4,6 @@
 use adit_core::{IpNet, Redirect, Route, RouteVia, TunnelSettings};
 
 use super::endpoint::Endpoint;
-use super::inner::connection_of;
 use super::narrow::routes;
 use super::peer::PeerState;
 use super::shared::Event;
@@ -77,7 +76,7 @@ impl Endpoint {
         let Some(base) = &self.shared.tunnel else { return };
         let mut settings = base.clone();
         for (number, state) in &mut self.peers {
-            let asks = self.connections.get(connection_of(*number)).is_some_and(|it| it.inner.asks());
+            let asks = self.connections.get(*number).is_some_and(|it| it.inner.asks());
             if !asks {
                 continue;
             }

@@ -99,11 +99,12 @@ impl IkeSa {
         &mut self,
         cx: &mut Context<'_>,
         path: Path,
-        half_open: Box<HalfOpen>,
+        mut half_open: Box<HalfOpen>,
         run: Box<Responding>,
         answer: &[Payload],
     ) {
-        self.phase = Phase::HalfOpen(Box::new(HalfOpen { eap: Some(run), ..*half_open }));
+        half_open.eap = Some(run);
+        self.phase = Phase::HalfOpen(half_open);
         self.respond(cx, path, ExchangeType::IKE_AUTH, answer);
     }
 

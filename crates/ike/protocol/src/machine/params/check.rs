@@ -10,6 +10,8 @@ use crate::suite::{Algorithms, Group};
 
 /// Most connections.
 pub(crate) const MAX_CONNECTIONS: usize = 1 << 16;
+/// Most connections that give inner addresses.
+pub(crate) const MAX_GIVING: usize = 256;
 /// Most children of a connection.
 const MAX_CHILDREN: usize = 256;
 
@@ -19,6 +21,9 @@ pub enum BadParams {
     /// There are too many connections.
     #[error("{0} connections, allowed are {MAX_CONNECTIONS}")]
     Count(usize),
+    /// There are too many connections that give inner addresses.
+    #[error("{0} connections give inner addresses, allowed are {MAX_GIVING}")]
+    Giving(usize),
     /// A connection has no proposals for IKE.
     #[error("connection {0}: proposals for IKE are needed, such as aes256gcm16-prfsha256-x25519")]
     NoProposals(String),

@@ -6,7 +6,7 @@ use adit_core::{Command, IpNet, PeerId, PoolRanges, Protocol as _, SharedPool};
 
 use super::eap::both;
 use super::world::{A, B, Plane, World, connection, identity, params, seconds};
-use crate::machine::inner::is_instance;
+use crate::machine::connections::{Connections, is_instance};
 use crate::machine::{Addresses, Connection, Endpoint, Inner, PeerIdentity, Pool, Reply, Traffic, Unique};
 
 fn ip(text: &str) -> IpAddr {
@@ -94,6 +94,26 @@ fn an_initiator_gets_addresses_of_both_families_in_one_child_and_its_packets_hav
     world.run(seconds(2));
     assert_eq!(addresses(&world.planes[A]), [], "without the peer the device has no address of it");
     assert!(world.ends[B].peers.keys().all(|number| !is_instance(*number)), "the gateway forgets the peer");
+}
+
+/// A gateway that runs for years gives its peers numbers that the driver takes (`adit_core::PeerId`), and none twice at once.
+#[test]
+fn numbers_of_instances_have_24_bits() {
+    let mut connections = Connections::default();
+    let named = |name: &str| Connection { name: name.to_owned(), ..gateway(9) };
+    let mut other = named("b.example");
+    other.remote_auth.identity = PeerIdentity::Exactly(identity("other"));
+    let numbers = [named("a.example"), other].map(|one| connections.add(one).expect("a connection"));
+    for number in numbers {
+        let (mut last, mut given) = (0, std::collections::BTreeSet::new());
+        for _ in 0..70_000 {
+            last = connections.numbers_of_instances(number, last).next().expect("a number");
+            assert!(is_instance(last) && last < 1 << 24, "{last}");
+            assert_eq!(connections.number_of_peer(last), Some(number));
+            given.insert(last);
+        }
+        assert_eq!(given.len(), 65_280, "all are used before one is used again");
+    }
 }
 
 #[test]
