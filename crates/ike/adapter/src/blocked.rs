@@ -6,18 +6,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use adit_core::printable;
 use adit_guard::replace_file;
-use adit_host::blocking::{BlockError, BlockOrder};
 use adit_host::state;
-use adit_ike::machine::{PeerIdentity, is_name_of};
-use adit_ike::wire::{IdType, Identification};
-use adit_ike_config::is_recognized;
-
-use crate::configuration::parse;
-use crate::files::{Disk, read};
-use crate::translate::Planned;
-use crate::vici;
 
 /// The list of a file.
 pub(crate) struct BlockedFile {
@@ -50,7 +40,7 @@ impl BlockedFile {
     ///
     /// # Errors
     /// It cannot be read or written.
-    fn set(&self, name: &str, is_blocked: bool) -> Result<BTreeSet<String>, String> {
+    pub(crate) fn set(&self, name: &str, is_blocked: bool) -> Result<BTreeSet<String>, String> {
         let mut names = self.read()?;
         let changed = if is_blocked { names.insert(name.to_owned()) } else { names.remove(name) };
         let written = match names.is_empty() {
@@ -81,57 +71,9 @@ pub(crate) fn label(file: &Path) -> String {
     format!("{stem}-{digest:016x}")
 }
 
-/// Keeps a peer out of a file's tunnel, or lets it in again, whether the tunnel runs or not. `None`: it is no file of swanctl.
-pub(crate) fn set(order: &BlockOrder<'_>) -> Option<Result<String, BlockError>> {
-    let text = read(order.tunnel).ok()?;
-    is_recognized(&text).then(|| set_in(order, &text))
-}
-
-fn set_in(order: &BlockOrder<'_>, text: &[u8]) -> Result<String, BlockError> {
-    let (file, name) = (order.tunnel, printable(order.peer));
-    let content = parse(file, text, &Disk::default());
-    let content = content.map_err(|failure| BlockError::NoTunnel(failure.to_string()))?;
-    let is_line = !order.peer.is_empty() && !order.peer.contains(char::is_control);
-    let is_known = is_line && content.planned.iter().any(|planned| may_be(planned, order.peer));
-    if order.is_blocked && !is_known {
-        let text =
-            format!("{}: no connection has the name {name}, or takes a peer of that name", file.display());
-        return Err(BlockError::NoSuchPeer(text));
-    }
-    let names = BlockedFile::of(file).set(order.peer, order.is_blocked).map_err(BlockError::Failed)?;
-    let place = file.display();
-    match vici::tell_blocked(file, &names) {
-        Ok(is_running) => Ok(match (order.is_blocked, is_running) {
-            (true, true) => format!("{name} is blocked at {place}."),
-            (true, false) => {
-                format!("{name} is blocked at {place}, which does not run, from its next start on.")
-            }
-            (false, _) => format!("{name} may connect to {place}."),
-        }),
-        Err(error) => Err(BlockError::Failed(format!(
-            "the list has the change, for the next start of {place}, but the running tunnel did not take it: {error}"
-        ))),
-    }
-}
-
-/// Whether a peer of that name may come by a connection.
-fn may_be(planned: &Planned, name: &str) -> bool {
-    let host = |kind| Identification { kind, data: name.as_bytes().to_vec() };
-    let accepted = &planned.connection.remote_auth.identity;
-    planned.connection.name == name
-        || match accepted {
-            PeerIdentity::Exactly(identity) => is_name_of(name, identity),
-            PeerIdentity::Any => true,
-            PeerIdentity::EndingWith { .. } => [IdType::FQDN, IdType::RFC822_ADDR, IdType::KEY_ID]
-                .iter()
-                .any(|kind| accepted.accepts(&host(*kind))),
-        }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::planned;
 
     #[test]
     fn names_stay_in_the_list_until_they_are_allowed() {
@@ -148,12 +90,5 @@ mod tests {
         assert_eq!(one.set("C=CH, CN=berta", false).expect("written").len(), 1);
         assert_eq!(one.set("anna", false).expect("removed").len(), 0);
         assert!(!one.path.exists() && one.set("anna", false).is_ok());
-    }
-
-    #[test]
-    fn a_name_is_that_of_a_connection_or_of_a_peer() {
-        let planned = planned("", "");
-        let names = ["office", "b.example", "B.example", "net", "a.example", ""];
-        assert_eq!(names.map(|name| may_be(&planned[0], name)), [true, true, true, false, false, false]);
     }
 }

@@ -6,7 +6,7 @@ use adit_core::{IpNet, Transport};
 use adit_host::facts::{AddressFamily, Endpoint, EndpointRole, Facts, Join, ResourceKind, Stated};
 
 use crate::NAME;
-use crate::configuration::Content;
+use crate::content::Content;
 use crate::driver::{IKE_PORT, NAT_TRAVERSAL_PORT};
 
 /// The directive of the device.

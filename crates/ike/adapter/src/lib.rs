@@ -2,9 +2,11 @@
 //! 500 and 4500, and routes to the networks behind the peers.
 #![forbid(unsafe_code)]
 
+mod block_order;
 mod blocked;
 mod codec;
 mod configuration;
+mod content;
 mod driver;
 mod facts;
 mod files;

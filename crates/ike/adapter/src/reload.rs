@@ -6,7 +6,7 @@ use adit_host::log::Logger;
 use adit_ike::machine::{Connection, Endpoint, Reply};
 use adit_io::Handle;
 
-use crate::configuration::{check_machine, parse_gathered};
+use crate::content::{check_machine, parse_gathered};
 use crate::names::{self, Resolver};
 use crate::orders::Holds;
 use crate::translate::Planned;

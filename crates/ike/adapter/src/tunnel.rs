@@ -21,7 +21,7 @@ use rand_core::{OsRng, TryRngCore as _};
 use zeroize::Zeroizing;
 
 use crate::blocked::BlockedFile;
-use crate::configuration::Content;
+use crate::content::Content;
 use crate::driver::{self, Device, Ready};
 use crate::names::{self, Resolver};
 use crate::observer::Lines;

@@ -23,6 +23,7 @@
 
 mod addresses;
 mod auth;
+mod block_order;
 mod blocked;
 mod child;
 mod child_sa;
@@ -32,8 +33,10 @@ mod context;
 mod cookie;
 mod create_child;
 mod eap;
+mod eap_runs;
 mod endpoint;
 mod followup;
+mod guesses;
 mod informational;
 mod init;
 mod inner;
@@ -46,6 +49,8 @@ mod orders;
 mod params;
 mod payloads;
 mod peer;
+mod peer_settings;
+mod pools;
 mod ppk;
 mod proof;
 mod rekey;

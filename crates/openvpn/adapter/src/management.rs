@@ -12,6 +12,7 @@ mod outgoing;
 mod output;
 mod pending_auths;
 mod pending_queries;
+mod program;
 mod serve;
 mod session;
 mod texts;

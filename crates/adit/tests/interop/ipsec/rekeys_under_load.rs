@@ -86,8 +86,9 @@ fn nothing_is_lost(times: &Times) {
     });
     assert!(pings.is_clean(), "{pings:?}\n{}\n====\n{}", first.log(), second.log());
     assert!(flow.packets_sent > 0 && flow.packets_received == flow.packets_sent, "{flow:?}");
-    // A rekey comes up to a tenth early, and never late.
-    let rekeys = |every: u32| (times.all.as_secs() / u64::from(every)) as usize;
+    // A rekey comes up to a tenth early.
+    // A machine that runs other tests may be a second late.
+    let rekeys = |every: u32| ((times.all.as_secs() - 1) / u64::from(every)) as usize;
     let Spis { ike, esp } = spis;
     assert!(ike.len() > rekeys(times.ike), "{} IKE SAs", ike.len());
     assert!(esp.len() >= 2 * (1 + rekeys(times.child)), "{} SPIs of child SAs", esp.len());
@@ -96,7 +97,7 @@ fn nothing_is_lost(times: &Times) {
 #[test]
 fn nothing_is_lost_while_both_kinds_of_sas_are_rekeyed_under_load() {
     if is_ready("ipsec rekeys under load") {
-        nothing_is_lost(&Times { ike: 3, child: 2, all: Duration::from_secs(7) });
+        nothing_is_lost(&Times { ike: 3, child: 2, all: Duration::from_secs(8) });
     }
 }
 

@@ -6,7 +6,6 @@ mod packet;
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
-pub(super) use self::crypto::nt_hash;
 use self::crypto::{
     Challenges, authenticator_response, challenge_hash, hash_of_hash, master_keys, nt_response,
 };

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use md4::{Digest as _, Md4};
 use zeroize::Zeroizing;
 
-use super::mschapv2;
+use crate::crypto::Secret;
 
 /// The NT hash of a password: MD4 of its UTF-16 (RFC 2759 section 8.3). It proves as much as the password.
 #[derive(Clone, PartialEq, Eq)]
@@ -14,7 +15,8 @@ pub struct NtHash(pub(super) Zeroizing<[u8; 16]>);
 impl NtHash {
     /// The hash of a password.
     pub fn of_password(password: &str) -> Self {
-        NtHash(mschapv2::nt_hash(password))
+        let unicode: Secret = password.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>().into();
+        NtHash(Zeroizing::new(Md4::digest(&*unicode).into()))
     }
 
     /// A hash that is known as such.

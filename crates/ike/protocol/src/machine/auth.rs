@@ -6,7 +6,7 @@ use super::child::{Exchange, Offer, proposals};
 use super::child_sa::ChildSa;
 use super::connections::Connections;
 use super::context::{Context, Effect};
-use super::eap::Initiating;
+use super::eap_runs::Initiating;
 use super::init::offers;
 use super::params::{Childless, Connection, RemoteProof, Unique};
 use super::payloads::{Payloads, notify};

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::endpoint::Endpoint;
 use super::params::Connection;
-use crate::wire::{IdType, Identification, Spi};
+use crate::wire::{IdType, Identification};
 
 /// The names of the peers that are kept out.
 #[derive(Default)]
-pub(crate) struct Blocked(BTreeSet<String>);
+pub(crate) struct Blocked(pub(super) BTreeSet<String>);
 
 impl Blocked {
     /// Whether a peer is kept out: by the name of its connection, or by the identity that it proves or must prove.
@@ -31,33 +30,5 @@ pub fn is_name_of(name: &str, identity: &Identification) -> bool {
         IdType::DER_ASN1_DN => adit_pki::name_text(&identity.data)
             .is_some_and(|text| text.split(", ").any(|part| part.strip_prefix("CN=") == Some(name))),
         _ => false,
-    }
-}
-
-impl Endpoint {
-    /// Keeps out the peers of these names, in place of those before. A name is that of a connection, or one of an identity
-    /// ([`is_name_of`]). The IKE SAs of these peers are deleted at once, and this end initiates none to them. Connections that were kept
-    /// out and are not any more begin as at the start.
-    pub fn set_blocked(&mut self, names: BTreeSet<String>) {
-        let before = std::mem::replace(&mut self.shared.blocked, Blocked(names));
-        let now_blocked = &self.shared.blocked;
-        let is_out = |connection: &Connection, identity: Option<&Identification>| {
-            now_blocked.has(connection, identity)
-        };
-        let sas = self.sas.values().filter(|sa| {
-            let connection = sa.connection.and_then(|number| self.connections.get(number));
-            connection.is_some_and(|connection| is_out(connection, sa.peer_identity.as_ref()))
-        });
-        let out: Vec<Spi> = sas.map(|sa| sa.own_spi).collect();
-        let is_back = |connection: &Connection| before.has(connection, None) && !is_out(connection, None);
-        let back: Vec<usize> =
-            self.connections.iter().filter(|(_, it)| is_back(it)).map(|(number, _)| number).collect();
-        out.into_iter().for_each(|spi| self.close(spi, "blocked"));
-        back.into_iter().for_each(|number| self.begin_anew(number));
-    }
-
-    /// Whether this end does not initiate to the peer of a connection.
-    pub(super) fn is_blocked(&self, number: usize) -> bool {
-        self.connections.get(number).is_some_and(|connection| self.shared.blocked.has(connection, None))
     }
 }

@@ -4,13 +4,8 @@
 //! The responder takes nothing but `IKE_AUTH` before the end of EAP, and makes no child SA before both proofs. EAP without a proof of
 //! the responder (RFC 5998) is neither asked for nor accepted, as EAP-MSCHAPv2 is too weak for it.
 
-mod guesses;
 mod initiator;
 mod responder;
-
-pub(crate) use guesses::Guesses;
-pub(crate) use initiator::Initiating;
-pub(crate) use responder::Responding;
 
 use crate::wire::{Eap, IdType, Identification, Payload};
 

@@ -10,7 +10,7 @@ use adit_core::{Cipher, Flow, Instant, IpNet, Lease, Path, PeerConfig, PeerId, S
 use super::configuration::Assigned;
 use super::narrow::{routes, session_selectors};
 use super::params::{Child, Connection, EndAction};
-use super::settings::PeerSettings;
+use super::peer_settings::PeerSettings;
 use crate::wire::{Identification, Spi, TrafficSelector};
 
 /// The reason why an IKE SA, or a child SA, is of no use any more.

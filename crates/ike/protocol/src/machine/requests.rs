@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use adit_core::Instant;
 
 use super::child_sa::Agreed;
-use super::eap::{Initiating, Responding};
+use super::eap_runs::{Initiating, Responding};
 use crate::crypto::{IkeKeys, KeyShare, Secrets};
 use crate::suite::{Chosen, Group};
 use crate::wire::{NotifyType, Payload, Proposal, Spi};

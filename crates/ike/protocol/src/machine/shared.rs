@@ -9,9 +9,9 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::RngCore as _;
 
 use super::blocked::Blocked;
-use super::eap::Guesses;
-use super::inner::Pools;
+use super::guesses::Guesses;
 use super::params::{Codec, PeerDetail, Sockets};
+use super::pools::Pools;
 use crate::wire::Spi;
 
 /// An endpoint's event for the driver.

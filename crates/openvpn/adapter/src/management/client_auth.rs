@@ -8,7 +8,7 @@ use adit_openvpn_config::parse_client_file;
 use zeroize::Zeroizing;
 
 use super::CommandContext;
-use super::journal::ProgramId;
+use super::program::ProgramId;
 use super::session::Session;
 use crate::management::output::Output;
 use crate::status_file::Form;

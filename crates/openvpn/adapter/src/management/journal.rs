@@ -11,6 +11,7 @@ use adit_core::Severity;
 use adit_io::unix_now;
 
 use super::pending_auths::Told;
+use super::program::ProgramId;
 use mailbox::Mailbox;
 
 /// The version of a program that has not told its own (OpenVPN manage.h, `MCV_DEFAULT`).
@@ -56,10 +57,6 @@ pub(super) struct Journal {
     history: Arc<Mutex<History>>,
     waker: Arc<UnixStream>,
 }
-
-/// A program at the management socket, by the number of its connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ProgramId(u64);
 
 struct History {
     pages: [Page; 3],

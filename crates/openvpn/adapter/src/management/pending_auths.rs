@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use adit_core::{IpNet, UnixTime};
 use adit_openvpn::request::{ClientEvent, ClientStep};
 
-use super::journal::ProgramId;
+use super::program::ProgramId;
 use crate::management::output::Output;
 
 /// The answers that programs may give about a client, by the client's number.

@@ -6,8 +6,8 @@ use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
 use super::client_auth::Settings;
-use super::journal::ProgramId;
 use super::output::Output;
+use super::program::ProgramId;
 use super::texts::TextBlock;
 use super::words::{Input, Line, MAX_LINE, words};
 use super::{CommandContext, commands};

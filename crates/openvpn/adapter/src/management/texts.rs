@@ -1,8 +1,8 @@
 //! The commands that answer a question by lines, up to `END`: `pk-sig`, `rsa-sig`, `certificate`.
 
 use super::CommandContext;
-use super::journal::ProgramId;
 use super::pending_queries::TextTopic;
+use super::program::ProgramId;
 use super::session::Session;
 use crate::management::output::Output;
 

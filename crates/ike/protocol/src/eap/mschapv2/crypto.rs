@@ -40,12 +40,6 @@ fn sha1(parts: &[&[u8]]) -> Zeroizing<[u8; 20]> {
     Zeroizing::new(hash.finalize().into())
 }
 
-/// `NtPasswordHash` (section 8.3).
-pub(crate) fn nt_hash(password: &str) -> Hash {
-    let unicode: Secret = password.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>().into();
-    Zeroizing::new(Md4::digest(&*unicode).into())
-}
-
 /// `HashNtPasswordHash` (section 8.4).
 pub(crate) fn hash_of_hash(hash: &[u8; 16]) -> Hash {
     Zeroizing::new(Md4::digest(hash).into())
@@ -111,6 +105,7 @@ pub(crate) fn master_keys(double: &[u8; 16], response: &[u8; 24]) -> Secret {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::eap::NtHash;
 
     fn hex(bytes: &[u8]) -> String {
         bytes.iter().map(|byte| format!("{byte:02X}")).collect()
@@ -125,7 +120,7 @@ mod tests {
         let challenges = Challenges { authenticator: &AUTHENTICATOR, peer: &PEER, name: b"User" };
         let challenge = challenge_hash(&challenges);
         assert_eq!(hex(&challenge), "D02E4386BCE91226");
-        let hash = nt_hash("clientPass");
+        let hash = NtHash::of_password("clientPass").0;
         assert_eq!(hex(&*hash), "44EBBA8D5312B8D611474411F56989AE");
         let response = nt_response(&challenge, &hash);
         assert_eq!(hex(&response), "82309ECD8D708B5EA08FAA3981CD83544233114A3D85D6DF");
@@ -139,7 +134,7 @@ mod tests {
     #[test]
     fn the_msk_has_the_keys_of_rfc_3079() {
         let challenges = Challenges { authenticator: &AUTHENTICATOR, peer: &PEER, name: b"User" };
-        let hash = nt_hash("clientPass");
+        let hash = NtHash::of_password("clientPass").0;
         let msk = master_keys(&hash_of_hash(&hash), &nt_response(&challenge_hash(&challenges), &hash));
         assert_eq!(hex(&msk[16..32]), "8B7CDC149B993A1BA118CB153F56DCCB");
         assert_eq!((msk.len(), &msk[32..]), (64, &[0; 32][..]));

@@ -1,36 +1,16 @@
 //! The initiator's side: it proves a name by EAP.
 
 use super::eap_in;
-use crate::crypto::{Secret, SignedOctets, shared_key_proof};
-use crate::eap::{Peer, PeerTurn};
+use crate::crypto::{SignedOctets, shared_key_proof};
+use crate::eap::PeerTurn;
 use crate::machine::auth::no_proof;
 use crate::machine::context::Context;
-use crate::machine::params::LocalProof;
+use crate::machine::eap_runs::Initiating;
 use crate::machine::payloads::Payloads;
 use crate::machine::proof::{Claim, identity_text};
 use crate::machine::requests::AuthRequest;
 use crate::machine::sa::{IkeSa, Request};
 use crate::wire::{AuthMethod, Authentication, ExchangeType, Identification, Payload};
-
-/// A run of EAP at an initiator.
-pub(crate) struct Initiating {
-    peer: Peer,
-    /// The first message of this end, which its proof covers.
-    own_message: Vec<u8>,
-    /// The identity that the responder has proved. `None`: it has proved none, and EAP has not begun.
-    responder: Option<Identification>,
-    /// The key, after the success of EAP: both ends prove by it.
-    msk: Option<Secret>,
-}
-
-impl Initiating {
-    /// The run for this end's proof, if it is by EAP.
-    pub(crate) fn of(proof: &LocalProof, own_message: &[u8]) -> Option<Box<Self>> {
-        let LocalProof::Eap(credentials) = proof else { return None };
-        let (peer, own_message) = (Peer::new(credentials.clone()), own_message.to_vec());
-        Some(Box::new(Initiating { peer, own_message, responder: None, msk: None }))
-    }
-}
 
 impl IkeSa {
     /// A response of `IKE_AUTH`, if this end proves its identity by EAP.

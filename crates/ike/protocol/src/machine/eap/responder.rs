@@ -2,38 +2,20 @@
 
 use adit_core::{Path, Severity};
 
-use super::guesses::Guesser;
 use super::{eap_in, identity_of};
-use crate::crypto::{Secret, SignedOctets, shared_key_proof};
+use crate::crypto::{SignedOctets, shared_key_proof};
 use crate::eap::{Authenticator, Turn, User};
 use crate::machine::auth::{Proved, refuse_second};
 use crate::machine::context::Context;
+use crate::machine::eap_runs::Responding;
+use crate::machine::guesses::Guesser;
 use crate::machine::params::{Connection, EapUsers, RemoteProof};
 use crate::machine::payloads::Payloads;
 use crate::machine::proof::{Claim, identity_text};
 use crate::machine::requests::HalfOpen;
 use crate::machine::sa::{IkeSa, Phase};
 use crate::suite::{Preference, choose};
-use crate::wire::{AuthMethod, Authentication, Eap, ExchangeType, Identification, NotifyType, Payload};
-
-/// A run of EAP at a responder.
-pub(crate) struct Responding {
-    authenticator: Authenticator,
-    /// The first request of `IKE_AUTH`, with the offer of a child SA.
-    request: Vec<Payload>,
-    /// The initiator's identity of IKE.
-    identity: Identification,
-    /// The number of the connection.
-    connection: usize,
-    /// The name that the initiator has said.
-    claimed: String,
-    /// The user of that name.
-    user: Option<String>,
-    /// Whether the initiator has said a wrong password, which is in the log then.
-    is_wrong: bool,
-    /// The key, after the success of EAP: both ends prove by it.
-    msk: Option<Secret>,
-}
+use crate::wire::{AuthMethod, Authentication, Eap, ExchangeType, NotifyType, Payload};
 
 impl IkeSa {
     /// Runs EAP, where the connection asks for it. Gives the half-open IKE SA back if it does not.

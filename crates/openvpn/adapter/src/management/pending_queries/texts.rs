@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use base64ct::{Base64, Encoding as _};
 
 use super::{LOOK_EVERY, PendingQueries};
-use crate::management::journal::ProgramId;
+use crate::management::program::ProgramId;
 use adit_host::terminal::Waiting;
 
 /// From this version on a program is asked by `>PK_SIGN` (`MCV_PKSIGN`).

@@ -1,0 +1,45 @@
+//! Runs of EAP within `IKE_AUTH`, as an IKE SA keeps them between two messages.
+
+use super::params::LocalProof;
+use crate::crypto::Secret;
+use crate::eap::{Authenticator, Peer};
+use crate::wire::{Identification, Payload};
+
+/// A run of EAP at an initiator.
+pub(crate) struct Initiating {
+    pub(super) peer: Peer,
+    /// The first message of this end, which its proof covers.
+    pub(super) own_message: Vec<u8>,
+    /// The identity that the responder has proved. `None`: it has proved none, and EAP has not begun.
+    pub(super) responder: Option<Identification>,
+    /// The key, after the success of EAP: both ends prove by it.
+    pub(super) msk: Option<Secret>,
+}
+
+impl Initiating {
+    /// The run for this end's proof, if it is by EAP.
+    pub(crate) fn of(proof: &LocalProof, own_message: &[u8]) -> Option<Box<Self>> {
+        let LocalProof::Eap(credentials) = proof else { return None };
+        let (peer, own_message) = (Peer::new(credentials.clone()), own_message.to_vec());
+        Some(Box::new(Initiating { peer, own_message, responder: None, msk: None }))
+    }
+}
+
+/// A run of EAP at a responder.
+pub(crate) struct Responding {
+    pub(super) authenticator: Authenticator,
+    /// The first request of `IKE_AUTH`, with the offer of a child SA.
+    pub(super) request: Vec<Payload>,
+    /// The initiator's identity of IKE.
+    pub(super) identity: Identification,
+    /// The number of the connection.
+    pub(super) connection: usize,
+    /// The name that the initiator has said.
+    pub(super) claimed: String,
+    /// The user of that name.
+    pub(super) user: Option<String>,
+    /// Whether the initiator has said a wrong password, which is in the log then.
+    pub(super) is_wrong: bool,
+    /// The key, after the success of EAP: both ends prove by it.
+    pub(super) msk: Option<Secret>,
+}
