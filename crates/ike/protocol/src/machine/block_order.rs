@@ -9,7 +9,7 @@ use crate::wire::{Identification, Spi};
 
 impl Endpoint {
     /// Keeps out the peers of these names, in place of those before. A name is that of a connection, or one of an identity
-    /// ([`is_name_of`]). The IKE SAs of these peers are deleted at once, and this end initiates none to them. Connections that were kept
+    /// ([`is_name_of`](crate::machine::is_name_of)). The IKE SAs of these peers are deleted at once, and this end initiates none to them. Connections that were kept
     /// out and are not any more begin as at the start.
     pub fn set_blocked(&mut self, names: BTreeSet<String>) {
         let before = std::mem::replace(&mut self.shared.blocked, Blocked(names));
