@@ -126,7 +126,7 @@ pub enum RemoteProof {
     Eap(EapUsers),
 }
 
-/// The users whom a connection accepts by EAP.
+/// The users that a connection accepts by EAP.
 #[derive(Clone, Debug)]
 pub struct EapUsers {
     /// The EAP identities that the connection accepts. `None`: the initiator is not asked for an EAP identity; its IKE identity is

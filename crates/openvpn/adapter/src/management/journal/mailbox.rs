@@ -1,4 +1,4 @@
-//! What waits to be sent to one program at the management socket.
+//! The lines and client events that wait to be sent to one program at the management socket.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

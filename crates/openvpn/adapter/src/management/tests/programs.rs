@@ -181,7 +181,7 @@ fn the_last_program_that_leaves_has_the_tunnel_connect_anew() {
     assert_eq!(socket.orders(2), restart);
 }
 
-/// What one program follows is its own.
+/// The log, the states and the echo messages that one program follows are sent to no other.
 #[test]
 fn a_program_hears_what_it_asked_for() {
     let socket = Socket::new("follow", None, OnLeave::default());
