@@ -277,24 +277,11 @@ mod tests {
 
     use adit_testbed::stop_listening;
 
+    use super::super::testing;
     use super::*;
 
     fn settings(address: ManagementAddress) -> Management {
-        Management {
-            address,
-            password: None,
-            log_cache: 1,
-            hold: false,
-            query_passwords: false,
-            signal: false,
-            query_remote: false,
-            up_down: false,
-            query_proxy: false,
-            forget_disconnect: false,
-            as_client: false,
-            client_user: None,
-            client_group: None,
-        }
+        Management { address, ..testing::settings("unused") }
     }
 
     fn why(settings: &Management) -> String {
