@@ -39,7 +39,7 @@ fn carries_esp(programs: [Program; 2], is_v6: bool, connection: &[String; 2]) {
     has_sas(linux, in_udp);
 }
 
-/// What adit initiates goes in UDP (`many.rs`): it does not know its own address in its first message.
+/// Where adit initiates, ESP goes in UDP (`many.rs`): adit does not know its own address in its first message.
 #[test]
 #[ignore = "runs in a guest, by kernel_peers.rs"]
 fn esp_goes_raw_over_both_families() {
