@@ -183,7 +183,7 @@ fn rekey(message: &Message, view: &View) -> Result<Message, String> {
     for sa in &found {
         match message.text("child") {
             Some(_) => view.handle.command(Command::Rekey { peer: sa.peer }),
-            None => view.handle.reply(Reply::Rekey(sa.info.detail.connection.clone())),
+            None => view.handle.reply(Reply::RekeyPeer(sa.peer)),
         };
     }
     Ok(Message::new().with("matches", found.len()))

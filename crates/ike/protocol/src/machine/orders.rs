@@ -29,8 +29,10 @@ pub enum Reply {
     },
     /// The IKE SAs of the connection with that name are deleted. Nothing is brought up again by itself.
     Terminate(String),
-    /// The IKE SA of the connection with that name is rekeyed.
+    /// The IKE SAs of the connection with that name are rekeyed.
     Rekey(String),
+    /// The IKE SA of that peer is rekeyed.
+    RekeyPeer(PeerId),
     /// The peers of these names are kept out ([`Endpoint::set_blocked`]).
     Block(BTreeSet<String>),
     /// This machine's addresses have changed: the peers get the new ones (RFC 4555).
@@ -95,7 +97,16 @@ impl Endpoint {
                 number.into_iter().for_each(|number| self.close_connection(number, "terminated"));
                 known(&name, number.is_some())
             }
-            Reply::Rekey(name) => known(&name, self.rekey_ike_sa(&name)),
+            Reply::Rekey(name) => {
+                let number = self.connections.number_of(&name);
+                let peers = number.map(|number| self.peers_of(number)).unwrap_or_default();
+                peers.into_iter().for_each(|number| self.rekey_ike_sa(number));
+                known(&name, number.is_some())
+            }
+            Reply::RekeyPeer(peer) => {
+                self.rekey_ike_sa(peer.0 as usize);
+                Ok(())
+            }
         };
         if let Err(error) = outcome {
             self.shared.report(Severity::Error, None, error);
@@ -121,19 +132,14 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Rekeys the IKE SA of a connection as soon as no other request is pending. Gives whether there is such a connection.
-    fn rekey_ike_sa(&mut self, name: &str) -> bool {
-        let Some(number) = self.connections.number_of(name) else { return false };
+    /// Rekeys the IKE SA of a peer as soon as no other request is pending.
+    fn rekey_ike_sa(&mut self, number: usize) {
+        let Some(spi) = self.peers.get(&number).and_then(|state| state.sa) else { return };
         let now = self.shared.now;
-        let peers = self.peers_of(number).into_iter();
-        let current: Vec<Spi> = peers.filter_map(|number| self.peers.get(&number)?.sa).collect();
-        for spi in current {
-            self.with_sa(spi, |sa, cx| {
-                sa.rekey_at = Some(now);
-                sa.next_task(cx);
-            });
-        }
-        true
+        self.with_sa(spi, |sa, cx| {
+            sa.rekey_at = Some(now);
+            sa.next_task(cx);
+        });
     }
 
     /// Brings a child up.

@@ -134,6 +134,28 @@ fn rekeys_keep_the_addresses() {
     assert!(rekeys >= 2, "{rekeys}");
 }
 
+/// Peers of one connection are rekeyed one by one: an order for one of them rekeys no other.
+#[test]
+fn an_order_to_rekey_a_peer_is_for_that_peer_alone() {
+    let mut world = connected(client("alice"), gateway(9));
+    world.restart(A, params(client("bob")), 3);
+    world.run(seconds(2));
+    let ike_sa_of = |world: &World, name: &str| {
+        let peers = world.ends[B].peers();
+        let peer = peers.iter().find(|(_, info)| info.name == name).expect("a peer").0;
+        (peer, world.ends[B].peers[&(peer.0 as usize)].sa)
+    };
+    let before = ["alice", "bob"].map(|name| ike_sa_of(&world, name));
+    world.reply(B, Reply::RekeyPeer(before[1].0));
+    world.run(seconds(2));
+    let after = ["alice", "bob"].map(|name| ike_sa_of(&world, name));
+    assert_eq!(after[0], before[0], "alice has the same IKE SA");
+    // alice is gone without a word: a rekey would wait for her answer.
+    let spi = after[0].1.expect("an IKE SA");
+    assert!(world.ends[B].sas[&spi].pending.is_none(), "alice's IKE SA is not rekeyed");
+    assert_ne!(after[1].1, before[1].1, "bob has another one");
+}
+
 #[test]
 fn each_identity_gets_an_address_of_its_own_and_the_one_that_it_had_when_it_returns() {
     let mut world = connected(client("alice"), gateway(9));
