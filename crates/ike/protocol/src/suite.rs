@@ -31,7 +31,7 @@ pub(crate) const ADDITIONAL: [TransformType; 7] = [
 ];
 
 /// An algorithm as proposals name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Algorithm {
     /// Its kind.
     pub kind: TransformType,
@@ -218,7 +218,7 @@ impl Group {
 
 /// A proposal that this end makes or takes: algorithms of one protocol, of which one of each kind is chosen. Those of a
 /// kind stand in order of preference.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Algorithms {
     protocol: ProtocolId,
     all: Vec<Algorithm>,

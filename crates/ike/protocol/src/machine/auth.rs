@@ -395,7 +395,7 @@ impl IkeSa {
                 && choose(&connection.ike, std::slice::from_ref(proposal), Preference::Own).is_some()
         };
         let mut best: Option<(usize, &Connection)> = None;
-        for (number, connection) in connections.iter().filter(|(_, connection)| allows(connection)) {
+        for (number, connection) in connections.named(identity).filter(|(_, connection)| allows(connection)) {
             if best.is_none_or(|(_, before)| rank(before) < rank(connection)) {
                 best = Some((number, connection));
             }

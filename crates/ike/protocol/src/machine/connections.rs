@@ -1,8 +1,11 @@
 //! The connections of an endpoint, which come and go at run time.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+mod index;
 
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use self::index::Index;
 use super::params::{BadParams, Connection, MAX_CONNECTIONS, MAX_GIVING, PeerIdentity, RemoteProof, check};
 use crate::wire::Identification;
 
@@ -52,6 +55,7 @@ pub(crate) struct Connections {
     next_place: usize,
     names: BTreeMap<String, usize>,
     keys: BTreeMap<Key, usize>,
+    index: Index,
     next: usize,
 }
 
@@ -79,6 +83,7 @@ impl Connections {
         self.next = count;
         self.names.insert(connection.name.clone(), number);
         self.keys.insert(key, number);
+        self.index.add(number, &connection);
         self.all.insert(number, connection);
         Ok(number)
     }
@@ -94,6 +99,7 @@ impl Connections {
         self.giving.retain(|_, giving| *giving != number);
         self.names.remove(&connection.name);
         self.keys.remove(&Key::of(&connection));
+        self.index.remove(number, &connection);
     }
 
     /// The connection of a peer, by the peer's number.
@@ -130,6 +136,28 @@ impl Connections {
 
     pub(crate) fn number_of(&self, name: &str) -> Option<usize> {
         self.names.get(name).copied()
+    }
+
+    /// The connections that initiate to an address, in order.
+    pub(crate) fn at(&self, address: IpAddr) -> impl Iterator<Item = &Connection> {
+        self.index.at(address).filter_map(|number| self.all.get(&number))
+    }
+
+    /// The connections that may accept an identity of their peer, in order.
+    pub(crate) fn named(&self, identity: &Identification) -> impl Iterator<Item = (usize, &Connection)> {
+        let numbers = self.index.named(identity).into_iter();
+        numbers.filter_map(|number| self.all.get(&number).map(|connection| (number, connection)))
+    }
+
+    /// Connections that an initiator at an address may mean, in order. For many connections that differ neither in `sources` nor in their
+    /// proposals for IKE, nor in the certificates that they ask for, nor in whether they have a PPK, the first one stands.
+    pub(crate) fn candidates(&self, address: IpAddr) -> Vec<&Connection> {
+        let is_from = |number: &usize| self.all.get(number).is_some_and(|it| it.may_come_from(address));
+        let mut numbers: Vec<usize> = self.index.first_of_kinds().filter(is_from).collect();
+        numbers.extend(self.index.at(address));
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers.iter().filter_map(|number| self.all.get(number)).collect()
     }
 
     /// The connections with their numbers, in order.

@@ -294,18 +294,29 @@ impl FirstRequest<'_> {
             has_cookie,
         };
         let placeholder = KeyExchange { method: exchange.method, data: vec![0; suite.group.responder_len()] };
-        if !has_cookie && self.message_of(cx, &draft, placeholder).len() > self.datagram.len() {
+        let Some(mut answer) = self.message_of(cx, &draft, placeholder) else {
             return Ok(FirstAnswer::AskForCookie);
-        }
+        };
         let answered = answer_exchange(suite.group, &exchange.data, &mut cx.fill());
         let (public, secret) = answered.map_err(|_| Rejected::Malformed("the key exchange"))?;
-        let answer = KeyExchange { method: exchange.method, data: public };
-        let sa = self.make(cx, Parts { suite, draft, answer, secret, nonce: nonce.to_vec() });
+        for payload in &mut answer.payloads {
+            if let Payload::KeyExchange(exchange) = payload {
+                exchange.data.clone_from(&public);
+            }
+        }
+        let message = answer.encode();
+        let sa = self.make(cx, Parts { suite, draft, message, secret, nonce: nonce.to_vec() });
         Ok(FirstAnswer::Accept(Box::new(sa.ok_or(Rejected::Malformed("the proposal"))?)))
     }
 
-    /// The answer. Payloads that the initiator can do without are left out where they would make it longer than the request.
-    fn message_of(&self, cx: &Context<'_>, draft: &Draft<'_>, exchange: KeyExchange) -> Vec<u8> {
+    /// The answer. Payloads that the initiator can do without are left out where they would make it longer than the request. `None`: it
+    /// is longer without them, too, and the initiator has not proved its address.
+    fn message_of(
+        &self,
+        cx: &Context<'_>,
+        draft: &Draft<'_>,
+        exchange: KeyExchange,
+    ) -> Option<Message<'static>> {
         let request = Payloads(&self.message.payloads);
         let Draft { connection, proposal, own_spi, nonce, has_cookie } = draft;
         let mut payloads = vec![
@@ -333,31 +344,28 @@ impl FirstRequest<'_> {
         header.responder_spi = *own_spi;
         (header.flags.is_initiator, header.flags.is_response, header.minor_version) = (false, true, 0);
         let mut message = Message { header, payloads, sealed: None };
+        let may_be_sent =
+            |message: &Message<'_>| *has_cookie || message.encode().len() <= self.datagram.len();
         if connection.childless != Childless::Never {
-            let shorter = message.encode();
             message.payloads.push(notify(NotifyType::CHILDLESS_IKEV2_SUPPORTED, Vec::new()));
-            if !has_cookie && message.encode().len() > self.datagram.len() {
-                return shorter;
+            if may_be_sent(&message) {
+                return Some(message);
             }
+            message.payloads.pop();
         }
-        message.encode()
+        may_be_sent(&message).then_some(message)
     }
 
     /// Whether one of the connections that the initiator may mean has a PPK.
-    fn may_use_ppk(&self, connections: &Connections) -> bool {
-        let address = self.path.remote().ip();
-        let mut all = connections.iter().map(|(_, connection)| connection);
-        all.any(|it| it.ppk.is_some() && (it.is_at(address) || it.may_come_from(address)))
+    pub(super) fn may_use_ppk(&self, connections: &Connections) -> bool {
+        connections.candidates(self.path.remote().ip()).iter().any(|connection| connection.ppk.is_some())
     }
 
     /// The payload that asks for certificates, of all connections that the initiator may mean.
-    fn certificate_request(&self, connections: &Connections) -> Option<Payload> {
-        let address = self.path.remote().ip();
-        let allows =
-            |connection: &&Connection| connection.is_at(address) || connection.may_come_from(address);
-        let all = connections.iter().map(|(_, connection)| connection).filter(allows);
+    pub(super) fn certificate_request(&self, connections: &Connections) -> Option<Payload> {
+        let all = connections.candidates(self.path.remote().ip());
         let mut digests: Vec<[u8; 20]> = Vec::new();
-        for digest in all.flat_map(|connection| connection.remote_auth.requested()) {
+        for digest in all.into_iter().flat_map(|connection| connection.remote_auth.requested()) {
             if !digests.contains(digest) && digests.len() < MAX_AUTHORITIES {
                 digests.push(*digest);
             }
@@ -367,26 +375,22 @@ impl FirstRequest<'_> {
 
     /// The connection and the chosen proposal. The identity is not known yet, so that connections with the address of the sender
     /// come first, then the others in their order.
-    fn choose<'c>(
+    pub(super) fn choose<'c>(
         &self,
         connections: &'c Connections,
         offered: &[Proposal],
     ) -> Option<(&'c Connection, Chosen)> {
         let address = self.path.remote().ip();
-        let all = || connections.iter().map(|(_, connection)| connection);
-        let there = all().filter(|connection| connection.is_at(address));
-        let others =
-            all().filter(|connection| !connection.is_at(address) && connection.may_come_from(address));
         let choice = |connection: &'c Connection| {
             choose(&connection.ike, offered, Preference::Own).map(|chosen| (connection, chosen))
         };
-        there.chain(others).find_map(choice)
+        let there = connections.at(address).find_map(choice);
+        there.or_else(|| connections.candidates(address).into_iter().find_map(choice))
     }
 
     fn make(&self, cx: &mut Context<'_>, parts: Parts<'_>) -> Option<IkeSa> {
-        let Parts { suite, draft, answer, secret, nonce } = parts;
+        let Parts { suite, draft, message, secret, nonce } = parts;
         let (own_spi, peer_spi) = (draft.own_spi, self.message.header.initiator_spi);
-        let message = self.message_of(cx, &draft, answer);
         let nonces = Nonces { initiator: &nonce, responder: &draft.nonce };
         let seed = first_seed(suite.prf, &nonces, &secret);
         let keys = IkeKeys::derive(&suite, &seed, &nonces, peer_spi, own_spi);
@@ -435,7 +439,8 @@ struct Draft<'a> {
 struct Parts<'a> {
     suite: IkeSuite,
     draft: Draft<'a>,
-    answer: KeyExchange,
+    /// The answer.
+    message: Vec<u8>,
     secret: Secret,
     /// The initiator's nonce.
     nonce: Vec<u8>,

@@ -10,6 +10,7 @@ mod connect;
 mod eap;
 mod followup;
 mod inner;
+mod lookup;
 mod mobike;
 mod orders;
 mod quantum;

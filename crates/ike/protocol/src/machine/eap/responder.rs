@@ -170,7 +170,8 @@ impl IkeSa {
                 && choose(&connection.ike, proposal, Preference::Own).is_some()
         };
         let mut best: Option<(u8, usize, &EapUsers)> = None;
-        for (number, connection) in cx.connections.iter().filter(|(_, connection)| allows(connection)) {
+        let named = cx.connections.named(&run.identity);
+        for (number, connection) in named.filter(|(_, connection)| allows(connection)) {
             let RemoteProof::Eap(accepted) = &connection.remote_auth.proof else { continue };
             let Some(names) = &accepted.names else { continue };
             let user = accepted.users.find(&name).name;
