@@ -22,7 +22,7 @@ pub struct Nonces<'a> {
 }
 
 /// The keys of one direction.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct DirectionKeys {
     /// The key of the cipher.
     pub encryption: Secret,
@@ -136,6 +136,16 @@ impl IkeKeys {
 }
 
 impl IkeKeys {
+    /// Forgets the keys of messages, which a [`super::Protection`] has.
+    pub(crate) fn forget_directions(&mut self) {
+        (self.initiator, self.responder) = (DirectionKeys::default(), DirectionKeys::default());
+    }
+
+    /// Forgets the keys of proofs: both ends have proved their identities.
+    pub(crate) fn forget_proofs(&mut self) {
+        (self.initiator_proof, self.responder_proof) = (Secret::default(), Secret::default());
+    }
+
     /// The keys with a PPK in those that further keys and proofs are made of (RFC 8784 section 3).
     #[must_use]
     pub fn with_ppk(&self, digest: Digest, ppk: &[u8]) -> Self {

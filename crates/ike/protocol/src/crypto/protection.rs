@@ -4,7 +4,7 @@ use std::fmt;
 
 use adit_core::{Cipher, Digest};
 use aws_lc_rs::aead::{
-    AES_128_GCM, AES_192_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
+    AES_128_GCM, AES_192_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
 };
 use aws_lc_rs::cipher::{
     AES_128, AES_192, AES_256, DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext,
@@ -55,13 +55,15 @@ pub enum OpenError {
 }
 
 /// The keys of one direction of an IKE SA, in use. It counts what it sealed.
+///
+/// The keys of a cipher are expanded for each message anew: messages are few, and expanded keys take 600 bytes.
 pub struct Protection {
     keys: Keys,
     sealed: u64,
 }
 
 enum Keys {
-    Aead { key: LessSafeKey, salt: [u8; 4] },
+    Aead { algorithm: &'static Algorithm, key: Secret, salt: [u8; 4] },
     Cbc { cipher: Cipher, key: Secret, digest: Digest, integrity: Secret },
 }
 
@@ -83,8 +85,8 @@ impl Protection {
         };
         let keys = match algorithm {
             Some(algorithm) => {
-                let key = LessSafeKey::new(UnboundKey::new(algorithm, &keys.encryption).ok()?);
-                Keys::Aead { key, salt: keys.salt.as_slice().try_into().ok()? }
+                let key = Some(&keys.encryption).filter(|key| key.len() == algorithm.key_len())?.clone();
+                Keys::Aead { algorithm, key, salt: keys.salt.as_slice().try_into().ok()? }
             }
             None => {
                 unbound(suite.cipher, &keys.encryption)?;
@@ -137,7 +139,8 @@ impl Protection {
     fn protect(&self, out: &mut [u8], places: [usize; 3], fill: &mut dyn FnMut(&mut [u8])) -> Option<()> {
         let [covered, encrypted, end] = places;
         match &self.keys {
-            Keys::Aead { key, salt } => {
+            Keys::Aead { algorithm, key, salt } => {
+                let key = expand(algorithm, key)?;
                 let (head, rest) = out.split_at_mut_checked(encrypted)?;
                 let (aad, iv) = head.split_at_mut_checked(covered)?;
                 iv.copy_from_slice(&self.sealed.to_be_bytes());
@@ -176,7 +179,8 @@ impl Protection {
         let covered = |tail: usize| datagram.len().checked_sub(tail).and_then(|end| datagram.get(..end));
         let mut plain = Zeroizing::new(ciphertext.to_vec());
         match &self.keys {
-            Keys::Aead { key, salt } => {
+            Keys::Aead { algorithm, key, salt } => {
+                let key = expand(algorithm, key).ok_or(OpenError::Checksum)?;
                 let aad = covered(sealed.body.len()).ok_or(wrong_length)?;
                 let nonce = nonce(*salt, iv).ok_or(wrong_length)?;
                 key.open_in_place_separate_tag(nonce, Aad::from(aad), checksum, &mut plain)
@@ -228,6 +232,10 @@ impl Protection {
         let block = self.block_len();
         (block - (plain + 1) % block) % block
     }
+}
+
+fn expand(algorithm: &'static Algorithm, key: &[u8]) -> Option<LessSafeKey> {
+    UnboundKey::new(algorithm, key).ok().map(LessSafeKey::new)
 }
 
 fn nonce(salt: [u8; 4], iv: &[u8]) -> Option<Nonce> {

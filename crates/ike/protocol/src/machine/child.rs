@@ -244,9 +244,9 @@ impl IkeSa {
             integrity: suite.integrity,
             has_extended_sequence_numbers: suite.has_extended_sequence_numbers,
             is_encapsulated: self.is_encapsulated,
-            codec: Some(codec),
-            local,
-            remote,
+            codec: Some(Box::new(codec)),
+            local: local.into(),
+            remote: remote.into(),
         })
     }
 

@@ -1,5 +1,6 @@
 //! The state of a child SA.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use adit_core::{Cipher, Digest, Instant};
@@ -55,9 +56,9 @@ pub(crate) struct ChildSa {
     pub(crate) has_extended_sequence_numbers: bool,
     pub(crate) is_encapsulated: bool,
     /// The parameters of its session, until the data plane gets them.
-    pub(crate) codec: Option<Codec>,
-    pub(crate) local: Vec<TrafficSelector>,
-    pub(crate) remote: Vec<TrafficSelector>,
+    pub(crate) codec: Option<Box<Codec>>,
+    pub(crate) local: Arc<[TrafficSelector]>,
+    pub(crate) remote: Arc<[TrafficSelector]>,
 }
 
 impl ChildSa {
@@ -110,8 +111,8 @@ impl ChildSa {
             is_sealing: self.is_sealing,
             made_at: self.made_at,
             rekey_at: self.rekey_at(),
-            local: self.local.clone(),
-            remote: self.remote.clone(),
+            local: self.local.to_vec(),
+            remote: self.remote.to_vec(),
         }
     }
 }

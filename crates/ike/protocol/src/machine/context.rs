@@ -1,12 +1,10 @@
 //! The context of an IKE SA: the parts of its endpoint that it sees, and its orders to the endpoint.
 
-use std::collections::BTreeMap;
-
 use adit_core::{Instant, PeerConfig, PeerId, PeerOrder};
 use rand_core::RngCore as _;
 
 use super::connections::Connections;
-use super::peer::{EndKind, Ending, PeerState, Place};
+use super::peer::{EndKind, Ending, Peers, Place};
 use super::sa::IkeSa;
 use super::shared::{DataEvent, Shared};
 use crate::wire::Spi;
@@ -37,7 +35,7 @@ pub(crate) enum Effect {
 pub(crate) struct Context<'a> {
     pub(crate) shared: &'a mut Shared,
     pub(crate) connections: &'a Connections,
-    pub(crate) peers: &'a mut BTreeMap<usize, PeerState>,
+    pub(crate) peers: &'a mut Peers,
     pub(crate) effects: &'a mut Vec<Effect>,
 }
 

@@ -14,7 +14,7 @@ use super::connections::Connections;
 use super::context::{Context, Effect};
 use super::cookie::Cookies;
 use super::params::{BadParams, Codec, Limits, Params, PeerDetail};
-use super::peer::{PeerState, child_of};
+use super::peer::{Peers, child_of};
 use super::pools::Pools;
 use super::sa::{IkeSa, Phase};
 use super::schedule::Schedule;
@@ -26,10 +26,11 @@ use crate::wire::{ExchangeType, Header, Message, Spi};
 pub struct Endpoint {
     pub(super) shared: Shared,
     pub(super) connections: Connections,
-    pub(super) peers: BTreeMap<usize, PeerState>,
+    pub(super) peers: Peers,
     pub(super) limits: Limits,
     pub(super) cookies: Cookies,
-    pub(super) sas: BTreeMap<Spi, IkeSa>,
+    /// The IKE SAs, each in an allocation of its own, so that the free places of the tree are small.
+    pub(super) sas: BTreeMap<Spi, Box<IkeSa>>,
     /// IKE SAs of peers that have not authenticated, with the SPI and the path of the first request.
     pub(super) half_open: PrefixTable<Spi, (Spi, Path)>,
     pub(super) first_requests: BTreeMap<(Spi, Path), Spi>,
@@ -71,7 +72,7 @@ impl Endpoint {
         let mut endpoint = Endpoint {
             shared: Shared::new(now, rng, params.sockets, params.wall_at_origin),
             connections: Connections::default(),
-            peers: BTreeMap::new(),
+            peers: Peers::new(),
             limits: params.limits,
             cookies,
             sas: BTreeMap::new(),
@@ -113,7 +114,7 @@ impl Endpoint {
             peers: &mut self.peers,
             effects: &mut effects,
         };
-        let result = act(&mut cx, spi.and_then(|spi| self.sas.get_mut(&spi)));
+        let result = act(&mut cx, spi.and_then(|spi| self.sas.get_mut(&spi)).map(|sa| &mut **sa));
         if let Some(spi) = spi {
             effects.into_iter().for_each(|effect| self.carry_out(spi, effect));
             self.announce(spi);
@@ -145,7 +146,7 @@ impl Endpoint {
 
     fn carry_out(&mut self, spi: Spi, effect: Effect) {
         match effect {
-            Effect::Add(sa) => self.add(*sa),
+            Effect::Add(sa) => self.add(sa),
             Effect::Established { is_initial_contact } => {
                 self.established(spi, is_initial_contact);
                 if is_initial_contact {
@@ -161,7 +162,7 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn add(&mut self, sa: IkeSa) {
+    pub(super) fn add(&mut self, sa: Box<IkeSa>) {
         let spi = sa.own_spi;
         self.sas.insert(spi, sa);
         self.set_due(spi);
@@ -365,11 +366,12 @@ impl Protocol for Endpoint {
     }
 
     fn peers(&self) -> Vec<(PeerId, PeerInfo<PeerDetail>)> {
-        let info = |(number, state): (&usize, &PeerState)| {
+        let up = self.peers.iter().filter(|(_, state)| state.is_up);
+        let with_info = up.filter_map(|(number, state)| {
             let info = self.sas.get(&state.sa?)?.info(&self.connections, &self.peers)?;
             Some((PeerId(*number as u32), info))
-        };
-        self.peers.iter().filter(|(_, state)| state.is_up).filter_map(info).collect()
+        });
+        with_info.collect()
     }
 
     fn tables(&self) -> Vec<TableUsage> {

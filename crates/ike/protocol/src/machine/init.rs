@@ -2,6 +2,7 @@
 
 use adit_core::{Path, Rejected, Severity};
 
+use super::channel::Channel;
 use super::connections::Connections;
 use super::context::Context;
 use super::nat::{self, Nat};
@@ -9,7 +10,7 @@ use super::params::{Childless, Connection};
 use super::payloads::{Payloads, notify};
 use super::proof::{PeerSupport, request_certificates};
 use super::requests::{HalfOpen, InitRequest};
-use super::sa::{Channel, IkeSa, NewSa, Phase, Request};
+use super::sa::{IkeSa, NewSa, Phase, Request};
 use super::transcript::FirstMessages;
 use crate::crypto::{IkeKeys, KeyShare, Nonces, Secret, SignatureHashes, answer_exchange, first_seed};
 use crate::suite::{Algorithms, Chosen, Group, IkeSuite, Preference, accept, choose};

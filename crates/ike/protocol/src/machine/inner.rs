@@ -9,7 +9,6 @@ use super::configuration::{Asked, Assigned, any_like, reply, request};
 use super::context::Context;
 use super::params::{Addresses, Connection, Inner, Traffic, Unique};
 use super::payloads::{Payloads, notify};
-use super::peer::PeerState;
 use super::proof::name_of;
 use super::sa::{IkeSa, Phase};
 use super::shared::Event;
@@ -83,7 +82,7 @@ impl Context<'_> {
         }
         let number = self.shared.pools.add(connection, identity, self.connections, self.peers);
         let number = number.ok_or_else(|| format!("the connection {} has too many peers", of.name))?;
-        self.peers.insert(number, PeerState::default());
+        self.peers.insert(number, Box::default());
         Ok(number)
     }
 }

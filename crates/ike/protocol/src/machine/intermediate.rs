@@ -5,9 +5,10 @@
 
 use adit_core::Path;
 
+use super::channel::Channel;
 use super::context::Context;
 use super::payloads::{Payloads, notify};
-use super::sa::{Channel, IkeSa, Phase, Request};
+use super::sa::{IkeSa, Phase, Request};
 use super::transcript::{FirstMessages, IntermediateRequest};
 use crate::crypto::{
     IkeKeys, KeyShare, Nonces, Secret, answer_exchange, intermediate_octets, prf, rekey_seed,

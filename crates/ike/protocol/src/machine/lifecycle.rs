@@ -80,11 +80,8 @@ impl Endpoint {
     /// A peer says that it has no other IKE SA: the other instances of its connection with its identity are gone, and their addresses
     /// are free at once.
     pub(super) fn remove_other_instances(&mut self, spi: Spi) {
-        let Some(IkeSa { connection: Some(number), peer_identity: Some(identity), .. }) = self.sas.get(&spi)
-        else {
-            return;
-        };
-        let number = *number;
+        let Some(sa) = self.sas.get(&spi) else { return };
+        let (Some(number), Some(identity)) = (sa.connection, &sa.peer_identity) else { return };
         let Some(connection) = self.connections.number_of_peer(number) else { return };
         let is_kept = self.connections.get(number).is_none_or(|it| it.unique == Unique::Never);
         let mut others = self.shared.pools.instances(connection, identity);
@@ -103,7 +100,7 @@ impl Endpoint {
         let is_older = |sa: &&IkeSa| {
             sa.connection == Some(number) && sa.own_spi != spi && matches!(sa.phase, Phase::Established)
         };
-        let mut older: Vec<&IkeSa> = self.sas.values().filter(is_older).collect();
+        let mut older: Vec<&IkeSa> = self.sas.values().map(|sa| &**sa).filter(is_older).collect();
         older.sort_by_key(|sa| sa.made_at);
         older.into_iter().map(|sa| sa.own_spi).collect()
     }

@@ -50,7 +50,7 @@ impl Endpoint {
         let state = PeerState::new(&connection, self.shared.now);
         let number = self.connections.add(connection)?;
         self.initiations.set(number, state.initiate_at);
-        self.peers.insert(number, state);
+        self.peers.insert(number, Box::new(state));
         self.run(None, |cx, _| cx.order_entry(number, Place::default()));
         Ok(PeerId(number as u32))
     }
@@ -186,7 +186,7 @@ impl Endpoint {
         if let Some(state) = self.peers.get_mut(&number) {
             state.connecting = Some(sa.own_spi);
         }
-        self.add(sa);
+        self.add(Box::new(sa));
     }
 
     /// The numbers of the peers of a connection.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use adit_core::{Cipher, Flow, Instant, IpNet, Lease, Path, PeerConfig, PeerId, Selector};
 
 use super::configuration::Assigned;
+use super::few::FewMap;
 use super::narrow::{routes, session_selectors};
 use super::params::{Child, Connection, EndAction};
 use super::peer_settings::PeerSettings;
@@ -44,9 +45,12 @@ pub(crate) struct Wish {
 pub(crate) struct Installed {
     /// The number of its child.
     pub(crate) number: usize,
-    pub(crate) local: Vec<TrafficSelector>,
-    pub(crate) remote: Vec<TrafficSelector>,
+    pub(crate) local: Arc<[TrafficSelector]>,
+    pub(crate) remote: Arc<[TrafficSelector]>,
 }
+
+/// The states of peers, by number: each in an allocation of its own, so that the free places of the tree are small.
+pub(crate) type Peers = BTreeMap<usize, Box<PeerState>>;
 
 /// The state of a peer.
 #[derive(Debug, Default)]
@@ -70,7 +74,7 @@ pub(crate) struct PeerState {
     /// The children that have a child SA.
     pub(crate) up: BTreeSet<usize>,
     /// The child SAs in the data plane, by this end's SPI.
-    pub(crate) installed: BTreeMap<u32, Installed>,
+    pub(crate) installed: FewMap<u32, Installed>,
     /// The inner addresses: of the peer if this end gives them, of this end if it asks for them.
     pub(crate) inner: Vec<IpAddr>,
     /// The lease of the peer's inner addresses.

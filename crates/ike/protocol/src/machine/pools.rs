@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use adit_core::{EndpointPool, Lease, PeerId, PoolRanges, SharedPool};
 
 use super::connections::Connections;
-use super::peer::PeerState;
+use super::peer::Peers;
 use crate::wire::Identification;
 
 /// Most instances of a connection with one identity.
@@ -59,7 +59,7 @@ impl Pools {
         connection: usize,
         identity: &Identification,
         connections: &Connections,
-        peers: &BTreeMap<usize, PeerState>,
+        peers: &Peers,
     ) -> Option<usize> {
         let of = self.instances.entry(connection).or_default().entry(identity.clone()).or_default();
         if of.len() >= MAX_OF_IDENTITY {

@@ -2,6 +2,7 @@
 
 use adit_core::Severity;
 
+use super::channel::Channel;
 use super::child_sa::REPLACED_FOR;
 use super::context::{Context, Effect};
 use super::create_child::answer_group;
@@ -10,7 +11,7 @@ use super::params::Connection;
 use super::payloads::{Payloads, notify};
 use super::peer::EndKind;
 use super::requests::{Answered, IkeRekeyRequest, PeersIkeRekey, Purpose};
-use super::sa::{Channel, IkeSa, NewSa, Phase, Request};
+use super::sa::{IkeSa, NewSa, Phase, Request};
 use crate::crypto::{IkeKeys, KeyShare, Nonces, Secrets, rekey_seed};
 use crate::suite::{Algorithms, Chosen, Group, Preference, accept, choose};
 use crate::wire::{ExchangeType, KeyExchange, NotifyType, Payload, Spi};

@@ -46,7 +46,7 @@ impl Endpoint {
                     let reason = "another took its place".to_owned();
                     self.remove(evicted, &Ending { kind: EndKind::Own, reason });
                 }
-                self.add(*sa);
+                self.add(sa);
                 Ok(())
             }
         }

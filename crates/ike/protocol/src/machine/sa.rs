@@ -1,13 +1,15 @@
 //! An IKE SA: its messages, protected and numbered (RFC 7296 sections 2.1 to 2.3), and its timers.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use adit_core::{Instant, Path, Rejected};
 
 use super::addresses::{AddressCheck, Mobike};
-use super::child_sa::ChildSa;
+use super::channel::Channel;
+use super::child_sa::{ChildSa, REPLACED_FOR};
 use super::context::{Context, Effect};
+use super::few::FewMap;
 use super::nat::Nat;
 use super::params::Times;
 use super::payloads::{Payloads, notify};
@@ -17,9 +19,8 @@ use super::requests::{
     AuthRequest, ChildRequest, FollowUpAnswer, FollowUpRequest, HalfOpen, IkeRekeyRequest, InitRequest,
 };
 use super::transcript::{IntermediateRequest, Transcript};
-use crate::crypto::{IkeKeys, Protection};
+use crate::crypto::Protection;
 use crate::fragment::{Assembler, Joined, seal_message};
-use crate::suite::IkeSuite;
 use crate::wire::{
     ExchangeType, Fault, Flags, Header, Identification, Message, NotifyType, Payload, Sealed, Spi,
     decode_chain, encode_chain,
@@ -30,25 +31,6 @@ const MOST_BYTES: usize = 65_536;
 const MOST_BYTES_HALF_OPEN: usize = 16_384;
 /// The longest datagram in bytes to a peer that has not authenticated: as much as each link of IPv6 takes.
 const USUAL_DATAGRAM: usize = 1280;
-/// The keys of an IKE SA, in use.
-pub(crate) struct Channel {
-    pub(crate) suite: IkeSuite,
-    pub(crate) keys: IkeKeys,
-    pub(crate) seal: Protection,
-    pub(crate) open: Protection,
-}
-
-impl Channel {
-    pub(crate) fn new(suite: IkeSuite, keys: IkeKeys, is_initiator: bool) -> Option<Self> {
-        let [own, peer] = if is_initiator {
-            [&keys.initiator, &keys.responder]
-        } else {
-            [&keys.responder, &keys.initiator]
-        };
-        let (seal, open) = (Protection::new(&suite, own)?, Protection::new(&suite, peer)?);
-        Some(Channel { suite, keys, seal, open })
-    }
-}
 
 /// The phase of an IKE SA.
 pub(crate) enum Phase {
@@ -116,7 +98,7 @@ pub(crate) struct IkeSa {
     pub(crate) mobike: Mobike,
     /// The parts of authentication that the peer supports.
     pub(crate) peer_support: PeerSupport,
-    pub(crate) children: BTreeMap<u32, ChildSa>,
+    pub(crate) children: FewMap<u32, ChildSa>,
     /// Child SAs to delete.
     pub(crate) to_delete: VecDeque<u32>,
     pub(crate) pending: Option<Pending>,
@@ -124,7 +106,9 @@ pub(crate) struct IkeSa {
     pub(crate) follow_up: Option<Box<FollowUpAnswer>>,
     next_request: u32,
     expected: u32,
+    /// The last response, for as long as its request can come again.
     answer: Vec<Vec<u8>>,
+    answer_ends_at: Option<Instant>,
     request_parts: Assembler,
     response_parts: Assembler,
     pub(crate) made_at: Instant,
@@ -173,13 +157,14 @@ impl IkeSa {
             previous_open: None,
             mobike: Mobike::default(),
             peer_support: PeerSupport::default(),
-            children: BTreeMap::new(),
+            children: FewMap::default(),
             to_delete: VecDeque::new(),
             pending: None,
             follow_up: None,
             next_request: 0,
             expected: 0,
             answer: Vec::new(),
+            answer_ends_at: None,
             request_parts: Assembler::new(most_bytes),
             response_parts: Assembler::new(MOST_BYTES),
             made_at: now,
@@ -208,9 +193,16 @@ impl IkeSa {
         self.phase = Phase::Established;
         self.ends_at = None;
         self.request_parts.set_limit(MOST_BYTES);
+        self.forget_handshake();
         self.schedule_rekey(cx);
         self.schedule_reauthentication(cx);
         cx.effects.push(Effect::Established { is_initial_contact });
+    }
+
+    /// Forgets the values that authentication alone needs.
+    fn forget_handshake(&mut self) {
+        self.channel.iter_mut().for_each(|channel| channel.keys.forget_proofs());
+        (self.transcript, self.peer_support) = (Transcript::default(), PeerSupport::default());
     }
 
     pub(crate) fn schedule_rekey(&mut self, cx: &mut Context<'_>) {
@@ -315,7 +307,20 @@ impl IkeSa {
     pub(crate) fn send_response(&mut self, cx: &mut Context<'_>, path: Path, datagrams: Vec<Vec<u8>>) {
         datagrams.iter().for_each(|datagram| cx.shared.send(path, datagram));
         self.answer = datagrams;
+        self.answer_ends_at = Some(cx.now() + REPLACED_FOR);
         self.expected += 1;
+    }
+
+    /// The time when the last response is forgotten: its request does not come again then.
+    pub(crate) const fn answer_ends_at(&self) -> Option<Instant> {
+        self.answer_ends_at
+    }
+
+    /// Forgets the last response if its time is over.
+    pub(crate) fn forget_answer(&mut self, now: Instant) {
+        if self.answer_ends_at.take_if(|at| *at <= now).is_some() {
+            self.answer = Vec::new();
+        }
     }
 
     /// Sends the last response once more.

@@ -7,7 +7,7 @@ use super::connections::Connections;
 use super::context::Context;
 use super::narrow::routes;
 use super::params::{Connection, PeerDetail};
-use super::peer::{PeerState, Place};
+use super::peer::{PeerState, Peers, Place};
 use super::proof::name_of;
 use super::sa::{IkeSa, Phase};
 use super::shared::{DataEvent, Shared};
@@ -56,7 +56,7 @@ impl IkeSa {
         cx.shared.order(DataEvent::Install(Box::new(Install {
             on_first_opened,
             series: child.number as u32,
-            ..Install::new(peer, session, codec)
+            ..Install::new(peer, session, *codec)
         })));
         self.children.insert(spi, child);
         cx.shared.child_spis.insert(spi);
@@ -194,11 +194,7 @@ impl IkeSa {
     }
 
     /// The peer's entry in a status. `None`: the peer is not known yet, or there is no child SA.
-    pub(crate) fn info(
-        &self,
-        connections: &Connections,
-        peers: &std::collections::BTreeMap<usize, PeerState>,
-    ) -> Option<PeerInfo<PeerDetail>> {
+    pub(crate) fn info(&self, connections: &Connections, peers: &Peers) -> Option<PeerInfo<PeerDetail>> {
         let number = self.connection?;
         let (connection, state) = (connections.get(number)?, peers.get(&number)?);
         let mut prefixes: Vec<adit_core::IpNet> = Vec::new();

@@ -35,9 +35,8 @@ impl IkeSa {
         if self.rekey_at.is_some_and(|at| at <= now) {
             return self.request_ike_rekey(cx, None);
         }
-        if let Some(spi) =
-            self.children.values().find(|child| child.is_rekey_due(now)).map(|child| child.own_spi)
-        {
+        let due = self.children.values().find(|child| child.is_rekey_due(now)).map(|child| child.own_spi);
+        if let Some(spi) = due {
             return self.request_child_rekey(cx, spi);
         }
         if let Some(number) = self.current_state(cx).and_then(|state| state.due_child(now)) {
@@ -63,7 +62,10 @@ impl IkeSa {
     /// The state of the peer, if this IKE SA is the one that gets child SAs. While another IKE SA is made in its place, it gets none.
     fn current_state<'c>(&self, cx: &'c Context<'_>) -> Option<&'c PeerState> {
         let own = Some(self.own_spi);
-        cx.peers.get(&self.connection?).filter(|state| state.sa == own && state.replacing != own)
+        cx.peers
+            .get(&self.connection?)
+            .map(|state| &**state)
+            .filter(|state| state.sa == own && state.replacing != own)
     }
 
     /// The time when [`Self::handle_timeout`] is due.
@@ -77,7 +79,15 @@ impl IkeSa {
         let tasks = tasks.filter(|_| idle).min();
         let children = self.children.values().filter_map(|child| child.ends_at);
         let follow_up = self.follow_up.as_ref().map(|answer| answer.ends_at);
-        pending.into_iter().chain(tasks).chain(self.ends_at).chain(children).chain(follow_up).min()
+        let answer = self.answer_ends_at();
+        pending
+            .into_iter()
+            .chain(tasks)
+            .chain(self.ends_at)
+            .chain(children)
+            .chain(follow_up)
+            .chain(answer)
+            .min()
     }
 
     pub(crate) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
@@ -86,6 +96,7 @@ impl IkeSa {
             return cx.remove("it took too long");
         }
         self.follow_up.take_if(|answer| answer.ends_at <= now);
+        self.forget_answer(now);
         let late = self.children.values().filter(|child| child.ends_at.is_some_and(|at| at <= now));
         let late: Vec<u32> = late.map(|child| child.own_spi).collect();
         for spi in late {

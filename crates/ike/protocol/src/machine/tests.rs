@@ -10,6 +10,7 @@ mod connect;
 mod eap;
 mod followup;
 mod inner;
+mod kept;
 mod lookup;
 mod mobike;
 mod orders;

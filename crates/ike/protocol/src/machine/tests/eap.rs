@@ -181,7 +181,7 @@ fn asked() -> World {
     });
     world.run(Duration::from_millis(100));
     let has_begun = |sa: &super::super::sa::IkeSa| matches!(&sa.phase, Phase::HalfOpen(half_open) if half_open.eap.is_some());
-    assert!(world.ends[B].sas.values().any(has_begun), "{}", world.state());
+    assert!(world.ends[B].sas.values().any(|sa| has_begun(sa)), "{}", world.state());
     world
 }
 
@@ -260,7 +260,7 @@ fn the_responder_proves_its_identity_before_the_name_is_sent() {
     let text = world.planes[A].reports.join("\n");
     assert!(text.contains("its proof or its identity (ID_FQDN b.example) is wrong"), "{text}");
     let has_name = |sa: &super::super::sa::IkeSa| !matches!(&sa.phase, Phase::HalfOpen(half_open) if half_open.eap.as_ref().is_some_and(|run| run.user().is_none()));
-    assert!(world.planes[B].ups == 0 && !world.ends[B].sas.values().any(has_name));
+    assert!(world.planes[B].ups == 0 && !world.ends[B].sas.values().any(|sa| has_name(sa)));
 }
 
 #[test]

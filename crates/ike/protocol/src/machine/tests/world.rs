@@ -505,7 +505,7 @@ impl World {
                     sa.children.values().map(|child| (child.own_spi, child.phase, child.is_sealing));
                 format!("{}: {:?}", sa.own_spi, children.collect::<Vec<_>>())
             };
-            end.sas.values().map(text).collect::<Vec<_>>()
+            end.sas.values().map(|sa| text(sa)).collect::<Vec<_>>()
         };
         let planes = self.planes.iter().map(|plane| {
             let sessions = plane.sessions.iter().map(|(id, codec)| (id.0, codec.outbound_spi));
