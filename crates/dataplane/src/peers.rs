@@ -331,6 +331,7 @@ impl Peers {
     fn own(&mut self, slot: u32, id: SessionId, owner: Owner) {
         self.owners.insert(id, owner);
         if let Some(peer) = self.peers.get_mut(slot) {
+            peer.sessions.reserve_exact(1);
             peer.sessions.push(id);
         }
     }

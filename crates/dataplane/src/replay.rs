@@ -53,13 +53,14 @@ impl Window {
     pub fn new(window: ReplayWindow) -> Self {
         let size = window.packets.clamp(1, MAX_WINDOW);
         let words = (size as usize).div_ceil(64).saturating_add(1).next_power_of_two();
+        let notes = if window.time.is_zero() { 0 } else { NOTES as usize + 1 };
         Window {
             words: vec![0; words],
             mask: words as u64 - 1,
             size: u64::from(size),
             highest: 0,
             floor: 0,
-            age: Age { most: window.time, notes: VecDeque::with_capacity(NOTES as usize + 1) },
+            age: Age { most: window.time, notes: VecDeque::with_capacity(notes) },
         }
     }
 

@@ -38,8 +38,8 @@ pub(crate) struct Routes {
     shared: Prefixes<Vec<u32>>,
     /// The slots of peers with selectors.
     sharing: BTreeSet<u32>,
-    /// The prefixes of each slot.
-    owned: BTreeMap<u32, BTreeSet<IpNet>>,
+    /// The prefixes of each slot, behind its number.
+    owned: BTreeSet<(u32, IpNet)>,
 }
 
 impl Routes {
@@ -54,7 +54,7 @@ impl Routes {
         } else if let Some(before) = self.own.insert(net, slot).filter(|before| *before != slot) {
             self.disown(before, &net);
         }
-        self.owned.entry(slot).or_default().insert(net);
+        self.owned.insert((slot, net));
     }
 
     /// Removes a route of that slot; one that another slot has by now stays.
@@ -67,7 +67,8 @@ impl Routes {
 
     /// Removes all routes of that slot.
     pub(crate) fn remove(&mut self, slot: u32) {
-        for net in self.owned.remove(&slot).unwrap_or_default() {
+        while let Some(net) = self.first_of(slot) {
+            self.owned.remove(&(slot, net));
             self.unroute(net, slot);
         }
         self.sharing.remove(&slot);
@@ -118,12 +119,13 @@ impl Routes {
 
     /// Whether the slot had it.
     fn disown(&mut self, slot: u32, net: &IpNet) -> bool {
-        let Some(nets) = self.owned.get_mut(&slot) else { return false };
-        let had = nets.remove(net);
-        if nets.is_empty() {
-            self.owned.remove(&slot);
-        }
-        had
+        self.owned.remove(&(slot, *net))
+    }
+
+    /// The first prefix of the slot, in the order of prefixes.
+    fn first_of(&self, slot: u32) -> Option<IpNet> {
+        let (of, net) = self.owned.range((slot, IpNet::default())..).next()?;
+        (*of == slot).then_some(*net)
     }
 
     fn unroute(&mut self, net: IpNet, slot: u32) {

@@ -54,6 +54,8 @@ impl Selectors {
                 _ => {}
             }
         }
+        all.v4.shrink_to_fit();
+        all.v6.shrink_to_fit();
         all
     }
 

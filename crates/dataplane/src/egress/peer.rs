@@ -100,6 +100,7 @@ impl Peer {
     pub(super) fn install(&mut self, session: Session) {
         // One with the same id is replaced; if it was active, it stops being so until activated anew.
         self.sessions.retain(|other| other.id != session.id);
+        self.sessions.reserve_exact(1);
         self.sessions.push(session);
         self.note_active();
     }
