@@ -175,6 +175,14 @@ impl Tun {
         group.map_or(Ok(()), |group| adit_sys::tun_set_group(tun, group))
     }
 
+    /// Says whether the device has a carrier. A new device has one.
+    ///
+    /// # Errors
+    /// When the kernel refuses it: before Linux 5.0 it has no such request.
+    pub(crate) fn set_carrier(&self, has_carrier: bool) -> io::Result<()> {
+        adit_sys::tun_set_carrier(self.file.as_fd(), has_carrier)
+    }
+
     fn create_with(config: &TunConfig, flags: libc::c_int) -> Result<Tun, TunError> {
         let wanted = config.name.as_deref().unwrap_or("tun%d");
         check_name(wanted)?;

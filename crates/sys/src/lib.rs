@@ -38,8 +38,8 @@ pub use self::seccomp::call_without_arguments;
 pub use self::seccomp::install_filter;
 pub use self::send::{MOST_SEGMENTS, Message, SEND_BATCH, send, send_many, send_with_header};
 pub use self::tun::{
-    tun_attach, tun_flags, tun_set_group, tun_set_header_size, tun_set_offload, tun_set_owner,
-    tun_set_persist,
+    tun_attach, tun_flags, tun_set_carrier, tun_set_group, tun_set_header_size, tun_set_offload,
+    tun_set_owner, tun_set_persist,
 };
 pub use self::unknown_name::unknown_name_text;
 pub use self::vectors::{Vectors, word_sums};

@@ -63,6 +63,14 @@ pub fn tun_set_persist(tun: BorrowedFd<'_>, persists: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// Says whether the device has a carrier: without one its link is down for routing daemons, and the kernel drops packets for it.
+pub fn tun_set_carrier(tun: BorrowedFd<'_>, has_carrier: bool) -> io::Result<()> {
+    let value = libc::c_int::from(has_carrier);
+    // SAFETY: `TUNSETCARRIER` reads one `int` from a pointer to a live one.
+    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETCARRIER as _, &raw const value) })?;
+    Ok(())
+}
+
 /// Lets the user of that number open the device without a right of its own.
 pub fn tun_set_owner(tun: BorrowedFd<'_>, user: u32) -> io::Result<()> {
     // SAFETY: `TUNSETOWNER` takes its argument by value and touches no memory of ours.

@@ -38,6 +38,7 @@ use self::stages::Stages;
 pub(super) use self::undecided::Sharing;
 use self::undecided::Undecided;
 use super::MakeCodec;
+use super::carriers::Carriers;
 #[cfg(debug_assertions)]
 use super::mail::DataMail;
 use super::mail::Mail;
@@ -91,6 +92,7 @@ pub(super) struct Control<'a, P: Protocol> {
     own_mail: Mailbox<Mail>,
     orders: mpsc::Receiver<Order<P>>,
     workers: Workers,
+    carriers: Carriers,
     make_codec: MakeCodec<P>,
     poller: Poller,
     next_tick: Instant,
@@ -154,6 +156,7 @@ impl<'a, P: Protocol> Control<'a, P> {
             own_mail: driver.mail,
             orders: driver.order_receiver,
             workers,
+            carriers: driver.carriers,
             make_codec: driver.make_codec,
             poller,
             next_tick: clock() + TICK,

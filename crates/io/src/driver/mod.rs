@@ -5,6 +5,7 @@
 //! commands, settings. Neither waits for the other.
 
 mod binding;
+mod carriers;
 mod control;
 mod counters;
 mod data;
@@ -54,6 +55,7 @@ use adit_system::Network;
 
 pub use self::binding::{BindAnswer, IpBinding, UdpBinding, UdpSockets};
 use self::binding::{Numbered, Ports};
+use self::carriers::Carriers;
 use self::control::{Control, Sharing};
 use self::counters::LinkCounters;
 pub use self::device::SharedDevice;
@@ -108,6 +110,7 @@ pub struct Driver<P: Protocol> {
     listeners: Vec<Listener>,
     /// Devices beside the main one.
     devices: Vec<(DeviceId, Arc<Tun>)>,
+    carriers: Carriers,
     mail: Mailbox<Mail>,
     mail_receiver: MailReceiver<Mail>,
     orders: mpsc::Sender<Order<P>>,
@@ -179,6 +182,7 @@ impl<P: Protocol> Driver<P> {
             pairs: BTreeMap::new(),
             listeners,
             devices: Vec::new(),
+            carriers: Carriers::default(),
             mail,
             mail_receiver,
             orders,
@@ -312,6 +316,17 @@ impl<P: Protocol> Driver<P> {
         let id = self.device.next_device().ok_or(DriverError::Devices)?;
         self.devices.push((id, Arc::new(tun)));
         Ok(id)
+    }
+
+    /// Has the carrier of a device of [`Driver::add_device`] follow its peers, so that routing daemons see the state of the link: the
+    /// device has a carrier while one of its peers has a session, or has packets wait for one ([`adit_core::PeerConfig::staging`]).
+    /// It has none at first.
+    ///
+    /// # Errors
+    /// When the kernel refuses it, which then leaves the device its carrier.
+    pub fn follow_peers(&mut self, device: DeviceId) -> io::Result<()> {
+        let tun = self.devices.iter().find(|(id, _)| *id == device).map(|(_, tun)| Arc::clone(tun));
+        tun.map_or(Ok(()), |tun| self.carriers.follow(device, tun))
     }
 
     /// Binds sockets for an IP protocol to all addresses of both families, before the driver runs. Nothing is received from

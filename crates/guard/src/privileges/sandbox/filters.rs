@@ -139,7 +139,8 @@ pub(super) fn conditional() -> Result<Rules, seccompiler::BackendError> {
         (libc::SYS_tgkill, vec![SeccompRule::new(vec![SeccompCondition::new(0, Dword, Eq, this_process)?])?]),
         // The name of a thread; the name of memory, which some C libraries give.
         (libc::SYS_prctl, one_of(0, &[libc::PR_SET_NAME, libc::PR_SET_VMA])?),
-        // Whether a socket blocks, the index and the name of an interface, and whether a terminal shows typed text.
+        // Whether a socket blocks, the index and the name of an interface, whether a terminal shows typed text, and the carrier of a
+        // TUN device.
         (libc::SYS_ioctl, {
             let requests = [
                 libc::FIONBIO as libc::c_int,
@@ -154,6 +155,7 @@ pub(super) fn conditional() -> Result<Rules, seccompiler::BackendError> {
                 libc::TCSETSW2 as libc::c_int,
                 libc::TCSETSF2 as libc::c_int,
                 libc::TIOCGPGRP as libc::c_int,
+                libc::TUNSETCARRIER as libc::c_int,
             ];
             let rule = |request: &libc::c_int| {
                 let value = u64::from(*request as u32);

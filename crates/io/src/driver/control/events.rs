@@ -36,6 +36,7 @@ impl<P: Protocol> Control<'_, P> {
             }
             _ => {}
         }
+        self.carriers.note(&event);
         match or_install(event) {
             Ok(order) => self.workers.order(order),
             // Keys that do not fit install nothing; datagrams that come with them are counted as without a
