@@ -5,6 +5,7 @@
 //!   [`Refusal`].
 //! - [`encrypted_key`] and [`pkcs12`] open private keys that a password protects; [`PrivateKey`] says whether adit can sign with
 //!   one, [`pem`] reads certificates.
+//! - [`tls`] brings a private key and the verdict on a peer into TLS handshakes by rustls.
 //! - [`issue`] makes an authority, certificates and revocation lists; [`inspect`] reads those that were made
 //!   before.
 //!
@@ -43,6 +44,7 @@ mod revocation;
 pub mod signature;
 mod signed_list;
 mod subject_names;
+pub mod tls;
 mod verify;
 
 pub use authorities::{Authorities, AuthorityWarning, UnmatchedList};

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use adit_pki::inspect::{OutOfDate, out_of_date};
 use adit_pki::signature::{CertificateKey, KeyError, KeyHolder, OwnKey};
+use adit_pki::tls::{TlsKey, TlsVerifier};
 use adit_pki::{
     Authorities, AuthorityWarning, KeyKind, PeerRequirements, PrivateKey, PrivateKeyError, Purpose,
-    Revocations, UnmatchedList, pem, private_key,
+    Revocations, UnmatchedList, Verifier, pem, private_key,
 };
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
@@ -22,7 +23,7 @@ use thiserror::Error;
 use webpki::aws_lc_rs as algorithms;
 use zeroize::Zeroizing;
 
-use crate::tls::{TlsKey, TlsVerifier};
+use crate::tls::CertificateJudge;
 
 /// The credentials of one end, and the authorities by which it judges its peer, as PEM.
 #[derive(Clone)]
@@ -192,7 +193,8 @@ fn client_config(
     environment: &TlsEnvironment,
 ) -> Result<Arc<ClientConfig>, CredentialError> {
     let algorithms = environment.provider.signature_verification_algorithms;
-    let verifier = TlsVerifier::new(Purpose::Server, authorities, requirements, algorithms);
+    let verifier = Verifier::new(Purpose::Server, authorities, requirements, algorithms.all);
+    let verifier = TlsVerifier::new(CertificateJudge(verifier), algorithms);
     let config = ClientConfig::builder_with_details(environment.provider.clone(), environment.time.clone())
         .with_protocol_versions(&environment.versions)?
         .dangerous()
@@ -215,7 +217,8 @@ pub fn server_tls(
 ) -> Result<Arc<ServerConfig>, CredentialError> {
     let parts = Parts::parse(credentials, &requirements, environment)?;
     let algorithms = environment.provider.signature_verification_algorithms;
-    let verifier = TlsVerifier::new(Purpose::Client, parts.authorities, requirements, algorithms);
+    let verifier = Verifier::new(Purpose::Client, parts.authorities, requirements, algorithms.all);
+    let verifier = TlsVerifier::new(CertificateJudge(verifier), algorithms);
     let identity = parts
         .identity
         .ok_or_else(|| pem_error("cert", "a server needs a certificate and its key (`cert`, `key`)"))?;

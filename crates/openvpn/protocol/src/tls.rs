@@ -3,7 +3,6 @@
 mod certificate_fault;
 mod first_hello;
 mod refusal;
-mod signing_key;
 mod step;
 mod verifier;
 
@@ -17,10 +16,9 @@ use zeroize::Zeroizing;
 pub use certificate_fault::CertificateFault;
 use certificate_fault::take_refused;
 use first_hello::FirstHello;
-pub(crate) use signing_key::TlsKey;
 pub use step::TlsStep;
 use step::{AwaitedStep, StepWork};
-pub(crate) use verifier::TlsVerifier;
+pub(crate) use verifier::CertificateJudge;
 
 /// A TLS record's header: type, version, length.
 const RECORD_HEADER: usize = 5;
@@ -66,7 +64,7 @@ impl TlsChannel {
     pub fn new(config: &TlsConfig) -> Result<Self, rustls::Error> {
         let connection = match config {
             TlsConfig::Client(config) => {
-                // Never sent (SNI is off) and never checked (see [`TlsVerifier`]).
+                // Never sent (SNI is off) and never checked (see [`adit_pki::tls::TlsVerifier`]).
                 let name = ServerName::try_from("openvpn.invalid")
                     .map_err(|_| rustls::Error::General("invalid placeholder name".to_owned()))?;
                 Connection::Client(rustls::ClientConnection::new(config.clone(), name)?)

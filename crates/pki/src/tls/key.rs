@@ -1,25 +1,26 @@
-//! The key of our certificate, as rustls signs with it, where rustls does not take the key itself: a key that is held elsewhere, by
-//! a program at the management socket or on a smart card, and an RSA key for PSS alone.
+//! The key of our certificate, as rustls signs with it, where rustls does not take the key itself: a key that another program or a
+//! smart card holds, and an RSA key for PSS alone.
 
 use std::fmt;
 use std::sync::Arc;
 
-use adit_pki::KeyKind;
-use adit_pki::signature::{CertificateKey, Digest, Scheme, SignError};
 use rustls::sign::{Signer, SigningKey};
 use rustls::{Error, OtherError, SignatureAlgorithm, SignatureScheme};
 
-/// The key of a certificate.
+use crate::signature::{CertificateKey, Digest, KeyKind, Scheme, SignError};
+
+/// The key of a certificate, for [`rustls::sign::CertifiedKey`].
 #[derive(Clone, Debug)]
-pub(crate) struct TlsKey(CertificateKey);
+pub struct TlsKey(CertificateKey);
 
 impl TlsKey {
-    pub(crate) fn new(key: CertificateKey) -> Self {
+    /// The key as rustls signs with it.
+    pub fn new(key: CertificateKey) -> Self {
         TlsKey(key)
     }
 
     /// Whether it makes signatures as TLS 1.3 wants them, which has no RSA signatures by PKCS #1 v1.5 (RFC 8446 §4.2.3).
-    pub(crate) fn can_do_tls13(&self) -> bool {
+    pub fn can_do_tls13(&self) -> bool {
         self.0.schemes().iter().any(|scheme| !matches!(scheme, Scheme::RsaPkcs1(_)))
     }
 }
@@ -108,15 +109,15 @@ impl fmt::Display for NoSignature {
 
 #[cfg(test)]
 mod tests {
-    use adit_pki::PrivateKey;
-    use adit_pki::signature::OwnKey;
     use rustls::pki_types::CertificateDer;
 
     use super::*;
+    use crate::PrivateKey;
+    use crate::signature::OwnKey;
 
     macro_rules! data {
         ($name:literal) => {
-            include_bytes!(concat!("../../../../pki/tests/data/", $name))
+            include_bytes!(concat!("../../tests/data/", $name))
         };
     }
 
