@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use adit_ike_config::{Config, Entry, Files};
+use adit_testbed::{Scratch, program};
 use zeroize::Zeroizing;
 
 use crate::translate::{self, Planned};
@@ -39,4 +40,22 @@ pub(crate) fn text(connection: &str, child: &str) -> String {
 pub(crate) fn planned(connection: &str, child: &str) -> Vec<Planned> {
     let planned = translate::connections(&config(&text(connection, child)));
     planned.map_err(|problems| format!("{problems:?}")).expect("connections")
+}
+
+/// A folder with a key and its certificate, by that argument of `openssl genpkey`.
+pub(crate) fn folder() -> Scratch {
+    let folder = Scratch::create("keys").unwrap();
+    for name in ["x509", "x509ca", "private", "ecdsa", "pkcs12"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    openssl(&folder, "genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out key.pem");
+    openssl(&folder, "req -x509 -new -key key.pem -days 30 -subj /CN=own.example -out x509ca/ca.pem");
+    folder
+}
+
+/// Runs `openssl` with these words in the folder.
+pub(crate) fn openssl(folder: &Scratch, words: &str) {
+    let mut command = program("openssl").unwrap();
+    let output = command.args(words.split_whitespace()).current_dir(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
 }

@@ -176,6 +176,7 @@ pub(crate) fn local_round(name: &str, place: Place) -> LocalRound {
         certs: Vec::new(),
         pubkeys: Vec::new(),
         eap_id: None,
+        aaa_id: None,
     }
 }
 

@@ -52,8 +52,9 @@ pub use self::grammar::is_recognized;
 pub use self::keys::documentation;
 pub use self::model::{
     Action, Addresses, Attribute, Authority, Child, Childless, Config, Connection, Credentials, Document,
-    DscpCopy, Fragmentation, Host, Identity, IdentityPattern, InterfaceId, KeyKind, LocalRound, Method,
-    Padding, Place, Places, Pool, PoolAddresses, PortRange, PrivateKeyFile, RemoteRound, Revocation, Scheme,
-    SchemeKey, SecretBytes, SendCertificate, SharedSecret, SignatureRules, TrafficSelector, Unique, Volume,
+    DscpCopy, EapMethod, Fragmentation, Host, Identity, IdentityPattern, InterfaceId, KeyKind, LocalRound,
+    Method, Padding, Place, Places, Pool, PoolAddresses, PortRange, PrivateKeyFile, RemoteRound, Revocation,
+    Scheme, SchemeKey, SecretBytes, SendCertificate, SharedSecret, SignatureRules, TrafficSelector, Unique,
+    Volume,
 };
 pub use self::read::{Parsed, parse};

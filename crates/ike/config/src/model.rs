@@ -18,7 +18,9 @@ pub use self::credentials::{Authority, Credentials, Document, KeyKind, PrivateKe
 pub use self::identity::{Identity, IdentityPattern};
 pub use self::place::{Place, Places};
 pub use self::pool::{Attribute, Pool, PoolAddresses};
-pub use self::round::{LocalRound, Method, RemoteRound, Revocation, Scheme, SchemeKey, SignatureRules};
+pub use self::round::{
+    EapMethod, LocalRound, Method, RemoteRound, Revocation, Scheme, SchemeKey, SignatureRules,
+};
 pub use self::secret::{SecretBytes, SharedSecret};
 pub use self::selector::{Addresses, PortRange, TrafficSelector};
 

@@ -6,10 +6,12 @@
 //! | [`prf()`], [`prf_plus`], [`IkeKeys`], [`ChildKeys`] | 2.13, 2.14, 2.17, 2.18 |
 //! | [`Protection`] | 3.14; RFC 5282, RFC 7634, RFC 7383 |
 //! | [`shared_key_proof`] | 2.15 |
+//! | [`is_named`] | RFC 4945 |
 //! | [`certificate_proof`], [`verify_certificate_proof`] | 2.15; RFC 7427, RFC 8420, RFC 4754 |
 
 mod auth;
 mod exchange;
+mod identity;
 mod keys;
 mod modp;
 mod prf;
@@ -20,6 +22,7 @@ mod tests;
 
 pub use auth::{SignedOctets, intermediate_octets, shared_key_proof};
 pub use exchange::{ExchangeError, KeyShare, answer_exchange};
+pub use identity::{is_named, not_named};
 pub use keys::{ChildKeys, DirectionKeys, IkeKeys, Nonces, Secrets, first_seed, rekey_seed};
 pub use prf::{Secret, prf, prf_plus};
 pub use protection::{Contents, OpenError, Protection};

@@ -6,7 +6,7 @@
 //! | part | holds |
 //! |---|---|
 //! | [`crypto`] | key exchanges, key derivation, the protection of messages, proofs of identity |
-//! | [`eap`] | the Extensible Authentication Protocol, with EAP-MSCHAPv2 |
+//! | [`eap`] | the Extensible Authentication Protocol, with EAP-MSCHAPv2 and EAP-TLS |
 //! | [`fragment`] | messages in several datagrams (RFC 7383) |
 //! | [`machine`] | the state machine for both roles, an [`adit_core::Protocol`] |
 //! | [`suite`] | algorithms: proposals from keywords, and the choice of one |

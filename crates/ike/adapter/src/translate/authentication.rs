@@ -29,22 +29,25 @@ pub(super) fn of(config: &Config, of: &Connection, problems: &mut Problems) -> O
     let (local_identity, remote_identity) = (local_identity?, remote_identity?);
     let owners = Owners { local: &local_identity, remote: &remote_identity };
     let secret = secret::of(config, &owners);
+    let eap = eap::Rounds { config, connection: of, local, remote };
     let local_proof = match &local.auth {
         Method::SharedKey => shared_key(secret, of, problems).map(LocalProof::SharedKey),
         Method::Signature(rules) => certificates::has_no_rules(rules, local.places.of("auth"), problems)
             .then(|| certificates::of_this_end(config, of, local, problems))
-            .flatten(),
-        Method::Eap => eap::of_this_end(config, local, &local_identity, problems).map(LocalProof::Eap),
+            .flatten()
+            .map(LocalProof::Certificate),
+        Method::Eap(method) => eap.of_this_end(*method, &local_identity, problems).map(LocalProof::Eap),
     };
     let remote_proof = match &remote.auth {
         Method::SharedKey => shared_key(secret, of, problems).map(RemoteProof::SharedKey),
         Method::Signature(rules) => certificates::has_no_rules(rules, remote.places.of("auth"), problems)
             .then(|| certificates::of_the_peer(config, of, remote, problems))
-            .flatten(),
-        Method::Eap => eap::of_the_peer(config, remote, problems).map(RemoteProof::Eap),
+            .flatten()
+            .map(RemoteProof::Certificate),
+        Method::Eap(method) => eap.of_the_peer(*method, problems).map(RemoteProof::Eap),
     };
-    eap::refuse_missing(of, local, remote, problems);
-    let has_eap = local.auth == Method::Eap || remote.auth == Method::Eap;
+    eap.refuse_missing(problems);
+    let has_eap = [&local.auth, &remote.auth].into_iter().any(|method| matches!(method, Method::Eap(_)));
     let passwords = if has_eap { config.passwords.clone() } else { Vec::new() };
     let local_auth = LocalAuth { proof: local_proof?, identity: local_identity };
     let remote_auth = RemoteAuth { proof: remote_proof?, identity: remote_identity };

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use adit_ike::machine::{CertificatePolicy, LocalProof, OwnCertificate, PeerCertificates, RemoteProof};
+use adit_ike::eap::{TlsCredentials, TlsVersions};
+use adit_ike::machine::{CertificatePolicy, OwnCertificate, PeerCertificates};
 use adit_ike_config::{
     Config, Connection, Document, LocalRound, Place, RemoteRound, Revocation, SendCertificate, SignatureRules,
 };
@@ -24,7 +25,7 @@ pub(super) fn of_this_end(
     of: &Connection,
     round: &LocalRound,
     problems: &mut Problems,
-) -> Option<LocalProof> {
+) -> Option<OwnCertificate> {
     if !round.pubkeys.is_empty() {
         problems.add(
             round.places.of("pubkeys"),
@@ -52,7 +53,7 @@ pub(super) fn of_this_end(
             policy: policy(of.send_cert),
         })
     });
-    problems.unless(place, name, found).map(LocalProof::Certificate)
+    problems.unless(place, name, found)
 }
 
 /// The certificates that are accepted of the peer.
@@ -61,7 +62,7 @@ pub(super) fn of_the_peer(
     of: &Connection,
     round: &RemoteRound,
     problems: &mut Problems,
-) -> Option<RemoteProof> {
+) -> Option<PeerCertificates> {
     let place = |key| round.places.of(key);
     let missing = [
         (
@@ -104,12 +105,20 @@ pub(super) fn of_the_peer(
         ..PeerRequirements::default()
     };
     let verifier = Verifier::new(Purpose::Any, authorities, requirements, SIGNATURE_ALGORITHMS);
-    Some(RemoteProof::Certificate(PeerCertificates {
-        verifier: Arc::new(verifier),
-        known,
-        requested,
-        sha1: Sha1::Refused,
-    }))
+    Some(PeerCertificates { verifier: Arc::new(verifier), known, requested, sha1: Sha1::Refused })
+}
+
+/// The certificates of both ends for EAP-TLS, in the place of a proof in IKE.
+pub(super) fn for_tls(
+    config: &Config,
+    of: &Connection,
+    (local, remote): (&LocalRound, &RemoteRound),
+    problems: &mut Problems,
+) -> Option<Arc<TlsCredentials>> {
+    let own = of_this_end(config, of, local, problems);
+    let accepted = of_the_peer(config, of, remote, problems);
+    let (OwnCertificate { key, chain, .. }, PeerCertificates { verifier, .. }) = (own?, accepted?);
+    Some(Arc::new(TlsCredentials { key, chain, verifier, versions: TlsVersions::Both }))
 }
 
 /// Rules for signatures are refused: they would not be kept.

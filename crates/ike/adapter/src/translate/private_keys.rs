@@ -78,30 +78,14 @@ fn password(file: &PrivateKeyFile) -> Result<Option<&str>, String> {
 
 #[cfg(test)]
 mod tests {
-    use adit_testbed::{Scratch, program};
+    use adit_testbed::Scratch;
 
     use crate::files::Disk;
+    use crate::testing::{folder, openssl};
     use crate::translate::{Planned, connections};
 
     const FILE: &str = "connections {\n t {\n remote_addrs = 192.0.2.1\n local {\n auth = pubkey\n id = own.example\n CERTS\n }\n \
                         remote {\n auth = pubkey\n id = peer.example\n }\n children {\n c {\n remote_ts = 10.2.0.0/16\n }\n }\n }\n}\n";
-
-    /// A folder with a key and its certificate, by that argument of `openssl genpkey`.
-    fn folder() -> Scratch {
-        let folder = Scratch::create("keys").unwrap();
-        for name in ["x509", "x509ca", "private", "ecdsa", "pkcs12"] {
-            std::fs::create_dir(folder.path().join(name)).unwrap();
-        }
-        openssl(&folder, "genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out key.pem");
-        openssl(&folder, "req -x509 -new -key key.pem -days 30 -subj /CN=own.example -out x509ca/ca.pem");
-        folder
-    }
-
-    fn openssl(folder: &Scratch, words: &str) {
-        let mut command = program("openssl").unwrap();
-        let output = command.args(words.split_whitespace()).current_dir(folder.path()).output().unwrap();
-        assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
-    }
 
     fn read(folder: &Scratch, certs: &str, secrets: &str) -> Result<Vec<Planned>, String> {
         let text = format!("{}{secrets}", FILE.replace("CERTS", certs));

@@ -13,9 +13,12 @@ use crate::driver::IKE_PORT;
 pub(super) struct Problems(Vec<Problem>);
 
 impl Problems {
-    /// One more.
+    /// One more, if it is not there yet: a certificate may serve two purposes.
     pub(super) fn add(&mut self, place: &Place, text: impl Into<String>) {
-        self.0.push(Problem { file: place.file.to_string(), line: Some(place.line), text: text.into() });
+        let problem = Problem { file: place.file.to_string(), line: Some(place.line), text: text.into() };
+        if !self.0.contains(&problem) {
+            self.0.push(problem);
+        }
     }
 
     /// The value. An error is a problem with what `name` names.

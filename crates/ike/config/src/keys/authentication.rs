@@ -5,7 +5,6 @@ use crate::draft::CertificateDraft;
 use crate::model::{Document, Identity, LocalRound, RemoteRound, Revocation};
 use crate::values::{auth, identity, list, numbers, one_of};
 
-const FOR_TLS: &str = "it is for methods of EAP with TLS, which adit does not have";
 const FOR_XAUTH: &str = "it is for IKEv1 alone";
 const NO_TOKENS: &str =
     "adit reads no certificate from a token; write `file = ` and the file of the certificate";
@@ -15,7 +14,7 @@ pub(crate) const LOCAL: &[Row<LocalRound>] = &[
     used("round", "NUMBER", |round, value| set(&mut round.round, numbers::number_u32(value.text))),
     used("certs", "FILE in x509, …", |round, value| documents(&mut round.certs, "x509", value)),
     used("pubkeys", "FILE in pubkey, …", |round, value| documents(&mut round.pubkeys, "pubkey", value)),
-    used("auth", "psk|pubkey|RULES|eap-mschapv2", |round, value| {
+    used("auth", "psk|pubkey|RULES|eap-mschapv2|eap-tls", |round, value| {
         set(&mut round.auth, auth::method(value.text))
     }),
     used("id", "IDENTITY", |round, value| {
@@ -28,7 +27,11 @@ pub(crate) const LOCAL: &[Row<LocalRound>] = &[
         round.eap_id = (id != Identity::Any).then_some(id);
         Ok(())
     }),
-    unused("aaa_id", "IDENTITY", is_identity, FOR_TLS),
+    used("aaa_id", "IDENTITY", |round, value| {
+        let id = identity::identity(value.text)?;
+        round.aaa_id = (id != Identity::Any).then_some(id);
+        Ok(())
+    }),
     unused("xauth_id", "IDENTITY", is_identity, FOR_XAUTH),
 ];
 
@@ -59,7 +62,7 @@ pub(crate) const REMOTE: &[Row<RemoteRound>] = &[
             [("relaxed", Revocation::Relaxed), ("ifuri", Revocation::IfUri), ("strict", Revocation::Strict)];
         set(&mut round.revocation, one_of(value.text, &words))
     }),
-    used("auth", "psk|pubkey|RULES|eap-mschapv2", |round, value| {
+    used("auth", "psk|pubkey|RULES|eap-mschapv2|eap-tls", |round, value| {
         set(&mut round.auth, auth::method(value.text))
     }),
 ];

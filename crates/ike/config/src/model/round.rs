@@ -21,6 +21,8 @@ pub struct LocalRound {
     pub pubkeys: Vec<Document>,
     /// `eap_id`: the name that this end says in EAP. `None`: its identity.
     pub eap_id: Option<Identity>,
+    /// `aaa_id`: the identity that the peer's certificate must have in EAP-TLS. `None`: the peer's identity.
+    pub aaa_id: Option<Identity>,
 }
 
 /// A section `remote…`: a proof of identity that the peer must give.
@@ -59,8 +61,22 @@ pub enum Method {
     SharedKey,
     /// A signature, by a certificate or a raw public key (`pubkey`, `rsa…`, `ecdsa…`, `ike:…`).
     Signature(SignatureRules),
-    /// A name and a password by EAP-MSCHAPv2 (`eap-mschapv2`, `eap`, `eap-dynamic`).
-    Eap,
+    /// A name with a password or a certificate, by EAP.
+    Eap(EapMethod),
+}
+
+/// A method of EAP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EapMethod {
+    /// A password (`eap-mschapv2`).
+    MsChapV2,
+    /// A certificate (`eap-tls`).
+    Tls,
+    /// Whatever this end has credentials for; of a peer, a password (`eap`).
+    Any,
+    /// Whatever this end has credentials for; of a peer, also a certificate of the authorities that the section names
+    /// (`eap-dynamic`).
+    Dynamic,
 }
 
 impl Default for Method {

@@ -6,7 +6,7 @@ use super::reader::Reader;
 use crate::draft::{CertificateDraft, ChildDraft, ConnectionDraft, local_round, remote_round};
 use crate::grammar::{Merged, Merger};
 use crate::keys;
-use crate::model::{Child, Config, Connection, Document, LocalRound, Method, RemoteRound};
+use crate::model::{Child, Config, Connection, Document, EapMethod, LocalRound, Method, RemoteRound};
 use crate::values::shown;
 
 /// The connections.
@@ -129,7 +129,9 @@ pub(super) fn check(reader: &mut Reader<'_>, config: &Config) {
         let local = connection.local.iter().map(|round| &round.auth);
         let remote = connection.remote.iter().map(|round| &round.auth);
         let methods: Vec<&Method> = local.chain(remote).collect();
-        if methods.contains(&&Method::Eap) && config.passwords.is_empty() {
+        let by_password = Method::Eap(EapMethod::MsChapV2);
+        let is_asked = connection.remote.iter().any(|round| round.auth == Method::Eap(EapMethod::Any));
+        if (methods.contains(&&by_password) || is_asked) && config.passwords.is_empty() {
             let text = format!(
                 "connection `{}` has `auth = eap-mschapv2`, and there is no password: write a section `eap` with `id` and `secret` in \
                  `secrets`",

@@ -233,7 +233,7 @@ fn what_adit_does_not_have_is_refused_with_the_way_out() {
         ("aggressive = yes", "aggressive mode is a part of IKEv1"),
         ("mediation = yes", "write an address of the peer in `remote_addrs`"),
         ("mediated_by = x", "`mediated_by`: it is refused: adit mediates no connections"),
-        ("local { auth = eap-ttls\n}", "adit has eap-mschapv2 alone; write eap-mschapv2, pubkey or psk"),
+        ("local { auth = eap-ttls\n}", "adit has eap-mschapv2 and eap-tls; write one of them, pubkey or psk"),
         ("remote { auth = xauth\n}", "XAuth is a part of IKEv1"),
         ("remote { groups = sales\n}", "name the peers by `id`"),
         ("remote { cert_policy = 1.2.3\n}", "name the authority of the peers by `cacerts`"),

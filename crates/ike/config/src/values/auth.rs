@@ -3,7 +3,14 @@
 use adit_core::Digest;
 
 use super::{numbers, shown};
-use crate::model::{Method, Scheme, SchemeKey, SignatureRules};
+use crate::model::{EapMethod, Method, Scheme, SchemeKey, SignatureRules};
+
+const EAP_METHODS: [(&str, EapMethod); 4] = [
+    ("eap-mschapv2", EapMethod::MsChapV2),
+    ("eap-tls", EapMethod::Tls),
+    ("eap", EapMethod::Any),
+    ("eap-dynamic", EapMethod::Dynamic),
+];
 
 /// A method of authentication.
 ///
@@ -14,12 +21,12 @@ pub(crate) fn method(text: &str) -> Result<Method, String> {
     if lower == "psk" {
         return Ok(Method::SharedKey);
     }
-    if ["eap", "eap-dynamic", "eap-mschapv2"].contains(&lower.as_str()) {
-        return Ok(Method::Eap);
+    if let Some((_, method)) = EAP_METHODS.iter().find(|(name, _)| *name == lower) {
+        return Ok(Method::Eap(*method));
     }
     if lower.starts_with("eap") {
         return Err(format!(
-            "`{}`: of the methods of EAP adit has eap-mschapv2 alone; write eap-mschapv2, pubkey or psk",
+            "`{}`: of the methods of EAP adit has eap-mschapv2 and eap-tls; write one of them, pubkey or psk",
             shown(text)
         ));
     }
@@ -134,17 +141,22 @@ mod tests {
     }
 
     #[test]
-    fn eap_is_eap_mschapv2() {
-        for text in ["eap", "EAP-MSCHAPv2", "eap-dynamic"] {
-            assert_eq!(method(text), Ok(Method::Eap), "{text}");
+    fn methods_of_eap_have_their_names() {
+        for (text, expected) in [
+            ("eap", EapMethod::Any),
+            ("EAP-MSCHAPv2", EapMethod::MsChapV2),
+            ("eap-tls", EapMethod::Tls),
+            ("eap-dynamic", EapMethod::Dynamic),
+        ] {
+            assert_eq!(method(text), Ok(Method::Eap(expected)), "{text}");
         }
     }
 
     #[test]
     fn other_methods_are_refused_with_the_way_out() {
         for (text, part) in [
-            ("eap-tls", "adit has eap-mschapv2 alone"),
-            ("eap-mschapv2-sha256", "adit has eap-mschapv2 alone"),
+            ("eap-ttls", "adit has eap-mschapv2 and eap-tls"),
+            ("eap-mschapv2-sha256", "adit has eap-mschapv2 and eap-tls"),
             ("xauth", "a part of IKEv1"),
             ("secret", "`secret` is no method"),
             ("pubkey-sha257", "`sha257` is no method"),

@@ -16,6 +16,8 @@ impl EapType {
     pub const NOTIFICATION: EapType = EapType(2);
     /// The peer does not take the method, and names others.
     pub const NAK: EapType = EapType(3);
+    /// EAP-TLS.
+    pub const TLS: EapType = EapType(13);
     /// EAP-MSCHAPv2.
     pub const MS_CHAP_V2: EapType = EapType(26);
 }

@@ -11,6 +11,7 @@ use self::crypto::{
 };
 pub(super) use self::packet::{OpCode, Packet};
 use super::Fill;
+use super::step::{Answer, Step};
 use super::users::{NtHash, User, is_same_user, without_domain};
 use crate::crypto::Secret;
 
@@ -37,17 +38,6 @@ enum State {
     AfterFailure,
     /// The password was right: the acknowledgement.
     AfterSuccess(Secret),
-}
-
-/// The authenticator's next step.
-pub(super) enum Step {
-    Request(Vec<u8>),
-    /// The password is wrong, and the peer may try another one.
-    Retry(Vec<u8>),
-    /// The password is wrong, and the peer may try no other one.
-    Refuse(Vec<u8>),
-    Success(Secret),
-    Failure(String),
 }
 
 impl AuthenticatorSide {
@@ -154,9 +144,6 @@ struct Sent {
     peer: [u8; 16],
     response: [u8; 24],
 }
-
-/// The peer's answer, or the reason why it does not go on.
-pub(super) type Answer = Result<Vec<u8>, String>;
 
 impl PeerSide {
     pub(super) const fn new() -> Self {

@@ -1,8 +1,10 @@
 //! Both sides of EAP against each other, and against messages that are not due.
 
+use rustls_pki_types::UnixTime;
+
 use super::message::{encode, encode_end};
 use super::*;
-use crate::wire::{Eap, EapCode};
+use crate::wire::{Eap, EapCode, IdType, Identification};
 
 fn fill() -> impl FnMut(&mut [u8]) {
     let mut number = 0;
@@ -19,7 +21,24 @@ fn users(all: &[(&str, &str)]) -> Users {
 }
 
 fn peer(name: &str, password: &str) -> Peer {
-    Peer::new(Credentials { name: name.to_owned(), hash: NtHash::of_password(password) })
+    let password = Some(NtHash::of_password(password));
+    Peer::new(Credentials { name: name.into(), password, tls: None, authenticator: None })
+}
+
+/// Gives a message to a peer of a password, which needs no certificate of the authenticator.
+fn give(peer: &mut Peer, eap: &Eap, fill: &mut dyn FnMut(&mut [u8])) -> Result<PeerTurn, String> {
+    let none = Identification { kind: IdType::NULL, data: Vec::new() };
+    let wall = UnixTime::since_unix_epoch(std::time::Duration::ZERO);
+    peer.handle(eap, Surroundings { fill, wall, authenticator: &none })
+}
+
+/// Begins EAP-MSCHAPv2.
+fn ask(authenticator: &mut Authenticator, claimed: &str, user: User) -> Eap {
+    let methods = Methods { claimed: claimed.to_owned(), user: Some(user), tls: None };
+    let Turn::Request(request) = authenticator.authenticate(methods, &mut fill()) else {
+        panic!("a request")
+    };
+    request
 }
 
 /// The outcome of a run: the keys of both sides and the user, or both reasons.
@@ -28,19 +47,20 @@ fn run(known: &Users, name: &str, password: &str) -> Result<(String, [Vec<u8>; 2
     let mut request = authenticator.ask_for_name();
     let (mut user, mut key) = (String::new(), None);
     loop {
-        let response = match peer.handle(&request, &mut fill) {
+        let response = match give(&mut peer, &request, &mut fill) {
             Ok(PeerTurn::Response(response)) => response,
             Ok(PeerTurn::Success(own)) => return Ok((user, [own.to_vec(), key.expect("a key")])),
             Err(reason) => return Err([reason, user]),
         };
         request = match authenticator.handle(&response, &mut fill) {
             Turn::Named(claimed) => {
+                let claimed = String::from_utf8(claimed).unwrap();
                 let found = known.find(&claimed);
                 user.clone_from(&found.name);
-                authenticator.authenticate(&claimed, found, &mut fill)
+                ask(&mut authenticator, &claimed, found)
             }
             Turn::Request(request) | Turn::Wrong(request) => request,
-            Turn::Success { message, msk } => {
+            Turn::Success { message, msk, .. } => {
                 key = Some(msk.to_vec());
                 message
             }
@@ -93,8 +113,8 @@ fn a_wrong_password_an_unknown_name_and_an_empty_password_are_refused_with_error
 fn challenged(name: &str, password: &str) -> (Authenticator, Eap) {
     let mut authenticator = Authenticator::new(1);
     let user = users(&[("alice", "secret")]).find("alice");
-    let request = authenticator.authenticate("alice", user, &mut fill());
-    let response = match peer(name, password).handle(&request, &mut fill()) {
+    let request = ask(&mut authenticator, "alice", user);
+    let response = match give(&mut peer(name, password), &request, &mut fill()) {
         Ok(PeerTurn::Response(response)) => response,
         _ => panic!("a response"),
     };
@@ -129,7 +149,7 @@ fn a_peer_may_try_three_passwords_and_no_more() {
 #[test]
 fn a_success_without_a_proof_is_refused_by_both_sides() {
     let success = encode_end(EapCode::SUCCESS, 1);
-    assert!(peer("alice", "secret").handle(&success, &mut fill()).is_err());
+    assert!(give(&mut peer("alice", "secret"), &success, &mut fill()).is_err());
     let (mut authenticator, response) = challenged("alice", "secret");
     let acknowledgement = Eap { data: vec![EapType::MS_CHAP_V2.0, 3], ..response };
     assert!(matches!(authenticator.handle(&acknowledgement, &mut fill()), Turn::Failure { .. }));
@@ -137,20 +157,20 @@ fn a_success_without_a_proof_is_refused_by_both_sides() {
     let mut own = peer("alice", "secret");
     let mut other = Authenticator::new(1);
     let user = User { name: "alice".to_owned(), hash: Some(NtHash::of_password("other")) };
-    let request = other.authenticate("alice", user, &mut fill());
-    assert!(matches!(own.handle(&request, &mut fill()), Ok(PeerTurn::Response(_))));
+    let request = ask(&mut other, "alice", user);
+    assert!(matches!(give(&mut own, &request, &mut fill()), Ok(PeerTurn::Response(_))));
     let text = b"S=0000000000000000000000000000000000000000 M=Welcome";
     let forged = [&[3, request.identifier, 0, 4 + text.len() as u8], text.as_slice()].concat();
     let forged = encode(EapCode::REQUEST, 3, EapType::MS_CHAP_V2, &forged);
-    assert!(own.handle(&forged, &mut fill()).is_err_and(|why| why.contains("does not prove")));
-    assert!(own.handle(&success, &mut fill()).is_err());
+    assert!(give(&mut own, &forged, &mut fill()).is_err_and(|why| why.contains("does not prove")));
+    assert!(give(&mut own, &success, &mut fill()).is_err());
 }
 
 #[test]
 fn a_peer_answers_notifications_and_names_its_method() {
     let mut own = peer("alice", "secret");
     let mut answer =
-        |kind, data: &[u8]| match own.handle(&encode(EapCode::REQUEST, 9, kind, data), &mut fill()) {
+        |kind, data: &[u8]| match give(&mut own, &encode(EapCode::REQUEST, 9, kind, data), &mut fill()) {
             Ok(PeerTurn::Response(response)) => Some((response.identifier, response.data)),
             _ => None,
         };
@@ -176,11 +196,11 @@ fn messages_are_bounded_in_number_and_length() {
     let mut own = peer("alice", "secret");
     let request = encode(EapCode::REQUEST, 1, EapType::IDENTITY, &[]);
     for _ in 0..MAX_ROUNDS {
-        assert!(own.handle(&request, &mut fill()).is_ok());
+        assert!(give(&mut own, &request, &mut fill()).is_ok());
     }
-    assert!(own.handle(&request, &mut fill()).is_err());
+    assert!(give(&mut own, &request, &mut fill()).is_err());
     let long = encode(EapCode::REQUEST, 1, EapType::IDENTITY, &vec![0; MAX_DATA]);
-    assert!(peer("alice", "secret").handle(&long, &mut fill()).is_err());
+    assert!(give(&mut peer("alice", "secret"), &long, &mut fill()).is_err());
     for name in [vec![], vec![b'a'; MAX_NAME + 1], vec![0xff]] {
         let mut authenticator = Authenticator::new(4);
         authenticator.ask_for_name();

@@ -81,6 +81,8 @@ impl IkeSa {
         payloads.extend(connection.remote_auth.request());
         payloads.extend(connection.remote_auth.identity.exact().cloned().map(Payload::IdResponder));
         payloads.extend(proven.proof.map(Payload::Authentication));
+        let eap_only = NotifyType::EAP_ONLY_AUTHENTICATION;
+        payloads.extend(connection.is_eap_only().then(|| notify(eap_only, Vec::new())));
         payloads.extend(connection.mobike.then(|| notify(NotifyType::MOBIKE_SUPPORTED, Vec::new())));
         payloads.extend(ppk.map(ppk_identity));
         payloads.extend(self.ask_for_inner(cx, connection));
@@ -384,7 +386,9 @@ impl IkeSa {
             let has_method = match connection.remote_auth.proof {
                 RemoteProof::SharedKey(_) => method == Some(AuthMethod::SHARED_KEY),
                 RemoteProof::Certificate(_) => method.is_some_and(|method| method != AuthMethod::SHARED_KEY),
-                RemoteProof::Eap(_) => method.is_none(),
+                RemoteProof::Eap(_) => {
+                    method.is_none() && (claim.takes_eap_only || !connection.is_eap_only())
+                }
             };
             (names, has_method, connection.is_at(address))
         };

@@ -10,7 +10,7 @@ pub(crate) struct Initiating {
     pub(super) peer: Peer,
     /// The first message of this end, which its proof covers.
     pub(super) own_message: Vec<u8>,
-    /// The identity that the responder has proved. `None`: it has proved none, and EAP has not begun.
+    /// The identity that the responder has proved, or with EAP alone has said. `None`: EAP has not begun.
     pub(super) responder: Option<Identification>,
     /// The key, after the success of EAP: both ends prove by it.
     pub(super) msk: Option<Secret>,
@@ -34,9 +34,9 @@ pub(crate) struct Responding {
     pub(super) identity: Identification,
     /// The number of the connection.
     pub(super) connection: usize,
-    /// The name that the initiator has said.
-    pub(super) claimed: String,
-    /// The user of that name.
+    /// The name that the initiator has said, as an identity.
+    pub(super) claimed: Identification,
+    /// The user of that name, if the initiator may prove it by a password.
     pub(super) user: Option<String>,
     /// Whether the initiator has said a wrong password, which is in the log then.
     pub(super) is_wrong: bool,

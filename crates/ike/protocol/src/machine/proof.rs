@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 
 use adit_core::{Digest, printable};
-use adit_pki::{CertificateName, has_name};
 use rustls_pki_types::{CertificateDer, UnixTime};
 use subtle::ConstantTimeEq as _;
 
@@ -13,7 +12,8 @@ use super::params::{
 };
 use super::payloads::Payloads;
 use crate::crypto::{
-    SignatureHashes, SignedOctets, certificate_proof, shared_key_proof, verify_certificate_proof,
+    SignatureHashes, SignedOctets, certificate_proof, is_named, not_named, shared_key_proof,
+    verify_certificate_proof,
 };
 use crate::wire::{
     AuthMethod, Authentication, Certificate, CertificateEncoding, IdType, Identification, NotifyType, Payload,
@@ -33,6 +33,8 @@ pub(crate) struct Claim<'a> {
     pub(crate) ppk_identity: Option<&'a [u8]>,
     /// The proof for a responder that does not have the PPK.
     pub(crate) no_ppk_proof: Option<&'a [u8]>,
+    /// Whether the initiator takes EAP as the only proof of the responder (RFC 5998).
+    pub(crate) takes_eap_only: bool,
 }
 
 impl<'a> Claim<'a> {
@@ -51,6 +53,9 @@ impl<'a> Claim<'a> {
                 Payload::CertificateRequest(_) => claim.asks = true,
                 Payload::Notify(notify) if notify.kind == NotifyType::PPK_IDENTITY => {
                     claim.ppk_identity = Some(&notify.data);
+                }
+                Payload::Notify(notify) if notify.kind == NotifyType::EAP_ONLY_AUTHENTICATION => {
+                    claim.takes_eap_only = true;
                 }
                 Payload::Notify(notify) if notify.kind == NotifyType::NO_PPK_AUTH => {
                     claim.no_ppk_proof = Some(&notify.data);
@@ -225,40 +230,20 @@ impl PeerCertificates {
         if proof.method == AuthMethod::SHARED_KEY {
             return Err("it proves by a pre-shared key, and a certificate is expected".to_owned());
         }
-        let is_named = |certificate: &&CertificateDer<'_>| is_named(certificate, octets.identity);
         let (certificate, chain) = match claim.certificates.split_first() {
             Some((certificate, chain)) => (certificate, chain),
-            None => (self.known.iter().find(is_named).ok_or("it sends no certificate")?, &[][..]),
+            None => {
+                let known = self.known.iter().find(|it| is_named(it, octets.identity));
+                (known.ok_or("it sends no certificate")?, &[][..])
+            }
         };
-        if !is_named(&certificate) {
-            return Err(format!(
-                "its certificate does not have that name, neither as subject nor as subjectAltName; the subject is {}",
-                adit_pki::inspect::subject_and_serial(certificate)
-                    .map_or_else(|| "unreadable".to_owned(), |(subject, _)| subject)
-            ));
+        if !is_named(certificate, octets.identity) {
+            return Err(not_named(certificate));
         }
         self.verifier.verify(certificate, chain, wall).map_err(|refusal| refusal.to_string())?;
         verify_certificate_proof(prf, certificate, octets, proof, self.sha1)
             .map_err(|error| error.to_string())
     }
-}
-
-/// Whether the certificate is that of the identity (RFC 4945 section 3.1).
-fn is_named(certificate: &CertificateDer<'_>, identity: &Identification) -> bool {
-    let data = identity.data.as_slice();
-    let name = match identity.kind {
-        IdType::FQDN => std::str::from_utf8(data).ok().map(CertificateName::Dns),
-        IdType::RFC822_ADDR => std::str::from_utf8(data).ok().map(CertificateName::Mail),
-        IdType::IPV4_ADDR => {
-            <[u8; 4]>::try_from(data).ok().map(|it| CertificateName::Address(IpAddr::from(it)))
-        }
-        IdType::IPV6_ADDR => {
-            <[u8; 16]>::try_from(data).ok().map(|it| CertificateName::Address(IpAddr::from(it)))
-        }
-        IdType::DER_ASN1_DN => Some(CertificateName::Subject(data)),
-        _ => None,
-    };
-    name.is_some_and(|name| has_name(certificate, name))
 }
 
 /// Most characters of an identity in the log.

@@ -8,6 +8,8 @@ mod children;
 mod classes;
 mod connect;
 mod eap;
+mod eap_only;
+mod eap_tls;
 mod followup;
 mod inner;
 mod kept;

@@ -2,10 +2,11 @@
 
 use super::eap_in;
 use crate::crypto::{SignedOctets, shared_key_proof};
-use crate::eap::PeerTurn;
+use crate::eap::{PeerTurn, Surroundings};
 use crate::machine::auth::no_proof;
 use crate::machine::context::Context;
 use crate::machine::eap_runs::Initiating;
+use crate::machine::params::RemoteProof;
 use crate::machine::payloads::Payloads;
 use crate::machine::proof::{Claim, identity_text};
 use crate::machine::requests::AuthRequest;
@@ -39,7 +40,7 @@ impl IkeSa {
         }
     }
 
-    /// The identity that the responder proves before EAP begins.
+    /// The identity that the responder proves before EAP begins. With EAP alone (RFC 5998), the identity that it will prove by EAP.
     ///
     /// # Errors
     /// It does not prove an identity that the connection accepts.
@@ -52,11 +53,18 @@ impl IkeSa {
         let connection = self.connection.and_then(|number| cx.connections.get(number));
         let (connection, channel) = connection.zip(self.channel.as_ref()).ok_or("there are no keys")?;
         let claim = Claim::of(payloads);
-        if claim.proof.is_none() {
+        let remote = &connection.remote_auth;
+        let is_by_eap = matches!(remote.proof, RemoteProof::Eap(_));
+        if claim.proof.is_none() && !(is_by_eap && eap_in(payloads).is_some()) {
             return Err(no_proof(Payloads(payloads)));
         }
-        let remote = &connection.remote_auth;
         let identity = claim.responder.or_else(|| remote.identity.exact()).ok_or("it says no identity")?;
+        let found = identity_text(identity);
+        if is_by_eap {
+            let is_accepted = remote.identity.accepts(identity);
+            let text = || format!("its identity ({found}) is another one than is expected");
+            return is_accepted.then(|| identity.clone()).ok_or_else(text);
+        }
         let octets = SignedOctets {
             message: &request.peer_message,
             peer_nonce: &request.nonces[0],
@@ -65,7 +73,6 @@ impl IkeSa {
             intermediate: &self.transcript.octets(),
         };
         let judged = remote.verify(channel.suite.prf, &claim, &octets, cx.shared.wall());
-        let found = identity_text(identity);
         judged.map_err(|reason| format!("its proof or its identity ({found}) is wrong: {reason}"))?;
         Ok(identity.clone())
     }
@@ -79,7 +86,10 @@ impl IkeSa {
         payloads: &[Payload],
     ) -> Result<Payload, String> {
         let eap = eap_in(payloads).ok_or_else(|| no_proof(Payloads(payloads)))?;
-        let msk = match run.peer.handle(eap, &mut cx.fill())? {
+        let wall = cx.shared.wall();
+        let authenticator = run.responder.as_ref().ok_or("the responder's identity is not known")?;
+        let turn = run.peer.handle(eap, Surroundings { fill: &mut cx.fill(), wall, authenticator })?;
+        let msk = match turn {
             PeerTurn::Response(eap) => return Ok(Payload::Eap(eap)),
             PeerTurn::Success(msk) => msk,
         };

@@ -1,21 +1,23 @@
 //! The responder's side: it asks the initiator for a name and a proof by EAP.
 
+use std::sync::Arc;
+
 use adit_core::{Path, Severity};
 
-use super::{eap_in, identity_of};
+use super::{eap_in, identity_of, text_of};
 use crate::crypto::{SignedOctets, shared_key_proof};
-use crate::eap::{Authenticator, Turn, User};
+use crate::eap::{Authenticator, EapType, Methods, TlsOffer, Turn, User};
 use crate::machine::auth::{Proved, refuse_second};
 use crate::machine::context::Context;
 use crate::machine::eap_runs::Responding;
 use crate::machine::guesses::Guesser;
-use crate::machine::params::{Connection, EapUsers, RemoteProof};
+use crate::machine::params::{Connection, EapUsers, PeerIdentity, RemoteProof};
 use crate::machine::payloads::Payloads;
 use crate::machine::proof::{Claim, identity_text};
 use crate::machine::requests::HalfOpen;
 use crate::machine::sa::{IkeSa, Phase};
 use crate::suite::{Preference, choose};
-use crate::wire::{AuthMethod, Authentication, Eap, ExchangeType, NotifyType, Payload};
+use crate::wire::{AuthMethod, Authentication, ExchangeType, Identification, NotifyType, Payload};
 
 impl IkeSa {
     /// Runs EAP, where the connection asks for it. Gives the half-open IKE SA back if it does not.
@@ -46,7 +48,11 @@ impl IkeSa {
         let found = self.find_connection(cx.connections, &claim, &half_open.proposal);
         let Some((number, connection)) = found else { return Some(half_open) };
         let RemoteProof::Eap(accepted) = &connection.remote_auth.proof else { return Some(half_open) };
-        let mut answer = match self.prove_responder(connection, &half_open, claim.asks) {
+        let proven = match connection.is_eap_only() {
+            true => identity_alone(connection, &claim),
+            false => self.prove_responder(connection, &half_open, claim.asks),
+        };
+        let mut answer = match proven {
             Ok(answer) => answer,
             Err(reason) => {
                 let reason = format!("this end cannot prove its identity: {reason}");
@@ -62,14 +68,20 @@ impl IkeSa {
             request: payloads.to_vec(),
             identity: identity.clone(),
             connection: number,
-            claimed: String::from_utf8_lossy(&identity.data).into_owned(),
+            claimed: identity.clone(),
             user: None,
             is_wrong: false,
             msk: None,
         });
         let first = match accepted.names {
             Some(_) => run.authenticator.ask_for_name(),
-            None => authenticate(cx, path, &mut run, accepted),
+            None => match authenticate(cx, path, &mut run, accepted) {
+                Turn::Request(request) => request,
+                turn => {
+                    self.refuse_user(cx, path, &run, turn);
+                    return None;
+                }
+            },
         };
         answer.push(Payload::Eap(first));
         self.ask(cx, path, half_open, run, &answer);
@@ -103,14 +115,14 @@ impl IkeSa {
             return self.refuse_user(cx, path, &run, turn);
         };
         let turn = run.authenticator.handle(eap, &mut cx.fill());
-        let next = match turn {
-            Turn::Named(name) => match self.connection_for(cx, &half_open, &mut run, name) {
+        let turn = match turn {
+            Turn::Named(name) => match self.connection_for(cx, &half_open, &mut run, &name) {
                 Ok(accepted) => authenticate(cx, path, &mut run, accepted),
-                Err(reason) => {
-                    let turn = run.authenticator.fail(reason);
-                    return self.refuse_user(cx, path, &run, turn);
-                }
+                Err(reason) => run.authenticator.fail(reason),
             },
+            turn => turn,
+        };
+        let next = match turn {
             Turn::Request(eap) => eap,
             Turn::Wrong(eap) => {
                 count_guess(cx, path, &mut run);
@@ -118,11 +130,12 @@ impl IkeSa {
                 self.log_wrong(cx, &mut run);
                 eap
             }
-            Turn::Success { message, msk } => {
+            Turn::Success { message, msk, by } => {
                 run.msk = Some(msk);
+                run.user = run.user.take().filter(|_| by != EapType::TLS);
                 message
             }
-            Turn::Failure { .. } => return self.refuse_user(cx, path, &run, turn),
+            Turn::Named(_) | Turn::Failure { .. } => return self.refuse_user(cx, path, &run, turn),
         };
         self.ask(cx, path, half_open, run, &[Payload::Eap(next)]);
     }
@@ -132,7 +145,7 @@ impl IkeSa {
         if std::mem::replace(&mut run.is_wrong, true) {
             return;
         }
-        let (claimed, name) = (identity_text(&run.identity), adit_core::printable(&run.claimed));
+        let (claimed, name) = (identity_text(&run.identity), adit_core::printable(&text_of(&run.claimed)));
         let text =
             format!("{claimed} did not prove its name by EAP: {name}: the name or the password is wrong");
         self.log(cx, Severity::Warning, &text);
@@ -158,13 +171,15 @@ impl IkeSa {
         cx: &Context<'c>,
         half_open: &HalfOpen,
         run: &mut Responding,
-        name: String,
+        name: &[u8],
     ) -> Result<&'c EapUsers, String> {
         let first = cx.connections.get(run.connection).ok_or("the connection was removed")?;
         let address = self.path.remote().ip();
         let proposal = std::slice::from_ref(&half_open.proposal);
+        let claimed = identity_of(name);
         let allows = |connection: &Connection| {
             connection.local_auth.identity == first.local_auth.identity
+                && connection.is_eap_only() == first.is_eap_only()
                 && connection.remote_auth.identity.accepts(&run.identity)
                 && (connection.is_at(address) || connection.may_come_from(address))
                 && choose(&connection.ike, proposal, Preference::Own).is_some()
@@ -174,8 +189,7 @@ impl IkeSa {
         for (number, connection) in named.filter(|(_, connection)| allows(connection)) {
             let RemoteProof::Eap(accepted) = &connection.remote_auth.proof else { continue };
             let Some(names) = &accepted.names else { continue };
-            let user = accepted.users.find(&name).name;
-            if !names.accepts(&identity_of(&user)) {
+            if !has_user(accepted, names, &claimed) {
                 continue;
             }
             let rank = names.precision();
@@ -183,10 +197,10 @@ impl IkeSa {
                 best = Some((rank, number, accepted));
             }
         }
-        let text = adit_core::printable(&name);
+        let text = adit_core::printable(&text_of(&claimed));
         let (_, number, accepted) =
             best.ok_or_else(|| format!("no connection accepts the EAP identity {text}"))?;
-        (run.connection, run.claimed) = (number, name);
+        (run.connection, run.claimed) = (number, claimed);
         Ok(accepted)
     }
 
@@ -199,7 +213,7 @@ impl IkeSa {
         run: &Responding,
         payloads: &[Payload],
     ) {
-        let (Some(msk), Some(user), Some(channel)) = (&run.msk, &run.user, &self.channel) else { return };
+        let (Some(msk), Some(channel)) = (&run.msk, &self.channel) else { return };
         let claim = Claim::of(payloads);
         let prf = channel.suite.prf;
         let octets = SignedOctets {
@@ -216,7 +230,8 @@ impl IkeSa {
         let Some(connection) = cx.connections.get(run.connection) else {
             return self.refuse_initiator(cx, path, &claimed, "the connection was removed");
         };
-        let identity = identity_of(user);
+        let identity =
+            run.user.as_ref().map_or_else(|| run.claimed.clone(), |user| identity_of(user.as_bytes()));
         let is_initial_contact = Payloads(&run.request).notify(NotifyType::INITIAL_CONTACT).is_some();
         let refused = refuse_second(cx, run.connection, connection, &identity, is_initial_contact);
         let number = refused.and_then(|()| cx.peer_of(run.connection, &identity, Payloads(&run.request)));
@@ -239,15 +254,39 @@ impl IkeSa {
     }
 }
 
-/// Begins the method for the name that the initiator has said. A name or a source with too many wrong passwords is treated like a
+/// The responder's identity without a proof, for an initiator that takes EAP alone (RFC 5998).
+fn identity_alone(connection: &Connection, claim: &Claim<'_>) -> Result<Vec<Payload>, String> {
+    let identity = Payload::IdResponder(connection.local_auth.identity.clone());
+    let text =
+        "the initiator does not take EAP as the only proof of this end (EAP_ONLY_AUTHENTICATION, RFC 5998)";
+    claim.takes_eap_only.then(|| vec![identity]).ok_or_else(|| text.to_owned())
+}
+
+/// Whether the connection accepts the name, as that of a user or as that of a certificate.
+fn has_user(accepted: &EapUsers, names: &PeerIdentity, claimed: &Identification) -> bool {
+    let user = accepted.users.as_ref().map(|users| users.find(&text_of(claimed)).name);
+    user.is_some_and(|user| names.accepts(&identity_of(user.as_bytes())))
+        || accepted.tls.is_some() && names.accepts(claimed)
+}
+
+/// Begins a method for the name that the initiator has said. A name or a source with too many wrong passwords is treated like a
 /// name that is not known.
-fn authenticate(cx: &mut Context<'_>, path: Path, run: &mut Responding, accepted: &EapUsers) -> Eap {
-    let user = accepted.users.find(&run.claimed);
-    let guesser = Guesser { name: &user.name, source: path.remote().ip() };
-    let is_permitted = cx.shared.guesses.permits(cx.shared.now, guesser);
-    run.user = Some(user.name.clone());
-    let user = User { hash: user.hash.filter(|_| is_permitted), ..user };
-    run.authenticator.authenticate(&run.claimed, user, &mut cx.fill())
+fn authenticate(cx: &mut Context<'_>, path: Path, run: &mut Responding, accepted: &EapUsers) -> Turn {
+    let claimed = text_of(&run.claimed);
+    let user = accepted.users.as_ref().map(|users| {
+        let user = users.find(&claimed);
+        let guesser = Guesser { name: &user.name, source: path.remote().ip() };
+        let is_permitted = cx.shared.guesses.permits(cx.shared.now, guesser);
+        User { hash: user.hash.filter(|_| is_permitted), ..user }
+    });
+    run.user = user.as_ref().map(|user| user.name.clone());
+    let is_accepted = accepted.names.as_ref().is_none_or(|names| names.accepts(&run.claimed));
+    let tls = accepted.tls.as_ref().filter(|_| is_accepted).map(|credentials| TlsOffer {
+        credentials: Arc::clone(credentials),
+        peer: run.claimed.clone(),
+        wall: cx.shared.wall(),
+    });
+    run.authenticator.authenticate(Methods { claimed, user, tls }, &mut cx.fill())
 }
 
 /// Counts a wrong password. At the limit, the run takes no further one.

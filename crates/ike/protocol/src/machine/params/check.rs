@@ -129,5 +129,17 @@ fn not_supported(connection: &Connection) -> Option<&'static str> {
     }
     let is_eap = matches!(connection.local_auth.proof, LocalProof::Eap(_))
         || matches!(connection.remote_auth.proof, RemoteProof::Eap(_));
-    (is_eap && connection.ppk.is_some()).then_some("a PPK beside EAP is")
+    if is_eap && connection.ppk.is_some() {
+        return Some("a PPK beside EAP is");
+    }
+    match (&connection.local_auth.proof, &connection.remote_auth.proof) {
+        (LocalProof::Eap(own), RemoteProof::Eap(peers))
+            if !own.are_mutual() || own.authenticator.is_some() || peers.users.is_some() =>
+        {
+            Some(
+                "another method than EAP-TLS, or another identity of the authenticator, for both ends alone (RFC 5998) is",
+            )
+        }
+        _ => None,
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use adit_core::IpNet;
 
-use super::credentials::{LocalAuth, Ppk, RemoteAuth};
+use super::credentials::{LocalAuth, LocalProof, Ppk, RemoteAuth, RemoteProof};
 use super::inner::Inner;
 use super::traffic::Traffic;
 use crate::suite::Algorithms;
@@ -52,6 +52,11 @@ impl Connection {
     /// Whether this end initiates to that address.
     pub(crate) fn is_at(&self, address: IpAddr) -> bool {
         self.remotes.iter().any(|remote| remote.ip().to_canonical() == address.to_canonical())
+    }
+
+    /// Whether both ends prove their identities by EAP alone (RFC 5998).
+    pub(crate) const fn is_eap_only(&self) -> bool {
+        matches!((&self.local_auth.proof, &self.remote_auth.proof), (LocalProof::Eap(_), RemoteProof::Eap(_)))
     }
 
     /// Whether the peer may initiate from that address.

@@ -8,7 +8,7 @@ use adit_pki::signature::{CertificateKey, Sha1};
 use rustls_pki_types::CertificateDer;
 
 use crate::crypto::Secret;
-use crate::eap::{Credentials, Users};
+use crate::eap::{Credentials, TlsCredentials, Users};
 use crate::wire::{IdType, Identification};
 
 /// The authentication of this end to the peer.
@@ -27,7 +27,8 @@ pub enum LocalProof {
     SharedKey(SharedKey),
     /// The key of a certificate.
     Certificate(OwnCertificate),
-    /// A name and a password, by EAP. Only an initiator proves itself so (RFC 7296 section 2.16).
+    /// A name with a password or a certificate, by EAP. An initiator alone proves itself so (RFC 7296 section 2.16), and a responder
+    /// whose peer does so, too (RFC 5998).
     Eap(Credentials),
 }
 
@@ -122,18 +123,21 @@ pub enum RemoteProof {
     SharedKey(SharedKey),
     /// The key of a certificate that these judge.
     Certificate(PeerCertificates),
-    /// A name and a password, by EAP. This end must be the responder.
+    /// A name with a password or a certificate, by EAP. This end must be the responder, unless it proves itself by EAP, too (RFC
+    /// 5998).
     Eap(EapUsers),
 }
 
-/// The users that a connection accepts by EAP.
+/// The users that a connection accepts by EAP, with the credentials of the methods that it offers. At least one method has some.
 #[derive(Clone, Debug)]
 pub struct EapUsers {
     /// The EAP identities that the connection accepts. `None`: the initiator is not asked for an EAP identity; its IKE identity is
     /// its name.
     pub names: Option<PeerIdentity>,
-    /// The passwords.
-    pub users: Arc<Users>,
+    /// The passwords, for EAP-MSCHAPv2.
+    pub users: Option<Arc<Users>>,
+    /// The certificates, for EAP-TLS, which is offered first. The peer's certificate must have the identity that is its name.
+    pub tls: Option<Arc<TlsCredentials>>,
 }
 
 /// The certificates of the peer that are accepted.

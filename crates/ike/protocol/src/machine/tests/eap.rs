@@ -22,20 +22,25 @@ pub(super) fn both(name: &str, password: &str) -> [Connection; 2] {
     let root = Authority::root("Root");
     let [mut a, mut b] = [(A, "a.example"), (B, "b.example")]
         .map(|(end, name)| certified(end, root.issue(name, &key(), Validity::Now), root.accepts(None)));
-    a.local_auth.proof =
-        LocalProof::Eap(Credentials { name: name.to_owned(), hash: NtHash::of_password(password) });
+    a.local_auth.proof = by_password(name, password);
     b.remote_auth.identity = PeerIdentity::Any;
     b.remote_auth.proof = accepts(Some(PeerIdentity::Any));
     [a, b]
 }
 
+/// A name and a password.
+pub(super) fn by_password(name: &str, password: &str) -> LocalProof {
+    let password = Some(NtHash::of_password(password));
+    LocalProof::Eap(Credentials { name: name.into(), password, tls: None, authenticator: None })
+}
+
 /// The users of end B, with the EAP identities that it accepts.
-fn accepts(names: Option<PeerIdentity>) -> RemoteProof {
+pub(super) fn accepts(names: Option<PeerIdentity>) -> RemoteProof {
     let mut users = Users::default();
     for (name, password) in [("alice", "secret"), ("bob@example.org", "other"), ("a.example", "third")] {
         users.add(name, NtHash::of_password(password));
     }
-    RemoteProof::Eap(EapUsers { names, users: Arc::new(users) })
+    RemoteProof::Eap(EapUsers { names, users: Some(Arc::new(users)), tls: None })
 }
 
 fn run([a, b]: [Connection; 2]) -> World {
@@ -250,7 +255,7 @@ fn a_wrong_proof_by_the_key_of_eap_is_refused() {
     assert!(text.contains("its proof by the key of EAP is wrong"), "{text}");
 }
 
-/// RFC 5998 is not there: the responder proves its identity before the initiator says a name.
+/// Without RFC 5998, the responder proves its identity before the initiator says a name.
 #[test]
 fn the_responder_proves_its_identity_before_the_name_is_sent() {
     let [a, mut b] = both("alice", "secret");
@@ -267,8 +272,7 @@ fn the_responder_proves_its_identity_before_the_name_is_sent() {
 fn wrong_passwords_of_a_name_are_bounded() {
     let [right, b] = both("alice", "secret");
     let mut wrong = right.clone();
-    wrong.local_auth.proof =
-        LocalProof::Eap(Credentials { name: "alice".to_owned(), hash: NtHash::of_password("guess") });
+    wrong.local_auth.proof = by_password("alice", "guess");
     let mut world = World::new(wrong.clone(), b);
     world.run(Duration::from_millis(200));
     for seed in 10..20 {

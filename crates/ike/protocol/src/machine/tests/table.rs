@@ -7,11 +7,13 @@ const PAGE: &str = include_str!("../../../../../../docs/build/IKE.md");
 const ATTACKS: [&str; 3] =
     [include_str!("attacks.rs"), include_str!("authenticated.rs"), include_str!("classes.rs")];
 /// Sources with further tests of the table.
-const OTHERS: [&str; 15] = [
+const OTHERS: [&str; 18] = [
     include_str!("certificates.rs"),
     include_str!("children.rs"),
     include_str!("connect.rs"),
     include_str!("eap.rs"),
+    include_str!("eap_only.rs"),
+    include_str!("eap_tls.rs"),
     include_str!("followup.rs"),
     include_str!("mobike.rs"),
     include_str!("quantum.rs"),
@@ -21,6 +23,7 @@ const OTHERS: [&str; 15] = [
     include_str!("../../crypto/signature.rs"),
     include_str!("../../crypto/tests.rs"),
     include_str!("../../eap/tests.rs"),
+    include_str!("../../eap/tls/fragments.rs"),
     include_str!("../../fragment.rs"),
     include_str!("../../wire/tests.rs"),
 ];
