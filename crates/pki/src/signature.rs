@@ -9,6 +9,7 @@ mod key;
 mod own_key;
 mod public_key;
 mod rs_pair;
+mod rsa_sha1;
 mod verify;
 
 use std::fmt;
@@ -26,7 +27,7 @@ pub use self::verify::{Sha1, SignatureError, Signed, verify};
 /// A hash of messages that are signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Digest {
-    /// SHA-1, which is verified where a protocol allows it, and never signed with.
+    /// SHA-1, which is verified, and signed with, where a protocol allows it ([`CertificateKey::sign_sha1`]).
     Sha1,
     /// SHA-256.
     Sha256,

@@ -107,6 +107,7 @@ impl Certificates {
             key: CertificateKey::new(certificate, Arc::new(key)).map_err(fault)?,
             chain: Vec::new(),
             policy: CertificatePolicy::Always,
+            sha1: Sha1::Refused,
         }))
     }
 }

@@ -26,4 +26,4 @@ pub use identity::{is_named, not_named};
 pub use keys::{ChildKeys, DirectionKeys, IkeKeys, Nonces, Secrets, first_seed, rekey_seed};
 pub use prf::{Secret, prf, prf_plus};
 pub use protection::{Contents, OpenError, Protection};
-pub use signature::{ProofError, SignatureHashes, certificate_proof, verify_certificate_proof};
+pub use signature::{PeerHashes, ProofError, SignatureHashes, certificate_proof, verify_certificate_proof};

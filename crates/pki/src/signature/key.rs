@@ -28,7 +28,7 @@ const RSA_PSS: &[Scheme] =
 
 /// Signs with a private key, which it holds or knows to ask for.
 pub trait KeyHolder: fmt::Debug + Send + Sync {
-    /// Whether it signs by this scheme, which fits the key.
+    /// Whether it signs by this scheme, which fits the key, without being asked for it by [`CertificateKey::sign_sha1`].
     fn signs_by(&self, scheme: Scheme) -> bool;
 
     /// Signs `message`, which is not hashed yet, with the key, which is of that kind. May wait as long as a person needs.
@@ -125,9 +125,21 @@ impl CertificateKey {
     /// When the holder does not sign, or signs with another key than the certificate's, which the peer would report as a wrong
     /// signature and no more.
     pub fn sign(&self, scheme: Scheme, message: &[u8]) -> Result<Vec<u8>, SignError> {
+        self.sign_by(scheme, message, Sha1::Refused)
+    }
+
+    /// Signs `message` by RSA with PKCS #1 v1.5 and SHA-1, for peers that verify no other signature. An RSA key in memory alone does so.
+    ///
+    /// # Errors
+    /// The errors of [`Self::sign`].
+    pub fn sign_sha1(&self, message: &[u8]) -> Result<Vec<u8>, SignError> {
+        self.sign_by(Scheme::RsaPkcs1(Digest::Sha1), message, Sha1::Accepted)
+    }
+
+    fn sign_by(&self, scheme: Scheme, message: &[u8], sha1: Sha1) -> Result<Vec<u8>, SignError> {
         let signature = self.holder.sign(self.kind, scheme, message).map_err(SignError::Holder)?;
         let signed = Signed { message, scheme, signature: &signature };
-        match verify(&self.certificate, &signed, Sha1::Refused) {
+        match verify(&self.certificate, &signed, sha1) {
             Ok(()) => Ok(signature),
             Err(_) => Err(SignError::NotOfTheCertificate(scheme)),
         }

@@ -13,7 +13,7 @@ use rustls_pki_types::PrivateKeyDer;
 
 use super::key::KeyHolder;
 use super::public_key::KeyKind;
-use super::{Digest, Scheme};
+use super::{Digest, Scheme, rsa_sha1};
 use crate::private_key::PrivateKey;
 
 /// A curve's algorithm, and the digest that goes with it.
@@ -86,7 +86,10 @@ impl KeyHolder for OwnKey {
     }
 
     fn sign(&self, _: KeyKind, scheme: Scheme, message: &[u8]) -> Result<Vec<u8>, String> {
-        let signature = self.signs_by(scheme).then(|| self.make(scheme, message)).flatten();
+        let signature = match (&self.0, scheme) {
+            (Pair::Rsa(pair), Scheme::RsaPkcs1(Digest::Sha1)) => rsa_sha1::sign(pair, message),
+            _ => self.signs_by(scheme).then(|| self.make(scheme, message)).flatten(),
+        };
         signature.ok_or_else(|| format!("the private key makes no signature of the scheme {scheme}"))
     }
 }

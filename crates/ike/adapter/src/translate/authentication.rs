@@ -1,6 +1,8 @@
 //! The authentication of both ends.
 
-use adit_ike::machine::{LocalAuth, LocalProof, RemoteAuth, RemoteProof, SharedKey};
+use adit_ike::machine::{
+    LocalAuth, LocalProof, OwnCertificate, PeerCertificates, RemoteAuth, RemoteProof, SharedKey,
+};
 use adit_ike_config::{Config, Connection, Method, SecretBytes, SharedSecret};
 
 use super::problems::Problems;
@@ -32,18 +34,22 @@ pub(super) fn of(config: &Config, of: &Connection, problems: &mut Problems) -> O
     let eap = eap::Rounds { config, connection: of, local, remote };
     let local_proof = match &local.auth {
         Method::SharedKey => shared_key(secret, of, problems).map(LocalProof::SharedKey),
-        Method::Signature(rules) => certificates::has_no_rules(rules, local.places.of("auth"), problems)
-            .then(|| certificates::of_this_end(config, of, local, problems))
-            .flatten()
-            .map(LocalProof::Certificate),
+        Method::Signature(rules) => {
+            certificates::sha1(rules, local.places.of("auth"), problems).and_then(|sha1| {
+                let own = certificates::of_this_end(config, of, local, problems)?;
+                Some(LocalProof::Certificate(OwnCertificate { sha1, ..own }))
+            })
+        }
         Method::Eap(method) => eap.of_this_end(*method, &local_identity, problems).map(LocalProof::Eap),
     };
     let remote_proof = match &remote.auth {
         Method::SharedKey => shared_key(secret, of, problems).map(RemoteProof::SharedKey),
-        Method::Signature(rules) => certificates::has_no_rules(rules, remote.places.of("auth"), problems)
-            .then(|| certificates::of_the_peer(config, of, remote, problems))
-            .flatten()
-            .map(RemoteProof::Certificate),
+        Method::Signature(rules) => {
+            certificates::sha1(rules, remote.places.of("auth"), problems).and_then(|sha1| {
+                let accepted = certificates::of_the_peer(config, of, remote, problems)?;
+                Some(RemoteProof::Certificate(PeerCertificates { sha1, ..accepted }))
+            })
+        }
         Method::Eap(method) => eap.of_the_peer(*method, problems).map(RemoteProof::Eap),
     };
     eap.refuse_missing(problems);

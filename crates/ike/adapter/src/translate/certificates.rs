@@ -5,7 +5,8 @@ use std::sync::Arc;
 use adit_ike::eap::{TlsCredentials, TlsVersions};
 use adit_ike::machine::{CertificatePolicy, OwnCertificate, PeerCertificates};
 use adit_ike_config::{
-    Config, Connection, Document, LocalRound, Place, RemoteRound, Revocation, SendCertificate, SignatureRules,
+    Config, Connection, Document, LocalRound, Place, RemoteRound, Revocation, Scheme, SchemeKey,
+    SendCertificate, SignatureRules,
 };
 use adit_pki::signature::{Digest, Sha1};
 use adit_pki::{
@@ -51,6 +52,7 @@ pub(super) fn of_this_end(
             key: private_keys::of(own, credentials)?,
             chain: chain.to_vec(),
             policy: policy(of.send_cert),
+            sha1: Sha1::Refused,
         })
     });
     problems.unless(place, name, found)
@@ -121,13 +123,23 @@ pub(super) fn for_tls(
     Some(Arc::new(TlsCredentials { key, chain, verifier, versions: TlsVersions::Both }))
 }
 
-/// Rules for signatures are refused: they would not be kept.
-pub(super) fn has_no_rules(rules: &SignatureRules, place: &Place, problems: &mut Problems) -> bool {
-    let is_free = *rules == SignatureRules::default();
-    if !is_free {
-        problems.add(place, "rules for signatures and keys are not supported yet: write `auth = pubkey`");
+/// Whether SHA-1 is accepted for peers that do not know RFC 7427 (`ike:rsa-sha1`). Other rules for signatures are refused: they would
+/// not be kept.
+pub(super) fn sha1(rules: &SignatureRules, place: &Place, problems: &mut Problems) -> Option<Sha1> {
+    let rsa = Scheme { key: SchemeKey::Rsa, digest: Some(adit_core::Digest::Sha1) };
+    let accepts_sha1 = SignatureRules { of_auth: vec![rsa], ..SignatureRules::default() };
+    match rules {
+        rules if *rules == SignatureRules::default() => Some(Sha1::Refused),
+        rules if *rules == accepts_sha1 => Some(Sha1::Accepted),
+        _ => {
+            problems.add(
+                place,
+                "rules for signatures and keys are not supported yet: write `auth = pubkey`, or `ike:rsa-sha1` for a peer that does not \
+                 know RFC 7427",
+            );
+            None
+        }
     }
-    is_free
 }
 
 const fn policy(policy: SendCertificate) -> CertificatePolicy {

@@ -178,6 +178,7 @@ fn hash(secret: &SharedSecret, problems: &mut Problems) -> Option<NtHash> {
 #[cfg(test)]
 mod tests {
     use adit_ike::machine::{self, LocalProof, PeerIdentity, RemoteProof};
+    use adit_pki::signature::Sha1;
 
     use super::*;
     use crate::files::Disk;
@@ -324,6 +325,25 @@ mod tests {
         ] {
             let problems = certified(local, remote).map(drop).unwrap_err();
             assert!(problems.contains(why), "{local}, {remote}: {problems}");
+        }
+    }
+
+    #[test]
+    fn sha_1_is_accepted_by_a_rule_of_its_own() {
+        let sha1 = |auth: &str| {
+            let connection = certified(auth, auth)?;
+            match (connection.local_auth.proof, connection.remote_auth.proof) {
+                (LocalProof::Certificate(own), RemoteProof::Certificate(accepted)) => {
+                    Ok((own.sha1, accepted.sha1))
+                }
+                other => Err(format!("{other:?}")),
+            }
+        };
+        assert_eq!(sha1("auth = pubkey"), Ok((Sha1::Refused, Sha1::Refused)));
+        assert_eq!(sha1("auth = ike:rsa-sha1"), Ok((Sha1::Accepted, Sha1::Accepted)));
+        for other in ["rsa-sha1", "ike:rsa-sha256", "ike:ecdsa-sha1", "ike:rsa-sha1-sha256"] {
+            let problems = sha1(&format!("auth = {other}")).unwrap_err();
+            assert!(problems.contains("or `ike:rsa-sha1` for a peer"), "{other}: {problems}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The proof of an identity by the key of a certificate (RFC 7296 section 2.15): digital signatures (RFC 7427, method 14), ECDSA by
-//! curve (RFC 4754, methods 9 to 11), and RSA (method 1), which is verified alone.
+//! curve (RFC 4754, methods 9 to 11), and RSA with PKCS #1 v1.5 (method 1). The latter may have SHA-1,
+//! where the configuration accepts that. AWS-LC verifies it by the exact encoding, which it makes itself and compares whole.
 
 use adit_core::Digest as Prf;
 use adit_pki::KeyKind;
@@ -108,8 +109,16 @@ const CURVE_METHODS: [CurveMethod; 3] = [
     },
 ];
 
-/// The content of an AUTH payload by the key of a certificate. `peer` are the hashes that the peer announced; `None`: it announced
-/// none, and takes no digital signatures. May wait as long as the key's holder does.
+/// The hashes of the signatures that a peer verifies.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerHashes<'a> {
+    /// The hashes that the peer announced. `None`: it announced none, and takes no digital signatures.
+    pub hashes: Option<&'a SignatureHashes>,
+    /// Whether a peer that announced none gets RSA with SHA-1 (method 1).
+    pub sha1: Sha1,
+}
+
+/// The content of an AUTH payload by the key of a certificate. May wait as long as the key's holder does.
 ///
 /// # Errors
 /// When the peer verifies no signature of the key, or the key's holder does not sign.
@@ -117,17 +126,20 @@ pub fn certificate_proof(
     prf: Prf,
     key: &CertificateKey,
     octets: &SignedOctets<'_>,
-    peer: Option<&SignatureHashes>,
+    peer: PeerHashes<'_>,
 ) -> Result<Authentication, ProofError> {
     let message = octets.to_bytes(prf);
     let no_scheme = || ProofError::NoScheme(key.kind());
-    if let Some(hashes) = peer {
+    if let Some(hashes) = peer.hashes {
         let scheme =
             key.schemes().iter().copied().find(|scheme| hashes.has(*scheme)).ok_or_else(no_scheme)?;
         let signature = key.sign(scheme, &message)?;
         let algorithm = scheme.algorithm_identifier();
         let data = [&[algorithm.len() as u8][..], &algorithm, &signature].concat();
         return Ok(Authentication { method: AuthMethod::DIGITAL_SIGNATURE, data });
+    }
+    if matches!(key.kind(), KeyKind::Rsa { .. }) && peer.sha1 == Sha1::Accepted {
+        return Ok(Authentication { method: AuthMethod::RSA_SIGNATURE, data: key.sign_sha1(&message)? });
     }
     let by_curve =
         CURVE_METHODS.iter().find(|it| it.kind == key.kind() && key.schemes().contains(&it.scheme));
@@ -253,7 +265,8 @@ mod tests {
         })
     }
 
-    fn prove(by: &Identity, peer: Option<&SignatureHashes>) -> Result<Authentication, ProofError> {
+    fn prove(by: &Identity, hashes: Option<&SignatureHashes>) -> Result<Authentication, ProofError> {
+        let peer = PeerHashes { hashes, sha1: Sha1::Refused };
         with_octets(b"first", |octets| certificate_proof(Prf::Sha256, &by.key(), octets, peer))
     }
 
@@ -337,6 +350,26 @@ mod tests {
         let proof = Authentication { method: AuthMethod::RSA_SIGNATURE, data: by_sha256 };
         assert_eq!(judge(&RSA, b"first", &proof, Sha1::Refused), Ok(()));
         assert!(judge(&RSA, b"other", &proof, Sha1::Refused).is_err());
+    }
+
+    #[test]
+    fn a_peer_without_rfc_7427_gets_sha_1_of_rsa_where_it_is_accepted() {
+        let prove = |by: &Identity, hashes: Option<&SignatureHashes>| {
+            let peer = PeerHashes { hashes, sha1: Sha1::Accepted };
+            with_octets(b"first", |octets| certificate_proof(Prf::Sha256, &by.key(), octets, peer))
+        };
+        let proof = prove(&RSA, None).expect("a proof");
+        assert_eq!(proof.method, AuthMethod::RSA_SIGNATURE);
+        // OpenSSL made the same one.
+        assert_eq!(proof.data, include_bytes!("../../tests/data/rsa-sha1-proof.sig"));
+        assert!(judge(&RSA, b"first", &proof, Sha1::Refused).is_err());
+        let announced = prove(&RSA, Some(&SignatureHashes::own())).expect("a proof");
+        assert_eq!(announced.method, AuthMethod::DIGITAL_SIGNATURE);
+        assert!(judge(&RSA, b"first", &announced, Sha1::Refused).is_ok(), "SHA-2 where the peer knows it");
+        assert_eq!(prove(&P256, None).map(|proof| proof.method), Ok(AuthMethod::ECDSA_P256));
+        for by in [RSA_PSS, ED25519] {
+            assert!(matches!(prove(&by, None), Err(ProofError::NoScheme(_))));
+        }
     }
 
     #[test]

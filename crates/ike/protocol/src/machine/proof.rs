@@ -12,7 +12,7 @@ use super::params::{
 };
 use super::payloads::Payloads;
 use crate::crypto::{
-    SignatureHashes, SignedOctets, certificate_proof, is_named, not_named, shared_key_proof,
+    PeerHashes, SignatureHashes, SignedOctets, certificate_proof, is_named, not_named, shared_key_proof,
     verify_certificate_proof,
 };
 use crate::wire::{
@@ -136,7 +136,8 @@ impl LocalProof {
                 Ok(Proven { certificates: Vec::new(), proof: Some(proof) })
             }
             LocalProof::Certificate(own) => {
-                let proof = certificate_proof(prf, &own.key, octets, peer.hashes.as_ref())
+                let hashes = peer.hashes.as_ref();
+                let proof = certificate_proof(prf, &own.key, octets, PeerHashes { hashes, sha1: own.sha1 })
                     .map_err(|error| error.to_string())?;
                 Ok(Proven { certificates: own.payloads(peer), proof: Some(proof) })
             }

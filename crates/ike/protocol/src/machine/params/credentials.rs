@@ -41,6 +41,8 @@ pub struct OwnCertificate {
     pub chain: Vec<CertificateDer<'static>>,
     /// When the certificates are sent.
     pub policy: CertificatePolicy,
+    /// Whether an RSA key signs with SHA-1 (method 1) for peers that do not know RFC 7427.
+    pub sha1: Sha1,
 }
 
 /// When an end sends its certificates.

@@ -79,6 +79,7 @@ impl Authority {
             key: CertificateKey::new(certificate, holder).unwrap(),
             chain: Vec::new(),
             policy: CertificatePolicy::Always,
+            sha1: Sha1::Refused,
         }
     }
 

@@ -7,7 +7,7 @@ const PAGE: &str = include_str!("../../../../../../docs/build/IKE.md");
 const ATTACKS: [&str; 3] =
     [include_str!("attacks.rs"), include_str!("authenticated.rs"), include_str!("classes.rs")];
 /// Sources with further tests of the table.
-const OTHERS: [&str; 18] = [
+const OTHERS: [&str; 19] = [
     include_str!("certificates.rs"),
     include_str!("children.rs"),
     include_str!("connect.rs"),
@@ -26,6 +26,7 @@ const OTHERS: [&str; 18] = [
     include_str!("../../eap/tls/fragments.rs"),
     include_str!("../../fragment.rs"),
     include_str!("../../wire/tests.rs"),
+    include_str!("../../../../../pki/src/signature/rsa_sha1.rs"),
 ];
 
 /// The names of the tests of a source.
