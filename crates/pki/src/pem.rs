@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use base64ct::{Base64, Encoding};
-use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -28,6 +28,16 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| PemError::Malformed(error.to_string()))?;
     if certificates.is_empty() { Err(PemError::NoCertificate) } else { Ok(certificates) }
+}
+
+/// The first revocation list of a PEM text, or the one that the bytes are, in DER. `None`: there is none.
+pub fn revocation_list(bytes: &[u8]) -> Option<Vec<u8>> {
+    /// The tag of DER's SEQUENCE, with which no PEM text begins.
+    const SEQUENCE: u8 = 0x30;
+    match bytes.first() {
+        Some(&SEQUENCE) => Some(bytes.to_vec()),
+        _ => CertificateRevocationListDer::from_pem_slice(bytes).ok().map(|list| list.to_vec()),
+    }
 }
 
 /// A certificate in DER as PEM text.

@@ -66,6 +66,13 @@ pub fn public_key_digest(certificate: &CertificateDer<'_>) -> Option<[u8; 20]> {
     Some(Sha1::digest(parsed.public_key().raw).into())
 }
 
+/// The SHA-1 digest of a certificate's public key, of the bits of `subjectPublicKey` (RFC 5280 section 4.2.1.2 (1)); `None` if the
+/// certificate cannot be read.
+pub fn subject_key_digest(certificate: &CertificateDer<'_>) -> Option<[u8; 20]> {
+    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+    Some(Sha1::digest(&parsed.public_key().subject_public_key.data).into())
+}
+
 #[cfg(test)]
 mod tests {
     use rcgen::{CertificateParams, DnType, KeyPair, SanType};

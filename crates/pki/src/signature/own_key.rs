@@ -6,10 +6,11 @@ use aws_lc_rs::error::KeyRejected;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, ECDSA_P521_SHA512_ASN1_SIGNING,
-    EcdsaKeyPair, EcdsaSigningAlgorithm, Ed25519KeyPair, RSA_PKCS1_SHA256, RSA_PKCS1_SHA384,
+    EcdsaKeyPair, EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RSA_PKCS1_SHA384,
     RSA_PKCS1_SHA512, RSA_PSS_SHA256, RSA_PSS_SHA384, RSA_PSS_SHA512, RsaEncoding, RsaKeyPair,
 };
 use rustls_pki_types::PrivateKeyDer;
+use sha1::{Digest as _, Sha1};
 
 use super::key::KeyHolder;
 use super::public_key::KeyKind;
@@ -55,6 +56,17 @@ impl OwnKey {
             }
         };
         Ok(OwnKey(pair))
+    }
+
+    /// The SHA-1 digest of its public key, of the bits of `subjectPublicKey` (RFC 5280 section 4.2.1.2 (1)), as
+    /// [`crate::subject_key_digest`] gives it of a certificate.
+    pub fn public_key_digest(&self) -> [u8; 20] {
+        let public = match &self.0 {
+            Pair::Rsa(pair) | Pair::RsaPss(pair, _) => pair.public_key().as_ref(),
+            Pair::Ecdsa(pair, _) => pair.public_key().as_ref(),
+            Pair::Ed25519(pair) => pair.public_key().as_ref(),
+        };
+        Sha1::digest(public).into()
     }
 
     fn make(&self, scheme: Scheme, message: &[u8]) -> Option<Vec<u8>> {
@@ -128,4 +140,23 @@ fn encoding(scheme: Scheme) -> Option<&'static dyn RsaEncoding> {
         Scheme::RsaPss(Digest::Sha512) => &RSA_PSS_SHA512,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519};
+
+    use super::*;
+    use crate::subject_key_digest;
+
+    #[test]
+    fn a_key_and_its_certificate_have_the_same_digest() {
+        for algorithm in [&PKCS_ECDSA_P256_SHA256, &PKCS_ED25519] {
+            let pair = KeyPair::generate_for(algorithm).unwrap();
+            let certificate = CertificateParams::default().self_signed(&pair).unwrap();
+            let key = PrivateKey::read(&zeroize::Zeroizing::new(pair.serialize_pem().into_bytes())).unwrap();
+            let digest = OwnKey::new(&key).unwrap().public_key_digest();
+            assert_eq!(Some(digest), subject_key_digest(certificate.der()));
+        }
+    }
 }
