@@ -28,6 +28,19 @@ pub struct Entry {
     pub is_folder: bool,
 }
 
+/// No file is there.
+pub(crate) struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&self, _: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+        Err("no file is read here: its bytes must stand in its place".to_owned())
+    }
+
+    fn entries(&self, _: &Path) -> Result<Vec<Entry>, String> {
+        Ok(Vec::new())
+    }
+}
+
 /// The folder of a file; empty for one without.
 pub(crate) fn folder_of(file: &str) -> PathBuf {
     Path::new(file).parent().map(Path::to_path_buf).unwrap_or_default()

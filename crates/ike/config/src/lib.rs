@@ -55,6 +55,6 @@ pub use self::model::{
     DscpCopy, EapMethod, Fragmentation, Host, Identity, IdentityPattern, InterfaceId, KeyKind, LocalRound,
     Method, Padding, Place, Places, Pool, PoolAddresses, PortRange, PrivateKeyFile, RemoteRound, Revocation,
     Scheme, SchemeKey, SecretBytes, SendCertificate, SharedSecret, SignatureRules, TrafficSelector, Unique,
-    Volume,
+    ViciSettings, Volume,
 };
-pub use self::read::{Parsed, parse};
+pub use self::read::{Parsed, parse, parse_sections};

@@ -43,6 +43,17 @@ pub struct Config {
     pub credentials: Credentials,
     /// `#adit: device`: the name of the tunnel's device. `None`: the first of `ipsec0` and so on that is free.
     pub device: Option<String>,
+    /// `#adit: vici-socket` and `#adit: vici-group`.
+    pub vici: ViciSettings,
+}
+
+/// Where programs speak VICI to the tunnel, and who may.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ViciSettings {
+    /// `vici-socket`: the path of the socket. `None`: that of strongSwan's daemon.
+    pub socket: Option<String>,
+    /// `vici-group`: the name of the group that may speak there beside root. `None`: root alone.
+    pub group: Option<String>,
 }
 
 impl Config {

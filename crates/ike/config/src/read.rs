@@ -5,12 +5,14 @@ mod credentials;
 mod own_settings;
 mod reader;
 mod sections;
+mod vici_settings;
 
 use adit_core::configuration::{Disposition, Failure, Kind, Problem};
 
 use self::reader::Reader;
+use self::sections::Password;
 use crate::documents::Folder;
-use crate::files::{Files, folder_of};
+use crate::files::{Files, NoFiles, folder_of};
 use crate::grammar::{self, Merger, Source, Tree};
 use crate::keys::nearest;
 use crate::model::Config;
@@ -40,7 +42,7 @@ pub fn parse(file: &str, text: &[u8], files: &dyn Files) -> Result<Parsed, Failu
         .map_err(|problem| Failure { problems: vec![problem], report: Vec::new() })?;
     let folder = Folder { files, path: folder_of(file) };
     let mut reader = Reader::new(&folder);
-    let config = read(&mut reader, &tree).unwrap_or_else(|problem| {
+    let config = read_whole(&mut reader, &tree).unwrap_or_else(|problem| {
         reader.add(problem);
         Config::default()
     });
@@ -56,11 +58,44 @@ pub fn parse(file: &str, text: &[u8], files: &dyn Files) -> Result<Parsed, Failu
     }
 }
 
-/// Reads all sections.
+/// Reads sections that come from elsewhere than a file; messages name them `name`. They include no files, bytes stand in place of files
+/// (`0x…`), and there are no directories. Pools and secrets that connections need may be missing.
+///
+/// # Errors
+/// All problems; of problems of the grammar the first alone.
+pub fn parse_sections(name: &str, text: &[u8]) -> Result<Config, Failure> {
+    let source = Source { file: name, text };
+    let tree = grammar::parse(&source, &NoFiles)
+        .map_err(|problem| Failure { problems: vec![problem], report: Vec::new() })?;
+    let folder = Folder { files: &NoFiles, path: folder_of(name) };
+    let mut reader = Reader::new(&folder);
+    let read = read(&mut reader, &tree);
+    let config = read.map(|(config, _)| config).unwrap_or_else(|problem| {
+        reader.add(problem);
+        Config::default()
+    });
+    match reader.problems.is_empty() {
+        true => Ok(config),
+        false => Err(Failure { problems: reader.problems, report: reader.report }),
+    }
+}
+
+/// Reads all sections and the directories.
 ///
 /// # Errors
 /// A reference that leads nowhere, to itself, or to too many sections.
-fn read(reader: &mut Reader<'_>, tree: &Tree) -> Result<Config, Problem> {
+fn read_whole(reader: &mut Reader<'_>, tree: &Tree) -> Result<Config, Problem> {
+    let (mut config, passwords) = read(reader, tree)?;
+    credentials::read(reader, passwords, &mut config);
+    connections::check(reader, &config);
+    Ok(config)
+}
+
+/// Reads all sections, and gives the passwords of files beside them.
+///
+/// # Errors
+/// A reference that leads nowhere, to itself, or to too many sections.
+fn read(reader: &mut Reader<'_>, tree: &Tree) -> Result<(Config, Vec<Password>), Problem> {
     roots(reader, tree);
     let merger = Merger::new(&tree.root);
     let mut config = Config {
@@ -70,10 +105,9 @@ fn read(reader: &mut Reader<'_>, tree: &Tree) -> Result<Config, Problem> {
         ..Config::default()
     };
     config.device = own_settings::device(reader, &tree.settings);
+    config.vici = vici_settings::read(reader, &tree.settings);
     let passwords = sections::secrets(reader, &merger, &mut config)?;
-    credentials::read(reader, passwords, &mut config);
-    connections::check(reader, &config);
-    Ok(config)
+    Ok((config, passwords))
 }
 
 /// Looks for statements outside of all sections, and for sections that are no settings and that no other refers to.

@@ -20,8 +20,8 @@ pub struct Credentials {
     pub containers: Vec<PrivateKeyFile>,
 }
 
-/// A file that was read, or bytes that stand in the file in its place (`0x…`, `0s…`). Two are equal by name and content, whatever
-/// lines name them.
+/// A file that was read, or bytes that stand in the file in its place (`0x…`, `0s…`). Two are equal by their content, whatever their
+/// names are and whatever lines name them.
 #[derive(Clone)]
 pub struct Document {
     /// Its path, or the beginning of the text that stands in its place.
@@ -34,7 +34,7 @@ pub struct Document {
 
 impl PartialEq for Document {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name && self.content == other.content
+        self.content == other.content
     }
 }
 

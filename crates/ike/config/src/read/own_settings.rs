@@ -4,6 +4,7 @@
 use adit_core::configuration::{Disposition, Fingerprint, Kind};
 
 use super::reader::Reader;
+use super::vici_settings;
 use crate::grammar::OwnSetting;
 use crate::values::shown;
 
@@ -20,6 +21,9 @@ pub(super) fn device(reader: &mut Reader<'_>, settings: &[OwnSetting]) -> Option
             reader.problem(place, "a setting of adit stands on a line of its own".to_owned());
             continue;
         };
+        if vici_settings::is_one(text) {
+            continue;
+        }
         match value(text) {
             Ok(_) if device.is_some() => reader.problem(place, format!("{DEVICE}: it is there already")),
             Ok(name) => {

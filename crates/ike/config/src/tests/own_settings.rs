@@ -42,3 +42,20 @@ fn settings_that_are_wrong_have_their_line() {
         );
     }
 }
+
+#[test]
+fn the_socket_of_vici_has_a_path_and_a_group() {
+    let text = format!("#adit: vici-socket = /run/a b.vici\n#adit: VICI-group=vpn-admins\n{SECTION}");
+    let vici = config(&text).vici;
+    assert_eq!((vici.socket.as_deref(), vici.group.as_deref()), (Some("/run/a b.vici"), Some("vpn-admins")));
+    for (text, expected) in [
+        ("#adit: vici-socket = run\n", "vici-socket: `run` is no path of a socket"),
+        ("#adit: vici-group = a b\n", "vici-group: `a b` is no name of a group"),
+        ("#adit: vici-group = a\n#adit: vici-group = b\n", "vici-group: it is there already"),
+    ] {
+        let found = problems(text);
+        let line = text.lines().count();
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with(&format!("swanctl.conf:{line}: {expected}")), "{found:?}");
+    }
+}
