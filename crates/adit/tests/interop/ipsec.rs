@@ -23,3 +23,4 @@ mod setup;
 mod suites;
 mod unit;
 mod vici;
+mod vici_compared;

@@ -61,3 +61,9 @@ pub(crate) fn check_machine(file: &Path, planned: &[Planned]) -> Result<(), Fail
     let made = Endpoint::new(params, adit_core::Instant::ORIGIN, [0; 32]);
     made.map(drop).map_err(|error| Failure::Configuration(format!("{}: {error}", file.display())))
 }
+
+/// Problems in one line. There are no lines of a file to name.
+pub(crate) fn texts(problems: &[Problem]) -> String {
+    let texts: Vec<&str> = problems.iter().map(|problem| problem.text.as_str()).collect();
+    texts.join("; ")
+}

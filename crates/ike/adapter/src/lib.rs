@@ -10,6 +10,7 @@ mod content;
 mod driver;
 mod facts;
 mod files;
+mod loaded;
 mod names;
 mod observer;
 mod orders;

@@ -4,22 +4,25 @@ use std::collections::BTreeMap;
 
 use adit_core::{Ended, Event, EventOf, PeerId, Severity};
 use adit_host::log::Logger;
-use adit_ike::machine::Endpoint;
+use adit_ike::machine::{Endpoint, Request};
 use adit_io::Observer;
 
 use crate::status_rows;
+use crate::vici::Hub;
 
 /// Writes the events of an endpoint to the log.
 pub(crate) struct Lines {
     log: Logger,
     /// The names of the peers that are connected.
     names: BTreeMap<PeerId, String>,
+    /// Programs that wait for changes of SAs.
+    hub: Hub,
 }
 
 impl Lines {
-    /// Writes to that log.
-    pub(crate) fn new(log: Logger) -> Self {
-        Lines { log, names: BTreeMap::new() }
+    /// Writes to that log, and tells programs at that hub.
+    pub(crate) fn new(log: Logger, hub: Hub) -> Self {
+        Lines { log, names: BTreeMap::new(), hub }
     }
 }
 
@@ -44,11 +47,13 @@ impl Observer<Endpoint> for Lines {
             Event::Ended(Ended::Shutdown) => self.log.log(Severity::Info, "ended on request"),
             // The tunnel says why when it has ended.
             Event::Ended(Ended::Failed(_)) => {}
-            // IKEv2 has no streams, no requests and no leases, and the driver takes the orders to the data plane.
+            // IKEv2 has no streams and no leases, and the driver takes the orders to the data plane.
             Event::Data(_) | Event::Request(_) | Event::LeasesMoved => {}
             Event::Down | Event::Open { .. } | Event::Close { .. } => {}
         }
     }
 
-    fn request(&mut self, (): (), _tun_name: &str) {}
+    fn request(&mut self, request: Request, _tun_name: &str) {
+        self.hub.notify(request);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use adit_core::{AddressKeeper, Command, Protocol as _, Severity, TunnelSettings};
@@ -10,18 +10,28 @@ use adit_guard::HelperFiles;
 use adit_host::log::Logger;
 use adit_host::signals::{Order, Receiver};
 use adit_ike::machine::{Connection, Endpoint};
+use adit_ike_config::Config;
 use adit_io::Handle;
 
+use crate::loaded::{Change, Loaded};
 use crate::reload;
 use crate::status_rows;
 use crate::translate::Planned;
-use crate::vici::{Named, View};
+use crate::vici::{Configured, Hub, View};
 
 /// The state of the file and of the tunnel that the next reading is compared with.
 pub(crate) struct Holds {
     /// The file.
     pub(crate) file: PathBuf,
-    /// The connections of the file as it was read last.
+    /// The content of the file as it was read last.
+    pub(crate) from_file: Config,
+    /// The parts that programs have loaded and unloaded.
+    pub(crate) loaded: Loaded,
+    /// The content of the file with those parts.
+    pub(crate) config: Arc<Config>,
+    /// Whether secrets or certificates have changed that the connections do not have yet.
+    pub(crate) is_stale: bool,
+    /// The connections of the file as it was read last, with those that programs have loaded.
     pub(crate) planned: Vec<Planned>,
     /// The connections with the addresses of their peers.
     pub(crate) connections: Vec<Connection>,
@@ -56,22 +66,13 @@ impl Orders {
             Order::Shutdown => orders.0.handle.command(Command::Shutdown),
             Order::Restart => orders.0.handle.command(Command::Restart),
             Order::Status => orders.tell_status(),
-            Order::Reload => orders.in_thread("adit-reload", Orders::reload).is_ok(),
+            Order::Reload => orders.in_thread("adit-reload", |orders| drop(orders.reload())).is_ok(),
         })
     }
 
-    /// The tunnel as programs see it that speak to it.
-    pub(crate) fn view(&self) -> View {
-        let orders = self.clone();
-        let named = |connection: &Connection| Named {
-            connection: connection.name.clone(),
-            children: connection.children.iter().map(|child| child.name.clone()).collect(),
-        };
-        let connections = move || {
-            let holds = orders.0.holds.lock().unwrap_or_else(PoisonError::into_inner);
-            holds.connections.iter().map(named).collect()
-        };
-        View { handle: self.0.handle.clone(), connections: Arc::new(connections) }
+    /// The tunnel as programs see it that speak to it. `hub` has what they hear of the tunnel.
+    pub(crate) fn view(&self, hub: &Hub) -> View {
+        View::new(self.0.handle.clone(), hub.clone(), Arc::new(self.clone()))
     }
 
     /// Files may lie on slow disks, and names take their time.
@@ -80,14 +81,18 @@ impl Orders {
         thread::Builder::new().name(name.to_owned()).spawn(move || work(&orders)).map(drop)
     }
 
-    fn reload(&self) {
+    /// An order that comes while another one is carried out waits here.
+    fn holds(&self) -> MutexGuard<'_, Holds> {
+        self.0.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reload(&self) -> Result<(), String> {
         let mut log = self.0.log.clone();
-        // An order that comes meanwhile waits here.
-        let mut holds = self.0.holds.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(why) = reload::reload(&self.0.handle, &mut holds, &mut log) {
+        let mut holds = self.holds();
+        reload::reload(&self.0.handle, &mut holds, &mut log).inspect_err(|why| {
             why.lines().for_each(|line| log.log(Severity::Error, line));
             log.log(Severity::Error, format_args!("SIGHUP: {} changes nothing", holds.file.display()));
-        }
+        })
     }
 
     /// Writes a line for each peer that is connected to the log.
@@ -99,5 +104,23 @@ impl Orders {
                 log.log(Severity::Info, text);
             }
         }))
+    }
+}
+
+impl Configured for Orders {
+    fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.holds().config)
+    }
+
+    fn load(&self, change: Change) -> Result<(), String> {
+        reload::load(&self.0.handle, &mut self.holds(), change, &mut self.0.log.clone())
+    }
+
+    fn settle(&self) {
+        reload::settle(&self.0.handle, &mut self.holds(), &mut self.0.log.clone());
+    }
+
+    fn reload(&self) -> Result<(), String> {
+        self.reload()
     }
 }

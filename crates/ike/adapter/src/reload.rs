@@ -1,15 +1,20 @@
-//! SIGHUP: the file is read again, and the connections that changed in it are made anew. The others keep their SAs. Addresses and
-//! routes follow. A file with a mistake changes nothing.
+//! Changes at run time. SIGHUP reads the file again, and programs load connections and credentials by VICI: the connections that
+//! changed are made anew. The others keep their SAs. Addresses and routes follow. A file with a mistake changes nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use adit_core::{IpNet, Severity, TunnelSettings};
 use adit_host::log::Logger;
 use adit_ike::machine::{Connection, Endpoint, Reply};
+use adit_ike_config::Config;
 use adit_io::Handle;
 
-use crate::content::{check_machine, parse_gathered};
+use crate::content::{check_machine, parse_gathered, texts};
+use crate::loaded::Change;
 use crate::names::{self, Resolver};
 use crate::orders::Holds;
-use crate::translate::Planned;
+use crate::translate::{self, Planned};
 use crate::{driver, settings};
 
 /// Reads the file and has the endpoint take what it says.
@@ -20,33 +25,182 @@ pub(crate) fn reload(handle: &Handle<Endpoint>, holds: &mut Holds, log: &mut Log
     let file = holds.file.clone();
     let gathered = holds.files.configuration();
     let gathered = gathered.map_err(|error| format!("{}: it cannot be read: {error}", file.display()))?;
-    let planned = parse_gathered(&file, &gathered)?.planned;
+    let content = parse_gathered(&file, &gathered)?;
+    let mut loaded = holds.loaded.clone();
+    loaded.file_was_read(&content.parsed.config);
+    let config = loaded.merged(&content.parsed.config);
+    let mut planned = content.planned;
+    planned.extend(beside_the_file(&config, &planned, log));
     check_machine(&file, &planned).map_err(|failure| failure.why().to_owned())?;
     let connections = names::resolved(&planned, &Resolver::Helper(&holds.files), log);
     let no_helper = |error| format!("{}: the helper process does not take it: {error}", file.display());
     holds.files.adopt(None).map_err(no_helper)?;
-    let settings = new_settings(holds, &planned, &connections);
-    let (gone, new) = differences(holds, &planned, &connections);
-    let counts = (gone.len(), new.len());
-    for name in gone {
-        handle.reply(Reply::Remove(name));
-    }
-    holds.keeper.iter().for_each(|keeper| keeper.keep(settings::hosts(&planned)));
-    if settings != holds.settings {
-        handle.reply(Reply::Tunnel(settings.clone()));
-    }
-    for connection in new {
-        handle.reply(Reply::Add(Box::new(connection)));
-    }
-    (holds.planned, holds.connections, holds.settings) = (planned, connections, settings);
-    let (gone, new) = counts;
+    (holds.from_file, holds.loaded, holds.is_stale) = (content.parsed.config, loaded, false);
+    holds.config = Arc::new(config);
+    let (gone, new) = take(handle, holds, planned, connections);
     let text = format_args!("SIGHUP: {} holds: {gone} connections ended, {new} began", file.display());
     log.log(Severity::Info, text);
     Ok(())
 }
 
+/// The connections that programs have loaded, beside those of the file. One that lacks its secret now is left out, with a line in the
+/// log.
+fn beside_the_file(config: &Config, of_file: &[Planned], log: &mut Logger) -> Vec<Planned> {
+    let credentials = Arc::new(config.credentials.clone());
+    let is_further = |name: &str| of_file.iter().all(|planned| planned.connection.name != name);
+    let further = config.connections.iter().filter(|of| is_further(&of.name));
+    let planned = further.filter_map(|of| match translate::connection(config, &credentials, of) {
+        Ok(planned) => Some(planned),
+        Err(problems) => {
+            log.log(Severity::Error, format_args!("{} is left out: {}", of.name, texts(&problems)));
+            None
+        }
+    });
+    planned.collect()
+}
+
+/// Carries out a change that a program orders by VICI. Connections change at once, those that use changed secrets and certificates with
+/// [`settle`].
+///
+/// # Errors
+/// Why nothing was changed.
+pub(crate) fn load(
+    handle: &Handle<Endpoint>,
+    holds: &mut Holds,
+    change: Change,
+    log: &mut Logger,
+) -> Result<(), String> {
+    match change {
+        Change::Connection(connection) => {
+            settle(handle, holds, log);
+            load_connection(handle, holds, *connection, log)
+        }
+        Change::RemoveConnection(name) => {
+            holds.loaded.apply(Change::RemoveConnection(name.clone()), &holds.from_file)?;
+            merge(holds);
+            replace(handle, holds, &name, None);
+            log.log(Severity::Info, format_args!("VICI: connection {name} was unloaded"));
+            Ok(())
+        }
+        other => {
+            holds.loaded.apply(other, &holds.from_file)?;
+            merge(holds);
+            holds.is_stale = true;
+            Ok(())
+        }
+    }
+}
+
+fn merge(holds: &mut Holds) {
+    holds.config = Arc::new(holds.loaded.merged(&holds.from_file));
+}
+
+fn load_connection(
+    handle: &Handle<Endpoint>,
+    holds: &mut Holds,
+    connection: adit_ike_config::Connection,
+    log: &mut Logger,
+) -> Result<(), String> {
+    let name = connection.name.clone();
+    if let Some(pool) = connection.pools.iter().find(|pool| holds.config.pool(pool).is_none()) {
+        return Err(format!("`pools`: there is no pool {pool}: load it before the connection"));
+    }
+    let credentials = Arc::new(holds.config.credentials.clone());
+    let planned = translate::connection(&holds.config, &credentials, &connection);
+    let planned = planned.map_err(|problems| texts(&problems))?;
+    let others = holds.planned.iter().filter(|other| other.connection.name != name);
+    let all: Vec<Planned> = others.cloned().chain([planned.clone()]).collect();
+    check_machine(&holds.file, &all).map_err(|failure| failure.why().to_owned())?;
+    holds.loaded.apply(Change::Connection(Box::new(connection)), &holds.from_file)?;
+    merge(holds);
+    let before = holds.planned.iter().find(|other| other.connection.name == name);
+    if before.is_some_and(|before| before.is_same_as(&planned)) {
+        return Ok(());
+    }
+    let mut resolved = names::resolved(std::slice::from_ref(&planned), &Resolver::Helper(&holds.files), log);
+    let resolved = resolved.pop().ok_or("it has no addresses")?;
+    replace(handle, holds, &name, Some((planned, resolved)));
+    log.log(Severity::Info, format_args!("VICI: connection {name} was loaded"));
+    Ok(())
+}
+
+/// Has the endpoint take changed secrets and certificates: the connections that use them are made anew. A connection that cannot be
+/// without what was unloaded stays as it was, with a line in the log.
+pub(crate) fn settle(handle: &Handle<Endpoint>, holds: &mut Holds, log: &mut Logger) {
+    if !std::mem::take(&mut holds.is_stale) {
+        return;
+    }
+    let config = Arc::clone(&holds.config);
+    let credentials = Arc::new(config.credentials.clone());
+    let before: BTreeMap<&str, usize> = indexes(&holds.planned);
+    let (mut planned, mut connections) = (Vec::new(), Vec::new());
+    for of in &config.connections {
+        let Some(index) = before.get(of.name.as_str()).copied() else { continue };
+        let (Some(old), Some(resolved)) = (holds.planned.get(index), holds.connections.get(index)) else {
+            continue;
+        };
+        let new = translate::connection(&config, &credentials, of).unwrap_or_else(|problems| {
+            log.log(Severity::Warning, format_args!("{} stays as it was: {}", of.name, texts(&problems)));
+            old.clone()
+        });
+        connections.push(Connection { remotes: resolved.remotes.clone(), ..new.connection.clone() });
+        planned.push(new);
+    }
+    take(handle, holds, planned, connections);
+}
+
+/// Puts a connection in the place of the one of that name, or ends that one.
+fn replace(handle: &Handle<Endpoint>, holds: &mut Holds, name: &str, new: Option<(Planned, Connection)>) {
+    let place = holds.planned.iter().position(|planned| planned.connection.name == name);
+    if let Some(place) = place {
+        holds.planned.remove(place);
+        holds.connections.remove(place);
+        handle.reply(Reply::Remove(name.to_owned()));
+    }
+    let added = new.map(|(planned, connection)| {
+        let place = place.unwrap_or(holds.planned.len());
+        holds.planned.insert(place, planned);
+        holds.connections.insert(place, connection.clone());
+        connection
+    });
+    set_tunnel(handle, holds);
+    if let Some(connection) = added {
+        handle.reply(Reply::Add(Box::new(connection)));
+    }
+}
+
+/// Has the endpoint take these connections in place of those that it has. Gives the number of those that ended, and of those that began.
+fn take(
+    handle: &Handle<Endpoint>,
+    holds: &mut Holds,
+    planned: Vec<Planned>,
+    connections: Vec<Connection>,
+) -> (usize, usize) {
+    let (gone, new) = differences(holds, &planned, &connections);
+    let counts = (gone.len(), new.len());
+    for name in gone {
+        handle.reply(Reply::Remove(name));
+    }
+    (holds.planned, holds.connections) = (planned, connections);
+    set_tunnel(handle, holds);
+    for connection in new {
+        handle.reply(Reply::Add(Box::new(connection)));
+    }
+    counts
+}
+
+fn set_tunnel(handle: &Handle<Endpoint>, holds: &mut Holds) {
+    let settings = new_settings(holds);
+    holds.keeper.iter().for_each(|keeper| keeper.keep(settings::hosts(&holds.planned)));
+    if settings != holds.settings {
+        handle.reply(Reply::Tunnel(settings.clone()));
+        holds.settings = settings;
+    }
+}
+
 /// The MTU stays as it was at the start.
-fn new_settings(holds: &Holds, planned: &[Planned], connections: &[Connection]) -> TunnelSettings {
+fn new_settings(holds: &Holds) -> TunnelSettings {
+    let Holds { planned, connections, .. } = holds;
     if holds.keeper.is_some() {
         return settings::settings(planned, connections, Vec::new(), holds.settings.mtu);
     }
@@ -67,7 +221,19 @@ fn differences(
     let is_same = |one: (&Planned, &Connection), other: (&Planned, &Connection)| {
         one.0.is_same_as(other.0) && one.1.remotes == other.1.remotes
     };
-    let gone = old().filter(|one| !new().any(|other| is_same(*one, other)));
-    let added = new().filter(|one| !old().any(|other| is_same(*one, other)));
+    let (old_places, new_places) = (indexes(&holds.planned), indexes(planned));
+    let same = |one, places: &BTreeMap<&str, usize>, all: &[Planned], resolved: &[Connection]| {
+        let (of, _): (&Planned, &Connection) = one;
+        let place = places.get(of.connection.name.as_str()).copied();
+        let other = place.and_then(|place| all.get(place).zip(resolved.get(place)));
+        other.is_some_and(|other| is_same(one, other))
+    };
+    let gone = old().filter(|one| !same(*one, &new_places, planned, connections));
+    let added = new().filter(|one| !same(*one, &old_places, &holds.planned, &holds.connections));
     (gone.map(|(_, connection)| connection.name.clone()).collect(), added.map(|(_, it)| it.clone()).collect())
+}
+
+/// The places of connections, by their names.
+fn indexes(planned: &[Planned]) -> BTreeMap<&str, usize> {
+    planned.iter().enumerate().map(|(place, planned)| (planned.connection.name.as_str(), place)).collect()
 }

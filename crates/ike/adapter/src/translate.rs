@@ -6,7 +6,7 @@ mod eap;
 mod identity;
 mod inner;
 mod ppk;
-mod private_keys;
+pub(crate) mod private_keys;
 mod problems;
 mod secret;
 #[cfg(test)]
@@ -78,7 +78,14 @@ impl Planned {
             && self.passwords == other.passwords
             && self.ppk == other.ppk
             && self.connection.inner == other.connection.inner
-            && self.credentials == other.credentials
+            && (!self.has_certificates() || self.credentials == other.credentials)
+    }
+
+    /// Whether the certificates and private keys of the file matter to it: both ends have a key otherwise.
+    const fn has_certificates(&self) -> bool {
+        let machine::Connection { local_auth, remote_auth, .. } = &self.connection;
+        !matches!(local_auth.proof, machine::LocalProof::SharedKey(_))
+            || !matches!(remote_auth.proof, machine::RemoteProof::SharedKey(_))
     }
 
     /// The networks of this end.
@@ -106,6 +113,21 @@ pub(crate) fn connections(config: &Config) -> Result<Vec<Planned>, Vec<Problem>>
     let planned: Vec<Planned> =
         config.connections.iter().filter_map(|of| planned(config, &credentials, of, &mut problems)).collect();
     problems.or(planned)
+}
+
+/// A connection, which need not be of the file, with the secrets and certificates of `config`.
+///
+/// # Errors
+/// The settings that are not carried out, and values that are missing.
+pub(crate) fn connection(
+    config: &Config,
+    credentials: &Arc<Credentials>,
+    of: &model::Connection,
+) -> Result<Planned, Vec<Problem>> {
+    let mut problems = Problems::default();
+    let planned = planned(config, credentials, of, &mut problems);
+    let mut found = problems.or(planned)?;
+    found.take().ok_or_else(Vec::new)
 }
 
 fn planned(

@@ -23,11 +23,13 @@ use zeroize::Zeroizing;
 use crate::blocked::BlockedFile;
 use crate::content::Content;
 use crate::driver::{self, Device, Ready};
+use crate::loaded::Loaded;
 use crate::names::{self, Resolver};
 use crate::observer::Lines;
 use crate::orders::{Holds, Orders};
 use crate::status_rows::ROWS;
 use crate::translate::Planned;
+use crate::vici::Hub;
 use crate::{NAME, settings, vici};
 
 /// A file that is run as a tunnel of the process.
@@ -56,15 +58,23 @@ impl<'a> IpsecTunnel<'a> {
         let handle = driver.handle();
         let shown = self.show(handle.clone(), member);
         let own = vici::bind_own(&self.file, &mut self.setting.log);
-        let vici: Vec<_> = vici::bind(&mut self.setting.log).into_iter().chain(own).collect();
+        let vici: Vec<_> = vici::bind(&self.content.parsed.config.vici, &mut self.setting.log)
+            .into_iter()
+            .chain(own)
+            .collect();
         let sockets_of = shown.iter().map(status::Socket::path);
         let removed = sockets_of.chain(vici.iter().map(|socket| socket.file().path().to_owned())).collect();
         let mut helper = self.helper(&driver, removed)?;
         helper.reports().into_iter().for_each(|report| self.setting.log.log(report.severity, report));
         let access = helper.access();
         driver.use_helper(access.clone(), true).map_err(no_helper)?;
+        let from_file = self.content.parsed.config.clone();
         let holds = Holds {
             file: self.file.clone(),
+            config: Arc::new(from_file.clone()),
+            from_file,
+            loaded: Loaded::default(),
+            is_stale: false,
             planned: self.content.planned.clone(),
             connections: connections.clone(),
             settings: settings.clone(),
@@ -73,7 +83,8 @@ impl<'a> IpsecTunnel<'a> {
         };
         let orders = Orders::new(handle, holds, self.setting.log.clone());
         member.take_orders(orders.receiver()).map_err(no_signals)?;
-        let serve = |socket| vici::serve(socket, orders.view(), self.setting.log.clone());
+        let hub = Hub::of(&self.setting.log);
+        let serve = |socket| vici::serve(socket, orders.view(&hub), self.setting.log.clone());
         let vici: Vec<_> = vici.into_iter().filter_map(serve).collect();
         let params = Params {
             connections,
@@ -92,7 +103,7 @@ impl<'a> IpsecTunnel<'a> {
         }
         let notifier = Notifier::of(&self.setting.name, self.setting.has_others);
         notifier.status("set up");
-        let observer = Lines::new(self.setting.log.clone());
+        let observer = Lines::new(self.setting.log.clone(), hub);
         let mut observer = Starting { observer, begin: Some(|| member.set_up(None)) };
         let ended = driver.run(endpoint, &mut observer);
         notifier.stopping();

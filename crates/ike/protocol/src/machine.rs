@@ -27,6 +27,7 @@ mod block_order;
 mod blocked;
 mod channel;
 mod child;
+mod child_orders;
 mod child_sa;
 mod configuration;
 mod connections;
@@ -47,6 +48,7 @@ mod lifecycle;
 mod mobike;
 mod narrow;
 mod nat;
+mod notifications;
 mod orders;
 mod params;
 mod payloads;
@@ -69,11 +71,13 @@ mod tests;
 mod transcript;
 
 pub use blocked::is_name_of;
+pub use child_orders::{ChildSelection, TrapOrder};
 pub use endpoint::Endpoint;
+pub use notifications::Connecting;
 pub use orders::Reply;
 pub use params::{
     Addresses, BadParams, CertificatePolicy, Child, ChildDetail, Childless, Codec, Connection, EapUsers,
     EndAction, FamilySockets, Inner, Limits, LocalAuth, LocalProof, OwnCertificate, Params, PeerCertificates,
-    PeerDetail, PeerIdentity, Pool, Ppk, RemoteAuth, RemoteProof, SharedKey, Sockets, StartAction, Times,
-    Traffic, Unique,
+    PeerDetail, PeerIdentity, Pool, Ppk, RemoteAuth, RemoteProof, Request, SharedKey, Sockets, StartAction,
+    Times, Traffic, Unique,
 };

@@ -62,6 +62,13 @@ impl Message {
         self
     }
 
+    /// The message with the values of another one behind its own.
+    #[must_use]
+    pub fn with_all(mut self, other: Message) -> Self {
+        self.elements.extend(other.elements);
+        self
+    }
+
     /// The first value of that name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.elements.iter().find(|(other, _)| other == name).map(|(_, value)| value)

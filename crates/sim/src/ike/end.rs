@@ -12,13 +12,13 @@ use adit_core::{
 use adit_dataplane::{
     Config, Counters, Egress, Ingress, MergePolicy, Offload, ReceiveBatch, TransmitBatch, split,
 };
-use adit_ike::machine::{Codec, PeerDetail, Reply};
+use adit_ike::machine::{Codec, PeerDetail, Reply, Request};
 use adit_ike_codec::{EspSocket, IkeSocket, NatTraversalSocket};
 
 use super::settings::{ESP, PLAIN};
 
 /// A machine of IKE: the product's, or one with the habits of another implementation.
-pub(crate) type Machine = dyn Protocol<Request = (), Reply = Reply, Detail = PeerDetail, Codec = Codec>;
+pub(crate) type Machine = dyn Protocol<Request = Request, Reply = Reply, Detail = PeerDetail, Codec = Codec>;
 
 /// An effect of an end.
 #[derive(Debug)]

@@ -17,9 +17,9 @@ use adit_testbed::{
 };
 
 pub(super) use self::filter::{ALL, NONE, one};
-use self::program::{CHARON, NEWER};
+use self::program::CHARON;
 pub(super) use self::program::{
-    Program, ROLES, are_others_ready, is_linux_ready, is_newer_ready, is_ready, roles, row, row_of,
+    NEWER, Program, ROLES, are_others_ready, is_linux_ready, is_newer_ready, is_ready, roles, row, row_of,
 };
 
 /// How long anything may take.
@@ -203,7 +203,7 @@ impl End {
         }
     }
 
-    fn write_certificates(&self, certified: &Certified) {
+    pub(super) fn write_certificates(&self, certified: &Certified) {
         let Certified { authority, certificate, key } = certified;
         self.put("x509ca/ca.pem", authority);
         self.put("x509/own.pem", certificate);
@@ -221,7 +221,8 @@ impl End {
         format!("ipsec-{}-{}.conf", std::process::id(), self.namespace.name())
     }
 
-    fn socket(&self) -> String {
+    /// The address of its socket of VICI.
+    pub(super) fn socket(&self) -> String {
         match (self.program, &self.process) {
             (Program::Adit, Some(_)) => format!("unix://{}", self.vici().display()),
             _ => format!("unix://{}", self.path("vici").display()),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use adit_ike_config::{Credentials, PrivateKeyFile};
+use adit_ike_config::{Credentials, KeyKind, PrivateKeyFile};
 use adit_pki::signature::{CertificateKey, OwnKey};
 use adit_pki::{PrivateKey, encrypted_key, pem, pkcs12};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -31,6 +31,18 @@ pub(super) fn of(
         }
     }
     Err(why)
+}
+
+/// The identifier of a private key as strongSwan has it: the SHA-1 digest of the public key.
+///
+/// # Errors
+/// The key cannot be read, or is not supported.
+pub(crate) fn identifier(file: &PrivateKeyFile) -> Result<[u8; 20], String> {
+    let key = match file.kind {
+        KeyKind::Pkcs12 => in_pem(&open(file)?.private_key)?,
+        _ => read(file)?,
+    };
+    Ok(OwnKey::new(&key)?.public_key_digest())
 }
 
 /// The certificates of a PKCS#12 file: the one of its key first.

@@ -4,7 +4,11 @@ use std::net::IpAddr;
 
 use adit_core::{Cipher, Digest};
 use adit_ike::suite::Group;
-use adit_ike::wire::{AddressRange, TrafficSelector};
+use adit_ike::wire::{AddressRange, IdType, Identification, TrafficSelector};
+use adit_ike_config::{self as model, IdentityPattern, PortRange};
+use adit_pki::name_text;
+
+use crate::status_rows;
 
 /// A cipher, and the length of its key in bits where the name does not say it.
 pub(super) const fn cipher(cipher: Cipher) -> (&'static str, Option<u16>) {
@@ -56,6 +60,36 @@ pub(super) const fn group(group: Group) -> &'static str {
     }
 }
 
+/// An identity: a distinguished name in words, an address, or text.
+pub(super) fn identity(identity: &Identification) -> String {
+    let name = (identity.kind == IdType::DER_ASN1_DN).then(|| name_text(&identity.data)).flatten();
+    name.unwrap_or_else(|| status_rows::identity(identity))
+}
+
+/// An identity that a peer may prove, or a pattern of such identities.
+pub(super) fn pattern(pattern: &IdentityPattern) -> String {
+    match pattern {
+        IdentityPattern::Any => "%any".to_owned(),
+        IdentityPattern::Exact(exact) | IdentityPattern::Name(exact) => identity(exact),
+        IdentityPattern::EndsWith(end) => format!("*{}", identity(end)),
+        IdentityPattern::Addresses(first, last) => range(*first, *last),
+    }
+}
+
+/// A selector of the configuration.
+pub(super) fn configured_selector(of: &model::TrafficSelector) -> String {
+    let addresses = match &of.addresses {
+        model::Addresses::Dynamic => "dynamic".to_owned(),
+        model::Addresses::Network(network) => network.to_string(),
+        model::Addresses::Range(first, last) => range(*first, *last),
+    };
+    let ports = match of.ports {
+        PortRange::From(first, last) => (first, last),
+        PortRange::Opaque => (u16::MAX, 0),
+    };
+    with_protocol(addresses, of.protocol, ports)
+}
+
 /// A selector: a network or a range, with the protocol and the ports in brackets where not all are meant.
 pub(super) fn selector(selector: &TrafficSelector) -> String {
     let addresses = match &selector.addresses {
@@ -63,7 +97,11 @@ pub(super) fn selector(selector: &TrafficSelector) -> String {
         AddressRange::V6(first, last) => range((*first).into(), (*last).into()),
         AddressRange::Other(kind, _) => format!("kind {kind}"),
     };
-    let protocol = match selector.protocol {
+    with_protocol(addresses, selector.protocol, (selector.first_port, selector.last_port))
+}
+
+fn with_protocol(addresses: String, protocol: u8, ports: (u16, u16)) -> String {
+    let protocol = match protocol {
         0 => String::new(),
         1 => "icmp".to_owned(),
         6 => "tcp".to_owned(),
@@ -71,7 +109,7 @@ pub(super) fn selector(selector: &TrafficSelector) -> String {
         58 => "ipv6-icmp".to_owned(),
         other => other.to_string(),
     };
-    let ports = match (selector.first_port, selector.last_port) {
+    let ports = match ports {
         (0, u16::MAX) => String::new(),
         (u16::MAX, 0) => "OPAQUE".to_owned(),
         (first, last) if first == last => first.to_string(),

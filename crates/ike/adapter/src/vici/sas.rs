@@ -4,13 +4,15 @@ use std::net::SocketAddr;
 
 use adit_core::{Cipher, Digest, Instant, PeerId, PeerInfo};
 use adit_dataplane::PeerSnapshot;
-use adit_ike::machine::{ChildDetail, PeerDetail};
+use adit_ike::machine::{ChildDetail, Connecting, PeerDetail};
+use adit_ike::wire::Spi;
 use adit_ike_vici::Message;
 
-use super::names;
-use crate::status_rows::identity;
+use super::names::{self, identity};
+use super::numbers::ChildNumbers;
 
 /// An IKE SA as it is.
+#[derive(Clone)]
 pub(super) struct IkeSa {
     pub(super) peer: PeerId,
     pub(super) info: PeerInfo<PeerDetail>,
@@ -18,6 +20,8 @@ pub(super) struct IkeSa {
     pub(super) local: Option<SocketAddr>,
     /// The traffic of all its child SAs since the peer came up.
     pub(super) traffic: Option<PeerSnapshot>,
+    /// The numbers of its child SAs, in their order.
+    pub(super) numbers: Vec<ChildNumbers>,
 }
 
 impl IkeSa {
@@ -26,14 +30,29 @@ impl IkeSa {
         self.peer.0 + 1
     }
 
-    /// The event's message.
+    /// The message of the event `list-sa`.
     pub(super) fn message(&self, now: Instant) -> Message {
+        let mut children = Message::new();
+        for (number, child) in self.children() {
+            let name = unique_name(child, number);
+            children = children.with_section(&name, self.child(number, child, now));
+        }
+        let sa = self.section(now).with_section("child-sas", children);
+        Message::new().with_section(&self.info.detail.connection, sa)
+    }
+
+    /// The child SAs with their numbers.
+    pub(super) fn children(&self) -> impl Iterator<Item = (ChildNumbers, &ChildDetail)> {
+        self.numbers.iter().copied().zip(&self.info.detail.children)
+    }
+
+    /// The values of the IKE SA without its child SAs.
+    pub(super) fn section(&self, now: Instant) -> Message {
         let detail = &self.info.detail;
         let (initiator, responder) = match detail.is_initiator {
             true => (detail.own_spi, detail.peer_spi),
             false => (detail.peer_spi, detail.own_spi),
         };
-        let spi = |bytes: [u8; 8]| format!("{:016x}", u64::from_be_bytes(bytes));
         let mut sa =
             Message::new().with("uniqueid", self.number()).with("version", 2).with("state", "ESTABLISHED");
         sa = with_address(sa, "local", self.local).with("local-id", identity(&detail.local_identity));
@@ -42,7 +61,7 @@ impl IkeSa {
         if detail.is_initiator {
             sa = sa.with("initiator", "yes");
         }
-        sa = sa.with("initiator-spi", spi(initiator.0)).with("responder-spi", spi(responder.0));
+        sa = sa.with("initiator-spi", spi(initiator)).with("responder-spi", spi(responder));
         let nat = [("nat-local", detail.is_behind_nat), ("nat-remote", detail.is_peer_behind_nat)];
         for (name, _) in nat.into_iter().filter(|(_, is_there)| *is_there) {
             sa = sa.with(name, "yes");
@@ -67,20 +86,16 @@ impl IkeSa {
                 sa = sa.with_list(name, addresses);
             }
         }
-        let mut children = Message::new();
-        for (number, child) in (1..).zip(&detail.children) {
-            children =
-                children.with_section(&format!("{}-{number}", child.name), self.child(number, child, now));
-        }
-        Message::new().with_section(&detail.connection, sa.with_section("child-sas", children))
+        sa
     }
 
-    fn child(&self, number: u32, child: &ChildDetail, now: Instant) -> Message {
+    /// The values of a child SA.
+    pub(super) fn child(&self, numbers: ChildNumbers, child: &ChildDetail, now: Instant) -> Message {
         let state = if child.is_sealing { "INSTALLED" } else { "REKEYED" };
         let mut message = Message::new()
             .with("name", &child.name)
-            .with("uniqueid", number)
-            .with("reqid", number)
+            .with("uniqueid", numbers.unique)
+            .with("reqid", numbers.request)
             .with("state", state)
             .with("mode", "TUNNEL")
             .with("protocol", "ESP");
@@ -95,12 +110,13 @@ impl IkeSa {
             message = message.with("esn", 1);
         }
         // The data plane counts by peer.
-        if let (Some(traffic), [_]) = (&self.traffic, self.info.detail.children.as_slice()) {
+        if let [_] = self.info.detail.children.as_slice() {
+            let count = |of: fn(&PeerSnapshot) -> u64| self.traffic.as_ref().map(of).unwrap_or_default();
             message = message
-                .with("bytes-in", traffic.bytes_received)
-                .with("packets-in", traffic.packets_received)
-                .with("bytes-out", traffic.bytes_sent)
-                .with("packets-out", traffic.packets_sent);
+                .with("bytes-in", count(|traffic| traffic.bytes_received))
+                .with("packets-in", count(|traffic| traffic.packets_received))
+                .with("bytes-out", count(|traffic| traffic.bytes_sent))
+                .with("packets-out", count(|traffic| traffic.packets_sent));
         }
         message = with_time(message, "rekey-time", child.rekey_at, now);
         message
@@ -108,6 +124,27 @@ impl IkeSa {
             .with_list("local-ts", child.local.iter().map(names::selector))
             .with_list("remote-ts", child.remote.iter().map(names::selector))
     }
+}
+
+/// The name of a child SA's section: that of its child, with its number.
+pub(super) fn unique_name(child: &ChildDetail, numbers: ChildNumbers) -> String {
+    format!("{}-{}", child.name, numbers.unique)
+}
+
+/// An IKE SA that this end initiates and that is not established yet, as a message of the event `list-sa`.
+pub(super) fn connecting(sa: &Connecting) -> Message {
+    let [initiator, responder] = sa.spis.map(spi);
+    let mut section =
+        Message::new().with("uniqueid", sa.peer.0 + 1).with("version", 2).with("state", "CONNECTING");
+    section = with_address(section, "local", sa.local).with("local-id", "%any");
+    section = with_address(section, "remote", Some(sa.path.remote())).with("remote-id", "%any");
+    section =
+        section.with("initiator", "yes").with("initiator-spi", initiator).with("responder-spi", responder);
+    Message::new().with_section(&sa.connection, section.with_section("child-sas", Message::new()))
+}
+
+fn spi(spi: Spi) -> String {
+    format!("{:016x}", u64::from_be_bytes(spi.0))
 }
 
 fn with_address(message: Message, end: &str, address: Option<SocketAddr>) -> Message {
@@ -138,4 +175,80 @@ fn with_time(message: Message, name: &str, at: Option<Instant>, now: Instant) ->
 /// Whole seconds from one time to another; 0 if that is earlier.
 fn seconds(from: Instant, to: Instant) -> u64 {
     if to < from { 0 } else { (to - from).as_secs() }
+}
+
+/// The addresses of an IKE SA.
+pub(super) fn addresses(sa: &IkeSa) -> Message {
+    let local = with_address(Message::new(), "local", sa.local);
+    with_address(local, "remote", Some(sa.info.path.remote()))
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use adit_core::{Path, PeerInfo};
+    use adit_ike::machine::PeerDetail;
+    use adit_ike::suite::{Group, IkeSuite};
+    use adit_ike::wire::{IdType, Identification};
+
+    use super::*;
+
+    pub(crate) fn path(remote: &str) -> Path {
+        Path::Udp { socket: 1, remote: remote.parse().expect("an address") }
+    }
+
+    /// An IKE SA of the connection `office` with the SPI `spi`, whose child SAs of the child `net` have the SPIs `children`.
+    pub(crate) fn sa(spi: u8, children: &[u32]) -> IkeSa {
+        let identity = |name: &str| Identification { kind: IdType::FQDN, data: name.as_bytes().to_vec() };
+        let child = |own_spi: &u32| ChildDetail {
+            name: "net".to_owned(),
+            own_spi: *own_spi,
+            peer_spi: 1000 + own_spi,
+            cipher: Cipher::Aes256Gcm,
+            integrity: None,
+            has_extended_sequence_numbers: false,
+            is_encapsulated: true,
+            is_sealing: true,
+            made_at: Instant::ORIGIN,
+            rekey_at: None,
+            local: Vec::new(),
+            remote: Vec::new(),
+        };
+        let detail = PeerDetail {
+            connection: "office".to_owned(),
+            own_inner: Vec::new(),
+            peer_inner: Vec::new(),
+            is_initiator: true,
+            own_spi: Spi([spi; 8]),
+            peer_spi: Spi([9; 8]),
+            local_identity: identity("a.example"),
+            remote_identity: identity("b.example"),
+            suite: IkeSuite {
+                cipher: Cipher::Aes256Gcm,
+                integrity: None,
+                prf: Digest::Sha384,
+                group: Group::P384,
+                additional: Vec::new(),
+            },
+            is_behind_nat: false,
+            is_peer_behind_nat: false,
+            made_at: Instant::ORIGIN,
+            rekey_at: None,
+            reauthentication_at: None,
+            children: children.iter().map(child).collect(),
+        };
+        let info = PeerInfo {
+            name: "office".to_owned(),
+            path: path("192.0.2.1:4500"),
+            addresses: Vec::new(),
+            cipher: Cipher::Aes256Gcm,
+            rekeys: 0,
+            last_handshake: Instant::ORIGIN,
+            since: Instant::ORIGIN,
+            heard: Instant::ORIGIN,
+            routes: Vec::new(),
+            detail,
+        };
+        let numbers = children.iter().map(|spi| ChildNumbers { unique: *spi, request: 1 }).collect();
+        IkeSa { peer: PeerId(0), local: None, traffic: None, numbers, info }
+    }
 }

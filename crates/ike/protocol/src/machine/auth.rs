@@ -204,6 +204,8 @@ impl IkeSa {
     /// The peer refuses the child SA of `IKE_AUTH`. The IKE SA stays if this end asks for further child SAs.
     fn first_child_failed(&mut self, cx: &mut Context<'_>, number: usize, reason: &str) {
         self.log(cx, Severity::Error, &format!("there is no child SA: {reason}"));
+        let connection = self.connection.and_then(|number| cx.connections.get(number));
+        connection.into_iter().for_each(|connection| cx.shared.failed(connection, reason));
         let retry = self.retry_at(cx);
         let state = self.connection.and_then(|number| cx.peers.get_mut(&number));
         let now = cx.shared.now;

@@ -328,6 +328,9 @@ impl IkeSa {
             let aim = if wanted.old.is_some() { "rekey a child SA" } else { "make a child SA" };
             let text = format!("the peer refuses to {aim}: {} ({name})", error.kind);
             self.log(cx, Severity::Warning, &text);
+            let connection = self.connection.and_then(|number| cx.connections.get(number));
+            let connection = connection.filter(|_| wanted.old.is_none());
+            connection.into_iter().for_each(|connection| cx.shared.failed(connection, &text));
         }
         if let Some(old) = wanted.old
             && error.kind == NotifyType::CHILD_SA_NOT_FOUND

@@ -13,7 +13,7 @@ use rand_core::{RngCore as _, SeedableRng as _};
 use super::connections::Connections;
 use super::context::{Context, Effect};
 use super::cookie::Cookies;
-use super::params::{BadParams, Codec, Limits, Params, PeerDetail};
+use super::params::{BadParams, Codec, Limits, Params, PeerDetail, Request};
 use super::peer::{Peers, child_of};
 use super::pools::Pools;
 use super::sa::{IkeSa, Phase};
@@ -108,6 +108,7 @@ impl Endpoint {
         act: impl FnOnce(&mut Context<'_>, Option<&mut IkeSa>) -> T,
     ) -> T {
         let mut effects = Vec::new();
+        let before = self.shape(spi);
         let mut cx = Context {
             shared: &mut self.shared,
             connections: &self.connections,
@@ -119,6 +120,7 @@ impl Endpoint {
             effects.into_iter().for_each(|effect| self.carry_out(spi, effect));
             self.announce(spi);
             self.set_due(spi);
+            self.notify_change(Some(spi), before);
         }
         self.update_settings();
         result
@@ -210,7 +212,7 @@ impl Endpoint {
         })
     }
 
-    fn current(&self, peer: PeerId) -> Option<Spi> {
+    pub(super) fn current(&self, peer: PeerId) -> Option<Spi> {
         self.peers.get(&(peer.0 as usize))?.sa
     }
 
@@ -229,7 +231,7 @@ impl Endpoint {
     }
 
     /// The child SA of a session.
-    fn with_session(
+    pub(super) fn with_session(
         &mut self,
         peer: PeerId,
         session: SessionId,
@@ -255,7 +257,7 @@ const fn own_and_peer(header: &Header) -> (Spi, Spi) {
 }
 
 impl Protocol for Endpoint {
-    type Request = ();
+    type Request = Request;
     type Reply = Reply;
     type Detail = PeerDetail;
     type Codec = Codec;

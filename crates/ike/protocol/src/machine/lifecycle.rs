@@ -171,6 +171,7 @@ impl Endpoint {
             if was_connecting && state.sa.is_none() {
                 let text = format!("{}: {}", connection.name, ending.reason);
                 self.shared.report(Severity::Error, path, text);
+                self.shared.failed(connection, &ending.reason);
                 self.initiation_failed(number, ending.kind);
             } else if was_connecting && state.replacing.is_some() {
                 let text = format!("{}: it was not authenticated anew: {}", connection.name, ending.reason);
@@ -219,6 +220,7 @@ impl Endpoint {
         }
         if std::mem::take(&mut state.is_up) {
             self.shared.emit(Event::PeerDown { peer, reason: ending.reason.clone() });
+            self.shared.sas_changed(number);
         }
         if !self.has_ended {
             self.run(None, |cx, _| cx.order_entry(number, Place::default()));

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use adit_core::{Ended, PeerId, PeerOrder, Severity, TunnelSettings};
 
+use super::child_orders::{ChildSelection, TrapOrder};
 use super::context::Context;
 use super::endpoint::Endpoint;
 use super::params::{BadParams, Connection};
@@ -33,6 +34,14 @@ pub enum Reply {
     Rekey(String),
     /// The IKE SA of that peer is rekeyed.
     RekeyPeer(PeerId),
+    /// The peer is authenticated anew, by another IKE SA with all child SAs. A peer whose address is not known stays as it is.
+    ReauthenticatePeer(PeerId),
+    /// A child SA is rekeyed.
+    RekeyChild(ChildSelection),
+    /// A child SA is deleted. Its IKE SA stays, and nothing is brought up again by itself.
+    DeleteChild(ChildSelection),
+    /// Packets of a child bring it up, or do so no longer.
+    SetTrap(TrapOrder),
     /// The peers of these names are kept out ([`Endpoint::set_blocked`]).
     Block(BTreeSet<String>),
     /// This machine's addresses have changed: the peers get the new ones (RFC 4555).
@@ -107,6 +116,19 @@ impl Endpoint {
                 self.rekey_ike_sa(peer.0 as usize);
                 Ok(())
             }
+            Reply::ReauthenticatePeer(peer) => {
+                self.reauthenticate_peer(peer);
+                Ok(())
+            }
+            Reply::RekeyChild(child) => {
+                self.rekey_child(child);
+                Ok(())
+            }
+            Reply::DeleteChild(child) => {
+                self.delete_child(child);
+                Ok(())
+            }
+            Reply::SetTrap(order) => self.set_trap(&order),
         };
         if let Err(error) = outcome {
             self.shared.report(Severity::Error, None, error);
@@ -120,6 +142,7 @@ impl Endpoint {
             return known(name, false);
         };
         if connection.remotes.is_empty() {
+            self.shared.failed(connection, "the address of the peer is not known");
             return Err(format!("{name}: it cannot be brought up without the address of the peer"));
         }
         let is_asked = |own: &str| child.is_none_or(|child| child == own);
@@ -170,7 +193,7 @@ impl Endpoint {
         state.initiate_at = None;
         self.initiations.set(number, None);
         if is_blocked {
-            return;
+            return self.shared.failed(connection, "the peer is blocked");
         }
         if state.connecting.is_some() || state.sa.is_some() && state.replacing.is_none() {
             return;
@@ -264,6 +287,6 @@ impl Endpoint {
     }
 }
 
-fn known(name: &str, is_there: bool) -> Result<(), String> {
+pub(super) fn known(name: &str, is_there: bool) -> Result<(), String> {
     if is_there { Ok(()) } else { Err(format!("there is no connection {name}")) }
 }

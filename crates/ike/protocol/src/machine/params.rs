@@ -5,6 +5,7 @@ mod connection;
 mod credentials;
 mod detail;
 mod inner;
+mod request;
 mod traffic;
 
 use std::fmt;
@@ -23,6 +24,7 @@ pub use credentials::{
 };
 pub use detail::{ChildDetail, PeerDetail};
 pub use inner::{Inner, Pool};
+pub use request::Request;
 pub use traffic::{Addresses, Traffic};
 
 use crate::crypto::DirectionKeys;

@@ -10,12 +10,12 @@ use rand_core::RngCore as _;
 
 use super::blocked::Blocked;
 use super::guesses::Guesses;
-use super::params::{Codec, PeerDetail, Sockets};
+use super::params::{Codec, PeerDetail, Request, Sockets};
 use super::pools::Pools;
 use crate::wire::Spi;
 
 /// An endpoint's event for the driver.
-pub(crate) type Event = adit_core::Event<(), Codec, PeerDetail>;
+pub(crate) type Event = adit_core::Event<Request, Codec, PeerDetail>;
 /// An endpoint's orders to the data plane.
 pub(crate) type DataEvent = adit_core::DataEvent<Codec>;
 

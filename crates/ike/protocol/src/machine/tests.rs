@@ -4,6 +4,7 @@ mod attacks;
 mod authenticated;
 mod authority;
 mod certificates;
+mod child_orders;
 mod children;
 mod classes;
 mod connect;

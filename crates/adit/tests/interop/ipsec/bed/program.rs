@@ -24,7 +24,7 @@ pub(crate) enum Program {
 }
 
 /// The root that has the newer strongSwan.
-pub(super) const NEWER: &str = "strongswan";
+pub(crate) const NEWER: &str = "strongswan";
 
 /// The programs of a responder and of an initiator, adit in each role.
 pub(crate) const ROLES: [[Program; 2]; 2] = roles(Program::StrongSwan);

@@ -12,8 +12,8 @@ use adit_core::{
 use crate::crypto::{DirectionKeys, Secret};
 use crate::machine::{
     Child, Childless, Codec, Connection, EndAction, Endpoint, FamilySockets, Inner, LocalAuth, LocalProof,
-    Params, PeerIdentity, RemoteAuth, RemoteProof, Reply, SharedKey, Sockets, StartAction, Times, Traffic,
-    Unique,
+    Params, PeerIdentity, RemoteAuth, RemoteProof, Reply, Request, SharedKey, Sockets, StartAction, Times,
+    Traffic, Unique,
 };
 use crate::suite::{esp_proposals, ike_proposals};
 use crate::wire::{IdType, Identification};
@@ -154,6 +154,7 @@ pub(super) struct Plane {
     pub(super) ended: bool,
     /// The settings of the tunnel, as they were said one after the other.
     pub(super) settings: Vec<TunnelSettings>,
+    pub(super) notifications: Vec<Request>,
 }
 
 impl Plane {
@@ -210,6 +211,7 @@ impl Plane {
             Event::Report(report) => self.reports.push(report.to_string()),
             Event::Ended(_) => self.ended = true,
             Event::Up(settings) => self.settings.push(settings),
+            Event::Request(notification) => self.notifications.push(notification),
             _ => {}
         }
     }
