@@ -1,13 +1,13 @@
 //! Initiators that connect, one soon after the other, and stay: one machine with a connection and an identity for each.
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, SystemTime};
 
 use adit_core::{Event, Instant, IpNet, Path, Protocol as _, UnixTime};
 use adit_ike::machine::{
-    Child, Childless, Connection, EndAction, Endpoint, FamilySockets, Inner, Limits, LocalAuth, Params,
-    PeerIdentity, RemoteAuth, Sockets, StartAction, Times, Traffic, Unique,
+    Addresses, Child, Childless, Connection, EndAction, Endpoint, FamilySockets, Inner, Limits, LocalAuth,
+    Params, PeerIdentity, RemoteAuth, Sockets, StartAction, Times, Traffic, Unique,
 };
 use adit_ike::suite::{esp_proposals, ike_proposals};
 use adit_ike::wire::{IdType, Identification};
@@ -35,6 +35,17 @@ pub struct Initiators {
     pub count: u32,
     /// How many at once have begun and are not connected. adit asks for cookies from 3 of one address on.
     pub at_once: u32,
+    /// Their addresses in the tunnels.
+    pub inner: InnerAddresses,
+}
+
+/// The addresses of initiators in the tunnels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InnerAddresses {
+    /// Each has one of its own.
+    Own,
+    /// The responder gives each one of its pool.
+    Pool,
 }
 
 impl Initiators {
@@ -85,13 +96,22 @@ pub(crate) fn connection(
     credentials: &Credentials,
     number: u32,
     remote: SocketAddr,
+    addresses: InnerAddresses,
 ) -> Result<Connection, LoadError> {
     let name = identity(number);
+    let own = Traffic::all_of(IpNet::from(IpAddr::from(inner(number))));
+    let (local, inner) = match addresses {
+        InnerAddresses::Own => (own, Inner::None),
+        InnerAddresses::Pool => {
+            let given = Traffic { addresses: Addresses::Dynamic, ..own };
+            (given, Inner::Ask(vec![Ipv4Addr::UNSPECIFIED.into()]))
+        }
+    };
     let host = |name: &str| Identification { kind: IdType::FQDN, data: name.as_bytes().to_vec() };
     let child = Child {
         name: "net".to_owned(),
         esp: esp_proposals(ESP).map_err(fault)?,
-        local: vec![Traffic::all_of(IpNet::from(IpAddr::from(inner(number))))],
+        local: vec![local],
         remote: vec![Traffic::all_of(IpNet::from(IpAddr::from(INNER)))],
         start: StartAction::Start,
         on_close: EndAction::None,
@@ -110,7 +130,7 @@ pub(crate) fn connection(
         name,
         ike: ike_proposals(IKE).map_err(fault)?,
         children: vec![child],
-        inner: Inner::None,
+        inner,
         unique: Unique::Never,
         childless: Childless::Allow,
         forces_encapsulation: false,
@@ -160,7 +180,8 @@ impl Runner {
             // The machine learns the time by the datagrams and timeouts that it handles.
             let now = self.now();
             self.machine.handle_timeout(now);
-            let connection = connection(&self.credentials, self.begun, self.remote)?;
+            let addresses = self.initiators.inner;
+            let connection = connection(&self.credentials, self.begun, self.remote, addresses)?;
             self.machine.add_connection(connection).map_err(fault)?;
             self.begun += 1;
             counters.add_begun(1);

@@ -16,6 +16,6 @@ mod requests;
 mod responder_files;
 
 pub use credentials::{Certificates, Credentials};
-pub use initiators::Initiators;
+pub use initiators::{Initiators, InnerAddresses};
 pub use requests::requests;
 pub use responder_files::{File, Peers, responder_files};

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use adit_load::{LoadError, output};
-use adit_load_ike::{Certificates, Credentials, Initiators, Peers, requests, responder_files};
+use adit_load_ike::{
+    Certificates, Credentials, Initiators, InnerAddresses, Peers, requests, responder_files,
+};
 use clap::{Parser, Subcommand};
 
 /// Generate load on a responder of IKEv2
@@ -29,7 +31,7 @@ enum Command {
         /// How many initiators it knows, each by a connection of its own
         #[arg(long, required_unless_present = "pattern")]
         count: Option<u32>,
-        /// One connection for all, by a pattern of their identities
+        /// One connection for all, by a pattern of their identities, which gives each an address of a pool
         #[arg(long, conflicts_with = "count")]
         pattern: bool,
         /// Certificates in place of a pre-shared key
@@ -46,6 +48,9 @@ enum Command {
         /// How many at once; adit asks for cookies from 3 of one address on
         #[arg(long, default_value_t = 2)]
         at_once: u32,
+        /// They ask for their addresses in the tunnels, as `files --pattern` gives them
+        #[arg(long)]
+        pool: bool,
         /// The folder that `files` wrote, for certificates in place of a pre-shared key
         #[arg(long)]
         certificates: Option<PathBuf>,
@@ -69,7 +74,7 @@ fn run(command: Command) -> Result<(), LoadError> {
             let files = responder_files(&credentials, peers)?;
             files.iter().try_for_each(|file| write(&folder.join(file.path), &file.text))
         }
-        Command::Initiators { responder, count, at_once, certificates } => {
+        Command::Initiators { responder, count, at_once, pool, certificates } => {
             let credentials = match certificates {
                 Some(folder) => {
                     let read = |name: &str| read(&folder.join(name));
@@ -78,7 +83,8 @@ fn run(command: Command) -> Result<(), LoadError> {
                 }
                 None => Credentials::SharedKey,
             };
-            output::show_load(Initiators { responder, count, at_once }.start(credentials)?)
+            let inner = if pool { InnerAddresses::Pool } else { InnerAddresses::Own };
+            output::show_load(Initiators { responder, count, at_once, inner }.start(credentials)?)
         }
         Command::Datagrams => output::write_datagrams(&requests()?),
     }

@@ -8,7 +8,7 @@ pub(crate) const RESPONDER: &str = "responder.load.example";
 pub(crate) const INITIATORS: &str = ".initiator.load.example";
 /// The responder's address in the tunnels.
 pub(crate) const INNER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
-/// The network of the initiators' addresses in the tunnels.
+/// The network of the initiators' addresses in the tunnels: those of their own, and those of the responder's pool.
 pub(crate) const NETWORK: &str = "10.64.0.0/10";
 /// The proposal for IKE SAs, in the words of swanctl.
 pub(crate) const IKE: &str = "aes256gcm16-prfsha384-x25519";

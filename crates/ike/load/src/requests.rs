@@ -8,7 +8,7 @@ use adit_ike::wire::{ExchangeType, Message, Notify, NotifyType, Payload};
 use adit_load::{Kind, LoadError, SERIES, seed};
 
 use crate::credentials::Credentials;
-use crate::initiators::{both, connection, endpoint, fault};
+use crate::initiators::{InnerAddresses, both, connection, endpoint, fault};
 
 /// The number that the machine knows its socket by.
 const SOCKET: u32 = 0;
@@ -37,7 +37,8 @@ pub fn requests() -> Result<Vec<Kind>, LoadError> {
 fn first_request(number: u32) -> Result<Vec<u8>, LoadError> {
     let mut machine = endpoint(Sockets { plain: both(SOCKET), ..Sockets::default() }, UnixTime(0))?;
     let responder = SocketAddr::from(([192, 0, 2, 1], 500));
-    machine.add_connection(connection(&Credentials::SharedKey, number, responder)?).map_err(fault)?;
+    let connection = connection(&Credentials::SharedKey, number, responder, InnerAddresses::Own)?;
+    machine.add_connection(connection).map_err(fault)?;
     machine.handle_timeout(Instant::ORIGIN);
     let mut request = Vec::new();
     machine.poll_transmit(&mut request).ok_or_else(|| fault("it has no request"))?;
@@ -75,7 +76,8 @@ mod tests {
     fn responder() -> adit_ike::machine::Endpoint {
         let mut responder =
             endpoint(Sockets { plain: both(SOCKET), ..Sockets::default() }, UnixTime(0)).unwrap();
-        let mut own = connection(&Credentials::SharedKey, 0, ([192, 0, 2, 1], 500).into()).unwrap();
+        let remote = ([192, 0, 2, 1], 500).into();
+        let mut own = connection(&Credentials::SharedKey, 0, remote, InnerAddresses::Own).unwrap();
         own.remotes.clear();
         for child in &mut own.children {
             std::mem::swap(&mut child.local, &mut child.remote);

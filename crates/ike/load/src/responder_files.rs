@@ -10,7 +10,7 @@ use crate::names::{ESP, IKE, INITIATORS, INNER, KEY, NETWORK, RESPONDER, identit
 pub enum Peers {
     /// A connection for each of the first initiators, so many.
     Each(u32),
-    /// One connection for all, by a pattern of their identities. Older IKE SAs of the connection stay.
+    /// One connection for all, by a pattern of their identities, as a gateway of many clients has it: each gets an address of a pool.
     Pattern,
 }
 
@@ -52,20 +52,26 @@ fn configuration(credentials: &Credentials, peers: Peers) -> String {
             ("auth = pubkey\n certs = responder.pem", "auth = pubkey", String::new())
         }
     };
-    let connection = |name: &str, peer: &str, network: &str, unique: &str| {
+    let connection = |name: &str, peer: &str, network: &str, settings: &str| {
         format!(
-            " {name} {{\n version = 2\n proposals = {IKE}\n mobike = no\n unique = {unique}\n \
+            " {name} {{\n version = 2\n proposals = {IKE}\n mobike = no\n {settings}\n \
              local {{\n {local}\n id = {RESPONDER}\n }}\n remote {{\n {remote}\n id = {peer}\n }}\n \
              children {{\n net {{\n local_ts = {INNER}/32\n remote_ts = {network}\n esp_proposals = {ESP}\n }}\n }}\n }}\n"
         )
     };
     let each = |number: u32| {
         let network = format!("{}/32", inner(number));
-        connection(&format!("i{number}"), &identity(number), &network, "no")
+        connection(&format!("i{number}"), &identity(number), &network, "unique = no")
     };
     let connections: String = match peers {
         Peers::Each(count) => (0..count).map(each).collect(),
-        Peers::Pattern => connection("all", &format!("*{INITIATORS}"), NETWORK, "never"),
+        Peers::Pattern => {
+            connection("all", &format!("*{INITIATORS}"), "dynamic", "unique = never\n pools = load")
+        }
     };
-    format!("connections {{\n{connections}}}\n{secrets}")
+    let pools = match peers {
+        Peers::Each(_) => String::new(),
+        Peers::Pattern => format!("pools {{\n load {{\n addrs = {NETWORK}\n }}\n}}\n"),
+    };
+    format!("connections {{\n{connections}}}\n{pools}{secrets}")
 }

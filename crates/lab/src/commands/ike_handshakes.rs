@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// Measure adit alone
     #[arg(long)]
     alone: bool,
+    /// A connection for each initiator, in place of one for all that has a pattern of identities and a pool of addresses
+    #[arg(long)]
+    each: bool,
     /// Write every single figure here
     #[arg(long)]
     json: Option<PathBuf>,
@@ -171,7 +174,7 @@ impl Testbed {
         let [left, right] = OUTER.map(|address| format!("{address}/24"));
         connect(&server, &[&left], &initiators, &[&right], "wire")?;
         server.ip(&["address", "add", INNER, "dev", "lo"])?;
-        let file = files(args, tools, responder, proof, directory.path())?;
+        let file = files(args, tools, proof, directory.path())?;
         let process = match responder {
             Responder::Adit => {
                 let mut process = server.spawn("adit", adit::command(tools, &file))?;
@@ -189,20 +192,13 @@ impl Testbed {
     }
 }
 
-/// Writes the responder's files, and gives the path of its connections. A connection of adit is one peer; strongSwan has one
-/// connection for all, as its users would write it.
-fn files(
-    args: &Args,
-    tools: &Tools,
-    responder: Responder,
-    proof: Proof,
-    directory: &Path,
-) -> Result<PathBuf, TestbedError> {
+/// Writes the responder's files, which are the same for each program, and gives the path of its connections.
+fn files(args: &Args, tools: &Tools, proof: Proof, directory: &Path) -> Result<PathBuf, TestbedError> {
     let mut command = Command::new(tools.load_ike());
     command.arg("files").arg(directory);
-    match responder {
-        Responder::Adit => command.arg(format!("--count={}", args.initiators)),
-        Responder::StrongSwan => command.arg("--pattern"),
+    match args.each {
+        true => command.arg(format!("--count={}", args.initiators)),
+        false => command.arg("--pattern"),
     };
     command.args((proof == Proof::Certificates).then_some("--certificates"));
     said("adit-load-ike files", command)?;
@@ -213,6 +209,7 @@ fn measure(args: &Args, tools: &Tools, responder: Responder, proof: Proof) -> Re
     let testbed = Testbed::build(args, tools, responder, proof)?;
     let usage = || Usage::of(&[testbed.process.id()]);
     let mut arguments = vec![OUTER[0].to_owned(), format!("--count={}", args.initiators)];
+    arguments.extend((!args.each).then(|| "--pool".to_owned()));
     if proof == Proof::Certificates {
         arguments.push(format!("--certificates={}", testbed.directory.path().display()));
     }
@@ -250,8 +247,8 @@ mod tests {
         use clap::{Args as _, FromArgMatches as _};
         let command = Args::augment_args(clap::Command::new("ike-handshakes"));
         command.clone().debug_assert();
-        let line = ["ike-handshakes", "--initiators", "50", "--alone"];
+        let line = ["ike-handshakes", "--initiators", "50", "--alone", "--each"];
         let args = Args::from_arg_matches(&command.get_matches_from(line)).unwrap();
-        assert_eq!((args.initiators, args.rounds, args.alone), (50, 5, true));
+        assert_eq!((args.initiators, args.rounds, args.alone, args.each), (50, 5, true, true));
     }
 }

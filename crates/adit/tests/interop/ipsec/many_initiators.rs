@@ -5,7 +5,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use adit_load::Kind;
-use adit_load_ike::{Certificates, Credentials, Initiators, Peers, requests, responder_files};
+use adit_load_ike::{
+    Certificates, Credentials, Initiators, InnerAddresses, Peers, requests, responder_files,
+};
 use adit_testbed::{
     MAX_WAIT, Namespace, Process, Scratch, SpoofedFlood, can_run, connect, wait_until, wait_until_reachable,
 };
@@ -80,7 +82,8 @@ fn many_initiators_of_one_process_connect() {
     for credentials in [Credentials::SharedKey, certificates()] {
         let place = Place::build(&credentials, 50);
         let responder = IpAddr::V4(RESPONDER[0].parse().unwrap());
-        let initiators = Initiators { responder, count: 50, at_once: 2 };
+        let inner = InnerAddresses::Own;
+        let initiators = Initiators { responder, count: 50, at_once: 2, inner };
         let load = place.initiators.enter(|| initiators.start(credentials)).unwrap().unwrap();
         let connected = wait_until("all initiators", MAX_WAIT, || load.done() == 50);
         assert!(connected.is_ok(), "{} of {}\n{}", load.done(), load.begun(), place.process.log_tail());
