@@ -11,6 +11,8 @@
 
 mod credentials;
 mod initiators;
+#[cfg(test)]
+mod memory;
 mod names;
 mod requests;
 mod responder_files;
