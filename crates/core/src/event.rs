@@ -67,6 +67,9 @@ pub enum DataEvent<C> {
     /// A new session; opens at once, seals when activated, or from its first opened packet on
     /// ([`crate::OnFirstOpened`]). One with the same id is replaced.
     Install(Box<Install<C>>),
+    /// A session of that id may come by [`DataEvent::Install`]. Its peer can seal with it before this end has the keys: a few
+    /// datagrams that name it wait for it, for a short time.
+    Expect(SessionId),
     /// Seal with this session from now on, in place of the one of its series that sealed before ([`Install::series`]). Where one
     /// of the series that was installed later seals since its first opened packet ([`crate::OnFirstOpened`]), nothing changes: that
     /// packet came after the order was given.

@@ -90,6 +90,8 @@ pub enum IngressEvent {
         /// Its codec.
         open: OpenSession,
     },
+    /// A session of that id may come: a few datagrams that name it wait for it, for a short time.
+    Expect(SessionId),
     /// A session of a peer that another worker serves: its datagrams are for that worker.
     InstallRemote {
         /// The peer.
@@ -137,6 +139,7 @@ pub fn split<C>(
             let (egress, ingress) = self::install(Install { peer, session, series, on_first_opened, codec });
             (Some(egress), Some(ingress))
         }
+        DataEvent::Expect(session) => (None, Some(IngressEvent::Expect(session))),
         DataEvent::Activate { peer, session } => (Some(EgressEvent::Activate { peer, session }), None),
         DataEvent::Deactivate(peer) => (Some(EgressEvent::Deactivate(peer)), None),
         DataEvent::Retire { peer, session } => {

@@ -17,6 +17,7 @@ use crate::Config;
 use crate::codec::{Class, Demultiplexer, Plain, StreamAdvice};
 use crate::counters::{Counters, DropReason, Half};
 use crate::event::{EgressEvent, IngressEvent};
+use crate::held::Expected;
 use crate::peers::{MOVES, Owner, Peers};
 use crate::receive::ReceiveBatch;
 use crate::selectors::Recent;
@@ -66,6 +67,8 @@ pub struct Ingress {
     last: Option<(SessionId, Owner)>,
     /// The sessions whose selectors matched packets, as indices, since the last order.
     selected: Recent<u32>,
+    /// The sessions that are to come, with their datagrams.
+    expected: Expected,
     counters: Counters,
     now: Instant,
     next_tick: Instant,
@@ -100,7 +103,7 @@ pub struct Arrival {
 
 /// Where datagrams came from.
 #[derive(Clone, Copy)]
-struct Source {
+pub(crate) struct Source {
     path: Path,
     traffic_class: u8,
     /// The index of the socket's rules.
@@ -133,6 +136,7 @@ impl Ingress {
             words: config.words,
             last: None,
             selected: Recent::default(),
+            expected: Expected::default(),
             counters,
             now: Instant::ORIGIN,
             next_tick: Instant::ORIGIN,
@@ -148,8 +152,13 @@ impl Ingress {
             IngressEvent::AddRemotePeer { peer, worker } => self.peers.add(peer, Some(worker)),
             IngressEvent::Install { peer, session, series, open } => {
                 self.peers.install(peer, session, series, open);
+                self.expected.came(session);
             }
-            IngressEvent::InstallRemote { peer, session } => self.peers.install_remote(peer, session),
+            IngressEvent::Expect(session) => self.expected.expect(session, self.now),
+            IngressEvent::InstallRemote { peer, session } => {
+                self.peers.install_remote(peer, session);
+                self.expected.came(session);
+            }
             IngressEvent::Retire { session, .. } => {
                 self.peers.retire(session);
             }
@@ -214,6 +223,24 @@ impl Ingress {
         for peer in self.peers.peers.iter_mut() {
             peer.moves = MOVES;
         }
+        (0..self.expected.tick(now))
+            .for_each(|_| self.counters.drop_one(Half::Ingress, DropReason::NoSession));
+    }
+
+    /// Whether there are datagrams that came before their sessions, which have come since.
+    pub fn has_released(&self) -> bool {
+        self.expected.has_released()
+    }
+
+    /// Opens a datagram that came before its session, which has come since. Its bytes lie in `buffer` then, whatever was there. Gives
+    /// whether there was one. The receive batch is to be empty, as its ranges are of another buffer.
+    pub fn open_released(&mut self, buffer: &mut Vec<u8>, out: &mut ReceiveBatch) -> bool {
+        let Some((source, bytes)) = self.expected.next_released() else { return false };
+        *buffer = bytes;
+        let all = 0..buffer.len();
+        self.open_one(source, buffer, all, out);
+        out.finish(buffer);
+        true
     }
 
     /// Opens the datagrams of one receive call: all `segment` bytes long, the last perhaps shorter.
@@ -316,7 +343,10 @@ impl Ingress {
         let Some(rules) = self.rules.get(source.rules) else { return };
         let owner = match rules.demultiplexer.classify(datagram) {
             Class::Control => return out.push_control(source.path, range),
-            Class::Session(id) => self.find(id),
+            Class::Session(id) => match self.find(id) {
+                Err(_) if self.expected.hold(id, self.now, source, datagram) => return,
+                found => found,
+            },
             Class::Path => self.find_by_path(source, datagram),
             Class::Ignored => return,
             Class::Malformed => Err(DropReason::Malformed),

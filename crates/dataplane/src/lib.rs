@@ -30,6 +30,7 @@ mod counters;
 mod egress;
 mod event;
 mod headers;
+mod held;
 mod ingress;
 pub mod mac;
 mod merge;

@@ -156,6 +156,19 @@ impl End {
                 assert_eq!(used, Ok(bytes.len()));
             }
         }
+        self.take_arrived(&buffer)
+    }
+
+    /// Takes in the datagrams that came before their sessions, which have come since. Gives the content of each.
+    pub fn receive_released(&mut self) -> Vec<Arrived> {
+        let (mut all, mut buffer) = (Vec::new(), Vec::new());
+        while self.ingress.open_released(&mut buffer, &mut self.receive_batch) {
+            all.push(self.take_arrived(&buffer));
+        }
+        all
+    }
+
+    fn take_arrived(&mut self, buffer: &[u8]) -> Arrived {
         let receive_batch = &mut self.receive_batch;
         for order in receive_batch.orders().drain(..) {
             self.egress.apply(order, &mut self.transmit_batch);
@@ -165,13 +178,13 @@ impl End {
             headers: receive_batch.packets().map(|packet| *packet.header()).collect(),
             packets: receive_batch
                 .packets()
-                .map(|packet| packet.slices(&buffer).flatten().copied().collect())
+                .map(|packet| packet.slices(buffer).flatten().copied().collect())
                 .collect(),
             control: receive_batch.control().iter().map(|(path, range)| (*path, copy(range))).collect(),
             relay: receive_batch
                 .relay()
                 .iter()
-                .map(|range| receive_batch.slice(&buffer, range).expect("a range of it").to_vec())
+                .map(|range| receive_batch.slice(buffer, range).expect("a range of it").to_vec())
                 .collect(),
             passed: receive_batch.passed().to_vec(),
             notices: receive_batch.notices().clone(),

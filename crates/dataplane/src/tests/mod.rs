@@ -2,6 +2,7 @@
 
 mod batches;
 mod devices;
+mod expected;
 mod first_opened;
 pub(crate) mod format;
 mod garbage;

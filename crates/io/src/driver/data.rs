@@ -126,6 +126,9 @@ impl Running {
             for event in &ready {
                 self.look_after(*event, &mut received)?;
             }
+            if self.ingress.has_released() {
+                self.open_released();
+            }
             self.settle();
             if let Some(rest) = self.moderation.rest(clock) {
                 thread::sleep(rest);

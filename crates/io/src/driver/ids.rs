@@ -49,6 +49,7 @@ impl EndpointId {
                 DataEvent::Peer(order.for_peer(peer))
             }
             DataEvent::Install(install) => match install.codec {},
+            DataEvent::Expect(session) => DataEvent::Expect(self.session(session)),
             DataEvent::Activate { peer, session } => {
                 DataEvent::Activate { peer: self.peer(peer), session: self.session(session) }
             }

@@ -78,6 +78,14 @@ impl Running {
         Ok(())
     }
 
+    /// Opens the datagrams that came before their sessions, which have come since.
+    pub(super) fn open_released(&mut self) {
+        let mut datagram = Vec::new();
+        while self.ingress.open_released(&mut datagram, &mut self.receive_batch) {
+            self.deliver(&mut datagram, Origin::Network);
+        }
+    }
+
     /// Hands out the opened packets. A run of packets that the next receive may continue stays, unless `all` is to go.
     /// Gives where in the buffer the next receive goes.
     fn deliver_but_newest(&mut self, buffer: &mut [u8], all: bool) -> usize {

@@ -5,11 +5,13 @@
 //! the data plane. A peer is served by one worker, which alone has its sessions: no counter is used twice,
 //! and no replay window has a gap.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use adit_core::{DataEvent, DeviceId, Install, PeerActivity, PeerConfig, PeerId, PeerOrder, Transport};
+use adit_core::{
+    DataEvent, DeviceId, Install, PeerActivity, PeerConfig, PeerId, PeerOrder, SessionId, Transport,
+};
 use adit_dataplane::codec::{Demultiplexer, SessionCodec};
 use adit_dataplane::{Counters, EgressEvent, IngressEvent, Snapshot, install, remote_peer, split};
 
@@ -26,6 +28,8 @@ use crate::udp::UdpSocket;
 /// The most workers there may be. Systemd units of VPN services allow as few as 20 tasks (`TasksMax`); each worker is
 /// one, and control, signals, status and later threads need some too.
 pub const MAX_WORKERS: usize = 8;
+/// Most sessions that are expected at once. The data threads are not woken for one that is forgotten.
+const MOST_EXPECTED: usize = 1024;
 
 /// One of them.
 #[derive(Clone)]
@@ -48,6 +52,8 @@ struct Served {
 pub(super) struct Workers {
     all: Vec<Worker>,
     peers: BTreeMap<PeerId, Served>,
+    /// The sessions that may come, whose datagrams the workers hold.
+    expected: BTreeSet<SessionId>,
     membership: Membership,
 }
 
@@ -63,7 +69,8 @@ impl Drop for Workers {
 impl Workers {
     /// The workers of the endpoint's device.
     pub(super) fn new(membership: Membership) -> Self {
-        Workers { all: membership.device.workers.clone(), peers: BTreeMap::new(), membership }
+        let all = membership.device.workers.clone();
+        Workers { all, peers: BTreeMap::new(), expected: BTreeSet::new(), membership }
     }
 
     /// The endpoint's part in the device.
@@ -93,8 +100,15 @@ impl Workers {
             DataEvent::Install(install) => match install.codec {},
             DataEvent::Retire { peer, session } => {
                 let (own, old) = (self.id().peer(peer), self.id().session(session));
-                self.tell_others(peer, || IngressEvent::Retire { peer: own, session: old });
+                self.tell_others(peer, false, || IngressEvent::Retire { peer: own, session: old });
                 self.tell(peer, event, wakes);
+            }
+            DataEvent::Expect(session) => {
+                if self.expected.len() >= MOST_EXPECTED {
+                    self.expected.clear();
+                }
+                self.expected.insert(session);
+                self.tell_all(&event, wakes);
             }
             DataEvent::Activate { peer, .. }
             | DataEvent::Deactivate(peer)
@@ -122,10 +136,12 @@ impl Workers {
     pub(super) fn install(&mut self, new: Install<SessionCodec>) {
         let peer = new.peer;
         self.before_session(peer, &new.codec);
+        // Datagrams of the session may wait for it.
+        let wakes = self.expected.remove(&new.session);
         let (own, session) = (self.id().peer(peer), self.id().session(new.session));
-        self.tell_others(peer, || IngressEvent::InstallRemote { peer: own, session });
+        self.tell_others(peer, wakes, || IngressEvent::InstallRemote { peer: own, session });
         let (egress, ingress) = install(Install { peer: own, session, ..new });
-        self.post_to(peer, (Some(egress), Some(ingress)), false);
+        self.post_to(peer, (Some(egress), Some(ingress)), wakes);
     }
 
     /// The worker that serves a new peer: the one to which the kernel steers its datagrams
@@ -182,10 +198,10 @@ impl Workers {
     }
 
     /// Tells the workers that do not serve the peer, if there is such a peer.
-    fn tell_others(&self, peer: PeerId, event: impl Fn() -> IngressEvent) {
+    fn tell_others(&self, peer: PeerId, wakes: bool, event: impl Fn() -> IngressEvent) {
         let Some(served) = self.peers.get(&peer) else { return };
         let others = self.all.iter().enumerate().filter(|(number, _)| *number != served.worker);
-        others.for_each(|(_, worker)| post(worker, (None, Some(event())), false));
+        others.for_each(|(_, worker)| post(worker, (None, Some(event())), wakes));
     }
 
     /// Whether a sleeping data thread must act on an order at once: if a payload or packets that wait for their peer are to
@@ -200,6 +216,7 @@ impl Workers {
             }
             DataEvent::Peer(_)
             | DataEvent::Install(_)
+            | DataEvent::Expect(_)
             | DataEvent::Deactivate(_)
             | DataEvent::Retire { .. } => false,
         }
@@ -324,6 +341,7 @@ pub(super) fn or_install<C>(event: DataEvent<C>) -> Result<Order, Box<Install<C>
     Ok(match event {
         DataEvent::Install(install) => return Err(install),
         DataEvent::Peer(order) => DataEvent::Peer(order),
+        DataEvent::Expect(session) => DataEvent::Expect(session),
         DataEvent::Activate { peer, session } => DataEvent::Activate { peer, session },
         DataEvent::Deactivate(peer) => DataEvent::Deactivate(peer),
         DataEvent::Retire { peer, session } => DataEvent::Retire { peer, session },

@@ -121,6 +121,20 @@ impl End {
     pub(crate) fn receive(&mut self, path: Path, mut datagram: Vec<u8>) {
         let esp = datagram.first_chunk().copied().unwrap_or_default();
         self.ingress.open_datagrams(path, &mut datagram, 0, &mut self.receive_batch);
+        self.deliver(esp, &datagram);
+    }
+
+    /// Opens the packets of ESP that came before their child SAs, which have come since.
+    fn open_released(&mut self) {
+        let mut datagram = Vec::new();
+        while self.ingress.open_released(&mut datagram, &mut self.receive_batch) {
+            let esp = datagram.first_chunk().copied().unwrap_or_default();
+            self.deliver(esp, &datagram);
+        }
+    }
+
+    /// Hands out what the data plane found in a datagram.
+    fn deliver(&mut self, esp: [u8; 8], datagram: &[u8]) {
         for order in self.receive_batch.orders().drain(..) {
             self.egress.apply(order, &mut self.transmit_batch);
         }
@@ -201,6 +215,7 @@ impl End {
         if let Some(order) = egress {
             self.egress.apply(order, &mut self.transmit_batch);
         }
+        self.open_released();
     }
 
     fn flush(&mut self) {

@@ -138,6 +138,7 @@ impl Plane {
                 assert_eq!(self.routes.get(&route), Some(&peer), "removes a route that is another's");
                 self.routes.remove(&route);
             }
+            DataEvent::Expect(_) => {}
             DataEvent::Install(install) => self.install(now, *install),
             DataEvent::Activate { peer, session } => {
                 self.activate(peer, session);
