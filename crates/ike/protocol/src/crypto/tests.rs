@@ -382,6 +382,19 @@ fn values_that_are_no_public_keys_are_refused() {
             Some(ExchangeError::Value(group))
         );
     }
+    // The other points of low order (RFC 7748 section 6.1), also in the forms that are not reduced.
+    let low_order = [
+        "0100000000000000000000000000000000000000000000000000000000000000",
+        "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800",
+        "5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    ];
+    for point in low_order.map(hex) {
+        let refused = Some(ExchangeError::Value(Group::X25519));
+        assert_eq!(answer_exchange(Group::X25519, &point, &mut fill).err(), refused);
+    }
     // Coefficients of an encapsulation key are below 3329 (FIPS 203 section 7.2).
     for group in [Group::MlKem768, Group::MlKem1024] {
         let ones = vec![0xff; group.initiator_len()];
