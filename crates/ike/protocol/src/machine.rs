@@ -45,6 +45,7 @@ mod init;
 mod inner;
 mod intermediate;
 mod lifecycle;
+mod lingering;
 mod mobike;
 mod narrow;
 mod nat;

@@ -7,6 +7,7 @@ use super::child_sa::ChildSa;
 use super::connections::Connections;
 use super::context::{Context, Effect};
 use super::eap_runs::Initiating;
+use super::guesses::Guesser;
 use super::init::offers;
 use super::params::{Childless, Connection, RemoteProof, Unique};
 use super::payloads::{Payloads, notify};
@@ -113,7 +114,7 @@ impl IkeSa {
         let state = self.connection.and_then(|number| cx.peers.get(&number));
         let number = state.and_then(|state| state.wanted.keys().next().copied()).unwrap_or_default();
         let child = connection.children.get(number)?;
-        let spi = cx.child_spi();
+        let spi = cx.offered_child_spi();
         let sides = self.sides(cx, child);
         payloads.extend([
             Payload::SecurityAssociation(offers(&proposals(child, Exchange::Auth), &spi.to_be_bytes())),
@@ -276,7 +277,9 @@ impl IkeSa {
             Ok((child, parts)) => {
                 answer.extend(parts);
                 self.respond(cx, path, ExchangeType::IKE_AUTH, &answer);
-                self.install_child(cx, child, true);
+                // The peer authenticates anew: until it has the response, it opens packets of its older IKE SA alone.
+                let is_anew = !is_initial_contact && self.has_session_of(cx, child.number);
+                self.install_child(cx, child, !is_anew);
             }
             // The IKE SA stays, without a child SA (RFC 7296 section 1.2).
             Err(error) => {
@@ -293,7 +296,7 @@ impl IkeSa {
     /// The reason for the log.
     fn judge_initiator<'c>(
         &self,
-        cx: &Context<'c>,
+        cx: &mut Context<'c>,
         half_open: &HalfOpen,
         claim: &Claim<'_>,
         is_initial_contact: bool,
@@ -315,21 +318,53 @@ impl IkeSa {
             return Err("there is no connection with these identities and this IKE proposal".to_owned());
         };
         let prf = channel.suite.prf;
-        let wall = cx.shared.wall();
         let mixed = claim.ppk(connection)?.map(|ppk| channel.keys.with_ppk(prf, &ppk.key.0));
         match &mixed {
             Some(mixed) => {
                 let octets = SignedOctets { proof_key: &mixed.initiator_proof, ..octets };
-                connection.remote_auth.verify(prf, claim, &octets, wall)?;
+                self.verify_initiator(cx, connection, claim, &octets, prf)?;
             }
             None => {
                 let second = claim.proof_without_ppk();
                 let claim = Claim { proof: second.as_ref().or(claim.proof), ..claim.clone() };
-                connection.remote_auth.verify(prf, &claim, &octets, wall)?;
+                self.verify_initiator(cx, connection, &claim, &octets, prf)?;
             }
         }
         refuse_second(cx, number, connection, identity, is_initial_contact)?;
         Ok(Judged { number, connection, identity: identity.clone(), mixed })
+    }
+
+    /// Judges the proof of an initiator. Wrong pre-shared keys are bounded by the source and by the identity; at an address where the
+    /// connection has its peer, by that identity at that address, so that others cannot keep the peer out.
+    ///
+    /// # Errors
+    /// The reason for the log.
+    fn verify_initiator(
+        &self,
+        cx: &mut Context<'_>,
+        connection: &Connection,
+        claim: &Claim<'_>,
+        octets: &SignedOctets<'_>,
+        prf: adit_core::Digest,
+    ) -> Result<(), String> {
+        let is_by_key = matches!(connection.remote_auth.proof, RemoteProof::SharedKey(_));
+        let source = self.path.remote().ip();
+        let place = if connection.is_at(source) { source.to_string() } else { String::new() };
+        let name = format!("{} {place}", identity_text(octets.identity));
+        let guesser = Guesser { name: &name, source };
+        if is_by_key && !cx.shared.guesses.permits(cx.shared.now, guesser) {
+            // It takes as long as a wrong key.
+            claim.is_proven_by_key(prf, &[], octets);
+            return Err(
+                "too many wrong keys of this identity or from this address: wait for a minute".to_owned()
+            );
+        }
+        let wall = cx.shared.wall();
+        let verdict = connection.remote_auth.verify(prf, claim, octets, wall);
+        if is_by_key && verdict.is_err() {
+            cx.shared.count_guess(guesser);
+        }
+        verdict
     }
 
     pub(crate) fn refuse_initiator(

@@ -14,12 +14,15 @@ use crate::wire::{Payload, TrafficSelector};
 /// retransmit the request that replaces the SA (strongSwan: 165 s).
 pub(crate) const REPLACED_FOR: Duration = Duration::from_secs(180);
 
+/// The time that a child SA which was not rekeyed in its lifetime goes on while this end asks for a further one.
+pub(crate) const EXPIRED_FOR: Duration = Duration::from_secs(10);
+
 /// The phase of a child SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChildPhase {
     /// The child SA is in use, or is going to be.
     Active,
-    /// Another child SA takes its place, and the peer deletes it.
+    /// Another child SA takes its place, or is to take it. The peer deletes it, or this end when its time is over.
     Replaced,
     /// This end deletes it.
     Deleting,
@@ -49,7 +52,7 @@ pub(crate) struct ChildSa {
     pub(crate) is_known: bool,
     pub(crate) made_at: Instant,
     pub(crate) rekey_at: Option<Instant>,
-    /// The time when this end deletes it if the peer has not.
+    /// The time when it ends: no rekey has replaced it by then, or the peer, which replaced it, has not deleted it.
     pub(crate) ends_at: Option<Instant>,
     pub(crate) cipher: Cipher,
     pub(crate) integrity: Option<Digest>,
@@ -94,8 +97,9 @@ impl ChildSa {
         }
     }
 
-    pub(crate) fn installed(&self) -> Installed {
-        Installed { number: self.number, local: self.local.clone(), remote: self.remote.clone() }
+    /// Its traffic. `order`: later sessions of the peer have higher numbers.
+    pub(crate) fn installed(&self, order: u64) -> Installed {
+        Installed { number: self.number, order, local: self.local.clone(), remote: self.remote.clone() }
     }
 
     pub(crate) fn detail(&self, connection: &Connection) -> ChildDetail {

@@ -1,6 +1,6 @@
 //! The context of an IKE SA: the parts of its endpoint that it sees, and its orders to the endpoint.
 
-use adit_core::{Instant, PeerConfig, PeerId, PeerOrder};
+use adit_core::{Instant, PeerConfig, PeerId, PeerOrder, SessionId};
 use rand_core::RngCore as _;
 
 use super::connections::Connections;
@@ -56,6 +56,13 @@ impl Context<'_> {
                 return spi;
             }
         }
+    }
+
+    /// A fresh SPI of a child SA that this end asks for. The peer may seal with the child SA before this end has its response.
+    pub(crate) fn offered_child_spi(&mut self) -> u32 {
+        let spi = self.child_spi();
+        self.shared.order(DataEvent::Expect(SessionId(u64::from(spi))));
+        spi
     }
 
     /// Removes the IKE SA: the peer cannot be reached by it.

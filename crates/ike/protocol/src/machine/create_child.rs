@@ -47,7 +47,7 @@ impl IkeSa {
         }
         let group = wanted.group.or_else(|| child.esp.first().and_then(|own| own.groups().next()));
         let share = group.and_then(|group| KeyShare::new(group, &mut cx.fill()).ok());
-        let (own_spi, nonce) = (cx.child_spi(), cx.shared.nonce());
+        let (own_spi, nonce) = (cx.offered_child_spi(), cx.shared.nonce());
         let (protocol, kind) = (ProtocolId::ESP, NotifyType::REKEY_SA);
         let rekey = wanted.old.map(|old| {
             let spi = old.to_be_bytes().to_vec();
@@ -66,7 +66,8 @@ impl IkeSa {
         payloads.push(Payload::SelectorsResponder(sides.remote));
         let old = wanted.old.and_then(|old| self.children.get(&old));
         let is_old_unknown = old.is_some_and(|old| old.may_be_unknown(cx.shared.now));
-        let request = ChildRequest { wanted, own_spi, nonce, share, is_old_unknown, peers: None };
+        let (peers, deleted) = (None, Vec::new());
+        let request = ChildRequest { wanted, own_spi, nonce, share, is_old_unknown, peers, deleted };
         self.request(cx, ExchangeType::CREATE_CHILD_SA, &payloads, Request::Child(Box::new(request)));
     }
 
@@ -145,7 +146,9 @@ impl IkeSa {
         peers: PeersChild,
     ) {
         let number = child.number;
-        self.install_child(cx, child, old.is_none());
+        // Until the peer has the response, it opens packets of the child SAs alone that are there.
+        let is_first = old.is_none() && !self.has_session_of(cx, number);
+        self.install_child(cx, child, is_first);
         let is_collision = self.note_peers_child(old, number, peers);
         let Some(old) = old else { return };
         if !is_collision && let Some(child) = self.children.get_mut(&old) {
@@ -201,6 +204,10 @@ impl IkeSa {
         secrets: Secrets,
     ) {
         match self.finish_child(cx, request, response, secrets) {
+            // The peer has deleted it before its response came.
+            Ok((child, _)) if request.deleted.contains(&child.peer_spi) => {
+                self.child_failed(cx, request.wanted)
+            }
             Ok((child, own_lowest)) => self.settle(cx, request, child, &own_lowest),
             Err(reason) => {
                 // The peer has a child SA that this end refuses: RFC 7296 section 2.21.3.

@@ -349,12 +349,14 @@ impl Protocol for Endpoint {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.shared.now = now;
+        self.shared.retire_over();
         self.initiations.due(now).into_iter().for_each(|number| self.initiate(number));
         self.schedule.due(now).into_iter().for_each(|spi| self.with_sa(spi, |sa, cx| sa.handle_timeout(cx)));
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.initiations.next().into_iter().chain(self.schedule.next()).min()
+        let lingering = self.shared.lingering.next();
+        self.initiations.next().into_iter().chain(self.schedule.next()).chain(lingering).min()
     }
 
     fn poll_transmit(&mut self, buf: &mut Vec<u8>) -> Option<Path> {

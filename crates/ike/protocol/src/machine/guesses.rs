@@ -1,4 +1,4 @@
-//! The limit on wrong passwords, by the source of the peer and by its name.
+//! The limit on wrong passwords and pre-shared keys, by the source of the peer and by its name.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use adit_core::{AnswerLimit, Digest, Instant, Permit, Rate};
 use crate::crypto::{Secret, prf};
 use crate::eap::Fill;
 
-/// The most wrong passwords of a name within the time.
+/// The most wrong passwords or keys of a name within the time.
 const OF_NAME: Rate = Rate { count: 10, period: Duration::from_secs(60) };
-/// The most wrong passwords from an IPv4 address or an IPv6 /64 within the time.
+/// The most wrong passwords and keys from an IPv4 address or an IPv6 /64 within the time.
 const OF_SOURCE: Rate = Rate { count: 20, period: Duration::from_secs(60) };
 
-/// The wrong passwords of the last time. It has no memory before the first one.
+/// The wrong passwords and keys of the last time. It has no memory before the first one.
 #[derive(Default)]
 pub(crate) struct Guesses(Option<Counts>);
 
@@ -48,7 +48,7 @@ impl Counts {
 }
 
 impl Guesses {
-    /// Whether a password of the peer is taken.
+    /// Whether a password or key of the peer is taken.
     pub(crate) fn permits(&mut self, now: Instant, guesser: Guesser<'_>) -> bool {
         let Some(counts) = &mut self.0 else { return true };
         let [name, source] = counts.places_of(guesser);
@@ -56,7 +56,7 @@ impl Guesses {
         is_granted(counts.names.foresee(now, name)) && is_granted(counts.sources.foresee(now, source))
     }
 
-    /// The peer said a wrong password.
+    /// The peer said a wrong password, or proved its identity by a wrong key.
     pub(crate) fn count(&mut self, now: Instant, guesser: Guesser<'_>, fill: Fill<'_>) {
         let counts = self.0.get_or_insert_with(|| {
             let mut key = Secret::from(vec![0; 32]);

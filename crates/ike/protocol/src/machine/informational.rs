@@ -6,8 +6,12 @@ use super::child::child_spi;
 use super::child_sa::ChildPhase;
 use super::context::{Context, Effect};
 use super::peer::EndKind;
+use super::requests::Purpose;
 use super::sa::{IkeSa, Phase, Request};
 use crate::wire::{Delete, ExchangeType, Payload, ProtocolId};
+
+/// Most SPIs that a request for a child SA keeps of child SAs that are not there and which the peer has deleted.
+const MOST_DELETED: usize = 16;
 
 impl IkeSa {
     /// Asks the peer to delete a child SA; `None`: this IKE SA.
@@ -92,12 +96,30 @@ impl IkeSa {
     /// The peer deleted the child SA with this SPI of its own. Gives the SPI of this end for the answer, which is left out if both
     /// delete it at once (RFC 7296 section 1.4.1).
     fn deleted_by_peer(&mut self, cx: &mut Context<'_>, peer_spi: u32) -> Option<u32> {
-        let child = self.children.values().find(|child| child.peer_spi == peer_spi)?;
+        let Some(child) = self.children.values().find(|child| child.peer_spi == peer_spi) else {
+            self.note_deleted(peer_spi);
+            return None;
+        };
         let (own_spi, phase) = (child.own_spi, child.phase);
         let requested = self.pending.as_ref().map(|pending| &pending.request);
         let is_crossing = matches!(requested, Some(Request::DeleteChild(spi)) if *spi == own_spi);
         self.remove_child(cx, own_spi);
         (!is_crossing || phase != ChildPhase::Deleting).then_some(own_spi)
+    }
+
+    /// The peer deleted a child SA that this end does not have. It may be the one that this end has asked for.
+    fn note_deleted(&mut self, peer_spi: u32) {
+        let request = match self.pending.as_mut().map(|pending| &mut pending.request) {
+            Some(Request::Child(request)) => request,
+            Some(Request::FollowUp(request)) => match &mut request.purpose {
+                Purpose::Child(request) => request,
+                Purpose::Ike(_) => return,
+            },
+            _ => return,
+        };
+        if request.deleted.len() < MOST_DELETED {
+            request.deleted.push(peer_spi);
+        }
     }
 
     fn ended_by_peer(&mut self, cx: &mut Context<'_>) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adit_core::{PeerId, PeerOrder, Severity};
+use adit_core::{PeerId, Severity};
 
 use super::child_sa::REPLACED_FOR;
 use super::connections::is_instance;
@@ -10,7 +10,7 @@ use super::endpoint::Endpoint;
 use super::params::Unique;
 use super::peer::{EndKind, Ending, Place, Wish};
 use super::sa::{IkeSa, Phase};
-use super::shared::{DataEvent, Event};
+use super::shared::Event;
 use crate::wire::Spi;
 
 /// If each end initiated an IKE SA within this time, one of the two is deleted; the nonces decide which.
@@ -127,7 +127,9 @@ impl Endpoint {
     fn limit_older(&mut self, number: usize, spi: Spi) {
         let older = self.older(number, spi);
         let excess = (older.len() + 1).saturating_sub(MAX_IKE_SAS);
-        self.seal_by_current(number);
+        if excess > 0 {
+            self.seal_by_current(number);
+        }
         for old in older.into_iter().take(excess) {
             self.with_sa(old, |sa, cx| sa.close(cx, EndKind::Own, "the peer has newer IKE SAs"));
         }
@@ -216,7 +218,7 @@ impl Endpoint {
             state.wanted.values().map(|wish| wish.at).min().filter(|_| state.connecting.is_none());
         self.initiations.set(number, state.initiate_at);
         if state.entry.take().is_some() {
-            self.shared.order(DataEvent::Peer(PeerOrder::Remove(peer)));
+            self.shared.remove_peer(peer);
         }
         if std::mem::take(&mut state.is_up) {
             self.shared.emit(Event::PeerDown { peer, reason: ending.reason.clone() });

@@ -1,8 +1,9 @@
 //! Orders of the adapter and the host: connections that come and go, children that are brought up, and the end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
-use adit_core::{Ended, PeerId, PeerOrder, Severity, TunnelSettings};
+use adit_core::{Ended, PeerId, Severity, TunnelSettings};
 
 use super::child_orders::{ChildSelection, TrapOrder};
 use super::context::Context;
@@ -11,7 +12,7 @@ use super::params::{BadParams, Connection};
 use super::peer::{EndKind, PeerState, Place};
 use super::sa::{IkeSa, Phase};
 use super::schedule::Schedule;
-use super::shared::{DataEvent, Event};
+use super::shared::Event;
 use crate::wire::Spi;
 
 /// Orders of the adapter. If one cannot be carried out, an error in the log says so.
@@ -44,8 +45,8 @@ pub enum Reply {
     SetTrap(TrapOrder),
     /// The peers of these names are kept out ([`Endpoint::set_blocked`]).
     Block(BTreeSet<String>),
-    /// This machine's addresses have changed: the peers get the new ones (RFC 4555).
-    AddressesChanged,
+    /// The addresses from which this machine reaches its peers ([`Endpoint::set_sources`]).
+    Sources(BTreeMap<IpAddr, IpAddr>),
     /// The settings of the tunnel are these from now on.
     Tunnel(TunnelSettings),
 }
@@ -74,12 +75,23 @@ impl Endpoint {
             let Some(state) = self.peers.remove(&number) else { continue };
             self.shared.pools.remove(number, state.lease.as_deref());
             if state.entry.is_some() {
-                self.shared.order(DataEvent::Peer(PeerOrder::Remove(PeerId(number as u32))));
+                self.shared.remove_peer(PeerId(number as u32));
             }
         }
         self.shared.are_settings_stale = true;
         self.update_settings();
         true
+    }
+
+    /// Takes the addresses from which this machine reaches its peers, by the peers' addresses. At sockets that are bound to all
+    /// addresses, this end does not know its own address without them, so that it seems to be behind a NAT. If the address towards a
+    /// peer has changed, the peer gets the new one (RFC 4555).
+    pub fn set_sources(&mut self, sources: BTreeMap<IpAddr, IpAddr>) {
+        let before = std::mem::replace(&mut self.shared.sources, sources);
+        let changed =
+            |(peer, source): (&IpAddr, &IpAddr)| (before.get(peer) != Some(source)).then_some(*peer);
+        let changed: BTreeSet<IpAddr> = self.shared.sources.iter().filter_map(changed).collect();
+        self.addresses_changed(|sa| changed.contains(&sa.path.remote().ip().to_canonical()));
     }
 
     pub(super) fn obey(&mut self, reply: Reply) {
@@ -97,8 +109,8 @@ impl Endpoint {
                 self.set_blocked(names);
                 Ok(())
             }
-            Reply::AddressesChanged => {
-                self.addresses_changed(|_| true);
+            Reply::Sources(sources) => {
+                self.set_sources(sources);
                 Ok(())
             }
             Reply::Terminate(name) => {

@@ -45,6 +45,8 @@ pub(crate) struct Wish {
 pub(crate) struct Installed {
     /// The number of its child.
     pub(crate) number: usize,
+    /// Later sessions of the peer have higher numbers.
+    pub(crate) order: u64,
     pub(crate) local: Arc<[TrafficSelector]>,
     pub(crate) remote: Arc<[TrafficSelector]>,
 }
@@ -195,6 +197,7 @@ impl Installed {
         let outer = path.map(|path| path.remote().ip());
         Some(Installed {
             number,
+            order: 0,
             local: child.local.iter().filter_map(|traffic| traffic.selector(None)).collect(),
             remote: child.remote.iter().filter_map(|traffic| traffic.selector(outer)).collect(),
         })

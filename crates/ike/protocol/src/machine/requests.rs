@@ -83,6 +83,9 @@ pub(crate) struct ChildRequest {
     /// The peer's request for the same, which was answered meanwhile: a rekey of the same child SA, or a further child SA of the same
     /// child.
     pub(crate) peers: Option<PeersChild>,
+    /// The SPIs of child SAs that the peer has deleted meanwhile, and which this end does not have: one may be that of the response,
+    /// which comes late.
+    pub(crate) deleted: Vec<u32>,
 }
 
 /// A child SA that the peer asked for.

@@ -7,7 +7,7 @@ use super::connections::Connections;
 use super::context::Context;
 use super::narrow::routes;
 use super::params::{Connection, PeerDetail};
-use super::peer::{PeerState, Peers, Place};
+use super::peer::{Installed, PeerState, Peers, Place};
 use super::proof::name_of;
 use super::sa::{IkeSa, Phase};
 use super::shared::{DataEvent, Shared};
@@ -37,6 +37,19 @@ impl IkeSa {
         cx.order_entry(number, Place { path, roams: self.follows_peer(), shares: false });
     }
 
+    /// Whether the data plane has a child SA of that child, of this IKE SA or of another one of the peer.
+    pub(crate) fn has_session_of(&self, cx: &Context<'_>, child: usize) -> bool {
+        let state = self.connection.and_then(|number| cx.peers.get(&number));
+        state.is_some_and(|state| state.installed.values().any(|installed| installed.number == child))
+    }
+
+    /// Whether all child SAs of that child that are left were installed later, and there are some.
+    fn has_later_session(&self, cx: &Context<'_>, gone: &Installed) -> bool {
+        let Some(state) = self.connection.and_then(|number| cx.peers.get(&number)) else { return false };
+        let mut left = state.installed.values().filter(|other| other.number == gone.number).peekable();
+        left.peek().is_some() && left.all(|other| other.order > gone.order)
+    }
+
     /// Gives a child SA to the data plane.
     pub(crate) fn install_child(&mut self, cx: &mut Context<'_>, mut child: ChildSa, is_sealing: bool) {
         let (Some(peer), Some(codec)) = (self.peer(), child.codec.take()) else { return };
@@ -49,7 +62,8 @@ impl IkeSa {
         }
         state.up.insert(child.number);
         let (spi, session) = (child.own_spi, SessionId(u64::from(child.own_spi)));
-        state.installed.insert(spi, child.installed());
+        cx.shared.installed += 1;
+        state.installed.insert(spi, child.installed(cx.shared.installed));
         self.order_entry(cx);
         // This end seals with the child SA once the peer has sealed with it (RFC 7296 section 2.8).
         let on_first_opened = if is_sealing { OnFirstOpened::Nothing } else { OnFirstOpened::Activate };
@@ -99,12 +113,16 @@ impl IkeSa {
         sealing.into_iter().for_each(|spi| self.activate_child(cx, spi));
     }
 
-    /// Activates the child SAs in use once more, after sessions of another IKE SA of the peer were activated.
+    /// Activates the child SAs in use once more, after sessions of another IKE SA of the peer were activated, or those that wait
+    /// where sessions of another IKE SA seal.
     pub(crate) fn activate_again(&mut self, cx: &mut Context<'_>) {
         let mut numbers: Vec<usize> = self.children.values().map(|child| child.number).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        numbers.into_iter().for_each(|number| self.activate_child_again(cx, number));
+        for number in numbers {
+            self.activate_child_again(cx, number);
+            self.activate_waiting(cx, number);
+        }
     }
 
     /// The peer has sealed a packet with a child SA, so that it has the keys (RFC 7296 section 2.8), and the data plane seals with
@@ -147,10 +165,16 @@ impl IkeSa {
 
     fn retire(&mut self, cx: &mut Context<'_>, spi: u32) {
         let (Some(_), Some(peer)) = (self.children.remove(&spi), self.peer()) else { return };
-        cx.shared.child_spis.remove(&spi);
-        cx.shared.order(DataEvent::Retire { peer, session: SessionId(u64::from(spi)) });
         let state = self.connection.and_then(|number| cx.peers.get_mut(&number));
-        if state.is_some_and(|state| state.installed.remove(&spi).is_some()) {
+        let gone = state.and_then(|state| state.installed.remove(&spi));
+        // The peer may have sealed packets with it before it took a later one. With a later one this end seals at once: to one that was
+        // installed earlier the data plane does not go back while this session is there.
+        if gone.as_ref().is_some_and(|gone| self.has_later_session(cx, gone)) {
+            cx.shared.retire_later(peer, spi);
+        } else {
+            cx.shared.retire(peer, spi);
+        }
+        if gone.is_some() {
             self.order_entry(cx);
         }
     }
@@ -168,7 +192,7 @@ impl IkeSa {
         self.to_delete.push_back(spi);
     }
 
-    /// Deletes a child SA whose time is over: the peer replaced it and has not deleted it, or no rekey has replaced it.
+    /// Deletes a child SA whose time is over.
     pub(crate) fn delete_late_child(&mut self, cx: &mut Context<'_>, spi: u32) {
         let Some(number) = self.children.get(&spi).map(|child| child.number) else { return };
         self.delete_child(spi);

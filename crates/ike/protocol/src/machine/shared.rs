@@ -1,15 +1,16 @@
 //! The state that all IKE SAs of an endpoint share: the time, randomness, addresses, events and outgoing messages.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use adit_core::{Instant, Path, Report, Severity, TunnelSettings, UnixTime};
+use adit_core::{Instant, Path, PeerId, PeerOrder, Report, SessionId, Severity, TunnelSettings, UnixTime};
 use rand_chacha::ChaCha20Rng;
 use rand_core::RngCore as _;
 
 use super::blocked::Blocked;
-use super::guesses::Guesses;
+use super::guesses::{Guesser, Guesses};
+use super::lingering::LingeringSessions;
 use super::params::{Codec, PeerDetail, Request, Sockets};
 use super::pools::Pools;
 use crate::wire::Spi;
@@ -32,8 +33,12 @@ pub(crate) struct Shared {
     pub(crate) now: Instant,
     pub(crate) rng: ChaCha20Rng,
     pub(crate) sockets: Sockets,
-    /// The SPIs of this end's child SAs.
+    /// The SPIs of this end's child SAs, and of those that are gone and whose sessions linger.
     pub(crate) child_spis: BTreeSet<u32>,
+    /// The number of sessions that the data plane has got.
+    pub(crate) installed: u64,
+    /// The sessions of child SAs that are gone.
+    pub(crate) lingering: LingeringSessions,
     /// The wrong passwords of peers.
     pub(crate) guesses: Guesses,
     /// The pools of inner addresses.
@@ -48,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) max_mss: Option<u16>,
     /// The peers that are kept out.
     pub(crate) blocked: Blocked,
+    /// The addresses of this machine from which it reaches peers, by the peers' addresses.
+    pub(crate) sources: BTreeMap<IpAddr, IpAddr>,
     wall_at_origin: UnixTime,
     /// Local addresses, by the numbers of the sockets, and of addresses that sockets have learned.
     locals: BTreeMap<u32, SocketAddr>,
@@ -64,8 +71,11 @@ impl Shared {
             rng,
             sockets,
             child_spis,
+            installed: 0,
+            lingering: LingeringSessions::default(),
             max_mss: None,
             blocked: Blocked::default(),
+            sources: BTreeMap::new(),
             guesses: Guesses::default(),
             pools: Pools::default(),
             tunnel: None,
@@ -123,10 +133,14 @@ impl Shared {
         self.sockets.is_marked(path) || local.is_some_and(|local| marked.any(|port| port == local))
     }
 
-    /// The local address of a path. `None`: the system chooses it.
+    /// The local address of a path: that of the socket, or else the one that the system chooses. `None`: it is not known.
     pub(crate) fn local_of(&self, path: Path) -> Option<SocketAddr> {
-        let socket = path.socket()?;
-        self.locals.get(&socket).copied().filter(|local| !local.ip().is_unspecified())
+        let bound = *self.locals.get(&path.socket()?)?;
+        if !bound.ip().is_unspecified() {
+            return Some(bound);
+        }
+        let chosen = self.sources.get(&path.remote().ip().to_canonical())?;
+        Some(SocketAddr::new(*chosen, bound.port()))
     }
 
     pub(crate) fn emit(&mut self, event: Event) {
@@ -135,6 +149,38 @@ impl Shared {
 
     pub(crate) fn order(&mut self, order: DataEvent) {
         self.events.push_back(Event::Data(order));
+    }
+
+    /// A peer said a wrong password, or proved its identity by a wrong key.
+    pub(crate) fn count_guess(&mut self, guesser: Guesser<'_>) {
+        let (rng, now) = (&mut self.rng, self.now);
+        self.guesses.count(now, guesser, &mut |bytes| rng.fill_bytes(bytes));
+    }
+
+    /// The data plane forgets a session.
+    pub(crate) fn retire(&mut self, peer: PeerId, spi: u32) {
+        self.child_spis.remove(&spi);
+        self.order(DataEvent::Retire { peer, session: SessionId(u64::from(spi)) });
+    }
+
+    /// The data plane forgets a session after a short time.
+    pub(crate) fn retire_later(&mut self, peer: PeerId, spi: u32) {
+        let excess = self.lingering.add(peer, spi, self.now);
+        excess.into_iter().for_each(|oldest| self.retire(oldest.peer, oldest.spi));
+    }
+
+    /// The data plane forgets the sessions whose time is over.
+    pub(crate) fn retire_over(&mut self) {
+        while let Some(over) = self.lingering.next_over(self.now) {
+            self.retire(over.peer, over.spi);
+        }
+    }
+
+    /// The data plane forgets a peer with all of its sessions.
+    pub(crate) fn remove_peer(&mut self, peer: PeerId) {
+        let gone = self.lingering.take_of(peer);
+        self.child_spis.retain(|spi| !gone.contains(spi));
+        self.order(DataEvent::Peer(PeerOrder::Remove(peer)));
     }
 
     pub(crate) fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {
@@ -185,6 +231,9 @@ mod tests {
         shared.send(by(3), b"message");
         assert_eq!(shared.next_transmit(), Some((by(3), b"\0\0\0\0message".to_vec())));
         assert_eq!(shared.local_of(by(1)), None);
+        let [peer, source] = ["192.0.2.9", "192.0.2.3"].map(|address| address.parse().unwrap());
+        shared.sources.insert(peer, source);
+        assert_eq!(shared.local_of(by(1)), Some("192.0.2.3:4500".parse().unwrap()));
         assert_eq!(shared.local_of(by(3)), Some("192.0.2.1:4500".parse().unwrap()));
         // The sockets stay, and the newest address.
         let newest = 9 + MOST_LOCALS as u32;

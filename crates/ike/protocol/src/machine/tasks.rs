@@ -2,10 +2,10 @@
 
 use adit_core::{Instant, Severity};
 
-use super::child_sa::ChildSa;
+use super::child_sa::{ChildPhase, ChildSa, EXPIRED_FOR};
 use super::context::{Context, Effect};
 use super::peer::{EndKind, Ending, PeerState};
-use super::requests::Wanted;
+use super::requests::{Answered, Purpose, Wanted};
 use super::sa::{IkeSa, Phase, Request};
 use crate::wire::ExchangeType;
 
@@ -77,7 +77,7 @@ impl IkeSa {
         let wanted = self.current_state(cx).and_then(|state| state.wanted.values().map(|wish| wish.at).min());
         let tasks = rekeys.chain(self.liveness_due(cx)).chain(wanted).chain(self.reauthentication_at);
         let tasks = tasks.filter(|_| idle).min();
-        let children = self.children.values().filter_map(|child| child.ends_at);
+        let children = self.children.values().filter_map(|child| self.end_of(child, cx.now()));
         let follow_up = self.follow_up.as_ref().map(|answer| answer.ends_at);
         let answer = self.answer_ends_at();
         pending
@@ -97,15 +97,59 @@ impl IkeSa {
         }
         self.follow_up.take_if(|answer| answer.ends_at <= now);
         self.forget_answer(now);
-        let late = self.children.values().filter(|child| child.ends_at.is_some_and(|at| at <= now));
-        let late: Vec<u32> = late.map(|child| child.own_spi).collect();
+        let is_late = |child: &&ChildSa| self.end_of(child, now).is_some_and(|at| at <= now);
+        let late: Vec<u32> = self.children.values().filter(is_late).map(|child| child.own_spi).collect();
         for spi in late {
-            self.delete_late_child(cx, spi);
+            self.end_late_child(cx, spi);
         }
         if self.pending.as_ref().is_some_and(|pending| pending.due <= now) {
             self.retransmit(cx);
         }
         self.next_task(cx);
+    }
+
+    /// The time when a child SA ends by itself. Until a rekey that is due, or that has begun, has come to its end, the child SA goes on:
+    /// a request that is not answered ends the IKE SA.
+    fn end_of(&self, child: &ChildSa, now: Instant) -> Option<Instant> {
+        let is_rekeyed = child.is_rekey_due(now) || self.is_being_rekeyed(child.own_spi);
+        child.ends_at.filter(|_| !is_rekeyed)
+    }
+
+    /// Whether an end has asked for a child SA in place of that one.
+    fn is_being_rekeyed(&self, spi: u32) -> bool {
+        let own = match self.pending.as_ref().map(|pending| &pending.request) {
+            Some(Request::Child(request)) => request.wanted.old,
+            Some(Request::FollowUp(request)) => match &request.purpose {
+                Purpose::Child(request) => request.wanted.old,
+                Purpose::Ike(_) => None,
+            },
+            _ => None,
+        };
+        let peers = match self.follow_up.as_ref().map(|answer| &answer.answered) {
+            Some(Answered::Child { old, .. }) => *old,
+            _ => None,
+        };
+        [own, peers].contains(&Some(spi))
+    }
+
+    /// Ends a child SA whose time is over: the peer replaced it and has not deleted it, or no rekey has replaced it. If it is the last
+    /// one of its child, this end asks for a further one first, and deletes it when that one has had time to come.
+    fn end_late_child(&mut self, cx: &mut Context<'_>, spi: u32) {
+        let Some(child) = self.children.get(&spi) else { return };
+        let number = child.number;
+        let active = self.children.values().filter(|other| other.number == number && other.is_active());
+        let is_last = child.is_active() && active.count() == 1;
+        let is_current = matches!(self.phase, Phase::Established) && self.current_state(cx).is_some();
+        if !is_last || !is_current {
+            return self.delete_late_child(cx, spi);
+        }
+        let now = cx.now();
+        if let Some(child) = self.children.get_mut(&spi) {
+            (child.phase, child.ends_at) = (ChildPhase::Replaced, Some(now + EXPIRED_FOR));
+        }
+        if let Some(state) = self.connection.and_then(|number| cx.peers.get_mut(&number)) {
+            state.want(number, now);
+        }
     }
 
     fn retransmit(&mut self, cx: &mut Context<'_>) {

@@ -12,6 +12,7 @@ mod eap;
 mod eap_only;
 mod eap_tls;
 mod followup;
+mod guards;
 mod inner;
 mod kept;
 mod lookup;

@@ -21,7 +21,7 @@ fn connected() -> World {
 }
 
 /// A message of end A to end B that the keys of the IKE SA protect.
-fn sealed(world: &mut World, header: impl Fn(&mut Header), contents: &Contents<'_>) -> Datagram {
+pub(super) fn sealed(world: &mut World, header: impl Fn(&mut Header), contents: &Contents<'_>) -> Datagram {
     let path = world.log[0].path;
     let sa = world.ends[A].sas.values_mut().next().unwrap();
     let mut of_sa = sa.header(ExchangeType::INFORMATIONAL, false, sa.next_request());
@@ -31,7 +31,7 @@ fn sealed(world: &mut World, header: impl Fn(&mut Header), contents: &Contents<'
 }
 
 /// The errors in the last message of end B.
-fn errors_of_last_answer(world: &World) -> Vec<NotifyType> {
+pub(super) fn errors_of_last_answer(world: &World) -> Vec<NotifyType> {
     let answer = world.log.iter().rfind(|datagram| datagram.to == A).unwrap();
     let message = Message::decode(&answer.bytes).unwrap();
     let sealed = message.sealed.unwrap();

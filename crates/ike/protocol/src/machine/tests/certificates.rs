@@ -281,6 +281,11 @@ fn each_peer_proves_by_the_method_of_its_connection() {
     let world = run(a, connection(B));
     let text = world.planes[B].reports.join("\n");
     assert!(world.planes[B].ups == 0 && text.contains("a pre-shared key is expected"), "{text}");
+    let [_, b] = both(&root);
+    let world = run(connection(A), b);
+    let text = world.planes[B].reports.join("\n");
+    let reason = "it proves by a pre-shared key, and a certificate is expected";
+    assert!(world.planes[B].ups == 0 && text.contains(reason), "{text}");
 }
 
 /// An end that cannot sign by what the peer verifies logs the reason, and sends AUTHENTICATION_FAILED.

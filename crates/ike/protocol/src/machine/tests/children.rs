@@ -38,6 +38,39 @@ fn second_flow() -> Flow {
     Flow { protocol: Some(17), ports: Some(Ports { local: 1, remote: 2 }), ..Flow::between(local, remote) }
 }
 
+/// The response to a rekey is lost, and before it comes again the peer has deleted the child SA that it made.
+#[test]
+fn a_child_sa_that_the_peer_deletes_before_its_response_comes_is_not_installed() {
+    for (is_deleted, sessions) in [(true, 1), (false, 2)] {
+        let mut world = World::new(connection(A), connection(B));
+        world.run(seconds(5));
+        let old = world.planes[A].first_active();
+        world.is_quiet = true;
+        let mut count = 0;
+        world.network = Box::new(move |_, datagram| {
+            count += usize::from(datagram.to == A);
+            if datagram.to == A && count == 1 { vec![] } else { vec![Duration::from_millis(10)] }
+        });
+        world.command(A, adit_core::Command::Rekey { peer: PEER });
+        world.run(Duration::from_millis(100));
+        let sa = *world.ends[B].sas.keys().next().unwrap();
+        let in_use = world.planes[B].first_active();
+        let new = *world.planes[B].sessions.keys().find(|session| Some(**session) != in_use).unwrap();
+        if is_deleted {
+            let spis = vec![(new.0 as u32).to_be_bytes().to_vec()];
+            let delete = Payload::Delete(Delete { protocol: ProtocolId::ESP, spis });
+            world.ends[B].with_sa(sa, |sa, cx| {
+                sa.request(cx, ExchangeType::INFORMATIONAL, &[delete], crate::machine::sa::Request::Liveness);
+            });
+            world.command(B, adit_core::Command::LeasesMoved);
+        }
+        world.run(Duration::from_millis(2_200));
+        assert_eq!(world.planes[A].sessions.len(), sessions, "{}", world.state());
+        assert_eq!(world.planes[A].first_active() == old, is_deleted);
+        assert!(world.planes[A].downs.is_empty());
+    }
+}
+
 #[test]
 fn each_child_has_a_series_with_its_own_selectors() {
     let world = connected();

@@ -97,7 +97,7 @@ fn a_first_key_exchange_of_an_unknown_group_is_answered_with_the_right_one() {
 }
 
 /// Sends a request of end A with any payloads, protected by its keys, and runs on.
-fn send(world: &mut World, exchange: ExchangeType, payloads: &[Payload]) {
+pub(super) fn send(world: &mut World, exchange: ExchangeType, payloads: &[Payload]) {
     let spi = *world.ends[A].sas.keys().next().unwrap();
     world.ends[A].with_sa(spi, |sa, cx| sa.request(cx, exchange, payloads, Request::Liveness));
     world.command(A, adit_core::Command::LeasesMoved);

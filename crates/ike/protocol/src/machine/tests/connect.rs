@@ -105,6 +105,28 @@ fn an_initiator_that_does_not_know_its_address_sends_esp_in_udp() {
     assert!(world.planes.iter().all(|plane| plane.sessions.values().all(|codec| codec.is_encapsulated)));
 }
 
+/// The system says from which address it reaches the peer.
+#[test]
+fn an_initiator_at_all_addresses_that_learns_its_address_sends_esp_as_an_ip_protocol() {
+    let mut world = world();
+    world.learn_addresses(params(connection(A)));
+    world.ends[A].set_sources([(address(B), address(A))].into());
+    world.run(seconds(5));
+    world.assert_settled("with the address of the system");
+    let sessions = || world.planes.iter().flat_map(|plane| plane.sessions.values());
+    assert!(sessions().all(|codec| !codec.is_encapsulated));
+    let path = world.planes[A].peer.as_ref().unwrap().path.unwrap();
+    assert!(matches!(path, Path::Ip { .. }), "{path:?}");
+    // Behind a NAT that is not the address which the responder sees.
+    let mut world = self::world();
+    world.nat = Some(20_000);
+    world.learn_addresses(params(connection(A)));
+    world.ends[A].set_sources([(address(B), address(A))].into());
+    world.run(seconds(5));
+    world.assert_settled("behind a NAT");
+    assert!(world.planes.iter().all(|plane| plane.sessions.values().all(|codec| codec.is_encapsulated)));
+}
+
 #[test]
 fn a_peer_that_is_behind_no_nat_is_not_followed() {
     let mut world = connected();

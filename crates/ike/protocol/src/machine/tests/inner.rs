@@ -190,6 +190,7 @@ fn a_client_that_sleeps_and_wakes_a_hundred_times_uses_up_no_addresses() {
             world.run(seconds(1));
             assert_eq!(of_peers(&world.ends[B]), [[ip("10.9.0.1"), ip("fd00:9::1")]]);
         }
+        world.run(seconds(2));
         world.assert_settled("the last");
     }
 }

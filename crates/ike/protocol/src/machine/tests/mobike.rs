@@ -6,6 +6,7 @@ use std::time::Duration;
 use adit_core::{Command, Path};
 
 use super::world::*;
+use crate::machine::{Connection, Reply};
 use crate::wire::{ExchangeType, NotifyType, Payload};
 
 const ELSEWHERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 77));
@@ -50,6 +51,32 @@ fn the_initiator_moves_and_its_child_sas_stay() {
     let path = world.planes[B].peer.as_ref().unwrap().path.unwrap();
     assert_eq!((path.socket(), path.remote().port()), (Some(1), 20_001));
     assert!(world.planes[B].peer.as_ref().unwrap().roams);
+}
+
+/// The sockets are bound to all addresses, and the system says from which address it reaches the peer.
+#[test]
+fn an_initiator_says_that_the_system_has_another_address_for_it() {
+    let [a, b] = [A, B].map(|end| Connection { mobike: true, ..connection(end) });
+    let mut world = World::new(a.clone(), b);
+    world.learn_addresses(params(a));
+    world.ends[A].set_sources([(address(B), address(A))].into());
+    world.run(seconds(5));
+    world.assert_settled("before the change");
+    let before = world.log.len();
+    // The way to another peer.
+    let other = IpAddr::from([203, 0, 113, 1]);
+    world.reply(A, Reply::Sources([(address(B), address(A)), (other, ELSEWHERE)].into()));
+    assert_eq!(world.log.len(), before);
+    // There is no way to the peer for a while, and then another one.
+    world.reply(A, Reply::Sources([].into()));
+    assert_eq!(world.log.len(), before);
+    world.moved = Some(ELSEWHERE);
+    world.reply(A, Reply::Sources([(address(B), ELSEWHERE)].into()));
+    world.run(seconds(1));
+    world.assert_settled("after the change");
+    assert_eq!(remote_at(&world, B), ELSEWHERE);
+    assert_eq!(world.log.len() - before, 4, "an update, and a check with a cookie");
+    assert!(world.planes.iter().all(|plane| plane.downs.is_empty()));
 }
 
 #[test]

@@ -23,6 +23,25 @@ fn add(world: &mut World, end: usize) {
     reply(world, end, Reply::Add(Box::new(connection(end))));
 }
 
+/// Before the first child SA, after it, and for peers that come later.
+#[test]
+fn the_mss_of_all_peers_is_limited() {
+    let max_mss = |world: &World| world.planes[A].peer.as_ref().map(|peer| peer.max_mss);
+    let mut world = World::new(connection(A), connection(B));
+    world.ends[A].limit_mss(1300);
+    world.run(seconds(5));
+    assert_eq!(max_mss(&world), Some(Some(1300)));
+    let mut world = World::new(connection(A), connection(B));
+    world.run(seconds(5));
+    assert_eq!(max_mss(&world), Some(None));
+    world.ends[A].limit_mss(1200);
+    world.command(A, adit_core::Command::LeasesMoved);
+    assert_eq!(max_mss(&world), Some(Some(1200)));
+    world.command(A, adit_core::Command::Rekey { peer: PEER });
+    world.run(seconds(3));
+    assert_eq!(max_mss(&world), Some(Some(1200)), "after another entry");
+}
+
 #[test]
 fn connections_come_and_go_at_run_time() {
     let mut world = bare();

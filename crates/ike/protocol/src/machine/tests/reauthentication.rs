@@ -34,6 +34,42 @@ fn an_initiator_authenticates_anew_and_no_packet_is_lost() {
     assert!(world.planes.iter().all(|plane| plane.downs.is_empty() && plane.gaps == 0 && plane.ups == 1));
 }
 
+/// The responder seals with the new child SAs once the initiator has them, whatever the time of the messages on their way.
+#[test]
+fn while_an_ike_sa_is_authenticated_anew_each_end_seals_with_keys_that_the_other_end_has() {
+    for has_packets in [true, false] {
+        let mut world = World::new(two(A), two(B));
+        world.children = 2;
+        world.run(seconds(5));
+        world.is_quiet = !has_packets;
+        let first = world.ends[B].sas.keys().next().copied().unwrap();
+        authenticate_anew(&mut world);
+        world.command(A, Command::LeasesMoved);
+        for step in 0..200 {
+            world.run(std::time::Duration::from_millis(1));
+            assert!(world.is_connected(), "{step}, with packets: {has_packets}: {}", world.state());
+        }
+        world.run(seconds(3));
+        world.assert_settled("after the authentication");
+        assert!(!world.ends[B].sas.contains_key(&first));
+        assert!(world.planes.iter().all(|plane| plane.downs.is_empty() && plane.gaps == 0));
+    }
+}
+
+/// The data plane of the initiator holds packets of child SAs that it asks for: in the first exchange, in later ones, and in rekeys.
+#[test]
+fn each_child_sa_that_an_end_asks_for_is_expected() {
+    let mut world = World::new(two(A), two(B));
+    world.children = 2;
+    world.run(seconds(5));
+    world.command(A, Command::Rekey { peer: PEER });
+    world.run(seconds(5));
+    world.assert_settled("after rekeys");
+    let plane = &world.planes[A];
+    assert!(plane.sessions.keys().all(|session| plane.expected.contains(session)));
+    assert_eq!((plane.expected.len(), world.planes[B].expected.len()), (4, 0));
+}
+
 /// A rekey by the responder shortly before makes the responder the initiator of the IKE SA that is replaced. That is no second IKE SA
 /// that both ends initiated at once.
 #[test]

@@ -7,8 +7,8 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 
 use super::world::*;
-use crate::machine::Reply;
 use crate::machine::sa::Request;
+use crate::machine::{EndAction, Reply};
 use crate::suite::{esp_proposals, ike_proposals};
 
 fn connected() -> World {
@@ -74,6 +74,49 @@ fn time_and_number_of_packets_rekey() {
     world.run(seconds(2));
     assert_ne!(world.planes[A].first_active(), Some(session));
     assert!(world.is_connected() && world.planes.iter().all(|plane| plane.downs.is_empty()));
+}
+
+/// With short times the lifetime ends where the rekey is due (`rekey_time = 2s`: the lifetime is 1.1 times as long, in whole seconds),
+/// and the timers of a busy machine come late.
+#[test]
+fn a_child_sa_is_rekeyed_though_its_lifetime_is_over() {
+    let mut a = connection(A);
+    (a.children[0].rekey, a.children[0].lifetime) = (Some(seconds(60)), Some(seconds(60)));
+    let mut world = World::new(a, connection(B));
+    for rekeys in 1..4 {
+        world.run(seconds(50));
+        let before = world.planes[A].first_active();
+        world.now = world.now + seconds(15);
+        world.run(seconds(2));
+        world.assert_settled("after the lifetime");
+        assert_ne!(world.planes[A].first_active(), before);
+        assert_eq!(adit_core::Protocol::peers(&world.ends[A])[0].1.rekeys, rekeys);
+        assert!(world.planes.iter().all(|plane| plane.gaps == 0 && plane.downs.is_empty()));
+    }
+}
+
+/// The peer refuses a rekey until the lifetime is over. The child takes no action of its own where its child SA is lost.
+#[test]
+fn a_child_sa_that_was_not_rekeyed_in_its_lifetime_is_made_anew() {
+    let mut a = connection(A);
+    let child = &mut a.children[0];
+    (child.rekey, child.lifetime) = (Some(seconds(20)), Some(seconds(21)));
+    (child.on_close, child.on_dead_peer) = (EndAction::None, EndAction::None);
+    let mut world = World::new(a, connection(B));
+    world.run(seconds(15));
+    let before = world.planes[A].first_active();
+    let refuse = |world: &mut World, refuses: bool| {
+        world.ends[B].sas.values_mut().for_each(|sa| sa.is_waiting = refuses);
+    };
+    refuse(&mut world, true);
+    world.run(Duration::from_millis(5_500));
+    assert_eq!(world.planes[A].first_active(), before);
+    refuse(&mut world, false);
+    world.run(seconds(1));
+    assert!(world.is_connected() && world.planes[A].first_active() != before, "{}", world.state());
+    world.run(seconds(11));
+    world.assert_settled("after the old child SA was deleted");
+    assert!(world.planes.iter().all(|plane| plane.gaps == 0 && plane.downs.is_empty()));
 }
 
 /// Both ends rekey at once; the second one at each moment of the first one's rekey.
@@ -164,6 +207,24 @@ fn of_two_rekeys_that_with_the_lowest_nonce_is_redundant() {
         }
     }
     assert!(winners.iter().all(|count| *count > 0), "{winners:?}");
+}
+
+/// The end that asks for the deletion may seal packets with the old child SA until it has the answer, and packets overtake each other.
+#[test]
+fn a_session_opens_packets_for_a_short_time_after_its_child_sa_was_deleted() {
+    let mut world = connected();
+    let old = *world.planes[B].sessions.keys().next().unwrap();
+    rekey_child(&mut world, A);
+    world.run(Duration::from_millis(200));
+    assert_eq!(world.ends[B].sas.values().next().unwrap().children.len(), 1, "the old one is deleted");
+    assert!(world.planes[B].sessions.contains_key(&old) && world.planes[B].first_active() != Some(old));
+    world.run(seconds(1));
+    world.assert_settled("a second later");
+    assert!(!world.planes[B].sessions.contains_key(&old));
+    // The last child SA of a child goes at once.
+    world.reply(A, Reply::Terminate("b.example".to_owned()));
+    world.run(Duration::from_millis(200));
+    assert!(world.planes.iter().all(|plane| plane.sessions.is_empty()));
 }
 
 /// If no packet shows that the peer has the new keys, its deletion of the old child SA shows it.

@@ -4,8 +4,12 @@ use std::collections::BTreeSet;
 
 const PAGE: &str = include_str!("../../../../../../docs/build/IKE.md");
 /// The sources whose tests are all in the table.
-const ATTACKS: [&str; 3] =
-    [include_str!("attacks.rs"), include_str!("authenticated.rs"), include_str!("classes.rs")];
+const ATTACKS: [&str; 4] = [
+    include_str!("attacks.rs"),
+    include_str!("authenticated.rs"),
+    include_str!("classes.rs"),
+    include_str!("guards.rs"),
+];
 /// Sources with further tests of the table.
 const OTHERS: [&str; 19] = [
     include_str!("certificates.rs"),

@@ -144,6 +144,8 @@ pub(super) struct Plane {
     /// The sessions that began to seal by their first opened packet.
     began: BTreeSet<SessionId>,
     opened: BTreeSet<SessionId>,
+    /// Sessions whose datagrams the data plane holds until they come.
+    pub(super) expected: BTreeSet<SessionId>,
     /// Sessions that seal once they have opened a packet.
     waiting: BTreeSet<SessionId>,
     /// How often the session in use was retired before another one was activated.
@@ -176,6 +178,9 @@ impl Plane {
             Event::Data(DataEvent::Peer(PeerOrder::Move { path, .. })) => {
                 self.peer.as_mut().expect("a peer moves that is there").path = Some(path);
             }
+            Event::Data(DataEvent::Peer(PeerOrder::SetMaxMss { max_mss, .. })) => {
+                self.peer.as_mut().expect("the peer of an order").max_mss = max_mss;
+            }
             Event::Data(DataEvent::Install(install)) => {
                 assert!(self.known.contains(&install.peer), "a session of no peer");
                 if install.on_first_opened == OnFirstOpened::Activate {
@@ -186,6 +191,7 @@ impl Plane {
                 let before = self.sessions.insert(install.session, install.codec);
                 assert!(before.is_none(), "an SPI is used twice");
             }
+            Event::Data(DataEvent::Expect(session)) => drop(self.expected.insert(session)),
             Event::Data(DataEvent::Activate { session, .. }) => {
                 assert!(self.sessions.contains_key(&session), "a session is activated that is not there");
                 let active = self.active.get(&self.series[&session]);
@@ -338,9 +344,14 @@ impl World {
         let end = &self.ends[end];
         let initiating = end.peers.values().filter_map(|state| state.initiate_at).min();
         assert_eq!(end.initiations.next(), initiating);
-        let children = end.sas.values().flat_map(|sa| sa.children.keys());
-        assert!(end.shared.child_spis.iter().eq(children.collect::<BTreeSet<_>>()));
-        assert_eq!(end.poll_timeout(), initiating.into_iter().chain(end.schedule.next()).min());
+        let children = end.sas.values().flat_map(|sa| sa.children.keys().copied());
+        let spis: BTreeSet<u32> = children.chain(end.shared.lingering.spis()).collect();
+        assert_eq!(end.shared.child_spis, spis);
+        let lingering = end.shared.lingering.next();
+        assert_eq!(
+            end.poll_timeout(),
+            initiating.into_iter().chain(end.schedule.next()).chain(lingering).min()
+        );
     }
 
     /// If `end` seals with a new session, the other end opens a packet of it and gets [`Notice::FirstOpened`].
