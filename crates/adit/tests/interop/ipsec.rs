@@ -12,6 +12,7 @@ mod losses;
 mod lost_peers;
 mod many;
 mod many_initiators;
+mod mobike;
 mod nat;
 mod newer;
 mod others;

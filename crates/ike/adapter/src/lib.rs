@@ -2,6 +2,7 @@
 //! 500 and 4500, and routes to the networks behind the peers.
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod block_order;
 mod blocked;
 mod codec;

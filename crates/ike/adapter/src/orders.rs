@@ -1,6 +1,8 @@
 //! The orders of signals to a tunnel that runs.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -9,10 +11,12 @@ use adit_core::{AddressKeeper, Command, Protocol as _, Severity, TunnelSettings}
 use adit_guard::HelperFiles;
 use adit_host::log::Logger;
 use adit_host::signals::{Order, Receiver};
-use adit_ike::machine::{Connection, Endpoint};
+use adit_ike::machine::{Connection, Endpoint, Reply};
 use adit_ike_config::Config;
 use adit_io::Handle;
+use adit_system::Netlink;
 
+use crate::addresses;
 use crate::loaded::{Change, Loaded};
 use crate::reload;
 use crate::status_rows;
@@ -37,6 +41,8 @@ pub(crate) struct Holds {
     pub(crate) connections: Vec<Connection>,
     /// The settings that the system has.
     pub(crate) settings: TunnelSettings,
+    /// The addresses from which this machine reaches its peers.
+    pub(crate) sources: BTreeMap<IpAddr, IpAddr>,
     /// Keeps the pool of a tunnel with other endpoints from leasing the addresses behind the peers.
     pub(crate) keeper: Option<AddressKeeper>,
     /// Reads the file, and resolves names.
@@ -93,6 +99,16 @@ impl Orders {
             why.lines().for_each(|line| log.log(Severity::Error, line));
             log.log(Severity::Error, format_args!("SIGHUP: {} changes nothing", holds.file.display()));
         })
+    }
+
+    /// Routes or addresses have changed: the machine gets the addresses from which peers are reached, if they are others.
+    pub(crate) fn look_at_addresses(&self, netlink: &mut Netlink) {
+        let mut holds = self.holds();
+        let sources = addresses::sources(netlink, &holds.connections);
+        if sources != holds.sources {
+            holds.sources.clone_from(&sources);
+            self.0.handle.reply(Reply::Sources(sources));
+        }
     }
 
     /// Writes a line for each peer that is connected to the log.

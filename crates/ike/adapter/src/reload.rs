@@ -9,13 +9,14 @@ use adit_host::log::Logger;
 use adit_ike::machine::{Connection, Endpoint, Reply};
 use adit_ike_config::Config;
 use adit_io::Handle;
+use adit_system::Netlink;
 
 use crate::content::{check_machine, parse_gathered, texts};
 use crate::loaded::Change;
 use crate::names::{self, Resolver};
 use crate::orders::Holds;
 use crate::translate::{self, Planned};
-use crate::{driver, settings};
+use crate::{addresses, driver, settings};
 
 /// Reads the file and has the endpoint take what it says.
 ///
@@ -190,11 +191,23 @@ fn take(
 }
 
 fn set_tunnel(handle: &Handle<Endpoint>, holds: &mut Holds) {
+    look_at_addresses(handle, holds);
     let settings = new_settings(holds);
     holds.keeper.iter().for_each(|keeper| keeper.keep(settings::hosts(&holds.planned)));
     if settings != holds.settings {
         handle.reply(Reply::Tunnel(settings.clone()));
         holds.settings = settings;
+    }
+}
+
+/// The addresses from which the peers are reached are known before this end initiates to them.
+fn look_at_addresses(handle: &Handle<Endpoint>, holds: &mut Holds) {
+    // The system may not tell its routes to a process without rights: the next change of a route has this done again.
+    let Ok(mut netlink) = Netlink::open() else { return };
+    let sources = addresses::sources(&mut netlink, &holds.connections);
+    if sources != holds.sources {
+        holds.sources.clone_from(&sources);
+        handle.reply(Reply::Sources(sources));
     }
 }
 

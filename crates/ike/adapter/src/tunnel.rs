@@ -20,6 +20,7 @@ use adit_system::Netlink;
 use rand_core::{OsRng, TryRngCore as _};
 use zeroize::Zeroizing;
 
+use crate::addresses::AddressWatch;
 use crate::blocked::BlockedFile;
 use crate::content::Content;
 use crate::driver::{self, Device, Ready};
@@ -50,6 +51,9 @@ impl<'a> IpsecTunnel<'a> {
             self.setting.log.log(Severity::Warning, warning);
         }
         let connections = self.resolve();
+        // Changes after the look at the addresses are reported.
+        let mut watch = AddressWatch::new().map_err(no_netlink)?;
+        let sources = watch.sources(&connections);
         let (settings, path_mtu) = self.settings(&connections)?;
         let device = Device { name: self.content.parsed.config.device.as_deref(), mtu: settings.mtu };
         let Ready { mut driver, sockets } = Ready::set_up(&self.setting, &device)?;
@@ -78,11 +82,13 @@ impl<'a> IpsecTunnel<'a> {
             planned: self.content.planned.clone(),
             connections: connections.clone(),
             settings: settings.clone(),
+            sources: sources.clone(),
             keeper,
             files: access.files().map_err(no_helper)?,
         };
         let orders = Orders::new(handle, holds, self.setting.log.clone());
         member.take_orders(orders.receiver()).map_err(no_signals)?;
+        let watching = watch.begin(orders.clone()).map_err(no_watch)?;
         let hub = Hub::of(&self.setting.log);
         let serve = |socket| vici::serve(socket, orders.view(&hub), self.setting.log.clone());
         let vici: Vec<_> = vici.into_iter().filter_map(serve).collect();
@@ -98,6 +104,7 @@ impl<'a> IpsecTunnel<'a> {
         let endpoint = Endpoint::with_pool(params, pool, adit_io::clock(), *seed);
         let mut endpoint = endpoint.map_err(|error| Failure::Configuration(error.to_string()))?;
         endpoint.set_blocked(self.blocked());
+        endpoint.set_sources(sources);
         if self.setting.shared.is_some() {
             endpoint.limit_mss(path_mtu.saturating_sub(settings::IPV4_AND_TCP));
         }
@@ -107,6 +114,7 @@ impl<'a> IpsecTunnel<'a> {
         let mut observer = Starting { observer, begin: Some(|| member.set_up(None)) };
         let ended = driver.run(endpoint, &mut observer);
         notifier.stopping();
+        drop(watching);
         drop(helper);
         drop(vici);
         drop(shown);
@@ -205,6 +213,10 @@ fn seed() -> Result<Zeroizing<[u8; 32]>, Failure> {
 
 fn no_netlink(error: std::io::Error) -> Failure {
     Failure::World(format!("the system does not tell its addresses and routes: {error}"))
+}
+
+fn no_watch(error: std::io::Error) -> Failure {
+    Failure::World(format!("changes of addresses cannot be watched: {error}"))
 }
 
 fn no_helper(error: std::io::Error) -> Failure {
