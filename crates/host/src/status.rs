@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex, Once, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use adit_core::{Protocol, TableUsage};
+use adit_core::{Instant, Protocol, TableUsage};
 use adit_io::Handle;
 use rustix::fs::{Mode, OFlags, fchmod, open};
 use rustix::net::{Shutdown, shutdown};
 
 use crate::privileges::Confinement;
-use report::{Expiring, Report, Unconnected};
+use report::{Expiring, Report, Session, Unconnected};
 
 /// Where the sockets are.
 const DIRECTORY: &str = "/run/adit";
@@ -34,6 +34,8 @@ pub struct Rows<P: Protocol> {
     pub handshake: fn(&P::Detail) -> String,
     /// The public key by which a peer is known, if it is known by one.
     pub public_key: fn(&P::Detail) -> Option<String>,
+    /// The sessions of a peer, where a peer has several at once.
+    pub sessions: fn(&P::Detail, Instant) -> Vec<Session>,
     /// The peers that are configured and not connected.
     pub unconnected: fn(&P) -> Vec<Unconnected>,
 }

@@ -7,7 +7,7 @@ use adit_core::escaped;
 
 use super::show::{drops, limited_destinations};
 use super::units::{bytes, duration};
-use adit_host::status::report::{Direction, Peer, Report, Switch, Worker};
+use adit_host::status::report::{Direction, Peer, Report, Session, Switch, Worker};
 
 /// Writes it, a line each.
 pub(super) fn write(out: &mut String, endpoints: &[&Report]) {
@@ -73,6 +73,19 @@ fn peer(out: &mut String, peer: &Peer) {
     let ago = duration(peer.last_handshake_seconds_ago);
     let _ = writeln!(out, "    handshake  {ago} ago, {} renewed", peer.rekeys);
     let _ = writeln!(out, "    packets    {} sent, {} received", peer.packets_sent, peer.packets_received);
+    peer.sessions.iter().for_each(|each| session(out, each));
+}
+
+fn session(out: &mut String, session: &Session) {
+    let Session { name, id_in, id_out, cipher, local, remote, .. } = session;
+    let [local, remote] = [local, remote].map(|side| side.join(", "));
+    let text = format!("{name}: {local} to {remote}, {cipher}, {id_in} in, {id_out} out");
+    let way = if session.in_udp { ", in UDP" } else { "" };
+    let renewed = session.renewed_in_seconds.map(|left| format!(", renewed in {}", duration(left)));
+    let use_of = if session.seals { "" } else { ", not in use" };
+    let age = duration(session.age_seconds);
+    let (text, renewed) = (escaped(&text), renewed.unwrap_or_default());
+    let _ = writeln!(out, "    session    {text}{way}, {age} old{renewed}{use_of}");
 }
 
 #[cfg(test)]

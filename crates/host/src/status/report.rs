@@ -194,6 +194,35 @@ pub struct Peer {
     pub packets_received: u64,
     /// The bytes that were received.
     pub bytes_received: u64,
+    /// Its sessions, of a protocol whose peers have several at once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sessions: Vec<Session>,
+}
+
+/// A session of a peer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// The name that its file gives to its traffic.
+    pub name: String,
+    /// The id that packets to this end have, in hexadecimal digits.
+    pub id_in: String,
+    /// The id that packets to the peer have.
+    pub id_out: String,
+    /// Its cipher, and the digest of one that does not authenticate.
+    pub cipher: String,
+    /// Its packets are in UDP.
+    pub in_udp: bool,
+    /// This end seals with it.
+    pub seals: bool,
+    /// The packets of this end that it carries, as the protocol's files have them.
+    pub local: Vec<String>,
+    /// The packets of the peer's end.
+    pub remote: Vec<String>,
+    /// The time since it was made.
+    pub age_seconds: u64,
+    /// The time to the next one. `None`: this end makes none by time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renewed_in_seconds: Option<u64>,
 }
 
 /// A peer that is configured and not connected.
@@ -337,6 +366,7 @@ fn peer<P: Protocol>(
         bytes_sent: traffic.map_or(0, |peer| peer.bytes_sent),
         packets_received: traffic.map_or(0, |peer| peer.packets_received),
         bytes_received: traffic.map_or(0, |peer| peer.bytes_received),
+        sessions: (rows.sessions)(&info.detail, now),
     }
 }
 

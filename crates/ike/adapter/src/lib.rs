@@ -16,6 +16,7 @@ mod names;
 mod observer;
 mod orders;
 mod reload;
+mod selectors;
 mod settings;
 mod status_rows;
 #[cfg(test)]

@@ -2,15 +2,18 @@
 
 use std::net::IpAddr;
 
-use adit_core::{PeerInfo, printable};
+use adit_core::{Instant, PeerInfo, printable};
 use adit_host::status::Rows;
+use adit_host::status::report::Session;
 use adit_ike::machine::{ChildDetail, Endpoint, PeerDetail};
 use adit_ike::suite::IkeSuite;
 use adit_ike::wire::{IdType, Identification};
 
+use crate::selectors::selector;
+
 /// The rows of an endpoint in its reports.
 pub(crate) const ROWS: Rows<Endpoint> =
-    Rows { role: "ipsec", handshake, public_key: |_| None, unconnected: |_| Vec::new() };
+    Rows { role: "ipsec", handshake, public_key: |_| None, sessions, unconnected: |_| Vec::new() };
 
 fn handshake(detail: &PeerDetail) -> String {
     let role = if detail.is_initiator { "initiator" } else { "responder" };
@@ -29,8 +32,32 @@ fn suite(suite: &IkeSuite) -> String {
 fn child(child: &ChildDetail) -> String {
     let ChildDetail { name, own_spi, peer_spi, .. } = child;
     let way = if child.is_encapsulated { "ESP in UDP" } else { "ESP" };
+    format!("{name}: {way} {}, SPIs {own_spi:08x} in, {peer_spi:08x} out", cipher(child))
+}
+
+/// The child SAs of a peer.
+fn sessions(detail: &PeerDetail, now: Instant) -> Vec<Session> {
+    detail.children.iter().map(|child| session(child, now)).collect()
+}
+
+fn session(child: &ChildDetail, now: Instant) -> Session {
+    Session {
+        name: child.name.clone(),
+        id_in: format!("{:08x}", child.own_spi),
+        id_out: format!("{:08x}", child.peer_spi),
+        cipher: cipher(child),
+        in_udp: child.is_encapsulated,
+        seals: child.is_sealing,
+        local: child.local.iter().map(selector).collect(),
+        remote: child.remote.iter().map(selector).collect(),
+        age_seconds: now.saturating_since(child.made_at).as_secs(),
+        renewed_in_seconds: child.rekey_at.map(|at| at.saturating_since(now).as_secs()),
+    }
+}
+
+fn cipher(child: &ChildDetail) -> String {
     let integrity = child.integrity.map(|digest| format!("/{digest}")).unwrap_or_default();
-    format!("{name}: {way} {}{integrity}, SPIs {own_spi:08x} in, {peer_spi:08x} out", child.cipher)
+    format!("{}{integrity}", child.cipher)
 }
 
 /// A peer in a line.
@@ -48,5 +75,53 @@ pub(crate) fn identity(identity: &Identification) -> String {
     match address {
         Some(address) => address.to_string(),
         None => printable(&String::from_utf8_lossy(&identity.data)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use adit_core::Cipher;
+    use adit_ike::wire::{AddressRange, TrafficSelector};
+
+    use super::*;
+
+    #[test]
+    fn a_child_sa_is_a_session_with_its_selectors_and_times() {
+        let now = Instant::ORIGIN + Duration::from_secs(100);
+        let network = |third: u8| TrafficSelector {
+            protocol: 0,
+            first_port: 0,
+            last_port: u16::MAX,
+            addresses: AddressRange::V4([10, 1, third, 0].into(), [10, 1, third, 255].into()),
+        };
+        let child = ChildDetail {
+            name: "net".to_owned(),
+            own_spi: 0xc0ff_ee00,
+            peer_spi: 0x12,
+            cipher: Cipher::Aes256Cbc,
+            integrity: Some(adit_core::Digest::Sha256),
+            has_extended_sequence_numbers: false,
+            is_encapsulated: true,
+            is_sealing: true,
+            made_at: Instant::ORIGIN + Duration::from_secs(40),
+            rekey_at: Some(Instant::ORIGIN + Duration::from_secs(130)),
+            local: vec![network(1)],
+            remote: vec![network(2), network(3)],
+        };
+        let expected = Session {
+            name: "net".to_owned(),
+            id_in: "c0ffee00".to_owned(),
+            id_out: "00000012".to_owned(),
+            cipher: "AES-256-CBC/SHA256".to_owned(),
+            in_udp: true,
+            seals: true,
+            local: vec!["10.1.1.0/24".to_owned()],
+            remote: vec!["10.1.2.0/24".to_owned(), "10.1.3.0/24".to_owned()],
+            age_seconds: 60,
+            renewed_in_seconds: Some(30),
+        };
+        assert_eq!(session(&child, now), expected);
     }
 }

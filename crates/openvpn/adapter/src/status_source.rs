@@ -52,6 +52,7 @@ pub(crate) fn rows<P: StatusSource>() -> Rows<P> {
         role: P::ROLE,
         handshake: |detail| detail.tls.clone(),
         public_key: |_| None,
+        sessions: |_, _| Vec::new(),
         unconnected: |_| Vec::new(),
     }
 }

@@ -51,6 +51,7 @@ const ROWS: Rows<Endpoint> = Rows {
     role: "toy",
     handshake: |()| "a pre-shared key".to_owned(),
     public_key: |()| None,
+    sessions: |(), _| Vec::new(),
     unconnected: |_| Vec::new(),
 };
 

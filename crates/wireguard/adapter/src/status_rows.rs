@@ -6,7 +6,8 @@ use adit_host::status::Rows;
 use adit_host::status::report::Unconnected;
 
 /// The rows of an interface in its reports.
-pub(crate) const ROWS: Rows<Interface> = Rows { role: "wireguard", handshake, public_key, unconnected };
+pub(crate) const ROWS: Rows<Interface> =
+    Rows { role: "wireguard", handshake, public_key, sessions: |_, _| Vec::new(), unconnected };
 
 fn handshake(detail: &PeerDetail) -> String {
     let post_quantum = match detail.post_quantum {

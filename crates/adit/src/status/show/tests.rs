@@ -1,5 +1,5 @@
 use super::*;
-use adit_host::status::report::{Direction, Expiring, Table};
+use adit_host::status::report::{Direction, Expiring, Session, Table};
 
 /// A report with something in every place, and what a terminal would obey in every text.
 pub(in crate::status) fn wild_report() -> Report {
@@ -12,6 +12,7 @@ pub(in crate::status) fn wild_report() -> Report {
         networks: vec![wild("10.9.0.0/24")],
         cipher: wild("AES-256-GCM"),
         tls: wild("TLS 1.3\r"),
+        sessions: vec![session(&wild("net"))],
         ..peer("", [192, 0, 2, 1])
     };
     let expiring =
@@ -66,7 +67,40 @@ fn peer(name: &str, remote: [u8; 4]) -> Peer {
         bytes_sent: 12_345_678,
         packets_received: 0,
         bytes_received: 999,
+        sessions: Vec::new(),
     }
+}
+
+fn session(name: &str) -> Session {
+    Session {
+        name: name.to_owned(),
+        id_in: "c0ffee00".to_owned(),
+        id_out: "00000012".to_owned(),
+        cipher: "AES-256-GCM".to_owned(),
+        in_udp: true,
+        seals: true,
+        local: vec!["10.1.0.0/16".to_owned()],
+        remote: vec!["10.2.0.0/16".to_owned(), "10.3.0.0/16".to_owned()],
+        age_seconds: 65,
+        renewed_in_seconds: Some(3000),
+    }
+}
+
+#[test]
+fn sessions_of_a_peer_are_in_the_details() {
+    let mut each = peer("b.example", [192, 0, 2, 1]);
+    each.sessions = vec![session("net"), Session { seals: false, in_udp: false, ..session("old") }];
+    let text = tunnel(&[&calm("ipsec", vec![each])], true);
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("    session ")).collect();
+    assert_eq!(
+        lines,
+        [
+            "    session    net: 10.1.0.0/16 to 10.2.0.0/16, 10.3.0.0/16, AES-256-GCM, c0ffee00 in, 00000012 out, in UDP, \
+             1 min 5 s old, renewed in 50 min 0 s",
+            "    session    old: 10.1.0.0/16 to 10.2.0.0/16, 10.3.0.0/16, AES-256-GCM, c0ffee00 in, 00000012 out, \
+             1 min 5 s old, renewed in 50 min 0 s, not in use"
+        ]
+    );
 }
 
 /// A tunnel where all is well.

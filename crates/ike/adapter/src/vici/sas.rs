@@ -10,6 +10,7 @@ use adit_ike_vici::Message;
 
 use super::names::{self, identity};
 use super::numbers::ChildNumbers;
+use crate::selectors::selector;
 
 /// An IKE SA as it is.
 #[derive(Clone)]
@@ -121,8 +122,8 @@ impl IkeSa {
         message = with_time(message, "rekey-time", child.rekey_at, now);
         message
             .with("install-time", seconds(child.made_at, now))
-            .with_list("local-ts", child.local.iter().map(names::selector))
-            .with_list("remote-ts", child.remote.iter().map(names::selector))
+            .with_list("local-ts", child.local.iter().map(selector))
+            .with_list("remote-ts", child.remote.iter().map(selector))
     }
 }
 
