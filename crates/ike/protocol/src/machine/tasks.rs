@@ -137,8 +137,8 @@ impl IkeSa {
     fn end_late_child(&mut self, cx: &mut Context<'_>, spi: u32) {
         let Some(child) = self.children.get(&spi) else { return };
         let number = child.number;
-        let active = self.children.values().filter(|other| other.number == number && other.is_active());
-        let is_last = child.is_active() && active.count() == 1;
+        let is_active = |other: &&ChildSa| other.number == number && other.is_active();
+        let is_last = child.is_active() && self.children.values().filter(is_active).count() == 1;
         let is_current = matches!(self.phase, Phase::Established) && self.current_state(cx).is_some();
         if !is_last || !is_current {
             return self.delete_late_child(cx, spi);

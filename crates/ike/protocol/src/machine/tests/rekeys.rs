@@ -86,7 +86,7 @@ fn a_child_sa_is_rekeyed_though_its_lifetime_is_over() {
     for rekeys in 1..4 {
         world.run(seconds(50));
         let before = world.planes[A].first_active();
-        world.now = world.now + seconds(15);
+        world.now += seconds(15);
         world.run(seconds(2));
         world.assert_settled("after the lifetime");
         assert_ne!(world.planes[A].first_active(), before);
