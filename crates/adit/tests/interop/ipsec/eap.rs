@@ -1,7 +1,9 @@
-//! Names and passwords by EAP, beside strongSwan.
+//! EAP beside strongSwan: names and passwords, and certificates in TLS.
 
 use super::authority::{Authority, P256};
-use super::bed::{Certified, End, Program, ROLES, Settings, WAIT, at_once, is_ready, joined, row_of};
+use super::bed::{
+    Certified, End, Program, ROLES, Settings, WAIT, at_once, is_newer_ready, is_ready, joined, roles, row_of,
+};
 
 /// strongSwan's plugins: the usual ones of these tests, and those of EAP.
 const DAEMON: &str = "load = random nonce openssl kdf pem pkcs1 pkcs8 x509 pubkey constraints revocation eap-identity eap-mschapv2 kernel-libipsec \
@@ -79,5 +81,75 @@ fn a_wrong_password_and_an_unknown_name_are_refused() {
             ends[adit].process().wait_for_line(0, line, WAIT).unwrap();
             assert!(!ends[1].is_answered(&ends[0]));
         });
+    });
+}
+
+/// strongSwan's plugins for EAP-TLS.
+const DAEMON_OF_TLS: &str = "load = random nonce openssl kdf pem pkcs1 pkcs8 x509 pubkey constraints revocation eap-identity eap-tls kernel-libipsec \
+                             kernel-netlink socket-default vici";
+/// These plugins with TLS 1.3, which the older strongSwan has in a form before RFC 9190.
+const DAEMON_OF_TLS_13: &str = "load = random nonce openssl kdf pem pkcs1 pkcs8 x509 pubkey constraints revocation eap-identity eap-tls kernel-libipsec \
+                                kernel-netlink socket-default vici\n tls {\n version_max = 1.3\n }";
+
+/// The responder's proof in IKE.
+#[derive(Clone, Copy, PartialEq)]
+enum Proof {
+    Certificate,
+    EapAlone,
+}
+
+/// Two ends with certificates, whose initiator has `auth = eap-tls`.
+fn tls_ends(programs: [Program; 2], certificates: &[Certified; 2], proof: Proof) -> [End; 2] {
+    let certificates = Some(certificates.clone());
+    let has_tls_13 = programs.contains(&Program::NewerStrongSwan);
+    let daemon = if has_tls_13 { DAEMON_OF_TLS_13 } else { DAEMON_OF_TLS };
+    let ends = joined(programs, &Settings { certificates, daemon, ..Settings::default() });
+    for (end, section) in ends.iter().zip(["remote", "local"]) {
+        let text = std::fs::read_to_string(end.path(&end.file_name())).unwrap();
+        let (before, after) = match proof {
+            Proof::Certificate => {
+                (format!("{section} {{\n auth = pubkey"), format!("{section} {{\n auth = eap-tls"))
+            }
+            Proof::EapAlone => ("auth = pubkey".to_owned(), "auth = eap-tls".to_owned()),
+        };
+        end.put(&end.file_name(), &text.replace(&before, &after));
+    }
+    ends
+}
+
+fn tls_row(name: &str, programs: [Program; 2], proof: Proof) {
+    let certificates = certificates();
+    row_of(name, programs, |_| {
+        let mut ends = tls_ends(programs, &certificates, proof);
+        ends.iter_mut().for_each(End::start);
+        ends[1].reaches(&ends[0]);
+        ends[0].reaches(&ends[1]);
+        let newer = ends.iter().position(|end| end.program == Program::NewerStrongSwan);
+        if let Some(newer) = newer {
+            ends[newer].process().wait_for_line(0, "negotiated TLS 1.3", WAIT).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_certificate_by_eap_tls_authenticates_the_initiator_and_both_ends() {
+    if !is_ready("ipsec EAP-TLS") {
+        return;
+    }
+    let proofs = [Proof::Certificate, Proof::EapAlone];
+    let rows = proofs.into_iter().flat_map(|proof| ROLES.map(|roles| (roles, proof)));
+    at_once(rows, |(programs, proof)| {
+        let name = if proof == Proof::EapAlone { "EAP-TLS alone" } else { "EAP-TLS" };
+        tls_row(name, programs, proof);
+    });
+}
+
+#[test]
+fn eap_tls_with_tls_1_3_beside_the_newer_strongswan() {
+    if !is_newer_ready("ipsec EAP-TLS with TLS 1.3 beside unstable's strongSwan") {
+        return;
+    }
+    at_once(roles(Program::NewerStrongSwan), |programs| {
+        tls_row("EAP-TLS with TLS 1.3", programs, Proof::EapAlone);
     });
 }
