@@ -16,8 +16,11 @@ pub(crate) const ALL: &Adapters = &[
 ];
 
 /// The protocols of a server that `adit init` makes.
-pub(crate) const SERVER: Protocols =
-    Protocols { certificate: &adit_openvpn_adapter::OpenVpn, key: &adit_wireguard_adapter::WireGuard };
+pub(crate) const SERVER: Protocols = Protocols {
+    certificate: &adit_openvpn_adapter::OpenVpn,
+    key: &adit_wireguard_adapter::WireGuard,
+    native: &adit_ike_adapter::Ipsec,
+};
 
 /// The texts of the program's help that name protocols.
 pub(crate) mod help {
@@ -34,11 +37,16 @@ pub(crate) mod help {
     /// `adit init`, in full.
     pub(crate) const INIT_LONG: &str = "Make a server: certificate authority, keys and server.conf in a new directory\n\n\
          With --wireguard it makes a WireGuard server as well, which shares OpenVPN's tunnel: the same device, the same networks, the \
-         same clients by name. A directory that is there gets WireGuard added.";
+         same clients by name. With --ikev2 it makes a server for the VPN clients of iOS, macOS, Windows and Android likewise. A directory \
+         that is there gets either added.";
     /// The arguments of `adit init`.
-    pub(crate) const INIT_DIR: &str = "Directory to make; must not exist, or be empty (with --wireguard, one that `adit init` made will do)";
+    pub(crate) const INIT_DIR: &str = "Directory to make; must not exist, or be empty (with --wireguard or --ikev2, one that `adit init` made will do)";
     pub(crate) const INIT_KEYS: &str = "Serve WireGuard as well";
     pub(crate) const INIT_KEYS_PORT: &str = "The UDP port of WireGuard";
+    /// The option that means the protocol that operating systems speak by themselves.
+    pub(crate) const NATIVE: &str = "ikev2";
+    pub(crate) const INIT_NATIVE: &str =
+        "Serve IKEv2 as well, for the VPN clients of iOS, macOS, Windows and Android";
     pub(crate) const INIT_DEV: &str = "The tunnel's device, after which WireGuard's file is named [default: the `dev` of server.conf, or adit0]";
     /// `adit add-client`.
     pub(crate) const ADD_CLIENT: &str =
@@ -46,18 +54,26 @@ pub(crate) mod help {
     /// `adit add-client`, in full.
     pub(crate) const ADD_CLIENT_LONG: &str = "Make a client: a certificate and a NAME.ovpn that holds all it needs\n\n\
          With --wireguard it makes a NAME.conf instead, for WireGuard, prints it, and lets the client into a running server. A name may \
-         have both, by two commands or with --openvpn --wireguard; `adit revoke` shuts it out of both.";
+         have both, by two commands or with --openvpn --wireguard; `adit revoke` shuts it out of both.\n\n\
+         With --ikev2 it makes a file for each kind of device: NAME.mobileconfig (iOS, macOS), NAME.ps1 (Windows), NAME.sswan (Android), \
+         NAME.swanctl (adit, strongSwan).";
     /// The arguments of `adit add-client`.
     pub(crate) const ADD_CLIENT_CERTIFICATE: &str = "Make a profile for OpenVPN, as without --wireguard";
     pub(crate) const ADD_CLIENT_KEYS: &str = "Make a file for WireGuard";
     pub(crate) const ADD_CLIENT_QR: &str =
         "Show WireGuard's file as a QR code, and write that to NAME.png and NAME.svg";
+    pub(crate) const ADD_CLIENT_NATIVE: &str = "Make files for the VPN clients of operating systems";
+    pub(crate) const ADD_CLIENT_PASSWORD: &str =
+        "Let the client in by its name and a new password (EAP-MSCHAPv2) in place of a certificate";
+    /// `adit renew --ikev2`.
+    pub(crate) const RENEW_NATIVE: &str =
+        "Make new IKEv2 files for these clients instead, with new certificates or passwords";
     /// `adit renew --wireguard`.
     pub(crate) const RENEW_KEYS: &str =
         "Make new WireGuard keys for these clients instead; the old ones are shut out";
     /// `adit revoke`.
     pub(crate) const REVOKE: &str = "Shut a client out: its certificates go on the list that the server looks at, its WireGuard keys \
-                                     out of the server";
+                                     and its IKEv2 password out of the server";
     /// `adit block`.
     pub(crate) const BLOCK: &str = "Disconnect a WireGuard or IPsec peer and keep it out until `adit allow`, over restarts of the interface, too";
     /// `adit allow`.

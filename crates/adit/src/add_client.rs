@@ -4,9 +4,10 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use adit_setup::{ClientName, Directory, MadeClient, SetupError};
+use adit_setup::{ClientName, Directory, Login, MadeClient, MadeNative, SetupError};
 
 use crate::adapters::{SERVER, help};
+use crate::block;
 use adit_host::exit;
 
 /// The arguments of the command.
@@ -26,12 +27,19 @@ pub(crate) struct Args {
     /// Make a QR code.
     #[arg(long, help = help::ADD_CLIENT_QR, requires = "keys")]
     qr: bool,
+    /// Make files for the clients of operating systems.
+    #[arg(long = help::NATIVE, help = help::ADD_CLIENT_NATIVE)]
+    native: bool,
+    /// The client has a password in place of a certificate.
+    #[arg(long, help = help::ADD_CLIENT_PASSWORD, requires = "native")]
+    password: bool,
 }
 
 /// The files that the command made.
 struct Made {
     profile: Option<PathBuf>,
     keys: Option<MadeClient>,
+    native: Option<MadeNative>,
 }
 
 /// Runs the command.
@@ -46,6 +54,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
             | SetupError::NotOurs(_)
             | SetupError::NoKeys(_)
             | SetupError::NoAddress { .. }
+            | SetupError::ServersName(_)
             | SetupError::Server { .. }),
         ) => exit::usage(error),
         Err(error) => exit::failure(error),
@@ -53,29 +62,44 @@ pub(crate) fn run(args: Args) -> ExitCode {
 }
 
 fn add(directory: &mut Directory, args: &Args) -> Result<Made, SetupError> {
+    // Where the directory lacks a protocol, nothing is made.
+    if args.native {
+        directory.native_server()?;
+    }
+    let has_several = [args.keys, args.native, args.certificate].into_iter().filter(|it| *it).count() > 1;
+    let mut taken = Vec::new();
     // The second protocol first: where the directory has none, nothing is made.
     let keys = args.keys.then(|| directory.add_key_client(&args.name, args.qr));
     exit::notes(directory.notes());
-    let is_both = args.keys && args.certificate;
-    let mut taken = None;
-    let keys = unless_taken(keys, is_both, &mut taken)?;
-    let profile = (args.certificate || !args.keys).then(|| directory.add_client(&args.name));
+    let keys = unless_taken(keys, has_several, &mut taken)?;
+    let native = args.native.then(|| directory.add_native_client(&args.name, args.password));
     exit::notes(directory.notes());
-    // Where the name has one of both, the other is made.
-    let profile = unless_taken(profile, is_both && taken.is_none(), &mut taken)?;
-    exit::notes(taken.map(|error| error.to_string()).into_iter().collect());
-    Ok(Made { profile, keys })
+    let native = unless_taken(native, has_several, &mut taken)?;
+    let is_plain = !args.keys && !args.native;
+    let profile = (args.certificate || is_plain).then(|| directory.add_client(&args.name));
+    exit::notes(directory.notes());
+    // Where the name has some of all, the others are made.
+    let is_some_made = keys.is_some() || native.is_some();
+    let profile = unless_taken(profile, is_some_made, &mut taken)?;
+    if profile.is_none() && !is_some_made {
+        return Err(taken.remove(0));
+    }
+    exit::notes(taken.iter().map(ToString::to_string).collect());
+    if native.is_some() {
+        exit::notes(block::let_in(&args.dir.join(SERVER.native.file()), args.name.as_str()));
+    }
+    Ok(Made { profile, keys, native })
 }
 
 /// A result, in which a name that is taken is no error if that `is_allowed`.
 fn unless_taken<T>(
     result: Option<Result<T, SetupError>>,
     is_allowed: bool,
-    taken: &mut Option<SetupError>,
+    taken: &mut Vec<SetupError>,
 ) -> Result<Option<T>, SetupError> {
     match result.transpose() {
         Err(error @ SetupError::NameTaken { .. }) if is_allowed => {
-            *taken = Some(error);
+            taken.push(error);
             Ok(None)
         }
         result => result,
@@ -88,6 +112,9 @@ fn say(name: &ClientName, made: &Made) {
             "Made {}. It is all that {name} needs to connect: hand it over by a safe way, then delete it here.",
             profile.display()
         ));
+    }
+    if let Some(native) = &made.native {
+        say_native(name, native);
     }
     let Some(MadeClient { path, text, code }) = &made.keys else { return };
     exit::say(format_args!(
@@ -104,4 +131,24 @@ fn say(name: &ClientName, made: &Made) {
         }
         None => exit::say(format_args!("\n{}", text.as_str())),
     }
+}
+
+/// Says what was made for the clients of operating systems.
+pub(crate) fn say_native(name: &ClientName, made: &MadeNative) {
+    let paths: Vec<String> = made.paths.iter().map(|path| path.display().to_string()).collect();
+    exit::say(format_args!(
+        "Made {}. Each is all that a device of {name} needs to connect by {}: hand the one that fits over by a safe way, then delete them here.",
+        paths.join(", "),
+        SERVER.native.title()
+    ));
+    exit::say(match &made.login {
+        Login::Certificate { password, .. } => format!(
+            "The password of the certificate in {name}.sswan, for which Android asks: {}",
+            password.as_str()
+        ),
+        Login::Password(password) => format!(
+            "The password of {name}: {}\nA running server knows it after a reload: systemctl reload adit@DIRECTORY, or SIGHUP to `adit up`.",
+            password.as_str()
+        ),
+    });
 }

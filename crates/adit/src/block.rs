@@ -63,6 +63,17 @@ fn set(order: &BlockOrder<'_>, may: impl Fn(&dyn Adapter) -> bool) -> Option<Res
     asked.copied().find_map(|adapter| adapter.set_blocked(order))
 }
 
+/// Lets a client that was added anew into the tunnel of a file, where its name was revoked before. Gives notes for the user.
+pub(crate) fn let_in(file: &Path, name: &str) -> Vec<String> {
+    let order = BlockOrder { tunnel: file, peer: name, is_blocked: false };
+    match set(&order, |adapter| adapter.name() != SERVER.key.name()) {
+        Some(Err(BlockError::NoTunnel(why) | BlockError::Failed(why) | BlockError::NoSuchPeer(why))) => {
+            vec![why]
+        }
+        Some(Ok(_)) | None => Vec::new(),
+    }
+}
+
 /// Keeps a client that was revoked out of the tunnels of a server's directory whose protocols have no certificates or keys of
 /// `adit init`: those of its further files that know the name. Gives a sentence for each.
 ///

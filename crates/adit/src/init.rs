@@ -8,23 +8,24 @@ use std::process::ExitCode;
 use adit_core::IpNet;
 
 use adit_setup::{
-    Consent, DEFAULT_DEVICE, Directory, Endpoint, KeyOptions, Proto, Reach, SetupError, SystemUser, Wanted,
-    lan,
+    Consent, DEFAULT_DEVICE, Directory, Endpoint, KeyOptions, NativeOptions, Proto, Reach, SetupError,
+    SystemUser, Wanted, lan,
 };
 
 use crate::adapters::{self, SERVER, help};
-use crate::service::Service;
+use crate::service::{Beside, Service};
 use adit_host::{configuration, exit, forwarding};
 
 /// The arguments of the command.
 #[derive(clap::Args)]
 #[command(about = help::INIT, long_about = help::INIT_LONG)]
+#[command(group = clap::ArgGroup::new("joining").args(["keys", "native"]).multiple(true))]
 pub(crate) struct Args {
     /// The directory.
     #[arg(help = help::INIT_DIR)]
     dir: PathBuf,
     /// How clients reach the server: a name or address, and a port unless it is 1194
-    #[arg(long, value_name = "HOST[:PORT]", required_unless_present = "keys")]
+    #[arg(long, value_name = "HOST[:PORT]", required_unless_present = "joining")]
     endpoint: Option<Endpoint>,
     /// What carries the tunnel
     #[arg(long, value_enum, default_value_t = Proto::Udp)]
@@ -42,8 +43,11 @@ pub(crate) struct Args {
     #[arg(long = help::KEYS_PORT, help = help::INIT_KEYS_PORT, value_name = "PORT", requires = "keys",
           default_value_t = help::DEFAULT_KEYS_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     keys_port: u16,
+    /// There is the protocol that operating systems speak by themselves.
+    #[arg(long = help::NATIVE, help = help::INIT_NATIVE)]
+    native: bool,
     /// The device of the tunnel.
-    #[arg(long, help = help::INIT_DEV, value_name = "NAME", requires = "keys", value_parser = device)]
+    #[arg(long, help = help::INIT_DEV, value_name = "NAME", requires = "joining", value_parser = device)]
     dev: Option<String>,
     /// Carry all traffic of the clients to the internet, by IPv4 and IPv6: adit forwards and translates it
     #[arg(long)]
@@ -60,19 +64,43 @@ pub(crate) struct Args {
     start: bool,
 }
 
+/// The protocols that join the tunnel of `server.conf`.
+struct Joining {
+    keys: Option<KeyOptions>,
+    native: Option<NativeOptions>,
+}
+
+impl Joining {
+    fn of(args: &Args) -> Self {
+        Joining {
+            keys: args.keys.then(|| KeyOptions { device: args.dev.clone(), port: args.keys_port }),
+            native: args.native.then(|| NativeOptions { device: args.dev.clone() }),
+        }
+    }
+
+    const fn is_any(&self) -> bool {
+        self.keys.is_some() || self.native.is_some()
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
-    let options = args.keys.then(|| KeyOptions { device: args.dev.clone(), port: args.keys_port });
-    let outcome = match (&options, &args.endpoint) {
-        (Some(_), _) if Directory::is_made(&args.dir) && (args.full_tunnel || !args.lan.is_empty()) => {
+    let joining = Joining::of(&args);
+    let outcome = match &args.endpoint {
+        _ if joining.is_any()
+            && Directory::is_made(&args.dir)
+            && (args.full_tunnel || !args.lan.is_empty()) =>
+        {
             return exit::usage(format_args!(
                 "{dir}/server.conf is there already: write `#adit: forward = internet`, or a network, on a line of its own in it",
                 dir = args.dir.display()
             ));
         }
-        (Some(options), endpoint) if Directory::is_made(&args.dir) => add(&args, endpoint.as_ref(), options),
-        (_, Some(endpoint)) => make(&args, endpoint, options.as_ref()),
-        (_, None) => {
+        endpoint if joining.is_any() && Directory::is_made(&args.dir) => {
+            add(&args, endpoint.as_ref(), &joining)
+        }
+        Some(endpoint) => make(&args, endpoint, &joining),
+        None => {
             return exit::usage(format_args!(
                 "{} is not there yet: say how clients will reach the server (--endpoint HOST[:PORT])",
                 args.dir.display()
@@ -88,6 +116,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
             | SetupError::HasKeys(_)
             | SetupError::FileExists(_)
             | SetupError::OtherEndpoint { .. }
+            | SetupError::ServersName(_)
             | SetupError::Service(_)
             | SetupError::Server { .. }),
         ) => exit::usage(error),
@@ -96,12 +125,14 @@ pub(crate) fn run(args: Args) -> ExitCode {
 }
 
 /// Makes the directory.
-fn make(args: &Args, endpoint: &Endpoint, keys: Option<&KeyOptions>) -> Result<(), SetupError> {
+fn make(args: &Args, endpoint: &Endpoint, joining: &Joining) -> Result<(), SetupError> {
     let service = service(args)?;
     let user = choose_user(args)?;
     let named = args.dns.clone();
     let reach = Reach::choose(args.full_tunnel, args.lan.clone(), named, &forwarding::name_servers);
-    let wanted = Wanted { endpoint, proto: args.proto, user: &user, reach: &reach, keys };
+    let Joining { keys, native } = joining;
+    let (keys, native) = (keys.as_ref(), native.as_ref());
+    let wanted = Wanted { endpoint, proto: args.proto, user: &user, reach: &reach, keys, native };
     Directory::create(&args.dir, SERVER, &wanted)?;
     let dir = args.dir.display();
     exit::say(format_args!(
@@ -111,21 +142,29 @@ fn make(args: &Args, endpoint: &Endpoint, keys: Option<&KeyOptions>) -> Result<(
     for (what, words) in reach.words() {
         exit::say(format_args!("{what:<18}{words}"));
     }
-    let beside = keys.map(|options| {
-        let device = options.device.as_deref().unwrap_or(DEFAULT_DEVICE);
-        args.dir.join(format!("{device}.conf"))
-    });
     if service.is_none() {
         exit::say(format_args!(
             "Run the server:   adit up {dir}/server.conf   ({} {dir}/server.conf works too)",
             SERVER.certificate.other_program()
         ));
     }
-    start(service, &args.dir, beside.as_deref())?;
+    let keys = keys.map(|options| {
+        let device = options.device.as_deref().unwrap_or(DEFAULT_DEVICE);
+        args.dir.join(format!("{device}.conf"))
+    });
+    let native = native.map(|_| args.dir.join(SERVER.native.file()));
+    start(service, &args.dir, &beside(keys, native))?;
     let server = configuration::read(adapters::ALL, &args.dir.join("server.conf"));
     let obstacles = server.map(|read| forwarding::obstacles(&*read)).unwrap_or_default();
     exit::notes(user.advice().into_iter().chain(obstacles).collect());
     Ok(())
+}
+
+/// The files of further protocols that the process of `server.conf` is to run.
+fn beside(keys: Option<PathBuf>, native: Option<PathBuf>) -> Vec<Beside> {
+    let of = |name, title| move |file| Beside { name, title, file };
+    let keys = keys.map(of(SERVER.key.name(), SERVER.key.title()));
+    keys.into_iter().chain(native.map(of(SERVER.native.name(), SERVER.native.title()))).collect()
 }
 
 /// The service that is to serve, if one is.
@@ -133,48 +172,55 @@ fn service(args: &Args) -> Result<Option<Service>, SetupError> {
     args.start.then(|| Service::of(&args.dir)).transpose().map_err(SetupError::Service)
 }
 
-/// Starts the service, with the file `beside` of the second protocol if there is one, or says how to run both.
-fn start(service: Option<Service>, dir: &Path, beside: Option<&Path>) -> Result<(), SetupError> {
-    if beside.is_some() {
-        let what = format!("Add to {}:", SERVER.key.title());
-        let option = SERVER.key.name();
-        exit::say(format_args!("{what:<18}adit add-client {} NAME --{option}", dir.display()));
+/// Starts the service, with the files of further protocols if there are some, or says how to run all.
+fn start(service: Option<Service>, dir: &Path, beside: &[Beside]) -> Result<(), SetupError> {
+    for Beside { name, title, .. } in beside {
+        let what = format!("Add to {title}:");
+        exit::say(format_args!("{what:<18}adit add-client {} NAME --{name}", dir.display()));
     }
-    match (service, beside) {
-        (Some(service), beside) => {
-            let service = match beside {
-                Some(file) => service.beside(SERVER.key.name(), file),
-                None => service,
-            };
+    match service {
+        Some(service) => {
+            let service = service.beside(beside);
             service.start().map_err(SetupError::NotStarted)?;
             exit::say(format_args!("It runs:          systemctl status {}", service.unit()));
         }
-        (None, Some(file)) => exit::say(format_args!(
-            "Run both:         adit up {}/server.conf {}",
-            dir.display(),
-            file.display()
-        )),
-        (None, None) => {}
+        None if beside.is_empty() => {}
+        None => {
+            let what = if beside.len() > 1 { "Run all:" } else { "Run both:" };
+            let files: String = beside.iter().map(|it| format!(" {}", it.file.display())).collect();
+            exit::say(format_args!("{what:<18}adit up {}/server.conf{files}", dir.display()));
+        }
     }
     Ok(())
 }
 
-/// Adds the second protocol to a directory.
-fn add(args: &Args, endpoint: Option<&Endpoint>, options: &KeyOptions) -> Result<(), SetupError> {
+/// Adds protocols to a directory.
+fn add(args: &Args, endpoint: Option<&Endpoint>, joining: &Joining) -> Result<(), SetupError> {
     let (dir, service) = (&args.dir, service(args)?);
     let mut directory = Directory::open(dir, SERVER)?;
     let found = directory.endpoint();
     if endpoint.is_some_and(|endpoint| endpoint != found) {
         return Err(SetupError::OtherEndpoint { dir: dir.into(), found: found.to_string() });
     }
-    let added = directory.add_key_server(options);
+    let added = add_to(&mut directory, joining);
     let notes = directory.notes();
-    if let Ok(file) = &added {
-        exit::say(format_args!("Made {}.\n", file.display()));
-        start(service, dir, Some(file))?;
+    if let Ok(files) = &added {
+        files.iter().for_each(|file| exit::say(format_args!("Made {}.", file.display())));
+        exit::say("");
+        // A protocol that the directory had before is run by the same process.
+        let native = directory.native_server().ok();
+        start(service, dir, &beside(directory.key_server().ok(), native))?;
     }
     exit::notes(notes);
     added.map(|_| ())
+}
+
+/// Adds protocols to a directory, and gives their servers' files.
+fn add_to(directory: &mut Directory, joining: &Joining) -> Result<Vec<PathBuf>, SetupError> {
+    let keys = joining.keys.as_ref().map(|options| directory.add_key_server(options)).transpose()?;
+    let native =
+        joining.native.as_ref().map(|options| directory.add_native_server(options.device.as_deref()));
+    Ok(keys.into_iter().chain(native.transpose()?).collect())
 }
 
 /// A name that a tunnel's device can have.

@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 use adit_setup::{ClientName, Directory, SetupError};
 
 use crate::adapters::{SERVER, help};
+use crate::add_client::say_native;
 use adit_host::exit;
 
 /// Renew certificates: the server's, those of the clients named, or the authority's; and the list of revoked
@@ -24,20 +25,25 @@ pub(crate) struct Args {
     /// Make new keys.
     #[arg(long = help::KEYS, help = help::RENEW_KEYS, conflicts_with = "ca", requires = "names")]
     keys: bool,
+    /// Make new files for the clients of operating systems.
+    #[arg(long = help::NATIVE, help = help::RENEW_NATIVE, conflicts_with_all = ["ca", "keys"], requires = "names")]
+    native: bool,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
-    let renew = match (args.ca, args.keys) {
-        (true, _) => renew_authority,
-        (false, true) => renew_keys,
-        (false, false) => renew_certificates,
+    let renew = match &args {
+        Args { ca: true, .. } => renew_authority,
+        Args { keys: true, .. } => renew_keys,
+        Args { native: true, .. } => renew_native,
+        _ => renew_certificates,
     };
     match Directory::open(&args.dir, SERVER).and_then(|mut directory| renew(&mut directory, &args)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(
             error @ (SetupError::NoSuchClient(_)
             | SetupError::NoCertificate { .. }
+            | SetupError::NoProfile { .. }
             | SetupError::NoKeys(_)
             | SetupError::NotOurs(_)),
         ) => exit::usage(error),
@@ -68,6 +74,16 @@ fn renew_keys(directory: &mut Directory, args: &Args) -> Result<(), SetupError> 
         exit::say(format_args!("Made {} with new keys and the address that it had.", path.display()));
     }
     exit::say("Hand the files over by a safe way, then delete them here. The old keys are shut out.");
+    Ok(())
+}
+
+fn renew_native(directory: &mut Directory, args: &Args) -> Result<(), SetupError> {
+    let made = directory.renew_native(&args.names);
+    exit::notes(directory.notes());
+    for (name, made) in args.names.iter().zip(&made?) {
+        say_native(name, made);
+    }
+    exit::say("Old certificates stay valid until they expire; old passwords do not.");
     Ok(())
 }
 

@@ -18,19 +18,25 @@ pub(crate) struct Service {
     name: String,
     link: PathBuf,
     server: PathBuf,
-    /// The file of a second protocol that the same process runs, by a drop-in of the unit.
-    beside: Option<Beside>,
+    /// The files of further protocols that the same process runs, by a drop-in of the unit.
+    beside: Vec<Beside>,
     /// Where the drop-in goes.
     units: PathBuf,
 }
 
-/// The file of a second protocol.
-#[derive(Debug)]
-struct Beside {
-    /// The name of the protocol.
-    name: &'static str,
-    file: PathBuf,
+/// The server's file of a further protocol.
+#[derive(Clone, Debug)]
+pub(crate) struct Beside {
+    /// The name of the protocol in options.
+    pub(crate) name: &'static str,
+    /// The name of the protocol for people.
+    pub(crate) title: &'static str,
+    /// The file.
+    pub(crate) file: PathBuf,
 }
+
+/// The first line of drop-ins that adit makes, without the options.
+const MADE: &str = "# Made by `adit init";
 
 /// A way to run systemctl.
 type Systemctl<'a> = &'a dyn Fn(&[&str]) -> Result<String, String>;
@@ -72,15 +78,18 @@ impl Service {
             link: Path::new(DIRECTORY).join(format!("{name}.conf")),
             server: dir.join("server.conf"),
             name: name.to_owned(),
-            beside: None,
+            beside: Vec::new(),
             units: UNITS.into(),
         })
     }
 
-    /// The service whose process runs the file of a second protocol in the directory, too. The protocol's name is `name`.
-    pub(crate) fn beside(self, name: &'static str, file: &Path) -> Self {
-        let file = self.server.parent().map(|dir| dir.join(file.file_name().unwrap_or_default()));
-        Service { beside: file.map(|file| Beside { name, file }), ..self }
+    /// The service whose process runs these files in the directory, too.
+    pub(crate) fn beside(self, files: &[Beside]) -> Self {
+        let within = |it: &Beside| {
+            let file = self.server.parent()?.join(it.file.file_name().unwrap_or_default());
+            Some(Beside { file, ..it.clone() })
+        };
+        Service { beside: files.iter().filter_map(within).collect(), ..self }
     }
 
     /// Whether the unit runs this server's file already, or did.
@@ -109,34 +118,50 @@ impl Service {
             false => symlink(&self.server, &self.link),
         });
         linked.map_err(|error| format!("{}: {error}", self.link.display()))?;
-        let Some(beside) = &self.beside else {
+        if self.beside.is_empty() {
             return systemctl(&["enable", "--now", &self.unit()]).map(drop);
-        };
-        let drop_in = self.units.join(format!("{}.d", self.unit())).join(format!("{}.conf", beside.name));
-        let text = both(program, &self.link, beside)?;
-        let written = std::fs::create_dir_all(drop_in.parent().unwrap_or(&self.units))
+        }
+        let names: Vec<&str> = self.beside.iter().map(|it| it.name).collect();
+        let folder = self.units.join(format!("{}.d", self.unit()));
+        let drop_in = folder.join(format!("{}.conf", names.join("-")));
+        let text = all(program, &self.link, &self.beside)?;
+        let written = std::fs::create_dir_all(&folder)
+            .and_then(|()| remove_made(&folder))
             .and_then(|()| std::fs::write(&drop_in, text));
         written.map_err(|error| format!("{}: {error}", drop_in.display()))?;
         systemctl(&["daemon-reload"])?;
         systemctl(&["enable", &self.unit()])?;
-        // It may run already, without the second protocol.
+        // It may run already, without one of the protocols.
         systemctl(&["restart", &self.unit()]).map(drop)
     }
 }
 
-/// The drop-in by which a unit runs two files in one process.
-fn both(program: &Path, server: &Path, beside: &Beside) -> Result<String, String> {
+/// Removes the drop-ins that adit made for fewer protocols: the last one by its name would decide.
+fn remove_made(folder: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if std::fs::read_to_string(&path).is_ok_and(|text| text.starts_with(MADE)) {
+            std::fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+/// The drop-in by which a unit runs several files in one process.
+fn all(program: &Path, server: &Path, beside: &[Beside]) -> Result<String, String> {
     let word = |path: &Path| {
         let text = path.to_str().ok_or_else(|| format!("{} is not UTF-8 text", path.display()))?;
         quoted(text).map(|word| word.replace('$', "$$"))
     };
+    let options: String = beside.iter().map(|it| format!(" --{}", it.name)).collect();
+    let which = if beside.len() > 1 { "all" } else { "both" };
+    let files: Vec<String> = beside.iter().map(|it| word(&it.file)).collect::<Result<_, _>>()?;
     Ok(format!(
-        "# Made by `adit init --{} --start`: the servers of both protocols run in one process.\n\
+        "{MADE}{options} --start`: the servers of {which} protocols run in one process.\n\
          [Service]\nExecStart=\nExecStart={} up {} {}\n",
-        beside.name,
         word(program)?,
         word(server)?,
-        word(&beside.file)?
+        files.join(" ")
     ))
 }
 
@@ -173,7 +198,8 @@ mod tests {
         };
         let start = |service: &Service| service.start_by(Path::new("/usr/bin/adit"), &systemctl);
         start(&service).expect("it starts");
-        let service = service.beside("second", Path::new("elsewhere/adit0.conf"));
+        let of = |name, file: &str| Beside { name, title: name, file: file.into() };
+        let service = service.beside(&[of("second", "elsewhere/adit0.conf")]);
         // One that is there gets the other protocol.
         start(&service).expect("it starts");
         let unit = "adit@office.service";
@@ -192,6 +218,22 @@ mod tests {
         );
         let text = text.expect("a drop-in");
         assert!(text.ends_with(&format!("\n[Service]\nExecStart=\n{line}")), "{text}");
+        // A third protocol takes the place of the drop-in for two.
+        let service = service.beside(&[of("second", "adit0.conf"), of("third", "other.conf")]);
+        start(&service).expect("it starts");
+        let folder = service.units.join("adit@office.service.d");
+        let left =
+            std::fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+        assert_eq!(left.collect::<Vec<_>>(), ["second-third.conf"]);
+        let text = std::fs::read_to_string(folder.join("second-third.conf")).expect("a drop-in");
+        assert!(
+            text.starts_with("# Made by `adit init --second --third --start`: the servers of all"),
+            "{text}"
+        );
+        assert!(
+            text.contains("/office/adit0.conf\" \"") && text.ends_with("/office/other.conf\"\n"),
+            "{text}"
+        );
         // The link of another server stays.
         std::fs::remove_file(&service.link).expect("a link");
         symlink("/other", &service.link).expect("a link");

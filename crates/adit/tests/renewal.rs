@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use adit_ike_adapter::Ipsec;
 use adit_openvpn_adapter::OpenVpn;
 use adit_pki::inspect;
 use adit_pki::issue::{Authority, Serial};
@@ -22,7 +23,7 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKey
 use rustls::server::WebPkiClientVerifier;
 use time::OffsetDateTime;
 
-const PROTOCOLS: Protocols = Protocols { certificate: &OpenVpn, key: &WireGuard };
+const PROTOCOLS: Protocols = Protocols { certificate: &OpenVpn, key: &WireGuard, native: &Ipsec };
 /// The list of revoked certificates, and the index.
 const REVOKED: &str = "crl.pem";
 const INDEX: &str = "pki/index.json";
@@ -52,7 +53,7 @@ fn made() -> (Scratch, PathBuf) {
     let endpoint = Endpoint { host: "vpn.example".into(), port: 1194 };
     let user = SystemUser { name: "nobody".to_owned(), group: "nogroup".to_owned() };
     let (proto, reach) = (Proto::Udp, Reach::default());
-    let wanted = Wanted { endpoint: &endpoint, proto, user: &user, reach: &reach, keys: None };
+    let wanted = Wanted { endpoint: &endpoint, proto, user: &user, reach: &reach, keys: None, native: None };
     Directory::create(&dir, PROTOCOLS, &wanted).unwrap();
     open(&dir).add_client(&alice()).unwrap();
     fs::copy(profile(&dir), dir.join("kept.ovpn")).unwrap();

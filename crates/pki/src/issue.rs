@@ -1,5 +1,7 @@
 //! Issuing: a certificate authority, the certificates that it signs, and its revocation list.
 
+use std::net::IpAddr;
+
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
@@ -16,6 +18,8 @@ use crate::purpose::Purpose;
 const AUTHORITY_LIFE: Duration = Duration::days(3650);
 /// The longest that today's TLS stacks take for a leaf (825 days).
 const LEAF_LIFE: Duration = Duration::days(825);
+/// iKEIntermediate, which older Windows and macOS demand of an IKE server's certificate.
+const IKE_INTERMEDIATE: [u64; 9] = [1, 3, 6, 1, 5, 5, 8, 2, 2];
 /// Certificates are valid from a little before now, for clients whose clocks are late.
 const BACKDATED: Duration = Duration::hours(1);
 
@@ -55,6 +59,28 @@ impl Serial {
     fn number(&self) -> SerialNumber {
         SerialNumber::from_slice(&self.0)
     }
+}
+
+/// The content of a certificate that is to be issued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted<'a> {
+    /// The purpose, which is the extended key usage.
+    pub purpose: Purpose,
+    /// The common name.
+    pub name: &'a str,
+    /// The names and addresses by which the peers of an IKE daemon know the owner.
+    pub ike_names: &'a [IkeName],
+}
+
+/// A name of an IKE daemon, as an alternative name of the subject (RFC 4945 section 5.1.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IkeName {
+    /// A host name, or another name that the peer sends as one.
+    Dns(String),
+    /// A mail address.
+    Mail(String),
+    /// An address.
+    Address(IpAddr),
 }
 
 /// A certificate authority. Its `Debug` must not exist: it holds the key.
@@ -122,7 +148,7 @@ impl Authority {
         Zeroizing::new(self.issuer.key().serialize_pem())
     }
 
-    /// Issues a certificate for that purpose and common name, with a new key.
+    /// Issues a certificate for that purpose and common name, with a new key on P-256.
     ///
     /// # Errors
     /// If no key can be made, or if the name is none.
@@ -133,14 +159,34 @@ impl Authority {
         serial: &Serial,
         now: OffsetDateTime,
     ) -> Result<Issued, IssueError> {
+        self.issue_as(&Wanted { purpose, name, ike_names: &[] }, serial, now)
+    }
+
+    /// Issues a certificate with that content and a new key on P-256.
+    ///
+    /// # Errors
+    /// If no key can be made, or if a name is none.
+    pub fn issue_as(
+        &self,
+        wanted: &Wanted<'_>,
+        serial: &Serial,
+        now: OffsetDateTime,
+    ) -> Result<Issued, IssueError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let mut params = CertificateParams::default();
-        params.distinguished_name = common_name(name);
-        params.subject_alt_names = alternative_names(name)?;
+        params.distinguished_name = common_name(wanted.name);
+        params.subject_alt_names = match wanted.ike_names {
+            [] => alternative_names(wanted.name)?,
+            names => ike_alternative_names(names)?,
+        };
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = match purpose {
-            Purpose::Server => vec![ExtendedKeyUsagePurpose::ServerAuth],
+        params.extended_key_usages = match wanted.purpose {
+            Purpose::Server if wanted.ike_names.is_empty() => vec![ExtendedKeyUsagePurpose::ServerAuth],
+            Purpose::Server => vec![
+                ExtendedKeyUsagePurpose::ServerAuth,
+                ExtendedKeyUsagePurpose::Other(IKE_INTERMEDIATE.to_vec()),
+            ],
             Purpose::Client => vec![ExtendedKeyUsagePurpose::ClientAuth],
             Purpose::Any => Vec::new(),
         };
@@ -205,6 +251,17 @@ fn common_name(name: &str) -> DistinguishedName {
 fn alternative_names(name: &str) -> Result<Vec<SanType>, rcgen::Error> {
     let host = is_host_name(name).then(|| name.try_into().map(SanType::DnsName));
     host.into_iter().collect()
+}
+
+fn ike_alternative_names(names: &[IkeName]) -> Result<Vec<SanType>, rcgen::Error> {
+    let name = |name: &IkeName| {
+        Ok(match name {
+            IkeName::Dns(name) => SanType::DnsName(name.as_str().try_into()?),
+            IkeName::Mail(name) => SanType::Rfc822Name(name.as_str().try_into()?),
+            IkeName::Address(address) => SanType::IpAddress(*address),
+        })
+    };
+    names.iter().map(name).collect()
 }
 
 /// Whether a host may have that name (RFC 1123 §2.1): labels of letters, digits and inner hyphens, and the last of them
@@ -286,5 +343,29 @@ mod tests {
             before != authority.certificate() && inspect::is_same_authority(&before, authority.certificate())
         );
         assert_eq!(judge(&authority, Purpose::Client, &[]), Ok(()));
+    }
+
+    #[test]
+    fn the_certificate_of_an_ike_server_has_the_names_and_usages_that_native_clients_demand() {
+        use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+
+        let now = OffsetDateTime::from_unix_timestamp(1_767_225_600).unwrap();
+        let serial = |last| Serial::from_random([last; 16]);
+        let authority = Authority::create("an authority", &serial(1), now).unwrap();
+        let ike_names = [IkeName::Dns("192.0.2.1".to_owned()), IkeName::Address([192, 0, 2, 1].into())];
+        let wanted = Wanted { purpose: Purpose::Server, name: "adit-server", ike_names: &ike_names };
+        let issued = authority.issue_as(&wanted, &serial(2), now).unwrap();
+        assert!(issued.not_after - issued.not_before <= Duration::days(825), "Apple refuses longer ones");
+        let der = crate::pem::certificates(issued.certificate.as_bytes()).unwrap().remove(0);
+        let (_, certificate) = X509Certificate::from_der(&der).unwrap();
+        let names = certificate.subject_alternative_name().unwrap().unwrap();
+        let [GeneralName::DNSName("192.0.2.1"), GeneralName::IPAddress([192, 0, 2, 1])] =
+            names.value.general_names[..]
+        else {
+            panic!("{:?}", names.value)
+        };
+        let usage = certificate.extended_key_usage().unwrap().unwrap().value;
+        let other: Vec<String> = usage.other.iter().map(ToString::to_string).collect();
+        assert!(usage.server_auth && other == ["1.3.6.1.5.5.8.2.2"], "{usage:?}");
     }
 }

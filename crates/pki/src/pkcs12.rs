@@ -1,7 +1,11 @@
 //! PKCS#12 files (RFC 7292): a private key, its certificate and those of its issuers behind one password.
 
 use base64ct::{Base64, Encoding};
-use p12_keystore::Pkcs12Archive;
+use p12_keystore::{
+    EncryptionAlgorithm, KeyStore, KeyStoreEntry, MacAlgorithm, Pkcs12Archive, PrivateKeyChain,
+};
+use rustls_pki_types::PrivateKeyDer;
+use rustls_pki_types::pem::PemObject as _;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
 
@@ -12,6 +16,9 @@ use crate::pem::armor;
 
 /// Most certificates that a file may hold: more than any chain has.
 const MAX_CERTIFICATES: usize = 100;
+
+/// Rounds of the derivation of keys in files that are made, as OpenSSL's `pkcs12 -legacy` has them. The password is random.
+const ROUNDS: u32 = 2048;
 
 /// The schemes of PKCS#5 and PKCS#12, and ciphers besides AES and 3DES: Camellia, SEED, ARIA, RC2 and RC4.
 const UNREAD_ARCS: [&str; 7] = [
@@ -80,6 +87,29 @@ pub fn open(der: &[u8], password: &str) -> Result<Contents, EncryptedKeyError> {
     Ok(Contents { certificates, private_key: armor("PRIVATE KEY", key.key.as_der()), authorities })
 }
 
+/// A PKCS#12 file in DER with a certificate and its private key, both PEM, under a password. Both are encrypted by PBE-SHA1-3DES (RFC 7292
+/// appendix C) and authenticated by HMAC-SHA1, the only forms that Apple's devices and Windows before version 1709 import.
+///
+/// # Errors
+/// If the certificate or the key cannot be read.
+pub fn seal(certificate: &str, private_key: &str, password: &str) -> Result<Zeroizing<Vec<u8>>, String> {
+    let der = crate::pem::certificates(certificate.as_bytes()).map_err(|error| error.to_string())?;
+    let own = der.first().ok_or("there is no certificate")?;
+    let key = PrivateKeyDer::from_pem_slice(private_key.as_bytes()).map_err(|error| error.to_string())?;
+    let failed = |error: p12_keystore::error::Error| error.to_string();
+    let key = p12_keystore::PrivateKey::from_der(key.secret_der()).map_err(failed)?;
+    let own = p12_keystore::Certificate::from_der(own).map_err(failed)?;
+    let mut store = KeyStore::new();
+    // The mark joins the key with its certificate.
+    let chain = PrivateKeyChain::new(&b"1"[..], key, [own]);
+    store.add_entry("key", KeyStoreEntry::PrivateKeyChain(chain));
+    let writer =
+        store.writer(password).encryption_algorithm(EncryptionAlgorithm::PbeWithShaAnd3KeyTripleDesCbc);
+    let writer =
+        writer.encryption_iterations(ROUNDS).mac_algorithm(MacAlgorithm::HmacSha1).mac_iterations(ROUNDS);
+    writer.write().map(Zeroizing::new).map_err(failed)
+}
+
 fn container(why: impl Into<String>) -> EncryptedKeyError {
     EncryptedKeyError::Container(why.into())
 }
@@ -115,4 +145,29 @@ fn issued(issuer: &[u8], certificate: &[u8]) -> bool {
 pub fn decode_base64(text: &str) -> Result<Zeroizing<Vec<u8>>, EncryptedKeyError> {
     let joined: Zeroizing<String> = Zeroizing::new(text.split_ascii_whitespace().collect());
     Base64::decode_vec(&joined).map(Zeroizing::new).map_err(|_| malformed("its base64 is damaged"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::issue::{Authority, Serial};
+    use crate::purpose::Purpose;
+
+    #[test]
+    fn what_is_sealed_is_opened_with_its_password_alone_and_has_the_forms_that_apple_takes() {
+        let now = time::OffsetDateTime::UNIX_EPOCH;
+        let serial = Serial::from_random([1; 16]);
+        let authority = Authority::create("an authority", &serial, now).unwrap();
+        let issued = authority.issue(Purpose::Client, "anna", &serial, now).unwrap();
+        let sealed = seal(&issued.certificate, &issued.key, "a password").unwrap();
+        let opened = open(&sealed, "a password").unwrap();
+        assert_eq!(opened.certificates, issued.certificate.replace("\r\n", "\n").into_bytes());
+        let private_key = String::from_utf8(opened.private_key.to_vec()).unwrap();
+        assert_eq!(private_key, issued.key.replace("\r\n", "\n"));
+        assert!(matches!(open(&sealed, "another"), Err(EncryptedKeyError::WrongPassword)));
+        // The encoded object identifiers of PBE-SHA1-3DES, twice, and of SHA-1.
+        let count = |wanted: &[u8]| sealed.windows(wanted.len()).filter(|part| *part == wanted).count();
+        assert_eq!(count(&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x0c, 0x01, 0x03]), 2);
+        assert_eq!(count(&[0x06, 0x05, 0x2b, 0x0e, 0x03, 0x02, 0x1a]), 1);
+    }
 }

@@ -2,10 +2,10 @@
 //! that it issues.
 
 use adit_pki::inspect::hex;
-use adit_pki::issue::{Authority, IssueError, Issued, Serial};
+use adit_pki::issue::{self, Authority, IssueError, Issued, Serial};
 use time::OffsetDateTime;
 
-use crate::index::{Index, Issue, Kind};
+use crate::index::{Index, Issue, Owner};
 use crate::{SetupError, random};
 
 /// The words of an error: the step that failed.
@@ -38,8 +38,7 @@ pub(crate) fn renew(authority: &mut Authority, now: OffsetDateTime) -> Result<()
 /// Issues a certificate with a new key and notes it in the index.
 pub(crate) fn issue(
     authority: &Authority,
-    kind: Kind,
-    name: &str,
+    owner: Owner<'_>,
     now: OffsetDateTime,
     index: &mut Index,
 ) -> Result<Issued, SetupError> {
@@ -47,8 +46,9 @@ pub(crate) fn issue(
     while index.has_serial(&number.to_hex()) {
         number = serial()?;
     }
-    let issued = authority.issue(kind.into(), name, &number, now).map_err(failed("make a certificate"))?;
-    index.add(Issue::new(number.to_hex(), name, kind, issued.not_before, issued.not_after));
+    let wanted = issue::Wanted { purpose: owner.kind.into(), name: owner.name, ike_names: owner.names };
+    let issued = authority.issue_as(&wanted, &number, now).map_err(failed("make a certificate"))?;
+    index.add(Issue::new(number.to_hex(), owner, issued.not_before, issued.not_after));
     Ok(issued)
 }
 

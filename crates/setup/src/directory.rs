@@ -1,6 +1,7 @@
 //! A server's directory: the work of commands on its certificates, and the frame of the work on its keys.
 
 mod keys;
+mod native;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,13 +11,15 @@ use adit_pki::issue::Authority;
 use time::OffsetDateTime;
 use zeroize::Zeroizing;
 
+pub use self::native::MadeNative;
+use self::native::ServerFacts;
 use crate::authority;
 use crate::files::{self, Access, Existing, NewDirectory};
-use crate::index::{Index, Kind};
+use crate::index::{Index, Kind, Owner};
 use crate::names::SERVER_NAME;
 use crate::{
-    ClientName, Endpoint, KeyOptions, Networks, NewClient, NewServer, Proto, Protocols, Reach, SetupError,
-    SystemUser,
+    ClientName, Endpoint, KeyOptions, Networks, NewClient, NewServer, Proto, Protocols, Reach, Renewed,
+    SetupError, SystemUser,
 };
 
 /// The server's configuration.
@@ -57,6 +60,15 @@ pub struct Wanted<'a> {
     pub reach: &'a Reach,
     /// The options of the second protocol, if the server has it.
     pub keys: Option<&'a KeyOptions>,
+    /// The options of the protocol that operating systems speak by themselves, if the server has it.
+    pub native: Option<&'a NativeOptions>,
+}
+
+/// The options of a new server of a [`NativeProtocol`](crate::NativeProtocol).
+#[derive(Clone, Debug, Default)]
+pub struct NativeOptions {
+    /// The device of the tunnel, where `server.conf` names none.
+    pub device: Option<String>,
 }
 
 /// The outcome of [`Directory::renew_authority`].
@@ -80,7 +92,7 @@ impl Directory {
         let authority = authority::create(now)?;
         let secret = protocols.certificate.new_secret()?;
         let mut index = Index::new(wanted.endpoint.clone(), wanted.proto, SERVER_NAME, protocols.key.name());
-        let issued = authority::issue(&authority, Kind::Server, SERVER_NAME, now, &mut index)?;
+        let issued = authority::issue(&authority, Owner::new(Kind::Server, SERVER_NAME), now, &mut index)?;
         let networks = Networks::choose()?;
         let revoked = authority::revocation_list(&authority, &mut index, now)?;
         // A server may look for the list from the directory where it was started, so the path must be whole.
@@ -109,6 +121,18 @@ impl Directory {
             index.begin_keys(&made.device);
             index.finish_keys();
         }
+        let native = match wanted.native {
+            Some(options) => {
+                let of = (Path::new(SERVER), text.as_str());
+                let tunnel = native::shared_tunnel(protocols, of, options.device.as_deref())?;
+                let endpoint = wanted.endpoint;
+                let facts = ServerFacts { endpoint, authority: &authority, revoked: &revoked, now };
+                let files = native::server_files(protocols, &tunnel, &facts, &mut index)?;
+                text.clone_from(&tunnel.text);
+                files
+            }
+            None => Vec::new(),
+        };
         protocols.certificate.check(&text, SERVER)?;
 
         new.directory("pki")?;
@@ -122,6 +146,7 @@ impl Directory {
         if let Some(made) = &made {
             new.file(&format!("{}.conf", made.device), made.second.as_bytes(), Access::Owner)?;
         }
+        native.iter().try_for_each(|file| new.file_below(file))?;
         new.settle(dir)
     }
 
@@ -144,6 +169,7 @@ impl Directory {
         let mut directory = Directory { dir: dir.into(), index, protocols, notes: Vec::new(), _lock: lock };
         directory.complete_revocations()?;
         directory.complete_keys()?;
+        directory.complete_native()?;
         Ok(directory)
     }
 
@@ -204,11 +230,12 @@ impl Directory {
     pub fn add_client(&mut self, name: &ClientName) -> Result<PathBuf, SetupError> {
         let now = OffsetDateTime::now_utc();
         let profile = self.profile(name);
+        self.refuse_servers_name(name)?;
         if self.is_interrupted(name, &profile) {
             self.notes.push("an earlier `adit add-client` was interrupted after it made the profile".into());
             return self.finish(name, profile);
         }
-        if self.index.has(name.as_str()) || profile.exists() {
+        if self.index.has(name.as_str(), None) || profile.exists() {
             return Err(self.name_taken(name, &profile));
         }
         let authority = self.authority()?;
@@ -232,7 +259,7 @@ impl Directory {
     }
 
     fn finish(&mut self, name: &ClientName, profile: PathBuf) -> Result<PathBuf, SetupError> {
-        self.index.finish(name.as_str());
+        self.index.finish(name.as_str(), None);
         self.write_index()?;
         Ok(profile)
     }
@@ -256,7 +283,8 @@ impl Directory {
         authority: &Authority,
         now: OffsetDateTime,
     ) -> Result<Zeroizing<String>, SetupError> {
-        let issued = authority::issue(authority, Kind::Client, name.as_str(), now, &mut self.index)?;
+        let issued =
+            authority::issue(authority, Owner::new(Kind::Client, name.as_str()), now, &mut self.index)?;
         let protocol = self.protocols.certificate;
         let client = NewClient { name, index: &self.index, authority, issued: &issued, now };
         let text = protocol.client(&self.dir, &client)?;
@@ -280,10 +308,12 @@ impl Directory {
         let protocol = self.protocols.key;
         protocol.remove_revoked(self)?;
         protocol.shut_out(self, name.as_str())?;
+        self.remove_password(name.as_str())?;
         // The files may have been handed over and deleted.
         let files = std::iter::once(self.profile(name)).chain(protocol.files(self, name));
-        for path in files.collect::<Vec<_>>() {
-            if let Err(error) = files::remove(&path) {
+        for path in files.chain(self.native_paths(name)).collect::<Vec<_>>() {
+            let removed = if path.is_dir() { files::remove_folder(&path) } else { files::remove(&path) };
+            if let Err(error) = removed {
                 self.notes.push(format!("it is revoked, but {error}; delete that file"));
             }
         }
@@ -301,20 +331,14 @@ impl Directory {
     /// Why there are no new certificates.
     pub fn renew(&mut self, names: &[ClientName]) -> Result<Vec<PathBuf>, SetupError> {
         let now = OffsetDateTime::now_utc();
-        if let Some(unknown) = names.iter().find(|name| !self.index.is_client(name.as_str())) {
-            return Err(match self.index.peer(unknown.as_str()) {
-                Some(_) => SetupError::NoCertificate {
-                    client: unknown.to_string(),
-                    title: self.protocols.key.title(),
-                    option: self.protocols.key.name(),
-                },
-                None => SetupError::NoSuchClient(unknown.to_string()),
-            });
+        if let Some(unknown) = names.iter().find(|name| !self.index.is_client(name.as_str(), None)) {
+            return Err(self.no_profile(unknown));
         }
         let authority = self.authority()?;
-        let mut files = Vec::new();
+        let (mut files, mut native) = (Vec::new(), Vec::new());
         if names.is_empty() {
             files.push((self.dir.join(SERVER), self.renewed_server(&authority, now)?));
+            native = self.renewed_native_server(&authority, now)?;
         }
         for name in names {
             files.push((self.profile(name), self.new_profile(name, &authority, now)?));
@@ -324,9 +348,25 @@ impl Directory {
         for (path, text) in &files {
             files::write(path, text.as_bytes(), Access::Owner, Existing::Replace)?;
         }
-        names.iter().for_each(|name| self.index.finish(name.as_str()));
+        native.iter().try_for_each(|file| files::write_below(&self.dir, file))?;
+        names.iter().for_each(|name| self.index.finish(name.as_str(), None));
         self.write_index()?;
-        Ok(files.into_iter().map(|(path, _)| path).collect())
+        let native = native.into_iter().map(|file| self.dir.join(file.path));
+        Ok(files.into_iter().map(|(path, _)| path).chain(native).collect())
+    }
+
+    /// The error that a client has no profile of the protocol of `server.conf`.
+    fn no_profile(&self, name: &ClientName) -> SetupError {
+        let (key, native, client) = (self.protocols.key, self.protocols.native, name.to_string());
+        if self.index.peer(name.as_str()).is_some() {
+            return SetupError::NoCertificate { client, title: key.title(), option: key.name() };
+        }
+        let is_native =
+            self.index.is_client(name.as_str(), Some(native.name())) || self.index.has_user(name.as_str());
+        match is_native {
+            true => SetupError::NoProfile { client, title: native.title(), option: native.name() },
+            false => SetupError::NoSuchClient(client),
+        }
     }
 
     /// Gives the authority a new certificate with the same name and key and a later end: in pki/ca.crt, in server.conf,
@@ -352,7 +392,12 @@ impl Directory {
         for (path, text) in &files {
             files::write(path, text.as_bytes(), Access::Owner, Existing::Replace)?;
         }
-        let files = std::iter::once(path).chain(files.into_iter().map(|(path, _)| path)).collect();
+        let native =
+            self.renewed(&Renewed { authority: Some(authority.certificate()), ..Renewed::default() });
+        native.iter().try_for_each(|file| files::write_below(&self.dir, file))?;
+        let native = native.into_iter().map(|file| self.dir.join(file.path));
+        let files =
+            std::iter::once(path).chain(files.into_iter().map(|(path, _)| path)).chain(native).collect();
         Ok(RenewedAuthority { files, old_end, end })
     }
 
@@ -372,7 +417,8 @@ impl Directory {
         now: OffsetDateTime,
     ) -> Result<Zeroizing<String>, SetupError> {
         let old = files::read(&self.dir.join(SERVER))?;
-        let issued = authority::issue(authority, Kind::Server, SERVER_NAME, now, &mut self.index)?;
+        let issued =
+            authority::issue(authority, Owner::new(Kind::Server, SERVER_NAME), now, &mut self.index)?;
         self.protocols.certificate.with_certificate(&old, &issued).ok_or_else(|| SetupError::Certificate {
             what: "renew the server's certificate in server.conf",
             why: "it must have a <cert> and a <key> block, as `adit init` made it".into(),
@@ -384,7 +430,9 @@ impl Directory {
     fn publish(&mut self, authority: &Authority, now: OffsetDateTime) -> Result<(), SetupError> {
         let list = authority::revocation_list(authority, &mut self.index, now)?;
         self.write_index()?;
-        files::write(&self.dir.join(REVOKED), list.as_bytes(), Access::Everybody, Existing::Replace)
+        files::write(&self.dir.join(REVOKED), list.as_bytes(), Access::Everybody, Existing::Replace)?;
+        let native = self.renewed(&Renewed { revoked: Some(list.as_str()), ..Renewed::default() });
+        native.iter().try_for_each(|file| files::write_below(&self.dir, file))
     }
 
     /// Writes the index.

@@ -100,6 +100,21 @@ pub enum SetupError {
         /// The option of commands that means the second protocol.
         option: &'static str,
     },
+    /// There is such a client, but not by the protocol of server.conf.
+    #[error("{client} has {title} alone; for new files: adit renew DIR {client} --{option}")]
+    NoProfile {
+        /// The name of the client.
+        client: String,
+        /// The protocol that it has.
+        title: &'static str,
+        /// The option of commands that means the protocol.
+        option: &'static str,
+    },
+    /// A client with that name could pass for the server.
+    #[error(
+        "{0} is the name of the server, by which its clients know it; choose another name for the client"
+    )]
+    ServersName(String),
     /// The directory has no second protocol.
     #[error("{} has no {} yet: adit init {} --{}", .0.dir.display(), .0.title, .0.dir.display(), .0.option)]
     NoKeys(Second),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use self::fault::before_change;
-use crate::{SetupError, random};
+use crate::{SetupError, SetupFile, random};
 
 /// Only the owner enters.
 const DIRECTORY_MODE: u32 = 0o700;
@@ -83,6 +83,30 @@ pub fn write(path: &Path, content: &[u8], access: Access, existing: Existing) ->
         Existing::Keep => fs::hard_link(&draft.path, path).map_err(failed("make", path))?,
     }
     drop(draft);
+    sync_directory_of(path)
+}
+
+/// Writes a file below a directory, in place of one that is there, and makes the folders on the way to it.
+///
+/// # Errors
+/// When it cannot be written; then there is no part of it.
+pub(crate) fn write_below(directory: &Path, file: &SetupFile) -> Result<(), SetupError> {
+    let folders: Vec<&Path> =
+        file.path.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty()).collect();
+    for folder in folders.into_iter().rev().map(|path| directory.join(path)) {
+        if !folder.is_dir() {
+            make_directory(&folder)?;
+        }
+    }
+    write(&directory.join(&file.path), &file.content, file.access, Existing::Replace)
+}
+
+/// Removes a folder with all that is in it.
+///
+/// # Errors
+/// When it stays, or a part of it.
+pub(crate) fn remove_folder(path: &Path) -> Result<(), SetupError> {
+    before_change().and_then(|()| fs::remove_dir_all(path)).map_err(failed("remove", path))?;
     sync_directory_of(path)
 }
 
@@ -186,6 +210,11 @@ impl NewDirectory {
     /// Makes a file in it.
     pub(crate) fn file(&self, name: &str, content: &[u8], access: Access) -> Result<(), SetupError> {
         write(&self.path.join(name), content, access, Existing::Replace)
+    }
+
+    /// Makes a file in it, with the folders on the way to it.
+    pub(crate) fn file_below(&self, file: &SetupFile) -> Result<(), SetupError> {
+        write_below(&self.path, file)
     }
 
     /// Gives the directory its name, in one step.

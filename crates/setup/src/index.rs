@@ -1,15 +1,18 @@
 //! The index of a server's directory: every certificate issued, and every key of a client.
 
 mod peers;
+mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use adit_pki::Purpose;
+use adit_pki::issue::IkeName;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 pub use self::peers::{Keys, Peer};
+use self::users::User;
 
 use crate::{Endpoint, KeyProtocol, Proto};
 
@@ -35,6 +38,25 @@ impl From<Kind> for Purpose {
     }
 }
 
+/// The owner of a certificate that is to be issued.
+#[derive(Clone, Copy)]
+pub(crate) struct Owner<'a> {
+    pub(crate) kind: Kind,
+    /// The common name.
+    pub(crate) name: &'a str,
+    /// The protocol that the certificate is for; `None`: that of `server.conf`.
+    pub(crate) protocol: Option<&'a str>,
+    /// The names by which peers know the owner, beside the common name.
+    pub(crate) names: &'a [IkeName],
+}
+
+impl<'a> Owner<'a> {
+    /// An owner by the protocol of `server.conf`.
+    pub(crate) const fn new(kind: Kind, name: &'a str) -> Self {
+        Owner { kind, name, protocol: None, names: &[] }
+    }
+}
+
 /// The index: every certificate issued, the keys of the second protocol, and the facts that new profiles state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Index {
@@ -50,6 +72,9 @@ pub struct Index {
     pub(crate) lists: u64,
     /// Certificates in the order of issue.
     issued: Vec<Issue>,
+    /// The clients that have passwords, in the order in which they were made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    users: Vec<User>,
     /// The second protocol, if the directory has it. It stands in the file under the name of the protocol.
     #[serde(skip)]
     pub keys: Option<Keys>,
@@ -86,18 +111,32 @@ pub(crate) struct Issue {
     /// Its client's profile is not known to have been written.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) unfinished: bool,
+    /// The protocol that it is for; `None`: that of `server.conf`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) protocol: Option<String>,
 }
 
 impl Issue {
     pub(crate) fn new(
         serial: String,
-        name: &str,
-        kind: Kind,
+        owner: Owner<'_>,
         not_before: OffsetDateTime,
         not_after: OffsetDateTime,
     ) -> Self {
-        let (not_before, not_after) = (text(not_before), text(not_after));
-        Issue { serial, name: name.into(), kind, not_before, not_after, revoked: None, unfinished: false }
+        Issue {
+            serial,
+            name: owner.name.to_owned(),
+            kind: owner.kind,
+            not_before: text(not_before),
+            not_after: text(not_after),
+            revoked: None,
+            unfinished: false,
+            protocol: owner.protocol.map(str::to_owned),
+        }
+    }
+
+    fn is_of(&self, protocol: Option<&str>) -> bool {
+        self.protocol.as_deref() == protocol
     }
 }
 
@@ -115,6 +154,7 @@ impl Index {
             server_name: server_name.into(),
             lists: 0,
             issued: Vec::new(),
+            users: Vec::new(),
             keys: None,
             protocol: protocol.to_owned(),
         }
@@ -153,20 +193,22 @@ impl Index {
         text
     }
 
-    /// Whether a certificate of that name was issued and not revoked; names are compared without case, as some
-    /// file systems do. One whose profile was not written does not take the name from a new attempt. A client of the second protocol with
-    /// the same name is the same client, one whose name differs in case is another.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        let takes = |issue: &Issue| {
-            issue.name.eq_ignore_ascii_case(name) && !(issue.unfinished && issue.name == name)
+    /// Whether a new certificate for that protocol cannot have that name: one was issued and not revoked. Names are compared without
+    /// case, as some file systems do. One whose profile was not written does not take the name from a new attempt. A client of another
+    /// protocol with the same name is the same client, one whose name differs in case is another.
+    pub(crate) fn has(&self, name: &str, protocol: Option<&str>) -> bool {
+        let takes = |issue: &Issue| match issue.name == name {
+            true => issue.is_of(protocol) && !issue.unfinished,
+            false => issue.name.eq_ignore_ascii_case(name),
         };
         self.issued.iter().any(|issue| issue.revoked.is_none() && takes(issue))
             || self.has_peer_in_other_case(name)
+            || self.has_user_in_other_case(name)
     }
 
     /// Whether a client has ever had that name.
     pub(crate) fn knows(&self, name: &str) -> bool {
-        self.has_had_certificate(name) || self.knows_peer(name)
+        self.has_had_certificate(name) || self.knows_peer(name) || self.knows_user(name)
     }
 
     /// Whether a client of that name has ever had a certificate.
@@ -174,10 +216,10 @@ impl Index {
         self.issued.iter().any(|issue| issue.kind == Kind::Client && issue.name == name)
     }
 
-    /// Whether there is a client of that name with a certificate that is not revoked.
-    pub(crate) fn is_client(&self, name: &str) -> bool {
+    /// Whether there is a client of that name with a certificate for that protocol that is not revoked.
+    pub(crate) fn is_client(&self, name: &str, protocol: Option<&str>) -> bool {
         let is = |issue: &Issue| issue.kind == Kind::Client && issue.name == name && issue.revoked.is_none();
-        self.issued.iter().any(is)
+        self.issued.iter().any(|issue| is(issue) && issue.is_of(protocol))
     }
 
     /// Notes that the profile with the newest certificate is about to be written.
@@ -193,16 +235,23 @@ impl Index {
         self.issued.iter().find(is).is_some_and(|issue| issue.unfinished && issue.revoked.is_none())
     }
 
-    /// Notes that the client's profile was written.
-    pub(crate) fn finish(&mut self, name: &str) {
-        self.issued.iter_mut().filter(|issue| issue.name == name).for_each(|issue| issue.unfinished = false);
+    /// Notes that the client's files for that protocol were written.
+    pub(crate) fn finish(&mut self, name: &str, protocol: Option<&str>) {
+        let of_client = self.issued.iter_mut().filter(|issue| issue.name == name && issue.is_of(protocol));
+        of_client.for_each(|issue| issue.unfinished = false);
     }
 
-    /// Notes that all certificates and keys of that client are revoked. False if they were all revoked before.
+    /// Whether an attempt to make files for that protocol was interrupted before they were written.
+    pub(crate) fn has_unfinished(&self, name: &str, protocol: Option<&str>) -> bool {
+        let is = |issue: &Issue| issue.name == name && issue.is_of(protocol) && issue.unfinished;
+        self.issued.iter().any(|issue| is(issue) && issue.revoked.is_none())
+    }
+
+    /// Notes that all certificates, keys and passwords of that client are revoked. False if they were all revoked before.
     pub(crate) fn revoke(&mut self, name: &str, now: OffsetDateTime) -> bool {
         let is =
             |issue: &&mut Issue| issue.revoked.is_none() && issue.kind == Kind::Client && issue.name == name;
-        let mut found = self.revoke_peers(name, now);
+        let mut found = self.revoke_peers(name, now) | self.revoke_user(name, now);
         for issue in self.issued.iter_mut().filter(is) {
             issue.revoked = Some(text(now));
             found = true;

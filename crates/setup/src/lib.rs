@@ -4,14 +4,16 @@
 //! server.conf          all that a server needs, keys inline
 //! clients/NAME.*       all that a client needs, keys inline
 //! DEVICE.conf          all that a server of a second protocol needs, with its clients; if the directory has one
+//! *.conf, */           the files of a server of a third protocol, whose clients are native ones; if the directory has one
 //! crl.pem              the revoked certificates; public
 //! pki/ca.crt, ca.key   the certificate authority
 //! pki/*.key            keys of the server's protocol
 //! pki/index.json       every certificate issued, every key of a client
 //! ```
 //!
-//! [`Directory`] is the directory. The files themselves are those of two protocols: a [`CertificateProtocol`], whose clients have
-//! certificates, and a [`KeyProtocol`], whose clients have keys. The crate names none.
+//! [`Directory`] is the directory. The files themselves are those of three protocols: a [`CertificateProtocol`], whose clients have
+//! certificates, a [`KeyProtocol`], whose clients have keys, and a [`NativeProtocol`], whose clients are parts of operating systems and
+//! have certificates or passwords. The crate names none.
 #![forbid(unsafe_code)]
 
 mod authority;
@@ -22,19 +24,24 @@ pub mod files;
 mod index;
 mod layout;
 mod names;
+mod native;
 mod networks;
+mod passphrase;
 mod protocols;
 mod qr;
 mod random;
 mod reach;
 mod system_user;
 
-pub use self::directory::{AUTHORITY, DEFAULT_DEVICE, Directory, RenewedAuthority, SERVER, Wanted};
+pub use self::directory::{
+    AUTHORITY, DEFAULT_DEVICE, Directory, MadeNative, NativeOptions, RenewedAuthority, SERVER, Wanted,
+};
 pub use self::endpoint::{Endpoint, Proto};
 pub use self::error::{Second, SetupError};
 pub use self::index::{Index, Keys, Peer};
 pub use self::layout::Layout;
 pub use self::names::ClientName;
+pub use self::native::{Login, NativeClient, NativeProtocol, NativeServer, Renewed, SetupFile};
 pub use self::networks::Networks;
 pub use self::protocols::{
     CertificateProtocol, KeyOptions, KeyProtocol, KeyServer, MadeClient, NewClient, NewServer, Protocols,

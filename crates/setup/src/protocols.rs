@@ -8,7 +8,8 @@ use time::OffsetDateTime;
 use zeroize::Zeroizing;
 
 use crate::{
-    ClientName, Code, Directory, Endpoint, Index, Keys, Layout, Networks, Reach, SetupError, SystemUser,
+    ClientName, Code, Directory, Endpoint, Index, Keys, Layout, NativeProtocol, Networks, Reach, SetupError,
+    SystemUser,
 };
 
 /// The protocols of a server.
@@ -18,6 +19,8 @@ pub struct Protocols {
     pub certificate: &'static dyn CertificateProtocol,
     /// The protocol that may share the tunnel of `server.conf`.
     pub key: &'static dyn KeyProtocol,
+    /// The protocol that operating systems speak by themselves, and that may share the tunnel of `server.conf`.
+    pub native: &'static dyn NativeProtocol,
 }
 
 /// A protocol whose server and clients have certificates of the directory's authority. Its server's file is `server.conf`.
@@ -64,11 +67,17 @@ pub trait CertificateProtocol: Sync {
     /// Advice to the owner of a server's file that does not look at the list of revoked certificates in `list`.
     fn revocation_advice(&self, server: &str, list: &Path) -> Option<String>;
 
-    /// The tunnel of a server's file, which is in `path` or about to be there.
+    /// The tunnel of a server's file, which is in `path` or about to be there. `other`: the protocol that needs addresses above its pool.
     ///
     /// # Errors
-    /// Why the protocol `other` cannot share it.
-    fn layout(&self, path: &Path, text: &str, other: &str) -> Result<Layout, String>;
+    /// Why another protocol cannot share it.
+    fn layout(&self, path: &Path, text: &str, other: Option<&str>) -> Result<Layout, String>;
+
+    /// A server's file, which is in `path` or about to be there, with that name of its device if it names none. All else stays.
+    ///
+    /// # Errors
+    /// Why the file cannot be used.
+    fn with_device(&self, path: &Path, text: &str, device: &str) -> Result<Zeroizing<String>, String>;
 
     /// A server's file, which is in `path` or about to be there, with room for clients of another protocol: the device has a fixed
     /// name, and the pool the lower half of the network. All that says so already stays, and all else.

@@ -16,6 +16,7 @@ mod mobike;
 mod nat;
 mod newer;
 mod others;
+mod provisioned;
 mod rekeys;
 mod rekeys_under_load;
 mod reload;

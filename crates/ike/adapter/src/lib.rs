@@ -18,6 +18,7 @@ mod orders;
 mod reload;
 mod selectors;
 mod settings;
+mod setup;
 mod status_rows;
 #[cfg(test)]
 mod testing;

@@ -67,8 +67,12 @@ impl CertificateProtocol for OpenVpn {
         })
     }
 
-    fn layout(&self, path: &Path, text: &str, other: &str) -> Result<Layout, String> {
+    fn layout(&self, path: &Path, text: &str, other: Option<&str>) -> Result<Layout, String> {
         layout::of(&layout::parse(path, text)?, other)
+    }
+
+    fn with_device(&self, path: &Path, text: &str, device: &str) -> Result<Zeroizing<String>, String> {
+        Ok(layout::with_device(text, &layout::parse(path, text)?, device))
     }
 
     fn with_room(&self, path: &Path, text: &str, room: Room<'_>) -> Result<Zeroizing<String>, String> {

@@ -100,7 +100,7 @@ impl Directory {
 
     /// The error that no address is left for the second protocol.
     pub fn no_address(&self) -> SetupError {
-        let Protocols { certificate, key } = self.protocols;
+        let Protocols { certificate, key, .. } = self.protocols;
         SetupError::NoAddress { key: key.title(), certificate: certificate.title() }
     }
 }
@@ -131,5 +131,5 @@ pub(super) fn both_servers(
 
 fn layout(protocols: Protocols, path: &Path, text: &str) -> Result<Layout, SetupError> {
     let title = protocols.key.title();
-    protocols.certificate.layout(path, text, title).map_err(|why| SetupError::Server { title, why })
+    protocols.certificate.layout(path, text, Some(title)).map_err(|why| SetupError::Server { title, why })
 }

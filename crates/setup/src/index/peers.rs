@@ -209,7 +209,7 @@ mod tests {
         assert!(!index.is_unfinished_peer("alice", &key(1)));
         finish(&mut index, "alice");
         assert!(index.has_peer("alice") && index.peer("alice").is_some());
-        assert!(index.has("Alice") && !index.has("alice"), "a certificate of hers may follow");
+        assert!(index.has("Alice", None) && !index.has("alice", None), "a certificate of hers may follow");
     }
 
     /// New keys leave the old ones in force until their file was written.

@@ -386,8 +386,13 @@ impl End {
 
     /// Whether the other end answers within a second.
     pub(super) fn is_answered(&self, other: &End) -> bool {
+        self.is_answered_by(&other.inner().to_string())
+    }
+
+    /// Whether that address answers within a second.
+    pub(super) fn is_answered_by(&self, address: &str) -> bool {
         let ping = Ping { timeout: Duration::from_millis(500), ..Ping::new(3, Duration::from_millis(100)) };
-        ping.run(&self.namespace, other.inner()).unwrap().received > 0
+        ping.run(&self.namespace, address.parse().unwrap()).unwrap().received > 0
     }
 }
 

@@ -22,22 +22,22 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Config, String> {
     Ok(config)
 }
 
-/// The tunnel of a configuration, which the protocol `other` is to share.
+/// The tunnel of a configuration, which another protocol is to share. `other`: the protocol that needs addresses above the pool.
 ///
 /// # Errors
 /// Why it cannot.
-pub(super) fn of(config: &Config, other: &str) -> Result<Layout, String> {
+pub(super) fn of(config: &Config, other: Option<&str>) -> Result<Layout, String> {
     let Role::Server(server) = &config.role else {
         return Err("it is no server's configuration".into());
     };
     let Some(ServerIpv4 { address, pool: Some(pool) }) = server.ipv4 else {
-        return Err(no_room(other));
+        return Err(other.map_or_else(|| NO_POOL.to_owned(), no_room));
     };
     let ipv6 = server.ipv6.map(|ipv6| IpNet::V6(ipv6.address));
     let own: Vec<IpNet> = std::iter::once(IpNet::V4(address)).chain(ipv6).collect();
     let Pushed { routes, dns } = Pushed::of(server);
     let last = Ipv4Addr::from(u32::from(address.broadcast()).saturating_sub(1));
-    if pool.1 >= last {
+    if let Some(other) = other.filter(|_| pool.1 >= last) {
         return Err(no_room(other));
     }
     let networks = own.iter().map(IpNet::trunc);
@@ -52,6 +52,8 @@ pub(super) fn of(config: &Config, other: &str) -> Result<Layout, String> {
         dns,
     })
 }
+
+const NO_POOL: &str = "it has no pool of IPv4 addresses: write `server NETWORK NETMASK`";
 
 fn no_room(other: &str) -> String {
     format!(
@@ -114,18 +116,16 @@ fn network(address: &str, mask: &str) -> Option<Ipv4Net> {
 /// network. Lines that say so already stay, and so do all others.
 pub(super) fn with_room(text: &str, config: &Config, room: Room<'_>) -> Zeroizing<String> {
     let Room { device, other } = room;
-    let has_name = config.device.name.is_some();
+    let text = with_device(text, config, device);
     let network = match &config.role {
         Role::Server(server) => server.ipv4.map(|ipv4| ipv4.address.trunc()),
         Role::Client(_) | Role::PointToPoint(_) => None,
     };
-    let lines = lines(text);
+    let lines = lines(&text);
     let narrows = lines.iter().any(|(_, words)| matches!(words.as_slice(), ["server", _, _]));
     let mut changed = Zeroizing::new(String::with_capacity(text.len() + 512));
     for (line, words) in lines {
         match (words.as_slice(), network) {
-            (["dev", ..], _) if !has_name => changed.push_str(&format!("dev {device}\ndev-type tun\n")),
-            (["dev-type", ..], _) if !has_name => {}
             (["server", address, mask], Some(net)) => {
                 let (first, last) = lower_half(net);
                 changed.push_str(&format!(
@@ -139,6 +139,20 @@ pub(super) fn with_room(text: &str, config: &Config, room: Room<'_>) -> Zeroizin
                 Ok(net) => changed.push_str(&expanded(net)),
                 Err(_) => changed.push_str(line),
             },
+            _ => changed.push_str(line),
+        }
+    }
+    changed
+}
+
+/// A server's configuration whose device has that name, unless it has another. All other lines stay.
+pub(super) fn with_device(text: &str, config: &Config, device: &str) -> Zeroizing<String> {
+    let has_name = config.device.name.is_some();
+    let mut changed = Zeroizing::new(String::with_capacity(text.len() + 512));
+    for (line, words) in lines(text) {
+        match words.as_slice() {
+            ["dev", ..] if !has_name => changed.push_str(&format!("dev {device}\ndev-type tun\n")),
+            ["dev-type", ..] if !has_name => {}
             _ => changed.push_str(line),
         }
     }

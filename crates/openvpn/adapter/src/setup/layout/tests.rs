@@ -17,7 +17,7 @@ fn blocks() -> String {
 /// Just enough of a server's configuration.
 fn layout(lines: &str) -> Result<Layout, String> {
     let text = format!("dev adit0\ndev-type tun\ntopology subnet\ndh none\n{lines}{}", blocks());
-    of(&parse(Path::new("server.conf"), &text)?, "WireGuard")
+    of(&parse(Path::new("server.conf"), &text)?, Some("WireGuard"))
 }
 
 fn ips(words: &[&str]) -> Vec<IpAddr> {
@@ -113,7 +113,21 @@ fn room_is_made_in_what_init_wrote() {
     // Once is enough, and a name that the owner chose stays.
     let other = Room { device: "other", ..room };
     assert_eq!(*with_room(&changed, &parse(path, &changed).unwrap(), other), *changed);
-    let layout = of(&parse(path, &changed).unwrap(), "WireGuard").unwrap();
+    let layout = of(&parse(path, &changed).unwrap(), Some("WireGuard")).unwrap();
     assert_eq!(layout.device.as_deref(), Some("adit0"));
     assert_eq!(layout.free_addresses(&BTreeSet::new()), Some(ips(&["10.8.0.128", "fd00::107e"])));
+}
+
+#[test]
+fn a_device_gets_a_name_and_all_else_stays() {
+    let text = "port 1194\ndev tun\ntopology subnet\nserver 10.8.0.0 255.255.255.0\ndh none\n".to_owned()
+        + &blocks();
+    let path = Path::new("server.conf");
+    let changed = with_device(&text, &parse(path, &text).unwrap(), "adit0");
+    assert_eq!(*changed, text.replacen("dev tun\n", "dev adit0\ndev-type tun\n", 1));
+    let config = parse(path, &changed).unwrap();
+    assert_eq!(*with_device(&changed, &config, "other"), *changed, "a name that the owner chose stays");
+    let layout = of(&config, None).unwrap();
+    assert_eq!(layout.pool, ("10.8.0.2".parse().unwrap(), "10.8.0.254".parse().unwrap()));
+    assert!(of(&config, Some("WireGuard")).is_err());
 }
