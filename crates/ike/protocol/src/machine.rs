@@ -70,6 +70,7 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 mod transcript;
+mod weak_offer;
 
 pub use blocked::is_name_of;
 pub use child_orders::{ChildSelection, TrapOrder};

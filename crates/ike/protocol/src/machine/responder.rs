@@ -7,6 +7,7 @@ use super::endpoint::Endpoint;
 use super::init::{FirstAnswer, FirstRequest};
 use super::payloads::{Payloads, notify};
 use super::peer::{EndKind, Ending};
+use super::weak_offer;
 use crate::wire::{Message, NotifyType, Spi};
 
 impl Endpoint {
@@ -33,6 +34,11 @@ impl Endpoint {
                 Err(Rejected::Limited("the answer is longer than the request, a cookie was asked for"))
             }
             FirstAnswer::Refuse(error) => {
+                weak_offer::tell(
+                    &mut self.shared,
+                    path,
+                    Payloads(&message.payloads).proposals().unwrap_or_default(),
+                );
                 self.run(None, |cx, _| request.refuse(cx, error));
                 Err(Rejected::Unexpected("a first request that was refused"))
             }

@@ -8,6 +8,7 @@ mod child_orders;
 mod children;
 mod classes;
 mod connect;
+mod devices;
 mod eap;
 mod eap_only;
 mod eap_tls;
