@@ -95,7 +95,7 @@ impl SecretKind {
 }
 
 impl CertificateKind {
-    const fn of(self, credentials: &Credentials) -> &Vec<Document> {
+    pub(crate) const fn of(self, credentials: &Credentials) -> &Vec<Document> {
         match self {
             CertificateKind::End => &credentials.certificates,
             CertificateKind::Authority => &credentials.authorities,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use adit_core::{IpNet, Severity, TunnelSettings};
 use adit_host::log::Logger;
 use adit_ike::machine::{Connection, Endpoint, Reply};
-use adit_ike_config::Config;
+use adit_ike_config::{self as model, Config, Credentials};
 use adit_io::Handle;
 use adit_system::Netlink;
 
@@ -50,14 +50,24 @@ fn beside_the_file(config: &Config, of_file: &[Planned], log: &mut Logger) -> Ve
     let credentials = Arc::new(config.credentials.clone());
     let is_further = |name: &str| of_file.iter().all(|planned| planned.connection.name != name);
     let further = config.connections.iter().filter(|of| is_further(&of.name));
-    let planned = further.filter_map(|of| match translate::connection(config, &credentials, of) {
-        Ok(planned) => Some(planned),
-        Err(problems) => {
-            log.log(Severity::Error, format_args!("{} is left out: {}", of.name, texts(&problems)));
-            None
-        }
+    let planned = further.filter_map(|of| {
+        let left_out = |why: &String| {
+            log.log(Severity::Error, format_args!("{} is left out: {why}", of.name));
+        };
+        plan(config, &credentials, of).inspect_err(left_out).ok()
     });
     planned.collect()
+}
+
+/// A connection with the secrets, pools and certificates of `config`.
+///
+/// # Errors
+/// A pool or a secret is missing, or a setting is not carried out: all reasons in one line.
+fn plan(config: &Config, credentials: &Arc<Credentials>, of: &model::Connection) -> Result<Planned, String> {
+    match of.pools.iter().find(|pool| config.pool(pool).is_none()) {
+        Some(pool) => Err(format!("`pools`: there is no pool {pool}: load it before the connection")),
+        None => translate::connection(config, credentials, of).map_err(|problems| texts(&problems)),
+    }
 }
 
 /// Carries out a change that a program orders by VICI. Connections change at once, those that use changed secrets and certificates with
@@ -71,6 +81,9 @@ pub(crate) fn load(
     change: Change,
     log: &mut Logger,
 ) -> Result<(), String> {
+    if is_there(holds, &change) {
+        return Ok(());
+    }
     match change {
         Change::Connection(connection) => {
             settle(handle, holds, log);
@@ -92,6 +105,22 @@ pub(crate) fn load(
     }
 }
 
+/// Whether a change changes nothing: most of `swanctl --load-all` is so.
+fn is_there(holds: &Holds, change: &Change) -> bool {
+    let config = &holds.config;
+    match change {
+        Change::Connection(connection) => {
+            let is_planned = |planned: &Planned| planned.connection.name == connection.name;
+            config.connections.contains(connection) && holds.planned.iter().any(is_planned)
+        }
+        Change::Secret(kind, secret) => kind.of(config).contains(secret),
+        Change::Certificate(kind, document) => kind.of(&config.credentials).contains(document),
+        Change::Pool(pool) => config.pools.contains(pool),
+        Change::Authority(authority) => config.authorities.contains(authority),
+        _ => false,
+    }
+}
+
 fn merge(holds: &mut Holds) {
     holds.config = Arc::new(holds.loaded.merged(&holds.from_file));
 }
@@ -99,16 +128,12 @@ fn merge(holds: &mut Holds) {
 fn load_connection(
     handle: &Handle<Endpoint>,
     holds: &mut Holds,
-    connection: adit_ike_config::Connection,
+    connection: model::Connection,
     log: &mut Logger,
 ) -> Result<(), String> {
     let name = connection.name.clone();
-    if let Some(pool) = connection.pools.iter().find(|pool| holds.config.pool(pool).is_none()) {
-        return Err(format!("`pools`: there is no pool {pool}: load it before the connection"));
-    }
     let credentials = Arc::new(holds.config.credentials.clone());
-    let planned = translate::connection(&holds.config, &credentials, &connection);
-    let planned = planned.map_err(|problems| texts(&problems))?;
+    let planned = plan(&holds.config, &credentials, &connection)?;
     let others = holds.planned.iter().filter(|other| other.connection.name != name);
     let all: Vec<Planned> = others.cloned().chain([planned.clone()]).collect();
     check_machine(&holds.file, &all).map_err(|failure| failure.why().to_owned())?;
@@ -140,8 +165,8 @@ pub(crate) fn settle(handle: &Handle<Endpoint>, holds: &mut Holds, log: &mut Log
         let (Some(old), Some(resolved)) = (holds.planned.get(index), holds.connections.get(index)) else {
             continue;
         };
-        let new = translate::connection(&config, &credentials, of).unwrap_or_else(|problems| {
-            log.log(Severity::Warning, format_args!("{} stays as it was: {}", of.name, texts(&problems)));
+        let new = plan(&config, &credentials, of).unwrap_or_else(|why| {
+            log.log(Severity::Warning, format_args!("{} stays as it was: {why}", of.name));
             old.clone()
         });
         connections.push(Connection { remotes: resolved.remotes.clone(), ..new.connection.clone() });
