@@ -50,10 +50,11 @@ pub(super) fn run(command: &str, message: &Message, view: &View) -> Result<Messa
                 .try_for_each(|connection| load(Change::Connection(Box::new(connection))))
         })?,
         "unload-conn" => load(Change::RemoveConnection(named(message, "unload: missing connection name")?))?,
-        "load-cert" => match certificate(message)? {
-            Some((kind, document)) => load(Change::Certificate(kind, document))?,
-            None => {}
-        },
+        "load-cert" => {
+            if let Some((kind, document)) = certificate(message)? {
+                load(Change::Certificate(kind, document))?;
+            }
+        }
         "load-key" => return load_key(message, view),
         "unload-key" => load(Change::RemoveKey(key_id(message)?))?,
         "load-token" => return Err("this daemon reads no private key from a token".to_owned()),
