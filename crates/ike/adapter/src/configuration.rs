@@ -16,7 +16,7 @@ use adit_ike_config::is_recognized;
 use crate::content::{Content, check_machine, parse};
 use crate::files::{Disk, read};
 use crate::tunnel::IpsecTunnel;
-use crate::{NAME, block_order, facts, names};
+use crate::{NAME, block_order, facts, names, updown};
 
 /// IKEv2 and IPsec.
 #[derive(Debug)]
@@ -68,9 +68,11 @@ const HELPER: Dialect = Dialect {
 fn gather(path: &Path) -> std::io::Result<Gathered> {
     let text = read(path)?;
     let disk = Disk::default();
-    let allowed = parse(path, &text, &disk)
-        .ok()
-        .map(|content| Allowed { names: Some(names::names(&content.planned)), ..Allowed::default() });
+    let allowed = parse(path, &text, &disk).ok().map(|content| Allowed {
+        names: Some(names::names(&content.planned)),
+        scripts: updown::allowed(&content.planned),
+        ..Allowed::default()
+    });
     Ok(Gathered { text: text.to_vec(), files: disk.into_gathered(), allowed })
 }
 

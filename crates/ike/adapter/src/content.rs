@@ -33,7 +33,10 @@ pub(crate) fn parse(file: &Path, text: &[u8], files: &dyn Files) -> Result<Conte
         vec![Problem { file: name.clone(), line: None, text }]
     };
     match planned.and_then(|planned| if planned.is_empty() { Err(empty()) } else { Ok(planned) }) {
-        Ok(planned) => Ok(Content { parsed, planned }),
+        Ok(planned) => {
+            translate::explain(&mut parsed.report, &planned);
+            Ok(Content { parsed, planned })
+        }
         Err(problems) => Err(Unreadable { problems, report: parsed.report }),
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Device<'a> {
     pub(crate) name: Option<&'a str>,
     /// Its MTU in bytes.
     pub(crate) mtu: u16,
+    /// The names of other devices that are to be made.
+    pub(crate) reserved: Vec<&'a str>,
 }
 
 impl Ready {
@@ -52,7 +54,10 @@ impl Ready {
     /// # Errors
     /// The device or the port that cannot be had, and why.
     pub(crate) fn set_up(setting: &Setting<'_>, device: &Device<'_>) -> Result<Self, Failure> {
-        let name = device.name.map_or_else(free_name, |name| Ok(name.to_owned())).map_err(no_netlink)?;
+        let name = device
+            .name
+            .map_or_else(|| free_name(&device.reserved), |name| Ok(name.to_owned()))
+            .map_err(no_netlink)?;
         let config = config(setting, name, device.mtu);
         let driver = match &setting.shared {
             None => Driver::new(config, codec::session),
@@ -120,12 +125,12 @@ fn no_socket(port: u16, error: &io::Error) -> String {
     }
 }
 
-/// The first of the names `ipsec0` and so on that no device has.
-fn free_name() -> io::Result<String> {
+/// The first of the names `ipsec0` and so on that no device has or is to have.
+fn free_name(reserved: &[&str]) -> io::Result<String> {
     let mut netlink = Netlink::open()?;
     let mut names = (0..MOST_DEVICES).map(|number| format!("ipsec{number}"));
     names
-        .find(|name| netlink.link(name).is_err())
+        .find(|name| !reserved.contains(&name.as_str()) && netlink.link(name).is_err())
         .ok_or_else(|| io::Error::other("no name is left for a device"))
 }
 

@@ -44,23 +44,27 @@ pub(crate) fn resolved(planned: &[Planned], by: &Resolver<'_>, log: &mut Logger)
 
 fn with_remotes(planned: &Planned, by: &Resolver<'_>, log: &mut Logger) -> Connection {
     let mut connection = planned.connection.clone();
+    let (remotes, failures) = remotes(planned, by);
+    failures.iter().for_each(|failure| log.log(Severity::Error, failure));
+    connection.remotes = remotes;
+    connection
+}
+
+/// The addresses to initiate to, and the names that cannot be resolved, each with its line and the reason.
+pub(crate) fn remotes(planned: &Planned, by: &Resolver<'_>) -> (Vec<SocketAddr>, Vec<String>) {
+    let (mut remotes, mut failures) = (Vec::new(), Vec::new());
     for target in &planned.targets {
         match target {
-            Target::Address(address) => connection.remotes.push((*address, planned.port).into()),
+            Target::Address(address) => remotes.push((*address, planned.port).into()),
             Target::Name(name) => match by.resolve(name) {
                 Ok(found) => {
-                    connection
-                        .remotes
-                        .extend(found.into_iter().map(|address| SocketAddr::new(address, planned.port)));
+                    remotes.extend(found.into_iter().map(|address| SocketAddr::new(address, planned.port)));
                 }
-                Err(error) => {
-                    let text = format_args!("{}: {}: {error}", planned.place, escaped(name));
-                    log.log(Severity::Error, text);
-                }
+                Err(error) => failures.push(format!("{}: {}: {error}", planned.place, escaped(name))),
             },
         }
     }
-    connection
+    (remotes, failures)
 }
 
 /// The names of all connections.

@@ -1,4 +1,4 @@
-//! The events of an endpoint as lines of the log.
+//! The events of an endpoint as lines of the log, and its requests.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,27 @@ use adit_host::log::Logger;
 use adit_ike::machine::{Endpoint, Request};
 use adit_io::Observer;
 
+use crate::lookups::LookUps;
 use crate::status_rows;
+use crate::updown::Updown;
 use crate::vici::Hub;
 
-/// Writes the events of an endpoint to the log.
+/// Writes the events of an endpoint to the log, and hands its requests on.
 pub(crate) struct Lines {
     log: Logger,
     /// The names of the peers that are connected.
     names: BTreeMap<PeerId, String>,
     /// Programs that wait for changes of SAs.
     hub: Hub,
+    lookups: LookUps,
+    /// The programs of children; `None`: there are none.
+    updown: Option<Updown>,
 }
 
 impl Lines {
-    /// Writes to that log, and tells programs at that hub.
-    pub(crate) fn new(log: Logger, hub: Hub) -> Self {
-        Lines { log, names: BTreeMap::new(), hub }
+    /// Writes to that log, and hands requests on: to programs at the hub, to the helper, and to the programs of children.
+    pub(crate) fn new(log: Logger, hub: Hub, lookups: LookUps, updown: Option<Updown>) -> Self {
+        Lines { log, names: BTreeMap::new(), hub, lookups, updown }
     }
 }
 
@@ -53,7 +58,13 @@ impl Observer<Endpoint> for Lines {
         }
     }
 
-    fn request(&mut self, request: Request, _tun_name: &str) {
-        self.hub.notify(request);
+    fn request(&mut self, request: Request, tun_name: &str) {
+        match (request, &mut self.updown) {
+            (request @ (Request::SasChanged(_) | Request::Failed { .. }), _) => self.hub.notify(request),
+            (Request::LookUp(connection), _) => self.lookups.ask(connection),
+            (Request::ChildUp(child), Some(updown)) => updown.up(&child, tun_name),
+            (Request::ChildDown { peer, child }, Some(updown)) => updown.down(peer, child),
+            (Request::ChildUp(_) | Request::ChildDown { .. }, None) => {}
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -17,6 +17,7 @@ use adit_io::Handle;
 use adit_system::Netlink;
 
 use crate::addresses;
+use crate::devices::Devices;
 use crate::loaded::{Change, Loaded};
 use crate::reload;
 use crate::status_rows;
@@ -47,6 +48,10 @@ pub(crate) struct Holds {
     pub(crate) keeper: Option<AddressKeeper>,
     /// Reads the file, and resolves names.
     pub(crate) files: HelperFiles,
+    /// The devices that connections have of their own.
+    pub(crate) devices: Devices,
+    /// Whether the helper runs programs of `updown`.
+    pub(crate) has_programs: bool,
 }
 
 /// Speaks to a tunnel. Copies speak to the same tunnel.
@@ -74,6 +79,23 @@ impl Orders {
             Order::Status => orders.tell_status(),
             Order::Reload => orders.in_thread("adit-reload", |orders| drop(orders.reload())).is_ok(),
         })
+    }
+
+    /// The connection of that name in the file as it was read last.
+    pub(crate) fn planned(&self, name: &str) -> Option<Planned> {
+        let holds = self.0.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        holds.planned.iter().find(|planned| planned.connection.name == name).cloned()
+    }
+
+    /// Notes the addresses of a connection's peer. Gives whether they are others than before.
+    pub(crate) fn set_remotes(&self, name: &str, remotes: &[SocketAddr]) -> bool {
+        let mut holds = self.0.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        let connection = holds.connections.iter_mut().find(|connection| connection.name == name);
+        let Some(connection) = connection.filter(|connection| connection.remotes != remotes) else {
+            return false;
+        };
+        connection.remotes = remotes.to_vec();
+        true
     }
 
     /// The tunnel as programs see it that speak to it. `hub` has what they hear of the tunnel.

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::{iter, slice};
 
-use adit_core::{IpNet, Severity, TunnelSettings};
+use adit_core::{IpNet, Severity, TunnelSettings, escaped};
 use adit_host::log::Logger;
 use adit_ike::machine::{Connection, Endpoint, Reply};
 use adit_ike_config::{self as model, Config, Credentials};
@@ -31,9 +32,14 @@ pub(crate) fn reload(handle: &Handle<Endpoint>, holds: &mut Holds, log: &mut Log
     loaded.file_was_read(&content.parsed.config);
     let config = loaded.merged(&content.parsed.config);
     let mut planned = content.planned;
+    holds.devices.check(&planned)?;
+    if !holds.has_programs && planned.iter().any(|planned| planned.programs().next().is_some()) {
+        return Err(format!("{}: programs of `updown` where there were none need a restart", file.display()));
+    }
     planned.extend(beside_the_file(&config, &planned, log));
     check_machine(&file, &planned).map_err(|failure| failure.why().to_owned())?;
-    let connections = names::resolved(&planned, &Resolver::Helper(&holds.files), log);
+    let mut connections = names::resolved(&planned, &Resolver::Helper(&holds.files), log);
+    holds.devices.assign(planned.iter().zip(&mut connections));
     let no_helper = |error| format!("{}: the helper process does not take it: {error}", file.display());
     holds.files.adopt(None).map_err(no_helper)?;
     (holds.from_file, holds.loaded, holds.is_stale) = (content.parsed.config, loaded, false);
@@ -134,6 +140,7 @@ fn load_connection(
     let name = connection.name.clone();
     let credentials = Arc::new(holds.config.credentials.clone());
     let planned = plan(&holds.config, &credentials, &connection)?;
+    check_fixed(holds, &planned)?;
     let others = holds.planned.iter().filter(|other| other.connection.name != name);
     let all: Vec<Planned> = others.cloned().chain([planned.clone()]).collect();
     check_machine(&holds.file, &all).map_err(|failure| failure.why().to_owned())?;
@@ -143,11 +150,26 @@ fn load_connection(
     if before.is_some_and(|before| before.is_same_as(&planned)) {
         return Ok(());
     }
-    let mut resolved = names::resolved(std::slice::from_ref(&planned), &Resolver::Helper(&holds.files), log);
+    let mut resolved = names::resolved(slice::from_ref(&planned), &Resolver::Helper(&holds.files), log);
+    holds.devices.assign(iter::once(&planned).zip(&mut resolved));
     let resolved = resolved.pop().ok_or("it has no addresses")?;
     replace(handle, holds, &name, Some((planned, resolved)));
     log.log(Severity::Info, format_args!("VICI: connection {name} was loaded"));
     Ok(())
+}
+
+/// Whether a connection that a program loads is content with the devices and the programs of the start, which are the file's.
+///
+/// # Errors
+/// What it would need.
+fn check_fixed(holds: &Holds, planned: &Planned) -> Result<(), String> {
+    holds.devices.check(slice::from_ref(planned))?;
+    let is_known =
+        |program: &str| holds.planned.iter().any(|other| other.programs().any(|own| own == program));
+    planned.programs().find(|program| !is_known(program)).map_or(Ok(()), |program| {
+        let file = holds.file.display();
+        Err(format!("`updown`: the programs of {file} alone are run, and {} is none", escaped(program)))
+    })
 }
 
 /// Has the endpoint take changed secrets and certificates: the connections that use them are made anew. A connection that cannot be
@@ -169,7 +191,8 @@ pub(crate) fn settle(handle: &Handle<Endpoint>, holds: &mut Holds, log: &mut Log
             log.log(Severity::Warning, format_args!("{} stays as it was: {why}", of.name));
             old.clone()
         });
-        connections.push(Connection { remotes: resolved.remotes.clone(), ..new.connection.clone() });
+        let (remotes, device) = (resolved.remotes.clone(), resolved.device);
+        connections.push(Connection { remotes, device, ..new.connection.clone() });
         planned.push(new);
     }
     take(handle, holds, planned, connections);
@@ -242,7 +265,8 @@ fn new_settings(holds: &Holds) -> TunnelSettings {
     if holds.keeper.is_some() {
         return settings::settings(planned, connections, Vec::new(), holds.settings.mtu);
     }
-    let networks: Vec<IpNet> = planned.iter().flat_map(Planned::local_networks).collect();
+    let by_policy = planned.iter().filter(|planned| planned.is_policy_based());
+    let networks: Vec<IpNet> = by_policy.flat_map(Planned::local_networks).collect();
     // The system may not tell its addresses to a process without rights.
     let addresses = driver::inner_addresses(&networks).unwrap_or_else(|_| holds.settings.addresses.clone());
     settings::settings(planned, connections, addresses, holds.settings.mtu)

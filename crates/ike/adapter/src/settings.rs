@@ -39,8 +39,9 @@ pub(crate) fn settings(
     addresses: Vec<IpNet>,
     mtu: u16,
 ) -> TunnelSettings {
-    let fixed = planned.iter().filter(|planned| !planned.asks_for_addresses());
-    let pools = planned.iter().flat_map(|planned| &planned.pool_networks).copied();
+    let by_policy = || planned.iter().filter(|planned| planned.is_policy_based());
+    let fixed = by_policy().filter(|planned| !planned.asks_for_addresses());
+    let pools = by_policy().flat_map(|planned| &planned.pool_networks).copied();
     let networks = once_each(fixed.flat_map(Planned::remote_networks).chain(pools));
     let (all, some): (Vec<IpNet>, _) = networks.into_iter().partition(|network| network.prefix_len() == 0);
     let has = |is_ipv4| all.iter().any(|network| network.addr().is_ipv4() == is_ipv4);
@@ -60,7 +61,9 @@ pub(crate) fn settings(
 
 /// The single addresses behind the peers that get none of a pool: a pool of the tunnel leases none of them.
 pub(crate) fn hosts(planned: &[Planned]) -> BTreeSet<IpAddr> {
-    let has_own = |planned: &&Planned| planned.pool_networks.is_empty() && !planned.asks_for_addresses();
+    let has_own = |planned: &&Planned| {
+        planned.is_policy_based() && planned.pool_networks.is_empty() && !planned.asks_for_addresses()
+    };
     let networks = planned.iter().filter(has_own).flat_map(Planned::remote_networks);
     networks.filter(|net| net.prefix_len() == net.max_prefix_len()).map(|net| net.addr()).collect()
 }
@@ -122,6 +125,13 @@ mod tests {
     fn what_an_inner_address_comes_with_is_not_there_before_it() {
         let asks = of("vips = 0.0.0.0", "remote_ts = 0.0.0.0/0, 10.2.0.0/16");
         assert_eq!((asks.redirect, asks.routes.len(), asks.guards_addresses), (None, 0, false));
+    }
+
+    #[test]
+    fn a_connection_with_a_device_of_its_own_has_no_routes() {
+        let own = of("", "remote_ts = 0.0.0.0/0, 10.2.0.0/16\n policies = no");
+        assert_eq!((own.redirect, own.routes.len(), own.guards_addresses), (None, 0, false));
+        assert_eq!(hosts(&planned("", "remote_ts = 10.2.0.1/32\n policies = no")).len(), 0);
     }
 
     #[test]

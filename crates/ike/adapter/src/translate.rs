@@ -2,7 +2,9 @@
 
 mod authentication;
 mod certificates;
+mod device;
 mod eap;
+mod equal_traffic;
 mod identity;
 mod inner;
 mod ppk;
@@ -17,14 +19,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::IpNet;
 use adit_core::configuration::Problem;
-use adit_ike::machine::{self, EndAction, StartAction, Times};
+use adit_core::{DeviceId, IpNet};
+use adit_ike::machine::{self, EndAction, EspLimits, StartAction, Times};
 use adit_ike_config::{
     self as model, Action, Config, Credentials, Fragmentation, Host, Place, SecretBytes, SharedSecret,
 };
 
 use self::authentication::Authentication;
+pub(crate) use self::device::{OwnDevice, explain};
 use self::problems::Problems;
 
 /// The longest datagram that stays within 1,280 bytes, the MTU that each path of IPv6 has, and strongSwan's default: without the
@@ -35,7 +38,14 @@ const NEVER_FRAGMENTED: usize = 1 << 16;
 
 /// The settings of a file that have no effect so far, each with its line.
 pub(crate) fn without_effect(config: &Config) -> Vec<Problem> {
-    config.connections.iter().flat_map(problems::without_effect).collect()
+    let has_dscp = dscp(config).is_some();
+    config.connections.iter().flat_map(|of| problems::without_effect(of, has_dscp)).collect()
+}
+
+/// The DSCP of IKE messages, 0 to 63. `None`: the connections differ.
+pub(crate) fn dscp(config: &Config) -> Option<u8> {
+    let first = config.connections.first()?.dscp;
+    config.connections.iter().all(|connection| connection.dscp == first).then_some(first)
 }
 
 /// A connection of a file.
@@ -51,6 +61,8 @@ pub(crate) struct Planned {
     pub(crate) port: u16,
     /// The networks of the inner addresses that peers get.
     pub(crate) pool_networks: Vec<IpNet>,
+    /// The device that it has of its own.
+    pub(crate) device: Option<OwnDevice>,
     /// The section of the file.
     source: model::Connection,
     /// The key that both ends have, if there is one.
@@ -78,6 +90,7 @@ impl Planned {
             && self.passwords == other.passwords
             && self.ppk == other.ppk
             && self.connection.inner == other.connection.inner
+            && self.device == other.device
             && (!self.has_certificates() || self.credentials == other.credentials)
     }
 
@@ -98,6 +111,16 @@ impl Planned {
         matches!(self.connection.inner, machine::Inner::Ask(_))
     }
 
+    /// Whether the tunnel's device has its routes, and addresses of this machine from its networks.
+    pub(crate) const fn is_policy_based(&self) -> bool {
+        self.device.is_none()
+    }
+
+    /// The programs of `updown` of its children.
+    pub(crate) fn programs(&self) -> impl Iterator<Item = &str> {
+        self.connection.children.iter().filter_map(|child| child.updown.as_deref())
+    }
+
     /// The networks behind the peer.
     pub(crate) fn remote_networks(&self) -> impl Iterator<Item = IpNet> {
         self.connection.children.iter().flat_map(|child| &child.remote).flat_map(traffic::networks)
@@ -110,9 +133,12 @@ impl Planned {
 /// The settings that are not carried out, and values that are missing, each with its line.
 pub(crate) fn connections(config: &Config) -> Result<Vec<Planned>, Vec<Problem>> {
     let (mut problems, credentials) = (Problems::default(), Arc::new(config.credentials.clone()));
-    let planned: Vec<Planned> =
+    let devices = device::of_connections(config, &mut problems);
+    equal_traffic::refuse(config, &devices, &mut problems);
+    let mut all: Vec<Planned> =
         config.connections.iter().filter_map(|of| planned(config, &credentials, of, &mut problems)).collect();
-    problems.or(planned)
+    all.iter_mut().for_each(|planned| planned.device = devices.get(&planned.connection.name).cloned());
+    problems.or(all)
 }
 
 /// A connection, which need not be of the file, with the secrets and certificates of `config`.
@@ -126,8 +152,9 @@ pub(crate) fn connection(
 ) -> Result<Planned, Vec<Problem>> {
     let mut problems = Problems::default();
     let planned = planned(config, credentials, of, &mut problems);
-    let mut found = problems.or(planned)?;
-    found.take().ok_or_else(Vec::new)
+    let device = device::of_connection(config, of, &mut problems);
+    let found = problems.or(planned)?;
+    found.map(|planned| Planned { device, ..planned }).ok_or_else(Vec::new)
 }
 
 fn planned(
@@ -153,6 +180,9 @@ fn planned(
     let connection = machine::Connection {
         name: of.name.clone(),
         remotes: Vec::new(),
+        has_names: targets.iter().any(|target| matches!(target, Target::Name(_))),
+        // The devices are there from the start on (`devices.rs`).
+        device: DeviceId::MAIN,
         sources: sources(&of.remote_addrs),
         local_auth,
         remote_auth,
@@ -174,6 +204,7 @@ fn planned(
         targets,
         port: of.remote_port,
         pool_networks: networks,
+        device: None,
         source: of.clone(),
         secret,
         passwords,
@@ -199,7 +230,21 @@ fn child(
         on_dead_peer: end_action(of.dpd_action),
         rekey: of.time.rekey.map(Duration::from_secs),
         lifetime: of.time.life.map(Duration::from_secs),
+        inactivity: of.inactivity,
+        limits: limits(of),
+        updown: of.updown.as_deref().map(Arc::from),
     })
+}
+
+const fn limits(of: &model::Child) -> EspLimits {
+    EspLimits {
+        rekey_bytes: of.bytes.rekey,
+        most_bytes: of.bytes.life,
+        rekey_packets: of.packets.rekey,
+        most_packets: of.packets.life,
+        replay_window: of.replay_window,
+        ignores_ecn: !of.copy_ecn,
+    }
 }
 
 /// The addresses and names to initiate to.

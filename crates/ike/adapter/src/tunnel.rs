@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use adit_core::{Ended, Severity, TunnelSettings, UnixTime, escaped};
-use adit_guard::{Helper, Policy};
+use adit_guard::{Helper, HelperAccess, Policy};
 use adit_host::adapter::{self, Setting};
 use adit_host::failure::{Failure, no_randomness, tell_end};
 use adit_host::helper::{self, HelperOf};
@@ -23,13 +23,16 @@ use zeroize::Zeroizing;
 use crate::addresses::AddressWatch;
 use crate::blocked::BlockedFile;
 use crate::content::Content;
+use crate::devices::Devices;
 use crate::driver::{self, Device, Ready};
 use crate::loaded::Loaded;
+use crate::lookups::{LookUps, Ways};
 use crate::names::{self, Resolver};
 use crate::observer::Lines;
 use crate::orders::{Holds, Orders};
 use crate::status_rows::ROWS;
-use crate::translate::Planned;
+use crate::translate::{self, Planned};
+use crate::updown::{self, Updown};
 use crate::vici::Hub;
 use crate::{NAME, settings, vici};
 
@@ -50,13 +53,24 @@ impl<'a> IpsecTunnel<'a> {
         for warning in &self.content.parsed.warnings {
             self.setting.log.log(Severity::Warning, warning);
         }
-        let connections = self.resolve();
+        let mut connections = self.resolve();
         // Changes after the look at the addresses are reported.
         let mut watch = AddressWatch::new().map_err(no_netlink)?;
         let sources = watch.sources(&connections);
         let (settings, path_mtu) = self.settings(&connections)?;
-        let device = Device { name: self.content.parsed.config.device.as_deref(), mtu: settings.mtu };
+        let content = Arc::clone(&self.content);
+        let own = content.planned.iter().filter_map(|planned| planned.device.as_ref());
+        let device = Device {
+            name: content.parsed.config.device.as_deref(),
+            mtu: settings.mtu,
+            reserved: own.map(|device| device.name.as_str()).collect(),
+        };
         let Ready { mut driver, sockets } = Ready::set_up(&self.setting, &device)?;
+        // The DSCP is the upper six bits of the traffic class (RFC 2474 section 3).
+        driver.set_control_traffic_class(translate::dscp(&content.parsed.config).unwrap_or_default() << 2);
+        let both: Vec<_> = content.planned.iter().zip(&connections).collect();
+        let devices = Devices::make(&mut driver, &mut self.setting, &both)?;
+        devices.assign(content.planned.iter().zip(&mut connections));
         let keeper = self.setting.shared.as_ref().map(|shared| shared.pool.keeper());
         keeper.iter().for_each(|keeper| keeper.keep(settings::hosts(&self.content.planned)));
         let handle = driver.handle();
@@ -85,8 +99,14 @@ impl<'a> IpsecTunnel<'a> {
             sources: sources.clone(),
             keeper,
             files: access.files().map_err(no_helper)?,
+            devices: devices.clone(),
+            has_programs: updown::allowed(&content.planned).is_some(),
         };
-        let orders = Orders::new(handle, holds, self.setting.log.clone());
+        let updown = self.updown(&access, devices)?;
+        let orders = Orders::new(handle.clone(), holds, self.setting.log.clone());
+        let netlink = Netlink::open().map_err(no_netlink)?;
+        let ways = Ways { files: access.files().map_err(no_helper)?, netlink };
+        let lookups = LookUps::new(ways, handle, orders.clone(), self.setting.log.clone());
         member.take_orders(orders.receiver()).map_err(no_signals)?;
         let watching = watch.begin(orders.clone()).map_err(no_watch)?;
         let hub = Hub::of(&self.setting.log);
@@ -110,11 +130,13 @@ impl<'a> IpsecTunnel<'a> {
         }
         let notifier = Notifier::of(&self.setting.name, self.setting.has_others);
         notifier.status("set up");
-        let observer = Lines::new(self.setting.log.clone(), hub);
+        let observer = Lines::new(self.setting.log.clone(), hub, lookups, updown);
         let mut observer = Starting { observer, begin: Some(|| member.set_up(None)) };
         let ended = driver.run(endpoint, &mut observer);
         notifier.stopping();
         drop(watching);
+        // The programs of children that have gone down run until they have ended, by the helper.
+        drop(observer);
         drop(helper);
         drop(vici);
         drop(shown);
@@ -159,7 +181,8 @@ impl<'a> IpsecTunnel<'a> {
             let of_device = shared.terms.map_or(mtu, |terms| terms.mtu);
             return Ok((settings::settings(planned, connections, Vec::new(), of_device), mtu));
         }
-        let networks: Vec<_> = planned.iter().flat_map(Planned::local_networks).collect();
+        let by_policy = planned.iter().filter(|planned| planned.is_policy_based());
+        let networks: Vec<_> = by_policy.flat_map(Planned::local_networks).collect();
         let addresses = driver::inner_addresses(&networks).map_err(no_netlink)?;
         Ok((settings::settings(planned, connections, addresses, mtu), mtu))
     }
@@ -182,11 +205,24 @@ impl<'a> IpsecTunnel<'a> {
             .ok()
     }
 
+    /// The programs of children, if there are any.
+    fn updown(&self, access: &HelperAccess, devices: Devices) -> Result<Option<Updown>, Failure> {
+        if updown::allowed(&self.content.planned).is_none() {
+            return Ok(None);
+        }
+        let launcher = access.scripts().map_err(no_helper)?;
+        let updown = Updown::start(launcher, devices, self.setting.log.clone());
+        updown
+            .map(Some)
+            .map_err(|error| Failure::World(format!("no thread for programs of `updown`: {error}")))
+    }
+
     /// Starts the helper with its work. `removed_at_end`: the files of sockets.
     fn helper(&self, driver: &Driver<Endpoint>, removed_at_end: Vec<PathBuf>) -> Result<Helper, Failure> {
         let mut policy = Policy::from(driver.helper_needs(true));
         policy.configuration = Some(self.file.clone());
         policy.names = names::names(&self.content.planned);
+        policy.scripts = updown::allowed(&self.content.planned);
         policy.removed_at_end.extend(removed_at_end);
         policy.without_sandbox = self.setting.options.no_sandbox;
         let of = HelperOf { protocol: Some(NAME), options: None };

@@ -31,8 +31,10 @@ use adit_ike::machine::Codec;
 
 pub use self::demultiplexer::{EspSocket, IkeSocket, NatTraversalSocket};
 
-/// How late packets may come.
+/// How late packets may come, where the parameters say nothing else.
 pub const REPLAY_WINDOW: ReplayWindow = ReplayWindow { packets: 2048, time: Duration::ZERO };
+/// Bytes of a block, by which the data plane counts the use of a key.
+const BLOCK: u64 = 16;
 
 /// Bytes of an SPI.
 const SPI: usize = 4;
@@ -60,8 +62,9 @@ pub fn session(install: &Install<Codec>) -> Result<SessionCodec, AeadError> {
 pub fn session_with(provider: Provider, codec: &Codec) -> Result<SessionCodec, AeadError> {
     let (seal, open) =
         if codec.cipher.is_aead() { aead_halves(provider, codec)? } else { cbc_halves(codec)? };
+    let outer = if codec.limits.ignores_ecn { OuterPolicy::default() } else { OUTER };
     // An SPI has nothing to do with the number of a worker.
-    let session = SessionCodec { outer: OUTER, steered: false, ..SessionCodec::new(seal, open) };
+    let session = SessionCodec { outer, steered: false, ..SessionCodec::new(seal, open) };
     let selectors = codec.selectors.clone();
     Ok(if selectors.is_empty() { session } else { session.with_selectors(selectors) })
 }
@@ -73,7 +76,7 @@ fn aead_halves(provider: Provider, codec: &Codec) -> Result<Halves, AeadError> {
     let opener = aead::Opener::new(provider, codec)?;
     Ok((
         Box::new(CountingSealer::new(sealer, limits(codec))),
-        Box::new(WindowedOpener::new(opener, REPLAY_WINDOW)),
+        Box::new(WindowedOpener::new(opener, window(codec))),
     ))
 }
 
@@ -81,12 +84,28 @@ fn cbc_halves(codec: &Codec) -> Result<Halves, AeadError> {
     let (sealer, opener) = (cbc::Sealer::new(codec)?, cbc::Opener::new(codec)?);
     Ok((
         Box::new(CountingSealer::new(sealer, limits(codec))),
-        Box::new(WindowedOpener::new(opener, REPLAY_WINDOW)),
+        Box::new(WindowedOpener::new(opener, window(codec))),
     ))
 }
 
-/// How far a child SA's key may be used. New keys are due at 7/8 of all sequence numbers.
+/// How late packets of a child SA may come.
+fn window(codec: &Codec) -> ReplayWindow {
+    let packets = codec.limits.replay_window.unwrap_or(REPLAY_WINDOW.packets).max(1);
+    ReplayWindow { packets, ..REPLAY_WINDOW }
+}
+
+/// How far a child SA's key may be used. New keys are due at 7/8 of all sequence numbers, or where the parameters say so before.
 fn limits(codec: &Codec) -> UsageLimits {
     let max = if codec.has_extended_sequence_numbers { u64::MAX } else { u32::MAX.into() };
-    UsageLimits::of(codec.cipher, FIRST, max / 8 * 7, max)
+    let (own, least) =
+        (&codec.limits, |cipher: u64, own: Option<u64>| own.map_or(cipher, |own| own.min(cipher)));
+    let blocks = |bytes: Option<u64>| bytes.map(|bytes| bytes.div_ceil(BLOCK));
+    let of = UsageLimits::of(codec.cipher, FIRST, max / 8 * 7, max);
+    UsageLimits {
+        first: of.first,
+        counter_warn: least(of.counter_warn, own.rekey_packets.map(|packets| packets.saturating_add(FIRST))),
+        counter_max: least(of.counter_max, own.most_packets),
+        blocks_warn: least(of.blocks_warn, blocks(own.rekey_bytes)),
+        blocks_max: least(of.blocks_max, blocks(own.most_bytes)),
+    }
 }

@@ -51,6 +51,7 @@ fn parameters(suite: (Cipher, Option<Digest>), is_extended: bool, keys: Keys) ->
         open: direction(cipher, integrity, keys.open),
         selectors: Arc::new([]),
         is_encapsulated: true,
+        limits: Default::default(),
     }
 }
 

@@ -53,8 +53,8 @@ pub use self::keys::documentation;
 pub use self::model::{
     Action, Addresses, Attribute, Authority, Child, Childless, Config, Connection, Credentials, Document,
     DscpCopy, EapMethod, Fragmentation, Host, Identity, IdentityPattern, InterfaceId, KeyKind, LocalRound,
-    Method, Padding, Place, Places, Pool, PoolAddresses, PortRange, PrivateKeyFile, RemoteRound, Revocation,
-    Scheme, SchemeKey, SecretBytes, SendCertificate, SharedSecret, SignatureRules, TrafficSelector, Unique,
-    ViciSettings, Volume,
+    Method, OwnDevice, Padding, Place, Places, Pool, PoolAddresses, PortRange, PrivateKeyFile, RemoteRound,
+    Revocation, Scheme, SchemeKey, SecretBytes, SendCertificate, SharedSecret, SignatureRules,
+    TrafficSelector, Unique, ViciSettings, Volume,
 };
 pub use self::read::{Parsed, parse, parse_sections};

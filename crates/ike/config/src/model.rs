@@ -4,11 +4,14 @@ mod child;
 mod connection;
 mod credentials;
 mod identity;
+mod own_device;
 mod place;
 mod pool;
 mod round;
 mod secret;
 mod selector;
+
+use std::collections::BTreeMap;
 
 pub use self::child::{Action, Child, DscpCopy, Padding, Volume};
 pub use self::connection::{
@@ -16,6 +19,7 @@ pub use self::connection::{
 };
 pub use self::credentials::{Authority, Credentials, Document, KeyKind, PrivateKeyFile};
 pub use self::identity::{Identity, IdentityPattern};
+pub use self::own_device::OwnDevice;
 pub use self::place::{Place, Places};
 pub use self::pool::{Attribute, Pool, PoolAddresses};
 pub use self::round::{
@@ -45,6 +49,9 @@ pub struct Config {
     pub device: Option<String>,
     /// `#adit: vici-socket` and `#adit: vici-group`.
     pub vici: ViciSettings,
+    /// `#adit: CONNECTION.device` and `#adit: CONNECTION.addresses`: the devices of connections that have one of
+    /// their own, by the names of the connections.
+    pub own_devices: BTreeMap<String, OwnDevice>,
 }
 
 /// Where programs speak VICI to the tunnel, and who may.

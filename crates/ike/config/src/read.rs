@@ -104,7 +104,7 @@ fn read(reader: &mut Reader<'_>, tree: &Tree) -> Result<(Config, Vec<Password>),
         authorities: sections::authorities(reader, &merger)?,
         ..Config::default()
     };
-    config.device = own_settings::device(reader, &tree.settings);
+    own_settings::read(reader, &tree.settings, &mut config);
     config.vici = vici_settings::read(reader, &tree.settings);
     let passwords = sections::secrets(reader, &merger, &mut config)?;
     Ok((config, passwords))

@@ -4,10 +4,10 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, SystemTime};
 
-use adit_core::{Event, Instant, IpNet, Path, Protocol as _, UnixTime};
+use adit_core::{DeviceId, Event, Instant, IpNet, Path, Protocol as _, UnixTime};
 use adit_ike::machine::{
-    Addresses, Child, Childless, Connection, EndAction, Endpoint, FamilySockets, Inner, Limits, LocalAuth,
-    Params, PeerIdentity, RemoteAuth, Sockets, StartAction, Times, Traffic, Unique,
+    Addresses, Child, Childless, Connection, EndAction, Endpoint, EspLimits, FamilySockets, Inner, Limits,
+    LocalAuth, Params, PeerIdentity, RemoteAuth, Sockets, StartAction, Times, Traffic, Unique,
 };
 use adit_ike::suite::{esp_proposals, ike_proposals};
 use adit_ike::wire::{IdType, Identification};
@@ -118,9 +118,14 @@ pub(crate) fn connection(
         on_dead_peer: EndAction::None,
         rekey: None,
         lifetime: None,
+        inactivity: None,
+        limits: EspLimits::default(),
+        updown: None,
     };
     Ok(Connection {
         remotes: vec![remote],
+        has_names: false,
+        device: DeviceId::MAIN,
         sources: Vec::new(),
         local_auth: LocalAuth { identity: host(&name), proof: credentials.local(&name)? },
         remote_auth: RemoteAuth {

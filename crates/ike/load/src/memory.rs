@@ -148,7 +148,10 @@ fn an_ike_sa_with_its_child_sa_is_small() {
     let certificates = kept(&Credentials::Certificates(Certificates::create().unwrap()));
     for kept in [&shared_key, &certificates] {
         let Kept { connected, settled } = *kept;
-        assert!((LEAST..=MOST).contains(&connected), "a pre-shared key: {shared_key:?}, certificates: {certificates:?}");
+        assert!(
+            (LEAST..=MOST).contains(&connected),
+            "a pre-shared key: {shared_key:?}, certificates: {certificates:?}"
+        );
         assert!(settled < connected, "the last response is forgotten: {kept:?}");
     }
 }

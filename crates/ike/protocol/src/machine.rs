@@ -40,6 +40,7 @@ mod endpoint;
 mod few;
 mod followup;
 mod guesses;
+mod inactivity;
 mod informational;
 mod init;
 mod inner;
@@ -70,6 +71,7 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 mod transcript;
+mod updown;
 mod weak_offer;
 
 pub use blocked::is_name_of;
@@ -78,8 +80,8 @@ pub use endpoint::Endpoint;
 pub use notifications::Connecting;
 pub use orders::Reply;
 pub use params::{
-    Addresses, BadParams, CertificatePolicy, Child, ChildDetail, Childless, Codec, Connection, EapUsers,
-    EndAction, FamilySockets, Inner, Limits, LocalAuth, LocalProof, OwnCertificate, Params, PeerCertificates,
-    PeerDetail, PeerIdentity, Pool, Ppk, RemoteAuth, RemoteProof, Request, SharedKey, Sockets, StartAction,
-    Times, Traffic, Unique,
+    Addresses, BadParams, CertificatePolicy, Child, ChildDetail, ChildUp, Childless, Codec, Connection,
+    EapUsers, EndAction, EspLimits, FamilySockets, Inner, Limits, LocalAuth, LocalProof, OwnCertificate,
+    Params, PeerCertificates, PeerDetail, PeerIdentity, Pool, Ppk, RemoteAuth, RemoteProof, Request,
+    SharedKey, Sockets, StartAction, Times, Traffic, Unique,
 };

@@ -4,8 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use adit_core::UnixTime;
 use adit_ike::machine::{
-    Child, Childless, Connection, EndAction, FamilySockets, Inner, Limits, LocalAuth, LocalProof, Params,
-    PeerIdentity, Ppk, RemoteAuth, RemoteProof, SharedKey, Sockets, StartAction, Times, Traffic, Unique,
+    Child, Childless, Connection, EndAction, EspLimits, FamilySockets, Inner, Limits, LocalAuth, LocalProof,
+    Params, PeerIdentity, Ppk, RemoteAuth, RemoteProof, SharedKey, Sockets, StartAction, Times, Traffic,
+    Unique,
 };
 use adit_ike::suite::{BadKeyword, esp_proposals, ike_proposals};
 use adit_ike::wire::{IdType, Identification};
@@ -79,6 +80,9 @@ fn child(scenario: &Scenario, end: usize, number: usize) -> Result<Child, BadKey
         on_dead_peer: again,
         rekey: scenario.lifetimes.child,
         lifetime: None,
+        inactivity: None,
+        limits: EspLimits::default(),
+        updown: None,
     })
 }
 
@@ -96,6 +100,8 @@ fn connection(scenario: &Scenario, end: usize, peer: IpAddr) -> Result<Connectio
     Ok(Connection {
         name: CONNECTION.to_owned(),
         remotes: if initiates(scenario, end) { vec![SocketAddr::new(peer, port(PLAIN))] } else { Vec::new() },
+        has_names: false,
+        device: adit_core::DeviceId::MAIN,
         sources: Vec::new(),
         local_auth: LocalAuth { identity: identity(end), proof: LocalProof::SharedKey(shared_key()) },
         remote_auth: RemoteAuth {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use adit_core::configuration::Problem;
 use adit_core::escaped;
-use adit_ike_config::{Connection, DscpCopy, InterfaceId, Padding, Place};
+use adit_ike_config::{Connection, DscpCopy, Padding, Place};
 
 use crate::driver::IKE_PORT;
 
@@ -38,50 +38,47 @@ impl Problems {
 
     /// Adds the settings that are not carried out and that change what is carried or how safe it is.
     pub(super) fn refuse_missing(&mut self, of: &Connection) {
-        let settings = [
-            ("if_id_in", of.if_id_in != InterfaceId::None, NO_DEVICE),
-            ("if_id_out", of.if_id_out != InterfaceId::None, NO_DEVICE),
-            (
-                "local_port",
-                of.local_port.is_some_and(|port| port != IKE_PORT),
-                "the ports are 500 and 4500; leave it out",
-            ),
-        ];
-        for (key, _, why) in settings.into_iter().filter(|(_, is_set, _)| *is_set) {
-            self.add(of.places.of(key), format!("`{key}`: {why}"));
+        if of.local_port.is_some_and(|port| port != IKE_PORT) {
+            self.add(of.places.of("local_port"), "`local_port`: the ports are 500 and 4500; leave it out");
         }
         for child in &of.children {
-            let settings = [
-                ("if_id_in", child.if_id_in != InterfaceId::None, NO_DEVICE),
-                ("if_id_out", child.if_id_out != InterfaceId::None, NO_DEVICE),
-                ("policies", !child.policies, NO_DEVICE),
-                ("updown", child.updown.is_some(), "programs are not run yet; leave it out"),
-            ];
-            for (key, _, why) in settings.into_iter().filter(|(_, is_set, _)| *is_set) {
-                self.add(child.places.of(key), format!("`{key}`: {why}"));
+            if child.tfc_padding != Padding::None {
+                let text = "`tfc_padding`: packets are not padded, so that their lengths show; leave it out";
+                self.add(child.places.of("tfc_padding"), text);
+            }
+            match child.replay_window {
+                Some(0) => {
+                    let text = "`replay_window`: replayed packets are always refused; leave it out, or write a number of packets";
+                    self.add(child.places.of("replay_window"), text);
+                }
+                Some(packets) if packets > LARGEST_WINDOW => {
+                    let text = format!("`replay_window`: {LARGEST_WINDOW} packets are the most");
+                    self.add(child.places.of("replay_window"), text);
+                }
+                _ => {}
             }
         }
     }
 }
 
-/// The settings that have no effect so far, and without which a connection is as safe.
-pub(super) fn without_effect(of: &Connection) -> Vec<Problem> {
+/// The settings that have no effect so far, and without which a connection is as safe. `has_dscp`: the connections of the file have one
+/// DSCP.
+pub(super) fn without_effect(of: &Connection, has_dscp: bool) -> Vec<Problem> {
     let mut warnings = Problems::default();
-    if of.dscp != 0 {
-        warnings.add(of.places.of("dscp"), "`dscp` has no effect so far");
+    if of.dscp != 0 && !has_dscp {
+        let text = "`dscp` has no effect, as the connections of the file differ: give all of them the same";
+        warnings.add(of.places.of("dscp"), text);
     }
     for child in &of.children {
         let settings = [
-            ("rekey_bytes", child.bytes.rekey.is_some()),
-            ("rekey_packets", child.packets.rekey.is_some()),
-            ("inactivity", child.inactivity.is_some()),
-            ("tfc_padding", child.tfc_padding != Padding::None),
-            ("replay_window", child.replay_window.is_some()),
             ("copy_df", !child.copy_df),
-            ("copy_ecn", !child.copy_ecn),
             ("copy_dscp", child.copy_dscp != DscpCopy::Out),
             ("icmp", child.icmp),
         ];
+        if child.inactivity.is_some() && of.children.len() > 1 {
+            let text = "`inactivity` has no effect, as traffic is counted by peer: put the child into a connection of its own";
+            warnings.add(child.places.of("inactivity"), text);
+        }
         for (key, _) in settings.into_iter().filter(|(_, is_set)| *is_set) {
             warnings.add(child.places.of(key), format!("`{key}` has no effect so far"));
         }
@@ -89,4 +86,5 @@ pub(super) fn without_effect(of: &Connection) -> Vec<Problem> {
     warnings.0
 }
 
-const NO_DEVICE: &str = "child SAs have no devices of their own yet; leave it out";
+/// The largest replay window in packets: 8 KiB of memory for a child SA.
+const LARGEST_WINDOW: u32 = 1 << 16;

@@ -64,9 +64,10 @@ fn a_setting_that_is_not_carried_out_is_refused_with_its_line() {
         problems.first().map(ToString::to_string).unwrap_or_default()
     };
     for (connection, child, start) in [
-        ("if_id_in = 7", "", "a.conf:4: `if_id_in`: child SAs have no devices of their own"),
         ("local_port = 4501", "", "a.conf:4: `local_port`: the ports are 500 and 4500"),
-        ("", "updown = /bin/true", "a.conf:17: `updown`: programs are not run yet"),
+        ("", "tfc_padding = mtu", "a.conf:17: `tfc_padding`: packets are not padded"),
+        ("", "replay_window = 0", "a.conf:17: `replay_window`: replayed packets are always refused"),
+        ("", "replay_window = 100000", "a.conf:17: `replay_window`: 65536 packets are the most"),
         ("", "remote_ts = dynamic", "a.conf:17: `remote_ts`: traffic to the peer's own outer address"),
     ] {
         let problem = first(&text(connection, child));
@@ -92,9 +93,46 @@ fn a_connection_is_known_again_unless_it_or_its_key_has_changed() {
 
 #[test]
 fn a_setting_without_effect_gives_a_warning_with_its_line() {
-    let set = config(&text("dscp = 000001", "replay_window = 64\n rekey_bytes = 1000000"));
+    let set = config(&text("", "copy_dscp = no\n copy_df = no"));
     let warnings: Vec<String> = without_effect(&set).iter().map(ToString::to_string).collect();
-    let expected = ["4: `dscp`", "18: `rekey_bytes`", "17: `replay_window`"];
+    let expected = ["18: `copy_df`", "17: `copy_dscp`"];
     assert_eq!(warnings, expected.map(|what| format!("a.conf:{what} has no effect so far")));
     assert_eq!(without_effect(&config(&text("", ""))), []);
+}
+
+#[test]
+fn limits_of_the_use_of_a_child_are_those_of_the_file() {
+    let limits_of = |child: &str| planned("", child)[0].connection.children[0].limits;
+    assert_eq!(limits_of(""), EspLimits::default());
+    let limits =
+        limits_of("rekey_bytes = 1000000\n life_packets = 1100\n replay_window = 64\n copy_ecn = no");
+    assert_eq!((limits.rekey_bytes, limits.most_bytes), (Some(1_000_000), Some(1_100_000)));
+    assert_eq!((limits.rekey_packets, limits.most_packets), (Some(1000), Some(1100)));
+    assert_eq!((limits.replay_window, limits.ignores_ecn), (Some(64), true));
+}
+
+#[test]
+fn inactivity_is_that_of_the_only_child() {
+    let one = text("", "inactivity = 9s");
+    let planned = connections(&config(&one)).map_err(drop).expect("connections");
+    assert_eq!(planned[0].connection.children[0].inactivity, Some(Duration::from_secs(9)));
+    assert_eq!(without_effect(&config(&one)), []);
+    let two = one.replace("children {", "children {\n other {\n remote_ts = 10.3.0.0/16\n }");
+    let warning = without_effect(&config(&two)).remove(0).to_string();
+    assert!(warning.contains("`inactivity` has no effect, as traffic is counted by peer"), "{warning}");
+}
+
+#[test]
+fn connections_have_one_dscp_of_ike_messages() {
+    let one = text("dscp = 101110", "");
+    assert_eq!((dscp(&config(&one)), without_effect(&config(&one)).len()), (Some(46), 0));
+    let other =
+        text("", "").replace("office {", "cloud {").split("secrets").next().unwrap_or_default().to_owned();
+    let both = config(&format!("{one}{other}"));
+    assert_eq!(dscp(&both), None);
+    let warning = without_effect(&both).remove(0).to_string();
+    assert!(
+        warning.starts_with("a.conf:4: `dscp` has no effect, as the connections of the file differ"),
+        "{warning}"
+    );
 }

@@ -106,7 +106,7 @@ pub(super) fn initiate(message: &Message, view: &View, caller: &Caller) -> Outco
             // Another address of the peer may be tried.
             !view.look(move |endpoint, _| endpoint.is_initiating(&name)).unwrap_or_default()
         }
-        Request::Failed { .. } | Request::SasChanged(_) => false,
+        _ => false,
     };
     let waiting = Waiting { message, caller, subscription: &subscription };
     let ended = waiting.until(|| initiation.is_up(view), has_failed)?;

@@ -63,7 +63,7 @@ impl Sender {
             match notice {
                 Notice::Line(severity, line) => self.caller.event("log", log_message(severity, &line))?,
                 Notice::Request(Request::SasChanged(peer)) => drop(changed.insert(peer)),
-                Notice::Request(Request::Failed { .. }) => {}
+                Notice::Request(_) => {}
             }
         }
         if has_lost {

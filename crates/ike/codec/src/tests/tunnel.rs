@@ -5,7 +5,8 @@ use adit_dataplane::aead::aws_lc;
 use adit_dataplane::codec::{CountingSealer, UsageLimits};
 use adit_dataplane::testing::batches::{Format, open_as_single_packets, seal_as_single_packets};
 use adit_dataplane::testing::packets::Flow;
-use adit_dataplane::{DropReason, Offload};
+use adit_dataplane::{DropReason, Offload, TrafficClass};
+use adit_ike::machine::EspLimits;
 
 use super::*;
 use crate::aead;
@@ -189,4 +190,43 @@ fn batches_seal_what_single_packets_are_sealed_to() {
 #[test]
 fn batches_open_what_single_packets_are_opened_to() {
     open_as_single_packets(&format());
+}
+
+fn limited(limits: EspLimits, keys: Keys) -> Codec {
+    Codec { limits, ..parameters(SUITES[0], false, keys) }
+}
+
+#[test]
+fn limits_of_the_parameters_hold_beside_those_of_the_cipher() {
+    let near = [Notice::LimitNear { peer: PEER, session: SessionId(SPI.into()) }];
+    let of = |limits| end(made(&limited(limits, Keys { seal: 1, open: 2 })));
+    let mut by_packets =
+        of(EspLimits { rekey_packets: Some(2), most_packets: Some(3), ..EspLimits::default() });
+    by_packets.send_one(&packet(1));
+    assert_eq!(by_packets.egress.take_notices(), []);
+    by_packets.send_one(&packet(1));
+    assert_eq!(by_packets.egress.take_notices(), near);
+    by_packets.send_one(&packet(1));
+    assert!(by_packets.send(Offload::NONE, &packet(1)).is_empty(), "the fourth");
+    // A packet of 1,428 bytes takes about 1,500, of which the data plane counts blocks of 16.
+    let mut by_bytes =
+        of(EspLimits { rekey_bytes: Some(1600), most_bytes: Some(3200), ..EspLimits::default() });
+    by_bytes.send_one(&packet(1400));
+    assert_eq!(by_bytes.egress.take_notices(), []);
+    by_bytes.send_one(&packet(1400));
+    assert_eq!(by_bytes.egress.take_notices(), near);
+    assert!(by_bytes.send(Offload::NONE, &packet(1400)).is_empty(), "the third");
+    assert_eq!(by_bytes.dropped_out(DropReason::Exhausted), 1);
+}
+
+#[test]
+fn the_window_and_the_copies_of_ecn_are_those_of_the_parameters() {
+    let limits = EspLimits { replay_window: Some(64), ignores_ecn: true, ..EspLimits::default() };
+    let mut near = end(made(&limited(EspLimits::default(), Keys { seal: 1, open: 2 })));
+    let mut far = end(made(&limited(limits, Keys { seal: 2, open: 1 })));
+    let sealed: Vec<Vec<u8>> = (0..65).map(|_| near.send_one(&packet(1))).collect();
+    let mut arrives = |index: usize| far.receive(udp(1), &sealed[index], sealed[index].len()).packets.len();
+    assert_eq!((arrives(64), arrives(1), arrives(0)), (1, 1, 0));
+    let class = |limits| made(&limited(limits, Keys { seal: 1, open: 2 })).outer.traffic_class;
+    assert_eq!((class(limits), class(EspLimits::default())), (TrafficClass::Plain, TrafficClass::Ecn));
 }

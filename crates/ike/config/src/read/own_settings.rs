@@ -1,21 +1,29 @@
 //! adit's own settings: `#adit: key = value` on a line of its own, outside of all sections or within one. strongSwan takes such a line
 //! for a comment.
+//!
+//! ```text
+//! #adit: device = tun0                               the device of the tunnel
+//! #adit: cloud.device = cloud0                       the device of the connection `cloud`, if it has one of its own
+//! #adit: cloud.addresses = 169.254.7.2/30, fd00::2/64    the addresses of that device
+//! ```
 
+use adit_core::IpNet;
 use adit_core::configuration::{Disposition, Fingerprint, Kind};
 
 use super::reader::Reader;
 use super::vici_settings;
 use crate::grammar::OwnSetting;
+use crate::model::{Config, OwnDevice, Place};
 use crate::values::shown;
 
-/// The only key so far.
+/// The keys.
 const DEVICE: &str = "device";
+const ADDRESSES: &str = "addresses";
 /// Longest name of a device in bytes (linux/if.h `IFNAMSIZ`, with the zero at the end).
 const LONGEST_DEVICE: usize = 15;
 
-/// The name of the device, if a line has one. Other settings are problems.
-pub(super) fn device(reader: &mut Reader<'_>, settings: &[OwnSetting]) -> Option<String> {
-    let mut device: Option<String> = None;
+/// Reads the settings into the content, which has its connections. Settings that are wrong are problems.
+pub(super) fn read(reader: &mut Reader<'_>, settings: &[OwnSetting], config: &mut Config) {
     for OwnSetting { text, place } in settings {
         let Some(text) = text else {
             reader.problem(place, "a setting of adit stands on a line of its own".to_owned());
@@ -24,42 +32,105 @@ pub(super) fn device(reader: &mut Reader<'_>, settings: &[OwnSetting]) -> Option
         if vici_settings::is_one(text) {
             continue;
         }
-        match value(text) {
-            Ok(_) if device.is_some() => reader.problem(place, format!("{DEVICE}: it is there already")),
-            Ok(name) => {
-                device = Some(name.to_owned());
-                reader.report.push(Disposition {
-                    file: place.file.to_string(),
-                    line: place.line,
-                    directive: DEVICE.to_owned(),
-                    kind: Kind::Used,
-                    reason: String::new(),
-                    fingerprint: Fingerprint::of(&[name.to_owned()], None),
-                });
-            }
+        match setting(text, place, config) {
+            Ok(used) => reader.report.push(Disposition {
+                file: place.file.to_string(),
+                line: place.line,
+                directive: used.directive,
+                kind: Kind::Used,
+                reason: String::new(),
+                fingerprint: Fingerprint::of(&[used.value], None),
+            }),
             Err(why) => reader.problem(place, why),
         }
     }
-    device
 }
 
-/// The name of the device that a setting gives.
-///
-/// # Errors
-/// The setting is another one, or the system takes no device of that name.
-fn value(text: &str) -> Result<&str, String> {
+/// A setting that was read.
+struct Used {
+    directive: String,
+    value: String,
+}
+
+fn setting(text: &str, place: &Place, config: &mut Config) -> Result<Used, String> {
     let (key, value) = text.split_once('=').unwrap_or((text, ""));
     let (key, value) = (key.trim(), value.trim());
-    if !key.eq_ignore_ascii_case(DEVICE) {
-        return Err(format!("`{}` is no setting of adit here; `#adit: {DEVICE} = NAME` is one", shown(key)));
+    let used = |directive: String| Used { directive, value: value.to_owned() };
+    let Some((connection, of_connection)) = key.rsplit_once('.') else {
+        if !key.eq_ignore_ascii_case(DEVICE) {
+            return Err(unknown(key));
+        }
+        let name = device(value)?;
+        match config.device.replace(name) {
+            Some(_) => return Err(format!("{DEVICE}: it is there already")),
+            None => return Ok(used(DEVICE.to_owned())),
+        }
+    };
+    if !config.connections.iter().any(|own| own.name == connection) {
+        return Err(format!("there is no connection `{}`", shown(connection)));
     }
-    let is_sign = |c: char| c.is_ascii_alphanumeric() || "_-.=+".contains(c);
-    let is_name = (1..=LONGEST_DEVICE).contains(&value.len()) && value.chars().all(is_sign);
-    if !is_name || value == "." || value == ".." {
-        return Err(format!(
-            "{DEVICE}: `{}` is no name of a device: it has 1 to {LONGEST_DEVICE} of `a-zA-Z0-9_-.=+`",
-            shown(value)
-        ));
+    let own = config.own_devices.entry(connection.to_owned()).or_insert_with(|| OwnDevice {
+        place: place.clone(),
+        name: None,
+        addresses: Vec::new(),
+    });
+    match of_connection {
+        key if key.eq_ignore_ascii_case(DEVICE) => {
+            if own.name.replace(device(value)?).is_some() {
+                return Err(format!("{connection}.{DEVICE}: it is there already"));
+            }
+            Ok(used(format!("{connection}.{DEVICE}")))
+        }
+        key if key.eq_ignore_ascii_case(ADDRESSES) => {
+            if !own.addresses.is_empty() {
+                return Err(format!("{connection}.{ADDRESSES}: it is there already"));
+            }
+            own.addresses = addresses(value)?;
+            Ok(used(format!("{connection}.{ADDRESSES}")))
+        }
+        _ => Err(unknown(key)),
     }
-    Ok(value)
+}
+
+fn unknown(key: &str) -> String {
+    format!(
+        "`{}` is no setting of adit here; `#adit: {DEVICE} = NAME` is one, and of a connection `#adit: CONNECTION.{DEVICE} = NAME` and \
+         `#adit: CONNECTION.{ADDRESSES} = ADDRESS/LENGTH, …`",
+        shown(key)
+    )
+}
+
+/// The name of a device.
+///
+/// # Errors
+/// The system takes no device of that name.
+fn device(value: &str) -> Result<String, String> {
+    if OwnDevice::is_name(value) {
+        return Ok(value.to_owned());
+    }
+    Err(format!(
+        "{DEVICE}: `{}` is no name of a device: it has 1 to {LONGEST_DEVICE} of `a-zA-Z0-9_-.=+`",
+        shown(value)
+    ))
+}
+
+/// The addresses of a device, each with the length of its network.
+fn addresses(value: &str) -> Result<Vec<IpNet>, String> {
+    let address = |word: &str| {
+        word.trim().parse::<IpNet>().map_err(|_| {
+            format!(
+                "{ADDRESSES}: `{}` is no address with the length of its network, such as 169.254.7.2/30",
+                shown(word)
+            )
+        })
+    };
+    value.split(',').map(address).collect()
+}
+
+impl OwnDevice {
+    /// Whether the system takes a device of that name.
+    pub fn is_name(name: &str) -> bool {
+        let is_sign = |c: char| c.is_ascii_alphanumeric() || "_-.=+".contains(c);
+        (1..=LONGEST_DEVICE).contains(&name.len()) && name.chars().all(is_sign) && !matches!(name, "." | "..")
+    }
 }

@@ -59,3 +59,31 @@ fn the_socket_of_vici_has_a_path_and_a_group() {
         assert!(found[0].starts_with(&format!("swanctl.conf:{line}: {expected}")), "{found:?}");
     }
 }
+
+const CONNECTIONS: &str = "connections {\n cloud {\n remote_addrs = 192.0.2.1\n local {\n auth = psk\n id = a\n }\n remote {\n auth = psk\n id = b\n }\n \
+                           children {\n net {\n }\n }\n }\n}\nsecrets {\n ike-1 {\n secret = a secret\n }\n}\n";
+
+#[test]
+fn the_device_of_a_connection_has_a_name_and_addresses() {
+    let text = format!(
+        "#adit: cloud.addresses = 169.254.7.2/30, fd00::2/64\n{CONNECTIONS}#adit: cloud.Device = cloud0\n"
+    );
+    let config = config(&text);
+    let own = &config.own_devices["cloud"];
+    assert_eq!(own.name.as_deref(), Some("cloud0"));
+    assert_eq!(own.addresses, ["169.254.7.2/30", "fd00::2/64"].map(|text| text.parse().unwrap()));
+    assert_eq!((own.place.line, config.device), (1, None));
+    for (line, expected) in [
+        ("other.device = a", "there is no connection `other`"),
+        ("cloud.mtu = 1400", "`cloud.mtu` is no setting of adit here"),
+        ("cloud.device = a/b", "device: `a/b` is no name of a device"),
+        (
+            "cloud.addresses = 169.254.7.2",
+            "addresses: `169.254.7.2` is no address with the length of its network",
+        ),
+        ("cloud.device = a\n#adit: cloud.device = b", "cloud.device: it is there already"),
+    ] {
+        let found = problems(&format!("#adit: {line}\n{CONNECTIONS}"));
+        assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
+    }
+}

@@ -227,6 +227,7 @@ impl IkeSa {
             open,
             selectors: session_selectors(&local, &remote),
             is_encapsulated: self.is_encapsulated,
+            limits: child.limits,
         };
         let now = cx.now();
         let after = child.rekey.map(|time| cx.shared.jittered(time));

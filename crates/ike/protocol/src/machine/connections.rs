@@ -88,6 +88,28 @@ impl Connections {
         Ok(number)
     }
 
+    /// Sets the addresses of a connection's peer. Gives whether they have changed.
+    ///
+    /// # Errors
+    /// Another connection has the same identities and addresses: nothing changes.
+    pub(crate) fn set_remotes(&mut self, number: usize, remotes: Vec<SocketAddr>) -> Result<bool, BadParams> {
+        let Some(connection) = self.all.get(&number).filter(|own| own.remotes != remotes) else {
+            return Ok(false);
+        };
+        let key = Key { remotes: remotes.clone(), ..Key::of(connection) };
+        if let Some(other) = self.keys.get(&key).and_then(|other| self.all.get(other)) {
+            return Err(BadParams::Identities(other.name.clone(), connection.name.clone()));
+        }
+        self.keys.remove(&Key::of(connection));
+        self.index.remove(number, connection);
+        self.keys.insert(key, number);
+        if let Some(connection) = self.all.get_mut(&number) {
+            connection.remotes = remotes;
+            self.index.add(number, connection);
+        }
+        Ok(true)
+    }
+
     /// A place that no connection has. Those that had one last come last, as their instances' numbers may still be spoken of.
     fn free_place(&self) -> Option<usize> {
         let places = (0..MAX_GIVING).map(|step| (self.next_place + step) % MAX_GIVING);

@@ -335,6 +335,8 @@ impl Protocol for Endpoint {
                 self.with_session(peer, session, |sa, cx, spi| sa.rekey_child_now(cx, spi));
             }
             Notice::Traffic { activity, .. } => {
+                let state = self.peers.get_mut(&(peer.0 as usize)).zip(activity.last_data());
+                state.into_iter().for_each(|(state, at)| state.last_data = state.last_data.max(at));
                 let (Some(spi), Some(at)) = (self.current(peer), activity.received.last()) else { return };
                 self.with_sa(spi, |sa, _| sa.heard = sa.heard.max(at));
             }

@@ -1,6 +1,6 @@
 //! Deletions and signs of life (`INFORMATIONAL`, RFC 7296 sections 1.4 and 2.4).
 
-use adit_core::Path;
+use adit_core::{Path, PeerId};
 
 use super::child::child_spi;
 use super::child_sa::ChildPhase;
@@ -72,11 +72,13 @@ impl IkeSa {
         let (Some(connection), Some(state)) = (cx.connections.get(number), cx.peers.get_mut(&number)) else {
             return;
         };
+        let peer = PeerId(number as u32);
         let is_left = |number: &usize| state.installed.values().any(|installed| installed.number == *number);
         let lost: Vec<usize> = state.up.iter().copied().filter(|number| !is_left(number)).collect();
         for number in lost {
             state.up.remove(&number);
             if let Some(child) = connection.children.get(number) {
+                cx.shared.tell_down(peer, child);
                 state.lost(number, child, kind, again);
             }
         }

@@ -207,6 +207,7 @@ impl Endpoint {
         state.installed.clear();
         for up in std::mem::take(&mut state.up) {
             if let Some(child) = connection.children.get(up) {
+                self.shared.tell_down(peer, child);
                 state.lost(up, child, ending.kind, again);
             }
         }
@@ -217,6 +218,9 @@ impl Endpoint {
         state.initiate_at =
             state.wanted.values().map(|wish| wish.at).min().filter(|_| state.connecting.is_none());
         self.initiations.set(number, state.initiate_at);
+        if state.initiate_at.is_some() {
+            self.shared.ask_for_addresses(connection);
+        }
         if state.entry.take().is_some() {
             self.shared.remove_peer(peer);
         }
@@ -301,6 +305,9 @@ impl Endpoint {
         state.initiate_at = (!state.wanted.is_empty()).then_some(again);
         self.initiations.set(number, state.initiate_at);
         self.shared.are_settings_stale |= connection.inner.asks();
+        if !has_next {
+            self.shared.ask_for_addresses(connection);
+        }
     }
 
     pub(super) fn remove(&mut self, spi: Spi, ending: &Ending) {

@@ -1,7 +1,7 @@
 //! Orders of the adapter and the host: connections that come and go, children that are brought up, and the end.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use adit_core::{Ended, PeerId, Severity, TunnelSettings};
 
@@ -28,6 +28,13 @@ pub enum Reply {
         connection: String,
         /// The child's name. `None`: all children.
         child: Option<String>,
+    },
+    /// The addresses that this end initiates to, of a connection with names ([`Connection::has_names`]).
+    Remotes {
+        /// The connection's name.
+        connection: String,
+        /// Its addresses now.
+        remotes: Vec<SocketAddr>,
     },
     /// The IKE SAs of the connection with that name are deleted. Nothing is brought up again by itself.
     Terminate(String),
@@ -105,6 +112,7 @@ impl Endpoint {
                 Ok(())
             }
             Reply::Initiate { connection, child } => self.bring_up(&connection, child.as_deref()),
+            Reply::Remotes { connection, remotes } => self.set_remotes(&connection, remotes),
             Reply::Block(names) => {
                 self.set_blocked(names);
                 Ok(())
@@ -153,7 +161,7 @@ impl Endpoint {
         else {
             return known(name, false);
         };
-        if connection.remotes.is_empty() {
+        if connection.remotes.is_empty() && !connection.has_names {
             self.shared.failed(connection, "the address of the peer is not known");
             return Err(format!("{name}: it cannot be brought up without the address of the peer"));
         }
@@ -164,6 +172,18 @@ impl Endpoint {
             return Err(format!("{name}: there is no child {}", child.unwrap_or_default()));
         }
         children.into_iter().for_each(|child| self.want(number, child));
+        Ok(())
+    }
+
+    /// Sets the addresses of a connection's peer. An IKE SA that is there stays as it is. A connection that was removed meanwhile has
+    /// none.
+    fn set_remotes(&mut self, name: &str, remotes: Vec<SocketAddr>) -> Result<(), String> {
+        let Some(number) = self.connections.number_of(name) else { return Ok(()) };
+        if self.connections.set_remotes(number, remotes).map_err(|error| error.to_string())?
+            && let Some(state) = self.peers.get_mut(&number)
+        {
+            state.remote = 0;
+        }
         Ok(())
     }
 
@@ -210,7 +230,13 @@ impl Endpoint {
         if state.connecting.is_some() || state.sa.is_some() && state.replacing.is_none() {
             return;
         }
-        let Some(remote) = connection.remotes.get(state.remote).copied() else { return };
+        let Some(remote) = connection.remotes.get(state.remote).copied() else {
+            if connection.has_names {
+                self.shared.failed(connection, "the names of the peer have no address");
+                self.initiation_failed(number, EndKind::DeadPeer);
+            }
+            return;
+        };
         let sockets = self.shared.sockets;
         let plain = sockets.plain.path_to(remote).filter(|_| remote.port() != super::init::MARKED_PORT);
         let Some(path) = plain.or_else(|| sockets.marked.path_to(remote)) else {

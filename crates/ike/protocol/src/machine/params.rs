@@ -17,14 +17,14 @@ use adit_core::{Cipher, Digest, Path, PrefixShares, Selector, TunnelSettings, Un
 
 pub use check::BadParams;
 pub(crate) use check::{MAX_CONNECTIONS, MAX_GIVING, check};
-pub use connection::{Child, Childless, Connection, EndAction, StartAction, Times, Unique};
+pub use connection::{Child, Childless, Connection, EndAction, EspLimits, StartAction, Times, Unique};
 pub use credentials::{
     CertificatePolicy, EapUsers, LocalAuth, LocalProof, OwnCertificate, PeerCertificates, PeerIdentity, Ppk,
     RemoteAuth, RemoteProof, SharedKey,
 };
 pub use detail::{ChildDetail, PeerDetail};
 pub use inner::{Inner, Pool};
-pub use request::Request;
+pub use request::{ChildUp, Request};
 pub use traffic::{Addresses, Traffic};
 
 use crate::crypto::DirectionKeys;
@@ -153,6 +153,8 @@ pub struct Codec {
     pub selectors: Arc<[Selector]>,
     /// Whether ESP goes in UDP.
     pub is_encapsulated: bool,
+    /// The limits of its use.
+    pub limits: EspLimits,
 }
 
 impl fmt::Debug for Codec {

@@ -90,6 +90,8 @@ pub(crate) struct PeerState {
     /// Whether the peer was said to be up.
     pub(crate) is_up: bool,
     pub(crate) since: Instant,
+    /// The time when a packet passed last, or a child came up.
+    pub(crate) last_data: Instant,
     pub(crate) last_handshake: Instant,
     pub(crate) rekeys: u64,
     pub(crate) cipher: Option<Cipher>,
@@ -175,7 +177,7 @@ impl PeerState {
             max_mss: None,
             roams,
             staging: !trapped.is_empty(),
-            device: Default::default(),
+            device: connection.device,
             by_path: false,
         })
     }

@@ -60,7 +60,10 @@ impl IkeSa {
         if state.replacing != Some(self.own_spi) {
             state.wanted.remove(&child.number);
         }
-        state.up.insert(child.number);
+        let is_up_now = state.up.insert(child.number);
+        if is_up_now {
+            state.last_data = cx.shared.now;
+        }
         let (spi, session) = (child.own_spi, SessionId(u64::from(child.own_spi)));
         cx.shared.installed += 1;
         state.installed.insert(spi, child.installed(cx.shared.installed));
@@ -72,6 +75,9 @@ impl IkeSa {
             series: child.number as u32,
             ..Install::new(peer, session, *codec)
         })));
+        if is_up_now {
+            self.tell_up(cx, &child);
+        }
         self.children.insert(spi, child);
         cx.shared.child_spis.insert(spi);
         if is_sealing {

@@ -11,7 +11,7 @@ use rand_core::RngCore as _;
 use super::blocked::Blocked;
 use super::guesses::{Guesser, Guesses};
 use super::lingering::LingeringSessions;
-use super::params::{Codec, PeerDetail, Request, Sockets};
+use super::params::{Codec, Connection, PeerDetail, Request, Sockets};
 use super::pools::Pools;
 use crate::wire::Spi;
 
@@ -185,6 +185,13 @@ impl Shared {
 
     pub(crate) fn report(&mut self, severity: Severity, path: Option<Path>, text: String) {
         self.events.push_back(Event::Report(Report { severity, path, text }));
+    }
+
+    /// Has the adapter look the names of a connection up, if it has names.
+    pub(crate) fn ask_for_addresses(&mut self, connection: &Connection) {
+        if connection.has_names {
+            self.emit(Event::Request(Request::LookUp(connection.name.clone())));
+        }
     }
 
     /// Sends a message, with the marker where the path has one.

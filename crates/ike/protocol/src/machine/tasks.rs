@@ -23,6 +23,7 @@ impl IkeSa {
         if self.next_address_task(cx) {
             return;
         }
+        self.end_inactive(cx);
         while let Some(spi) = self.to_delete.pop_front() {
             if self.children.contains_key(&spi) {
                 return self.request_delete(cx, Some(spi));
@@ -76,6 +77,7 @@ impl IkeSa {
         let rekeys = self.children.values().filter_map(ChildSa::rekey_at).chain(self.rekey_at);
         let wanted = self.current_state(cx).and_then(|state| state.wanted.values().map(|wish| wish.at).min());
         let tasks = rekeys.chain(self.liveness_due(cx)).chain(wanted).chain(self.reauthentication_at);
+        let tasks = tasks.chain(self.inactive_at(cx));
         let tasks = tasks.filter(|_| idle).min();
         let children = self.children.values().filter_map(|child| self.end_of(child, cx.now()));
         let follow_up = self.follow_up.as_ref().map(|answer| answer.ends_at);

@@ -22,6 +22,7 @@ mod orders;
 mod quantum;
 mod reauthentication;
 mod rekeys;
+mod sites;
 mod table;
 mod world;
 

@@ -113,7 +113,7 @@ fn check_child(connection: &Connection, child: &Child) -> Result<(), BadParams> 
         return Err(BadParams::Child { connection: connection_name, child: name });
     }
     let needs_remote = child.start.is_start() || child.start.is_trap();
-    if needs_remote && connection.remotes.is_empty() {
+    if needs_remote && connection.remotes.is_empty() && !connection.has_names {
         return Err(BadParams::NoRemote { connection: connection_name, child: name });
     }
     Ok(())

@@ -1,9 +1,10 @@
 //! Connections with their children.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::IpNet;
+use adit_core::{DeviceId, IpNet};
 
 use super::credentials::{LocalAuth, LocalProof, Ppk, RemoteAuth, RemoteProof};
 use super::inner::Inner;
@@ -16,8 +17,11 @@ pub struct Connection {
     /// Its name, in the log and in orders.
     pub name: String,
     /// The addresses that this end initiates to. If one does not answer, the next is tried. The port decides the kind of socket:
-    /// messages to 4500 have the marker. Empty: the peer initiates.
+    /// messages to 4500 have the marker. Empty: the peer initiates, or no address of its names is known yet.
     pub remotes: Vec<SocketAddr>,
+    /// Whether the file names the peer by names, whose addresses may change: after each round of addresses that were tried in vain,
+    /// and after the end of an IKE SA, the endpoint asks for them again ([`super::Request::LookUp`]).
+    pub has_names: bool,
     /// The networks from which the peer may initiate; empty: any.
     pub sources: Vec<IpNet>,
     /// The authentication of this end.
@@ -28,6 +32,8 @@ pub struct Connection {
     pub ike: Vec<Algorithms>,
     /// The children. The traffic of a child comes before that of later children.
     pub children: Vec<Child>,
+    /// The device that packets for the peer come from, and to which its packets go.
+    pub device: DeviceId,
     /// The inner addresses that it asks for, or gives.
     pub inner: Inner,
     /// The fate of older IKE SAs with the peer when the peer authenticates once more.
@@ -87,6 +93,31 @@ pub struct Child {
     pub rekey: Option<Duration>,
     /// The time from the making of a child SA to its end, if no rekey has replaced it. `None`: it does not end by time.
     pub lifetime: Option<Duration>,
+    /// The time without a packet after which this end deletes a child SA. `None`: it does not. It holds where a connection has no other
+    /// child.
+    pub inactivity: Option<Duration>,
+    /// The limits of the use of its child SAs in the data plane.
+    pub limits: EspLimits,
+    /// The program that the adapter runs when the child comes up and when it goes down ([`super::Request::ChildUp`]), which the
+    /// endpoint does not read.
+    pub updown: Option<Arc<str>>,
+}
+
+/// The limits of the use of a child SA in the data plane, which hold beside those of its cipher. `None`: no other limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EspLimits {
+    /// The bytes that this end seals until it rekeys, in packets of ESP.
+    pub rekey_bytes: Option<u64>,
+    /// The most bytes that this end seals.
+    pub most_bytes: Option<u64>,
+    /// The packets that this end seals until it rekeys.
+    pub rekey_packets: Option<u64>,
+    /// The most packets that this end seals.
+    pub most_packets: Option<u64>,
+    /// The replay window in packets, at least 1. `None`: 2048.
+    pub replay_window: Option<u32>,
+    /// Whether the ECN field is not copied between packets and the headers around them (RFC 6040).
+    pub ignores_ecn: bool,
 }
 
 /// When an end brings a child up.

@@ -51,6 +51,8 @@ pub(super) fn connection(end: usize) -> Connection {
     let mut connection = Connection {
         name: names[1 - end].to_owned(),
         remotes: Vec::new(),
+        has_names: false,
+        device: Default::default(),
         sources: Vec::new(),
         local_auth: LocalAuth {
             identity: identity(names[end]),
@@ -99,6 +101,9 @@ pub(super) fn child(end: usize, name: &str, networks: [&str; 2]) -> Child {
         on_dead_peer: EndAction::None,
         rekey: Some(seconds(3600)),
         lifetime: None,
+        inactivity: None,
+        limits: Default::default(),
+        updown: None,
     }
 }
 
