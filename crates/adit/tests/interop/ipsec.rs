@@ -22,6 +22,7 @@ mod rekeys_under_load;
 mod reload;
 mod road_warriors;
 mod setup;
+mod sites;
 mod suites;
 mod unit;
 mod vici;

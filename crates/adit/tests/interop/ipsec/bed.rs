@@ -6,7 +6,7 @@ mod openiked;
 mod program;
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -270,6 +270,18 @@ impl End {
     pub(super) fn start_adit(&mut self, options: &[&str]) {
         let mut command = program(env!("CARGO_BIN_EXE_adit")).unwrap();
         command.arg("up").args(options).arg(self.path(&self.file_name()));
+        let mut process = self.namespace.spawn("adit", command).unwrap();
+        process.wait_for_line(0, "tunnel up", WAIT).unwrap();
+        self.process = Some(process);
+    }
+
+    /// Starts adit with its file, and with that file in the place of `/etc/hosts`.
+    pub(super) fn start_with_hosts(&mut self, hosts: &Path) {
+        let (adit, file) = (env!("CARGO_BIN_EXE_adit"), self.path(&self.file_name()));
+        let script =
+            format!("mount --bind {} /etc/hosts && exec {adit} up {}", hosts.display(), file.display());
+        let mut command = program("unshare").unwrap();
+        command.args(["-m", "sh", "-c", &script]);
         let mut process = self.namespace.spawn("adit", command).unwrap();
         process.wait_for_line(0, "tunnel up", WAIT).unwrap();
         self.process = Some(process);
