@@ -196,8 +196,8 @@ fn restarts(count: u32, both_initiate: bool) {
 
 #[test]
 fn restarts_of_either_end_leave_one_child() {
-    restarts(20, true);
-    restarts(20, false);
+    restarts(100, true);
+    restarts(100, false);
 }
 
 mod long {
