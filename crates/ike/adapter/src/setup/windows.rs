@@ -47,9 +47,9 @@ pub(super) fn script(facts: &Facts<'_>) -> Zeroizing<Vec<u8>> {
     }
     text.push_str(&connection(facts));
     if let Login::Password(password) = facts.login {
-        let _ = write!(
+        let _ = writeln!(
             text,
-            "Write-Host 'At the first connection, enter the name {name} and the password {password}'\n",
+            "Write-Host 'At the first connection, enter the name {name} and the password {password}'",
             password = password.as_str(),
         );
     }

@@ -62,7 +62,11 @@ fn server(root: &Authority, own: &OwnCertificate) -> Gateway {
     };
     let mut users = Users::default();
     users.add("alice", NtHash::of_password("secret"));
-    let by_password = RemoteProof::Eap(EapUsers { names: Some(PeerIdentity::Any), users: Arc::new(users) });
+    let by_password = RemoteProof::Eap(EapUsers {
+        names: Some(PeerIdentity::Any),
+        users: Some(Arc::new(users)),
+        tls: None,
+    });
     let by_certificate = RemoteProof::Certificate(root.accepts(None));
     let mut all = params(with("ikev2+certificate", by_certificate));
     all.connections.push(with("ikev2+password", by_password));

@@ -117,7 +117,8 @@ pub(super) fn host(name: &str) -> Identification {
 }
 
 fn password() -> Login {
-    Login::Password(Credentials { name: "alice".to_owned(), hash: NtHash::of_password("secret") })
+    let password = Some(NtHash::of_password("secret"));
+    Login::Password(Credentials { name: "alice".into(), password, tls: None, authenticator: None })
 }
 
 /// iOS and macOS: no hashes, no request for certificates, all of `IKE_AUTH` in this order.

@@ -2,23 +2,25 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use rustls_pki_types::CertificateDer;
+use adit_pki::signature::Sha1;
+use rustls_pki_types::{CertificateDer, UnixTime};
 
+use super::super::world::{WALL, seconds};
 use super::gateway::{Gateway, address, deliver};
 use super::habits::{Habits, Login, ProofOf};
 use crate::crypto::{
-    Contents, IkeKeys, KeyShare, Nonces, Protection, SignedOctets, certificate_proof, first_seed, rekey_seed,
-    shared_key_proof, verify_certificate_proof,
+    Contents, IkeKeys, KeyShare, Nonces, PeerHashes, Protection, SignedOctets, certificate_proof, first_seed,
+    rekey_seed, shared_key_proof, verify_certificate_proof,
 };
-use crate::eap::{Peer, PeerTurn};
+use crate::eap::{Peer, PeerTurn, Surroundings};
 use crate::machine::nat;
 use crate::machine::payloads::{Payloads, notify};
 use crate::suite::{Algorithms, Group, IkeSuite, Preference, choose, ike_proposals};
 use crate::wire::{
     AddressRange, AuthMethod, Authentication, Certificate, CertificateEncoding, Configuration,
     ConfigurationAttribute, ConfigurationAttributeType, ConfigurationType, Delete, ExchangeType, Flags,
-    Header, KeyExchange, Message, Notify, NotifyType, Payload, ProtocolId, Spi, TrafficSelector, Transform,
-    TransformType, decode_chain, encode_chain,
+    Header, IdType, Identification, KeyExchange, Message, Notify, NotifyType, Payload, ProtocolId, Spi,
+    TrafficSelector, Transform, TransformType, decode_chain, encode_chain,
 };
 
 /// All that an answer may have chosen.
@@ -159,7 +161,12 @@ impl<'a> Device<'a> {
         match &habits.login {
             Login::Certificate(own_certificate, hashes) => {
                 payloads.push(x509(own_certificate.key.certificate()));
-                let proof = certificate_proof(prf, &own_certificate.key, &own, hashes.as_ref());
+                let proof = certificate_proof(
+                    prf,
+                    &own_certificate.key,
+                    &own,
+                    PeerHashes { hashes: hashes.as_ref(), sha1: Sha1::Refused },
+                );
                 payloads.push(Payload::Authentication(proof.expect("a proof")));
             }
             Login::Password(_) => {}
@@ -180,19 +187,30 @@ impl<'a> Device<'a> {
         self.verify_gateway(first, &answer);
         if let Login::Password(credentials) = &habits.login {
             let mut peer = Peer::new(credentials.clone());
+            let wall = UnixTime::since_unix_epoch(seconds(WALL));
+            let gateway_identity = Identification { kind: IdType::FQDN, data: GATEWAY.as_bytes().to_vec() };
             loop {
                 let eap = answer.iter().find_map(|payload| match payload {
                     Payload::Eap(eap) => Some(eap),
                     _ => None,
                 });
-                let next =
-                    match peer.handle(eap.expect("EAP"), &mut |bytes| bytes.fill(3)).expect("EAP goes on") {
-                        PeerTurn::Response(eap) => Payload::Eap(eap),
-                        PeerTurn::Success(msk) => {
-                            let data = shared_key_proof(prf, &msk, &own).to_vec();
-                            Payload::Authentication(Authentication { method: AuthMethod::SHARED_KEY, data })
-                        }
-                    };
+                let next = match peer
+                    .handle(
+                        eap.expect("EAP"),
+                        Surroundings {
+                            fill: &mut |bytes| bytes.fill(3),
+                            wall,
+                            authenticator: &gateway_identity,
+                        },
+                    )
+                    .expect("EAP goes on")
+                {
+                    PeerTurn::Response(eap) => Payload::Eap(eap),
+                    PeerTurn::Success(msk) => {
+                        let data = shared_key_proof(prf, &msk, &own).to_vec();
+                        Payload::Authentication(Authentication { method: AuthMethod::SHARED_KEY, data })
+                    }
+                };
                 let is_last = matches!(next, Payload::Authentication(_));
                 answer = self.request(gateway, ExchangeType::IKE_AUTH, vec![next]);
                 error_of(&answer)?;
@@ -236,7 +254,7 @@ impl<'a> Device<'a> {
             _ => None,
         });
         let certificate = certificate.expect("a device gets the certificate unasked");
-        let sha1 = adit_pki::signature::Sha1::Refused;
+        let sha1 = Sha1::Refused;
         let verified = verify_certificate_proof(self.channel.suite.prf, &certificate, &octets, proof, sha1);
         assert!(verified.is_ok(), "{}: {verified:?}", self.habits.name);
         assert!(adit_pki::has_name(&certificate, adit_pki::CertificateName::Dns(GATEWAY)));
