@@ -309,13 +309,13 @@ impl Sides {
         (Sides { authenticator, peer: Peer::new(credentials) }, start)
     }
 
-    fn to_peer(&mut self, request: &Eap) -> Result<PeerTurn, String> {
+    fn give_peer(&mut self, request: &Eap) -> Result<PeerTurn, String> {
         let wall = rustls_pki_types::UnixTime::since_unix_epoch(seconds(WALL));
         let authenticator = &identity("b.example");
         self.peer.handle(request, Surroundings { fill: &mut |_| {}, wall, authenticator })
     }
 
-    fn to_authenticator(&mut self, response: &Eap) -> Turn {
+    fn give_authenticator(&mut self, response: &Eap) -> Turn {
         self.authenticator.handle(response, &mut |_| {})
     }
 }
@@ -337,15 +337,19 @@ fn both_sides_have_one_key_and_a_success_before_the_end_is_refused() {
                 if taken == stop {
                     let early =
                         Eap { code: EapCode::SUCCESS, identifier: request.identifier, data: Vec::new() };
-                    assert!(sides.to_peer(&early).is_err(), "{versions:?}: a success as message {taken}");
+                    assert!(sides.give_peer(&early).is_err(), "{versions:?}: a success as message {taken}");
                     break (None, None);
                 }
-                let Ok(PeerTurn::Response(response)) = sides.to_peer(&request) else { panic!("a response") };
+                let Ok(PeerTurn::Response(response)) = sides.give_peer(&request) else {
+                    panic!("a response")
+                };
                 taken += 1;
-                match sides.to_authenticator(&response) {
+                match sides.give_authenticator(&response) {
                     Turn::Request(next) => request = next,
                     Turn::Success { message, msk, .. } => {
-                        let Ok(PeerTurn::Success(own)) = sides.to_peer(&message) else { panic!("a success") };
+                        let Ok(PeerTurn::Success(own)) = sides.give_peer(&message) else {
+                            panic!("a success")
+                        };
                         break (Some(msk), Some(own));
                     }
                     _ => panic!("no failure"),
@@ -372,7 +376,7 @@ fn fragments_for_ever_end_both_sides() {
     let (mut sides, mut request) = Sides::new(TlsVersions::Both);
     let mut count = 0;
     let reason = loop {
-        match sides.to_authenticator(&response(request.identifier, &fragment)) {
+        match sides.give_authenticator(&response(request.identifier, &fragment)) {
             Turn::Request(next) => {
                 assert_eq!(next.data, [13, 0], "an acknowledgement");
                 request = next;
@@ -384,14 +388,14 @@ fn fragments_for_ever_end_both_sides() {
     };
     assert!(count == MAX_ROUNDS && reason.contains("messages of EAP"), "{count}: {reason}");
     let (mut sides, start) = Sides::new(TlsVersions::Tls12);
-    let Ok(PeerTurn::Response(hello)) = sides.to_peer(&start) else { panic!("a response") };
+    let Ok(PeerTurn::Response(hello)) = sides.give_peer(&start) else { panic!("a response") };
     assert_eq!(hello.data[..2], [13, 0], "TLS in one packet");
     for _ in 1..MAX_ROUNDS {
         let request = Eap { code: EapCode::REQUEST, identifier: 3, data: fragment.clone() };
-        assert!(matches!(sides.to_peer(&request), Ok(PeerTurn::Response(_))));
+        assert!(matches!(sides.give_peer(&request), Ok(PeerTurn::Response(_))));
     }
     let request = Eap { code: EapCode::REQUEST, identifier: 3, data: fragment };
-    assert!(sides.to_peer(&request).is_err());
+    assert!(sides.give_peer(&request).is_err());
 }
 
 #[test]
@@ -400,20 +404,20 @@ fn messages_that_are_not_due_are_refused() {
         [&[13, 0][..], &[13], &[13, 0, 1, 2, 3, 4, 5, 6], &[13, 0x80, 0xff, 0xff, 0xff, 0xff, 22], &[26, 1]]
     {
         let (mut sides, start) = Sides::new(TlsVersions::Both);
-        let turn = sides.to_authenticator(&response(start.identifier, data));
+        let turn = sides.give_authenticator(&response(start.identifier, data));
         let is_alert = matches!(&turn, Turn::Request(alert) if alert.data[2] == 21);
         assert!(is_alert || matches!(turn, Turn::Failure { .. }), "{data:?}");
     }
     let request = |data: &[u8]| Eap { code: EapCode::REQUEST, identifier: 3, data: data.to_vec() };
     for data in [&[13, 0][..], &[13], &[13, 0, 22, 3, 3]] {
         let (mut sides, _) = Sides::new(TlsVersions::Both);
-        assert!(sides.to_peer(&request(data)).is_err(), "{data:?} before the start");
+        assert!(sides.give_peer(&request(data)).is_err(), "{data:?} before the start");
     }
     for data in [&[13, 0][..], &[13], &START, &[26, 1, 1, 0, 5], &[13, 0x80, 0xff, 0xff, 0xff, 0xff, 22]] {
         let (mut sides, start) = Sides::new(TlsVersions::Both);
-        assert!(sides.to_peer(&start).is_ok());
-        let refused = match sides.to_peer(&request(data)) {
-            Ok(_) => sides.to_peer(&request(&[13, 0])).is_err(),
+        assert!(sides.give_peer(&start).is_ok());
+        let refused = match sides.give_peer(&request(data)) {
+            Ok(_) => sides.give_peer(&request(&[13, 0])).is_err(),
             Err(_) => true,
         };
         assert!(refused, "{data:?} after the start");
