@@ -83,7 +83,7 @@ fn the_device_of_a_connection_has_a_name_and_addresses() {
         ),
         ("cloud.device = a\n#adit: cloud.device = b", "cloud.device: it is there already"),
     ] {
-        let found = problems(&format!("#adit: {line}\n{CONNECTIONS}"));
+        let found = problems(format!("#adit: {line}\n{CONNECTIONS}"));
         assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
     }
 }
