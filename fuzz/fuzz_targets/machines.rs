@@ -185,6 +185,7 @@ impl Model {
                 assert_ne!(*install.codec.seal.key, *install.codec.open.key);
                 self.sessions.entry(install.peer).or_default().insert(install.session);
             }
+            DataEvent::Expect(_) => {}
             DataEvent::Activate { peer, session } => {
                 let installed = self.sessions.get(&peer).is_some_and(|known| known.contains(&session));
                 assert!(installed, "activates a session that is not installed");

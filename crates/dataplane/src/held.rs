@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use adit_core::{Instant, SessionId};
 
-use crate::ingress::Source;
-
 /// Most sessions that are expected at once. Of more, the one that was expected first gives way.
 const MOST_SESSIONS: usize = 1024;
 /// The time for which a session is expected.
@@ -17,25 +15,30 @@ const MOST: usize = 512;
 /// The time for which a datagram is held.
 const HELD_FOR: Duration = Duration::from_secs(3);
 
-/// A datagram that came before its session.
-struct Held {
+/// A datagram that came before its session. `S`: where it came from.
+struct Held<S> {
     session: SessionId,
     until: Instant,
-    source: Source,
+    source: S,
     bytes: Vec<u8>,
 }
 
 /// The sessions that are expected, and the datagrams that name them, in the order in which they came.
-#[derive(Default)]
-pub(crate) struct Expected {
+pub(crate) struct Expected<S> {
     /// The sessions, each with the end of its time.
     sessions: BTreeMap<SessionId, Instant>,
-    held: VecDeque<Held>,
+    held: VecDeque<Held<S>>,
     /// The datagrams whose sessions have come.
-    released: VecDeque<Held>,
+    released: VecDeque<Held<S>>,
 }
 
-impl Expected {
+impl<S> Default for Expected<S> {
+    fn default() -> Self {
+        Expected { sessions: BTreeMap::new(), held: VecDeque::new(), released: VecDeque::new() }
+    }
+}
+
+impl<S> Expected<S> {
     /// A session may come.
     pub(crate) fn expect(&mut self, session: SessionId, now: Instant) {
         if self.sessions.len() >= MOST_SESSIONS && !self.sessions.contains_key(&session) {
@@ -48,7 +51,7 @@ impl Expected {
     }
 
     /// Holds a datagram of a session that is expected. Gives whether it did.
-    pub(crate) fn hold(&mut self, session: SessionId, now: Instant, source: Source, bytes: &[u8]) -> bool {
+    pub(crate) fn hold(&mut self, session: SessionId, now: Instant, source: S, bytes: &[u8]) -> bool {
         let is_expected = self.sessions.get(&session).is_some_and(|until| now < *until);
         if !is_expected || self.held.len() >= MOST {
             return false;
@@ -69,12 +72,12 @@ impl Expected {
         let (released, held) =
             std::mem::take(&mut self.held).into_iter().partition(|it| it.session == session);
         self.held = held;
-        let released: VecDeque<Held> = released;
+        let released: VecDeque<Held<S>> = released;
         self.released.extend(released);
     }
 
     /// A datagram whose session has come: its bytes, and where it came from.
-    pub(crate) fn next_released(&mut self) -> Option<(Source, Vec<u8>)> {
+    pub(crate) fn next_released(&mut self) -> Option<(S, Vec<u8>)> {
         self.released.pop_front().map(|held| (held.source, held.bytes))
     }
 

@@ -68,7 +68,7 @@ pub struct Ingress {
     /// The sessions whose selectors matched packets, as indices, since the last order.
     selected: Recent<u32>,
     /// The sessions that are to come, with their datagrams.
-    expected: Expected,
+    expected: Expected<Source>,
     counters: Counters,
     now: Instant,
     next_tick: Instant,
@@ -103,7 +103,7 @@ pub struct Arrival {
 
 /// Where datagrams came from.
 #[derive(Clone, Copy)]
-pub(crate) struct Source {
+struct Source {
     path: Path,
     traffic_class: u8,
     /// The index of the socket's rules.
