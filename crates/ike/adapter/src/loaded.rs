@@ -177,6 +177,7 @@ impl Loaded {
             pools: self.pools(file).cloned().collect(),
             authorities: self.authorities(file).cloned().collect(),
             device: file.device.clone(),
+            own_devices: file.own_devices.clone(),
             vici: file.vici.clone(),
             ..Config::default()
         };
@@ -390,6 +391,17 @@ mod tests {
         loaded.apply(Change::ClearCredentials, &file).expect("cleared");
         assert!(loaded.merged(&file).shared_keys.is_empty());
         loaded.apply(Change::Secret(SecretKind::Ike, secret), &file).expect("loaded");
+        assert_eq!(loaded.merged(&file), file);
+    }
+
+    #[test]
+    fn a_secret_that_the_file_has_keeps_its_place_among_those_of_the_file() {
+        // The settings of adit's own stay, too.
+        let own = "#adit: office.device = cloud0\n#adit: vici-group = vpn\n";
+        let file =
+            config(&format!("{own}{}secrets {{\n ike-2 {{\n secret = another\n }}\n}}\n", text("", "")));
+        let mut loaded = Loaded::default();
+        loaded.apply(Change::Secret(SecretKind::Ike, file.shared_keys[0].clone()), &file).expect("loaded");
         assert_eq!(loaded.merged(&file), file);
     }
 
