@@ -53,6 +53,11 @@ impl SocketFile {
     }
 }
 
+/// Whether there is a place for the file, and time.
+fn may_come_again(path: &Path, deadline: Instant) -> bool {
+    path.parent().is_some_and(Path::is_dir) && Instant::now() < deadline
+}
+
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
 }
@@ -64,14 +69,27 @@ impl ListeningSocket {
     /// # Errors
     /// `AddrInUse`: a process listens there. Otherwise the system's error.
     pub fn bind(path: &Path, leaving: Duration) -> io::Result<Self> {
+        Self::bind_by(path, leaving, || adit_guard::listen_at(path, 0o600, BACKLOG))
+    }
+
+    fn bind_by(
+        path: &Path,
+        leaving: Duration,
+        mut listen: impl FnMut() -> io::Result<UnixListener>,
+    ) -> io::Result<Self> {
         let deadline = Instant::now() + leaving;
         loop {
-            match adit_guard::listen_at(path, 0o600, BACKLOG) {
+            let bound = listen().and_then(|listener| {
+                let file = SocketFile::find(path.to_owned())?;
+                Ok(ListeningSocket { listener, file })
+            });
+            match bound {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-                bound => {
-                    let listener = bound?;
-                    return Ok(ListeningSocket { listener, file: SocketFile::find(path.to_owned())? });
+                // A program like `wg` removed the file before this process listened: it took it for one that was left behind.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && may_come_again(path, deadline) => {
+                    continue;
                 }
+                bound => return bound,
             }
             match probe(path) {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => remove(path)?,
@@ -233,6 +251,25 @@ mod tests {
         fn bind(&self) -> io::Result<ListeningSocket> {
             ListeningSocket::bind(&self.path(), MOMENT)
         }
+    }
+
+    /// As `wg` removes a file that refuses connections (wireguard-tools, `ipc-uapi-unix.h`).
+    #[test]
+    fn a_file_that_was_removed_before_the_process_listened_comes_again() {
+        let place = Place::new("removed");
+        let (path, mut removals) = (place.path(), 3);
+        let bound = ListeningSocket::bind_by(&path, MOMENT, || {
+            let listener = adit_guard::listen_at(&path, 0o600, BACKLOG)?;
+            if removals > 0 {
+                removals -= 1;
+                fs::remove_file(&path)?;
+            }
+            Ok(listener)
+        });
+        assert!(bound.unwrap().file().is_there());
+        let nowhere = place.0.join("missing/tunnel.sock");
+        let refused = ListeningSocket::bind(&nowhere, MOMENT).map(drop);
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     impl Drop for Place {
