@@ -88,12 +88,31 @@ impl<S> Expected<S> {
 
     /// Drops the datagrams that were held too long, and forgets the sessions that have not come. Gives the number of those datagrams.
     pub(crate) fn tick(&mut self, now: Instant) -> u64 {
-        if self.sessions.is_empty() {
+        if self.sessions.is_empty() && self.held.is_empty() {
             return 0;
         }
         self.sessions.retain(|_, until| now < *until);
         let before = self.held.len();
         self.held.retain(|held| now < held.until);
         (before - self.held.len()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Instant = Instant::from_nanos(1_000_000_000);
+
+    /// The session gave way to others, which have come.
+    #[test]
+    fn datagrams_go_though_no_session_is_expected_any_more() {
+        let mut expected = Expected::default();
+        expected.expect(SessionId(0), START);
+        assert!(expected.hold(SessionId(0), START, (), &[1]));
+        let others = (1..=1024).map(SessionId);
+        others.clone().for_each(|session| expected.expect(session, START + Duration::from_millis(1)));
+        others.for_each(|session| expected.came(session));
+        assert_eq!(expected.tick(START + HELD_FOR), 1);
     }
 }
