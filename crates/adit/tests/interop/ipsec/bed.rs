@@ -301,8 +301,12 @@ impl End {
     /// strongSwan reads its file. Adit has read it at the start.
     pub(super) fn load(&self) {
         let file = self.path(&self.file_name());
-        // It fails where the initiation of a child fails.
-        let _ = self.control(&["--load-all", "--file", file.to_str().unwrap()]);
+        wait_until("strongSwan's connections", WAIT, || {
+            // It fails where the initiation of a child fails.
+            let _ = self.control(&["--load-all", "--file", file.to_str().unwrap()]);
+            self.control(&["--list-conns", "--raw"]).is_ok_and(|list| list.contains("list-conn"))
+        })
+        .unwrap();
     }
 
     /// Removes what a process that was killed has left behind.
