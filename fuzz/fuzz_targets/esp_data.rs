@@ -52,6 +52,7 @@ fn parameters(choice: u8) -> Codec {
         open: keys,
         selectors: Arc::new([]),
         is_encapsulated: true,
+        limits: Default::default(),
     }
 }
 
