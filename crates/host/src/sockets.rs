@@ -85,7 +85,7 @@ impl ListeningSocket {
             });
             match bound {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-                // A program like `wg` removed the file before this process listened: it took it for one that was left behind.
+                // A program removed the file before this process listened: it took it for one that was left behind.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && may_come_again(path, deadline) => {
                     continue;
                 }
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// As `wg` removes a file that refuses connections (wireguard-tools, `ipc-uapi-unix.h`).
+    /// Some programs remove a file that refuses connections.
     #[test]
     fn a_file_that_was_removed_before_the_process_listened_comes_again() {
         let place = Place::new("removed");
