@@ -201,7 +201,7 @@ fn certificates_and_passwords_are_renewed() {
     bed.assert_good("clients/laptop.swanctl/laptop.conf");
 }
 
-/// What `adit revoke` was killed before is done by the next command.
+/// A revocation that was cut short is completed by the next command.
 #[test]
 fn an_interrupted_revocation_is_completed() {
     let bed = Bed::with_server();

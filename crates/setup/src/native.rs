@@ -73,7 +73,7 @@ pub struct NativeServer<'a> {
     pub layout: &'a Layout,
     /// Its device.
     pub device: &'a str,
-    /// What the server's files state of the authority and of the server's certificate.
+    /// The authority's and the server's certificates, as the server's files have them.
     pub made: Renewed<'a>,
 }
 

@@ -161,7 +161,7 @@ fn load_connection(
 /// Whether a connection that a program loads is content with the devices and the programs of the start, which are the file's.
 ///
 /// # Errors
-/// What it would need.
+/// The device or the program that the connection would need.
 fn check_fixed(holds: &Holds, planned: &Planned) -> Result<(), String> {
     holds.devices.check(slice::from_ref(planned))?;
     let is_known =

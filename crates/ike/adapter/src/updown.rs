@@ -37,7 +37,7 @@ pub(crate) fn allowed(planned: &[Planned]) -> Option<Allowed> {
     commands.sort();
     commands.dedup();
     (!commands.is_empty()).then(|| Allowed {
-        // The end of a child is told to the program of its start, although a reload may have taken the program out of the file.
+        // The program that ran at a child's start runs at its end, also where a reload has taken the program out of the file.
         lasting: commands.clone(),
         commands,
         most_following: 0,

@@ -25,7 +25,7 @@ pub(super) struct SharedTunnel {
     layout: Layout,
 }
 
-/// What a new server's files state beside its tunnel.
+/// The values of a new server's files beside those of its tunnel.
 pub(super) struct ServerFacts<'a> {
     pub(super) endpoint: &'a Endpoint,
     pub(super) authority: &'a Authority,

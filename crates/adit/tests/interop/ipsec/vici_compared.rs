@@ -104,7 +104,7 @@ show("unknown", lambda: session.request("no-command"))
 /// The interpreter of the environment that `scripts/install-deps` makes for the library.
 const INTERPRETER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tools/vici-6.0.3/bin/python");
 
-/// What `swanctl` prints, or says that it cannot do.
+/// The output of `swanctl`: that of its errors where it fails.
 fn said(result: Result<String, TestbedError>) -> String {
     result.unwrap_or_else(|error| error.to_string())
 }
@@ -187,7 +187,7 @@ fn python(bed: &Bed) {
         normal(&end.namespace.run(command).unwrap(), end)
     });
     for (own, other) in own.lines().zip(other.lines()) {
-        // What is wrong is said in other words.
+        // The texts of errors differ.
         let name = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
         match name(own).as_str() {
             "wrong" => {

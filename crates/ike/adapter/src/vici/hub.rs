@@ -1,4 +1,4 @@
-//! What happens in a tunnel, for the programs that wait for it.
+//! The events of a tunnel, for the programs that wait for them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -42,7 +42,7 @@ pub(crate) trait Configured: Send + Sync {
 pub(crate) struct View {
     /// The handle of the tunnel.
     pub(super) handle: Handle<Endpoint>,
-    /// What happens in the tunnel.
+    /// The events of the tunnel.
     pub(super) hub: Hub,
     pub(super) configured: Arc<dyn Configured>,
     pub(super) numbers: Numbers,
