@@ -152,7 +152,7 @@ impl Trial<'_> {
     fn verdict(&self, server: &mut Process, client: &mut Process) -> Option<Verdict> {
         let (verifier, other) = if self.part == Part::Server { (server, client) } else { (client, server) };
         let end = Instant::now() + TIMEOUT;
-        let mut failed = None;
+        let (mut failed, mut ended) = (None, None);
         while Instant::now() < end {
             let is_running = verifier.is_running();
             let other = other.log();
@@ -170,7 +170,11 @@ impl Trial<'_> {
                 return Some(Verdict::IsRefused);
             }
             // OpenVPN's last words: a refusal would stand before them.
-            if log.contains("Exiting due to fatal error") || !is_running {
+            if log.contains("Exiting due to fatal error") {
+                return Some(Verdict::DoesNotStart);
+            }
+            // A thread reads the lines of a process, and may not have read the last ones of one that has ended.
+            if !is_running && ended.get_or_insert_with(Instant::now).elapsed() > TIME_TO_LOG {
                 return Some(Verdict::DoesNotStart);
             }
             thread::sleep(Duration::from_millis(20));
