@@ -37,10 +37,10 @@ pub(super) fn script(facts: &Facts<'_>) -> Zeroizing<Vec<u8>> {
             "\n\
              # The client's certificate with its key.\n\
              $file = Join-Path $env:TEMP 'adit-client.pfx'\n\
-             [IO.File]::WriteAllBytes($file, [Convert]::FromBase64String('{container}'))\n\
              $password = ConvertTo-SecureString -String '{password}' -AsPlainText -Force\n\
-             Import-PfxCertificate -FilePath $file -CertStoreLocation Cert:\\LocalMachine\\My -Password $password | Out-Null\n\
-             Remove-Item $file\n",
+             [IO.File]::WriteAllBytes($file, [Convert]::FromBase64String('{container}'))\n\
+             try {{ Import-PfxCertificate -FilePath $file -CertStoreLocation Cert:\\LocalMachine\\My -Password $password | Out-Null }}\n\
+             finally {{ Remove-Item $file }}\n",
             container = facts.container.as_str(),
             password = password.as_str(),
         );

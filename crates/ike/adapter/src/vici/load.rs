@@ -39,7 +39,7 @@ pub(super) fn is_known(command: &str) -> bool {
 /// Carries out a command.
 ///
 /// # Errors
-/// What is missing or wrong.
+/// Something is missing or wrong: the text says it.
 pub(super) fn run(command: &str, message: &Message, view: &View) -> Result<Message, String> {
     let load = |change| view.configured.load(change);
     match command {
