@@ -1,3 +1,4 @@
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -65,6 +66,13 @@ impl Namespace {
         run(program("ip")?.args(["-n", &self.name]).args(arguments))
     }
 
+    /// The processes in it, without this one: its threads may be inside, it is not.
+    pub fn processes(&self) -> Result<Vec<u32>, TestbedError> {
+        let path = self.path();
+        let inside = Inside::of(&path).map_err(|source| TestbedError::File { path, source })?;
+        Ok(inside.processes())
+    }
+
     /// The network devices in it, without the loopback.
     pub fn devices(&self) -> Result<Vec<String>, TestbedError> {
         let listing = self.ip(&["-brief", "link", "show"])?;
@@ -129,24 +137,43 @@ impl Drop for Namespace {
 
 /// Ends whatever runs in the namespace, then deletes it. Nothing useful can be done about a failure here.
 fn remove(name: &str) {
-    let pids = || -> Vec<Pid> {
-        let listing = program("ip").and_then(|mut ip| run(ip.args(["netns", "pids", name])));
-        let numbers = listing.unwrap_or_default();
-        let numbers = numbers.lines().filter_map(|line| line.trim().parse::<i32>().ok());
-        let own = std::process::id() as i32;
-        numbers.filter(|pid| *pid != own).filter_map(Pid::from_raw).collect()
-    };
-    for signal in [Signal::TERM, Signal::KILL] {
-        let running = pids();
-        if running.is_empty() {
-            break;
+    if let Ok(inside) = Inside::of(&Path::new(DIRECTORY).join(name)) {
+        for signal in [Signal::TERM, Signal::KILL] {
+            end(&inside, signal);
         }
-        for pid in running {
-            let _ = kill_process(pid, signal);
-        }
-        let _ = wait_until("the processes to end", Duration::from_secs(1), || pids().is_empty());
     }
     let _ = program("ip").and_then(|mut ip| run(ip.args(["netns", "delete", name])));
+}
+
+/// Sends the processes inside this signal, and waits for their end for a second.
+fn end(inside: &Inside, signal: Signal) {
+    let running = inside.processes();
+    for pid in running.iter().filter_map(|pid| Pid::from_raw(i32::try_from(*pid).ok()?)) {
+        let _ = kill_process(pid, signal);
+    }
+    let ended = || !running.iter().any(|pid| inside.has(*pid));
+    let _ = wait_until("the processes to end", Duration::from_secs(1), ended);
+}
+
+/// What tells the processes in a namespace: the inode of its file, which `/proc/PID/ns/net` has too (namespaces(7)). `ip netns pids`
+/// reads the same, but is a process of its own each time.
+struct Inside(u64);
+
+impl Inside {
+    fn of(path: &Path) -> std::io::Result<Self> {
+        Ok(Self(std::fs::metadata(path)?.ino()))
+    }
+
+    fn has(&self, pid: u32) -> bool {
+        std::fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|link| link.ino() == self.0)
+    }
+
+    /// All but this process.
+    fn processes(&self) -> Vec<u32> {
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        numbers.filter(|pid| *pid != std::process::id() && self.has(*pid)).collect()
+    }
 }
 
 /// Removes the things that earlier runs left that were killed before they could: namespaces with whatever runs in them,

@@ -17,6 +17,7 @@ const SHOWN: usize = 60;
 pub const MAX_WAIT: Duration = Duration::from_secs(60);
 /// How often something that gives no signal is looked at again.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(60);
 
 /// A running program whose output is kept and can be searched. Killed on drop.
 #[derive(Debug)]
@@ -268,14 +269,15 @@ impl Log {
     }
 }
 
-/// Looks again and again until `done` says yes.
+/// Looks again and again until `done` says yes: the longer it takes, the less often, as many a look starts a program.
 pub fn wait_until(what: &str, timeout: Duration, mut done: impl FnMut() -> bool) -> Result<(), TestbedError> {
-    let deadline = Instant::now() + timeout;
+    let began = Instant::now();
     while !done() {
-        if Instant::now() >= deadline {
+        let waited = began.elapsed();
+        if waited >= timeout {
             return Err(TestbedError::TimedOut { what: what.to_owned(), waited: timeout });
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep((waited / 16).clamp(LOOK_EVERY, LOOK_AT_LEAST_EVERY));
     }
     Ok(())
 }

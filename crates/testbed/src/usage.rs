@@ -1,9 +1,6 @@
 //! The processor time and memory of processes.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
-
-use crate::{Namespace, TestbedError};
 
 /// proc(5) counts in these: `sysconf(_SC_CLK_TCK)` is 100 on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -33,20 +30,6 @@ impl Usage {
             usage.proportional_kib += kib(&memory, "Pss:").unwrap_or(0.0);
         }
         usage
-    }
-}
-
-impl Namespace {
-    /// The processes in it, without this one: its threads may be inside, it is not.
-    pub fn processes(&self) -> Result<Vec<u32>, TestbedError> {
-        let path = self.path();
-        let own = fs::metadata(&path).map_err(|source| TestbedError::File { path, source })?.ino();
-        let inside = |process: &u32| {
-            fs::metadata(format!("/proc/{process}/ns/net")).is_ok_and(|namespace| namespace.ino() == own)
-        };
-        let names = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let processes = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        Ok(processes.filter(inside).collect())
     }
 }
 

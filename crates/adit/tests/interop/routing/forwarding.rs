@@ -103,20 +103,15 @@ impl World {
 
     /// Kills the server and its helpers, none of which can clean up.
     fn kill_all(&mut self) {
-        let listing = || {
-            let mut ip = program("ip").unwrap();
-            ip.args(["netns", "pids", self.server.name()]);
-            let text = self.server.run(ip).unwrap();
-            let is_adit = |pid: &i32| {
-                std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path.ends_with("adit"))
-            };
-            text.lines().filter_map(|line| line.trim().parse().ok()).filter(is_adit).collect::<Vec<i32>>()
+        let is_adit = |pid: &u32| {
+            std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path.ends_with("adit"))
         };
+        let listing = || self.server.processes().unwrap().into_iter().filter(is_adit).collect::<Vec<u32>>();
         let pids = listing();
         assert!(pids.len() >= 3, "the server and two helpers: {pids:?}");
         // Helpers are killed first: when the server is gone, they take back their changes.
         for pid in pids.into_iter().rev() {
-            let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+            let _ = kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL);
         }
         wait_until("all to be gone", MAX_WAIT, || listing().is_empty()).unwrap();
         self.process.as_mut().unwrap().kill().unwrap();

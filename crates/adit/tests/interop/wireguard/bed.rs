@@ -209,13 +209,7 @@ impl End {
 
     /// The processes in its namespace.
     pub(super) fn processes(&self) -> Vec<u32> {
-        let mut ip = program("ip").unwrap();
-        ip.args(["netns", "pids", self.namespace.name()]);
-        let listing = self.namespace.run(ip).unwrap();
-        // `ip` itself does not count.
-        let numbers = listing.lines().filter_map(|line| line.trim().parse().ok());
-        let program = |number: &u32| std::fs::read_link(format!("/proc/{number}/exe"));
-        numbers.filter(|number| program(number).is_ok_and(|path| !path.ends_with("ip"))).collect()
+        self.namespace.processes().unwrap()
     }
 
     /// The processes among these that help another.
