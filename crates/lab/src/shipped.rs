@@ -17,6 +17,7 @@ pub(crate) const PLANS: [(&str, &str); 11] = [
     ("mobile", include_str!("../plans/mobile.toml")),
     ("wireguard", include_str!("../plans/wireguard.toml")),
     ("ipsec", include_str!("../plans/ipsec.toml")),
+    ("ipsec-packets", include_str!("../plans/ipsec-packets.toml")),
     ("concurrent", include_str!("../plans/concurrent.toml")),
 ];
 
