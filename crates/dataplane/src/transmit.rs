@@ -201,7 +201,9 @@ impl TransmitBatch {
         let room = slot.limits.room.saturating_sub(slot.used) / stride;
         // One more than this would come after the one that fills it.
         let until_full = slot.limits.full.saturating_sub(slot.used).div_ceil(stride);
-        let count = room.min(until_full).min(most);
+        // A shorter one ends the GSO batch.
+        let until_end = if len < slot.limits.shortest { 1 } else { most };
+        let count = room.min(until_full).min(until_end);
         let places = slot.buffer.get_mut(slot.used..slot.used + count * stride)?;
         let prefix = slot.limits.prefix;
         Some(places.chunks_exact_mut(stride).filter_map(move |place| place.get_mut(prefix..)))
@@ -332,6 +334,22 @@ mod tests {
         put(&mut out, udp(1), &[7; 1472]);
         let lens: Vec<usize> = out.iter().map(|gso_batch| gso_batch.bytes.len()).collect();
         assert_eq!(lens, [44 * 1472, 2 * 1472 + 100, 1472], "a shorter one ends a gso_batch");
+    }
+
+    #[test]
+    fn a_run_of_shorter_datagrams_ends_a_gso_batch() {
+        let mut out = TransmitBatch::new();
+        put(&mut out, udp(1), &[7; 1472]);
+        for expected in [1, 2] {
+            let path = udp(1);
+            let run = out.reserve_run(&path, PLAIN, 700, 2).expect("fits");
+            let count = run.map(|place| place.fill(8)).count();
+            assert_eq!(count, expected);
+            out.commit_run(count);
+        }
+        let datagrams: Vec<Vec<usize>> =
+            out.iter().map(|gso_batch| cut(&gso_batch).iter().map(|bytes| bytes.len()).collect()).collect();
+        assert_eq!(datagrams, [[1472, 700], [700, 700]]);
     }
 
     #[test]
