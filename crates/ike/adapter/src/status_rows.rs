@@ -102,6 +102,7 @@ mod tests {
             peer_spi: 0x12,
             cipher: Cipher::Aes256Cbc,
             integrity: Some(adit_core::Digest::Sha256),
+            groups: Vec::new(),
             has_extended_sequence_numbers: false,
             is_encapsulated: true,
             is_sealing: true,

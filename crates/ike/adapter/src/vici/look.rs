@@ -14,15 +14,15 @@ use super::view::View;
 /// The IKE SAs that are established. `None`: the tunnel does not answer.
 pub(super) fn established(view: &View) -> Option<Vec<IkeSa>> {
     let numbers = view.numbers.clone();
-    let all = view.look(move |endpoint, snapshot| {
+    view.look(move |endpoint, snapshot| {
         let traffic: BTreeMap<PeerId, &PeerSnapshot> =
             snapshot.peers.iter().map(|traffic| (traffic.peer, traffic)).collect();
         let all = endpoint.peers().into_iter();
-        all.map(|(peer, info)| of(endpoint, peer, info, traffic.get(&peer).copied(), &numbers)).collect()
-    });
-    all.inspect(|all: &Vec<IkeSa>| {
-        let children = all.iter().flat_map(|sa| &sa.info.detail.children);
-        view.numbers.retain(&children.map(|child| child.own_spi).collect());
+        let all: Vec<IkeSa> =
+            all.map(|(peer, info)| of(endpoint, peer, info, traffic.get(&peer).copied(), &numbers)).collect();
+        let connecting = endpoint.connecting().into_iter().map(|sa| sa.spis[0]);
+        numbers.retain(all.iter().map(|sa| &sa.info.detail), connecting);
+        all
     })
 }
 
@@ -44,8 +44,9 @@ fn of(
     numbers: &Numbers,
 ) -> IkeSa {
     let local = endpoint.local_address(info.path);
-    let numbers = numbers.of(peer, &info.detail.children);
-    IkeSa { peer, local, traffic: traffic.cloned(), numbers, info }
+    let number = numbers.of_ike_sa(info.detail.own_spi);
+    let numbers = numbers.of(&info.detail.children);
+    IkeSa { peer, number, local, traffic: traffic.cloned(), numbers, info }
 }
 
 /// The filters of a request: IKE SAs by connection and number, child SAs by child and number.
@@ -76,7 +77,7 @@ impl<'a> Filter<'a> {
     pub(super) fn has(&self, sa: &IkeSa) -> bool {
         let is = |asked: Option<&str>, value: &str| asked.is_none_or(|asked| asked == value);
         is(self.ike, &sa.info.detail.connection)
-            && is(self.ike_id, &sa.number().to_string())
+            && is(self.ike_id, &sa.number.to_string())
             && (!self.names_children() || self.children(sa).next().is_some())
     }
 

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use adit_core::{Cipher, Digest, Instant, PeerId, PeerInfo};
 use adit_dataplane::PeerSnapshot;
 use adit_ike::machine::{ChildDetail, Connecting, PeerDetail};
+use adit_ike::suite::Group;
 use adit_ike::wire::Spi;
 use adit_ike_vici::Message;
 
@@ -16,6 +17,8 @@ use crate::selectors::selector;
 #[derive(Clone)]
 pub(super) struct IkeSa {
     pub(super) peer: PeerId,
+    /// The number by which `--ike-id` names it.
+    pub(super) number: u32,
     pub(super) info: PeerInfo<PeerDetail>,
     /// The local address and port, where they are known.
     pub(super) local: Option<SocketAddr>,
@@ -26,11 +29,6 @@ pub(super) struct IkeSa {
 }
 
 impl IkeSa {
-    /// The number by which `--ike-id` names it.
-    pub(super) const fn number(&self) -> u32 {
-        self.peer.0 + 1
-    }
-
     /// The message of the event `list-sa`.
     pub(super) fn message(&self, now: Instant) -> Message {
         let mut children = Message::new();
@@ -55,15 +53,23 @@ impl IkeSa {
             false => (detail.peer_spi, detail.own_spi),
         };
         let mut sa =
-            Message::new().with("uniqueid", self.number()).with("version", 2).with("state", "ESTABLISHED");
+            Message::new().with("uniqueid", self.number).with("version", 2).with("state", "ESTABLISHED");
         sa = with_address(sa, "local", self.local).with("local-id", identity(&detail.local_identity));
         sa = with_address(sa, "remote", Some(self.info.path.remote()));
-        sa = sa.with("remote-id", identity(&detail.remote_identity));
+        let of_ike = detail.ike_identity.as_ref();
+        sa = sa.with("remote-id", identity(of_ike.unwrap_or(&detail.remote_identity)));
+        if of_ike.is_some() {
+            sa = sa.with("remote-eap-id", identity(&detail.remote_identity));
+        }
         if detail.is_initiator {
             sa = sa.with("initiator", "yes");
         }
         sa = sa.with("initiator-spi", spi(initiator)).with("responder-spi", spi(responder));
-        let nat = [("nat-local", detail.is_behind_nat), ("nat-remote", detail.is_peer_behind_nat)];
+        let nat = [
+            ("nat-local", detail.is_behind_nat),
+            ("nat-remote", detail.is_peer_behind_nat),
+            ("nat-fake", detail.is_encapsulation_forced),
+        ];
         for (name, _) in nat.into_iter().filter(|(_, is_there)| *is_there) {
             sa = sa.with(name, "yes");
         }
@@ -75,9 +81,9 @@ impl IkeSa {
         if let Some(prf) = names::prf(suite.prf) {
             sa = sa.with("prf-alg", prf);
         }
-        sa = sa.with("dh-group", names::group(suite.group));
-        for (number, group) in (1..).zip(&suite.additional) {
-            sa = sa.with(&format!("ake{number}"), names::group(*group));
+        sa = with_groups(sa, std::iter::once(&suite.group).chain(&suite.additional));
+        if detail.uses_ppk {
+            sa = sa.with("ppk", "yes");
         }
         sa = sa.with("established", seconds(detail.made_at, now));
         sa = with_time(sa, "rekey-time", detail.rekey_at, now);
@@ -106,7 +112,7 @@ impl IkeSa {
         message = message
             .with("spi-in", format_args!("{:08x}", child.own_spi))
             .with("spi-out", format_args!("{:08x}", child.peer_spi));
-        message = with_cipher(message, child.cipher, child.integrity);
+        message = with_groups(with_cipher(message, child.cipher, child.integrity), &child.groups);
         if child.has_extended_sequence_numbers {
             message = message.with("esn", 1);
         }
@@ -133,10 +139,9 @@ pub(super) fn unique_name(child: &ChildDetail, numbers: ChildNumbers) -> String 
 }
 
 /// An IKE SA that this end initiates and that is not established yet, as a message of the event `list-sa`.
-pub(super) fn connecting(sa: &Connecting) -> Message {
+pub(super) fn connecting(sa: &Connecting, number: u32) -> Message {
     let [initiator, responder] = sa.spis.map(spi);
-    let mut section =
-        Message::new().with("uniqueid", sa.peer.0 + 1).with("version", 2).with("state", "CONNECTING");
+    let mut section = Message::new().with("uniqueid", number).with("version", 2).with("state", "CONNECTING");
     section = with_address(section, "local", sa.local).with("local-id", "%any");
     section = with_address(section, "remote", Some(sa.path.remote())).with("remote-id", "%any");
     section =
@@ -164,6 +169,14 @@ fn with_cipher(message: Message, cipher: Cipher, integrity: Option<Digest>) -> M
         Some(integrity) => message.with("integ-alg", integrity),
         None => message,
     }
+}
+
+/// The first key exchange and the additional ones, in their order.
+fn with_groups<'a>(message: Message, groups: impl IntoIterator<Item = &'a Group>) -> Message {
+    groups.into_iter().enumerate().fold(message, |message, (number, group)| {
+        let name = if number == 0 { "dh-group".to_owned() } else { format!("ake{number}") };
+        message.with(&name, names::group(*group))
+    })
 }
 
 fn with_time(message: Message, name: &str, at: Option<Instant>, now: Instant) -> Message {
@@ -206,6 +219,7 @@ pub(super) mod testing {
             peer_spi: 1000 + own_spi,
             cipher: Cipher::Aes256Gcm,
             integrity: None,
+            groups: Vec::new(),
             has_extended_sequence_numbers: false,
             is_encapsulated: true,
             is_sealing: true,
@@ -223,6 +237,7 @@ pub(super) mod testing {
             peer_spi: Spi([9; 8]),
             local_identity: identity("a.example"),
             remote_identity: identity("b.example"),
+            ike_identity: None,
             suite: IkeSuite {
                 cipher: Cipher::Aes256Gcm,
                 integrity: None,
@@ -230,8 +245,10 @@ pub(super) mod testing {
                 group: Group::P384,
                 additional: Vec::new(),
             },
+            uses_ppk: false,
             is_behind_nat: false,
             is_peer_behind_nat: false,
+            is_encapsulation_forced: false,
             made_at: Instant::ORIGIN,
             rekey_at: None,
             reauthentication_at: None,
@@ -250,6 +267,42 @@ pub(super) mod testing {
             detail,
         };
         let numbers = children.iter().map(|spi| ChildNumbers { unique: *spi, request: 1 }).collect();
-        IkeSa { peer: PeerId(0), local: None, traffic: None, numbers, info }
+        IkeSa { peer: PeerId(0), number: 1, local: None, traffic: None, numbers, info }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use adit_ike::wire::{IdType, Identification};
+
+    use super::*;
+
+    #[test]
+    fn what_is_shown_of_an_sa_stands_in_the_order_of_charon() {
+        let mut sa = testing::sa(1, &[7]);
+        sa.info.detail.ike_identity =
+            Some(Identification { kind: IdType::FQDN, data: b"phone.example".to_vec() });
+        (sa.info.detail.uses_ppk, sa.info.detail.is_encapsulation_forced) = (true, true);
+        sa.info.detail.children[0].groups = vec![Group::P384, Group::MlKem768];
+        let names = |message: &Message| {
+            message.elements().map(|(name, _)| name.to_owned()).collect::<Vec<_>>().join(" ")
+        };
+        let section = sa.section(Instant::ORIGIN);
+        assert_eq!(section.text("remote-id"), Some("phone.example"));
+        assert_eq!(section.text("remote-eap-id"), Some("b.example"));
+        let all = names(&section);
+        for part in [
+            "remote-id remote-eap-id initiator ",
+            "nat-fake nat-any encr-alg",
+            "prf-alg dh-group ppk established",
+        ] {
+            assert!(all.contains(part), "{part}: {all}");
+        }
+        let numbers = sa.numbers[0];
+        let child = sa.child(numbers, &sa.info.detail.children[0], Instant::ORIGIN);
+        assert!(names(&child).contains("encr-keysize dh-group ake1 bytes-in"), "{}", names(&child));
+        assert_eq!(child.text("ake1"), Some("ML_KEM_768"));
+        sa.info.detail.ike_identity = None;
+        assert_eq!(sa.section(Instant::ORIGIN).text("remote-eap-id"), None);
     }
 }

@@ -22,12 +22,11 @@ pub(super) fn list_sas(message: &Message, view: &View, caller: &Caller) -> io::R
     }
     let initiated = view.look(|endpoint, _| endpoint.connecting()).unwrap_or_default();
     let is_asked = |name: &str, value: &str| message.text(name).is_none_or(|asked| asked == value);
-    let initiated = initiated.iter().filter(|sa| {
-        !filter.names_children()
-            && is_asked("ike", &sa.connection)
-            && is_asked("ike-id", &(sa.peer.0 + 1).to_string())
+    let initiated = initiated.iter().map(|sa| (sa, view.numbers.of_ike_sa(sa.spis[0])));
+    let initiated = initiated.filter(|(sa, number)| {
+        !filter.names_children() && is_asked("ike", &sa.connection) && is_asked("ike-id", &number.to_string())
     });
-    initiated.map(connecting).try_for_each(|sa| caller.event("list-sa", sa))?;
+    initiated.map(|(sa, number)| connecting(sa, number)).try_for_each(|sa| caller.event("list-sa", sa))?;
     Ok(Message::new())
 }
 

@@ -43,6 +43,7 @@ impl IkeSa {
     pub(crate) fn mix(&mut self, mixed: Option<IkeKeys>) {
         if let (Some(channel), Some(mixed)) = (&mut self.channel, mixed) {
             channel.keys = mixed;
+            self.uses_ppk = true;
         }
     }
 

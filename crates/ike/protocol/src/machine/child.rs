@@ -243,6 +243,7 @@ impl IkeSa {
             ends_at: child.lifetime.map(|time| now + time),
             cipher: suite.cipher,
             integrity: suite.integrity,
+            groups: suite.group.into_iter().chain(suite.additional).collect(),
             has_extended_sequence_numbers: suite.has_extended_sequence_numbers,
             is_encapsulated: self.is_encapsulated,
             codec: Some(Box::new(codec)),

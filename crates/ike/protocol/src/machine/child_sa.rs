@@ -7,7 +7,7 @@ use adit_core::{Cipher, Digest, Instant};
 
 use super::params::{ChildDetail, Codec, Connection};
 use super::peer::Installed;
-use crate::suite::ChildSuite;
+use crate::suite::{ChildSuite, Group};
 use crate::wire::{Payload, TrafficSelector};
 
 /// The time for which an IKE SA or a child SA that the peer replaced waits for the peer's DELETE. It is longer than peers
@@ -56,6 +56,8 @@ pub(crate) struct ChildSa {
     pub(crate) ends_at: Option<Instant>,
     pub(crate) cipher: Cipher,
     pub(crate) integrity: Option<Digest>,
+    /// The key exchanges of its own, in order.
+    pub(crate) groups: Box<[Group]>,
     pub(crate) has_extended_sequence_numbers: bool,
     pub(crate) is_encapsulated: bool,
     /// The parameters of its session, until the data plane gets them.
@@ -110,6 +112,7 @@ impl ChildSa {
             peer_spi: self.peer_spi,
             cipher: self.cipher,
             integrity: self.integrity,
+            groups: self.groups.to_vec(),
             has_extended_sequence_numbers: self.has_extended_sequence_numbers,
             is_encapsulated: self.is_encapsulated,
             is_sealing: self.is_sealing,

@@ -136,6 +136,8 @@ impl IkeSa {
         sa.peer_takes_fragments = self.peer_takes_fragments;
         sa.mobike.clone_from(&self.mobike);
         sa.peer_identity.clone_from(&self.peer_identity);
+        sa.ike_identity.clone_from(&self.ike_identity);
+        sa.uses_ppk = self.uses_ppk;
         sa.reauthentication_at = self.reauthentication_at;
         sa.lowest_nonce = lowest(&nonces);
         sa.schedule_rekey(cx);

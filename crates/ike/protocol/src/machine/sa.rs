@@ -84,6 +84,10 @@ pub(crate) struct IkeSa {
     pub(crate) connection: Option<usize>,
     /// The identity that the peer has proved.
     pub(crate) peer_identity: Option<Identification>,
+    /// The peer's identity of IKE, if the peer has proved another one by EAP.
+    pub(crate) ike_identity: Option<Identification>,
+    /// Whether a post-quantum pre-shared key is in its keys (RFC 8784).
+    pub(crate) uses_ppk: bool,
     pub(crate) path: Path,
     pub(crate) phase: Phase,
     pub(crate) channel: Option<Channel>,
@@ -147,6 +151,8 @@ impl IkeSa {
             is_initiator: new.is_initiator,
             connection: new.connection,
             peer_identity: None,
+            ike_identity: None,
+            uses_ppk: false,
             path: new.path,
             phase: new.phase,
             channel: new.channel,

@@ -249,6 +249,7 @@ impl IkeSa {
         let data = shared_key_proof(prf, msk, &own).to_vec();
         let answer = vec![Payload::Authentication(Authentication { method: AuthMethod::SHARED_KEY, data })];
         self.connection = Some(number);
+        self.ike_identity = Some(run.identity.clone()).filter(|of_ike| *of_ike != identity);
         self.peer_identity = Some(identity);
         self.initiator_proved(cx, path, Proved { half_open, connection, answer, payloads: &run.request });
     }

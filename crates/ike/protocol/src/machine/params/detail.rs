@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use adit_core::{Cipher, Digest, Instant};
 
-use crate::suite::IkeSuite;
+use crate::suite::{Group, IkeSuite};
 use crate::wire::{Identification, Spi, TrafficSelector};
 
 /// The details of a peer's IKE SA.
@@ -26,12 +26,18 @@ pub struct PeerDetail {
     pub local_identity: Identification,
     /// The identity that the peer proved.
     pub remote_identity: Identification,
+    /// The peer's identity of IKE, if the peer proved another one by EAP.
+    pub ike_identity: Option<Identification>,
     /// The algorithms of the IKE SA.
     pub suite: IkeSuite,
+    /// Whether a post-quantum pre-shared key is in its keys (RFC 8784).
+    pub uses_ppk: bool,
     /// Whether this end is behind a NAT.
     pub is_behind_nat: bool,
     /// Whether the peer is behind a NAT.
     pub is_peer_behind_nat: bool,
+    /// Whether ESP goes in UDP though no end is behind a NAT.
+    pub is_encapsulation_forced: bool,
     /// When the IKE SA, or its last rekey, was made.
     pub made_at: Instant,
     /// When this end rekeys the IKE SA.
@@ -55,6 +61,9 @@ pub struct ChildDetail {
     pub cipher: Cipher,
     /// The digest of the HMAC beside a cipher that is no AEAD.
     pub integrity: Option<Digest>,
+    /// The key exchanges of its own: the first one, and the additional ones in their order. Empty: its keys are derived from those of
+    /// the IKE SA alone.
+    pub groups: Vec<Group>,
     /// Whether sequence numbers have 64 bits.
     pub has_extended_sequence_numbers: bool,
     /// Whether ESP goes in UDP.

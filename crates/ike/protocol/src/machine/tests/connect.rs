@@ -1,6 +1,6 @@
 //! Initiation, authentication, and the end of IKE SAs.
 
-use adit_core::{Cipher, Command, Notice, Path};
+use adit_core::{Cipher, Command, Notice, Path, Protocol as _};
 
 use super::world::*;
 use crate::machine::{Limits, Traffic};
@@ -151,6 +151,9 @@ fn encapsulation_is_forced_by_either_end() {
             world.planes.iter().all(|plane| plane.sessions.values().all(|codec| codec.is_encapsulated)),
             "{end}"
         );
+        let details = [A, B].map(|end| world.ends[end].peers()[0].1.detail.clone());
+        assert_eq!(details.each_ref().map(|detail| detail.is_encapsulation_forced), [end == A, end == B]);
+        assert_eq!(details.map(|detail| detail.is_peer_behind_nat), [end == B, end == A]);
     }
 }
 

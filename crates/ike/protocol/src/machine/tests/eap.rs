@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use adit_core::Rejected;
+use adit_core::{Protocol as _, Rejected};
 
 use super::authority::{Authority, Validity, certified, key};
 use super::world::*;
@@ -64,6 +64,8 @@ fn a_password_authenticates_the_initiator_and_the_tunnel_knows_the_eap_identity(
         world.assert_settled(name);
         let peer = |end: usize| world.ends[end].sas.values().next().unwrap().peer_identity.clone();
         assert_eq!((peer(B), peer(A)), (Some(known), Some(identity("b.example"))));
+        let of_ike = |end: usize| world.ends[end].peers()[0].1.detail.ike_identity.clone();
+        assert_eq!((of_ike(B), of_ike(A)), (Some(identity("a.example")), None));
     }
 }
 
@@ -123,7 +125,9 @@ fn without_eap_id_the_identity_of_ike_is_the_name() {
         b.remote_auth.proof = accepts(None);
         run([a, b])
     };
-    with("a.example", "third").assert_settled("the identity of IKE");
+    let world = with("a.example", "third");
+    world.assert_settled("the identity of IKE");
+    assert_eq!(world.ends[B].peers()[0].1.detail.ike_identity, None, "it has no other one");
     // CVE-2022-4967: a good password of another name than the identity.
     assert_eq!(with("alice", "secret").planes[B].ups, 0);
 }

@@ -169,6 +169,11 @@ fn a_ppk_is_mixed_in_where_both_have_it() {
         let mut world = World::new(a, b);
         world.run(seconds(3));
         assert_eq!(world.is_settled(), is_connected, "{at_a:?} {at_b:?}: {}", world.state());
+        let uses = |end: usize| {
+            adit_core::Protocol::peers(&world.ends[end]).first().map(|(_, info)| info.detail.uses_ppk)
+        };
+        let expected = is_connected.then_some(at_a.is_some() && at_b.is_some());
+        assert_eq!([uses(A), uses(B)], [expected; 2], "{at_a:?} {at_b:?}");
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use adit_core::{Command, Notice};
+use adit_core::{Command, Notice, Protocol as _};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 
 use super::world::*;
 use crate::machine::sa::Request;
 use crate::machine::{EndAction, Reply};
-use crate::suite::{esp_proposals, ike_proposals};
+use crate::suite::{Group, esp_proposals, ike_proposals};
 
 fn connected() -> World {
     let mut world = World::new(connection(A), connection(B));
@@ -269,10 +269,17 @@ fn a_child_sa_is_rekeyed_with_another_group_or_none() {
         let mut world = World::new(with(A, a), with(B, b));
         world.run(seconds(5));
         let session = world.planes[A].first_active();
+        assert!(
+            world.ends[A].peers()[0].1.detail.children[0].groups.is_empty(),
+            "the first has none of its own"
+        );
         rekey_child(&mut world, A);
         world.run(seconds(5));
         world.assert_settled(a);
         assert_ne!(world.planes[A].first_active(), session);
+        let groups = |end: usize| world.ends[end].peers()[0].1.detail.children[0].groups.clone();
+        let expected = if a.contains('-') { vec![Group::X25519] } else { Vec::new() };
+        assert_eq!([groups(A), groups(B)], [expected.clone(), expected], "{a}");
     }
 }
 
