@@ -90,9 +90,8 @@ impl Ready {
 ///
 /// # Errors
 /// When the system does not tell its addresses.
-pub(crate) fn inner_addresses(networks: &[IpNet]) -> io::Result<Vec<IpNet>> {
-    let all = Netlink::open()?.addresses()?;
-    Ok(first_in_each(networks, &all))
+pub(crate) fn inner_addresses(netlink: &mut Netlink, networks: &[IpNet]) -> io::Result<Vec<IpNet>> {
+    Ok(first_in_each(networks, &netlink.addresses()?))
 }
 
 fn first_in_each(networks: &[IpNet], all: &[IpAddr]) -> Vec<IpNet> {

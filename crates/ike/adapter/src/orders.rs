@@ -44,6 +44,8 @@ pub(crate) struct Holds {
     pub(crate) settings: TunnelSettings,
     /// The addresses from which this machine reaches its peers.
     pub(crate) sources: BTreeMap<IpAddr, IpAddr>,
+    /// Asks the system for addresses and routes. A process that has given up its rights opens no further one.
+    pub(crate) netlink: Netlink,
     /// Keeps the pool of a tunnel with other endpoints from leasing the addresses behind the peers.
     pub(crate) keeper: Option<AddressKeeper>,
     /// Reads the file, and resolves names.

@@ -10,7 +10,6 @@ use adit_host::log::Logger;
 use adit_ike::machine::{Connection, Endpoint, Reply};
 use adit_ike_config::{self as model, Config, Credentials};
 use adit_io::Handle;
-use adit_system::Netlink;
 
 use crate::content::{check_machine, parse_gathered, texts};
 use crate::loaded::Change;
@@ -250,9 +249,7 @@ fn set_tunnel(handle: &Handle<Endpoint>, holds: &mut Holds) {
 
 /// The addresses from which the peers are reached are known before this end initiates to them.
 fn look_at_addresses(handle: &Handle<Endpoint>, holds: &mut Holds) {
-    // The system may not tell its routes to a process without rights: the next change of a route has this done again.
-    let Ok(mut netlink) = Netlink::open() else { return };
-    let sources = addresses::sources(&mut netlink, &holds.connections);
+    let sources = addresses::sources(&mut holds.netlink, &holds.connections);
     if sources != holds.sources {
         holds.sources.clone_from(&sources);
         handle.reply(Reply::Sources(sources));
@@ -260,15 +257,15 @@ fn look_at_addresses(handle: &Handle<Endpoint>, holds: &mut Holds) {
 }
 
 /// The MTU stays as it was at the start.
-fn new_settings(holds: &Holds) -> TunnelSettings {
-    let Holds { planned, connections, .. } = holds;
+fn new_settings(holds: &mut Holds) -> TunnelSettings {
+    let Holds { planned, connections, netlink, .. } = holds;
     if holds.keeper.is_some() {
         return settings::settings(planned, connections, Vec::new(), holds.settings.mtu);
     }
     let by_policy = planned.iter().filter(|planned| planned.is_policy_based());
     let networks: Vec<IpNet> = by_policy.flat_map(Planned::local_networks).collect();
-    // The system may not tell its addresses to a process without rights.
-    let addresses = driver::inner_addresses(&networks).unwrap_or_else(|_| holds.settings.addresses.clone());
+    let addresses = driver::inner_addresses(netlink, &networks);
+    let addresses = addresses.unwrap_or_else(|_| holds.settings.addresses.clone());
     settings::settings(planned, connections, addresses, holds.settings.mtu)
 }
 

@@ -97,6 +97,7 @@ impl<'a> IpsecTunnel<'a> {
             connections: connections.clone(),
             settings: settings.clone(),
             sources: sources.clone(),
+            netlink: Netlink::open().map_err(no_netlink)?,
             keeper,
             files: access.files().map_err(no_helper)?,
             devices: devices.clone(),
@@ -183,7 +184,7 @@ impl<'a> IpsecTunnel<'a> {
         }
         let by_policy = planned.iter().filter(|planned| planned.is_policy_based());
         let networks: Vec<_> = by_policy.flat_map(Planned::local_networks).collect();
-        let addresses = driver::inner_addresses(&networks).map_err(no_netlink)?;
+        let addresses = driver::inner_addresses(&mut netlink, &networks).map_err(no_netlink)?;
         Ok((settings::settings(planned, connections, addresses, mtu), mtu))
     }
 

@@ -2,7 +2,7 @@
 
 use adit_testbed::wait_until;
 
-use super::bed::{Program, ROLES, Settings, WAIT, is_ready, pair};
+use super::bed::{End, Program, ROLES, Settings, WAIT, is_ready, joined, pair};
 
 #[test]
 fn a_connection_is_made_anew_if_it_has_changed_and_stays_if_not() {
@@ -40,4 +40,24 @@ fn a_connection_is_made_anew_if_it_has_changed_and_stays_if_not() {
         ends[adit].process().wait_for_line(mark, "changes nothing", WAIT).unwrap();
         ends[1].reaches(&ends[0]);
     }
+}
+
+/// The process has given up its rights by then. It knows from which address it reaches a peer that the file has named since, so that neither
+/// end takes it for one behind a NAT.
+#[test]
+fn a_connection_that_a_reload_brings_has_esp_as_an_ip_protocol() {
+    if !is_ready("ipsec addresses after a reload") {
+        return;
+    }
+    let settings = Settings::default();
+    let mut ends = joined([Program::Adit; 2], &settings);
+    ends[1].write(&settings, ["10.9.0.77", "10.9.0.2"]);
+    ends.iter_mut().for_each(End::start);
+    ends[1].write(&settings, ["10.9.0.1", "10.9.0.2"]);
+    let mark = ends[1].process().mark();
+    ends[1].process().hang_up();
+    ends[1].process().wait_for_line(mark, "holds: 1 connections ended, 1 began", WAIT).unwrap();
+    ends[1].reaches(&ends[0]);
+    let status = ends[1].status();
+    assert!(status.contains("c: ESP AES-256-GCM"), "{status}");
 }
