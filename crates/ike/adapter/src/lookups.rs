@@ -43,6 +43,17 @@ struct State {
     failures: BTreeMap<String, Vec<String>>,
 }
 
+impl State {
+    /// Notes the failures of a connection's look-up. Gives whether they are others than those of the one before.
+    fn are_news(&mut self, connection: &str, failures: &[String]) -> bool {
+        let before = match failures.is_empty() {
+            true => self.failures.remove(connection),
+            false => self.failures.insert(connection.to_owned(), failures.to_vec()),
+        };
+        before.as_deref() != Some(failures)
+    }
+}
+
 impl LookUps {
     /// Look-ups by these ways.
     pub(crate) fn new(ways: Ways, handle: Handle<Endpoint>, orders: Orders, log: Logger) -> Self {
@@ -84,11 +95,7 @@ impl LookUps {
         let Some(planned) = self.0.orders.planned(name) else { return };
         let mut ways = self.0.ways.lock().unwrap_or_else(PoisonError::into_inner);
         let (remotes, failures) = names::remotes(&planned, &Resolver::Helper(&ways.files));
-        let before = match failures.is_empty() {
-            true => self.state().failures.remove(name),
-            false => self.state().failures.insert(name.to_owned(), failures.clone()),
-        };
-        if before.as_ref() != Some(&failures) {
+        if self.state().are_news(name, &failures) {
             failures.iter().for_each(|failure| self.say(failure));
         }
         // Addresses that were known stay while a name server does not answer.
@@ -104,5 +111,22 @@ impl LookUps {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_does_not_resolve_is_one_line_until_that_changes() {
+        let mut state = State::default();
+        let [none, other] = ["no such name", "no answer"].map(|why| vec![why.to_owned()]);
+        let mut are_news = |connection: &str, failures: &[String]| state.are_news(connection, failures);
+        assert!(are_news("a", &none) && !are_news("a", &none));
+        assert!(are_news("b", &none), "of another connection");
+        assert!(are_news("a", &other) && !are_news("a", &other));
+        are_news("a", &[]);
+        assert!(are_news("a", &other), "it was found meanwhile");
     }
 }

@@ -137,7 +137,7 @@ fn network(range: (IpAddr, IpAddr)) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
     use adit_core::{DeviceId, Path, PeerId};
@@ -154,7 +154,7 @@ mod tests {
         TrafficSelector { protocol: 0, first_port: 0, last_port: u16::MAX, addresses }
     }
 
-    fn child() -> ChildUp {
+    pub(in crate::updown) fn child() -> ChildUp {
         let identity = |name: &str| Identification { kind: IdType::FQDN, data: name.as_bytes().to_vec() };
         ChildUp {
             program: Arc::from("/bin/true"),
