@@ -36,6 +36,8 @@ pub enum TrafficClass {
     /// DSCP 0 and the packet's ECN field; a congestion mark that is received is put on the packet inside (RFC 6040, normal
     /// mode).
     Ecn,
+    /// The packet's DSCP and its ECN field; a congestion mark that is received is put on the packet inside, as with [`Self::Ecn`].
+    Whole,
     /// The packet's DSCP. The ECN field is 0, as the other end may not put a congestion mark on the packet inside (RFC
     /// 6040 §4.1, compatibility mode); that of a received datagram is ignored.
     Dscp,
@@ -63,6 +65,7 @@ impl OuterPolicy {
         let traffic_class = match self.traffic_class {
             TrafficClass::Plain => 0,
             TrafficClass::Ecn => ecn(ip, packet),
+            TrafficClass::Whole => dscp(ip, packet) | ecn(ip, packet),
             TrafficClass::Dscp => dscp(ip, packet),
         };
         let hop_limit = match self.nested {
@@ -75,7 +78,8 @@ impl OuterPolicy {
     /// Whether that traffic class around a received datagram changes the packet inside, or may.
     #[inline]
     pub(crate) fn heeds(&self, traffic_class: u8) -> bool {
-        traffic_class & ECN != NOT_ECT && self.traffic_class == TrafficClass::Ecn
+        traffic_class & ECN != NOT_ECT
+            && matches!(self.traffic_class, TrafficClass::Ecn | TrafficClass::Whole)
     }
 }
 
@@ -192,6 +196,20 @@ mod tests {
             }
         }
         assert!((0..=u8::MAX).all(|tos| !policy.heeds(tos)));
+    }
+
+    /// Both fields, and congestion marks of received datagrams.
+    #[test]
+    fn the_whole_traffic_class_is_copied() {
+        let policy = OuterPolicy { traffic_class: TrafficClass::Whole, nested: None };
+        for v6 in [false, true] {
+            for tos in 0..=u8::MAX {
+                let packet = Flow { v6, tos, ..Flow::default() }.udp(b"x");
+                let expected = OuterHeader { traffic_class: tos, hop_limit: 0 };
+                assert_eq!(header(policy, &packet), Ok(expected));
+            }
+        }
+        assert!((0..=u8::MAX).all(|tos| policy.heeds(tos) == (tos & ECN != NOT_ECT)));
     }
 
     /// RFC 6040 §4.2, figure 4, row by row: the packet's ECN field; the result with Not-ECT, ECT(0), ECT(1) and CE

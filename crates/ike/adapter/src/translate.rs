@@ -23,7 +23,8 @@ use adit_core::configuration::Problem;
 use adit_core::{DeviceId, IpNet};
 use adit_ike::machine::{self, EndAction, EspLimits, StartAction, Times};
 use adit_ike_config::{
-    self as model, Action, Config, Credentials, Fragmentation, Host, Place, SecretBytes, SharedSecret,
+    self as model, Action, Config, Credentials, DscpCopy, Fragmentation, Host, Place, SecretBytes,
+    SharedSecret,
 };
 
 use self::authentication::Authentication;
@@ -244,6 +245,7 @@ const fn limits(of: &model::Child) -> EspLimits {
         most_packets: of.packets.life,
         replay_window: of.replay_window,
         ignores_ecn: !of.copy_ecn,
+        copies_dscp: matches!(of.copy_dscp, DscpCopy::Out | DscpCopy::Both),
     }
 }
 

@@ -43,9 +43,6 @@ const HEADER: usize = SPI + 4;
 /// The sequence number of the first packet (RFC 4303 section 2.2).
 const FIRST: u64 = 1;
 
-/// The ECN field as RFC 4301 section 5.1.2.1 and RFC 6040 have it. The DSCP is not copied.
-const OUTER: OuterPolicy = OuterPolicy { traffic_class: TrafficClass::Ecn, nested: None };
-
 /// The codec of a child SA, with AEADs of AWS-LC.
 ///
 /// # Errors
@@ -62,11 +59,21 @@ pub fn session(install: &Install<Codec>) -> Result<SessionCodec, AeadError> {
 pub fn session_with(provider: Provider, codec: &Codec) -> Result<SessionCodec, AeadError> {
     let (seal, open) =
         if codec.cipher.is_aead() { aead_halves(provider, codec)? } else { cbc_halves(codec)? };
-    let outer = if codec.limits.ignores_ecn { OuterPolicy::default() } else { OUTER };
     // An SPI has nothing to do with the number of a worker.
-    let session = SessionCodec { outer, steered: false, ..SessionCodec::new(seal, open) };
+    let session = SessionCodec { outer: outer(codec), steered: false, ..SessionCodec::new(seal, open) };
     let selectors = codec.selectors.clone();
     Ok(if selectors.is_empty() { session } else { session.with_selectors(selectors) })
+}
+
+/// The header around packets: the ECN field as RFC 6040 has it, and the DSCP (RFC 4301 section 5.1.2.1).
+fn outer(codec: &Codec) -> OuterPolicy {
+    let traffic_class = match (codec.limits.copies_dscp, codec.limits.ignores_ecn) {
+        (false, false) => TrafficClass::Ecn,
+        (false, true) => TrafficClass::Plain,
+        (true, false) => TrafficClass::Whole,
+        (true, true) => TrafficClass::Dscp,
+    };
+    OuterPolicy { traffic_class, nested: None }
 }
 
 type Halves = (Box<dyn Sealer>, Box<dyn Opener>);

@@ -70,17 +70,23 @@ pub(super) fn without_effect(of: &Connection, has_dscp: bool) -> Vec<Problem> {
         warnings.add(of.places.of("dscp"), text);
     }
     for child in &of.children {
-        let settings = [
-            ("copy_df", !child.copy_df),
-            ("copy_dscp", child.copy_dscp != DscpCopy::Out),
-            ("icmp", child.icmp),
-        ];
+        if matches!(child.copy_dscp, DscpCopy::In | DscpCopy::Both) {
+            let text =
+                "`copy_dscp`: the DSCP of received packets stays as their sender set it: write `out` or `no`";
+            warnings.add(child.places.of("copy_dscp"), text);
+        }
         if child.inactivity.is_some() && of.children.len() > 1 {
             let text = "`inactivity` has no effect, as traffic is counted by peer: put the child into a connection of its own";
             warnings.add(child.places.of("inactivity"), text);
         }
-        for (key, _) in settings.into_iter().filter(|(_, is_set)| *is_set) {
-            warnings.add(child.places.of(key), format!("`{key}` has no effect so far"));
+        if !child.copy_df {
+            let text = "`copy_df` has no effect: one socket sends the packets of all peers, with DF as the system sets it";
+            warnings.add(child.places.of("copy_df"), text);
+        }
+        if child.icmp {
+            let text =
+                "`icmp` has no effect so far: an ICMP error passes if its source is within `remote_ts`";
+            warnings.add(child.places.of("icmp"), text);
         }
     }
     warnings.0

@@ -93,17 +93,23 @@ fn a_connection_is_known_again_unless_it_or_its_key_has_changed() {
 
 #[test]
 fn a_setting_without_effect_gives_a_warning_with_its_line() {
-    let set = config(&text("", "copy_dscp = no\n copy_df = no"));
+    let set = config(&text("", "copy_dscp = no\n copy_df = no\n icmp = yes"));
     let warnings: Vec<String> = without_effect(&set).iter().map(ToString::to_string).collect();
-    let expected = ["18: `copy_df`", "17: `copy_dscp`"];
-    assert_eq!(warnings, expected.map(|what| format!("a.conf:{what} has no effect so far")));
+    assert!(warnings[0].starts_with("a.conf:18: `copy_df` has no effect"), "{warnings:?}");
+    assert!(warnings[1].starts_with("a.conf:19: `icmp` has no effect so far") && warnings.len() == 2);
+    for dscp in ["in", "yes"] {
+        let warnings = without_effect(&config(&text("", &format!("copy_dscp = {dscp}"))));
+        assert!(warnings[0].to_string().contains("the DSCP of received packets stays"), "{warnings:?}");
+    }
     assert_eq!(without_effect(&config(&text("", ""))), []);
 }
 
 #[test]
 fn limits_of_the_use_of_a_child_are_those_of_the_file() {
     let limits_of = |child: &str| planned("", child)[0].connection.children[0].limits;
-    assert_eq!(limits_of(""), EspLimits::default());
+    assert_eq!(limits_of(""), EspLimits { copies_dscp: true, ..EspLimits::default() });
+    assert_eq!(limits_of("copy_dscp = no"), EspLimits::default());
+    assert!(limits_of("copy_dscp = yes").copies_dscp && !limits_of("copy_dscp = in").copies_dscp);
     let limits =
         limits_of("rekey_bytes = 1000000\n life_packets = 1100\n replay_window = 64\n copy_ecn = no");
     assert_eq!((limits.rekey_bytes, limits.most_bytes), (Some(1_000_000), Some(1_100_000)));

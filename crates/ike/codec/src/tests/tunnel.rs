@@ -220,7 +220,7 @@ fn limits_of_the_parameters_hold_beside_those_of_the_cipher() {
 }
 
 #[test]
-fn the_window_and_the_copies_of_ecn_are_those_of_the_parameters() {
+fn the_window_and_the_copies_of_ecn_and_dscp_are_those_of_the_parameters() {
     let limits = EspLimits { replay_window: Some(64), ignores_ecn: true, ..EspLimits::default() };
     let mut near = end(made(&limited(EspLimits::default(), Keys { seal: 1, open: 2 })));
     let mut far = end(made(&limited(limits, Keys { seal: 2, open: 1 })));
@@ -229,4 +229,9 @@ fn the_window_and_the_copies_of_ecn_are_those_of_the_parameters() {
     assert_eq!((arrives(64), arrives(1), arrives(0)), (1, 1, 0));
     let class = |limits| made(&limited(limits, Keys { seal: 1, open: 2 })).outer.traffic_class;
     assert_eq!((class(limits), class(EspLimits::default())), (TrafficClass::Plain, TrafficClass::Ecn));
+    let with_dscp = |limits| class(EspLimits { copies_dscp: true, ..limits });
+    assert_eq!(
+        (with_dscp(limits), with_dscp(EspLimits::default())),
+        (TrafficClass::Dscp, TrafficClass::Whole)
+    );
 }

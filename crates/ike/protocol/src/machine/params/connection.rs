@@ -118,6 +118,8 @@ pub struct EspLimits {
     pub replay_window: Option<u32>,
     /// Whether the ECN field is not copied between packets and the headers around them (RFC 6040).
     pub ignores_ecn: bool,
+    /// Whether the DSCP of packets is copied to the headers around them (RFC 4301 section 5.1.2.1).
+    pub copies_dscp: bool,
 }
 
 /// When an end brings a child up.
