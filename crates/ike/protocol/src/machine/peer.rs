@@ -14,6 +14,9 @@ use super::params::{Child, Connection, EndAction};
 use super::peer_settings::PeerSettings;
 use crate::wire::{Identification, Spi, TrafficSelector};
 
+/// The scope of multicast addresses of IPv6 that are those of a link; those of the interface have a lower one.
+const LINK_LOCAL: u8 = 2;
+
 /// The reason why an IKE SA, or a child SA, is of no use any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndKind {
@@ -206,8 +209,12 @@ impl Installed {
     }
 }
 
-/// The number of the first child whose configured traffic a packet is part of.
+/// The number of the first child that a packet brings up: whose configured traffic it is part of. Packets to all hosts or routers of a
+/// link, which systems send by themselves on each device (MLD, router solicitations), bring no child up.
 pub(crate) fn child_of(connection: &Connection, flow: &Flow) -> Option<usize> {
+    if is_to_link(flow.remote) {
+        return None;
+    }
     let selects = |number: &usize| {
         let configured = Installed::configured(connection, *number, None);
         configured.is_some_and(|Installed { local, remote, .. }| {
@@ -215,4 +222,12 @@ pub(crate) fn child_of(connection: &Connection, flow: &Flow) -> Option<usize> {
         })
     };
     (0..connection.children.len()).find(selects)
+}
+
+/// Whether an address stands for several hosts of a link alone (RFC 5771 section 4, RFC 4291 section 2.7).
+fn is_to_link(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_broadcast() || matches!(address.octets(), [224, 0, 0, _]),
+        IpAddr::V6(address) => matches!(address.octets(), [0xff, scope, ..] if scope & 0x0f <= LINK_LOCAL),
+    }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use adit_core::{Activity, Command, DeviceId, Notice, PeerActivity};
+use adit_core::{Activity, Command, DeviceId, Flow, Notice, PeerActivity};
 
 use super::world::*;
 use crate::machine::{Connection, EndAction, Reply, Request, StartAction};
@@ -125,6 +125,44 @@ fn a_child_with_trap_and_start_comes_up_at_the_start_and_by_a_packet_later() {
     world.notify(A, Notice::Wanted { peer: PEER, flow: ANY_FLOW });
     world.run(seconds(5));
     world.assert_settled("by a packet");
+}
+
+/// Systems send packets to all hosts or routers of a link by themselves on each device that is up, such as reports of MLD: they bring no
+/// child of all traffic up. Link-local addresses of one host are those of routers, as BGP of AWS has them.
+#[test]
+fn packets_that_systems_send_on_each_link_bring_no_child_up() {
+    let with = |end: usize| {
+        let mut connection = connection(end);
+        connection.children[0] = child(end, "net", ["::/0", "::/0"]);
+        connection.children.push(child(end, "net4", ["0.0.0.0/0", "0.0.0.0/0"]));
+        connection.children.iter_mut().for_each(|child| child.start = StartAction::None);
+        connection
+    };
+    let mut a = with(A);
+    a.remotes = connection(A).remotes;
+    a.children.iter_mut().for_each(|child| child.start = StartAction::Trap);
+    let mut world = World::new(a, with(B));
+    let packet = |world: &mut World, [local, remote]: [&str; 2]| {
+        let flow = Flow::between(local.parse().unwrap(), remote.parse().unwrap());
+        world.notify(A, Notice::Wanted { peer: PEER, flow });
+        world.run(seconds(3));
+        world.log.len()
+    };
+    for ends in [
+        ["fe80::1", "ff02::16"],
+        ["fe80::1", "ff01::1"],
+        ["fe80::1", "ff12::5"],
+        ["10.1.0.1", "224.0.0.22"],
+        ["10.1.0.1", "255.255.255.255"],
+    ] {
+        assert_eq!(packet(&mut world, ends), 0, "{ends:?}");
+    }
+    world.children = 1;
+    assert_eq!(packet(&mut world, ["169.254.7.1", "169.254.7.2"]), 4, "a host");
+    world.assert_settled("by a packet to a host");
+    world.children = 2;
+    assert!(packet(&mut world, ["fd00::1", "ff05::2"]) > 4, "several links");
+    world.assert_settled("by a packet to several links");
 }
 
 #[test]
