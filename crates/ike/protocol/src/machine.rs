@@ -10,9 +10,9 @@
 //! | `IKE_AUTH` | pre-shared keys, certificates, and EAP of the initiator; the first child SA, narrowed; inner addresses by configuration payloads (section 3.15, RFC 8598) |
 //! | `CREATE_CHILD_SA` | further child SAs; rekeys of child SAs and of IKE SAs, with collisions |
 //! | `INFORMATIONAL` | deletions, signs of life, changes of addresses (MOBIKE, RFC 4555) |
-//! | messages | a window of 1, retransmission, fragments (RFC 7383) |
+//! | messages | a window of 1, retransmission, fragments (RFC 7383), shorter ones where the path loses long ones |
 //! | also | reauthentication, make before break; `AUTH_LIFETIME` (RFC 4478); IKE SAs without a child SA (RFC 6023); PPKs (RFC 8784) |
-//! | not | transport mode, IPComp; an answer to a higher major version; notifies outside an IKE SA |
+//! | not | transport mode, IPComp; an answer to a higher major version; notifies outside an IKE SA, but for `INVALID_SPI` that is received |
 //!
 //! A peer is recognized by its identity, never by its address: each [`Connection`] is one peer. Errors that are not protected
 //! end no IKE SA (section 2.21). Before authentication, a responder keeps a bounded number of IKE SAs for each source ([`Limits`])
@@ -45,6 +45,8 @@ mod informational;
 mod init;
 mod inner;
 mod intermediate;
+mod invalid_spi;
+mod keepalive;
 mod lifecycle;
 mod lingering;
 mod mobike;
@@ -64,6 +66,7 @@ mod requests;
 mod responder;
 mod sa;
 mod schedule;
+mod sealing;
 mod sessions;
 mod settings;
 mod shared;

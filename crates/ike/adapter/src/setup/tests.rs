@@ -117,6 +117,19 @@ fn a_servers_files_are_taken_by_adit_for_hosts_and_addresses_of_either_family() 
     }
 }
 
+/// Windows takes no rekey of a server with a key exchange, and phones sleep for hours.
+#[test]
+fn the_server_leaves_rekeys_to_the_devices() {
+    let files = Bed::new("vpn.example", FULL).server();
+    let content = made::parsed(&files, Path::new("swanctl.conf"));
+    let connections: Vec<_> = content.planned.iter().map(|planned| &planned.connection).collect();
+    assert!(!connections.is_empty());
+    for connection in connections {
+        assert_eq!(connection.times.ike_rekey, None);
+        assert!(connection.children.iter().all(|child| child.rekey.is_none() && child.lifetime.is_none()));
+    }
+}
+
 /// A name with a dot or an `@` is one section and one user; the password is in the server's file of the user.
 #[test]
 fn a_client_with_a_password_is_a_user_of_the_server() {

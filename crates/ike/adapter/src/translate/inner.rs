@@ -140,7 +140,7 @@ mod tests {
     use crate::translate;
 
     const POOLS: &str = "pools {\n v4 {\n addrs = 10.9.0.0/24\n dns = 10.1.0.53, fd00:1::53\n subnet = 10.1.0.0/16\n nbns = 10.1.0.9\n 25 = \
-                         corp.example\n }\n v6 {\n addrs = fd00:9::/64\n }\n late {\n addrs = 10.9.0.5/24\n }\n few {\n addrs = 10.9.1.10-10.9.1.20\n }\n bad {\n addrs = \
+                         corp.example, lab.example\n }\n v6 {\n addrs = fd00:9::/64\n }\n late {\n addrs = 10.9.0.5/24\n }\n few {\n addrs = 10.9.1.10-10.9.1.20\n }\n bad {\n addrs = \
                          fd00::1-fd00::9\n }\n}\n";
 
     fn first(text: &str) -> Result<translate::Planned, String> {
@@ -170,7 +170,9 @@ mod tests {
         let planned = with_pools("v4, v6").unwrap();
         let Inner::Give(pool) = &planned.connection.inner else { panic!("a pool") };
         assert_eq!((pool.dns.len(), pool.subnets.len()), (2, 1));
-        assert_eq!(pool.attributes, [(4, vec![10, 1, 0, 9]), (25, b"corp.example".to_vec())]);
+        let domains = [b"corp.example".to_vec(), b"lab.example".to_vec()].map(|domain| (25, domain));
+        assert_eq!(pool.attributes[..1], [(4, vec![10, 1, 0, 9])]);
+        assert_eq!(pool.attributes[1..], domains, "one for each domain");
         let networks: Vec<String> = planned.pool_networks.iter().map(ToString::to_string).collect();
         assert_eq!(networks, ["10.9.0.0/24", "fd00:9::/64"]);
     }

@@ -62,6 +62,8 @@ fn times_follow_from_those_that_the_file_has() {
     assert_eq!((time.rekey, time.life, time.random), (Some(1000), Some(1100), 5));
     assert_eq!((bytes.rekey, bytes.life, bytes.random), (Some(1000), Some(1100), 100));
     assert_eq!((packets.rekey, packets.life), (None, None));
+    let (time, ..) = limits("rekey_time = 0");
+    assert_eq!((time.rekey, time.life), (None, None), "without a rekey no lifetime ends a child SA");
 }
 
 #[test]

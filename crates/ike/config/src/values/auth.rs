@@ -156,6 +156,7 @@ mod tests {
     fn other_methods_are_refused_with_the_way_out() {
         for (text, part) in [
             ("eap-ttls", "adit has eap-mschapv2 and eap-tls"),
+            ("eap-radius", "adit has eap-mschapv2 and eap-tls"),
             ("eap-mschapv2-sha256", "adit has eap-mschapv2 and eap-tls"),
             ("xauth", "a part of IKEv1"),
             ("secret", "`secret` is no method"),

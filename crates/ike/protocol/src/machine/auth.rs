@@ -13,7 +13,7 @@ use super::params::{Childless, Connection, RemoteProof, Unique};
 use super::payloads::{Payloads, notify};
 use super::peer::{EndKind, Ending};
 use super::ppk::{ppk_for, ppk_identity};
-use super::proof::{Claim, PeerSupport, Proven, identity_text};
+use super::proof::{Claim, PeerSupport, Proven, identity_text, name_in_file};
 use super::requests::{AuthRequest, HalfOpen, OfferedChild};
 use super::sa::{IkeSa, Phase, Request};
 use super::transcript::FirstMessages;
@@ -316,7 +316,7 @@ impl IkeSa {
         let Some((number, connection)) = found else {
             // An unknown identity takes as long as a wrong key.
             claim.is_proven_by_key(channel.suite.prf, &[], &octets);
-            return Err("there is no connection with these identities and this IKE proposal".to_owned());
+            return Err(no_connection(claim));
         };
         let prf = channel.suite.prf;
         let mixed = claim.ppk(connection)?.map(|ppk| channel.keys.with_ppk(prf, &ppk.key.0));
@@ -443,6 +443,19 @@ impl IkeSa {
             }
         }
         best
+    }
+}
+
+/// The reason why no connection fits an initiator, with the identities that it says, as a file writes them.
+fn no_connection(claim: &Claim<'_>) -> String {
+    let written = |end, identity| format!("`{end} {{ id = {} }}`", name_in_file(identity));
+    let ends = claim.responder.map(|own| written("local", own)).into_iter();
+    let ends = ends.chain(claim.initiator.map(|peer| written("remote", peer))).collect::<Vec<_>>();
+    let text = "there is no connection with these identities and this IKE proposal";
+    if ends.is_empty() {
+        text.to_owned()
+    } else {
+        format!("{text}: it needs one with {}", ends.join(" and "))
     }
 }
 

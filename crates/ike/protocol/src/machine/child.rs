@@ -1,8 +1,10 @@
 //! Child SAs: their proposals and selectors.
 
+use adit_core::{IpNet, Severity};
+
 use super::child_sa::{Agreed, ChildPhase, ChildSa};
 use super::context::Context;
-use super::narrow::{is_within, narrow, session_selectors};
+use super::narrow::{is_within, left_out, narrow, routes, session_selectors};
 use super::params::{Child, Codec};
 use super::payloads::{Payloads, notify};
 use super::sa::IkeSa;
@@ -12,6 +14,8 @@ use crate::wire::{KeyExchange, NotifyType, Payload, TrafficSelector};
 
 /// Most child SAs of an IKE SA.
 const MAX_CHILD_SAS: usize = 512;
+/// Most networks in a line of the log.
+const MOST_SHOWN: usize = 8;
 
 /// This end's SPI and role, and the secrets that the keys of a child SA are derived from.
 pub(crate) struct Offer<'a> {
@@ -104,8 +108,26 @@ impl IkeSa {
         if !is_within(&initiator, &sides.local) || !is_within(responder, &sides.remote) {
             return Err("the answer has selectors beyond those that were offered".to_owned());
         }
+        if !self.has_session_of(cx, offer.number) {
+            self.tell_left_out(cx, &child.name, &sides, [&initiator, responder]);
+        }
         let agreed = Agreed { suite, peer_spi, local: initiator, remote: responder.to_vec() };
         self.derive_child(cx, agreed, offer).ok_or_else(|| "there are no keys".to_owned())
+    }
+
+    /// Names the networks that the peer's answer leaves out.
+    fn tell_left_out(&self, cx: &mut Context<'_>, child: &str, own: &Sides, answer: [&[TrafficSelector]; 2]) {
+        let left_out: Vec<TrafficSelector> =
+            left_out(&own.local, answer[0]).chain(left_out(&own.remote, answer[1])).cloned().collect();
+        if left_out.is_empty() {
+            return;
+        }
+        let networks: Vec<String> = routes(&left_out).iter().take(MOST_SHOWN).map(IpNet::to_string).collect();
+        let text = format!(
+            "child {child}: the peer leaves out {}: a peer that takes one pair of networks alone needs a child for each pair",
+            networks.join(", ")
+        );
+        self.log(cx, Severity::Warning, &text);
     }
 
     /// Chooses the child and the proposal for an offer. `rekeyed` is the number of the child whose child SA is rekeyed; its traffic
@@ -238,6 +260,7 @@ impl IkeSa {
             phase: ChildPhase::Active,
             is_sealing: false,
             is_known: offer.is_initiator,
+            lacks_exchange: false,
             made_at: now,
             rekey_at: after.map(|after| now + after),
             ends_at: child.lifetime.map(|time| now + time),

@@ -50,6 +50,8 @@ pub(crate) struct ChildSa {
     /// Whether the peer has shown that it has this child SA: by a packet, by a later request, or by its response. Until then the
     /// response of this end may be lost.
     pub(crate) is_known: bool,
+    /// Whether the peer takes rekeys without a key exchange: it has asked for such a one, or has taken it after it refused another.
+    pub(crate) lacks_exchange: bool,
     pub(crate) made_at: Instant,
     pub(crate) rekey_at: Option<Instant>,
     /// The time when it ends: no rekey has replaced it by then, or the peer, which replaced it, has not deleted it.

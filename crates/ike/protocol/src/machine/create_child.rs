@@ -8,7 +8,7 @@ use super::context::Context;
 use super::init::{lowest, offers, wanted_group};
 use super::payloads::{Payloads, notify};
 use super::peer::EndKind;
-use super::requests::{Answered, ChildRequest, PeersChild, Purpose, Wanted};
+use super::requests::{Answered, ChildRequest, Form, PeersChild, Purpose, Wanted};
 use super::sa::{IkeSa, Phase, Request};
 use crate::crypto::{KeyShare, Nonces, Secret, Secrets, answer_exchange};
 use crate::suite::{Group, accept};
@@ -31,8 +31,9 @@ pub(crate) fn answer_group(
 impl IkeSa {
     /// Rekeys a child SA.
     pub(crate) fn request_child_rekey(&mut self, cx: &mut Context<'_>, old: u32) {
-        let Some(number) = self.children.get(&old).map(|child| child.number) else { return };
-        self.request_child(cx, Wanted { number, old: Some(old), group: None });
+        let Some(child) = self.children.get(&old) else { return };
+        let form = if child.lacks_exchange { Form::WithoutExchange } else { Form::Configured };
+        self.request_child(cx, Wanted { form, ..Wanted::new(child.number, Some(old)) });
     }
 
     /// Asks for a child SA.
@@ -45,7 +46,8 @@ impl IkeSa {
             self.log(cx, Severity::Error, &text);
             return self.child_failed(cx, wanted);
         }
-        let group = wanted.group.or_else(|| child.esp.first().and_then(|own| own.groups().next()));
+        let proposals = wanted.proposals(child);
+        let group = wanted.group.or_else(|| proposals.first().and_then(|own| own.groups().next()));
         let share = group.and_then(|group| KeyShare::new(group, &mut cx.fill()).ok());
         let (own_spi, nonce) = (cx.offered_child_spi(), cx.shared.nonce());
         let (protocol, kind) = (ProtocolId::ESP, NotifyType::REKEY_SA);
@@ -54,7 +56,7 @@ impl IkeSa {
             Payload::Notify(Notify { protocol, spi, kind, data: Vec::new() })
         });
         let mut payloads: Vec<Payload> = rekey.into_iter().collect();
-        payloads.push(Payload::SecurityAssociation(offers(&child.esp, &own_spi.to_be_bytes())));
+        payloads.push(Payload::SecurityAssociation(offers(&proposals, &own_spi.to_be_bytes())));
         payloads.push(Payload::Nonce(nonce.clone()));
         payloads.extend(share.as_ref().map(|share| {
             Payload::KeyExchange(KeyExchange {
@@ -113,7 +115,8 @@ impl IkeSa {
             parts.push(self.await_follow_up(cx, answered, &nonces, (secrets, additional)));
             return Ok(parts);
         }
-        let (child, mut parts) = self.make_child(cx, choice, exchanged, &nonces)?;
+        let (mut child, mut parts) = self.make_child(cx, choice, exchanged, &nonces)?;
+        child.lacks_exchange = group.is_none();
         parts.insert(1, Payload::Nonce(own_nonce.clone()));
         let peers = PeersChild { spi: child.own_spi, lowest: lowest(&nonces) };
         self.install_for_peer(cx, child, old, peers);
@@ -208,11 +211,27 @@ impl IkeSa {
             Ok((child, _)) if request.deleted.contains(&child.peer_spi) => {
                 self.child_failed(cx, request.wanted)
             }
-            Ok((child, own_lowest)) => self.settle(cx, request, child, &own_lowest),
+            Ok((child, own_lowest)) => {
+                self.tell_form(cx, request.wanted);
+                self.settle(cx, request, child, &own_lowest);
+            }
             Err(reason) => {
                 // The peer has a child SA that this end refuses: RFC 7296 section 2.21.3.
                 self.close(cx, EndKind::DeadPeer, &format!("a child SA was not made: {reason}"));
             }
+        }
+    }
+
+    /// The peer has refused the form of proposals that is configured, and taken the other one.
+    fn tell_form(&self, cx: &mut Context<'_>, wanted: Wanted) {
+        let Some(child) = self.child(cx, wanted.number).filter(|_| wanted.is_second) else { return };
+        if wanted.form == Form::WithoutExchange {
+            let text = format!(
+                "child {}: the peer takes child SAs without a key exchange of their own alone (PFS): leave the groups out of \
+                 `esp_proposals`, or give the peer one of them",
+                child.name
+            );
+            self.log(cx, Severity::Warning, &text);
         }
     }
 
@@ -250,7 +269,7 @@ impl IkeSa {
     ) -> Result<(Secrets, Vec<Group>), String> {
         let found = Payloads(payloads);
         let own = self.child(cx, request.wanted.number).ok_or("the child was removed")?;
-        let chosen = accept(&own.esp, found.proposals().unwrap_or_default());
+        let chosen = accept(&request.wanted.proposals(own), found.proposals().unwrap_or_default());
         let suite = chosen.map_err(|error| error.to_string())?.child_suite();
         let secret = match (&request.share, found.key_exchange()) {
             (None, None) => Secret::default(),
@@ -274,7 +293,8 @@ impl IkeSa {
         let nonce = Payloads(payloads).nonce().ok_or("the answer has no nonce")?;
         let nonces = Nonces { initiator: &request.nonce, responder: nonce };
         let offer = Offer { number, own_spi: request.own_spi, is_initiator: true, secrets, nonces };
-        let child = self.accept_child(cx, &own.esp, &offer, payloads)?;
+        let mut child = self.accept_child(cx, &request.wanted.proposals(own), &offer, payloads)?;
+        child.lacks_exchange = request.wanted.form == Form::WithoutExchange;
         Ok((child, lowest(&nonces)))
     }
 
@@ -327,8 +347,13 @@ impl IkeSa {
                 own.is_some_and(|own| own.esp.iter().any(|esp| esp.groups().any(|own| own == *group)))
             };
             if let Some(group) = wanted_group(&error.data).filter(allows) {
-                return self.request_child(cx, Wanted { group: Some(group), ..wanted });
+                return self
+                    .request_child(cx, Wanted { group: Some(group), form: Form::Configured, ..wanted });
             }
+        }
+        let other_form = self.child(cx, wanted.number).and_then(|child| wanted.other_form(child));
+        if let Some(wanted) = other_form.filter(|_| error.kind == NotifyType::NO_PROPOSAL_CHOSEN) {
+            return self.request_child(cx, wanted);
         }
         if error.kind != NotifyType::TEMPORARY_FAILURE && error.kind != NotifyType::CHILD_SA_NOT_FOUND {
             let name = self.child(cx, wanted.number).map_or("", |child| child.name.as_str());

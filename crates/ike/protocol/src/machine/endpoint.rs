@@ -39,6 +39,8 @@ pub struct Endpoint {
     /// The times when this end initiates to peers, as their states have them.
     pub(super) initiations: Schedule<usize>,
     pub(super) has_ended: bool,
+    /// The time from which on a message about an unknown SPI is looked at.
+    pub(super) next_invalid_spi: Instant,
 }
 
 impl Endpoint {
@@ -81,6 +83,7 @@ impl Endpoint {
             schedule: Schedule::default(),
             initiations: Schedule::default(),
             has_ended: false,
+            next_invalid_spi: now,
         };
         for connection in params.connections {
             endpoint.add_connection(connection)?;
@@ -192,6 +195,9 @@ impl Endpoint {
                 return Err(Rejected::Unexpected("a first request with two SPIs"));
             }
             return self.handle_first_request(path, datagram, &message);
+        }
+        if let Some(rejected) = self.heed_unknown_spi(path, &message) {
+            return Err(rejected);
         }
         let (own, peer) = own_and_peer(header);
         let unknown = Rejected::Unexpected("an IKE SA that is not known");
@@ -337,8 +343,8 @@ impl Protocol for Endpoint {
             Notice::Traffic { activity, .. } => {
                 let state = self.peers.get_mut(&(peer.0 as usize)).zip(activity.last_data());
                 state.into_iter().for_each(|(state, at)| state.last_data = state.last_data.max(at));
-                let (Some(spi), Some(at)) = (self.current(peer), activity.received.last()) else { return };
-                self.with_sa(spi, |sa, _| sa.heard = sa.heard.max(at));
+                let Some(spi) = self.current(peer) else { return };
+                self.with_sa(spi, |sa, _| sa.note_activity(&activity));
             }
             Notice::Moved { path, .. } => {
                 let spi = self.current(peer);

@@ -38,6 +38,18 @@ pub(crate) fn is_within(answer: &[TrafficSelector], offered: &[TrafficSelector])
     !answer.is_empty() && answer.iter().all(|part| offered.iter().any(|offer| contains(offer, part)))
 }
 
+/// The offered selectors of which no part is in the answer, where the answer has others of their family.
+pub(crate) fn left_out<'s>(
+    offered: &'s [TrafficSelector],
+    answer: &'s [TrafficSelector],
+) -> impl Iterator<Item = &'s TrafficSelector> {
+    let family = |selector: &TrafficSelector| std::mem::discriminant(&selector.addresses);
+    offered.iter().filter(move |offer| {
+        answer.iter().any(|part| family(part) == family(offer))
+            && !answer.iter().any(|part| intersection(part, offer).is_some())
+    })
+}
+
 fn intersection(one: &TrafficSelector, other: &TrafficSelector) -> Option<TrafficSelector> {
     let protocol = match (one.protocol, other.protocol) {
         (0, protocol) | (protocol, 0) => protocol,

@@ -270,6 +270,20 @@ pub(crate) fn identity_text(identity: &Identification) -> String {
     format!("{} {shown}", identity.kind)
 }
 
+/// An identity as a file of swanctl writes it, for the log: with its kind where the value alone is taken for another one.
+pub(crate) fn name_in_file(identity: &Identification) -> String {
+    let text = identity_text(identity);
+    let value = text.split_once(' ').map_or(text.as_str(), |(_, value)| value);
+    match identity.kind {
+        IdType::KEY_ID => format!("keyid:{value}"),
+        IdType::FQDN if value.parse::<IpAddr>().is_ok() || value.contains(['@', '=']) => {
+            format!("fqdn:{value}")
+        }
+        IdType::DER_ASN1_DN => format!("\"{value}\""),
+        _ => value.to_owned(),
+    }
+}
+
 fn address_text(data: &[u8]) -> String {
     let v4 = <[u8; 4]>::try_from(data).map(IpAddr::from);
     let v6 = <[u8; 16]>::try_from(data).map(IpAddr::from);

@@ -133,7 +133,7 @@ impl IkeSa {
         sa.is_successor = true;
         sa.nat = self.nat;
         sa.is_encapsulated = self.is_encapsulated;
-        sa.peer_takes_fragments = self.peer_takes_fragments;
+        (sa.peer_takes_fragments, sa.is_path_narrow) = (self.peer_takes_fragments, self.is_path_narrow);
         sa.mobike.clone_from(&self.mobike);
         sa.peer_identity.clone_from(&self.peer_identity);
         sa.ike_identity.clone_from(&self.ike_identity);

@@ -6,8 +6,9 @@ use adit_core::Instant;
 
 use super::child_sa::Agreed;
 use super::eap_runs::{Initiating, Responding};
+use super::params::Child;
 use crate::crypto::{IkeKeys, KeyShare, Secrets};
-use crate::suite::{Chosen, Group};
+use crate::suite::{Algorithms, Chosen, Group};
 use crate::wire::{NotifyType, Payload, Proposal, Spi};
 
 /// An initiator's first request, which waits for its response.
@@ -70,6 +71,44 @@ pub(crate) struct Wanted {
     pub(crate) old: Option<u32>,
     /// The group that the peer demanded in place of the first one.
     pub(crate) group: Option<Group>,
+    /// The form of its proposals.
+    pub(crate) form: Form,
+    /// Whether the peer has refused the other form.
+    pub(crate) is_second: bool,
+}
+
+/// The form of the proposals for a child SA. Some peers take rekeys without a key exchange alone, and others with one alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As configured.
+    Configured,
+    /// Without key exchanges.
+    WithoutExchange,
+}
+
+impl Wanted {
+    /// A child SA of that child, in place of `old` if there is one, by the proposals that are configured.
+    pub(crate) const fn new(number: usize, old: Option<u32>) -> Self {
+        Wanted { number, old, group: None, form: Form::Configured, is_second: false }
+    }
+
+    /// The proposals of the request.
+    pub(crate) fn proposals(self, child: &Child) -> Vec<Algorithms> {
+        match self.form {
+            Form::Configured => child.esp.clone(),
+            Form::WithoutExchange => child.esp.iter().map(Algorithms::without_key_exchange).collect(),
+        }
+    }
+
+    /// The request with the other form of proposals. `None`: that was tried, or there is no other form.
+    pub(crate) fn other_form(self, child: &Child) -> Option<Self> {
+        let has_other = !self.is_second && child.esp.iter().any(|esp| esp.groups().next().is_some());
+        let form = match self.form {
+            Form::Configured => Form::WithoutExchange,
+            Form::WithoutExchange => Form::Configured,
+        };
+        has_other.then_some(Wanted { form, is_second: true, group: None, ..self })
+    }
 }
 
 /// A request for a child SA that waits for its response.

@@ -20,17 +20,15 @@ use super::requests::{
 };
 use super::transcript::{IntermediateRequest, Transcript};
 use crate::crypto::Protection;
-use crate::fragment::{Assembler, Joined, seal_message};
+use crate::fragment::{Assembler, Joined};
 use crate::wire::{
     ExchangeType, Fault, Flags, Header, Identification, Message, NotifyType, Payload, Sealed, Spi,
-    decode_chain, encode_chain,
+    decode_chain,
 };
 
 /// Most bytes of a message in fragments from a peer that has authenticated; the next constant is for other peers.
 const MOST_BYTES: usize = 65_536;
 const MOST_BYTES_HALF_OPEN: usize = 16_384;
-/// The longest datagram in bytes to a peer that has not authenticated: as much as each link of IPv6 takes.
-const USUAL_DATAGRAM: usize = 1280;
 
 /// The phase of an IKE SA.
 pub(crate) enum Phase {
@@ -94,6 +92,8 @@ pub(crate) struct IkeSa {
     pub(crate) nat: Nat,
     pub(crate) is_encapsulated: bool,
     pub(crate) peer_takes_fragments: bool,
+    /// Whether long datagrams to the peer seem to be lost.
+    pub(crate) is_path_narrow: bool,
     /// The messages of additional key exchanges.
     pub(crate) transcript: Transcript,
     /// The keys of the request that was answered last, if an additional key exchange has changed the keys since.
@@ -113,10 +113,14 @@ pub(crate) struct IkeSa {
     /// The last response, for as long as its request can come again.
     answer: Vec<Vec<u8>>,
     answer_ends_at: Option<Instant>,
+    /// How often its request has come again.
+    answer_repeats: u32,
     request_parts: Assembler,
     response_parts: Assembler,
     pub(crate) made_at: Instant,
     pub(crate) heard: Instant,
+    /// The time of the last datagram to the peer.
+    pub(crate) sent_at: Instant,
     pub(crate) rekey_at: Option<Instant>,
     /// The time when this end authenticates anew.
     pub(crate) reauthentication_at: Option<Instant>,
@@ -159,6 +163,7 @@ impl IkeSa {
             nat: Nat::default(),
             is_encapsulated: false,
             peer_takes_fragments: false,
+            is_path_narrow: false,
             transcript: Transcript::default(),
             previous_open: None,
             mobike: Mobike::default(),
@@ -171,10 +176,12 @@ impl IkeSa {
             expected: 0,
             answer: Vec::new(),
             answer_ends_at: None,
+            answer_repeats: 0,
             request_parts: Assembler::new(most_bytes),
             response_parts: Assembler::new(MOST_BYTES),
             made_at: now,
             heard: now,
+            sent_at: now,
             rekey_at: None,
             reauthentication_at: None,
             ends_at: None,
@@ -241,16 +248,6 @@ impl IkeSa {
         connection.map_or_else(Times::default, |connection| connection.times)
     }
 
-    fn seal(&mut self, cx: &mut Context<'_>, header: &Header, payloads: &[Payload]) -> Option<Vec<Vec<u8>>> {
-        let connection = self.connection.and_then(|number| cx.connections.get(number));
-        let longest = connection.map_or(Some(USUAL_DATAGRAM), |connection| connection.longest_datagram);
-        let channel = self.channel.as_mut()?;
-        let mut plain = zeroize::Zeroizing::new(Vec::new());
-        let first = encode_chain(payloads, &mut plain);
-        let longest = longest.filter(|_| self.peer_takes_fragments);
-        seal_message(&mut channel.seal, header, first, &plain, longest, &mut cx.fill())
-    }
-
     /// Sends a protected request. `request` decides how the response is handled.
     pub(crate) fn request(
         &mut self,
@@ -275,7 +272,7 @@ impl IkeSa {
         request: Request,
     ) {
         let times = self.times(cx);
-        datagrams.iter().for_each(|datagram| cx.shared.send(self.path, datagram));
+        self.send(cx, self.path, &datagrams);
         self.pending = Some(Pending {
             message_id: self.next_request,
             exchange,
@@ -311,10 +308,16 @@ impl IkeSa {
     }
 
     pub(crate) fn send_response(&mut self, cx: &mut Context<'_>, path: Path, datagrams: Vec<Vec<u8>>) {
-        datagrams.iter().for_each(|datagram| cx.shared.send(path, datagram));
-        self.answer = datagrams;
+        self.send(cx, path, &datagrams);
+        (self.answer, self.answer_repeats) = (datagrams, 0);
         self.answer_ends_at = Some(cx.now() + REPLACED_FOR);
         self.expected += 1;
+    }
+
+    /// Sends the datagrams of a message.
+    pub(crate) fn send(&mut self, cx: &mut Context<'_>, path: Path, datagrams: &[Vec<u8>]) {
+        self.sent_at = cx.now();
+        datagrams.iter().for_each(|datagram| cx.shared.send(path, datagram));
     }
 
     /// The time when the last response is forgotten: its request does not come again then.
@@ -330,8 +333,12 @@ impl IkeSa {
     }
 
     /// Sends the last response once more.
-    pub(crate) fn respond_again(&self, cx: &mut Context<'_>, path: Path) {
-        self.answer.iter().for_each(|datagram| cx.shared.send(path, datagram));
+    pub(crate) fn respond_again(&mut self, cx: &mut Context<'_>, path: Path) {
+        self.answer_repeats = self.answer_repeats.saturating_add(1);
+        let before = std::mem::take(&mut self.answer);
+        let answer = self.cut_shorter(cx, &before, self.answer_repeats).unwrap_or(before);
+        self.send(cx, path, &answer);
+        self.answer = answer;
     }
 
     /// Checks that a message is a response or a request that this end waits for.

@@ -200,6 +200,11 @@ impl Shared {
         self.transmits.push_back((path, datagram));
     }
 
+    /// Sends a datagram that is no message, without a marker.
+    pub(crate) fn send_as_it_is(&mut self, path: Path, datagram: &[u8]) {
+        self.transmits.push_back((path, datagram.to_vec()));
+    }
+
     pub(crate) fn next_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }

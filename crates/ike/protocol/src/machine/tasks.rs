@@ -41,7 +41,7 @@ impl IkeSa {
             return self.request_child_rekey(cx, spi);
         }
         if let Some(number) = self.current_state(cx).and_then(|state| state.due_child(now)) {
-            return self.request_child(cx, Wanted { number, old: None, group: None });
+            return self.request_child(cx, Wanted::new(number, None));
         }
         if self.current_state(cx).is_some_and(|state| state.replacing.is_some()) {
             cx.effects.push(Effect::Reauthenticated);
@@ -81,14 +81,14 @@ impl IkeSa {
         let tasks = tasks.filter(|_| idle).min();
         let children = self.children.values().filter_map(|child| self.end_of(child, cx.now()));
         let follow_up = self.follow_up.as_ref().map(|answer| answer.ends_at);
-        let answer = self.answer_ends_at();
+        let others = [self.answer_ends_at(), self.keepalive_at(cx)];
         pending
             .into_iter()
             .chain(tasks)
             .chain(self.ends_at)
             .chain(children)
             .chain(follow_up)
-            .chain(answer)
+            .chain(others.into_iter().flatten())
             .min()
     }
 
@@ -107,6 +107,7 @@ impl IkeSa {
         if self.pending.as_ref().is_some_and(|pending| pending.due <= now) {
             self.retransmit(cx);
         }
+        self.keep_mapping(cx);
         self.next_task(cx);
     }
 
@@ -160,6 +161,7 @@ impl IkeSa {
         if is_last && self.try_next_address(cx) {
             return;
         }
+        let most = self.times(cx).retransmissions;
         let Some(pending) = &mut self.pending else { return };
         let path = pending.path.unwrap_or(self.path);
         if pending.retransmissions == 0 {
@@ -173,7 +175,13 @@ impl IkeSa {
         // 1.8 times as long each time, as strongSwan does (`charon.retransmit_base`).
         pending.interval = pending.interval * 9 / 5;
         pending.due = now + pending.interval;
-        pending.datagrams.iter().for_each(|datagram| cx.shared.send(path, datagram));
+        let times = most.saturating_sub(pending.retransmissions);
+        let before = std::mem::take(&mut pending.datagrams);
+        let datagrams = self.cut_shorter(cx, &before, times).unwrap_or(before);
+        self.send(cx, path, &datagrams);
+        if let Some(pending) = &mut self.pending {
+            pending.datagrams = datagrams;
+        }
     }
 
     /// Deletes this IKE SA. Its child SAs are gone at once.

@@ -12,6 +12,7 @@ mod devices;
 mod eap;
 mod eap_only;
 mod eap_tls;
+mod field;
 mod followup;
 mod guards;
 mod inner;

@@ -13,8 +13,8 @@ use adit_core::PoolRanges;
 
 use self::gateway::Gateway;
 use self::habits::{Habits, android, devices};
-use self::player::{Device, GATEWAY};
-use self::sites::{presets, sites};
+use self::player::{Device, GATEWAY, said};
+use self::sites::{Site, presets, sites};
 use super::authority::{Authority, Validity, certified, key};
 use super::world::{B, connection, identity, params, seconds};
 use crate::eap::{NtHash, Users};
@@ -23,7 +23,9 @@ use crate::machine::{
     SharedKey, Times, Traffic, Unique,
 };
 use crate::suite::{esp_proposals, ike_proposals};
-use crate::wire::NotifyType;
+use crate::wire::{
+    Configuration, ConfigurationAttribute, ConfigurationAttributeType, ConfigurationType, NotifyType, Payload,
+};
 
 /// The proposals of the server that `adit init --ikev2` makes.
 const IKE: &str = "aes256gcm16-aes128gcm16-prfsha256-prfsha384-prfsha512-x25519-ecp256-ecp384-modp2048, \
@@ -136,20 +138,46 @@ fn offers_that_are_weak_alone_are_refused_and_the_log_names_the_way_out() {
     }
 }
 
+/// The connection of a gateway to a site of its page.
+fn to_site(site: &Site) -> Gateway {
+    let [ike, esp] = site.documented;
+    let mut own: Connection = connection(B);
+    let shared_key = || SharedKey(b"a long text".to_vec().into());
+    own.local_auth.proof = LocalProof::SharedKey(shared_key());
+    own.local_auth.identity = identity(GATEWAY);
+    own.remote_auth.identity = PeerIdentity::Exactly(identity("site.example"));
+    own.remote_auth.proof = RemoteProof::SharedKey(shared_key());
+    own.ike = ike_proposals(ike).unwrap();
+    own.children[0].esp = esp_proposals(esp).unwrap();
+    Gateway::new(params(own))
+}
+
+/// MikroTik asks for an inner address in a rekey.
+#[test]
+fn payloads_that_have_no_place_in_a_rekey_are_ignored() {
+    let all = sites();
+    let site = all.iter().find(|site| site.habits.name == "MikroTik").expect("MikroTik");
+    let mut gateway = to_site(site);
+    let mut peer = Device::connect(&site.habits, false, &mut gateway).unwrap();
+    let kind = ConfigurationAttributeType::INTERNAL_IP4_ADDRESS;
+    let attributes = vec![ConfigurationAttribute { kind, value: Vec::new() }];
+    let asks = Configuration { kind: ConfigurationType::REQUEST, attributes };
+    peer.beside = vec![
+        Payload::Configuration(asks),
+        said(NotifyType::ADDITIONAL_TS_POSSIBLE),
+        said(NotifyType(40_960)),
+        Payload::VendorId(vec![1; 16]),
+    ];
+    peer.rekey_child(&mut gateway);
+    peer.rekey_child(&mut gateway);
+    assert!(peer.is_answered(&mut gateway));
+}
+
 /// A gateway that calls connects with the proposals of the page about it, and rekeys with the group that the page names.
 #[test]
 fn each_gateway_connects_by_the_proposals_of_its_page() {
     for site in sites() {
-        let [ike, esp] = site.documented;
-        let mut own: Connection = connection(B);
-        let shared_key = || SharedKey(b"a long text".to_vec().into());
-        own.local_auth.proof = LocalProof::SharedKey(shared_key());
-        own.local_auth.identity = identity(GATEWAY);
-        own.remote_auth.identity = PeerIdentity::Exactly(identity("site.example"));
-        own.remote_auth.proof = RemoteProof::SharedKey(shared_key());
-        own.ike = ike_proposals(ike).unwrap();
-        own.children[0].esp = esp_proposals(esp).unwrap();
-        let mut gateway = Gateway::new(params(own));
+        let mut gateway = to_site(&site);
         let mut peer = Device::connect(&site.habits, false, &mut gateway)
             .unwrap_or_else(|error| panic!("{}: {error}", site.habits.name));
         peer.rekey_child(&mut gateway);

@@ -286,12 +286,9 @@ fn a_child_sa_is_rekeyed_with_another_group_or_none() {
 /// A peer that demands what the other end does not offer: the child SA in use stays.
 #[test]
 fn a_rekey_that_is_refused_is_tried_again() {
-    let mut a = connection(A);
-    a.children[0].esp = esp_proposals("aes256gcm16-x25519").unwrap();
-    let mut b = connection(B);
-    b.children[0].esp = esp_proposals("aes256gcm16").unwrap();
-    let mut world = World::new(a, b);
-    world.run(seconds(5));
+    let mut world = connected();
+    let others = esp_proposals("aes128gcm16-x25519").unwrap();
+    world.ends[B].connections.get_mut(0).unwrap().children[0].esp = others;
     rekey_child(&mut world, A);
     world.run(seconds(20));
     world.assert_settled("after refusals");

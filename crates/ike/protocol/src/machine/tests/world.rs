@@ -254,8 +254,10 @@ pub(super) struct World {
     /// Datagrams by time and number.
     queue: BTreeMap<(Instant, usize), Datagram>,
     pub(super) sent: usize,
-    /// All datagrams that were sent.
+    /// All messages that were sent.
     pub(super) log: Vec<Datagram>,
+    /// The times of the datagrams of each end that keep a NAT's mapping.
+    pub(super) keepalives: [Vec<Instant>; 2],
     /// The delays of datagrams.
     pub(super) network: Network,
     /// Whether no packets pass, so that no end learns from a packet that the other end seals with new keys.
@@ -290,6 +292,7 @@ impl World {
             queue: BTreeMap::new(),
             sent: 0,
             log: Vec::new(),
+            keepalives: Default::default(),
             network: Box::new(|_, _| vec![LATENCY]),
             is_quiet: false,
             nat: None,
@@ -389,6 +392,11 @@ impl World {
     fn transmit(&mut self, from: usize, path: Path, bytes: Vec<u8>) {
         let Path::Udp { socket, remote } = path else { panic!("a path of UDP") };
         let socket = socket % LEARNED;
+        if bytes == [0xff] {
+            // The data plane of the other end ignores them.
+            assert_eq!(socket, 1, "at the port of ESP in UDP");
+            return self.keepalives[from].push(self.now);
+        }
         let own = [address(A), IpAddr::from(OUTSIDE)];
         let (to, is_of_a) = (1 - from, own.contains(&remote.ip()) || Some(remote.ip()) == self.moved);
         let moved = if from == A { self.moved } else { self.moved_b };

@@ -63,6 +63,8 @@ pub(super) struct Device<'a> {
     child: u32,
     /// How often it chose an SPI or a nonce.
     chosen: u8,
+    /// Further payloads of its rekeys.
+    pub(super) beside: Vec<Payload>,
 }
 
 /// The first messages, and the nonces, of which the proofs are made.
@@ -139,7 +141,15 @@ impl<'a> Device<'a> {
                 let keys = IkeKeys::derive(&suite, &seed, &of_keys, own_spi, peer_spi);
                 let mut channel = Channel::new(suite, keys, [own_spi, peer_spi]);
                 channel.next = 1;
-                let device = Device { habits, is_v6, channel, inner: Vec::new(), child: 0, chosen: 0 };
+                let device = Device {
+                    habits,
+                    is_v6,
+                    channel,
+                    inner: Vec::new(),
+                    child: 0,
+                    chosen: 0,
+                    beside: Vec::new(),
+                };
                 return Ok((device, First { own, peer, nonces }));
             }
         }
@@ -304,6 +314,7 @@ impl<'a> Device<'a> {
             }));
         }
         payloads.extend(self.habits.selectors());
+        payloads.extend(self.beside.iter().cloned());
         let answer = self.request(gateway, ExchangeType::CREATE_CHILD_SA, payloads);
         assert!(
             error_of(&answer).is_ok() && Payloads(&answer).proposals().is_some(),
