@@ -93,14 +93,13 @@ fn seeds_100_to_200() {
     run_all(100..200);
 }
 
-#[test]
-fn seeds_200_to_300() {
-    run_all(200..300);
-}
-
-#[test]
-fn seeds_300_to_400() {
-    run_all(300..400);
+/// What takes longer: `make test-long`.
+mod long {
+    #[test]
+    #[ignore = "takes a minute"]
+    fn seeds_200_to_400() {
+        super::run_all(200..400);
+    }
 }
 
 /// A server was ordered to restart, and the third packet of a handshake that it had answered came again within the
