@@ -96,21 +96,33 @@ pub type Provider = fn(Cipher, &[u8]) -> Result<Box<dyn Aead>, AeadError>;
 /// # Errors
 /// The key has the wrong length, or the cipher is no AEAD.
 pub fn aws_lc(cipher: Cipher, key: &[u8]) -> Result<Box<dyn Aead>, AeadError> {
-    let algorithm = match cipher {
-        Cipher::Aes128Gcm => &AES_128_GCM,
-        Cipher::Aes192Gcm => &AES_192_GCM,
-        Cipher::Aes256Gcm => &AES_256_GCM,
-        Cipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
-        Cipher::Aes128Cbc | Cipher::Aes192Cbc | Cipher::Aes256Cbc => {
-            return Err(AeadError::MacKey { cipher });
-        }
-    };
-    let unbound =
-        UnboundKey::new(algorithm, key).map_err(|_| AeadError::KeyLength { cipher, found: key.len() })?;
-    Ok(Box::new(AwsLc(LessSafeKey::new(unbound))))
+    Ok(Box::new(AwsLc::new(cipher, key)?))
 }
 
-struct AwsLc(LessSafeKey);
+/// An AEAD of AWS-LC with its key.
+#[derive(Debug)]
+pub struct AwsLc(LessSafeKey);
+
+impl AwsLc {
+    /// The AEAD of a cipher and a key.
+    ///
+    /// # Errors
+    /// The key has the wrong length, or the cipher is no AEAD.
+    pub fn new(cipher: Cipher, key: &[u8]) -> Result<Self, AeadError> {
+        let algorithm = match cipher {
+            Cipher::Aes128Gcm => &AES_128_GCM,
+            Cipher::Aes192Gcm => &AES_192_GCM,
+            Cipher::Aes256Gcm => &AES_256_GCM,
+            Cipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
+            Cipher::Aes128Cbc | Cipher::Aes192Cbc | Cipher::Aes256Cbc => {
+                return Err(AeadError::MacKey { cipher });
+            }
+        };
+        let unbound = UnboundKey::new(algorithm, key);
+        let unbound = unbound.map_err(|_| AeadError::KeyLength { cipher, found: key.len() })?;
+        Ok(AwsLc(LessSafeKey::new(unbound)))
+    }
+}
 
 impl Aead for AwsLc {
     fn seal(
@@ -119,11 +131,9 @@ impl Aead for AwsLc {
         aad: &[u8],
         in_out: &mut [u8],
     ) -> Result<[u8; TAG_LEN], AeadError> {
-        let tag = self
-            .0
-            .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(aad), in_out)
-            .map_err(|_| AeadError::Refused)?;
-        <[u8; TAG_LEN]>::try_from(tag.as_ref()).map_err(|_| AeadError::Refused)
+        let (nonce, mut tag) = (Nonce::assume_unique_for_key(nonce), [0; TAG_LEN]);
+        let sealed = self.0.seal_in_place_scatter(nonce, Aad::from(aad), in_out, &[], &mut tag);
+        sealed.map(|()| tag).map_err(|_| AeadError::Refused)
     }
 
     fn seal_from(

@@ -11,12 +11,15 @@ impl Sum {
     /// Adds a header, or other few bytes that start at an even offset of the summed bytes.
     #[inline]
     pub(crate) fn bytes(self, bytes: &[u8]) -> Self {
-        let (words, rest) = bytes.as_chunks::<2>();
-        let mut sum = self.0 + words.iter().map(|word| u64::from(u16::from_ne_bytes(*word))).sum::<u64>();
-        if let [last] = rest {
-            sum += u64::from(u16::from_ne_bytes([*last, 0]));
+        // Four bytes at a time, which is the same modulo 65,535.
+        let (words, rest) = bytes.as_chunks::<4>();
+        let sum = self.0 + words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum::<u64>();
+        let (words, rest) = rest.as_chunks::<2>();
+        let sum = sum + words.iter().map(|word| u64::from(u16::from_ne_bytes(*word))).sum::<u64>();
+        match rest {
+            [last] => Sum(sum + u64::from(u16::from_ne_bytes([*last, 0]))),
+            _ => Sum(sum),
         }
-        Sum(sum)
     }
 
     /// Adds a payload, by the processor's fastest way to add.
@@ -34,11 +37,11 @@ impl Sum {
     /// The sum as it stands in a packet, not complemented, as `NEEDS_CSUM` requires of a pseudo-header.
     #[inline]
     pub(crate) fn folded(self) -> [u8; 2] {
-        let mut sum = self.0;
-        while sum > 0xffff {
-            sum = (sum & 0xffff) + (sum >> 16);
-        }
-        (sum as u16).to_ne_bytes()
+        // A sum with its carry added is 0 only if both parts are, so that the two zeros of one's complement stay apart.
+        let (sum, carry) = (self.0 as u32).overflowing_add((self.0 >> 32) as u32);
+        let sum = sum + u32::from(carry);
+        let (sum, carry) = (sum as u16).overflowing_add((sum >> 16) as u16);
+        (sum + u16::from(carry)).to_ne_bytes()
     }
 
     /// The checksum: the complemented sum, as it stands in a packet.

@@ -1,5 +1,6 @@
 //! The way from the TUN device to the net: route, cut, seal.
 
+mod choices;
 mod peer;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use adit_checksum::WordSum;
 use adit_core::{DeviceId, Flow, Instant, Notice, PeerConfig, PeerId, PeerOrder, SessionId};
 
+use self::choices::Choices;
 use self::peer::{Active, Peer, Session};
 use crate::codec::Run;
 use crate::counters::{Counters, DropReason, Half};
@@ -17,7 +19,7 @@ use crate::mss;
 use crate::offload::{Offload, Segmentation};
 use crate::routes::Routes;
 use crate::segment::{Segments, finish_checksum};
-use crate::selectors::{Recent, Selectors, outbound};
+use crate::selectors::{Selectors, outbound};
 use crate::slab::Slab;
 use crate::staging::{Staged, StagedBytes};
 use crate::transmit::TransmitBatch;
@@ -40,19 +42,8 @@ pub struct Egress {
     unreachable: Option<Unreachable>,
     /// The MTU of the device. `None`: the sessions know it themselves.
     mtu: Option<u16>,
-    /// The sessions that selectors chose for packets of the main device, since the last order.
-    chosen: Recent<Chosen>,
+    choices: Choices,
     now: Instant,
-}
-
-/// The session that selectors chose for a packet.
-#[derive(Clone, Copy)]
-struct Chosen {
-    slot: u32,
-    /// Its index among the peer's.
-    session: usize,
-    /// When it seals no more.
-    expires: Option<Instant>,
 }
 
 impl Egress {
@@ -69,7 +60,7 @@ impl Egress {
             staged: StagedBytes::default(),
             unreachable: None,
             mtu: None,
-            chosen: Recent::default(),
+            choices: Choices::default(),
             now: Instant::ORIGIN,
         }
     }
@@ -98,7 +89,7 @@ impl Egress {
     /// Follows an order. An injected payload is sealed into `out`, and so are the packets that waited for a session or
     /// a path that is there now.
     pub fn apply(&mut self, event: EgressEvent, out: &mut TransmitBatch) {
-        self.chosen.clear();
+        self.choices.clear();
         match event {
             EgressEvent::SetMtu(mtu) => self.set_mtu(mtu),
             EgressEvent::Peer(order) => self.change_peer(order, out),
@@ -227,6 +218,7 @@ impl Egress {
 
     /// [`Egress::seal_or_pass`] for a read from any device of the tunnel. The sender of a packet that came from another
     /// device than the main one and that no peer takes gets no answer.
+    #[inline]
     pub fn seal_from(
         &mut self,
         device: DeviceId,
@@ -234,9 +226,20 @@ impl Egress {
         packet: &mut [u8],
         out: &mut TransmitBatch,
     ) -> Option<u32> {
-        if device.is_main() {
-            return self.seal_or_pass(offload, packet, out);
+        match device.is_main() {
+            true => self.seal_or_pass(offload, packet, out),
+            false => self.seal_from_other(device, offload, packet, out),
         }
+    }
+
+    #[inline(never)]
+    fn seal_from_other(
+        &mut self,
+        device: DeviceId,
+        offload: Offload,
+        packet: &mut [u8],
+        out: &mut TransmitBatch,
+    ) -> Option<u32> {
         match self.try_seal_from(device, &offload, packet, out).err()? {
             reason @ (DropReason::NoSession | DropReason::NotSelected) => {
                 self.without_session(device, offload, packet, reason)
@@ -352,23 +355,24 @@ impl Egress {
         out: &mut TransmitBatch,
     ) -> Result<(), DropReason> {
         let ip = Ip::parse(packet).ok_or(DropReason::Malformed)?;
-        let chosen = self.chosen.get(&ip, packet);
-        let (slot, session) = match chosen.filter(|chosen| chosen.is_alive(self.now)) {
-            Some(Chosen { slot, session, .. }) => (*slot, *session),
+        let (slot, session) = match self.choices.get(&ip, packet, self.now) {
+            Some(chosen) => (chosen.slot, chosen.session),
             None => self.session_of(&ip, packet)?,
         };
         self.seal_with(slot, session, &ip, offload, packet, out)
     }
 
     /// The slot of the peer of a packet from the main device, and the index of the session that seals it.
-    #[inline]
+    #[inline(never)]
     fn session_of(&mut self, ip: &Ip, packet: &[u8]) -> Result<(u32, usize), DropReason> {
         if !self.routes.are_shared() {
             let slot = self.routes.lookup(ip.destination).ok_or(DropReason::NoRoute)?;
             let peer = self.peers.get(slot).ok_or(DropReason::NoPeer)?;
             if let Some(session) = peer.only_session(self.now) {
                 // A packet that is passed on, or waits, must be whole.
-                return session.map(|session| (slot, session));
+                let session = session?;
+                self.choices.note_destination(ip.destination, peer.choice(slot, session));
+                return Ok((slot, session));
             }
         }
         self.choose(DeviceId::MAIN, ip, packet)
@@ -394,8 +398,7 @@ impl Egress {
         let peer = self.peers.get(slot).ok_or(DropReason::NoPeer)?;
         let session = peer.session_for(&flow, self.now)?;
         if device.is_main() {
-            let expires = peer.sessions.get(session).and_then(|session| session.expires);
-            self.chosen.note(ip, packet, Chosen { slot, session, expires });
+            self.choices.note_flow(ip, packet, peer.choice(slot, session));
         }
         Ok((slot, session))
     }
@@ -522,12 +525,5 @@ impl Egress {
             staging.clear(&mut self.staged);
         }
         self.counters.remove_peer(Half::Egress, id);
-    }
-}
-
-impl Chosen {
-    #[inline]
-    fn is_alive(&self, now: Instant) -> bool {
-        self.expires.is_none_or(|expires| now < expires)
     }
 }

@@ -68,6 +68,7 @@ impl Ip {
         }
     }
 
+    #[inline]
     fn parse_v4(packet: &[u8]) -> Option<Ip> {
         let header: &[u8; IPV4_HEADER] = packet.first_chunk()?;
         let header_len = usize::from(header[0] & 0x0f) * 4;
@@ -106,13 +107,15 @@ impl Ip {
 
     /// The transport protocol and where its header starts, behind any IPv6 extension headers. `None` for
     /// fragments and for headers that are not understood.
+    #[inline]
     pub(crate) fn transport(&self, packet: &[u8]) -> Option<(u8, usize)> {
-        if self.fragment {
-            return None;
+        match self.source {
+            Address::V4(_) => (!self.fragment).then_some((self.protocol, self.header_len)),
+            Address::V6(_) => self.transport_v6(packet),
         }
-        if matches!(self.source, Address::V4(_)) {
-            return Some((self.protocol, self.header_len));
-        }
+    }
+
+    fn transport_v6(&self, packet: &[u8]) -> Option<(u8, usize)> {
         let (mut next, mut offset) = (self.protocol, self.header_len);
         for _ in 0..MAX_EXTENSIONS {
             match next {

@@ -17,10 +17,12 @@ use crate::Config;
 use crate::codec::{Class, Demultiplexer, Plain, StreamAdvice};
 use crate::counters::{Counters, DropReason, Half};
 use crate::event::{EgressEvent, IngressEvent};
+use crate::headers::Address;
 use crate::held::Expected;
 use crate::peers::{MOVES, Owner, Peers};
 use crate::receive::ReceiveBatch;
-use crate::selectors::Recent;
+use crate::recent::Recent;
+use crate::selectors::Fields;
 use crate::transmit::MAX_DATAGRAM;
 
 /// The longest record on a TCP connection: no longer than the largest datagram.
@@ -66,7 +68,10 @@ pub struct Ingress {
     /// The session found last: datagrams come in runs.
     last: Option<(SessionId, Owner)>,
     /// The sessions whose selectors matched packets, as indices, since the last order.
-    selected: Recent<u32>,
+    selected: Recent<Fields, u32>,
+    /// The slots of the peers that may send to the main device from an address, where that depends on no selector, since the
+    /// last order.
+    senders: Recent<Address, u32>,
     /// The sessions that are to come, with their datagrams.
     expected: Expected<Source>,
     counters: Counters,
@@ -108,6 +113,8 @@ struct Source {
     traffic_class: u8,
     /// The index of the socket's rules.
     rules: usize,
+    /// The slot of the peer whose path it is, once one of the datagrams showed that.
+    peer: Option<u32>,
 }
 
 /// A socket for datagrams, or a TCP connection.
@@ -136,6 +143,7 @@ impl Ingress {
             words: config.words,
             last: None,
             selected: Recent::default(),
+            senders: Recent::default(),
             expected: Expected::default(),
             counters,
             now: Instant::ORIGIN,
@@ -147,6 +155,7 @@ impl Ingress {
     pub fn apply(&mut self, event: IngressEvent) {
         self.last = None;
         self.selected.clear();
+        self.senders.clear();
         match event {
             IngressEvent::Peer(order) => self.peers.change(order),
             IngressEvent::AddRemotePeer { peer, worker } => self.peers.add(peer, Some(worker)),
@@ -201,7 +210,7 @@ impl Ingress {
     #[inline]
     fn source(&self, path: Path) -> Source {
         let own = if self.sockets.is_empty() { None } else { self.sockets.get(&Socket::of(&path)) };
-        Source { path, traffic_class: 0, rules: own.copied().unwrap_or(0) }
+        Source { path, traffic_class: 0, rules: own.copied().unwrap_or(0), peer: None }
     }
 
     /// Says what time it is: as often as there is something to open, and the clock is cheap. Replay windows are
@@ -235,10 +244,10 @@ impl Ingress {
     /// Opens a datagram that came before its session, which has come since. Its bytes lie in `buffer` then, whatever was there. Gives
     /// whether there was one. The receive batch is to be empty, as its ranges are of another buffer.
     pub fn open_released(&mut self, buffer: &mut Vec<u8>, out: &mut ReceiveBatch) -> bool {
-        let Some((source, bytes)) = self.expected.next_released() else { return false };
+        let Some((mut source, bytes)) = self.expected.next_released() else { return false };
         *buffer = bytes;
         let all = 0..buffer.len();
-        self.open_one(source, buffer, all, out);
+        self.open_one(&mut source, buffer, all, out);
         out.finish(buffer);
         true
     }
@@ -275,14 +284,14 @@ impl Ingress {
     ) {
         let segment = if segment == 0 { within.len() } else { segment };
         let Arrival { socket, path, traffic_class } = *arrival;
-        let source = Source { path, traffic_class, ..self.source(socket) };
+        let mut source = Source { path, traffic_class, ..self.source(socket) };
         let mut start = within.start;
         if within.len() > segment {
-            start = self.open_batches(source, buffer, within.clone(), segment, out);
+            start = self.open_batches(&mut source, buffer, within.clone(), segment, out);
         }
         while start < within.end {
             let end = start.saturating_add(segment).min(within.end);
-            self.open_one(source, buffer, start..end, out);
+            self.open_one(&mut source, buffer, start..end, out);
             start = end;
         }
     }
@@ -295,7 +304,7 @@ impl Ingress {
         bytes: &mut [u8],
         out: &mut ReceiveBatch,
     ) -> Result<usize, StreamError> {
-        let source = self.source(path);
+        let mut source = self.source(path);
         let longest_first = self.rules.get(source.rules).map_or(MAX_RECORD, |rules| rules.longest_first);
         let mut start = 0;
         let outcome = loop {
@@ -304,7 +313,7 @@ impl Ingress {
             };
             let len = usize::from(u16::from_be_bytes(*prefix));
             if (len == 0 || len > longest_first)
-                && let Err(error) = self.check_record(source, len)
+                && let Err(error) = self.check_record(&source, len)
             {
                 break Err(error);
             }
@@ -313,7 +322,7 @@ impl Ingress {
                 break Ok(start);
             }
             start = record.end;
-            self.open_one(source, bytes, record, out);
+            self.open_one(&mut source, bytes, record, out);
         };
         out.finish(bytes);
         outcome
@@ -326,7 +335,7 @@ impl Ingress {
 
     /// Whether a record of a length that is unusual may come by this path.
     #[cold]
-    fn check_record(&self, source: Source, len: usize) -> Result<(), StreamError> {
+    fn check_record(&self, source: &Source, len: usize) -> Result<(), StreamError> {
         let Some(rules) = self.rules.get(source.rules) else { return Ok(()) };
         let advice = rules.demultiplexer.stream_advice();
         match len {
@@ -338,13 +347,19 @@ impl Ingress {
     }
 
     #[inline]
-    fn open_one(&mut self, source: Source, bytes: &mut [u8], range: Range<usize>, out: &mut ReceiveBatch) {
+    fn open_one(
+        &mut self,
+        source: &mut Source,
+        bytes: &mut [u8],
+        range: Range<usize>,
+        out: &mut ReceiveBatch,
+    ) {
         let datagram = bytes.get(range.clone()).unwrap_or_default();
         let Some(rules) = self.rules.get(source.rules) else { return };
         let owner = match rules.demultiplexer.classify(datagram) {
             Class::Control => return out.push_control(source.path, range),
             Class::Session(id) => match self.find(id) {
-                Err(_) if self.expected.hold(id, self.now, source, datagram) => return,
+                Err(_) if self.hold(id, source, datagram) => return,
                 found => found,
             },
             Class::Path => self.find_by_path(source, datagram),
@@ -377,8 +392,16 @@ impl Ingress {
         Ok(owner)
     }
 
+    /// Holds a datagram of a session that is expected. Gives whether it did.
     #[cold]
-    fn find_by_path(&mut self, source: Source, datagram: &[u8]) -> Result<Owner, DropReason> {
+    fn hold(&mut self, id: SessionId, source: &Source, datagram: &[u8]) -> bool {
+        // The peer may be elsewhere when the session has come.
+        let source = Source { peer: None, ..*source };
+        self.expected.hold(id, self.now, source, datagram)
+    }
+
+    #[cold]
+    fn find_by_path(&mut self, source: &Source, datagram: &[u8]) -> Result<Owner, DropReason> {
         let peer = self.peers.at(&source.path).ok_or(DropReason::NoPeer)?.id;
         let rules = self.rules.get(source.rules).ok_or(DropReason::NoSession)?;
         let id = rules.demultiplexer.session_of(peer, datagram).ok_or(DropReason::NoSession)?;
@@ -388,7 +411,7 @@ impl Ingress {
     #[inline]
     fn open_data(
         &mut self,
-        source: Source,
+        source: &mut Source,
         bytes: &mut [u8],
         range: Range<usize>,
         index: u32,
@@ -425,14 +448,17 @@ impl Ingress {
             out.push_notice(Notice::FirstOpened { peer: peer.id, session: session.id });
         }
         // Late datagrams say nothing about where the peer is now.
-        let elsewhere = !peer.path.is_some_and(|path| path.is_path(&source.path)) || peer.moved.is_some();
-        if opened.newest && elsewhere && peer.latest.get(&session.series) == Some(&session.number) {
-            let anywhere = self.rules.get(source.rules).is_some_and(|rules| rules.follows_streams);
-            peer.note_path(slot, source.path, anywhere, paths, out);
+        if opened.newest && source.peer != Some(slot) {
+            if peer.moved.is_none() && peer.path.as_ref().is_some_and(|path| path.is_path(&source.path)) {
+                source.peer = Some(slot);
+            } else if peer.latest.get(&session.series) == Some(&session.number) {
+                let anywhere = self.rules.get(source.rules).is_some_and(|rules| rules.follows_streams);
+                peer.note_path(slot, source.path, anywhere, paths, out);
+            }
         }
         let payload = match opened.payload {
             Ok(payload) => payload,
-            Err(why) => return self.take_elsewhere(source, range.len(), index, why, out),
+            Err(why) => return self.take_elsewhere(source.traffic_class, range.len(), index, why, out),
         };
         let payload = range.start + payload.start..range.start + payload.end;
         let bytes_of = bytes.get_mut(payload.clone()).ok_or(DropReason::Malformed)?;

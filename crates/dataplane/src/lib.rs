@@ -39,6 +39,7 @@ mod offload;
 mod outer;
 mod peers;
 mod receive;
+mod recent;
 mod replay;
 mod routes;
 mod segment;

@@ -8,8 +8,6 @@
 //! record, and a sender itself collapses several (RFC 9293 §3.9.1.2). Linux sets it at the end of every super-packet
 //! (`__tcp_transmit_skb`), which is seldom where a batch of datagrams ends, so that each batch would become two packets.
 
-use std::ops::Range;
-
 use adit_checksum::WordSum;
 
 use crate::checksum::Sum;
@@ -237,44 +235,73 @@ impl Run {
         let (Some(a), Some(b)) = (first.get(..self.headers), packet.get(..self.headers)) else {
             return false;
         };
+        match self.v6 {
+            true => self.v6_continues(a, b, packet.len()),
+            false => self.v4_continues(a, b, packet.len()),
+        }
+    }
+
+    /// Everything of the IP headers is equal but length, identification and checksum.
+    #[inline]
+    fn v4_continues(&self, a: &[u8], b: &[u8], len: usize) -> bool {
         let (Some((ip_a, a)), Some((ip_b, b))) =
-            (a.split_at_checked(self.ip_len()), b.split_at_checked(self.ip_len()))
+            (a.split_first_chunk::<IPV4_HEADER>(), b.split_first_chunk::<IPV4_HEADER>())
         else {
             return false;
         };
-        let transport = match self.protocol {
-            TCP => self.tcp_continues(a, b),
-            _ => udp_continues(a, b, packet.len() - self.ip_len()),
+        self.transport_continues(a, b, len - IPV4_HEADER)
+            && ip_a[0..2] == ip_b[0..2]
+            && ip_a[6..10] == ip_b[6..10]
+            && ip_a[12..20] == ip_b[12..20]
+            && self.identification_continues(ip_b)
+    }
+
+    /// Everything of the IP headers is equal but the length.
+    #[inline]
+    fn v6_continues(&self, a: &[u8], b: &[u8], len: usize) -> bool {
+        let (Some((ip_a, a)), Some((ip_b, b))) =
+            (a.split_first_chunk::<IPV6_HEADER>(), b.split_first_chunk::<IPV6_HEADER>())
+        else {
+            return false;
         };
-        // Everything but lengths, identification and checksum.
-        let same = |range: Range<usize>| ip_a.get(range.clone()) == ip_b.get(range);
-        transport
-            && if self.v6 {
-                same(0..4) && same(6..40)
-            } else {
-                same(0..2) && same(6..10) && same(12..20) && self.identification_continues(ip_b)
-            }
+        self.transport_continues(a, b, len - IPV6_HEADER)
+            && ip_a[0..4] == ip_b[0..4]
+            && ip_a[6..40] == ip_b[6..40]
+    }
+
+    /// `len`: bytes of the transport header and its payload.
+    #[inline]
+    fn transport_continues(&self, a: &[u8], b: &[u8], len: usize) -> bool {
+        match self.protocol {
+            TCP => self.tcp_continues(a, b),
+            _ => udp_continues(a, b, len),
+        }
     }
 
     /// The sequence is next; all else is equal but the checksum; the flags are ACK or ACK and PSH.
     #[inline]
     fn tcp_continues(&self, a: &[u8], b: &[u8]) -> bool {
-        let same = |range: Range<usize>| a.get(range.clone()) == b.get(range);
-        b.get(4..8) == Some(&self.sequence.to_be_bytes()[..])
-            && same(0..4)
-            && same(8..13)
-            && b.get(13).is_some_and(|flags| flags & !PSH == ACK)
-            && same(14..16)
-            && same(18..a.len())
+        let (Some((a, options_a)), Some((b, options_b))) =
+            (a.split_first_chunk::<TCP_HEADER>(), b.split_first_chunk::<TCP_HEADER>())
+        else {
+            return false;
+        };
+        b[4..8] == self.sequence.to_be_bytes()
+            && a[0..4] == b[0..4]
+            && a[8..13] == b[8..13]
+            && b[13] & !PSH == ACK
+            && a[14..16] == b[14..16]
+            && a[18..20] == b[18..20]
+            && options_equal(options_a, options_b)
     }
 
     /// Cutting counts the identification up from the first packet's. It means nothing under
     /// don't-fragment (RFC 6864 §4.1).
     #[inline]
-    fn identification_continues(&self, ip: &[u8]) -> bool {
-        let dont_fragment = ip.get(6).is_some_and(|flags| u16::from(*flags) << 8 & IPV4_DF != 0);
+    fn identification_continues(&self, ip: &[u8; IPV4_HEADER]) -> bool {
+        let dont_fragment = u16::from(ip[6]) << 8 & IPV4_DF != 0;
         let next = self.identification.wrapping_add(self.count as u16);
-        dont_fragment || ip.get(4..6) == Some(&next.to_be_bytes()[..])
+        dont_fragment || ip[4..6] == next.to_be_bytes()
     }
 
     /// Verifies the first packet once another would follow it. The pseudo-header's sum (without a length)
@@ -293,10 +320,17 @@ impl Run {
         if self.v6 { IPV6_HEADER } else { IPV4_HEADER }
     }
 
+    #[inline]
     fn checksums_ok(&self, words: WordSum, pseudo: Sum, packet: &[u8]) -> bool {
-        let Some((ip, transport)) = packet.split_at_checked(self.ip_len()) else { return false };
-        pseudo.word(transport.len() as u16).payload(words, transport).is_valid()
-            && (self.v6 || Sum::default().bytes(ip).is_valid())
+        let transport = match self.v6 {
+            true => packet.get(IPV6_HEADER..),
+            false => packet
+                .split_first_chunk::<IPV4_HEADER>()
+                .filter(|(ip, _)| Sum::default().bytes(*ip).is_valid())
+                .map(|(_, transport)| transport),
+        };
+        transport
+            .is_some_and(|transport| pseudo.word(transport.len() as u16).payload(words, transport).is_valid())
     }
 
     /// Writes the merged packet's headers over the first packet's, and says how to cut it. `None` if there
@@ -344,7 +378,17 @@ impl Run {
 /// Ports are equal, and the datagram is the whole payload and has a checksum.
 #[inline]
 fn udp_continues(a: &[u8], b: &[u8], len: usize) -> bool {
-    a.get(0..4) == b.get(0..4)
-        && b.get(4..6) == Some(&(len as u16).to_be_bytes()[..])
-        && b.get(6..8).is_some_and(|checksum| checksum != [0, 0])
+    let (Some(a), Some(b)) = (a.first_chunk::<UDP_HEADER>(), b.first_chunk::<UDP_HEADER>()) else {
+        return false;
+    };
+    a[0..4] == b[0..4] && b[4..6] == (len as u16).to_be_bytes() && b[6..8] != [0, 0]
+}
+
+/// Whether options of TCP are equal. Those that most packets have, timestamps alone, are compared without a call.
+#[inline]
+fn options_equal(a: &[u8], b: &[u8]) -> bool {
+    match (<&[u8; 12]>::try_from(a), <&[u8; 12]>::try_from(b)) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => a.is_empty() && b.is_empty() || a == b,
+    }
 }

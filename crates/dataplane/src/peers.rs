@@ -205,6 +205,11 @@ impl Peers {
         Some((slot, self.routes_of(device)))
     }
 
+    /// Whether the peer that an address of the main device belongs to depends on selectors.
+    pub(crate) fn share_routes(&self) -> bool {
+        self.routes.are_shared()
+    }
+
     /// Whether the peer in the slot may send a packet with that header to the main device. `selected`: the packet's session has
     /// selectors, which were found to match.
     #[inline]

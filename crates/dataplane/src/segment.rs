@@ -26,6 +26,10 @@ pub(crate) struct Segments {
     size: usize,
     /// Bytes of payload in all.
     payload: usize,
+    /// How many packets it makes.
+    count: usize,
+    /// The sum of an IPv4 header without length, identification and checksum.
+    fixed: Sum,
     /// Addresses and protocol.
     pseudo: Sum,
     sequence: u32,
@@ -73,13 +77,16 @@ impl Segments {
         if found != protocol || transport_len < minimum || headers > packet.len() || size == 0 {
             return None;
         }
+        let payload = packet.len() - headers;
         Some(Segments {
             v6,
             protocol,
             transport,
             headers,
             size,
-            payload: packet.len() - headers,
+            payload,
+            count: payload.div_ceil(size).max(1),
+            fixed: if v6 { Sum::default() } else { fixed_sum(packet.get(..transport)?)? },
             pseudo: pseudo_header(packet, v6)?.word(u16::from(protocol)),
             sequence,
             identification: u16::from_be_bytes([*packet.get(4)?, *packet.get(5)?]),
@@ -90,7 +97,7 @@ impl Segments {
     /// How many packets it makes.
     #[inline]
     pub(crate) fn count(&self) -> usize {
-        self.payload.div_ceil(self.size).max(1)
+        self.count
     }
 
     /// How many packets, from the first, have all of a segment's payload, and their length.
@@ -114,7 +121,7 @@ impl Segments {
         let packet = super_packet.get_mut(start..start + len)?;
         let head = packet.get_mut(..self.headers)?;
         if index > 0 {
-            head.copy_from_slice(template);
+            copy_headers(template, head);
         }
         self.patch_ip(index, len, head)?;
         self.patch_transport(index, packet)?;
@@ -129,16 +136,17 @@ impl Segments {
             return Some(());
         }
         let identification = self.identification.wrapping_add(index as u16);
-        let header = head.get_mut(..self.transport)?;
-        let fixed: &mut [u8; IPV4_HEADER] = header.first_chunk_mut()?;
-        fixed[2..4].copy_from_slice(&(len as u16).to_be_bytes());
-        fixed[4..6].copy_from_slice(&identification.to_be_bytes());
-        finish_ipv4(header)
+        let header: &mut [u8; IPV4_HEADER] = head.first_chunk_mut()?;
+        let checksum = self.fixed.word(len as u16).word(identification).finish();
+        header[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+        header[4..6].copy_from_slice(&identification.to_be_bytes());
+        header[10..12].copy_from_slice(&checksum);
+        Some(())
     }
 
     #[inline]
     fn patch_transport(&self, index: usize, out: &mut [u8]) -> Option<()> {
-        let last = index + 1 == self.count();
+        let last = index + 1 == self.count;
         let transport = out.get_mut(self.transport..)?;
         let len = transport.len() as u16;
         if self.protocol == TCP {
@@ -158,6 +166,31 @@ impl Segments {
             put_checksum(self.words, transport, UDP_CHECKSUM, self.pseudo.word(len), true)
         }
     }
+}
+
+/// Copies headers over as many bytes. Of the usual lengths, of TCP without options and with timestamps, the compiler makes
+/// moves; of any other length it is a call.
+#[inline]
+fn copy_headers(headers: &[u8], to: &mut [u8]) {
+    const PLAIN: usize = IPV4_HEADER + TCP_HEADER;
+    const TIMESTAMPS: usize = PLAIN + 12;
+    if let (Ok(headers), Ok(to)) =
+        (<&[u8; TIMESTAMPS]>::try_from(headers), <&mut [u8; TIMESTAMPS]>::try_from(&mut *to))
+    {
+        *to = *headers;
+    } else if let (Ok(headers), Ok(to)) =
+        (<&[u8; PLAIN]>::try_from(headers), <&mut [u8; PLAIN]>::try_from(&mut *to))
+    {
+        *to = *headers;
+    } else {
+        to.copy_from_slice(headers);
+    }
+}
+
+/// The sum of an IPv4 header without length, identification and checksum.
+fn fixed_sum(header: &[u8]) -> Option<Sum> {
+    let sum = Sum::default().bytes(header.get(..2)?).bytes(header.get(6..10)?);
+    Some(sum.bytes(header.get(12..)?))
 }
 
 /// The sum of a packet's addresses.
@@ -188,14 +221,19 @@ fn put_checksum(words: WordSum, transport: &mut [u8], at: usize, pseudo: Sum, ud
 }
 
 /// Finishes the checksum that the kernel left to us: its field holds the pseudo-header's sum.
+#[inline]
 pub(crate) fn finish_checksum(
     words: WordSum,
     offload: &Offload,
     packet: &mut [u8],
 ) -> Result<(), DropReason> {
-    if !offload.needs_checksum {
-        return Ok(());
+    match offload.needs_checksum {
+        true => finish_partial_checksum(words, offload, packet),
+        false => Ok(()),
     }
+}
+
+fn finish_partial_checksum(words: WordSum, offload: &Offload, packet: &mut [u8]) -> Result<(), DropReason> {
     let at = usize::from(offload.checksum_offset);
     let covered = packet.get_mut(usize::from(offload.checksum_start)..).ok_or(DropReason::Malformed)?;
     let mut checksum = Sum::default().payload(words, covered).finish();

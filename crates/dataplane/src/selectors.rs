@@ -9,6 +9,7 @@ use std::ops::RangeInclusive;
 use adit_core::{Flow, Ports, Selector};
 
 use crate::headers::{Address, Ip, TCP, UDP};
+use crate::recent::Key;
 
 const DCCP: u8 = 33;
 const SCTP: u8 = 132;
@@ -161,7 +162,7 @@ fn upper(ip: &Ip, packet: &[u8]) -> (Option<u8>, Option<[u16; 2]>) {
 /// The fields that selectors compare, of a packet whose upper header begins where its IP header ends: packets with equal ones
 /// have equal [`Flow`]s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Fields {
+pub(crate) struct Fields {
     source: Address,
     destination: Address,
     protocol: u8,
@@ -172,69 +173,20 @@ struct Fields {
 impl Fields {
     /// The fields of a packet. `None`: a fragment, extension headers, or too few bytes.
     #[inline]
-    fn of(ip: &Ip, packet: &[u8]) -> Option<Self> {
+    pub(crate) fn of(ip: &Ip, packet: &[u8]) -> Option<Self> {
         if ip.fragment || ip.is_v6() && !matches!(ip.protocol, TCP | UDP) {
             return None;
         }
         let ports = *packet.get(ip.header_len..ip.len)?.first_chunk()?;
         Some(Fields { source: ip.source, destination: ip.destination, protocol: ip.protocol, ports })
     }
+}
 
-    /// The place of these fields among [`Recent`]'s.
+impl Key for Fields {
     #[inline]
-    fn place(&self) -> usize {
-        let address = |address: Address| match address {
-            Address::V4(bits) => u64::from(bits),
-            Address::V6(bits) => (bits >> 64) as u64 ^ bits as u64,
-        };
+    fn number(&self) -> u64 {
         let ports = u64::from(u32::from_le_bytes(self.ports));
-        let all = address(self.source) ^ address(self.destination).rotate_left(20) ^ ports.rotate_left(40);
-        // The upper bits of a product with the golden ratio depend on all bits (Knuth, The Art of Computer Programming 3, 6.4).
-        (all.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize
-    }
-}
-
-/// Flows that [`Recent`] holds at most.
-const RECENT: usize = 64;
-
-/// Answers for flows of late, a flow in each place. Where a packet's fields have no answer, selectors are asked, which is
-/// slower. Whoever changes selectors, routes or sessions clears it.
-pub(crate) struct Recent<V> {
-    entries: Vec<Option<(Fields, V)>>,
-}
-
-impl<V> Default for Recent<V> {
-    fn default() -> Self {
-        Recent { entries: Vec::new() }
-    }
-}
-
-impl<V> Recent<V> {
-    /// The answer for a flow.
-    #[inline]
-    pub(crate) fn get(&self, ip: &Ip, packet: &[u8]) -> Option<&V> {
-        if self.entries.is_empty() {
-            return None;
-        }
-        let fields = Fields::of(ip, packet)?;
-        let (of, value) = self.entries.get(fields.place())?.as_ref()?;
-        (*of == fields).then_some(value)
-    }
-
-    /// Notes the answer for a packet's flow.
-    pub(crate) fn note(&mut self, ip: &Ip, packet: &[u8], value: V) {
-        let Some(fields) = Fields::of(ip, packet) else { return };
-        if self.entries.is_empty() {
-            self.entries.resize_with(RECENT, || None);
-        }
-        if let Some(entry) = self.entries.get_mut(fields.place()) {
-            *entry = Some((fields, value));
-        }
-    }
-
-    /// Forgets all answers.
-    pub(crate) fn clear(&mut self) {
-        self.entries.clear();
+        self.source.number() ^ self.destination.number().rotate_left(20) ^ ports.rotate_left(40)
     }
 }
 

@@ -84,10 +84,23 @@ impl Limits {
 impl Slot {
     #[inline]
     fn admits(&self, outer: OuterHeader, len: usize) -> bool {
-        let limits = &self.limits;
         // The header around a stream's records is the system's own.
-        let same = self.outer == outer || limits.prefix > 0;
-        same && !self.closed && len <= limits.longest && self.used + limits.prefix + len <= limits.room
+        let same = self.outer == outer || self.limits.prefix > 0;
+        same && self.has_room(len)
+    }
+
+    /// Whether it admits a datagram with its own outer header.
+    #[inline]
+    fn has_room(&self, len: usize) -> bool {
+        let limits = &self.limits;
+        !self.closed && len <= limits.longest && self.used + limits.prefix + len <= limits.room
+    }
+
+    /// The place of the next datagram, of `len` bytes.
+    #[inline]
+    fn room(&mut self, len: usize) -> Option<&mut [u8]> {
+        let start = self.used + self.limits.prefix;
+        self.buffer.get_mut(start..start + len)
     }
 
     fn gso_batch(&self) -> GsoBatch<'_> {
@@ -97,6 +110,17 @@ impl Slot {
             segment: self.segment,
             bytes: self.buffer.get(..self.used).unwrap_or_default(),
         }
+    }
+}
+
+/// Whether both are one path of UDP. Without a call for the other kinds: a function with none of them saves no registers.
+#[inline]
+fn are_one_by_udp(one: &Path, other: &Path) -> bool {
+    match (one, other) {
+        (Path::Udp { socket, remote }, Path::Udp { socket: other, remote: address }) => {
+            socket == other && remote == address
+        }
+        _ => false,
     }
 }
 
@@ -170,7 +194,7 @@ impl TransmitBatch {
 
     /// A place for a datagram of `len` bytes. It is sent if [`TransmitBatch::commit`] follows, and forgotten if
     /// not. `None` if `len` is 0 or more than [`MAX_DATAGRAM`].
-    #[inline]
+    #[inline(never)]
     pub(crate) fn reserve(&mut self, path: &Path, outer: OuterHeader, len: usize) -> Option<&mut [u8]> {
         if len == 0 || len > MAX_DATAGRAM {
             return None;
@@ -180,9 +204,30 @@ impl TransmitBatch {
             None => self.start(path, outer, len),
         };
         self.reserved = (index, len);
-        let slot = self.slots.get_mut(index)?;
-        let start = slot.used + slot.limits.prefix;
-        slot.buffer.get_mut(start..start + len)
+        self.slots.get_mut(index)?.room(len)
+    }
+
+    /// [`TransmitBatch::reserve`], faster where the datagram joins the newest GSO batch of UDP. `last`: the slot of the datagram that
+    /// was taken last, if it had that path and outer header.
+    #[inline]
+    pub(crate) fn reserve_behind(
+        &mut self,
+        last: Option<usize>,
+        path: &Path,
+        outer: OuterHeader,
+        len: usize,
+    ) -> Option<&mut [u8]> {
+        let index = last.unwrap_or(self.used.wrapping_sub(1));
+        let joins = len > 0
+            && self.slots.get(index).is_some_and(|slot| {
+                slot.has_room(len)
+                    && (last.is_some() || slot.outer == outer && are_one_by_udp(&slot.path, path))
+            });
+        if !joins || index >= self.used {
+            return self.reserve(path, outer, len);
+        }
+        self.reserved = (index, len);
+        self.slots.get_mut(index)?.room(len)
     }
 
     /// Places for datagrams of `len` bytes that follow each other: at least one, at most `most`, as many as one GSO
@@ -190,12 +235,12 @@ impl TransmitBatch {
     #[inline]
     pub(crate) fn reserve_run(
         &mut self,
+        last: Option<usize>,
         path: &Path,
         outer: OuterHeader,
-        len: usize,
-        most: usize,
+        (len, most): (usize, usize),
     ) -> Option<impl Iterator<Item = &mut [u8]>> {
-        self.reserve(path, outer, len)?;
+        self.reserve_behind(last, path, outer, len)?;
         let slot = self.slots.get_mut(self.reserved.0)?;
         let stride = slot.limits.prefix + len;
         let room = slot.limits.room.saturating_sub(slot.used) / stride;
@@ -209,24 +254,27 @@ impl TransmitBatch {
         Some(places.chunks_exact_mut(stride).filter_map(move |place| place.get_mut(prefix..)))
     }
 
-    /// Takes the first `count` of the datagrams that were written where [`TransmitBatch::reserve_run`] said.
+    /// Takes the first `count` of the datagrams that were written where [`TransmitBatch::reserve_run`] said. Gives the slot
+    /// of the last one.
     #[inline]
-    pub(crate) fn commit_run(&mut self, count: usize) {
+    pub(crate) fn commit_run(&mut self, count: usize) -> Option<usize> {
         let reserved = self.reserved;
+        let mut slot = None;
         for _ in 0..count {
             self.reserved = reserved;
-            self.commit();
+            slot = self.commit();
         }
+        slot
     }
 
-    /// Takes the datagram that was written where [`TransmitBatch::reserve`] said.
+    /// Takes the datagram that was written where [`TransmitBatch::reserve`] said. Gives its slot.
     #[inline]
-    pub(crate) fn commit(&mut self) {
+    pub(crate) fn commit(&mut self) -> Option<usize> {
         let (index, len) = std::mem::take(&mut self.reserved);
         if len == 0 {
-            return;
+            return None;
         }
-        let Some(slot) = self.slots.get_mut(index) else { return };
+        let slot = self.slots.get_mut(index)?;
         let limits = slot.limits;
         if limits.prefix == RECORD_HEADER
             && let Some(place) = slot.buffer.get_mut(slot.used..).and_then(<[u8]>::first_chunk_mut)
@@ -242,6 +290,7 @@ impl TransmitBatch {
             self.supersede(index);
             self.used = index + 1;
         }
+        Some(index)
     }
 
     /// Closes the GSO batch to the same path that slot number `newest` follows.
@@ -342,7 +391,7 @@ mod tests {
         put(&mut out, udp(1), &[7; 1472]);
         for expected in [1, 2] {
             let path = udp(1);
-            let run = out.reserve_run(&path, PLAIN, 700, 2).expect("fits");
+            let run = out.reserve_run(None, &path, PLAIN, (700, 2)).expect("fits");
             let count = run.map(|place| place.fill(8)).count();
             assert_eq!(count, expected);
             out.commit_run(count);
@@ -396,6 +445,8 @@ mod tests {
             put(&mut out, udp(99), b"an earlier batch");
             out.clear();
             let mut expected: Vec<(Path, Vec<u8>)> = Vec::new();
+            // The path and the slot of the datagram before, if no batch left since.
+            let mut before: Option<(Path, usize)> = None;
             let mut found: Vec<(Path, Vec<u8>)> = Vec::new();
             let mut send = |gso_batch: GsoBatch<'_>| {
                 assert!(gso_batch.bytes.len() <= GSO_BATCH_BYTES);
@@ -408,12 +459,15 @@ mod tests {
             for (index, (last, stream, len)) in datagrams.into_iter().enumerate() {
                 let path = if stream { tcp(last) } else { udp(last) };
                 let bytes = vec![index as u8; len];
-                put(&mut out, path, &bytes);
+                let last = before.filter(|(other, _)| *other == path).map(|(_, slot)| slot);
+                out.reserve_behind(last, &path, PLAIN, len).expect("fits").copy_from_slice(&bytes);
+                before = out.commit().map(|slot| (path, slot));
                 expected.push((path, bytes));
                 if index % early == 0 {
                     assert_eq!(out.has_complete(), out.complete().next().is_some());
                     out.complete().for_each(&mut send);
                     out.clear_complete();
+                    before = None;
                 }
             }
             out.iter().for_each(&mut send);

@@ -168,6 +168,21 @@ impl<D: Decode> WindowedOpener<D> {
     pub fn wear(&mut self, failed_tags: u64) {
         self.failed_tags = failed_tags;
     }
+
+    /// Judges the freshness of a datagram that was decrypted, or counts its tag that failed.
+    #[inline(always)]
+    fn judge(&mut self, datagram: &mut [u8], plain: Result<Plain, DropReason>) -> Result<Opened, DropReason> {
+        let plain = plain.inspect_err(|reason| {
+            self.failed_tags += u64::from(*reason == DropReason::BadTag && !D::KEY_STAYS);
+        })?;
+        match self.window.accept(plain.counter) {
+            Freshness::Replayed => Err(DropReason::Replay),
+            freshness => Ok(Opened {
+                payload: self.decoder.unframe(datagram, plain.payload).map_err(NotInPlace::Dropped),
+                newest: freshness == Freshness::Newest,
+            }),
+        }
+    }
 }
 
 impl<D: Decode> Opener for WindowedOpener<D> {
@@ -177,7 +192,7 @@ impl<D: Decode> Opener for WindowedOpener<D> {
             return Err(DropReason::Exhausted);
         }
         let plain = self.decoder.decode(datagram, &self.window);
-        self.accept(datagram, plain)
+        self.judge(datagram, plain)
     }
 
     fn gains_from_batches(&self) -> bool {
@@ -211,16 +226,7 @@ impl<D: Decode> Opener for WindowedOpener<D> {
         datagram: &mut [u8],
         plain: Result<Plain, DropReason>,
     ) -> Result<Opened, DropReason> {
-        let plain = plain.inspect_err(|reason| {
-            self.failed_tags += u64::from(*reason == DropReason::BadTag && !D::KEY_STAYS);
-        })?;
-        match self.window.accept(plain.counter) {
-            Freshness::Replayed => Err(DropReason::Replay),
-            freshness => Ok(Opened {
-                payload: self.decoder.unframe(datagram, plain.payload).map_err(NotInPlace::Dropped),
-                newest: freshness == Freshness::Newest,
-            }),
-        }
+        self.judge(datagram, plain)
     }
 
     fn tick(&mut self, now: Instant) {

@@ -15,13 +15,16 @@ pub struct Place<'a> {
     path: &'a Path,
     outer: OuterHeader,
     len: usize,
+    /// The slot of the datagram that was taken last.
+    last: Option<usize>,
     datagrams: u64,
     bytes: u64,
+    limit_near: bool,
 }
 
 impl<'a> Place<'a> {
     pub(crate) fn new(transmit_batch: &'a mut TransmitBatch, path: &'a Path, outer: OuterHeader) -> Self {
-        Place { transmit_batch, path, outer, len: 0, datagrams: 0, bytes: 0 }
+        Place { transmit_batch, path, outer, len: 0, last: None, datagrams: 0, bytes: 0, limit_near: false }
     }
 
     /// Room for a datagram of `len` bytes. Its content is the bytes that lay there before. It is sent if the
@@ -32,13 +35,25 @@ impl<'a> Place<'a> {
     #[inline]
     pub fn datagram(&mut self, len: usize) -> Result<&mut [u8], DropReason> {
         self.len = len;
-        self.transmit_batch.reserve(self.path, self.outer, len).ok_or(DropReason::TooBig)
+        self.transmit_batch.reserve_behind(self.last, self.path, self.outer, len).ok_or(DropReason::TooBig)
+    }
+
+    /// Notes that new keys are due. Called once in the life of a session's keys.
+    #[inline]
+    pub fn note_limit(&mut self) {
+        self.limit_near = true;
+    }
+
+    /// Whether new keys are due.
+    #[inline]
+    pub(crate) fn is_limit_near(&self) -> bool {
+        self.limit_near
     }
 
     /// Takes the datagram that was filled. The caller of [`Sealer::seal`] takes the last one of a payload.
     #[inline]
     pub fn commit(&mut self) {
-        self.transmit_batch.commit();
+        self.last = self.transmit_batch.commit();
         self.datagrams += 1;
         self.bytes += self.len as u64;
     }
@@ -47,13 +62,14 @@ impl<'a> Place<'a> {
     #[inline]
     fn datagrams(&mut self, len: usize, most: usize) -> Result<impl Iterator<Item = &mut [u8]>, DropReason> {
         self.len = len;
-        self.transmit_batch.reserve_run(self.path, self.outer, len, most).ok_or(DropReason::TooBig)
+        let run = (len, most);
+        self.transmit_batch.reserve_run(self.last, self.path, self.outer, run).ok_or(DropReason::TooBig)
     }
 
     /// Takes the first `count` datagrams that were filled.
     #[inline]
     fn commit_run(&mut self, count: usize) {
-        self.transmit_batch.commit_run(count);
+        self.last = self.transmit_batch.commit_run(count);
         self.datagrams += count as u64;
         self.bytes += (count * self.len) as u64;
     }
@@ -99,7 +115,7 @@ impl Run<'_> {
 /// The sealing half of a session's codec.
 pub trait Sealer: Send {
     /// Seals a payload into the last datagram of `place`. A format that cuts payloads takes the datagrams before it itself.
-    /// Called once a packet.
+    /// Called once a packet. When new keys become due, it says so by [`Place::note_limit`].
     ///
     /// # Errors
     /// Why not all of it was sealed: [`DropReason::Exhausted`] where the key may not be used any more. The datagram that was
@@ -118,9 +134,6 @@ pub trait Sealer: Send {
         }
         Ok(())
     }
-
-    /// Whether new keys are due; true once.
-    fn take_limit_near(&mut self) -> bool;
 
     /// The MTU of the tunnel's device, in bytes, from now on. The default is for formats that do not depend on it.
     fn set_mtu(&mut self, mtu: u16) {
@@ -206,13 +219,27 @@ pub struct CountingSealer<E> {
     /// Blocks and packets so far.
     used: u64,
     limits: UsageLimits,
+    /// Counters below this one are far from all limits, ...
+    counter_free: u64,
+    /// ... and so are fewer blocks and packets.
+    used_free: u64,
     warned: bool,
 }
 
 impl<E: Encode> CountingSealer<E> {
     /// A sealer with a fresh key.
     pub fn new(encoder: E, limits: UsageLimits) -> Self {
-        CountingSealer { encoder, counter: limits.first, used: 0, limits, warned: false }
+        let counter_free = limits.counter_warn.min(limits.counter_max).saturating_sub(1);
+        let used_free = limits.blocks_warn.min(limits.blocks_max);
+        CountingSealer {
+            encoder,
+            counter: limits.first,
+            used: 0,
+            limits,
+            counter_free,
+            used_free,
+            warned: false,
+        }
     }
 
     /// Pretends that as many packets and blocks were sealed.
@@ -223,6 +250,16 @@ impl<E: Encode> CountingSealer<E> {
 }
 
 impl<E: Encode> CountingSealer<E> {
+    /// Notes, once, that new keys are due.
+    #[cold]
+    fn warn(&mut self, place: &mut Place<'_>) {
+        let UsageLimits { counter_warn, blocks_warn, .. } = self.limits;
+        if !self.warned && (self.counter >= counter_warn || self.used >= blocks_warn) {
+            self.warned = true;
+            place.note_limit();
+        }
+    }
+
     /// Seals a few packets at once, where at least two follow that have the same length. Says whether it did.
     fn seal_some(&mut self, run: &mut Run<'_>, place: &mut Place<'_>) -> Result<bool, DropReason> {
         let Some(aead) = self.encoder.batching() else { return Ok(false) };
@@ -253,6 +290,9 @@ impl<E: Encode> CountingSealer<E> {
             *tag = message.tag;
         }
         place.commit_run(taken);
+        if self.counter > self.counter_free || self.used >= self.used_free {
+            self.warn(place);
+        }
         Ok(taken > 0)
     }
 }
@@ -273,24 +313,22 @@ impl<E: Encode> Sealer for CountingSealer<E> {
         let layout = self.encoder.layout(payload.first().copied(), payload.len());
         let datagram = place.datagram(layout.datagram)?;
         let used = self.used.saturating_add(blocks(layout.datagram));
-        if self.counter > self.limits.counter_max || used > self.limits.blocks_max {
+        let counter = self.counter;
+        let is_near = counter >= self.counter_free || used >= self.used_free;
+        if is_near && (counter > self.limits.counter_max || used > self.limits.blocks_max) {
+            self.warn(place);
             return Err(DropReason::Exhausted);
         }
-        let counter = self.counter;
-        self.counter += 1;
+        self.counter = counter + 1;
         self.used = used;
-        self.encoder.encode(counter, payload, datagram, layout).ok_or(DropReason::Exhausted)
+        let sealed = self.encoder.encode(counter, payload, datagram, layout).ok_or(DropReason::Exhausted);
+        if is_near {
+            self.warn(place);
+        }
+        sealed
     }
 
     fn set_mtu(&mut self, mtu: u16) {
         self.encoder.set_mtu(mtu);
-    }
-
-    #[inline]
-    fn take_limit_near(&mut self) -> bool {
-        let near = !self.warned
-            && (self.counter >= self.limits.counter_warn || self.used >= self.limits.blocks_warn);
-        self.warned |= near;
-        near
     }
 }

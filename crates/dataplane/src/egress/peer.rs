@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use adit_core::{DeviceId, Flow, Instant, Notice, OnFirstOpened, Path, PeerId, SessionId};
 
+use super::choices::Chosen;
 use crate::codec::{Place, Run, SealSession, Sealer};
 use crate::counters::{DropReason, PeerCounter};
 use crate::headers::Ip;
@@ -81,14 +82,6 @@ impl Session {
     #[inline]
     fn is_alive(&self, now: Instant) -> bool {
         self.expires.is_none_or(|expires| now < expires)
-    }
-
-    /// Notes that the session should be replaced soon, once.
-    #[inline]
-    fn note_limit(&mut self, peer: PeerId, notices: &mut Vec<Notice>) {
-        if self.seal.take_limit_near() {
-            notices.push(Notice::LimitNear { peer, session: self.id });
-        }
     }
 
     fn selects(&self, flow: &Flow) -> bool {
@@ -225,6 +218,11 @@ impl Peer {
         Some(found.filter(|_| self.path.is_some()).ok_or(DropReason::NoSession))
     }
 
+    /// The choice of the session at an index, of the peer in that slot.
+    pub(super) fn choice(&self, slot: u32, session: usize) -> Chosen {
+        Chosen { slot, session, expires: self.sessions.get(session).and_then(|session| session.expires) }
+    }
+
     /// The session that seals a packet, if it is known where the peer is.
     pub(super) fn session_for(&self, flow: &Flow, now: Instant) -> Result<usize, DropReason> {
         match &self.active {
@@ -301,7 +299,9 @@ impl Peer {
         }
         let (datagrams, bytes) = place.taken();
         self.counter.add(datagrams, bytes);
-        session.note_limit(self.id, notices);
+        if place.is_limit_near() {
+            notices.push(Notice::LimitNear { peer: self.id, session: session.id });
+        }
         sealed
     }
 
@@ -321,7 +321,9 @@ impl Peer {
         let sealed = session.seal.seal_run(&mut run, &mut place);
         let (datagrams, bytes) = place.taken();
         self.counter.add(datagrams, bytes);
-        session.note_limit(self.id, notices);
+        if place.is_limit_near() {
+            notices.push(Notice::LimitNear { peer: self.id, session: session.id });
+        }
         sealed
     }
 }

@@ -13,7 +13,7 @@ impl Ingress {
     /// batches. Says where the rest starts.
     pub(super) fn open_batches(
         &mut self,
-        source: Source,
+        source: &mut Source,
         buffer: &mut [u8],
         within: Range<usize>,
         segment: usize,
@@ -41,7 +41,7 @@ impl Ingress {
     }
 
     /// The session of the first datagrams, if it gains from batches, and how many of them are of it: 2 to [`BATCH`].
-    fn batch_at(&mut self, source: Source, bytes: Option<&[u8]>, segment: usize) -> Option<(u32, usize)> {
+    fn batch_at(&mut self, source: &Source, bytes: Option<&[u8]>, segment: usize) -> Option<(u32, usize)> {
         let mut datagrams = bytes?.chunks(segment).take(BATCH);
         let classify = |rules: &[Rules], datagram: &[u8]| {
             rules.get(source.rules).map(|rules| rules.demultiplexer.classify(datagram))

@@ -2,14 +2,15 @@
 
 use adit_core::{DeviceId, Instant, Notice, PeerId, SessionId};
 
-use super::{Ingress, Source};
+use super::Ingress;
 use crate::codec::NotInPlace;
 use crate::counters::DropReason;
 use crate::headers::Ip;
 use crate::outer::OuterPolicy;
 use crate::peers::{Peer, Peers};
 use crate::receive::ReceiveBatch;
-use crate::selectors::{Recent, Selectors, inbound};
+use crate::recent::Recent;
+use crate::selectors::{Fields, Selectors, inbound};
 use crate::{mss, outer};
 
 /// Bytes of a protocol message that are passed on.
@@ -20,7 +21,7 @@ impl Ingress {
     #[cold]
     pub(super) fn take_elsewhere(
         &mut self,
-        source: Source,
+        traffic_class: u8,
         len: usize,
         index: u32,
         why: NotInPlace,
@@ -48,7 +49,7 @@ impl Ingress {
             outer: &session.outer,
             selectors: session.selectors.as_deref(),
             selected: Selected { recent: &mut self.selected, session: index },
-            traffic_class: source.traffic_class,
+            traffic_class,
             len,
             now: self.now,
         };
@@ -68,14 +69,14 @@ impl Ingress {
     }
 
     /// The destination of a packet, if its sender may send it. The packet is at the start of `payload`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn destination(
-        &self,
+        &mut self,
         sender: Sender,
         ip: &Ip,
         payload: &[u8],
     ) -> Result<Destination, DropReason> {
-        if !self.peers.may_send(sender.slot, ip, payload, sender.selected) {
+        if self.senders.get(&ip.source) != Some(&sender.slot) && !self.may_send(sender, ip, payload) {
             return self.other_device(sender, ip, payload);
         }
         // A packet for all, and a packet for which no peer has a route (it is for ourselves), goes to the
@@ -91,6 +92,17 @@ impl Ingress {
             });
         }
         Ok(Destination::Device)
+    }
+
+    /// Whether the peer may send a packet with that header to the main device.
+    #[inline(never)]
+    fn may_send(&mut self, sender: Sender, ip: &Ip, payload: &[u8]) -> bool {
+        let Sender { slot, selected } = sender;
+        let may_send = self.peers.may_send(slot, ip, payload, selected);
+        if may_send && !self.peers.share_routes() {
+            self.senders.note(ip.source, slot);
+        }
+        may_send
     }
 
     /// The destination of a packet of a peer to which no route of the main device leads.
@@ -143,7 +155,7 @@ pub(super) struct Arrived<'a> {
 impl Arrived<'_> {
     /// Counts the payload. Of a packet, which is made ready to be delivered, gives the header; anything else is dealt
     /// with by that.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(self, payload: &mut [u8], out: &mut ReceiveBatch) -> Result<Option<Ip>, DropReason> {
         let Arrived { peer, now, .. } = self;
         match payload.first().map(|first| first >> 4) {
@@ -182,7 +194,7 @@ impl Arrived<'_> {
 
 /// The sessions whose selectors matched packets of late, and the index of a packet's own.
 pub(super) struct Selected<'a> {
-    pub(super) recent: &'a mut Recent<u32>,
+    pub(super) recent: &'a mut Recent<Fields, u32>,
     pub(super) session: u32,
 }
 
@@ -190,12 +202,13 @@ impl Selected<'_> {
     /// Whether the selectors of the session match a packet.
     #[inline]
     fn selects(self, selectors: &Selectors, ip: &Ip, payload: &[u8]) -> bool {
-        if self.recent.get(ip, payload) == Some(&self.session) {
+        let fields = Fields::of(ip, payload);
+        if fields.as_ref().and_then(|fields| self.recent.get(fields)) == Some(&self.session) {
             return true;
         }
         let matches = selectors.select(&inbound(ip, payload));
-        if matches {
-            self.recent.note(ip, payload, self.session);
+        if let Some(fields) = fields.filter(|_| matches) {
+            self.recent.note(fields, self.session);
         }
         matches
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adit_core::{Cipher, DataEvent, Instant, Notice, PeerId, SessionId};
+use adit_core::{Cipher, DataEvent, Instant, Notice, PeerId, PeerOrder, SessionId};
 
 use super::format::{named, session_id};
 use super::packets::Flow;
@@ -62,6 +62,24 @@ fn datagrams_wait_for_a_session_that_is_expected() {
     let datagram = client.send_one(&packet(7));
     assert_eq!(server.receive(udp(1), &datagram, datagram.len()).packets, [packet(7)]);
     assert!(!server.ingress.has_released());
+}
+
+/// What was found of the datagrams that came with it holds no more when its session has come.
+#[test]
+fn a_datagram_that_waited_shows_where_its_peer_was() {
+    let (mut server, mut client) = before_session();
+    install(&mut server);
+    let first = client.send_one(&packet(0));
+    let keys = Keys { seal: 2, open: 0x82 };
+    client.install(PeerId::SERVER, session_id(PeerId::SERVER, 1), named(1, 1), CIPHER, keys);
+    let both = [first.clone(), client.send_one(&packet(1))].concat();
+    let next = session_id(ONE, 1);
+    server.apply(DataEvent::Expect(next));
+    assert_eq!(server.receive(udp(1), &both, first.len()).packets, [packet(0)]);
+    server.apply(DataEvent::Peer(PeerOrder::Move { peer: ONE, path: udp(5) }));
+    server.install(ONE, next, named(1, 1), CIPHER, Keys { seal: 0x82, open: 2 });
+    let arrived = server.receive_released();
+    assert!(arrived[0].notices.contains(&Notice::Moved { peer: ONE, path: udp(1) }), "{arrived:?}");
 }
 
 #[test]

@@ -55,10 +55,6 @@ impl Sealer for Clear {
         }
         Ok(())
     }
-
-    fn take_limit_near(&mut self) -> bool {
-        false
-    }
 }
 
 impl Opener for Clear {

@@ -23,6 +23,9 @@ pub(super) const DATA_V2: u8 = Opcode::DataV2 as u8;
 pub(super) const V1_HEADER: usize = 1;
 pub(super) const V2_HEADER: usize = 4;
 pub(super) const PACKET_ID: usize = 4;
+/// The authenticated bytes of `DATA_V2`, and all bytes in front of its ciphertext.
+const V2_AUTHENTICATED: usize = V2_HEADER + PACKET_ID;
+const V2_FRONT: usize = V2_AUTHENTICATED + TAG_LEN;
 
 fn nonce(packet_id: [u8; PACKET_ID], iv: [u8; 8]) -> [u8; NONCE_LEN] {
     let mut nonce = [0; NONCE_LEN];
@@ -112,23 +115,24 @@ impl Sealer {
     #[inline]
     fn prepare<'d>(&self, counter: u64, datagram: &'d mut [u8]) -> Option<Parts<'d>> {
         let packet_id = u32::try_from(counter).ok()?.to_be_bytes();
-        let (front, body) = datagram.split_at_mut_checked(self.body())?;
-        let (authenticated, tag) = front.split_last_chunk_mut::<TAG_LEN>()?;
-        // Whole words for the usual header: a copy of any length would be a call.
-        let aad: &[u8] = match <&mut [u8; V2_HEADER + PACKET_ID]>::try_from(&mut *authenticated) {
-            Ok(front) => {
-                let ([a, b, c, d], [e, f, g, h]) = (self.header.bytes, packet_id);
-                *front = [a, b, c, d, e, f, g, h];
-                authenticated
-            }
-            Err(_) => {
-                let (opcode, id) = authenticated.split_first_mut()?;
-                *opcode = self.header.bytes[0];
-                id.copy_from_slice(&packet_id);
-                id
-            }
-        };
-        Some((nonce(packet_id, self.iv), aad, tag, body))
+        if self.header.len != V2_HEADER {
+            return self.prepare_v1(packet_id, datagram);
+        }
+        // Lengths that are known beforehand: a copy of any length would be a call.
+        let (front, body) = datagram.split_first_chunk_mut::<V2_FRONT>()?;
+        let (authenticated, tag) = front.split_first_chunk_mut::<V2_AUTHENTICATED>()?;
+        let ([a, b, c, d], [e, f, g, h]) = (self.header.bytes, packet_id);
+        *authenticated = [a, b, c, d, e, f, g, h];
+        Some((nonce(packet_id, self.iv), authenticated, tag.first_chunk_mut()?, body))
+    }
+
+    /// [`Sealer::prepare`] for `DATA_V1`, whose opcode is not authenticated.
+    fn prepare_v1<'d>(&self, packet_id: [u8; PACKET_ID], datagram: &'d mut [u8]) -> Option<Parts<'d>> {
+        let ([opcode, id @ ..], rest) = datagram.split_first_chunk_mut::<{ V1_HEADER + PACKET_ID }>()?;
+        let (tag, body) = rest.split_first_chunk_mut()?;
+        *opcode = self.header.bytes[0];
+        *id = packet_id;
+        Some((nonce(packet_id, self.iv), id, tag, body))
     }
 }
 
@@ -193,18 +197,31 @@ impl Opener {
     /// `None` if the datagram is too short, or its packet id is 0.
     #[inline]
     fn parts<'d>(&self, datagram: &'d mut [u8]) -> Option<(Message<'d>, Plain)> {
-        let (header_len, end) = (header_len(datagram), datagram.len());
-        let (authenticated, rest) = datagram.split_at_mut_checked(header_len + PACKET_ID)?;
-        let (tag, text) = rest.split_first_chunk_mut::<TAG_LEN>()?;
-        let id: &[u8; PACKET_ID] = authenticated.last_chunk()?;
-        let packet_id = u32::from_be_bytes(*id);
-        if packet_id == 0 {
-            return None;
+        let end = datagram.len();
+        if header_len(datagram) == V1_HEADER {
+            let ([_, id @ ..], rest) = datagram.split_first_chunk_mut::<{ V1_HEADER + PACKET_ID }>()?;
+            let (tag, text) = rest.split_first_chunk_mut()?;
+            return self.message(*id, id, *tag, text, end);
         }
-        let aad: &[u8] = if header_len == V1_HEADER { id } else { authenticated };
-        let payload = header_len + PACKET_ID + TAG_LEN..end;
-        let message = Message { nonce: nonce(*id, self.iv), aad, text, tag: *tag };
-        Some((message, Plain { counter: u64::from(packet_id), payload }))
+        let (front, text) = datagram.split_first_chunk_mut::<V2_FRONT>()?;
+        let (authenticated, tag) = front.split_first_chunk::<V2_AUTHENTICATED>()?;
+        self.message(*authenticated.last_chunk()?, authenticated, *tag.first_chunk()?, text, end)
+    }
+
+    /// A message whose text is at the end of the datagram. `None` if its packet id is 0.
+    #[inline]
+    fn message<'d>(
+        &self,
+        id: [u8; PACKET_ID],
+        aad: &'d [u8],
+        tag: [u8; TAG_LEN],
+        text: &'d mut [u8],
+        end: usize,
+    ) -> Option<(Message<'d>, Plain)> {
+        let counter = u64::from(u32::from_be_bytes(id));
+        let payload = end - text.len()..end;
+        let message = Message { nonce: nonce(id, self.iv), aad, text, tag };
+        (counter != 0).then_some((message, Plain { counter, payload }))
     }
 }
 

@@ -175,13 +175,12 @@ impl SealerTrait for Sealer {
     fn seal(&mut self, payload: &[u8], place: &mut Place<'_>) -> Result<(), DropReason> {
         let layout = self.layout(payload.first().copied(), payload.len());
         let datagram = place.datagram(layout.datagram)?;
-        self.seal_at(payload, datagram, layout.payload).ok_or(DropReason::Exhausted)
-    }
-
-    fn take_limit_near(&mut self) -> bool {
-        let near = !self.warned && self.is_near_end();
-        self.warned |= near;
-        near
+        let sealed = self.seal_at(payload, datagram, layout.payload).ok_or(DropReason::Exhausted);
+        if self.is_near_end() && !self.warned {
+            self.warned = true;
+            place.note_limit();
+        }
+        sealed
     }
 }
 

@@ -83,10 +83,6 @@ impl SealerTrait for Sealer {
         Ok(())
     }
 
-    fn take_limit_near(&mut self) -> bool {
-        self.inner.take_limit_near()
-    }
-
     fn set_mtu(&mut self, mtu: u16) {
         self.inner.set_mtu(mtu);
     }
