@@ -5,7 +5,7 @@ mod tests;
 
 use adit_chacha::{Key, TEXT_MAX};
 use adit_core::Cipher;
-use adit_dataplane::aead::{Aead, AeadError, Message, NONCE_LEN, TAG_LEN, aws_lc};
+use adit_dataplane::aead::{Aead, AeadError, AwsLc, Message, NONCE_LEN, TAG_LEN};
 use adit_sys::Vectors;
 
 /// Messages from which on a batch of full-sized packets takes less time in vectors than AWS-LC needs for them one by one
@@ -15,19 +15,19 @@ const LEAST: usize = 4;
 /// Makes the AEAD of a cipher and a key: [`adit_dataplane::aead::Provider`].
 ///
 /// # Errors
-/// As [`aws_lc`].
+/// As [`AwsLc::new`].
 pub fn provider(cipher: Cipher, key: &[u8]) -> Result<Box<dyn Aead>, AeadError> {
-    let single = aws_lc(cipher, key)?;
+    let single = AwsLc::new(cipher, key)?;
     let vectors = if cipher == Cipher::ChaCha20Poly1305 { Vectors::detect().next() } else { None };
     Ok(match (vectors, key.first_chunk()) {
         (Some(vectors), Some(key)) => Box::new(Batches { single, key: Key::new(key), vectors }),
-        _ => single,
+        _ => Box::new(single),
     })
 }
 
 /// ChaCha20-Poly1305: batches in vectors, single messages by AWS-LC.
 struct Batches {
-    single: Box<dyn Aead>,
+    single: AwsLc,
     key: Key,
     vectors: Vectors,
 }

@@ -1,28 +1,20 @@
 //! The data thread's way from the TUN device to the network.
 
 use std::io::{self, IoSlice};
-use std::sync::Arc;
 
 use adit_core::DeviceId;
-use adit_dataplane::{Egress, Offload, TransmitBatch};
+use adit_dataplane::Offload;
 
 use super::data::Running;
 use super::forward::Forward;
 use super::mail::Mail;
 use super::status::count;
 use super::transports::QUEUE_LIMIT;
-use crate::tun::Tun;
 
 /// Packets read before the other direction has its turn.
 const TUN_BATCH: usize = 64;
 /// Bytes read before the other direction has its turn: a few super-packets.
 const TUN_BATCH_BYTES: usize = 256 * 1024;
-
-/// A packet that was read from a device.
-struct Read<'a> {
-    offload: Offload,
-    packet: &'a mut [u8],
-}
 
 /// The result of reading a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +30,7 @@ impl Running {
         if !self.tun_watched {
             return Ok(());
         }
-        let tun = Arc::clone(&self.tun);
-        let seal = |egress: &mut Egress, read: Read<'_>, out: &mut TransmitBatch| {
-            egress.seal_or_pass(read.offload, read.packet, out)
-        };
-        if self.drain(&tun, DeviceId::MAIN, seal)? == Drained::Deleted {
+        if self.drain(DeviceId::MAIN)? == Drained::Deleted {
             self.leave_tun();
         }
         self.others.wake();
@@ -52,13 +40,10 @@ impl Running {
 
     /// Reads the packets that wait in another device, up to a batch, and sends them sealed.
     pub(super) fn drain_device(&mut self, id: DeviceId) -> Result<(), String> {
-        let Some(tun) = self.devices.get(id).map(Arc::clone).filter(|_| self.has_room()) else {
+        if !self.has_room() {
             return Ok(());
-        };
-        let seal = |egress: &mut Egress, read: Read<'_>, out: &mut TransmitBatch| {
-            egress.seal_from(id, read.offload, read.packet, out)
-        };
-        if self.drain(&tun, id, seal)? == Drained::Deleted {
+        }
+        if self.drain(id)? == Drained::Deleted {
             self.devices.deleted(id, &self.poller);
         }
         self.others.wake();
@@ -67,14 +52,14 @@ impl Running {
     }
 
     /// Reads packets from a device, up to a batch, and has them sealed.
-    fn drain(
-        &mut self,
-        tun: &Tun,
-        device: DeviceId,
-        seal: impl Fn(&mut Egress, Read<'_>, &mut TransmitBatch) -> Option<u32>,
-    ) -> Result<Drained, String> {
+    fn drain(&mut self, device: DeviceId) -> Result<Drained, String> {
         let mut bytes = 0;
         for _ in 0..TUN_BATCH {
+            let tun = match device {
+                DeviceId::MAIN => Some(&self.tun),
+                other => self.devices.get(other),
+            };
+            let Some(tun) = tun else { break };
             let length = match tun.read(&mut self.packet) {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -85,16 +70,14 @@ impl Running {
             };
             // After the packet was read: the packet that it answers may have been opened by another data thread that
             // took its orders before this one. And keys that have ended seal no more.
-            if self.mail.waiting() > 0 {
-                self.take_mail()?;
-            }
+            self.take_waiting_mail()?;
             let read = self.packet.get_mut(..length).and_then(<[u8]>::split_first_chunk_mut);
             let Some((header, packet)) = read else {
                 continue;
             };
             if let Some(offload) = Offload::from_vnet_header(header) {
-                let read = Read { offload, packet: &mut *packet };
-                if let Some(worker) = seal(&mut self.egress, read, &mut self.transmit_batch) {
+                let out = &mut self.transmit_batch;
+                if let Some(worker) = self.egress.seal_from(device, offload, packet, out) {
                     let what = Forward::Packet { device, offload, bytes: packet.to_vec() };
                     self.others.forward(worker, what, &self.losses);
                 }

@@ -44,7 +44,7 @@ impl Running {
                 Err(_) => continue,
             };
             // Keys that were ready when these datagrams came must be known when they are opened.
-            self.take_mail()?;
+            self.take_waiting_mail()?;
             for message in self.gathered.messages() {
                 if message.truncated {
                     count(&self.losses.udp_truncated);
@@ -132,7 +132,7 @@ impl Running {
             }
             Err(error) => return self.break_off(id, format!("cannot read: {error}")),
         };
-        self.take_mail()?;
+        self.take_waiting_mail()?;
         let Some(bytes) = buffer.get_mut(..kept + count) else { return Ok(()) };
         let begin = match self.transports.judge_preamble(id, bytes, &self.losses) {
             None => 0,
@@ -255,22 +255,31 @@ fn is_transient(error: &io::Error) -> bool {
 
 /// One write of a header and the pieces of a packet.
 fn write_packet(tun: &Tun, packet: &TunPacket<'_>, bytes: &[u8]) -> io::Result<()> {
-    let mut slices = std::iter::once(&packet.header()[..]).chain(packet.slices(bytes)).map(IoSlice::new);
-    let mut few = [IoSlice::new(&[]); PIECES];
-    let mut used = 0;
-    for place in &mut few {
-        let Some(slice) = slices.next() else { break };
-        *place = slice;
-        used += 1;
-    }
-    match slices.next() {
-        None => tun.write(few.get(..used).unwrap_or_default())?,
-        Some(next) => {
-            let all: Vec<IoSlice<'_>> = few.into_iter().chain([next]).chain(slices).collect();
-            tun.write(&all)?
-        }
+    let header = IoSlice::new(packet.header());
+    let mut pieces = packet.slices(bytes).map(IoSlice::new);
+    let (first, second) = (pieces.next(), pieces.next());
+    match (first, second) {
+        (Some(first), None) => tun.write(&[header, first])?,
+        _ => write_pieces(tun, [header].into_iter().chain(first).chain(second).chain(pieces))?,
     };
     Ok(())
+}
+
+/// One write of many pieces.
+fn write_pieces<'a>(tun: &Tun, mut pieces: impl Iterator<Item = IoSlice<'a>>) -> io::Result<usize> {
+    let mut few = [IoSlice::new(&[]); PIECES];
+    let mut used = 0;
+    for (place, piece) in few.iter_mut().zip(&mut pieces) {
+        *place = piece;
+        used += 1;
+    }
+    match pieces.next() {
+        None => tun.write(few.get(..used).unwrap_or_default()),
+        Some(next) => {
+            let all: Vec<IoSlice<'_>> = few.into_iter().chain([next]).chain(pieces).collect();
+            tun.write(&all)
+        }
+    }
 }
 
 #[cfg(test)]

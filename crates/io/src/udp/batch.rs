@@ -103,25 +103,42 @@ impl UdpSocket {
     pub(crate) fn send_gso_batches<'a>(
         &'a self,
         source: Option<&'a Arc<PinnedSource>>,
-        gso_batches: impl Iterator<Item = GsoBatch<'a>>,
+        mut gso_batches: impl Iterator<Item = GsoBatch<'a>>,
         backlog: &'a mut Backlog,
     ) -> u64 {
+        let (first, second) = (gso_batches.next(), gso_batches.next());
+        if second.is_none() {
+            match first.map(|first| self.message(&first)) {
+                None => return 0,
+                Some(Some(message)) => return u64::from(!send_or_keep(self, source, backlog, &message)),
+                Some(None) => {}
+            }
+        }
         let messages = [Message::NONE; SEND_BATCH];
         let mut batch = Batch { socket: self, source, backlog, messages, used: 0, refused: 0 };
-        for gso_batch in gso_batches {
-            let (to, outer) = (self.wire_address(gso_batch.path.remote()), gso_batch.outer);
-            let segment = gso_batch.segment.max(1);
-            if gso_batch.bytes.len() <= segment || segment <= self.longest_segment(to) {
-                let size = if gso_batch.bytes.len() > segment { u16::try_from(segment).ok() } else { None };
-                batch.push(Message { bytes: gso_batch.bytes, to, segment: size, outer });
+        for gso_batch in first.into_iter().chain(second).chain(gso_batches) {
+            if let Some(message) = self.message(&gso_batch) {
+                batch.push(message);
             } else {
-                for bytes in gso_batch.bytes.chunks(segment) {
+                let (to, outer) = (self.wire_address(gso_batch.path.remote()), gso_batch.outer);
+                for bytes in gso_batch.bytes.chunks(gso_batch.segment.max(1)) {
                     batch.push(Message { bytes, to, segment: None, outer });
                 }
             }
         }
         batch.flush();
         batch.refused
+    }
+
+    /// A GSO batch as one message. `None` if the kernel does not cut it.
+    fn message<'a>(&self, gso_batch: &GsoBatch<'a>) -> Option<Message<'a>> {
+        let GsoBatch { path, outer, segment, bytes } = *gso_batch;
+        let (to, segment) = (self.wire_address(path.remote()), segment.max(1));
+        if bytes.len() <= segment {
+            return Some(Message { bytes, to, segment: None, outer });
+        }
+        let is_cut = segment <= self.longest_segment(to);
+        is_cut.then(|| Message { bytes, to, segment: u16::try_from(segment).ok(), outer })
     }
 }
 
