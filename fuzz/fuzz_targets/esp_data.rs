@@ -53,6 +53,7 @@ fn parameters(choice: u8) -> Codec {
         selectors: Arc::new([]),
         is_encapsulated: true,
         limits: Default::default(),
+        counters: Default::default(),
     }
 }
 

@@ -86,6 +86,11 @@ fn session(out: &mut String, session: &Session) {
     let age = duration(session.age_seconds);
     let (text, renewed) = (escaped(&text), renewed.unwrap_or_default());
     let _ = writeln!(out, "    session    {text}{way}, {age} old{renewed}{use_of}");
+    let Session { packets_in, bytes_in, packets_out, bytes_out, .. } = session;
+    let _ = writeln!(
+        out,
+        "      carried  {packets_out} packets sent ({bytes_out} bytes), {packets_in} received ({bytes_in} bytes)"
+    );
 }
 
 #[cfg(test)]

@@ -223,6 +223,18 @@ pub struct Session {
     /// The time to the next one. `None`: this end makes none by time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renewed_in_seconds: Option<u64>,
+    /// The packets of the peer that it has carried.
+    #[serde(default)]
+    pub packets_in: u64,
+    /// Their bytes, without those around them.
+    #[serde(default)]
+    pub bytes_in: u64,
+    /// The packets to the peer that it has carried.
+    #[serde(default)]
+    pub packets_out: u64,
+    /// Their bytes, without those around them.
+    #[serde(default)]
+    pub bytes_out: u64,
 }
 
 /// A peer that is configured and not connected.

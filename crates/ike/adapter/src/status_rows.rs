@@ -53,6 +53,10 @@ fn session(child: &ChildDetail, now: Instant) -> Session {
         age_seconds: now.saturating_since(child.made_at).as_secs(),
         renewed_in_seconds: child.rekey_at.map(|at| at.saturating_since(now).as_secs()),
     }
+        packets_in: child.received.packets,
+        bytes_in: child.received.bytes,
+        packets_out: child.sent.packets,
+        bytes_out: child.sent.bytes,
 }
 
 fn cipher(child: &ChildDetail) -> String {
@@ -100,6 +104,7 @@ mod tests {
             name: "net".to_owned(),
             own_spi: 0xc0ff_ee00,
             peer_spi: 0x12,
+    use adit_ike::machine::DirectionCount;
             cipher: Cipher::Aes256Cbc,
             integrity: Some(adit_core::Digest::Sha256),
             groups: Vec::new(),
@@ -126,3 +131,9 @@ mod tests {
         assert_eq!(session(&child, now), expected);
     }
 }
+            received: DirectionCount { packets: 1, bytes: 20 },
+            sent: DirectionCount { packets: 3, bytes: 400 },
+            packets_in: 1,
+            bytes_in: 20,
+            packets_out: 3,
+            bytes_out: 400,

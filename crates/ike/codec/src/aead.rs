@@ -2,12 +2,13 @@
 //! number in full. SPI and sequence number are authenticated.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use adit_dataplane::DropReason;
 use adit_dataplane::aead::{Aead, AeadError, Message, NONCE_LEN, Provider, TAG_LEN};
 use adit_dataplane::codec::{Decode, Encode, Layout, Plain, Window};
 use adit_ike::crypto::DirectionKeys;
-use adit_ike::machine::Codec;
+use adit_ike::machine::{ChildCounters, Codec};
 
 use crate::sequence::{Sequence, low};
 use crate::{HEADER, SPI, trailer};
@@ -62,12 +63,13 @@ fn long_aad(spi: [u8; SPI], number: u64) -> [u8; LONG_AAD] {
 pub(crate) struct Sealer {
     key: Key,
     spi: [u8; SPI],
+    counters: Arc<ChildCounters>,
 }
 
 impl Sealer {
     pub(crate) fn new(provider: Provider, codec: &Codec) -> Result<Self, AeadError> {
         let key = Key::new(provider, codec, &codec.seal)?;
-        Ok(Sealer { key, spi: codec.outbound_spi.to_be_bytes() })
+        Ok(Sealer { key, spi: codec.outbound_spi.to_be_bytes(), counters: Arc::clone(&codec.counters) })
     }
 }
 
@@ -109,15 +111,20 @@ impl Encode for Sealer {
         header[SPI..].copy_from_slice(&low(counter));
         *iv_place = iv;
         trailer::write(payload, text)?;
+        self.counters.sent.count(payload.len());
         Some((Message { nonce: self.key.nonce(iv), aad: header, text, tag: [0; TAG_LEN] }, tag))
     }
 }
 
-pub(crate) struct Opener(Key);
+pub(crate) struct Opener {
+    key: Key,
+    counters: Arc<ChildCounters>,
+}
 
 impl Opener {
     pub(crate) fn new(provider: Provider, codec: &Codec) -> Result<Self, AeadError> {
-        Key::new(provider, codec, &codec.open).map(Opener)
+        let key = Key::new(provider, codec, &codec.open)?;
+        Ok(Opener { key, counters: Arc::clone(&codec.counters) })
     }
 
     /// The message, and the number that was sent. `None` if the datagram is too short.
@@ -128,7 +135,7 @@ impl Opener {
         let (text, tag) = rest.split_last_chunk_mut::<TAG_LEN>()?;
         let low = u32::from_be_bytes(*header.last_chunk()?);
         let range = FRONT..FRONT + text.len();
-        Some((Message { nonce: self.0.nonce(*iv), aad: header, text, tag: *tag }, low, range))
+        Some((Message { nonce: self.key.nonce(*iv), aad: header, text, tag: *tag }, low, range))
     }
 }
 
@@ -136,20 +143,20 @@ impl Decode for Opener {
     #[inline]
     fn decode(&self, datagram: &mut [u8], seen: &Window) -> Result<Plain, DropReason> {
         let (message, low, payload) = self.parts(datagram).ok_or(DropReason::Malformed)?;
-        let counter = self.0.sequence.infer(low, seen)?;
+        let counter = self.key.sequence.infer(low, seen)?;
         let spi = *message.aad.first_chunk().ok_or(DropReason::Malformed)?;
         let long_aad = long_aad(spi, counter);
-        let aad = match self.0.sequence {
+        let aad = match self.key.sequence {
             Sequence::Short => message.aad,
             Sequence::Extended => &long_aad,
         };
-        let opened = self.0.aead.open(message.nonce, aad, &message.tag, message.text);
+        let opened = self.key.aead.open(message.nonce, aad, &message.tag, message.text);
         opened.map(|()| Plain { counter, payload }).map_err(|_| DropReason::BadTag)
     }
 
     #[inline]
     fn batching(&self) -> Option<&dyn Aead> {
-        self.0.batching()
+        self.key.batching()
     }
 
     #[inline]
@@ -167,6 +174,8 @@ impl Decode for Opener {
 
     #[inline]
     fn unframe(&self, datagram: &mut [u8], payload: Range<usize>) -> Result<Range<usize>, DropReason> {
-        trailer::take_off(datagram, payload)
+        let packet = trailer::take_off(datagram, payload)?;
+        self.counters.received.count(packet.len());
+        Ok(packet)
     }
 }

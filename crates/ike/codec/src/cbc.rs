@@ -2,6 +2,7 @@
 //! (RFC 4303 section 2.8).
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use adit_core::Digest;
 use adit_dataplane::DropReason;
@@ -10,7 +11,7 @@ use adit_dataplane::cbc::{BLOCK, Decryptor, Encryptor, Ivs};
 use adit_dataplane::codec::{Decode, Encode, Layout, Plain, Window};
 use adit_dataplane::mac::Mac;
 use adit_ike::crypto::DirectionKeys;
-use adit_ike::machine::Codec;
+use adit_ike::machine::{ChildCounters, Codec};
 use adit_ike::suite::checksum_len;
 
 use crate::sequence::{Sequence, high, low};
@@ -53,6 +54,7 @@ pub(crate) struct Sealer {
     ivs: Ivs,
     check: Check,
     spi: [u8; SPI],
+    counters: Arc<ChildCounters>,
 }
 
 impl Sealer {
@@ -65,6 +67,7 @@ impl Sealer {
             ivs: Ivs::new(&iv_key)?,
             check: Check::new(codec, &codec.seal)?,
             spi: codec.outbound_spi.to_be_bytes(),
+            counters: Arc::clone(&codec.counters),
         })
     }
 }
@@ -85,6 +88,7 @@ impl Encode for Sealer {
         *iv = self.ivs.iv(counter)?;
         trailer::write(payload, text)?;
         self.cipher.encrypt(*iv, text).ok()?;
+        self.counters.sent.count(payload.len());
         self.check.mac.sign([covered, self.check.behind(&high(counter))], mac)
     }
 }
@@ -92,12 +96,14 @@ impl Encode for Sealer {
 pub(crate) struct Opener {
     cipher: Decryptor,
     check: Check,
+    counters: Arc<ChildCounters>,
 }
 
 impl Opener {
     pub(crate) fn new(codec: &Codec) -> Result<Self, AeadError> {
         let cipher = Decryptor::new(codec.cipher, &codec.open.encryption)?;
-        Ok(Opener { cipher, check: Check::new(codec, &codec.open)? })
+        let (check, counters) = (Check::new(codec, &codec.open)?, Arc::clone(&codec.counters));
+        Ok(Opener { cipher, check, counters })
     }
 }
 
@@ -121,6 +127,8 @@ impl Decode for Opener {
     }
 
     fn unframe(&self, datagram: &mut [u8], payload: Range<usize>) -> Result<Range<usize>, DropReason> {
-        trailer::take_off(datagram, payload)
+        let packet = trailer::take_off(datagram, payload)?;
+        self.counters.received.count(packet.len());
+        Ok(packet)
     }
 }

@@ -52,6 +52,7 @@ fn parameters(suite: (Cipher, Option<Digest>), is_extended: bool, keys: Keys) ->
         selectors: Arc::new([]),
         is_encapsulated: true,
         limits: Default::default(),
+        counters: Default::default(),
     }
 }
 

@@ -83,8 +83,8 @@ pub use endpoint::Endpoint;
 pub use notifications::Connecting;
 pub use orders::Reply;
 pub use params::{
-    Addresses, BadParams, CertificatePolicy, Child, ChildDetail, ChildUp, Childless, Codec, Connection,
-    EapUsers, EndAction, EspLimits, FamilySockets, Inner, Limits, LocalAuth, LocalProof, OwnCertificate,
+    Addresses, BadParams, CertificatePolicy, Child, ChildCounters, ChildDetail, ChildUp, Childless, Codec, Connection,
+    DirectionCount, DirectionCounter, EapUsers, EndAction, EspLimits, FamilySockets, Inner, Limits, LocalAuth, LocalProof, OwnCertificate,
     Params, PeerCertificates, PeerDetail, PeerIdentity, Pool, Ppk, RemoteAuth, RemoteProof, Request,
     SharedKey, Sockets, StartAction, Times, Traffic, Unique,
 };

@@ -83,12 +83,17 @@ fn session(name: &str) -> Session {
         remote: vec!["10.2.0.0/16".to_owned(), "10.3.0.0/16".to_owned()],
         age_seconds: 65,
         renewed_in_seconds: Some(3000),
+        packets_in: 1,
+        bytes_in: 84,
+        packets_out: 2,
+        bytes_out: 168,
     }
 }
 
 #[test]
 fn sessions_of_a_peer_are_in_the_details() {
     let mut each = peer("b.example", [192, 0, 2, 1]);
+    let carried = "      carried  2 packets sent (168 bytes), 1 received (84 bytes)";
     each.sessions = vec![session("net"), Session { seals: false, in_udp: false, ..session("old") }];
     let text = tunnel(&[&calm("ipsec", vec![each])], true);
     let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("    session ")).collect();
@@ -101,6 +106,7 @@ fn sessions_of_a_peer_are_in_the_details() {
              1 min 5 s old, renewed in 50 min 0 s, not in use"
         ]
     );
+    assert_eq!(text.lines().filter(|line| *line == carried).count(), 2, "{text}");
 }
 
 /// A tunnel where all is well.

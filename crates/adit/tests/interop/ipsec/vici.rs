@@ -65,7 +65,7 @@ fn swanctl_lists_rekeys_terminates_and_initiates() {
     }
 }
 
-/// Both ends show one IKE SA and one child SA, as the same algorithms and SPIs.
+/// Both ends show one IKE SA and one child SA, with the same algorithms, SPIs, and counts of packets and bytes.
 fn the_same_sas(adit: &str, strongswan: &str) {
     let names =
         ["initiator-spi", "responder-spi", "encr-alg", "encr-keysize", "integ-alg", "prf-alg", "dh-group"];
@@ -79,6 +79,8 @@ fn the_same_sas(adit: &str, strongswan: &str) {
         ("local-host", "remote-host"),
         ("spi-in", "spi-out"),
         ("local-ts", "remote-ts"),
+        ("packets-in", "packets-out"),
+        ("bytes-in", "bytes-out"),
     ] {
         assert_eq!(values(adit, own), values(strongswan, other), "{own}:\n{adit}\n{strongswan}");
         assert_eq!(values(adit, other), values(strongswan, own), "{other}:\n{adit}\n{strongswan}");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use adit_core::{PeerId, PeerInfo, Protocol as _};
-use adit_dataplane::{PeerSnapshot, Snapshot};
+use adit_dataplane::Snapshot;
 use adit_ike::machine::{ChildDetail, Endpoint, PeerDetail};
 use adit_ike_vici::Message;
 
@@ -14,12 +14,9 @@ use super::view::View;
 /// The IKE SAs that are established. `None`: the tunnel does not answer.
 pub(super) fn established(view: &View) -> Option<Vec<IkeSa>> {
     let numbers = view.numbers.clone();
-    view.look(move |endpoint, snapshot| {
-        let traffic: BTreeMap<PeerId, &PeerSnapshot> =
-            snapshot.peers.iter().map(|traffic| (traffic.peer, traffic)).collect();
+    view.look(move |endpoint, _| {
         let all = endpoint.peers().into_iter();
-        let all: Vec<IkeSa> =
-            all.map(|(peer, info)| of(endpoint, peer, info, traffic.get(&peer).copied(), &numbers)).collect();
+        let all: Vec<IkeSa> = all.map(|(peer, info)| of(endpoint, peer, info, &numbers)).collect();
         let connecting = endpoint.connecting().into_iter().map(|sa| sa.spis[0]);
         numbers.retain(all.iter().map(|sa| &sa.info.detail), connecting);
         all
@@ -29,24 +26,17 @@ pub(super) fn established(view: &View) -> Option<Vec<IkeSa>> {
 /// The IKE SAs of these peers, of which some may be down. `None`: the tunnel does not answer.
 pub(super) fn of_peers(view: &View, peers: BTreeSet<PeerId>) -> Option<BTreeMap<PeerId, IkeSa>> {
     let numbers = view.numbers.clone();
-    view.look(move |endpoint, snapshot| {
-        let traffic = |peer| snapshot.peers.iter().find(|traffic| traffic.peer == peer);
+    view.look(move |endpoint, _| {
         let found = peers.into_iter().filter_map(|peer| Some((peer, endpoint.peer(peer)?)));
-        found.map(|(peer, info)| (peer, of(endpoint, peer, info, traffic(peer), &numbers))).collect()
+        found.map(|(peer, info)| (peer, of(endpoint, peer, info, &numbers))).collect()
     })
 }
 
-fn of(
-    endpoint: &Endpoint,
-    peer: PeerId,
-    info: PeerInfo<PeerDetail>,
-    traffic: Option<&PeerSnapshot>,
-    numbers: &Numbers,
-) -> IkeSa {
+fn of(endpoint: &Endpoint, peer: PeerId, info: PeerInfo<PeerDetail>, numbers: &Numbers) -> IkeSa {
     let local = endpoint.local_address(info.path);
     let number = numbers.of_ike_sa(info.detail.own_spi);
     let numbers = numbers.of(&info.detail.children);
-    IkeSa { peer, number, local, traffic: traffic.cloned(), numbers, info }
+    IkeSa { peer, number, local, numbers, info }
 }
 
 /// The filters of a request: IKE SAs by connection and number, child SAs by child and number.

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use adit_core::{Cipher, Digest, Instant, PeerId, PeerInfo};
-use adit_dataplane::PeerSnapshot;
 use adit_ike::machine::{ChildDetail, Connecting, PeerDetail};
 use adit_ike::suite::Group;
 use adit_ike::wire::Spi;
@@ -22,8 +21,6 @@ pub(super) struct IkeSa {
     pub(super) info: PeerInfo<PeerDetail>,
     /// The local address and port, where they are known.
     pub(super) local: Option<SocketAddr>,
-    /// The traffic of all its child SAs since the peer came up.
-    pub(super) traffic: Option<PeerSnapshot>,
     /// The numbers of its child SAs, in their order.
     pub(super) numbers: Vec<ChildNumbers>,
 }
@@ -116,15 +113,11 @@ impl IkeSa {
         if child.has_extended_sequence_numbers {
             message = message.with("esn", 1);
         }
-        // The data plane counts by peer.
-        if let [_] = self.info.detail.children.as_slice() {
-            let count = |of: fn(&PeerSnapshot) -> u64| self.traffic.as_ref().map(of).unwrap_or_default();
-            message = message
-                .with("bytes-in", count(|traffic| traffic.bytes_received))
-                .with("packets-in", count(|traffic| traffic.packets_received))
-                .with("bytes-out", count(|traffic| traffic.bytes_sent))
-                .with("packets-out", count(|traffic| traffic.packets_sent));
-        }
+        message = message
+            .with("bytes-in", child.received.bytes)
+            .with("packets-in", child.received.packets)
+            .with("bytes-out", child.sent.bytes)
+            .with("packets-out", child.sent.packets);
         message = with_time(message, "rekey-time", child.rekey_at, now);
         message
             .with("install-time", seconds(child.made_at, now))
@@ -200,7 +193,7 @@ pub(super) fn addresses(sa: &IkeSa) -> Message {
 #[cfg(test)]
 pub(super) mod testing {
     use adit_core::{Path, PeerInfo};
-    use adit_ike::machine::PeerDetail;
+    use adit_ike::machine::{DirectionCount, PeerDetail};
     use adit_ike::suite::{Group, IkeSuite};
     use adit_ike::wire::{IdType, Identification};
 
@@ -227,6 +220,8 @@ pub(super) mod testing {
             rekey_at: None,
             local: Vec::new(),
             remote: Vec::new(),
+            received: DirectionCount { packets: 1, bytes: u64::from(*own_spi) },
+            sent: DirectionCount { packets: 2, bytes: 2 * u64::from(*own_spi) },
         };
         let detail = PeerDetail {
             connection: "office".to_owned(),
@@ -267,7 +262,7 @@ pub(super) mod testing {
             detail,
         };
         let numbers = children.iter().map(|spi| ChildNumbers { unique: *spi, request: 1 }).collect();
-        IkeSa { peer: PeerId(0), number: 1, local: None, traffic: None, numbers, info }
+        IkeSa { peer: PeerId(0), number: 1, local: None, numbers, info }
     }
 }
 

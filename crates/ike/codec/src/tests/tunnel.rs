@@ -6,7 +6,7 @@ use adit_dataplane::codec::{CountingSealer, UsageLimits};
 use adit_dataplane::testing::batches::{Format, open_as_single_packets, seal_as_single_packets};
 use adit_dataplane::testing::packets::Flow;
 use adit_dataplane::{DropReason, Offload, TrafficClass};
-use adit_ike::machine::EspLimits;
+use adit_ike::machine::{DirectionCount, EspLimits};
 
 use super::*;
 use crate::aead;
@@ -101,6 +101,30 @@ fn the_window_has_2048_packets() {
     let sealed: Vec<Vec<u8>> = (0..2049).map(|_| near.send_one(&packet(1))).collect();
     let mut arrives = |index: usize| far.receive(udp(1), &sealed[index], sealed[index].len()).packets.len();
     assert_eq!((arrives(2048), arrives(1), arrives(0)), (1, 1, 0));
+}
+
+/// Replayed and forged packets are not counted, nor is one that is not sent.
+#[test]
+fn each_child_sa_counts_its_packets_and_their_bytes() {
+    for (cipher, integrity) in SUITES {
+        let of = |keys| parameters((cipher, integrity), false, keys);
+        let codecs = [of(Keys { seal: 1, open: 2 }), of(Keys { seal: 2, open: 1 })];
+        let [mut near, mut far] = codecs.each_ref().map(|codec| end(made(codec)));
+        let packets = [packet(1), packet(400)];
+        for packet in &packets {
+            let mut sealed = near.send_one(packet);
+            for _ in 0..2 {
+                far.receive(udp(1), &sealed, sealed.len());
+            }
+            *sealed.last_mut().expect("a datagram") ^= 1;
+            far.receive(udp(1), &sealed, sealed.len());
+        }
+        let bytes = packets.iter().map(|packet| packet.len() as u64).sum();
+        let all = DirectionCount { packets: 2, bytes };
+        let none = DirectionCount::default();
+        let counts = codecs.map(|codec| (codec.counters.sent.get(), codec.counters.received.get()));
+        assert_eq!(counts, [(all, none), (none, all)], "{cipher}");
+    }
 }
 
 #[test]

@@ -94,6 +94,7 @@ fn datagrams_of_published_vectors_open() {
             selectors: Arc::new([]),
             is_encapsulated: false,
             limits: Default::default(),
+            counters: Default::default(),
         };
         let mut seen = Window::new(ReplayWindow::default());
         if let Some(counter) = vector.extended_after {

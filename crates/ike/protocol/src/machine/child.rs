@@ -1,11 +1,13 @@
 //! Child SAs: their proposals and selectors.
 
+use std::sync::Arc;
+
 use adit_core::{IpNet, Severity};
 
 use super::child_sa::{Agreed, ChildPhase, ChildSa};
 use super::context::Context;
 use super::narrow::{is_within, left_out, narrow, routes, session_selectors};
-use super::params::{Child, Codec};
+use super::params::{Child, ChildCounters, Codec};
 use super::payloads::{Payloads, notify};
 use super::sa::IkeSa;
 use crate::crypto::{ChildKeys, Nonces, Secret, Secrets};
@@ -240,6 +242,7 @@ impl IkeSa {
         } else {
             (keys.responder, keys.initiator)
         };
+        let counters = Arc::new(ChildCounters::default());
         let codec = Codec {
             outbound_spi: peer_spi,
             cipher: suite.cipher,
@@ -250,6 +253,7 @@ impl IkeSa {
             selectors: session_selectors(&local, &remote),
             is_encapsulated: self.is_encapsulated,
             limits: child.limits,
+            counters: Arc::clone(&counters),
         };
         let now = cx.now();
         let after = child.rekey.map(|time| cx.shared.jittered(time));
@@ -270,6 +274,7 @@ impl IkeSa {
             has_extended_sequence_numbers: suite.has_extended_sequence_numbers,
             is_encapsulated: self.is_encapsulated,
             codec: Some(Box::new(codec)),
+            counters,
             local: local.into(),
             remote: remote.into(),
         })

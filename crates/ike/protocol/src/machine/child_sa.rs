@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use adit_core::{Cipher, Digest, Instant};
 
-use super::params::{ChildDetail, Codec, Connection};
+use super::params::{ChildCounters, ChildDetail, Codec, Connection};
 use super::peer::Installed;
 use crate::suite::{ChildSuite, Group};
 use crate::wire::{Payload, TrafficSelector};
@@ -64,6 +64,8 @@ pub(crate) struct ChildSa {
     pub(crate) is_encapsulated: bool,
     /// The parameters of its session, until the data plane gets them.
     pub(crate) codec: Option<Box<Codec>>,
+    /// The counters of its packets, which the data plane has, too.
+    pub(crate) counters: Arc<ChildCounters>,
     pub(crate) local: Arc<[TrafficSelector]>,
     pub(crate) remote: Arc<[TrafficSelector]>,
 }
@@ -122,6 +124,8 @@ impl ChildSa {
             rekey_at: self.rekey_at(),
             local: self.local.to_vec(),
             remote: self.remote.to_vec(),
+            received: self.counters.received.get(),
+            sent: self.counters.sent.get(),
         }
     }
 }

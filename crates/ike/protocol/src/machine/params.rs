@@ -2,6 +2,7 @@
 
 mod check;
 mod connection;
+mod counters;
 mod credentials;
 mod detail;
 mod inner;
@@ -18,6 +19,7 @@ use adit_core::{Cipher, Digest, Path, PrefixShares, Selector, TunnelSettings, Un
 pub use check::BadParams;
 pub(crate) use check::{MAX_CONNECTIONS, MAX_GIVING, check};
 pub use connection::{Child, Childless, Connection, EndAction, EspLimits, StartAction, Times, Unique};
+pub use counters::{ChildCounters, DirectionCount, DirectionCounter};
 pub use credentials::{
     CertificatePolicy, EapUsers, LocalAuth, LocalProof, OwnCertificate, PeerCertificates, PeerIdentity, Ppk,
     RemoteAuth, RemoteProof, SharedKey,
@@ -155,6 +157,8 @@ pub struct Codec {
     pub is_encapsulated: bool,
     /// The limits of its use.
     pub limits: EspLimits,
+    /// The counters of its packets.
+    pub counters: Arc<ChildCounters>,
 }
 
 impl fmt::Debug for Codec {

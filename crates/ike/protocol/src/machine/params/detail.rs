@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use adit_core::{Cipher, Digest, Instant};
 
+use super::counters::DirectionCount;
 use crate::suite::{Group, IkeSuite};
 use crate::wire::{Identification, Spi, TrafficSelector};
 
@@ -78,4 +79,8 @@ pub struct ChildDetail {
     pub local: Vec<TrafficSelector>,
     /// The selectors of the peer's end.
     pub remote: Vec<TrafficSelector>,
+    /// The packets that this end has received with it.
+    pub received: DirectionCount,
+    /// The packets that this end has sent with it.
+    pub sent: DirectionCount,
 }
