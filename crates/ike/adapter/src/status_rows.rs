@@ -4,16 +4,17 @@ use std::net::IpAddr;
 
 use adit_core::{Instant, PeerInfo, printable};
 use adit_host::status::Rows;
-use adit_host::status::report::Session;
-use adit_ike::machine::{ChildDetail, Endpoint, PeerDetail};
+use adit_host::status::report::{Session, Unconnected};
+use adit_ike::machine::{self, ChildDetail, Endpoint, PeerDetail};
 use adit_ike::suite::IkeSuite;
 use adit_ike::wire::{IdType, Identification};
 
 use crate::selectors::selector;
+use crate::translate::networks;
 
 /// The rows of an endpoint in its reports.
 pub(crate) const ROWS: Rows<Endpoint> =
-    Rows { role: "ipsec", handshake, public_key: |_| None, sessions, unconnected: |_| Vec::new() };
+    Rows { role: "ipsec", handshake, public_key: |_| None, sessions, unconnected };
 
 fn handshake(detail: &PeerDetail) -> String {
     let role = if detail.is_initiator { "initiator" } else { "responder" };
@@ -57,6 +58,22 @@ fn session(child: &ChildDetail, now: Instant) -> Session {
         bytes_in: child.received.bytes,
         packets_out: child.sent.packets,
         bytes_out: child.sent.bytes,
+}
+
+/// The peers that this end seeks and that are not connected.
+fn unconnected(endpoint: &Endpoint) -> Vec<Unconnected> {
+    let of = |peer: machine::Unconnected<'_>| {
+        let traffic = peer.connection.children.iter().flat_map(|child| &child.remote);
+        Unconnected {
+            name: peer.connection.name.clone(),
+            public_key: None,
+            remote: peer.remote,
+            networks: traffic.flat_map(networks).map(|network| network.to_string()).collect(),
+            unanswered: peer.unanswered,
+            blocked: peer.is_blocked,
+        }
+    };
+    endpoint.unconnected().map(of).collect()
 }
 
 fn cipher(child: &ChildDetail) -> String {

@@ -30,6 +30,7 @@ use adit_ike_config::{
 use self::authentication::Authentication;
 pub(crate) use self::device::{OwnDevice, explain};
 use self::problems::Problems;
+pub(crate) use self::traffic::networks;
 
 /// The longest datagram that stays within 1,280 bytes, the MTU that each path of IPv6 has, and strongSwan's default: without the
 /// headers of IPv6 (40) and UDP (8), and the marker (4).
@@ -104,7 +105,7 @@ impl Planned {
 
     /// The networks of this end.
     pub(crate) fn local_networks(&self) -> impl Iterator<Item = IpNet> {
-        self.connection.children.iter().flat_map(|child| &child.local).flat_map(traffic::networks)
+        self.connection.children.iter().flat_map(|child| &child.local).flat_map(networks)
     }
 
     /// Whether it asks for inner addresses. Its addresses, routes and name servers come with them.
@@ -124,7 +125,7 @@ impl Planned {
 
     /// The networks behind the peer.
     pub(crate) fn remote_networks(&self) -> impl Iterator<Item = IpNet> {
-        self.connection.children.iter().flat_map(|child| &child.remote).flat_map(traffic::networks)
+        self.connection.children.iter().flat_map(|child| &child.remote).flat_map(networks)
     }
 }
 

@@ -80,7 +80,7 @@ mod weak_offer;
 pub use blocked::is_name_of;
 pub use child_orders::{ChildSelection, TrapOrder};
 pub use endpoint::Endpoint;
-pub use notifications::Connecting;
+pub use notifications::{Connecting, Unconnected};
 pub use orders::Reply;
 pub use params::{
     Addresses, BadParams, CertificatePolicy, Child, ChildCounters, ChildDetail, ChildUp, Childless, Codec, Connection,

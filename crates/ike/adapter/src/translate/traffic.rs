@@ -47,7 +47,7 @@ fn traffic(selector: &TrafficSelector, place: &Place, problems: &mut Problems) -
 }
 
 /// The prefixes of the addresses of traffic. None of `dynamic` addresses, which are not known before the start.
-pub(super) fn networks(traffic: &Traffic) -> Vec<IpNet> {
+pub(crate) fn networks(traffic: &Traffic) -> Vec<IpNet> {
     match traffic.addresses {
         Addresses::Network(network) => vec![network],
         Addresses::Range(first, last) => subnets(first, last),

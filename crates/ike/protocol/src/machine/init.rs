@@ -114,6 +114,8 @@ impl IkeSa {
                 self.channel = Some(channel);
                 self.choose_path(cx, path, &message.payloads);
                 let fragments = NotifyType::IKEV2_FRAGMENTATION_SUPPORTED;
+                let state = self.connection.and_then(|number| cx.peers.get_mut(&number));
+                state.into_iter().for_each(|state| state.unanswered = 0);
                 self.peer_takes_fragments = payloads.notify(fragments).is_some();
                 self.lowest_nonce = lowest(&Nonces { initiator: &request.nonce, responder: &nr });
                 self.peer_support = PeerSupport::of(payloads);

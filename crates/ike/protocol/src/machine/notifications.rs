@@ -25,6 +25,19 @@ pub struct Connecting {
     pub spis: [Spi; 2],
 }
 
+/// A peer that this end seeks, or would seek for a packet, and that is not up.
+#[derive(Clone, Copy, Debug)]
+pub struct Unconnected<'a> {
+    /// Its connection.
+    pub connection: &'a Connection,
+    /// The address that this end initiates to. `None`: none is known.
+    pub remote: Option<SocketAddr>,
+    /// The initiations since the peer answered one.
+    pub unanswered: u32,
+    /// Whether the peer is kept out.
+    pub is_blocked: bool,
+}
+
 /// The properties of an IKE SA by which the endpoint sees that it has changed.
 #[derive(PartialEq, Eq)]
 pub(super) struct Shape {
@@ -101,6 +114,20 @@ impl Endpoint {
             })
         };
         connecting.filter_map(|sa| of(sa)).collect()
+    }
+
+    /// The peers that this end seeks and that are not up. Those that initiate themselves are none of them.
+    pub fn unconnected(&self) -> impl Iterator<Item = Unconnected<'_>> {
+        self.peers.iter().filter_map(|(number, state)| {
+            let connection = self.connections.get(*number)?;
+            let is_sought = state.connecting.is_some() || !state.wanted.is_empty() || !state.traps.is_empty();
+            (is_sought && !state.is_up).then(|| Unconnected {
+                connection,
+                remote: connection.remotes.get(state.remote).or(connection.remotes.first()).copied(),
+                unanswered: state.unanswered,
+                is_blocked: self.shared.blocked.has(connection, None),
+            })
+        })
     }
 
     /// Whether this end initiates an IKE SA of the connection of that name now.

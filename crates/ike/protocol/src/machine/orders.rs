@@ -246,6 +246,7 @@ impl Endpoint {
         let Some(sa) = self.run(None, |cx, _| IkeSa::initiate(cx, number, path)) else { return };
         if let Some(state) = self.peers.get_mut(&number) {
             state.connecting = Some(sa.own_spi);
+            state.unanswered = state.unanswered.saturating_add(1);
         }
         self.add(Box::new(sa));
     }

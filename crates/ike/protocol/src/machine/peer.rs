@@ -72,6 +72,8 @@ pub(crate) struct PeerState {
     pub(crate) initiate_at: Option<Instant>,
     /// The index of the address that this end initiates to.
     pub(crate) remote: usize,
+    /// The initiations since the peer answered one.
+    pub(crate) unanswered: u32,
     /// The children that this end brings up, by number.
     pub(crate) wanted: BTreeMap<usize, Wish>,
     /// The children that packets bring up.

@@ -1,5 +1,7 @@
 //! The tasks of an IKE SA: its timers, retransmissions, and the requests that it sends one after the other.
 
+use std::time::Duration;
+
 use adit_core::{Instant, Severity};
 
 use super::child_sa::{ChildPhase, ChildSa, EXPIRED_FOR};
@@ -182,6 +184,21 @@ impl IkeSa {
         if let Some(pending) = &mut self.pending {
             pending.datagrams = datagrams;
         }
+        self.say_no_answer_yet(cx);
+    }
+
+    /// Logs that a peer has not answered a first request that was sent once more, of the first initiation since it answered.
+    fn say_no_answer_yet(&self, cx: &mut Context<'_>) {
+        let first = self.times(cx).retransmissions.checked_sub(1);
+        let pending = self.pending.as_ref().filter(|pending| {
+            matches!(pending.request, Request::Init(_)) && Some(pending.retransmissions) == first
+        });
+        let state = self.connection.and_then(|number| cx.peers.get(&number));
+        let (Some(pending), Some(1)) = (pending, state.map(|state| state.unanswered)) else { return };
+        let intervals = std::iter::successors(Some(pending.interval), |interval| Some(*interval * 9 / 5));
+        let left: Duration = intervals.take(pending.retransmissions as usize + 1).sum();
+        let text = format!("it has not answered yet; the request is sent again for {} s", left.as_secs());
+        self.log(cx, Severity::Warning, &text);
     }
 
     /// Deletes this IKE SA. Its child SAs are gone at once.

@@ -310,6 +310,31 @@ fn a_peer_that_is_gone_is_noticed_and_sought() {
 }
 
 #[test]
+fn a_peer_that_has_not_answered_is_in_the_log_soon_and_among_the_unconnected() {
+    let mut world = World::new(connection(A), connection(B));
+    world.network = Box::new(|_, _| vec![]);
+    let unconnected = |world: &World| {
+        let all = world.ends[A].unconnected();
+        all.map(|peer| (peer.connection.name.clone(), peer.remote, peer.unanswered)).collect::<Vec<_>>()
+    };
+    let of = |unanswered| vec![("b.example".to_owned(), Some("192.0.2.2:500".parse().unwrap()), unanswered)];
+    world.run(seconds(1));
+    assert_eq!((unconnected(&world), world.planes[A].reports.len()), (of(1), 0));
+    world.run(seconds(2));
+    let expected = "udp 192.0.2.2:500: b.example: it has not answered yet; the request is sent again for 80 s";
+    assert_eq!(world.planes[A].reports, [expected]);
+    world.run(seconds(200));
+    assert_eq!(unconnected(&world), of(3));
+    let reports = &world.planes[A].reports;
+    assert_eq!(reports.iter().filter(|line| *line == expected).count(), 1, "once: {reports:?}");
+    world.network = Box::new(|_, _| vec![seconds(0)]);
+    world.run(seconds(90));
+    world.assert_settled("after the peer is there");
+    assert!(unconnected(&world).is_empty());
+    assert_eq!(world.ends[B].unconnected().count(), 0, "a responder seeks no peer");
+}
+
+#[test]
 fn packets_are_signs_of_life() {
     let mut world = connected();
     world.run(seconds(20));
