@@ -5,6 +5,7 @@ mod codec;
 mod demultiplexers;
 mod device;
 mod endpoints;
+mod expected;
 mod helpers;
 mod not_up;
 mod port_share;
@@ -79,6 +80,10 @@ struct Toy {
     redirect: Option<Redirect>,
     /// The time that each datagram takes.
     slow: Duration,
+    /// Whether it expects the session of its peer, and installs it when the peer says so.
+    expects: bool,
+    /// The events that install the session that it expects.
+    later: Vec<Event>,
 }
 
 impl Toy {
@@ -95,6 +100,8 @@ impl Toy {
             panics: false,
             redirect: None,
             slow: Duration::ZERO,
+            expects: false,
+            later: Vec::new(),
         };
         match role {
             Role::Client => toy.events.push_back(Event::Open { remote: 0 }),
@@ -115,7 +122,14 @@ impl Toy {
 
     fn add_peer(&mut self, path: Path) {
         self.path = Some(path);
-        self.events.extend(peer_events(self.role, path).into_iter().map(Event::Data));
+        let [add, install, activate] = peer_events(self.role, path).map(Event::Data);
+        self.events.push_back(add);
+        if self.expects {
+            self.events.push_back(Event::Data(DataEvent::Expect(session_id(PeerId::SERVER))));
+            self.later = vec![install, activate];
+        } else {
+            self.events.extend([install, activate]);
+        }
     }
 }
 
@@ -146,6 +160,8 @@ fn peer_events(role: Role, path: Path) -> [DataEvent<Codec>; 3] {
     ]
 }
 
+/// The datagram upon which a session that is expected is installed.
+const INSTALL: [u8; 2] = [CONTROL, b'i'];
 /// The second byte of a first packet. The answer is the datagram itself.
 const FIRST: u8 = 0xf1;
 
@@ -163,6 +179,9 @@ impl Protocol for Toy {
         assert!(!self.panics, "told to panic");
         thread::sleep(self.slow);
         let _ = self.heard.send(Heard::Datagram(path, datagram.to_vec()));
+        if datagram == INSTALL {
+            self.events.extend(self.later.drain(..));
+        }
         if is_first(datagram) {
             self.transmits.push_back((path, datagram.to_vec()));
             return Ok(());

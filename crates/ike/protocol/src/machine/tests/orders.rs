@@ -26,20 +26,36 @@ fn add(world: &mut World, end: usize) {
 /// Before the first child SA, after it, and for peers that come later.
 #[test]
 fn the_mss_of_all_peers_is_limited() {
-    let max_mss = |world: &World| world.planes[A].peer.as_ref().map(|peer| peer.max_mss);
-    let mut world = World::new(connection(A), connection(B));
+    // Two connections of each end with the other one.
+    let two = || {
+        let [mut a, mut b] = [A, B].map(|end| params(connection(end)));
+        for (end, all) in [&mut a, &mut b].into_iter().enumerate() {
+            let mut other = connection(end);
+            other.name = "other".to_owned();
+            other.local_auth.identity = identity(["c.example", "d.example"][end]);
+            expect_peer(&mut other, ["d.example", "c.example"][end]);
+            all.connections.push(other);
+            let children = all.connections.iter_mut().flat_map(|connection| &mut connection.children);
+            children.for_each(|child| child.rekey = Some(seconds(60)));
+        }
+        let mut world = World::with_params(a, b);
+        world.is_quiet = true;
+        world
+    };
+    let max_mss = |world: &World| world.planes[A].known.values().copied().collect::<Vec<_>>();
+    let mut world = two();
     world.ends[A].limit_mss(1300);
     world.run(seconds(5));
-    assert_eq!(max_mss(&world), Some(Some(1300)));
-    let mut world = World::new(connection(A), connection(B));
+    assert_eq!(max_mss(&world), [Some(1300); 2], "before there are peers");
+    let mut world = two();
     world.run(seconds(5));
-    assert_eq!(max_mss(&world), Some(None));
+    assert_eq!(max_mss(&world), [None; 2]);
     world.ends[A].limit_mss(1200);
     world.command(A, adit_core::Command::LeasesMoved);
-    assert_eq!(max_mss(&world), Some(Some(1200)));
-    world.command(A, adit_core::Command::Rekey { peer: PEER });
-    world.run(seconds(3));
-    assert_eq!(max_mss(&world), Some(Some(1200)), "after another entry");
+    assert_eq!(max_mss(&world), [Some(1200); 2], "beside peers that are there");
+    // The peers' entries are made anew with each child SA.
+    world.run(seconds(100));
+    assert_eq!(max_mss(&world), [Some(1200); 2], "after rekeys");
 }
 
 #[test]

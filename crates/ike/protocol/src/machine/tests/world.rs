@@ -138,8 +138,8 @@ pub(super) fn params(connection: Connection) -> Params {
 pub(super) struct Plane {
     /// The newest peer.
     pub(super) peer: Option<PeerConfig>,
-    /// All peers.
-    known: BTreeSet<PeerId>,
+    /// All peers, with the largest MSS that may pass.
+    pub(super) known: BTreeMap<PeerId, Option<u16>>,
     pub(super) sessions: BTreeMap<SessionId, Codec>,
     /// The sessions that seal, by series.
     pub(super) active: BTreeMap<u32, SessionId>,
@@ -168,7 +168,7 @@ impl Plane {
     fn take(&mut self, event: super::Event) {
         match event {
             Event::Data(DataEvent::Peer(PeerOrder::Add(config))) => {
-                self.known.insert(config.peer);
+                self.known.insert(config.peer, config.max_mss);
                 self.peer = Some(config);
             }
             Event::Data(DataEvent::Peer(PeerOrder::Remove(gone))) => {
@@ -183,11 +183,11 @@ impl Plane {
             Event::Data(DataEvent::Peer(PeerOrder::Move { path, .. })) => {
                 self.peer.as_mut().expect("a peer moves that is there").path = Some(path);
             }
-            Event::Data(DataEvent::Peer(PeerOrder::SetMaxMss { max_mss, .. })) => {
-                self.peer.as_mut().expect("the peer of an order").max_mss = max_mss;
+            Event::Data(DataEvent::Peer(PeerOrder::SetMaxMss { peer, max_mss })) => {
+                *self.known.get_mut(&peer).expect("the peer of an order") = max_mss;
             }
             Event::Data(DataEvent::Install(install)) => {
-                assert!(self.known.contains(&install.peer), "a session of no peer");
+                assert!(self.known.contains_key(&install.peer), "a session of no peer");
                 if install.on_first_opened == OnFirstOpened::Activate {
                     self.waiting.insert(install.session);
                 }
