@@ -178,6 +178,7 @@ impl Loaded {
             authorities: self.authorities(file).cloned().collect(),
             device: file.device.clone(),
             own_devices: file.own_devices.clone(),
+            full_transcripts: file.full_transcripts.clone(),
             vici: file.vici.clone(),
             ..Config::default()
         };

@@ -53,11 +53,11 @@ fn session(child: &ChildDetail, now: Instant) -> Session {
         remote: child.remote.iter().map(selector).collect(),
         age_seconds: now.saturating_since(child.made_at).as_secs(),
         renewed_in_seconds: child.rekey_at.map(|at| at.saturating_since(now).as_secs()),
-    }
         packets_in: child.received.packets,
         bytes_in: child.received.bytes,
         packets_out: child.sent.packets,
         bytes_out: child.sent.bytes,
+    }
 }
 
 /// The peers that this end seeks and that are not connected.
@@ -104,6 +104,7 @@ mod tests {
     use std::time::Duration;
 
     use adit_core::Cipher;
+    use adit_ike::machine::DirectionCount;
     use adit_ike::wire::{AddressRange, TrafficSelector};
 
     use super::*;
@@ -121,7 +122,6 @@ mod tests {
             name: "net".to_owned(),
             own_spi: 0xc0ff_ee00,
             peer_spi: 0x12,
-    use adit_ike::machine::DirectionCount;
             cipher: Cipher::Aes256Cbc,
             integrity: Some(adit_core::Digest::Sha256),
             groups: Vec::new(),
@@ -132,6 +132,8 @@ mod tests {
             rekey_at: Some(Instant::ORIGIN + Duration::from_secs(130)),
             local: vec![network(1)],
             remote: vec![network(2), network(3)],
+            received: DirectionCount { packets: 1, bytes: 20 },
+            sent: DirectionCount { packets: 3, bytes: 400 },
         };
         let expected = Session {
             name: "net".to_owned(),
@@ -144,13 +146,11 @@ mod tests {
             remote: vec!["10.1.2.0/24".to_owned(), "10.1.3.0/24".to_owned()],
             age_seconds: 60,
             renewed_in_seconds: Some(30),
-        };
-        assert_eq!(session(&child, now), expected);
-    }
-}
-            received: DirectionCount { packets: 1, bytes: 20 },
-            sent: DirectionCount { packets: 3, bytes: 400 },
             packets_in: 1,
             bytes_in: 20,
             packets_out: 3,
             bytes_out: 400,
+        };
+        assert_eq!(session(&child, now), expected);
+    }
+}

@@ -93,6 +93,7 @@ impl Planned {
             && self.ppk == other.ppk
             && self.connection.inner == other.connection.inner
             && self.device == other.device
+            && self.connection.full_transcript == other.connection.full_transcript
             && (!self.has_certificates() || self.credentials == other.credentials)
     }
 
@@ -197,6 +198,7 @@ fn planned(
         mobike: of.mobike,
         longest_datagram: longest_datagram(of.fragmentation),
         ppk: ppk.as_ref().map(ppk::for_machine),
+        full_transcript: config.full_transcripts.get(&of.name).copied().unwrap_or_default(),
         times: times(of),
     };
     let place = of.places.of("remote_addrs").clone();

@@ -13,6 +13,8 @@ mod selector;
 
 use std::collections::BTreeMap;
 
+use adit_ike::machine::FullTranscript;
+
 pub use self::child::{Action, Child, DscpCopy, Padding, Volume};
 pub use self::connection::{
     Childless, Connection, Fragmentation, Host, InterfaceId, SendCertificate, Unique,
@@ -52,6 +54,8 @@ pub struct Config {
     /// `#adit: CONNECTION.device` and `#adit: CONNECTION.addresses`: the devices of connections that have one of
     /// their own, by the names of the connections.
     pub own_devices: BTreeMap<String, OwnDevice>,
+    /// `#adit: CONNECTION.full_transcript_auth`, by the names of the connections. The others have the default.
+    pub full_transcripts: BTreeMap<String, FullTranscript>,
 }
 
 /// Where programs speak VICI to the tunnel, and who may.

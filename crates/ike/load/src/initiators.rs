@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use adit_core::{DeviceId, Event, Instant, IpNet, Path, Protocol as _, UnixTime};
 use adit_ike::machine::{
-    Addresses, Child, Childless, Connection, EndAction, Endpoint, EspLimits, FamilySockets, Inner, Limits,
-    LocalAuth, Params, PeerIdentity, RemoteAuth, Sockets, StartAction, Times, Traffic, Unique,
+    Addresses, Child, Childless, Connection, EndAction, Endpoint, EspLimits, FamilySockets, FullTranscript,
+    Inner, Limits, LocalAuth, Params, PeerIdentity, RemoteAuth, Sockets, StartAction, Times, Traffic, Unique,
 };
 use adit_ike::suite::{esp_proposals, ike_proposals};
 use adit_ike::wire::{IdType, Identification};
@@ -142,6 +142,7 @@ pub(crate) fn connection(
         mobike: false,
         longest_datagram: Some(1280),
         ppk: None,
+        full_transcript: FullTranscript::Offer,
         times: Times { ike_rekey: None, dead_peer_detection: None, ..Times::default() },
     })
 }

@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use adit_core::UnixTime;
 use adit_ike::machine::{
-    Child, Childless, Connection, EndAction, EspLimits, FamilySockets, Inner, Limits, LocalAuth, LocalProof,
-    Params, PeerIdentity, Ppk, RemoteAuth, RemoteProof, SharedKey, Sockets, StartAction, Times, Traffic,
-    Unique,
+    Child, Childless, Connection, EndAction, EspLimits, FamilySockets, FullTranscript, Inner, Limits,
+    LocalAuth, LocalProof, Params, PeerIdentity, Ppk, RemoteAuth, RemoteProof, SharedKey, Sockets,
+    StartAction, Times, Traffic, Unique,
 };
 use adit_ike::suite::{BadKeyword, esp_proposals, ike_proposals};
 use adit_ike::wire::{IdType, Identification};
@@ -121,6 +121,7 @@ fn connection(scenario: &Scenario, end: usize, peer: IpAddr) -> Result<Connectio
             key: SharedKey(vec![7; 32].into()),
             is_required: true,
         }),
+        full_transcript: FullTranscript::Offer,
         times: Times {
             ike_rekey: scenario.lifetimes.ike,
             reauthentication: scenario.lifetimes.reauthentication,

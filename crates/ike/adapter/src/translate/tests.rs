@@ -1,4 +1,6 @@
-use adit_ike::machine::{Addresses, EndAction, PeerIdentity, RemoteProof, StartAction, Unique};
+use adit_ike::machine::{
+    Addresses, EndAction, FullTranscript, PeerIdentity, RemoteProof, StartAction, Unique,
+};
 
 use super::*;
 use crate::testing::{config, planned, text};
@@ -33,6 +35,19 @@ fn a_connection_has_the_settings_of_its_section() {
     );
     let networks: Vec<String> = planned.remote_networks().map(|network| network.to_string()).collect();
     assert_eq!(networks, ["10.2.0.0/16"]);
+}
+
+#[test]
+fn a_connection_proves_both_first_messages_as_its_line_says() {
+    let of = |line: &str| {
+        let planned = connections(&config(&format!("{line}{}", text("", ""))));
+        planned.map_err(drop).expect("connections").remove(0)
+    };
+    let [usual, required] = ["", "#adit: office.full_transcript_auth = require\n"].map(of);
+    let kinds = [&usual, &required].map(|planned| planned.connection.full_transcript);
+    assert_eq!(kinds, [FullTranscript::Offer, FullTranscript::Require]);
+    assert!(usual.is_same_as(&of("#adit: office.full_transcript_auth = yes\n")));
+    assert!(!usual.is_same_as(&required), "SIGHUP makes the connection anew");
 }
 
 #[test]

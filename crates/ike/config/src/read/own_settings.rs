@@ -5,10 +5,12 @@
 //! #adit: device = tun0                               the device of the tunnel
 //! #adit: cloud.device = cloud0                       the device of the connection `cloud`, if it has one of its own
 //! #adit: cloud.addresses = 169.254.7.2/30, fd00::2/64    the addresses of that device
+//! #adit: cloud.full_transcript_auth = require            whether both messages of IKE_SA_INIT are proved: yes, require, no
 //! ```
 
 use adit_core::IpNet;
 use adit_core::configuration::{Disposition, Fingerprint, Kind};
+use adit_ike::machine::FullTranscript;
 
 use super::reader::Reader;
 use super::vici_settings;
@@ -19,6 +21,8 @@ use crate::values::shown;
 /// The keys.
 const DEVICE: &str = "device";
 const ADDRESSES: &str = "addresses";
+/// As `charon.full_transcript_auth` of strongSwan's development tree.
+const FULL_TRANSCRIPT: &str = "full_transcript_auth";
 /// Longest name of a device in bytes (linux/if.h `IFNAMSIZ`, with the zero at the end).
 const LONGEST_DEVICE: usize = 15;
 
@@ -69,6 +73,14 @@ fn setting(text: &str, place: &Place, config: &mut Config) -> Result<Used, Strin
     if !config.connections.iter().any(|own| own.name == connection) {
         return Err(format!("there is no connection `{}`", shown(connection)));
     }
+    if of_connection.eq_ignore_ascii_case(FULL_TRANSCRIPT) {
+        let before = config.full_transcripts.insert(connection.to_owned(), full_transcript(value)?);
+        let directive = format!("{connection}.{FULL_TRANSCRIPT}");
+        return match before {
+            Some(_) => Err(format!("{directive}: it is there already")),
+            None => Ok(used(directive)),
+        };
+    }
     let own = config.own_devices.entry(connection.to_owned()).or_insert_with(|| OwnDevice {
         place: place.clone(),
         name: None,
@@ -94,10 +106,23 @@ fn setting(text: &str, place: &Place, config: &mut Config) -> Result<Used, Strin
 
 fn unknown(key: &str) -> String {
     format!(
-        "`{}` is no setting of adit here; `#adit: {DEVICE} = NAME` is one, and of a connection `#adit: CONNECTION.{DEVICE} = NAME` and \
-         `#adit: CONNECTION.{ADDRESSES} = ADDRESS/LENGTH, …`",
+        "`{}` is no setting of adit here; `#adit: {DEVICE} = NAME` is one, and of a connection `#adit: CONNECTION.{DEVICE} = NAME`, \
+         `#adit: CONNECTION.{ADDRESSES} = ADDRESS/LENGTH, …` and `#adit: CONNECTION.{FULL_TRANSCRIPT} = yes|require|no`",
         shown(key)
     )
+}
+
+/// Whether the proofs cover both messages of `IKE_SA_INIT`.
+///
+/// # Errors
+/// The value is none of the three.
+fn full_transcript(value: &str) -> Result<FullTranscript, String> {
+    match value {
+        "yes" => Ok(FullTranscript::Offer),
+        "require" => Ok(FullTranscript::Require),
+        "no" => Ok(FullTranscript::Never),
+        _ => Err(format!("{FULL_TRANSCRIPT}: `{}` is none of yes, require and no", shown(value))),
+    }
 }
 
 /// The name of a device.

@@ -1,5 +1,7 @@
 //! adit's own settings, `#adit: key = value`.
 
+use adit_ike::machine::FullTranscript;
+
 use super::world::{World, config, problems};
 
 const SECTION: &str = "pools {\n p { addrs = 10.3.0.0/24\n }\n}\n";
@@ -57,6 +59,32 @@ fn the_socket_of_vici_has_a_path_and_a_group() {
         let line = text.lines().count();
         assert_eq!(found.len(), 1);
         assert!(found[0].starts_with(&format!("swanctl.conf:{line}: {expected}")), "{found:?}");
+    }
+}
+
+#[test]
+fn a_connection_says_whether_both_messages_of_the_first_exchange_are_proved() {
+    assert!(config(CONNECTIONS).full_transcripts.is_empty());
+    for (value, expected) in
+        [("yes", FullTranscript::Offer), ("require", FullTranscript::Require), ("no", FullTranscript::Never)]
+    {
+        let config = config(&format!("#adit: cloud.Full_Transcript_Auth = {value}\n{CONNECTIONS}"));
+        assert_eq!(config.full_transcripts, [("cloud".to_owned(), expected)].into());
+        assert!(config.own_devices.is_empty());
+    }
+    for (line, expected) in [
+        (
+            "cloud.full_transcript_auth = always",
+            "full_transcript_auth: `always` is none of yes, require and no",
+        ),
+        (
+            "cloud.full_transcript_auth = yes\n#adit: cloud.full_transcript_auth = no",
+            "cloud.full_transcript_auth: it is there already",
+        ),
+        ("other.full_transcript_auth = no", "there is no connection `other`"),
+    ] {
+        let found = problems(format!("#adit: {line}\n{CONNECTIONS}"));
+        assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
     }
 }
 

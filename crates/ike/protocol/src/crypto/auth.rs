@@ -9,12 +9,18 @@ use crate::wire::{
 
 /// The text that is hashed with the pre-shared key (RFC 7296 section 2.15).
 const KEY_PAD: &[u8; 17] = b"Key Pad for IKEv2";
+/// The octets in front of both first messages in a proof of the full transcript (draft-ietf-ipsecme-ikev2-downgrade-prevention-08).
+/// A first message begins with the SPI of its initiator, which is not zero, so that a proof of one kind is none of the other.
+const FULL_TRANSCRIPT: [u8; 8] = [0; 8];
 
 /// The values that the proof of one end covers.
 #[derive(Clone, Copy, Debug)]
 pub struct SignedOctets<'a> {
     /// The first message of the end that proves. If that end sent it several times, the last one, with the cookie.
     pub message: &'a [u8],
+    /// The first message of the other end, as the end that proves received it, if both ends prove the full transcript
+    /// (draft-ietf-ipsecme-ikev2-downgrade-prevention-08). `None`: the proof covers the own message alone.
+    pub received: Option<&'a [u8]>,
     /// The nonce of the other end.
     pub peer_nonce: &'a [u8],
     /// The key of the end that proves: `SK_pi` of the initiator, `SK_pr` of the responder.
@@ -33,20 +39,23 @@ impl SignedOctets<'_> {
         prf(digest, self.proof_key, &[&identity])
     }
 
+    /// The octets in their order, with the identity as [`Self::hashed_identity`] gives it.
+    fn parts<'s>(&'s self, hashed_identity: &'s [u8]) -> [&'s [u8]; 6] {
+        let (mark, received): (&[u8], &[u8]) =
+            self.received.map_or((&[], &[]), |received| (&FULL_TRANSCRIPT, received));
+        [mark, received, self.message, self.peer_nonce, hashed_identity, self.intermediate]
+    }
+
     /// The bytes that a signature covers; `digest` is the PRF's.
     pub fn to_bytes(&self, digest: Digest) -> Vec<u8> {
-        [self.message, self.peer_nonce, &self.hashed_identity(digest), self.intermediate].concat()
+        self.parts(&self.hashed_identity(digest)).concat()
     }
 }
 
 /// The content of an AUTH payload with a pre-shared key.
 pub fn shared_key_proof(digest: Digest, shared_key: &[u8], octets: &SignedOctets<'_>) -> Secret {
     let key = prf(digest, shared_key, &[KEY_PAD]);
-    prf(
-        digest,
-        &key,
-        &[octets.message, octets.peer_nonce, &octets.hashed_identity(digest), octets.intermediate],
-    )
+    prf(digest, &key, &octets.parts(&octets.hashed_identity(digest)))
 }
 
 /// The octets of a message of `IKE_INTERMEDIATE` that both proofs cover: its header and its payloads, as if they were neither

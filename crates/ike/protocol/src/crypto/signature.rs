@@ -258,6 +258,7 @@ mod tests {
         let identity = identity();
         act(&SignedOctets {
             message,
+            received: None,
             peer_nonce: &[7; 32],
             proof_key: &[9; 32],
             identity: &identity,

@@ -131,6 +131,7 @@ fn the_proof_of_a_pre_shared_key_is_that_of_the_vector() {
     let identity = Identification { kind: IdType::FQDN, data: b"a.example".to_vec() };
     let octets = SignedOctets {
         message: b"first message",
+        received: None,
         peer_nonce: &inputs.responder,
         proof_key: &keys.initiator_proof,
         identity: &identity,
@@ -138,6 +139,10 @@ fn the_proof_of_a_pre_shared_key_is_that_of_the_vector() {
     };
     let proof = shared_key_proof(Digest::Sha256, b"secret", &octets);
     assert_eq!(*proof, hex("93a15741c26b1cb1251e8731dc4599dc059c40b6c04c6871efe00bed908940ea"));
+    let octets =
+        SignedOctets { received: Some(b"the peer's first message"), intermediate: b"IntAuth", ..octets };
+    let proof = shared_key_proof(Digest::Sha256, b"secret", &octets);
+    assert_eq!(*proof, hex("b9061adb0c4316e811f2ab90501334141ff9bb635207644ec20bce3d2b1dd50c"));
 }
 
 #[test]

@@ -51,7 +51,9 @@ impl IkeSa {
     pub(crate) fn send_auth(&mut self, cx: &mut Context<'_>, first: FirstMessages) {
         let Some(number) = self.connection else { return };
         let (Some(connection), Some(channel)) = (cx.connections.get(number), &self.channel) else { return };
-        let FirstMessages { own, peer, nonces } = first;
+        if let Err(reason) = self.check_transcript(connection) {
+            return cx.remove(reason);
+        }
         let local = &connection.local_auth;
         let ppk = match ppk_for(connection, &self.peer_support) {
             Ok(ppk) => ppk,
@@ -60,8 +62,9 @@ impl IkeSa {
         let mixed = ppk.map(|ppk| channel.keys.with_ppk(channel.suite.prf, &ppk.key.0));
         let intermediate = self.transcript.octets();
         let without_ppk = SignedOctets {
-            message: &own,
-            peer_nonce: &nonces[1],
+            message: &first.own,
+            received: self.transcript.received(&first.peer),
+            peer_nonce: &first.nonces[1],
             proof_key: &channel.keys.initiator_proof,
             identity: &local.identity,
             intermediate: &intermediate,
@@ -74,7 +77,7 @@ impl IkeSa {
             Ok(proven) => proven,
             Err(error) => return cx.remove(format!("this end cannot prove its identity: {error}")),
         };
-        let eap = Initiating::of(&local.proof, &own);
+        let eap = Initiating::of(&local.proof);
         let state = cx.peers.get(&number);
         let is_only = state.is_none_or(|peer| peer.sa.is_none());
         let mut payloads = vec![Payload::IdInitiator(local.identity.clone())];
@@ -101,7 +104,7 @@ impl IkeSa {
                 self.offer_child(cx, connection, &mut payloads)
             }
         };
-        let request = AuthRequest { peer_message: peer, nonces, child, mixed, eap };
+        let request = AuthRequest { first, child, mixed, eap };
         self.request(cx, ExchangeType::IKE_AUTH, &payloads, Request::Auth(Box::new(request)));
     }
 
@@ -152,8 +155,9 @@ impl IkeSa {
         }
         let keys = mixed.as_ref().unwrap_or(&channel.keys);
         let octets = SignedOctets {
-            message: &request.peer_message,
-            peer_nonce: &request.nonces[0],
+            message: &request.first.peer,
+            received: self.transcript.received(&request.first.own),
+            peer_nonce: &request.first.nonces[0],
             proof_key: &keys.responder_proof,
             identity,
             intermediate: &self.transcript.octets(),
@@ -188,7 +192,8 @@ impl IkeSa {
         if let Err(reason) = inner {
             return self.first_child_failed(cx, number, &reason);
         }
-        let nonces = Nonces { initiator: &request.nonces[0], responder: &request.nonces[1] };
+        let [initiator, responder] = &request.first.nonces;
+        let nonces = Nonces { initiator, responder };
         let offer = Offer { number, own_spi: spi, is_initiator: true, secrets: Secrets::default(), nonces };
         let own = self.child(cx, number).map(|child| proposals(child, Exchange::Auth)).unwrap_or_default();
         match self.accept_child(cx, &own, &offer, payloads) {
@@ -308,6 +313,7 @@ impl IkeSa {
         let identity = claim.initiator.unwrap_or(&no_identity);
         let octets = SignedOctets {
             message: &half_open.peer_message,
+            received: self.transcript.received(&half_open.own_message),
             peer_nonce: &half_open.nonces[1],
             proof_key: &channel.keys.initiator_proof,
             identity,
@@ -331,6 +337,7 @@ impl IkeSa {
                 self.verify_initiator(cx, connection, &claim, &octets, prf)?;
             }
         }
+        self.check_transcript(connection)?;
         refuse_second(cx, number, connection, identity, is_initial_contact)?;
         Ok(Judged { number, connection, identity: identity.clone(), mixed })
     }
@@ -393,6 +400,7 @@ impl IkeSa {
         let local = &connection.local_auth;
         let octets = SignedOctets {
             message: &half_open.own_message,
+            received: self.transcript.received(&half_open.peer_message),
             peer_nonce: &half_open.nonces[0],
             proof_key: &channel.keys.responder_proof,
             identity: &local.identity,

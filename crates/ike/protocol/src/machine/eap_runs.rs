@@ -8,8 +8,6 @@ use crate::wire::{Identification, Payload};
 /// A run of EAP at an initiator.
 pub(crate) struct Initiating {
     pub(super) peer: Peer,
-    /// The first message of this end, which its proof covers.
-    pub(super) own_message: Vec<u8>,
     /// The identity that the responder has proved, or with EAP alone has said. `None`: EAP has not begun.
     pub(super) responder: Option<Identification>,
     /// The key, after the success of EAP: both ends prove by it.
@@ -18,10 +16,9 @@ pub(crate) struct Initiating {
 
 impl Initiating {
     /// The run for this end's proof, if it is by EAP.
-    pub(crate) fn of(proof: &LocalProof, own_message: &[u8]) -> Option<Box<Self>> {
+    pub(crate) fn of(proof: &LocalProof) -> Option<Box<Self>> {
         let LocalProof::Eap(credentials) = proof else { return None };
-        let (peer, own_message) = (Peer::new(credentials.clone()), own_message.to_vec());
-        Some(Box::new(Initiating { peer, own_message, responder: None, msk: None }))
+        Some(Box::new(Initiating { peer: Peer::new(credentials.clone()), responder: None, msk: None }))
     }
 }
 

@@ -3,25 +3,22 @@
 use adit_core::{Path, Rejected, Severity};
 
 use super::channel::Channel;
-use super::connections::Connections;
 use super::context::Context;
 use super::nat::{self, Nat};
 use super::params::{Childless, Connection};
 use super::payloads::{Payloads, notify};
-use super::proof::{PeerSupport, request_certificates};
+use super::proof::PeerSupport;
 use super::requests::{HalfOpen, InitRequest};
 use super::sa::{IkeSa, NewSa, Phase, Request};
-use super::transcript::FirstMessages;
+use super::transcript::{FirstMessages, full_transcript, has_full_transcript};
 use crate::crypto::{IkeKeys, KeyShare, Nonces, Secret, SignatureHashes, answer_exchange, first_seed};
-use crate::suite::{Algorithms, Chosen, Group, IkeSuite, Preference, accept, choose};
+use crate::suite::{Algorithms, Group, IkeSuite, accept};
 use crate::wire::{
     ExchangeType, Header, KeyExchange, Message, NotifyType, Payload, Proposal, Spi, TransformType,
 };
 
 /// The port of the sockets with a marker (RFC 7296 section 2.23).
 pub(crate) const MARKED_PORT: u16 = 4500;
-/// Most authorities that a responder names when it asks for certificates.
-const MAX_AUTHORITIES: usize = 16;
 /// Most times that a first request is sent anew, for a cookie or for another group.
 const MOST_RESTARTS: u8 = 4;
 
@@ -51,8 +48,10 @@ impl IkeSa {
         };
         let mut sa = IkeSa::new(new, cx.now());
         let nonce = cx.shared.nonce();
+        let offers_full_transcript = cx.connections.get(number)?.full_transcript.is_offered();
+        let (cookie, message, restarts, refusal) = (None, Vec::new(), 0, None);
         let request =
-            InitRequest { nonce, share, cookie: None, message: Vec::new(), restarts: 0, refusal: None };
+            InitRequest { nonce, share, cookie, message, restarts, offers_full_transcript, refusal };
         sa.send_init(cx, Box::new(request));
         Some(sa)
     }
@@ -83,7 +82,9 @@ impl IkeSa {
         let intermediate =
             additional.then(|| notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED, Vec::new()));
         let ppk = connection.ppk.as_ref().map(|_| notify(NotifyType::USE_PPK, Vec::new()));
-        let others = fragments.into_iter().chain([hashes]).chain(childless).chain(intermediate).chain(ppk);
+        let full = request.offers_full_transcript.then(full_transcript);
+        let others = fragments.into_iter().chain([hashes]).chain(childless).chain(intermediate);
+        let others = others.chain(ppk).chain(full);
         let payloads = payloads.chain(nat).chain(others).collect();
         let header = self.header(ExchangeType::IKE_SA_INIT, false, 0);
         request.message = Message { header, payloads, sealed: None }.encode();
@@ -110,15 +111,16 @@ impl IkeSa {
         match self.finish_init(cx, &mut request, header.responder_spi, payloads) {
             Ok((channel, nr)) => {
                 self.take_pending();
+                let state = self.connection.and_then(|number| cx.peers.get_mut(&number));
+                state.into_iter().for_each(|state| state.unanswered = 0);
                 self.peer_spi = header.responder_spi;
                 self.channel = Some(channel);
                 self.choose_path(cx, path, &message.payloads);
                 let fragments = NotifyType::IKEV2_FRAGMENTATION_SUPPORTED;
-                let state = self.connection.and_then(|number| cx.peers.get_mut(&number));
-                state.into_iter().for_each(|state| state.unanswered = 0);
                 self.peer_takes_fragments = payloads.notify(fragments).is_some();
                 self.lowest_nonce = lowest(&Nonces { initiator: &request.nonce, responder: &nr });
                 self.peer_support = PeerSupport::of(payloads);
+                self.transcript.is_full = request.offers_full_transcript && has_full_transcript(payloads);
                 let nonces = [request.nonce, nr];
                 let first = FirstMessages { own: request.message, peer: datagram.to_vec(), nonces };
                 self.go_on(cx, first, 0);
@@ -295,6 +297,7 @@ impl FirstRequest<'_> {
             own_spi: cx.shared.ike_spi(),
             nonce: cx.shared.nonce(),
             has_cookie,
+            offers_full_transcript: self.offers_full_transcript(cx.connections),
         };
         let placeholder = KeyExchange { method: exchange.method, data: vec![0; suite.group.responder_len()] };
         let Some(mut answer) = self.message_of(cx, &draft, placeholder) else {
@@ -321,7 +324,7 @@ impl FirstRequest<'_> {
         exchange: KeyExchange,
     ) -> Option<Message<'static>> {
         let request = Payloads(&self.message.payloads);
-        let Draft { connection, proposal, own_spi, nonce, has_cookie } = draft;
+        let Draft { connection, proposal, own_spi, nonce, has_cookie, offers_full_transcript } = draft;
         let mut payloads = vec![
             Payload::SecurityAssociation(vec![proposal.clone()]),
             Payload::KeyExchange(exchange),
@@ -342,6 +345,9 @@ impl FirstRequest<'_> {
         }
         let ppk = request.notify(NotifyType::USE_PPK).filter(|_| self.may_use_ppk(cx.connections));
         payloads.extend(ppk.map(|_| notify(NotifyType::USE_PPK, Vec::new())));
+        // To an initiator that does not say so, too: an attacker may have taken the notify out of the request, and cannot take it out of
+        // the answer, which this end proves.
+        payloads.extend(offers_full_transcript.then(full_transcript));
         payloads.extend(self.certificate_request(cx.connections));
         let mut header = self.message.header;
         header.responder_spi = *own_spi;
@@ -357,38 +363,6 @@ impl FirstRequest<'_> {
             message.payloads.pop();
         }
         may_be_sent(&message).then_some(message)
-    }
-
-    /// Whether one of the connections that the initiator may mean has a PPK.
-    pub(super) fn may_use_ppk(&self, connections: &Connections) -> bool {
-        connections.candidates(self.path.remote().ip()).iter().any(|connection| connection.ppk.is_some())
-    }
-
-    /// The payload that asks for certificates, of all connections that the initiator may mean.
-    pub(super) fn certificate_request(&self, connections: &Connections) -> Option<Payload> {
-        let all = connections.candidates(self.path.remote().ip());
-        let mut digests: Vec<[u8; 20]> = Vec::new();
-        for digest in all.into_iter().flat_map(|connection| connection.remote_auth.requested()) {
-            if !digests.contains(digest) && digests.len() < MAX_AUTHORITIES {
-                digests.push(*digest);
-            }
-        }
-        request_certificates(&digests)
-    }
-
-    /// The connection and the chosen proposal. The identity is not known yet, so that connections with the address of the sender
-    /// come first, then the others in their order.
-    pub(super) fn choose<'c>(
-        &self,
-        connections: &'c Connections,
-        offered: &[Proposal],
-    ) -> Option<(&'c Connection, Chosen)> {
-        let address = self.path.remote().ip();
-        let choice = |connection: &'c Connection| {
-            choose(&connection.ike, offered, Preference::Own).map(|chosen| (connection, chosen))
-        };
-        let there = connections.at(address).find_map(choice);
-        there.or_else(|| connections.candidates(address).into_iter().find_map(choice))
     }
 
     fn make(&self, cx: &mut Context<'_>, parts: Parts<'_>) -> Option<IkeSa> {
@@ -423,6 +397,7 @@ impl FirstRequest<'_> {
         sa.is_encapsulated = sa.nat.is_there() || forces_encapsulation(cx, draft.connection, self.path);
         sa.peer_takes_fragments = request.notify(NotifyType::IKEV2_FRAGMENTATION_SUPPORTED).is_some();
         sa.peer_support = PeerSupport::of(request);
+        sa.transcript.is_full = draft.offers_full_transcript && has_full_transcript(request);
         sa.send_response(cx, self.path, vec![message]);
         Some(sa)
     }
@@ -436,6 +411,8 @@ struct Draft<'a> {
     nonce: Vec<u8>,
     /// Whether the initiator has proved its address.
     has_cookie: bool,
+    /// Whether this end says that it proves both first messages.
+    offers_full_transcript: bool,
 }
 
 /// The values that a responder makes an IKE SA of.

@@ -39,7 +39,7 @@ impl IkeSa {
     /// Keeps the octets of a message of the peer, which was opened, until it is handled.
     pub(crate) fn note_received(&mut self, header: &Header, first: PayloadType, plain: &[u8]) {
         if header.exchange == ExchangeType::IKE_INTERMEDIATE {
-            self.transcript.received = intermediate_octets(header, first, plain);
+            self.transcript.opened = intermediate_octets(header, first, plain);
         }
     }
 
@@ -71,7 +71,7 @@ impl IkeSa {
         let Some(secret) = secret else {
             return cx.remove("its answer to an additional key exchange is malformed");
         };
-        let received = std::mem::take(&mut self.transcript.received);
+        let received = std::mem::take(&mut self.transcript.opened);
         self.extend_transcript(false, &received);
         let nonces = Nonces { initiator: &first.nonces[0], responder: &first.nonces[1] };
         let Some(channel) = self.next_channel(&secret, &nonces) else {
@@ -92,7 +92,7 @@ impl IkeSa {
         let Some((data, secret)) = answered else {
             return self.refuse_intermediate(cx, path, NotifyType::INVALID_SYNTAX);
         };
-        let received = std::mem::take(&mut self.transcript.received);
+        let received = std::mem::take(&mut self.transcript.opened);
         let own = self.header(ExchangeType::IKE_INTERMEDIATE, true, self.expected());
         self.extend_transcript(true, &received);
         let answer = [Payload::KeyExchange(KeyExchange { method: group.number(), data })];

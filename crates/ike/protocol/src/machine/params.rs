@@ -18,7 +18,9 @@ use adit_core::{Cipher, Digest, Path, PrefixShares, Selector, TunnelSettings, Un
 
 pub use check::BadParams;
 pub(crate) use check::{MAX_CONNECTIONS, MAX_GIVING, check};
-pub use connection::{Child, Childless, Connection, EndAction, EspLimits, StartAction, Times, Unique};
+pub use connection::{
+    Child, Childless, Connection, EndAction, EspLimits, FullTranscript, StartAction, Times, Unique,
+};
 pub use counters::{ChildCounters, DirectionCount, DirectionCounter};
 pub use credentials::{
     CertificatePolicy, EapUsers, LocalAuth, LocalProof, OwnCertificate, PeerCertificates, PeerIdentity, Ppk,

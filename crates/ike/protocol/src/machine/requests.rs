@@ -7,6 +7,7 @@ use adit_core::Instant;
 use super::child_sa::Agreed;
 use super::eap_runs::{Initiating, Responding};
 use super::params::Child;
+use super::transcript::FirstMessages;
 use crate::crypto::{IkeKeys, KeyShare, Secrets};
 use crate::suite::{Algorithms, Chosen, Group};
 use crate::wire::{NotifyType, Payload, Proposal, Spi};
@@ -19,6 +20,8 @@ pub(crate) struct InitRequest {
     /// The request as it was sent last.
     pub(crate) message: Vec<u8>,
     pub(crate) restarts: u8,
+    /// Whether the request says that this end proves both first messages.
+    pub(crate) offers_full_transcript: bool,
     /// The last error that came. It is not authentic, so that it does not end the request (RFC 7296 section 2.21.1).
     pub(crate) refusal: Option<NotifyType>,
 }
@@ -35,8 +38,7 @@ impl InitRequest {
 
 /// An initiator's proof, which waits for the responder's.
 pub(crate) struct AuthRequest {
-    pub(crate) peer_message: Vec<u8>,
-    pub(crate) nonces: [Vec<u8>; 2],
+    pub(crate) first: FirstMessages,
     pub(crate) child: Option<OfferedChild>,
     /// The keys with the PPK that this end has.
     pub(crate) mixed: Option<IkeKeys>,

@@ -14,6 +14,7 @@ mod eap_only;
 mod eap_tls;
 mod field;
 mod followup;
+mod full_transcript;
 mod guards;
 mod inner;
 mod kept;

@@ -17,6 +17,7 @@ struct Kind {
     sources: Vec<IpNet>,
     ike: Vec<Algorithms>,
     has_ppk: bool,
+    offers_full_transcript: bool,
     requested: Vec<[u8; 20]>,
 }
 
@@ -26,6 +27,7 @@ impl Kind {
             sources: connection.sources.clone(),
             ike: connection.ike.clone(),
             has_ppk: connection.ppk.is_some(),
+            offers_full_transcript: connection.full_transcript.is_offered(),
             requested: connection.remote_auth.requested().to_vec(),
         }
     }

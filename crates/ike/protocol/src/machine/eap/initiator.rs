@@ -66,8 +66,9 @@ impl IkeSa {
             return is_accepted.then(|| identity.clone()).ok_or_else(text);
         }
         let octets = SignedOctets {
-            message: &request.peer_message,
-            peer_nonce: &request.nonces[0],
+            message: &request.first.peer,
+            received: self.transcript.received(&request.first.own),
+            peer_nonce: &request.first.nonces[0],
             proof_key: &channel.keys.responder_proof,
             identity,
             intermediate: &self.transcript.octets(),
@@ -96,8 +97,9 @@ impl IkeSa {
         let connection = self.connection.and_then(|number| cx.connections.get(number));
         let (connection, channel) = connection.zip(self.channel.as_ref()).ok_or("there are no keys")?;
         let octets = SignedOctets {
-            message: &run.own_message,
-            peer_nonce: &request.nonces[1],
+            message: &request.first.own,
+            received: self.transcript.received(&request.first.peer),
+            peer_nonce: &request.first.nonces[1],
             proof_key: &channel.keys.initiator_proof,
             identity: &connection.local_auth.identity,
             intermediate: &self.transcript.octets(),
@@ -123,8 +125,9 @@ impl IkeSa {
             return cx.remove(no_proof(Payloads(payloads)));
         }
         let octets = SignedOctets {
-            message: &request.peer_message,
-            peer_nonce: &request.nonces[0],
+            message: &request.first.peer,
+            received: self.transcript.received(&request.first.own),
+            peer_nonce: &request.first.nonces[0],
             proof_key: &channel.keys.responder_proof,
             identity,
             intermediate: &self.transcript.octets(),

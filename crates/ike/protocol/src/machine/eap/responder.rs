@@ -218,6 +218,7 @@ impl IkeSa {
         let prf = channel.suite.prf;
         let octets = SignedOctets {
             message: &half_open.peer_message,
+            received: self.transcript.received(&half_open.own_message),
             peer_nonce: &half_open.nonces[1],
             proof_key: &channel.keys.initiator_proof,
             identity: &run.identity,
@@ -233,7 +234,9 @@ impl IkeSa {
         let identity =
             run.user.as_ref().map_or_else(|| run.claimed.clone(), |user| identity_of(user.as_bytes()));
         let is_initial_contact = Payloads(&run.request).notify(NotifyType::INITIAL_CONTACT).is_some();
-        let refused = refuse_second(cx, run.connection, connection, &identity, is_initial_contact);
+        let refused = self
+            .check_transcript(connection)
+            .and_then(|()| refuse_second(cx, run.connection, connection, &identity, is_initial_contact));
         let number = refused.and_then(|()| cx.peer_of(run.connection, &identity, Payloads(&run.request)));
         let number = match number {
             Ok(number) => number,
@@ -241,6 +244,7 @@ impl IkeSa {
         };
         let own = SignedOctets {
             message: &half_open.own_message,
+            received: self.transcript.received(&half_open.peer_message),
             peer_nonce: &half_open.nonces[0],
             proof_key: &channel.keys.responder_proof,
             identity: &connection.local_auth.identity,

@@ -50,6 +50,8 @@ pub struct Connection {
     pub longest_datagram: Option<usize>,
     /// A key beside the key exchange (RFC 8784).
     pub ppk: Option<Ppk>,
+    /// Whether the proofs of both ends cover both messages of the first exchange.
+    pub full_transcript: FullTranscript,
     /// Its times.
     pub times: Times,
 }
@@ -185,6 +187,27 @@ pub enum Childless {
     Force,
     /// Never.
     Never,
+}
+
+/// Whether the proof of each end covers both messages of `IKE_SA_INIT`, in place of its own message alone
+/// (draft-ietf-ipsecme-ikev2-downgrade-prevention-08). An attacker that has the key of one end, or breaks one of the offered key
+/// exchanges, can then not alter what the ends offer. A responder does not know the identities when it says so: it does if one of the
+/// connections that the initiator may mean does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FullTranscript {
+    /// If both ends say so.
+    #[default]
+    Offer,
+    /// A peer that does not is refused.
+    Require,
+    /// This end does not say so.
+    Never,
+}
+
+impl FullTranscript {
+    pub(crate) const fn is_offered(self) -> bool {
+        !matches!(self, FullTranscript::Never)
+    }
 }
 
 /// Times of a connection.

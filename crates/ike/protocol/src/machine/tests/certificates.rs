@@ -162,7 +162,7 @@ fn a_certificate_without_its_key_proves_nothing() {
 }
 
 /// The payloads of the pending message of end A.
-fn opened(world: &World, datagram: &Datagram) -> Vec<Payload> {
+pub(super) fn opened(world: &World, datagram: &Datagram) -> Vec<Payload> {
     let sa = world.ends[B].sas.values().next().unwrap();
     let message = Message::decode(&datagram.bytes).unwrap();
     let sealed = message.sealed.unwrap();
@@ -171,7 +171,7 @@ fn opened(world: &World, datagram: &Datagram) -> Vec<Payload> {
 }
 
 /// End A sends these payloads in place of its pending request.
-fn resend(world: &mut World, payloads: &[Payload]) {
+pub(super) fn resend(world: &mut World, payloads: &[Payload]) {
     world.forget_datagrams();
     let spi = *world.ends[A].sas.keys().next().unwrap();
     world.ends[A].with_sa(spi, |sa, cx| {

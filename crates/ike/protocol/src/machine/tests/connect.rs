@@ -321,7 +321,8 @@ fn a_peer_that_has_not_answered_is_in_the_log_soon_and_among_the_unconnected() {
     world.run(seconds(1));
     assert_eq!((unconnected(&world), world.planes[A].reports.len()), (of(1), 0));
     world.run(seconds(2));
-    let expected = "udp 192.0.2.2:500: b.example: it has not answered yet; the request is sent again for 80 s";
+    let expected =
+        "udp 192.0.2.2:500: b.example: it has not answered yet; the request is sent again for 80 s";
     assert_eq!(world.planes[A].reports, [expected]);
     world.run(seconds(200));
     assert_eq!(unconnected(&world), of(3));

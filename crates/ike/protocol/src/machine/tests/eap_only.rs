@@ -18,6 +18,12 @@ fn both(root: &Authority, of_b: &Authority, name_of_b: &str) -> [Connection; 2] 
     })
 }
 
+/// Both ends with good certificates.
+pub(super) fn good() -> [Connection; 2] {
+    let root = Authority::root("Root");
+    both(&root, &root, "b.example")
+}
+
 fn run([a, b]: [Connection; 2]) -> World {
     let mut world = World::new(a, b);
     world.run(seconds(3));

@@ -35,7 +35,7 @@ fn nothing_of_the_handshake_is_kept_after_authentication() {
             assert!(keys.initiator_proof.is_empty() && keys.responder_proof.is_empty(), "{ike}: {end}");
             let directions = [&keys.initiator, &keys.responder];
             assert!(directions.iter().all(|keys| keys.encryption.is_empty() && keys.integrity.is_empty()));
-            assert!(sa.transcript.initiator.is_empty() && sa.transcript.received.is_empty(), "{ike}: {end}");
+            assert!(sa.transcript.initiator.is_empty() && sa.transcript.opened.is_empty(), "{ike}: {end}");
             assert!(sa.previous_open.is_none() && sa.children.values().all(|child| child.codec.is_none()));
             assert!(world.ends[end].first_requests.is_empty() && world.ends[end].half_open.is_empty());
         }

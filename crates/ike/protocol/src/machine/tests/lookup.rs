@@ -11,7 +11,9 @@ use proptest::prelude::*;
 use super::world::{B, connection, identity};
 use crate::machine::connections::Connections;
 use crate::machine::init::{FirstRequest, offers};
-use crate::machine::params::{Connection, PeerCertificates, PeerIdentity, Ppk, RemoteProof, SharedKey};
+use crate::machine::params::{
+    Connection, FullTranscript, PeerCertificates, PeerIdentity, Ppk, RemoteProof, SharedKey,
+};
 use crate::machine::proof::{Claim, request_certificates};
 use crate::machine::sa::{IkeSa, NewSa, Phase};
 use crate::suite::{Preference, choose, ike_proposals};
@@ -48,6 +50,7 @@ struct Values {
     sources: usize,
     proposals: usize,
     has_ppk: bool,
+    offers_full_transcript: bool,
     /// The digests of authorities. `None`: the connection has a pre-shared key.
     requested: Option<Vec<u8>>,
     is_removed: bool,
@@ -57,9 +60,21 @@ fn values() -> impl Strategy<Value = Values> {
     let requested = proptest::option::of(proptest::collection::vec(0..20_u8, 0..12));
     let remotes = proptest::collection::vec(0..ADDRESSES.len(), 0..3);
     let places = (0..remote_identities().len(), 0..2_usize, remotes, 0..SOURCES.len(), 0..PROPOSALS.len());
-    (places, any::<bool>(), requested, any::<bool>()).prop_map(|(places, has_ppk, requested, is_removed)| {
+    let flags = any::<[bool; 3]>();
+    (places, flags, requested).prop_map(|(places, flags, requested)| {
         let (remote, local, remotes, sources, proposals) = places;
-        Values { remote, local, remotes, sources, proposals, has_ppk, requested, is_removed }
+        let [has_ppk, offers_full_transcript, is_removed] = flags;
+        Values {
+            remote,
+            local,
+            remotes,
+            sources,
+            proposals,
+            has_ppk,
+            offers_full_transcript,
+            requested,
+            is_removed,
+        }
     })
 }
 
@@ -75,6 +90,9 @@ impl Values {
         connection.ike = ike_proposals(PROPOSALS[self.proposals]).unwrap();
         let key = SharedKey(b"another key".to_vec().into());
         connection.ppk = self.has_ppk.then(|| Ppk { identity: b"ppk".to_vec(), key, is_required: false });
+        if !self.offers_full_transcript {
+            connection.full_transcript = FullTranscript::Never;
+        }
         if let Some(requested) = &self.requested {
             let requirements = PeerRequirements::default();
             let verifier = Verifier::new(Purpose::Any, None, requirements, SIGNATURE_ALGORITHMS);
@@ -179,6 +197,8 @@ fn check_first_request(connections: &Connections, path: Path, offered: &[Proposa
     assert_eq!(request.certificate_request(connections), walk_for_request(connections, address));
     let has_ppk = connections.iter().any(|(_, it)| it.ppk.is_some() && may_mean(it, address));
     assert_eq!(request.may_use_ppk(connections), has_ppk, "from {address}");
+    let offers = connections.iter().any(|(_, it)| it.full_transcript.is_offered() && may_mean(it, address));
+    assert_eq!(request.offers_full_transcript(connections), offers, "from {address}");
 }
 
 fn check_identities(connections: &Connections, path: Path, proposal: &Proposal) {

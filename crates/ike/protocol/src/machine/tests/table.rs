@@ -11,7 +11,7 @@ const ATTACKS: [&str; 4] = [
     include_str!("guards.rs"),
 ];
 /// Sources with further tests of the table.
-const OTHERS: [&str; 19] = [
+const OTHERS: [&str; 20] = [
     include_str!("certificates.rs"),
     include_str!("children.rs"),
     include_str!("connect.rs"),
@@ -19,6 +19,7 @@ const OTHERS: [&str; 19] = [
     include_str!("eap_only.rs"),
     include_str!("eap_tls.rs"),
     include_str!("followup.rs"),
+    include_str!("full_transcript.rs"),
     include_str!("mobike.rs"),
     include_str!("quantum.rs"),
     include_str!("reauthentication.rs"),

@@ -71,6 +71,7 @@ pub(super) fn connection(end: usize) -> Connection {
         mobike: false,
         longest_datagram: Some(1280),
         ppk: None,
+        full_transcript: Default::default(),
         times: Times::default(),
     };
     if end == A {

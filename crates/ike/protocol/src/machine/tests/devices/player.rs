@@ -159,6 +159,7 @@ impl<'a> Device<'a> {
     fn authenticate(&mut self, gateway: &mut Gateway, first: &First) -> Result<(), NotifyType> {
         let octets = |identity, proof_key| SignedOctets {
             message: &first.own,
+            received: None,
             peer_nonce: &first.nonces[1],
             proof_key,
             identity,
@@ -249,6 +250,7 @@ impl<'a> Device<'a> {
         };
         let octets = SignedOctets {
             message: &first.peer,
+            received: None,
             peer_nonce: &first.nonces[0],
             proof_key: &self.channel.keys.responder_proof,
             identity,
