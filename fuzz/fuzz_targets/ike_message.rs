@@ -1,6 +1,8 @@
-//! IKE messages, and chains of payloads as they stand in encrypted payloads: they decode the same after they were encoded.
+//! IKE messages, chains of payloads as they stand in encrypted payloads, and announced methods of authentication: they decode the
+//! same after they were encoded.
 #![no_main]
 
+use adit_ike::crypto::AnnouncedMethods;
 use adit_ike::wire::{Message, PayloadType, decode_chain, encode_chain};
 use libfuzzer_sys::fuzz_target;
 
@@ -9,6 +11,8 @@ fuzz_target!(|data: &[u8]| {
         let datagram = message.encode();
         assert_eq!(Message::decode(&datagram), Ok(message));
     }
+    let announced = AnnouncedMethods::decode(data);
+    assert_eq!(AnnouncedMethods::decode(&announced.encode()), announced);
     let Some((first, chain)) = data.split_first() else { return };
     match decode_chain(PayloadType(*first), chain) {
         Ok(payloads) => {

@@ -8,7 +8,9 @@
 //! | [`shared_key_proof`] | 2.15 |
 //! | [`is_named`] | RFC 4945 |
 //! | [`certificate_proof`], [`verify_certificate_proof`] | 2.15; RFC 7427, RFC 8420, RFC 4754 |
+//! | [`AnnouncedMethods`] | RFC 9593 |
 
+mod announced;
 mod auth;
 mod exchange;
 mod identity;
@@ -20,6 +22,7 @@ mod signature;
 #[cfg(test)]
 mod tests;
 
+pub use announced::AnnouncedMethods;
 pub use auth::{SignedOctets, intermediate_octets, shared_key_proof};
 pub use exchange::{ExchangeError, KeyShare, answer_exchange};
 pub use identity::{is_named, not_named};

@@ -11,7 +11,7 @@
 //! | `CREATE_CHILD_SA` | further child SAs; rekeys of child SAs and of IKE SAs, with collisions |
 //! | `INFORMATIONAL` | deletions, signs of life, changes of addresses (MOBIKE, RFC 4555) |
 //! | messages | a window of 1, retransmission, fragments (RFC 7383), shorter ones where the path loses long ones |
-//! | also | reauthentication, make before break; `AUTH_LIFETIME` (RFC 4478); IKE SAs without a child SA (RFC 6023); PPKs (RFC 8784); proofs of both messages of `IKE_SA_INIT` (draft-ietf-ipsecme-ikev2-downgrade-prevention-08) |
+//! | also | reauthentication, make before break; `AUTH_LIFETIME` (RFC 4478); IKE SAs without a child SA (RFC 6023); PPKs (RFC 8784); proofs of both messages of `IKE_SA_INIT` (draft-ietf-ipsecme-ikev2-downgrade-prevention-08); announced methods of authentication (RFC 9593) |
 //! | not | transport mode, IPComp; an answer to a higher major version; notifies outside an IKE SA, but for `INVALID_SPI` that is received |
 //!
 //! A peer is recognized by its identity, never by its address: each [`Connection`] is one peer. Errors that are not protected

@@ -11,6 +11,7 @@ use adit_pki::signature::{
 use rustls_pki_types::CertificateDer;
 use thiserror::Error;
 
+use super::announced::AnnouncedMethods;
 use super::auth::SignedOctets;
 use crate::wire::{AuthMethod, Authentication};
 
@@ -109,13 +110,47 @@ const CURVE_METHODS: [CurveMethod; 3] = [
     },
 ];
 
-/// The hashes of the signatures that a peer verifies.
+/// The signatures that a peer verifies.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerHashes<'a> {
     /// The hashes that the peer announced. `None`: it announced none, and takes no digital signatures.
     pub hashes: Option<&'a SignatureHashes>,
+    /// The methods that the peer announced (RFC 9593). If none of them fits the key, [`Self::hashes`] alone decide, as without the list.
+    pub announced: Option<&'a AnnouncedMethods>,
     /// Whether a peer that announced none gets RSA with SHA-1 (method 1).
     pub sha1: Sha1,
+}
+
+/// A way to prove an identity by the key of a certificate.
+#[derive(Clone, Copy)]
+enum Way {
+    Digital(Scheme),
+    Curve(&'static CurveMethod),
+    RsaSha1,
+}
+
+impl Way {
+    fn is_in(self, announced: &AnnouncedMethods) -> bool {
+        match self {
+            Way::Digital(scheme) => announced.has_scheme(scheme),
+            Way::Curve(curve) => announced.has_method(curve.method),
+            Way::RsaSha1 => announced.has_method(AuthMethod::RSA_SIGNATURE),
+        }
+    }
+
+    /// The way that the key is best at, of those that the peer takes. `None`: the peer takes none.
+    fn of(key: &CertificateKey, peer: PeerHashes<'_>) -> Option<Self> {
+        let takes = |scheme: &Scheme| peer.hashes.is_some_and(|hashes| hashes.has(*scheme));
+        let mut digital = key.schemes().iter().copied().filter(takes).map(Way::Digital);
+        let is_rsa = matches!(key.kind(), KeyKind::Rsa { .. });
+        let takes_sha1 = is_rsa && peer.hashes.is_none() && peer.sha1 == Sha1::Accepted;
+        let curve =
+            CURVE_METHODS.iter().find(|it| it.kind == key.kind() && key.schemes().contains(&it.scheme));
+        let mut others = takes_sha1.then_some(Way::RsaSha1).into_iter().chain(curve.map(Way::Curve));
+        let is_announced = |way: &Way| peer.announced.is_some_and(|announced| way.is_in(announced));
+        let announced = digital.clone().chain(others.clone()).find(is_announced);
+        announced.or_else(|| if peer.hashes.is_some() { digital.next() } else { others.next() })
+    }
 }
 
 /// The content of an AUTH payload by the key of a certificate. May wait as long as the key's holder does.
@@ -129,24 +164,22 @@ pub fn certificate_proof(
     peer: PeerHashes<'_>,
 ) -> Result<Authentication, ProofError> {
     let message = octets.to_bytes(prf);
-    let no_scheme = || ProofError::NoScheme(key.kind());
-    if let Some(hashes) = peer.hashes {
-        let scheme =
-            key.schemes().iter().copied().find(|scheme| hashes.has(*scheme)).ok_or_else(no_scheme)?;
-        let signature = key.sign(scheme, &message)?;
-        let algorithm = scheme.algorithm_identifier();
-        let data = [&[algorithm.len() as u8][..], &algorithm, &signature].concat();
-        return Ok(Authentication { method: AuthMethod::DIGITAL_SIGNATURE, data });
+    match Way::of(key, peer).ok_or_else(|| ProofError::NoScheme(key.kind()))? {
+        Way::Digital(scheme) => {
+            let signature = key.sign(scheme, &message)?;
+            let algorithm = scheme.algorithm_identifier();
+            let data = [&[algorithm.len() as u8][..], &algorithm, &signature].concat();
+            Ok(Authentication { method: AuthMethod::DIGITAL_SIGNATURE, data })
+        }
+        Way::RsaSha1 => {
+            Ok(Authentication { method: AuthMethod::RSA_SIGNATURE, data: key.sign_sha1(&message)? })
+        }
+        Way::Curve(CurveMethod { method, scheme, length, .. }) => {
+            let signature = key.sign(*scheme, &message)?;
+            let data = ecdsa_to_pair(&signature, *length).ok_or(ProofError::Malformed)?;
+            Ok(Authentication { method: *method, data })
+        }
     }
-    if matches!(key.kind(), KeyKind::Rsa { .. }) && peer.sha1 == Sha1::Accepted {
-        return Ok(Authentication { method: AuthMethod::RSA_SIGNATURE, data: key.sign_sha1(&message)? });
-    }
-    let by_curve =
-        CURVE_METHODS.iter().find(|it| it.kind == key.kind() && key.schemes().contains(&it.scheme));
-    let CurveMethod { method, scheme, length, .. } = by_curve.ok_or_else(no_scheme)?;
-    let signature = key.sign(*scheme, &message)?;
-    let data = ecdsa_to_pair(&signature, *length).ok_or(ProofError::Malformed)?;
-    Ok(Authentication { method: *method, data })
 }
 
 /// Verifies an AUTH payload by the key of the peer's certificate. Whether the certificate is trusted is another question. `sha1` is
@@ -267,7 +300,7 @@ mod tests {
     }
 
     fn prove(by: &Identity, hashes: Option<&SignatureHashes>) -> Result<Authentication, ProofError> {
-        let peer = PeerHashes { hashes, sha1: Sha1::Refused };
+        let peer = PeerHashes { hashes, announced: None, sha1: Sha1::Refused };
         with_octets(b"first", |octets| certificate_proof(Prf::Sha256, &by.key(), octets, peer))
     }
 
@@ -326,6 +359,56 @@ mod tests {
         assert!(prove(&ED25519, Some(&only(5))).is_ok());
     }
 
+    /// The proof of a peer that announces these methods, by that key.
+    fn prove_to(
+        by: &Identity,
+        announced: &AnnouncedMethods,
+        hashes: Option<&SignatureHashes>,
+    ) -> Authentication {
+        let peer = PeerHashes { hashes, announced: Some(announced), sha1: Sha1::Accepted };
+        with_octets(b"first", |octets| certificate_proof(Prf::Sha256, &by.key(), octets, peer))
+            .expect("a proof")
+    }
+
+    #[test]
+    fn a_proof_is_by_a_method_that_the_peer_announced() {
+        let own = SignatureHashes::own();
+        let digital = |scheme: Scheme| {
+            let algorithm = scheme.algorithm_identifier();
+            [&[3 + algorithm.len() as u8, 14, 0], algorithm.as_slice()].concat()
+        };
+        let scheme = |proof: &Authentication| {
+            Scheme::from_algorithm_identifier(&proof.data[1..=usize::from(proof.data[0])]).expect("a scheme")
+        };
+        // RSA: by PKCS #1 v1.5 where that is announced alone, by the best of several, and not by SHA-1 beside RFC 7427.
+        let pkcs1 = digital(Scheme::RsaPkcs1(Digest::Sha256));
+        let pss = digital(Scheme::RsaPss(Digest::Sha384));
+        let by_rsa = |data: &[u8]| prove_to(&RSA, &AnnouncedMethods::decode(data), Some(&own));
+        assert_eq!(scheme(&by_rsa(&pkcs1)), Scheme::RsaPkcs1(Digest::Sha256));
+        assert_eq!(scheme(&by_rsa(&[pkcs1.clone(), pss].concat())), Scheme::RsaPss(Digest::Sha384));
+        assert_eq!(scheme(&by_rsa(&[3, 1, 0])), Scheme::RsaPss(Digest::Sha512));
+        // ECDSA: by the method of the curve where digital signatures are not announced.
+        let by_curve = prove_to(&P256, &AnnouncedMethods::decode(&[3, 9, 0]), Some(&own));
+        assert_eq!(by_curve.method, AuthMethod::ECDSA_P256);
+        let by_name = digital(Scheme::Ecdsa(Digest::Sha256));
+        let by_name = prove_to(&P256, &AnnouncedMethods::decode(&by_name), Some(&own));
+        assert_eq!(scheme(&by_name), Scheme::Ecdsa(Digest::Sha256));
+        // A list without a method of the key: the hashes decide.
+        for data in [&[][..], &[2, 2], &[3, 10, 0], &digital(Scheme::Ed25519)] {
+            let announced = AnnouncedMethods::decode(data);
+            assert_eq!(scheme(&prove_to(&RSA, &announced, Some(&own))), Scheme::RsaPss(Digest::Sha512));
+            assert_eq!(prove_to(&P256, &announced, None).method, AuthMethod::ECDSA_P256);
+        }
+        // An algorithm whose hash the peer did not announce is none (RFC 7427 section 4).
+        let sha512 = SignatureHashes::decode(&[0, 4]);
+        let announced = AnnouncedMethods::decode(&pkcs1);
+        assert_eq!(scheme(&prove_to(&RSA, &announced, Some(&sha512))), Scheme::RsaPss(Digest::Sha512));
+        for by in [RSA, RSA_PSS, P256, P384, P521, ED25519] {
+            let proof = prove_to(&by, &AnnouncedMethods::certificates(Sha1::Refused), Some(&own));
+            assert_eq!(judge(&by, b"first", &proof, Sha1::Refused), Ok(()), "what is announced is verified");
+        }
+    }
+
     #[test]
     fn hashes_are_written_as_the_standards_number_them() {
         assert_eq!(SignatureHashes::own().encode(), [0, 2, 0, 3, 0, 4, 0, 5]);
@@ -356,7 +439,7 @@ mod tests {
     #[test]
     fn a_peer_without_rfc_7427_gets_sha_1_of_rsa_where_it_is_accepted() {
         let prove = |by: &Identity, hashes: Option<&SignatureHashes>| {
-            let peer = PeerHashes { hashes, sha1: Sha1::Accepted };
+            let peer = PeerHashes { hashes, announced: None, sha1: Sha1::Accepted };
             with_octets(b"first", |octets| certificate_proof(Prf::Sha256, &by.key(), octets, peer))
         };
         let proof = prove(&RSA, None).expect("a proof");

@@ -13,11 +13,11 @@ use super::params::{Childless, Connection, RemoteProof, Unique};
 use super::payloads::{Payloads, notify};
 use super::peer::{EndKind, Ending};
 use super::ppk::{ppk_for, ppk_identity};
-use super::proof::{Claim, PeerSupport, Proven, identity_text, name_in_file};
+use super::proof::{Claim, PeerSupport, Proven, announce, identity_text, name_in_file};
 use super::requests::{AuthRequest, HalfOpen, OfferedChild};
 use super::sa::{IkeSa, Phase, Request};
 use super::transcript::FirstMessages;
-use crate::crypto::{IkeKeys, Nonces, Secrets, SignedOctets};
+use crate::crypto::{AnnouncedMethods, IkeKeys, Nonces, Secrets, SignedOctets};
 use crate::suite::{Preference, choose};
 use crate::wire::{AuthMethod, ExchangeType, Identification, NotifyType, Payload, Proposal};
 
@@ -90,6 +90,7 @@ impl IkeSa {
         payloads.extend(connection.is_eap_only().then(|| notify(eap_only, Vec::new())));
         payloads.extend(connection.mobike.then(|| notify(NotifyType::MOBIKE_SUPPORTED, Vec::new())));
         payloads.extend(ppk.map(ppk_identity));
+        payloads.extend(announce(&connection.remote_auth.announced()));
         payloads.extend(self.ask_for_inner(cx, connection));
         if let Some(Ok(Proven { proof: Some(second), .. })) = second {
             payloads.push(notify(NotifyType::NO_PPK_AUTH, second.data));
@@ -244,7 +245,7 @@ impl IkeSa {
         self.mix(mixed);
         self.connection = Some(number);
         self.peer_identity = Some(identity);
-        let answer = match self.prove_responder(connection, &half_open, claim.asks) {
+        let answer = match self.prove_responder(connection, &half_open, &claim) {
             Ok(mut answer) => {
                 answer.extend(uses_ppk.then(|| notify(NotifyType::PPK_IDENTITY, Vec::new())));
                 answer
@@ -394,7 +395,7 @@ impl IkeSa {
         &self,
         connection: &Connection,
         half_open: &HalfOpen,
-        is_asked: bool,
+        claim: &Claim<'_>,
     ) -> Result<Vec<Payload>, String> {
         let channel = self.channel.as_ref().ok_or("there are no keys")?;
         let local = &connection.local_auth;
@@ -406,7 +407,8 @@ impl IkeSa {
             identity: &local.identity,
             intermediate: &self.transcript.octets(),
         };
-        let support = PeerSupport { asks: is_asked, ..self.peer_support.clone() };
+        let announced = claim.announced.map(AnnouncedMethods::decode).unwrap_or_default();
+        let support = PeerSupport { asks: claim.asks, announced, ..self.peer_support.clone() };
         let proven = local.proof.prove(channel.suite.prf, &octets, &support)?;
         let mut payloads = vec![Payload::IdResponder(local.identity.clone())];
         payloads.extend(proven.certificates);

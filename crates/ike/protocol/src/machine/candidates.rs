@@ -1,16 +1,25 @@
 //! The parts of an answer to a first request that the connections decide which the initiator may mean: its identity is not known yet.
 
 use super::connections::Connections;
-use super::init::FirstRequest;
+use super::init::{FirstRequest, has_additional};
 use super::params::Connection;
-use super::proof::request_certificates;
+use super::payloads::notify;
+use super::proof::{announce, request_certificates};
 use crate::suite::{Chosen, Preference, choose};
-use crate::wire::{Payload, Proposal};
+use crate::wire::{NotifyType, Payload, Proposal};
 
 /// Most authorities that a responder names when it asks for certificates.
 const MAX_AUTHORITIES: usize = 16;
 
 impl FirstRequest<'_> {
+    /// The notify that announces the methods of authentication (RFC 9593). With additional key exchanges it is empty: the list comes with
+    /// the last of them.
+    pub(super) fn announcement(&self, connections: &Connections, proposal: &Proposal) -> Option<Payload> {
+        let announcement = announce(&connections.announced(self.path.remote().ip()).short())?;
+        let is_later = has_additional(proposal);
+        Some(if is_later { notify(NotifyType::SUPPORTED_AUTH_METHODS, Vec::new()) } else { announcement })
+    }
+
     /// Whether one of the connections that the initiator may mean has a PPK.
     pub(super) fn may_use_ppk(&self, connections: &Connections) -> bool {
         connections.candidates(self.path.remote().ip()).iter().any(|connection| connection.ppk.is_some())

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use self::index::Index;
 use super::params::{BadParams, Connection, MAX_CONNECTIONS, MAX_GIVING, PeerIdentity, RemoteProof, check};
+use crate::crypto::AnnouncedMethods;
 use crate::wire::Identification;
 
 /// The values by which connections are distinguished.
@@ -172,7 +173,7 @@ impl Connections {
     }
 
     /// Connections that an initiator at an address may mean, in order. For many connections that differ neither in `sources` nor in their
-    /// proposals for IKE, nor in the certificates that they ask for, nor in whether they have a PPK, the first one stands.
+    /// proposals for IKE, nor in the certificates and proofs that they ask for, nor in whether they have a PPK, the first one stands.
     pub(crate) fn candidates(&self, address: IpAddr) -> Vec<&Connection> {
         let is_from = |number: &usize| self.all.get(number).is_some_and(|it| it.may_come_from(address));
         let mut numbers: Vec<usize> = self.index.first_of_kinds().filter(is_from).collect();
@@ -180,6 +181,13 @@ impl Connections {
         numbers.sort_unstable();
         numbers.dedup();
         numbers.iter().filter_map(|number| self.all.get(number)).collect()
+    }
+
+    /// The methods of authentication that the connections accept which an initiator at an address may mean.
+    pub(crate) fn announced(&self, address: IpAddr) -> AnnouncedMethods {
+        let mut all = AnnouncedMethods::default();
+        self.candidates(address).iter().for_each(|connection| all.add(&connection.remote_auth.announced()));
+        all
     }
 
     /// The connections with their numbers, in order.

@@ -21,6 +21,9 @@ use crate::wire::{
 pub(crate) const MARKED_PORT: u16 = 4500;
 /// Most times that a first request is sent anew, for a cookie or for another group.
 const MOST_RESTARTS: u8 = 4;
+/// Most bytes of an answer to a first request with a list of methods (RFC 9593): as much as each host of IPv4 takes (RFC 791 section 3.1),
+/// less the headers of IP and UDP. The answer is not sent in fragments, and some paths lose longer datagrams.
+const LONGEST_WITH_LIST: usize = 576 - 20 - 8;
 
 /// The proposals as they are sent.
 pub(crate) fn offers(own: &[Algorithms], spi: &[u8]) -> Vec<Proposal> {
@@ -232,7 +235,7 @@ pub(crate) fn forces_encapsulation(cx: &Context<'_>, connection: &Connection, pa
 }
 
 /// Whether a chosen proposal has additional key exchanges.
-fn has_additional(proposal: &Proposal) -> bool {
+pub(super) fn has_additional(proposal: &Proposal) -> bool {
     let first = TransformType::ADDITIONAL_KEY_EXCHANGE_1;
     proposal.transforms.iter().any(|transform| transform.kind >= first && transform.id != 0)
 }
@@ -310,8 +313,10 @@ impl FirstRequest<'_> {
                 exchange.data.clone_from(&public);
             }
         }
-        let message = answer.encode();
-        let sa = self.make(cx, Parts { suite, draft, message, secret, nonce: nonce.to_vec() });
+        let announced = Payloads(&answer.payloads).notify(NotifyType::SUPPORTED_AUTH_METHODS);
+        let announces_later = announced.is_some_and(|announced| announced.data.is_empty());
+        let (message, nonce) = (answer.encode(), nonce.to_vec());
+        let sa = self.make(cx, Parts { suite, draft, message, announces_later, secret, nonce });
         Ok(FirstAnswer::Accept(Box::new(sa.ok_or(Rejected::Malformed("the proposal"))?)))
     }
 
@@ -349,24 +354,27 @@ impl FirstRequest<'_> {
         // the answer, which this end proves.
         payloads.extend(offers_full_transcript.then(full_transcript));
         payloads.extend(self.certificate_request(cx.connections));
+        let childless = (connection.childless != Childless::Never)
+            .then(|| notify(NotifyType::CHILDLESS_IKEV2_SUPPORTED, Vec::new()));
+        let announcement = self.announcement(cx.connections, proposal);
         let mut header = self.message.header;
         header.responder_spi = *own_spi;
         (header.flags.is_initiator, header.flags.is_response, header.minor_version) = (false, true, 0);
         let mut message = Message { header, payloads, sealed: None };
         let may_be_sent =
             |message: &Message<'_>| *has_cookie || message.encode().len() <= self.datagram.len();
-        if connection.childless != Childless::Never {
-            message.payloads.push(notify(NotifyType::CHILDLESS_IKEV2_SUPPORTED, Vec::new()));
-            if may_be_sent(&message) {
-                return Some(message);
+        let optional = childless.map(|payload| (payload, usize::MAX)).into_iter();
+        for (payload, longest) in optional.chain(announcement.map(|payload| (payload, LONGEST_WITH_LIST))) {
+            message.payloads.push(payload);
+            if !may_be_sent(&message) || message.encode().len() > longest {
+                message.payloads.pop();
             }
-            message.payloads.pop();
         }
         may_be_sent(&message).then_some(message)
     }
 
     fn make(&self, cx: &mut Context<'_>, parts: Parts<'_>) -> Option<IkeSa> {
-        let Parts { suite, draft, message, secret, nonce } = parts;
+        let Parts { suite, draft, message, announces_later, secret, nonce } = parts;
         let (own_spi, peer_spi) = (draft.own_spi, self.message.header.initiator_spi);
         let nonces = Nonces { initiator: &nonce, responder: &draft.nonce };
         let seed = first_seed(suite.prf, &nonces, &secret);
@@ -377,6 +385,7 @@ impl FirstRequest<'_> {
             peer_message: self.datagram.to_vec(),
             own_message: message.clone(),
             nonces: [nonce, draft.nonce],
+            announces_later,
             eap: None,
         };
         let new = NewSa {
@@ -421,6 +430,8 @@ struct Parts<'a> {
     draft: Draft<'a>,
     /// The answer.
     message: Vec<u8>,
+    /// Whether the methods of authentication are announced with the last additional key exchange.
+    announces_later: bool,
     secret: Secret,
     /// The initiator's nonce.
     nonce: Vec<u8>,

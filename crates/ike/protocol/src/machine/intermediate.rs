@@ -8,6 +8,7 @@ use adit_core::Path;
 use super::channel::Channel;
 use super::context::Context;
 use super::payloads::{Payloads, notify};
+use super::proof::{announce, announced_in};
 use super::sa::{IkeSa, Phase, Request};
 use super::transcript::{FirstMessages, IntermediateRequest};
 use crate::crypto::{
@@ -71,6 +72,9 @@ impl IkeSa {
         let Some(secret) = secret else {
             return cx.remove("its answer to an additional key exchange is malformed");
         };
+        if let Some(announced) = announced_in(found) {
+            self.peer_support.announced = announced;
+        }
         let received = std::mem::take(&mut self.transcript.opened);
         self.extend_transcript(false, &received);
         let nonces = Nonces { initiator: &first.nonces[0], responder: &first.nonces[1] };
@@ -95,7 +99,8 @@ impl IkeSa {
         let received = std::mem::take(&mut self.transcript.opened);
         let own = self.header(ExchangeType::IKE_INTERMEDIATE, true, self.expected());
         self.extend_transcript(true, &received);
-        let answer = [Payload::KeyExchange(KeyExchange { method: group.number(), data })];
+        let mut answer = vec![Payload::KeyExchange(KeyExchange { method: group.number(), data })];
+        answer.extend(self.late_announcement(cx));
         self.extend_transcript(false, &octets_of(&own, &answer));
         let next = match &self.phase {
             Phase::HalfOpen(half_open) => {
@@ -109,6 +114,15 @@ impl IkeSa {
         // The request may come again, and is then protected by the keys before.
         self.previous_open = self.channel.replace(next).map(|channel| channel.open);
         self.transcript.done += 1;
+    }
+
+    /// The methods of authentication that this end said it would announce in its answer to the last additional key exchange.
+    fn late_announcement(&self, cx: &Context<'_>) -> Option<Payload> {
+        let additional = self.channel.as_ref()?.suite.additional.len();
+        let is_last = usize::try_from(self.transcript.done + 1) == Ok(additional);
+        let Phase::HalfOpen(half_open) = &self.phase else { return None };
+        let announces = half_open.announces_later && is_last;
+        announces.then(|| announce(&cx.connections.announced(self.path.remote().ip())))?
     }
 
     fn refuse_intermediate(&mut self, cx: &mut Context<'_>, path: Path, kind: NotifyType) {

@@ -10,10 +10,10 @@ use super::params::{
     CertificatePolicy, LocalAuth, LocalProof, OwnCertificate, PeerCertificates, PeerIdentity, RemoteAuth,
     RemoteProof,
 };
-use super::payloads::Payloads;
+use super::payloads::{Payloads, notify};
 use crate::crypto::{
-    PeerHashes, SignatureHashes, SignedOctets, certificate_proof, is_named, not_named, shared_key_proof,
-    verify_certificate_proof,
+    AnnouncedMethods, PeerHashes, SignatureHashes, SignedOctets, certificate_proof, is_named, not_named,
+    shared_key_proof, verify_certificate_proof,
 };
 use crate::wire::{
     AuthMethod, Authentication, Certificate, CertificateEncoding, IdType, Identification, NotifyType, Payload,
@@ -35,6 +35,8 @@ pub(crate) struct Claim<'a> {
     pub(crate) no_ppk_proof: Option<&'a [u8]>,
     /// Whether the initiator takes EAP as the only proof of the responder (RFC 5998).
     pub(crate) takes_eap_only: bool,
+    /// The methods that the initiator announces (RFC 9593).
+    pub(crate) announced: Option<&'a [u8]>,
 }
 
 impl<'a> Claim<'a> {
@@ -56,6 +58,9 @@ impl<'a> Claim<'a> {
                 }
                 Payload::Notify(notify) if notify.kind == NotifyType::EAP_ONLY_AUTHENTICATION => {
                     claim.takes_eap_only = true;
+                }
+                Payload::Notify(notify) if notify.kind == NotifyType::SUPPORTED_AUTH_METHODS => {
+                    claim.announced = Some(&notify.data);
                 }
                 Payload::Notify(notify) if notify.kind == NotifyType::NO_PPK_AUTH => {
                     claim.no_ppk_proof = Some(&notify.data);
@@ -80,6 +85,8 @@ impl<'a> Claim<'a> {
 pub(crate) struct PeerSupport {
     /// The hashes of digital signatures. `None`: the peer does not know RFC 7427.
     pub(crate) hashes: Option<SignatureHashes>,
+    /// The methods that the peer announced (RFC 9593); empty: it announced none.
+    pub(crate) announced: AnnouncedMethods,
     /// Whether the peer asks for certificates.
     pub(crate) asks: bool,
     /// Whether the peer makes IKE SAs without a child SA (RFC 6023).
@@ -96,6 +103,7 @@ impl PeerSupport {
         let hashes = payloads.notify(NotifyType::SIGNATURE_HASH_ALGORITHMS);
         PeerSupport {
             hashes: hashes.map(|hashes| SignatureHashes::decode(&hashes.data)),
+            announced: announced_in(payloads).unwrap_or_default(),
             asks: payloads.0.iter().any(|payload| matches!(payload, Payload::CertificateRequest(_))),
             is_childless: payloads.notify(NotifyType::CHILDLESS_IKEV2_SUPPORTED).is_some(),
             uses_ppk: payloads.notify(NotifyType::USE_PPK).is_some(),
@@ -136,8 +144,9 @@ impl LocalProof {
                 Ok(Proven { certificates: Vec::new(), proof: Some(proof) })
             }
             LocalProof::Certificate(own) => {
-                let hashes = peer.hashes.as_ref();
-                let proof = certificate_proof(prf, &own.key, octets, PeerHashes { hashes, sha1: own.sha1 })
+                let (hashes, announced) = (peer.hashes.as_ref(), Some(&peer.announced));
+                let peer_hashes = PeerHashes { hashes, announced, sha1: own.sha1 };
+                let proof = certificate_proof(prf, &own.key, octets, peer_hashes)
                     .map_err(|error| error.to_string())?;
                 Ok(Proven { certificates: own.payloads(peer), proof: Some(proof) })
             }
@@ -169,10 +178,31 @@ pub(crate) fn request_certificates(digests: &[[u8; 20]]) -> Option<Payload> {
     (!data.is_empty()).then_some(Payload::CertificateRequest(Certificate { encoding, data }))
 }
 
+/// The payload that announces these methods (RFC 9593 section 3.2). `None`: there are none.
+pub(crate) fn announce(methods: &AnnouncedMethods) -> Option<Payload> {
+    let data = methods.encode();
+    (!data.is_empty()).then(|| notify(NotifyType::SUPPORTED_AUTH_METHODS, data))
+}
+
+/// The methods that payloads announce.
+pub(crate) fn announced_in(payloads: Payloads<'_>) -> Option<AnnouncedMethods> {
+    let announced = payloads.notify(NotifyType::SUPPORTED_AUTH_METHODS)?;
+    Some(AnnouncedMethods::decode(&announced.data))
+}
+
 impl RemoteAuth {
     /// The payload that asks the peer for its certificates.
     pub(crate) fn request(&self) -> Option<Payload> {
         request_certificates(self.requested())
+    }
+
+    /// The methods by which the peer may authenticate; none with EAP, which has its own choice of methods.
+    pub(crate) fn announced(&self) -> AnnouncedMethods {
+        match &self.proof {
+            RemoteProof::SharedKey(_) => AnnouncedMethods::shared_key(),
+            RemoteProof::Certificate(accepted) => AnnouncedMethods::certificates(accepted.sha1),
+            RemoteProof::Eap(_) => AnnouncedMethods::default(),
+        }
     }
 
     /// The digests of the public keys of the authorities that this end names when it asks for certificates.

@@ -60,6 +60,8 @@ pub(crate) struct HalfOpen {
     pub(crate) peer_message: Vec<u8>,
     pub(crate) own_message: Vec<u8>,
     pub(crate) nonces: [Vec<u8>; 2],
+    /// Whether the answer to the last additional key exchange announces the methods of authentication (RFC 9593).
+    pub(crate) announces_later: bool,
     /// The run of EAP, once it has begun.
     pub(crate) eap: Option<Box<Responding>>,
 }

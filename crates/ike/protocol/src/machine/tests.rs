@@ -1,5 +1,6 @@
 //! Two endpoints in memory and virtual time.
 
+mod announced;
 mod attacks;
 mod authenticated;
 mod authority;

@@ -18,6 +18,7 @@ struct Kind {
     ike: Vec<Algorithms>,
     has_ppk: bool,
     offers_full_transcript: bool,
+    announced: Vec<u8>,
     requested: Vec<[u8; 20]>,
 }
 
@@ -28,6 +29,7 @@ impl Kind {
             ike: connection.ike.clone(),
             has_ppk: connection.ppk.is_some(),
             offers_full_transcript: connection.full_transcript.is_offered(),
+            announced: connection.remote_auth.announced().encode(),
             requested: connection.remote_auth.requested().to_vec(),
         }
     }

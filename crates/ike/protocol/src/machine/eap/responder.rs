@@ -50,7 +50,7 @@ impl IkeSa {
         let RemoteProof::Eap(accepted) = &connection.remote_auth.proof else { return Some(half_open) };
         let proven = match connection.is_eap_only() {
             true => identity_alone(connection, &claim),
-            false => self.prove_responder(connection, &half_open, claim.asks),
+            false => self.prove_responder(connection, &half_open, &claim),
         };
         let mut answer = match proven {
             Ok(answer) => answer,

@@ -9,6 +9,7 @@ use adit_pki::{PeerRequirements, Purpose, SIGNATURE_ALGORITHMS, Verifier};
 use proptest::prelude::*;
 
 use super::world::{B, connection, identity};
+use crate::crypto::AnnouncedMethods;
 use crate::machine::connections::Connections;
 use crate::machine::init::{FirstRequest, offers};
 use crate::machine::params::{
@@ -199,6 +200,10 @@ fn check_first_request(connections: &Connections, path: Path, offered: &[Proposa
     assert_eq!(request.may_use_ppk(connections), has_ppk, "from {address}");
     let offers = connections.iter().any(|(_, it)| it.full_transcript.is_offered() && may_mean(it, address));
     assert_eq!(request.offers_full_transcript(connections), offers, "from {address}");
+    let mut announced = AnnouncedMethods::default();
+    let meant = connections.iter().filter(|(_, it)| may_mean(it, address));
+    meant.for_each(|(_, it)| announced.add(&it.remote_auth.announced()));
+    assert_eq!(connections.announced(address), announced, "from {address}");
 }
 
 fn check_identities(connections: &Connections, path: Path, proposal: &Proposal) {

@@ -176,7 +176,7 @@ impl<'a> Device<'a> {
                     prf,
                     &own_certificate.key,
                     &own,
-                    PeerHashes { hashes: hashes.as_ref(), sha1: Sha1::Refused },
+                    PeerHashes { hashes: hashes.as_ref(), announced: None, sha1: Sha1::Refused },
                 );
                 payloads.push(Payload::Authentication(proof.expect("a proof")));
             }
