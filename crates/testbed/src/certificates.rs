@@ -98,24 +98,13 @@ impl Authority {
         directory.write("ca.cnf", CONFIG)?;
         directory.write("index", "")?;
         let mut authority = Self { directory, kind, certificate: String::new() };
-        authority.new_key("ca.key")?;
-        authority.openssl(&[
-            "req",
-            "-config",
-            "ca.cnf",
-            "-x509",
-            "-new",
-            "-key",
+        let subject = "/CN=adit test authority";
+        authority.request(
             "ca.key",
-            "-days",
-            "3650",
-            "-subj",
-            "/CN=adit test authority",
-            "-extensions",
-            "authority_extensions",
-            "-out",
+            subject,
             "ca.crt",
-        ])?;
+            &["-x509", "-days", "3650", "-extensions", "authority_extensions"],
+        )?;
         authority.certificate = authority.read("ca.crt")?;
         Ok(authority)
     }
@@ -124,19 +113,7 @@ impl Authority {
     pub fn issue(&self, name: &str, purpose: Purpose, validity: Validity) -> Result<Identity, TestbedError> {
         let [key, request, certificate] =
             ["key", "csr", "crt"].map(|extension| format!("{name}.{extension}"));
-        self.new_key(&key)?;
-        self.openssl(&[
-            "req",
-            "-config",
-            "ca.cnf",
-            "-new",
-            "-key",
-            &key,
-            "-subj",
-            &format!("/CN={name}"),
-            "-out",
-            &request,
-        ])?;
+        self.request(&key, &format!("/CN={name}"), &request, &[])?;
         let extensions = match purpose {
             Purpose::Server => "server",
             Purpose::Client => "client",
@@ -176,13 +153,16 @@ impl Authority {
         self.read("crl.pem")
     }
 
-    fn new_key(&self, file: &str) -> Result<(), TestbedError> {
+    /// Makes a key, and a request with it into the file `out`, by one process.
+    fn request(&self, key: &str, subject: &str, out: &str, further: &[&str]) -> Result<(), TestbedError> {
         let kind: &[&str] = match self.kind {
-            KeyKind::Rsa => &["-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"],
-            KeyKind::Ecdsa => &["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"],
-            KeyKind::Ed25519 => &["-algorithm", "ED25519"],
+            KeyKind::Rsa => &["rsa:2048"],
+            KeyKind::Ecdsa => &["ec", "-pkeyopt", "ec_paramgen_curve:P-256"],
+            KeyKind::Ed25519 => &["ed25519"],
         };
-        self.openssl(&[&["genpkey", "-out", file], kind].concat())
+        let request =
+            ["req", "-config", "ca.cnf", "-nodes", "-subj", subject, "-keyout", key, "-out", out, "-newkey"];
+        self.openssl(&[&request[..], kind, further].concat())
     }
 
     fn openssl(&self, arguments: &[&str]) -> Result<(), TestbedError> {

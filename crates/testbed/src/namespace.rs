@@ -1,16 +1,19 @@
-use std::os::unix::fs::MetadataExt;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
+use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use socket2::{Domain, Socket, Type};
 
 use crate::TestbedError;
 use crate::process::{Process, wait_until};
-use crate::programs::{program, run};
+use crate::programs::{program, run, run_with_input};
 use crate::scratch::Scratch;
 use crate::wireguard::sweep_wireguard_sockets;
 
@@ -47,7 +50,9 @@ impl Namespace {
             run(program("ip")?.args(["netns", "add", &name]))?;
         }
         let namespace = Self { name };
-        namespace.ip(&["link", "set", "lo", "up"])?;
+        let failed =
+            |source| TestbedError::Network { what: format!("no loopback in {}", namespace.name), source };
+        namespace.enter(loopback_up)?.map_err(failed)?;
         Ok(namespace)
     }
 
@@ -64,6 +69,13 @@ impl Namespace {
     /// Runs `ip -n NAME` with these arguments and returns its output.
     pub fn ip(&self, arguments: &[&str]) -> Result<String, TestbedError> {
         run(program("ip")?.args(["-n", &self.name]).args(arguments))
+    }
+
+    /// Runs each of these lines as the arguments of `ip -n NAME`, in one process. The first that fails is the last.
+    pub fn ip_lines(&self, lines: &[String]) -> Result<(), TestbedError> {
+        let mut ip = program("ip")?;
+        ip.args(["-n", &self.name, "-batch", "-"]);
+        run_with_input(&mut ip, &lines.join("\n")).map(drop)
     }
 
     /// The processes in it, without this one: its threads may be inside, it is not.
@@ -135,14 +147,42 @@ impl Drop for Namespace {
     }
 }
 
+/// Takes the loopback device of this thread's namespace up, by one message of rtnetlink(7).
+fn loopback_up() -> std::io::Result<()> {
+    const AF_NETLINK: i32 = 16;
+    const RTM_NEWLINK: u16 = 16;
+    const REQUEST_ACK: u16 = 5;
+    const IFF_UP: u32 = 1;
+    // `struct nlmsghdr`, then `struct ifinfomsg`: the loopback is device 1 of every namespace.
+    let mut message = [0; 32];
+    message[..4].copy_from_slice(&32_u32.to_ne_bytes());
+    message[4..6].copy_from_slice(&RTM_NEWLINK.to_ne_bytes());
+    message[6..8].copy_from_slice(&REQUEST_ACK.to_ne_bytes());
+    message[20..24].copy_from_slice(&1_u32.to_ne_bytes());
+    message[24..28].copy_from_slice(&IFF_UP.to_ne_bytes());
+    message[28..32].copy_from_slice(&IFF_UP.to_ne_bytes());
+    let mut socket = Socket::new(Domain::from(AF_NETLINK), Type::RAW, None)?;
+    socket.send(&message)?;
+    let mut answer = [0; 64];
+    let _ = socket.read(&mut answer)?;
+    // `struct nlmsgerr`.
+    match i32::from_ne_bytes([answer[16], answer[17], answer[18], answer[19]]) {
+        0 => Ok(()),
+        error => Err(std::io::Error::from_raw_os_error(-error)),
+    }
+}
+
 /// Ends whatever runs in the namespace, then deletes it. Nothing useful can be done about a failure here.
 fn remove(name: &str) {
-    if let Ok(inside) = Inside::of(&Path::new(DIRECTORY).join(name)) {
+    let path = Path::new(DIRECTORY).join(name);
+    if let Ok(inside) = Inside::of(&path) {
         for signal in [Signal::TERM, Signal::KILL] {
             end(&inside, signal);
         }
     }
-    let _ = program("ip").and_then(|mut ip| run(ip.args(["netns", "delete", name])));
+    // As `ip netns delete` does it.
+    let _ = unmount(&path, UnmountFlags::DETACH);
+    let _ = std::fs::remove_file(&path);
 }
 
 /// Sends the processes inside this signal, and waits for their end for a second.
@@ -224,22 +264,16 @@ pub fn connect(
     right_addresses: &[&str],
     device: &str,
 ) -> Result<(), TestbedError> {
-    run(program("ip")?.args(["link", "add", device, "netns", left.name(), "type", "veth"]).args([
-        "peer",
-        "name",
-        device,
-        "netns",
-        right.name(),
-    ]))?;
-    for (namespace, addresses) in [(left, left_addresses), (right, right_addresses)] {
-        for address in addresses {
-            let mut arguments = vec!["address", "add", address, "dev", device];
-            if address.contains(':') {
-                arguments.push("nodad");
-            }
-            namespace.ip(&arguments)?;
-        }
-        namespace.ip(&["link", "set", device, "up"])?;
+    let pair = format!("link add {device} type veth peer name {device} netns {}", right.name());
+    for (namespace, first, addresses) in [(left, Some(pair), left_addresses), (right, None, right_addresses)]
+    {
+        let address = |address: &&str| {
+            let nodad = if address.contains(':') { " nodad" } else { "" };
+            format!("address add {address} dev {device}{nodad}")
+        };
+        let mut lines: Vec<String> = first.into_iter().chain(addresses.iter().map(address)).collect();
+        lines.push(format!("link set {device} up"));
+        namespace.ip_lines(&lines)?;
     }
     Ok(())
 }

@@ -12,8 +12,11 @@ use crate::{MAX_WAIT, Namespace, TestbedError};
 const HEADER: usize = 8;
 /// Bytes at the start of the payload that hold the time of sending.
 const STAMP: usize = 8;
-/// How long a receiver sleeps at most before it looks whether it is done.
+/// How long [`wait_until_reachable`] waits for an answer before it looks whether to ask again.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long the receiver of a series waits for an answer before it looks whether the series is over: an emulated processor has many
+/// receivers.
+const RECEIVER_LOOKS_EVERY: Duration = Duration::from_millis(100);
 /// A socket's buffer: answers that come while the receiver does not run shall not be lost.
 const BUFFER: usize = 4 << 20;
 /// How often [`wait_until_reachable`] asks.
@@ -230,6 +233,7 @@ impl Series<'_> {
         // A sender that is not run in time sends late.
         let is_over = || self.all_sent.get().is_some_and(|sent| sent.elapsed() >= self.ping.timeout);
         let mut buffer = vec![0; 65_536];
+        let _ = socket.set_read_timeout(Some(RECEIVER_LOOKS_EVERY));
         while !is_over() && report.received < report.sent {
             let message = match socket.read(&mut buffer) {
                 Ok(length) => echo_message(self.target, &buffer[..length]),

@@ -1,5 +1,6 @@
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command, Output, Stdio};
 
 use crate::TestbedError;
 
@@ -22,8 +23,20 @@ pub fn program(name: &str) -> Result<Command, TestbedError> {
 
 /// Runs `command` to its end and returns what it wrote to standard output.
 pub(crate) fn run(command: &mut Command) -> Result<String, TestbedError> {
+    run_with_input(command, "")
+}
+
+/// [`run`], with that text as the command's input.
+pub(crate) fn run_with_input(command: &mut Command, input: &str) -> Result<String, TestbedError> {
     let line = command_line(command);
-    let output = command.output().map_err(|source| TestbedError::Start { command: line.clone(), source })?;
+    let failed = |source| TestbedError::Start { command: line.clone(), source };
+    if !input.is_empty() {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    }
+    let output = match input {
+        "" => command.output().map_err(failed)?,
+        _ => command.spawn().and_then(|child| answered(child, input)).map_err(failed)?,
+    };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
         return Ok(text);
@@ -34,6 +47,14 @@ pub(crate) fn run(command: &mut Command) -> Result<String, TestbedError> {
         status: output.status.to_string(),
         output: format!("{} {}", complaint.trim(), text.trim()).trim().to_owned(),
     })
+}
+
+/// The output of a process that reads all of this text, which fits a pipe, before it writes much.
+fn answered(mut child: Child, input: &str) -> std::io::Result<Output> {
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(input.as_bytes())?;
+    }
+    child.wait_with_output()
 }
 
 /// The command as one would type it.
@@ -95,5 +116,5 @@ pub(crate) fn skip(test: &str, needs: &str) {
 /// Says something past the test harness, which hides what passing tests write.
 pub(crate) fn note(text: &str) {
     let line = format!("\n**** {text}\n");
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -98,9 +98,8 @@ impl End {
         let namespace = Namespace::create(&format!("ipsec{number}")).unwrap();
         let scratch = Scratch::create("ipsec").unwrap();
         let end = End { namespace, program, number, scratch, process: None };
-        for address in [end.inner(), end.inner_v6(), end.second()] {
-            end.namespace.ip(&["address", "add", &address.to_string(), "dev", "lo"]).unwrap();
-        }
+        let addresses = [end.inner(), end.inner_v6(), end.second()];
+        end.namespace.ip_lines(&addresses.map(|address| format!("address add {address} dev lo"))).unwrap();
         end
     }
 

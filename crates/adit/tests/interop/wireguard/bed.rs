@@ -1,5 +1,6 @@
 //! Two interfaces, each in a namespace of its own.
 
+use std::io::Read as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,6 +11,7 @@ use adit_testbed::{
     MAX_WAIT, Namespace, Ping, Scratch, TestbedError, connect, program, wait_until, wait_until_reachable,
     wireguard_listens, wireguard_socket,
 };
+use adit_wireguard::PrivateKey;
 
 /// The programs that the tests drive besides `ip`.
 pub(super) const PROGRAMS: [&str; 1] = ["wg"];
@@ -83,6 +85,12 @@ pub(super) struct End {
     number: u8,
 }
 
+fn random() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    std::fs::File::open("/dev/urandom").unwrap().read_exact(&mut bytes).unwrap();
+    bytes
+}
+
 /// The name of a device that no other test has: the sockets of all namespaces are in one directory.
 pub(super) fn device(end: char) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -96,9 +104,9 @@ impl End {
         let scratch = Scratch::create("wireguard").unwrap();
         let namespace = Namespace::create(&format!("wg{number}")).unwrap();
         let (key_file, state) = (scratch.path().join("key"), scratch.path().join("state"));
-        let mut shell = Command::new("sh");
-        shell.args(["-c", "umask 077; wg genkey >\"$0\" && wg pubkey <\"$0\""]).arg(&key_file);
-        let public_key = namespace.run(shell).unwrap().trim().to_owned();
+        let key = PrivateKey::new(random()).unwrap();
+        std::fs::write(&key_file, format!("{}\n", *key.to_base64())).unwrap();
+        let public_key = key.public_key().to_base64();
         let device = device(if number == 1 { 's' } else { 'c' });
         End { namespace, device, public_key, key_file, state, scratch, program, number }
     }
@@ -144,10 +152,13 @@ impl End {
     /// Gives the interface its addresses and takes it up.
     pub(super) fn bring_up(&self) {
         let [address, address_v6] = [format!("{}/24", self.inner()), format!("{}/64", self.inner_v6())];
-        let ip = |arguments: &[&str]| self.namespace.ip(arguments).unwrap();
-        ip(&["address", "add", &address, "dev", &self.device]);
-        ip(&["address", "add", &address_v6, "dev", &self.device, "nodad"]);
-        ip(&["link", "set", &self.device, "mtu", "1420", "up"]);
+        let device = &self.device;
+        let lines = [
+            format!("address add {address} dev {device}"),
+            format!("address add {address_v6} dev {device} nodad"),
+            format!("link set {device} mtu 1420 up"),
+        ];
+        self.namespace.ip_lines(&lines).unwrap();
     }
 
     /// Ends the program and begins again, without anything that was configured.
@@ -209,7 +220,9 @@ impl End {
 
     /// The processes in its namespace.
     pub(super) fn processes(&self) -> Vec<u32> {
-        self.namespace.processes().unwrap()
+        // One that has ended and is not waited for has no program.
+        let has_program = |number: &u32| std::fs::read_link(format!("/proc/{number}/exe")).is_ok();
+        self.namespace.processes().unwrap().into_iter().filter(has_program).collect()
     }
 
     /// The processes among these that help another.
