@@ -257,6 +257,20 @@ fn an_expired_session_neither_seals_nor_opens() {
     assert_eq!(server.flush().len(), 1);
 }
 
+#[test]
+fn a_session_that_is_kept_for_a_destination_expires() {
+    let mut server = End::server(false);
+    server.apply(DataEvent::Peer(PeerOrder::Add(PeerConfig { path: Some(udp(1)), ..config(true) })));
+    let codec = format::session(named(1, 0), CIPHER, Keys { seal: 0x81, open: 1 }, ReplayWindow::default());
+    server.install_codec(ONE, session_id(ONE, 0), SessionCodec { expires: Some(at(180_000)), ..codec });
+    server.apply(DataEvent::Activate { peer: ONE, session: session_id(ONE, 0) });
+    // No order comes in between.
+    for (time, sent) in [(0, 1), (179_999, 1), (180_000, 0)] {
+        server.egress.tick(at(time));
+        assert_eq!(server.send(Offload::NONE, &packet(1)).len(), sent, "at {time} ms");
+    }
+}
+
 /// Packets are dropped or wait whether their senders get an answer or not; they get one if the setting is on.
 #[test]
 fn packets_that_reach_nobody_are_answered_if_asked_for() {

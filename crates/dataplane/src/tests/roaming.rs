@@ -270,3 +270,13 @@ fn a_peer_that_its_address_names_keeps_it_against_one_that_its_key_names() {
     server.apply(DataEvent::Peer(PeerOrder::Remove(other)));
     assert_eq!(hears(&mut server, &mut one), 1, "removed");
 }
+
+#[test]
+fn each_peer_of_a_receive_is_compared_with_its_own_path() {
+    let (mut server, mut one, mut two) = three(false);
+    let packet = |source| Flow { source, destination: 77, ..Flow::default() }.udp(b"x");
+    let both = [one.send_one(&packet(1)), two.send_one(&packet(2))].concat();
+    let notices = server.receive(udp(1), &both, both.len() / 2).notices;
+    let moved = |peer| notices.contains(&Notice::Moved { peer: PeerId(peer), path: udp(1) });
+    assert_eq!((moved(1), moved(2)), (false, true), "{notices:?}");
+}
