@@ -34,11 +34,11 @@ impl Endpoint {
         }
         self.next_invalid_spi = now + PAUSE;
         let source = path.remote().ip().to_canonical();
-        let mut sas = self.sas.values().filter(|sa| {
+        let mut sas = self.sas.values().map(|sa| &**sa).filter(|sa| {
             matches!(sa.phase, Phase::Established) && sa.path.remote().ip().to_canonical() == source
         });
         let concerned = sas.find(|sa| sa.children.values().any(|child| child.peer_spi == spi));
-        let is_idle = |sa: &&Box<IkeSa>| sa.pending.is_none() && sa.follow_up.is_none();
+        let is_idle = |sa: &&IkeSa| sa.pending.is_none() && sa.follow_up.is_none();
         if let Some(own) = concerned.filter(is_idle).map(|sa| sa.own_spi) {
             self.with_sa(own, |sa, cx| sa.request(cx, ExchangeType::INFORMATIONAL, &[], Request::Liveness));
         }
