@@ -15,9 +15,10 @@ use crate::results::ENVIRONMENT;
 use crate::subjects::{self, Availability, Subject, Tools, installing};
 use crate::{report, say, setup};
 
-/// The root of `scripts/debian-systems` that has the peers.
-const ROOT: &str = "lab";
-/// MiB of memory, which holds the root, too.
+/// The roots of `scripts/debian-systems` that have the peers. Debian cannot have libreswan and strongSwan installed at once: `ipsec` is
+/// libreswan's.
+const ROOTS: [&str; 2] = ["libreswan", "lab"];
+/// MiB of memory, which holds the roots, too.
 const MEMORY: u32 = 3072;
 /// Longer than any plan takes in an emulator.
 const LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -53,7 +54,9 @@ pub(crate) fn run(
         .map_err(|error| LabError::Usage(format!("the plan cannot be written: {error}")))?;
     let file = scratch.write("plan.toml", &text)?;
     let guest = Guest::new(kernel)
-        .with_root(ROOT, MEMORY)
+        .with_kernel_for_all_machines()
+        .with_root(ROOTS[0], MEMORY)
+        .with_further_root(ROOTS[1])
         .with_file(&file, Path::new(PLAN))
         .with_returned_folder(Path::new(OUT), out);
     let guest = programs(tools).iter().fold(guest, |guest, path| guest.with_program(path));

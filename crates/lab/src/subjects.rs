@@ -11,10 +11,12 @@ pub(crate) mod installing;
 mod ipsec;
 mod kernel;
 mod kernel_wireguard;
+mod l2tp;
 mod libreswan;
 pub(crate) mod miragevpn;
 mod null;
 mod openvpn;
+mod ppp;
 mod pptp;
 pub(crate) mod strongswan;
 mod tinc;
@@ -152,6 +154,7 @@ pub(crate) fn all() -> BTreeMap<String, Box<dyn Subject>> {
     all.extend(miragevpn::all());
     all.extend(wireguard::all());
     all.extend(ipsec::all());
+    all.extend(l2tp::all());
     all.extend(vtun::all());
     all.into_iter().map(|subject| (subject.name(), subject)).collect()
 }

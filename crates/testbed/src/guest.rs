@@ -33,6 +33,7 @@ ln -s /proc/self/fd /dev/fd
 for stream in 0:stdin 1:stdout 2:stderr; do ln -s /proc/self/fd/${stream%%:*} /dev/${stream#*:}; done
 mount -t devpts devpts /dev/pts
 for folder in /dev/shm /tmp /run; do mount -t tmpfs tmpfs $folder; done
+mkdir /run/lock
 for module in virtio_pci virtio_console tun; do modprobe $module; done
 for port in /sys/class/virtio-ports/*; do
     case $(cat $port/name) in
@@ -73,6 +74,8 @@ impl Kernel {
 
 /// A kernel's file in its folder.
 const IMAGE: &str = "vmlinuz";
+/// The end of the name of a suite's kernel for all machines.
+const FOR_ALL_MACHINES: &str = "-amd64";
 /// The root whose programs a guest has.
 const ROOT: &str = "unstable";
 /// MiB of a guest's memory, which holds all of its files.
@@ -81,7 +84,8 @@ const MEMORY: u32 = 1536;
 /// A virtual machine that is to run a command: a kernel, the programs of a root, and files of this system.
 #[derive(Clone, Debug)]
 pub struct Guest {
-    kernel: Kernel,
+    /// The kernel's name in `scripts/debian-systems`.
+    kernel: String,
     /// The first one's files count where several have a path.
     roots: Vec<String>,
     memory: u32,
@@ -121,7 +125,7 @@ impl Guest {
     /// A guest with that kernel, the root `unstable`, 1536 MiB of memory and no files of this system.
     pub fn new(kernel: Kernel) -> Self {
         Self {
-            kernel,
+            kernel: kernel.suite().to_owned(),
             roots: vec![ROOT.to_owned()],
             memory: MEMORY,
             counts: false,
@@ -137,8 +141,15 @@ impl Guest {
             return false;
         }
         let roots = || self.roots.iter().try_for_each(|root| Root::named(root).map(drop));
-        let made = system("kernel", self.kernel.suite()).and_then(|_| roots());
+        let made = system("kernel", &self.kernel).and_then(|_| roots());
         made.map_err(|error| skip(test, &error.to_string())).is_ok()
+    }
+
+    /// Takes the suite's kernel for all machines in the place of the one for virtual machines, which has neither PPP nor L2TP.
+    #[must_use]
+    pub fn with_kernel_for_all_machines(mut self) -> Self {
+        self.kernel += FOR_ALL_MACHINES;
+        self
     }
 
     /// Takes the programs of another root of `scripts/debian-systems`, and so many MiB of memory.
@@ -167,7 +178,7 @@ impl Guest {
 
     /// Whether the guest's clock is going to be virtual: [`Guest::with_virtual_clock`] asks for it, and KVM does not work here.
     pub fn has_virtual_clock(&self) -> Result<bool, TestbedError> {
-        let image = system("kernel", self.kernel.suite())?.join(IMAGE);
+        let image = system("kernel", &self.kernel)?.join(IMAGE);
         Ok(Processors::choose(&image, self.counts) == Processors::Counted)
     }
 
@@ -205,7 +216,7 @@ impl Guest {
         show: impl FnMut(&str),
     ) -> Result<GuestReport, TestbedError> {
         let scratch = Scratch::create("guest")?;
-        let kernel = system("kernel", self.kernel.suite())?;
+        let kernel = system("kernel", &self.kernel)?;
         let initramfs = self.initramfs(&scratch, &kernel, command)?;
         let (image, console) = (kernel.join(IMAGE), scratch.path().join("console"));
         let folder = scratch.path().join("folder");

@@ -83,7 +83,7 @@ fn without_apt_the_kernel_that_is_missing_is_named() {
         return;
     }
     let (namespace, scratch) = (Namespace::create("noapt").unwrap(), Scratch::create("noapt").unwrap());
-    let needed = ["sh", "cut", "dirname", "flock", "mkdir", "rm", "sha256sum"];
+    let needed = ["sh", "cut", "dirname", "flock", "mkdir", "rm", "sed", "sha256sum"];
     let mut command = program("env").unwrap();
     command.arg(format!("PATH={}", links(&scratch, &needed))).arg(SCRIPT);
     command.args(["kernel", "bookworm"]).arg(scratch.path());

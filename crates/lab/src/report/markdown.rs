@@ -99,10 +99,12 @@ pub(crate) fn markdown(directories: &[PathBuf]) -> Result<Vec<Page>, LabError> {
     Ok(runs)
 }
 
-/// The plan that the command names, and a number where there is a page of it already.
+/// The plan that the command names, with `-guest` of a run in a guest, and a number where there is a page of that name already.
 fn file_name(command: &str, pages: &[Page]) -> String {
     let plan = command.split_whitespace().skip_while(|word| *word != "run").nth(1).unwrap_or("run");
     let stem = Path::new(plan).file_stem().and_then(|stem| stem.to_str()).unwrap_or("run");
+    let is_of_guest = command.split_whitespace().any(|word| word.starts_with("--guest"));
+    let stem = if is_of_guest { format!("{stem}-guest") } else { stem.to_owned() };
     let taken = |name: &String| pages.iter().any(|page| page.name == *name);
     let numbered = (2..).map(|number| format!("{stem}-{number}.md"));
     let mut names = std::iter::once(format!("{stem}.md")).chain(numbered);
@@ -285,6 +287,7 @@ mod tests {
         assert_eq!(file_name("adit-lab run plans/own.toml", &[page("smoke.md")]), "own.md");
         let pages = [page("smoke.md"), page("smoke-2.md")];
         assert_eq!(file_name("adit-lab run smoke", &pages), "smoke-3.md");
+        assert_eq!(file_name("adit-lab run smoke --guest sid", &pages), "smoke-guest.md");
         assert_eq!(file_name("", &[]), "run.md");
     }
 

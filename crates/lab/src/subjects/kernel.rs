@@ -17,11 +17,14 @@ pub(super) enum Ability {
     OvpnDco,
     /// IPsec's ESP with AES-GCM.
     Esp,
-    /// The point-to-point protocol, and GRE to carry it.
+    /// The point-to-point protocol over a terminal.
     Ppp,
+    /// The point-to-point protocol in L2TP's data messages.
+    L2tp,
 }
 
-const ALL: [Ability; 5] = [Ability::WireGuard, Ability::Ovpn, Ability::OvpnDco, Ability::Esp, Ability::Ppp];
+const ALL: [Ability; 6] =
+    [Ability::WireGuard, Ability::Ovpn, Ability::OvpnDco, Ability::Esp, Ability::Ppp, Ability::L2tp];
 
 /// The start of the reason why a subject cannot run where this kernel lacks a module.
 pub(crate) const NO_MODULE: &str = "this kernel has no";
@@ -30,7 +33,7 @@ const IN_A_GUEST: &str = "`adit-lab run PLAN --guest sid` measures it in a guest
 
 /// Why it cannot, or nothing if it can.
 pub(super) fn lacks(ability: Ability) -> Option<Availability> {
-    static TRIED: OnceLock<[Option<String>; 5]> = OnceLock::new();
+    static TRIED: OnceLock<[Option<String>; 6]> = OnceLock::new();
     let untried = |why: &str| Some(Availability::Impossible(why.to_owned()));
     if !is_root() {
         return untried("only root can try whether this kernel has it");
@@ -56,7 +59,8 @@ fn why(ability: Ability, error: &TestbedError) -> String {
         Ability::Ovpn => ("OpenVPN's data channel (DCO)", "ovpn, since Linux 6.16"),
         Ability::OvpnDco => ("data channel of OpenVPN 2.6 (DCO)", "ovpn-dco-v2"),
         Ability::Esp => ("ESP", "esp4"),
-        Ability::Ppp => ("PPP over GRE", "ppp_generic and pptp"),
+        Ability::Ppp => ("PPP", "ppp_async"),
+        Ability::L2tp => ("PPP over L2TP", "l2tp_ppp"),
     };
     let said = match error {
         TestbedError::Failed { output, .. } => output.clone(),
@@ -71,9 +75,7 @@ fn attempt(namespace: &Namespace, ability: Ability) -> Result<(), TestbedError> 
         Ability::WireGuard => device("try0", "wireguard"),
         Ability::Ovpn => {
             // The module names its netlink family alone, by which OpenVPN loads it, and no device type.
-            if let Ok(mut modprobe) = program("modprobe") {
-                let _ = modprobe.args(["--quiet", "ovpn"]).status();
-            }
+            load("ovpn");
             device("try1", "ovpn")
         }
         Ability::OvpnDco => device("try2", "ovpn-dco"),
@@ -85,10 +87,25 @@ fn attempt(namespace: &Namespace, ability: Ability) -> Result<(), TestbedError> 
             namespace.ip(&words).map(drop)
         }
         Ability::Ppp => {
-            let path = "/dev/ppp";
-            std::fs::metadata(path)
-                .map(drop)
-                .map_err(|source| TestbedError::File { path: path.into(), source })
+            load("ppp_async");
+            exists("/dev/ppp")
+        }
+        Ability::L2tp => {
+            load("l2tp_ppp");
+            exists("/proc/net/pppol2tp")
         }
     }
+}
+
+/// Loads a module where there is one.
+fn load(module: &str) {
+    if let Ok(mut modprobe) = program("modprobe") {
+        let _ = modprobe.args(["--quiet", module]).status();
+    }
+}
+
+/// An error if there is no such file, which a module makes.
+fn exists(path: &str) -> Result<(), TestbedError> {
+    let metadata = std::fs::metadata(path);
+    metadata.map(drop).map_err(|source| TestbedError::File { path: path.into(), source })
 }

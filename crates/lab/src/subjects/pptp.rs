@@ -1,16 +1,14 @@
-//! PPTP: pptpd and pptp-linux, with PPP and GRE in the kernel.
+//! PPTP: pptpd and pptp-linux, with PPP in the kernel and GRE by themselves.
 
 use adit_testbed::{program, wait_until};
 
 use super::kernel::{self, Ability};
-use super::{Availability, Subject, Tools, Tunnel, version};
+use super::{Availability, Subject, Tools, Tunnel, ppp, version};
 use crate::error::LabError;
 use crate::testbed::{INNER, OUTER, Testbed};
 
 /// The control connection's (RFC 2637 §1.3).
 const CONTROL: u16 = 1723;
-/// Room for IP, GRE and PPP.
-const OPTIONS: &str = "noauth\nnodefaultroute\nnobsdcomp\nnodeflate\nmtu 1400\nmru 1400\nlock\n";
 
 /// PPTP without encryption: its encryption (MPPE with RC4) is broken, and needs secrets in the system's own files.
 #[derive(Debug)]
@@ -36,8 +34,9 @@ impl Subject for Pptp {
     }
 
     fn start(&self, testbed: &mut Testbed, _tools: &Tools) -> Result<Tunnel, LabError> {
-        let options = testbed.directory.write("options", OPTIONS)?;
-        let text = format!("option {}\nlocalip {}\nremoteip {}\n", options.display(), INNER[0], INNER[1]);
+        let [server_options, client_options] = ppp::write_options(&testbed.directory)?;
+        let (own, other) = (INNER[0], INNER[1]);
+        let text = format!("option {}\nlocalip {own}\nremoteip {other}\n", server_options.display());
         let configuration = testbed.directory.write("pptpd.conf", &text)?;
         let mut server = program("pptpd")?;
         server.arg("--fg").arg("--conf").arg(configuration);
@@ -45,7 +44,8 @@ impl Subject for Pptp {
         let listens = || testbed.server.is_bound(true, CONTROL).unwrap_or(false);
         wait_until("pptpd to listen", testbed.timeout, listens)?;
         let mut client = program("pppd")?;
-        client.args(["pty", &format!("pptp {} --nolaunchpppd", OUTER[0]), "nodetach", "file"]).arg(options);
+        let connection = format!("pptp {} --nolaunchpppd", OUTER[0]);
+        client.args(["pty", &connection, "nodetach", "file"]).arg(client_options);
         Ok(Tunnel::up(testbed.start_client(client, |_| Ok(()))?))
     }
 }
