@@ -18,6 +18,9 @@ pub(super) const LIMIT: Duration = Duration::from_secs(300);
 /// The memory of a machine in MiB. The program of the tests is larger than a release's.
 const MEMORY: u32 = 256;
 
+/// The parameter by which a kernel does not test its ciphers: that is a third of an emulated boot.
+pub(super) const WITHOUT_SELF_TESTS: &str = "cryptomgr.notests=1";
+
 /// Most bytes of a kernel with its initramfs.
 const MOST: u64 = 32 << 20;
 
@@ -141,15 +144,6 @@ impl Bed {
         })
     }
 
-    /// Those of the TCP ports of an address that do not answer that no program listens there.
-    pub(super) fn open_tcp_ports(&self, address: &str, ports: impl Iterator<Item = u16> + Send) -> Vec<u16> {
-        let is_refused = |port: &u16| {
-            let result = TcpStream::connect((address, *port));
-            result.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
-        };
-        self.namespace.enter(|| ports.filter(|port| !is_refused(port)).collect()).unwrap()
-    }
-
     /// Waits until an address answers through the tunnel.
     pub(super) fn wait_for_answer(&self, machine: &RunningMachine, address: &str) {
         let reached = wait_until_reachable(&self.namespace, address.parse().unwrap(), LIMIT);
@@ -224,9 +218,9 @@ impl Bed {
         self.start(&machine(image), addresses)
     }
 
-    /// Boots an image with so many MiB of memory.
+    /// Boots an image with so many MiB of memory, and with no further parameter.
     pub(super) fn boot_in(&self, image: &Path, addresses: &[&str], memory: u32) -> RunningMachine {
-        self.start(&Machine { memory, ..machine(image) }, addresses)
+        self.start(&Machine { memory, parameters: String::new(), ..machine(image) }, addresses)
     }
 
     /// Boots the EFI program of an image by a firmware, with disks behind the one that has the program.
@@ -258,6 +252,19 @@ impl Bed {
     }
 }
 
+/// Those of the TCP ports of an address that do not answer that no program listens there.
+pub(super) fn open_tcp_ports(
+    namespace: &Namespace,
+    address: &str,
+    ports: impl Iterator<Item = u16> + Send,
+) -> Vec<u16> {
+    let is_refused = |port: &u16| {
+        let result = TcpStream::connect((address, *port));
+        result.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+    };
+    namespace.enter(|| ports.filter(|port| !is_refused(port)).collect()).unwrap()
+}
+
 /// A machine that boots an image, with one network device.
 pub(super) fn machine(image: &Path) -> Machine {
     Machine {
@@ -266,6 +273,6 @@ pub(super) fn machine(image: &Path) -> Machine {
         taps: vec!["tap0".to_owned()],
         disks: Vec::new(),
         shared: None,
-        parameters: String::new(),
+        parameters: WITHOUT_SELF_TESTS.to_owned(),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use adit_testbed::{Machine, RunningMachine, SharedFolder, wait_until};
 
 use super::advertisement::advertise;
-use super::bed::{Bed, LIMIT, machine};
+use super::bed::{Bed, LIMIT, WITHOUT_SELF_TESTS, machine};
 use super::dhcp::DhcpServer;
 use super::dhcp6::answer_once;
 use super::sntp;
@@ -77,7 +77,7 @@ fn an_openvpn_client_goes_on_after_a_new_lease_a_loss_of_the_link_and_a_killed_s
 
 /// Boots an image whose client's file is in a folder that it mounts by virtio-fs, or in the image where that cannot be had.
 fn boot_with_shared_folder(bed: &Bed, test: &str, client: &Path) -> RunningMachine {
-    let parameters = format!("softdog.soft_margin={MARGIN} ADIT_TEST_STALL=1");
+    let parameters = format!("softdog.soft_margin={MARGIN} ADIT_TEST_STALL=1 {WITHOUT_SELF_TESTS}");
     let is_shared = Machine::can_share(test);
     let in_image = [client];
     let image = bed.build(if is_shared { &[] } else { &in_image }, &[]);

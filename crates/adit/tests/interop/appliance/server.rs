@@ -1,12 +1,12 @@
 //! An appliance as a server of the protocols, all at once.
 
 use std::io::ErrorKind;
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
 use std::time::Duration;
 
-use adit_testbed::{Machine, Process, RunningMachine, wait_until, wait_until_reachable};
+use adit_testbed::{Machine, Namespace, Process, RunningMachine, can_run, wait_until, wait_until_reachable};
 
-use super::bed::{Bed, LIMIT, machine};
+use super::bed::{Bed, LIMIT, WITHOUT_SELF_TESTS, machine, open_tcp_ports};
 
 /// A file of the image.
 const WRITTEN: &str = "/etc/adit/status";
@@ -33,7 +33,7 @@ fn an_appliance_serves_clients_of_three_protocols_and_listens_to_nothing_else() 
     let settings = "[eth0]\naddress = 10.9.0.2/24, 10.79.1.1/24\n";
     let settings = bed.scratch.write("appliance.conf", settings).unwrap();
     let image = bed.build(&[&wireguard, &openvpn, &site], &["--network", settings.to_str().unwrap()]);
-    let parameters = "ADIT_TEST_CONFINEMENT=1 TMPDIR=/run".to_owned();
+    let parameters = format!("ADIT_TEST_CONFINEMENT=1 TMPDIR=/run {WITHOUT_SELF_TESTS}");
     let mut machine = bed.start(&Machine { parameters, ..machine(&image) }, &["10.9.0.1/24", "10.79.2.1/24"]);
     let clients = [&wireguard_client, &openvpn_client, &other_site].map(|file| bed.up(file));
     for (address, client) in ["10.77.0.1", "10.78.0.1", "10.79.1.1"].into_iter().zip(&clients) {
@@ -47,22 +47,37 @@ fn an_appliance_serves_clients_of_three_protocols_and_listens_to_nothing_else() 
 fn listens_to_nothing(bed: &Bed) {
     // All ports would take two minutes.
     let ports = (1..=1024).chain([1194, 4500, 5353, 51820]);
-    let open = bed.open_tcp_ports("10.9.0.2", ports);
+    let open = open_tcp_ports(&bed.namespace, "10.9.0.2", ports);
     assert!(open.is_empty(), "something listens on TCP ports {open:?}");
     for port in [53, 67, 68, 123, 514, 5353] {
-        let refused = bed.namespace.enter(|| is_udp_refused("10.9.0.2", port)).unwrap().unwrap();
+        let refused = bed.namespace.enter(|| is_udp_refused("10.9.0.2", port, 10)).unwrap().unwrap();
         assert!(refused, "something listens on UDP port {port}");
     }
 }
 
+/// A program that listens would be seen.
+#[test]
+fn checks_of_ports_see_what_listens() {
+    if !can_run("checks_of_ports_see_what_listens", &[]) {
+        return;
+    }
+    let (namespace, address) = (Namespace::create("ports").unwrap(), "10.9.0.2");
+    namespace.ip(&["address", "add", &format!("{address}/32"), "dev", "lo"]).unwrap();
+    let sockets = || (TcpListener::bind((address, 700)).unwrap(), UdpSocket::bind((address, 123)).unwrap());
+    let _sockets = namespace.enter(sockets).unwrap();
+    assert_eq!(open_tcp_ports(&namespace, address, 699..=701), [700]);
+    let is_refused = |port| namespace.enter(|| is_udp_refused(address, port, 1)).unwrap().unwrap();
+    assert_eq!([123, 124].map(is_refused), [false, true]);
+}
+
 /// Whether an address answers that no program listens on the port. Linux sends six such answers at once, and then one a second
-/// (`icmp_ratelimit`).
-fn is_udp_refused(address: &str, port: u16) -> std::io::Result<bool> {
+/// (`icmp_ratelimit`), so that it may take so many tries of a second each.
+fn is_udp_refused(address: &str, port: u16, tries: u32) -> std::io::Result<bool> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     socket.connect((address, port))?;
     socket.set_read_timeout(Some(Duration::from_secs(1)))?;
     let asks = || socket.send(&[0]).and_then(|_| socket.recv(&mut [0; 1]));
-    Ok((0..10).any(|_| asks().is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)))
+    Ok((0..tries).any(|_| asks().is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)))
 }
 
 fn finds_nothing_when_taken_over(machine: &RunningMachine) {
