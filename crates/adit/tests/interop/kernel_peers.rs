@@ -1,6 +1,6 @@
-//! The rows with Linux's own WireGuard and OpenVPN's data channel in Linux, which this system's kernel may not have: this test
-//! program runs itself in a guest with one of Debian's kernels. The rows are its tests in modules called `kernel…` and `dco`,
-//! which are ignored elsewhere.
+//! The rows with Linux's own WireGuard, ESP and OpenVPN's data channel, which this system's kernel may not have: this test
+//! program runs itself in a guest with one of Debian's kernels. The rows are its tests in modules called `kernel…`, `dco`,
+//! `ipsec::linux` and `ipsec::others`, which are ignored elsewhere.
 
 use std::path::Path;
 use std::process::Command;
@@ -29,23 +29,28 @@ rm /etc/modprobe.d/without.conf
 modprobe wireguard || exit
 \"$0\" --exact $quick || failed=1
 ";
-/// The rows of a guest, with this program as `$0`, their number at once, and the words that their names contain.
-const RUN_ROWS: &str = "threads=$1; shift
-\"$0\" --ignored --test-threads \"$threads\" \"$@\" || failed=1
-exit ${failed:-0}";
+/// Ends the output of a group of rows.
+const END_OF_GROUP: &str = "end of group";
 
-/// The rows of one guest.
-struct Rows<'a> {
-    test: &'a str,
-    kernel: Kernel,
-    /// The commands that run before the rows.
-    before: &'a str,
+/// Rows that run beside each other.
+#[derive(Clone, Copy)]
+struct Group<'a> {
     /// Words that their names contain.
     words: &'a [&'a str],
     /// How many there are at least.
     least: usize,
     /// Whether a test has several rows, and writes a line for each that passed ([`is_row`]).
     has_lines: bool,
+}
+
+/// The rows of one guest.
+struct Rows<'a> {
+    test: &'a str,
+    kernel: Kernel,
+    /// The commands that run before the first group, to which their rows count.
+    before: &'a str,
+    /// One after the other, in one guest: to boot it costs as much as several rows.
+    groups: &'a [Group<'a>],
     /// The roots whose programs the guest has.
     roots: &'a [&'a str],
 }
@@ -60,100 +65,117 @@ fn is_row(line: &str) -> bool {
     line.starts_with("row: ")
 }
 
-/// The roots that have no peers for IPsec.
-const PEERS: &[&str] = &["unstable"];
+/// The root that has OpenVPN.
+const OPENVPN_PEER: &[&str] = &["unstable"];
+/// The root that has strongSwan, and what rows of WireGuard need.
+const STRONGSWAN: &[&str] = &["strongswan"];
 /// The roots that have peers for IPsec. Debian cannot have them installed at once; OpenIKED needs a user of its own.
 const IPSEC_PEERS: &[&str] = &["openiked", "strongswan", "libreswan"];
 
 /// The words that names of rows of WireGuard contain.
 const WIREGUARD: [&str; 5] =
     ["others::kernel", "nat::kernel", "load::kernel_first", "wireguard::kernel::", "kernel_rekeys::around"];
+/// Those of [`WIREGUARD`] that `make test` runs on Linux 6.1.
+const WIREGUARD_OLD: [&str; 5] = [
+    "others::kernel_first",
+    "nat::kernel_first",
+    "load::kernel_first",
+    "wireguard::kernel::",
+    "kernel_rekeys::around",
+];
+/// Those that `make test` runs on unstable's kernel, with steps of Linux's own test of WireGuard (`wireguard/linux.rs`).
+const WIREGUARD_NEW: [&str; 4] = [
+    "others::kernel_second",
+    "nat::kernel_second",
+    "linux::routing::kernel_first",
+    "kernel_second::every_byte",
+];
 /// The words that names of rows of OpenVPN contain that `make test` runs.
 const OPENVPN: [&str; 3] = ["dco::client_", "dco::server_", "_that_moves"];
-
-#[test]
-fn wireguard_of_linux_6_1() {
-    let test = "wireguard_of_linux_6_1";
-    // Two of `wg-quick`.
-    check(&Rows {
-        test,
-        kernel: Kernel::Bookworm,
-        before: WG_QUICK,
-        words: &WIREGUARD,
-        least: 21,
-        has_lines: false,
-        roots: PEERS,
-    });
-}
-
-#[test]
-fn openvpn_of_linux_of_debian_unstable() {
-    let test = "openvpn_of_linux_of_debian_unstable";
-    check(&Rows {
-        test,
-        kernel: Kernel::Unstable,
-        before: "",
-        words: &OPENVPN,
-        least: 8,
-        has_lines: false,
-        roots: PEERS,
-    });
-}
-
 /// strongSwan with the kernel's ESP. Each test has several rows.
+const IPSEC: [&str; 4] = ["ipsec::many::linux_", "linux::esp_goes_raw", "linux::rekeys", "linux::a_packet"];
+
 #[test]
-fn ipsec_of_linux_6_1() {
-    let test = "ipsec_of_linux_6_1";
-    let words = &["ipsec::many::linux_", "linux::esp_goes_raw", "linux::rekeys", "linux::a_packet"];
-    let (kernel, roots) = (Kernel::Bookworm, &["strongswan"]);
-    check(&Rows { test, kernel, before: "", words, least: 31, has_lines: true, roots });
+fn wireguard_and_ipsec_of_linux_6_1() {
+    let test = "wireguard_and_ipsec_of_linux_6_1";
+    // Two of `wg-quick`.
+    let wireguard = Group { words: &WIREGUARD_OLD, least: 15, has_lines: false };
+    let ipsec = Group { words: &IPSEC, least: 31, has_lines: true };
+    let (kernel, groups) = (Kernel::Bookworm, &[wireguard, ipsec]);
+    check(&Rows { test, kernel, before: WG_QUICK, groups, roots: STRONGSWAN });
+}
+
+#[test]
+fn openvpn_and_wireguard_of_linux_of_debian_unstable() {
+    let test = "openvpn_and_wireguard_of_linux_of_debian_unstable";
+    let words = [&OPENVPN[..], &WIREGUARD_NEW].concat();
+    let groups = &[Group { words: &words, least: 20, has_lines: false }];
+    check(&Rows { test, kernel: Kernel::Unstable, before: "", groups, roots: OPENVPN_PEER });
 }
 
 /// Rows that take a processor for many minutes. Each has a shorter one above.
 mod long {
-    use super::{IPSEC_PEERS, Kernel, PEERS, Rows, WIREGUARD, check};
+    use super::{Group, IPSEC_PEERS, Kernel, OPENVPN_PEER, Rows, WIREGUARD, check};
 
     #[test]
     #[ignore = "minutes of a processor"]
     fn wireguard_of_linux_6_1_throughout_two_rekeys() {
         let test = "wireguard_of_linux_6_1_throughout_two_rekeys";
-        let words = &["kernel_rekeys::throughout"];
-        check(&Rows {
-            test,
-            kernel: Kernel::Bookworm,
-            before: "",
-            words,
-            least: 2,
-            has_lines: false,
-            roots: PEERS,
-        });
+        let words = &["kernel_rekeys::throughout", "others::kernel_second", "nat::kernel_second"];
+        let groups = &[Group { words, least: 8, has_lines: false }];
+        check(&Rows { test, kernel: Kernel::Bookworm, before: "", groups, roots: OPENVPN_PEER });
     }
 
     #[test]
     #[ignore = "minutes of a processor"]
     fn ipsec_of_linux_6_1_with_three_peers() {
         let test = "ipsec_of_linux_6_1_with_three_peers";
-        let words = &["linux::throughout", "ipsec::others::"];
-        let (kernel, roots) = (Kernel::Bookworm, IPSEC_PEERS);
-        check(&Rows { test, kernel, before: "", words, least: 22, has_lines: true, roots });
+        let groups =
+            &[Group { words: &["linux::throughout", "ipsec::others::"], least: 22, has_lines: true }];
+        check(&Rows { test, kernel: Kernel::Bookworm, before: "", groups, roots: IPSEC_PEERS });
     }
 
     #[test]
     #[ignore = "minutes of a processor"]
     fn all_of_linux_of_debian_unstable() {
         let test = "all_of_linux_of_debian_unstable";
-        let words =
-            &[&WIREGUARD[..], &["kernel_rekeys::throughout", "dco::hundred::", "many_clients"]].concat();
-        check(&Rows {
-            test,
-            kernel: Kernel::Unstable,
-            before: "",
-            words,
-            least: 31,
-            has_lines: false,
-            roots: PEERS,
-        });
+        let steps = ["linux::traffic::kernel", "linux::routing::kernel", "linux::sources::kernel"];
+        let further = ["kernel_rekeys::throughout", "dco::hundred::", "many_clients"];
+        let words = [&WIREGUARD[..], &steps, &further].concat();
+        let groups = &[Group { words: &words, least: 55, has_lines: false }];
+        check(&Rows { test, kernel: Kernel::Unstable, before: "", groups, roots: OPENVPN_PEER });
     }
+}
+
+/// The groups to run: the rows' own, or one of the rows that [`ROWS`] names.
+fn chosen<'a>(rows: &Rows<'a>, names: &'a [&'a str]) -> Vec<Group<'a>> {
+    match names {
+        [] => rows.groups.to_vec(),
+        _ => {
+            vec![Group { words: names, least: 1, has_lines: rows.groups.iter().any(|group| group.has_lines) }]
+        }
+    }
+}
+
+/// What a guest runs, with this program as `$0` and how many tests at once as `$1`.
+fn script(before: &str, groups: &[Group<'_>]) -> String {
+    let group = |group: &Group<'_>| {
+        let capture = if group.has_lines { "--nocapture" } else { "" };
+        let words: String = group.words.iter().map(|word| format!(" '{word}'")).collect();
+        format!(
+            "\"$0\" --ignored --test-threads \"$1\" {capture}{words} || failed=1\necho '{END_OF_GROUP}'\n"
+        )
+    };
+    format!("{before}{}exit ${{failed:-0}}\n", groups.iter().map(group).collect::<String>())
+}
+
+/// How many rows of each group passed, by what the guest wrote.
+fn passed(output: &str, groups: &[Group<'_>]) -> Vec<usize> {
+    let parts = output.split(END_OF_GROUP);
+    let count = |(part, group): (&str, &Group<'_>)| {
+        part.lines().filter(|line| if group.has_lines { is_row(line) } else { is_test(line) }).count()
+    };
+    parts.zip(groups).map(count).collect()
 }
 
 /// Runs the rows in a guest, of which none may fail.
@@ -164,18 +186,13 @@ fn check(rows: &Rows<'_>) {
     if !guest.is_ready(rows.test) {
         return;
     }
-    let chosen = std::env::var(ROWS).unwrap_or_default();
-    let chosen: Vec<&str> = chosen.split_whitespace().collect();
-    let (before, words, least) = match chosen.is_empty() {
-        true => (rows.before, rows.words, rows.least),
-        false => ("", chosen.as_slice(), 1),
-    };
+    let names = std::env::var(ROWS).unwrap_or_default();
+    let names: Vec<&str> = names.split_whitespace().collect();
+    let groups = chosen(rows, &names);
+    let before = if names.is_empty() { rows.before } else { "" };
     let program = std::env::current_exe().unwrap();
     let mut command = Command::new("sh");
-    command.args(["-c", &format!("{before}{RUN_ROWS}")]).arg(&program).arg(AT_ONCE.to_string()).args(words);
-    if rows.has_lines {
-        command.arg("--nocapture");
-    }
+    command.args(["-c", &script(before, &groups)]).arg(&program).arg(AT_ONCE.to_string());
     command.env("CI", "true");
     let guest = [
         program.as_path(),
@@ -185,16 +202,32 @@ fn check(rows: &Rows<'_>) {
     .into_iter()
     .fold(guest, Guest::with_program);
     let show = |line: &str| {
-        if !chosen.is_empty() {
+        if !names.is_empty() {
             eprintln!("guest| {line}");
         }
     };
     let report = guest.run_and_show(&command, LIMIT, show).unwrap();
-    let is_passed: fn(&str) -> bool = if rows.has_lines { is_row } else { is_test };
-    let passed = report.output.lines().filter(|line| is_passed(line)).count();
+    let passed = passed(&report.output, &groups);
     report.output.lines().filter(|line| is_row(line)).for_each(|line| eprintln!("{line}"));
     // Each line is marked, so that nothing takes a test of the guest for one of ours.
     let output: String = report.output.lines().map(|line| format!("guest| {line}\n")).collect();
-    assert!(report.status == 0 && passed >= least, "{:?}: {passed} rows passed\n{output}", rows.kernel);
-    eprintln!("{}: {passed} rows passed", rows.test);
+    let are_enough = passed.len() == groups.len()
+        && passed.iter().zip(&groups).all(|(passed, group)| *passed >= group.least);
+    assert!(report.status == 0 && are_enough, "{:?}: {passed:?} rows passed\n{output}", rows.kernel);
+    eprintln!("{}: {passed:?} rows passed", rows.test);
+}
+
+#[test]
+fn rows_are_counted_by_group() {
+    let tests = Group { words: &["a", "b"], least: 2, has_lines: false };
+    let lines = Group { words: &["c"], least: 1, has_lines: true };
+    let text = script("before\n", &[tests, lines]);
+    let run = "\"$0\" --ignored --test-threads \"$1\"";
+    let expected = format!(
+        "before\n{run}  'a' 'b' || failed=1\necho 'end of group'\n{run} --nocapture 'c' || failed=1\necho 'end of group'\n\
+         exit ${{failed:-0}}\n"
+    );
+    assert_eq!(text, expected);
+    let output = "test a ... ok\nrow: no\ntest b ... FAILED\nend of group\nrow: one\nrow: two\ntest c ... ok\nend of group\n";
+    assert_eq!(passed(output, &[tests, lines]), [1, 2]);
 }

@@ -3,14 +3,20 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use adit_testbed::{can_run, connect, wait_until, wait_until_reachable};
+use adit_testbed::{connect, wait_until, wait_until_reachable};
 
 use super::traffic::reaches_at_once;
-use crate::wireguard::bed::{End, PORT, PROGRAMS, Program, WAIT, pair};
+use crate::wireguard::bed::{End, PORT, Program, WAIT, pair};
+
+with_linux! {
+    address_goes as a_source_address_that_goes_is_replaced_at_once,
+    answered_address as a_peer_is_answered_from_the_address_that_it_writes_to,
+    better_route as a_better_route_takes_the_source_address_with_it,
+}
 
 /// Two ends whose wire carries IPv6 by now: the first second's solicitations of neighbours may go unanswered.
-fn ends() -> [End; 2] {
-    let ends = pair([Program::Adit; 2]);
+fn ends(programs: [Program; 2]) -> [End; 2] {
+    let ends = pair(programs);
     wait_until_reachable(&ends[0].namespace, "fd00:9::2".parse().unwrap(), WAIT).unwrap();
     wait_until_reachable(&ends[1].namespace, "fd00:9::1".parse().unwrap(), WAIT).unwrap();
     ends
@@ -29,12 +35,8 @@ fn change(end: &End, order: &str, address: &str, device: &str) {
     end.namespace.ip(&words).unwrap();
 }
 
-#[test]
-fn a_source_address_that_goes_is_replaced_at_once() {
-    if !can_run("a_source_address_that_goes_is_replaced_at_once", &PROGRAMS) {
-        return;
-    }
-    let [first, second] = &ends();
+fn address_goes(programs: [Program; 2]) {
+    let [first, second] = &ends(programs);
     let promote = || std::fs::write("/proc/sys/net/ipv4/conf/wire/promote_secondaries", "1");
     first.namespace.enter(promote).unwrap().unwrap();
     for (address, new, old) in [
@@ -50,12 +52,8 @@ fn a_source_address_that_goes_is_replaced_at_once() {
     assert_eq!(second.endpoint(first), format!("[fd00:9::10]:{PORT}"));
 }
 
-#[test]
-fn a_peer_is_answered_from_the_address_that_it_writes_to() {
-    if !can_run("a_peer_is_answered_from_the_address_that_it_writes_to", &PROGRAMS) {
-        return;
-    }
-    let [first, second] = &ends();
+fn answered_address(programs: [Program; 2]) {
+    let [first, second] = &ends(programs);
     change(first, "add", "10.9.0.3/24", "wire");
     change(first, "add", "fd00:9::3/64", "wire");
     // An address of another device than that of the way back.
@@ -70,12 +68,8 @@ fn a_peer_is_answered_from_the_address_that_it_writes_to() {
     }
 }
 
-#[test]
-fn a_better_route_takes_the_source_address_with_it() {
-    if !can_run("a_better_route_takes_the_source_address_with_it", &PROGRAMS) {
-        return;
-    }
-    let [first, second] = &ends();
+fn better_route(programs: [Program; 2]) {
+    let [first, second] = &ends(programs);
     connect(&first.namespace, &["10.9.0.3/24"], &second.namespace, &[], "wire2").unwrap();
     for end in [first, second] {
         let path = |device: &str| format!("/proc/sys/net/ipv4/conf/{device}/rp_filter");
