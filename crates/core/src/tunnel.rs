@@ -30,6 +30,9 @@ pub struct TunnelSettings {
     pub dns: Dns,
     /// The outer addresses of the server, which must stay outside the tunnel.
     pub server: Option<IpAddr>,
+    /// The peers whose own outer addresses are in the tunnel: packets to them go into it, but for the tunnel's own datagrams,
+    /// which must carry its mark.
+    pub peers: Vec<IpAddr>,
 }
 
 /// The routing table of the routes into a tunnel.

@@ -5,6 +5,7 @@ mod bypass;
 mod families;
 mod guard;
 mod main_table;
+mod outer;
 mod policy;
 
 use std::io;
@@ -16,6 +17,7 @@ use ipnet::IpNet;
 use self::by_mark::ByMark;
 use self::guard::{Found, Guard, Wanted};
 use self::main_table::{MainRoute, Purpose};
+use self::outer::Outer;
 use self::policy::{Policy, Treatment, treatment};
 use crate::mark::{self, DEVICE_GROUP};
 use crate::netlink::{IpFamily, KernelRoute, Netlink};
@@ -44,6 +46,7 @@ pub struct Routing {
     routes: Vec<MainRoute>,
     policy: Policy,
     by_mark: ByMark,
+    outer: Outer,
     /// The firewall's rules that go with `policy`.
     guard: Guard,
     /// The setting that the tunnel cannot be without and could not get.
@@ -97,6 +100,7 @@ impl Routing {
             routes: Vec::new(),
             policy: Policy::new(device, name),
             by_mark: ByMark::new(device, name),
+            outer: Outer::new(device, name),
             guard: Guard::new(device, name),
             lacks: None,
             shares_device: false,
@@ -238,7 +242,8 @@ impl Routing {
 
     fn enforce_policy(&mut self, settings: &TunnelSettings, reports: &mut Vec<Report>) {
         let redirects = IpFamily::BOTH.into_iter().any(|family| treatment(settings, family).is_some());
-        let by_mark = redirects || matches!(settings.table, RouteTable::ByMark(_));
+        let by_mark =
+            redirects || matches!(settings.table, RouteTable::ByMark(_)) || !settings.peers.is_empty();
         self.lacks = match mark::probe() {
             Err(error) if by_mark => Some(format!(
                 "cannot mark the tunnel's own datagrams (SO_MARK), so they would go into the tunnel: {error}; run as \
@@ -249,6 +254,8 @@ impl Routing {
                 policy.and_then(|()| self.by_mark.enforce(&mut self.netlink, settings, reports)).err()
             }
         };
+        let peers = if self.lacks.is_none() { settings.peers.as_slice() } else { &[] };
+        self.outer.enforce(&mut self.netlink, (peers, self.policy.mark()), reports);
         self.guard_addresses(settings, reports);
     }
 
@@ -285,6 +292,7 @@ impl Routing {
     pub fn depends_on_network(&self) -> bool {
         self.policy.is_active()
             || self.by_mark.is_active()
+            || self.outer.is_active()
             || self.applied.as_ref().is_some_and(|settings| {
                 let is_client = settings.server.is_some() && !settings.routes.is_empty();
                 is_client || bypass::has_bypass_routes(settings, &self.bypassed)
@@ -344,6 +352,7 @@ impl Routing {
     fn take_back(&mut self) {
         self.policy.undo(&mut self.netlink);
         self.by_mark.undo(&mut self.netlink);
+        self.outer.undo(&mut self.netlink);
         self.guard.undo();
         // Nothing can be done about a failure here: the kernel refuses to remove only things that another
         // program has changed since.
@@ -420,6 +429,7 @@ pub(crate) fn recover(netlink: &mut Netlink) {
     let firewall = Found::look();
     policy::recover(netlink);
     by_mark::recover(netlink, &firewall);
+    outer::recover(netlink);
     if let Ok(links) = netlink.links() {
         firewall.remove_dead(|device| links.iter().any(|(index, _)| *index == device));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use adit_core::{Ended, Event, EventOf, PeerId, Severity};
+use adit_core::{Ended, Event, EventOf, PeerId, Severity, TunnelSettings};
 use adit_host::log::Logger;
 use adit_ike::machine::{Endpoint, Request};
 use adit_io::Observer;
@@ -17,6 +17,8 @@ pub(crate) struct Lines {
     log: Logger,
     /// The names of the peers that are connected.
     names: BTreeMap<PeerId, String>,
+    /// The settings that the log has.
+    settings: Option<TunnelSettings>,
     /// Programs that wait for changes of SAs.
     hub: Hub,
     lookups: LookUps,
@@ -27,7 +29,7 @@ pub(crate) struct Lines {
 impl Lines {
     /// Writes to that log, and hands requests on: to programs at the hub, to the helper, and to the programs of children.
     pub(crate) fn new(log: Logger, hub: Hub, lookups: LookUps, updown: Option<Updown>) -> Self {
-        Lines { log, names: BTreeMap::new(), hub, lookups, updown }
+        Lines { log, names: BTreeMap::new(), settings: None, hub, lookups, updown }
     }
 }
 
@@ -36,8 +38,13 @@ impl Observer<Endpoint> for Lines {
         match event {
             Event::Report(report) => self.log.log(report.severity, report),
             Event::Up(settings) => {
-                let text = format_args!("tunnel up: {tun_name}, MTU {}", settings.mtu);
-                self.log.log(Severity::Info, text);
+                // Peers have lines of their own.
+                let settings = TunnelSettings { peers: Vec::new(), ..settings.clone() };
+                if self.settings.as_ref() != Some(&settings) {
+                    let text = format_args!("tunnel up: {tun_name}, MTU {}", settings.mtu);
+                    self.log.log(Severity::Info, text);
+                    self.settings = Some(settings);
+                }
             }
             Event::PeerUp { peer, info } => {
                 self.names.insert(*peer, info.name.clone());

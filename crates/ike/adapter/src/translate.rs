@@ -170,7 +170,7 @@ fn planned(
     let authentication = authentication::of(config, of, problems);
     let ppk = ppk::of(config, of, problems);
     let children: Vec<Option<machine::Child>> =
-        of.children.iter().map(|of_child| child(of, of_child, problems)).collect();
+        of.children.iter().map(|of_child| child(of_child, problems)).collect();
     if children.is_empty() {
         let text =
             "the connection has no child: add `children { net { … } }` with `local_ts` and `remote_ts`";
@@ -217,13 +217,9 @@ fn planned(
     })
 }
 
-fn child(
-    connection: &model::Connection,
-    of: &model::Child,
-    problems: &mut Problems,
-) -> Option<machine::Child> {
+fn child(of: &model::Child, problems: &mut Problems) -> Option<machine::Child> {
     let local = traffic::of_this_end(of, problems);
-    let remote = traffic::of_the_peer(of, !connection.pools.is_empty(), problems);
+    let remote = traffic::of_the_peer(of, problems);
     Some(machine::Child {
         name: of.name.clone(),
         esp: of.esp_proposals.clone(),

@@ -47,7 +47,7 @@ const TABLES: u32 = 0x0100_0000;
 /// Rules of ours have priorities below this, and so come before those of the system (32766, 32767) and of programs that let
 /// the kernel choose: these are just before the system's.
 /// The tunnel that came last comes first.
-const LAST_PRIORITY: u32 = 32_000;
+pub(super) const LAST_PRIORITY: u32 = 32_000;
 /// The priority of the system's rule for the main table (ip-rule(8)).
 pub(super) const MAIN_PRIORITY: u32 = 32_766;
 /// Priorities that a tunnel takes; the first is for jumps to the owner's rules.

@@ -83,7 +83,6 @@ fn a_setting_that_is_not_carried_out_is_refused_with_its_line() {
         ("", "tfc_padding = mtu", "a.conf:17: `tfc_padding`: packets are not padded"),
         ("", "replay_window = 0", "a.conf:17: `replay_window`: replayed packets are always refused"),
         ("", "replay_window = 100000", "a.conf:17: `replay_window`: 65536 packets are the most"),
-        ("", "remote_ts = dynamic", "a.conf:17: `remote_ts`: traffic to the peer's own outer address"),
     ] {
         let problem = first(&text(connection, child));
         assert!(problem.starts_with(start), "{problem}");

@@ -16,17 +16,9 @@ pub(super) fn of_this_end(child: &Child, problems: &mut Problems) -> Option<Vec<
     all(&child.local_ts, child.places.of("local_ts"), problems)
 }
 
-/// The traffic of the peer's end. `has_inner`: the peer gets an inner address.
-pub(super) fn of_the_peer(child: &Child, has_inner: bool, problems: &mut Problems) -> Option<Vec<Traffic>> {
-    let place = child.places.of("remote_ts");
-    let is_dynamic = |selector: &TrafficSelector| selector.addresses == model::Addresses::Dynamic;
-    if !has_inner && child.remote_ts.iter().any(is_dynamic) {
-        let text = "`remote_ts`: traffic to the peer's own outer address is not carried yet: give the networks behind the peer, such \
-                    as `remote_ts = 10.2.0.0/16`";
-        problems.add(place, text);
-        return None;
-    }
-    all(&child.remote_ts, place, problems)
+/// The traffic of the peer's end.
+pub(super) fn of_the_peer(child: &Child, problems: &mut Problems) -> Option<Vec<Traffic>> {
+    all(&child.remote_ts, child.places.of("remote_ts"), problems)
 }
 
 fn all(selectors: &[TrafficSelector], place: &Place, problems: &mut Problems) -> Option<Vec<Traffic>> {

@@ -235,7 +235,7 @@ impl IkeSa {
         let is_initial_contact = Payloads(payloads).notify(NotifyType::INITIAL_CONTACT).is_some();
         let judged = self.judge_initiator(cx, &half_open, &claim, is_initial_contact);
         let judged = judged.and_then(|judged| {
-            Ok((cx.peer_of(judged.number, &judged.identity, Payloads(payloads))?, judged))
+            Ok((cx.peer_of(judged.number, &judged.identity, path, Payloads(payloads))?, judged))
         });
         let (number, Judged { connection, identity, mixed, .. }) = match judged {
             Ok(judged) => judged,

@@ -46,12 +46,11 @@ pub(crate) const fn is_instance(number: usize) -> bool {
 
 /// The connections, by the numbers of their peers. A number is not used again.
 ///
-/// A connection that gives inner addresses has a *place* among those that do. Each identity of it is a peer of its own, an *instance*
-/// of the connection. The numbers of instances are above those of connections, and have the place in their lower bits.
+/// A connection whose identities are peers of their own has a *place* among those. Each such peer is an *instance* of the connection. The numbers of instances are above those of connections, and have the place in their lower bits.
 #[derive(Default)]
 pub(crate) struct Connections {
     all: BTreeMap<usize, Connection>,
-    /// The connections that give inner addresses, by their places.
+    /// The connections with instances, by their places.
     giving: BTreeMap<usize, usize>,
     next_place: usize,
     names: BTreeMap<String, usize>,
@@ -76,10 +75,14 @@ impl Connections {
             return Err(BadParams::Identities(other.name.clone(), connection.name));
         }
         let number = self.next;
-        if connection.inner.gives() {
-            let place = self.free_place().ok_or(BadParams::Giving(MAX_GIVING + 1))?;
-            self.giving.insert(place, number);
-            self.next_place = (place + 1) % MAX_GIVING;
+        match self.free_place().filter(|_| connection.has_instances()) {
+            Some(place) => {
+                self.giving.insert(place, number);
+                self.next_place = (place + 1) % MAX_GIVING;
+            }
+            None if connection.inner.gives() => return Err(BadParams::Giving(MAX_GIVING + 1)),
+            // One peer at a time.
+            None => {}
         }
         self.next = count;
         self.names.insert(connection.name.clone(), number);
@@ -136,6 +139,11 @@ impl Connections {
             true => self.giving.get(&(number % MAX_GIVING)).copied(),
             false => Some(number),
         }
+    }
+
+    /// Whether the identities of a connection are peers of their own.
+    pub(crate) fn has_place(&self, connection: usize) -> bool {
+        self.giving.values().any(|giving| *giving == connection)
     }
 
     /// The numbers that instances of a connection may have, the one that follows `last` first.

@@ -84,7 +84,7 @@ impl Context<'_> {
         let Some(entry) = state.entry(PeerId(number as u32), connection, Place { shares, ..place }) else {
             return;
         };
-        self.shared.are_settings_stale |= connection.inner.asks();
+        self.shared.are_settings_stale |= connection.changes_settings();
         let entry = PeerConfig { max_mss: self.shared.max_mss, ..entry };
         if state.entry.as_ref() != Some(&entry) {
             state.entry = Some(entry.clone());

@@ -1,12 +1,14 @@
 //! The inner addresses that peers get of this end, or this end of a peer.
 //!
 //! Each identity of a connection that gives addresses is a peer of its own, an *instance* of the connection, with a number above those of
-//! connections ([`Connections`](super::connections::Connections)). It is forgotten with its last IKE SA; its address is free then, and the pool remembers whose it was.
+//! connections ([`Connections`](super::connections::Connections)). So is each identity of a connection that only peers initiate and that accepts
+//! several, if it has other traffic than those before. It is forgotten with its last IKE SA; its address is free then, and the pool remembers whose it was.
 
-use adit_core::{FixedAddresses, Lease, NameBinding, PeerId};
+use adit_core::{FixedAddresses, Lease, NameBinding, Path, PeerId};
 
 use super::configuration::{Asked, Assigned, any_like, reply, request};
 use super::context::Context;
+use super::narrow::narrow;
 use super::params::{Addresses, Connection, Inner, Traffic, Unique};
 use super::payloads::{Payloads, notify};
 use super::proof::name_of;
@@ -48,8 +50,9 @@ impl Dynamic<'_> {
 }
 
 impl Context<'_> {
-    /// The number of the peer that has proved an identity: that of the connection, or of an instance if the connection gives addresses.
-    /// A peer that has started anew, or that asks for the address of its other IKE SA, is the peer of that IKE SA.
+    /// The number of the peer that has proved an identity: that of the connection, or of an instance if the connection has those.
+    /// A peer that has started anew, or that asks for the address of its other IKE SA, is the peer of that IKE SA, and so is one that
+    /// offers traffic of its other IKE SA.
     ///
     /// # Errors
     /// The reason for the log.
@@ -57,17 +60,21 @@ impl Context<'_> {
         &mut self,
         connection: usize,
         identity: &Identification,
+        path: Path,
         payloads: Payloads<'_>,
     ) -> Result<usize, String> {
-        let Some(of) = self.connections.get(connection).filter(|of| of.inner.gives()) else {
+        let Some(of) = self.connections.get(connection).filter(|_| self.connections.has_place(connection))
+        else {
             return Ok(connection);
         };
+        let offered = if of.inner.gives() { Vec::new() } else { self.offered(of, path, payloads) };
         let is_initial = payloads.notify(NotifyType::INITIAL_CONTACT).is_some() && of.unique != Unique::Never;
         let asked = Asked::of(payloads).unwrap_or_default();
         let others = self.shared.pools.instances(connection, identity);
         let is_same = |number: &usize| {
             self.peers.get(number).is_some_and(|state| {
-                state.sa.is_none() || state.inner.iter().any(|own| asked.named.contains(own))
+                let has_address = state.inner.iter().any(|own| asked.named.contains(own));
+                state.sa.is_none() || has_address || state.has_traffic(&offered)
             })
         };
         let found = others.iter().copied().find(is_same);
@@ -80,10 +87,30 @@ impl Context<'_> {
             }
             None => {}
         }
+        let mut all = self.shared.pools.all_instances(connection).into_iter();
+        if all.any(|other| self.peers.get(&other).is_some_and(|state| state.has_traffic(&offered))) {
+            return Err(format!("the connection {} has an IKE SA with a peer", of.name));
+        }
         let number = self.shared.pools.add(connection, identity, self.connections, self.peers);
         let number = number.ok_or_else(|| format!("the connection {} has too many peers", of.name))?;
         self.peers.insert(number, Box::default());
         Ok(number)
+    }
+
+    /// The parts of an offer that are traffic of the connection's children: selectors of this end and of the peer's.
+    fn offered(&self, of: &Connection, path: Path, payloads: Payloads<'_>) -> Vec<[Vec<TrafficSelector>; 2]> {
+        let Some([initiator, responder]) = payloads.selectors() else { return Vec::new() };
+        let local = Dynamic::Outer(self.shared.local_of(path).map(|local| local.ip()));
+        let remote = Dynamic::Outer(Some(path.remote().ip()));
+        let children = of.children.iter();
+        children
+            .map(|child| {
+                [
+                    narrow(&local.selectors(&child.local), responder),
+                    narrow(&remote.selectors(&child.remote), initiator),
+                ]
+            })
+            .collect()
     }
 }
 

@@ -201,7 +201,7 @@ impl Endpoint {
         };
         let peer = PeerId(number as u32);
         let again = self.shared.now + connection.times.retry;
-        self.shared.are_settings_stale |= connection.inner.asks();
+        self.shared.are_settings_stale |= connection.changes_settings();
         state.current_identity = None;
         state.replacing = None;
         state.installed.clear();
@@ -304,7 +304,7 @@ impl Endpoint {
         state.wanted.values_mut().for_each(|wish| wish.at = again);
         state.initiate_at = (!state.wanted.is_empty()).then_some(again);
         self.initiations.set(number, state.initiate_at);
-        self.shared.are_settings_stale |= connection.inner.asks();
+        self.shared.are_settings_stale |= connection.changes_settings();
         if !has_next {
             self.shared.ask_for_addresses(connection);
         }

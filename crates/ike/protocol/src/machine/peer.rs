@@ -9,7 +9,7 @@ use adit_core::{Cipher, Flow, Instant, IpNet, Lease, Path, PeerConfig, PeerId, S
 
 use super::configuration::Assigned;
 use super::few::FewMap;
-use super::narrow::{routes, session_selectors};
+use super::narrow::{narrow, routes, session_selectors};
 use super::params::{Child, Connection, EndAction};
 use super::peer_settings::PeerSettings;
 use crate::wire::{Identification, Spi, TrafficSelector};
@@ -103,6 +103,21 @@ pub(crate) struct PeerState {
 }
 
 impl PeerState {
+    /// Whether a child SA has some of that traffic: selectors of this end and of the peer's.
+    pub(crate) fn has_traffic(&self, all: &[[Vec<TrafficSelector>; 2]]) -> bool {
+        let overlap = |one: &[TrafficSelector], other: &[TrafficSelector]| !narrow(one, other).is_empty();
+        self.installed.values().any(|installed| {
+            let mut all = all.iter();
+            all.any(|[local, remote]| overlap(&installed.local, local) && overlap(&installed.remote, remote))
+        })
+    }
+
+    /// The single addresses that its child SAs lead to.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = IpAddr> {
+        let all = self.installed.values().flat_map(|installed| routes(&installed.remote));
+        all.filter(|route| route.prefix_len() == route.max_prefix_len()).map(|route| route.addr())
+    }
+
     /// The state of a connection's peer at the start.
     pub(crate) fn new(connection: &Connection, now: Instant) -> Self {
         let mut state = PeerState::default();

@@ -3,7 +3,7 @@
 use adit_core::{Install, OnFirstOpened, Path, PeerId, PeerInfo, PeerOrder, SessionId};
 
 use super::child_sa::{ChildPhase, ChildSa};
-use super::connections::Connections;
+use super::connections::{Connections, is_instance};
 use super::context::Context;
 use super::narrow::routes;
 use super::params::{Connection, PeerDetail};
@@ -251,7 +251,8 @@ impl IkeSa {
 
     /// The name of the peer: its own, if the connection has peers with names of their own, or else that of the connection.
     fn name(&self, connection: &Connection) -> String {
-        let own = self.peer_identity.as_ref().filter(|_| connection.inner.gives()).map(name_of);
+        let own =
+            self.peer_identity.as_ref().filter(|_| self.connection.is_some_and(is_instance)).map(name_of);
         own.unwrap_or_else(|| connection.name.clone())
     }
 

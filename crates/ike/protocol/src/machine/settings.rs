@@ -1,5 +1,7 @@
-//! The settings of the tunnel at an end that gets its inner addresses of a peer: the addresses, routes and name servers that it has
-//! while the peer's child SAs are up.
+//! The settings of the tunnel that come and go with peers: the addresses, routes and name servers of an end that gets its inner addresses
+//! of a peer, and the peers that are reached at their own outer addresses.
+
+use adit_core::DeviceId;
 
 use super::endpoint::Endpoint;
 use super::peer_settings::PeerSettings;
@@ -15,8 +17,11 @@ impl Endpoint {
         let Some(base) = &self.shared.tunnel else { return };
         let mut settings = base.clone();
         for (number, state) in &mut self.peers {
-            let asks = self.connections.get(*number).is_some_and(|it| it.inner.asks());
-            if !asks {
+            let Some(connection) = self.connections.get(*number) else { continue };
+            if connection.reaches_outer() && connection.device == DeviceId::MAIN {
+                settings.peers.extend(state.hosts());
+            }
+            if !connection.inner.asks() {
                 continue;
             }
             let current = PeerSettings::of(state);
@@ -25,6 +30,8 @@ impl Endpoint {
             }
             state.settings.iter().for_each(|of| of.add_to(&mut settings));
         }
+        settings.peers.sort_unstable();
+        settings.peers.dedup();
         if self.shared.emitted.as_ref() != Some(&settings) {
             self.shared.emitted = Some(settings.clone());
             self.shared.emit(Event::Up(settings));

@@ -22,6 +22,7 @@ mod kept;
 mod lookup;
 mod mobike;
 mod orders;
+mod outer;
 mod quantum;
 mod reauthentication;
 mod rekeys;

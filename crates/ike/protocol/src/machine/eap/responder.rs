@@ -237,7 +237,8 @@ impl IkeSa {
         let refused = self
             .check_transcript(connection)
             .and_then(|()| refuse_second(cx, run.connection, connection, &identity, is_initial_contact));
-        let number = refused.and_then(|()| cx.peer_of(run.connection, &identity, Payloads(&run.request)));
+        let number =
+            refused.and_then(|()| cx.peer_of(run.connection, &identity, path, Payloads(&run.request)));
         let number = match number {
             Ok(number) => number,
             Err(reason) => return self.refuse_initiator(cx, path, &claimed, &reason),

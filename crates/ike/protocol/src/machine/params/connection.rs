@@ -8,7 +8,7 @@ use adit_core::{DeviceId, IpNet};
 
 use super::credentials::{LocalAuth, LocalProof, Ppk, RemoteAuth, RemoteProof};
 use super::inner::Inner;
-use super::traffic::Traffic;
+use super::traffic::{Addresses, Traffic};
 use crate::suite::Algorithms;
 
 /// A peer, with its credentials, proposals and children. Peers are distinguished by both identities, never by address.
@@ -65,6 +65,25 @@ impl Connection {
     /// Whether both ends prove their identities by EAP alone (RFC 5998).
     pub(crate) const fn is_eap_only(&self) -> bool {
         matches!((&self.local_auth.proof, &self.remote_auth.proof), (LocalProof::Eap(_), RemoteProof::Eap(_)))
+    }
+
+    /// Whether packets go to the peer's own outer address by a child SA: the traffic of a child is `dynamic` at the peer's end, and this
+    /// end gives no inner address.
+    pub(crate) fn reaches_outer(&self) -> bool {
+        let is_dynamic = |child: &Child| child.remote.iter().any(|one| one.addresses == Addresses::Dynamic);
+        !self.inner.gives() && self.children.iter().any(is_dynamic)
+    }
+
+    /// Whether each identity that proves itself is a peer of its own: it gets an inner address, or only peers initiate and several
+    /// identities are accepted.
+    pub(crate) fn has_instances(&self) -> bool {
+        let has_many = self.remote_auth.identity.exact().is_none();
+        self.inner.gives() || has_many && self.remotes.is_empty() && !self.has_names
+    }
+
+    /// Whether the settings of the tunnel change as its peer comes and goes.
+    pub(crate) fn changes_settings(&self) -> bool {
+        self.inner.asks() || self.reaches_outer()
     }
 
     /// Whether the peer may initiate from that address.

@@ -153,8 +153,7 @@ fn the_eap_identity_chooses_the_connection() {
         params_b.connections.push(with("alice", PeerIdentity::Exactly(identity("Alice"))));
         let mut world = World::with_params(params(a), params_b);
         world.run(seconds(2));
-        let found = world.ends[B].sas.values().find_map(|sa| sa.connection);
-        assert_eq!(found, number, "{name}: {}", world.state());
+        assert_eq!(world.connection_of(B), number, "{name}: {}", world.state());
         let text = world.planes[B].reports.join("\n");
         assert_eq!(
             text.contains("no connection accepts the EAP identity a.example"),
@@ -175,7 +174,7 @@ fn an_initiator_without_a_proof_gets_a_connection_with_eap() {
     params_b.connections.push(b);
     let mut world = World::with_params(params(a), params_b);
     world.run(seconds(2));
-    assert_eq!(world.ends[B].sas.values().find_map(|sa| sa.connection), Some(1), "{}", world.state());
+    assert_eq!(world.connection_of(B), Some(1), "{}", world.state());
 }
 
 /// A world in which end B has asked end A for its name, and end A has not answered.

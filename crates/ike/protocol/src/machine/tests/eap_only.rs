@@ -84,7 +84,7 @@ fn an_initiator_that_wants_another_proof_is_refused_with_the_reason() {
     params_b.connections.push(other);
     let mut world = World::with_params(params(a), params_b);
     world.run(seconds(3));
-    assert_eq!(world.ends[B].sas.values().find_map(|sa| sa.connection), Some(1), "{}", world.state());
+    assert_eq!(world.connection_of(B), Some(1), "{}", world.state());
 }
 
 /// A responder that proves itself by a certificate, too, is one that an initiator with EAP alone takes.

@@ -504,6 +504,15 @@ impl World {
         }
     }
 
+    /// The number of the connection of an end's first IKE SA, whose peer may be an instance of it.
+    pub(super) fn connection_of(&self, end: usize) -> Option<usize> {
+        let end = &self.ends[end];
+        end.sas
+            .values()
+            .find_map(|sa| sa.connection)
+            .and_then(|number| end.connections.number_of_peer(number))
+    }
+
     /// Whether each end seals with sessions of all children that the other end opens with the same keys.
     pub(super) fn is_connected(&self) -> bool {
         [A, B].into_iter().all(|end| {
