@@ -6,7 +6,7 @@ use crate::error::LabError;
 use crate::plan::Plan;
 
 /// Each plan's name and text.
-pub(crate) const PLANS: [(&str, &str); 11] = [
+pub(crate) const PLANS: [(&str, &str); 12] = [
     ("smoke", include_str!("../plans/smoke.toml")),
     ("dekker-2020", include_str!("../plans/dekker-2020.toml")),
     ("dekker-2020-unbounded", include_str!("../plans/dekker-2020-unbounded.toml")),
