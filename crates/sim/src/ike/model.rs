@@ -47,8 +47,9 @@ struct Sealing {
     peer: u32,
 }
 
-/// One IKE message: its IKE SA, sender, kind, number, and the number of the fragment.
-type MessageKey = ([Spi; 2], usize, bool, u32, u16);
+/// One IKE message: its IKE SA, sender, kind, number, and the number of the fragment with that of all. A message may be sent anew in
+/// shorter fragments, of which there are more (RFC 7383 section 2.5.1).
+type MessageKey = ([Spi; 2], usize, bool, u32, (u16, u16));
 
 /// Knows all packets, keys and sequence numbers.
 #[derive(Default)]
@@ -202,7 +203,7 @@ impl Model {
         let Some(sealed) = decoded.sealed else { return Ok(()) };
         let spis = [header.initiator_spi, header.responder_spi];
         let hash = hash(message);
-        let fragment = sealed.fragment.map_or(0, |fragment| fragment.number);
+        let fragment = sealed.fragment.map_or((0, 0), |fragment| (fragment.number, fragment.total));
         let key = (spis, end, header.flags.is_response, header.message_id, fragment);
         let before = self.messages.insert(key, hash);
         ensure(before.is_none_or(|before| before == hash), || {

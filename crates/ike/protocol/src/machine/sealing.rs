@@ -53,6 +53,9 @@ impl IkeSa {
         }
         let (header, first) = beginning?;
         self.is_path_narrow = true;
-        seal_message(&mut channel.seal, &header, first, &plain, Some(SHORT_DATAGRAM), &mut cx.fill())
+        let cut =
+            seal_message(&mut channel.seal, &header, first, &plain, Some(SHORT_DATAGRAM), &mut cx.fill())?;
+        // Of as many fragments, the receiver would put those of both cuts together (RFC 7383 section 2.5.1).
+        (cut.len() > datagrams.len()).then_some(cut)
     }
 }

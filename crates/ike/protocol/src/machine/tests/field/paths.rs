@@ -6,7 +6,8 @@ use adit_core::{Activity, Notice, Path, PeerActivity};
 
 use super::super::authority::{Authority, Validity, certified, key};
 use super::super::world::*;
-use crate::machine::{LocalProof, Params, Reply};
+use crate::machine::{Connection, LocalProof, Params, Reply};
+use crate::wire::Message;
 
 /// The outside address of the NAT in front of end A, with the port of the marked socket.
 const OUTSIDE: &str = "198.51.100.1";
@@ -107,6 +108,34 @@ fn certificates_get_through_where_long_datagrams_are_lost() {
         world.assert_settled("after a rekey");
         assert!(is_narrow(&world));
     }
+}
+
+/// The receiver cannot tell fragments of two cuts apart that have the same number of fragments.
+#[test]
+fn a_message_that_is_cut_shorter_has_more_fragments() {
+    let root = Authority::root("Root");
+    let [a, b] = [(A, "a.example"), (B, "b.example")].map(|(end, name)| {
+        let own = root.issue(name, &key(), Validity::Now);
+        Connection { longest_datagram: Some(576), ..certified(end, own, root.accepts(None)) }
+    });
+    let mut world = World::new(a, b);
+    // Fragments are lost, so that they are sent anew.
+    world.network =
+        Box::new(
+            |_, datagram| {
+                if datagram.bytes[16] == 53 { vec![] } else { vec![std::time::Duration::from_millis(10)] }
+            },
+        );
+    world.run(seconds(60));
+    let mut seen = std::collections::BTreeMap::new();
+    for datagram in &world.log {
+        let message = Message::decode(&datagram.bytes).unwrap();
+        let Some(fragment) = message.sealed.as_ref().and_then(|sealed| sealed.fragment) else { continue };
+        let id = (message.header.initiator_spi, datagram.to, message.header.message_id);
+        let before = seen.insert((id, fragment.number, fragment.total), datagram.bytes.clone());
+        assert!(before.is_none_or(|before| before == datagram.bytes), "{fragment:?}");
+    }
+    assert!(!seen.is_empty());
 }
 
 /// A phone leaves a network of IPv4 for one that has IPv6 alone, and comes back: the IKE SA goes on by an address of the gateway in the
