@@ -84,6 +84,23 @@ pub(crate) mod help {
     /// The peer of `adit block`.
     pub(crate) const BLOCK_PEER: &str = "The peer: what `#adit: name =` calls it, or its public key; at a file of swanctl the name of a connection, \
                                          or the peer's identity";
+    /// `adit adopt`.
+    pub(crate) const ADOPT: &str =
+        "Have adit run a tunnel that OpenVPN or strongSwan runs, and go back if no client is connected again";
+    /// `adit adopt`, in full.
+    pub(crate) const ADOPT_LONG: &str = "Have adit run a tunnel that OpenVPN or strongSwan runs, and go back if no client is connected again\n\n\
+         Says first what adit does otherwise, as `adit check`. A configuration that adit refuses is an error, and the other program goes on. \
+         Then a drop-in has the unit run adit, and the unit is restarted. When a client is connected (of a client: its tunnel is up; of \
+         strongSwan: as many peers as before), that is kept for good. If none is in time, or adit ends, the other program runs as before. A \
+         start of the machine in between goes back as well, and a command that was interrupted can be repeated.";
+    /// The name of `adit adopt`.
+    pub(crate) const ADOPT_NAME: &str = "The unit (openvpn-server@office, strongswan), the name of a configuration in /etc/openvpn/server, /etc/openvpn/client \
+         or /etc/openvpn (office), its file, that of another OpenVPN that runs, or /etc/swanctl/swanctl.conf";
+    /// `adit adopt --within`.
+    pub(crate) const ADOPT_WITHIN: &str = "Go back if no client is connected again by then, such as 90s or 2m [default: 15 seconds longer than this end takes \
+         to miss a client by the file's `keepalive` or `dpd_delay`, and at least 60s]. With 0, none is waited for";
+    /// `adit adopt --back`.
+    pub(crate) const ADOPT_BACK: &str = "Have the other program run it again, now and from now on";
     /// The program.
     pub(crate) const ABOUT: &str = "A VPN for Linux that speaks OpenVPN and WireGuard";
     /// `adit up`.

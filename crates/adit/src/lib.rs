@@ -6,6 +6,7 @@
 
 mod adapters;
 mod add_client;
+mod adopt;
 mod appliance;
 mod bench;
 mod block;
@@ -38,6 +39,7 @@ const OWN: &[&dyn Subcommand] = &[
     &CommandOf::new("block", Group::Peers, block::block),
     &CommandOf::new("allow", Group::Peers, block::allow),
     &CommandOf::new("check", Group::Files, check::run),
+    &CommandOf::new("adopt", Group::Adoption, adopt::run),
     &CommandOf::new("up", Group::Tunnels, up::run),
     &CommandOf::new("kill-switch", Group::Operation, kill_switch::run),
     &CommandOf::new("status", Group::Operation, status::run),

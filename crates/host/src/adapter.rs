@@ -5,6 +5,7 @@ use std::path::Path;
 
 pub use adit_core::configuration::{Disposition, Failure as Unreadable, Problem};
 
+use super::adoption::Adoption;
 use super::bench::Row;
 use super::blocking::{BlockError, BlockOrder};
 use super::commands::{Personality, Subcommand};
@@ -72,6 +73,11 @@ pub trait Adapter: Sync {
     /// Keeps a peer out of a tunnel of the protocol, or lets it in again. Gives the sentence for the person who asked. `None`: the
     /// protocol has no such order, or the tunnel is none of its own.
     fn set_blocked(&self, _order: &BlockOrder<'_>) -> Option<Result<String, BlockError>> {
+        None
+    }
+
+    /// The program in whose place adit can run the tunnels of a unit; `None`: the protocol has none.
+    fn adoption(&self) -> Option<&'static dyn Adoption> {
         None
     }
 

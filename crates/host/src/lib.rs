@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod adapter;
+pub mod adoption;
 pub mod background;
 pub mod bench;
 pub mod blocking;

@@ -177,10 +177,10 @@ fn process_of(socket: &Path) -> Option<u32> {
     stem.rsplit_once('-').and_then(|(_, number)| number.parse().ok())
 }
 
-/// The name of a peer that is connected to a tunnel of that process, if one is.
-pub fn peer_of(process: u32) -> Option<String> {
+/// The names of the peers that are connected to tunnels of that process.
+pub fn peers_of(process: u32) -> Vec<String> {
     let own = sockets().into_iter().filter(|path| process_of(path) == Some(process));
-    own.filter_map(|path| ask(&path).ok()).flat_map(|report| report.peers).map(|peer| peer.name).next()
+    own.filter_map(|path| ask(&path).ok()).flat_map(|report| report.peers).map(|peer| peer.name).collect()
 }
 
 /// The sockets of all tunnels that run, or were killed.

@@ -1,5 +1,6 @@
 //! adit as an end of IKEv2 and ESP, with Debian's strongSwan at the other end, in both roles.
 
+mod adopt;
 mod auth;
 mod authority;
 mod bed;

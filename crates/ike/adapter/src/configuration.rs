@@ -6,13 +6,15 @@ use std::sync::Arc;
 use adit_core::configuration::{Disposition, Failure as Unreadable, Problem};
 use adit_guard::{Allowed, Dialect, Gathered};
 use adit_host::adapter::{Adapter, Configuration, Setting, Tunnel};
+use adit_host::adoption::Adoption;
 use adit_host::blocking::{BlockError, BlockOrder};
 use adit_host::configuration::{is_exposed, warning};
 use adit_host::facts::Facts;
 use adit_host::failure::Failure;
 use adit_host::remarks::{Notes as _, Remarks};
-use adit_ike_config::is_recognized;
+use adit_ike_config::{Config, is_recognized};
 
+use crate::adopt::StrongSwanUnits;
 use crate::content::{Content, check_machine, parse};
 use crate::files::{Disk, read};
 use crate::tunnel::IpsecTunnel;
@@ -36,20 +38,15 @@ impl Adapter for Ipsec {
     }
 
     fn read(&self, file: &Path, text: &[u8]) -> Result<Box<dyn Configuration>, Unreadable> {
-        let disk = Disk::default();
-        let mut content = parse(file, text, &disk)?;
-        let mut exposed = disk.exposed_keys();
-        let config = &content.parsed.config;
-        let has_secrets = !config.shared_keys.is_empty() || !config.passwords.is_empty();
-        if has_secrets && is_exposed(file) {
-            exposed.insert(0, file.to_owned());
-        }
-        content.parsed.warnings.extend(exposed.iter().map(|path| warning(path)));
-        Ok(Box::new(IpsecConfiguration { file: file.to_owned(), content: Arc::new(content) }))
+        Ok(Box::new(IpsecConfiguration::read(file, text)?))
     }
 
     fn helper_files(&self) -> Dialect {
         HELPER
+    }
+
+    fn adoption(&self) -> Option<&'static dyn Adoption> {
+        Some(&StrongSwanUnits)
     }
 
     fn set_blocked(&self, order: &BlockOrder<'_>) -> Option<Result<String, BlockError>> {
@@ -77,9 +74,33 @@ fn gather(path: &Path) -> std::io::Result<Gathered> {
 }
 
 /// A file that was read and found good.
-struct IpsecConfiguration {
+pub(crate) struct IpsecConfiguration {
     file: PathBuf,
     content: Arc<Content>,
+}
+
+impl IpsecConfiguration {
+    /// Reads and checks a file whose text is given, with the files that it names.
+    ///
+    /// # Errors
+    /// When the configuration is wrong: one problem a line.
+    pub(crate) fn read(file: &Path, text: &[u8]) -> Result<Self, Unreadable> {
+        let disk = Disk::default();
+        let mut content = parse(file, text, &disk)?;
+        let mut exposed = disk.exposed_keys();
+        let config = &content.parsed.config;
+        let has_secrets = !config.shared_keys.is_empty() || !config.passwords.is_empty();
+        if has_secrets && is_exposed(file) {
+            exposed.insert(0, file.to_owned());
+        }
+        content.parsed.warnings.extend(exposed.iter().map(|path| warning(path)));
+        Ok(IpsecConfiguration { file: file.to_owned(), content: Arc::new(content) })
+    }
+
+    /// The content of the file.
+    pub(crate) fn config(&self) -> &Config {
+        &self.content.parsed.config
+    }
 }
 
 impl Configuration for IpsecConfiguration {

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod adopt;
 mod block_order;
 mod blocked;
 mod codec;

@@ -46,7 +46,7 @@ pub(crate) use self::hub::Hub;
 pub(crate) use self::view::{Configured, View};
 
 /// The path of `charon`'s socket, where `swanctl` looks (swanctl(8), `--uri`).
-const PATH: &str = "/var/run/charon.vici";
+pub(crate) const PATH: &str = "/var/run/charon.vici";
 /// The path of the socket where a sandbox leaves no other directory (packaging/systemd/adit@.service). Packages have a link from [`PATH`]
 /// to it (packaging/tmpfiles.d/adit.conf).
 const WITHIN_OWN: &str = "/run/adit/charon.vici";

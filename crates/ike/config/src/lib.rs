@@ -35,6 +35,7 @@
 //! This crate does no I/O, reads no clock and draws no random numbers.
 #![forbid(unsafe_code)]
 
+mod daemon;
 mod distinguished_name;
 mod documents;
 mod draft;
@@ -47,6 +48,7 @@ mod read;
 mod tests;
 mod values;
 
+pub use self::daemon::{DaemonSetting, daemon_settings};
 pub use self::files::{Entry, Files};
 pub use self::grammar::is_recognized;
 pub use self::keys::documentation;

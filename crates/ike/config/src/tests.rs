@@ -4,4 +4,4 @@ mod keys;
 mod own_settings;
 mod whole;
 mod wild;
-mod world;
+pub(crate) mod world;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use adit_host::adapter::{Adapter, Configuration, Unreadable};
+use adit_host::adoption::Adoption;
 use adit_host::bench::Row;
 use adit_host::commands::{CommandOf, Group, Personality, Subcommand};
 use adit_host::manual::Page;
@@ -15,7 +16,6 @@ use crate::{NAME, TITLE, adopt, bench, command, configuration, manual, pkcs11};
 pub struct OpenVpn;
 
 const COMMANDS: &[&dyn Subcommand] = &[
-    &CommandOf::new("adopt", Group::Adoption, adopt::run),
     &CommandOf::new(command::NAME, Group::Programs, command::run),
     &CommandOf::new(pkcs11::NAME, Group::Internal, pkcs11::run),
 ];
@@ -63,6 +63,10 @@ impl Adapter for OpenVpn {
 
     fn directives(&self) -> Option<String> {
         Some(adit_openvpn_config::documentation())
+    }
+
+    fn adoption(&self) -> Option<&'static dyn Adoption> {
+        Some(&adopt::OpenVpnUnits)
     }
 
     fn bench(&self) -> Vec<Row> {

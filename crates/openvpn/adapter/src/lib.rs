@@ -2,7 +2,7 @@
 //! scripts, passwords, the management socket, the files of clients.
 //!
 //! A tunnel (`tunnel`) has one configuration, and is set up and run on a thread of its own (`run`). `command` is the command line of
-//! OpenVPN 2.6, `adopt` takes a tunnel over from OpenVPN.
+//! OpenVPN 2.6, `adopt` is the part of `adit adopt` that concerns OpenVPN's units.
 #![forbid(unsafe_code)]
 
 mod adapter;

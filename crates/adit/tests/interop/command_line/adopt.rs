@@ -21,18 +21,24 @@ const STAND_IN: [(&str, &str); 3] = [
 ];
 
 /// Namespaces in which the stand-in's directories, and all that it starts, are gone with the shell.
-const NAMESPACES: [&str; 5] = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+pub(crate) const NAMESPACES: [&str; 5] = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+
+/// A folder with programs in the place of systemd's.
+pub(crate) fn stand_in() -> Scratch {
+    let scratch = Scratch::create("adopt").unwrap();
+    for (name, text) in STAND_IN {
+        let path = scratch.write(name, text).unwrap();
+        set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    }
+    scratch
+}
 
 #[test]
 fn a_server_with_a_client_is_adopted_and_given_back() {
     if !can_run("adopt", &[PROGRAMS[0], PROGRAMS[1], "unshare", "mount"]) {
         return;
     }
-    let scratch = Scratch::create("adopt").unwrap();
-    for (name, text) in STAND_IN {
-        let path = scratch.write(name, text).unwrap();
-        set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
-    }
+    let scratch = stand_in();
     let mut bed = Bed::build(&Options::BASE, Program::OpenVpn, &[Program::Adit]).unwrap();
     let (config, openvpn) = (bed.server.config(), program("openvpn").unwrap());
     let openvpn = openvpn.get_program().to_str().unwrap();

@@ -17,9 +17,9 @@ use adit_testbed::{
 };
 
 pub(super) use self::filter::{ALL, NONE, one};
-use self::program::CHARON;
 pub(super) use self::program::{
-    NEWER, Program, ROLES, are_others_ready, is_linux_ready, is_newer_ready, is_ready, roles, row, row_of,
+    CHARON, NEWER, Program, ROLES, are_others_ready, is_linux_ready, is_newer_ready, is_ready, roles, row,
+    row_of,
 };
 
 /// How long anything may take.

@@ -13,11 +13,11 @@ pub(super) const FILE: &str = "/etc/swanctl/swanctl.conf";
 
 /// Files by their paths.
 #[derive(Clone, Default)]
-pub(super) struct World(BTreeMap<String, Vec<u8>>);
+pub(crate) struct World(BTreeMap<String, Vec<u8>>);
 
 impl World {
     /// The world with a further file in the folder of the configuration, or at that absolute path.
-    pub(super) fn with(mut self, path: &str, content: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn with(mut self, path: &str, content: impl Into<Vec<u8>>) -> Self {
         let path = Path::new("/etc/swanctl").join(path).to_string_lossy().into_owned();
         self.0.insert(path, content.into());
         self

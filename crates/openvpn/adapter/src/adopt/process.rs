@@ -1,32 +1,12 @@
-//! The program and the arguments of a process of OpenVPN, or of adit in its place, from /proc.
+//! The arguments of a process of OpenVPN, or of adit in its place, from /proc.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStringExt as _;
+
+use adit_host::adoption::program;
 
 use crate::command as openvpn;
-
-/// The end of the link to a program whose file was replaced (proc_pid_exe(5)).
-const DELETED: &[u8] = b" (deleted)";
-
-/// Whether a file is this program.
-pub(super) fn is_adit(program: &Path) -> bool {
-    let same = |own: PathBuf| own == program || own.canonicalize().ok() == program.canonicalize().ok();
-    std::env::current_exe().is_ok_and(|own| own.exists() && same(own))
-}
-
-/// Whether a process runs this program, or the one that had its path before an upgrade.
-pub(super) fn runs_adit(pid: u32) -> bool {
-    program(pid).is_ok_and(|program| is_adit(&program))
-}
-
-/// The program of a process.
-fn program(pid: u32) -> std::io::Result<PathBuf> {
-    let link = fs::read_link(format!("/proc/{pid}/exe"))?.into_os_string().into_vec();
-    let path = link.strip_suffix(DELETED).unwrap_or(&link);
-    Ok(OsStr::from_bytes(path).into())
-}
 
 /// OpenVPN's arguments of a process.
 ///
@@ -78,10 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_known_by_its_program() {
-        assert!(runs_adit(std::process::id()));
-        assert!(!runs_adit(u32::MAX));
-        assert!(!is_adit(Path::new("/usr/sbin/openvpn")) && !is_adit(Path::new("/nonexistent")));
+    fn a_process_of_another_program_is_named() {
         let said = arguments(std::process::id()).expect_err("it is a test");
         assert!(said.contains("is not OpenVPN but"), "{said}");
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use adit_testbed::{Root, can_run};
 
 /// Where Debian puts strongSwan's daemon.
-pub(super) const CHARON: &str = "/usr/lib/ipsec/charon";
+pub(crate) const CHARON: &str = "/usr/lib/ipsec/charon";
 
 /// A program that runs an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,17 +1,54 @@
 use std::cell::RefCell;
+use std::os::unix::fs::PermissionsExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use adit_testbed::Scratch;
 
 use super::*;
+use crate::failure::Failure;
 
-const UNIT: &str = "openvpn-server@office.service";
+const UNIT: &str = "vpn-server@office.service";
+
+/// The other program.
+struct Other;
+
+impl Adoption for Other {
+    fn title(&self) -> &'static str {
+        "Other"
+    }
+
+    fn unit(&self, name: &str, _: Option<&Systemd>) -> Option<Result<String, String>> {
+        Some(Ok(name.to_owned()))
+    }
+
+    fn is_called(&self, program: &Path) -> bool {
+        program == Path::new("/usr/sbin/other")
+    }
+
+    fn arguments<'w>(&self, words: &'w [String]) -> Option<&'w [String]> {
+        words.split_first().filter(|(command, _)| *command == "other").map(|(_, rest)| rest)
+    }
+
+    fn way_out(&self, program: &Path) -> Option<&'static str> {
+        (program == Path::new("/usr/sbin/starter")).then_some(": end it first")
+    }
+
+    fn prepare(&self, start: &Start<'_>) -> Result<Prepared, Failure> {
+        Ok(Prepared {
+            remarks: Vec::new(),
+            role: "server",
+            command: "other",
+            arguments: start.words.to_vec(),
+            timeout: None,
+        })
+    }
+}
 
 /// The program that a unit runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Program {
-    OpenVpn,
+    Other,
     Adit,
 }
 
@@ -33,6 +70,8 @@ struct Fake {
     is_other_copy: bool,
     /// The unit's `User=`.
     user: &'static str,
+    /// The program of its own command.
+    program: &'static str,
     /// The flags of its command.
     flags: &'static [&'static str],
     /// The process is killed before it calls systemd as often again.
@@ -63,7 +102,7 @@ impl Fake {
     fn reload(&mut self) {
         let drop_in = |directory: &PathBuf| directory.join(format!("{UNIT}.d")).join(drop_in::NAME);
         let is_there = self.directories.iter().map(drop_in).any(|path| path.is_file());
-        self.loaded = if is_there && !self.is_overridden { Program::Adit } else { Program::OpenVpn };
+        self.loaded = if is_there && !self.is_overridden { Program::Adit } else { Program::Other };
     }
 
     fn restart(&mut self) -> Result<String, String> {
@@ -96,16 +135,16 @@ impl Fake {
             "SubState" => self.sub_state().to_owned(),
             "User" => self.user.to_owned(),
             "DynamicUser" => "no".to_owned(),
-            "WorkingDirectory" => "/etc/openvpn/server".to_owned(),
+            "WorkingDirectory" => "/etc/vpn/server".to_owned(),
             other => panic!("not known: {other}"),
         }
     }
 
     fn command(&self) -> String {
         let (program, first) = match self.loaded {
-            Program::OpenVpn => (PathBuf::from("/usr/sbin/openvpn"), None),
-            Program::Adit if self.is_other_copy => (PathBuf::from("/usr/local/bin/adit"), Some("openvpn")),
-            Program::Adit => (std::env::current_exe().expect("it runs"), Some("openvpn")),
+            Program::Other => (PathBuf::from(self.program), None),
+            Program::Adit if self.is_other_copy => (PathBuf::from("/usr/local/bin/adit"), Some("other")),
+            Program::Adit => (std::env::current_exe().expect("it runs"), Some("other")),
         };
         let words: Vec<&str> =
             std::iter::once("name").chain(first).chain(["--config", "office.conf"]).collect();
@@ -121,10 +160,12 @@ impl Fake {
     }
 }
 
-/// A unit that OpenVPN runs.
+/// A unit that the other program runs.
 struct Bed {
     fake: Rc<RefCell<Fake>>,
     systemd: Systemd,
+    /// The number of peers that must be connected.
+    needed: usize,
     _scratch: Scratch,
 }
 
@@ -136,43 +177,47 @@ impl Bed {
         let [lasting, runtime] = directories.clone();
         let fake = Rc::new(RefCell::new(Fake {
             directories,
-            loaded: Program::OpenVpn,
-            running: Some(Program::OpenVpn),
+            loaded: Program::Other,
+            running: Some(Program::Other),
             restarts: 0,
             is_overridden: false,
             adit_fails: false,
             starts_again: false,
             is_other_copy: false,
             user: "",
+            program: "/usr/sbin/other",
             flags: &[],
             calls_left: None,
         }));
         let run = Rc::clone(&fake);
         let run = move |program: &str, arguments: &[&str]| run.borrow_mut().run(program, arguments);
         let systemd = Systemd::new(Box::new(run), lasting, runtime);
-        Bed { fake, systemd, _scratch: scratch }
+        Bed { fake, systemd, needed: 1, _scratch: scratch }
     }
 
     fn unit(&self) -> Unit<'_> {
-        Unit::new(&self.systemd, UNIT.to_owned())
+        Unit::new(&self.systemd, UNIT.to_owned(), &[&Other])
     }
 
     /// All of the command, with a peer that comes back or none.
     fn adopt(&self, peer_comes: bool) -> Result<String, String> {
-        self.adopt_unless(peer_comes, &AtomicBool::new(false))
+        self.adopt_unless(usize::from(peer_comes), &AtomicBool::new(false))
     }
 
-    fn adopt_unless(&self, peer_comes: bool, interrupted: &AtomicBool) -> Result<String, String> {
+    fn adopt_unless(&self, come: usize, interrupted: &AtomicBool) -> Result<String, String> {
         let unit = self.unit();
         let _lock = unit.lock()?;
         let found = unit.look()?;
         if let Some(said) = unit.settle(&found, false)? {
             return Ok(said);
         }
-        let drop_in = unit.drop_in(&found)?;
-        let peer_of = |_: u32| peer_comes.then(|| "laptop".to_owned());
+        let prepared =
+            found.other.prepare(&unit.start(&found)?).map_err(|failure| failure.why().to_owned())?;
+        let drop_in = unit.drop_in(&found, &prepared)?;
+        let peers_of = |_: u32| vec!["laptop".to_owned(); come];
         let within = Duration::from_millis(1);
-        unit.adopt(&found, &drop_in, &PeerWait { within, interrupted, peer_of: &peer_of })
+        let peer_wait = PeerWait { within, needed: self.needed, interrupted, peers_of: &peers_of };
+        unit.adopt(&found, &drop_in, &peer_wait)
     }
 
     /// Adopts the unit, killed before it calls systemd the nth time. False if it ended before.
@@ -193,7 +238,7 @@ impl Bed {
     }
 
     fn is_as_before(&self) {
-        assert_eq!((self.running(), self.files()), (Some(Program::OpenVpn), (false, false)));
+        assert_eq!((self.running(), self.files()), (Some(Program::Other), (false, false)));
         let left = fs::read_dir(&self.systemd.lasting).expect("a directory").count();
         assert_eq!(left, 0, "a directory is left");
     }
@@ -207,30 +252,57 @@ fn a_peer_that_comes_back_keeps_adit() {
     assert_eq!((bed.running(), bed.files()), (Some(Program::Adit), (false, true)));
     assert_eq!(bed.fake.borrow().restarts, 1, "one reconnect");
     let text = fs::read_to_string(bed.unit().kept()).expect("it is there");
-    assert!(text.contains("openvpn \"--config\" \"office.conf\"\nTasksMax=64\n"), "{text}");
+    assert!(text.contains("other \"--config\" \"office.conf\"\nTasksMax=64\n"), "{text}");
     let mode = fs::metadata(bed.unit().kept()).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o644, "all users may read a unit");
     assert!(bed.adopt(false).is_ok_and(|said| said.contains("already")));
     bed.fake.borrow_mut().lose_power();
     assert_eq!(bed.running(), Some(Program::Adit));
-    assert_eq!(bed.unit().give_back(), Ok(format!("OpenVPN runs {UNIT}")));
+    assert_eq!(bed.unit().give_back(), Ok(format!("Other runs {UNIT}")));
     bed.is_as_before();
     assert_eq!(bed.unit().give_back(), Ok(format!("{UNIT} is not adopted")));
 }
 
 #[test]
-fn without_a_peer_openvpn_runs_again() {
+fn without_a_peer_the_other_program_runs_again() {
     let bed = Bed::new();
     let why = bed.adopt(false).expect_err("no peer came");
     assert!(why.contains("no peer is connected within") && why.contains("the key is no key"), "{why}");
     bed.is_as_before();
-    let why = bed.adopt_unless(true, &AtomicBool::new(true)).expect_err("it was interrupted");
+    let why = bed.adopt_unless(1, &AtomicBool::new(true)).expect_err("it was interrupted");
     assert!(why.contains("interrupted"), "{why}");
     bed.is_as_before();
     bed.fake.borrow_mut().adit_fails = true;
     let why = bed.adopt(true).expect_err("adit does not come up");
     assert!(why.contains("the job failed"), "{why}");
     bed.is_as_before();
+}
+
+#[test]
+fn as_many_peers_as_before_must_come_back() {
+    let bed = Bed { needed: 3, ..Bed::new() };
+    let adopt = |come| bed.adopt_unless(come, &AtomicBool::new(false));
+    for (come, words) in [(0, "none of the 3 peers"), (2, "2 of the 3 peers")] {
+        let why = adopt(come).expect_err("peers are missing");
+        assert!(why.contains(words) && why.contains("Other runs"), "{why}");
+        bed.is_as_before();
+    }
+    let said = adopt(3).expect("adopted");
+    assert!(said.contains("3 peers are connected"), "{said}");
+}
+
+#[test]
+fn a_unit_of_another_program_is_refused_with_the_way_out() {
+    let bed = Bed::new();
+    for (program, words) in [
+        ("/bin/sleep", "does not run Other but /bin/sleep"),
+        ("/usr/sbin/starter", "/usr/sbin/starter: end it first"),
+    ] {
+        bed.fake.borrow_mut().program = program;
+        let why = bed.adopt(true).expect_err("it is not known");
+        assert!(why.ends_with(words), "{why}");
+        assert_eq!(bed.fake.borrow().restarts, 0);
+    }
 }
 
 #[test]
@@ -267,7 +339,7 @@ fn a_unit_that_waits_for_its_restart_is_tried() {
     assert_eq!((bed.running(), bed.files()), (Some(Program::Adit), (false, true)));
     bed.fake.borrow_mut().running = None;
     assert!(bed.adopt(false).is_ok_and(|said| said.contains("already")));
-    assert_eq!(bed.unit().give_back(), Ok(format!("OpenVPN runs {UNIT}")));
+    assert_eq!(bed.unit().give_back(), Ok(format!("Other runs {UNIT}")));
     bed.is_as_before();
 }
 
@@ -288,8 +360,8 @@ fn no_peer_is_waited_for_that_cannot_be_seen() {
         unit.check_visible(&unit.look().expect("a unit"))
     };
     assert_eq!(check(), Ok(()));
-    bed.fake.borrow_mut().user = "openvpn";
-    assert!(check().is_err_and(|why| why.contains("the user openvpn") && why.contains("--within 0")));
+    bed.fake.borrow_mut().user = "vpn";
+    assert!(check().is_err_and(|why| why.contains("the user vpn") && why.contains("--within 0")));
     bed.fake.borrow_mut().flags = &["privileged"];
     assert_eq!(check(), Ok(()), "`+` comes before `User=`");
 }
@@ -310,7 +382,7 @@ fn a_unit_that_another_copy_of_adit_runs_goes_back() {
     bed.fake.borrow_mut().is_other_copy = true;
     assert!(bed.adopt(true).is_err_and(|why| why.contains("is not this adit") && why.contains("--back")));
     assert_eq!((bed.running(), bed.files()), (Some(Program::Adit), (false, true)));
-    assert_eq!(bed.unit().give_back(), Ok(format!("OpenVPN runs {UNIT}")));
+    assert_eq!(bed.unit().give_back(), Ok(format!("Other runs {UNIT}")));
     bed.is_as_before();
 }
 
@@ -337,11 +409,7 @@ fn a_command_that_is_killed_can_be_repeated() {
             if power_fails {
                 let is_kept = bed.files().1;
                 bed.fake.borrow_mut().lose_power();
-                assert_eq!(
-                    bed.running(),
-                    Some(if is_kept { Program::Adit } else { Program::OpenVpn }),
-                    "{at}"
-                );
+                assert_eq!(bed.running(), Some(if is_kept { Program::Adit } else { Program::Other }), "{at}");
             }
             assert!(bed.running().is_some(), "{at}: one of the two runs");
             let (is_kept, outcome) = (bed.files().1, bed.adopt(comes));
@@ -370,7 +438,7 @@ fn a_way_back_that_is_killed_can_be_repeated() {
         bed.fake.borrow_mut().calls_left = Some(call);
         let is_killed = catch_unwind(AssertUnwindSafe(|| bed.unit().give_back())).is_err();
         bed.fake.borrow_mut().calls_left = None;
-        bed.unit().give_back().expect("OpenVPN runs");
+        bed.unit().give_back().expect("it runs");
         bed.is_as_before();
         if !is_killed {
             break;

@@ -1,10 +1,9 @@
-//! The drop-in by which a unit of OpenVPN runs adit.
+//! The drop-in by which a unit of another program runs adit.
 
 use std::path::Path;
 
 use super::systemd::Systemd;
-use crate::command as openvpn;
-use adit_host::systemd::quoted;
+use crate::systemd::quoted;
 
 /// Its file name, which sorts after an administrator's `override.conf`: systemd takes the last of several commands.
 pub(super) const NAME: &str = "zz-adit.conf";
@@ -15,7 +14,7 @@ pub(super) const MARK: &str = "# Made by `adit adopt`";
 /// The number of processes and threads that a unit must allow: packaging/systemd/10-adit.conf.
 const TASKS: u64 = 64;
 
-/// The capability that adit needs and upstream's and Debian's units lack: with it, a server that runs as its `user` reads its
+/// The capability that adit needs and units of other programs lack: with it, a server that runs as its `user` reads its
 /// files again (SIGHUP).
 ///
 /// CAP_KILL is left out, as in the units of servers in packaging/systemd: with it their exposure is above 3.0 (`systemd-analyze
@@ -47,19 +46,30 @@ impl Lacks {
     }
 }
 
-/// Its text: the unit runs that program with OpenVPN's arguments and the prefixes of its command, and has the limits that it
-/// lacks.
+/// The contents of a drop-in.
+pub(super) struct Contents<'a> {
+    /// The name of the other program, for people.
+    pub(super) title: &'a str,
+    /// This program.
+    pub(super) program: &'a Path,
+    /// The prefixes of the unit's command.
+    pub(super) prefixes: &'a str,
+    /// The command of this program that runs the tunnels.
+    pub(super) command: &'a str,
+    /// Its arguments, in which `$NAME` is a variable of the unit.
+    pub(super) arguments: &'a [String],
+    pub(super) lacks: &'a Lacks,
+}
+
+/// Its text: the unit runs this program with those arguments and the prefixes of its command, and has the limits that it lacks.
 ///
 /// # Errors
 /// When an argument cannot stand in a unit.
-pub(super) fn text(
-    program: &Path,
-    (prefixes, words): (&str, &[String]),
-    lacks: &Lacks,
-) -> Result<String, String> {
+pub(super) fn text(contents: &Contents<'_>) -> Result<String, String> {
+    let Contents { title, program, prefixes, command, arguments, lacks } = contents;
     let program = program.to_str().ok_or_else(|| format!("{} is not UTF-8 text", program.display()))?;
-    let mut line = format!("ExecStart={prefixes}{} {}", quoted(program)?, openvpn::NAME);
-    for word in words {
+    let mut line = format!("ExecStart={prefixes}{} {command}", quoted(program)?);
+    for word in *arguments {
         line.push(' ');
         line.push_str(&quoted(word)?);
     }
@@ -71,7 +81,7 @@ pub(super) fn text(
     ];
     let more: String = more.into_iter().filter(|(is_lacking, _)| *is_lacking).map(|(_, line)| line).collect();
     Ok(format!(
-        "{MARK}: adit runs this unit's tunnel. `adit adopt --back` has OpenVPN run it again.\n\
+        "{MARK}: adit runs this unit's tunnel. `adit adopt --back` has {title} run it again.\n\
          [Service]\nExecStart=\n{line}\n{more}"
     ))
 }
@@ -80,18 +90,22 @@ pub(super) fn text(
 mod tests {
     use super::*;
 
+    fn said(prefixes: &str, arguments: &[String], lacks: &Lacks) -> Result<String, String> {
+        let program = Path::new("/usr/bin/adit");
+        text(&Contents { title: "Other", program, prefixes, command: "other", arguments, lacks })
+    }
+
     #[test]
     fn it_says_the_words_as_they_are() {
         let words = ["--setenv", "a b", "100% \"$HOME\" \\"].map(str::to_owned);
-        let said = text(Path::new("/usr/bin/adit"), ("-+", words.as_slice()), &Lacks::default())
-            .expect("good words");
-        let line = "ExecStart=-+\"/usr/bin/adit\" openvpn \"--setenv\" \"a b\" \"100%% \\\"$HOME\\\" \\\\\"";
+        let text = said("-+", &words, &Lacks::default()).expect("good words");
+        let line = "ExecStart=-+\"/usr/bin/adit\" other \"--setenv\" \"a b\" \"100%% \\\"$HOME\\\" \\\\\"";
         assert!(
-            said.starts_with(MARK) && said.ends_with(&format!("[Service]\nExecStart=\n{line}\n")),
-            "{said}"
+            text.starts_with(MARK) && text.ends_with(&format!("[Service]\nExecStart=\n{line}\n")),
+            "{text}"
         );
-        let words = ["a\nUser=x".to_owned()];
-        assert!(text(Path::new("/usr/bin/adit"), ("", words.as_slice()), &Lacks::default()).is_err());
+        assert!(text.contains("`adit adopt --back` has Other run it again"), "{text}");
+        assert!(said("", &["a\nUser=x".to_owned()], &Lacks::default()).is_err());
     }
 
     #[test]
@@ -110,11 +124,10 @@ mod tests {
         assert_eq!(of("infinity", "63000", "cap_chown cap_dac_read_search"), Lacks::default());
         let one = of("infinity", "63000", "cap_kill");
         assert_eq!(one, Lacks { capability: true, ..Lacks::default() });
-        let no_words: [String; 0] = [];
         let all = of("20", "10", "cap_net_admin cap_setuid");
         assert_eq!(all, Lacks { tasks: true, processes: true, capability: true });
-        let said = text(Path::new("/usr/bin/adit"), ("", no_words.as_slice()), &all).expect("good words");
+        let text = said("", &[], &all).expect("good words");
         let more = "TasksMax=64\nLimitNPROC=infinity\nCapabilityBoundingSet=CAP_DAC_READ_SEARCH\n";
-        assert!(said.ends_with(more), "{said}");
+        assert!(text.ends_with(more), "{text}");
     }
 }

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use adit_host::systemd as manager;
+use crate::systemd as manager;
 
 /// systemd's programs, and its directories of units.
-pub(super) struct Systemd {
+pub struct Systemd {
     /// Runs a program with arguments, and gives its output; the error is its message.
     run: Box<Run>,
     /// The directory of an administrator's drop-ins.
@@ -19,11 +19,11 @@ type Run = dyn Fn(&str, &[&str]) -> Result<String, String>;
 
 /// The command that a unit starts.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Command {
+pub struct Command {
     /// The program.
-    pub(super) program: PathBuf,
+    pub program: PathBuf,
     /// Its arguments, with variables (`$NAME`) as the unit has them.
-    pub(super) words: Vec<String>,
+    pub words: Vec<String>,
     /// The characters before the program in the unit, without `@`, which concerns the program's name (systemd.service(5),
     /// "Command lines").
     pub(super) prefixes: String,
@@ -48,8 +48,9 @@ impl Systemd {
     /// When there is none.
     pub(super) fn of_system() -> Result<Self, String> {
         if !manager::is_there() {
-            return Err("systemd does not run here: end OpenVPN, and start `adit openvpn` with its options"
-                .to_owned());
+            return Err(
+                "systemd does not run here: end the other program, and start adit with its files".to_owned()
+            );
         }
         let run = |program: &str, arguments: &[&str]| manager::output_of(Path::new(program), arguments);
         Ok(Systemd::new(Box::new(run), "/etc/systemd/system".into(), "/run/systemd/system".into()))
@@ -61,13 +62,19 @@ impl Systemd {
     }
 
     /// A property of a unit, as `systemctl show` prints it.
-    pub(super) fn property(&self, unit: &str, name: &str) -> Result<String, String> {
+    ///
+    /// # Errors
+    /// systemctl's message, when it fails.
+    pub fn property(&self, unit: &str, name: &str) -> Result<String, String> {
         let text = (self.run)("systemctl", &["show", "--property", name, "--value", "--", unit])?;
         Ok(text.trim().to_owned())
     }
 
     /// The main process of a unit, if it runs.
-    pub(super) fn main_process(&self, unit: &str) -> Result<Option<u32>, String> {
+    ///
+    /// # Errors
+    /// systemctl's message, when it fails.
+    pub fn main_process(&self, unit: &str) -> Result<Option<u32>, String> {
         Ok(self.property(unit, "MainPID")?.parse::<u32>().ok().filter(|pid| *pid != 0))
     }
 
@@ -86,7 +93,10 @@ impl Systemd {
     }
 
     /// The command that a unit starts. It is read from D-Bus, as the output of `systemctl show` does not separate words.
-    pub(super) fn command(&self, unit: &str) -> Result<Command, String> {
+    ///
+    /// # Errors
+    /// busctl's message, when it fails, or that the command cannot be read.
+    pub fn command(&self, unit: &str) -> Result<Command, String> {
         let object = object(unit);
         let property = |name: &str| {
             let arguments = [
@@ -175,9 +185,9 @@ mod tests {
 
     #[test]
     fn the_command_of_a_unit_is_read() {
-        let shown = r#"{"type":"a(sasbttttuii)","data":[["/usr/sbin/openvpn",["/usr/sbin/openvpn","--setenv","A","b c","--config","a.conf"],false,0,0,0,0,0,0,0]]}"#;
+        let shown = r#"{"type":"a(sasbttttuii)","data":[["/usr/sbin/other",["/usr/sbin/other","--setenv","A","b c","--config","a.conf"],false,0,0,0,0,0,0,0]]}"#;
         let command = command_of(shown).expect("a command");
-        assert_eq!(command.program, Path::new("/usr/sbin/openvpn"));
+        assert_eq!(command.program, Path::new("/usr/sbin/other"));
         assert_eq!(command.words, ["--setenv", "A", "b c", "--config", "a.conf"]);
         assert_eq!(command.prefixes, "");
         for other in
@@ -191,7 +201,7 @@ mod tests {
     fn the_prefixes_of_a_command_are_read() {
         let of = |flags: &str| {
             let shown =
-                format!(r#"{{"data":[["/usr/sbin/openvpn",["openvpn","a.conf"],{flags},0,0,0,0,0,0,0]]}}"#);
+                format!(r#"{{"data":[["/usr/sbin/other",["other","a.conf"],{flags},0,0,0,0,0,0,0]]}}"#);
             command_of(&shown)
                 .map(|command| (command.prefixes.clone(), command.is_literal(), command.is_privileged()))
         };
@@ -208,8 +218,8 @@ mod tests {
     #[test]
     fn a_unit_has_an_object() {
         assert_eq!(
-            object("openvpn-server@office.service"),
-            "/org/freedesktop/systemd1/unit/openvpn_2dserver_40office_2eservice"
+            object("vpn-server@office.service"),
+            "/org/freedesktop/systemd1/unit/vpn_2dserver_40office_2eservice"
         );
         assert_eq!(object("1a1"), "/org/freedesktop/systemd1/unit/_31a1");
     }

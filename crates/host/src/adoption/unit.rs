@@ -1,41 +1,45 @@
-//! The steps from OpenVPN to adit in a unit, and back.
+//! The steps from another program to adit in a unit, and back.
 //!
-//! While adit is on trial, its drop-in is in `/run`: after the machine's next start the unit runs OpenVPN. When a client is
-//! connected, the drop-in is written to `/etc`, and then removed from `/run`. So the unit runs either OpenVPN or adit, whenever
-//! this process is killed or the power fails; and the files show a repeated command how far the one before came.
+//! While adit is on trial, its drop-in is in `/run`: after the machine's next start the unit runs the other program. When its peers
+//! are connected, the drop-in is written to `/etc`, and then removed from `/run`. So the unit runs either the other program or adit,
+//! whenever this process is killed or the power fails; and the files show a repeated command how far the one before came.
 
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::fs::{self, File, Permissions};
-use std::io::ErrorKind;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-use super::drop_in::{self, Lacks};
+use super::drop_in::{self, Contents, Lacks};
+use super::files::{is_ours, remove, write};
 use super::process;
+use super::program::{Adoption, Prepared, Start};
 use super::systemd::{Command, Systemd};
-use crate::command as openvpn;
 
-/// The time between two checks whether a client is connected.
+/// The time between two checks whether peers are connected.
 const TICK: Duration = Duration::from_millis(250);
 
 /// The name of the lock file, in the directory of runtime drop-ins. systemd ignores it there, as it has no suffix of a unit.
 const LOCK: &str = ".adit-adopt.lock";
 
-/// A unit whose tunnel OpenVPN runs, or adit in its place.
+/// A unit whose tunnels another program runs, or adit in its place.
 pub(super) struct Unit<'a> {
     systemd: &'a Systemd,
     name: String,
+    /// The programs in whose place adit can run. The last is taken for one that is not known.
+    programs: &'a [&'a dyn Adoption],
 }
 
 /// The state in which a unit was found.
-pub(super) struct Found {
+pub(super) struct Found<'a> {
+    /// The program that ran it, or runs it.
+    pub(super) other: &'a dyn Adoption,
     /// The lasting drop-in is there.
     pub(super) is_kept: bool,
     /// The drop-in of a trial is there: the trial has not ended yet.
@@ -55,14 +59,16 @@ pub(super) struct Main {
     is_adit: bool,
 }
 
-/// How long a command waits for a peer, and how it sees one.
+/// How long a command waits for peers, and how it sees them.
 pub(super) struct PeerWait<'a> {
-    /// How long a peer may take; with none, no peer is waited for.
+    /// How long the peers may take; with none, no peer is waited for.
     pub(super) within: Duration,
+    /// The number of peers that must be connected, at least 1.
+    pub(super) needed: usize,
     /// The command was interrupted (Ctrl-C).
     pub(super) interrupted: &'a AtomicBool,
-    /// Gives the name of a peer that is connected to a tunnel of that process.
-    pub(super) peer_of: &'a dyn Fn(u32) -> Option<String>,
+    /// Gives the names of the peers that are connected to tunnels of that process.
+    pub(super) peers_of: &'a dyn Fn(u32) -> Vec<String>,
 }
 
 /// The lock that one `adit adopt` holds at a time.
@@ -76,42 +82,48 @@ impl Drop for Lock {
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for Found<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.main {
             Some(Main { pid, is_adit: true }) => write!(f, "run by adit on trial as process {pid}"),
-            Some(Main { pid, is_adit: false }) => write!(f, "run by OpenVPN as process {pid}"),
+            Some(Main { pid, is_adit: false }) => {
+                write!(f, "run by {} as process {pid}", self.other.title())
+            }
             None if self.restarts => write!(f, "which has ended, and which systemd starts again"),
             None => write!(f, "which does not run"),
         }
     }
 }
 
-impl Found {
+impl Found<'_> {
     /// Whether it runs, or is started again without an order.
     pub(super) fn is_active(&self) -> bool {
         self.main.is_some() || self.restarts
     }
 
-    /// Whether its command is OpenVPN's, or names this copy of adit.
-    fn has_known_program(&self) -> bool {
-        let program = &self.command.program;
-        openvpn::is_called(program.as_os_str()) || process::is_adit(program)
+    /// The process of the other program, if that runs.
+    pub(super) fn other_process(&self) -> Option<u32> {
+        self.main.filter(|main| !main.is_adit).map(|main| main.pid)
     }
 
-    /// OpenVPN's arguments, as the unit has them.
+    /// Whether its command is the other program's, or names this copy of adit.
+    fn has_known_program(&self) -> bool {
+        let program = &self.command.program;
+        self.other.is_called(program) || process::is_adit(program)
+    }
+
+    /// The other program's arguments, as the unit has them.
     fn words(&self) -> &[String] {
-        match &self.command.words[..] {
-            [first, rest @ ..] if first == openvpn::NAME && process::is_adit(&self.command.program) => rest,
-            all => all,
-        }
+        let words = &self.command.words;
+        let of_adit = || self.other.arguments(words).filter(|_| process::is_adit(&self.command.program));
+        of_adit().unwrap_or(words)
     }
 }
 
 impl<'a> Unit<'a> {
-    /// The unit of that name.
-    pub(super) fn new(systemd: &'a Systemd, name: String) -> Self {
-        Unit { systemd, name }
+    /// The unit of that name, whose tunnels one of the programs runs.
+    pub(super) fn new(systemd: &'a Systemd, name: String, programs: &'a [&'a dyn Adoption]) -> Self {
+        Unit { systemd, name, programs }
     }
 
     /// Its name.
@@ -155,8 +167,8 @@ impl<'a> Unit<'a> {
     /// Its state, after systemd has read its files again: an earlier command may have been interrupted before that.
     ///
     /// # Errors
-    /// When there is no such unit, or it does not run OpenVPN, or another copy of adit has adopted it.
-    pub(super) fn look(&self) -> Result<Found, String> {
+    /// When there is no such unit, or it runs none of the programs, or another copy of adit has adopted it.
+    pub(super) fn look(&self) -> Result<Found<'a>, String> {
         let found = self.inspect()?;
         if (found.is_kept || found.is_tried) && !found.has_known_program() {
             return Err(format!(
@@ -169,7 +181,7 @@ impl<'a> Unit<'a> {
     }
 
     /// Its state, also where another copy of adit has adopted it.
-    fn inspect(&self) -> Result<Found, String> {
+    fn inspect(&self) -> Result<Found<'a>, String> {
         self.systemd.reload()?;
         let state = self.systemd.property(&self.name, "LoadState")?;
         if state != "loaded" {
@@ -177,25 +189,40 @@ impl<'a> Unit<'a> {
         }
         let command = self.systemd.command(&self.name)?;
         let main = self.systemd.main_process(&self.name)?;
-        let found = Found {
+        let (is_kept, is_tried) = (is_ours(&self.kept())?, is_ours(&self.tried())?);
+        let is_adit = is_kept || is_tried || process::is_adit(&command.program);
+        let other = self.program_of(&command, is_adit).ok_or_else(|| self.not_known(&command.program))?;
+        Ok(Found {
+            other,
             restarts: main.is_none() && self.systemd.restarts(&self.name)?,
-            is_kept: is_ours(&self.kept())?,
-            is_tried: is_ours(&self.tried())?,
+            is_kept,
+            is_tried,
             command,
             main: main.map(|pid| Main { pid, is_adit: process::runs_adit(pid) }),
-        };
-        if !found.is_kept && !found.is_tried && !found.has_known_program() {
-            let program = found.command.program.display();
-            return Err(format!("{} does not run OpenVPN but {program}", self.name));
-        }
-        Ok(found)
+        })
+    }
+
+    /// The program whose command that is, or in whose place adit runs by it, if that `is_adit`.
+    fn program_of(&self, command: &Command, is_adit: bool) -> Option<&'a dyn Adoption> {
+        let find =
+            |is_it: &dyn Fn(&dyn Adoption) -> bool| self.programs.iter().copied().find(|it| is_it(*it));
+        let own = find(&|other| other.is_called(&command.program));
+        let in_its_place = || find(&|other| other.arguments(&command.words).is_some());
+        own.or_else(|| is_adit.then(|| in_its_place().or(self.programs.last().copied())).flatten())
+    }
+
+    /// Why a unit with that program cannot be adopted.
+    fn not_known(&self, program: &Path) -> String {
+        let titles: Vec<&str> = self.programs.iter().map(|other| other.title()).collect();
+        let way_out = self.programs.iter().find_map(|other| other.way_out(program)).unwrap_or_default();
+        format!("{} does not run {} but {}{way_out}", self.name, titles.join(" or "), program.display())
     }
 
     /// The message where adit runs it already, for good. `None`: it has to be adopted.
     ///
     /// # Errors
     /// When the drop-in that an interrupted command left cannot be removed.
-    pub(super) fn settle(&self, found: &Found, dry_run: bool) -> Result<Option<String>, String> {
+    pub(super) fn settle(&self, found: &Found<'_>, dry_run: bool) -> Result<Option<String>, String> {
         let name = &self.name;
         if found.is_kept && found.main.is_none_or(|main| main.is_adit) {
             if !dry_run {
@@ -211,40 +238,42 @@ impl<'a> Unit<'a> {
         Ok(is_other_way.then(|| format!("adit runs {name} already: {} is adit", program.display())))
     }
 
-    /// OpenVPN's arguments and working directory, with the values of variables.
+    /// The facts by which the other program's configuration is read.
     ///
     /// # Errors
-    /// When these values are not known, or the process cannot be seen.
-    pub(super) fn command_line(&self, found: &Found) -> Result<(Vec<String>, PathBuf), String> {
-        let words = match found.main {
-            Some(main) => process::arguments(main.pid)?,
-            None if !found.command.is_literal() && found.words().iter().any(|word| word.contains('$')) => {
-                let name = &self.name;
-                return Err(format!(
-                    "{name} has variables in its command: start it, so that their values can be read"
-                ));
-            }
-            None => found.words().to_vec(),
-        };
+    /// When systemd does not say.
+    pub(super) fn start<'f>(&'f self, found: &'f Found<'_>) -> Result<Start<'f>, String> {
         let directory = self.systemd.property(&self.name, "WorkingDirectory")?;
         // `!` says that it may be missing.
         let directory = directory.trim_start_matches('!');
-        Ok((words, PathBuf::from(if directory.is_empty() { "/" } else { directory })))
+        Ok(Start {
+            unit: &self.name,
+            words: found.words(),
+            is_literal: found.command.is_literal(),
+            main: found.main.map(|main| main.pid),
+            directory: PathBuf::from(if directory.is_empty() { "/" } else { directory }),
+        })
     }
 
     /// The text of its drop-in: the text of an earlier command's drop-in, if there is one.
     ///
     /// # Errors
     /// When none can be made.
-    pub(super) fn drop_in(&self, found: &Found) -> Result<String, String> {
+    pub(super) fn drop_in(&self, found: &Found<'_>, prepared: &Prepared) -> Result<String, String> {
         for (is_there, path) in [(found.is_tried, self.tried()), (found.is_kept, self.kept())] {
             if is_there {
                 return fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()));
             }
         }
         let own = std::env::current_exe().map_err(|error| format!("where adit is: {error}"))?;
-        let command = (found.command.prefixes.as_str(), found.words());
-        drop_in::text(&own, command, &Lacks::of(self.systemd, &self.name)?)
+        drop_in::text(&Contents {
+            title: found.other.title(),
+            program: &own,
+            prefixes: &found.command.prefixes,
+            command: prepared.command,
+            arguments: &prepared.arguments,
+            lacks: &Lacks::of(self.systemd, &self.name)?,
+        })
     }
 
     /// Checks that the command can see when a peer is connected: the socket for that is in a directory that only root can
@@ -252,7 +281,7 @@ impl<'a> Unit<'a> {
     ///
     /// # Errors
     /// When the unit runs as another user.
-    pub(super) fn check_visible(&self, found: &Found) -> Result<(), String> {
+    pub(super) fn check_visible(&self, found: &Found<'_>) -> Result<(), String> {
         if found.command.is_privileged() {
             return Ok(());
         }
@@ -266,13 +295,13 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Has adit run it, and keeps adit if a peer is connected in time. A unit that does not run is not started.
+    /// Has adit run it, and keeps adit if the peers are connected in time. A unit that does not run is not started.
     ///
     /// # Errors
-    /// Why OpenVPN runs it as before.
+    /// Why the other program runs it as before.
     pub(super) fn adopt(
         &self,
-        found: &Found,
+        found: &Found<'_>,
         drop_in: &str,
         peer_wait: &PeerWait<'_>,
     ) -> Result<String, String> {
@@ -288,24 +317,25 @@ impl<'a> Unit<'a> {
             self.install(&self.tried(), drop_in)?;
             self.systemd.restart(name)
         };
-        match started.and_then(|()| self.wait_for_peer(peer_wait)) {
+        match started.and_then(|()| self.wait_for_peers(peer_wait)) {
             Ok(said) => {
                 self.keep(drop_in).map_err(|error| {
-                    format!("adit runs {name}, but OpenVPN will after the machine's next start: {error}")
+                    let title = found.other.title();
+                    format!("adit runs {name}, but {title} will after the machine's next start: {error}")
                 })?;
                 Ok(format!("adit runs {name}: {said}. To go back: adit adopt --back {name}"))
             }
-            Err(why) => Err(self.go_back(&why)),
+            Err(why) => Err(self.go_back(found, &why)),
         }
     }
 
-    /// Has OpenVPN run it again.
+    /// Has the other program run it again.
     ///
     /// # Errors
-    /// When OpenVPN does not run again.
+    /// When the other program does not run again.
     pub(super) fn give_back(&self) -> Result<String, String> {
         let found = self.inspect()?;
-        let name = &self.name;
+        let (name, title) = (&self.name, found.other.title());
         let is_adit = found.main.is_some_and(|main| main.is_adit);
         // Without a drop-in, adit runs because an interrupted command has not restarted the unit yet, or because the unit's own
         // command names adit.
@@ -315,10 +345,10 @@ impl<'a> Unit<'a> {
         }
         self.remove_drop_ins()?;
         if !found.is_active() {
-            return Ok(format!("OpenVPN runs {name} from its next start on: systemctl start {name}"));
+            return Ok(format!("{title} runs {name} from its next start on: systemctl start {name}"));
         }
-        self.restart_openvpn()?;
-        Ok(format!("OpenVPN runs {name}"))
+        self.restart_other()?;
+        Ok(format!("{title} runs {name}"))
     }
 
     /// Writes the drop-in. If systemd does not read it, or another one after it sets the command, it is removed.
@@ -339,8 +369,8 @@ impl<'a> Unit<'a> {
         outcome
     }
 
-    fn wait_for_peer(&self, peer_wait: &PeerWait<'_>) -> Result<String, String> {
-        let PeerWait { within, interrupted, peer_of } = *peer_wait;
+    fn wait_for_peers(&self, peer_wait: &PeerWait<'_>) -> Result<String, String> {
+        let PeerWait { within, needed, interrupted, peers_of } = *peer_wait;
         let start = Instant::now();
         loop {
             if interrupted.load(Ordering::Relaxed) {
@@ -351,15 +381,12 @@ impl<'a> Unit<'a> {
                 return Ok("no peer was waited for".to_owned());
             }
             let elapsed = start.elapsed();
-            if let Some(peer) = peer_of(main) {
-                let peer = adit_core::printable(&peer);
-                return Ok(format!("{peer} is connected after {:.1} s", elapsed.as_secs_f32()));
+            let peers = peers_of(main);
+            if peers.len() >= needed {
+                return Ok(connected(&peers, elapsed));
             }
             if elapsed >= within {
-                return Err(format!(
-                    "no peer is connected within {} s (if there was none before, give `--within 0`)",
-                    within.as_secs()
-                ));
+                return Err(missed(peers.len(), needed, within));
             }
             std::thread::sleep(TICK.min(within - elapsed));
         }
@@ -372,15 +399,16 @@ impl<'a> Unit<'a> {
         self.systemd.reload()
     }
 
-    /// Has OpenVPN run it as before. Gives the error message.
-    fn go_back(&self, why: &str) -> String {
+    /// Has the other program run it as before. Gives the error message.
+    fn go_back(&self, found: &Found<'_>, why: &str) -> String {
+        let title = found.other.title();
         let log = match self.systemd.last_lines(&self.name) {
             lines if lines.is_empty() => format!("the log of {} says more", self.name),
             lines => format!("the last lines of its log:\n{lines}"),
         };
-        match self.remove_drop_ins().and_then(|()| self.restart_openvpn()) {
-            Ok(()) => format!("OpenVPN runs {} again, because {why}; {log}", self.name),
-            Err(error) => format!("{why}; and OpenVPN does not run {} again: {error}; {log}", self.name),
+        match self.remove_drop_ins().and_then(|()| self.restart_other()) {
+            Ok(()) => format!("{title} runs {} again, because {why}; {log}", self.name),
+            Err(error) => format!("{why}; and {title} does not run {} again: {error}; {log}", self.name),
         }
     }
 
@@ -390,7 +418,7 @@ impl<'a> Unit<'a> {
         self.systemd.reload()
     }
 
-    fn restart_openvpn(&self) -> Result<(), String> {
+    fn restart_other(&self) -> Result<(), String> {
         self.systemd.forget_failures(&self.name);
         self.systemd.restart(&self.name)
     }
@@ -400,36 +428,25 @@ fn from_next_start(name: &str) -> String {
     format!("adit runs {name} from its next start on: systemctl start {name}")
 }
 
-/// Whether there is a drop-in, and this command made it.
-///
-/// # Errors
-/// When there is a file that `adit adopt` did not make.
-fn is_ours(path: &Path) -> Result<bool, String> {
-    match fs::read(path) {
-        Ok(text) if text.starts_with(drop_in::MARK.as_bytes()) => Ok(true),
-        Ok(_) => Err(format!("{}: `adit adopt` did not make this file", path.display())),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(format!("{}: {error}", path.display())),
+/// The peers that are connected after that time.
+fn connected(peers: &[String], elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs_f32();
+    match peers {
+        [peer] => format!("{} is connected after {seconds:.1} s", adit_core::printable(peer)),
+        _ => format!("{} peers are connected after {seconds:.1} s", peers.len()),
     }
 }
 
-/// Writes a drop-in, which all users may read, as they may the unit: `systemctl cat` shows both.
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    adit_guard::replace_file(path, text.as_bytes())
-        .and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o644)))
-        .map_err(|error| format!("{}: {error}", path.display()))
-}
-
-/// Removes a drop-in, if it is there, and its directory, if that is empty then. The removal is on the disk when this returns.
-fn remove(path: &Path) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        outcome => outcome.map_err(failed)?,
+/// Why fewer peers than needed are too few.
+fn missed(found: usize, needed: usize, within: Duration) -> String {
+    let seconds = within.as_secs();
+    match (found, needed) {
+        (0, 1) => {
+            format!("no peer is connected within {seconds} s (if there was none before, give `--within 0`)")
+        }
+        (0, _) => format!("none of the {needed} peers is connected within {seconds} s"),
+        _ => format!(
+            "{found} of the {needed} peers are connected within {seconds} s (if others may stay away, give `--within 0`)"
+        ),
     }
-    let Some(directory) = path.parent() else { return Ok(()) };
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed)?;
-    // An administrator's drop-ins may be there.
-    let _ = fs::remove_dir(directory);
-    Ok(())
 }
