@@ -28,6 +28,8 @@ const ESP: u8 = 50;
 /// The driver's numbers of the ports.
 const PLAIN: usize = 0;
 const MARKED: usize = 1;
+/// The name of a device where the file has none, if no device has it.
+pub(crate) const FIRST_DEVICE: &str = "ipsec0";
 /// Devices are called `ipsec0` and so on, as those of strongSwan's plugin `kernel-libipsec`. From this number on there is no name
 /// left.
 const MOST_DEVICES: u32 = 1000;

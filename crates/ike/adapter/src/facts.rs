@@ -6,9 +6,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use adit_core::{IpNet, Transport};
 use adit_host::facts::{AddressFamily, Endpoint, EndpointRole, Facts, Join, ResourceKind, Stated};
 
-use crate::NAME;
 use crate::content::Content;
-use crate::driver::{IKE_PORT, NAT_TRAVERSAL_PORT};
+use crate::driver::{FIRST_DEVICE, IKE_PORT, NAT_TRAVERSAL_PORT};
+use crate::{NAME, forwarding};
 
 /// The directive of the device.
 const DEVICE: &[&str] = &["device"];
@@ -39,6 +39,7 @@ pub(crate) fn of(content: &Content) -> Facts {
         resources: [port(IKE_PORT), port(NAT_TRAVERSAL_PORT)].into_iter().chain(name).chain(own).collect(),
         default_routes: families.map(|family| Stated::by(&["remote_ts"], family)).collect(),
         excludes_networks: true,
+        forwarding: forwarding::of(content, device.as_deref().unwrap_or(FIRST_DEVICE)),
         endpoint: device.clone().map(|device| Endpoint { device, role: EndpointRole::Joins(join()) }),
         ..Facts::default()
     }

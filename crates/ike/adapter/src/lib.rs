@@ -13,6 +13,7 @@ mod devices;
 mod driver;
 mod facts;
 mod files;
+mod forwarding;
 mod loaded;
 mod lookups;
 mod names;

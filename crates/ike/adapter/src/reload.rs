@@ -7,6 +7,7 @@ use std::{iter, slice};
 
 use adit_core::{IpNet, Severity, TunnelSettings, escaped};
 use adit_host::log::Logger;
+use adit_host::place::place_in;
 use adit_ike::machine::{Connection, Endpoint, Reply};
 use adit_ike_config::{self as model, Config, Credentials};
 use adit_io::Handle;
@@ -41,6 +42,10 @@ pub(crate) fn reload(handle: &Handle<Endpoint>, holds: &mut Holds, log: &mut Log
     holds.devices.assign(planned.iter().zip(&mut connections));
     let no_helper = |error| format!("{}: the helper process does not take it: {error}", file.display());
     holds.files.adopt(None).map_err(no_helper)?;
+    if content.parsed.config.forward != holds.from_file.forward {
+        let place = place_in(&content.parsed.report, &file, &["forward"]);
+        log.log(Severity::Warning, format_args!("{place}: forward changes at the next start"));
+    }
     (holds.from_file, holds.loaded, holds.is_stale) = (content.parsed.config, loaded, false);
     holds.config = Arc::new(config);
     let (gone, new) = take(handle, holds, planned, connections);

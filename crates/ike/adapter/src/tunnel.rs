@@ -34,7 +34,7 @@ use crate::status_rows::ROWS;
 use crate::translate::{self, Planned};
 use crate::updown::{self, Updown};
 use crate::vici::Hub;
-use crate::{NAME, settings, vici};
+use crate::{NAME, forwarding, settings, vici};
 
 /// A file that is run as a tunnel of the process.
 pub(crate) struct IpsecTunnel<'a> {
@@ -84,6 +84,7 @@ impl<'a> IpsecTunnel<'a> {
         let removed = sockets_of.chain(vici.iter().map(|socket| socket.file().path().to_owned())).collect();
         let mut helper = self.helper(&driver, removed)?;
         helper.reports().into_iter().for_each(|report| self.setting.log.log(report.severity, report));
+        let forwarding = self.forward(driver.tun_name())?;
         let access = helper.access();
         driver.use_helper(access.clone(), true).map_err(no_helper)?;
         let from_file = self.content.parsed.config.clone();
@@ -139,12 +140,22 @@ impl<'a> IpsecTunnel<'a> {
         // The programs of children that have gone down run until they have ended, by the helper.
         drop(observer);
         drop(helper);
+        drop(forwarding);
         drop(vici);
         drop(shown);
         match ended.map_err(|error| Failure::World(error.to_string()))? {
             Ended::Shutdown => Ok(()),
             Ended::Failed(why) => Err(Failure::World(escaped(&why).into_owned())),
         }
+    }
+
+    /// The helper that forwards the packets of peers, if the file, or the file of another endpoint of the tunnel, says so.
+    fn forward(&mut self, device: &str) -> Result<Option<Helper>, Failure> {
+        let found = match &self.setting.shared {
+            Some(shared) => shared.take_forwarding(&self.setting.name),
+            None => forwarding::of(&self.content, device),
+        };
+        adit_host::forwarding::start(found, device, self.setting.options, &mut self.setting.log)
     }
 
     /// The names of the peers that were kept out before this start.

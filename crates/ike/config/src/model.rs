@@ -13,6 +13,7 @@ mod selector;
 
 use std::collections::BTreeMap;
 
+use adit_core::IpNet;
 use adit_ike::machine::FullTranscript;
 
 pub use self::child::{Action, Child, DscpCopy, Padding, Volume};
@@ -49,6 +50,8 @@ pub struct Config {
     pub credentials: Credentials,
     /// `#adit: device`: the name of the tunnel's device. `None`: the first of `ipsec0` and so on that is free.
     pub device: Option<String>,
+    /// `#adit: forward`: the networks to which the packets of peers are forwarded; a prefix of length 0 is the internet.
+    pub forward: Vec<IpNet>,
     /// `#adit: vici-socket` and `#adit: vici-group`.
     pub vici: ViciSettings,
     /// `#adit: CONNECTION.device` and `#adit: CONNECTION.addresses`: the devices of connections that have one of

@@ -3,13 +3,14 @@
 //!
 //! ```text
 //! #adit: device = tun0                               the device of the tunnel
+//! #adit: forward = internet                          the networks to which packets of peers are forwarded
 //! #adit: cloud.device = cloud0                       the device of the connection `cloud`, if it has one of its own
 //! #adit: cloud.addresses = 169.254.7.2/30, fd00::2/64    the addresses of that device
 //! #adit: cloud.full_transcript_auth = require            whether both messages of IKE_SA_INIT are proved: yes, require, no
 //! ```
 
 use adit_core::IpNet;
-use adit_core::configuration::{Disposition, Fingerprint, Kind};
+use adit_core::configuration::{Disposition, Fingerprint, Kind, own_settings};
 use adit_ike::machine::FullTranscript;
 
 use super::reader::Reader;
@@ -21,6 +22,7 @@ use crate::values::shown;
 /// The keys.
 const DEVICE: &str = "device";
 const ADDRESSES: &str = "addresses";
+const FORWARD: &str = "forward";
 /// As `charon.full_transcript_auth` of strongSwan's development tree.
 const FULL_TRANSCRIPT: &str = "full_transcript_auth";
 /// Longest name of a device in bytes (linux/if.h `IFNAMSIZ`, with the zero at the end).
@@ -61,14 +63,7 @@ fn setting(text: &str, place: &Place, config: &mut Config) -> Result<Used, Strin
     let (key, value) = (key.trim(), value.trim());
     let used = |directive: String| Used { directive, value: value.to_owned() };
     let Some((connection, of_connection)) = key.rsplit_once('.') else {
-        if !key.eq_ignore_ascii_case(DEVICE) {
-            return Err(unknown(key));
-        }
-        let name = device(value)?;
-        match config.device.replace(name) {
-            Some(_) => return Err(format!("{DEVICE}: it is there already")),
-            None => return Ok(used(DEVICE.to_owned())),
-        }
+        return of_tunnel(key, value, config).map(|key| used(key.to_owned()));
     };
     if !config.connections.iter().any(|own| own.name == connection) {
         return Err(format!("there is no connection `{}`", shown(connection)));
@@ -104,10 +99,27 @@ fn setting(text: &str, place: &Place, config: &mut Config) -> Result<Used, Strin
     }
 }
 
+/// Reads a setting of the tunnel, and gives its name.
+fn of_tunnel(key: &str, value: &str, config: &mut Config) -> Result<&'static str, String> {
+    if key.eq_ignore_ascii_case(FORWARD) {
+        let added = own_settings::add_forward(&mut config.forward, value);
+        return added.map(|()| FORWARD).map_err(|why| format!("{FORWARD}: {why}"));
+    }
+    if !key.eq_ignore_ascii_case(DEVICE) {
+        return Err(unknown(key));
+    }
+    let name = device(value)?;
+    match config.device.replace(name) {
+        Some(_) => Err(format!("{DEVICE}: it is there already")),
+        None => Ok(DEVICE),
+    }
+}
+
 fn unknown(key: &str) -> String {
     format!(
-        "`{}` is no setting of adit here; `#adit: {DEVICE} = NAME` is one, and of a connection `#adit: CONNECTION.{DEVICE} = NAME`, \
-         `#adit: CONNECTION.{ADDRESSES} = ADDRESS/LENGTH, …` and `#adit: CONNECTION.{FULL_TRANSCRIPT} = yes|require|no`",
+        "`{}` is no setting of adit here; `#adit: {DEVICE} = NAME` is one, `#adit: {FORWARD} = internet` another, and of a connection \
+         `#adit: CONNECTION.{DEVICE} = NAME`, `#adit: CONNECTION.{ADDRESSES} = ADDRESS/LENGTH, …` and \
+         `#adit: CONNECTION.{FULL_TRANSCRIPT} = yes|require|no`",
         shown(key)
     )
 }

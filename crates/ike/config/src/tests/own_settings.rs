@@ -46,6 +46,16 @@ fn settings_that_are_wrong_have_their_line() {
 }
 
 #[test]
+fn packets_of_peers_are_forwarded_to_networks_or_to_the_internet() {
+    let text = format!("#adit: forward = internet\n#adit: Forward = 192.168.1.0/24, fd00:1::/64\n{SECTION}");
+    let expected = ["0.0.0.0/0", "::/0", "192.168.1.0/24", "fd00:1::/64"].map(|net| net.parse().unwrap());
+    assert_eq!(config(&text).forward, expected);
+    assert!(config(SECTION).forward.is_empty());
+    let [why] = &problems("#adit: forward = lan\n")[..] else { panic!("one problem") };
+    assert!(why.starts_with("swanctl.conf:1: forward: it is `internet`, or networks"), "{why}");
+}
+
+#[test]
 fn the_socket_of_vici_has_a_path_and_a_group() {
     let text = format!("#adit: vici-socket = /run/a b.vici\n#adit: VICI-group=vpn-admins\n{SECTION}");
     let vici = config(&text).vici;
